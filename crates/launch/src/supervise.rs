@@ -367,8 +367,6 @@ fn meaning(status: ExitStatus) -> Result<ExitCode, SuperviseError> {
 
 #[cfg(test)]
 mod tests {
-    use tare_host::signals::is_ignored;
-
     use super::*;
 
     fn exited(code: u8) -> ExitStatus {
@@ -419,27 +417,6 @@ mod tests {
         let mut sleeper = Command::new("sleep").arg("60").spawn().expect("a sleeper");
         let ended = end_held(&mut sleeper).expect("its end");
         assert_eq!(ended.signal(), Some(15), "it may end by itself");
-    }
-
-    /// This test starts itself again as `nohup` would.
-    #[test]
-    fn a_hangup_that_is_ignored_ends_no_machine() {
-        const AGAIN: &str = "TARE_TEST_HANGUP_IS_IGNORED";
-        if env::var_os(AGAIN).is_some() {
-            let signals = Signals::new(requests_to_end()).expect("the signals");
-            assert!(is_ignored(SIGHUP) && !is_ignored(SIGTERM));
-            drop(signals);
-            return;
-        }
-        let name = "supervise::tests::a_hangup_that_is_ignored_ends_no_machine";
-        let mut again = Command::new("sh");
-        again.args(["-c", "trap '' HUP; exec \"$0\" --exact \"$1\""]);
-        again
-            .arg(env::current_exe().expect("this program"))
-            .arg(name);
-        let done = again.env(AGAIN, "1").output().expect("a shell");
-        let said = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.success() && said.contains("1 passed"), "{said}");
     }
 
     struct Silent;

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use tare_control::client::Client;
 use tare_vhost::front::Front;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, started};
 use crate::support::{TestDir, eventually};
 
 fn with_disk() -> (TestDir, String) {
@@ -188,9 +188,7 @@ fn what_a_disk_does_not_have_is_refused_and_nothing_is_changed() {
 fn a_limit_holds_requests_back_until_it_is_lifted() {
     let (place, disk) = with_disk();
     let daemon = Daemon::start(&place, &format!("{disk},bytes_per_s=1"));
-    let mut front = Front::connect(&place.path().join("s"));
-    front.share();
-    front.start(0, 0).unwrap();
+    let front = started(&place);
     front.offer_read(0, 1);
     front.notify();
     assert_eq!(front.answer(1), 0);

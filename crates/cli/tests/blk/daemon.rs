@@ -6,8 +6,17 @@ use std::time::{Duration, Instant};
 
 use tare_control::client::Client;
 use tare_control::stats::Stats;
+use tare_vhost::front::Front;
 
 use crate::support::{Ended, TestDir, end};
+
+/// A front-end of the daemon on the place's socket `s`, whose first queue runs.
+pub(crate) fn started(place: &TestDir) -> Front {
+    let mut front = Front::connect(&place.path().join("s"));
+    front.share();
+    front.start(0, 0).unwrap();
+    front
+}
 
 /// A daemon, killed when dropped.
 pub(crate) struct Daemon {

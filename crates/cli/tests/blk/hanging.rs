@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 use rustix::process::Signal;
 use tare_vhost::front::Front;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, started};
 use crate::kinds::{Loop, Mounted};
 use crate::support::fuse::{FuseDisk, HostCache, Mood};
 use crate::support::needs::{built, kvm, skip};
@@ -30,9 +30,7 @@ fn answers(place: &TestDir, name: &str) {
 /// A daemon that has a request which the disk never answers, and a front-end that went.
 fn hung(place: &TestDir, disk: &FuseDisk, offer: impl FnOnce(&Front)) -> Daemon {
     let daemon = Daemon::start(place, &disk.path());
-    let mut front = Front::connect(&place.path().join("s"));
-    front.share();
-    front.start(0, 0).unwrap();
+    let front = started(place);
     disk.set(Mood::Hangs);
     offer(&front);
     front.notify();
@@ -76,6 +74,9 @@ struct Frozen(String);
 impl Frozen {
     fn freeze(directory: &str) -> Option<Self> {
         let done = fsfreeze("-f", directory);
+        if !done {
+            skip("fsfreeze does not work here");
+        }
         done.then(|| Self(directory.to_owned()))
     }
 }
@@ -128,11 +129,8 @@ fn a_daemon_on_a_frozen_file_system_answers_and_leaves_its_places() {
     let disk = format!("{}/d.img", mounted.0);
     std::fs::write(&disk, vec![0; BYTES]).unwrap();
     let mut daemon = Daemon::start(&place, &disk);
-    let mut front = Front::connect(&place.path().join("s"));
-    front.share();
-    front.start(0, 0).unwrap();
+    let front = started(&place);
     let Some(frozen) = Frozen::freeze(&mounted.0) else {
-        skip("fsfreeze does not work here");
         return;
     };
     front.offer_write(0, 1, 0x5a);
@@ -167,11 +165,8 @@ fn the_size_of_a_device_that_hangs_is_set_without_waiting_for_it() {
         return;
     };
     let mut daemon = Daemon::start(&place, &device.0);
-    let mut front = Front::connect(&place.path().join("s"));
-    front.share();
-    front.start(0, 0).unwrap();
+    let front = started(&place);
     let Some(frozen) = Frozen::freeze(&mounted.0) else {
-        skip("fsfreeze does not work here");
         return;
     };
     front.offer_zeroes(0, 8, 8);
@@ -221,9 +216,7 @@ fn beside_a_request_that_hangs_others_are_served() {
         return;
     };
     let mut daemon = Daemon::start(&place, &disk.path());
-    let mut front = Front::connect(&place.path().join("s"));
-    front.share();
-    front.start(0, 0).unwrap();
+    let front = started(&place);
     disk.set(Mood::Hangs);
     front.offer_write(0, 1, 0x5a);
     front.notify();
@@ -289,9 +282,7 @@ fn long_unaligned_reads_hold_up_neither_control_nor_the_end() {
     };
     let place = TestDir::new();
     let mut daemon = Daemon::start(&place, &disk);
-    let mut front = Front::connect(&place.path().join("s"));
-    front.share();
-    front.start(0, 0).unwrap();
+    let front = started(&place);
     for number in 0..16 {
         front.offer_long_read(number);
     }

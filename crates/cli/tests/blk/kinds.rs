@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 use tare_vhost::front::Front;
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, started};
 use crate::support::needs::{built, kvm, skip};
 use crate::support::{TestDir, eventually, installed};
 
@@ -19,9 +19,7 @@ const BYTES: usize = 1 << 20;
 
 /// Lets a front-end read sector 1 and write sector 2 with 0x5a.
 fn used(place: &TestDir, daemon: &Daemon) -> u8 {
-    let mut front = Front::connect(&place.path().join("s"));
-    front.share();
-    front.start(0, 0).unwrap();
+    let front = started(place);
     front.offer_read(0, 1);
     front.notify();
     let read = front.answer(1);

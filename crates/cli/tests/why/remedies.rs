@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::MutexGuard;
 
 use serde_json::Value;
 
@@ -124,7 +125,11 @@ impl Quota {
             ("cpu.cfs_quota_us", "20000"),
         ];
         let v1 = of("/sys/fs/cgroup/cpu", &v1);
-        v1.or_else(|| of("/sys/fs/cgroup", &[("cpu.max", "20000 100000")]))
+        let made = v1.or_else(|| of("/sys/fs/cgroup", &[("cpu.max", "20000 100000")]));
+        if made.is_none() {
+            tare_vmtest::lacks("no control group for CPU time can be made here");
+        }
+        made
     }
 }
 
@@ -138,58 +143,73 @@ impl Drop for Quota {
     }
 }
 
+/// A QEMU that spins against a quota. Its quota goes first.
+struct Throttled {
+    quota: Quota,
+    qemu: Qemu,
+    place: TestDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Throttled {
+    /// `None` where this cannot be, as a line says.
+    fn start() -> Option<Self> {
+        let (alone, image) = ready_with("qemu-system-x86_64")?;
+        let place = TestDir::new();
+        let qemu = Qemu::start(&place, &image, "microvm", "mode=spin", &[]);
+        Some(Self {
+            quota: Quota::new(qemu.pid())?,
+            qemu,
+            place,
+            _alone: alone,
+        })
+    }
+}
+
 #[test]
 fn the_command_against_a_quota_raises_it() {
-    let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
+    let Some(throttled) = Throttled::start() else {
         return;
     };
-    let place = TestDir::new();
-    let qemu = Qemu::start(&place, &image, "microvm", "mode=spin", &[]);
-    let pid = qemu.pid().to_string();
-    let Some(_quota) = Quota::new(qemu.pid()) else {
-        tare_vmtest::lacks("no control group for CPU time can be made here");
-        return;
-    };
-    let before = expect_cause(&place, &pid, "throttled");
-    let throttled = found(&before, "throttled").unwrap();
-    lines(throttled)
-        .iter()
-        .for_each(|line| execute(&place, line));
-    let after = why(&place, &pid);
+    let (place, pid) = (&throttled.place, throttled.qemu.pid().to_string());
+    let before = expect_cause(place, &pid, "throttled");
+    let cause = found(&before, "throttled").unwrap();
+    lines(cause).iter().for_each(|line| execute(place, line));
+    let after = why(place, &pid);
     assert!(found(&after, "throttled").is_none(), "{after}");
     let cpu = |told: &Value| vcpus_share(told, |thread| &thread["on_cpu"]["total_ns"]);
     println!("throttled {:.3}, then {:.3}", cpu(&before), cpu(&after));
 }
 
-/// The advice for a machine with a quota changes the quota, not only where it runs.
-#[test]
-fn the_advice_against_a_quota_takes_it_off() {
-    let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
-        return;
-    };
-    let place = TestDir::new();
-    let qemu = Qemu::start(&place, &image, "microvm", "mode=spin", &[]);
-    let pid = qemu.pid().to_string();
-    let Some(quota) = Quota::new(qemu.pid()) else {
-        tare_vmtest::lacks("no control group for CPU time can be made here");
-        return;
-    };
-    let mut advise = place.tare(&["advise", &pid, "--seconds", "2", "--json"]);
+/// What `tare advise` says by this rule.
+#[track_caller]
+fn advice(place: &TestDir, target: &str, rule: &str) -> Value {
+    let mut advise = place.tare(&["advise", target, "--seconds", "2", "--json"]);
     advise.env("TARE_STATE_DIR", place.path().join("state"));
     let ended = super::support::end(advise.spawn().unwrap());
     ended.expect(0, "facts");
     let document: Value = serde_json::from_str(&ended.out).unwrap();
-    let told = document[0]["advice"].as_array().unwrap().iter();
-    let mut told = told.filter(|it| it["rule"] == "set-instead-of-quota");
-    let told = told.next().unwrap_or_else(|| panic!("{document}"));
-    execute(&place, told["command"].as_str().unwrap());
-    let value = |file: &str| std::fs::read_to_string(quota.0.join(file)).ok();
+    let mut told = document[0]["advice"].as_array().unwrap().iter();
+    let found = told.find(|it| it["rule"] == rule);
+    found.unwrap_or_else(|| panic!("{document}")).clone()
+}
+
+/// The advice for a machine with a quota changes the quota, not only where it runs.
+#[test]
+fn the_advice_against_a_quota_takes_it_off() {
+    let Some(throttled) = Throttled::start() else {
+        return;
+    };
+    let (place, pid) = (&throttled.place, throttled.qemu.pid().to_string());
+    let told = advice(place, &pid, "set-instead-of-quota");
+    execute(place, told["command"].as_str().unwrap());
+    let value = |file: &str| std::fs::read_to_string(throttled.quota.0.join(file)).ok();
     let now = value("cpu.cfs_quota_us").or_else(|| value("cpu.max"));
     assert!(now.is_some_and(|now| now.starts_with("-1") || now.starts_with("max")));
-    let after = why(&place, &pid);
+    let after = why(place, &pid);
     assert!(found(&after, "throttled").is_none(), "{after}");
     assert_eq!(allowed(&after), [1]);
-    execute(&place, &format!("tare pin {pid} --undo"));
+    execute(place, &format!("tare pin {pid} --undo"));
 }
 
 /// The advice for a process whose group holds another one leaves the group's quota.
@@ -198,20 +218,12 @@ fn the_advice_against_a_shared_quota_names_the_group() {
     let place = TestDir::new();
     let (first, second) = (Hog::new(0), Hog::new(0));
     let Some(quota) = Quota::new(first.pid()) else {
-        tare_vmtest::lacks("no control group for CPU time can be made here");
         return;
     };
     std::fs::write(quota.0.join("cgroup.procs"), second.pid().to_string()).unwrap();
     let pid = first.pid().to_string();
-    let mut advise = place.tare(&["advise", &pid, "--seconds", "2", "--json"]);
-    advise.env("TARE_STATE_DIR", place.path().join("state"));
-    let ended = super::support::end(advise.spawn().unwrap());
-    ended.expect(0, "facts");
-    let document: Value = serde_json::from_str(&ended.out).unwrap();
     // A hog is pinned.
-    let told = document[0]["advice"].as_array().unwrap().iter();
-    let mut told = told.filter(|it| it["rule"] == "no-quota-on-own-cpus");
-    let told = told.next().unwrap_or_else(|| panic!("{document}"));
+    let told = advice(&place, &pid, "no-quota-on-own-cpus");
     let shared = format!("{}, which others share", quota.0.display());
     assert!(
         told["because"].as_str().unwrap().ends_with(&shared),

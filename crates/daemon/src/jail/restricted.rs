@@ -135,6 +135,17 @@ mod tests {
         Mounted(place.to_owned())
     }
 
+    /// Calls this with a directory, in a thread with mounts of its own, if this user may make
+    /// some.
+    fn alone(body: impl FnOnce(&Path) + Send + 'static) {
+        let body = || {
+            if is_alone() {
+                body(tempfile::tempdir().unwrap().path());
+            }
+        };
+        std::thread::spawn(body).join().unwrap();
+    }
+
     /// Whether this thread has mounts of its own now.
     fn is_alone() -> bool {
         // SAFETY: descriptors stay shared, since CLONE_FILES is not among the flags.
@@ -147,17 +158,13 @@ mod tests {
         is_alone
     }
 
-    /// A file system in another, bound somewhere else: whether both are restricted there.
-    fn restricts(make: fn(&Path) -> Result<(), Errno>) -> bool {
-        if !is_alone() {
-            return true;
-        }
-        let place = tempfile::tempdir().unwrap();
-        let outer = place.path().join("a file system");
+    /// A file system in another, bound somewhere else: both are restricted there.
+    fn restricts(place: &Path, make: fn(&Path) -> Result<(), Errno>) {
+        let outer = place.join("a file system");
         let _outer = tmpfs(&outer, MountFlags::empty());
         let inner = outer.join("inner");
         let _inner = tmpfs(&inner, MountFlags::NOEXEC);
-        let bound = place.path().join("bound here");
+        let bound = place.join("bound here");
         fs::create_dir(&bound).unwrap();
         mount_bind_recursive(&outer, &bound).unwrap();
         let _bound = Mounted(bound.clone());
@@ -167,15 +174,16 @@ mod tests {
             StatVfsMountFlags::RDONLY | StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV;
         assert!(flags(&bound.join("inner")).contains(StatVfsMountFlags::NOEXEC));
         assert!(fs::write(inner.join("x"), "x").is_ok(), "the host's own");
-        let writes = fs::write(bound.join("inner/y"), "y").is_ok();
-        let all = [bound.clone(), bound.join("inner")];
-        !writes && all.iter().all(|path| flags(path).contains(wanted))
+        assert!(fs::write(bound.join("inner/y"), "y").is_err());
+        for path in [bound.clone(), bound.join("inner")] {
+            assert!(flags(&path).contains(wanted), "{path:?}");
+        }
     }
 
     #[test]
     fn mounts_below_a_mount_are_restricted_with_it() {
         for make in [make, one_by_one] {
-            assert!(std::thread::spawn(move || restricts(make)).join().unwrap());
+            alone(move |place| restricts(place, make));
         }
     }
 
@@ -183,12 +191,8 @@ mod tests {
     /// of its name.
     #[test]
     fn covered_mounts_are_passed_over() {
-        let body = || {
-            if !is_alone() {
-                return;
-            }
-            let place = tempfile::tempdir().unwrap();
-            let top = place.path().join("top");
+        alone(|place| {
+            let top = place.join("top");
             let _top = tmpfs(&top, MountFlags::empty());
             for name in ["gone", "plain"] {
                 let _stays = std::mem::ManuallyDrop::new(tmpfs(
@@ -204,18 +208,13 @@ mod tests {
                 let flags = statvfs(top.join(name)).unwrap().f_flag;
                 assert!(flags.contains(StatVfsMountFlags::RDONLY), "{name}");
             }
-        };
-        std::thread::spawn(body).join().unwrap();
+        });
     }
 
     #[test]
     fn a_mount_that_this_user_may_not_look_at_is_detached() {
-        let body = || {
-            if !is_alone() {
-                return;
-            }
-            let place = tempfile::tempdir().unwrap();
-            let top = place.path().join("top");
+        alone(|place| {
+            let top = place.join("top");
             let _top = tmpfs(&top, MountFlags::empty());
             let inner = top.join("inner");
             let _inner = tmpfs(&inner, MountFlags::empty());
@@ -231,8 +230,7 @@ mod tests {
             assert!(inner.is_dir() && !inner.join("x").exists());
             let refused = for_each_mount(&top, |_| Err(Errno::ACCESS));
             assert_eq!(refused, Err(Errno::ACCESS), "the top itself");
-        };
-        std::thread::spawn(body).join().unwrap();
+        });
     }
 
     #[test]
