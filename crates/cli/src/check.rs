@@ -14,6 +14,9 @@ pub(crate) fn check(args: &CheckArgs) -> Outcome {
         counted(site.paths(), "path"),
         counted(site.redirects(), "redirect"),
     ];
+    if site.hosts() > 0 {
+        parts.push(counted(site.hosts(), "host"));
+    }
     parts.extend(site.lists().then(|| "directories are listed".to_owned()));
     parts.extend(site.page().map(|page| format!("missing files get {page}")));
     let file = args.file.to_string_lossy();

@@ -77,6 +77,39 @@ fn a_site_file_gives_headers_redirects_and_an_error_page() {
     place.run(&["stop", "web"]).expect(0, "");
 }
 
+/// Hosts by name, each with a directory of the root.
+#[test]
+fn a_host_of_a_site_has_its_own_files() {
+    let Some(image) = http() else { return };
+    let place = with_site();
+    std::fs::create_dir(place.path().join("site/b")).unwrap();
+    place.file("site/b/index.html", b"of b\n");
+    let text = b"[host.\"b.example\"]\nroot = \"b\"\n";
+    let file = place.file("site.toml", text);
+    let port = free_port();
+    let publish = format!("{port}:80");
+    run(
+        &place,
+        image.to_str().unwrap(),
+        &["-p", &publish, "--site", &file],
+    );
+    eventually("the site is served", || get(port, "/").is_ok());
+    let of = |host: &str| {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .unwrap();
+        let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    assert!(of("B.Example:80").ends_with("\r\n\r\nof b\n"));
+    assert!(of("c.example").ends_with("\r\n\r\nthe site\n"));
+    place.run(&["stop", "web"]).expect(0, "");
+}
+
 fn answer(from: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(from)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tare_control::exit::ExitCode;
 use tare_host::printable::printable;
 use tare_rootfs::tree::{EntryKind, NameError, Node, Tree};
-use tare_site::file::{self, Mistakes, Position};
+use tare_site::file::{self, Mistakes, Named, NamedKind};
 use tare_site::{FILE, MOST_BYTES};
 
 use crate::failure::Explain;
@@ -31,15 +31,13 @@ pub enum SiteError {
         /// What they are.
         mistakes: Mistakes,
     },
-    /// A file that it names is not in the root.
-    #[error("{}:{at}: the root has no file {:?}", shown(path), page)]
-    NoPage {
+    /// A file or directory that it names is not in the root.
+    #[error("{}:{}: the root has no {} {:?}", shown(path), named.at, thing(named.kind), named.name)]
+    NotInRoot {
         /// The file.
         path: PathBuf,
-        /// Where it names the page.
-        at: Position,
-        /// The page's name.
-        page: String,
+        /// What it names.
+        named: Named,
     },
     /// The root has a file of the table's name.
     #[error("the root has a file {FILE:?}, which is the name of the site's table")]
@@ -56,7 +54,7 @@ impl Explain for SiteError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::NoPage { .. } => Some("name a file of --root by its path from there".to_owned()),
+            Self::NotInRoot { .. } => Some("name it by its path from --root".to_owned()),
             Self::Taken => Some("rename it".to_owned()),
             _ => None,
         }
@@ -70,6 +68,13 @@ fn listed(path: &Path, mistakes: &Mistakes) -> String {
     match mistakes.iter().count() {
         1 => lines,
         count => format!("{count} mistakes in {file}:\n{lines}"),
+    }
+}
+
+fn thing(kind: NamedKind) -> &'static str {
+    match kind {
+        NamedKind::File => "file",
+        NamedKind::Directory => "directory",
     }
 }
 
@@ -95,6 +100,11 @@ impl Site {
         self.site.redirects
     }
 
+    /// Number of its `[host.NAME]`.
+    pub fn hosts(&self) -> usize {
+        self.site.hosts
+    }
+
     /// Whether directories are listed.
     pub fn lists(&self) -> bool {
         self.site.lists
@@ -102,7 +112,7 @@ impl Site {
 
     /// The file that a path without one gets, named from the root.
     pub fn page(&self) -> Option<&str> {
-        self.site.page.as_ref().map(|page| &*page.name)
+        self.site.page.as_deref()
     }
 
     /// Bytes that its table takes in an initramfs, with some room for its header.
@@ -115,15 +125,14 @@ impl Site {
         if root.get(FILE).is_some() {
             return Err(SiteError::Taken);
         }
-        if let Some(page) = self.site.page {
-            let node = root.get(&page.name);
-            if !node.is_some_and(|node| matches!(node.kind, EntryKind::File(_))) {
-                return Err(SiteError::NoPage {
-                    path: self.path,
-                    at: page.at,
-                    page: page.name,
-                });
-            }
+        let is_there = |named: &Named| match root.get(&named.name).map(|node| &node.kind) {
+            Some(EntryKind::File(_)) => named.kind == NamedKind::File,
+            Some(EntryKind::Directory) => named.kind == NamedKind::Directory,
+            _ => false,
+        };
+        if let Some(named) = self.site.named.into_iter().find(|it| !is_there(it)) {
+            let path = self.path;
+            return Err(SiteError::NotInRoot { path, named });
         }
         root.insert(FILE, Node::bytes(self.site.table, 0o600))?;
         Ok(())
@@ -190,6 +199,17 @@ mod tests {
             .expect("a name");
         page().pack(&mut root).expect("packed");
         assert!(root.get(FILE).is_some());
+        let mut with_page = Tree::new();
+        with_page
+            .insert("e/404.html", Node::bytes(*b"x", 0o644))
+            .expect("a name");
+        let host = site("host.a.root = \"e/404.html\"").expect("a site");
+        let error = host.pack(&mut with_page).expect_err("a file");
+        let text = error.to_string();
+        assert!(
+            text.ends_with("site.toml:1:15: the root has no directory \"e/404.html\""),
+            "{text}"
+        );
         assert!(matches!(page().pack(&mut root), Err(SiteError::Taken)));
     }
 

@@ -1,5 +1,5 @@
-//! What a site wants beside its files: headers by path, redirects, listings, and what a
-//! path without a file gets (`docs/adr/0046-one-file-for-a-site.md`).
+//! What a site wants beside its files: headers by path, redirects, listings, what a path
+//! without a file gets, and the same for hosts by name (`docs/adr/0046-one-file-for-a-site.md`).
 //!
 //! [`mod@file`] parses `site.toml` on the host and says where its mistakes are. What it
 //! accepts becomes a [`Table`], whose bytes go into the initramfs beside the root. The
@@ -23,7 +23,7 @@ mod table;
 pub use field::{Field, FieldError};
 pub use glob::{Captures, Glob, GlobError, Wildcard};
 pub use redirect::{Redirect, RedirectError, RedirectStatus, push_encoded};
-pub use table::{Missing, PathRule, Table, TableError, VERSION};
+pub use table::{Host, Missing, PathRule, Table, TableError, VERSION};
 
 /// The table's name in the initramfs.
 pub const FILE: &str = ".tare-site";
@@ -39,5 +39,7 @@ pub const MOST_PATHS: usize = 256;
 pub const MOST_FIELDS: usize = 32;
 /// Most globs of `listing`.
 pub const MOST_LISTINGS: usize = 64;
+/// Most `[host.NAME]`.
+pub const MOST_HOSTS: usize = 64;
 /// Most `[[redirect]]`.
 pub const MOST_REDIRECTS: usize = 1024;

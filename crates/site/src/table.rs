@@ -3,40 +3,47 @@
 //! ```text
 //! bytes  content, all numbers u32 in little-endian order
 //!  0..8  "tareSITE"
-//!  8     version: 2
+//!  8     version: 3
 //! 12     bytes of the table
 //! 16     number of paths
 //! 20     number of fields, of all paths together
 //! 24     number of redirects
 //! 28     number of listings
-//! 32     a path without a file: 0 a line, 1 a page with 404, 2 a page with 200
-//! 36     the page's name from the root, a string
-//! 44     for each path: glob (string), number of its fields
+//! 32     number of hosts; 0 in the table of a host
+//! 36     a path without a file: 0 a line, 1 a page with 404, 2 a page with 200
+//! 40     the page's name from the directory below, a string
+//! 48     the directory of the files, named from the root, a string; empty for the root
+//! 56     for each path: glob (string), number of its fields
 //!        for each field: name (string), value (string)
 //!        for each redirect: from (string), to (string), status
 //!        for each listing: glob (string)
-//!        the strings' bytes, UTF-8
+//!        for each host: name (string), table (string of bytes)
+//!        the strings' bytes, UTF-8 but for tables
 //! ```
 //!
-//! A string is an offset from the table's beginning and a length in bytes.
+//! A string is an offset from the table's beginning and a length in bytes. The tables of hosts
+//! are together no longer than the table that has them.
 
 use alloc::vec::Vec;
 
 use crate::{
-    Field, Glob, MOST_BYTES, MOST_FIELDS, MOST_LISTINGS, MOST_PATHS, MOST_REDIRECTS, Redirect,
-    RedirectStatus,
+    Field, Glob, MOST_BYTES, MOST_FIELDS, MOST_HOSTS, MOST_LISTINGS, MOST_PATHS, MOST_REDIRECTS,
+    Redirect, RedirectStatus,
 };
 
 /// Version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 const MAGIC: &[u8; 8] = b"tareSITE";
-const HEADER: usize = 44;
+const HEADER: usize = 56;
 const PATH: usize = 12;
 const FIELD: usize = 16;
 const REDIRECT: usize = 20;
 const LISTING: usize = 8;
-/// Most bytes of a page's name.
+const HOST: usize = 16;
+/// Most bytes of a page's or directory's name.
 const MOST_NAME: usize = 1024;
+/// Most bytes of a host's name (RFC 1035, 2.3.4).
+const MOST_HOST_NAME: usize = 253;
 
 /// What a site wants beside its files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +57,20 @@ pub struct Table<'a> {
     pub listings: Vec<Glob<'a>>,
     /// What a path without a file gets.
     pub missing: Missing<'a>,
+    /// The directory of the files, named from the root; empty for the root itself. All paths
+    /// above are named from there.
+    pub root: &'a str,
+    /// Hosts with files and rules of their own.
+    pub hosts: Vec<Host<'a>>,
+}
+
+/// A host with files and rules of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host<'a> {
+    /// Its name, without a port; letter case does not matter.
+    pub name: &'a str,
+    /// Its rules; it has no hosts.
+    pub table: Table<'a>,
 }
 
 /// Fields of the files that a glob matches.
@@ -116,6 +137,10 @@ impl<'a> Table<'a> {
 
     /// Reads a table.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, TableError> {
+        Self::parse_with(bytes, MOST_HOSTS)
+    }
+
+    fn parse_with(bytes: &'a [u8], most_hosts: usize) -> Result<Self, TableError> {
         let mut reader = Reader { bytes, at: 0 };
         if reader.take(MAGIC.len()) != Ok(MAGIC) || reader.number() != Ok(VERSION) {
             return Err(TableError::Header);
@@ -125,18 +150,24 @@ impl<'a> Table<'a> {
         let mut fields_left = reader.count(MOST_PATHS * MOST_FIELDS)?;
         let redirects = reader.count(MOST_REDIRECTS)?;
         let listings = reader.count(MOST_LISTINGS)?;
+        let hosts = reader.count(most_hosts)?;
         let missing = reader.number()?;
         let page = reader.text()?;
+        let root = reader.text()?;
         let mut fields = Reader {
             bytes,
             at: HEADER + paths * PATH,
         };
         let redirects_at = fields.at + fields_left * FIELD;
-        let strings_at = redirects_at + redirects * REDIRECT + listings * LISTING;
+        let behind = redirects * REDIRECT + listings * LISTING + hosts * HOST;
+        let strings_at = redirects_at + behind;
         if len != bytes.len() || strings_at > len {
             return Err(TableError::Bounds);
         }
         let missing = missing_of(missing, page)?;
+        if !root.is_empty() && !is_name(root) {
+            return Err(TableError::Rule);
+        }
         let mut rules = Vec::with_capacity(paths);
         for _ in 0..paths {
             let glob = reader.glob()?;
@@ -157,23 +188,27 @@ impl<'a> Table<'a> {
         let redirects = (0..redirects).map(|_| reader.redirect());
         let redirects = redirects.collect::<Result<_, _>>()?;
         let listings = (0..listings).map(|_| reader.listing());
+        let listings = listings.collect::<Result<_, _>>()?;
         Ok(Self {
             paths: rules,
             redirects,
-            listings: listings.collect::<Result<_, _>>()?,
+            listings,
             missing,
+            root,
+            hosts: reader.hosts(hosts)?,
         })
     }
 
     /// The table's bytes; `None` if there are more than [`MOST_BYTES`].
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         let fields = || self.paths.iter().flat_map(|rule| &rule.fields);
-        let sizes = [PATH, FIELD, REDIRECT, LISTING];
+        let sizes = [PATH, FIELD, REDIRECT, LISTING, HOST];
         let counts = [
             self.paths.len(),
             fields().count(),
             self.redirects.len(),
             self.listings.len(),
+            self.hosts.len(),
         ];
         let records = counts.iter().zip(sizes);
         let strings_at = HEADER + records.map(|(count, size)| count * size).sum::<usize>();
@@ -192,6 +227,7 @@ impl<'a> Table<'a> {
         };
         writer.number(kind);
         writer.text(page);
+        writer.text(self.root);
         for rule in &self.paths {
             writer.text(rule.glob.as_str());
             writer.number(rule.fields.len());
@@ -208,6 +244,10 @@ impl<'a> Table<'a> {
         for listing in &self.listings {
             writer.text(listing.as_str());
         }
+        for host in &self.hosts {
+            writer.text(host.name);
+            writer.bytes(&host.table.to_bytes()?);
+        }
         let len = strings_at + writer.strings.len();
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
@@ -221,17 +261,30 @@ impl<'a> Table<'a> {
 fn missing_of(kind: u32, page: &str) -> Result<Missing<'_>, TableError> {
     match kind {
         0 if page.is_empty() => Ok(Missing::Line),
-        1 | 2 if !is_page(page) => Err(TableError::Rule),
+        1 | 2 if !is_name(page) => Err(TableError::Rule),
         1 => Ok(Missing::Page(page)),
         2 => Ok(Missing::Fallback(page)),
         _ => Err(TableError::Rule),
     }
 }
 
-/// Whether a text names a file from the root.
-pub(crate) fn is_page(name: &str) -> bool {
+/// Whether a text names a file or a directory from the root.
+pub(crate) fn is_name(name: &str) -> bool {
     let is_odd = |part: &str| matches!(part, "" | "." | "..");
     name.len() <= MOST_NAME && !name.contains(char::is_control) && !name.split('/').any(is_odd)
+}
+
+/// Whether a text is a host as `Host` names it, without a port: a name, or an address, in
+/// brackets for IPv6.
+pub(crate) fn is_host(name: &str) -> bool {
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_of_address = |byte: u8| byte.is_ascii_hexdigit() || b":.".contains(&byte);
+    let address = name.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let is_host = match address {
+        Some(address) => !address.is_empty() && address.bytes().all(is_of_address),
+        None => name.bytes().all(is_of_name) && !name.split('.').any(str::is_empty),
+    };
+    is_host && name.len() <= MOST_HOST_NAME
 }
 
 /// Whether a glob can match a directory, which has a slash behind it.
@@ -262,13 +315,34 @@ impl<'a> Reader<'a> {
         (number <= most).then_some(number).ok_or(TableError::Bounds)
     }
 
-    fn text(&mut self) -> Result<&'a str, TableError> {
+    fn string(&mut self) -> Result<&'a [u8], TableError> {
         let (at, len) = (self.number()? as usize, self.number()? as usize);
         let mut string = Reader {
             bytes: self.bytes,
             at,
         };
-        core::str::from_utf8(string.take(len)?).map_err(|_| TableError::Rule)
+        string.take(len)
+    }
+
+    fn text(&mut self) -> Result<&'a str, TableError> {
+        core::str::from_utf8(self.string()?).map_err(|_| TableError::Rule)
+    }
+
+    fn hosts(&mut self, count: usize) -> Result<Vec<Host<'a>>, TableError> {
+        let mut hosts: Vec<Host<'a>> = Vec::with_capacity(count);
+        // Tables that share bytes would take more memory than they have.
+        let mut room = self.bytes.len();
+        for _ in 0..count {
+            let (name, table) = (self.text()?, self.string()?);
+            room = room.checked_sub(table.len()).ok_or(TableError::Bounds)?;
+            let is_known = |host: &Host<'_>| host.name.eq_ignore_ascii_case(name);
+            if !is_host(name) || hosts.iter().any(is_known) {
+                return Err(TableError::Rule);
+            }
+            let table = Table::parse_with(table, 0)?;
+            hosts.push(Host { name, table });
+        }
+        Ok(hosts)
     }
 
     fn fields(&mut self, count: usize) -> Result<Vec<Field<'a>>, TableError> {
@@ -315,9 +389,13 @@ impl Writer {
     }
 
     fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
         self.number(self.strings_at + self.strings.len());
-        self.number(text.len());
-        self.strings.extend_from_slice(text.as_bytes());
+        self.number(bytes.len());
+        self.strings.extend_from_slice(bytes);
     }
 }
 
@@ -344,7 +422,25 @@ mod tests {
             redirects: vec![Redirect::new(from, "/new/*", RedirectStatus::Permanent).unwrap()],
             listings: vec![Glob::new("/pub/**").unwrap(), Glob::new("/a/*/").unwrap()],
             missing: Missing::Page("404.html"),
+            root: "www",
+            hosts: vec![
+                host("b.example", "sites/b"),
+                Host {
+                    name: "[::1]",
+                    table: Table::default(),
+                },
+            ],
         }
+    }
+
+    fn host(name: &'static str, root: &'static str) -> Host<'static> {
+        let table = Table {
+            root,
+            listings: vec![Glob::new("/**").unwrap()],
+            missing: Missing::Fallback("index.html"),
+            ..Table::default()
+        };
+        Host { name, table }
     }
 
     #[test]
@@ -410,6 +506,50 @@ mod tests {
         for cut in 12..good.len() {
             assert_eq!(Table::parse(&good[..cut]), Err(TableError::Bounds), "{cut}");
         }
+    }
+
+    #[test]
+    fn hosts_within_hosts_twice_or_without_a_name_are_refused() {
+        let of = |hosts: Vec<Host<'static>>| Table {
+            hosts,
+            ..Table::default()
+        };
+        let rule = Err(TableError::Rule);
+        for name in ["", "a..b", ".a", "a b", "a:80", "[]", "[a/b]", "a\n", "ä"] {
+            let bytes = of(vec![host(name, "")]).to_bytes().unwrap();
+            assert_eq!(Table::parse(&bytes), rule, "{name:?}");
+        }
+        let twice = of(vec![host("a.example", ""), host("A.Example", "")]);
+        assert_eq!(Table::parse(&twice.to_bytes().unwrap()), rule);
+        let within = of(vec![Host {
+            name: "a",
+            table: of(vec![host("b", "")]),
+        }]);
+        let bounds = Err(TableError::Bounds);
+        assert_eq!(Table::parse(&within.to_bytes().unwrap()), bounds);
+        for root in ["/a", "a/", "../a", "a//b", "a\0"] {
+            let bytes = of(vec![host("a", root)]).to_bytes().unwrap();
+            assert_eq!(Table::parse(&bytes), rule, "{root:?}");
+        }
+    }
+
+    #[test]
+    fn tables_of_hosts_that_share_bytes_are_refused() {
+        let root = "r".repeat(200);
+        let long = Table {
+            root: &root,
+            ..Table::default()
+        };
+        let of = |name, table| Host { name, table };
+        let table = Table {
+            hosts: vec![of("a", long), of("b", Table::default())],
+            ..Table::default()
+        };
+        let mut bytes = table.to_bytes().unwrap();
+        assert!(Table::parse(&bytes).is_ok());
+        // The second host gets the first one's table.
+        bytes.copy_within(HEADER + 8..HEADER + HOST, HEADER + HOST + 8);
+        assert_eq!(Table::parse(&bytes), Err(TableError::Bounds));
     }
 
     #[test]

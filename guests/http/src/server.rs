@@ -15,9 +15,11 @@ use crate::encoding::Encoding;
 use crate::http_date;
 use crate::listing;
 use crate::request::{Method, Request};
-use crate::site::{self, Asset, Assets, Encoded, Files, FindError, Node};
+use crate::site::{self, Asset, Encoded, Files, FindError, Node};
 use crate::status::Status;
 use crate::target::{self, Form, Resource, TargetError};
+pub use crate::virtual_host::Missing;
+use crate::virtual_host::VirtualHost;
 
 /// The machine below a server: files, wall clock, figures of its own.
 pub trait Platform: Files {
@@ -31,13 +33,12 @@ pub trait Platform: Files {
 /// What all connections of a server share.
 pub struct Server<P> {
     platform: P,
-    assets: Assets,
+    /// What hosts get that are not among [`Self::hosts`].
+    any: VirtualHost,
+    hosts: Box<[VirtualHost]>,
     date: Mutex<DateLine>,
     metrics: Metrics,
     precompressed: Precompressed,
-    missing: Missing,
-    /// The table of the site's file.
-    site: Option<Box<Table<'static>>>,
     /// What has been counted.
     pub counters: Counters,
 }
@@ -64,28 +65,6 @@ pub enum Precompressed {
     On,
 }
 
-/// What a path without a file gets. Files are named from the root.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Missing {
-    /// 404 and a line of text.
-    #[default]
-    Line,
-    /// 404 and this file.
-    Page(String),
-    /// 200 and this file, as applications that read the path in the browser want it.
-    Fallback(String),
-}
-
-impl From<tare_site::Missing<'_>> for Missing {
-    fn from(missing: tare_site::Missing<'_>) -> Self {
-        match missing {
-            tare_site::Missing::Line => Self::Line,
-            tare_site::Missing::Page(page) => Self::Page(page.into()),
-            tare_site::Missing::Fallback(page) => Self::Fallback(page.into()),
-        }
-    }
-}
-
 /// Path of the server's figures from the root.
 const METRICS: &str = "metrics";
 const METRICS_FIELDS: &[u8] = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
@@ -98,12 +77,11 @@ impl<P: Platform> Server<P> {
     pub fn new(platform: P) -> Self {
         Self {
             platform,
-            assets: Assets::new(),
+            any: VirtualHost::any(),
+            hosts: Box::default(),
             date: Mutex::new(DateLine::at(u64::MAX)),
             metrics: Metrics::Off,
             precompressed: Precompressed::Off,
-            missing: Missing::Line,
-            site: None,
             counters: Counters::default(),
         }
     }
@@ -121,16 +99,19 @@ impl<P: Platform> Server<P> {
         }
     }
 
-    /// The same server with what a path without a file gets.
-    pub fn with_missing(self, missing: Missing) -> Self {
-        Self { missing, ..self }
+    /// The same server with what a path without a file gets, if no host is named.
+    pub fn with_missing(mut self, missing: Missing) -> Self {
+        self.any.missing = missing;
+        self
     }
 
-    /// The same server with the headers and redirects of `site`. What a path without a file
-    /// gets is [`Self::with_missing`]'s, since the command line may name it too.
-    pub fn with_site(self, site: Table<'static>) -> Self {
-        let site = Some(Box::new(site));
-        Self { site, ..self }
+    /// The same server with the headers, redirects and hosts of `site`. What a path without a
+    /// file gets is [`Self::with_missing`]'s, since the command line may name it too.
+    pub fn with_site(mut self, mut site: Table<'static>) -> Self {
+        let hosts = core::mem::take(&mut site.hosts).into_iter();
+        self.hosts = hosts.map(VirtualHost::named).collect();
+        self.any.site = Some(Box::new(site));
+        self
     }
 
     /// The machine below.
@@ -154,14 +135,31 @@ impl<P: Platform> Server<P> {
         if !matches!(request.method, Method::Get | Method::Head) {
             return answer_other(request, head);
         }
-        if let Some(asset) = self.assets.get(request.target) {
-            return self.answer_asset(request, asset, head);
+        let host = match &*self.hosts {
+            [] => &self.any,
+            hosts => self.named(hosts, request),
+        };
+        if let Some(asset) = host.assets.get(request.target) {
+            return self.answer_asset(host, request, asset, head);
         }
-        self.answer_unknown(request, head)
+        self.answer_unknown(host, request, head)
+    }
+
+    #[cold]
+    fn named<'s>(&'s self, hosts: &'s [VirtualHost], request: &Request<'_>) -> &'s VirtualHost {
+        let mut hosts = hosts.iter();
+        hosts
+            .find(|host| host.is_named_by(request))
+            .unwrap_or(&self.any)
     }
 
     /// The way of a target that is not among the latest ones.
-    fn answer_unknown(&self, request: &Request<'_>, head: &mut Vec<u8>) -> Answer {
+    fn answer_unknown(
+        &self,
+        host: &VirtualHost,
+        request: &Request<'_>,
+        head: &mut Vec<u8>,
+    ) -> Answer {
         let mut scratch = Vec::new();
         let resource = match target::resolve(request.target, &mut scratch) {
             Ok(resource) => resource,
@@ -172,26 +170,34 @@ impl<P: Platform> Server<P> {
         if is_metrics && self.metrics == Metrics::On {
             return self.answer_metrics(head);
         }
-        if let Some(site) = &self.site
+        if let Some(site) = &host.site
             && let Some(answer) = moved(site, &resource, head)
         {
             return answer;
         }
-        match self.find_with_room(&resource) {
+        match self.find_with_room(host, &resource) {
             Ok(Found::Asset(asset)) => {
-                self.assets.put(request.target, &asset);
-                self.answer_asset(request, asset, head)
+                host.assets.put(request.target, &asset);
+                self.answer_asset(host, request, asset, head)
             }
             Ok(Found::DirectoryWithoutSlash) => redirect(head, &resource),
-            Ok(Found::DirectoryWithoutIndex) => self.answer_directory(request, &resource, head),
-            Ok(Found::Nothing) => self.answer_missing(request, head),
+            Ok(Found::DirectoryWithoutIndex) => {
+                self.answer_directory(host, &resource, request, head)
+            }
+            Ok(Found::Nothing) => self.answer_missing(host, request, head),
             Err(error) => unavailable(head, error),
         }
     }
 
     /// The answer with the form of a file that the client wants.
-    fn answer_asset(&self, request: &Request<'_>, asset: Arc<Asset>, head: &mut Vec<u8>) -> Answer {
-        let load = |path: &str, encoding| self.load(path, encoding);
+    fn answer_asset(
+        &self,
+        host: &VirtualHost,
+        request: &Request<'_>,
+        asset: Arc<Asset>,
+        head: &mut Vec<u8>,
+    ) -> Answer {
+        let load = |path: &str, encoding| self.load(host, path, encoding);
         answer_file(
             request,
             asset.accepted(&request.accept_encoding, load),
@@ -203,20 +209,17 @@ impl<P: Platform> Server<P> {
     #[cold]
     fn answer_directory(
         &self,
-        request: &Request<'_>,
+        host: &VirtualHost,
         resource: &Resource<'_>,
+        request: &Request<'_>,
         head: &mut Vec<u8>,
     ) -> Answer {
-        let site = self.site.as_deref();
+        let site = host.site.as_deref();
         if !site.is_some_and(|site| site.lists(resource.path)) {
-            return self.answer_missing(request, head);
+            return self.answer_missing(host, request, head);
         }
-        let mut entries = self.platform.list(resource.path);
-        if matches!(entries, Err(FindError::NoMemory)) {
-            self.assets.clear();
-            entries = self.platform.list(resource.path);
-        }
-        match entries {
+        let path = host.path_in_root(resource.path);
+        match self.with_room(|| self.platform.list(&path)) {
             Ok(entries) => owned(head, LISTING_TYPE, listing::page(resource.path, entries)),
             Err(error) => unavailable(head, error),
         }
@@ -225,8 +228,13 @@ impl<P: Platform> Server<P> {
     /// A path without a file. What it gets is looked up each time, so that asking for
     /// paths that do not exist moves nothing out of the latest assets.
     #[cold]
-    fn answer_missing(&self, request: &Request<'_>, head: &mut Vec<u8>) -> Answer {
-        let (Missing::Page(path) | Missing::Fallback(path)) = &self.missing else {
+    fn answer_missing(
+        &self,
+        host: &VirtualHost,
+        request: &Request<'_>,
+        head: &mut Vec<u8>,
+    ) -> Answer {
+        let (Missing::Page(path) | Missing::Fallback(path)) = &host.missing else {
             return plain(head, Status::NotFound, b"");
         };
         let resource = Resource {
@@ -234,9 +242,9 @@ impl<P: Platform> Server<P> {
             form: Form::Name,
             query: None,
         };
-        match (self.find_with_room(&resource), &self.missing) {
+        match (self.find_with_room(host, &resource), &host.missing) {
             (Ok(Found::Asset(asset)), Missing::Fallback(_)) => {
-                self.answer_asset(request, asset, head)
+                self.answer_asset(host, request, asset, head)
             }
             (Ok(Found::Asset(asset)), _) => page(head, Status::NotFound, path, asset),
             (Ok(_), _) => plain(head, Status::NotFound, b""),
@@ -244,50 +252,68 @@ impl<P: Platform> Server<P> {
         }
     }
 
-    fn find_with_room(&self, resource: &Resource<'_>) -> Result<Found, FindError> {
-        let mut found = self.find(resource);
+    fn find_with_room(
+        &self,
+        host: &VirtualHost,
+        resource: &Resource<'_>,
+    ) -> Result<Found, FindError> {
+        self.with_room(|| self.find(host, resource))
+    }
+
+    /// What `find` finds, with the memory of the latest files if need be.
+    #[inline]
+    fn with_room<T>(&self, find: impl Fn() -> Result<T, FindError>) -> Result<T, FindError> {
+        let found = find();
         if matches!(found, Err(FindError::NoMemory)) {
-            // The latest files are held; let go of, they make room for this one.
-            self.assets.clear();
-            found = self.find(resource);
+            // The latest files are held; let go of, they make room.
+            let hosts = [&self.any].into_iter().chain(&*self.hosts);
+            hosts.for_each(|host| host.assets.clear());
+            return find();
         }
         found
     }
 
-    fn find(&self, resource: &Resource<'_>) -> Result<Found, FindError> {
-        Ok(match (self.platform.find(resource.path)?, resource.form) {
+    fn find(&self, host: &VirtualHost, resource: &Resource<'_>) -> Result<Found, FindError> {
+        let found = self.platform.find(&host.path_in_root(resource.path))?;
+        Ok(match (found, resource.form) {
             (Some(Node::File { bytes, modified_s }), Form::Name) => {
-                self.prepare(resource.path, bytes, modified_s)
+                self.prepare(host, resource.path, bytes, modified_s)
             }
             (Some(Node::Directory), Form::Name) => Found::DirectoryWithoutSlash,
-            (Some(Node::Directory), Form::Directory) => self.find_index(resource.path)?,
+            (Some(Node::Directory), Form::Directory) => self.find_index(host, resource.path)?,
             _ => Found::Nothing,
         })
     }
 
-    fn find_index(&self, directory: &str) -> Result<Found, FindError> {
+    fn find_index(&self, host: &VirtualHost, directory: &str) -> Result<Found, FindError> {
         let parts = if directory.is_empty() {
             ["", ""]
         } else {
             [directory, "/"]
         };
         let path = [parts[0], parts[1], "index.html"].concat();
-        Ok(match self.platform.find(&path)? {
-            Some(Node::File { bytes, modified_s }) => self.prepare(&path, bytes, modified_s),
+        Ok(match self.platform.find(&host.path_in_root(&path))? {
+            Some(Node::File { bytes, modified_s }) => self.prepare(host, &path, bytes, modified_s),
             _ => Found::DirectoryWithoutIndex,
         })
     }
 
-    fn prepare(&self, path: &str, bytes: fs::Content, modified_s: u64) -> Found {
+    fn prepare(
+        &self,
+        host: &VirtualHost,
+        path: &str,
+        bytes: fs::Content,
+        modified_s: u64,
+    ) -> Found {
         let encoded = match self.precompressed {
             Precompressed::Off => None,
-            Precompressed::On => self.encoded(path, modified_s),
+            Precompressed::On => self.encoded(host, path, modified_s),
         };
         let form = match encoded {
             None => site::Form::Only,
             Some(_) => site::Form::Plain,
         };
-        let added = self.added(path);
+        let added = added(host, path);
         let now_s = self.platform.unix_s();
         let asset = Asset::in_form(form, path, &added, bytes, modified_s, now_s);
         Found::Asset(Arc::new(asset.with_encoded(encoded)))
@@ -295,34 +321,26 @@ impl<P: Platform> Server<P> {
 
     /// The compressed forms of the file at `path`, except those that are older.
     #[cold]
-    fn encoded(&self, path: &str, plain_s: u64) -> Option<Box<Encoded>> {
+    fn encoded(&self, host: &VirtualHost, path: &str, plain_s: u64) -> Option<Box<Encoded>> {
         Encoded::of(path, |encoding| {
-            let modified_s = self.platform.modified_s(&sibling(path, encoding));
+            let sibling = sibling(host, path, encoding);
+            let modified_s = self.platform.modified_s(&sibling);
             modified_s.is_some_and(|modified_s| modified_s >= plain_s)
         })
     }
 
     /// A compressed form. What is wrong with it takes nothing away but this form.
     #[cold]
-    fn load(&self, path: &str, encoding: Encoding) -> Option<Arc<Asset>> {
-        let Ok(Some(Node::File { bytes, modified_s })) =
-            self.platform.find(&sibling(path, encoding))
-        else {
+    fn load(&self, host: &VirtualHost, path: &str, encoding: Encoding) -> Option<Arc<Asset>> {
+        let found = self.platform.find(&sibling(host, path, encoding));
+        let Ok(Some(Node::File { bytes, modified_s })) = found else {
             return None;
         };
         let form = site::Form::Encoded(encoding);
         let now_s = self.platform.unix_s();
-        let added = self.added(path);
+        let added = added(host, path);
         let asset = Asset::in_form(form, path, &added, bytes, modified_s, now_s);
         Some(Arc::new(asset))
-    }
-
-    /// The fields that the site adds to the file at `path`, as whole lines.
-    fn added(&self, path: &str) -> Vec<u8> {
-        match &self.site {
-            None => Vec::new(),
-            Some(site) => added_lines(site, path),
-        }
     }
 
     fn answer_metrics(&self, head: &mut Vec<u8>) -> Answer {
@@ -330,6 +348,14 @@ impl<P: Platform> Server<P> {
         self.counters.expose(&mut text);
         self.platform.expose(&mut text);
         owned(head, METRICS_FIELDS, text)
+    }
+}
+
+/// The fields that the site adds to the file at `path`, as whole lines.
+fn added(host: &VirtualHost, path: &str) -> Vec<u8> {
+    match &host.site {
+        None => Vec::new(),
+        Some(site) => added_lines(site, path),
     }
 }
 
@@ -368,9 +394,9 @@ fn moved(site: &Table<'_>, resource: &Resource<'_>, head: &mut Vec<u8>) -> Optio
     Some(plain(head, status, &field))
 }
 
-/// The name of a file's form in a coding.
-fn sibling(path: &str, encoding: Encoding) -> String {
-    [path, encoding.suffix()].concat()
+/// The path from the root of a file's form in a coding.
+fn sibling(host: &VirtualHost, path: &str, encoding: Encoding) -> String {
+    [&*host.path_in_root(path), encoding.suffix()].concat()
 }
 
 /// The answer for a file that is there and cannot be given.

@@ -67,18 +67,32 @@ fn strip_authority(target: &str) -> Result<&str, TargetError> {
     if target.starts_with('/') {
         return Ok(target);
     }
-    let (scheme, rest) = target.split_once("://").ok_or(TargetError::NoPath)?;
-    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
-        return Err(TargetError::NoPath);
-    }
-    let (host, path) = match rest.find('/') {
-        Some(at) => rest.split_at(at),
-        None => (rest, "/"),
-    };
+    let (host, path) = split_authority(target).ok_or(TargetError::NoPath)?;
     if !authority::is_valid(host.as_bytes()) {
         return Err(TargetError::Authority);
     }
     Ok(path)
+}
+
+/// Authority and path of an absolute-form target without its query.
+fn split_authority(target: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = target.split_once("://")?;
+    if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+        return None;
+    }
+    Some(match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, "/"),
+    })
+}
+
+/// The authority of an absolute-form target, valid or not.
+pub(crate) fn authority(target: &str) -> Option<&[u8]> {
+    if target.starts_with('/') {
+        return None;
+    }
+    let path = target.split('?').next().unwrap_or(target);
+    split_authority(path).map(|(host, _)| host.as_bytes())
 }
 
 /// A path that means what it says; `None` if it may have to be rewritten.

@@ -6,9 +6,9 @@ mod support;
 
 use tare_guest_http::host::MemoryFiles;
 use tare_guest_http::server::{Precompressed, Server};
-use tare_site::{Field, Glob, Missing, PathRule, Redirect, RedirectStatus, Table};
+use tare_site::{Field, Glob, Host, Missing, PathRule, Redirect, RedirectStatus, Table};
 
-use support::{Act, Script, ask, get, responses, server};
+use support::{Act, Response, Script, ask, get, responses, server};
 
 fn rule(glob: &'static str, fields: &[(&'static str, &'static str)]) -> PathRule<'static> {
     let fields = fields.iter().map(|(name, value)| Field::new(name, value));
@@ -191,6 +191,96 @@ fn head_of_a_listing_has_its_length_and_no_page() {
     let answer = responses(&script.sent, &[0]).remove(0);
     assert_eq!(answer.status, 200);
     assert_eq!(answer.field("Content-Length"), Some(&*length));
+}
+
+fn host(name: &'static str, root: &'static str, missing: Missing<'static>) -> Host<'static> {
+    let table = Table {
+        paths: vec![rule("/**", &[("X-Host", name)])],
+        redirects: vec![redirect("/moved", "/to", 302)],
+        listings: vec![Glob::new("/").unwrap()],
+        missing,
+        root,
+        ..Table::default()
+    };
+    Host { name, table }
+}
+
+fn with_hosts() -> Server<MemoryFiles> {
+    let files = MemoryFiles::new()
+        .with("www/index.html", b"default", 1000)
+        .with("a/index.html", b"of a", 1000)
+        .with("a/index.html.gz", b"zipped a", 1000)
+        .with("a/404.html", b"none of a", 1000)
+        .with("b/file", b"of b", 1000);
+    let table = Table {
+        root: "www",
+        hosts: vec![
+            host("A.example", "a", Missing::Page("404.html")),
+            host("b.example", "b", Missing::Line),
+            host("[::1]", "", Missing::Line),
+        ],
+        ..Table::default()
+    };
+    Server::new(files)
+        .with_precompressed(Precompressed::On)
+        .with_site(table)
+}
+
+/// The answer to a GET of `target` with `Host: host`.
+fn get_of(server: &Server<MemoryFiles>, host: &str, target: &str) -> Response {
+    let head = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    ask(server, &head).remove(0)
+}
+
+#[test]
+fn a_host_has_its_own_files_and_rules() {
+    let server = with_hosts();
+    // The second time from the latest assets.
+    for _ in 0..2 {
+        for (host, body) in [
+            ("a.example", &b"of a"[..]),
+            ("A.EXAMPLE:8080", b"of a"),
+            ("a.example.", b"of a"),
+            ("other.example", b"default"),
+            ("x.a.example", b"default"),
+            ("127.0.0.1", b"default"),
+        ] {
+            assert_eq!(get_of(&server, host, "/").body, body, "{host}");
+        }
+        let listed = get_of(&server, "b.example", "/");
+        assert!(String::from_utf8(listed.body).unwrap().contains("./file"));
+        assert_eq!(get_of(&server, "b.example", "/file").body, b"of b");
+    }
+    let answer = get_of(&server, "a.example", "/");
+    assert_eq!(answer.field("X-Host"), Some("A.example"));
+    assert_eq!(get_of(&server, "c.example", "/").field("X-Host"), None);
+    for (host, status, body) in [
+        ("a.example", 404, &b"none of a"[..]),
+        ("b.example", 404, b"404 Not Found\n"),
+        ("c.example", 404, b"404 Not Found\n"),
+        ("[::1]:80", 200, b"of b"),
+    ] {
+        let answer = get_of(&server, host, "/b/file");
+        assert_eq!((answer.status, &*answer.body), (status, body), "{host}");
+    }
+    assert_eq!(get_of(&server, "b.example", "/moved").status, 302);
+    assert_eq!(get_of(&server, "c.example", "/moved").status, 404);
+    assert_eq!(get_of(&server, "a.example", "/../b/file").status, 400);
+    let zipped = "GET / HTTP/1.1\r\nHost: a.example\r\nAccept-Encoding: gzip\r\n\r\n";
+    assert_eq!(ask(&server, zipped)[0].body, b"zipped a");
+}
+
+#[test]
+fn an_absolute_target_names_the_host() {
+    let server = with_hosts();
+    for target in ["http://b.example/file", "HTTP://B.example:80/file?q"] {
+        assert_eq!(get_of(&server, "a.example", target).body, b"of b");
+    }
+    let target = "http://b.example?file";
+    let listed = get_of(&server, "a.example", target);
+    assert!(String::from_utf8(listed.body).unwrap().contains("./file"));
+    let old = ask(&server, "GET / HTTP/1.0\r\n\r\n").remove(0);
+    assert_eq!(old.body, b"default");
 }
 
 #[test]

@@ -9,42 +9,58 @@ mod mistakes;
 use std::ops::Range;
 
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use crate::field::{check_name, check_value};
-use crate::table::{is_of_directories, is_page};
+use crate::table::{is_host, is_name, is_of_directories};
 use crate::{
-    Field, Glob, MOST_BYTES, MOST_FIELDS, MOST_LISTINGS, MOST_PATHS, MOST_REDIRECTS, Missing,
-    PathRule, Redirect, RedirectStatus, Table,
+    Field, Glob, Host, MOST_BYTES, MOST_FIELDS, MOST_HOSTS, MOST_LISTINGS, MOST_PATHS,
+    MOST_REDIRECTS, Missing, PathRule, Redirect, RedirectStatus, Table,
 };
 use mistakes::Found;
 pub use mistakes::{Mistake, Mistakes, Position};
 
 /// A file without mistakes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Site {
     /// Its table's bytes.
     pub table: Vec<u8>,
-    /// Number of its `[[path]]`.
+    /// Number of its `[[path]]`, those of hosts among them.
     pub paths: usize,
-    /// Number of its `[[redirect]]`.
+    /// Number of its `[[redirect]]`, those of hosts among them.
     pub redirects: usize,
+    /// Number of its `[host.NAME]`.
+    pub hosts: usize,
     /// Whether directories are listed.
     pub lists: bool,
-    /// The file that a path without one gets.
-    pub page: Option<Page>,
+    /// The file that a path without one gets, if no host is named.
+    pub page: Option<String>,
+    /// What it names of the root, besides globs.
+    pub named: Vec<Named>,
 }
 
-/// A file of the root that `site.toml` names.
+/// A file or directory of the root that `site.toml` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct Named {
     /// Its name from the root.
     pub name: String,
+    /// What it must be.
+    pub kind: NamedKind,
     /// Where it is named.
     pub at: Position,
 }
 
+/// What a name of the root must stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+}
+
 type Value<'i> = Spanned<DeValue<'i>>;
+type Key<'i> = Spanned<DeString<'i>>;
 
 /// Checks and compiles the content of a `site.toml`.
 pub fn parse(text: &str) -> Result<Site, Mistakes> {
@@ -55,7 +71,7 @@ pub fn parse(text: &str) -> Result<Site, Mistakes> {
             MOST_BYTES / 1024
         );
         found.add(&(0..0), limit);
-        return found.none_or(text, Site::empty());
+        return found.none_or(text, Site::default());
     }
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
@@ -63,10 +79,13 @@ pub fn parse(text: &str) -> Result<Site, Mistakes> {
         found.add(&place, error.message().replace('\n', ", "));
     }
     if !errors.is_empty() {
-        return found.none_or(text, Site::empty());
+        return found.none_or(text, Site::default());
     }
-    let mut checker = Checker { found };
-    let (table, page) = checker.document(document.get_ref());
+    let mut checker = Checker {
+        found,
+        named: Vec::new(),
+    };
+    let table = checker.document(document.get_ref());
     let bytes = table.to_bytes().unwrap_or_else(|| {
         let limit = format!(
             "its table is too large: the limit is {} KiB",
@@ -75,52 +94,128 @@ pub fn parse(text: &str) -> Result<Site, Mistakes> {
         checker.found.add(&(0..0), limit);
         Vec::new()
     });
+    let named = checker.named.into_iter();
     let site = Site {
         table: bytes,
-        paths: table.paths.len(),
-        redirects: table.redirects.len(),
-        lists: !table.listings.is_empty(),
-        page: page.map(|(name, span)| Page {
-            name: name.to_owned(),
-            at: Position::of(text, span.start),
-        }),
+        page: match table.missing {
+            Missing::Line => None,
+            Missing::Page(page) | Missing::Fallback(page) => Some(page.to_owned()),
+        },
+        named: named
+            .map(|(name, kind, span)| Named {
+                name,
+                kind,
+                at: Position::of(text, span.start),
+            })
+            .collect(),
+        ..Site::counts(&table)
     };
     checker.found.none_or(text, site)
 }
 
 impl Site {
-    fn empty() -> Self {
-        Self {
-            table: Vec::new(),
-            paths: 0,
-            redirects: 0,
-            lists: false,
-            page: None,
+    fn counts(table: &Table<'_>) -> Self {
+        let mut site = Self {
+            hosts: table.hosts.len(),
+            ..Self::default()
+        };
+        for table in [table]
+            .into_iter()
+            .chain(table.hosts.iter().map(|it| &it.table))
+        {
+            site.paths += table.paths.len();
+            site.redirects += table.redirects.len();
+            site.lists |= !table.listings.is_empty();
         }
+        site
     }
 }
 
 struct Checker {
     found: Found,
+    named: Vec<(String, NamedKind, Range<usize>)>,
 }
 
-/// A name from the root and its place.
+/// What a page's name is, and its place.
 type PageName<'t> = (&'t str, Range<usize>);
 
 impl Checker {
-    fn document<'t>(&mut self, document: &'t DeTable<'_>) -> (Table<'t>, Option<PageName<'t>>) {
+    fn document<'t>(&mut self, document: &'t DeTable<'_>) -> Table<'t> {
+        let mut hosts = Vec::new();
+        let table = self.rules(document, |checker, key, value| {
+            match key.get_ref().as_ref() {
+                "host" => hosts = checker.hosts(value),
+                _ => checker.unknown(key, "path, redirect, errors, listing, root or host"),
+            }
+        });
+        Table { hosts, ..table }
+    }
+
+    /// The rules of a host; what else is there goes to `other`.
+    fn rules<'t, 'i>(
+        &mut self,
+        rules: &'t DeTable<'i>,
+        mut other: impl FnMut(&mut Self, &'t Key<'i>, &'t Value<'i>),
+    ) -> Table<'t> {
         let mut table = Table::default();
         let mut page = None;
-        for (key, value) in document {
+        for (key, value) in rules {
             match key.get_ref().as_ref() {
                 "path" => table.paths = self.each(value, "path", MOST_PATHS, Self::path),
                 "redirect" => table.redirects = self.redirects(value),
                 "errors" => (table.missing, page) = self.errors(value),
                 "listing" => table.listings = self.listings(value),
-                _ => self.unknown(key, "path, redirect, errors or listing"),
+                "root" => {
+                    if let Some(name) = self.name(value, "directory") {
+                        let directory = (name.to_owned(), NamedKind::Directory, value.span());
+                        self.named.push(directory);
+                        table.root = name;
+                    }
+                }
+                _ => other(self, key, value),
             }
         }
-        (table, page)
+        if let Some((name, span)) = page {
+            let slash = if table.root.is_empty() { "" } else { "/" };
+            let name = format!("{}{slash}{name}", table.root);
+            self.named.push((name, NamedKind::File, span));
+        }
+        table
+    }
+
+    fn hosts<'t>(&mut self, value: &'t Value<'_>) -> Vec<Host<'t>> {
+        let DeValue::Table(tables) = value.get_ref() else {
+            self.found.add(&value.span(), "want [host.\"NAME\"]");
+            return Vec::new();
+        };
+        if tables.len() > MOST_HOSTS {
+            let limit = format!("too many [host.NAME]: the limit is {MOST_HOSTS}");
+            self.found.add(&value.span(), limit);
+        }
+        // In the order of the file, so that of two with one name the later is the mistake.
+        let mut tables: Vec<_> = tables.iter().collect();
+        tables.sort_by_key(|(name, _)| name.span().start);
+        let mut hosts: Vec<Host<'t>> = Vec::new();
+        for (key, value) in tables {
+            let name: &'t str = key.get_ref();
+            if !is_host(name) {
+                let problem = format!("invalid host {name:?}: want a name without a port");
+                self.found.add(&key.span(), problem);
+            } else if hosts.iter().any(|it| it.name.eq_ignore_ascii_case(name)) {
+                let problem = format!("host {name:?} is there twice: letter case does not count");
+                self.found.add(&key.span(), problem);
+            }
+            let DeValue::Table(rules) = value.get_ref() else {
+                self.found
+                    .add(&value.span(), format!("want [host.{name:?}]"));
+                continue;
+            };
+            let table = self.rules(rules, |checker, key, _| {
+                checker.unknown(key, "path, redirect, errors, listing or root");
+            });
+            hosts.push(Host { name, table });
+        }
+        hosts
     }
 
     /// The elements of an array of tables.
@@ -319,7 +414,7 @@ impl Checker {
                     continue;
                 }
             };
-            if let Some(name) = self.page(value) {
+            if let Some(name) = self.name(value, "file") {
                 (missing, page) = (of(name), Some((name, value.span())));
             }
         }
@@ -363,11 +458,12 @@ impl Checker {
         listings
     }
 
-    fn page<'t>(&mut self, value: &'t Value<'_>) -> Option<&'t str> {
+    /// The name of a file or directory, without slashes around it.
+    fn name<'t>(&mut self, value: &'t Value<'_>, thing: &str) -> Option<&'t str> {
         let text = self.text(value)?;
         let name = text.strip_prefix('/').unwrap_or(text);
-        if !is_page(name) {
-            let problem = format!("invalid file {text:?}: want its path from the root");
+        if !is_name(name) {
+            let problem = format!("invalid {thing} {text:?}: want its path from the root");
             self.found.add(&value.span(), problem);
             return None;
         }
@@ -398,7 +494,7 @@ impl Checker {
         text
     }
 
-    fn unknown(&mut self, key: &Spanned<toml::de::DeString<'_>>, known: &str) {
+    fn unknown(&mut self, key: &Key<'_>, known: &str) {
         let text = format!("unknown key {:?}: want {known}", key.get_ref());
         self.found.add(&key.span(), text);
     }

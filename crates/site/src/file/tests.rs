@@ -40,15 +40,16 @@ fn a_whole_file_becomes_its_table() {
     let table = Table::parse(&site.table).unwrap();
     assert_eq!((site.paths, site.redirects), (2, 2));
     assert_eq!(table.missing, Missing::Page("errors/404.html"));
-    let page = site.page.unwrap();
-    assert_eq!(page.name, "errors/404.html");
-    assert_eq!(
-        page.at,
-        Position {
+    let page = Named {
+        name: "errors/404.html".into(),
+        kind: NamedKind::File,
+        at: Position {
             line: 23,
-            column: 7
-        }
-    );
+            column: 7,
+        },
+    };
+    assert_eq!(site.page.as_deref(), Some(&*page.name));
+    assert_eq!(site.named, [page]);
     let names = |path: &str| {
         let fields = table.fields_of(path).into_iter();
         fields.map(Field::name).collect::<Vec<_>>()
@@ -75,6 +76,44 @@ fn a_file_without_rules_is_valid() {
     let fallback = parse("errors.fallback = \"/index.html\"").unwrap();
     let table = Table::parse(&fallback.table).unwrap();
     assert_eq!(table.missing, Missing::Fallback("index.html"));
+}
+
+#[test]
+fn hosts_have_rules_of_their_own() {
+    let site = parse(
+        r#"
+root = "/www"
+errors.404 = "404.html"
+[host."B.example"]
+root = "sites/b"
+listing = true
+errors.fallback = "app.html"
+[[host."B.example".redirect]]
+from = "/a"
+to = "/b"
+[host."[::1]"]
+"#,
+    )
+    .unwrap();
+    let table = Table::parse(&site.table).unwrap();
+    assert_eq!(table.root, "www");
+    let names: Vec<_> = table.hosts.iter().map(|host| host.name).collect();
+    assert_eq!(names, ["B.example", "[::1]"]);
+    let rules = &table.hosts[0].table;
+    assert_eq!(rules.root, "sites/b");
+    assert_eq!(rules.missing, Missing::Fallback("app.html"));
+    assert_eq!((rules.redirects.len(), rules.listings.len()), (1, 1));
+    assert_eq!(table.hosts[1].table, Table::default());
+    assert_eq!((site.hosts, site.redirects, site.lists), (2, 1, true));
+    let mut named: Vec<_> = site.named.iter().map(|it| (&*it.name, it.kind)).collect();
+    named.sort_by_key(|(name, _)| *name);
+    let expected = [
+        ("sites/b", NamedKind::Directory),
+        ("sites/b/app.html", NamedKind::File),
+        ("www", NamedKind::Directory),
+        ("www/404.html", NamedKind::File),
+    ];
+    assert_eq!(named, expected);
 }
 
 #[test]
@@ -125,7 +164,7 @@ fallback = 7
         "f:4:65: want a string, not an integer",
         "f:8:19: invalid value of X-A: a header's value has printable ASCII",
         "f:13:10: want status 301, 302, 307 or 308",
-        "f:15:2: unknown key \"log\": want path, redirect, errors or listing",
+        "f:15:2: unknown key \"log\": want path, redirect, errors, listing, root or host",
         "f:19:7: invalid file \"../x\"",
         "f:20:12: want a string, not an integer",
     ] {
@@ -180,6 +219,18 @@ fn rules_that_lack_something_or_contradict_are_mistakes() {
             "listing = [\"/a/**\", \"/b\", 1, \"c/\"]",
             "f:1:21: a directory ends in \"/\"",
         ),
+        ("host = 1", "f:1:8: want [host.\"NAME\"]"),
+        ("host.a = 1", "f:1:10: want [host.\"a\"]"),
+        (
+            "[host.\"a:80\"]",
+            "f:1:7: invalid host \"a:80\": want a name without a port",
+        ),
+        ("[host.a]\n[host.A]", "f:2:7: host \"A\" is there twice"),
+        (
+            "[host.a.host.b]",
+            "f:1:9: unknown key \"host\": want path, redirect, errors, listing or root",
+        ),
+        ("root = \"../a\"", "f:1:8: invalid directory \"../a\""),
         ("[[path]\n", "f:1:"),
         ("a = 1\na = 2\n", "f:2:1: duplicate key"),
     ] {
@@ -201,6 +252,8 @@ fn counts_and_lengths_are_bounded() {
     assert!(mistakes(&headers).contains("too many headers: the limit is 32"));
     let listings = format!("listing = [{}]", "\"/\",".repeat(MOST_LISTINGS + 1));
     assert!(mistakes(&listings).contains("too many paths: the limit is 64"));
+    let hosts: String = (0..=MOST_HOSTS).map(|n| format!("[host.h{n}]\n")).collect();
+    assert!(mistakes(&hosts).contains("too many [host.NAME]: the limit is 64"));
     let many = "a = 1\n".repeat(200);
     assert!(
         mistakes(&many).ends_with("more"),

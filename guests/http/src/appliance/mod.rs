@@ -7,7 +7,7 @@
 //! place of `FILE` to clients that take it (off), and for paths without a file
 //! `not_found=FILE` to send it with 404, or `fallback=FILE` to send it with 200.
 //! `site=NAME` names the table of a site's file in the initramfs (crate `tare-site`), which
-//! `tare run --site` puts there: headers by path, redirects, and the two above.
+//! `tare run --site` puts there: headers by path, redirects, listings, hosts, and the two above.
 
 mod machine;
 
@@ -130,22 +130,39 @@ fn precompressed() -> io::Result<Precompressed> {
     })
 }
 
-/// The file must be there, so that a wrong name is not found out by the first client.
+/// What a path without a file gets where no host is named.
 fn missing(site: Option<&Table<'_>>) -> io::Result<Missing> {
-    let invalid = |reason| Err(Error::new(ErrorKind::InvalidInput, reason));
     let of = |word: &str| String::from(word.trim_start_matches('/'));
     let by_site = site.map_or(Missing::Line, |site| site.missing.into());
     let missing = match (env::var("not_found"), env::var("fallback"), by_site) {
         (None, None, by_site) => by_site,
         (Some(page), None, Missing::Line) => Missing::Page(of(page)),
         (None, Some(file), Missing::Line) => Missing::Fallback(of(file)),
-        _ => return invalid("not_found=, fallback= and [errors] of the site: want one of them"),
+        _ => {
+            let reason = "not_found=, fallback= and [errors] of the site: want one of them";
+            return Err(Error::new(ErrorKind::InvalidInput, reason));
+        }
     };
-    let (Missing::Page(path) | Missing::Fallback(path)) = &missing else {
-        return Ok(missing);
+    check_named(site.map_or("", |site| site.root), &missing)?;
+    for host in site.map_or(&[][..], |site| &site.hosts) {
+        check_named(host.table.root, &host.table.missing.into())?;
+    }
+    Ok(missing)
+}
+
+/// What a site names must be there, so that a wrong name is not found out by the first client.
+fn check_named(root: &str, missing: &Missing) -> io::Result<()> {
+    let invalid = |reason| Err(Error::new(ErrorKind::InvalidInput, reason));
+    let files = AppliancePlatform::new();
+    if !matches!(files.find(root), Ok(Some(Node::Directory))) {
+        return invalid("root of the site or of a host: no such directory in the root");
+    }
+    let (Missing::Page(name) | Missing::Fallback(name)) = missing else {
+        return Ok(());
     };
-    match AppliancePlatform::new().find(path) {
-        Ok(Some(Node::File { .. })) => Ok(missing),
+    let slash = if root.is_empty() { "" } else { "/" };
+    match files.find(&[root, slash, name].concat()) {
+        Ok(Some(Node::File { .. })) => Ok(()),
         _ => invalid("not_found=, fallback= or [errors] of the site: no such file in the root"),
     }
 }

@@ -20,6 +20,19 @@ pub(crate) fn is_valid(bytes: &[u8]) -> bool {
     named && is_port(port)
 }
 
+/// The host of an authority that is valid, without its port and the dot behind a name.
+pub(crate) fn name(authority: &[u8]) -> &[u8] {
+    // A port has no bracket, so that the last colon outside of them is the port's.
+    let colon = authority
+        .iter()
+        .rposition(|byte| matches!(byte, b':' | b']'));
+    let host = match colon {
+        Some(at) if authority[at] == b':' => &authority[..at],
+        _ => authority,
+    };
+    host.strip_suffix(b".").unwrap_or(host)
+}
+
 fn is_name(byte: u8) -> bool {
     NAME[usize::from(byte)]
 }
@@ -72,6 +85,21 @@ mod tests {
             "a..b",
         ] {
             assert!(is_valid(good.as_bytes()), "{good}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_a_host_without_its_port() {
+        for (authority, host) in [
+            ("a.example", "a.example"),
+            ("a.example:80", "a.example"),
+            ("a.example.:80", "a.example"),
+            ("a.example.", "a.example"),
+            ("a:", "a"),
+            ("[::1]", "[::1]"),
+            ("[::1]:8080", "[::1]"),
+        ] {
+            assert_eq!(name(authority.as_bytes()), host.as_bytes(), "{authority}");
         }
     }
 

@@ -9,6 +9,8 @@ pub struct Request<'a> {
     pub target: &'a str,
     /// The version spoken.
     pub version: Version,
+    /// `Host`
+    pub host: Option<&'a [u8]>,
     /// What becomes of the connection afterwards.
     pub persistence: Persistence,
     /// The body that follows the head.

@@ -76,6 +76,7 @@ fn judge<'a>(line: &Line<'a>, headers: &[httparse::Header<'a>]) -> Result<Reques
         method: method_of(method)?,
         target,
         version,
+        host: fields.host,
         persistence: fields.persistence(version),
         body: fields.body(version)?,
         expects_continue: fields.expects_continue && version == Version::Http11,
