@@ -110,6 +110,34 @@ fn a_host_of_a_site_has_its_own_files() {
     place.run(&["stop", "web"]).expect(0, "");
 }
 
+/// The access log, with what the console makes of a client's bytes.
+#[test]
+fn a_site_logs_its_answers_to_the_console() {
+    let Some(image) = http() else { return };
+    let place = with_site();
+    let file = place.file("site.toml", b"[log]\nformat = \"json\"\n");
+    let port = free_port();
+    let publish = format!("{port}:80");
+    let words = ["-p", &publish, "--site", &file];
+    run(&place, image.to_str().unwrap(), &words);
+    eventually("the site is served", || get(port, "/").is_ok());
+    get(port, "/x\"y").unwrap();
+    let expected = "\"request\":\"GET /x\\u0022y HTTP/1.1\"";
+    eventually("the answer is logged", || {
+        place.run(&["logs", "web"]).out.contains(expected)
+    });
+    let logs = place.run(&["logs", "web"]).out;
+    let lines = logs.lines().filter(|line| line.starts_with('{'));
+    let mut targets = 0;
+    for line in lines {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(line["client"].as_str().is_some_and(|it| it.contains('.')));
+        targets += usize::from(line["status"] == 200 || line["status"] == 404);
+    }
+    assert!(targets >= 2, "{logs}");
+    place.run(&["stop", "web"]).expect(0, "");
+}
+
 fn answer(from: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(from)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;

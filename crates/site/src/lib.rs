@@ -1,5 +1,5 @@
 //! What a site wants beside its files: headers by path, redirects, listings, what a path
-//! without a file gets, and the same for hosts by name (`docs/adr/0046-one-file-for-a-site.md`).
+//! without a file gets, the same for hosts by name, and an access log (`docs/adr/0046-one-file-for-a-site.md`).
 //!
 //! [`mod@file`] parses `site.toml` on the host and says where its mistakes are. What it
 //! accepts becomes a [`Table`], whose bytes go into the initramfs beside the root. The
@@ -23,7 +23,7 @@ mod table;
 pub use field::{Field, FieldError};
 pub use glob::{Captures, Glob, GlobError, Wildcard};
 pub use redirect::{Redirect, RedirectError, RedirectStatus, push_encoded};
-pub use table::{Host, Missing, PathRule, Table, TableError, VERSION};
+pub use table::{Host, Log, Missing, PathRule, Table, TableError, VERSION};
 
 /// The table's name in the initramfs.
 pub const FILE: &str = ".tare-site";

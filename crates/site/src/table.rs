@@ -3,7 +3,7 @@
 //! ```text
 //! bytes  content, all numbers u32 in little-endian order
 //!  0..8  "tareSITE"
-//!  8     version: 3
+//!  8     version: 4
 //! 12     bytes of the table
 //! 16     number of paths
 //! 20     number of fields, of all paths together
@@ -13,7 +13,8 @@
 //! 36     a path without a file: 0 a line, 1 a page with 404, 2 a page with 200
 //! 40     the page's name from the directory below, a string
 //! 48     the directory of the files, named from the root, a string; empty for the root
-//! 56     for each path: glob (string), number of its fields
+//! 56     the access log: 0 off, 1 combined, 2 JSON; 0 in the table of a host
+//! 60     for each path: glob (string), number of its fields
 //!        for each field: name (string), value (string)
 //!        for each redirect: from (string), to (string), status
 //!        for each listing: glob (string)
@@ -32,9 +33,9 @@ use crate::{
 };
 
 /// Version of the format.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 const MAGIC: &[u8; 8] = b"tareSITE";
-const HEADER: usize = 56;
+const HEADER: usize = 60;
 const PATH: usize = 12;
 const FIELD: usize = 16;
 const REDIRECT: usize = 20;
@@ -60,6 +61,8 @@ pub struct Table<'a> {
     /// The directory of the files, named from the root; empty for the root itself. All paths
     /// above are named from there.
     pub root: &'a str,
+    /// The access log, of all hosts.
+    pub log: Log,
     /// Hosts with files and rules of their own.
     pub hosts: Vec<Host<'a>>,
 }
@@ -92,6 +95,18 @@ pub enum Missing<'a> {
     Page(&'a str),
     /// 200 and this file, named from the root.
     Fallback(&'a str),
+}
+
+/// The access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Log {
+    /// No lines.
+    #[default]
+    Off,
+    /// Lines in the combined format.
+    Combined,
+    /// Lines of JSON.
+    Json,
 }
 
 /// Why bytes are not a table.
@@ -154,6 +169,12 @@ impl<'a> Table<'a> {
         let missing = reader.number()?;
         let page = reader.text()?;
         let root = reader.text()?;
+        let log = match reader.number()? {
+            0 => Log::Off,
+            1 if most_hosts > 0 => Log::Combined,
+            2 if most_hosts > 0 => Log::Json,
+            _ => return Err(TableError::Rule),
+        };
         let mut fields = Reader {
             bytes,
             at: HEADER + paths * PATH,
@@ -195,6 +216,7 @@ impl<'a> Table<'a> {
             listings,
             missing,
             root,
+            log,
             hosts: reader.hosts(hosts)?,
         })
     }
@@ -228,6 +250,7 @@ impl<'a> Table<'a> {
         writer.number(kind);
         writer.text(page);
         writer.text(self.root);
+        writer.number(self.log as usize);
         for rule in &self.paths {
             writer.text(rule.glob.as_str());
             writer.number(rule.fields.len());
@@ -423,6 +446,7 @@ mod tests {
             listings: vec![Glob::new("/pub/**").unwrap(), Glob::new("/a/*/").unwrap()],
             missing: Missing::Page("404.html"),
             root: "www",
+            log: Log::Json,
             hosts: vec![
                 host("b.example", "sites/b"),
                 Host {
@@ -525,6 +549,14 @@ mod tests {
             name: "a",
             table: of(vec![host("b", "")]),
         }]);
+        let logs = of(vec![Host {
+            name: "a",
+            table: Table {
+                log: Log::Json,
+                ..Table::default()
+            },
+        }]);
+        assert_eq!(Table::parse(&logs.to_bytes().unwrap()), rule);
         let bounds = Err(TableError::Bounds);
         assert_eq!(Table::parse(&within.to_bytes().unwrap()), bounds);
         for root in ["/a", "a/", "../a", "a//b", "a\0"] {

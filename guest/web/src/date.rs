@@ -28,6 +28,18 @@ pub fn format(unix_s: u64) -> [u8; LEN] {
     out
 }
 
+/// The same as `1994-11-06T08:49:37Z` (RFC 3339).
+pub fn iso(unix_s: u64) -> [u8; 20] {
+    let date = format(unix_s);
+    let month = MONTHS.iter().position(|month| **month == date[8..11]);
+    let mut out = *b"0000-00-00T00:00:00Z";
+    out[..4].copy_from_slice(&date[12..16]);
+    two_digits(&mut out[5..7], month.unwrap_or(0) as u32 + 1);
+    out[8..10].copy_from_slice(&date[5..7]);
+    out[11..19].copy_from_slice(&date[17..25]);
+    out
+}
+
 fn two_digits(out: &mut [u8], value: u32) {
     out[0] = b'0' + (value / 10) as u8;
     out[1] = b'0' + (value % 10) as u8;

@@ -15,8 +15,10 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use tare_libos::net::IpAddr;
 use tare_libos::serve::{Buffer, NoRoom, Sizes, Transport, TransportError};
 
+use crate::access_log::{AccessLog, Entry};
 use crate::answer::{Answer, Content, plain};
 use crate::body::{Discard, Progress};
 use crate::limits;
@@ -61,6 +63,18 @@ struct Connection<'s, T, P> {
     buffer: Buffer<Heads>,
     /// Scratch for the heads of answers other than whole files.
     head: Vec<u8>,
+    /// For the access log, where there is one.
+    logged: Logged,
+}
+
+/// What the access log wants of a connection.
+#[derive(Default)]
+struct Logged {
+    /// The head of the request that is being answered.
+    request: Vec<u8>,
+    client: Option<IpAddr>,
+    /// Bytes of the last answer that were not sent.
+    unsent: usize,
 }
 
 /// Sizes of a connection's buffer: it grows to the longest head.
@@ -91,11 +105,17 @@ const KEPT_SCRATCH: usize = 512;
 
 impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
     fn new(transport: T, server: &'s Server<P>) -> Self {
+        let mut logged = Logged::default();
+        if server.log().is_some() {
+            // A connection that broke has no address any more.
+            logged.client = transport.peer();
+        }
         Self {
             transport,
             server,
             buffer: Buffer::new(),
             head: Vec::new(),
+            logged,
         }
     }
 
@@ -120,6 +140,9 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
             match request::parse(self.buffer.filled()) {
                 Ok(Parsed::Complete(request, len)) => {
                     let pending = Pending::new(&request, self.server, &mut self.head);
+                    if self.server.log().is_some() {
+                        self.keep_head(len);
+                    }
                     self.buffer.consume(len);
                     return self.conclude(pending);
                 }
@@ -272,7 +295,45 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
         self.server.counters.response(answer.status);
         let sent = self.send_parts([head_bytes, tail.bytes(), content]);
         self.head = head;
+        if let Some(log) = self.server.log() {
+            self.log(log, answer.status, content.len());
+        }
         sent
+    }
+
+    /// Keeps the head of the request for the log; its buffer is used anew while it is answered.
+    #[cold]
+    fn keep_head(&mut self, len: usize) {
+        let request = &mut self.logged.request;
+        request.clear();
+        if request.try_reserve_exact(len).is_ok() {
+            request.extend_from_slice(&self.buffer.filled()[..len]);
+        }
+    }
+
+    #[cold]
+    fn log(&mut self, log: &AccessLog, status: Status, content: usize) {
+        let logged = core::mem::take(&mut self.logged.request);
+        let is_known = !logged.is_empty();
+        let unsent = core::mem::take(&mut self.logged.unsent);
+        let added = log.add(&Entry {
+            // Of a request that is refused the buffer has what came.
+            head: if is_known {
+                &logged
+            } else {
+                self.buffer.filled()
+            },
+            client: self.logged.client,
+            unix_s: self.server.platform().unix_s(),
+            status,
+            bytes: content.saturating_sub(unsent) as u64,
+        });
+        let counters = &self.server.counters;
+        if added {
+            counters.logged.one();
+        } else {
+            counters.log_dropped.one();
+        }
     }
 
     fn send_parts(&mut self, mut parts: [&[u8]; 3]) -> Result<(), Ending> {
@@ -280,13 +341,16 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
         let mut left: usize = parts.iter().map(|part| part.len()).sum();
         self.server.counters.sent_bytes.add(left as u64);
         loop {
-            let sent = self
-                .transport
-                .send(&parts, limits::WRITE)
-                .map_err(|error| match error {
-                    TransportError::TimedOut => Ending::Stalled,
-                    TransportError::Broken => Ending::Broken,
-                })?;
+            let sent = match self.transport.send(&parts, limits::WRITE) {
+                Ok(sent) => sent,
+                Err(error) => {
+                    self.logged.unsent = left;
+                    return Err(match error {
+                        TransportError::TimedOut => Ending::Stalled,
+                        TransportError::Broken => Ending::Broken,
+                    });
+                }
+            };
             if sent >= left {
                 return Ok(());
             }
@@ -294,6 +358,7 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
             let allowed =
                 limits::WRITE + Duration::from_secs((left >> limits::MIN_RATE_SHIFT) as u64);
             if now >= *deadline.get_or_insert(now + allowed) {
+                self.logged.unsent = left - sent;
                 return Err(Ending::Stalled);
             }
             left -= sent;

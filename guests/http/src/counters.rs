@@ -29,6 +29,10 @@ pub struct Counters {
     pub received_bytes: Count,
     /// Bytes of response heads and bodies.
     pub sent_bytes: Count,
+    /// Lines of the access log.
+    pub logged: Count,
+    /// Lines that the access log had no room for.
+    pub log_dropped: Count,
 }
 
 /// A counter that only grows.
@@ -135,6 +139,16 @@ impl Counters {
                 "Bytes of responses.",
                 &self.sent_bytes,
             ),
+            (
+                "http_access_log_lines_total",
+                "Lines of the access log.",
+                &self.logged,
+            ),
+            (
+                "http_access_log_dropped_total",
+                "Lines without room in the access log.",
+                &self.log_dropped,
+            ),
         ] {
             single(out, name, COUNTER, help, count.get());
         }
@@ -219,6 +233,8 @@ mod tests {
             &counters.resets,
             &counters.received_bytes,
             &counters.sent_bytes,
+            &counters.logged,
+            &counters.log_dropped,
         ];
         for (at, count) in counts.into_iter().enumerate() {
             count.add(1000 - 10 * at as u64);
@@ -231,7 +247,9 @@ mod tests {
             assert!(text.contains(&line), "{line}");
         }
         assert!(text.contains("http_connections_open 10\n"));
-        for value in ["1000", "980", "970", "960", "950", "940", "930", "920"] {
+        for value in [
+            "1000", "980", "970", "960", "950", "940", "930", "920", "910", "900",
+        ] {
             assert!(text.contains(&format!(" {value}\n")), "{value}");
         }
     }

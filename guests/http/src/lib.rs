@@ -22,6 +22,7 @@
 
 extern crate alloc;
 
+pub mod access_log;
 pub mod answer;
 #[cfg(target_os = "none")]
 pub mod appliance;

@@ -9,6 +9,7 @@ use tare_libos::fs;
 use tare_libos::sync::Mutex;
 use tare_site::{RedirectStatus, Table};
 
+use crate::access_log::AccessLog;
 use crate::answer::{ALLOW, Answer, answer_file, options, owned, page, plain, redirect};
 use crate::counters::Counters;
 use crate::encoding::Encoding;
@@ -39,6 +40,7 @@ pub struct Server<P> {
     date: Mutex<DateLine>,
     metrics: Metrics,
     precompressed: Precompressed,
+    log: Option<Arc<AccessLog>>,
     /// What has been counted.
     pub counters: Counters,
 }
@@ -82,6 +84,7 @@ impl<P: Platform> Server<P> {
             date: Mutex::new(DateLine::at(u64::MAX)),
             metrics: Metrics::Off,
             precompressed: Precompressed::Off,
+            log: None,
             counters: Counters::default(),
         }
     }
@@ -112,6 +115,18 @@ impl<P: Platform> Server<P> {
         self.hosts = hosts.map(VirtualHost::named).collect();
         self.any.site = Some(Box::new(site));
         self
+    }
+
+    /// The same server with a log of its answers.
+    pub fn with_log(mut self, log: Arc<AccessLog>) -> Self {
+        self.log = Some(log);
+        self
+    }
+
+    /// The log of its answers.
+    #[inline]
+    pub(crate) fn log(&self) -> Option<&AccessLog> {
+        self.log.as_deref()
     }
 
     /// The machine below.

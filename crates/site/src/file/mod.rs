@@ -14,7 +14,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use crate::field::{check_name, check_value};
 use crate::table::{is_host, is_name, is_of_directories};
 use crate::{
-    Field, Glob, Host, MOST_BYTES, MOST_FIELDS, MOST_HOSTS, MOST_LISTINGS, MOST_PATHS,
+    Field, Glob, Host, Log, MOST_BYTES, MOST_FIELDS, MOST_HOSTS, MOST_LISTINGS, MOST_PATHS,
     MOST_REDIRECTS, Missing, PathRule, Redirect, RedirectStatus, Table,
 };
 use mistakes::Found;
@@ -141,14 +141,41 @@ type PageName<'t> = (&'t str, Range<usize>);
 
 impl Checker {
     fn document<'t>(&mut self, document: &'t DeTable<'_>) -> Table<'t> {
-        let mut hosts = Vec::new();
+        let (mut hosts, mut log) = (Vec::new(), Log::Off);
         let table = self.rules(document, |checker, key, value| {
             match key.get_ref().as_ref() {
                 "host" => hosts = checker.hosts(value),
-                _ => checker.unknown(key, "path, redirect, errors, listing, root or host"),
+                "log" => log = checker.log(value),
+                _ => checker.unknown(key, "path, redirect, errors, listing, root, host or log"),
             }
         });
-        Table { hosts, ..table }
+        Table {
+            hosts,
+            log,
+            ..table
+        }
+    }
+
+    fn log(&mut self, value: &Value<'_>) -> Log {
+        let DeValue::Table(table) = value.get_ref() else {
+            self.found.add(&value.span(), "want [log]");
+            return Log::Off;
+        };
+        if !table.contains_key("format") {
+            self.found.add(&value.span(), "[log] without format");
+        }
+        let mut log = Log::Off;
+        for (key, value) in table {
+            match (key.get_ref().as_ref(), value.get_ref().as_str()) {
+                ("format", Some("combined")) => log = Log::Combined,
+                ("format", Some("json")) => log = Log::Json,
+                ("format", _) => self
+                    .found
+                    .add(&value.span(), "want \"combined\" or \"json\""),
+                _ => self.unknown(key, "format"),
+            }
+        }
+        log
     }
 
     /// The rules of a host; what else is there goes to `other`.

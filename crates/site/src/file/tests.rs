@@ -92,11 +92,13 @@ errors.fallback = "app.html"
 from = "/a"
 to = "/b"
 [host."[::1]"]
+[log]
+format = "combined"
 "#,
     )
     .unwrap();
     let table = Table::parse(&site.table).unwrap();
-    assert_eq!(table.root, "www");
+    assert_eq!((table.root, table.log), ("www", Log::Combined));
     let names: Vec<_> = table.hosts.iter().map(|host| host.name).collect();
     assert_eq!(names, ["B.example", "[::1]"]);
     let rules = &table.hosts[0].table;
@@ -147,7 +149,8 @@ to = "/a/b"
 status = 303
 
 [log]
-format = "json"
+format = "jsn"
+level = 1
 
 [errors]
 404 = "../x"
@@ -164,9 +167,10 @@ fallback = 7
         "f:4:65: want a string, not an integer",
         "f:8:19: invalid value of X-A: a header's value has printable ASCII",
         "f:13:10: want status 301, 302, 307 or 308",
-        "f:15:2: unknown key \"log\": want path, redirect, errors, listing, root or host",
-        "f:19:7: invalid file \"../x\"",
-        "f:20:12: want a string, not an integer",
+        "f:16:10: want \"combined\" or \"json\"",
+        "f:17:1: unknown key \"level\": want format",
+        "f:20:7: invalid file \"../x\"",
+        "f:21:12: want a string, not an integer",
     ] {
         assert!(all.contains(line), "{line}\n{all}");
     }
@@ -218,6 +222,16 @@ fn rules_that_lack_something_or_contradict_are_mistakes() {
         (
             "listing = [\"/a/**\", \"/b\", 1, \"c/\"]",
             "f:1:21: a directory ends in \"/\"",
+        ),
+        (
+            "logs = 1",
+            "unknown key \"logs\": want path, redirect, errors, listing, root, host or log",
+        ),
+        ("log = true", "f:1:7: want [log]"),
+        ("[log]", "f:1:1: [log] without format"),
+        (
+            "[host.a.log]\nformat = \"json\"",
+            "f:1:9: unknown key \"log\"",
         ),
         ("host = 1", "f:1:8: want [host.\"NAME\"]"),
         ("host.a = 1", "f:1:10: want [host.\"a\"]"),

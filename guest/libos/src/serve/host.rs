@@ -1,7 +1,7 @@
 //! Connections over a host's sockets.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::{Transport, TransportError};
@@ -43,6 +43,10 @@ impl Transport for Stream {
             Ok(0) => Err(TransportError::Broken),
             sent => sent.map_err(failed),
         }
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        self.tcp.peer_addr().ok().map(|address| address.ip())
     }
 
     fn finish(&mut self) {

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::{Transport, TransportError};
 use crate::io::{Error, ErrorKind, IoSlice, Read, Write};
-use crate::net::{KeepAlive, Shutdown, TcpStream};
+use crate::net::{IpAddr, KeepAlive, Shutdown, TcpStream};
 use crate::thread;
 use crate::time::Instant;
 
@@ -72,6 +72,10 @@ impl Transport for Stream {
     #[inline]
     fn now(&self) -> Duration {
         Duration::from_nanos(Instant::now().as_nanos())
+    }
+
+    fn peer(&self) -> Option<IpAddr> {
+        self.tcp.peer_addr().ok().map(|address| address.ip())
     }
 
     fn give_way(&mut self) {

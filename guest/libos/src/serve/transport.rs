@@ -3,6 +3,7 @@
 //! The appliance gives it libos' TCP streams, the host standard ones, the tests
 //! scripted ones: one connection logic for all.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 /// A two-way stream.
@@ -27,6 +28,11 @@ pub trait Transport {
 
     /// Time of a monotonic clock.
     fn now(&self) -> Duration;
+
+    /// The other side's address, where there is one.
+    fn peer(&self) -> Option<IpAddr> {
+        None
+    }
 
     /// Lets other connections run, where threads do not preempt each other.
     fn give_way(&mut self) {}

@@ -7,19 +7,23 @@
 //! place of `FILE` to clients that take it (off), and for paths without a file
 //! `not_found=FILE` to send it with 404, or `fallback=FILE` to send it with 200.
 //! `site=NAME` names the table of a site's file in the initramfs (crate `tare-site`), which
-//! `tare run --site` puts there: headers by path, redirects, listings, hosts, and the two above.
+//! `tare run --site` puts there: headers by path, redirects, listings, hosts, an access log, and
+//! the two above.
 
 mod machine;
 
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use tare_libos::io::{self, Error, ErrorKind};
 use tare_libos::net::{self, Ipv4Addr, Ipv6Addr, TcpListener};
 use tare_libos::serve::{self, Service, Stream};
-use tare_libos::{env, fs, heap, println};
+use tare_libos::{env, fs, heap, print, println, thread};
 use tare_site::{Table, TableError};
 
+use crate::access_log::{AccessLog, Format};
 use crate::connection;
 use crate::server::{Metrics, Missing, Precompressed, Server};
 use crate::site::{Files, Node};
@@ -81,6 +85,9 @@ fn serve_files() -> io::Result<()> {
         .with_precompressed(precompressed()?)
         .with_missing(missing(site.as_ref())?);
     if let Some(site) = site {
+        if let Some(format) = format(site.log) {
+            server = server.with_log(start_log(format)?);
+        }
         server = server.with_site(site);
     }
     let http = Http {
@@ -92,6 +99,34 @@ fn serve_files() -> io::Result<()> {
     let address = net::wait_configured(Some(ADDRESS_WAIT)).unwrap_or(Ipv4Addr::UNSPECIFIED);
     println!("http: serving {origin} on {address}:{port}");
     serve::stay();
+}
+
+fn format(log: tare_site::Log) -> Option<Format> {
+    match log {
+        tare_site::Log::Off => None,
+        tare_site::Log::Combined => Some(Format::Combined),
+        tare_site::Log::Json => Some(Format::Json),
+    }
+}
+
+/// Starts the thread that writes the access log to the console, where each byte is an exit:
+/// after each line it lets connections run.
+fn start_log(format: Format) -> io::Result<Arc<AccessLog>> {
+    let log = Arc::new(AccessLog::new(format));
+    let theirs = Arc::clone(&log);
+    let write = move || {
+        let mut lines = Vec::new();
+        loop {
+            theirs.wait(&mut lines);
+            for line in lines.split_inclusive(|byte| *byte == b'\n') {
+                print!("{}", str::from_utf8(line).unwrap_or_default());
+                thread::yield_now();
+            }
+        }
+    };
+    let thread = thread::Builder::new().name("log").spawn(write);
+    thread.map_err(|_| Error::new(ErrorKind::Other, "no memory for a thread"))?;
+    Ok(log)
 }
 
 /// The server, and the most connections that it takes.
