@@ -1,7 +1,7 @@
 //! What parsing a connection's bytes must keep to, whatever they are. Shared by
 //! the fuzz target and the appliance's replay of the corpus.
 
-use tare_guest_http::range::{Selection, select};
+use tare_guest_http::range::{MOST_RANGES, Selection, select};
 use tare_guest_http::request::{Parsed, Request, parse};
 use tare_guest_http::target::resolve;
 
@@ -24,7 +24,16 @@ fn judge_request(request: &Request<'_>) {
         let plain = !resource.path.split('/').any(odd);
         assert!(resource.path.is_empty() || plain, "{resource:?}");
     }
-    if let Some(Selection::Part { first, last }) = request.range.map(|it| select(it, FILE_BYTES)) {
-        assert!(first <= last && last < FILE_BYTES);
+    let parts = match request.range.map(|it| select(it, FILE_BYTES)) {
+        Some(Selection::Part(part)) => vec![part],
+        Some(Selection::Parts(parts)) => parts,
+        _ => Vec::new(),
+    };
+    let mut bytes = 0;
+    for part in &parts {
+        assert!(part.first <= part.last && part.last < FILE_BYTES);
+        bytes += part.last - part.first + 1;
     }
+    // No byte is sent twice.
+    assert!(parts.len() <= MOST_RANGES && bytes <= FILE_BYTES);
 }

@@ -1,5 +1,6 @@
 //! Answers: status, head and content, put together for one request.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -7,6 +8,7 @@ use core::ops::Range;
 use tare_site::push_encoded;
 
 use crate::conditions::{self, Outcome};
+use crate::multipart::{self, Multipart};
 use crate::range::{self, Selection};
 use crate::request::{Method, Request};
 use crate::site::{self, Asset};
@@ -30,6 +32,8 @@ pub enum Content {
     Whole(Arc<Asset>),
     /// A range of a file; the head is in the connection's scratch.
     Part(Arc<Asset>, Range<usize>),
+    /// Several ranges of a file; the head is in the connection's scratch.
+    Parts(Box<Multipart>),
     /// Bytes of memory that stays; the head is in the connection's scratch.
     Static(&'static [u8]),
     /// Bytes made for this answer; the head is in the connection's scratch.
@@ -114,11 +118,19 @@ pub(crate) fn answer_file(request: &Request<'_>, asset: Arc<Asset>, head: &mut V
             status: Status::Ok,
             content: Content::Whole(asset),
         },
-        Some(Selection::Part { first, last }) => {
-            site::push_part_head(head, &asset, first, last);
+        Some(Selection::Part(part)) => {
+            site::push_part_head(head, &asset, part);
             Answer {
                 status: Status::PartialContent,
-                content: Content::Part(asset, first as usize..last as usize + 1),
+                content: Content::Part(asset, multipart::bytes_of(part)),
+            }
+        }
+        Some(Selection::Parts(parts)) => {
+            let parts = Multipart::new(asset, &parts);
+            parts.push_head(head);
+            Answer {
+                status: Status::PartialContent,
+                content: Content::Parts(Box::new(parts)),
             }
         }
         Some(Selection::Unsatisfiable) => {

@@ -22,6 +22,7 @@ use crate::access_log::{AccessLog, Entry};
 use crate::answer::{Answer, Content, plain};
 use crate::body::{Discard, Progress};
 use crate::limits;
+use crate::multipart::Multipart;
 use crate::request::{self, Body, Method, Parsed, Persistence, Request};
 use crate::server::{DATE_LINE, Platform, Server};
 use crate::status::Status;
@@ -288,17 +289,43 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
         let (head_bytes, content): (&[u8], &[u8]) = match &answer.content {
             Content::Whole(asset) => (asset.ok_head(), &asset.bytes),
             Content::Part(asset, range) => (&head, &asset.bytes[range.clone()]),
+            // Its content is sent piece by piece.
+            Content::Parts(_) => (&head, b""),
             Content::Static(bytes) => (&head, bytes),
             Content::Owned(bytes) => (&head, bytes),
         };
         let content = if method == Method::Head { b"" } else { content };
         self.server.counters.response(answer.status);
-        let sent = self.send_parts([head_bytes, tail.bytes(), content]);
+        let mut sent = self.send_parts([head_bytes, tail.bytes(), content]);
+        let mut len = content.len();
+        if let (Content::Parts(parts), Method::Get) = (&answer.content, method) {
+            len = parts.len();
+            sent = self.send_pieces(parts, sent);
+        }
         self.head = head;
         if let Some(log) = self.server.log() {
-            self.log(log, answer.status, content.len());
+            self.log(log, answer.status, len);
         }
         sent
+    }
+
+    /// Sends what follows the head, if that was sent.
+    #[cold]
+    fn send_pieces(&mut self, parts: &Multipart, head: Result<(), Ending>) -> Result<(), Ending> {
+        let mut left = parts.len();
+        if head.is_err() {
+            self.logged.unsent = left;
+            return head;
+        }
+        for [between, part] in parts.pieces() {
+            left -= between.len() + part.len();
+            let sent = self.send_parts([between, part, b""]);
+            if sent.is_err() {
+                self.logged.unsent += left;
+                return sent;
+            }
+        }
+        Ok(())
     }
 
     /// Keeps the head of the request for the log; its buffer is used anew while it is answered.

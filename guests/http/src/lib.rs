@@ -15,7 +15,7 @@
 //!
 //! Who accepts and who serves is settled in [`tare_libos::serve`].
 //!
-//! Limits: no TLS, no HTTP/2, no compression, one range for each request.
+//! Limits: no TLS, no HTTP/2, no compression.
 
 #![cfg_attr(target_os = "none", no_std)]
 #![forbid(unsafe_code)]
@@ -37,6 +37,7 @@ pub mod encoding;
 pub mod host;
 pub mod limits;
 pub mod listing;
+mod multipart;
 pub mod range;
 pub mod request;
 pub mod server;

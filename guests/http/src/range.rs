@@ -1,35 +1,77 @@
 //! Byte ranges (RFC 9110, 14).
 
+use alloc::vec::Vec;
+
 use crate::decimal;
 
+/// Most ranges of a request; one with more gets the whole file.
+pub const MOST_RANGES: usize = 16;
+
 /// What a `Range` field asks of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// Everything: no range, one that makes no sense, or several of them.
+    /// Everything: no range, one that makes no sense, or too many.
     Whole,
-    /// The bytes from `first` to `last`, both included, both within the file.
-    Part {
-        /// First byte.
-        first: u64,
-        /// Last byte.
-        last: u64,
-    },
+    /// One range.
+    Part(Part),
+    /// Several that do not overlap, in the order of the field.
+    Parts(Vec<Part>),
     /// Nothing that the file has.
     Unsatisfiable,
 }
 
-/// What `field` selects of a file of `len` bytes. Several ranges at once are
-/// answered with the whole file, as the standard allows: a multipart answer
-/// helps no one here and has been an amplifier of attacks.
+/// A range within the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// First byte.
+    pub first: u64,
+    /// Last byte, included.
+    pub last: u64,
+}
+
+/// What `field` selects of a file of `len` bytes. Several ranges are an amplifier of attacks
+/// unless they are bounded (RFC 9110, 14.2 and 17.15): more than [`MOST_RANGES`] of them, or
+/// any that overlap, get the whole file, so that no answer has a byte of it twice.
 pub fn select(field: &[u8], len: u64) -> Selection {
     let Some(ranges) = strip_unit(field) else {
         return Selection::Whole;
     };
-    let ranges = ranges.trim_ascii();
-    let Some(dash) = ranges.iter().position(|byte| *byte == b'-') else {
+    if ranges.contains(&b',') {
+        return several(ranges, len);
+    }
+    one(ranges, len)
+}
+
+#[cold]
+fn several(ranges: &[u8], len: u64) -> Selection {
+    let mut parts: Vec<Part> = Vec::new();
+    let members = ranges.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    // Empty members are allowed, and count for nothing (RFC 9110, 5.6.1.2).
+    for (count, range) in members.filter(|range| !range.is_empty()).enumerate() {
+        let part = match one(range, len) {
+            Selection::Part(part) => part,
+            Selection::Unsatisfiable => continue,
+            _ => return Selection::Whole,
+        };
+        let overlaps = |other: &Part| part.first <= other.last && other.first <= part.last;
+        if count >= MOST_RANGES || parts.iter().any(overlaps) {
+            return Selection::Whole;
+        }
+        parts.push(part);
+    }
+    match parts[..] {
+        [] => Selection::Unsatisfiable,
+        [part] => Selection::Part(part),
+        _ => Selection::Parts(parts),
+    }
+}
+
+fn one(range: &[u8], len: u64) -> Selection {
+    let range = range.trim_ascii();
+    let Some(dash) = range.iter().position(|byte| *byte == b'-') else {
         return Selection::Whole;
     };
-    let (first, last) = (&ranges[..dash], &ranges[dash + 1..]);
+    let (first, last) = (&range[..dash], &range[dash + 1..]);
     match (decimal::parse(first), decimal::parse(last)) {
         (Some(first), None) if last.is_empty() => part(first, u64::MAX, len),
         (Some(first), Some(last)) if first <= last => part(first, last, len),
@@ -48,7 +90,7 @@ fn part(first: u64, last: u64, len: u64) -> Selection {
         return Selection::Unsatisfiable;
     }
     let last = last.min(len - 1);
-    Selection::Part { first, last }
+    Selection::Part(Part { first, last })
 }
 
 fn tail(suffix: u64, len: u64) -> Selection {
@@ -71,7 +113,45 @@ mod tests {
     }
 
     const fn bytes(first: u64, last: u64) -> Selection {
-        Selection::Part { first, last }
+        Selection::Part(Part { first, last })
+    }
+
+    fn parts(parts: &[(u64, u64)]) -> Selection {
+        let parts = parts.iter().map(|&(first, last)| Part { first, last });
+        Selection::Parts(parts.collect())
+    }
+
+    #[test]
+    fn several_ranges_stay_in_their_order() {
+        assert_eq!(of_ten("bytes=0-1,3-4"), parts(&[(0, 1), (3, 4)]));
+        assert_eq!(
+            of_ten("bytes= -2 , ,0-0,5-6"),
+            parts(&[(8, 9), (0, 0), (5, 6)])
+        );
+        assert_eq!(of_ten("bytes=0-1,20-30"), bytes(0, 1));
+        assert_eq!(of_ten("bytes=,5-,"), bytes(5, 9));
+        assert_eq!(of_ten("bytes=10-,20-30"), Selection::Unsatisfiable);
+        assert_eq!(select(b"bytes=0-0,1-1", 0), Selection::Unsatisfiable);
+    }
+
+    #[test]
+    fn ranges_that_overlap_or_are_too_many_mean_the_whole() {
+        for field in [
+            "bytes=0-5,5-6",
+            "bytes=5-6,0-9",
+            "bytes=-1,-2",
+            "bytes=0-,0-,0-",
+            "bytes=0-1,x",
+            "bytes=0-1,5-2",
+        ] {
+            assert_eq!(of_ten(field), Selection::Whole, "{field}");
+        }
+        let singles = |count: u64| {
+            let ranges: Vec<_> = (0..count).map(|n| format!("{n}-{n}")).collect();
+            select(format!("bytes={}", ranges.join(",")).as_bytes(), 1000)
+        };
+        assert!(matches!(singles(16), Selection::Parts(parts) if parts.len() == 16));
+        assert_eq!(singles(17), Selection::Whole);
     }
 
     #[test]
@@ -104,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_a_single_range_means_the_whole() {
+    fn anything_but_ranges_means_the_whole() {
         for field in [
             "",
             "bytes",
@@ -114,8 +194,6 @@ mod tests {
             "bytes=5-2",
             "bytes=a-b",
             "bytes=1-b",
-            "bytes=0-1,3-4",
-            "bytes=-1,-2",
             "lines=0-1",
             "bytes=--5",
             "bytes=+1-2",
@@ -128,8 +206,22 @@ mod tests {
         #[test]
         fn parts_lie_within_the_file(field in "bytes=[0-9]{0,21}-[0-9]{0,21}", len in any::<u64>(), shift in 0..64u32) {
             let len = len >> shift;
-            if let Selection::Part { first, last } = select(field.as_bytes(), len) {
+            if let Selection::Part(Part { first, last }) = select(field.as_bytes(), len) {
                 prop_assert!(first <= last && last < len);
+            }
+        }
+
+        #[test]
+        fn several_parts_have_no_byte_twice(field in "bytes=([0-9]{0,2}-[0-9]{0,2},){1,20}", len in 0..100u64) {
+            let selection = select(field.as_bytes(), len);
+            let Selection::Parts(parts) = selection else { return Ok(()) };
+            prop_assert!((2..=MOST_RANGES).contains(&parts.len()));
+            let mut seen = [false; 100];
+            for Part { first, last } in parts {
+                prop_assert!(first <= last && last < len);
+                for byte in first..=last {
+                    prop_assert!(!core::mem::replace(&mut seen[byte as usize], true));
+                }
             }
         }
 

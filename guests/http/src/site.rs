@@ -11,6 +11,7 @@ use tare_libos::sync::Mutex;
 use crate::conditions::Validators;
 use crate::encoding::{self, Encoding};
 use crate::listing::Entries;
+use crate::range::Part;
 use crate::request::Lines;
 use crate::status::Status;
 use crate::{content_type, decimal, http_date};
@@ -309,18 +310,24 @@ fn slot(target: &str) -> usize {
     (hash ^ (hash >> 16)) as usize & (SLOTS - 1)
 }
 
-/// Appends the fields of an answer with bytes `first..=last` of the asset.
-pub(crate) fn push_part_head(out: &mut Vec<u8>, asset: &Asset, first: u64, last: u64) {
+/// Appends the fields of an answer with a part of the asset.
+pub(crate) fn push_part_head(out: &mut Vec<u8>, asset: &Asset, part: Part) {
     out.extend_from_slice(Status::PartialContent.line());
     out.extend_from_slice(asset.described());
+    push_content_range(out, asset, part);
+    out.extend_from_slice(b"Content-Length: ");
+    decimal::push(out, part.last - part.first + 1);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends `Content-Range`.
+pub(crate) fn push_content_range(out: &mut Vec<u8>, asset: &Asset, part: Part) {
     out.extend_from_slice(b"Content-Range: bytes ");
-    decimal::push(out, first);
+    decimal::push(out, part.first);
     out.push(b'-');
-    decimal::push(out, last);
+    decimal::push(out, part.last);
     out.push(b'/');
     decimal::push(out, asset.bytes.len() as u64);
-    out.extend_from_slice(b"\r\nContent-Length: ");
-    decimal::push(out, last - first + 1);
     out.extend_from_slice(b"\r\n");
 }
 

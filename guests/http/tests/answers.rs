@@ -5,6 +5,7 @@
 mod support;
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use tare_guest_http::host::MemoryFiles;
 use tare_guest_http::listing::Entries;
@@ -12,7 +13,7 @@ use tare_guest_http::server::{Platform, Server};
 use tare_guest_http::site::{Files, FindError, Node};
 use tare_site::{Glob, Table};
 
-use support::{Act, MODIFIED, Script, ask, get, responses, server};
+use support::{Act, MODIFIED, Response, Script, ask, get, responses, server};
 use tare_guest_http::server::{Metrics, Missing, Precompressed};
 use tare_guest_http::status::Status;
 
@@ -175,12 +176,82 @@ fn unsatisfiable_and_ignored_ranges_differ() {
         (none.status, none.field("Content-Range")),
         (416, Some("bytes */10"))
     );
-    for range in ["bytes=0-1,3-4", "lines=1-2", "bytes=x"] {
+    let overlapping = ["bytes=0-4,3-9", "bytes=-1,-2"];
+    for range in overlapping.into_iter().chain(["lines=1-2", "bytes=x"]) {
         let whole = get(&server, "/ten.txt", &format!("Range: {range}\r\n"));
         assert_eq!((whole.status, whole.body.len()), (200, 10), "{range}");
     }
     assert_eq!(get(&server, "/empty", "Range: bytes=0-\r\n").status, 416);
     assert_eq!(get(&server, "/empty", "Range: bytes=-5\r\n").status, 200);
+}
+
+/// Content-Range and bytes of each part of a multipart answer.
+fn parts_of(answer: &Response) -> Vec<(String, Vec<u8>)> {
+    let kind = answer.field("Content-Type").unwrap();
+    let boundary = kind
+        .strip_prefix("multipart/byteranges; boundary=")
+        .unwrap();
+    let body = String::from_utf8(answer.body.clone()).unwrap();
+    let mut parts: Vec<_> = body.split(&format!("\r\n--{boundary}")).collect();
+    assert_eq!((parts.remove(0), parts.pop()), ("", Some("--\r\n")));
+    let taken_apart = parts.into_iter().map(|part| {
+        let (head, bytes) = part.split_once("\r\n\r\n").unwrap();
+        let fields: Vec<_> = head.split("\r\n").collect();
+        assert_eq!(fields[..2], ["", "Content-Type: text/plain; charset=utf-8"]);
+        let range = fields[2].strip_prefix("Content-Range: ").unwrap();
+        (range.to_owned(), bytes.into())
+    });
+    taken_apart.collect()
+}
+
+#[test]
+fn several_ranges_are_sent_as_parts() {
+    let server = server();
+    let several = "Range: bytes=7-, 20-30, 0-1,4-4\r\n";
+    let answer = get(&server, "/ten.txt", several);
+    assert_eq!(answer.status, 206);
+    assert_eq!(answer.field("Content-Range"), None);
+    assert_eq!(answer.field("ETag"), Some("\"2ebc98a1-a\""));
+    assert_eq!(answer.field("Accept-Ranges"), Some("bytes"));
+    let expected = [
+        ("bytes 7-9/10", &b"789"[..]),
+        ("bytes 0-1/10", b"01"),
+        ("bytes 4-4/10", b"4"),
+    ];
+    let expected = expected.map(|(range, bytes)| (range.to_owned(), bytes.to_vec()));
+    assert_eq!(parts_of(&answer), expected);
+    let again = get(&server, "/ten.txt", several);
+    assert_ne!(answer.field("Content-Type"), again.field("Content-Type"));
+    let one = get(&server, "/ten.txt", "Range: bytes=2-3,10-\r\n");
+    assert_eq!(one.field("Content-Range"), Some("bytes 2-3/10"));
+    let none = get(&server, "/ten.txt", "Range: bytes=10-,-0\r\n");
+    assert_eq!(none.status, 416);
+    let other = format!("{several}If-Range: \"other\"\r\n");
+    assert_eq!(get(&server, "/ten.txt", &other).body.len(), 10);
+    let head = format!("HEAD /ten.txt HTTP/1.1\r\nHost: a\r\n{several}\r\n");
+    let head = Script::new([Act::Send(head.into())]).run(&server);
+    let head = responses(&head.sent, &[0]).remove(0);
+    assert_eq!(
+        (head.status, head.field("Content-Length")),
+        (200, Some("10"))
+    );
+}
+
+#[test]
+fn parts_of_a_large_file_come_in_small_sends_too() {
+    let server = server();
+    let head = "GET /big.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=-5,0-99999,200000-200004\r\n\r\n";
+    let script = Script::new([Act::Send(head.into())]);
+    let script = script.slow(777, Duration::ZERO).run(&server);
+    let answer = responses(&script.sent, &[]).remove(0);
+    let big = support::big();
+    let tail = big.len() - 5;
+    for bytes in [&big[tail..], &big[..100_000], &big[200_000..200_005]] {
+        let is_there = answer.body.windows(bytes.len()).any(|it| it == bytes);
+        assert!(is_there, "{} bytes", bytes.len());
+    }
+    let between = answer.body.len() - 100_010;
+    assert!((200..600).contains(&between), "{between}");
 }
 
 #[test]
