@@ -15,5 +15,6 @@ pub mod entry;
 pub mod exit;
 pub mod layout;
 pub mod msi;
+pub mod options;
 pub mod ports;
 pub mod rings;

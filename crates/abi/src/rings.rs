@@ -47,25 +47,36 @@ impl Rings {
 
 /// The note as an image carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Note {
-    name_bytes: u32,
-    descriptor_bytes: u32,
-    kind: u32,
-    name: [u8; 8],
-    rings: u32,
-}
+#[repr(transparent)]
+pub struct Note(Words);
 
 impl Note {
     /// The note of an image that supports `rings`.
     pub const fn new(rings: Rings) -> Self {
+        Self(Words::new(NOTE_TYPE, rings.0))
+    }
+}
+
+/// A note of this name space whose descriptor is a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Words {
+    name_bytes: u32,
+    descriptor_bytes: u32,
+    kind: u32,
+    name: [u8; 8],
+    descriptor: u32,
+}
+
+impl Words {
+    pub(crate) const fn new(kind: u32, descriptor: u32) -> Self {
         let [a, b, c, d, nul] = NOTE_NAME;
         Self {
             name_bytes: NOTE_NAME.len() as u32,
             descriptor_bytes: 4,
-            kind: NOTE_TYPE,
+            kind,
             name: [a, b, c, d, nul, 0, 0, 0],
-            rings: rings.0,
+            descriptor,
         }
     }
 }
@@ -76,13 +87,13 @@ mod tests {
 
     #[test]
     fn a_note_has_header_name_and_rings() {
-        let note = Note::new(Rings::EITHER);
+        let Note(note) = Note::new(Rings::EITHER);
         assert_eq!(
             (note.name_bytes, note.descriptor_bytes, note.kind),
             (5, 4, 1)
         );
         assert_eq!(&note.name, b"Tare\0\0\0\0");
-        assert_eq!(note.rings, 0b1001);
+        assert_eq!(note.descriptor, 0b1001);
         assert_eq!(size_of::<Note>(), 24);
     }
 

@@ -31,7 +31,7 @@ mod protocol;
 mod source;
 mod start_info;
 
-pub use elf::{boots_by_itself, rings};
+pub use elf::{boots_by_itself, options, rings};
 pub use error::{LoadError, Part};
 pub use load::{LoadOptions, Loaded, load};
 pub use protocol::Protocol;

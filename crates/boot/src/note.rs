@@ -1,8 +1,9 @@
-//! ELF notes: the PVH entry (`XEN_ELFNOTE_PHYS32_ENTRY`) and the rings that an image of
-//! the library OS supports ([`tare_abi::rings`]).
+//! ELF notes: the PVH entry (`XEN_ELFNOTE_PHYS32_ENTRY`), and the rings and options that an
+//! image of the library OS supports ([`tare_abi::rings`], [`tare_abi::options`]).
 //!
 //! Reference: System V ABI, chapter 5, Note Section; Xen `xen/include/public/elfnote.h`.
 
+use tare_abi::options::{self, Options};
 use tare_abi::rings::{NOTE_NAME, NOTE_TYPE, Rings};
 
 use crate::error::LoadError;
@@ -26,12 +27,25 @@ pub(crate) fn has_pvh_entry(notes: &[u8], align: u64) -> bool {
 
 /// The rings that a note segment names; `None` if it has no such note.
 pub(crate) fn rings(notes: &[u8], align: u64) -> Result<Option<Rings>, LoadError> {
-    let Some(note) = find(notes, align, &NOTE_NAME, NOTE_TYPE)? else {
+    let Some(bits) = word(notes, align, NOTE_TYPE)? else {
+        return Ok(None);
+    };
+    Rings::from_bits(bits).map(Some).ok_or(LoadError::Notes)
+}
+
+/// The options that a note segment names; `None` if it has no such note.
+pub(crate) fn options(notes: &[u8], align: u64) -> Result<Option<Options>, LoadError> {
+    let bits = word(notes, align, options::NOTE_TYPE)?;
+    Ok(bits.map(Options::from_bits))
+}
+
+/// The word of a note of Tare's.
+fn word(notes: &[u8], align: u64, kind: u32) -> Result<Option<u32>, LoadError> {
+    let Some(note) = find(notes, align, &NOTE_NAME, kind)? else {
         return Ok(None);
     };
     let bits = <[u8; 4]>::try_from(note.description).map_err(|_| LoadError::Notes)?;
-    let rings = Rings::from_bits(u32::from_le_bytes(bits));
-    rings.map(Some).ok_or(LoadError::Notes)
+    Ok(Some(u32::from_le_bytes(bits)))
 }
 
 /// The first note of this owner and type.
@@ -159,6 +173,16 @@ mod tests {
             rings(&note(XEN, NOTE_TYPE, &[8, 0, 0, 0], 4), 4).unwrap(),
             None
         );
+    }
+
+    #[test]
+    fn the_options_of_an_image_are_read_beside_its_rings() {
+        let rings = note(&NOTE_NAME, NOTE_TYPE, &8_u32.to_le_bytes(), 4);
+        assert_eq!(options(&rings, 4).unwrap(), None);
+        let of = |description: &[u8]| note(&NOTE_NAME, options::NOTE_TYPE, description, 4);
+        let both = [rings, of(&[1, 0, 0, 0])].concat();
+        assert_eq!(options(&both, 4).unwrap(), Some(Options::SITE));
+        assert!(matches!(options(&of(&[1]), 4), Err(LoadError::Notes)));
     }
 
     #[test]

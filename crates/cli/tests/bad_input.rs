@@ -217,6 +217,12 @@ fn a_site_file_that_cannot_be_used() {
         47,
         "page.toml:2:7: the root has no file \"404.html\"",
     );
+    root.file("404.html", b"gone");
+    refused(
+        &words,
+        2,
+        "tiny ignores --site, which is for the images http",
+    );
     let valid = "valid: 0 paths, 0 redirects, missing files get 404.html";
     place.run(&["check", &page]).expect(0, valid);
 }

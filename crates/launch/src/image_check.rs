@@ -2,11 +2,13 @@
 //! bytes, always. The rest is read by the loader in the monitor; QEMU's own
 //! loader says too little, so before QEMU ours tries in memory of its own.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
 use tare_abi::layout::MIB;
+use tare_abi::options::Options;
 use tare_boot::{LoadError, LoadOptions, Protocol};
 use tare_control::config::GuestKind;
 use tare_control::exit::ExitCode;
@@ -43,6 +45,12 @@ pub(crate) enum ImageCheckError {
         /// The ring, 0 or 3.
         ring: u8,
     },
+    /// A site's file for an image that takes none.
+    #[error("{} ignores --site, which is for the images http and http-disk", path.display())]
+    Site {
+        /// The image.
+        path: PathBuf,
+    },
     /// No memory to try in.
     #[error("cannot allocate memory to check the image")]
     Memory(#[from] MemoryError),
@@ -52,29 +60,47 @@ impl Explain for ImageCheckError {
     fn code(&self) -> ExitCode {
         match self {
             Self::Read { .. } => ExitCode::ImageUnreadable,
-            Self::Ring { .. } => ExitCode::Usage,
+            Self::Ring { .. } | Self::Site { .. } => ExitCode::Usage,
             Self::Memory(_) => ExitCode::Memory,
             Self::Load { source, .. } => source.into(),
         }
     }
 
     fn hint(&self) -> Option<String> {
-        matches!(self, Self::Ring { .. }).then(|| "leave --ring out".to_owned())
+        match self {
+            Self::Ring { .. } => Some("leave --ring out".to_owned()),
+            Self::Site { .. } => Some("leave --site out".to_owned()),
+            _ => None,
+        }
     }
 }
 
 /// Checks that an image of the library OS runs in `ring`, 0 or 3.
 pub(crate) fn check_ring(image: &Image, ring: u8) -> Result<(), ImageCheckError> {
     let path = image.path.clone();
-    let mut file = match image.file.try_clone() {
-        Ok(file) => file,
-        Err(source) => return Err(ImageCheckError::Read { path, source }),
-    };
-    match tare_boot::rings(&mut file) {
+    match tare_boot::rings(&mut file_of(image)?) {
         Ok(Some(rings)) if !rings.contain(ring) => Err(ImageCheckError::Ring { path, ring }),
         Ok(_) => Ok(()),
         Err(source) => Err(ImageCheckError::Load { path, source }),
     }
+}
+
+/// Checks that an image of the library OS takes a site's table.
+pub(crate) fn check_site(image: &Image) -> Result<(), ImageCheckError> {
+    let path = image.path.clone();
+    match tare_boot::options(&mut file_of(image)?) {
+        Ok(options) if !options.contain(Options::SITE) => Err(ImageCheckError::Site { path }),
+        Ok(_) => Ok(()),
+        Err(source) => Err(ImageCheckError::Load { path, source }),
+    }
+}
+
+fn file_of(image: &Image) -> Result<File, ImageCheckError> {
+    let file = image.file.try_clone();
+    file.map_err(|source| ImageCheckError::Read {
+        path: image.path.clone(),
+        source,
+    })
 }
 
 /// Looks at the image as closely as `engine` needs it.

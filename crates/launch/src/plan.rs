@@ -113,6 +113,9 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
     if let (Some(ring), true) = (request.ring, guest != GuestKind::Linux) {
         image_check::check_ring(&boot.image, ring)?;
     }
+    if request.site.is_some() {
+        image_check::check_site(&boot.image)?;
+    }
     if let Files::Linux(LinuxRoot {
         disk: Some(disk), ..
     }) = &boot.files

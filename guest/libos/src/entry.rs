@@ -24,6 +24,19 @@ macro_rules! entry {
         ::core::compile_error!("an image has no test harness: run the tests on the host: cargo t");
         $crate::entry!(@ $main, EITHER, 0);
     };
+    // With an option of `tare run` that most images ignore (`tare_abi::options`).
+    ($main:path, takes = $option:ident) => {
+        $crate::entry!($main);
+
+        const _: () = {
+            use $crate::hal::ring::options::{Note, Options};
+
+            #[allow(unsafe_code)]
+            #[unsafe(link_section = ".note.tare")]
+            #[used]
+            static NOTE: Note = Note::new(Options::$option);
+        };
+    };
     ($main:path, ring = 0) => {
         $crate::entry!(@ $main, ZERO, 0);
     };

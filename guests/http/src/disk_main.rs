@@ -12,7 +12,7 @@
 extern crate alloc;
 
 #[cfg(target_os = "none")]
-tare_libos::entry!(main);
+tare_libos::entry!(main, takes = SITE);
 
 #[cfg(target_os = "none")]
 fn main() -> Result<(), alloc::string::String> {

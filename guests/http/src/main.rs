@@ -3,7 +3,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
-tare_libos::entry!(main);
+tare_libos::entry!(main, takes = SITE);
 
 #[cfg(target_os = "none")]
 fn main() -> tare_libos::io::Result<()> {

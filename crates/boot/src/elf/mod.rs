@@ -11,6 +11,7 @@ use std::io::SeekFrom;
 use std::ops::Range;
 
 use tare_abi::layout::{HIGH_RAM, MIB, MMIO_GAP_START};
+use tare_abi::options::Options;
 use tare_abi::rings::Rings;
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 
@@ -209,6 +210,13 @@ pub fn rings<S: Source>(source: &mut S) -> Result<Option<Rings>, LoadError> {
     let file_bytes = size(source).map_err(LoadError::Image)?;
     let (_, headers) = program_headers(source, file_bytes)?;
     in_notes(source, &headers, file_bytes, note::rings)
+}
+
+/// The options that an image takes, as it names them in a note ([`tare_abi::options`]).
+pub fn options<S: Source>(source: &mut S) -> Result<Options, LoadError> {
+    let file_bytes = size(source).map_err(LoadError::Image)?;
+    let (_, headers) = program_headers(source, file_bytes)?;
+    Ok(in_notes(source, &headers, file_bytes, note::options)?.unwrap_or_default())
 }
 
 /// Whether a file is an image or a kernel, which names its 32-bit entry in a note (Xen

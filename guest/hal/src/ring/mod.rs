@@ -23,6 +23,7 @@ mod serve;
 pub(crate) mod service;
 mod trespass;
 
+pub use tare_abi::options;
 pub use tare_abi::rings::{Note, Rings};
 
 pub(crate) use choice::choose;
