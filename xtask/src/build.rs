@@ -5,11 +5,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::shell::{cargo, output, root, run, target_dir};
+use tare_scaffold::{CoreLibrary, GUEST_TARGET};
+
+use crate::shell::{cargo, root, run, target_dir};
 use crate::workspace;
 
-/// The guest's target.
-const GUEST_TARGET: &str = "x86_64-unknown-none";
 /// The profile that guest images are built with.
 const GUEST_PROFILE: &str = "guest";
 
@@ -125,32 +125,15 @@ pub(crate) fn test() -> Result<()> {
     run(&mut guest_libs)
 }
 
-/// `cargo build` for the guest's target: with rustup's core library where it is
-/// installed, else with core built from Debian's rust-web-src.
+/// `cargo build` for the guest's target.
 fn guest_cargo() -> Result<Command> {
-    let mut command = cargo(&[
-        "build",
-        "--locked",
-        "--profile",
-        GUEST_PROFILE,
-        "--target",
-        GUEST_TARGET,
-    ]);
-    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
-    let core = Path::new(sysroot.trim())
-        .join("lib/rustlib")
-        .join(GUEST_TARGET);
-    if !core.is_dir() {
-        command
-            .args([
-                "-Zbuild-std=core,alloc,compiler_builtins",
-                "-Zbuild-std-features=compiler-builtins-mem",
-                "--config",
-                "target.x86_64-unknown-none.rustflags=['-Clinker-flavor=ld.lld']",
-            ])
-            .env("RUSTC", "/usr/bin/rustc")
-            .env("RUSTC_BOOTSTRAP", "1")
-            .env("CARGO_TARGET_X86_64_UNKNOWN_NONE_LINKER", "ld.lld");
+    let mut command = cargo(&["build", "--locked", "--profile", GUEST_PROFILE]);
+    match CoreLibrary::find(root()) {
+        Ok(core) => core.prepare(&mut command),
+        Err(error) => {
+            let hint = error.hint().unwrap_or("run `make build`");
+            return Err(anyhow::Error::new(error).context(hint));
+        }
     }
     Ok(command)
 }

@@ -48,6 +48,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tare-boot", &["tare-abi", "tare-control"]),
     ("tare-init", &["tare-abi"]),
     ("tare-rootfs", &["tare-init"]),
+    ("tare-scaffold", &[]),
     ("tare-devices", &["tare-abi", "tare-policy"]),
     (
         "tare-monitor",
@@ -133,6 +134,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-profile",
             "tare-qemu",
             "tare-rootfs",
+            "tare-scaffold",
             "tare-tailor",
             "tare-stats",
             "tare-vhost",
@@ -151,7 +153,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("tare-web", &["tare-libos"]),
     ("tare-vmtest", &["tare-abi", "tare-qemu"]),
-    ("xtask", &[]),
+    ("xtask", &["tare-scaffold"]),
 ];
 
 /// What every host crate needs of Linux; it depends on no other crate of the project.
