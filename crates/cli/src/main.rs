@@ -19,6 +19,7 @@ mod output;
 mod pin;
 mod profile;
 mod run;
+mod scaffold;
 mod seconds;
 mod signals;
 mod tailor;
@@ -62,6 +63,8 @@ fn perform(verb: Verb) -> Result<Ended, Failure> {
     let outcome = match verb {
         Verb::Run(args) => return run::run(*args),
         Verb::Profile(args) => return profile::profile(*args),
+        Verb::New(args) => scaffold::new(&args),
+        Verb::Build(args) => scaffold::build(&args),
         Verb::Ps(args) => machines::ps(&args),
         Verb::Stop(args) => machines::stop(&args),
         Verb::Rm(args) => machines::rm(&args),

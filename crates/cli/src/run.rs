@@ -9,9 +9,11 @@ use tare_launch::{JobMode, Launched, Request};
 use crate::args::{EngineArg, IdleArg, RunArgs};
 use crate::failure::RunOutcome;
 use crate::output::{Stderr, print};
+use crate::scaffold;
 
 /// Runs a machine to its end, or until it is in the background.
 pub(crate) fn run(args: RunArgs) -> RunOutcome {
+    let args = scaffold::with_image(args)?;
     let plan = tare_launch::plan(args.into(), &Stderr)?;
     match tare_launch::launch(plan, &Stderr)? {
         Launched::Ended(ended) => Ok(ended),

@@ -9,8 +9,10 @@ use std::path::Path;
 
 use support::TestDir;
 
-const VERBS: [&str; 22] = [
+const VERBS: [&str; 24] = [
     "run",
+    "new",
+    "build",
     "ps",
     "stop",
     "rm",

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::geteuid;
+use support::cargo::{COMPILING, compiles, offline};
 use support::needs::{built, kvm, passt, skip};
-use support::{TestDir, end, free_port, installed};
+use support::{TestDir, end_within, free_port, installed};
 
 /// The port that tutorials forward; replaced by one that is free.
 const PORT: &str = "8080";
@@ -109,6 +110,7 @@ fn has(need: &str) -> bool {
         "passt" => passt(),
         "bpf" => observes() || skip("observing needs root and BPF"),
         "http" | "blk" => built(need).is_some(),
+        "image-target" => compiles(),
         program => installed(program) || skip(format!("{program} is not installed")),
     }
 }
@@ -140,7 +142,7 @@ fn execute(name: &str) {
                 .map(|it| it.replace(PORT, &port))
                 .collect(),
         };
-        let ended = end(shell(&place, &step.command).spawn().unwrap());
+        let ended = end_within(COMPILING, shell(&place, &step.command).spawn().unwrap());
         assert_eq!(ended.code, Some(0), "{name}: {step:#?}: {ended:#?}");
         // A terminal shows both.
         let seen = format!("{}{}", ended.out, ended.err);
@@ -157,7 +159,7 @@ fn shell(place: &TestDir, command: &str) -> Command {
         .into_iter()
         .chain(env::split_paths(&before));
     let mut shell = Command::new("bash");
-    shell
+    offline(&mut shell)
         .args(["-euo", "pipefail", "-c", command])
         .current_dir(place.path())
         .env("PATH", env::join_paths(dirs).unwrap())
@@ -187,6 +189,11 @@ fn the_tutorial_on_coalescing_a_disk_works() {
 #[test]
 fn the_tutorial_on_cutting_a_kernel_works_as_far_as_it_is_quick() {
     execute("cut-a-kernel.md");
+}
+
+#[test]
+fn the_tutorial_on_an_appliance_of_ones_own_works() {
+    execute("your-own-appliance.md");
 }
 
 #[test]

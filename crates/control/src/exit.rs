@@ -74,6 +74,10 @@ exit_codes! {
     KernelBuild = 46,
     /// The site's file (site.toml) is missing, unreadable or has mistakes.
     SiteUnusable = 47,
+    /// A crate's name or directory is not usable, or it has no appliance.
+    CrateUnusable = 48,
+    /// The image did not compile, or a tool to compile it is missing.
+    ImageBuild = 49,
     /// A machine of that name is running.
     NameInUse = 50,
     /// No machine of that name is running.

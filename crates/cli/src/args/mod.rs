@@ -5,6 +5,7 @@ mod machines;
 mod observe;
 mod place;
 mod run;
+mod scaffold;
 mod weigh;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub(crate) use machines::{LogsArgs, PsArgs, RmArgs, SetArgs, StatsArgs, StopArgs
 pub(crate) use observe::{MergeArgs, ProfileArgs, ProfileVerb, TopArgs, WhyArgs};
 pub(crate) use place::{AdviseArgs, PinArgs};
 pub(crate) use run::{BlkArgs, EngineArg, IdleArg, RunArgs};
+pub(crate) use scaffold::{BuildArgs, NewArgs};
 pub(crate) use weigh::{CompareArgs, CompareFormat, ReportArgs, WeighArgs};
 
 /// Runs one application per virtual machine, and measures and cuts what that costs.
@@ -44,7 +46,19 @@ pub(crate) enum Verb {
     /// ends the machine. Without /dev/kvm the same image runs in QEMU, which is
     /// slower. IMAGE is a path, or a name that is looked up in $TARE_IMAGES and
     /// beside tare. A Linux guest: tare run --kernel debian --root DIR -- COMMAND.
+    /// Without IMAGE, or with a directory, builds the crate there (tare new).
     Run(Box<RunArgs>),
+    /// Make a crate for an appliance of your own: a web server of a few lines
+    ///
+    /// Writes Cargo.toml, src/main.rs with tests, and the settings by which cargo
+    /// build makes an image and cargo t runs the tests on this computer. In its
+    /// directory, tare run builds and boots it.
+    New(NewArgs),
+    /// Build the image of a crate that tare new made
+    ///
+    /// Runs cargo build --release for the target x86_64-unknown-none, and prints the
+    /// image's path and size.
+    Build(BuildArgs),
     /// List machines
     Ps(PsArgs),
     /// Stop machines

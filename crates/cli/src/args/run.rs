@@ -18,12 +18,9 @@ use tare_launch::user::UserChoice;
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// Image: a path, or the name of an image that came with Tare (http); or a
-    /// static program for Linux: an ELF file, as in ./server
-    #[arg(
-        value_name = "IMAGE|PROGRAM",
-        required_unless_present_any = ["kernel", "root"],
-        conflicts_with = "kernel"
-    )]
+    /// static program for Linux: an ELF file, as in ./server; or the directory of an
+    /// appliance's crate [default: the current directory]
+    #[arg(value_name = "IMAGE|PROGRAM", conflicts_with = "kernel")]
     pub(crate) image: Option<PathBuf>,
     /// Linux kernel instead of an image: a bzImage or vmlinux, or debian for
     /// Debian's cloud kernel (downloaded once)

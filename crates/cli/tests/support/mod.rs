@@ -3,6 +3,7 @@
 //! whether what a test needs is there.
 #![allow(dead_code, unused_imports, clippy::unwrap_used)]
 
+pub(crate) mod cargo;
 pub(crate) mod fuse;
 pub(crate) mod guest;
 pub(crate) mod needs;
@@ -118,7 +119,12 @@ impl Ended {
 }
 
 /// Waits for the end, for a bounded time.
-pub(crate) fn end(mut child: Child) -> Ended {
+pub(crate) fn end(child: Child) -> Ended {
+    end_within(LIMIT, child)
+}
+
+/// The same for a command that compiles.
+pub(crate) fn end_within(limit: Duration, mut child: Child) -> Ended {
     let out = reader(child.stdout.take());
     let err = reader(child.stderr.take());
     let begin = Instant::now();
@@ -126,10 +132,10 @@ pub(crate) fn end(mut child: Child) -> Ended {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
-        if begin.elapsed() > LIMIT {
+        if begin.elapsed() > limit {
             child.kill().unwrap();
             let _ = child.wait();
-            panic!("no end after {LIMIT:?}: {:?} {:?}", out.join(), err.join());
+            panic!("no end after {limit:?}: {:?} {:?}", out.join(), err.join());
         }
         std::thread::sleep(Duration::from_millis(2));
     };
