@@ -2,8 +2,8 @@
 # Copies what `make build` left in target/release to PREFIX (default /usr/local), below DESTDIR.
 # Usage: scripts/install.sh [uninstall]
 #
-# The programs stay together in lib/tare, since tare finds its monitor, guest images and the
-# first process of Linux guests beside itself; bin/tare is a link.
+# The programs stay together in lib/tare, since tare finds its monitor, guest images, the
+# first process of Linux guests and the library OS's sources beside itself; bin/tare is a link.
 set -euo pipefail
 
 prefix=${PREFIX:-/usr/local}
@@ -11,6 +11,9 @@ root=${DESTDIR:-}$prefix
 cd "$(dirname "$0")/.."
 built=${CARGO_TARGET_DIR:-target}/release
 programs=(tare tare-monitor tare-rr tare-calls tare-appliance)
+# What `tare new` writes a crate for: Cargo.toml, whose settings the crates inherit, the
+# versions of other crates, and every crate that an appliance depends on.
+sources=(Cargo.toml Cargo.lock guest/hal guest/libos guest/tcp guest/web crates/abi crates/policy)
 
 uninstall() {
     rm -rf "$root/lib/tare"
@@ -43,6 +46,9 @@ if [ -f "$built/linux/tare-init" ]; then
 else
     echo "install: without Linux guests and the other appliances: \`make build\` adds them"
 fi
+install -d "$root/lib/tare/src"
+cp -R --parents "${sources[@]}" "$root/lib/tare/src/"
+chmod -R u=rwX,go=rX "$root/lib/tare/src"
 sed "s|@PREFIX@|$prefix|" dist/tare-blk@.service >"$root/lib/systemd/system/tare-blk@.service"
 install -m 644 dist/tare-blk@.socket "$root/lib/systemd/system/"
 ln -s ../lib/tare/tare "$root/bin/tare"

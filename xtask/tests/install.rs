@@ -64,6 +64,42 @@ fn programs_are_installed_together_and_removed() {
     assert!(!units.iter().any(|unit| place.installed(unit)));
 }
 
+/// cargo finds every crate that an appliance outside the workspace depends on.
+#[test]
+fn the_sources_of_an_appliance_are_installed_whole() {
+    let place = InstallDir::with(&["tare", "tare-monitor", "images/http"]);
+    assert!(place.run(&[]).status.success());
+    let sources = place.dir.path().join("dest/opt/tare/lib/tare/src");
+    let hello = place.dir.path().join("hello");
+    fs::create_dir_all(hello.join("src")).unwrap();
+    fs::write(hello.join("src/main.rs"), "").unwrap();
+    fs::copy(sources.join("Cargo.lock"), hello.join("Cargo.lock")).unwrap();
+    let web = sources.join("guest/web");
+    let manifest = format!(
+        "[package]\nname = \"hello\"\n[dependencies]\ntare-web.path = \"{}\"\n",
+        web.display()
+    );
+    fs::write(hello.join("Cargo.toml"), manifest).unwrap();
+    let output = Command::new("cargo")
+        .args(["metadata", "--offline", "--format-version", "1"])
+        .current_dir(&hello)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let found = String::from_utf8_lossy(&output.stdout);
+    let place_of = |name: &str| format!("{}/{name}/Cargo.toml", sources.display());
+    for name in [
+        "guest/hal",
+        "guest/libos",
+        "guest/tcp",
+        "crates/abi",
+        "crates/policy",
+    ] {
+        assert!(found.contains(&place_of(name)), "{name}");
+    }
+}
+
 #[test]
 fn a_build_without_linux_guests_is_installed_and_says_so() {
     let place = InstallDir::with(&["tare", "tare-monitor", "images/http"]);
