@@ -53,7 +53,7 @@ soak:
 
 ## ci: what CI runs before the tests: format, tidy, licences, advisories, clippy, docs
 ci:
-	@scripts/setup.sh build
+	@scripts/setup.sh ci
 	@$(CARGO) xtask ci
 
 ## clean: remove what was built

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Installs what a goal needs on Debian 12 and does nothing where it is there.
-# Usage: scripts/setup.sh build|run|test|weigh
+# Usage: scripts/setup.sh build|run|test|ci|weigh
 set -euo pipefail
 
-goal=${1:?usage: scripts/setup.sh build|run|test|weigh}
+goal=${1:?usage: scripts/setup.sh build|run|test|ci|weigh}
 root=$(cd "$(dirname "$0")/.." && pwd)
 # The oldest Rust that Cargo.toml accepts.
 rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
@@ -61,12 +61,22 @@ rust() {
     fi
 }
 
+# cargo-deny, which `cargo xtask ci` does without if it cannot be installed. Its debug build
+# takes a third of the time, and its checks take seconds.
+advisories() {
+    cargo deny --version >/dev/null 2>&1 && return
+    echo "setup: installing cargo-deny"
+    cargo install --quiet --locked --debug cargo-deny ||
+        echo "setup: going on without cargo-deny" >&2
+}
+
 kvm_usable() { [ -r /dev/kvm ] && [ -w /dev/kvm ]; }
 
 packages ca-certificates gcc libc6-dev clang
 rust
 case $goal in
 build) ;;
+ci) advisories ;;
 run)
     # unshare and ldd are those of weighings: memcached's container, a Linux guest's files.
     packages passt util-linux libc-bin
@@ -83,7 +93,7 @@ weigh)
         util-linux libc-bin make flex bison bc libelf-dev zstd patch xz-utils
     ;;
 *)
-    echo "setup: unknown goal '$goal' (build, run, test or weigh)" >&2
+    echo "setup: unknown goal '$goal' (build, run, test, ci or weigh)" >&2
     exit 2
     ;;
 esac

@@ -1,7 +1,8 @@
 //! Advisories and sources of dependencies, by cargo-deny (`deny.toml`).
 //!
-//! cargo-deny is optional because it takes minutes to build; licences are also checked without
-//! it (`licences.rs`). The advisory database lives on the network. Where either is missing
+//! `scripts/setup.sh ci` installs cargo-deny, which takes minutes to build; licences are also
+//! checked without it (`licences.rs`). The advisory database lives on the network; if it cannot
+//! be fetched, the copy of an earlier run is used. Where cargo-deny or the database is missing
 //! this prints SKIP with the reason instead of failing, so that CI works offline.
 
 use anyhow::{Result, bail};
@@ -9,7 +10,7 @@ use anyhow::{Result, bail};
 use crate::shell::cargo;
 
 /// How to get cargo-deny.
-const INSTALL: &str = "install it with: cargo install --locked cargo-deny";
+const INSTALL: &str = "install it with: scripts/setup.sh ci";
 
 /// What one run of cargo-deny came to.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,9 +30,13 @@ pub(crate) fn check() -> Result<()> {
     }
     for checks in [&["bans", "sources"][..], &["advisories"]] {
         let what = checks.join(", ");
-        match deny(checks)? {
+        match deny(&[], checks)? {
             Verdict::Passed => eprintln!("{what}: ok"),
-            Verdict::Skipped(why) => eprintln!("{what}: SKIP: {why}"),
+            Verdict::Skipped(why) => match deny(&["--offline"], checks)? {
+                Verdict::Passed => eprintln!("{what}: ok by the copy on this machine: {why}"),
+                Verdict::Skipped(_) => eprintln!("{what}: SKIP: {why}"),
+                Verdict::Refused(report) => bail!("{what}:\n{report}"),
+            },
             Verdict::Refused(report) => bail!("{what}:\n{report}"),
         }
     }
@@ -44,26 +49,28 @@ fn installed() -> bool {
         .is_ok_and(|output| output.status.success())
 }
 
-fn deny(checks: &[&str]) -> Result<Verdict> {
-    let output = cargo(&["deny", "check"]).args(checks).output()?;
+fn deny(options: &[&str], checks: &[&str]) -> Result<Verdict> {
+    let mut command = cargo(&["deny"]);
+    let output = command.args(options).arg("check").args(checks).output()?;
     let report = String::from_utf8_lossy(&output.stderr);
     Ok(verdict(output.status.success(), &report))
 }
 
-/// A failed download is a skip; any other failure refuses a dependency.
+/// A database that cannot be fetched, or that has no copy here, is a skip; any other failure
+/// refuses a dependency.
 fn verdict(success: bool, report: &str) -> Verdict {
     if success {
         return Verdict::Passed;
     }
-    match report.lines().find(|line| line.contains("failed to fetch")) {
-        Some(line) => {
-            let why = line
-                .split_once("failed to fetch")
-                .map_or(line, |(_, what)| what);
-            Verdict::Skipped(format!("failed to fetch{why}"))
-        }
-        None => Verdict::Refused(report.trim_end().to_owned()),
-    }
+    let missing = ["failed to fetch", "failed to get 'FETCH_HEAD'"];
+    let why = report.lines().find_map(|line| {
+        let at = missing.iter().find_map(|what| line.find(what))?;
+        Some(line[at..].to_owned())
+    });
+    why.map_or_else(
+        || Verdict::Refused(report.trim_end().to_owned()),
+        Verdict::Skipped,
+    )
 }
 
 #[cfg(test)]
@@ -75,6 +82,8 @@ mod tests {
         let report = "2026-11-22 [ERROR] failed to fetch advisory database: no route\n";
         let expected = "failed to fetch advisory database: no route".to_owned();
         assert_eq!(verdict(false, report), Verdict::Skipped(expected));
+        let report = "2026-11-22 [ERROR] failed to get 'FETCH_HEAD' metadata: no copy\n";
+        assert!(matches!(verdict(false, report), Verdict::Skipped(_)));
     }
 
     #[test]
