@@ -12,6 +12,7 @@ use tare_libos::net::IpAddr;
 use tare_libos::sync::{Event, Mutex};
 
 use crate::status::Status;
+use crate::text::put;
 use crate::{decimal, http_date};
 
 /// Bytes of lines that wait.
@@ -100,14 +101,14 @@ fn push_combined(out: &mut Vec<u8>, entry: &Entry<'_>) {
         &date[17..25],
         b" +0000] \"",
     ];
-    parts.iter().for_each(|part| out.extend_from_slice(part));
+    parts.iter().for_each(|part| put(out, part));
     push_text(out, first_line(entry.head), b"\\x");
-    out.extend_from_slice(b"\" ");
+    put(out, b"\" ");
     decimal::push(out, entry.status.code().into());
     out.push(b' ');
     decimal::push(out, entry.bytes);
     for name in [&b"referer"[..], b"user-agent"] {
-        out.extend_from_slice(b" \"");
+        put(out, b" \"");
         push_text(out, field(entry.head, name).unwrap_or(b"-"), b"\\x");
         out.push(b'"');
     }
@@ -115,13 +116,13 @@ fn push_combined(out: &mut Vec<u8>, entry: &Entry<'_>) {
 }
 
 fn push_json(out: &mut Vec<u8>, entry: &Entry<'_>) {
-    out.extend_from_slice(b"{\"time\":\"");
-    out.extend_from_slice(&http_date::iso(entry.unix_s));
-    out.extend_from_slice(b"\",\"client\":\"");
+    put(out, b"{\"time\":\"");
+    put(out, &http_date::iso(entry.unix_s));
+    put(out, b"\",\"client\":\"");
     push_client(out, entry.client);
-    out.extend_from_slice(b"\",\"status\":");
+    put(out, b"\",\"status\":");
     decimal::push(out, entry.status.code().into());
-    out.extend_from_slice(b",\"bytes\":");
+    put(out, b",\"bytes\":");
     decimal::push(out, entry.bytes);
     for (key, value) in [
         (&b"request"[..], Some(first_line(entry.head))),
@@ -129,13 +130,13 @@ fn push_json(out: &mut Vec<u8>, entry: &Entry<'_>) {
         (b"referer", field(entry.head, b"referer")),
         (b"user_agent", field(entry.head, b"user-agent")),
     ] {
-        out.extend_from_slice(b",\"");
-        out.extend_from_slice(key);
-        out.extend_from_slice(b"\":\"");
+        put(out, b",\"");
+        put(out, key);
+        put(out, b"\":\"");
         push_text(out, value.unwrap_or_default(), b"\\u00");
         out.push(b'"');
     }
-    out.extend_from_slice(b"}\n");
+    put(out, b"}\n");
 }
 
 fn push_client(out: &mut Vec<u8>, client: Option<IpAddr>) {
@@ -168,7 +169,7 @@ fn push_text(out: &mut Vec<u8>, text: &[u8], prefix: &[u8]) {
         if matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\') {
             out.push(byte);
         } else {
-            out.extend_from_slice(prefix);
+            put(out, prefix);
             out.extend([byte >> 4, byte & 15].map(|half| b"0123456789abcdef"[usize::from(half)]));
         }
     }

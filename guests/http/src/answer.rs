@@ -14,6 +14,7 @@ use crate::request::{Method, Request};
 use crate::site::{self, Asset};
 use crate::status::Status;
 use crate::target::Resource;
+use crate::text::put;
 use crate::{content_type, decimal};
 
 /// An answer without its `Date` and `Connection` fields.
@@ -44,10 +45,10 @@ const TEXT_TYPE: &[u8] = b"Content-Type: text/plain; charset=utf-8\r\n";
 
 /// An answer that only states its status; `fields` are whole lines.
 pub(crate) fn plain(head: &mut Vec<u8>, status: Status, fields: &[u8]) -> Answer {
-    head.extend_from_slice(status.line());
-    head.extend_from_slice(TEXT_TYPE);
+    put(head, status.line());
+    put(head, TEXT_TYPE);
     push_length(head, status.text().len());
-    head.extend_from_slice(fields);
+    put(head, fields);
     Answer {
         status,
         content: Content::Static(status.text()),
@@ -57,10 +58,10 @@ pub(crate) fn plain(head: &mut Vec<u8>, status: Status, fields: &[u8]) -> Answer
 /// An answer whose content is the file at `path`, in its plain form. It has no validators:
 /// they would be those of the file, which is not what was asked for.
 pub(crate) fn page(head: &mut Vec<u8>, status: Status, path: &str, asset: Arc<Asset>) -> Answer {
-    head.extend_from_slice(status.line());
-    head.extend_from_slice(b"Content-Type: ");
-    head.extend_from_slice(content_type::of(path).as_bytes());
-    head.extend_from_slice(b"\r\n");
+    put(head, status.line());
+    put(head, b"Content-Type: ");
+    put(head, content_type::of(path).as_bytes());
+    put(head, b"\r\n");
     push_length(head, asset.bytes.len());
     let whole = 0..asset.bytes.len();
     Answer {
@@ -71,8 +72,8 @@ pub(crate) fn page(head: &mut Vec<u8>, status: Status, path: &str, asset: Arc<As
 
 /// An answer with a text that was made for it; `fields` are whole lines.
 pub(crate) fn owned(head: &mut Vec<u8>, fields: &[u8], text: Vec<u8>) -> Answer {
-    head.extend_from_slice(Status::Ok.line());
-    head.extend_from_slice(fields);
+    put(head, Status::Ok.line());
+    put(head, fields);
     push_length(head, text.len());
     Answer {
         status: Status::Ok,
@@ -85,8 +86,8 @@ pub(crate) const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 
 /// The answer to OPTIONS.
 pub(crate) fn options(head: &mut Vec<u8>) -> Answer {
-    head.extend_from_slice(Status::Ok.line());
-    head.extend_from_slice(ALLOW);
+    put(head, Status::Ok.line());
+    put(head, ALLOW);
     push_length(head, 0);
     Answer {
         status: Status::Ok,
@@ -100,8 +101,8 @@ pub(crate) fn answer_file(request: &Request<'_>, asset: Arc<Asset>, head: &mut V
     match conditions::evaluate(&request.conditions, &file) {
         Outcome::Failed => return plain(head, Status::PreconditionFailed, b""),
         Outcome::NotModified => {
-            head.extend_from_slice(Status::NotModified.line());
-            head.extend_from_slice(asset.validated());
+            put(head, Status::NotModified.line());
+            put(head, asset.validated());
             return Answer {
                 status: Status::NotModified,
                 content: Content::Static(b""),
@@ -136,7 +137,7 @@ pub(crate) fn answer_file(request: &Request<'_>, asset: Arc<Asset>, head: &mut V
         Some(Selection::Unsatisfiable) => {
             let mut field = b"Content-Range: bytes */".to_vec();
             decimal::push(&mut field, asset.bytes.len() as u64);
-            field.extend_from_slice(b"\r\n");
+            put(&mut field, b"\r\n");
             plain(head, Status::RangeNotSatisfiable, &field)
         }
     }
@@ -152,15 +153,15 @@ pub(crate) fn redirect(head: &mut Vec<u8>, resource: &Resource<'_>) -> Answer {
     field.push(b'/');
     if let Some(query) = resource.query {
         field.push(b'?');
-        field.extend_from_slice(query.as_bytes());
+        put(&mut field, query.as_bytes());
     }
-    field.extend_from_slice(b"\r\n");
+    put(&mut field, b"\r\n");
     plain(head, Status::MovedPermanently, &field)
 }
 
 /// Appends `Content-Length`.
 pub(crate) fn push_length(head: &mut Vec<u8>, len: usize) {
-    head.extend_from_slice(b"Content-Length: ");
+    put(head, b"Content-Length: ");
     decimal::push(head, len as u64);
-    head.extend_from_slice(b"\r\n");
+    put(head, b"\r\n");
 }

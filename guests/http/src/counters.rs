@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::decimal;
 use crate::status::Status;
+use crate::text::put;
 
 /// Counters of one server; each is a number on its own.
 #[derive(Debug, Default)]
@@ -179,7 +180,7 @@ pub fn family(out: &mut Vec<u8>, name: &str, kind: &str, help: &str) {
         kind,
         "\n",
     ] {
-        out.extend_from_slice(part.as_bytes());
+        put(out, part.as_bytes());
     }
 }
 
@@ -198,13 +199,13 @@ pub fn sample_seconds(out: &mut Vec<u8>, name: &str, label: Option<(&str, u64)>,
 }
 
 fn begin_sample(out: &mut Vec<u8>, name: &str, label: Option<(&str, u64)>) {
-    out.extend_from_slice(name.as_bytes());
+    put(out, name.as_bytes());
     if let Some((label, number)) = label {
         for part in ["{", label, "=\""] {
-            out.extend_from_slice(part.as_bytes());
+            put(out, part.as_bytes());
         }
         decimal::push(out, number);
-        out.extend_from_slice(b"\"}");
+        put(out, b"\"}");
     }
     out.push(b' ');
 }

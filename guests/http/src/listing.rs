@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use tare_site::push_encoded;
 
 use crate::decimal;
+use crate::text::put;
 
 /// Most entries of a page.
 pub(crate) const MOST_ENTRIES: usize = 4096;
@@ -68,13 +69,16 @@ impl Entries {
 /// The page for the directory at `path`, named from the root.
 pub(crate) fn page(path: &str, entries: Entries) -> Vec<u8> {
     let mut out = Vec::with_capacity(4096);
-    out.extend_from_slice(b"<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<title>/");
+    put(
+        &mut out,
+        b"<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<title>/",
+    );
     push_text(&mut out, path.as_bytes());
-    out.extend_from_slice(b"</title>\n<h1>/");
+    put(&mut out, b"</title>\n<h1>/");
     push_text(&mut out, path.as_bytes());
-    out.extend_from_slice(b"</h1>\n<table>\n");
+    put(&mut out, b"</h1>\n<table>\n");
     if !path.is_empty() {
-        out.extend_from_slice(b"<tr><td><a href=\"../\">../</a><td>\n");
+        put(&mut out, b"<tr><td><a href=\"../\">../</a><td>\n");
     }
     let Entries { some, mut more } = entries;
     // A heap sorts in place and in few instructions of the image.
@@ -85,11 +89,11 @@ pub(crate) fn page(path: &str, entries: Entries) -> Vec<u8> {
             more += 1;
         }
     }
-    out.extend_from_slice(b"</table>\n");
+    put(&mut out, b"</table>\n");
     if more > 0 {
-        out.extend_from_slice(b"<p>");
+        put(&mut out, b"<p>");
         decimal::push(&mut out, more);
-        out.extend_from_slice(b" more\n");
+        put(&mut out, b" more\n");
     }
     out
 }
@@ -103,13 +107,13 @@ fn push_entry(out: &mut Vec<u8>, entry: &Entry) {
     let mut address = b"./".to_vec();
     name.iter()
         .for_each(|&byte| push_encoded(&mut address, byte));
-    out.extend_from_slice(b"<tr><td><a href=\"");
+    put(out, b"<tr><td><a href=\"");
     push_text(out, &address);
-    out.extend_from_slice(slash);
-    out.extend_from_slice(b"\">");
+    put(out, slash);
+    put(out, b"\">");
     push_text(out, name);
-    out.extend_from_slice(slash);
-    out.extend_from_slice(b"</a><td align=right>");
+    put(out, slash);
+    put(out, b"</a><td align=right>");
     if entry.kind == EntryKind::File {
         decimal::push(out, entry.len);
     }
@@ -120,10 +124,10 @@ fn push_entry(out: &mut Vec<u8>, entry: &Entry) {
 fn push_text(out: &mut Vec<u8>, text: &[u8]) {
     for byte in text {
         match byte {
-            b'&' => out.extend_from_slice(b"&amp;"),
-            b'<' => out.extend_from_slice(b"&lt;"),
-            b'>' => out.extend_from_slice(b"&gt;"),
-            b'"' => out.extend_from_slice(b"&quot;"),
+            b'&' => put(out, b"&amp;"),
+            b'<' => put(out, b"&lt;"),
+            b'>' => put(out, b"&gt;"),
+            b'"' => put(out, b"&quot;"),
             byte => out.push(*byte),
         }
     }

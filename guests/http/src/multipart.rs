@@ -14,6 +14,7 @@ use crate::decimal;
 use crate::range::Part;
 use crate::site::{self, Asset};
 use crate::status::Status;
+use crate::text::put;
 
 /// The content of an answer with several ranges.
 #[derive(Debug)]
@@ -47,17 +48,17 @@ impl Multipart {
         let mut places = Vec::with_capacity(parts.len());
         for &part in parts {
             push_boundary(&mut between, boundary);
-            between.extend_from_slice(b"\r\n");
-            between.extend_from_slice(kind);
+            put(&mut between, b"\r\n");
+            put(&mut between, kind);
             site::push_content_range(&mut between, &asset, part);
-            between.extend_from_slice(b"\r\n");
+            put(&mut between, b"\r\n");
             places.push(Place {
                 between_end: between.len(),
                 bytes: bytes_of(part),
             });
         }
         push_boundary(&mut between, boundary);
-        between.extend_from_slice(b"--\r\n");
+        put(&mut between, b"--\r\n");
         Self {
             asset,
             boundary,
@@ -69,11 +70,11 @@ impl Multipart {
     /// Appends status line and fields of the answer.
     pub(crate) fn push_head(&self, head: &mut Vec<u8>) {
         let (_, others) = split_type(self.asset.described());
-        head.extend_from_slice(Status::PartialContent.line());
-        head.extend_from_slice(b"Content-Type: multipart/byteranges; boundary=tare");
+        put(head, Status::PartialContent.line());
+        put(head, b"Content-Type: multipart/byteranges; boundary=tare");
         decimal::push_hex(head, self.boundary);
-        head.extend_from_slice(b"\r\n");
-        head.extend_from_slice(others);
+        put(head, b"\r\n");
+        put(head, others);
         push_length(head, self.len());
     }
 
@@ -113,6 +114,6 @@ fn split_type(described: &[u8]) -> (&[u8], &[u8]) {
 }
 
 fn push_boundary(out: &mut Vec<u8>, boundary: u64) {
-    out.extend_from_slice(b"\r\n--tare");
+    put(out, b"\r\n--tare");
     decimal::push_hex(out, boundary);
 }

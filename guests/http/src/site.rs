@@ -14,6 +14,7 @@ use crate::listing::Entries;
 use crate::range::Part;
 use crate::request::Lines;
 use crate::status::Status;
+use crate::text::put;
 use crate::{content_type, decimal, http_date};
 
 /// Where files come from. A content is a handle: on the appliance it leads to the
@@ -312,23 +313,23 @@ fn slot(target: &str) -> usize {
 
 /// Appends the fields of an answer with a part of the asset.
 pub(crate) fn push_part_head(out: &mut Vec<u8>, asset: &Asset, part: Part) {
-    out.extend_from_slice(Status::PartialContent.line());
-    out.extend_from_slice(asset.described());
+    put(out, Status::PartialContent.line());
+    put(out, asset.described());
     push_content_range(out, asset, part);
-    out.extend_from_slice(b"Content-Length: ");
+    put(out, b"Content-Length: ");
     decimal::push(out, part.last - part.first + 1);
-    out.extend_from_slice(b"\r\n");
+    put(out, b"\r\n");
 }
 
 /// Appends `Content-Range`.
 pub(crate) fn push_content_range(out: &mut Vec<u8>, asset: &Asset, part: Part) {
-    out.extend_from_slice(b"Content-Range: bytes ");
+    put(out, b"Content-Range: bytes ");
     decimal::push(out, part.first);
     out.push(b'-');
     decimal::push(out, part.last);
     out.push(b'/');
     decimal::push(out, asset.bytes.len() as u64);
-    out.extend_from_slice(b"\r\n");
+    put(out, b"\r\n");
 }
 
 #[cfg(test)]
