@@ -60,7 +60,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SIZE", requires = "root", requires = "kernel")]
     pub(crate) root_disk: Option<MemorySize>,
     /// File with what a site wants beside its files, for http and http-disk: headers by
-    /// path, redirects, error page (tare check FILE checks it)
+    /// path, redirects, error page, listings, hosts, log (tare check FILE checks it)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "initrd"])]
     pub(crate) site: Option<PathBuf>,
     /// Initramfs file, passed to the guest unchanged
