@@ -67,7 +67,8 @@ enum step { SEND, KICK, SCHEDULE, RETURN, ENTRY, HANDLER, TOTAL };
 #define LONGEST_SEND_NS 1000000
 /*
  * QEMU raises a line below 16 at both interrupt controllers, and a line that is
- * routed to a message is a line and a message: one interrupt within this time.
+ * routed to a message is a line and a message: one interrupt within this time. Not so
+ * of KVM's PIT, which catches up with ticks that follow each other within less.
  */
 #define SAME_RAISE_NS 50000
 /* An interrupt is sent, accepted and wakes its vCPU within this time. */
@@ -572,9 +573,19 @@ int on_kvm_set_irq(struct raw *ctx)
 	u64 slice = slice_now(), now;
 	struct thread *thread;
 
-	if (slice == CLOSED || !(s32)ctx->arg[1])
+	if (slice == CLOSED)
 		return 0;
 	thread = current_in(slice, &tid);
+	if (!(s32)ctx->arg[1]) {
+		/*
+		 * KVM's PIT, a thread of its own process, raises a line once for
+		 * both controllers: after this it is another interrupt.
+		 */
+		if (thread && thread->line == gsi &&
+		    thread->tgid != bpf_get_current_pid_tgid() >> 32)
+			thread->line_ns = 0;
+		return 0;
+	}
 	if (!thread) {
 		line(gsi, slice, thread, tid);
 		return 0;

@@ -6,13 +6,17 @@
 
 use x86_64::instructions::port::Port;
 
-use crate::apic::ioapic;
-use crate::trap::irq::{self, Handler};
+use crate::apic::{accept_from_pic, end_of_pic_interrupt, ioapic};
+use crate::trap::irq::{self, Handler, Vector};
 use crate::{cmos, memory, smp};
 
 /// Lines of the IOAPIC: interrupt 0 is connected to the third (ACPI's override).
 const TIMER_LINE: u32 = 2;
 const CLOCK_LINE: u32 = 8;
+
+/// Vectors of the first 8259's lines: the last eight before the spurious one's, which no
+/// device has while there are few.
+const PIC_VECTORS: u8 = 0x50;
 
 const HPET: u64 = 0xfed0_0000;
 const HPET_BYTES: u64 = 0x400;
@@ -93,6 +97,10 @@ pub enum Timer {
     Hpet,
     /// Counter 0 of the PIT.
     Pit,
+    /// The same through the 8259s, as before there was an IOAPIC.
+    PitThroughPic,
+    /// The same with its line masked everywhere: it costs only the host.
+    PitMasked,
     /// The clock chip; each interrupt has to be acknowledged there.
     Rtc,
 }
@@ -103,7 +111,9 @@ pub fn start(timer: Timer, hz: u64) -> Result<u64, &'static str> {
     let hz = hz.clamp(19, 100_000);
     match timer {
         Timer::Hpet => hpet(hz),
-        Timer::Pit => pit(hz),
+        Timer::Pit => pit(hz, || route(TIMER_LINE, &|| {})),
+        Timer::PitThroughPic => pit(hz, route_through_pic),
+        Timer::PitMasked => pit(hz, || Ok(())),
         Timer::Rtc => rtc(hz),
     }
 }
@@ -135,7 +145,7 @@ fn hpet_write(register: u64, value: u32) {
     unsafe { ((HPET + register) as *mut u32).write_volatile(value) };
 }
 
-fn pit(hz: u64) -> Result<u64, &'static str> {
+fn pit(hz: u64, route: fn() -> Result<(), &'static str>) -> Result<u64, &'static str> {
     let count = (PIT_HZ / hz).clamp(2, u64::from(u16::MAX)) as u16;
     // SAFETY: 1. The port is the PIT's, or no device's. 2. Its line is masked until `route`.
     unsafe { Port::<u8>::new(PIT_CONTROL).write(PIT_RATE) };
@@ -146,7 +156,7 @@ fn pit(hz: u64) -> Result<u64, &'static str> {
     if !pit_counts() {
         return Err("there is no PIT");
     }
-    route(TIMER_LINE, &|| {})?;
+    route()?;
     Ok(PIT_HZ / u64::from(count))
 }
 
@@ -172,6 +182,14 @@ fn rtc(hz: u64) -> Result<u64, &'static str> {
     cmos::write(RTC_B, cmos::read(RTC_B) | RTC_PERIODIC);
     cmos::read(RTC_C);
     Ok(rate(&selection))
+}
+
+/// Delivers the first line of the 8259s to the first CPU.
+fn route_through_pic() -> Result<(), &'static str> {
+    const LINE: u8 = 0;
+    irq::register(Vector(PIC_VECTORS + LINE), &end_of_pic_interrupt);
+    accept_from_pic(LINE, PIC_VECTORS);
+    Ok(())
 }
 
 /// Delivers `line` to the first CPU.

@@ -5,7 +5,7 @@
 //! | mode | what it does |
 //! |---|---|
 //! | `quiet` | halts |
-//! | `hpet`, `pit`, `rtc` | starts that periodic timer at `hz` and halts |
+//! | `hpet`, `pit`, `rtc` | starts that periodic timer at `hz` and halts; the PIT `through=ioapic`, `pic` (the 8259s) or `none` (its line is masked) |
 //! | `tick` | sleeps until the next of `hz` deadlines, again and again |
 //! | `sleep` | sleeps for each of `us` in turn, again and again |
 //! | `spin` | never halts, on any CPU |

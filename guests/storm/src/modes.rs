@@ -25,7 +25,7 @@ pub(crate) fn main() -> Result<(), &'static str> {
     match mode {
         "quiet" => begin(mode, thread::park),
         "hpet" => periodic(mode, legacy::Timer::Hpet),
-        "pit" => periodic(mode, legacy::Timer::Pit),
+        "pit" => periodic(mode, pit()?),
         "rtc" => periodic(mode, legacy::Timer::Rtc),
         "tick" => tick(mode),
         "sleep" => sleep(mode),
@@ -49,6 +49,15 @@ fn periodic(mode: &str, timer: legacy::Timer) -> Result<(), &'static str> {
     println!("{{\"storm\":\"{mode}\",\"hz\":{hz}}}");
     loop {
         thread::park();
+    }
+}
+
+fn pit() -> Result<legacy::Timer, &'static str> {
+    match env::var("through").unwrap_or("ioapic") {
+        "ioapic" => Ok(legacy::Timer::Pit),
+        "pic" => Ok(legacy::Timer::PitThroughPic),
+        "none" => Ok(legacy::Timer::PitMasked),
+        _ => Err("through=ioapic, pic or none"),
     }
 }
 

@@ -106,6 +106,18 @@ const MORE: &[Case] = &[
         "print less",
     ),
     case(("pc", "mode=hpet hz=500"), "hpet", "HPET", "hpet=off"),
+    case(
+        ("pc", "mode=pit hz=1000 through=pic"),
+        "pit",
+        "PIT",
+        "pit=off",
+    ),
+    case(
+        ("pc", "mode=pit hz=1000 through=none"),
+        "kernel_threads",
+        "kvm-pit",
+        "pit=off",
+    ),
     case((SPLIT, "mode=rtc hz=1024"), "rtc", "RTC", "/dev/rtc"),
     case(
         (SPLIT, "mode=tick hz=1000"),

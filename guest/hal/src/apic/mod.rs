@@ -40,6 +40,10 @@ const SELF_TRIES: u32 = 10_000_000;
 const MASKED: u32 = 1 << 16;
 const TSC_DEADLINE: u32 = 2 << 17;
 const NMI: u32 = 4 << 8;
+/// What the 8259s say is the vector (ExtINT).
+const EXTERNAL: u32 = 7 << 8;
+const PIC_COMMAND: u16 = 0x20;
+const PIC_MASK: u16 = 0x21;
 const ENABLED: u32 = 1 << 8;
 const DIVIDE_BY_1: u32 = 0b1011;
 const DIVIDE_BY_128: u32 = 0b1010;
@@ -180,8 +184,36 @@ pub(crate) fn unmask_timer() {
     write(LVT_TIMER, u32::from(vector::TIMER));
 }
 
+/// Takes this line of the first 8259 from now on, whose lines have vectors from `base`,
+/// a multiple of 8. Whoever handles one ends it there ([`end_of_pic_interrupt`]).
+pub(crate) fn accept_from_pic(line: u8, base: u8) {
+    const INITIALISE: u8 = 0x11;
+    const SECOND_AT_LINE_2: u8 = 1 << 2;
+    const I8086: u8 = 1;
+    let words = [
+        (PIC_COMMAND, INITIALISE),
+        (PIC_MASK, base),
+        (PIC_MASK, SECOND_AT_LINE_2),
+        (PIC_MASK, I8086),
+        (PIC_MASK, !(1 << line)),
+    ];
+    for (port, word) in words {
+        // SAFETY: 1. These are the ports of the first 8259; without the chip a write is ignored.
+        //    2. Its one line has a handler. 3. It changes no memory.
+        unsafe { Port::<u8>::new(port).write(word) };
+    }
+    write(LVT_LINT0, EXTERNAL);
+}
+
+/// The first 8259's interrupt has been handled.
+pub(crate) fn end_of_pic_interrupt() {
+    const END: u8 = 0x20;
+    // SAFETY: as above.
+    unsafe { Port::<u8>::new(PIC_COMMAND).write(END) };
+}
+
 fn mask_pic() {
-    for mask in [0x21, 0xa1] {
+    for mask in [PIC_MASK, 0xa1] {
         // SAFETY: 1. These are the mask registers of the two 8259s; without the chips a write is
         //    ignored. 2. It stops interrupts that no handler of this crate expects: they come
         //    by the local APIC (`irq`). 3. It changes no memory.
