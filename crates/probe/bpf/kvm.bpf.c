@@ -850,16 +850,17 @@ INLINE void leaves(struct thread *thread, u32 tid, const struct task_struct *nex
 	count(&key, 0);
 }
 
-/* The task that leaves this CPU ran while a thread of a VM waited for it. */
+/*
+ * The task that leaves this CPU ran while a thread of a VM waited for it. Without one that
+ * waits the clock need not be read: who waits next is ready from then on.
+ */
 INLINE void charge(struct cpu *cpu, u32 number, const struct task_struct *prev, u64 slice)
 {
 	struct key key = { .class = CLASS_TAKEN };
 	u32 waiter = cpu->waiter, tgid = 0;
-	u64 now = bpf_ktime_get_ns();
-	u64 since = cpu->since_ns;
+	u64 now, since = cpu->since_ns;
 	struct thread *thread;
 
-	cpu->since_ns = now;
 	if (!waiter)
 		return;
 	thread = known_thread(&waiter, slice);
@@ -867,6 +868,8 @@ INLINE void charge(struct cpu *cpu, u32 number, const struct task_struct *prev, 
 		cpu->waiter = 0;
 		return;
 	}
+	now = bpf_ktime_get_ns();
+	cpu->since_ns = now;
 	if (since < thread->ready_ns)
 		since = thread->ready_ns;
 	if (now <= since)
@@ -901,14 +904,15 @@ int on_sched_switch(struct raw *ctx)
 {
 	const struct task_struct *prev = (void *)ctx->arg[1];
 	const struct task_struct *next = (void *)ctx->arg[2];
-	u32 prev_tid = 0, next_tid = 0, number = bpf_get_smp_processor_id();
+	/* The task that leaves is still the current one. */
+	u32 prev_tid = bpf_get_current_pid_tgid(), next_tid = 0;
+	u32 number = bpf_get_smp_processor_id();
 	u64 slice = slice_now();
 	struct thread *thread;
 	struct cpu *cpu;
 
 	if (slice == CLOSED)
 		return 0;
-	READ_FIELD(prev_tid, prev, pid);
 	READ_FIELD(next_tid, next, pid);
 	cpu = bpf_map_lookup_elem(&cpus, &number);
 	if (cpu)

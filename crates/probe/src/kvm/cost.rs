@@ -12,7 +12,7 @@ use crate::Unavailable;
 use crate::bpf::{Object, RunTime, RunTimeMeter};
 
 /// Looks of which one measures.
-const CYCLE: u32 = 4;
+pub(super) const CYCLE: u32 = 4;
 /// What a run costs that finds the gate closed, ns: measured, and not.
 pub(super) const CLOSED_MEASURED_NS: f64 = 50.0;
 pub(super) const CLOSED_ALONE_NS: f64 = 10.0;

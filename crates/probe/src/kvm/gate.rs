@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
-use super::cost::{CLOSED_ALONE_NS, CLOSED_MEASURED_NS, DISPATCH_NS, METER_NS, Measured, Narrowed};
+use super::cost::{
+    CLOSED_ALONE_NS, CLOSED_MEASURED_NS, CYCLE, DISPATCH_NS, METER_NS, Measured, Narrowed,
+};
 use super::gate_words::{ALL, CLOSED, Words};
 use crate::bpf::{Object, RunTime};
 
@@ -445,19 +447,22 @@ fn ticks_to_judge(open: u64) -> u64 {
 /// go on as they did while the gate was open for `open` ticks.
 fn affordable(budget: f64, open: u64, measured: Measured) -> u64 {
     let elapsed_ns = measured.elapsed_ns.max(1) as f64;
+    let runs = |each_ns: f64| measured.spent.runs as f64 * each_ns / elapsed_ns;
     // The way to a program and back is paid whether it counts or not.
-    let budget = budget - measured.spent.runs as f64 * DISPATCH_NS / elapsed_ns;
-    let closed = measured.spent.runs as f64 * CLOSED_MEASURED_NS / elapsed_ns;
+    let budget = budget - runs(DISPATCH_NS);
+    let closed = runs(CLOSED_MEASURED_NS);
     let whole = measured.spent.ns as f64 / elapsed_ns;
-    if whole <= budget && open == PERIOD_TICKS {
+    // A gate that is always open is always measured.
+    let always = budget - runs(METER_NS);
+    if whole <= always && open == PERIOD_TICKS {
         return PERIOD_TICKS;
     }
     let counting = (whole - closed).max(0.0) * PERIOD_TICKS as f64 / open as f64;
-    if counting + closed <= budget {
+    if counting + closed <= always {
         return PERIOD_TICKS;
     }
     // Runs that find it closed are measured now and then only.
-    let left = budget - closed / 4.0;
+    let left = budget - (closed + runs(METER_NS)) / f64::from(CYCLE);
     let fits = (left.max(0.0) / counting * PERIOD_TICKS as f64) as u64;
     fits.clamp(FEWEST_TICKS, PERIOD_TICKS - 1)
 }

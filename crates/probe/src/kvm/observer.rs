@@ -31,7 +31,7 @@ const FIRST_LOOKS: Duration = Duration::from_millis(25);
 /// Share of a burst's calls from which a program is detached after it.
 const HOT: f64 = 0.05;
 
-/// Time over which the cost of one reading of all threads is spread.
+/// Time over which the cost of a turn is spread.
 const SPREAD: Duration = Duration::from_secs(2);
 /// Interrupts per second of unknown owners that change no conclusion.
 const FEW_HZ: f64 = 20.0;
@@ -57,8 +57,8 @@ pub struct Observer {
     lost: u64,
     /// When threads may be looked at again.
     next_look: Instant,
-    /// CPU time of one reading of all threads.
-    reading_ns: u64,
+    /// CPU time of the last turn, or of the readings for the first: each window has one.
+    turn_ns: u64,
 }
 
 /// How threads are read.
@@ -132,13 +132,13 @@ impl Observer {
             began: Snapshot::now(object.as_ref()),
             lost: 0,
             next_look: Instant::now() + LOOK,
-            reading_ns: 0,
+            turn_ns: 0,
             object,
         };
         let cpu_ns = thread_cpu_ns();
         observer.begin_with(watched);
-        observer.reading_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         observer.began = Snapshot::now(observer.object.as_ref());
+        observer.turn_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         observer.begin_costs();
         observer
     }
@@ -223,6 +223,7 @@ impl Observer {
     /// One account for each machine since the last turn, in the order of their
     /// following. The next window begins where this one ends.
     pub fn turn(&mut self) -> Vec<Account> {
+        let cpu_ns = thread_cpu_ns();
         self.read(0, Depth::Whole);
         self.look_at_cost();
         let now = Snapshot::now(self.object.as_ref());
@@ -283,6 +284,7 @@ impl Observer {
             bpf_runs: programs.map(|bpf| bpf.runs),
         };
         self.began.own_cpu_ns = now_ns;
+        self.turn_ns = now_ns.saturating_sub(cpu_ns);
         accounts
             .iter_mut()
             .for_each(|account| account.observer = cost);
@@ -345,7 +347,7 @@ impl Observer {
         let measured = bpf.look(object);
         let own_ns = thread_cpu_ns().saturating_sub(self.began.own_cpu_ns);
         let spread = self.began.at.elapsed().max(SPREAD);
-        let own = (own_ns + self.reading_ns) as f64 / nanoseconds(spread) as f64;
+        let own = (own_ns + self.turn_ns) as f64 / nanoseconds(spread) as f64;
         match self.gate.choose(object, measured, own) {
             Programs::Stay => {}
             Programs::Attach => self.burst(),
