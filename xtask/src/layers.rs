@@ -132,6 +132,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-policy",
             "tare-probe",
             "tare-profile",
+            "tare-program",
             "tare-qemu",
             "tare-rootfs",
             "tare-scaffold",

@@ -1,5 +1,6 @@
 //! A Linux program as `tare run` and the personality in the guest (`guest/linux`)
-//! both read it: [`elf`] is its file's layout, [`Start`] what it starts with.
+//! both read it: [`elf`] is its file's layout, [`Start`] what it starts with, [`Call`] a
+//! system call that it gets an answer to.
 //!
 //! Both are hostile input: parsed into valid types, with limits. `no_std`, no I/O.
 
@@ -8,7 +9,9 @@
 
 extern crate alloc;
 
+mod call;
 pub mod elf;
 mod start;
 
+pub use call::{Answer, Call};
 pub use start::{FILE, Start, StartError};

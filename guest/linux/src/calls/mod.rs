@@ -32,7 +32,7 @@ pub(crate) use table::{restarts, serve};
 
 #[cfg(target_os = "none")]
 mod table {
-    use linux_raw_sys::general as nr;
+    use tare_program::Call;
 
     use super::arguments::{self, Arguments};
     use super::{descriptors, events, files, io, memory, net, options, status};
@@ -46,7 +46,10 @@ mod table {
     pub(crate) fn serve(context: &mut Context<'_>) -> Result {
         let number = context.registers.rax;
         let arguments = arguments::of(context.registers);
-        let result = call(context, number as u32, arguments);
+        let result = match Call::of(number as u32) {
+            Some(call) => answer(context, call, arguments),
+            None => unknown(context, number as u32),
+        };
         log::debug!("call {number} {arguments:x?}: {result:x?}");
         result
     }
@@ -54,160 +57,158 @@ mod table {
     /// Whether a call that a signal interrupted is made again where its handler asks for
     /// that (`signal(7)`).
     pub(crate) fn restarts(number: u64) -> bool {
-        let again = [
-            nr::__NR_read,
-            nr::__NR_readv,
-            nr::__NR_write,
-            nr::__NR_writev,
-            nr::__NR_recvfrom,
-            nr::__NR_recvmsg,
-            nr::__NR_sendto,
-            nr::__NR_sendmsg,
-            nr::__NR_accept,
-            nr::__NR_accept4,
-            nr::__NR_connect,
-            nr::__NR_futex,
-        ];
-        again.contains(&(number as u32))
+        matches!(
+            Call::of(number as u32),
+            Some(
+                Call::read
+                    | Call::readv
+                    | Call::write
+                    | Call::writev
+                    | Call::recvfrom
+                    | Call::recvmsg
+                    | Call::sendto
+                    | Call::sendmsg
+                    | Call::accept
+                    | Call::accept4
+                    | Call::connect
+                    | Call::futex
+            )
+        )
     }
 
     #[allow(clippy::too_many_lines)] // a table
-    fn call(c: &mut Context<'_>, number: u32, a: Arguments) -> Result {
-        match number {
-            nr::__NR_read => io::read(c, a[0], a[1], a[2]),
-            nr::__NR_write => io::write(c, a[0], a[1], a[2]),
-            nr::__NR_pread64 => io::pread(c, a),
-            nr::__NR_pwrite64 => io::pwrite(c, a),
-            nr::__NR_readv => io::readv(c, a[0], a[1], a[2]),
-            nr::__NR_writev => io::writev(c, a[0], a[1], a[2]),
-            nr::__NR_lseek => io::lseek(c, a[0], a[1], a[2]),
-            nr::__NR_preadv => io::preadv(c, a),
-            nr::__NR_pwritev => io::pwritev(c, a),
-            nr::__NR_copy_file_range => io::copy_file_range(c, a),
-            nr::__NR_sendfile => io::sendfile(c, a),
+    fn answer(c: &mut Context<'_>, call: Call, a: Arguments) -> Result {
+        match call {
+            Call::read => io::read(c, a[0], a[1], a[2]),
+            Call::write => io::write(c, a[0], a[1], a[2]),
+            Call::pread64 => io::pread(c, a),
+            Call::pwrite64 => io::pwrite(c, a),
+            Call::readv => io::readv(c, a[0], a[1], a[2]),
+            Call::writev => io::writev(c, a[0], a[1], a[2]),
+            Call::lseek => io::lseek(c, a[0], a[1], a[2]),
+            Call::preadv => io::preadv(c, a),
+            Call::pwritev => io::pwritev(c, a),
+            Call::copy_file_range => io::copy_file_range(c, a),
+            Call::sendfile => io::sendfile(c, a),
 
-            nr::__NR_open => files::openat(c, AT_FDCWD, a[0], a[1], a[2]),
-            nr::__NR_openat => files::openat(c, a[0], a[1], a[2], a[3]),
-            nr::__NR_close => descriptors::close(c, a[0]),
-            nr::__NR_close_range => descriptors::close_range(c, a[0], a[1], a[2]),
-            nr::__NR_dup => descriptors::dup(c, a[0], None, 0),
-            nr::__NR_dup2 if a[0] == a[1] => descriptors::open(c, a[0]).map(|_| a[0]),
-            nr::__NR_dup2 => descriptors::dup(c, a[0], Some(a[1]), 0),
-            nr::__NR_dup3 => descriptors::dup3(c, a[0], a[1], a[2]),
-            nr::__NR_fcntl => descriptors::fcntl(c, a[0], a[1], a[2]),
-            nr::__NR_ioctl => descriptors::ioctl(c, a[0], a[1], a[2]),
-            nr::__NR_stat => status::newfstatat(c, [AT_FDCWD, a[0], a[1], 0, 0, 0]),
-            nr::__NR_lstat => status::newfstatat(c, [AT_FDCWD, a[0], a[1], 0x100, 0, 0]),
-            nr::__NR_fstat => status::fstat(c, a[0], a[1]),
-            nr::__NR_newfstatat => status::newfstatat(c, a),
-            nr::__NR_statx => status::statx(c, a),
-            nr::__NR_getdents64 => descriptors::getdents(c, a[0], a[1], a[2]),
-            nr::__NR_readlink => files::readlinkat(c, AT_FDCWD, a[0], a[1], a[2]),
-            nr::__NR_readlinkat => files::readlinkat(c, a[0], a[1], a[2], a[3]),
-            nr::__NR_access => files::access(c, AT_FDCWD, a[0], a[1]),
-            nr::__NR_faccessat | nr::__NR_faccessat2 => files::access(c, a[0], a[1], a[2]),
-            nr::__NR_mkdir => files::mkdirat(c, AT_FDCWD, a[0], a[1]),
-            nr::__NR_mkdirat => files::mkdirat(c, a[0], a[1], a[2]),
-            nr::__NR_unlink => files::unlinkat(c, AT_FDCWD, a[0], 0),
-            nr::__NR_rmdir => files::unlinkat(c, AT_FDCWD, a[0], 0x200),
-            nr::__NR_unlinkat => files::unlinkat(c, a[0], a[1], a[2]),
-            nr::__NR_rename => files::renameat(c, [AT_FDCWD, a[0], AT_FDCWD, a[1], 0, 0]),
-            nr::__NR_renameat => files::renameat(c, [a[0], a[1], a[2], a[3], 0, 0]),
-            nr::__NR_renameat2 => files::renameat(c, a),
-            nr::__NR_ftruncate => descriptors::truncate(c, a[0], a[1]),
-            nr::__NR_fallocate => descriptors::fallocate(c, a[0], a[1], a[2], a[3]),
-            nr::__NR_chmod => files::chmod(c, AT_FDCWD, a[0], a[1]),
-            nr::__NR_fchmodat => files::chmod(c, a[0], a[1], a[2]),
-            nr::__NR_getcwd => files::getcwd(c, a[0], a[1]),
-            nr::__NR_chdir => files::chdir(c, a[0]),
-            nr::__NR_fchdir => files::fchdir(c, a[0]),
-            nr::__NR_truncate => files::truncate(c, a[0], a[1]),
-            nr::__NR_symlink => files::symlinkat(c, a[0], AT_FDCWD, a[1]),
-            nr::__NR_symlinkat => files::symlinkat(c, a[0], a[1], a[2]),
-            nr::__NR_link => files::linkat(c, [AT_FDCWD, a[0], AT_FDCWD, a[1], 0, 0]),
-            nr::__NR_linkat => files::linkat(c, a),
-            nr::__NR_umask => files::umask(c, a[0]),
-            nr::__NR_chown | nr::__NR_lchown => files::chown(c, AT_FDCWD, a[0]),
-            nr::__NR_fchownat => files::chown(c, a[0], a[1]),
-            nr::__NR_utimensat => files::utimensat(c, a),
-            nr::__NR_fchmod => descriptors::fchmod(c, a[0], a[1]),
-            nr::__NR_flock => descriptors::flock(c, a[0], a[1]),
-            nr::__NR_statfs => status::statfs(c, a[0], a[1]),
-            nr::__NR_fstatfs => status::fstatfs(c, a[0], a[1]),
-            nr::__NR_fsync | nr::__NR_fdatasync => descriptors::fsync(c, a[0]),
-            nr::__NR_syncfs
-            | nr::__NR_sync_file_range
-            | nr::__NR_readahead
-            | nr::__NR_fadvise64
-            | nr::__NR_fchown => descriptors::open(c, a[0]).map(|_| 0),
-            nr::__NR_sync => Ok(0),
+            Call::open => files::openat(c, AT_FDCWD, a[0], a[1], a[2]),
+            Call::openat => files::openat(c, a[0], a[1], a[2], a[3]),
+            Call::close => descriptors::close(c, a[0]),
+            Call::close_range => descriptors::close_range(c, a[0], a[1], a[2]),
+            Call::dup => descriptors::dup(c, a[0], None, 0),
+            Call::dup2 if a[0] == a[1] => descriptors::open(c, a[0]).map(|_| a[0]),
+            Call::dup2 => descriptors::dup(c, a[0], Some(a[1]), 0),
+            Call::dup3 => descriptors::dup3(c, a[0], a[1], a[2]),
+            Call::fcntl => descriptors::fcntl(c, a[0], a[1], a[2]),
+            Call::ioctl => descriptors::ioctl(c, a[0], a[1], a[2]),
+            Call::stat => status::newfstatat(c, [AT_FDCWD, a[0], a[1], 0, 0, 0]),
+            Call::lstat => status::newfstatat(c, [AT_FDCWD, a[0], a[1], 0x100, 0, 0]),
+            Call::fstat => status::fstat(c, a[0], a[1]),
+            Call::newfstatat => status::newfstatat(c, a),
+            Call::statx => status::statx(c, a),
+            Call::getdents64 => descriptors::getdents(c, a[0], a[1], a[2]),
+            Call::readlink => files::readlinkat(c, AT_FDCWD, a[0], a[1], a[2]),
+            Call::readlinkat => files::readlinkat(c, a[0], a[1], a[2], a[3]),
+            Call::access => files::access(c, AT_FDCWD, a[0], a[1]),
+            Call::faccessat | Call::faccessat2 => files::access(c, a[0], a[1], a[2]),
+            Call::mkdir => files::mkdirat(c, AT_FDCWD, a[0], a[1]),
+            Call::mkdirat => files::mkdirat(c, a[0], a[1], a[2]),
+            Call::unlink => files::unlinkat(c, AT_FDCWD, a[0], 0),
+            Call::rmdir => files::unlinkat(c, AT_FDCWD, a[0], 0x200),
+            Call::unlinkat => files::unlinkat(c, a[0], a[1], a[2]),
+            Call::rename => files::renameat(c, [AT_FDCWD, a[0], AT_FDCWD, a[1], 0, 0]),
+            Call::renameat => files::renameat(c, [a[0], a[1], a[2], a[3], 0, 0]),
+            Call::renameat2 => files::renameat(c, a),
+            Call::ftruncate => descriptors::truncate(c, a[0], a[1]),
+            Call::fallocate => descriptors::fallocate(c, a[0], a[1], a[2], a[3]),
+            Call::chmod => files::chmod(c, AT_FDCWD, a[0], a[1]),
+            Call::fchmodat => files::chmod(c, a[0], a[1], a[2]),
+            Call::getcwd => files::getcwd(c, a[0], a[1]),
+            Call::chdir => files::chdir(c, a[0]),
+            Call::fchdir => files::fchdir(c, a[0]),
+            Call::truncate => files::truncate(c, a[0], a[1]),
+            Call::symlink => files::symlinkat(c, a[0], AT_FDCWD, a[1]),
+            Call::symlinkat => files::symlinkat(c, a[0], a[1], a[2]),
+            Call::link => files::linkat(c, [AT_FDCWD, a[0], AT_FDCWD, a[1], 0, 0]),
+            Call::linkat => files::linkat(c, a),
+            Call::umask => files::umask(c, a[0]),
+            Call::chown | Call::lchown => files::chown(c, AT_FDCWD, a[0]),
+            Call::fchownat => files::chown(c, a[0], a[1]),
+            Call::utimensat => files::utimensat(c, a),
+            Call::fchmod => descriptors::fchmod(c, a[0], a[1]),
+            Call::flock => descriptors::flock(c, a[0], a[1]),
+            Call::statfs => status::statfs(c, a[0], a[1]),
+            Call::fstatfs => status::fstatfs(c, a[0], a[1]),
+            Call::fsync | Call::fdatasync => descriptors::fsync(c, a[0]),
+            Call::syncfs
+            | Call::sync_file_range
+            | Call::readahead
+            | Call::fadvise64
+            | Call::fchown => descriptors::open(c, a[0]).map(|_| 0),
+            Call::sync => Ok(0),
 
-            nr::__NR_mmap => memory::mmap(c, a),
-            nr::__NR_munmap => memory::munmap(c, a[0], a[1]),
-            nr::__NR_mprotect => memory::mprotect(c, a[0], a[1], a[2]),
-            nr::__NR_mremap => memory::mremap(c, a),
-            nr::__NR_madvise => memory::madvise(c, a[0], a[1], a[2]),
-            nr::__NR_brk => memory::brk(c, a[0]),
-            nr::__NR_msync
-            | nr::__NR_mlock
-            | nr::__NR_munlock
-            | nr::__NR_mlockall
-            | nr::__NR_munlockall => Ok(0),
-            nr::__NR_mincore => Err(Errno::ENOMEM),
+            Call::mmap => memory::mmap(c, a),
+            Call::munmap => memory::munmap(c, a[0], a[1]),
+            Call::mprotect => memory::mprotect(c, a[0], a[1], a[2]),
+            Call::mremap => memory::mremap(c, a),
+            Call::madvise => memory::madvise(c, a[0], a[1], a[2]),
+            Call::brk => memory::brk(c, a[0]),
+            Call::msync | Call::mlock | Call::munlock | Call::mlockall | Call::munlockall => Ok(0),
+            Call::mincore => Err(Errno::ENOMEM),
 
-            nr::__NR_epoll_create => {
+            Call::epoll_create => {
                 events::epoll_create(c, if a[0] as i32 > 0 { 0 } else { u64::MAX })
             }
-            nr::__NR_epoll_create1 => events::epoll_create(c, a[0]),
-            nr::__NR_epoll_ctl => events::epoll_ctl(c, a[0], a[1], a[2], a[3]),
-            nr::__NR_epoll_wait => events::epoll_wait(c, a, events::deadline_ms(a[3]), None),
-            nr::__NR_epoll_pwait => {
+            Call::epoll_create1 => events::epoll_create(c, a[0]),
+            Call::epoll_ctl => events::epoll_ctl(c, a[0], a[1], a[2], a[3]),
+            Call::epoll_wait => events::epoll_wait(c, a, events::deadline_ms(a[3]), None),
+            Call::epoll_pwait => {
                 let mask = events::mask(c, a[4], a[5])?;
                 events::epoll_wait(c, a, events::deadline_ms(a[3]), mask)
             }
-            nr::__NR_epoll_pwait2 => {
+            Call::epoll_pwait2 => {
                 let deadline = events::deadline(c, a[3])?;
                 events::epoll_wait(c, a, deadline, events::mask(c, a[4], a[5])?)
             }
-            nr::__NR_poll => events::poll_ms(c, a[0], a[1], a[2]),
-            nr::__NR_ppoll => events::ppoll(c, a),
-            nr::__NR_select => events::select(c, a, time::micros(c, a[4])?, None),
-            nr::__NR_pselect6 => events::pselect(c, a),
-            nr::__NR_eventfd => events::eventfd(c, a[0], 0),
-            nr::__NR_eventfd2 => events::eventfd(c, a[0], a[1]),
-            nr::__NR_timerfd_create => events::timerfd_create(c, a[0], a[1]),
-            nr::__NR_timerfd_settime => events::timerfd_settime(c, a[0], a[1], a[2], a[3]),
-            nr::__NR_timerfd_gettime => events::timerfd_gettime(c, a[0], a[1]),
-            nr::__NR_pipe => events::pipe(c, a[0], 0),
-            nr::__NR_pipe2 => events::pipe(c, a[0], a[1]),
-            nr::__NR_socketpair => net::socketpair(c, a),
+            Call::poll => events::poll_ms(c, a[0], a[1], a[2]),
+            Call::ppoll => events::ppoll(c, a),
+            Call::select => events::select(c, a, time::micros(c, a[4])?, None),
+            Call::pselect6 => events::pselect(c, a),
+            Call::eventfd => events::eventfd(c, a[0], 0),
+            Call::eventfd2 => events::eventfd(c, a[0], a[1]),
+            Call::timerfd_create => events::timerfd_create(c, a[0], a[1]),
+            Call::timerfd_settime => events::timerfd_settime(c, a[0], a[1], a[2], a[3]),
+            Call::timerfd_gettime => events::timerfd_gettime(c, a[0], a[1]),
+            Call::pipe => events::pipe(c, a[0], 0),
+            Call::pipe2 => events::pipe(c, a[0], a[1]),
+            Call::socketpair => net::socketpair(c, a),
 
-            nr::__NR_socket => net::socket(c, a[0], a[1]),
-            nr::__NR_bind => net::bind(c, a[0], a[1], a[2]),
-            nr::__NR_listen => net::listen(c, a[0], a[1]),
-            nr::__NR_accept => net::accept(c, a[0], a[1], a[2], 0),
-            nr::__NR_accept4 => net::accept(c, a[0], a[1], a[2], a[3]),
-            nr::__NR_connect => net::connect(c, a[0], a[1], a[2]),
-            nr::__NR_shutdown => net::shutdown(c, a[0], a[1]),
-            nr::__NR_getsockname => net::name(c, a[0], a[1], a[2], net::Which::Local),
-            nr::__NR_getpeername => net::name(c, a[0], a[1], a[2], net::Which::Peer),
-            nr::__NR_sendto => net::sendto(c, a),
-            nr::__NR_sendmsg => net::sendmsg(c, a[0], a[1], a[2]),
-            nr::__NR_recvfrom => net::recvfrom(c, a),
-            nr::__NR_recvmsg => net::recvmsg(c, a[0], a[1], a[2]),
-            nr::__NR_sendmmsg => net::sendmmsg(c, a),
-            nr::__NR_recvmmsg => net::recvmmsg(c, a),
-            nr::__NR_setsockopt => options::setsockopt(c, a),
-            nr::__NR_getsockopt => options::getsockopt(c, a),
+            Call::socket => net::socket(c, a[0], a[1]),
+            Call::bind => net::bind(c, a[0], a[1], a[2]),
+            Call::listen => net::listen(c, a[0], a[1]),
+            Call::accept => net::accept(c, a[0], a[1], a[2], 0),
+            Call::accept4 => net::accept(c, a[0], a[1], a[2], a[3]),
+            Call::connect => net::connect(c, a[0], a[1], a[2]),
+            Call::shutdown => net::shutdown(c, a[0], a[1]),
+            Call::getsockname => net::name(c, a[0], a[1], a[2], net::Which::Local),
+            Call::getpeername => net::name(c, a[0], a[1], a[2], net::Which::Peer),
+            Call::sendto => net::sendto(c, a),
+            Call::sendmsg => net::sendmsg(c, a[0], a[1], a[2]),
+            Call::recvfrom => net::recvfrom(c, a),
+            Call::recvmsg => net::recvmsg(c, a[0], a[1], a[2]),
+            Call::sendmmsg => net::sendmmsg(c, a),
+            Call::recvmmsg => net::recvmmsg(c, a),
+            Call::setsockopt => options::setsockopt(c, a),
+            Call::getsockopt => options::getsockopt(c, a),
 
-            nr::__NR_clock_gettime => time::clock_gettime(c, a[0], a[1]),
-            nr::__NR_clock_getres => time::clock_getres(c, a[0], a[1]),
-            nr::__NR_gettimeofday => time::gettimeofday(c, a[0]),
-            nr::__NR_time => time::time(c, a[0]),
-            nr::__NR_nanosleep => time::sleep(c, 1, 0, a[0], a[1]),
-            nr::__NR_clock_nanosleep => time::sleep(c, a[0], a[1], a[2], a[3]),
+            Call::clock_gettime => time::clock_gettime(c, a[0], a[1]),
+            Call::clock_getres => time::clock_getres(c, a[0], a[1]),
+            Call::gettimeofday => time::gettimeofday(c, a[0]),
+            Call::time => time::time(c, a[0]),
+            Call::nanosleep => time::sleep(c, 1, 0, a[0], a[1]),
+            Call::clock_nanosleep => time::sleep(c, a[0], a[1], a[2], a[3]),
 
-            nr::__NR_clone => threads::clone(
+            Call::clone => threads::clone(
                 c,
                 threads::Clone {
                     flags: a[0],
@@ -217,73 +218,70 @@ mod table {
                     tls: a[4],
                 },
             ),
-            nr::__NR_clone3 => threads::clone3(c, a[0], a[1]),
-            nr::__NR_fork => threads::refuse_fork(c, "fork"),
-            nr::__NR_vfork => threads::refuse_fork(c, "vfork"),
-            nr::__NR_execve | nr::__NR_execveat => threads::refuse_fork(c, "execve"),
-            nr::__NR_futex => threads::futex(c, a),
-            nr::__NR_sched_yield => {
+            Call::clone3 => threads::clone3(c, a[0], a[1]),
+            Call::fork => threads::refuse_fork(c, "fork"),
+            Call::vfork => threads::refuse_fork(c, "vfork"),
+            Call::execve | Call::execveat => threads::refuse_fork(c, "execve"),
+            Call::futex => threads::futex(c, a),
+            Call::sched_yield => {
                 tare_libos::thread::yield_now();
                 Ok(0)
             }
-            nr::__NR_sched_getaffinity => threads::sched_getaffinity(c, a[1], a[2]),
-            nr::__NR_sched_setaffinity | nr::__NR_setpriority => Ok(0),
-            nr::__NR_sched_getscheduler | nr::__NR_sched_setscheduler => Ok(0),
-            nr::__NR_set_robust_list => threads::set_robust_list(a[1]),
-            nr::__NR_getpriority => Ok(20),
-            nr::__NR_rt_sigaction => threads::rt_sigaction(c, a),
-            nr::__NR_rt_sigprocmask => threads::rt_sigprocmask(c, a[0], a[1], a[2]),
-            nr::__NR_rt_sigpending => threads::rt_sigpending(c, a[0]),
-            nr::__NR_rt_sigtimedwait => threads::rt_sigtimedwait(c, a[0], a[1], a[2]),
-            nr::__NR_setitimer => time::setitimer(c, a[0], a[1], a[2]),
-            nr::__NR_getitimer => time::getitimer(c, a[0], a[1]),
-            nr::__NR_alarm => time::alarm(c, a[0]),
-            nr::__NR_times => system::times(c, a[0]),
-            nr::__NR_rt_sigsuspend => threads::rt_sigsuspend(c, a[0]),
-            nr::__NR_sigaltstack => threads::sigaltstack(c, a[0], a[1]),
-            nr::__NR_kill => threads::kill(c, a[0], a[1]),
-            nr::__NR_tkill => threads::tgkill(c, a[0], a[1]),
-            nr::__NR_tgkill => threads::tgkill(c, a[1], a[2]),
-            nr::__NR_pause => c.wait(&[], None, || Err(Errno::EAGAIN)),
+            Call::sched_getaffinity => threads::sched_getaffinity(c, a[1], a[2]),
+            Call::sched_setaffinity | Call::setpriority => Ok(0),
+            Call::sched_getscheduler | Call::sched_setscheduler => Ok(0),
+            Call::set_robust_list => threads::set_robust_list(a[1]),
+            Call::getpriority => Ok(20),
+            Call::rt_sigaction => threads::rt_sigaction(c, a),
+            Call::rt_sigprocmask => threads::rt_sigprocmask(c, a[0], a[1], a[2]),
+            Call::rt_sigpending => threads::rt_sigpending(c, a[0]),
+            Call::rt_sigtimedwait => threads::rt_sigtimedwait(c, a[0], a[1], a[2]),
+            Call::setitimer => time::setitimer(c, a[0], a[1], a[2]),
+            Call::getitimer => time::getitimer(c, a[0], a[1]),
+            Call::alarm => time::alarm(c, a[0]),
+            Call::times => system::times(c, a[0]),
+            Call::rt_sigsuspend => threads::rt_sigsuspend(c, a[0]),
+            Call::sigaltstack => threads::sigaltstack(c, a[0], a[1]),
+            Call::kill => threads::kill(c, a[0], a[1]),
+            Call::tkill => threads::tgkill(c, a[0], a[1]),
+            Call::tgkill => threads::tgkill(c, a[1], a[2]),
+            Call::pause => c.wait(&[], None, || Err(Errno::EAGAIN)),
 
-            nr::__NR_arch_prctl => system::arch_prctl(c, a[0], a[1]),
-            nr::__NR_prctl => system::prctl(c, a[0], a[1]),
-            nr::__NR_uname => system::uname(c, a[0]),
-            nr::__NR_getrandom => system::getrandom(c, a[0], a[1], a[2]),
-            nr::__NR_prlimit64 => system::prlimit(c, a[1], a[3]),
-            nr::__NR_getrlimit => system::prlimit(c, a[0], a[1]),
-            nr::__NR_setrlimit => Ok(0),
-            nr::__NR_sysinfo => system::sysinfo(c, a[0]),
-            nr::__NR_getrusage => system::getrusage(c, a[0], a[1]),
-            nr::__NR_exit_group => system::exit_group(a[0]),
-            nr::__NR_set_tid_address => {
+            Call::arch_prctl => system::arch_prctl(c, a[0], a[1]),
+            Call::prctl => system::prctl(c, a[0], a[1]),
+            Call::uname => system::uname(c, a[0]),
+            Call::getrandom => system::getrandom(c, a[0], a[1], a[2]),
+            Call::prlimit64 => system::prlimit(c, a[1], a[3]),
+            Call::getrlimit => system::prlimit(c, a[0], a[1]),
+            Call::setrlimit => Ok(0),
+            Call::sysinfo => system::sysinfo(c, a[0]),
+            Call::getrusage => system::getrusage(c, a[0], a[1]),
+            Call::exit_group => system::exit_group(a[0]),
+            Call::set_tid_address => {
                 let clear = &c.thread.clear_at_end;
                 clear.store(a[0], core::sync::atomic::Ordering::Relaxed);
                 Ok(c.thread.number.into())
             }
-            nr::__NR_gettid => Ok(c.thread.number.into()),
-            nr::__NR_getpid
-            | nr::__NR_getpgrp
-            | nr::__NR_getpgid
-            | nr::__NR_getsid
-            | nr::__NR_setsid => Ok(crate::process::PID.into()),
-            nr::__NR_getppid
-            | nr::__NR_getuid
-            | nr::__NR_geteuid
-            | nr::__NR_getgid
-            | nr::__NR_getegid
-            | nr::__NR_getgroups
-            | nr::__NR_setuid
-            | nr::__NR_setgid
-            | nr::__NR_setgroups
-            | nr::__NR_setresuid
-            | nr::__NR_setresgid
-            | nr::__NR_setpgid => Ok(0),
+            Call::gettid => Ok(c.thread.number.into()),
+            Call::getpid | Call::getpgrp | Call::getpgid | Call::getsid | Call::setsid => {
+                Ok(crate::process::PID.into())
+            }
+            Call::getppid
+            | Call::getuid
+            | Call::geteuid
+            | Call::getgid
+            | Call::getegid
+            | Call::getgroups
+            | Call::setuid
+            | Call::setgid
+            | Call::setgroups
+            | Call::setresuid
+            | Call::setresgid
+            | Call::setpgid => Ok(0),
             // No child can end.
-            nr::__NR_wait4 => Err(Errno::ECHILD),
-            // glibc and musl go on without them.
-            nr::__NR_rseq | nr::__NR_membarrier => Err(Errno::ENOSYS),
-            _ => unknown(c, number),
+            Call::wait4 => Err(Errno::ECHILD),
+            // glibc and musl go on without the first two; a thread's loop serves the others.
+            Call::rseq | Call::membarrier | Call::exit | Call::rt_sigreturn => Err(Errno::ENOSYS),
         }
     }
 

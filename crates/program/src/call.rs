@@ -1,0 +1,96 @@
+//! The system calls that the personality in the guest answers. `guest/linux` serves each by a
+//! `match` without a default, so that this list and what is served cannot differ; `tare
+//! profile` compares a program's calls with it.
+
+use syscalls::x86_64::Sysno;
+
+macro_rules! calls {
+    ($($answer:ident: $($name:ident)+;)+) => {
+        /// A system call with an answer, by the kernel's name.
+        #[allow(non_camel_case_types, missing_docs)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Call {
+            $($($name = Sysno::$name as isize,)+)+
+        }
+
+        impl Call {
+            /// All of them.
+            pub const ALL: &[Self] = &[$($(Self::$name,)+)+];
+
+            /// The call with this number.
+            #[inline]
+            pub fn of(number: u32) -> Option<Self> {
+                match Sysno::new(number as usize)? {
+                    $($(Sysno::$name => Some(Self::$name),)+)+
+                    _ => None,
+                }
+            }
+
+            /// What a program gets.
+            pub const fn answer(self) -> Answer {
+                match self {
+                    $($(Self::$name)|+ => Answer::$answer,)+
+                }
+            }
+        }
+    };
+}
+
+/// How a call is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// As on Linux.
+    Served,
+    /// With ENOSYS, which C libraries expect of it and go on.
+    Spared,
+    /// With ENOSYS: there is one process, and one program in it.
+    OneProcess,
+}
+
+calls! {
+    Served:
+        read write pread64 pwrite64 readv writev lseek preadv pwritev copy_file_range sendfile
+        open openat close close_range dup dup2 dup3 fcntl ioctl stat lstat fstat newfstatat statx
+        getdents64 readlink readlinkat access faccessat faccessat2 mkdir mkdirat unlink rmdir
+        unlinkat rename renameat renameat2 ftruncate fallocate chmod fchmodat getcwd chdir fchdir
+        truncate symlink symlinkat link linkat umask chown lchown fchownat utimensat fchmod flock
+        statfs fstatfs fsync fdatasync syncfs sync_file_range readahead fadvise64 fchown sync
+        mmap munmap mprotect mremap madvise brk msync mlock munlock mlockall munlockall mincore
+        epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 poll ppoll select
+        pselect6 eventfd eventfd2 timerfd_create timerfd_settime timerfd_gettime pipe pipe2
+        socketpair socket bind listen accept accept4 connect shutdown getsockname getpeername
+        sendto sendmsg recvfrom recvmsg sendmmsg recvmmsg setsockopt getsockopt
+        clock_gettime clock_getres gettimeofday time nanosleep clock_nanosleep
+        clone clone3 futex sched_yield sched_getaffinity sched_setaffinity setpriority
+        sched_getscheduler sched_setscheduler set_robust_list getpriority
+        rt_sigaction rt_sigprocmask rt_sigpending rt_sigtimedwait rt_sigsuspend rt_sigreturn
+        sigaltstack setitimer getitimer alarm times kill tkill tgkill pause
+        arch_prctl prctl uname getrandom prlimit64 getrlimit setrlimit sysinfo getrusage
+        exit exit_group set_tid_address gettid getpid getpgrp getpgid getsid setsid getppid
+        getuid geteuid getgid getegid getgroups setuid setgid setgroups setresuid setresgid
+        setpgid wait4;
+    Spared: rseq membarrier;
+    OneProcess: fork vfork execve execveat;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_call_is_found_by_its_number() {
+        for call in Call::ALL {
+            assert_eq!(Call::of(*call as u32), Some(*call));
+        }
+        assert_eq!(Call::of(1), Some(Call::write));
+        assert_eq!(Call::of(253), None, "inotify_init");
+        assert_eq!(Call::of(u32::MAX), None);
+    }
+
+    #[test]
+    fn calls_of_other_processes_are_not_served() {
+        assert_eq!(Call::vfork.answer(), Answer::OneProcess);
+        assert_eq!(Call::rseq.answer(), Answer::Spared);
+        assert_eq!(Call::openat.answer(), Answer::Served);
+    }
+}
