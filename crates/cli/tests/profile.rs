@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 use support::needs::skip;
-use support::{TestDir, end};
+use support::{TestDir, end, installed};
 
 /// Whether system calls can be observed here.
 fn ready() -> bool {
@@ -272,6 +272,49 @@ int main(int count, char **words) {
     assert!(asked("not-there").is_null());
     assert_eq!(profile["paths"][program], serde_json::json!(["execute"]));
     assert_eq!(profile["paths"][dir], serde_json::json!(["enter"]));
+}
+
+#[test]
+fn what_the_library_os_lacks_for_a_program_is_named() {
+    let place = TestDir::new();
+    let script = place.file("script", b"#!/bin/sh\n");
+    place
+        .run(&["profile", &script])
+        .expect(11, "not an ELF file");
+    place.run(&["profile", "./none"]).expect(10, "./none");
+    place
+        .run(&["profile", &script, "--pid", "1"])
+        .expect(2, "cannot be used with");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/");
+    let compile = |name: &str, link: &str| {
+        let program = place.path().join(name);
+        let mut gcc = Command::new("gcc");
+        gcc.args([link, "-w", "-o"]).arg(&program);
+        let source = format!("{source}{name}.c");
+        assert!(gcc.arg(source).status().unwrap().success(), "{name}");
+        program.to_str().unwrap().to_owned()
+    };
+    if !installed("gcc") {
+        skip("gcc is not installed");
+        return;
+    }
+    let dynamic = compile("missing", "-fPIE");
+    place
+        .run(&["profile", &dynamic])
+        .expect(126, "it is linked dynamically");
+    if !ready() {
+        return;
+    }
+    let program = compile("missing", "-static");
+    let file = place.file("app.conf", b"x");
+    let ended = place.run(&["profile", &program, "--", &file]);
+    ended.expect(3, "On the library OS");
+    let text = ended.err.split("On the library OS").nth(1).unwrap();
+    assert!(text.contains("Missing: inotify_init1 (1)\n"), "{ended:#?}");
+    assert!(text.contains("Processes: "), "{ended:#?}");
+    assert!(!text.contains("execve"), "its own start: {ended:#?}");
+    let files = text.split("Files: ").nth(1).unwrap();
+    assert!(files.replace("\n  ", "").contains("app.conf"), "{ended:#?}");
 }
 
 #[test]

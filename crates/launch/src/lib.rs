@@ -47,7 +47,7 @@ mod own_cpus;
 mod passt;
 mod plan;
 mod ports;
-mod program;
+pub mod program;
 pub mod publish;
 mod qemu;
 pub mod rates;

@@ -204,7 +204,7 @@ fn default_memory(guest: GuestKind) -> MemorySize {
             GuestKind::LibraryOs => 64,
             GuestKind::Linux => 512,
             // Untouched memory costs nothing.
-            GuestKind::Program => 512,
+            GuestKind::Program => program::DEFAULT_MEMORY_MIB,
         },
     }
 }

@@ -22,6 +22,8 @@ use crate::request::Request;
 
 /// The image that runs programs.
 const IMAGE: &str = "linux";
+/// Memory of a machine with a program, unless it is given.
+pub(crate) const DEFAULT_MEMORY_MIB: u32 = 512;
 /// Largest program.
 const MOST_BYTES: u64 = 1 << 30;
 /// Addresses of programs that are linked at fixed ones (`guests/linux`): from here to
@@ -137,6 +139,13 @@ impl Explain for ProgramError {
             _ => None,
         }
     }
+}
+
+/// Checks that a file is a program that `tare run` takes.
+pub fn check_file(path: &Path) -> Result<(), Failure> {
+    let image = image::open(path)?;
+    let bytes = read(&image.file, path)?;
+    Ok(check(&path.to_string_lossy(), &bytes, DEFAULT_MEMORY_MIB)?)
 }
 
 /// Whether the image is a program for Linux instead.

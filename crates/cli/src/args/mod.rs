@@ -99,7 +99,8 @@ pub(crate) enum Verb {
     /// Counts every system call of a command and its descendants, with the
     /// arguments that select kernel features, until they end. The profile is the
     /// input of tare tailor. Needs root, or CAP_BPF, CAP_PERFMON and
-    /// CAP_SYS_PTRACE. Exits with the command's status.
+    /// CAP_SYS_PTRACE. Exits with the command's status. With a static program, as in
+    /// tare profile ./server, also lists what the library OS lacks for it.
     #[command(args_conflicts_with_subcommands = true)]
     Profile(Box<ProfileArgs>),
     /// Watch all virtual machines: CPU, exits, halts, interrupts, causes

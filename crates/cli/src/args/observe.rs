@@ -37,6 +37,10 @@ pub(crate) struct WhyArgs {
 pub(crate) struct ProfileArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<ProfileVerb>,
+    /// Static program to observe, and then to compare with what the library OS serves
+    /// (tare run PROGRAM); its arguments come after --
+    #[arg(value_name = "PROGRAM", group = "subject")]
+    pub(crate) program: Option<PathBuf>,
     /// Command to start and observe
     #[arg(value_name = "COMMAND", last = true)]
     pub(crate) command: Vec<String>,

@@ -5,6 +5,7 @@
 //! a command starts.
 
 mod guest;
+mod lacks;
 mod merge;
 mod output;
 mod plan;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tare_control::exit::{Ended, ExitCode};
+use tare_host::printable::printable_lines;
 use tare_launch::ending;
 use tare_probe::Unavailable;
 use tare_probe::syscalls::{
@@ -123,9 +125,13 @@ fn keep(plan: &Plan, profile: &Profile, out: Option<OutFile>) -> Result<(), Fail
         return Ok(());
     }
     let text = text::of(profile, plan.out.as_deref());
-    match plan.subject {
+    match &plan.subject {
         // Its standard output is the command's.
         Subject::Command(_) => eprint!("{text}"),
+        Subject::Program(words) => {
+            let lacks = lacks::of(profile).text(&words.name, profile.calls.len());
+            eprint!("{text}{}", printable_lines(&lacks));
+        }
         _ => drop(print(&text)?),
     }
     Ok(())
@@ -160,7 +166,7 @@ fn observe(
     limits: &Limits,
 ) -> Result<(Course, Way), Failure> {
     match subject {
-        Subject::Command(words) => {
+        Subject::Command(words) | Subject::Program(words) => {
             let mut command = Command::new(&words.program);
             command.arg0(&words.name).args(&words.arguments);
             if plan.json {

@@ -17,7 +17,9 @@ const LABEL_MAX: usize = 100;
 /// Words that do not make a profile.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlanError {
-    #[error("nothing to profile; write a command after --, or --pid, --container or --in-guest")]
+    #[error(
+        "nothing to profile; name a static program, write a command after --, or --pid, --container or --in-guest"
+    )]
     Nothing,
     #[error(
         "--pid and --container observe a running process; remove either the option or the command {0:?}"
@@ -60,9 +62,14 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) enum Subject {
     Command(Words),
+    /// A static program, for the library OS.
+    Program(Words),
     Pid(u32),
     Container(Container),
-    Guest { root: PathBuf, command: Vec<String> },
+    Guest {
+        root: PathBuf,
+        command: Vec<String>,
+    },
 }
 
 /// A command whose program was found.
@@ -115,6 +122,16 @@ fn subject(args: &ProfileArgs) -> Result<Subject, Failure> {
     }
     if let Some(name) = &args.container {
         return Ok(Subject::Container(Container::find(name)?));
+    }
+    if let Some(program) = &args.program {
+        tare_launch::program::check_file(program)?;
+        let mut path = program.to_string_lossy().into_owned();
+        if !path.contains('/') {
+            // Never a program of the search path.
+            path.insert_str(0, "./");
+        }
+        let all = [&[path], args.command.as_slice()].concat();
+        return Ok(Subject::Program(words(&all)?));
     }
     Ok(Subject::Command(words(&args.command)?))
 }

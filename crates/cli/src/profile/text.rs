@@ -265,7 +265,7 @@ fn hint(profile: &Profile, file: Option<&Path>) -> String {
     format!("{used} of {ALL_CALLS} system calls are in use. A kernel for them:\n  {next}\n")
 }
 
-fn paragraph(text: &mut String, name: &str, items: &[String]) {
+pub(super) fn paragraph(text: &mut String, name: &str, items: &[String]) {
     if items.is_empty() {
         return;
     }
