@@ -3,7 +3,7 @@
 //! Lines wait in memory for the thread that writes them, which is bounded: a line without room
 //! is dropped and counted, and no request waits for the console. What a client controls is
 //! escaped byte by byte (`\xHH`, in JSON `\u00HH`) unless it is printable ASCII, and cut to
-//! [`MOST_TEXT`] bytes: no line is made to look like two, or like a terminal's command.
+//! `MOST_TEXT` bytes: no line is made to look like two, or like a terminal's command.
 
 use alloc::vec::Vec;
 use core::fmt::Write as _;
