@@ -108,6 +108,10 @@ impl<T: Transport> Connection<T> {
             };
             seen = bytes.len();
             match parsed {
+                // However much of it one receive got.
+                Ok(Some(head)) if head.len > limits::MAX_HEAD => {
+                    return self.refuse(Refusal::HeadTooLarge);
+                }
                 Ok(Some(head)) => {
                     self.buffer.consume(head.len);
                     return Ok(head);

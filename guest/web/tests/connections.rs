@@ -162,6 +162,10 @@ fn a_head_without_end_is_refused() {
     let answers = client.talk();
     assert!(answers.starts_with("HTTP/1.1 431 "), "{answers}");
     assert!(answers.contains(CLOSE) && client.finished);
+    // Also one whose end arrives with what is too much.
+    let long = format!("A: {}\r\n", "b".repeat(limits::MAX_HEAD));
+    let answers = Client::new([format!("GET / HTTP/1.1\r\nHost: a\r\n{long}\r\n")]).talk();
+    assert!(answers.starts_with("HTTP/1.1 431 "), "{answers}");
 }
 
 #[test]
