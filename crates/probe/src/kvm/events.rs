@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use super::gate_words::Words;
 use crate::Unavailable;
 use crate::bpf::{Object, Point};
 use crate::vm::Vm;
@@ -63,6 +64,8 @@ pub(super) fn load(vms: &[Vm], entries: &[(&'static str, u32)]) -> Loaded {
             };
         }
     };
+    // Nothing is counted until the window begins ([`super::gate::Gate::open`]).
+    Words::closed().write(&mut object);
     let mut missing: Vec<_> = vms
         .iter()
         .filter_map(|vm| watch(&mut object, vm.pid).err())

@@ -139,7 +139,7 @@ struct Rhythm {
 }
 
 impl Gate {
-    /// Open, as the programs are when they are loaded.
+    /// To be opened when the window begins ([`Self::open`]).
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             counting: limits.counting,
@@ -166,12 +166,12 @@ impl Gate {
         }];
     }
 
-    /// The programs have been attached since `from_ns`: what runs on a CPU has run there
-    /// since then, for all that they know.
-    pub(super) fn opened(&self, object: &mut Object, from_ns: u64) {
-        if self.open_ticks() == PERIOD_TICKS {
-            self.set(object, PERIOD_TICKS, from_ns);
-        }
+    /// Has everything counted, and begins the first window. Until then the gate is closed: what
+    /// came while the first readings were taken would be counted in no time.
+    pub(super) fn open(&mut self, object: &mut Object) {
+        let from_ns = nanoseconds(clock_gettime(ClockId::Monotonic));
+        self.set(object, PERIOD_TICKS, from_ns);
+        self.begin(from_ns);
     }
 
     /// Whether it is not always open while the programs are attached, and what it costs so

@@ -25,6 +25,14 @@ pub(super) struct Words {
 }
 
 impl Words {
+    /// Those of a gate that counts nothing.
+    pub(super) fn closed() -> Self {
+        Self {
+            open_ticks: CLOSED,
+            ..Self::default()
+        }
+    }
+
     /// A gate that cannot be read says nothing.
     pub(super) fn read(object: &Object) -> Self {
         let gate = object.map(MAP);

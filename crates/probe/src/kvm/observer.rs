@@ -115,15 +115,11 @@ impl Observer {
                 Reader::Files
             }
         };
-        let gate = Gate::new(limits);
-        if let Some(object) = &mut object {
-            gate.opened(object, monotonic_ns());
-        }
         let mut observer = Self {
             points,
             runs: BTreeMap::new(),
             bpf,
-            gate,
+            gate: Gate::new(limits),
             unavailable,
             emulated: !proc::has_hardware_virtualisation(),
             groups: Groups::new(),
@@ -140,6 +136,10 @@ impl Observer {
         observer.began = Snapshot::now(observer.object.as_ref());
         observer.turn_ns = thread_cpu_ns().saturating_sub(cpu_ns);
         observer.begin_costs();
+        if let Some(object) = &mut observer.object {
+            observer.gate.open(object);
+        }
+        observer.began.at = Instant::now();
         observer
     }
 
@@ -471,8 +471,9 @@ fn watched(vms: &[&Vm]) -> Vec<Watched> {
 
 impl Snapshot {
     fn now(object: Option<&Object>) -> Self {
-        let counts = object.map(Counts::read).unwrap_or_default();
         let ran = object.map(|object| scale::Threads::read(object, monotonic_ns()));
+        // Last: counts are those of the time until `at`.
+        let counts = object.map(Counts::read).unwrap_or_default();
         Self {
             at: Instant::now(),
             counts,
