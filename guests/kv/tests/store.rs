@@ -168,6 +168,26 @@ proptest! {
     }
 }
 
+/// As memcached 1.6.18 does.
+#[test]
+fn a_number_ends_at_a_blank() {
+    let (mut store, now) = store(4000);
+    let mut model = Model::new(4000, START_S);
+    let stored = |verb, value: &[u8]| Act::Store(verb, 0, 0, 0, value.to_owned());
+    for act in [
+        stored(Verb::Set, b"10"),
+        Act::Compute(0, Direction::Down, 1),
+        stored(Verb::Append, b"a"),
+        Act::Get(0, Form::Plain, None),
+        Act::Compute(0, Direction::Up, 1),
+    ] {
+        compare(&act, &mut store, &mut model, &now);
+    }
+    let mut out = Vec::new();
+    assert_eq!(store.get(&key(0), Form::Plain, None, &mut out), Ok(true));
+    assert_eq!(out, b"VALUE key-0 0 3\r\n10 \r\n");
+}
+
 #[test]
 fn a_hundred_thousand_items_are_found_again() {
     let (mut store, _) = store(usize::MAX);

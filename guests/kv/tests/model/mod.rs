@@ -163,13 +163,15 @@ impl Model {
         true
     }
 
-    /// Values here are digits or not at all numbers.
+    /// Values here are letters, digits, or a number that became shorter, its blanks and what was
+    /// appended: a number ends at a blank, as for memcached's `safe_strtoull`.
     pub(crate) fn compute(&mut self, key: &[u8], direction: Direction, delta: u64) -> Computed {
         let Some(at) = self.find(key) else {
             return Computed::NotFound;
         };
         let text = String::from_utf8_lossy(&self.items[at].value).into_owned();
-        let Ok(value) = text.trim_end().parse::<u64>() else {
+        let digits = text.split(' ').next().unwrap_or_default();
+        let Ok(value) = digits.parse::<u64>() else {
             return Computed::NotNumeric;
         };
         let value = match direction {
