@@ -25,6 +25,7 @@
 //! A string is an offset from the table's beginning and a length in bytes. The tables of hosts
 //! are together no longer than the table that has them.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use crate::{
@@ -124,6 +125,18 @@ pub enum TableError {
 }
 
 impl<'a> Table<'a> {
+    /// The path from the root of what is at `path` of the directory of the files.
+    pub fn path_in_root<'p>(&self, path: &'p str) -> Cow<'p, str>
+    where
+        'a: 'p,
+    {
+        match (self.root, path) {
+            ("", path) => Cow::Borrowed(path),
+            (root, "") => Cow::Borrowed(root),
+            (root, path) => Cow::Owned([root, "/", path].concat()),
+        }
+    }
+
     /// The fields of the file at `path`, named from the root. Of two with one name that of
     /// the later rule counts.
     pub fn fields_of(&self, path: &str) -> Vec<Field<'a>> {

@@ -77,9 +77,8 @@ impl VirtualHost {
     /// The path from the root of what is at `path` of the host.
     pub(crate) fn path_in_root<'p>(&self, path: &'p str) -> Cow<'p, str> {
         match self.site.as_deref() {
-            Some(site) if !site.root.is_empty() && path.is_empty() => Cow::Borrowed(site.root),
-            Some(site) if !site.root.is_empty() => Cow::Owned([site.root, "/", path].concat()),
-            _ => Cow::Borrowed(path),
+            Some(site) => site.path_in_root(path),
+            None => Cow::Borrowed(path),
         }
     }
 }

@@ -203,8 +203,7 @@ impl Checker {
             }
         }
         if let Some((name, span)) = page {
-            let slash = if table.root.is_empty() { "" } else { "/" };
-            let name = format!("{}{slash}{name}", table.root);
+            let name = table.path_in_root(name).into_owned();
             self.named.push((name, NamedKind::File, span));
         }
         table

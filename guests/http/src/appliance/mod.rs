@@ -168,8 +168,13 @@ fn precompressed() -> io::Result<Precompressed> {
 /// What a path without a file gets where no host is named.
 fn missing(site: Option<&Table<'_>>) -> io::Result<Missing> {
     let of = |word: &str| String::from(word.trim_start_matches('/'));
-    let by_site = site.map_or(Missing::Line, |site| site.missing.into());
-    let missing = match (env::var("not_found"), env::var("fallback"), by_site) {
+    let bare = Table::default();
+    let site = site.unwrap_or(&bare);
+    let missing = match (
+        env::var("not_found"),
+        env::var("fallback"),
+        site.missing.into(),
+    ) {
         (None, None, by_site) => by_site,
         (Some(page), None, Missing::Line) => Missing::Page(of(page)),
         (None, Some(file), Missing::Line) => Missing::Fallback(of(file)),
@@ -178,25 +183,24 @@ fn missing(site: Option<&Table<'_>>) -> io::Result<Missing> {
             return Err(Error::new(ErrorKind::InvalidInput, reason));
         }
     };
-    check_named(site.map_or("", |site| site.root), &missing)?;
-    for host in site.map_or(&[][..], |site| &site.hosts) {
-        check_named(host.table.root, &host.table.missing.into())?;
+    check_named(site, &missing)?;
+    for host in &site.hosts {
+        check_named(&host.table, &host.table.missing.into())?;
     }
     Ok(missing)
 }
 
 /// What a site names must be there, so that a wrong name is not found out by the first client.
-fn check_named(root: &str, missing: &Missing) -> io::Result<()> {
+fn check_named(site: &Table<'_>, missing: &Missing) -> io::Result<()> {
     let invalid = |reason| Err(Error::new(ErrorKind::InvalidInput, reason));
     let files = AppliancePlatform::new();
-    if !matches!(files.find(root), Ok(Some(Node::Directory))) {
+    if !matches!(files.find(site.root), Ok(Some(Node::Directory))) {
         return invalid("root of the site or of a host: no such directory in the root");
     }
     let (Missing::Page(name) | Missing::Fallback(name)) = missing else {
         return Ok(());
     };
-    let slash = if root.is_empty() { "" } else { "/" };
-    match files.find(&[root, slash, name].concat()) {
+    match files.find(&site.path_in_root(name)) {
         Ok(Some(Node::File { .. })) => Ok(()),
         _ => invalid("not_found=, fallback= or [errors] of the site: no such file in the root"),
     }
