@@ -44,10 +44,7 @@ impl Sources {
             let program = env::current_exe().map_err(|_| SourcesError::NotFound)?;
             return Self::of_program(&program).ok_or(SourcesError::NotFound);
         };
-        let text = given
-            .to_str()
-            .filter(|text| !text.contains(char::is_control));
-        let text = text.ok_or_else(|| SourcesError::NotText(given.to_owned()))?;
+        let text = text(given)?;
         if text.contains(SCHEME) {
             return Ok(Self::Git(text.to_owned()));
         }
@@ -68,14 +65,8 @@ impl Sources {
     }
 
     fn directory(directory: PathBuf) -> Result<Self, SourcesError> {
-        let is_text = directory
-            .to_str()
-            .is_some_and(|text| !text.contains(char::is_control));
-        if is_text {
-            Ok(Self::Directory(directory))
-        } else {
-            Err(SourcesError::NotText(directory))
-        }
+        text(&directory)?;
+        Ok(Self::Directory(directory))
     }
 
     /// The lines of Cargo.toml that name the crates.
@@ -100,6 +91,13 @@ impl Sources {
             Self::Git(_) => None,
         }
     }
+}
+
+/// A place as Cargo.toml has it.
+fn text(place: &Path) -> Result<&str, SourcesError> {
+    let text = place.to_str();
+    text.filter(|text| !text.contains(char::is_control))
+        .ok_or_else(|| SourcesError::NotText(place.to_owned()))
 }
 
 fn are_in(directory: &Path) -> bool {
