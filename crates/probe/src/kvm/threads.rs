@@ -29,8 +29,9 @@ pub(super) struct Reading {
     guest_ns: u64,
     run_ns: u64,
     wait_ns: u64,
-    /// The two when all other files were read.
-    read_at: (u64, u64),
+    /// The two when all other files were read; `None` before that, as a thread that has just
+    /// started has run for 0 ns.
+    read_at: Option<(u64, u64)>,
     voluntary: u64,
     involuntary: u64,
     migrations: Option<u64>,
@@ -186,7 +187,7 @@ impl Reading {
         let times = proc::schedstat(&read("schedstat").ok()?)?;
         let is_known = !self.comm.is_empty();
         (self.run_ns, self.wait_ns) = times;
-        if is_known && (depth == Depth::Times || times == self.read_at) {
+        if is_known && (depth == Depth::Times || self.read_at == Some(times)) {
             return Some(());
         }
         let stat = proc::stat(folder)?;
@@ -202,7 +203,7 @@ impl Reading {
         self.group = None;
         self.cpu = stat.cpu;
         self.comm = stat.comm;
-        self.read_at = times;
+        self.read_at = Some(times);
         Some(())
     }
 
@@ -352,6 +353,26 @@ mod tests {
         assert_eq!((moved(Some(899)), moved(None)), (Some(1), None));
         let new = Reading::default();
         assert_eq!(counts(Some(900)).migrations_since(&new), Some(900));
+    }
+
+    #[test]
+    fn a_thread_that_has_just_started_is_read_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = proc::thread(std::process::id(), std::process::id());
+        for name in ["stat", "status", "sched", "io"] {
+            let text = fs::read(own.join(name)).unwrap();
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        // It ran for less than a tick.
+        fs::write(folder.path().join("schedstat"), "0 0 1\n").unwrap();
+        let mut reading = Reading::default();
+        reading.take(&Task {
+            written_bytes: u64::MAX,
+            comm: "main".to_owned(),
+            ..Task::default()
+        });
+        reading.read(folder.path(), Depth::Whole).unwrap();
+        assert_ne!(reading.disk, Some((0, u64::MAX)));
     }
 
     #[test]
