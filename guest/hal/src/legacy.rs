@@ -184,8 +184,9 @@ fn rtc(hz: u64) -> Result<u64, &'static str> {
     Ok(rate(&selection))
 }
 
-/// Delivers the first line of the 8259s to the first CPU.
-fn route_through_pic() -> Result<(), &'static str> {
+/// Delivers the first line of the 8259s, which is the PIT's, to the first CPU: at once, also
+/// where the PIT has been counting with its line masked ([`Timer::PitMasked`]).
+pub fn route_through_pic() -> Result<(), &'static str> {
     const LINE: u8 = 0;
     irq::register(Vector(PIC_VECTORS + LINE), &end_of_pic_interrupt);
     accept_from_pic(LINE, PIC_VECTORS);

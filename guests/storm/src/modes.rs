@@ -26,6 +26,7 @@ pub(crate) fn main() -> Result<(), &'static str> {
         "quiet" => begin(mode, thread::park),
         "hpet" => periodic(mode, legacy::Timer::Hpet),
         "pit" => periodic(mode, pit()?),
+        "late-pic" => late_pic(mode),
         "rtc" => periodic(mode, legacy::Timer::Rtc),
         "tick" => tick(mode),
         "sleep" => sleep(mode),
@@ -46,6 +47,17 @@ fn begin(mode: &str, mut act: impl FnMut()) -> Result<(), &'static str> {
 
 fn periodic(mode: &str, timer: legacy::Timer) -> Result<(), &'static str> {
     let hz = legacy::start(timer, number("hz", 1000))?;
+    println!("{{\"storm\":\"{mode}\",\"hz\":{hz}}}");
+    loop {
+        thread::park();
+    }
+}
+
+/// Ticks wait at the 8259 before it is initialised.
+fn late_pic(mode: &str) -> Result<(), &'static str> {
+    let hz = legacy::start(legacy::Timer::PitMasked, number("hz", 1000))?;
+    thread::sleep(Duration::from_millis(20));
+    legacy::route_through_pic()?;
     println!("{{\"storm\":\"{mode}\",\"hz\":{hz}}}");
     loop {
         thread::park();

@@ -190,11 +190,16 @@ pub(crate) fn accept_from_pic(line: u8, base: u8) {
     const INITIALISE: u8 = 0x11;
     const SECOND_AT_LINE_2: u8 = 1 << 2;
     const I8086: u8 = 1;
+    const ALL: u8 = 0xff;
     let words = [
         (PIC_COMMAND, INITIALISE),
         (PIC_MASK, base),
         (PIC_MASK, SECOND_AT_LINE_2),
         (PIC_MASK, I8086),
+        // Initialising forgets a tick that came before, and KVM's PIT waits for its end. KVM
+        // lets it go on where its line changes from masked to unmasked (pit_mask_notifer in
+        // arch/x86/kvm/i8254.c); initialising leaves all lines unmasked.
+        (PIC_MASK, ALL),
         (PIC_MASK, !(1 << line)),
     ];
     for (port, word) in words {
