@@ -293,7 +293,7 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
         }
         libos_thread::before_program();
         let may_run = || libos_thread::may_run_program() && !process.has_signal(thread);
-        match program.enter_if(may_run) {
+        match program.enter(may_run) {
             Exit::SystemCall => {
                 let number = program.registers.rax;
                 match number as u32 {

@@ -72,21 +72,14 @@ impl Context {
         &mut self.vectors
     }
 
-    /// Runs the program until it needs the library OS.
+    /// Runs the program until it needs the library OS, unless `may_enter`, called with
+    /// interrupt handlers off, says no; then nothing runs and the exit is an interrupt. An
+    /// interrupt that comes after it has been called ends the program's run: a deadline that
+    /// has to end it is armed there.
     ///
     /// # Panics
     /// In ring 0, in an interrupt handler, or with interrupts off.
-    pub fn enter(&mut self) -> Exit {
-        self.enter_if(|| true)
-    }
-
-    /// [`Context::enter`], unless `may_enter`, called with interrupt handlers off, says
-    /// no; then nothing runs and the exit is an interrupt. An interrupt that comes
-    /// after it has been called ends the program's run.
-    ///
-    /// # Panics
-    /// As [`Context::enter`].
-    pub fn enter_if(&mut self, may_enter: impl FnOnce() -> bool) -> Exit {
+    pub fn enter(&mut self, may_enter: impl FnOnce() -> bool) -> Exit {
         assert!(ring::is_user(), "programs run in ring 3 only");
         assert!(!cpu::in_interrupt(), "an interrupt handler runs no program");
         let cpu = percpu::current();

@@ -151,8 +151,10 @@ mod machine {
 
     /// Runs for a millisecond at most.
     fn enter(context: &mut Context) -> Exit {
-        timer::arm(clock::now_ns() + 1_000_000);
-        context.enter()
+        context.enter(|| {
+            timer::arm(clock::now_ns() + 1_000_000);
+            true
+        })
     }
 
     /// Runs until something else than an interrupt.
@@ -198,6 +200,14 @@ mod machine {
     /// A program that never calls is interrupted, with flags and red zone intact.
     fn is_interrupted(place: &ProgramMemory) -> Result<u32, String> {
         let mut context = place.context(SPIN);
+        // A deadline that passes before the program runs ends its run all the same.
+        let late = context.enter(|| {
+            let deadline = clock::now_ns() + 1000;
+            timer::arm(deadline);
+            while clock::now_ns() < deadline + 1_000_000 {}
+            true
+        });
+        ensure(late == Exit::Interrupt, || format!("late: {late:x?}"))?;
         let mut interrupts = 0;
         while interrupts < 5 {
             match enter(&mut context) {
