@@ -63,6 +63,10 @@ enum step { SEND, KICK, SCHEDULE, RETURN, ENTRY, HANDLER, TOTAL };
 /* A period of the gate has 2^5 of the kernel's ticks: its clock costs least. */
 #define PERIOD_SHIFT 5
 #define CLOSED (~0ull)
+/* Bursts are numbered from here: no slice of a period has such a number. */
+#define FIRST_BURST (1ull << 62)
+/* Ends of slices that are known. */
+#define ENDS 64
 /* A wake-up that takes longer belongs to another interrupt. */
 #define LONGEST_SEND_NS 1000000
 /*
@@ -90,14 +94,22 @@ struct value {
 	u64 last_slice;
 };
 
-/* Set by user space, but for the last slice. */
+/* Set by user space, but for the last slice. src/kvm/slices.rs has the same. */
 struct gate {
 	u64 open_ticks;		/* of each period; none: all; CLOSED: nothing is counted */
 	u64 burst;		/* the slice that is counted while all time is */
 	u64 slice;		/* the last one that was counted */
 	u64 slice_ns;		/* when it began */
-	u64 closed_ns;		/* when the last burst ended */
-	u64 closed_burst;	/* its number */
+	/* The same of the last slice of a period before the gate last changed. */
+	u64 old_ticks;
+	u64 old_slice;
+	u64 old_ns;
+};
+
+/* A slice that ended by the word of user space: a burst, or what the gate cut short. */
+struct end {
+	u64 slice;		/* its number, plus one */
+	u64 ns;
 };
 
 struct vm {
@@ -156,11 +168,16 @@ HASH_MAP(counts, 32768, struct key, struct value);
 
 ARRAY_MAP(gate, 1, struct gate);
 
+/* By the low bits of the slice's number. */
+ARRAY_MAP(ends, ENDS, struct end);
+
 ARRAY_MAP(cpus, MAX_CPUS, struct cpu);
 
 /* Where kvm_exit's record has its fields (tracefs: events/kvm/kvm_exit/format). */
 const volatile u32 exit_reason_offset = 8;
 const volatile u32 exit_isa_offset = 24;
+/* Length of the kernel's tick. */
+const volatile u32 tick_ns = 4000000;
 
 /* The slice that is counted now. */
 INLINE u64 slice_now(void)
@@ -243,14 +260,41 @@ NOINLINE int count_kind(struct key *key, u64 ns)
 	return insert(key, 1, ns);
 }
 
-/* A thread that was on a CPU when its burst ended ran until then. */
+/* When an earlier slice ended; 0 if that is not known. */
+INLINE u64 ended_ns(u64 slice)
+{
+	u32 zero = 0, number = slice % ENDS;
+	struct end *end = bpf_map_lookup_elem(&ends, &number);
+	struct gate *it = bpf_map_lookup_elem(&gate, &zero);
+	u64 ticks, last, last_ns, ago;
+
+	if (end && end->slice == slice + 1)
+		return end->ns;
+	/* Those of periods end by the clock. */
+	if (!it || slice >= FIRST_BURST)
+		return 0;
+	ticks = it->old_ticks;
+	last = it->old_slice;
+	last_ns = it->old_ns;
+	if (!ticks || slice > last) {
+		ticks = it->open_ticks == CLOSED ? 0 : it->open_ticks;
+		last = it->slice;
+		last_ns = it->slice_ns;
+	}
+	if (!ticks || slice > last)
+		return 0;
+	last_ns += ticks * tick_ns;
+	ago = ((last - slice) << PERIOD_SHIFT) * tick_ns;
+	return ago < last_ns ? last_ns - ago : 0;
+}
+
+/* A thread that was on a CPU when its slice ended ran until then. */
 NOINLINE int ran_until_closed(struct thread *thread)
 {
-	u32 zero = 0;
-	struct gate *it = bpf_map_lookup_elem(&gate, &zero);
+	u64 end = ended_ns(thread->slice);
 
-	if (it && it->closed_burst == thread->slice && it->closed_ns > thread->in_ns)
-		thread->ran_ns += it->closed_ns - thread->in_ns;
+	if (end > thread->in_ns)
+		thread->ran_ns += end - thread->in_ns;
 	thread->in_ns = 0;
 	return 0;
 }
@@ -926,12 +970,21 @@ int on_sched_switch(struct raw *ctx)
 	return 0;
 }
 
+INLINE void counted_time(const struct thread *thread, struct task_record *to)
+{
+	to->slice = thread->slice;
+	to->in_ns = thread->in_ns;
+	to->ran_ns = thread->ran_ns;
+	to->runs = thread->runs;
+}
+
 /* Once for each task of the host, whenever user space reads the iterator. */
 SEC("iter/task")
 int on_task(struct bpf_iter__task *ctx)
 {
 	struct task_struct___whole *task = ctx->task;
 	struct task_record record = {};
+	struct thread *thread;
 	u32 *owner, tgid, tid;
 
 	if (!task)
@@ -942,8 +995,11 @@ int on_task(struct bpf_iter__task *ctx)
 		return 0;
 	read_task(task, *owner, &record);
 	tid = record.tid;
-	if (!bpf_map_lookup_elem(&threads, &tid))
+	thread = bpf_map_lookup_elem(&threads, &tid);
+	if (!thread)
 		learn(tid, *owner);
+	else
+		counted_time(thread, &record);
 	bpf_seq_write(ctx->meta->seq, &record, sizeof(record));
 	return 0;
 }

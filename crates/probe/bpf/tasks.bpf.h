@@ -92,6 +92,10 @@ struct task_record {
 	u64 written_bytes;
 	u64 group;		/* of the cpu controller; 0: none */
 	u64 comm[2];
+	u64 slice;		/* from struct thread: the time that was counted */
+	u64 in_ns;
+	u64 ran_ns;
+	u64 runs;
 };
 
 /* Processes that are read, each with the process of the machine that it works for. */

@@ -318,12 +318,12 @@ fn pin(pid: u32, cpu: usize) {
 }
 
 /// The observer comes onto the CPU when the guest has none, and its programs take a part of
-/// the guest's time. How near a rate comes, a model holds (`kvm/scale.rs`): here the bursts
-/// are few, and what else the host does decides who has the CPU in them.
+/// the guest's time. How near a rate comes, models hold (`kvm/scale.rs`) to 1 %: here the bursts
+/// are few.
 #[test]
 fn a_storm_beside_another_process_on_its_cpu_has_its_own_rate() {
     const BURSTS: u64 = 40;
-    const NEAR: f64 = 0.5;
+    const NEAR: f64 = 0.15;
     let Some(storm) = Storm::new("mode=exit kind=self_ipi", &[]) else {
         return;
     };
@@ -546,6 +546,9 @@ fn a_machine_that_ends_in_the_window_is_accounted_until_then() {
     std::thread::sleep(Duration::from_millis(300));
     observer.refresh();
     storm.kill();
+    assert!(!observer.all_ended());
+    std::thread::sleep(Duration::from_millis(300));
+    observer.refresh();
     assert!(observer.all_ended());
     let account = observer.turn().remove(0);
     assert!(account.ended);

@@ -13,6 +13,7 @@ mod reason;
 mod run_time;
 
 pub use object::{Image, Object, Point};
+pub(crate) use run_time::RunTimes;
 pub use run_time::{RunTime, RunTimeMeter, RunTimeSampler};
 
 /// Embeds an object that the build script compiled.

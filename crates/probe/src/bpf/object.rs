@@ -1,6 +1,5 @@
 //! One compiled file of BPF programs in the kernel.
 
-use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Read as _;
 
@@ -181,15 +180,6 @@ impl Object {
         self.links.iter().any(|(attached, _)| attached == function)
     }
 
-    /// How often each program ran while there was a meter, by its function.
-    pub fn runs(&self) -> BTreeMap<String, u64> {
-        let programs = self.ebpf.programs();
-        let runs = programs.filter_map(|(name, program)| {
-            Some((name.to_owned(), program.info().ok()?.run_count()))
-        });
-        runs.collect()
-    }
-
     /// Loads a program that iterates over the kernel's objects of a type, such as `task`.
     pub fn load_iterator(&mut self, function: &str, over: &str) -> Result<(), Unavailable> {
         let refused = |error: &(dyn Error + 'static)| {
@@ -363,8 +353,8 @@ impl Object {
         &mut self.ebpf
     }
 
-    pub(super) fn programs(&self) -> impl Iterator<Item = &Program> {
-        self.ebpf.programs().map(|(_, program)| program)
+    pub(super) fn programs(&self) -> impl Iterator<Item = (&str, &Program)> {
+        self.ebpf.programs()
     }
 
     fn hash<K: Pod, V: Pod>(&self, map: &str) -> Option<HashMap<&MapData, K, V>> {

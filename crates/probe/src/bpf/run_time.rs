@@ -1,5 +1,7 @@
 //! What BPF programs cost, as the kernel measures it.
 
+use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -90,16 +92,61 @@ impl RunTime {
 
     /// Of an object's programs since they were loaded, as long as there was a meter.
     pub fn of(object: &Object) -> Self {
-        let infos = object.programs().filter_map(|program| info(program).ok());
-        infos.fold(RunTime::default(), |sum, info| RunTime {
-            ns: sum.ns + u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX),
-            runs: sum.runs + info.run_count(),
+        RunTimes::of(object).sum(|_| true)
+    }
+
+    fn of_one(program: &Program) -> Option<Self> {
+        let info = program.info().ok()?;
+        Some(Self {
+            ns: u64::try_from(info.run_time().as_nanos()).unwrap_or(u64::MAX),
+            runs: info.run_count(),
         })
     }
 }
 
-fn info(program: &Program) -> Result<aya::programs::ProgramInfo, aya::programs::ProgramError> {
-    program.info()
+impl AddAssign for RunTime {
+    fn add_assign(&mut self, more: Self) {
+        self.ns += more.ns;
+        self.runs += more.runs;
+    }
+}
+
+/// Runs of each of an object's programs, by its function.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RunTimes(BTreeMap<String, RunTime>);
+
+impl RunTimes {
+    /// Since they were loaded, as long as there was a meter: one reading of each.
+    pub(crate) fn of(object: &Object) -> Self {
+        let programs = object.programs();
+        let run = programs
+            .filter_map(|(name, program)| Some((name.to_owned(), RunTime::of_one(program)?)));
+        Self(run.collect())
+    }
+
+    /// Since `before`.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let since = |(name, now): (&String, &RunTime)| {
+            let then = before.0.get(name).copied().unwrap_or_default();
+            let added = RunTime {
+                ns: now.ns.saturating_sub(then.ns),
+                runs: now.runs.saturating_sub(then.runs),
+            };
+            (name.clone(), added)
+        };
+        Self(self.0.iter().map(since).collect())
+    }
+
+    /// Of those that are wanted.
+    pub(crate) fn sum(&self, wanted: impl Fn(&str) -> bool) -> RunTime {
+        let mut sum = RunTime::default();
+        for (name, run) in &self.0 {
+            if wanted(name) {
+                sum += *run;
+            }
+        }
+        sum
+    }
 }
 
 #[cfg(test)]
@@ -111,5 +158,19 @@ mod tests {
         let measured = RunTime { ns: 700, runs: 10 };
         assert_eq!(measured.of_runs(160), 11_200);
         assert_eq!(RunTime::default().of_runs(160), 0);
+    }
+
+    #[test]
+    fn each_program_has_its_own_runs() {
+        let times = |runs: u64| {
+            let run = |name: &str, ns| (name.to_owned(), RunTime { ns, runs });
+            RunTimes(BTreeMap::from([run("a", runs * 10), run("b", runs * 100)]))
+        };
+        let added = times(7).since(&times(4));
+        assert_eq!(added, times(3));
+        assert_eq!(added.sum(|_| true), RunTime { ns: 330, runs: 6 });
+        assert_eq!(added.sum(|name| name == "a"), RunTime { ns: 30, runs: 3 });
+        // A program that was not there before.
+        assert_eq!(added.since(&RunTimes::default()), added);
     }
 }

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::gate_words::Words;
+use super::gate_words::{GateMap as _, Words};
+use super::slices;
 use crate::Unavailable;
 use crate::bpf::{Object, Point};
 use crate::vm::Vm;
@@ -53,8 +54,7 @@ pub(super) struct Loaded {
 
 /// Loads the object, some maps with other numbers of entries, names the machines, then attaches.
 pub(super) fn load(vms: &[Vm], entries: &[(&'static str, u32)]) -> Loaded {
-    let image = crate::bpf_image!("kvm.bpf.o");
-    let mut object = match Object::load_sized(image, &exit_record(), entries) {
+    let mut object = match object(entries) {
         Ok(object) => object,
         Err(unavailable) => {
             return Loaded {
@@ -65,7 +65,7 @@ pub(super) fn load(vms: &[Vm], entries: &[(&'static str, u32)]) -> Loaded {
         }
     };
     // Nothing is counted until the window begins ([`super::gate::Gate::open`]).
-    Words::closed().write(&mut object);
+    object.write(Words::closed());
     let mut missing: Vec<_> = vms
         .iter()
         .filter_map(|vm| watch(&mut object, vm.pid).err())
@@ -86,6 +86,11 @@ pub(super) fn load(vms: &[Vm], entries: &[(&'static str, u32)]) -> Loaded {
         points,
         missing,
     }
+}
+
+fn object(entries: &[(&'static str, u32)]) -> Result<Object, Unavailable> {
+    let image = crate::bpf_image!("kvm.bpf.o");
+    Object::load_sized(image, &globals(), entries)
 }
 
 /// Counts for this process from now on.
@@ -125,8 +130,9 @@ pub(super) fn lost(object: &Object) -> u64 {
     object.word("lost", 0).unwrap_or(0)
 }
 
-/// Where this kernel's record of `kvm_exit` has its fields.
-fn exit_record() -> Vec<(&'static str, u32)> {
+/// What the programs get to know of this kernel: where its record of `kvm_exit` has its fields,
+/// and its tick.
+fn globals() -> Vec<(&'static str, u32)> {
     let format = FORMATS
         .iter()
         .find_map(|path| fs::read_to_string(path).ok());
@@ -137,6 +143,10 @@ fn exit_record() -> Vec<(&'static str, u32)> {
     ]
     .into_iter()
     .filter_map(|(global, field)| Some((global, offset(&format, field)?)))
+    .chain([(
+        "tick_ns",
+        u32::try_from(slices::tick_ns()).unwrap_or(u32::MAX),
+    )])
     .collect()
 }
 

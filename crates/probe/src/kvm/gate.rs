@@ -12,24 +12,35 @@
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
-
 use super::cost::{
-    CLOSED_ALONE_NS, CLOSED_MEASURED_NS, CYCLE, DISPATCH_NS, METER_NS, Measured, Narrowed,
+    CLOSED_ALONE_NS, CLOSED_MEASURED_NS, DISPATCH_NS, MEASURED, METER_NS, Measured, Narrowed,
 };
-use super::gate_words::{ALL, CLOSED, Words};
-use crate::bpf::{Object, RunTime};
+use super::gate_words::{ALL, CLOSED, GateMap, Periods, Words};
+use super::ledger::{Ledger, Spent};
+use super::slices::{self, Ends, PERIOD_TICKS, Slices};
+use crate::bpf::RunTime;
 
-/// Ticks in a period.
-const PERIOD_TICKS: u64 = 1 << 5;
 /// A slice's first and last tick are not whole when they are shorter.
 const FEWEST_TICKS: u64 = 2;
 
+/// Openings that differ by less than this part cost alike.
+const ALIKE: u64 = 4;
 /// Ticks after which the cost of an open gate is known.
 const TICKS_OF_OPEN_GATE: u64 = 4;
 
-/// Length of a burst.
-pub(super) const BURST_NS: u64 = 24_000_000;
+/// Time between looks at what the programs cost while all is counted, or what it costs is not
+/// known: a storm that begins is counted until then.
+const OPEN_LOOK: Duration = Duration::from_millis(20);
+/// The same while what slices cost is known.
+const SLICES_LOOK: Duration = Duration::from_millis(50);
+/// Longest time between two looks in a rest.
+const REST_LOOK: Duration = Duration::from_millis(250);
+
+/// Length of a burst, at most and at least.
+const BURST_NS: u64 = 24_000_000;
+const SHORTEST_BURST_NS: u64 = 10_000_000;
+/// What programs may take in a burst, unless it is the shortest.
+const BURST_COST_NS: f64 = 2_500_000.0;
 /// Shortest time until a burst or a rest is looked at again, however overdue it is.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
 /// Longest rest after one: a storm that ends is noticed then.
@@ -37,10 +48,10 @@ const LONGEST_REST_NS: u64 = 3_000_000_000;
 /// Share of a core that calls which find the gate closed may take: less than attaching and
 /// detaching would.
 const CLOSED_SHARE: f64 = 0.004;
-/// Part of [`CLOSED_SHARE`] below which a storm is no longer counted in bursts.
+/// Part of a budget that they may take.
+const CLOSED_PART: f64 = 0.5;
+/// Part of these limits below which a storm is no longer counted in bursts.
 const CALMER: f64 = 0.75;
-/// No slice of a period has such a number.
-const FIRST_BURST: u64 = 1 << 62;
 
 /// Whether a storm may be sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +67,7 @@ impl Default for Counting {
     /// The rest of a goal of 2 % is for finding machines, and for what happens until the
     /// gate is narrowed.
     fn default() -> Self {
-        Self::Within(0.015)
+        Self::Within(0.014)
     }
 }
 
@@ -75,6 +86,8 @@ pub struct Limits {
 /// The gate of one object's programs.
 #[derive(Debug)]
 pub(super) struct Gate {
+    /// Length of the kernel's tick.
+    tick_ns: u64,
     counting: Counting,
     /// Share of a core that calls which find it closed may take.
     closed_share: f64,
@@ -83,16 +96,26 @@ pub(super) struct Gate {
     rhythm: Mode,
     /// Bursts so far.
     bursts: u64,
+    /// Length of the next one.
+    burst_ns: u64,
+    /// How often all time began to be counted: the number of its slice.
+    openings: u64,
     /// CPU time of attaching and detaching since the last rest began.
     switching_ns: u64,
     /// The last burst did not come about: its programs could not be attached.
     refused: bool,
+    /// What this opening costs has been measured for as long as it takes.
+    is_known: bool,
     /// What looks measured that were too short to judge by, one after the other.
     carried: Option<Measured>,
-    /// What the programs of the last bursts took.
-    in_bursts: RunTime,
-    /// When the last burst ended, and its number.
-    closed: (u64, u64),
+    /// What those programs took that count what threads do, lately, while all time was counted.
+    whole_runs: RunTime,
+    ends: Ends,
+    /// Slices of periods before it last changed.
+    old: Periods,
+    /// What the gate was while a window is read: nothing is counted then.
+    frozen: Option<Words>,
+    ledger: Ledger,
 }
 
 /// How a storm is sampled.
@@ -120,7 +143,7 @@ pub(super) enum Programs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Slices { open_ticks: u64 },
-    Rest { length_ns: u64 },
+    Rest { length_ns: u64, burst_ns: u64 },
 }
 
 /// From when on the gate was open for `open_ticks` of each period.
@@ -128,6 +151,8 @@ enum Next {
 struct Stretch {
     from_ns: u64,
     open_ticks: u64,
+    /// When one of its slices began, once it is over.
+    slice_ns: Option<u64>,
 }
 
 /// Where periods begin.
@@ -140,59 +165,99 @@ struct Rhythm {
 
 impl Gate {
     /// To be opened when the window begins ([`Self::open`]).
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Limits, tick_ns: u64, now_ns: u64) -> Self {
+        let share = match limits.counting {
+            Counting::Every => 0.0,
+            Counting::Within(share) => share,
+        };
         Self {
+            tick_ns,
             counting: limits.counting,
             closed_share: limits.closed_share.unwrap_or(CLOSED_SHARE),
-            stretches: vec![Stretch {
-                from_ns: nanoseconds(clock_gettime(ClockId::Monotonic)),
-                open_ticks: PERIOD_TICKS,
-            }],
+            stretches: vec![Stretch::new(now_ns, PERIOD_TICKS)],
             rhythm: Mode::Slices,
             bursts: 0,
+            burst_ns: BURST_NS,
+            openings: 0,
             switching_ns: 0,
             refused: false,
+            is_known: false,
             carried: None,
-            in_bursts: RunTime::default(),
-            closed: (0, 0),
+            whole_runs: RunTime::default(),
+            ends: Ends::default(),
+            old: Periods::default(),
+            frozen: None,
+            ledger: Ledger::new(share, now_ns),
         }
     }
 
-    /// A window begins at `from_ns` of the monotonic clock.
-    pub(super) fn begin(&mut self, from_ns: u64) {
-        self.stretches = vec![Stretch {
-            from_ns,
-            open_ticks: self.open_ticks(),
-        }];
+    /// A window begins.
+    pub(super) fn begin(&mut self, map: &mut impl GateMap, now_ns: u64) {
+        if let Some(before) = self.frozen.take() {
+            let open_ticks = match before.open_ticks {
+                ALL => PERIOD_TICKS,
+                fewer => fewer,
+            };
+            if self.write(map, open_ticks, now_ns) {
+                self.stretch(now_ns, open_ticks);
+            }
+        }
+        self.stretches = vec![Stretch::new(now_ns, self.open_ticks())];
     }
 
     /// Has everything counted, and begins the first window. Until then the gate is closed: what
     /// came while the first readings were taken would be counted in no time.
-    pub(super) fn open(&mut self, object: &mut Object) {
-        let from_ns = nanoseconds(clock_gettime(ClockId::Monotonic));
-        self.set(object, PERIOD_TICKS, from_ns);
-        self.begin(from_ns);
+    pub(super) fn open(&mut self, map: &mut impl GateMap, now_ns: u64) {
+        self.write(map, PERIOD_TICKS, now_ns);
+        self.begin(map, now_ns);
+        self.ledger.open(now_ns);
+    }
+
+    /// Counts no more until the next window begins, if this one was not counted whole: what
+    /// is read now one after the other is of the same time.
+    pub(super) fn freeze(&mut self, map: &mut impl GateMap, now_ns: u64) {
+        let is_whole = self.rhythm == Mode::Slices && self.open_ticks() == PERIOD_TICKS;
+        if is_whole || self.open_ticks() == 0 {
+            return;
+        }
+        let before = map.read();
+        self.end_slice(map, now_ns);
+        if self.write(map, 0, now_ns) {
+            self.frozen = Some(before);
+            self.stretch(now_ns, 0);
+        }
+    }
+
+    /// Slices until now.
+    pub(super) fn slices(&self, map: &impl GateMap, now_ns: u64) -> Slices<'_> {
+        Slices {
+            gate: self.frozen.unwrap_or_else(|| map.read()),
+            ends: &self.ends,
+            tick_ns: self.tick_ns,
+            now_ns,
+        }
     }
 
     /// Whether it is not always open while the programs are attached, and what it costs so
     /// has been measured for long enough.
     pub(super) fn narrowed(&self) -> Narrowed {
         match (self.rhythm, self.open_ticks()) {
-            (Mode::Slices, 0..PERIOD_TICKS) if self.carried.is_none() => Narrowed::Yes,
+            (Mode::Slices, 0..PERIOD_TICKS) if self.is_known => Narrowed::Yes,
             _ => Narrowed::No,
         }
     }
 
-    /// Time until a burst or a rest is over.
-    pub(super) fn next_change(&self, now_ns: u64) -> Option<Duration> {
+    /// Time until what the programs cost is to be looked at.
+    pub(super) fn next_look(&self, now_ns: u64) -> Duration {
         let left = match self.rhythm {
-            Mode::Slices => return None,
+            Mode::Slices if self.is_known => return SLICES_LOOK,
+            Mode::Slices => return OPEN_LOOK,
             Mode::Rest { .. } if self.wants_burst() => Duration::ZERO,
             Mode::Burst { until_ns } | Mode::Rest { until_ns } => {
                 Duration::from_nanos(until_ns.saturating_sub(now_ns))
             }
         };
-        Some(left.max(SHORTEST_PAUSE))
+        left.clamp(SHORTEST_PAUSE, REST_LOOK)
     }
 
     /// A window in which nothing is counted says nothing: it begins with a burst, unless
@@ -216,112 +281,141 @@ impl Gate {
         };
     }
 
-    /// Chooses how long to be open from what the programs cost lately, and the share of
-    /// a core that the observing thread takes itself.
+    /// What the window has cost is drawn from the budget.
+    pub(super) fn settle(&mut self, now_ns: u64, spent: Spent) {
+        self.ledger.settle(now_ns, spent);
+    }
+
+    /// The same of all that the last window has cost: what follows is of the next one.
+    pub(super) fn close_bill(&mut self, now_ns: u64, spent: Spent) {
+        self.ledger.settle(now_ns, spent);
+        self.ledger.begin(now_ns);
+    }
+
+    /// Chooses how long to be open from what the programs cost lately, and what is left of
+    /// the budget.
     pub(super) fn choose(
         &mut self,
-        object: &mut Object,
+        map: &mut impl GateMap,
         measured: Option<Measured>,
-        own: f64,
+        now_ns: u64,
     ) -> Programs {
-        let Counting::Within(whole) = self.counting else {
+        if self.counting == Counting::Every {
             return Programs::Stay;
-        };
-        let budget = left_for_programs(whole, own);
-        let now_ns = nanoseconds(clock_gettime(ClockId::Monotonic));
+        }
         match (self.rhythm, measured) {
             (Mode::Rest { until_ns }, _) if now_ns >= until_ns || self.wants_burst() => {
                 Programs::Attach
             }
             (Mode::Burst { until_ns }, Some(measured)) if now_ns >= until_ns => {
-                self.after_burst(object, measured, budget, now_ns)
+                self.after_burst(map, measured, now_ns)
             }
             // What it costs is not known.
             (Mode::Burst { until_ns }, None) if now_ns >= until_ns => {
-                self.rest(object, now_ns, LONGEST_REST_NS)
+                self.rest(map, now_ns, LONGEST_REST_NS)
             }
-            (Mode::Slices, Some(measured)) => self.slice(object, measured, budget, now_ns),
+            (Mode::Slices, Some(measured)) => self.slice(map, measured, now_ns),
             _ => Programs::Stay,
         }
     }
 
-    fn slice(
-        &mut self,
-        object: &mut Object,
-        measured: Measured,
-        budget: f64,
-        now_ns: u64,
-    ) -> Programs {
-        let Some(measured) = self.judged_by(measured, tick_ns()) else {
+    fn slice(&mut self, map: &mut impl GateMap, measured: Measured, now_ns: u64) -> Programs {
+        let Some(measured) = self.judged_by(measured, self.tick_ns) else {
             return Programs::Stay;
         };
-        if calls_share(measured) > self.closed_share {
+        if calls_share(measured) > self.closed_limit() {
             // What was open until now was the first burst.
-            return self.after_burst(object, measured, budget, now_ns);
+            return self.after_burst(map, measured, now_ns);
         }
-        let open_ticks = affordable(budget, self.open_ticks(), measured);
-        self.open_for(object, open_ticks, now_ns)
+        if self.open_ticks() == PERIOD_TICKS {
+            self.whole_runs = lately(self.whole_runs, measured.acts);
+        }
+        let before = self.open_ticks();
+        let open_ticks = affordable(self.ledger.budget(), before, measured);
+        self.open_for(map, open_ticks, now_ns);
+        let is_alike = open_ticks.abs_diff(before) * ALIKE <= before;
+        self.is_known = is_alike && before < PERIOD_TICKS;
+        Programs::Stay
     }
 
     /// What to judge by, once enough ticks were measured: with long ticks one look is too
-    /// short, and the next ones are added.
+    /// short, and the next ones are added. A storm that has to be counted in bursts shows at once.
     fn judged_by(&mut self, look: Measured, tick_ns: u64) -> Option<Measured> {
         let measured = self
             .carried
             .take()
             .map_or(look, |carried| carried.and(look));
-        if measured.elapsed_ns >= tick_ns * ticks_to_judge(self.open_ticks()) {
+        let least_ns = |ticks: u64| tick_ns * ticks;
+        let is_storm = measured.elapsed_ns >= least_ns(TICKS_OF_OPEN_GATE)
+            && calls_share(measured) > self.closed_limit();
+        if is_storm || measured.elapsed_ns >= least_ns(ticks_to_judge(self.open_ticks())) {
             return Some(measured);
         }
+        self.is_known = false;
         self.carried = Some(measured);
         None
     }
 
-    fn open_for(&mut self, object: &mut Object, open_ticks: u64, now_ns: u64) -> Programs {
-        if open_ticks != self.open_ticks() && self.set(object, open_ticks, now_ns) {
-            self.stretch(now_ns, open_ticks);
+    /// Share of a core that calls which find the gate closed may take now.
+    fn closed_limit(&self) -> f64 {
+        self.closed_share.min(self.ledger.budget() * CLOSED_PART)
+    }
+
+    fn open_for(&mut self, map: &mut impl GateMap, open_ticks: u64, now_ns: u64) -> Programs {
+        if open_ticks != self.open_ticks() {
+            self.end_slice(map, now_ns);
+            if self.write(map, open_ticks, now_ns) {
+                self.stretch(now_ns, open_ticks);
+            }
         }
         Programs::Stay
     }
 
-    fn after_burst(
-        &mut self,
-        object: &mut Object,
-        measured: Measured,
-        budget: f64,
-        now_ns: u64,
-    ) -> Programs {
-        self.in_bursts = lately(self.in_bursts, measured.spent);
-        match self.next_after_burst(measured, budget) {
+    fn after_burst(&mut self, map: &mut impl GateMap, measured: Measured, now_ns: u64) -> Programs {
+        if self.open_ticks() == PERIOD_TICKS {
+            self.whole_runs = lately(self.whole_runs, measured.acts);
+        }
+        match self.next_after_burst(measured) {
             Next::Slices { open_ticks } => {
                 self.rhythm = Mode::Slices;
-                self.open_for(object, open_ticks, now_ns)
+                self.open_for(map, open_ticks, now_ns)
             }
-            Next::Rest { length_ns } => self.rest(object, now_ns, length_ns),
+            Next::Rest {
+                length_ns,
+                burst_ns,
+            } => {
+                self.burst_ns = burst_ns;
+                self.rest(map, now_ns, length_ns)
+            }
         }
     }
 
     /// A storm that calms down is counted in slices that it can afford from the burst on: the
     /// next look is a quarter of a second away. One that does so a little goes on in bursts,
     /// so that it is not attached and detached for each way of sampling in turns.
-    fn next_after_burst(&self, burst: Measured, budget: f64) -> Next {
+    fn next_after_burst(&self, burst: Measured) -> Next {
         let limit = match self.rhythm {
-            Mode::Burst { .. } => self.closed_share * CALMER,
-            Mode::Slices | Mode::Rest { .. } => self.closed_share,
+            Mode::Burst { .. } => self.closed_limit() * CALMER,
+            Mode::Slices | Mode::Rest { .. } => self.closed_limit(),
         };
         if calls_share(burst) <= limit {
             return Next::Slices {
-                open_ticks: affordable(budget, PERIOD_TICKS, burst),
+                open_ticks: affordable(self.ledger.budget(), self.open_ticks(), burst),
             };
         }
+        let cost = cost(burst);
+        let burst_ns = ((BURST_COST_NS / cost) as u64).clamp(SHORTEST_BURST_NS, BURST_NS);
+        let next_ns = cost * burst_ns as f64 + self.switching_ns as f64;
+        let rest_ns = self.ledger.affords_after(next_ns);
         Next::Rest {
-            length_ns: rest_ns(budget, burst, self.switching_ns),
+            length_ns: rest_ns.clamp(BURST_NS, LONGEST_REST_NS),
+            burst_ns,
         }
     }
 
-    fn rest(&mut self, object: &mut Object, now_ns: u64, length_ns: u64) -> Programs {
-        self.closed = (now_ns, self.burst());
-        if !self.set(object, CLOSED, now_ns) {
+    fn rest(&mut self, map: &mut impl GateMap, now_ns: u64, length_ns: u64) -> Programs {
+        self.end_slice(map, now_ns);
+        if !self.write(map, 0, now_ns) {
             return Programs::Stay;
         }
         self.stretch(now_ns, 0);
@@ -333,14 +427,13 @@ impl Gate {
     }
 
     /// The programs are attached again.
-    pub(super) fn open_burst(&mut self, object: &mut Object) {
+    pub(super) fn open_burst(&mut self, map: &mut impl GateMap, now_ns: u64) {
         self.bursts += 1;
         self.refused = false;
-        let now_ns = nanoseconds(clock_gettime(ClockId::Monotonic));
-        if self.set(object, PERIOD_TICKS, now_ns) {
+        if self.write(map, PERIOD_TICKS, now_ns) {
             self.stretch(now_ns, PERIOD_TICKS);
             self.rhythm = Mode::Burst {
-                until_ns: now_ns + BURST_NS,
+                until_ns: now_ns + self.burst_ns,
             };
         }
     }
@@ -355,60 +448,80 @@ impl Gate {
         self.bursts
     }
 
-    /// The number of this burst; what threads did in an earlier one is forgotten.
-    fn burst(&self) -> u64 {
-        match self.bursts {
-            0 => 0,
-            bursts => FIRST_BURST + bursts,
-        }
-    }
-
     fn stretch(&mut self, from_ns: u64, open_ticks: u64) {
         self.carried = None;
-        self.stretches.push(Stretch {
-            from_ns,
-            open_ticks,
-        });
+        self.is_known = false;
+        self.stretches.push(Stretch::new(from_ns, open_ticks));
+    }
+
+    /// The slice that is counted now ends, and with it those of this stretch.
+    fn end_slice(&mut self, map: &mut impl GateMap, now_ns: u64) {
+        let gate = map.read();
+        if gate.open_ticks == ALL {
+            self.ends.push(map, gate.burst, now_ns);
+        }
+        if let Some(periods) = gate.periods() {
+            let end_ns = periods.slice_ns + periods.open_ticks * self.tick_ns;
+            self.ends.push(map, periods.slice, end_ns.min(now_ns));
+            self.old = periods;
+        }
+        if let Some(last) = self.stretches.last_mut() {
+            last.slice_ns = Some(gate.slice_ns);
+        }
     }
 
     /// Share of the time from `since_ns`, or of the window if it began later, until `now_ns`
     /// in which the programs counted.
-    pub(super) fn share(&self, object: &Object, since_ns: u64, now_ns: u64) -> f64 {
-        let rhythm = Rhythm {
-            tick_ns: tick_ns(),
-            anchor_ns: Words::read(object).slice_ns,
+    pub(super) fn share(&self, map: &impl GateMap, since_ns: u64, now_ns: u64) -> f64 {
+        let last_ns = map.read().slice_ns;
+        share(
+            &later(&self.stretches, since_ns),
+            now_ns,
+            self.tick_ns,
+            last_ns,
+        )
+    }
+
+    /// What a run of a program takes of the time of the thread that runs it, ns, if not
+    /// all of this window was counted.
+    pub(super) fn run_ns(&self) -> Option<f64> {
+        let is_sampled = self.stretches.len() > 1 || self.open_ticks() < PERIOD_TICKS;
+        let RunTime { ns, runs } = self.whole_runs;
+        (is_sampled && runs > 0).then(|| ns as f64 / runs as f64 + DISPATCH_NS + METER_NS)
+    }
+
+    fn write(&mut self, map: &mut impl GateMap, open_ticks: u64, now_ns: u64) -> bool {
+        let (open_ticks, burst) = match open_ticks {
+            PERIOD_TICKS => {
+                let number = self.openings;
+                self.openings += 1;
+                (ALL, slices::burst(number))
+            }
+            0 => (CLOSED, 0),
+            fewer => (fewer, 0),
         };
-        share(&later(&self.stretches, since_ns), now_ns, rhythm)
-    }
-
-    /// What a run of a program takes of the time of the thread that runs it, ns, if this
-    /// window was counted in bursts, and nothing of it in slices of periods.
-    pub(super) fn run_in_bursts_ns(&self) -> Option<f64> {
-        let is_burst = |stretch: &Stretch| matches!(stretch.open_ticks, 0 | PERIOD_TICKS);
-        let is_sampled = self.stretches.len() > 1 || self.open_ticks() == 0;
-        let RunTime { ns, runs } = self.in_bursts;
-        (is_sampled && runs > 0 && self.stretches.iter().all(is_burst))
-            .then(|| ns as f64 / runs as f64 + DISPATCH_NS + METER_NS)
-    }
-
-    fn set(&self, object: &mut Object, open_ticks: u64, now_ns: u64) -> bool {
-        let (closed_ns, closed_burst) = self.closed;
-        let words = Words {
-            open_ticks: match open_ticks {
-                PERIOD_TICKS => ALL,
-                fewer => fewer,
-            },
-            burst: self.burst(),
+        map.write(Words {
+            open_ticks,
+            burst,
+            slice: 0,
             slice_ns: now_ns,
-            closed_ns,
-            closed_burst,
-        };
-        words.write(object)
+            old: self.old,
+        })
     }
 
     fn open_ticks(&self) -> u64 {
         let last = self.stretches.last();
         last.map_or(PERIOD_TICKS, |last| last.open_ticks)
+    }
+}
+
+impl Stretch {
+    fn new(from_ns: u64, open_ticks: u64) -> Self {
+        Self {
+            from_ns,
+            open_ticks,
+            slice_ns: None,
+        }
     }
 }
 
@@ -418,19 +531,10 @@ fn calls_share(measured: Measured) -> f64 {
     measured.spent.runs as f64 * each / measured.elapsed_ns.max(1) as f64
 }
 
-/// Time until the budget has paid for a burst, and for attaching and detaching.
-fn rest_ns(budget: f64, burst: Measured, switching_ns: u64) -> u64 {
+/// What a burst cost, share of a core.
+fn cost(burst: Measured) -> f64 {
     let calls = burst.spent.runs as f64 * (DISPATCH_NS + METER_NS);
-    let spent = burst.spent.ns as f64 + calls + switching_ns as f64;
-    let paid_after = (spent / budget) as u64;
-    let rest = paid_after.saturating_sub(burst.elapsed_ns);
-    rest.clamp(BURST_NS, LONGEST_REST_NS)
-}
-
-/// The programs keep a part, however much the observing thread takes.
-fn left_for_programs(whole: f64, own: f64) -> f64 {
-    const LEAST: f64 = 0.25;
-    (whole - own).max(whole * LEAST)
+    (burst.spent.ns as f64 + calls) / burst.elapsed_ns.max(1) as f64
 }
 
 /// Ticks that show what events cost: a whole period where the gate was narrowed, a few
@@ -462,7 +566,7 @@ fn affordable(budget: f64, open: u64, measured: Measured) -> u64 {
         return PERIOD_TICKS;
     }
     // Runs that find it closed are measured now and then only.
-    let left = budget - (closed + runs(METER_NS)) / f64::from(CYCLE);
+    let left = budget - (closed + runs(METER_NS)) * MEASURED;
     let fits = (left.max(0.0) / counting * PERIOD_TICKS as f64) as u64;
     fits.clamp(FEWEST_TICKS, PERIOD_TICKS - 1)
 }
@@ -479,10 +583,15 @@ fn later(stretches: &[Stretch], since_ns: u64) -> Vec<Stretch> {
     .collect()
 }
 
-fn share(stretches: &[Stretch], now_ns: u64, rhythm: Rhythm) -> f64 {
+/// `last_ns`: when the last slice of the last stretch began.
+fn share(stretches: &[Stretch], now_ns: u64, tick_ns: u64, last_ns: u64) -> f64 {
     let ends = stretches.iter().skip(1).map(|stretch| stretch.from_ns);
     let (mut open_ns, mut whole_ns) = (0, 0);
     for (stretch, end_ns) in stretches.iter().zip(ends.chain([now_ns])) {
+        let rhythm = Rhythm {
+            tick_ns,
+            anchor_ns: stretch.slice_ns.unwrap_or(last_ns),
+        };
         let until = |ns: u64| rhythm.open_until(ns, stretch.open_ticks);
         open_ns += until(end_ns) - until(stretch.from_ns);
         whole_ns += end_ns.saturating_sub(stretch.from_ns);
@@ -504,22 +613,12 @@ impl Rhythm {
     }
 }
 
-/// Old bursts weigh half.
-fn lately(before: RunTime, burst: RunTime) -> RunTime {
+/// What was before weighs half.
+fn lately(before: RunTime, now: RunTime) -> RunTime {
     RunTime {
-        ns: before.ns / 2 + burst.ns,
-        runs: before.runs / 2 + burst.runs,
+        ns: before.ns / 2 + now.ns,
+        runs: before.runs / 2 + now.runs,
     }
-}
-
-/// Length of the kernel's tick.
-fn tick_ns() -> u64 {
-    nanoseconds(clock_getres(ClockId::MonotonicCoarse)).max(1)
-}
-
-fn nanoseconds(time: Timespec) -> u64 {
-    let whole = u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000;
-    whole + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -1,27 +1,49 @@
-//! What user space says to the programs by the map `gate` (`struct gate` in `bpf/kvm.bpf.c`).
+//! What user space says to the programs by the maps `gate` and `ends` (`bpf/kvm.bpf.c`).
 
+use aya::Pod;
 use aya::maps::{Array, MapData};
 
+use super::slices::ENDS;
 use crate::bpf::Object;
 
 const MAP: &str = "gate";
+const ENDS_MAP: &str = "ends";
 /// `open_ticks` of a gate that counts in all ticks of a period.
 pub(super) const ALL: u64 = 0;
 /// `open_ticks` of one that counts nothing.
 pub(super) const CLOSED: u64 = u64::MAX;
 
-/// The words of the map's one entry. The programs write the number of the last slice too.
+/// The words of the map's one entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Words {
     pub(super) open_ticks: u64,
     /// The slice that is counted while all time is.
     pub(super) burst: u64,
-    /// When the last slice began.
+    /// The last slice of a period that was counted; the programs write it.
+    pub(super) slice: u64,
+    /// When the last slice began; they write this too.
     pub(super) slice_ns: u64,
-    /// When the last burst ended.
-    pub(super) closed_ns: u64,
-    /// Its number.
-    pub(super) closed_burst: u64,
+    /// Slices of periods before the gate last changed.
+    pub(super) old: Periods,
+}
+
+/// Slices of periods: how long, and the number and begin of the last one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Periods {
+    /// None: there were none.
+    pub(super) open_ticks: u64,
+    pub(super) slice: u64,
+    pub(super) slice_ns: u64,
+}
+
+/// Where the gate is.
+pub(super) trait GateMap {
+    /// Whether the programs go by these words from now on.
+    fn write(&mut self, words: Words) -> bool;
+    /// A gate that cannot be read says nothing.
+    fn read(&self) -> Words;
+    /// A slice was ended.
+    fn write_end(&mut self, slice: u64, now_ns: u64);
 }
 
 impl Words {
@@ -33,44 +55,91 @@ impl Words {
         }
     }
 
-    /// A gate that cannot be read says nothing.
-    pub(super) fn read(object: &Object) -> Self {
-        let gate = object.map(MAP);
-        let gate = gate.and_then(|map| Array::<&MapData, [u64; 6]>::try_from(map).ok());
+    /// Those slices of periods that it counts now.
+    pub(super) fn periods(&self) -> Option<Periods> {
+        let is_sliced = !matches!(self.open_ticks, ALL | CLOSED) && self.slice > 0;
+        is_sliced.then_some(Periods {
+            open_ticks: self.open_ticks,
+            slice: self.slice,
+            slice_ns: self.slice_ns,
+        })
+    }
+}
+
+impl GateMap for Object {
+    fn write(&mut self, words: Words) -> bool {
+        let Words {
+            open_ticks,
+            burst,
+            slice,
+            slice_ns,
+            old,
+        } = words;
+        let now = [open_ticks, burst, slice, slice_ns];
+        let old = [old.open_ticks, old.slice, old.slice_ns];
+        let mut words = [0; 7];
+        words[..4].copy_from_slice(&now);
+        words[4..].copy_from_slice(&old);
+        set(self, MAP, 0, words)
+    }
+
+    fn read(&self) -> Words {
+        let gate = self.map(MAP);
+        let gate = gate.and_then(|map| Array::<&MapData, [u64; 7]>::try_from(map).ok());
         let words = gate.and_then(|gate| gate.get(&0, 0).ok());
-        words.map_or_else(Self::default, |words| {
-            let [open_ticks, burst, _, slice_ns, closed_ns, closed_burst] = words;
-            Self {
+        words.map_or_else(Words::default, |words| {
+            let [open_ticks, burst, slice, slice_ns, old @ ..] = words;
+            let [old_ticks, old_slice, old_ns] = old;
+            Words {
                 open_ticks,
                 burst,
+                slice,
                 slice_ns,
-                closed_ns,
-                closed_burst,
+                old: Periods {
+                    open_ticks: old_ticks,
+                    slice: old_slice,
+                    slice_ns: old_ns,
+                },
             }
         })
     }
 
-    /// Whether the programs go by it from now on.
-    pub(super) fn write(self, object: &mut Object) -> bool {
-        let words = [
-            self.open_ticks,
-            self.burst,
-            0,
-            self.slice_ns,
-            self.closed_ns,
-            self.closed_burst,
-        ];
-        let gate = object.ebpf().map_mut(MAP);
-        let gate = gate.and_then(|map| Array::<&mut MapData, [u64; 6]>::try_from(map).ok());
-        gate.is_some_and(|mut gate| gate.set(0, words, 0).is_ok())
+    fn write_end(&mut self, slice: u64, now_ns: u64) {
+        let index = u32::try_from(slice % ENDS).unwrap_or(0);
+        // A thread's time in an end that could not be written is not counted.
+        set(self, ENDS_MAP, index, [slice.wrapping_add(1), now_ns]);
+    }
+}
+
+fn set<const N: usize>(object: &mut Object, map: &str, index: u32, words: [u64; N]) -> bool
+where
+    [u64; N]: Pod,
+{
+    let map = object.ebpf().map_mut(map);
+    let map = map.and_then(|map| Array::<&mut MapData, [u64; N]>::try_from(map).ok());
+    map.is_some_and(|mut map| map.set(index, words, 0).is_ok())
+}
+
+/// A gate without programs.
+#[cfg(test)]
+#[derive(Debug, Default)]
+pub(super) struct InMemory {
+    pub(super) words: Words,
+    pub(super) ends: Vec<(u64, u64)>,
+}
+
+#[cfg(test)]
+impl GateMap for InMemory {
+    fn write(&mut self, words: Words) -> bool {
+        self.words = words;
+        true
     }
 
-    /// Until when a thread that was on a CPU in this slice, and has not been seen to leave
-    /// it, has been there for all that the programs know.
-    pub(super) fn until_ns(&self, slice: u64, now_ns: u64) -> Option<u64> {
-        if self.open_ticks == ALL && self.burst == slice {
-            return Some(now_ns);
-        }
-        (self.closed_burst == slice).then_some(self.closed_ns)
+    fn read(&self) -> Words {
+        self.words
+    }
+
+    fn write_end(&mut self, slice: u64, now_ns: u64) {
+        self.ends.push((slice, now_ns));
     }
 }

@@ -7,11 +7,12 @@ use super::cost::Cost;
 use super::counts::Counts;
 use super::events::Loaded;
 use super::gate::{Counting, Gate, Limits, Programs};
-use super::scale::{self, Scale};
+use super::ledger::Spent;
+use super::scale::{Counted, Scale};
 use super::threads::{Depth, Others};
 use super::watched::{Host, Outside, Watched};
-use super::{classes, events, host, taps, tasks};
-use crate::bpf::{Object, Point};
+use super::{classes, events, host, slices, taps, tasks};
+use crate::bpf::{Object, Point, RunTimes};
 use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::proc;
 use crate::proc::quota::Groups;
@@ -24,15 +25,11 @@ const LOOKS_SHARE: f64 = 0.003;
 /// Shortest time between two of them.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Time between looks at the cost in the first [`LOOK`] of a window: a storm that is counted
-/// in full for 250 ms alone costs 0.5 % of a core over 4 s.
-const FIRST_LOOKS: Duration = Duration::from_millis(25);
-
 /// Share of a burst's calls from which a program is detached after it.
 const HOT: f64 = 0.05;
 
-/// Time over which the cost of a turn is spread.
-const SPREAD: Duration = Duration::from_secs(2);
+/// The account of the first window costs this many times its first readings.
+const ACCOUNT: u64 = 2;
 /// Interrupts per second of unknown owners that change no conclusion.
 const FEW_HZ: f64 = 20.0;
 
@@ -43,7 +40,7 @@ pub struct Observer {
     /// Where its programs are attached.
     points: Vec<Point<'static>>,
     /// Runs of each until this burst began.
-    runs: BTreeMap<String, u64>,
+    runs: RunTimes,
     bpf: Option<Cost>,
     gate: Gate,
     unavailable: Vec<Unavailable>,
@@ -57,7 +54,8 @@ pub struct Observer {
     lost: u64,
     /// When threads may be looked at again.
     next_look: Instant,
-    /// CPU time of the last turn, or of the readings for the first: each window has one.
+    /// CPU time of the last turn, or what the readings before the first say of it: each window
+    /// has one.
     turn_ns: u64,
 }
 
@@ -75,8 +73,6 @@ enum Reader {
 struct Snapshot {
     at: Instant,
     counts: Counts,
-    /// Threads in the time that was counted.
-    ran: scale::Threads,
     own_cpu_ns: u64,
 }
 
@@ -117,15 +113,16 @@ impl Observer {
         };
         let mut observer = Self {
             points,
-            runs: BTreeMap::new(),
+            runs: RunTimes::default(),
             bpf,
-            gate: Gate::new(limits),
+            gate: Gate::new(limits, slices::tick_ns(), monotonic_ns()),
             unavailable,
             emulated: !proc::has_hardware_virtualisation(),
             groups: Groups::new(),
             watched: Vec::new(),
             threads,
-            began: Snapshot::now(object.as_ref()),
+            // Nothing is counted yet.
+            began: Snapshot::now(None),
             lost: 0,
             next_look: Instant::now() + LOOK,
             turn_ns: 0,
@@ -134,10 +131,11 @@ impl Observer {
         let cpu_ns = thread_cpu_ns();
         observer.begin_with(watched);
         observer.began = Snapshot::now(observer.object.as_ref());
-        observer.turn_ns = thread_cpu_ns().saturating_sub(cpu_ns);
+        observer.turn_ns = thread_cpu_ns().saturating_sub(cpu_ns) * ACCOUNT;
+        observer.look();
         observer.begin_costs();
         if let Some(object) = &mut observer.object {
-            observer.gate.open(object);
+            observer.gate.open(object, monotonic_ns());
         }
         observer.began.at = Instant::now();
         observer
@@ -184,16 +182,14 @@ impl Observer {
         self.gate.end_rest();
     }
 
-    /// Time until [`Self::refresh`] is due: soon after the begin, when the cost of the
-    /// programs is not known yet, and seldom afterwards.
+    /// Time until [`Self::refresh`] is due: soon while everything is counted, since a storm
+    /// may begin, and seldom while the programs cost what is known.
     pub fn next_refresh(&self) -> Duration {
-        let look = if self.began.at.elapsed() < LOOK {
-            FIRST_LOOKS
-        } else {
-            LOOK
+        let Some(bpf) = &self.bpf else {
+            return LOOK;
         };
-        let change = self.gate.next_change(monotonic_ns());
-        change.map_or(look, |change| look.min(change))
+        let look = self.gate.next_look(monotonic_ns());
+        bpf.next_look().map_or(look, |probe| look.min(probe))
     }
 
     /// How often programs were attached again for a burst, in a storm.
@@ -201,7 +197,7 @@ impl Observer {
         self.gate.bursts()
     }
 
-    /// Whether no observed machine lives any more.
+    /// Whether no observed machine lived any more when threads were last looked at.
     pub fn all_ended(&self) -> bool {
         self.watched.iter().all(Watched::has_ended)
     }
@@ -224,8 +220,11 @@ impl Observer {
     /// following. The next window begins where this one ends.
     pub fn turn(&mut self) -> Vec<Account> {
         let cpu_ns = thread_cpu_ns();
+        if let Some(object) = &mut self.object {
+            self.gate.freeze(object, monotonic_ns());
+        }
         self.read(0, Depth::Whole);
-        self.look_at_cost();
+        self.look();
         let now = Snapshot::now(self.object.as_ref());
         let share = |since: Instant| self.counted_share(now.at.saturating_duration_since(since));
         let whole_share = share(self.began.at);
@@ -233,7 +232,7 @@ impl Observer {
         let shares: Vec<f64> = since
             .map(|since| since.map_or(whole_share, share))
             .collect();
-        let run_ns = self.gate.run_in_bursts_ns();
+        let run_ns = self.gate.run_ns();
         let programs = self.bpf.as_ref().map(Cost::total);
         self.begin_costs();
         let began = std::mem::replace(&mut self.began, now);
@@ -256,8 +255,7 @@ impl Observer {
             let counts = added.remove(&watched.vm.pid).unwrap_or_default();
             let mut scale = Scale::by_clock(counted_share);
             if let Some(run_ns) = run_ns.filter(|_| counted_share < 1.0) {
-                let ran = |tid| self.began.ran.since(&began.ran, tid);
-                watched.scale(&mut scale, ran, run_ns);
+                watched.scale(&mut scale, run_ns);
             }
             let counts = counts.scaled(&scale);
             let mut account = watched.account(counts, &outside, self.object.as_ref(), host);
@@ -285,6 +283,12 @@ impl Observer {
         };
         self.began.own_cpu_ns = now_ns;
         self.turn_ns = now_ns.saturating_sub(cpu_ns);
+        let spent = Spent {
+            own_ns: cost.user_space_ns,
+            programs_ns: cost.bpf_ns.unwrap_or(0),
+            account_ns: self.turn_ns,
+        };
+        self.gate.close_bill(monotonic_ns(), spent);
         accounts
             .iter_mut()
             .for_each(|account| account.observer = cost);
@@ -312,13 +316,24 @@ impl Observer {
             self.threads = Reader::Files;
         }
         let mut tasks = tasks.unwrap_or_default();
+        let Some(object) = &mut self.object else {
+            for watched in &mut self.watched[first..] {
+                watched.read(None, depth);
+            }
+            return;
+        };
+        let slices = self.gate.slices(object, monotonic_ns());
+        let mut counted: Option<HashMap<u32, Counted>> = None;
         for watched in &mut self.watched[first..] {
-            match (&mut self.object, self.threads) {
-                (Some(object), Reader::Tasks) if watched.unowned.is_none() => {
-                    let own = tasks.remove(&watched.vm.pid).unwrap_or_default();
-                    watched.take(&own, object, depth);
-                }
-                (object, _) => watched.read(object.as_mut(), depth),
+            if self.threads == Reader::Tasks && watched.unowned.is_none() {
+                let own = tasks.remove(&watched.vm.pid).unwrap_or_default();
+                watched.take(&own, object, depth, &slices);
+                continue;
+            }
+            watched.read(Some(&mut *object), depth);
+            if depth == Depth::Whole {
+                let counted = counted.get_or_insert_with(|| Counted::read(object));
+                watched.counted(counted, &slices);
             }
         }
     }
@@ -345,16 +360,20 @@ impl Observer {
             return;
         };
         let measured = bpf.look(object);
-        let own_ns = thread_cpu_ns().saturating_sub(self.began.own_cpu_ns);
-        let spread = self.began.at.elapsed().max(SPREAD);
-        let own = (own_ns + self.turn_ns) as f64 / nanoseconds(spread) as f64;
-        match self.gate.choose(object, measured, own) {
+        let spent = Spent {
+            own_ns: thread_cpu_ns().saturating_sub(self.began.own_cpu_ns),
+            programs_ns: bpf.total().ns,
+            account_ns: self.turn_ns,
+        };
+        let now_ns = monotonic_ns();
+        self.gate.settle(now_ns, spent);
+        match self.gate.choose(object, measured, now_ns) {
             Programs::Stay => {}
             Programs::Attach => self.burst(),
             Programs::Detach => self.rest(),
         }
-        if let Some(bpf) = &mut self.bpf {
-            bpf.rest(self.gate.narrowed());
+        if let (Some(bpf), Some(object)) = (&mut self.bpf, &self.object) {
+            bpf.rest(object, self.gate.narrowed());
         }
     }
 
@@ -369,9 +388,9 @@ impl Observer {
             let refused = object.attach(&points);
             // No run so far is of this burst.
             bpf.look(object);
-            self.runs = object.runs();
+            self.runs = bpf.runs().clone();
             if refused.is_empty() {
-                self.gate.open_burst(object);
+                self.gate.open_burst(object, monotonic_ns());
             } else {
                 // What the others would count is no account of the machine.
                 object.detach(|function| points.iter().any(|point| point.function() == function));
@@ -388,15 +407,12 @@ impl Observer {
     /// code, and the others' calls cost little.
     fn rest(&mut self) {
         let cpu_ns = thread_cpu_ns();
-        if let Some(object) = &mut self.object {
-            let mut burst = object.runs();
-            for (function, runs) in &mut burst {
-                *runs = runs.saturating_sub(self.runs.get(function).copied().unwrap_or(0));
-            }
-            let all: u64 = burst.values().sum();
+        if let (Some(bpf), Some(object)) = (&self.bpf, &mut self.object) {
+            let burst = bpf.runs().since(&self.runs);
+            let all = burst.sum(|_| true).runs as f64;
             object.detach(|function| {
-                let runs = burst.get(function).copied().unwrap_or(0);
-                runs as f64 >= all as f64 * HOT
+                let runs = burst.sum(|program| program == function).runs;
+                runs as f64 >= all * HOT
             });
         }
         let spent_ns = thread_cpu_ns().saturating_sub(cpu_ns);
@@ -404,10 +420,19 @@ impl Observer {
     }
 
     fn begin_costs(&mut self) {
-        if let (Some(bpf), Some(object)) = (&mut self.bpf, &self.object) {
-            bpf.begin(object);
+        if let Some(bpf) = &mut self.bpf {
+            bpf.begin();
         }
-        self.gate.begin(monotonic_ns());
+        if let Some(object) = &mut self.object {
+            self.gate.begin(object, monotonic_ns());
+        }
+    }
+
+    /// What the programs have cost until now is billed.
+    fn look(&mut self) {
+        if let (Some(bpf), Some(object)) = (&mut self.bpf, &self.object) {
+            bpf.look(object);
+        }
     }
 
     /// Names of the observed machines by process.
@@ -471,13 +496,11 @@ fn watched(vms: &[&Vm]) -> Vec<Watched> {
 
 impl Snapshot {
     fn now(object: Option<&Object>) -> Self {
-        let ran = object.map(|object| scale::Threads::read(object, monotonic_ns()));
-        // Last: counts are those of the time until `at`.
+        // Counts are those of the time until `at`.
         let counts = object.map(Counts::read).unwrap_or_default();
         Self {
             at: Instant::now(),
             counts,
-            ran: ran.unwrap_or_default(),
             own_cpu_ns: thread_cpu_ns(),
         }
     }

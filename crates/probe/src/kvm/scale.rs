@@ -1,7 +1,8 @@
 //! From what was counted in a part of the window to the whole of it.
 //!
-//! The time of a burst is unlike the rest in two ways. It begins and ends when the observing
-//! thread has a CPU, which on a busy host a vCPU has less of then. And the programs take
+//! The time that is counted is unlike the rest in two ways. A burst begins and ends when the
+//! observing thread has a CPU, which on a busy host a vCPU has less of then; and a vCPU that
+//! others preempt has all of the CPU in one slice, and none in the next. And the programs take
 //! some of the time in which a storm would go on: 100 to 200 ns of the 2 us between two
 //! events. Both go with the thread's time on a CPU, which the programs sum up while they
 //! count, and the scheduler always. So what a thread does more often than any clock makes
@@ -13,7 +14,7 @@ use std::collections::HashMap;
 
 use super::classes::Key;
 use super::events::THREAD_WORDS;
-use super::gate_words::Words;
+use super::slices::Slices;
 use crate::bpf::Object;
 
 /// What comes so often in a second on a CPU comes by no clock: 2.5 times a tick of 4 kHz.
@@ -34,9 +35,17 @@ pub(super) struct Ran {
     pub(super) runs: u64,
 }
 
-/// All threads that the programs know.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Threads(HashMap<u32, Ran>);
+/// What the programs know of the time of a thread that was counted (`struct thread`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// The last slice in which it was seen.
+    pub(super) slice: u64,
+    /// Since when it has been on a CPU in it; 0 if it is not.
+    pub(super) in_ns: u64,
+    /// How long it was before.
+    pub(super) ran_ns: u64,
+    pub(super) runs: u64,
+}
 
 /// What a figure is multiplied by.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,38 +63,38 @@ pub(super) struct Scale {
     threads: HashMap<u32, (Factor, f64)>,
 }
 
-impl Threads {
-    /// So far, at `now_ns`.
-    pub(super) fn read(object: &Object, now_ns: u64) -> Self {
-        let gate = Words::read(object);
+impl Counted {
+    /// Of all threads: where the kernel's tasks, which have it, are not read.
+    pub(super) fn read(object: &Object) -> HashMap<u32, Self> {
         let threads = object.numbered::<THREAD_WORDS>("threads").into_iter();
-        Self(
-            threads
-                .map(|(tid, words)| (tid, Ran::of(&words, gate, now_ns)))
-                .collect(),
-        )
-    }
-
-    /// Of one thread since `before`.
-    pub(super) fn since(&self, before: &Self, tid: u32) -> Ran {
-        let now = self.0.get(&tid).copied().unwrap_or_default();
-        let then = before.0.get(&tid).copied().unwrap_or_default();
-        Ran {
-            ns: now.ns.saturating_sub(then.ns),
-            runs: now.runs.saturating_sub(then.runs),
-        }
+        let counted = |words: [u64; THREAD_WORDS]| {
+            let [_, _, _, slice, .., in_ns, ran_ns, runs] = words;
+            Self {
+                slice,
+                in_ns,
+                ran_ns,
+                runs,
+            }
+        };
+        threads.map(|(tid, words)| (tid, counted(words))).collect()
     }
 }
 
 impl Ran {
-    /// From `struct thread`. Of one that was on a CPU when its burst ended, user space adds
-    /// the time until then.
-    fn of(words: &[u64; THREAD_WORDS], gate: Words, now_ns: u64) -> Self {
-        let [_, _, _, slice, .., in_ns, ran_ns, runs] = *words;
-        let until_ns = gate.until_ns(slice, now_ns).filter(|_| in_ns > 0);
+    /// Of one that was on a CPU when its slice ended, user space adds the time until then.
+    pub(super) fn of(counted: Counted, slices: &Slices<'_>) -> Self {
+        let until_ns = (counted.in_ns > 0).then(|| slices.until_ns(counted.slice));
+        let until_ns = until_ns.flatten().unwrap_or(0);
         Self {
-            ns: ran_ns + until_ns.unwrap_or(0).saturating_sub(in_ns),
-            runs,
+            ns: counted.ran_ns + until_ns.saturating_sub(counted.in_ns),
+            runs: counted.runs,
+        }
+    }
+
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            ns: self.ns.saturating_sub(before.ns),
+            runs: self.runs.saturating_sub(before.runs),
         }
     }
 }
@@ -141,6 +150,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::classes;
+    use super::super::gate_words::{ALL, CLOSED, InMemory, Periods, Words};
+    use super::super::slices::{self, Ends, PERIOD_TICKS};
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -269,23 +280,197 @@ mod tests {
 
     #[test]
     fn a_thread_on_a_cpu_has_been_there_until_its_burst_ended() {
-        let mut words = [0; THREAD_WORDS];
-        (words[3], words[25], words[26], words[27]) = (5, 100, 40, 3);
-        let gate = |open_ticks, burst| Words {
-            open_ticks,
-            burst,
-            closed_ns: 130,
-            closed_burst: 5,
+        let mut ends = Ends::default();
+        let counted = Counted {
+            slice: slices::burst(5),
+            in_ns: 100,
+            ran_ns: 40,
+            runs: 3,
+        };
+        let ns = |counted, gate, ends: &Ends| {
+            let slices = Slices {
+                gate,
+                ends,
+                tick_ns: 1_000,
+                now_ns: 1_000,
+            };
+            Ran::of(counted, &slices).ns
+        };
+        let open = |number| Words {
+            burst: slices::burst(number),
             ..Words::default()
         };
-        let ns = |words: &[u64; THREAD_WORDS], gate| Ran::of(words, gate, 1_000).ns;
-        assert_eq!(ns(&words, gate(0, 5)), 940);
-        assert_eq!(ns(&words, gate(u64::MAX, 5)), 70);
-        assert_eq!(ns(&words, gate(0, 6)), 70);
-        words[3] = 4;
-        assert_eq!(ns(&words, gate(0, 6)), 40);
-        words[25] = 0;
-        assert_eq!(ns(&words, gate(0, 4)), 40);
+        assert_eq!(ns(counted, open(5), &ends), 940);
+        // It is not known when it ended.
+        assert_eq!(ns(counted, open(6), &ends), 40);
+        let mut map = InMemory::default();
+        ends.push(&mut map, slices::burst(5), 130);
+        assert_eq!(ns(counted, Words::closed(), &ends), 70);
+        // It had no CPU in the burst after it.
+        ends.push(&mut map, slices::burst(6), 500);
+        assert_eq!(ns(counted, open(7), &ends), 70);
+        let left = Counted {
+            in_ns: 0,
+            ..counted
+        };
+        assert_eq!(ns(left, open(7), &ends), 40);
+    }
+
+    /// A time that was counted.
+    #[derive(Clone, Copy)]
+    struct Slice {
+        from_ns: u64,
+        to_ns: u64,
+        number: u64,
+    }
+
+    const TICK_NS: u64 = 4 * MS;
+    const OPEN_TICKS: u64 = 3;
+    const PERIOD_NS: u64 = TICK_NS * PERIOD_TICKS;
+
+    /// Slices of periods, then bursts.
+    fn sampled(periods: u64, bursts: u64) -> Vec<Slice> {
+        let of_periods = (1..=periods).map(|number| Slice {
+            from_ns: number * PERIOD_NS,
+            to_ns: number * PERIOD_NS + OPEN_TICKS * TICK_NS,
+            number,
+        });
+        let began_ns = (periods + 1) * PERIOD_NS;
+        let of_bursts = (0..bursts).map(|number| Slice {
+            from_ns: began_ns + number * (BURST_NS + REST_NS),
+            to_ns: began_ns + number * (BURST_NS + REST_NS) + BURST_NS,
+            number: slices::burst(number + 1),
+        });
+        of_periods.chain(of_bursts).collect()
+    }
+
+    /// A storm that others preempt, as the programs see it in slices: `current_in`, `enters`,
+    /// `leaves` and `of_slice` in `bpf/kvm.bpf.c`.
+    #[derive(Default)]
+    struct Preempted {
+        random: Model,
+        thread: Counted,
+        map: InMemory,
+        ends: Ends,
+        old: Periods,
+        events: u64,
+        counted: u64,
+        ran_ns: u64,
+    }
+
+    impl Preempted {
+        fn gate(&self, slice: Slice) -> Words {
+            Words {
+                open_ticks: match slice.to_ns - slice.from_ns {
+                    BURST_NS => ALL,
+                    _ => OPEN_TICKS,
+                },
+                burst: slice.number,
+                slice: slice.number,
+                slice_ns: slice.from_ns,
+                old: self.old,
+            }
+        }
+
+        fn slices(&self, gate: Words, now_ns: u64) -> Slices<'_> {
+            Slices {
+                gate,
+                ends: &self.ends,
+                tick_ns: TICK_NS,
+                now_ns,
+            }
+        }
+
+        fn of_slice(&mut self, slice: Slice) {
+            if self.thread.slice == slice.number {
+                return;
+            }
+            let slices = self.slices(self.gate(slice), slice.from_ns);
+            self.thread.ran_ns = Ran::of(self.thread, &slices).ns;
+            self.thread.in_ns = 0;
+            self.thread.slice = slice.number;
+        }
+
+        /// The vCPU has a CPU in this time.
+        fn runs(&mut self, from_ns: u64, to_ns: u64, all: &[Slice]) {
+            self.ran_ns += to_ns - from_ns;
+            let mut open_ns = 0;
+            for slice in all
+                .iter()
+                .filter(|it| it.to_ns > from_ns && it.from_ns < to_ns)
+            {
+                let ns = slice.to_ns.min(to_ns) - slice.from_ns.max(from_ns);
+                let events = ns / (EVENT_NS + PROGRAMS_NS);
+                self.of_slice(*slice);
+                self.thread.in_ns = slice.from_ns.max(from_ns);
+                self.thread.runs += events;
+                self.counted += events;
+                self.events += events;
+                open_ns += ns;
+                if to_ns < slice.to_ns {
+                    self.thread.ran_ns += ns;
+                    self.thread.in_ns = 0;
+                }
+            }
+            self.events += (to_ns - from_ns - open_ns) / EVENT_NS;
+        }
+
+        /// What a window with these slices says of the number of events, as a part of it, by
+        /// its time on a CPU and by the clock.
+        fn watched(seed: u64, all: &[Slice]) -> (f64, f64) {
+            let mut model = Self::default();
+            model.random.random = seed;
+            let last = *all.last().unwrap();
+            let end_ns = last.to_ns + REST_NS;
+            let mut now_ns = PERIOD_NS;
+            let is_burst = |slice: &Slice| slice.to_ns - slice.from_ns == BURST_NS;
+            let mut rest = all.iter().peekable();
+            while now_ns < end_ns {
+                now_ns += 4 * MS + model.random.any(30 * MS);
+                let until_ns = now_ns + MS + model.random.any(5 * MS);
+                model.runs(now_ns, until_ns, all);
+                now_ns = until_ns;
+                while let Some(slice) = rest.next_if(|it| it.to_ns <= now_ns) {
+                    if is_burst(slice) {
+                        model.ends.push(&mut model.map, slice.number, slice.to_ns);
+                    } else if rest.peek().is_none_or(|next| is_burst(next)) {
+                        model.old = model.gate(*slice).periods().unwrap();
+                    }
+                }
+            }
+            let closed = Words {
+                open_ticks: CLOSED,
+                ..model.gate(last)
+            };
+            let ran = Ran::of(model.thread, &model.slices(closed, now_ns));
+            let open_ns: u64 = all.iter().map(|it| it.to_ns - it.from_ns).sum();
+            let by_clock = Scale::by_clock(open_ns as f64 / (now_ns - PERIOD_NS) as f64);
+            let mut scale = by_clock.clone();
+            scale.thread(TID, ran, model.ran_ns, PROGRAMS_NS as f64);
+            [scale, by_clock]
+                .map(|scale| {
+                    let factor = scale.of(&key(classes::CPUID), model.counted);
+                    model.counted as f64 * factor.counts / model.events as f64
+                })
+                .into()
+        }
+    }
+
+    #[test]
+    fn a_preempted_storm_is_counted_by_its_time_on_a_cpu_in_slices_and_in_bursts() {
+        // Slices alone, bursts alone, and a window that changes over.
+        for (periods, bursts) in [(60, 0), (0, 40), (30, 20)] {
+            let all = sampled(periods, bursts);
+            let mut worst_by_clock: f64 = 0.0;
+            for seed in 1..=20 {
+                let (by_time, by_clock) = Preempted::watched(seed, &all);
+                let differs = (by_time - 1.0).abs();
+                assert!(differs < 0.01, "{periods} {bursts} {seed}: {by_time}");
+                worst_by_clock = worst_by_clock.max((by_clock - 1.0).abs());
+            }
+            // Who has the CPU in them is chance.
+            assert!(worst_by_clock > 0.2, "{worst_by_clock}");
+        }
     }
 
     proptest! {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::scale::Counted;
 use crate::Unavailable;
 use crate::bpf::Object;
 
@@ -10,7 +11,7 @@ const PROGRAM: &str = "on_task";
 /// Map of the processes whose tasks are read.
 pub(super) const OWNERS: &str = "owners";
 /// Words of `struct task_record`.
-const WORDS: usize = 18;
+const WORDS: usize = 22;
 const BYTES: usize = WORDS * 8;
 
 /// A task as the kernel accounts it, times in ns.
@@ -37,6 +38,8 @@ pub(super) struct Task {
     /// Its group of the `cpu` controller; 0 in none.
     pub(super) group: u64,
     pub(super) comm: String,
+    /// The time of it in which events were counted.
+    pub(super) counted: Counted,
 }
 
 /// Tasks by the machine's process that they work for.
@@ -91,7 +94,15 @@ impl Task {
         let [ids, places, started_ns, run_ns, wait_ns, rest @ ..] = *words;
         let [user_ns, system_ns, guest_ns, rest @ ..] = rest;
         let [voluntary, involuntary, migrations, minor, major, rest @ ..] = rest;
-        let [read_bytes, written_bytes, group, name @ ..] = rest;
+        let [
+            read_bytes,
+            written_bytes,
+            group,
+            name_low,
+            name_high,
+            rest @ ..,
+        ] = rest;
+        let [slice, in_ns, ran_ns, runs] = rest;
         let task = Self {
             tid: low(ids),
             tgid: high(ids),
@@ -109,7 +120,13 @@ impl Task {
             read_bytes,
             written_bytes,
             group,
-            comm: comm(name),
+            comm: comm([name_low, name_high]),
+            counted: Counted {
+                slice,
+                in_ns,
+                ran_ns,
+                runs,
+            },
         };
         (low(places), task)
     }
@@ -162,6 +179,13 @@ mod tests {
         assert_eq!((task.guest_ns, task.faults), (700, 1_100 + 1_200));
         assert_eq!((task.written_bytes, task.group), (1_400, 1_500));
         assert_eq!(task.comm, "CPU 0/KVM");
+        let Counted {
+            slice,
+            in_ns,
+            ran_ns,
+            runs,
+        } = task.counted;
+        assert_eq!([slice, in_ns, ran_ns, runs], [1_800, 1_900, 2_000, 2_100]);
     }
 
     fn task(run_ns: u64, user_ns: u64, system_ns: u64) -> Task {

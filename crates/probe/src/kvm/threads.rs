@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+use super::scale::Ran;
+use super::slices::Slices;
 use super::tasks::Task;
 use crate::proc;
 use crate::vm::{Role, Vm};
@@ -39,6 +41,8 @@ pub(super) struct Reading {
     /// Bytes from and to block devices; `None` where neither the kernel's tasks nor `io` can
     /// be read.
     disk: Option<(u64, u64)>,
+    /// The time of it in which events were counted.
+    pub(super) ran: Ran,
 }
 
 /// All threads by ID. Threads that ended keep their last reading.
@@ -68,7 +72,13 @@ pub(super) enum Depth {
 impl Threads {
     /// Takes over what the kernel says of its tasks; returns the IDs of threads that have
     /// gone.
-    pub(super) fn take(&mut self, tasks: &[Task], others: &Others, depth: Depth) -> Vec<u32> {
+    pub(super) fn take(
+        &mut self,
+        tasks: &[Task],
+        others: &Others,
+        depth: Depth,
+        slices: &Slices<'_>,
+    ) -> Vec<u32> {
         let mut gone = self.known();
         for task in tasks {
             gone.remove(&task.tid);
@@ -77,6 +87,7 @@ impl Threads {
             }
             let known = self.readings.entry(task.tid).or_default();
             known.take(task);
+            known.ran = Ran::of(task.counted, slices);
             if depth == Depth::Whole {
                 known.allowed_cpus = allowed_cpus(task.tid);
             }
@@ -265,6 +276,8 @@ fn ticks_ns(ticks: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::gate_words::Words;
+    use super::super::slices::Ends;
     use super::*;
 
     fn task(tid: u32, run_ns: u64) -> Task {
@@ -279,17 +292,28 @@ mod tests {
         }
     }
 
+    /// Everything is counted.
+    fn whole(ends: &Ends) -> Slices<'_> {
+        Slices {
+            gate: Words::default(),
+            ends,
+            tick_ns: 1,
+            now_ns: 1,
+        }
+    }
+
     #[test]
     fn tasks_become_readings_and_those_that_are_missing_have_gone() {
-        let mut threads = Threads::default();
+        let (mut threads, ends) = (Threads::default(), Ends::default());
         let others = Others::default();
+        let slices = whole(&ends);
         assert!(
             threads
-                .take(&[task(1, 40), task(2, 0)], &others, Depth::Times)
+                .take(&[task(1, 40), task(2, 0)], &others, Depth::Times, &slices)
                 .is_empty()
         );
         let before = threads.clone();
-        let gone = threads.take(&[task(1, 100)], &others, Depth::Times);
+        let gone = threads.take(&[task(1, 100)], &others, Depth::Times, &slices);
         assert_eq!(gone, [2]);
         let on_cpu = threads.readings[&1].on_cpu(&before.readings[&1], true);
         assert_eq!(
@@ -300,7 +324,8 @@ mod tests {
 
     #[test]
     fn a_helper_s_thread_is_named_with_its_process() {
-        let mut threads = Threads::default();
+        let (mut threads, ends) = (Threads::default(), Ends::default());
+        let slices = whole(&ends);
         let others = Others {
             helpers: vec![9],
             ..Others::default()
@@ -316,7 +341,7 @@ mod tests {
             named(11, 9, "tare"),
             named(20, 20, "vcpu0"),
         ];
-        threads.take(&tasks, &others, Depth::Times);
+        threads.take(&tasks, &others, Depth::Times, &slices);
         let names = [9, 10, 11, 20].map(|tid| threads.name(tid));
         assert_eq!(names, ["tare", "tare/io", "tare", "vcpu0"]);
     }

@@ -1,12 +1,13 @@
 //! One machine's sources.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::time::Instant;
 
 use super::assemble::Parts;
 use super::counts::Counts;
-use super::scale::{Ran, Scale};
+use super::scale::{Counted, Ran, Scale};
+use super::slices::Slices;
 use super::statistics::Statistics;
 use super::taps::{self, Interfaces};
 use super::tasks::{self, Task};
@@ -82,8 +83,9 @@ impl Watched {
         }
     }
 
+    /// Whether the last look found that.
     pub(super) fn has_ended(&self) -> bool {
-        self.ended || !vm::lives(&self.vm)
+        self.ended
     }
 
     /// Has the tasks of its processes read from now on, if there is room for all.
@@ -109,7 +111,13 @@ impl Watched {
     }
 
     /// Takes over what the kernel says of its tasks.
-    pub(super) fn take(&mut self, tasks: &[Task], object: &mut Object, depth: Depth) {
+    pub(super) fn take(
+        &mut self,
+        tasks: &[Task],
+        object: &mut Object,
+        depth: Depth,
+        slices: &Slices<'_>,
+    ) {
         let leader = tasks.iter().find(|task| task.tid == self.vm.pid);
         let started_ns = leader.map(|leader| leader.started_ns);
         self.started_ns = self.started_ns.or(started_ns);
@@ -117,8 +125,17 @@ impl Watched {
         if self.ended {
             return;
         }
-        let gone = self.after.take(tasks, &self.others, depth);
+        let gone = self.after.take(tasks, &self.others, depth, slices);
         self.has_lost(gone, object);
+    }
+
+    /// The time of its threads in which events were counted, where their files are read.
+    pub(super) fn counted(&mut self, counted: &HashMap<u32, Counted>, slices: &Slices<'_>) {
+        for (tid, reading) in &mut self.after.readings {
+            if let Some(counted) = counted.get(tid) {
+                reading.ran = Ran::of(*counted, slices);
+            }
+        }
     }
 
     /// Reads its threads' files.
@@ -193,11 +210,12 @@ impl Watched {
     }
 
     /// Scales by the time that its threads were on a CPU.
-    pub(super) fn scale(&self, scale: &mut Scale, ran: impl Fn(u32) -> Ran, run_ns: f64) {
+    pub(super) fn scale(&self, scale: &mut Scale, run_ns: f64) {
         let none = Reading::default();
         for (tid, after) in &self.after.readings {
             let before = self.before.readings.get(tid).unwrap_or(&none);
-            scale.thread(*tid, ran(*tid), after.ran_since(before), run_ns);
+            let ran = after.ran.since(before.ran);
+            scale.thread(*tid, ran, after.ran_since(before), run_ns);
         }
     }
 

@@ -1,23 +1,45 @@
 //! What the gate chooses, without programs.
 
+use super::super::gate_words::InMemory;
 use super::*;
 use crate::bpf::RunTime;
 
+mod budget;
+
 const BUDGET: f64 = 0.012;
-const SECOND: u64 = 1_000_000_000;
-const RHYTHM: Rhythm = Rhythm {
-    tick_ns: 1_000,
-    anchor_ns: 5_000,
-};
-const PERIOD: u64 = 1_000 * PERIOD_TICKS;
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+const KERNEL_TICK_NS: u64 = 4 * MS;
+const TICK_NS: u64 = 1_000;
+/// When a slice of [`shared`]'s began.
+const SLICE_NS: u64 = 5_000;
+const PERIOD: u64 = TICK_NS * PERIOD_TICKS;
+
+fn shared(stretches: &[Stretch], now_ns: u64) -> f64 {
+    share(stretches, now_ns, TICK_NS, SLICE_NS)
+}
+
+fn at(from_ns: u64, open_ticks: u64) -> Stretch {
+    Stretch::new(from_ns, open_ticks)
+}
+
+fn gate() -> Gate {
+    Gate::new(Limits::default(), KERNEL_TICK_NS, 0)
+}
+
+fn measured(ns: u64, runs: u64, elapsed_ns: u64) -> Measured {
+    let spent = RunTime { ns, runs };
+    Measured {
+        spent,
+        acts: spent,
+        elapsed_ns,
+    }
+}
 
 /// What `runs` a second cost: 50 ns each, 120 ns where they count.
 fn second_of(runs: u64, open: u64) -> Measured {
     let ns = runs * 50 + runs * 70 * open / PERIOD_TICKS;
-    Measured {
-        spent: RunTime { ns, runs },
-        elapsed_ns: SECOND,
-    }
+    measured(ns, runs, SECOND)
 }
 
 #[test]
@@ -48,134 +70,138 @@ fn a_storm_whose_calls_alone_are_dear_is_counted_in_bursts() {
     assert!(calls_share(second_of(60_000, PERIOD_TICKS)) < CLOSED_SHARE);
     let storm = second_of(2_000_000, PERIOD_TICKS);
     assert!(calls_share(storm) > CLOSED_SHARE);
-    // 24 ms of 2,000,000 calls a second of 120 ns, and what each call costs beside.
-    let burst = Measured {
-        spent: RunTime {
-            ns: 48_000 * 120,
-            runs: 48_000,
-        },
-        elapsed_ns: BURST_NS,
+    // 24 ms of 2,000,000 calls a second of 120 ns, and what each call costs beside: 35 % of a core
+    // make a short burst, and the rest pays for it and for attaching and detaching.
+    let mut gate = gate();
+    gate.switched(2 * MS);
+    let runs = 48_000;
+    let burst = measured(runs * 120, runs, BURST_NS);
+    let Next::Rest {
+        length_ns,
+        burst_ns,
+    } = gate.next_after_burst(burst)
+    else {
+        panic!("it is counted in slices");
     };
-    let rest = rest_ns(BUDGET, burst, 2_000_000);
-    let cost = 48_000.0 * (120.0 + DISPATCH_NS + METER_NS) + 2e6;
-    let share = cost / (rest + BURST_NS) as f64;
-    assert!((share / BUDGET - 1.0).abs() < 0.01, "{share}");
-    assert_eq!(rest_ns(1e-9, burst, 0), LONGEST_REST_NS);
+    assert_eq!(burst_ns, SHORTEST_BURST_NS);
+    let part = SHORTEST_BURST_NS as f64 / BURST_NS as f64;
+    let cost = runs as f64 * (120.0 + DISPATCH_NS + METER_NS) * part + 2e6;
+    let paid = length_ns as f64 * gate.ledger.budget();
+    assert!((paid / cost - 1.0).abs() < 0.01, "{paid} {cost}");
+    // One that the observer ended late costs no more in a time.
+    let late = measured(2 * runs * 120, 2 * runs, 2 * BURST_NS);
+    let again = gate.next_after_burst(late);
+    assert!(matches!(again, Next::Rest { burst_ns, .. } if burst_ns == SHORTEST_BURST_NS));
+    let cheap = measured(runs * 12, runs / 10, BURST_NS);
+    let longer = gate.next_after_burst(cheap);
+    assert!(matches!(longer, Next::Rest { burst_ns, .. } if burst_ns == BURST_NS));
 }
 
 #[test]
 fn a_storm_that_calms_down_in_a_burst_is_sampled_at_once() {
-    let mut gate = Gate::new(Limits::default());
+    let mut gate = gate();
     gate.rhythm = Mode::Burst { until_ns: 0 };
     // 90,000 calls a second are not dear when they find the gate closed, but 420 ns each
     // are beyond the budget when they count.
-    let burst = |runs: u64| Measured {
-        spent: RunTime {
-            ns: runs * 420,
-            runs,
-        },
-        elapsed_ns: BURST_NS,
-    };
+    let burst = |runs: u64| measured(runs * 420, runs, BURST_NS);
     let calm = burst(90_000 * BURST_NS / SECOND);
-    let Next::Slices { open_ticks } = gate.next_after_burst(calm, BUDGET) else {
+    let Next::Slices { open_ticks } = gate.next_after_burst(calm) else {
         panic!("it rests");
     };
-    assert_eq!(open_ticks, affordable(BUDGET, PERIOD_TICKS, calm));
+    assert_eq!(
+        open_ticks,
+        affordable(gate.ledger.budget(), PERIOD_TICKS, calm)
+    );
     assert!(open_ticks < PERIOD_TICKS / 2, "{open_ticks}");
     // Near the limit it stays as it is, on either side.
     let near = burst(120_000 * BURST_NS / SECOND);
-    assert!(matches!(
-        gate.next_after_burst(near, BUDGET),
-        Next::Rest { .. }
-    ));
+    assert!(matches!(gate.next_after_burst(near), Next::Rest { .. }));
     gate.rhythm = Mode::Slices;
-    assert!(matches!(
-        gate.next_after_burst(near, BUDGET),
-        Next::Slices { .. }
-    ));
+    assert!(matches!(gate.next_after_burst(near), Next::Slices { .. }));
 }
 
 #[test]
 fn looks_that_are_shorter_than_a_period_are_judged_together() {
     const TICK_NS: u64 = 10_000_000; // HZ=100
     let look = |ms: u64| Measured {
-        elapsed_ns: ms * 1_000_000,
+        elapsed_ns: ms * MS,
         ..second_of(ms, PERIOD_TICKS)
     };
-    let mut gate = Gate::new(Limits::default());
+    let mut gate = gate();
     assert_eq!(gate.judged_by(look(25), TICK_NS), None);
     assert_eq!(gate.judged_by(look(25), TICK_NS), Some(look(50)));
     gate.stretch(0, 8);
-    assert_eq!(gate.narrowed(), Narrowed::Yes);
     assert_eq!(gate.judged_by(look(250), TICK_NS), None);
-    // The meter stays on until then.
-    assert_eq!(gate.narrowed(), Narrowed::No);
     assert_eq!(gate.judged_by(look(250), TICK_NS), Some(look(500)));
-    assert_eq!(gate.narrowed(), Narrowed::Yes);
     // What another opening cost says nothing of this one.
     assert_eq!(gate.judged_by(look(250), TICK_NS), None);
     gate.stretch(0, 4);
     assert_eq!(gate.judged_by(look(250), TICK_NS), None);
+    // A storm waits for no period.
+    let storm = measured(0, 200_000, 50 * MS);
+    assert_eq!(gate.judged_by(storm, TICK_NS), Some(look(250).and(storm)));
+}
+
+#[test]
+fn the_meter_rests_when_a_whole_period_of_this_opening_was_measured() {
+    let mut map = InMemory::default();
+    let mut gate = gate();
+    gate.open(&mut map, 0);
+    // 120,000 calls a second are too dear to be all counted, and not to be made.
+    let open = |ticks: u64, ms: u64| {
+        let whole = second_of(120_000, ticks).spent;
+        measured(whole.ns * ms / 1_000, whole.runs * ms / 1_000, ms * MS)
+    };
+    gate.choose(&mut map, Some(open(PERIOD_TICKS, 25)), 25 * MS);
+    let ticks = gate.open_ticks();
+    assert!(ticks < PERIOD_TICKS, "{ticks}");
+    // What was measured is the cost of counting everything.
+    assert_eq!(gate.narrowed(), Narrowed::No);
+    gate.choose(&mut map, Some(open(ticks, 50)), 75 * MS);
+    assert_eq!(gate.narrowed(), Narrowed::No);
+    gate.choose(&mut map, Some(open(ticks, 100)), 175 * MS);
+    assert_eq!(gate.narrowed(), Narrowed::Yes);
+    assert!(gate.open_ticks().abs_diff(ticks) <= 1);
 }
 
 #[test]
 fn time_at_rest_is_not_counted() {
-    let at = |from_ns, open_ticks| Stretch {
-        from_ns,
-        open_ticks,
-    };
     let stretches = [at(0, PERIOD_TICKS), at(1_000, 0), at(9_000, PERIOD_TICKS)];
-    assert_eq!(share(&stretches, 10_000, RHYTHM), 0.2);
+    assert_eq!(shared(&stretches, 10_000), 0.2);
 }
 
 #[test]
 fn a_machine_that_came_in_a_rest_has_what_was_counted_since() {
-    let at = |from_ns, open_ticks| Stretch {
-        from_ns,
-        open_ticks,
-    };
     let stretches = [at(0, PERIOD_TICKS), at(1_000, 0)];
-    let share_since = |since_ns| share(&later(&stretches, since_ns), 10_000, RHYTHM);
+    let share_since = |since_ns| shared(&later(&stretches, since_ns), 10_000);
     assert_eq!(share_since(0), 0.1);
     assert_eq!(share_since(5_000), 0.0);
-    let mut gate = Gate::new(Limits::default());
+    let mut gate = gate();
     gate.rhythm = Mode::Rest { until_ns: 9_000 };
-    assert_eq!(
-        gate.next_change(1_000),
-        Some(SHORTEST_PAUSE.max(Duration::from_nanos(8_000)))
-    );
+    assert_eq!(gate.next_look(1_000), SHORTEST_PAUSE);
     gate.end_rest();
     assert_eq!(gate.rhythm, Mode::Rest { until_ns: 0 });
 }
 
 #[test]
 fn an_overdue_change_does_not_make_the_observer_spin() {
-    let mut gate = Gate::new(Limits::default());
+    let mut gate = gate();
     gate.rhythm = Mode::Burst { until_ns: 1_000 };
-    assert_eq!(gate.next_change(5_000), Some(SHORTEST_PAUSE));
-    gate.stretches = vec![Stretch {
-        from_ns: 0,
-        open_ticks: 0,
-    }];
+    assert_eq!(gate.next_look(5_000), SHORTEST_PAUSE);
+    gate.stretches = vec![at(0, 0)];
     gate.rhythm = Mode::Rest { until_ns: u64::MAX };
-    assert_eq!(gate.next_change(5_000), Some(SHORTEST_PAUSE));
+    assert_eq!(gate.next_look(5_000), SHORTEST_PAUSE);
     // A burst that is refused is not tried again at once.
     gate.put_off(5_000);
-    assert_eq!(
-        gate.next_change(5_000),
-        Some(Duration::from_nanos(LONGEST_REST_NS))
-    );
+    assert_eq!(gate.next_look(5_000), REST_LOOK);
+    assert!(matches!(gate.rhythm, Mode::Rest { until_ns } if until_ns > LONGEST_REST_NS));
 }
 
 #[test]
 fn open_time_is_the_sum_of_the_slices() {
     let open = |from_ns, to_ns, open_ticks| {
-        let stretch = Stretch {
-            from_ns,
-            open_ticks,
-        };
         let whole = (to_ns - from_ns) as f64;
-        (share(&[stretch], to_ns, RHYTHM) * whole).round() as u64
+        (shared(&[at(from_ns, open_ticks)], to_ns) * whole).round() as u64
     };
     assert_eq!(open(0, 10 * PERIOD, PERIOD_TICKS), 10 * PERIOD);
     assert_eq!(open(777, 777 + 10 * PERIOD, 4), 40_000);
@@ -185,51 +211,97 @@ fn open_time_is_the_sum_of_the_slices() {
 }
 
 #[test]
-fn the_programs_get_what_the_observing_thread_leaves() {
-    assert_eq!(left_for_programs(0.016, 0.004), 0.012);
-    assert_eq!(left_for_programs(0.016, 0.0), 0.016);
-    assert_eq!(left_for_programs(0.016, 0.5), 0.004);
-}
-
-#[test]
-fn stretches_count_with_their_own_openness() {
-    let at = |from_ns, open_ticks| Stretch {
-        from_ns,
-        open_ticks,
-    };
+fn stretches_count_with_their_own_openness_and_slices() {
     let stretches = [at(5_000, PERIOD_TICKS), at(5_000 + PERIOD, 8)];
-    let shared = share(&stretches, 5_000 + 3 * PERIOD, RHYTHM);
-    assert!((shared - (1.0 + 2.0 * 0.25) / 3.0).abs() < 1e-9, "{shared}");
-    assert_eq!(share(&stretches[..1], 5_000, RHYTHM), 1.0);
+    let share = shared(&stretches, 5_000 + 3 * PERIOD);
+    assert!((share - (1.0 + 2.0 * 0.25) / 3.0).abs() < 1e-9, "{share}");
+    assert_eq!(shared(&stretches[..1], 5_000), 1.0);
+    // Its slices began elsewhere in the periods than those of the last stretch.
+    let elsewhere = Stretch {
+        slice_ns: Some(5_000 + 20 * TICK_NS),
+        ..at(5_000, 8)
+    };
+    assert_eq!(shared(&[elsewhere, at(13_000, 0)], 21_000), 0.0);
+    assert_eq!(shared(&[at(5_000, 8), at(13_000, 0)], 21_000), 0.5);
 }
 
 #[test]
-fn what_a_run_takes_is_known_of_windows_that_were_counted_in_bursts_alone() {
-    let mut gate = Gate::new(Limits::default());
-    let burst = |ns, runs| lately(RunTime::default(), RunTime { ns, runs });
-    assert_eq!(gate.run_in_bursts_ns(), None);
-    gate.in_bursts = burst(120_000, 1_000);
-    // Everything was counted.
-    assert_eq!(gate.run_in_bursts_ns(), None);
-    gate.stretch(1_000, 0);
-    let expected = Some(120.0 + DISPATCH_NS + METER_NS);
-    assert_eq!(gate.run_in_bursts_ns(), expected);
-    gate.stretch(2_000, PERIOD_TICKS);
-    assert_eq!(gate.run_in_bursts_ns(), expected);
-    gate.in_bursts = lately(
-        gate.in_bursts,
-        RunTime {
-            ns: 240_000,
-            runs: 1_000,
-        },
-    );
+fn what_a_run_takes_is_known_where_all_time_was_counted() {
+    let mut map = InMemory::default();
+    let mut gate = gate();
+    gate.open(&mut map, 0);
+    assert_eq!(gate.run_ns(), None);
+    // A storm's burst; then its programs are detached.
+    let runs = 20_000_000;
+    let burst = |each_ns| measured(runs * each_ns, runs, SECOND);
     assert_eq!(
-        gate.run_in_bursts_ns(),
-        Some(200.0 + DISPATCH_NS + METER_NS)
+        gate.choose(&mut map, Some(burst(120)), BURST_NS),
+        Programs::Detach
     );
-    // Slices end without the programs' knowing when a thread leaves its CPU.
-    gate.stretch(3_000, 8);
-    assert_eq!(gate.run_in_bursts_ns(), None);
-    gate.begin(4_000);
-    assert_eq!(gate.run_in_bursts_ns(), None);
+    assert_eq!(gate.run_ns(), Some(120.0 + DISPATCH_NS + METER_NS));
+    gate.open_burst(&mut map, 2 * BURST_NS);
+    gate.choose(&mut map, Some(burst(240)), 3 * BURST_NS);
+    assert_eq!(gate.run_ns(), Some(200.0 + DISPATCH_NS + METER_NS));
+    // Programs that count for no thread say nothing of it.
+    let others = RunTime {
+        ns: 0,
+        runs: 1 << 40,
+    };
+    let diluted = Measured {
+        spent: others,
+        ..burst(200)
+    };
+    gate.open_burst(&mut map, 4 * BURST_NS);
+    gate.choose(&mut map, Some(diluted), 5 * BURST_NS);
+    assert_eq!(gate.run_ns(), Some(200.0 + DISPATCH_NS + METER_NS));
+}
+
+#[test]
+fn each_opening_is_a_slice_of_its_own_whose_end_is_kept() {
+    let mut map = InMemory::default();
+    let mut gate = gate();
+    gate.open(&mut map, 0);
+    let first = map.words.burst;
+    gate.choose(&mut map, Some(second_of(2_000_000, PERIOD_TICKS)), 10);
+    assert_eq!(map.words.open_ticks, CLOSED);
+    gate.open_burst(&mut map, 20);
+    let second = map.words.burst;
+    assert_ne!(first, second);
+    gate.choose(
+        &mut map,
+        Some(second_of(2_000_000, PERIOD_TICKS)),
+        BURST_NS + 30,
+    );
+    assert_eq!(map.ends, [(first, 10), (second, BURST_NS + 30)]);
+    let slices = gate.slices(&map, SECOND);
+    assert_eq!(slices.until_ns(first), Some(10));
+    assert_eq!(slices.until_ns(second), Some(BURST_NS + 30));
+}
+
+#[test]
+fn nothing_is_counted_while_a_sampled_window_is_read() {
+    let mut map = InMemory::default();
+    let mut gate = gate();
+    gate.open(&mut map, 0);
+    // All was counted: so it goes on.
+    gate.freeze(&mut map, SECOND);
+    assert_eq!(map.words.open_ticks, ALL);
+    assert_eq!(gate.share(&map, 0, SECOND), 1.0);
+    gate.open_for(&mut map, 8, SECOND);
+    let tick_ns = KERNEL_TICK_NS;
+    map.words.slice = 77;
+    map.words.slice_ns = SECOND + tick_ns;
+    // In the slice, 2 ticks after its begin.
+    let frozen_ns = SECOND + 3 * tick_ns;
+    gate.freeze(&mut map, frozen_ns);
+    assert_eq!(map.words.open_ticks, CLOSED);
+    let slices = gate.slices(&map, frozen_ns + SECOND);
+    assert_eq!(slices.until_ns(77), Some(frozen_ns));
+    let earlier = slices.until_ns(76).unwrap();
+    assert_eq!(earlier, SECOND + 9 * tick_ns - PERIOD_TICKS * tick_ns);
+    let share = gate.share(&map, SECOND, SECOND + 4 * tick_ns);
+    assert!((share - 0.5).abs() < 1e-9, "{share}");
+    gate.begin(&mut map, frozen_ns + SECOND);
+    assert_eq!(map.words.open_ticks, 8);
+    assert_eq!(gate.open_ticks(), 8);
 }
