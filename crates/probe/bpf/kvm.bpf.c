@@ -69,12 +69,10 @@ enum step { SEND, KICK, SCHEDULE, RETURN, ENTRY, HANDLER, TOTAL };
 #define ENDS 64
 /* A wake-up that takes longer belongs to another interrupt. */
 #define LONGEST_SEND_NS 1000000
-/*
- * QEMU raises a line below 16 at both interrupt controllers, and a line that is
- * routed to a message is a line and a message: one interrupt within this time. Not so
- * of KVM's PIT, which catches up with ticks that follow each other within less.
- */
+/* A line that is routed to a message is a line and a message: one interrupt within this time. */
 #define SAME_RAISE_NS 50000
+/* Lines whose level is known: those of KVM's interrupt controllers, and some more. */
+#define LINES 32
 /* An interrupt is sent, accepted and wakes its vCPU within this time. */
 #define SAME_STEP_NS 50000
 #define MAX_CPUS 1024
@@ -115,6 +113,7 @@ struct end {
 struct vm {
 	u64 kinds;
 	u64 overflowed;
+	u32 high[LINES];	/* slice in which a line was raised, plus one; 0: it is low */
 };
 
 struct thread {
@@ -139,7 +138,7 @@ struct thread {
 	u64 wake_ipi_ns;	/* as a target */
 	u64 wake_last_ns;
 	u64 line_ns;		/* when it last raised a line */
-	u32 line_is_new;	/* it was not raised before */
+	u32 line_is_new;	/* the line was low before */
 	u32 accept_vector;	/* since it last woke a thread */
 	u32 waker_vector;	/* what woke it, before its halt ended */
 	u32 awake_vector;	/* what began the time awake */
@@ -610,37 +609,43 @@ INLINE void line(u32 which, u64 slice, struct thread *thread, u32 tid)
 	count_series(&key, CLASS_LINE_INTERVAL, slice);
 }
 
+/*
+ * A line is raised when it was low: QEMU raises one below 16 at each of two interrupt
+ * controllers, and again while the guest has not yet answered. Any thread may lower it.
+ */
 SEC("raw_tp/kvm_set_irq")
 int on_kvm_set_irq(struct raw *ctx)
 {
-	u32 tid, gsi = (u32)ctx->arg[0] & ~MSI;
-	u64 slice = slice_now(), now;
+	u32 tid, gsi = (u32)ctx->arg[0] & ~MSI, mark;
+	u64 slice = slice_now();
 	struct thread *thread;
+	struct vm *vm = 0;
 
 	if (slice == CLOSED)
 		return 0;
+	mark = slice + 1;
 	thread = current_in(slice, &tid);
+	if (thread && gsi < LINES)
+		vm = bpf_map_lookup_elem(&vms, &thread->tgid);
 	if (!(s32)ctx->arg[1]) {
-		/*
-		 * KVM's PIT, a thread of its own process, raises a line once for
-		 * both controllers: after this it is another interrupt.
-		 */
-		if (thread && thread->line == gsi &&
-		    thread->tgid != bpf_get_current_pid_tgid() >> 32)
-			thread->line_ns = 0;
+		if (vm)
+			vm->high[gsi & (LINES - 1)] = 0;
+		if (thread)
+			thread->line_is_new = 0;
 		return 0;
 	}
 	if (!thread) {
 		line(gsi, slice, thread, tid);
 		return 0;
 	}
-	now = bpf_ktime_get_ns();
-	thread->line_is_new = gsi >= 16 || gsi != thread->line ||
-			      now - thread->line_ns > SAME_RAISE_NS;
+	thread->line_is_new = !vm || vm->high[gsi & (LINES - 1)] != mark;
+	if (vm)
+		vm->high[gsi & (LINES - 1)] = mark;
+	if (!thread->line_is_new)
+		return 0;
 	thread->line = gsi;
-	thread->line_ns = now;
-	if (thread->line_is_new)
-		line(gsi, slice, thread, tid);
+	thread->line_ns = bpf_ktime_get_ns();
+	line(gsi, slice, thread, tid);
 	return 0;
 }
 
@@ -666,14 +671,18 @@ int on_kvm_msi_set_irq(struct raw *ctx)
 {
 	u64 slice = slice_now();
 	struct thread *thread;
+	struct vm *vm;
 	u32 tid;
 
 	if (slice == CLOSED)
 		return 0;
 	thread = current_in(slice, &tid);
 	if (thread && bpf_ktime_get_ns() - thread->line_ns < SAME_RAISE_NS) {
-		/* The line that was counted is routed to this message. */
+		/* The line that was counted is routed to this message, and has no level. */
 		thread->line_ns = 0;
+		vm = bpf_map_lookup_elem(&vms, &thread->tgid);
+		if (vm)
+			vm->high[thread->line & (LINES - 1)] = 0;
 		return 0;
 	}
 	line(MSI | (u8)ctx->arg[1], slice, thread, tid);

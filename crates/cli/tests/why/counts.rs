@@ -108,34 +108,69 @@ fn counts_are_what_the_guest_did() {
     panic!("sampled, or too few, {ATTEMPTS} times: {low:?}");
 }
 
-/// KVM's PIT catches up with ticks that it could not deliver: some follow each other within
-/// a few microseconds where others want the CPU.
-#[test]
-fn ticks_through_the_8259_are_counted_as_often_as_the_guest_ends_them() {
-    let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
-        return;
-    };
+/// What `tare why` reports of a timer of QEMU's while others want all CPUs.
+fn beside_hogs(model: &str, cmdline: &str) -> Option<Value> {
+    let (_alone, image) = ready_with("qemu-system-x86_64")?;
     let place = TestDir::new();
-    // Ticks that come before the 8259 is initialised must not stop those after it.
-    let words = "mode=late-pic hz=1000";
-    let qemu = Qemu::start(&place, &image, "pc", words, &[]);
+    let qemu = Qemu::start(&place, &image, model, cmdline, &[]);
     let cpus = std::thread::available_parallelism().unwrap().get();
     let _hogs: Vec<Hog> = (0..cpus).map(Hog::new).collect();
     let told = why(&place, &qemu.pid().to_string());
     expect_covered(&told);
-    let pit = found(&told, "pit").unwrap_or_else(|| panic!("{told}"));
-    let account = &told["account"];
-    let lines = account["lines"].as_array().unwrap().iter();
-    let ticks = lines.filter(|line| line["line"] == serde_json::json!({"gsi": 0}));
-    let ticks: f64 = ticks.map(|line| line["count"].as_f64().unwrap()).sum();
-    let ends = counted(
-        account,
-        &serde_json::json!({"port": 0x20, "access": "write"}),
-    ) as f64;
-    println!("{}: {ticks} ticks, {ends} ends", pit["what"]);
-    let chance = crowd::chance(&told, ends);
+    Some(told)
+}
+
+/// How often a line was raised.
+fn raised(told: &Value, gsi: u32) -> f64 {
+    let lines = told["account"]["lines"].as_array().unwrap().iter();
+    let line = lines.filter(|line| line["line"] == serde_json::json!({"gsi": gsi}));
+    line.map(|line| line["count"].as_f64().unwrap()).sum()
+}
+
+/// A line was raised as often as this came of it.
+#[track_caller]
+fn expect_raised(told: &Value, gsi: u32, truth: f64) {
+    let ticks = raised(told, gsi);
+    println!("line {gsi}: {ticks} of {truth}");
+    let chance = crowd::chance(told, truth);
     assert!(
-        (ticks / ends - 1.0).abs() <= RATE + chance + 2.0 / ends,
-        "{ticks} of {ends}: {told}"
+        (ticks / truth - 1.0).abs() <= RATE + chance + 2.0 / truth,
+        "{ticks} of {truth}: {told}"
     );
+}
+
+/// KVM's PIT catches up with ticks that it could not deliver: some follow each other within
+/// a few microseconds where others want the CPU.
+#[test]
+fn ticks_through_the_8259_are_counted_as_often_as_the_guest_ends_them() {
+    // Ticks that come before the 8259 is initialised must not stop those after it.
+    let Some(told) = beside_hogs("pc", "mode=late-pic hz=1000") else {
+        return;
+    };
+    found(&told, "pit").unwrap_or_else(|| panic!("{told}"));
+    let end = serde_json::json!({"port": 0x20, "access": "write"});
+    expect_raised(&told, 0, counted(&told["account"], &end) as f64);
+}
+
+/// QEMU raises the clock chip's line again while the guest has not yet read why, and each time
+/// at two interrupt controllers, between which it may wait for a CPU.
+#[test]
+fn ticks_of_the_rtc_are_counted_as_often_as_the_guest_answers_them() {
+    let Some(told) = beside_hogs("q35", "mode=rtc hz=1024") else {
+        return;
+    };
+    let answer = serde_json::json!({"port": 0x71, "access": "read"});
+    expect_raised(&told, 8, counted(&told["account"], &answer) as f64);
+}
+
+/// Each pulse of the HPET is one interrupt of a local APIC.
+#[test]
+fn ticks_of_the_hpet_are_counted_as_often_as_they_are_delivered() {
+    let Some(told) = beside_hogs("pc", "mode=hpet hz=1000") else {
+        return;
+    };
+    let interrupts = told["account"]["interrupts"].as_array().unwrap().iter();
+    let by_threads = interrupts.filter(|it| !it["injector"]["thread"].is_null());
+    let delivered: f64 = by_threads.map(|it| it["count"].as_f64().unwrap()).sum();
+    expect_raised(&told, 0, delivered);
 }

@@ -357,6 +357,12 @@ impl Object {
         self.ebpf.programs()
     }
 
+    /// A program, to be run by a script.
+    #[cfg(test)]
+    pub(crate) fn program(&self, function: &str) -> Option<&Program> {
+        self.ebpf.program(function)
+    }
+
     fn hash<K: Pod, V: Pod>(&self, map: &str) -> Option<HashMap<&MapData, K, V>> {
         HashMap::try_from(self.ebpf.map(map)?).ok()
     }

@@ -41,7 +41,7 @@ const FORMATS: [&str; 2] = [
     "/sys/kernel/debug/tracing/events/kvm/kvm_exit/format",
 ];
 /// Words of `struct vm` and `struct thread`.
-const VM_WORDS: usize = 2;
+const VM_WORDS: usize = 18;
 pub(super) const THREAD_WORDS: usize = 28;
 
 /// What was loaded.
@@ -93,6 +93,12 @@ fn object(entries: &[(&'static str, u32)]) -> Result<Object, Unavailable> {
     Object::load_sized(image, &globals(), entries)
 }
 
+/// The object without its programs, for scripts.
+#[cfg(test)]
+pub(super) fn unattached() -> Result<Object, Unavailable> {
+    object(&[])
+}
+
 /// Counts for this process from now on.
 pub(super) fn watch(object: &mut Object, pid: u32) -> Result<(), Unavailable> {
     object.insert("vms", pid, [0; VM_WORDS])
@@ -122,7 +128,7 @@ pub(super) fn forget_thread(object: &mut Object, tid: u32) {
 /// Kinds of exit that were counted together, so far.
 pub(super) fn overflowed(object: &Object, pid: u32) -> u64 {
     let vm = object.get::<VM_WORDS>("vms", pid);
-    vm.map_or(0, |[_, overflowed]| overflowed)
+    vm.map_or(0, |[_, overflowed, ..]| overflowed)
 }
 
 /// Counts that found the map full, so far.

@@ -14,6 +14,8 @@ mod interrupts;
 mod ledger;
 mod observer;
 mod scale;
+#[cfg(test)]
+mod scripted;
 mod slices;
 mod statistics;
 mod taps;
