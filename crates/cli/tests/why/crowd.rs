@@ -27,14 +27,16 @@ pub(super) fn injected(machine: &Value) -> Option<f64> {
     counts.reduce(|sum, count| sum + count)
 }
 
-/// Three times the deviation of a count that was sampled, as a part of it.
+/// Share of the time in which events were counted.
+fn counted_share(machine: &Value) -> f64 {
+    machine["account"]["counted_share"].as_f64().unwrap()
+}
+
+/// Three times the deviation of a count that was sampled, as a part of it: each of `truth`
+/// events was counted or not.
 pub(super) fn chance(machine: &Value, truth: f64) -> f64 {
-    let share = machine["account"]["counted_share"].as_f64().unwrap();
-    if share < 1.0 {
-        3.0 / (truth * share).sqrt()
-    } else {
-        0.0
-    }
+    let share = counted_share(machine);
+    3.0 * ((1.0 - share).max(0.0) / (truth * share)).sqrt()
 }
 
 #[test]
@@ -53,20 +55,29 @@ fn each_of_many_machines_has_its_own_rate() {
     let document: Value = serde_json::from_str(&ended.out).unwrap();
     let told = document["machines"].as_array().unwrap();
     println!("{}", document["cost"]);
-    for machine in &machines {
-        let told = told.iter().find(|it| it["pid"] == machine.pid()).unwrap();
+    let of = |machine: &RunningMachine<'_>| {
+        let found = told.iter().find(|it| it["pid"] == machine.pid());
+        found.unwrap()
+    };
+    let (mut all, mut all_truth) = (0.0, 0.0);
+    for told in machines.iter().map(of) {
         expect_covered(told);
         let (counted, truth) = (ticks(told), injected(told).unwrap());
-        let share = told["account"]["counted_share"].as_f64().unwrap();
-        let chance = chance(told, truth);
-        println!("{counted} of {truth}, counted {share:.2} of the time");
-        let differs = (counted / truth - 1.0).abs();
+        println!("{counted} of {truth}");
+        (all, all_truth) = (all + counted, all_truth + truth);
         // Both edges of the window cut an interval.
+        let most = RATE + chance(told, truth) + 2.0 / truth;
         assert!(
-            differs <= RATE + chance + 2.0 / truth,
-            "{counted} of {truth}: {told}"
+            (counted / truth - 1.0).abs() <= most,
+            "{counted} of {truth}, within {most}: {told}"
         );
     }
+    // Chance differs from machine to machine; a rule that is wrong does not.
+    let share = counted_share(of(&machines[0]));
+    let most = RATE + chance(of(&machines[0]), all_truth);
+    let ratio = all / all_truth;
+    println!("all: {ratio:.3}, within {most:.3}, counted {share:.2} of the time");
+    assert!((ratio - 1.0).abs() <= most, "{all} of {all_truth}");
 }
 
 #[test]
