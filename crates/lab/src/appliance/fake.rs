@@ -40,6 +40,8 @@ pub(crate) struct Fakes {
     pub(crate) fault: Fault,
     pub(crate) started: usize,
     pub(crate) alive: Arc<AtomicUsize>,
+    /// Servers that lived at the same time, at most.
+    pub(crate) most: usize,
     /// What an image prints that measures.
     pub(crate) prints: fn(&GuestSpec) -> Vec<Value>,
     /// What a Linux guest over `tare blk` prints.
@@ -53,6 +55,7 @@ impl Fakes {
             fault,
             started: 0,
             alive: Arc::default(),
+            most: 0,
             prints: |_| Vec::new(),
             served: |_| Vec::new(),
         }
@@ -114,7 +117,8 @@ impl Executor for Fakes {
             over: Arc::clone(&over),
         };
         thread::spawn(move || server.accept(&listener));
-        self.alive.fetch_add(1, Ordering::SeqCst);
+        let others = self.alive.fetch_add(1, Ordering::SeqCst);
+        self.most = self.most.max(others + 1);
         Ok(Box::new(Fake {
             started: Instant::now(),
             address,

@@ -3,7 +3,7 @@
 //!
 //! Every arm has its turn in every cycle, in rotated order: boot, burst, break,
 //! one request a second. One machine is alive at a time, since a spinning one
-//! would disturb the others. At the end the same files come from Apache on Linux,
+//! would disturb the others; only the two that stay idle run side by side. At the end the same files come from Apache on Linux,
 //! counted in the translator.
 
 mod arms;
@@ -34,6 +34,7 @@ pub(crate) use self::counts::Counts;
 
 use self::arms::Arm;
 use self::data::Data;
+use self::phases::Resting;
 use self::plan::{Plan, ms};
 use self::sample::Phase;
 use self::session::{BOOT, FILE, Session, Turn, body, spec};
@@ -74,7 +75,9 @@ impl HttpBursts {
                 .progress
                 .step(&format!("start {} of {}", start + 1, self.plan.starts));
             let turn = self.turn(Arm::Tare, start);
-            Session::start(bench, &mut self.data, &self.plan, root, turn)?.first_byte()?;
+            let mut session = self.session(bench);
+            let mut server = session.start(root, turn)?;
+            session.first_byte(&mut server)?;
             bench.progress.done(START);
         }
         Ok(())
@@ -86,10 +89,11 @@ impl HttpBursts {
         for arm in Arm::ALL {
             bench.progress.step(&format!("what {} carries", arm.name()));
             let turn = self.turn(arm, 0);
-            let mut session = Session::start(bench, &mut self.data, &self.plan, root, turn)?;
-            session.serve()?;
-            slowest = slowest.min(session.calibrate()?);
-            drop(session);
+            let mut session = self.session(bench);
+            let mut server = session.start(root, turn)?;
+            session.serve(&mut server)?;
+            slowest = slowest.min(session.calibrate(&mut server)?);
+            drop(server);
             bench.progress.done(START + ms(self.plan.calibrate_ms));
         }
         self.data.carried = slowest;
@@ -120,16 +124,18 @@ impl HttpBursts {
         );
         let progress = bench.progress;
         progress.step(&label);
-        let mut session = Session::start(bench, &mut self.data, &self.plan, root, turn)?;
-        session.serve()?;
+        let mut session = self.session(bench);
+        let plan = session.plan;
+        let mut server = session.start(root, turn)?;
+        session.serve(&mut server)?;
         progress.done(START);
-        session.burst(rate)?;
-        progress.done(ms(self.plan.burst_ms));
-        session.rest()?;
-        progress.done(ms(self.plan.settle_ms + self.plan.break_ms));
-        session.steady()?;
-        progress.done(ms(self.plan.steady_ms));
-        drop(session);
+        session.burst(&mut server, rate)?;
+        progress.done(ms(plan.burst_ms));
+        session.rest(&mut server)?;
+        progress.done(ms(plan.settle_ms + plan.break_ms));
+        session.steady(&mut server)?;
+        progress.done(ms(plan.steady_ms));
+        drop(server);
         if turn.arm == Arm::Tare {
             progress.step(&format!("{label}: counting"));
             self.count(bench, root, turn)?;
@@ -142,31 +148,55 @@ impl HttpBursts {
     /// emulator executes, and counts, every one.
     fn count(&mut self, bench: &mut Bench<'_>, root: &Path, turn: Turn) -> Result<(), RunError> {
         let turn = Turn { ring: "0", ..turn };
-        let mut session = Session::start(bench, &mut self.data, &self.plan, root, turn)?;
-        session.serve()?;
-        session.data.image = session.machine.image();
-        session.count()
+        let mut session = self.session(bench);
+        let mut server = session.start(root, turn)?;
+        session.serve(&mut server)?;
+        session.data.image = server.machine.image();
+        session.count(&mut server)
     }
 
-    /// Idle with one vCPU and with two, on machines that nothing was asked of.
+    /// Idle with one vCPU and with two at the same time, on machines that nothing was asked of.
     fn idle(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
         let phases = [
             (Phase::Idle, self.plan.cpus, self.plan.idle_ms),
             (Phase::Idle2Cpu, 2, self.plan.idle_2cpu_ms),
         ];
-        for (phase, cpus, time) in phases.into_iter().filter(|(_, _, time)| *time > 0) {
-            bench.progress.step(&format!("idle, vCPUs: {cpus}"));
-            let turn = Turn {
-                cpus,
-                ..self.turn(Arm::Tare, 0)
-            };
-            let mut session = Session::start(bench, &mut self.data, &self.plan, root, turn)?;
-            session.serve()?;
-            session.bench.interrupt.sleep(ms(self.plan.settle_ms))?;
-            session.idle(phase, ms(time), Instant::now())?;
-            bench.progress.done(START + ms(time));
+        if self.planned_idle().is_zero() {
+            return Ok(());
         }
+        let progress = bench.progress;
+        progress.step("idle, one vCPU and two");
+        let (turn, settle) = (self.turn(Arm::Tare, 0), ms(self.plan.settle_ms));
+        let mut session = self.session(bench);
+        let mut servers = Vec::new();
+        for (phase, cpus, time) in phases.into_iter().filter(|(_, _, time)| *time > 0) {
+            let mut server = session.start(root, Turn { cpus, ..turn })?;
+            session.serve(&mut server)?;
+            servers.push((server, phase, ms(time)));
+        }
+        session.bench.interrupt.sleep(settle)?;
+        let resting = servers
+            .iter_mut()
+            .map(|(server, phase, time)| Resting::new(server, *phase, *time));
+        session.idle(&mut resting.collect::<Vec<_>>(), Instant::now())?;
+        progress.done(self.planned_idle());
         Ok(())
+    }
+
+    /// What both idle machines are planned to take.
+    fn planned_idle(&self) -> Duration {
+        match self.plan.idle_ms.max(self.plan.idle_2cpu_ms) {
+            0 => Duration::ZERO,
+            longer => START + ms(longer),
+        }
+    }
+
+    fn session<'s, 'b>(&'s mut self, bench: &'s mut Bench<'b>) -> Session<'s, 'b> {
+        Session {
+            bench,
+            data: &mut self.data,
+            plan: &self.plan,
+        }
     }
 
     /// Starts in QEMU's translator up to the first line, where QEMU is installed.
@@ -215,8 +245,12 @@ impl Experiment for HttpBursts {
         let calibrating = (START + ms(self.plan.calibrate_ms)) * count(Arm::ALL.len());
         let counting = self.counting() * count(self.plan.cycles);
         let compared = COMPARED * count(self.plan.compared.min(1) * linux::Side::ALL.len());
-        let idle = ms(self.plan.idle_ms + self.plan.idle_2cpu_ms);
-        START * 2 * count(self.plan.starts) + calibrating + turns + counting + compared + idle
+        START * 2 * count(self.plan.starts)
+            + calibrating
+            + turns
+            + counting
+            + compared
+            + self.planned_idle()
     }
 
     fn plan(&self) -> Value {

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use tare_control::stats::Stats;
+
 use super::arms::Arm;
 use super::plan::ms;
 use super::sample::Phase;
-use super::session::Session;
+use super::session::{Server, Session, Turn};
 use crate::bench::RunError;
 use crate::load::{Connections, Request, Schedule};
 use crate::observe::CpuReading;
@@ -25,27 +27,28 @@ const QUIET: Duration = Duration::from_millis(80);
 
 impl Session<'_, '_> {
     /// Finds what the machine carries, in requests per second.
-    pub(crate) fn calibrate(&mut self) -> Result<f64, RunError> {
+    pub(crate) fn calibrate(&mut self, server: &mut Server) -> Result<f64, RunError> {
         let schedule = Schedule::Closed {
             concurrency: CONCURRENCY,
             until: ms(self.plan.calibrate_ms),
             count: usize::MAX,
         };
-        let mut generator = self.generator(Connections::KeepAlive(CONCURRENCY));
+        let mut generator = self.generator(server, Connections::KeepAlive(CONCURRENCY));
         let begin = Instant::now();
         let requests = generator.run(schedule, self.bench.interrupt)?;
         let seconds = begin.elapsed().as_secs_f64();
-        self.keep(Phase::Calibrate, &requests)?;
+        self.keep(server, Phase::Calibrate, &requests)?;
         let answered = requests.iter().filter(|r| r.failure.is_none()).count();
         let carried = answered as f64 / seconds;
-        self.value(&self.turn.arm.figure("carried_rps"), "1/s", carried)?;
+        self.value(&server.turn.arm.figure("carried_rps"), "1/s", carried)?;
         Ok(carried)
     }
 
     /// A burst of open-loop load.
-    pub(crate) fn burst(&mut self, rate: f64) -> Result<(), RunError> {
+    pub(crate) fn burst(&mut self, server: &mut Server, rate: f64) -> Result<(), RunError> {
         let time = ms(self.plan.burst_ms);
         self.loaded(
+            server,
             Phase::Burst,
             Schedule::steady(rate, time),
             time,
@@ -54,98 +57,142 @@ impl Session<'_, '_> {
     }
 
     /// One request a second.
-    pub(crate) fn steady(&mut self) -> Result<(), RunError> {
+    pub(crate) fn steady(&mut self, server: &mut Server) -> Result<(), RunError> {
         let time = ms(self.plan.steady_ms);
         let second = Duration::from_secs(1);
-        self.loaded(Phase::Steady, Schedule::steady(1.0, time), time, second)
+        self.loaded(
+            server,
+            Phase::Steady,
+            Schedule::steady(1.0, time),
+            time,
+            second,
+        )
     }
 
     /// No requests: CPU time from outside, statistics only at the edges of
     /// the windows and outside of them.
-    pub(crate) fn rest(&mut self) -> Result<(), RunError> {
+    pub(crate) fn rest(&mut self, server: &mut Server) -> Result<(), RunError> {
         let begin = Instant::now();
-        let before = self.machine.cpu()?;
+        let before = server.machine.cpu()?;
         self.window(
+            server,
             Phase::Settle,
             begin,
             &before,
             begin + ms(self.plan.settle_ms),
         )?;
-        self.idle(Phase::Break, ms(self.plan.break_ms), begin)
+        let time = ms(self.plan.break_ms);
+        self.idle(&mut [Resting::new(server, Phase::Break, time)], begin)
     }
 
-    /// Idle windows for `time`; `begin` is the zero of their times.
+    /// Idle windows of several machines at the same time, of each for its own; `begin` is the
+    /// zero of their times. Reading one wakes no other: CPU times come from `/proc`, and
+    /// statistics are requested between windows.
     pub(crate) fn idle(
         &mut self,
-        phase: Phase,
-        time: Duration,
+        machines: &mut [Resting<'_>],
         begin: Instant,
     ) -> Result<(), RunError> {
-        self.settled(phase)?;
-        let end = Instant::now() + time;
-        let mut stats = self.stats(phase)?;
-        let mut last: Option<CpuReading> = None;
-        while Instant::now() < end {
-            self.bench.interrupt.sleep(GUARD)?;
-            let before = self.machine.cpu()?;
-            // Only where nothing else runs is the difference the observer's.
-            if let Some(last) = last.take()
-                && self.turn.arm == Arm::Tare
-                && stats.is_some()
-            {
-                let us = before.since(&last).monitor_ns as f64 / 1e3;
-                self.value("stats_request_us", "us", us)?;
-            }
-            let until = before.at + ms(self.plan.idle_window_ms);
-            last = Some(self.window(phase, begin, &before, until)?);
-            let now = self.stats(phase)?;
-            if let (Some(from), Some(to)) = (&stats, &now) {
-                let exits = activity_between(from, to);
-                if exits > 0.0 {
-                    let risen = risen_between(from, to);
-                    self.data
-                        .woken(self.bench.recorder, self.place(phase), risen)?;
-                }
-                let figure = self.idle_figure("idle_exits_per_s");
-                let seconds = seconds_between(from, to);
-                self.data
-                    .events(self.bench.recorder, &figure, exits, seconds)?;
-            }
-            stats = now;
+        for one in &mut *machines {
+            self.settled(one.server, one.phase)?;
         }
+        let started = Instant::now();
+        for one in &mut *machines {
+            one.stats = self.stats(one.server, one.phase)?;
+        }
+        loop {
+            let passed = started.elapsed();
+            let mut resting: Vec<_> = machines
+                .iter_mut()
+                .filter(|one| passed < one.time)
+                .collect();
+            if resting.is_empty() {
+                return Ok(());
+            }
+            self.bench.interrupt.sleep(GUARD)?;
+            let mut before = Vec::new();
+            for one in &mut resting {
+                before.push(self.before(one)?);
+            }
+            let until = Instant::now() + ms(self.plan.idle_window_ms);
+            for (one, before) in resting.iter_mut().zip(&before) {
+                let reading = self.window(one.server, one.phase, begin, before, until)?;
+                one.last = Some(reading);
+            }
+            for one in &mut resting {
+                self.exits(one)?;
+            }
+        }
+    }
+
+    /// CPU time at the begin of a window. What it rose by since the last window is the
+    /// observer's where nothing else runs.
+    fn before(&mut self, one: &mut Resting<'_>) -> Result<CpuReading, RunError> {
+        let before = one.server.machine.cpu()?;
+        if let Some(last) = one.last.take()
+            && one.server.turn.arm == Arm::Tare
+            && one.stats.is_some()
+        {
+            let us = before.since(&last).monitor_ns as f64 / 1e3;
+            self.value("stats_request_us", "us", us)?;
+        }
+        Ok(before)
+    }
+
+    /// Exits since the last reading.
+    fn exits(&mut self, one: &mut Resting<'_>) -> Result<(), RunError> {
+        let now = self.stats(one.server, one.phase)?;
+        if let (Some(from), Some(to)) = (&one.stats, &now) {
+            let exits = activity_between(from, to);
+            if exits > 0.0 {
+                let risen = risen_between(from, to);
+                let place = one.server.place(one.phase);
+                self.data.woken(self.bench.recorder, place, risen)?;
+            }
+            let figure = idle_figure(one.server.turn, "idle_exits_per_s");
+            let seconds = seconds_between(from, to);
+            self.data
+                .events(self.bench.recorder, &figure, exits, seconds)?;
+        }
+        one.stats = now;
         Ok(())
     }
 
     /// Waits until what came before has ended: until the machine has done nothing for a
     /// while, at most [`SETTLE_LIMIT`]. A machine that never rests is measured all the same.
-    fn settled(&mut self, phase: Phase) -> Result<(), RunError> {
-        if self.turn.arm == Arm::Spin || self.plan.quiet_ms == 0 {
+    fn settled(&mut self, server: &mut Server, phase: Phase) -> Result<(), RunError> {
+        if server.turn.arm == Arm::Spin || self.plan.quiet_ms == 0 {
             return Ok(());
         }
         let begin = Instant::now();
         while begin.elapsed() < SETTLE_LIMIT {
-            let from = self.stats(phase)?;
+            let from = self.stats(server, phase)?;
             self.bench.interrupt.sleep(ms(self.plan.quiet_ms))?;
-            let to = self.stats(phase)?;
+            let to = self.stats(server, phase)?;
             match (from, to) {
                 (Some(from), Some(to)) if activity_between(&from, &to) > 0.0 => {}
                 _ => break,
             }
         }
-        let figure = self.idle_figure("settled_ms");
+        let figure = idle_figure(server.turn, "settled_ms");
         self.value(&figure, "ms", begin.elapsed().as_secs_f64() * 1e3)
     }
 
     /// Counts instructions of requests on one connection, and of connections
     /// with one request each.
-    pub(crate) fn count(&mut self) -> Result<(), RunError> {
+    pub(crate) fn count(&mut self, server: &mut Server) -> Result<(), RunError> {
         for _ in 0..self.plan.batches {
             let kept = Connections::KeepAlive(1);
-            self.count_batch(Phase::CountRequests, kept, "insns_per_request")?;
+            self.count_batch(server, Phase::CountRequests, kept, "insns_per_request")?;
             let each = Connections::PerRequest(1);
-            self.count_batch(Phase::CountConnections, each, "insns_per_connection")?;
+            self.count_batch(
+                server,
+                Phase::CountConnections,
+                each,
+                "insns_per_connection",
+            )?;
         }
-        if let Some(stats) = self.stats(Phase::CountConnections)? {
+        if let Some(stats) = self.stats(server, Phase::CountConnections)? {
             let kib = stats.memory.monitor_resident_bytes as f64 / 1024.0;
             self.value("monitor_rss_kib", "KiB", kib)?;
         }
@@ -154,21 +201,22 @@ impl Session<'_, '_> {
 
     fn count_batch(
         &mut self,
+        server: &mut Server,
         phase: Phase,
         mode: Connections,
         figure: &'static str,
     ) -> Result<(), RunError> {
-        let mut generator = self.generator(mode);
+        let mut generator = self.generator(server, mode);
         // The first request opens the connection, the second runs on a warm one.
         let warm = generator.run(Schedule::one_by_one(2), self.bench.interrupt)?;
-        self.keep(phase, &warm)?;
+        self.keep(server, phase, &warm)?;
         self.bench.interrupt.sleep(QUIET)?;
-        let from = self.stats(phase)?;
+        let from = self.stats(server, phase)?;
         let requests =
             generator.run(Schedule::one_by_one(self.plan.batch), self.bench.interrupt)?;
         self.bench.interrupt.sleep(QUIET)?;
-        let to = self.stats(phase)?;
-        self.keep(phase, &requests)?;
+        let to = self.stats(server, phase)?;
+        self.keep(server, phase, &requests)?;
         let complete = requests.iter().all(|r| r.failure.is_none());
         if let (Some(from), Some(to), true) = (from, to, complete) {
             let n = requests.len() as f64;
@@ -188,17 +236,18 @@ impl Session<'_, '_> {
     /// Load in a thread of its own while this one samples CPU time.
     fn loaded(
         &mut self,
+        server: &mut Server,
         phase: Phase,
         schedule: Schedule,
         time: Duration,
         window: Duration,
     ) -> Result<(), RunError> {
-        let mut generator = self.generator(Connections::KeepAlive(self.plan.connections));
+        let mut generator = self.generator(server, Connections::KeepAlive(self.plan.connections));
         let branch = self.bench.interrupt.branch();
-        self.stats(phase)?;
+        self.stats(server, phase)?;
         let requests = std::thread::scope(|scope| {
             let load = scope.spawn(|| generator.run(schedule, &branch));
-            let sampled = self.sample(phase, time, window);
+            let sampled = self.sample(server, phase, time, window);
             if sampled.is_err() {
                 branch.abandon();
             }
@@ -208,33 +257,68 @@ impl Session<'_, '_> {
             sampled?;
             Ok::<_, RunError>(requests?)
         })?;
-        self.stats(phase)?;
-        self.keep(phase, &requests)
+        self.stats(server, phase)?;
+        self.keep(server, phase, &requests)
     }
 
     /// Windows of CPU time for `time`.
-    fn sample(&mut self, phase: Phase, time: Duration, window: Duration) -> Result<(), RunError> {
+    fn sample(
+        &mut self,
+        server: &mut Server,
+        phase: Phase,
+        time: Duration,
+        window: Duration,
+    ) -> Result<(), RunError> {
         let begin = Instant::now();
-        let mut before = self.machine.cpu()?;
+        let mut before = server.machine.cpu()?;
         let mut until = begin + window;
         while until <= begin + time {
-            before = self.window(phase, begin, &before, until)?;
+            before = self.window(server, phase, begin, &before, until)?;
             until += window;
         }
         Ok(())
     }
 
-    fn keep(&mut self, phase: Phase, requests: &[Request]) -> Result<(), RunError> {
-        let place = self.place(phase);
+    fn keep(
+        &mut self,
+        server: &Server,
+        phase: Phase,
+        requests: &[Request],
+    ) -> Result<(), RunError> {
+        let place = server.place(phase);
         Ok(self.data.requests(self.bench.recorder, place, requests)?)
     }
+}
 
-    /// The figure `base` of an idle machine, told apart by its vCPUs.
-    fn idle_figure(&self, base: &str) -> String {
-        let figure = self.turn.arm.figure(base);
-        match self.turn.cpus {
-            1 => figure,
-            cpus => format!("{figure}.{cpus}cpu"),
+/// A machine that nothing is asked of, while its idle windows are measured.
+pub(crate) struct Resting<'a> {
+    server: &'a mut Server,
+    phase: Phase,
+    time: Duration,
+    /// Statistics at the end of the last window.
+    stats: Option<Stats>,
+    /// CPU time there, before they were requested.
+    last: Option<CpuReading>,
+}
+
+impl<'a> Resting<'a> {
+    /// A machine whose windows are of `phase`, for `time`.
+    pub(crate) fn new(server: &'a mut Server, phase: Phase, time: Duration) -> Self {
+        Self {
+            server,
+            phase,
+            time,
+            stats: None,
+            last: None,
         }
+    }
+}
+
+/// The figure `base` of an idle machine, told apart by its vCPUs.
+fn idle_figure(turn: Turn, base: &str) -> String {
+    let figure = turn.arm.figure(base);
+    match turn.cpus {
+        1 => figure,
+        cpus => format!("{figure}.{cpus}cpu"),
     }
 }

@@ -138,6 +138,14 @@ fn method(plan: &Plan, data: &Data, figures: &[Figure]) -> Vec<String> {
             number(plan.steady_ms as f64 / 1e3)
         ),
     ];
+    if plan.idle_at_once && plan.idle_ms > 0 && plan.idle_2cpu_ms > 0 {
+        sentences.push(format!(
+            "Two more machines that nothing is asked of, with one vCPU and with two, are idle side \
+             by side, for {} s and {} s; CPU time and exits are read of each.",
+            number(plan.idle_ms as f64 / 1e3),
+            number(plan.idle_2cpu_ms as f64 / 1e3)
+        ));
+    }
     sentences.extend(data.rate.map(|rate| rate_sentence(rate, data.carried)));
     sentences.extend([
         format!(

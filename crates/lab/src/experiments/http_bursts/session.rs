@@ -1,4 +1,4 @@
-//! One machine under test, from its start to its end.
+//! Machines under test, from their start to their end.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,46 +55,60 @@ pub(crate) struct Turn {
     pub(crate) ring: &'static str,
 }
 
-/// A machine under test with everything around it. Dropping it ends the machine.
-pub(crate) struct Session<'s, 'b> {
-    pub(crate) bench: &'s mut Bench<'b>,
-    pub(crate) data: &'s mut Data,
-    pub(crate) plan: &'s Plan,
+/// A machine under test. Dropping it ends it.
+pub(crate) struct Server {
     pub(crate) turn: Turn,
     pub(crate) machine: Box<dyn Appliance>,
 }
 
-impl<'s, 'b> Session<'s, 'b> {
-    /// Starts the turn's machine; it need not serve yet.
-    pub(crate) fn start(
-        bench: &'s mut Bench<'b>,
-        data: &'s mut Data,
-        plan: &'s Plan,
-        root: &Path,
-        turn: Turn,
-    ) -> Result<Self, RunError> {
-        let machine = bench.executor.start(&spec(plan, root, turn, "auto"))?;
-        Ok(Self {
-            bench,
-            data,
-            plan,
-            turn,
-            machine,
-        })
+impl Server {
+    /// Where a sample of `phase` belongs.
+    pub(crate) fn place(&self, phase: Phase) -> SamplePosition {
+        SamplePosition {
+            arm: self.turn.arm,
+            cycle: self.turn.cycle,
+            phase,
+        }
+    }
+
+    fn target(&self) -> Target {
+        Target {
+            address: self.machine.address(),
+            path: format!("/{FILE}"),
+            body: Arc::from(body()),
+        }
+    }
+}
+
+/// What servers are measured with.
+pub(crate) struct Session<'s, 'b> {
+    pub(crate) bench: &'s mut Bench<'b>,
+    pub(crate) data: &'s mut Data,
+    pub(crate) plan: &'s Plan,
+}
+
+impl Session<'_, '_> {
+    /// Starts the machine of a turn; it need not serve yet.
+    pub(crate) fn start(&mut self, root: &Path, turn: Turn) -> Result<Server, RunError> {
+        let machine = self
+            .bench
+            .executor
+            .start(&spec(self.plan, root, turn, "auto"))?;
+        Ok(Server { turn, machine })
     }
 
     /// Waits until the machine serves, and counts what that took.
-    pub(crate) fn serve(&mut self) -> Result<(), RunError> {
-        let after = self.machine.wait_serving(BOOT, self.bench.interrupt)?;
+    pub(crate) fn serve(&mut self, server: &mut Server) -> Result<(), RunError> {
+        let after = server.machine.wait_serving(BOOT, self.bench.interrupt)?;
+        let Turn { arm, cpus, .. } = server.turn;
         self.bench.recorder.sample(&Line::Serving {
-            arm: self.turn.arm,
-            cpus: self.turn.cpus,
+            arm,
+            cpus,
             after_ns: u64::try_from(after.as_nanos()).unwrap_or(u64::MAX),
         })?;
-        let one_cpu = self.turn.cpus == self.plan.cpus;
-        if self.turn.arm == Arm::Tare
-            && one_cpu
-            && let Some(stats) = self.stats(Phase::Start)?
+        if arm == Arm::Tare
+            && cpus == self.plan.cpus
+            && let Some(stats) = self.stats(server, Phase::Start)?
             && let Some(count) = instructions(&stats)
         {
             self.value("boot_insns", "insns", count)?;
@@ -103,43 +117,48 @@ impl<'s, 'b> Session<'s, 'b> {
     }
 
     /// Asks for the first byte and counts the time from the exec of `tare run`.
-    pub(crate) fn first_byte(&mut self) -> Result<(), RunError> {
-        self.machine.wait_serving(BOOT, self.bench.interrupt)?;
-        let at = first_byte(&self.target(), BOOT, self.bench.interrupt)?;
+    pub(crate) fn first_byte(&mut self, server: &mut Server) -> Result<(), RunError> {
+        server.machine.wait_serving(BOOT, self.bench.interrupt)?;
+        let at = first_byte(&server.target(), BOOT, self.bench.interrupt)?;
         let after = at
             .ok_or(RunError::NoAnswer)?
-            .duration_since(self.machine.started());
+            .duration_since(server.machine.started());
         self.value("first_byte_ms", "ms", after.as_secs_f64() * 1e3)?;
-        self.stats(Phase::Start)?;
-        self.data.image = self.machine.image();
-        if let Some(bytes) = self.machine.image_bytes() {
+        self.stats(server, Phase::Start)?;
+        self.data.image = server.machine.image();
+        if let Some(bytes) = server.machine.image_bytes() {
             self.value("image_bytes", "bytes", bytes as f64)?;
         }
         Ok(())
     }
 
     /// Reads the machine's statistics, which wakes its I/O thread.
-    pub(crate) fn stats(&mut self, phase: Phase) -> Result<Option<Stats>, RunError> {
-        let place = self.place(phase);
-        let Some(stats) = self.machine.stats()? else {
+    pub(crate) fn stats(
+        &mut self,
+        server: &mut Server,
+        phase: Phase,
+    ) -> Result<Option<Stats>, RunError> {
+        let Some(stats) = server.machine.stats()? else {
             return Ok(None);
         };
-        self.data.stats(self.bench.recorder, place, &stats)?;
+        self.data
+            .stats(self.bench.recorder, server.place(phase), &stats)?;
         Ok(Some(stats))
     }
 
     /// Sleeps for a window and keeps the CPU time in it.
     pub(crate) fn window(
         &mut self,
+        server: &mut Server,
         phase: Phase,
         begin: Instant,
         before: &CpuReading,
         until: Instant,
     ) -> Result<CpuReading, RunError> {
         self.bench.interrupt.sleep_until(until)?;
-        let reading = self.machine.cpu()?;
+        let reading = server.machine.cpu()?;
         let sample = CpuSample {
-            place: self.place(phase),
+            place: server.place(phase),
             from_ns: u64::try_from(before.at.duration_since(begin).as_nanos()).unwrap_or(0),
             spent: reading.since(before),
         };
@@ -157,25 +176,8 @@ impl<'s, 'b> Session<'s, 'b> {
         Ok(self.data.value(self.bench.recorder, figure, unit, value)?)
     }
 
-    /// A load generator for this machine.
-    pub(crate) fn generator(&self, mode: Connections) -> Generator {
-        Generator::new(&self.target(), mode, ms(self.plan.timeout_ms))
-    }
-
-    /// Where a sample of `phase` belongs.
-    pub(crate) fn place(&self, phase: Phase) -> SamplePosition {
-        SamplePosition {
-            arm: self.turn.arm,
-            cycle: self.turn.cycle,
-            phase,
-        }
-    }
-
-    fn target(&self) -> Target {
-        Target {
-            address: self.machine.address(),
-            path: format!("/{FILE}"),
-            body: Arc::from(body()),
-        }
+    /// A load generator for a machine.
+    pub(crate) fn generator(&self, server: &Server, mode: Connections) -> Generator {
+        Generator::new(&server.target(), mode, ms(self.plan.timeout_ms))
     }
 }

@@ -162,6 +162,7 @@ fn a_whole_weighing_has_every_figure_and_ends_its_machines() {
     assert_eq!(figure("monitor_rss_kib").value, 3072.0);
     assert_eq!(figure("image_bytes").value, 123_456.0);
     assert_eq!(figure("idle_exits_per_s.tare.2cpu").value, 0.0);
+    assert_eq!(run.fakes.most, 2, "the idle machines run at the same time");
     run.nothing_is_left();
 }
 
