@@ -85,11 +85,14 @@ impl Record {
     }
 }
 
+/// An arm, and which time it has its turn.
+type ArmRound = (String, usize);
+
 /// Hands out what machines printed.
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
-    /// Turns of each arm in order, and the lines of each.
-    turns: BTreeMap<String, VecDeque<VecDeque<(String, Value)>>>,
+    /// Turns of each arm and round in order, and the lines of each.
+    turns: BTreeMap<ArmRound, VecDeque<VecDeque<(String, Value)>>>,
     /// What was measured without a machine, by arm and kind.
     others: BTreeMap<(String, String), VecDeque<Value>>,
 }
@@ -98,7 +101,7 @@ impl Replay {
     /// From a record.
     pub(crate) fn of(record: &Record) -> Self {
         let mut this = Self::default();
-        let mut over: BTreeMap<String, bool> = BTreeMap::new();
+        let mut over: BTreeMap<ArmRound, bool> = BTreeMap::new();
         for line in &record.lines {
             let text = |name: &str| Some(line.get(name)?.as_str()?.to_owned());
             let (Some(sample), Some(arm)) = (text("sample"), text("arm")) else {
@@ -111,14 +114,16 @@ impl Replay {
                 others.push_back(value);
                 continue;
             }
-            let turns = this.turns.entry(arm.clone()).or_default();
-            let was_over = over.insert(arm.clone(), false).unwrap_or(true);
+            let round = line.get("round").and_then(Value::as_u64).unwrap_or(0);
+            let place = (arm, usize::try_from(round).unwrap_or(usize::MAX));
+            let turns = this.turns.entry(place.clone()).or_default();
+            let was_over = over.insert(place.clone(), false).unwrap_or(true);
             // What follows the last line belongs to the turn that it ended.
             if was_over && prints {
                 turns.push_back(VecDeque::new());
             }
             let ended = value.get("done").is_some() || (was_over && !prints);
-            over.insert(arm, ended);
+            over.insert(place, ended);
             if let Some(turn) = turns.back_mut() {
                 turn.push_back((sample, value));
             }
@@ -137,7 +142,7 @@ impl Executor for Replay {
     }
 
     fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError> {
-        let turns = self.turns.get_mut(&spec.label);
+        let turns = self.turns.get_mut(&(spec.label.clone(), spec.round));
         let lines = turns.and_then(VecDeque::pop_front).ok_or_else(missing)?;
         Ok(Box::new(Printed { lines }))
     }
@@ -214,15 +219,19 @@ mod tests {
     #[test]
     fn turns_are_handed_out_in_order_with_what_followed_them() {
         let dir = tempfile::tempdir().unwrap();
-        let line = |sample: &str, record: &str| {
-            format!("{{\"sample\":\"{sample}\",\"arm\":\"a\",\"record\":{record}}}\n")
+        let of = |round: usize, sample: &str, record: &str| {
+            let place = format!("\"arm\":\"a\",\"round\":{round}");
+            format!("{{\"sample\":\"{sample}\",{place},\"record\":{record}}}\n")
         };
+        let line = |sample: &str, record: &str| of(0, sample, record);
         let text = [
             "{\"sample\":\"plan\",\"experiment\":\"x\"}\n".to_owned(),
             line("guest", "{\"n\":1}"),
             line("guest", "{\"done\":true}"),
             line("host", "[1]"),
             line("guest", "{\"n\":2}"),
+            // The second turn failed; the next round is a turn of its own.
+            of(1, "guest", "{\"n\":3}"),
             "{\"sample\":\"gu".to_owned(),
         ];
         fs::write(dir.path().join("raw.jsonl"), text.concat()).unwrap();
@@ -230,8 +239,9 @@ mod tests {
         assert_eq!(record.word("experiment").as_deref(), Some("x"));
         assert!(record.end().is_none());
         let mut replay = Replay::of(&record);
-        assert_eq!(replay.turns["a"].len(), 2);
-        assert_eq!(replay.turns["a"][0].len(), 2);
+        let [first, second] = [0, 1].map(|round| &replay.turns[&("a".to_owned(), round)]);
+        assert_eq!((first.len(), first[0].len(), first[1].len()), (2, 2, 1));
+        assert_eq!((second.len(), second[0].len()), (1, 1));
         assert_eq!(replay.recorded("a", "host"), Some(serde_json::json!([1])));
         assert_eq!(replay.recorded("a", "host"), None);
     }

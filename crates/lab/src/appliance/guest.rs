@@ -19,6 +19,8 @@ use crate::observe::{CpuReading, descendants};
 pub(crate) struct GuestSpec {
     /// For people: part of the machine's name.
     pub(crate) label: String,
+    /// Which time its arm has its turn, from 0: its place in a record that is read back.
+    pub(crate) round: usize,
     /// Image name or path.
     pub(crate) image: String,
     /// vCPUs.

@@ -47,6 +47,7 @@ impl ArmRound {
     pub(crate) fn machine(self, image: &str, cpus: u8, cmdline: String) -> GuestSpec {
         GuestSpec {
             label: self.arm.to_owned(),
+            round: self.round,
             image: image.to_owned(),
             cpus,
             cmdline,
@@ -132,6 +133,20 @@ pub(crate) fn optional(result: Result<(), RunError>) -> Result<Option<String>, R
         Err(RunError::Appliance(error)) => Ok(Some(error.to_string())),
         Err(error) => Err(error),
     }
+}
+
+/// Keeps why a turn failed. Of a record that is read back: what it said then.
+pub(crate) fn failed(
+    bench: &mut Bench<'_>,
+    place: ArmRound,
+    why: String,
+) -> Result<String, RunError> {
+    let recorded = bench.executor.recorded(place.arm, "failed");
+    if let Some(said) = recorded.as_ref().and_then(Value::as_str) {
+        return Ok(said.to_owned());
+    }
+    keep(bench, place, "failed", &json!(why))?;
+    Ok(why)
 }
 
 /// The numbers of a list in a line.

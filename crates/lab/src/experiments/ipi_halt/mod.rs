@@ -44,6 +44,8 @@ const QUANTILES: [(&str, f64); 5] = [
 ];
 /// Distribution of wake-ups, in cycles (of the host's arm in ns).
 const WAKE: &str = "wake_cycles";
+/// The median wake-up of each turn, by arm and round.
+const TURN_MEDIAN: &str = "wake_cycles_turn";
 /// What sending took, in cycles.
 const SEND: &str = "send_cycles";
 
@@ -118,6 +120,8 @@ pub(crate) struct IpiHalt {
     data: Data,
     /// A turn that schedules on a halt, watched from outside.
     watched: Option<Account>,
+    /// Turns in ring 3, and why those of them failed that did.
+    ring_3: (usize, Vec<String>),
     /// Dedicated vCPUs are not available here.
     refused: bool,
     /// Frequency of the guest's counter.
@@ -139,6 +143,7 @@ impl IpiHalt {
             samples,
             data: Data::default(),
             watched: None,
+            ring_3: (0, Vec::new()),
             refused: false,
             khz: None,
         }
@@ -174,9 +179,9 @@ impl IpiHalt {
         })?;
         self.khz = self.khz.or(khz);
         if let Some(figure) = median("turn", "cycles", &wakes) {
-            self.data
-                .samples
-                .add(turn_figure(arm), "cycles", figure.value);
+            let name = format!("{TURN_MEDIAN}.{}", arm.name());
+            self.data.samples.enter_round(round);
+            self.data.samples.add(&name, "cycles", figure.value);
         }
         self.data.extend(WAKE, arm.name(), wakes.into_iter());
         self.data.extend(SEND, arm.name(), sends.into_iter());
@@ -266,19 +271,6 @@ impl IpiHalt {
     }
 }
 
-/// Under which name an arm's medians are kept, a value for each turn.
-const fn turn_figure(arm: Arm) -> &'static str {
-    match arm {
-        Arm::Never => "wake_cycles_turn.never",
-        Arm::Ring3 => "wake_cycles_turn.ring3",
-        Arm::Poll => "wake_cycles_turn.poll",
-        Arm::Budget => "wake_cycles_turn.budget",
-        Arm::Dedicated => "wake_cycles_turn.dedicated",
-        Arm::Qemu => "wake_cycles_turn.qemu",
-        Arm::Host => "wake_cycles_turn.host",
-    }
-}
-
 impl Experiment for IpiHalt {
     fn planned(&self) -> Duration {
         TURN * u32::try_from(self.rounds * 5).unwrap_or(u32::MAX) + QEMU_TURN
@@ -309,9 +301,12 @@ impl Experiment for IpiHalt {
                 match arm {
                     // Images of earlier records run in ring 0 only.
                     Arm::Ring3 => {
-                        let why = guest_bench::optional(result)?;
-                        let missing = why.map(|why| format!("ring3: {why}"));
-                        self.data.missing.extend(missing.filter(|_| round == 0));
+                        self.ring_3.0 += 1;
+                        if let Some(why) = guest_bench::optional(result)? {
+                            let arm = arm.name();
+                            let why = guest_bench::failed(bench, ArmRound { arm, round }, why)?;
+                            self.ring_3.1.push(why);
+                        }
                         bench.progress.done(TURN);
                     }
                     Arm::Dedicated => {

@@ -2,7 +2,7 @@
 
 use tare_account::Step;
 
-use super::{Arm, GAP, IpiHalt, QUANTILES, WAKE, turn_figure};
+use super::{Arm, GAP, IpiHalt, QUANTILES, TURN_MEDIAN, WAKE};
 use crate::experiments::guest_bench::{self, Data, exchanged, not_measured};
 use crate::figure::{Figure, find, median, quantile, value};
 use crate::number::number;
@@ -31,9 +31,10 @@ const REPORTED_RATIO: f64 = 0.2857;
 /// Medians against those of an image in ring 0 that is scheduled, round by round.
 pub(super) fn ratios(data: &Data) -> impl Iterator<Item = Figure> {
     let ratio = |name: &str, arm: Arm| {
-        let turns = |arm: Arm| data.samples.values(turn_figure(arm));
-        let rounds = turns(arm).iter().zip(turns(Arm::Never));
-        let ratios: Vec<f64> = rounds.map(|(value, never)| value / never).collect();
+        let rounds = data
+            .samples
+            .pairs(TURN_MEDIAN, [arm, Arm::Never].map(Arm::name));
+        let ratios: Vec<f64> = rounds.iter().map(|(value, never)| value / never).collect();
         median(name, "1", &ratios)
     };
     let ratios = [
@@ -319,6 +320,7 @@ fn method(experiment: &IpiHalt) -> Vec<String> {
 
 fn limitations(experiment: &IpiHalt, figures: &[Figure]) -> Vec<String> {
     let mut sentences: Vec<String> = not_measured(&experiment.data).collect();
+    sentences.extend(failed_in_ring_3(experiment));
     sentences.extend(lost_polls(&experiment.data));
     let ratio = find(figures, "wake_poll_to_never");
     if let Some(ratio) = ratio.filter(|ratio| ratio.value > REPORTED_RATIO) {
@@ -330,6 +332,16 @@ fn limitations(experiment: &IpiHalt, figures: &[Figure]) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// Turns in ring 3 that failed.
+fn failed_in_ring_3(experiment: &IpiHalt) -> Option<String> {
+    let (turns, failed) = &experiment.ring_3;
+    let first = failed.first()?;
+    Some(match failed.len() {
+        all if all == *turns => format!("Not measured: ring3: {first}."),
+        some => format!("ring3: {some} of {turns} turns failed, the first: {first}."),
+    })
 }
 
 /// Polls that KVM ended early: what it meant to do and could not.

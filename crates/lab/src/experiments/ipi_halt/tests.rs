@@ -88,6 +88,24 @@ fn a_kvm_that_refuses_dedicated_vcpus_is_asked_once_and_named() {
 }
 
 #[test]
+fn turns_in_ring_3_that_fail_are_counted_and_pair_with_none() {
+    // The second machine of the first round is ring 3's, and the first of the second.
+    for machine in [2, 7] {
+        let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(machine)));
+        assert_eq!(run.outcome.ending, Ending::Complete);
+        let html = run.text("report.html");
+        assert!(
+            html.contains("ring3: 1 of 2 turns failed, the first: "),
+            "{html}"
+        );
+        let ratio = figure(&run.summary(), "wake_ring_3_to_ring_0");
+        assert_eq!(ratio.n, 1, "one round has both");
+        run.is_rebuilt_from_its_samples();
+        assert!(run.text("report.html").contains("did something"), "its why");
+    }
+}
+
+#[test]
 fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
     let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(3)));
     assert!(matches!(run.outcome.ending, Ending::Broken(_)));
