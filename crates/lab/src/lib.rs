@@ -85,8 +85,8 @@ pub mod kit {
     pub use crate::progress::Progress;
     pub use crate::record::Recorder;
     pub use crate::replay::Record;
-    pub use crate::report::svg::{Bar, bars, legend};
-    pub use crate::report::{ReportText, Section, escape, table};
+    pub use crate::report::svg::{Bar, bars, legend, reach};
+    pub use crate::report::{ONCE, ReportText, Row, Section, Template, escape, row, table};
     pub use crate::request::{Depth, WeighRequest};
 }
 

@@ -10,9 +10,9 @@ use super::observe::Observed;
 use super::plan::Arm;
 use tare_lab::kit::ReportText;
 use tare_lab::kit::number;
-use tare_lab::kit::{Bar, bars, legend};
+use tare_lab::kit::{Bar, bars, legend, reach};
 use tare_lab::kit::{Figure, find, value};
-use tare_lab::kit::{Section, table};
+use tare_lab::kit::{Row, Section, Template, row as values, table};
 
 /// With CPU-Pinning 2020's abbreviations.
 const PLATFORMS: [&str; 4] = [
@@ -25,145 +25,102 @@ const SHORT: [&str; 4] = ["BM", "CN", "VM", "VMCN"];
 
 pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportText {
     let data = &experiment.data;
-    let mut sections = vec![source_findings(experiment)];
-    for workload in data.workloads() {
-        sections.push(ratios(data, &workload));
-    }
-    sections.extend(splits(data));
-    sections.extend([pinning(data), causes(data), controls(data, figures)]);
-    ReportText {
-        title: "What each platform costs an application, and when pinning pays".to_owned(),
-        question:
-            "The same workloads on bare metal (a chroot), in a container (runc), in a virtual \
-                   machine and in a container in one, each left to the scheduler and pinned, at \
-                   sizes that double: how much longer do they take than on the bare machine, how \
-                   much of that shrinks with size, and what does pinning give back?"
-                .to_owned(),
-        glance: glance(experiment),
-        answer: answer(experiment, figures),
-        sections,
-        method: method(experiment),
-        limitations: experiment.limitations(),
+    let engine = data.runs.iter().find_map(|run| run.engine.as_ref());
+    let translated = experiment.translated();
+    let by_quota = |run: &super::data::Run| run.cell.place.limit == Limit::Quota;
+    let of = |family: &str| {
+        let of = figures
+            .iter()
+            .filter(|figure| figure.name.starts_with(family));
+        range(of.map(|figure| figure.value))
+    };
+    let found = of("finds_5pct_of_100.");
+    let found = found.map(|(least, most)| between(least.round(), most.round()));
+    let half = value(figures, "aa_half_width_pct");
+    let best = of("aa_half_width_pct.").map(|(least, _)| least);
+    let widths = half.map(|half| between(best.unwrap_or(half), half));
+    let text = Template::new(include_str!("report.md"), figures)
+        .maybe("engine", engine)
+        .only_if("translated", translated)
+        .only_if("native", !translated)
+        .maybe("aa_widths", widths.as_ref())
+        .maybe("found", found.filter(|_| widths.is_some()))
+        .set("seed", experiment.seed)
+        .only_if("quota", data.runs.iter().any(by_quota));
+    let workloads = data.workloads();
+    let ratios = workloads
+        .iter()
+        .filter_map(|workload| ratios(&text, data, workload));
+    let others = [
+        text.tabled("splits", splits(data)),
+        text.tabled("pinning", pinning(data)),
+        text.section("causes", causes(data)),
+        text.section("controls", controls(data, figures)),
+    ];
+    let findings = text
+        .tabled("findings", source_findings(experiment))
+        .into_iter();
+    let mut report = text.report();
+    report.glance = text.table("Glance", glance(experiment));
+    report.sections = findings
+        .chain(ratios)
+        .chain(others.into_iter().flatten())
+        .collect();
+    report.limitations = experiment.limitations();
+    report
+}
+
+/// The least and the greatest; `None` of none.
+fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    let ends = values.map(|value| (value, value));
+    ends.reduce(|(least, most), (value, _)| (least.min(value), most.max(value)))
+}
+
+/// `2 to 3`, or `3` where both are.
+fn between(least: f64, most: f64) -> String {
+    if least < most {
+        format!("{} to {}", number(least), number(most))
+    } else {
+        number(most)
     }
 }
 
 /// The largest size, vanilla and pinned.
-fn glance(experiment: &Platforms) -> String {
+fn glance(experiment: &Platforms) -> impl Iterator<Item = Row> {
     let data = &experiment.data;
-    let rows: Vec<Vec<String>> = data
-        .workloads()
-        .into_iter()
-        .map(|workload| {
-            let largest = analysis::sizes(data, &workload).pop().unwrap_or(1);
-            let cell = |platform, mode| {
-                let place = experiment.place(platform, mode, largest);
-                let ratio = overhead(data, &workload, place);
-                ratio.map_or("-".to_owned(), |r| r.text())
-            };
-            let ratios = Platform::ALL.iter().skip(1).flat_map(|platform| {
-                [Mode::Vanilla, Mode::Pinned].map(|mode| cell(*platform, mode))
-            });
-            std::iter::once(format!("{workload}, {largest} CPUs"))
-                .chain(ratios)
-                .collect()
-        })
-        .collect();
-    let head = [
-        "time over bare metal's",
-        "container",
-        "pinned",
-        "VM",
-        "pinned",
-        "container in VM",
-        "pinned",
+    const CELLS: [(&str, Platform, Mode); 6] = [
+        ("container", Platform::Container, Mode::Vanilla),
+        ("container pinned", Platform::Container, Mode::Pinned),
+        ("vm", Platform::Vm, Mode::Vanilla),
+        ("vm pinned", Platform::Vm, Mode::Pinned),
+        ("vm-container", Platform::VmContainer, Mode::Vanilla),
+        ("vm-container pinned", Platform::VmContainer, Mode::Pinned),
     ];
-    table(&head, &rows)
+    data.workloads().into_iter().map(move |workload| {
+        let largest = analysis::sizes(data, &workload).pop().unwrap_or(1);
+        let cells = CELLS.map(|(name, platform, mode)| {
+            let place = experiment.place(platform, mode, largest);
+            (
+                name,
+                overhead(data, &workload, place).map(|ratio| ratio.text()),
+            )
+        });
+        let named = values([("workload", &workload), ("size", &largest.to_string())]);
+        named.into_iter().chain(cells).collect()
+    })
 }
 
-fn answer(experiment: &Platforms, figures: &[Figure]) -> Vec<String> {
-    let mut sentences = Vec::new();
-    if let Some(engine) = experiment
-        .data
-        .runs
-        .iter()
-        .find_map(|run| run.engine.clone())
-    {
-        sentences.push(if experiment.translated() { format!(
-                "Machines were run by {engine}: there is no KVM here that runs Linux at full speed. \
-                 Ratios of VMs are the translator's, not a hypervisor's."
-            ) } else { format!("Machines were run by {engine}.") });
-    }
-    sentences.extend(resolution(figures));
-    if let Some(cost) = find(figures, "observer_cost_pct") {
-        sentences.push(format!("Observing costs {} %, by pairs.", cost.text()));
-    }
-    if let Some(cost) = value(figures, "observer_accounted_pct") {
-        sentences.push(format!(
-            "By the kernel's account it takes {} % of the CPU time of the workload that it takes \
-             most of.",
-            number(cost)
-        ));
-    }
-    sentences
-}
-
-/// What this weighing could have told apart, from its A/A arms.
-fn resolution(figures: &[Figure]) -> Option<String> {
-    let named = |prefix: &'static str| {
-        let of = figures
-            .iter()
-            .filter(move |figure| figure.name.starts_with(prefix));
-        of.map(|figure| figure.value)
-    };
-    let half = value(figures, "aa_half_width_pct")?;
-    let best = named("aa_half_width_pct.").fold(f64::INFINITY, f64::min);
-    let widths = if best < half {
-        format!("{} to {} %", number(best), number(half))
-    } else {
-        format!("{} %", number(half))
-    };
-    let mut sentence = format!(
-        "The intervals between two arms that are the same reach {widths} to either side: a smaller \
-         difference cannot be told from none here."
-    );
-    let found = || named("finds_5pct_of_100.");
-    let (least, most) = (
-        found().fold(f64::INFINITY, f64::min),
-        found().fold(f64::NEG_INFINITY, f64::max),
-    );
-    if least.is_finite() {
-        let range = if least < most {
-            format!("{} to {}", number(least.round()), number(most.round()))
-        } else {
-            number(least.round())
-        };
-        sentence += &format!(
-            " A change of 5 % would have been found in {range} of 100 such weighings, depending on \
-             the workload."
-        );
-    }
-    Some(sentence)
-}
-
-fn source_findings(experiment: &Platforms) -> Section {
-    let rows: Vec<Vec<String>> = findings::table(&experiment.evidence())
-        .into_iter()
+fn source_findings(experiment: &Platforms) -> Vec<Row> {
+    let findings = findings::table(&experiment.evidence()).into_iter();
+    findings
         .map(|(finding, verdict)| {
-            let (word, why) = verdict.words();
-            vec![finding.to_owned(), word.to_owned(), why.to_owned()]
+            let (here, because) = verdict.words();
+            values([("finding", finding), ("here", here), ("because", because)])
         })
-        .collect();
-    Section {
-        title: "CPU-Pinning 2020's findings and this machine".to_owned(),
-        lead:
-            "Findings of CPU-Pinning 2020 on 112 cores with hardware virtualisation, and what this machine \
-               says to it."
-                .to_owned(),
-        html: table(&["CPU-Pinning 2020", "here", "because"], &rows),
-    }
+        .collect()
 }
 
-fn ratios(data: &Data, workload: &str) -> Section {
+fn ratios(text: &Template<'_>, data: &Data, workload: &str) -> Option<Section> {
     let (unit, scale) = unit(data, workload);
     let mut chart = Vec::new();
     let mut rows = Vec::new();
@@ -189,12 +146,15 @@ fn ratios(data: &Data, workload: &str) -> Section {
         });
         rows.push(row(data, &cell, ratio, scale));
     }
+    let same = analysis::against_baseline(data, workload, Arm::Control).into_iter();
+    let same: Vec<Figure> = same.map(|it| it.ratio.figure("", "")).collect();
     let html = format!(
         "{}{}{}",
         legend(&PLATFORMS),
         bars(
             &chart,
             "time over bare metal's",
+            reach(same.iter()),
             &format!("{workload}: overhead of each platform")
         ),
         table(
@@ -212,13 +172,7 @@ fn ratios(data: &Data, workload: &str) -> Section {
             &rows
         )
     );
-    Section {
-        title: format!("{workload}: overhead"),
-        lead: "Mean time over the bare machine's of the same size, and median time. Labels are \
-               platform, mode and CPUs; q: by CFS quota, another mechanism than sets of CPUs."
-            .to_owned(),
-        html,
-    }
+    text.section_of("ratios", &values([("workload", workload)]), html)
 }
 
 /// Unit and factor in which a workload's times are printed: that of a rate is
@@ -273,7 +227,7 @@ fn row(
 }
 
 /// Nothing below three sizes.
-fn splits(data: &Data) -> Option<Section> {
+fn splits(data: &Data) -> Vec<Row> {
     let mut rows = Vec::new();
     for workload in data.workloads() {
         for platform in Platform::ALL.into_iter().skip(1) {
@@ -281,31 +235,22 @@ fn splits(data: &Data) -> Option<Section> {
                 let Some(split) = split(data, &workload, platform, mode) else {
                     continue;
                 };
-                let falling: Vec<String> = split
-                    .falling
-                    .iter()
-                    .map(|(size, e)| format!("{size}: {}", e.text()))
-                    .collect();
-                rows.push(vec![
-                    format!("{workload}, {}, {}", platform.name(), mode.name()),
-                    split.constant.text(),
-                    falling.join("; "),
-                ]);
+                let falling = split.falling.iter();
+                let falling = falling.map(|(size, e)| format!("{size}: {}", e.text()));
+                let falling: Vec<String> = falling.collect();
+                let place = format!("{workload}, {}, {}", platform.name(), mode.name());
+                rows.push(values([
+                    ("place", &place),
+                    ("constant", &split.constant.text()),
+                    ("falling", &falling.join("; ")),
+                ]));
             }
         }
     }
-    (!rows.is_empty()).then(|| Section {
-        title: "Overhead by type and by size".to_owned(),
-        lead: "Overhead = constant + falling / CPUs, fitted by least squares over at least three \
-               sizes that the same limit holds: a fit of ours, which CPU-Pinning 2020 does not \
-               have. Of a VM the constant is what it calls PTO; of a container the falling part \
-               is PSO."
-            .to_owned(),
-        html: table(&["", "constant, %", "falling, % at each size"], &rows),
-    })
+    rows
 }
 
-fn pinning(data: &Data) -> Section {
+fn pinning(data: &Data) -> Vec<Row> {
     let mut rows = Vec::new();
     for workload in data.workloads() {
         for platform in Platform::ALL {
@@ -313,24 +258,20 @@ fn pinning(data: &Data) -> Section {
                 let Some((what, gain)) = pin_gain(data, &workload, platform, size) else {
                     continue;
                 };
-                rows.push(vec![
-                    format!("{workload}, {}, {size} CPUs", platform.name()),
-                    number(gain.value),
-                    gain.figure("", "").ends_text(),
-                    gain.n.to_string(),
-                    meaning(what).to_owned(),
-                ]);
+                rows.push(values([
+                    (
+                        "place",
+                        &format!("{workload}, {}, {size} CPUs", platform.name()),
+                    ),
+                    ("longer", &number(gain.value)),
+                    ("ends", &gain.figure("", "").ends_text()),
+                    ("n", &gain.n.to_string()),
+                    ("is", meaning(what)),
+                ]));
             }
         }
     }
-    Section {
-        title: "Vanilla against pinned".to_owned(),
-        lead:
-            "How much longer the vanilla runs took than the pinned ones, size by size. Where both \
-               are bound alike the row is a control, which must be zero."
-                .to_owned(),
-        html: table(&["", "longer, %", "95 % interval", "n", "is"], &rows),
-    }
+    rows
 }
 
 const fn meaning(what: Pinning) -> &'static str {
@@ -348,7 +289,7 @@ fn await_ms(observed: &Observed) -> Option<f64> {
 }
 
 /// What goes with the overhead: means over the runs that count.
-fn causes(data: &Data) -> Section {
+fn causes(data: &Data) -> String {
     let mut rows = Vec::new();
     for workload in data.workloads() {
         for cell in data.cells(&workload) {
@@ -377,33 +318,25 @@ fn causes(data: &Data) -> Section {
             ]);
         }
     }
-    Section {
-        title: "What goes with it".to_owned(),
-        lead:
-            "Means of the runs, of a machine as its host sees it. Context switches, steal and disk \
-               requests are the whole host's; the others the run's own threads'. QEMU's translator \
-               has no exits."
-                .to_owned(),
-        html: table(
-            &[
-                "",
-                "switches",
-                "migrations",
-                "on CPU, s",
-                "in I/O, s",
-                "waiting for a CPU, s",
-                "throttled, s",
-                "steal, s",
-                "disk requests",
-                "await, ms",
-                "KVM exits",
-            ],
-            &rows,
-        ),
-    }
+    table(
+        &[
+            "",
+            "switches",
+            "migrations",
+            "on CPU, s",
+            "in I/O, s",
+            "waiting for a CPU, s",
+            "throttled, s",
+            "steal, s",
+            "disk requests",
+            "await, ms",
+            "KVM exits",
+        ],
+        &rows,
+    )
 }
 
-fn controls(data: &Data, figures: &[Figure]) -> Section {
+fn controls(data: &Data, figures: &[Figure]) -> String {
     let mut rows = Vec::new();
     for workload in data.workloads() {
         for (arm, name) in [(Arm::Control, "A/A"), (Arm::Unobserved, "observer")] {
@@ -442,58 +375,5 @@ fn controls(data: &Data, figures: &[Figure]) -> Section {
     });
     let finds: Vec<Vec<String>> = finds.collect();
     let finds = table(&["", "pairs that find 5 %", "drawn from pairs"], &finds);
-    Section {
-        title: "How far the instrument can be trusted".to_owned(),
-        lead:
-            "The bare machine against itself: once more the same (A/A), and without the observer. \
-               How much longer it took, in pairs of runs that came one after the other in random \
-               order: Hodges and Lehmann's middle with its interval, and p of Wilcoxon's \
-               signed-rank test, which needs six pairs. Accounted: \
-               the time of the observer's programs in the kernel and of its own thread, of the \
-               run's time on CPUs. Below: from how many pairs on the test (p < \
-               0.01) finds a made slow-down of 5 % in 95 of 100 weighings, drawn from the A/A pairs."
-                .to_owned(),
-        html: table(
-            &["", "difference, %", "95 % interval", "p", "n"],
-            &rows,
-        ) + &finds,
-    }
-}
-
-fn method(experiment: &Platforms) -> Vec<String> {
-    let quota = experiment
-        .data
-        .runs
-        .iter()
-        .any(|run| run.cell.place.limit == Limit::Quota);
-    let mut method = vec![
-        "One root file system serves all platforms: as a chroot, as runc's bundle, as a disk that \
-         machines share read only, and within them as crun's. Each run writes to a directory of its \
-         own, in machines to a disk of their own."
-            .to_owned(),
-        "A run counts if its check succeeds: frames decode, primes are right, no request failed."
-            .to_owned(),
-        format!(
-            "Rounds in random order (seed {}), each kind of run once a round, those on the host \
-             more often; the bare machine's runs come with their like (A/A, and without the \
-             observer) one after the other, in random order. The first run of each workload on \
-             each platform and size only warms up.",
-            experiment.seed
-        ),
-        "Bare metal is kept to a size by a set of CPUs, where CPU-Pinning 2020 booted with fewer; its \
-         vanilla and pinned runs are then bound alike. A pinned machine has a virtual CPU on each \
-         CPU of its set and all other threads within the set. Machines that wait are stopped."
-            .to_owned(),
-        "A kind of run is repeated until its mean is known to 1 % or the time is spent. Outliers \
-         are kept."
-            .to_owned(),
-    ];
-    if quota {
-        method.push(
-            "A vanilla container below the host's size is kept to it by CFS quota (q), as docker \
-             run --cpus does and as in CPU-Pinning 2020."
-                .to_owned(),
-        );
-    }
-    method
+    table(&["", "difference, %", "95 % interval", "p", "n"], &rows) + &finds
 }

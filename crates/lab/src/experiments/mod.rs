@@ -103,6 +103,26 @@ mod tests {
     use crate::request::Depth;
 
     #[test]
+    fn every_report_has_its_text_and_no_value_is_left_open() {
+        for entry in ALL {
+            let report = (entry.make)(Depth::Quick, None).report(&[]);
+            let lists = [&report.answer, &report.method, &report.limitations];
+            let sections = report.sections.iter().flat_map(|it| [&it.title, &it.lead]);
+            let mut texts = vec![&report.title, &report.question];
+            texts.extend(lists.into_iter().flatten().chain(sections));
+            for text in texts {
+                let about = format!("{}: {text}", entry.name);
+                // A value may be JSON, whose braces are before quotes.
+                let is_open = text
+                    .match_indices('{')
+                    .any(|(at, _)| !text[at + 1..].starts_with(['"', '}']));
+                assert!(!text.is_empty() && !is_open, "{about}");
+            }
+            assert!(!report.method.is_empty(), "{}", entry.name);
+        }
+    }
+
+    #[test]
     fn forms_that_decide_goals_repeat_often_enough_for_an_interval() {
         for entry in ALL {
             for depth in [Depth::Standard, Depth::Full] {

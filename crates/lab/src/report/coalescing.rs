@@ -52,6 +52,7 @@ pub(crate) fn ratio_distribution(shares: &[RatioShare], series: usize) -> String
     bars(
         &columns,
         "% of completions",
+        None,
         "Share of the completions in epochs of each ratio",
     )
 }

@@ -5,6 +5,7 @@ pub(crate) mod coalescing;
 mod page;
 mod section;
 pub(crate) mod svg;
+mod template;
 mod text;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::summary::Summary;
 
 pub(crate) use page::html;
 pub use section::{ReportText, Section};
+pub use template::{ONCE, Row, Template, row};
 pub use text::{escape, table};
 
 /// All that a report is made from.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tare_control::stats::{Kvm, Stats};
 
 use crate::figure::{Figure, Samples, grouped_quantile};
-use crate::report::svg::Distribution;
+use crate::report::svg::{Distribution, percentiles};
 
 /// Samples by metric and arm, plus KVM counters.
 #[derive(Debug)]
@@ -72,15 +72,28 @@ impl Data {
         summaries.map(|summary| summary.median).collect()
     }
 
-    /// A distribution of each arm that has one, in us, for a chart.
-    pub(crate) fn distributions(
+    /// The distribution's chart, a series for each arm that has one, in us.
+    pub(crate) fn percentiles(
         &self,
         name: &'static str,
         arms: &[&'static str],
-    ) -> Vec<Distribution> {
+        description: &str,
+    ) -> String {
+        percentiles(arms, &self.distributions(name, arms), description)
+    }
+
+    fn distributions(&self, name: &'static str, arms: &[&'static str]) -> Vec<Distribution> {
         let arms = arms.iter().enumerate();
         arms.filter_map(|(series, arm)| Distribution::of(series, &self.of(name, arm)))
             .collect()
+    }
+
+    /// Keeps once why an arm is unavailable.
+    pub(crate) fn unavailable(&mut self, arm: &str, why: Option<String>) {
+        let known = |missing: &String| missing.starts_with(&format!("{arm}: "));
+        if let Some(why) = why.filter(|_| !self.missing.iter().any(known)) {
+            self.missing.push(format!("{arm}: {why}"));
+        }
     }
 
     /// Adds what was counted between two readings, or since the machine began.

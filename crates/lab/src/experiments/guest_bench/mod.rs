@@ -24,7 +24,7 @@ use crate::bench::{Bench, RunError};
 
 pub(crate) use data::Data;
 pub(crate) use exchange::Exchange;
-pub(crate) use sentences::{exchanged, not_measured};
+pub(crate) use sentences::exchanged;
 pub(crate) use turns::{announce, rotated};
 pub(crate) use watched::{PAUSE, exits, step_name, steps, watch};
 

@@ -1,6 +1,7 @@
 //! Sentences shared by the reports of these experiments.
 
 use super::Data;
+use crate::report::ReportText;
 
 /// Whether two arms differ, by what was randomised: a value for each machine that was booted.
 pub(crate) fn exchanged(a: &[f64], b: &[f64]) -> String {
@@ -15,8 +16,11 @@ pub(crate) fn exchanged(a: &[f64], b: &[f64]) -> String {
     }
 }
 
-/// A sentence for each arm that is unavailable here.
-pub(crate) fn not_measured(data: &Data) -> impl Iterator<Item = String> {
-    let missing = data.missing.iter();
-    missing.map(|why| format!("Not measured: {why}."))
+impl Data {
+    /// Puts a sentence for each arm that is unavailable here before the limitations.
+    pub(crate) fn add_missing(&self, report: &mut ReportText) {
+        let missing = self.missing.iter();
+        let sentences = missing.map(|why| format!("Not measured: {why}."));
+        report.limitations.splice(..0, sentences);
+    }
 }

@@ -10,7 +10,6 @@ mod arms;
 mod charts;
 mod counts;
 mod data;
-mod findings;
 mod goals;
 mod linux;
 mod phases;
@@ -18,7 +17,6 @@ mod plan;
 mod report;
 mod sample;
 mod session;
-mod tables;
 #[cfg(test)]
 mod tests;
 
@@ -295,7 +293,7 @@ impl Experiment for HttpBursts {
     }
 
     fn cause(&self, figures: &[Figure], figure: &Figure) -> Option<String> {
-        findings::cause(figures, figure)
+        report::cause(figures, figure)
     }
 
     fn failures(&self) -> Vec<String> {

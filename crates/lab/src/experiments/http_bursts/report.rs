@@ -1,207 +1,234 @@
-//! The experiment's report: question, results, limitations.
+//! The experiment's report: what its text needs beside figures, charts and tables.
 
 use super::arms::Arm;
 use super::charts::{distributions, timeline};
 use super::data::Data;
-use super::findings::limitations;
+use super::goals::GOALS;
 use super::plan::{Plan, SOURCE_RATE};
-use super::tables::{comparison, glance, on_linux, threads};
+use super::sample::{CpuSample, Phase};
 use crate::figure::{Figure, value};
 use crate::number::number;
 use crate::report::svg::percentiles;
-use crate::report::{ReportText, Section};
-
-/// The report of a run, complete or not.
-pub(crate) fn report_text(plan: &Plan, data: &Data, figures: &[Figure]) -> ReportText {
-    ReportText {
-        title: "What waiting costs a web server in a virtual machine".to_owned(),
-        question: "An appliance that polls uses a whole core of its host even without requests. \
-                   The same web server image waited in three ways, under bursts of requests \
-                   and breaks: spin never halts its core; poller follows Toro (pollers declare \
-                   idle turns, the core halts when all have been idle for 200 ms); tare \
-                   blocks until an interrupt arrives."
-            .to_owned(),
-        glance: glance(figures),
-        answer: answer(data, figures),
-        sections: sections(plan, data, figures),
-        method: method(plan, data, figures),
-        limitations: limitations(data, figures),
-    }
-}
-
-fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
-    let get = |name: &str| value(figures, name);
-    let mut sentences = Vec::new();
-    if let (Some(spin), Some(tare), Some(poller)) = (
-        get("cpu_idle_pct.spin"),
-        get("cpu_idle_pct.tare"),
-        get("cpu_1rps_pct.poller"),
-    ) {
-        sentences.push(format!(
-            "With nothing to do, spinning took {} % of a core and blocking {} %. Toro's \
-             poller halts too, but a single request keeps it awake for 200 ms: {} % of a core at \
-             one request a second.",
-            number(spin),
-            number(tare),
-            number(poller)
-        ));
-    }
-    let latency = (get("latency_p50_us.spin"), get("latency_p50_us.tare"));
-    if let (Some(spin), Some(tare)) = latency {
-        sentences.push(compared(data, spin, tare));
-    }
-    let translated = |arm: &str| get(&format!("tcg_insns_per_request.{arm}"));
-    if let (Some(linux), Some(tare)) = (translated("linux"), translated("tare")) {
-        sentences.push(format!(
-            "For the same file Apache on Debian's kernel executed {} instructions a request, \
-             Tare's image {}: {} times fewer.",
-            number(linux),
-            number(tare),
-            number(linux / tare)
-        ));
-    }
-    sentences
-}
+use crate::report::{ONCE, ReportText, Row, Template, row, table};
 
 /// Two series differ where p is at most this.
 const SIGNIFICANT: f64 = 0.05;
+/// Ready threads that wait this share of the time (percent) say that others
+/// wanted the CPUs.
+const NOISY_PCT: f64 = 5.0;
+/// A half-width of this share of the median is worth a word.
+const WIDE: f64 = 0.25;
+
+/// Figures of the first table, each with its factor.
+const GLANCE: [(&str, &str, &str); 6] = [
+    ("CPU with nothing to do, % of a core", "cpu_idle_pct", "1"),
+    ("CPU at one request a second, %", "cpu_1rps_pct", "1"),
+    ("CPU in bursts, %", "cpu_burst_pct", "1"),
+    ("exits a second with nothing to do", "idle_exits_per_s", "1"),
+    ("median latency in bursts, ms", "latency_p50_us", "0.001"),
+    ("90th percentile, ms", "latency_p90_us", "0.001"),
+];
+
+/// The report of a run, complete or not.
+pub(crate) fn report_text(plan: &Plan, data: &Data, figures: &[Figure]) -> ReportText {
+    let text = Template::new(include_str!("report.md"), figures);
+    let text = with_findings(with_plan(text, plan), data, figures);
+    let text = with_comparison(text, data, figures);
+    let glance = GLANCE.map(|(about, figure, scale)| {
+        row([("about", about), ("figure", figure), ("scale", scale)])
+    });
+    let latencies = percentiles(
+        &Arm::ALL.map(Arm::name),
+        &distributions(data),
+        "Latency by percentile for the three arms",
+    );
+    let cpu =
+        timeline(plan, data).figure("CPU use of the three arms over time, under bursts and breaks");
+    let sections = [
+        text.section("cpu", cpu),
+        text.section("latency", latencies),
+        text.tabled("control", against_control(data)),
+        text.section("threads", threads(data)),
+        text.tabled("linux", ONCE),
+    ];
+    let mut report = text.report();
+    report.glance = text.table("Glance", glance);
+    report.sections = sections.into_iter().flatten().collect();
+    report
+}
+
+fn with_plan<'a>(text: Template<'a>, plan: &Plan) -> Template<'a> {
+    let seconds = |ms: u64| number(ms as f64 / 1e3);
+    let at_once = plan.idle_at_once && plan.idle_ms > 0 && plan.idle_2cpu_ms > 0;
+    text.set("image", &plan.image)
+        .set("cpus", plan.cpus)
+        .set("memory_mib", plan.memory_mib)
+        .set("cycles", plan.cycles)
+        .set("burst_s", seconds(plan.burst_ms))
+        .set("break_s", seconds(plan.settle_ms + plan.break_ms))
+        .set("steady_s", seconds(plan.steady_ms))
+        .maybe("idle_s", at_once.then(|| seconds(plan.idle_ms)))
+        .set("idle_2cpu_s", seconds(plan.idle_2cpu_ms))
+        .set("connections", plan.connections)
+        .set("window_ms", plan.window_ms)
+        .set("settle_ms", plan.settle_ms)
+}
+
+/// The rate of the bursts, and what could not be measured or is uncertain.
+fn with_findings<'a>(text: Template<'a>, data: &Data, figures: &[Figure]) -> Template<'a> {
+    let carries = data.rate.map(|rate| rate >= SOURCE_RATE);
+    let joined = |parts: Vec<String>, by: &str| (!parts.is_empty()).then(|| parts.join(by));
+    let (windows, counters) = &data.woken;
+    let rose = counters
+        .iter()
+        .map(|(name, count)| format!("{name} {count}"));
+    text.maybe("rate", data.rate.map(number))
+        .set("carried", number(data.carried))
+        .only_if("carries", carries == Some(true))
+        .only_if("carries_less", carries == Some(false))
+        .maybe("unmeasured", joined(unmeasured(data, figures), ", "))
+        .maybe("uncompared", joined(data.uncompared.clone(), "; "))
+        .maybe("woken", (*windows > 0).then_some(windows))
+        .set("rose", rose.collect::<Vec<_>>().join(", "))
+        .maybe("noise", noise(data))
+        .maybe("uncertain", joined(uncertain(figures), ", "))
+}
 
 /// The blocking arm's latency against the spinning one's, if they can be
 /// distinguished: by machines, since answers of one machine are not independent.
-fn compared(data: &Data, spin: f64, tare: f64) -> String {
+fn with_comparison<'a>(text: Template<'a>, data: &Data, figures: &[Figure]) -> Template<'a> {
+    let [tare, spin] =
+        [Arm::Tare, Arm::Spin].map(|arm| value(figures, &arm.figure("latency_p50_us")));
+    let both = tare.zip(spin);
+    let percent = both.map_or(0.0, |(tare, spin)| ((tare / spin - 1.0) * 100.0).round());
     let [blocking, spinning] = [Arm::Tare, Arm::Spin].map(|arm| data.median_latencies(arm));
-    let Some(p) = tare_stats::permutation(&blocking, &spinning) else {
-        return format!(
-            "Whether blocking and spinning differ in latency needs {} machines of each; this run \
-             has {}.",
-            tare_stats::LEAST_UNITS,
-            blocking.len().min(spinning.len())
-        );
-    };
-    if p > SIGNIFICANT {
-        return format!(
-            "This run does not distinguish the latencies of blocking and spinning (p {p:.2} by \
-             machines)."
-        );
-    }
-    let percent = ((tare / spin - 1.0) * 100.0).round();
+    let p = tare_stats::permutation(&blocking, &spinning);
+    let differ = p.filter(|p| *p <= SIGNIFICANT);
+    let machines = blocking.len().min(spinning.len());
     let than = if percent < 0.0 { "faster" } else { "slower" };
-    format!(
-        "The blocking machine's median answer was {} % {than} than the spinning one's.",
-        percent.abs()
-    )
-}
-
-fn sections(plan: &Plan, data: &Data, figures: &[Figure]) -> Vec<Section> {
-    let names = Arm::ALL.map(Arm::name);
-    let mut sections = vec![Section {
-        title: "CPU over time".to_owned(),
-        lead: "Share of one core that all threads of the monitor used. Every arm has a machine \
-               of its own in each cycle; its turns are drawn one after the other. Shaded: load."
-            .to_owned(),
-        html: timeline(plan, data)
-            .figure("CPU use of the three arms over time, under bursts and breaks"),
-    }];
-    let distributions = distributions(data);
-    if !distributions.is_empty() {
-        sections.push(Section {
-            title: "Latency in the bursts".to_owned(),
-            lead: "From the time at which a request was to be sent to the end of its answer, on a \
-                   logarithmic scale; dots: median and 99th percentile. Lower is better."
-                .to_owned(),
-            html: percentiles(
-                &names,
-                &distributions,
-                "Latency by percentile for the three arms",
-            ),
-        });
-        sections.push(comparison(data, figures));
-    }
-    sections.extend(threads(data));
-    sections.extend(on_linux(figures));
-    sections
-}
-
-fn method(plan: &Plan, data: &Data, figures: &[Figure]) -> Vec<String> {
-    let mut sentences = vec![
-        format!(
-            "Each machine: image {}, {} vCPU, {} MiB, started by tare run with --idle spin, \
-             poller or block. Toro gave its guest two cores and used one; one is given here.",
-            plan.image, plan.cpus, plan.memory_mib
-        ),
-        format!(
-            "{} cycles; in each, every arm had a new machine, in rotated order, one alive at a \
-             time: a burst of {} s, a break of {} s, then one request a second for {} s.",
-            plan.cycles,
-            number(plan.burst_ms as f64 / 1e3),
-            number((plan.settle_ms + plan.break_ms) as f64 / 1e3),
-            number(plan.steady_ms as f64 / 1e3)
-        ),
-    ];
-    if plan.idle_at_once && plan.idle_ms > 0 && plan.idle_2cpu_ms > 0 {
-        sentences.push(format!(
-            "Two more machines that nothing is asked of, with one vCPU and with two, are idle side \
-             by side, for {} s and {} s; CPU time and exits are read of each.",
-            number(plan.idle_ms as f64 / 1e3),
-            number(plan.idle_2cpu_ms as f64 / 1e3)
-        ));
-    }
-    sentences.extend(data.rate.map(|rate| rate_sentence(rate, data.carried)));
-    sentences.extend([
-        format!(
-            "The load is open-loop: send times are fixed beforehand and latency counts from \
-             them, over at most {} kept connections on loopback, each answer compared with the \
-             1 KiB file.",
-            plan.connections
-        ),
-        format!(
-            "CPU time comes from /proc (schedstat) of every thread, read from outside every {} ms. \
-             The first {} ms of each break are drawn but not in the figures: connections end \
-             and the pollers' 200 ms run out.",
-            plan.window_ms, plan.settle_ms
-        ),
-        observer(figures),
-        "Exits are returns from KVM_RUN, halts and injected interrupts of the vCPU together. \
-         Instructions are counted on a \
-         machine of its own in ring 0, where KVM emulates each; boot_insns counts until the server says that it serves; insns_per_request is the mean \
-         of a batch on one connection, insns_per_connection of a batch of connections that the \
-         client closes after one answer."
-            .to_owned(),
-        "first_byte_ms runs from the exec of tare run until the first byte of an answer; the \
-         request is sent when the console says that the server serves. first_line_ms.tcg is the \
-         same image in QEMU's translator, from the exec of tare run to that line on the console, \
-         which is its first."
-            .to_owned(),
-    ]);
-    sentences
-}
-
-fn rate_sentence(rate: f64, carried: f64) -> String {
-    let (rate, carried) = (number(rate), number(carried));
-    if rate == number(SOURCE_RATE) {
-        return format!(
-            "Bursts of {rate} requests a second, as in Toro; in a closed loop the slowest \
-             arm carried {carried}."
-        );
-    }
-    format!(
-        "Bursts of {rate} requests a second: this machine does not carry Toro's 100. In a \
-         closed loop the slowest arm carried {carried} a second, and the bursts are half of that."
-    )
-}
-
-/// What observing costs, as measured.
-fn observer(figures: &[Figure]) -> String {
-    let cost = value(figures, "stats_request_us");
-    let us = cost.map_or(String::new(), |us| {
-        format!(
-            " One such reading cost the monitor {} µs of CPU time.",
-            number(us)
+    text.only_if("both", both.is_some())
+        .set("least", tare_stats::LEAST_UNITS)
+        .maybe("machines", p.is_none().then_some(machines))
+        .maybe(
+            "p",
+            p.filter(|p| *p > SIGNIFICANT).map(|p| format!("{p:.2}")),
         )
-    });
-    format!(
-        "Statistics were read over the control socket at the edges of phases and, in breaks, \
-         between windows of CPU time, never inside one: the request wakes the monitor's I/O \
-         thread, but no vCPU.{us}"
-    )
+        .maybe("percent", differ.map(|_| percent.abs()))
+        .set("than", than)
+}
+
+/// Each arm's machines, and their medians against the control's.
+fn against_control(data: &Data) -> impl Iterator<Item = Row> {
+    let control = data.median_latencies(Arm::Spin);
+    Arm::ALL.into_iter().filter_map(move |arm| {
+        let medians = data.median_latencies(arm);
+        let most = data.latencies(arm).concat().into_iter().reduce(f64::max)?;
+        let p = match arm {
+            Arm::Spin => Some("control".to_owned()),
+            _ => tare_stats::permutation(&medians, &control).map(p_value),
+        };
+        Some(vec![
+            ("arm", Some(arm.name().to_owned())),
+            ("max", Some(number(most / 1e3))),
+            ("machines", Some(medians.len().to_string())),
+            ("p", p),
+        ])
+    })
+}
+
+fn p_value(p: f64) -> String {
+    if p < 0.001 {
+        "< 0.001".to_owned()
+    } else {
+        format!("{p:.3}")
+    }
+}
+
+/// Where the CPU time went, by thread, for each arm and phase.
+fn threads(data: &Data) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for sample in &data.cpu {
+        for (name, ns) in &sample.spent.threads {
+            if *ns > 0 && !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+    }
+    names.sort();
+    let phases = [
+        (Phase::Break, "idle"),
+        (Phase::Burst, "burst"),
+        (Phase::Steady, "1/s"),
+    ];
+    let turns = Arm::ALL
+        .into_iter()
+        .flat_map(|arm| phases.map(|(phase, word)| (arm, phase, word)));
+    let rows: Vec<Vec<String>> = turns
+        .map(|(arm, phase, word)| {
+            let of = |name: &String| {
+                let ns = |s: &CpuSample| s.spent.threads.get(name).copied().unwrap_or(0);
+                share(data, arm, phase, &ns)
+            };
+            let mut row = vec![format!("{}, {word}", arm.name())];
+            row.extend(names.iter().map(of));
+            row.push(share(data, arm, phase, &|s| s.spent.helper_ns));
+            row
+        })
+        .collect();
+    let mut head = vec!["arm and phase"];
+    head.extend(names.iter().map(String::as_str));
+    head.push("passt");
+    if names.is_empty() {
+        return String::new();
+    }
+    table(&head, &rows)
+}
+
+fn share(data: &Data, arm: Arm, phase: Phase, ns: &dyn Fn(&CpuSample) -> u64) -> String {
+    let of_phase = |s: &&CpuSample| s.place.arm == arm && s.place.phase == phase;
+    let samples = || data.cpu.iter().filter(of_phase);
+    let wall: u64 = samples().map(|s| s.spent.wall_ns).sum();
+    match wall {
+        0 => "–".to_owned(),
+        wall => number(samples().map(ns).sum::<u64>() as f64 / wall as f64 * 100.0),
+    }
+}
+
+/// Exits while the machine was idle, where it used CPU time.
+pub(super) fn cause(figures: &[Figure], figure: &Figure) -> Option<String> {
+    if !figure.name.starts_with("cpu_idle_pct.tare") {
+        return None;
+    }
+    let exits = figure.name.replace("cpu_idle_pct", "idle_exits_per_s");
+    let exits = value(figures, &exits)?;
+    Some(format!(
+        "The vCPUs left the guest {} times a second meanwhile.",
+        number(exits)
+    ))
+}
+
+/// Figures with a goal that could not be measured here.
+fn unmeasured(data: &Data, figures: &[Figure]) -> Vec<String> {
+    let missing = GOALS
+        .iter()
+        .filter(|goal| goal.on.contains(&data.kvm) && value(figures, goal.figure).is_none());
+    missing.map(|goal| goal.figure.to_owned()).collect()
+}
+
+/// How long the monitor's threads waited for a CPU in a tenth of the windows, percent, where
+/// others wanted the CPUs.
+fn noise(data: &Data) -> Option<f64> {
+    let waits: Vec<f64> = data.cpu.iter().map(|s| s.spent.wait_pct()).collect();
+    let busiest = tare_stats::quantile(&tare_stats::sorted(&waits)?, 0.9);
+    (busiest > NOISY_PCT).then(|| busiest.round())
+}
+
+/// Figures whose interval is wide.
+fn uncertain(figures: &[Figure]) -> Vec<String> {
+    let wide = |f: &&Figure| {
+        let half = f.interval().map_or(0.0, |(low, high)| (high - low) / 2.0);
+        f.value > 1.0 && half > WIDE * f.value
+    };
+    let names = figures.iter().filter(wide).map(|f| f.name.clone());
+    names.collect()
 }

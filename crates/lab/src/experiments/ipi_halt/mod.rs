@@ -312,14 +312,11 @@ impl Experiment for IpiHalt {
                     Arm::Dedicated => {
                         let why = guest_bench::optional(result)?;
                         self.refused = why.is_some();
-                        let missing = why.map(|why| format!("dedicated: {why}"));
-                        self.data.missing.extend(missing);
+                        self.data.unavailable(arm.name(), why);
                     }
                     Arm::Qemu => {
                         let why = guest_bench::optional(result)?;
-                        self.data
-                            .missing
-                            .extend(why.map(|why| format!("qemu: {why}")));
+                        self.data.unavailable(arm.name(), why);
                         bench.progress.done(QEMU_TURN);
                     }
                     _ => {

@@ -3,27 +3,11 @@
 use tare_account::Step;
 
 use super::{Arm, GAP, IpiHalt, QUANTILES, TURN_MEDIAN, WAKE};
-use crate::experiments::guest_bench::{self, Data, exchanged, not_measured};
-use crate::figure::{Figure, find, median, quantile, value};
+use crate::experiments::guest_bench::{self, Data, exchanged};
+use crate::figure::{Figure, find, median, quantile};
 use crate::number::number;
 use crate::report::svg::{Distribution, percentiles};
-use crate::report::{ReportText, Section, table};
-
-/// The table of KVM Message Passing 2015: min, p50, p99, max in cycles and p50 in µs.
-const REPORTED: [(&str, [&str; 5]); 3] = [
-    (
-        "KVM Message Passing 2015: KVM, schedules on HLT",
-        ["13,800", "14,900", "24,900", "521,000", "5.7"],
-    ),
-    (
-        "KVM Message Passing 2015: KVM, polls on HLT",
-        ["4,000", "4,300", "6,900", "50,000", "1.7"],
-    ),
-    (
-        "KVM Message Passing 2015: bare metal",
-        ["1,200", "1,200", "1,300", "1,400", "0.5"],
-    ),
-];
+use crate::report::{ReportText, Row, Template, row, table};
 
 /// Polling's wake-ups over scheduling's in KVM Message Passing 2015: 1 to 3.5.
 const REPORTED_RATIO: f64 = 0.2857;
@@ -70,141 +54,84 @@ pub(super) fn polling(data: &Data, arm: Arm) -> Option<Figure> {
 
 pub(super) fn report_text(experiment: &IpiHalt, figures: &[Figure]) -> ReportText {
     let data = &experiment.data;
-    ReportText {
-        title: "What it takes to wake a halted CPU of a virtual machine".to_owned(),
-        question: format!(
-            "Work that switches often between running and waiting pays for wake-ups. CPU 0 of a \
-             two-CPU appliance halts; {} µs later CPU 1 reads the time stamp counter and sends an \
-             interrupt; the first instruction of its handler on CPU 0 reads the counter again. KVM \
-             can schedule a halted vCPU's thread out, or poll for a while first.",
-            GAP.as_micros()
-        ),
-        glance: glance(experiment),
-        answer: answer(data, figures),
-        sections: sections(experiment),
-        method: method(experiment),
-        limitations: limitations(experiment, figures),
-    }
-}
-
-fn glance(experiment: &IpiHalt) -> String {
-    let mut rows: Vec<Vec<String>> = Arm::ALL
+    let machines = [Arm::Poll, Arm::Never].map(|arm| data.medians(WAKE, arm.name()));
+    let (turns, failed) = &experiment.ring_3;
+    let (whole, some): (Vec<&String>, Vec<&String>) =
+        failed.iter().partition(|_| failed.len() == *turns);
+    let lost = lost_polls(data);
+    let saved_less =
+        find(figures, "wake_poll_to_never").is_some_and(|ratio| ratio.value > REPORTED_RATIO);
+    let text = Template::new(include_str!("report.md"), figures)
+        .set("gap_us", GAP.as_micros())
+        .set("exchanged", exchanged(&machines[0], &machines[1]))
+        .set("image", &experiment.image)
+        .set("rounds", experiment.rounds)
+        .set("samples", experiment.samples)
+        .set("quantiles", QUANTILES.map(|(name, _)| name).join(", "))
+        .maybe("no_ring_3", whole.first())
+        .set("failed", some.len())
+        .set("turns", turns)
+        .maybe("why", some.first())
+        .maybe("polls", lost.map(|lost| number(lost[0])))
+        .maybe("caught", lost.map(|lost| number(lost[1])))
+        .maybe("lost_ns", lost.map(|lost| number(lost[2].round())))
+        .only_if("saved_less", saved_less);
+    let rows = Arm::ALL
         .into_iter()
-        .filter_map(|arm| row(experiment, arm))
-        .collect();
-    if rows.is_empty() {
-        return String::new();
-    }
-    let reported = REPORTED
-        .iter()
-        .map(|(name, cells)| std::iter::once(*name).chain(*cells).map(str::to_owned));
-    rows.extend(reported.map(Iterator::collect));
-    table(&["cycles", "min", "p50", "p99", "max", "p50, µs"], &rows)
+        .filter_map(|arm| wakes(experiment, arm));
+    let sections = [
+        text.section("wakes", chart(experiment)),
+        text.tabled("steps", watched_steps(experiment)),
+        text.tabled("counters", counters(data)),
+        histogram(data).and_then(|html| text.section("histogram", html)),
+    ];
+    let mut report = text.report();
+    report.glance = text.table("Glance", rows);
+    report.sections = sections.into_iter().flatten().collect();
+    data.add_missing(&mut report);
+    report
 }
 
-fn row(experiment: &IpiHalt, arm: Arm) -> Option<Vec<String>> {
+fn wakes(experiment: &IpiHalt, arm: Arm) -> Option<Row> {
     let scale = experiment.cycles(arm)?;
     let sorted = tare_stats::sorted(&experiment.data.of(WAKE, arm.name()))?;
     sorted.first()?;
     let at = |q: f64| tare_stats::quantile(&sorted, q) * scale;
-    let mut row = vec![arm.about().to_owned()];
-    row.extend([0.0, 0.5, 0.99, 1.0].map(|q| number(at(q).round())));
-    row.push(number(at(0.5) * 1e3 / experiment.khz?));
-    Some(row)
+    let quantiles = [("min", 0.0), ("p50", 0.5), ("p99", 0.99), ("max", 1.0)];
+    let quantiles = quantiles.map(|(name, q)| (name, Some(number(at(q).round()))));
+    let us = number(at(0.5) * 1e3 / experiment.khz?);
+    let named = row([("about", arm.about()), ("us", &us)]);
+    Some(named.into_iter().chain(quantiles).collect())
 }
 
-fn answer(data: &Data, figures: &[Figure]) -> Vec<String> {
-    let get = |name: &str| value(figures, name);
-    let mut sentences = Vec::new();
-    let pair = (get("wake_cycles_p50.never"), get("wake_cycles_p50.poll"));
-    if let (Some(never), Some(poll)) = pair {
-        let machines = ["poll", "never"].map(|arm| data.medians(WAKE, arm));
-        sentences.push(format!(
-            "Scheduling on a halt took {} cycles at the median and polling {}: {} to 1, where the \
-             hardware of KVM Message Passing 2015 had 3.5 to 1. {}",
-            number(never),
-            number(poll),
-            number((never / poll * 100.0).round() / 100.0),
-            exchanged(&machines[0], &machines[1]),
-        ));
-    }
-    let pair = (get("wake_cycles_p50.never"), get("wake_cycles_p50.ring3"));
-    if let (Some(ring_0), Some(ring_3)) = pair {
-        sentences.push(format!(
-            "With the image in ring 3, to the first instruction behind its halt, it took {} cycles: \
-             {} of ring 0's.",
-            number(ring_3),
-            number((ring_3 / ring_0 * 100.0).round() / 100.0),
-        ));
-    }
-    if let (Some(host), Some(never)) = (get("wake_cycles_p50.host"), get("wake_cycles_p50.never")) {
-        sentences.push(format!(
-            "Two threads of the host take {} cycles for the same (futex wake to running); the \
-             machine that schedules on a halt takes {} of that.",
-            number(host.round()),
-            number((never / host * 100.0).round() / 100.0)
-        ));
-    }
-    sentences
-}
-
-fn sections(experiment: &IpiHalt) -> Vec<Section> {
-    let mut sections = Vec::new();
-    let distributions: Vec<Distribution> = Arm::ALL
-        .into_iter()
-        .enumerate()
-        .filter_map(|(series, arm)| distribution(experiment, series, arm))
-        .collect();
-    if !distributions.is_empty() {
-        sections.push(Section {
-            title: "Wake-ups by percentile".to_owned(),
-            lead: "From sending the interrupt to the handler's first instruction, on a \
-                   logarithmic scale; dots: median and 99th percentile. Lower is better."
-                .to_owned(),
-            html: percentiles(
-                &Arm::ALL.map(Arm::name),
-                &distributions,
-                "Wake-up time by percentile for the arms",
-            ),
-        });
-    }
-    sections.extend(breakdown(experiment));
-    sections.extend(counters(&experiment.data));
-    sections.extend(histogram(&experiment.data));
-    sections
-}
-
-fn distribution(experiment: &IpiHalt, series: usize, arm: Arm) -> Option<Distribution> {
-    let us = experiment.cycles(arm)? * 1e3 / experiment.khz?;
-    let wakes = experiment.data.of(WAKE, arm.name());
-    let scaled: Vec<f64> = wakes.iter().map(|wake| wake * us).collect();
-    Distribution::of(series, &scaled)
+fn chart(experiment: &IpiHalt) -> String {
+    let arms = Arm::ALL.into_iter().enumerate();
+    let distributions = arms.filter_map(|(series, arm)| {
+        let us = experiment.cycles(arm)? * 1e3 / experiment.khz?;
+        let wakes = experiment.data.of(WAKE, arm.name());
+        let scaled: Vec<f64> = wakes.iter().map(|wake| wake * us).collect();
+        Distribution::of(series, &scaled)
+    });
+    percentiles(
+        &Arm::ALL.map(Arm::name),
+        &distributions.collect::<Vec<_>>(),
+        "Wake-up time by percentile for the arms",
+    )
 }
 
 /// A wake-up taken apart at KVM's and the scheduler's trace points.
-fn breakdown(experiment: &IpiHalt) -> Option<Section> {
-    let steps = guest_bench::steps(experiment.watched.as_ref()?);
-    let us = |ns: Option<u64>| ns.map_or("–".to_owned(), |ns| number(ns as f64 / 1e3));
-    let rows = steps.iter().map(|(step, times)| {
+fn watched_steps(experiment: &IpiHalt) -> impl Iterator<Item = Row> {
+    let steps = experiment.watched.as_ref().map(guest_bench::steps);
+    steps.into_iter().flatten().map(|(step, times)| {
+        let us = |ns: Option<u64>| ns.map(|ns| number(ns as f64 / 1e3));
         vec![
-            guest_bench::step_name(*step).to_owned(),
-            about(*step).to_owned(),
-            times.count().to_string(),
-            us(times.quantile_ns(0.5)),
-            us(times.quantile_ns(0.9)),
-            us(times.mean_ns()),
+            ("step", Some(guest_bench::step_name(step).to_owned())),
+            ("about", Some(about(step).to_owned())),
+            ("count", Some(times.count().to_string())),
+            ("p50", us(times.quantile_ns(0.5))),
+            ("p90", us(times.quantile_ns(0.9))),
+            ("mean", us(times.mean_ns())),
         ]
-    });
-    let rows: Vec<Vec<String>> = rows.collect();
-    (!rows.is_empty()).then(|| Section {
-        title: "A scheduled wake-up, step by step".to_owned(),
-        lead:
-            "A turn of never watched from outside by BPF on trace points, in µs. Where kvm_entry \
-               does not fire, handler begins at the end of return. The handler's step ends at its \
-               end of interrupt, not at its first instruction. Watching adds about 0.1 µs to each \
-               event, so this turn's wake-ups are in no other figure."
-                .to_owned(),
-        html: table(&["step", "from, to", "number", "p50", "p90", "mean"], &rows),
     })
 }
 
@@ -222,8 +149,7 @@ const fn about(step: Step) -> &'static str {
 }
 
 /// KVM's own account of the halts.
-fn counters(data: &Data) -> Option<Section> {
-    let arms = [Arm::Never, Arm::Poll].map(Arm::name);
+fn counters(data: &Data) -> impl Iterator<Item = Row> {
     let names = [
         "halt_exits",
         "halt_attempted_poll",
@@ -233,23 +159,19 @@ fn counters(data: &Data) -> Option<Section> {
         "halt_poll_success_ns",
         "halt_poll_fail_ns",
     ];
-    let rows = names.map(|name| {
-        let of = |arm| data.counter(arm, name).map_or("–".into(), number);
-        std::iter::once(name.to_owned())
-            .chain(arms.map(of))
-            .collect()
-    });
-    (!data.counted.is_empty()).then(|| Section {
-        title: "What KVM counted".to_owned(),
-        lead: "Statistics of both vCPUs over all turns of an arm, from each machine's begin: boot \
-               and the wait after the last sample are in them. Times in ns."
-            .to_owned(),
-        html: table(&["counter", arms[0], arms[1]], &rows),
+    let names = names.into_iter().filter(|_| !data.counted.is_empty());
+    names.map(|name| {
+        let of = |arm: Arm| (arm.name(), data.counter(arm.name(), name).map(number));
+        vec![
+            ("counter", Some(name.to_owned())),
+            of(Arm::Never),
+            of(Arm::Poll),
+        ]
     })
 }
 
 /// KVM's histogram of waits and polls.
-fn histogram(data: &Data) -> Option<Section> {
+fn histogram(data: &Data) -> Option<String> {
     let names = [
         "halt_wait_hist",
         "halt_poll_success_hist",
@@ -283,81 +205,15 @@ fn histogram(data: &Data) -> Option<Section> {
     let rows: Vec<Vec<String>> = rows.collect();
     let names = series.iter().map(|(name, _)| name.as_str());
     let head: Vec<&str> = std::iter::once("time").chain(names).collect();
-    Some(Section {
-        title: "KVM's histograms of halts".to_owned(),
-        lead: "Halts by how long they lasted, in KVM's buckets of powers of two.".to_owned(),
-        html: table(&head, &rows),
-    })
+    Some(table(&head, &rows))
 }
 
-fn method(experiment: &IpiHalt) -> Vec<String> {
-    vec![
-        format!(
-            "Image {}, 2 vCPUs; {} rounds with {} wake-ups of each arm, arms in rotated order, a \
-             new machine for each turn; QEMU has one turn with all of its samples, since its \
-             firmware takes seconds where ring 0 is emulated.",
-            experiment.image, experiment.rounds, experiment.samples
-        ),
-        "The handler's entry code is nothing but RDTSC, two stores and IRETQ. Before the \
-         command lie RDTSC and two exchanges; on a KVM that emulates ring 0 each of these \
-         instructions is part of the figure."
-            .to_owned(),
-        "never is KVM_CAP_HALT_POLL 0, poll 200,000 ns, both set for the one machine by tare run \
-         --halt; budget is reconsidered while it runs and begins with nothing, so a turn is \
-         over before it has saved much; qemu has what the kernel's parameters say."
-            .to_owned(),
-        "host stands for bare metal: two pinned threads, one in a futex; it includes the system \
-         call and the scheduler, not an interrupt handler in ring 0. Its ns are shown as cycles of \
-         the guest's counter."
-            .to_owned(),
-        format!(
-            "Quantiles ({}) are of each machine, and medians over machines, since wake-ups of one \
-             machine are not independent; the extremes are of all. Every sample is in raw.jsonl.",
-            QUANTILES.map(|(name, _)| name).join(", ")
-        ),
-    ]
-}
-
-fn limitations(experiment: &IpiHalt, figures: &[Figure]) -> Vec<String> {
-    let mut sentences: Vec<String> = not_measured(&experiment.data).collect();
-    sentences.extend(failed_in_ring_3(experiment));
-    sentences.extend(lost_polls(&experiment.data));
-    let ratio = find(figures, "wake_poll_to_never");
-    if let Some(ratio) = ratio.filter(|ratio| ratio.value > REPORTED_RATIO) {
-        sentences.push(format!(
-            "Polling saved less than KVM Message Passing 2015's factor of 3.5: its wake-ups take {} of those that \
-             schedule, by round. Where ring 0 is emulated, instructions around the halt \
-             are part of both, and a busy host narrows the gap further.",
-            ratio.text()
-        ));
-    }
-    sentences
-}
-
-/// Turns in ring 3 that failed.
-fn failed_in_ring_3(experiment: &IpiHalt) -> Option<String> {
-    let (turns, failed) = &experiment.ring_3;
-    let first = failed.first()?;
-    Some(match failed.len() {
-        all if all == *turns => format!("Not measured: ring3: {first}."),
-        some => format!("ring3: {some} of {turns} turns failed, the first: {first}."),
-    })
-}
-
-/// Polls that KVM ended early: what it meant to do and could not.
-fn lost_polls(data: &Data) -> Option<String> {
-    let of = |name| data.counter("poll", name);
+/// Polls of the polling arm, those that caught a wake-up, and how long the others lasted, ns:
+/// where KVM ended most of them early, which it meant to do and could not.
+fn lost_polls(data: &Data) -> Option<[f64; 3]> {
+    let of = |name| data.counter(Arm::Poll.name(), name);
     let (attempted, caught) = (of("halt_attempted_poll")?, of("halt_successful_poll")?);
-    let fail_ns = of("halt_poll_fail_ns")?;
     let failed = attempted - caught;
-    (failed > attempted / 2.0).then(|| {
-        format!(
-            "KVM began {} polls in the polling arm and {} caught the wake-up; the others lasted {} \
-             ns each. It gives a poll up when another task wants the CPU, so much of this arm was \
-             not polled: a quieter host shows more of polling's gain.",
-            number(attempted),
-            number(caught),
-            number((fail_ns / failed).round())
-        )
-    })
+    let each = of("halt_poll_fail_ns")? / failed;
+    (failed > attempted / 2.0).then_some([attempted, caught, each])
 }

@@ -22,7 +22,7 @@ use crate::bench::{Bench, RunError};
 use crate::experiment::Experiment;
 use crate::figure::{Figure, grouped_quantile};
 use crate::goal::Goal;
-use crate::report::ReportText;
+use crate::report::{ReportText, Template};
 use crate::request::Depth;
 
 /// What QEMU's firmware takes under emulation.
@@ -89,8 +89,22 @@ impl PingPong {
     }
 
     /// Names of the arms, in order.
-    pub(crate) fn names(&self) -> Vec<&'static str> {
+    fn names(&self) -> Vec<&'static str> {
         self.kind.arms.iter().map(|arm| arm.name).collect()
+    }
+
+    /// A report's text with the plan's values.
+    pub(crate) fn text<'a>(&self, markdown: &str, figures: &'a [Figure]) -> Template<'a> {
+        Template::new(markdown, figures)
+            .set("image", &self.image)
+            .set("turns", self.turns)
+            .set("exchanges", self.exchanges)
+    }
+
+    /// The times of all arms as a chart.
+    pub(crate) fn percentiles(&self, description: &str) -> String {
+        let series = self.kind.exchange.series;
+        self.data.percentiles(series, &self.names(), description)
     }
 
     fn turn(&mut self, bench: &mut Bench<'_>, arm: &Arm, round: usize) -> Result<(), RunError> {
@@ -110,13 +124,13 @@ impl PingPong {
                 };
                 let result = self.guest(bench, place, arm, &spec);
                 let why = guest_bench::optional(result)?;
-                self.missing(arm, why);
+                self.data.unavailable(arm.name, why);
                 Ok(())
             }
             Where::Linux { cpus } => {
                 let result = self.linux(bench, place, arm, cpus);
                 let why = guest_bench::optional(result)?;
-                self.missing(arm, why);
+                self.data.unavailable(arm.name, why);
                 Ok(())
             }
             Where::Host { cpus } => self.host(bench, place, arm, cpus),
@@ -138,7 +152,7 @@ impl PingPong {
         let program = match program(root.path()) {
             Ok(program) => program,
             Err(error) => {
-                self.missing(arm, Some(error.to_string()));
+                self.data.unavailable(arm.name, Some(error.to_string()));
                 return Ok(());
             }
         };
@@ -191,7 +205,7 @@ impl PingPong {
             let spec = self.machine(place, cpus, &words);
             let Some(account) = guest_bench::watch(bench, place, &spec)? else {
                 let why = "exits by kind: nothing was seen from outside";
-                self.missing(arm, Some(why.to_owned()));
+                self.data.unavailable(arm.name, Some(why.to_owned()));
                 continue;
             };
             let number = self.exchanges as f64 + self.kind.exchange.warm_up;
@@ -230,17 +244,9 @@ impl PingPong {
                 let us = times.into_iter().map(|ns| ns / 1e3);
                 self.data.extend(self.kind.exchange.series, place.arm, us);
             }
-            Err(error) => self.missing(arm, Some(error.to_string())),
+            Err(error) => self.data.unavailable(arm.name, Some(error.to_string())),
         }
         Ok(())
-    }
-
-    /// Records once why an arm is unavailable.
-    fn missing(&mut self, arm: &Arm, why: Option<String>) {
-        let known = |m: &String| m.starts_with(&format!("{}: ", arm.name));
-        if let Some(why) = why.filter(|_| !self.data.missing.iter().any(known)) {
-            self.data.missing.push(format!("{}: {why}", arm.name));
-        }
     }
 
     /// What a turn of an arm is planned to take.

@@ -137,7 +137,7 @@ impl Vmexit {
         if let Some(end) = &snapshots.end {
             self.data.count(kind, snapshots.begin.as_ref(), end);
         }
-        self.unavailable(kind, why);
+        self.data.unavailable(kind, why);
         Ok(())
     }
 
@@ -188,7 +188,7 @@ impl Vmexit {
                 self.add_cost(&format!("{kind}.{arm}"), sampled, khz);
             }
         }
-        self.unavailable(arm, why);
+        self.data.unavailable(arm, why);
         Ok(())
     }
 
@@ -198,14 +198,6 @@ impl Vmexit {
         let ns = 1e6 / khz / iterations.unwrap_or(f64::NAN);
         for cycles in guest_bench::numbers(sampled, "cycles") {
             self.data.samples.add(&figure(kind), "ns", cycles * ns);
-        }
-    }
-
-    /// Records once that a kind is unavailable.
-    fn unavailable(&mut self, kind: &str, why: Option<String>) {
-        let known = |m: &String| m.starts_with(&format!("{kind}: "));
-        if let Some(why) = why.filter(|_| !self.data.missing.iter().any(known)) {
-            self.data.missing.push(format!("{kind}: {why}"));
         }
     }
 
@@ -253,7 +245,7 @@ impl Experiment for Vmexit {
                     CONTROL => result.map(|()| None)?,
                     _ => guest_bench::optional(result)?,
                 };
-                self.unavailable(kind, why);
+                self.data.unavailable(kind, why);
                 bench.progress.done(self.planned_turn());
             }
         }

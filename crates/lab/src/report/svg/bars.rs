@@ -28,15 +28,24 @@ pub struct Bar {
     pub series: usize,
 }
 
-/// The chart as a figure; nothing without bars.
-pub fn bars(bars: &[Bar], unit: &str, description: &str) -> String {
+/// How far figures of arms that are the same reach, with their intervals: what lies within
+/// cannot be told from no difference. `None` without any.
+pub fn reach<'a>(same: impl Iterator<Item = &'a Figure>) -> Option<(f64, f64)> {
+    let ends = same.map(|figure| figure.ends().unwrap_or((figure.value, figure.value)));
+    ends.reduce(|(low, high), (from, to)| (low.min(from), high.max(to)))
+}
+
+/// The chart as a figure; nothing without bars. `same` is drawn as a band: how far arms that
+/// are the same differ.
+pub fn bars(bars: &[Bar], unit: &str, same: Option<(f64, f64)>, description: &str) -> String {
     let end = |bar: &Bar| bar.figure.high.unwrap_or(bar.figure.value);
     let greatest = bars.iter().map(end).reduce(f64::max);
-    let Some(greatest) = greatest else {
+    let Some(greatest) = greatest.map(|end| end.max(same.map_or(end, |same| same.1))) else {
         return String::new();
     };
     let low = |bar: &Bar| bar.figure.low.unwrap_or(bar.figure.value);
     let least = bars.iter().map(low).fold(f64::INFINITY, f64::min);
+    let least = least.min(same.map_or(least, |same| same.0));
     let is_ratio = unit.contains(" over ");
     figure(description, |width| {
         let right = width.units() - VALUE;
@@ -48,6 +57,9 @@ pub fn bars(bars: &[Bar], unit: &str, description: &str) -> String {
         };
         let bottom = TOP + ROW * bars.len() as f64;
         let mut out = String::new();
+        if let Some(same) = same {
+            band(&mut out, (x.at(same.0), x.at(same.1)), bottom);
+        }
         axis(&mut out, x, bottom, unit, width);
         for (row, bar) in bars.iter().enumerate() {
             let from = if is_ratio { 1.0 } else { 0.0 };
@@ -62,6 +74,17 @@ pub fn bars(bars: &[Bar], unit: &str, description: &str) -> String {
         }
         (bottom + AXIS, out)
     })
+}
+
+/// What arms that are the same differ by, behind the bars.
+fn band(out: &mut String, (from, to): (f64, f64), bottom: f64) {
+    let _ = writeln!(
+        out,
+        "<rect class=\"band\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{:.1}\">\
+         <title>A/A: arms that are the same differ by so much</title></rect>",
+        to - from,
+        bottom - TOP
+    );
 }
 
 fn axis(out: &mut String, x: Scale, bottom: f64, unit: &str, width: Width) {
@@ -121,6 +144,7 @@ fn draw(out: &mut String, bar: &Bar, x: Scale, from: f64, middle: f64) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::figure::{Spread, Statistic};
@@ -141,11 +165,25 @@ mod tests {
             },
             series: 1,
         };
-        let chart = bars(&[bar], "ns", "x");
+        let chart = bars(std::slice::from_ref(&bar), "ns", None, "x");
         assert!(
             chart.contains("&lt;cpuid&gt;") && chart.contains(">1200<"),
             "{chart}"
         );
-        assert_eq!(bars(&[], "ns", "x"), "");
+        assert!(!chart.contains("class=\"band\""), "{chart}");
+        assert_eq!(bars(&[], "ns", Some((0.0, 1.0)), "x"), "");
+        let same = reach([&bar.figure, &bar.figure.scaled(2.0, "ns")].into_iter());
+        assert_eq!(same, Some((1100.0, 2600.0)));
+        assert_eq!(reach(std::iter::empty()), None);
+        let chart = bars(&[bar], "ns", same, "x");
+        let (_, band) = chart.split_once("class=\"band\" x=\"").unwrap();
+        let (from, _) = band.split_once('"').unwrap();
+        // The axis ends with the band: 1,100 of 2,600 on the width between labels and values.
+        let width = Width::Wide.units() - VALUE - LABEL;
+        let expected = LABEL + width * 1100.0 / 2600.0;
+        assert!(
+            (from.parse::<f64>().unwrap() - expected).abs() < 0.1,
+            "{from}"
+        );
     }
 }

@@ -8,7 +8,11 @@ mod scale;
 mod scatter;
 mod timeline;
 
-pub use bars::{Bar, bars};
+use std::fmt::Write as _;
+
+use scale::Scale;
+
+pub use bars::{Bar, bars, reach};
 pub(crate) use percentiles::{Distribution, percentiles};
 pub(crate) use scatter::{Mark, scatter};
 pub(crate) use timeline::{Band, Panel, Timeline};
@@ -57,6 +61,26 @@ pub(crate) fn figure(description: &str, draw: impl Fn(Width) -> (f64, String)) -
     }
     out.push_str("</figure>\n");
     out
+}
+
+/// Lines across a drawing at the round values of its upright axis, with their labels.
+fn upright_axis(
+    out: &mut String,
+    y: Scale,
+    (left, right): (f64, f64),
+    count: usize,
+    label: impl Fn(f64) -> String,
+) {
+    for tick in y.ticks(count) {
+        let (at, text) = (y.at(tick), label(tick));
+        let _ = writeln!(
+            out,
+            "<path class=\"grid\" d=\"M{left} {at:.1}H{right:.1}\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
+            left - 6.0,
+            at + 4.0
+        );
+    }
 }
 
 /// A legend of series in the order of their colours.

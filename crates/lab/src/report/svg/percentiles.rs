@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::scale::Scale;
-use super::{COLOURS, figure, legend_of};
+use super::{COLOURS, figure, legend_of, upright_axis};
 
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 18.0;
@@ -47,7 +47,7 @@ pub(crate) fn percentiles(names: &[&str], series: &[Distribution], description: 
         let right = width.units() - RIGHT;
         let x = Scale::linear(0.0, nines(tail(longest)), (LEFT, right));
         let mut out = String::new();
-        latency_axis(&mut out, y, right);
+        upright_axis(&mut out, y, (LEFT, right), 7, time);
         percentile_axis(&mut out, x, longest);
         for one in series {
             draw(&mut out, one, x, y);
@@ -65,20 +65,6 @@ fn tail(n: usize) -> f64 {
 /// Position of a share on the percentile axis: 0, 0.9, 0.99 at 0, 1, 2.
 fn nines(share: f64) -> f64 {
     -(1.0 - share).log10()
-}
-
-fn latency_axis(out: &mut String, y: Scale, right: f64) {
-    for tick in y.ticks(7) {
-        let at = y.at(tick);
-        let _ = writeln!(
-            out,
-            "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{right}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 6.0,
-            at + 4.0,
-            time(tick)
-        );
-    }
 }
 
 fn percentile_axis(out: &mut String, x: Scale, longest: usize) {

@@ -4,9 +4,9 @@
 
 use std::fmt::Write as _;
 
-use super::figure;
 use super::percentiles::time;
 use super::scale::Scale;
+use super::{figure, upright_axis};
 use crate::number::number;
 use crate::report::escape;
 
@@ -53,17 +53,7 @@ pub(crate) fn scatter(marks: &[Mark], line: &[(f64, f64)], description: &str) ->
 }
 
 fn axes(out: &mut String, x: Scale, y: Scale, right: f64) {
-    for tick in y.ticks(6) {
-        let at = y.at(tick);
-        let _ = writeln!(
-            out,
-            "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{right:.1}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 6.0,
-            at + 4.0,
-            time(tick)
-        );
-    }
+    upright_axis(out, y, (LEFT, right), 6, time);
     let bottom = TOP + HEIGHT;
     for tick in x.ticks(5) {
         let at = x.at(tick);
