@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use serde_json::Value;
@@ -25,22 +26,35 @@ use crate::weigh::Weighing;
 /// A weighing that is over.
 pub(crate) struct Run {
     directory: TempDir,
-    fakes: Fakes,
+    pub(crate) fakes: Fakes,
     pub(crate) outcome: Outcome,
 }
 
 impl Run {
     /// Weighs `experiment`, known as `name`, with machines from `fakes`.
-    pub(crate) fn of(name: &str, experiment: Box<dyn Experiment>, mut fakes: Fakes) -> Self {
+    pub(crate) fn of(name: &str, experiment: Box<dyn Experiment>, fakes: Fakes) -> Self {
+        Self::until(name, experiment, fakes, &Interrupt::default())
+    }
+
+    /// The same until `interrupt` trips.
+    pub(crate) fn until(
+        name: &str,
+        experiment: Box<dyn Experiment>,
+        mut fakes: Fakes,
+        interrupt: &Interrupt,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut request = WeighRequest::new(name);
         request.out = Some(directory.path().join("out"));
+        request.command = ["tare", "weigh", "<an experiment>"]
+            .map(str::to_owned)
+            .into();
         let weighing = Weighing {
             entry: *ALL.iter().find(|entry| entry.name == name).unwrap(),
             revision: "abc".into(),
             programs: Value::Null,
             request: &request,
-            interrupt: &Interrupt::default(),
+            interrupt,
             progress: &Progress::silent(),
             watches_host: false,
         };
@@ -54,9 +68,22 @@ impl Run {
         this
     }
 
+    /// Where the results are.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.directory.path().join("out")
+    }
+
+    /// The lines of the record that are of a kind.
+    pub(crate) fn lines(&self, sample: &str) -> Vec<Value> {
+        let text = self.text("raw.jsonl");
+        let lines = text.lines();
+        let all = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
+        all.filter(|line| line["sample"] == sample).collect()
+    }
+
     /// Makes the report again from the raw samples alone; the figures must be the same.
     pub(crate) fn is_rebuilt_from_its_samples(&self) {
-        let dir = self.directory.path().join("out");
+        let dir = self.path();
         let before = self.summary();
         for file in ["summary.json", "report.html", "report.md", "figures.csv"] {
             fs::remove_file(dir.join(file)).unwrap();
@@ -72,7 +99,7 @@ impl Run {
 
     /// A record whose machines' lines were lost does not replace the summary.
     pub(crate) fn is_kept_where_its_record_cannot_be_read(&self) {
-        let raw = self.directory.path().join("out/raw.jsonl");
+        let raw = self.path().join("raw.jsonl");
         let text = self.text("raw.jsonl");
         let kept = text.lines().filter(|line| !line.contains("\"guest\""));
         fs::write(
@@ -81,7 +108,7 @@ impl Run {
         )
         .unwrap();
         let before = self.text("summary.json");
-        let error = crate::weigh::rebuild(&self.directory.path().join("out"), ALL).unwrap_err();
+        let error = crate::weigh::rebuild(&self.path(), ALL).unwrap_err();
         assert!(error.to_string().contains("record"), "{error}");
         assert_eq!(self.text("summary.json"), before);
     }
@@ -107,7 +134,7 @@ impl Run {
 
     /// A file of the results.
     pub(crate) fn text(&self, name: &str) -> String {
-        fs::read_to_string(self.directory.path().join("out").join(name)).unwrap()
+        fs::read_to_string(self.path().join(name)).unwrap()
     }
 
     pub(crate) fn summary(&self) -> Summary {

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use tare_control::stats::{Kvm, Stats};
+use tare_control::stats::Kvm;
 
 use super::arms::Arm;
 use super::linux::Side;
 use super::sample::{CpuSample, Line, Phase, SamplePosition};
 use crate::error::WeighError;
 use crate::figure::{Figure, Samples, exact, grouped_quantile, rate};
-use crate::linux::counter::Count;
 use crate::load::{Failure, Request};
 use crate::record::Recorder;
 use crate::replay::Record;
@@ -45,8 +44,8 @@ pub(crate) struct Data {
     pub(crate) rate: Option<f64>,
     /// What the slowest arm carried, requests per second.
     pub(crate) carried: f64,
-    /// Samples that failed.
-    pub(crate) failures: Vec<String>,
+    /// Requests of each phase, and those that failed by kind.
+    requests: BTreeMap<SamplePosition, (usize, BTreeMap<Failure, usize>)>,
     /// The image's file, once a machine has been started with it.
     pub(crate) image: Option<PathBuf>,
     /// Arms of the comparison with Linux that were unavailable, and why.
@@ -64,7 +63,7 @@ impl Default for Data {
             kvm: Kvm::None,
             rate: None,
             carried: 0.0,
-            failures: Vec::new(),
+            requests: BTreeMap::new(),
             image: None,
             uncompared: Vec::new(),
         }
@@ -72,55 +71,10 @@ impl Default for Data {
 }
 
 impl Data {
-    /// Takes the samples of a record.
-    pub(crate) fn replay(&mut self, record: &Record) -> Result<(), WeighError> {
-        let recorder = &mut Recorder::silent(&record.dir);
-        let mut requests: Vec<(SamplePosition, Vec<Request>)> = Vec::new();
-        for line in &record.lines {
-            if let Ok(count) = Translated::deserialize(line) {
-                for insns in count.insns {
-                    self.samples
-                        .add(&count.figure, "insns", insns.total() as f64);
-                }
-                continue;
-            }
-            match Kept::deserialize(line) {
-                Ok(Kept::Value {
-                    figure,
-                    unit,
-                    value,
-                }) => {
-                    self.samples.add(&figure, static_unit(&unit), value);
-                }
-                Ok(Kept::Events {
-                    figure,
-                    events,
-                    seconds,
-                }) => {
-                    self.events
-                        .entry(figure)
-                        .or_default()
-                        .push((events, seconds));
-                }
-                Ok(Kept::Woken { place, counters }) => self.woken(recorder, place, counters)?,
-                Ok(Kept::Cpu(sample)) => self.cpu(recorder, sample)?,
-                Ok(Kept::Stats { stats }) => self.kvm = stats.kvm,
-                Ok(Kept::Rate {
-                    burst_per_s,
-                    carried_per_s,
-                }) => {
-                    (self.rate, self.carried) = (Some(burst_per_s), carried_per_s);
-                }
-                Ok(Kept::Request { place, request }) => match requests.last_mut() {
-                    Some((last, all)) if *last == place => all.push(request),
-                    _ => requests.push((place, vec![request])),
-                },
-                Err(_) => {}
-            }
-        }
-        for (place, requests) in requests {
-            self.requests(recorder, place, &requests)?;
-        }
+    /// Keeps a line, in the record and in memory.
+    pub(crate) fn keep(&mut self, recorder: &mut Recorder, line: Line) -> Result<(), WeighError> {
+        recorder.sample(&line)?;
+        self.take(line);
         Ok(())
     }
 
@@ -132,58 +86,66 @@ impl Data {
         unit: &'static str,
         value: f64,
     ) -> Result<(), WeighError> {
-        self.samples.add(figure, unit, value);
-        recorder.sample(&Line::Value {
-            figure,
-            unit,
-            value,
-        })
+        let (figure, unit) = (figure.to_owned(), unit.to_owned());
+        self.keep(
+            recorder,
+            Line::Value {
+                figure,
+                unit,
+                value,
+            },
+        )
     }
 
-    /// Keeps the events of a window of time, s, for the figure of their rate.
-    pub(crate) fn events(
-        &mut self,
-        recorder: &mut Recorder,
-        figure: &str,
-        events: f64,
-        seconds: f64,
-    ) -> Result<(), WeighError> {
-        let windows = self.events.entry(figure.to_owned()).or_default();
-        windows.push((events, seconds));
-        recorder.sample(&Line::Events {
-            figure,
-            events,
-            seconds,
-        })
-    }
-
-    /// Keeps what rose in an idle window in which the machine woke.
-    pub(crate) fn woken(
-        &mut self,
-        recorder: &mut Recorder,
-        place: SamplePosition,
-        counters: BTreeMap<String, u64>,
-    ) -> Result<(), WeighError> {
-        recorder.sample(&Line::Woken {
-            place,
-            counters: &counters,
-        })?;
-        if place.arm == Arm::Tare {
-            self.woken.0 += 1;
-            for (name, count) in counters {
-                *self.woken.1.entry(name).or_default() += count;
+    /// Takes the samples of a record.
+    pub(crate) fn replay(&mut self, record: &Record) {
+        for line in &record.lines {
+            // What is cut off or of another form is no sample.
+            if let Ok(line) = Line::deserialize(line) {
+                self.take(line);
             }
         }
-        Ok(())
     }
 
-    /// Keeps a window of CPU time.
-    pub(crate) fn cpu(
-        &mut self,
-        recorder: &mut Recorder,
-        sample: CpuSample,
-    ) -> Result<(), WeighError> {
-        recorder.sample(&Line::Cpu(&sample))?;
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Serving { .. } => {}
+            Line::Value {
+                figure,
+                unit,
+                value,
+            } => self.samples.add(&figure, static_unit(&unit), value),
+            Line::Translated { figure, insns } => {
+                for count in insns {
+                    self.samples.add(&figure, "insns", count.total() as f64);
+                }
+            }
+            Line::Events {
+                figure,
+                events,
+                seconds,
+            } => {
+                let windows = self.events.entry(figure).or_default();
+                windows.push((events, seconds));
+            }
+            Line::Woken { place, counters } if place.arm == Arm::Tare => {
+                self.woken.0 += 1;
+                for (name, count) in counters {
+                    *self.woken.1.entry(name).or_default() += count;
+                }
+            }
+            Line::Woken { .. } => {}
+            Line::Cpu(sample) => self.cpu(sample),
+            Line::Stats { stats, .. } => self.kvm = stats.kvm,
+            Line::Rate {
+                carried_per_s,
+                burst_per_s,
+            } => (self.rate, self.carried) = (Some(burst_per_s), carried_per_s),
+            Line::Request { place, request } => self.request(place, request),
+        }
+    }
+
+    fn cpu(&mut self, sample: CpuSample) {
         let base = match sample.place.phase {
             Phase::Burst => Some("cpu_burst_pct"),
             Phase::Break | Phase::Idle => Some("cpu_idle_pct"),
@@ -205,41 +167,27 @@ impl Data {
             }
         }
         self.cpu.push(sample);
-        Ok(())
     }
 
-    /// Keeps a machine's statistics.
-    pub(crate) fn stats(
-        &mut self,
-        recorder: &mut Recorder,
-        place: SamplePosition,
-        stats: &Stats,
-    ) -> Result<(), WeighError> {
-        self.kvm = stats.kvm;
-        recorder.sample(&Line::Stats { place, stats })
-    }
-
-    /// Keeps requests; failed ones are named and have no latency.
-    pub(crate) fn requests(
-        &mut self,
-        recorder: &mut Recorder,
-        place: SamplePosition,
-        requests: &[Request],
-    ) -> Result<(), WeighError> {
-        for request in requests {
-            recorder.sample(&Line::Request {
-                place,
-                request: *request,
-            })?;
-        }
-        self.failures.extend(failed(place, requests));
-        if place.phase == Phase::Burst {
-            let right = requests.iter().filter(|r| r.failure.is_none());
-            let latencies = right.map(|r| r.latency_ns() as f64 / 1000.0);
+    /// Failed requests are counted and have no latency.
+    fn request(&mut self, place: SamplePosition, request: Request) {
+        let (all, failed) = self.requests.entry(place).or_default();
+        *all += 1;
+        if let Some(failure) = request.failure {
+            *failed.entry(failure).or_default() += 1;
+        } else if place.phase == Phase::Burst {
             let cycles = self.latencies.entry(place.arm).or_default();
-            cycles.entry(place.cycle).or_default().extend(latencies);
+            let latencies = cycles.entry(place.cycle).or_default();
+            latencies.push(request.latency_ns() as f64 / 1000.0);
         }
-        Ok(())
+    }
+
+    /// A sentence for each phase in which requests failed.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let requests = self.requests.iter();
+        requests
+            .filter_map(|(place, (all, failed))| sentence(*place, *all, failed))
+            .collect()
     }
 
     /// Latencies of an arm's bursts, us, a group for each machine.
@@ -277,48 +225,6 @@ impl Data {
         figures.sort_by_key(|f| (rank(&f.name), arm_rank(&f.name)));
         figures
     }
-}
-
-/// A line of a record as it is read back.
-#[derive(Deserialize)]
-#[serde(tag = "sample", rename_all = "snake_case")]
-enum Kept {
-    Value {
-        figure: String,
-        unit: String,
-        value: f64,
-    },
-    Events {
-        figure: String,
-        events: f64,
-        seconds: f64,
-    },
-    Woken {
-        #[serde(flatten)]
-        place: SamplePosition,
-        counters: BTreeMap<String, u64>,
-    },
-    Cpu(CpuSample),
-    Stats {
-        stats: Box<Stats>,
-    },
-    Rate {
-        burst_per_s: f64,
-        carried_per_s: f64,
-    },
-    Request {
-        #[serde(flatten)]
-        place: SamplePosition,
-        #[serde(flatten)]
-        request: Request,
-    },
-}
-
-/// Instructions counted in the translator.
-#[derive(Deserialize)]
-struct Translated {
-    figure: String,
-    insns: Vec<Count>,
 }
 
 /// Units of this experiment; a record cannot name others.
@@ -368,21 +274,17 @@ fn arm_rank(name: &str) -> (usize, usize) {
 }
 
 /// A sentence about requests that failed; `None` if all were answered.
-fn failed(place: SamplePosition, requests: &[Request]) -> Option<String> {
-    let mut kinds: BTreeMap<Failure, usize> = BTreeMap::new();
-    for failure in requests.iter().filter_map(|r| r.failure) {
-        *kinds.entry(failure).or_default() += 1;
-    }
-    let count: usize = kinds.values().sum();
-    let kinds: Vec<String> = kinds
-        .iter()
-        .map(|(kind, n)| format!("{n} {kind}"))
-        .collect();
+fn sentence(
+    place: SamplePosition,
+    all: usize,
+    failed: &BTreeMap<Failure, usize>,
+) -> Option<String> {
+    let count: usize = failed.values().sum();
+    let kinds = failed.iter().map(|(kind, n)| format!("{n} {kind}"));
+    let kinds: Vec<String> = kinds.collect();
     (count > 0).then(|| {
         format!(
-            "{} of {} requests ({:?}, {}, cycle {}): {}",
-            count,
-            requests.len(),
+            "{count} of {all} requests ({:?}, {}, cycle {}): {}",
             place.phase,
             place.arm.name(),
             place.cycle + 1,

@@ -5,7 +5,6 @@
 use std::path::Path;
 use std::slice;
 
-use serde_json::json;
 use tare_control::sentence::chain;
 use tare_rootfs::tree::Node;
 use tare_rootfs::{Cache, Tree};
@@ -13,6 +12,7 @@ use tare_tailor::cut::Cut;
 
 use super::data::Data;
 use super::plan::{Plan, Tailored};
+use super::sample::Line;
 use crate::bench::{Bench, RunError};
 use crate::interrupt::Interrupt;
 use crate::linux::catalog::{self, App, Connection, Phase};
@@ -175,13 +175,11 @@ fn keep(
         ("tcg_insns_per_request", &counts.requests),
         ("tcg_insns_per_connection", &counts.connections),
     ] {
-        let figure = format!("{base}.{}", side.name());
-        bench.recorder.sample(&json!({
-            "sample": "translated", "figure": figure, "insns": counts,
-        }))?;
-        for count in counts {
-            data.samples.add(&figure, "insns", count.total() as f64);
-        }
+        let line = Line::Translated {
+            figure: format!("{base}.{}", side.name()),
+            insns: counts.to_vec(),
+        };
+        data.keep(bench.recorder, line)?;
     }
     Ok(bench.recorder.flush()?)
 }

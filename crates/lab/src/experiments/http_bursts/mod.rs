@@ -34,7 +34,7 @@ use self::arms::Arm;
 use self::data::Data;
 use self::phases::Resting;
 use self::plan::{Plan, ms};
-use self::sample::Phase;
+use self::sample::{Line, Phase};
 use self::session::{BOOT, FILE, Session, Turn, body, spec};
 use crate::bench::{Bench, RunError};
 use crate::experiment::Experiment;
@@ -94,15 +94,15 @@ impl HttpBursts {
             drop(server);
             bench.progress.done(START + ms(self.plan.calibrate_ms));
         }
-        self.data.carried = slowest;
         let rate = Plan::rate(slowest);
         if rate <= 0.0 {
             return Err(RunError::NoAnswer);
         }
-        self.data.rate = Some(rate);
-        bench.recorder.sample(&serde_json::json!({
-            "sample": "rate", "carried_per_s": slowest, "burst_per_s": rate,
-        }))?;
+        let line = Line::Rate {
+            carried_per_s: slowest,
+            burst_per_s: rate,
+        };
+        self.data.keep(bench.recorder, line)?;
         Ok(rate)
     }
 
@@ -262,7 +262,8 @@ impl Experiment for HttpBursts {
     }
 
     fn replay(&mut self, record: &Record) -> Result<(), RunError> {
-        Ok(self.data.replay(record)?)
+        self.data.replay(record);
+        Ok(())
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
@@ -297,7 +298,7 @@ impl Experiment for HttpBursts {
     }
 
     fn failures(&self) -> Vec<String> {
-        self.data.failures.clone()
+        self.data.failures()
     }
 
     fn report(&self, figures: &[Figure]) -> ReportText {

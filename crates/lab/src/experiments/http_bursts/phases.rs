@@ -6,7 +6,7 @@ use tare_control::stats::Stats;
 
 use super::arms::Arm;
 use super::plan::ms;
-use super::sample::Phase;
+use super::sample::{Line, Phase};
 use super::session::{Server, Session, Turn};
 use crate::bench::RunError;
 use crate::load::{Connections, Request, Schedule};
@@ -145,14 +145,17 @@ impl Session<'_, '_> {
         if let (Some(from), Some(to)) = (&one.stats, &now) {
             let exits = activity_between(from, to);
             if exits > 0.0 {
-                let risen = risen_between(from, to);
+                let counters = risen_between(from, to);
                 let place = one.server.place(one.phase);
-                self.data.woken(self.bench.recorder, place, risen)?;
+                self.data
+                    .keep(self.bench.recorder, Line::Woken { place, counters })?;
             }
-            let figure = idle_figure(one.server.turn, "idle_exits_per_s");
-            let seconds = seconds_between(from, to);
-            self.data
-                .events(self.bench.recorder, &figure, exits, seconds)?;
+            let line = Line::Events {
+                figure: idle_figure(one.server.turn, "idle_exits_per_s"),
+                events: exits,
+                seconds: seconds_between(from, to),
+            };
+            self.data.keep(self.bench.recorder, line)?;
         }
         one.stats = now;
         Ok(())
@@ -286,11 +289,16 @@ impl Session<'_, '_> {
         requests: &[Request],
     ) -> Result<(), RunError> {
         let place = server.place(phase);
-        Ok(self.data.requests(self.bench.recorder, place, requests)?)
+        for request in requests {
+            let request = *request;
+            self.data
+                .keep(self.bench.recorder, Line::Request { place, request })?;
+        }
+        Ok(())
     }
 }
 
-/// A machine that nothing is asked of, while its idle windows are measured.
+/// A machine without requests, while its idle windows are measured.
 pub(crate) struct Resting<'a> {
     server: &'a mut Server,
     phase: Phase,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tare_control::stats::Stats;
 
 use super::arms::Arm;
+use crate::linux::counter::Count;
 use crate::load::Request;
 use crate::observe::CpuSpent;
 
@@ -36,7 +37,7 @@ pub(crate) enum Phase {
 }
 
 /// Where a sample belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct SamplePosition {
     /// The arm.
     pub(crate) arm: Arm,
@@ -59,10 +60,10 @@ pub(crate) struct CpuSample {
     pub(crate) spent: CpuSpent,
 }
 
-/// A line of `raw.jsonl`.
-#[derive(Debug, Serialize)]
+/// A line of `raw.jsonl`, as it is written and read back.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "sample", rename_all = "snake_case")]
-pub(crate) enum Line<'a> {
+pub(crate) enum Line {
     /// A machine serves.
     Serving {
         /// Its arm.
@@ -73,7 +74,7 @@ pub(crate) enum Line<'a> {
         after_ns: u64,
     },
     /// CPU time.
-    Cpu(&'a CpuSample),
+    Cpu(CpuSample),
     /// A request.
     Request {
         /// Where it belongs.
@@ -89,7 +90,7 @@ pub(crate) enum Line<'a> {
         #[serde(flatten)]
         place: SamplePosition,
         /// All of them.
-        stats: &'a Stats,
+        stats: Box<Stats>,
     },
     /// What rose in an idle window in which the machine woke.
     Woken {
@@ -97,12 +98,12 @@ pub(crate) enum Line<'a> {
         #[serde(flatten)]
         place: SamplePosition,
         /// Counters and how much they rose.
-        counters: &'a BTreeMap<String, u64>,
+        counters: BTreeMap<String, u64>,
     },
     /// Events in a window of time.
     Events {
         /// The figure of their rate.
-        figure: &'a str,
+        figure: String,
         /// How many.
         events: f64,
         /// In how long.
@@ -111,10 +112,24 @@ pub(crate) enum Line<'a> {
     /// One sample of a figure.
     Value {
         /// The figure.
-        figure: &'a str,
+        figure: String,
         /// Its unit.
-        unit: &'a str,
+        unit: String,
         /// The sample.
         value: f64,
+    },
+    /// The rate of the bursts.
+    Rate {
+        /// What the slowest arm carried, requests per second.
+        carried_per_s: f64,
+        /// The bursts', requests per second.
+        burst_per_s: f64,
+    },
+    /// Instructions counted in the translator.
+    Translated {
+        /// The figure.
+        figure: String,
+        /// Each count.
+        insns: Vec<Count>,
     },
 }

@@ -141,8 +141,11 @@ impl Session<'_, '_> {
         let Some(stats) = server.machine.stats()? else {
             return Ok(None);
         };
-        self.data
-            .stats(self.bench.recorder, server.place(phase), &stats)?;
+        let line = Line::Stats {
+            place: server.place(phase),
+            stats: Box::new(stats.clone()),
+        };
+        self.data.keep(self.bench.recorder, line)?;
         Ok(Some(stats))
     }
 
@@ -162,7 +165,7 @@ impl Session<'_, '_> {
             from_ns: u64::try_from(before.at.duration_since(begin).as_nanos()).unwrap_or(0),
             spent: reading.since(before),
         };
-        self.data.cpu(self.bench.recorder, sample)?;
+        self.data.keep(self.bench.recorder, Line::Cpu(sample))?;
         Ok(reading)
     }
 

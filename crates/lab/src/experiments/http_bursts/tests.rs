@@ -3,20 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
 
 use tare_control::exit::ExitCode;
-use tempfile::TempDir;
 
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
-use crate::experiments::ALL;
+use crate::experiments::testing::Run;
 use crate::interrupt::Interrupt;
-use crate::outcome::{Ending, Outcome};
-use crate::progress::Progress;
-use crate::request::WeighRequest;
-use crate::summary::Summary;
-use crate::weigh::Weighing;
+use crate::outcome::Ending;
 
 /// A run of about two seconds.
 fn short() -> Plan {
@@ -41,66 +35,20 @@ fn short() -> Plan {
     }
 }
 
-struct Run {
-    directory: TempDir,
-    fakes: Fakes,
-    outcome: Outcome,
+fn run_until(kvm: Kvm, fault: Fault, plan: Plan, interrupt: &Interrupt) -> Run {
+    let data = Data::default();
+    let experiment = Box::new(HttpBursts { plan, data });
+    Run::until("http-bursts", experiment, Fakes::new(kvm, fault), interrupt)
 }
 
-impl Run {
-    fn of(kvm: Kvm, fault: Fault, plan: Plan, interrupt: &Interrupt) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let mut request = WeighRequest::new("http-bursts");
-        request.out = Some(directory.path().join("out"));
-        request.command = vec!["tare".into(), "weigh".into(), "<http bursts>".into()];
-        let mut fakes = Fakes::new(kvm, fault);
-        let weighing = Weighing {
-            entry: ALL[0],
-            revision: "abc".into(),
-            programs: Value::Null,
-            request: &request,
-            interrupt,
-            progress: &Progress::silent(),
-            watches_host: false,
-        };
-        let experiment = Box::new(HttpBursts {
-            plan,
-            data: Data::default(),
-        });
-        let outcome = weighing.run(experiment, &mut fakes).unwrap();
-        Self {
-            directory,
-            fakes,
-            outcome,
-        }
-    }
-
-    fn text(&self, name: &str) -> String {
-        fs::read_to_string(self.directory.path().join("out").join(name)).unwrap()
-    }
-
-    fn summary(&self) -> Summary {
-        serde_json::from_str(&self.text("summary.json")).unwrap()
-    }
-
-    fn lines(&self, sample: &str) -> Vec<Value> {
-        let text = self.text("raw.jsonl");
-        let all = text
-            .lines()
-            .map(|l| serde_json::from_str::<Value>(l).unwrap());
-        all.filter(|line| line["sample"] == sample).collect()
-    }
-
-    fn nothing_is_left(&self) {
-        assert_eq!(self.fakes.alive.load(Ordering::SeqCst), 0);
-        assert!(self.fakes.started > 0);
-    }
+fn run(kvm: Kvm, fault: Fault) -> Run {
+    run_until(kvm, fault, short(), &Interrupt::default())
 }
 
 /// A run without faults, done once for the tests that only look at it.
 fn good() -> &'static Run {
     static RUN: OnceLock<Run> = OnceLock::new();
-    RUN.get_or_init(|| Run::of(Kvm::Emulated, Fault::None, short(), &Interrupt::default()))
+    RUN.get_or_init(|| run(Kvm::Emulated, Fault::None))
 }
 
 /// Tags open and close in order, and nothing is loaded from anywhere.
@@ -169,7 +117,7 @@ fn a_whole_weighing_has_every_figure_and_ends_its_machines() {
 #[test]
 fn the_record_holds_every_request_and_the_command() {
     let run = good();
-    assert_eq!(run.text("command.txt"), "tare weigh '<http bursts>'\n");
+    assert_eq!(run.text("command.txt"), "tare weigh '<an experiment>'\n");
     let bursts = |arm: &str| {
         let requests = run.lines("request");
         requests
@@ -191,7 +139,7 @@ fn the_record_holds_every_request_and_the_command() {
 
 #[test]
 fn summary_json_has_exactly_the_promised_fields() {
-    let run = Run::of(Kvm::Hardware, Fault::None, short(), &Interrupt::default());
+    let run = run(Kvm::Hardware, Fault::None);
     let summary: Value = serde_json::from_str(&run.text("summary.json")).unwrap();
     let keys = |value: &Value| {
         let mut keys: Vec<String> = value.as_object().unwrap().keys().cloned().collect();
@@ -236,7 +184,7 @@ fn the_report_is_one_well_formed_file_and_the_table_is_narrow() {
     let run = good();
     let html = run.text("report.html");
     well_formed(&html);
-    assert!(html.contains("&lt;http bursts&gt;") && html.contains("<svg"));
+    assert!(html.contains("&lt;an experiment&gt;") && html.contains("<svg"));
     for line in run.outcome.table.lines() {
         assert!(line.chars().count() < 80, "{line}");
     }
@@ -245,12 +193,7 @@ fn the_report_is_one_well_formed_file_and_the_table_is_narrow() {
 #[test]
 fn a_slow_appliance_gets_half_of_what_it_carries() {
     // 40 ms an answer and 4 connections: 100 a second are not carried.
-    let run = Run::of(
-        Kvm::Emulated,
-        Fault::Slow(40),
-        short(),
-        &Interrupt::default(),
-    );
+    let run = run(Kvm::Emulated, Fault::Slow(40));
     let rate = &run.lines("rate")[0];
     let (carried, burst) = (&rate["carried_per_s"], &rate["burst_per_s"]);
     let (carried, burst) = (carried.as_f64().unwrap(), burst.as_f64().unwrap());
@@ -263,12 +206,7 @@ fn a_slow_appliance_gets_half_of_what_it_carries() {
 
 #[test]
 fn requests_that_fail_are_named_and_fail_the_check() {
-    let run = Run::of(
-        Kvm::Emulated,
-        Fault::BadAnswers,
-        short(),
-        &Interrupt::default(),
-    );
+    let run = run(Kvm::Emulated, Fault::BadAnswers);
     assert_eq!(run.outcome.ending, Ending::Complete);
     assert_eq!(run.outcome.exit_code(), ExitCode::WeighFailed);
     assert!(
@@ -285,12 +223,7 @@ fn requests_that_fail_are_named_and_fail_the_check() {
 
 #[test]
 fn a_machine_that_ends_breaks_off_with_its_code_and_keeps_what_there_was() {
-    let run = Run::of(
-        Kvm::Emulated,
-        Fault::Ends(6),
-        short(),
-        &Interrupt::default(),
-    );
+    let run = run(Kvm::Emulated, Fault::Ends(6));
     assert_eq!(run.outcome.exit_code(), ExitCode::KvmInternal);
     assert!(
         run.summary()
@@ -316,7 +249,7 @@ fn an_interruption_keeps_what_there_was_and_ends_the_machine() {
         burst_ms: 60_000,
         ..short()
     };
-    let run = Run::of(Kvm::Emulated, Fault::None, plan, &interrupt);
+    let run = run_until(Kvm::Emulated, Fault::None, plan, &interrupt);
     assert_eq!(run.outcome.exit_code(), ExitCode::Interrupted);
     assert!(
         run.outcome.failures.is_empty(),
@@ -330,7 +263,7 @@ fn an_interruption_keeps_what_there_was_and_ends_the_machine() {
 
 #[test]
 fn without_statistics_the_rest_is_measured() {
-    let run = Run::of(Kvm::None, Fault::None, short(), &Interrupt::default());
+    let run = run(Kvm::None, Fault::None);
     assert_eq!(run.outcome.exit_code(), ExitCode::Success);
     let summary = run.summary();
     assert_eq!(summary.machine.kvm, Kvm::None);
@@ -350,9 +283,9 @@ fn without_statistics_the_rest_is_measured() {
 
 #[test]
 fn the_report_of_http_bursts_is_made_again_from_raw_samples() {
-    let run = Run::of(Kvm::Emulated, Fault::None, short(), &Interrupt::default());
+    let run = run(Kvm::Emulated, Fault::None);
     let before = run.summary();
-    let dir = run.directory.path().join("out");
+    let dir = run.path();
     fs::remove_file(dir.join("summary.json")).unwrap();
     crate::weigh::rebuild(&dir, crate::experiments::ALL).unwrap();
     let after = run.summary();

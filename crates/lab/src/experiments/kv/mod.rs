@@ -147,11 +147,8 @@ impl Kv {
 
     /// Records once why an arm is unavailable; an interruption is passed on.
     fn missing<T>(&mut self, arm: Arm, error: RunError) -> Result<Option<T>, RunError> {
-        let why = guest_bench::optional(Err(error))?.unwrap_or_default();
-        let known = |m: &String| m.starts_with(&format!("{}: ", arm.name()));
-        if !self.data.missing.iter().any(known) {
-            self.data.missing.push(format!("{}: {why}", arm.name()));
-        }
+        let why = guest_bench::optional(Err(error))?;
+        self.data.unavailable(arm.name(), why);
         Ok(None)
     }
 
@@ -172,10 +169,42 @@ impl Kv {
         let answered = asked.iter().filter(|r| r.failure.is_none()).count();
         let carried = answered as f64 / seconds;
         let record = json!({"answered": answered, "seconds": seconds});
-        guest_bench::keep(bench, place(arm, 0), "calibration", &record)?;
-        let name = format!("kv_ops_per_s.{}", arm.name());
-        self.data.samples.add(&name, "1/s", carried);
+        self.keep(bench, place(arm, 0), "calibration", &record)?;
         Ok(Some(carried))
+    }
+
+    /// Keeps a sample of an arm, in the record and in memory.
+    fn keep(
+        &mut self,
+        bench: &mut Bench<'_>,
+        place: ArmRound,
+        sample: &str,
+        record: &Value,
+    ) -> Result<(), RunError> {
+        guest_bench::keep(bench, place, sample, record)?;
+        self.take(place.arm, sample, record);
+        Ok(())
+    }
+
+    fn take(&mut self, arm: &'static str, sample: &str, record: &Value) {
+        let number = |name: &str| record.get(name).and_then(Value::as_f64);
+        if sample == "load" {
+            let asked: Vec<Request> = serde_json::from_value(record.clone()).unwrap_or_default();
+            let answered = asked.iter().filter(|request| request.failure.is_none());
+            let us = answered.map(|request| request.latency_ns() as f64 / 1e3);
+            self.data.extend(LATENCY, arm, us);
+        } else if let Some((answered, seconds)) = number("answered").zip(number("seconds")) {
+            let name = format!("kv_ops_per_s.{arm}");
+            self.data.samples.add(&name, "1/s", answered / seconds);
+        }
+    }
+
+    /// Keeps a sample of a figure.
+    fn value(&mut self, bench: &mut Bench<'_>, figure: &str, value: f64) -> Result<(), RunError> {
+        let line = json!({"sample": "value", "figure": figure, "value": value});
+        bench.recorder.sample(&line)?;
+        self.data.samples.add(figure, unit_of(figure), value);
+        Ok(())
     }
 
     /// Open-loop load, then what a command costs.
@@ -193,17 +222,11 @@ impl Kv {
         let cpu = server.cpu()?;
         let asked = generator(server.as_ref(), mix::mixed()).run(schedule, bench.interrupt)?;
         let spent = server.cpu()?.since(&cpu);
-        guest_bench::keep(bench, place(arm, round), "load", &json!(asked))?;
+        self.keep(bench, place(arm, round), "load", &json!(asked))?;
         self.check(arm, "load", &asked);
-        let answered = || asked.iter().filter(|r| r.failure.is_none());
-        let us = answered().map(|r| r.latency_ns() as f64 / 1e3);
-        self.data.extend(LATENCY, arm.name(), us);
         let share = (spent.monitor_ns + spent.helper_ns) as f64 / spent.wall_ns as f64;
         let name = format!("kv_cpu_pct.{}", arm.name());
-        self.data.samples.add(&name, "%", share * 100.0);
-        bench
-            .recorder
-            .sample(&json!({"sample": "value", "figure": name, "value": share * 100.0}))?;
+        self.value(bench, &name, share * 100.0)?;
         if arm == Arm::Tare {
             self.count(bench, server.as_mut(), "get", mix::gets())?;
             self.count(bench, server.as_mut(), "set", mix::sets())?;
@@ -229,12 +252,10 @@ impl Kv {
         if let (Some(from), Some(to)) = (from, to) {
             let n = asked.len() as f64;
             if let Some(count) = instructions_between(&from, &to) {
-                let name = format!("kv_insns_per_{what}");
-                self.data.samples.add(&name, "insns", count / n);
+                self.value(bench, &format!("kv_insns_per_{what}"), count / n)?;
             }
             let exits = activity_between(&from, &to) / n;
-            let name = format!("kv_exits_per_{what}");
-            self.data.samples.add(&name, "exits", exits);
+            self.value(bench, &format!("kv_exits_per_{what}"), exits)?;
         }
         Ok(())
     }
@@ -281,6 +302,7 @@ fn unit_of(figure: &str) -> &'static str {
     match figure.split('.').next() {
         Some("kv_cpu_pct") => "%",
         Some("kv_insns_per_get" | "kv_insns_per_set") => "insns",
+        Some("kv_exits_per_get" | "kv_exits_per_set") => "exits",
         _ => "1",
     }
 }
@@ -303,26 +325,12 @@ impl Experiment for Kv {
     }
 
     fn replay(&mut self, record: &Record) -> Result<(), RunError> {
-        for arm in Arm::ALL {
-            let of = |sample: &'static str| {
-                let lines = record
-                    .of(sample)
-                    .filter(move |line| line["arm"] == arm.name());
-                lines.filter_map(|line| line.get("record"))
-            };
-            for line in of("calibration") {
-                let number = |name: &str| line.get(name).and_then(Value::as_f64);
-                if let Some((answered, seconds)) = number("answered").zip(number("seconds")) {
-                    let name = format!("kv_ops_per_s.{}", arm.name());
-                    self.data.samples.add(&name, "1/s", answered / seconds);
+        for arm in Arm::ALL.map(Arm::name) {
+            for sample in ["calibration", "load"] {
+                let lines = record.of(sample).filter(|line| line["arm"] == arm);
+                for kept in lines.filter_map(|line| line.get("record")) {
+                    self.take(arm, sample, kept);
                 }
-            }
-            for line in of("load") {
-                let asked: Vec<Request> = serde_json::from_value(line.clone()).unwrap_or_default();
-                let answered = asked.iter().filter(|request| request.failure.is_none());
-                let us = answered.map(|request| request.latency_ns() as f64 / 1e3);
-                self.data
-                    .extend(LATENCY, arm.name(), us.collect::<Vec<_>>().into_iter());
             }
         }
         for line in record.of("value") {
