@@ -74,6 +74,8 @@ pub(crate) struct Platforms {
     pub(self) seed: u64,
     host: String,
     host_cpus: u32,
+    /// CPUs of the host, also those that this may not use.
+    online: u32,
     workloads: Vec<Workload>,
     sizes: Vec<u32>,
     options: PlatformOptions,
@@ -134,6 +136,7 @@ impl Platforms {
             // Two computers may have one name.
             host: format!("{}#{}", host.trim(), HostFacts::read().identity()),
             host_cpus,
+            online: pin::online().len() as u32,
             workloads: Vec::new(),
             sizes: doubling(host_cpus),
             options: PlatformOptions::default(),
@@ -335,7 +338,7 @@ impl Platforms {
             let sentence = "No ratios: bare metal was not among the platforms that were asked for.";
             sentences.push(sentence.to_owned());
         }
-        let online = pin::online().len() as u32;
+        let online = self.online;
         if self.host_cpus < online && self.options.merge.is_empty() {
             sentences.push(format!(
                 "This weighing was allowed {} of this host's {online} CPUs (by a cpuset or its \
@@ -569,7 +572,8 @@ impl Experiment for Platforms {
     fn plan(&self) -> Value {
         json!({
             "form": self.form.name(), "budget_s": self.budget.as_secs(), "seed": self.seed,
-            "host": self.host, "host_cpus": self.host_cpus, "sizes": self.sizes,
+            "host": self.host, "host_cpus": self.host_cpus, "online_cpus": self.online,
+            "sizes": self.sizes,
             "workloads": self.workloads.iter().map(|w| &w.name).collect::<Vec<_>>(),
             "workload_texts": by_name(&self.workloads, |w| w.text.clone()),
             "workload_sha256": by_name(&self.workloads, |w| sha256_of_text(&w.text)),
@@ -577,6 +581,17 @@ impl Experiment for Platforms {
             "container_engine": self.options.container_engine.name(),
             "shard": self.options.shard, "merge": self.options.merge,
         })
+    }
+
+    fn replan(&mut self, plan: &Value) {
+        let number = |name: &str| plan.get(name).and_then(Value::as_u64);
+        let word = |name: &str| plan.get(name).and_then(Value::as_str);
+        self.seed = number("seed").unwrap_or(self.seed);
+        // Earlier records do not say how many there were.
+        self.online = number("online_cpus").map_or(0, |cpus| cpus as u32);
+        if let Some(Ok(engine)) = word("container_engine").map(str::parse) {
+            self.options.container_engine = engine;
+        }
     }
 
     fn replay(&mut self, record: &Record) -> Result<(), RunError> {

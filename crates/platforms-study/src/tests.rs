@@ -400,6 +400,27 @@ fn a_host_of_earlier_records_is_the_one_of_later_ones() {
 }
 
 #[test]
+fn a_report_made_again_is_of_its_own_run_and_host() {
+    let place = Place::new(Platform::Bare, Mode::Vanilla, 8, 8);
+    let runs = [run("a", "w", place, Arm::Main, 1.0)];
+    let plan = serde_json::json!({"seed": 7, "online_cpus": 16, "container_engine": "podman"});
+    let dir = recorded(&runs, &plan);
+    let record = tare_lab::kit::Record::read(dir.path()).unwrap();
+    let mut platforms = Platforms::new(Depth::Quick);
+    platforms.replan(&plan);
+    platforms.replay(&record).unwrap();
+    let text = platforms.report(&[]);
+    let says = |sentences: &[String], what: &str| sentences.iter().any(|it| it.contains(what));
+    assert!(says(&text.method, "(seed 7)"), "{:?}", text.method);
+    assert!(says(&text.limitations, "8 of this host's 16 CPUs"));
+    assert!(says(&text.limitations, "Containers are podman's"));
+    // Earlier records know neither.
+    platforms.replan(&serde_json::json!({}));
+    let text = platforms.report(&[]);
+    assert!(!says(&text.limitations, "of this host's"));
+}
+
+#[test]
 fn the_same_record_is_merged_once_and_keeps_its_machine() {
     let place = Place::new(Platform::Bare, Mode::Vanilla, 8, 8);
     let runs = [1.0, 1.1].map(|time| run("a", "w", place, Arm::Main, time));
