@@ -1,9 +1,12 @@
 //! `tare weigh`: the experiments of `crates/lab`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tare_control::exit::ExitCode;
-use tare_lab::{CompareError, Compared, Depth, KeptRun, WeighError, WeighRequest};
+use tare_lab::{
+    CompareError, Compared, Depth, Files, KeptRun, WeighError, WeighRequest, stored_runs,
+};
 use tare_platforms_study::PlatformOptions;
 
 use crate::args::{CompareArgs, CompareFormat, ReportArgs, WeighArgs};
@@ -118,9 +121,33 @@ fn judged(compared: &Compared, fail_on: Option<f64>) -> Outcome {
     }
 }
 
-/// Makes a report again.
+/// Makes a report again, or a page of an experiment's history.
 pub(crate) fn report(args: &ReportArgs) -> Outcome {
-    let outcome = tare_lab::rebuild(&args.dir, &known())?;
+    if let Some(experiment) = &args.history {
+        return history(args, experiment);
+    }
+    let files = if args.page { Files::Page } else { Files::All };
+    let dir = args.dir.as_deref().unwrap_or_else(|| Path::new("."));
+    let outcome = tare_lab::rebuild(dir, &known(), files)?;
     print(&outcome.to_string())?;
     Ok(ExitCode::Success)
+}
+
+fn history(args: &ReportArgs, experiment: &str) -> Outcome {
+    let places = match &args.dir {
+        Some(dir) => vec![dir.as_path()],
+        None => stored_runs::PLACES.map(Path::new).into(),
+    };
+    let page = tare_lab::history(experiment, &places, &args.figure)?;
+    let path = args.out.clone();
+    let path = path.unwrap_or_else(|| format!("out/history-{experiment}.html").into());
+    let failed = |source| WeighError::Write {
+        path: path.clone(),
+        source,
+    };
+    if let Some(dir) = path.parent() {
+        std::fs::create_dir_all(dir).map_err(failed)?;
+    }
+    std::fs::write(&path, page).map_err(failed)?;
+    print(&format!("history: {}\n", path.display()))
 }

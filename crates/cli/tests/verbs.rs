@@ -134,6 +134,23 @@ fn what_a_run_is_compared_with_is_checked_before_it_runs() {
 }
 
 #[test]
+fn a_history_is_written_of_stored_runs() {
+    let place = TestDir::new();
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/runs");
+    let page = place.path().join("pages/vic.html");
+    let history = |experiment| {
+        let out = page.to_str().unwrap();
+        place.run(&["report", "--history", experiment, kept, "--out", out])
+    };
+    history("feathers").expect(2, "no runs of feathers");
+    assert!(!page.exists());
+    history("vic").expect(0, "vic.html");
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(text.contains("vic over ") && text.contains("2026-11-21-vic-quick"));
+    place.run(&["report"]).expect(2, "DIR");
+}
+
+#[test]
 fn a_full_disk_behind_standard_output_is_said() {
     let place = TestDir::new();
     let root = RunRoot::open(place.run_root()).unwrap();

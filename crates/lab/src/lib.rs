@@ -11,7 +11,7 @@
 //! | `record`, `figure`, `goal`, `summary` | samples, medians with intervals, goals, `summary.json` |
 //! | [`compare()`] | two runs, figure by figure |
 //! | [`rebuild`], `replay` | a report from raw samples |
-//! | [`stored_runs`] | results of earlier runs |
+//! | [`stored_runs`], [`history()`] | results of earlier runs, and figures over them |
 //! | `report`, `table`, `progress` | table, progress, report |
 //!
 //! Neighbours: `tare-control` (statistics, exit codes), `tare-stats` (intervals).
@@ -29,6 +29,7 @@ mod experiments;
 mod export;
 mod figure;
 mod goal;
+mod history;
 mod host;
 mod interrupt;
 mod linux;
@@ -56,9 +57,10 @@ pub mod by_hand {
 
 pub use compare::{Change, CompareError, Compared, KeptRun, Row, compare};
 pub use error::WeighError;
+pub use history::history;
 pub use outcome::{Ending, Outcome};
 pub use request::{Depth, WeighRequest};
-pub use weigh::{rebuild, weigh, weigh_planned};
+pub use weigh::{Files, rebuild, weigh, weigh_planned};
 
 /// Does `transactions` of one byte each way over the loopback and prints their
 /// times: what `tcp-rr`'s Linux guests run.

@@ -91,15 +91,7 @@ pub fn newest(experiment: &str, more_places: &[PathBuf]) -> Option<StoredRun> {
 /// All figures with a 95 % interval whose name begins with `prefix`, from all runs in
 /// `places` and any computer, oldest run first. Unreadable files are skipped.
 pub fn figures(places: &[&Path], prefix: &str) -> Vec<StoredFigure> {
-    let mut runs: Vec<(String, String, Summary)> = files_in(places)
-        .filter_map(|file| {
-            let run = file.parent()?.file_name()?.to_string_lossy().into_owned();
-            let summary = summary(&file).ok()?;
-            Some((summary.started.clone(), run, summary))
-        })
-        .collect();
-    runs.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
-    let figures = runs.into_iter().flat_map(|(_, run, summary)| {
+    let figures = all(places).into_iter().flat_map(|(run, summary)| {
         let figures = summary.figures.into_iter();
         figures.map(move |figure| (run.clone(), figure))
     });
@@ -116,6 +108,18 @@ pub fn figures(places: &[&Path], prefix: &str) -> Vec<StoredFigure> {
             })
         })
         .collect()
+}
+
+/// All runs in `places` with the names of their directories, oldest first. Unreadable files
+/// are skipped.
+pub(crate) fn all(places: &[&Path]) -> Vec<(String, Summary)> {
+    let runs = files_in(places).filter_map(|file| {
+        let run = file.parent()?.file_name()?.to_string_lossy().into_owned();
+        Some((run, summary(&file).ok()?))
+    });
+    let mut runs: Vec<(String, Summary)> = runs.collect();
+    runs.sort_by(|(a, first), (b, second)| (&first.started, a).cmp(&(&second.started, b)));
+    runs
 }
 
 /// Reads one run's results.
@@ -186,38 +190,7 @@ fn elsewhere(there: &HostFacts) -> Option<String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::figure::{Figure, Spread, Statistic};
-    use crate::summary::{SCHEMA, Status};
-
-    /// A run of `experiment` in `place`.
-    fn keep(place: &Path, name: &str, experiment: &str, started: &str, machine: HostFacts) {
-        let summary = Summary {
-            schema: SCHEMA,
-            duration_s: 1.0,
-            status: Status::Complete,
-            goals: Vec::new(),
-            effects: Vec::new(),
-            not_judged: None,
-            failures: Vec::new(),
-            experiment: experiment.to_owned(),
-            started: started.to_owned(),
-            revision: "v0".to_owned(),
-            machine,
-            figures: vec![Figure {
-                name: "exit_ns.cpuid".to_owned(),
-                unit: "ns".to_owned(),
-                value: 2.0,
-                low: Some(1.0),
-                high: Some(3.0),
-                spread: Spread::Interval,
-                statistic: Statistic::Median,
-                n: 7,
-            }],
-        };
-        fs::create_dir_all(place.join(name)).unwrap();
-        let file = place.join(name).join("summary.json");
-        fs::write(file, serde_json::to_vec(&summary).unwrap()).unwrap();
-    }
+    use crate::experiments::testing::stored as keep;
 
     #[test]
     fn the_newest_run_of_this_computer_is_found() {

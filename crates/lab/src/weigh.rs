@@ -25,7 +25,7 @@ use crate::outcome::{Ending, Outcome};
 use crate::progress::Progress;
 use crate::record::Recorder;
 use crate::replay::Record;
-use crate::report::{self, Report};
+use crate::report::{self, Report, ReportText};
 use crate::request::{Depth, WeighRequest};
 use crate::stored_runs;
 use crate::summary::{Effect, SCHEMA, Status, Summary};
@@ -184,6 +184,7 @@ impl Weighing<'_> {
             command: self.command(),
             took,
             fail_on_missed: self.request.fail_on_missed,
+            files: Files::All,
         };
         write(recorder, experiment, origin, failures, ending, Vec::new())
     }
@@ -216,6 +217,16 @@ struct Origin {
     command: String,
     took: Duration,
     fail_on_missed: bool,
+    files: Files,
+}
+
+/// Which files are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Files {
+    /// The summary, reports, and tables for other programs.
+    All,
+    /// `report.html` alone.
+    Page,
 }
 
 /// Writes what came out: `summary.json`, the reports, and tables for other programs. `kept`
@@ -268,19 +279,12 @@ fn write(
         machine: origin.machine,
         figures,
     };
-    let mut text = serde_json::to_string_pretty(&summary).unwrap_or_default();
-    text.push('\n');
-    recorder.file("summary.json", text.as_bytes())?;
-    recorder.file("figures.csv", export::csv(&summary).as_bytes())?;
-    recorder.file("metrics.txt", export::metrics(&summary).as_bytes())?;
-    let path = recorder.directory().join("raw.jsonl");
-    let raw = fs::File::open(&path).map_err(|source| WeighError::Read { path, source })?;
-    let samples = export::samples::csv(std::io::BufReader::new(raw));
-    recorder.file("samples.csv", samples.as_bytes())?;
     let mut text = experiment.report(&summary.figures);
     text.limitations
         .splice(..0, undecided(&summary, experiment));
-    recorder.file("report.md", export::markdown(&summary, &text).as_bytes())?;
+    if origin.files == Files::All {
+        write_tables(recorder, &summary, &text)?;
+    }
     let html = report::html(&Report {
         summary: &summary,
         goals,
@@ -302,13 +306,31 @@ fn write(
     })
 }
 
+/// Writes the files beside the page.
+fn write_tables(
+    recorder: &Recorder,
+    summary: &Summary,
+    report: &ReportText,
+) -> Result<(), WeighError> {
+    let mut text = serde_json::to_string_pretty(&summary).unwrap_or_default();
+    text.push('\n');
+    recorder.file("summary.json", text.as_bytes())?;
+    recorder.file("figures.csv", export::csv(summary).as_bytes())?;
+    recorder.file("metrics.txt", export::metrics(summary).as_bytes())?;
+    let path = recorder.directory().join("raw.jsonl");
+    let raw = fs::File::open(&path).map_err(|source| WeighError::Read { path, source })?;
+    let samples = export::samples::csv(std::io::BufReader::new(raw));
+    recorder.file("samples.csv", samples.as_bytes())?;
+    recorder.file("report.md", export::markdown(summary, report).as_bytes())
+}
+
 /// Experiments whose records lack what some figures rest on, such as sizes of kernels.
 const PARTLY_RECORDED: [&str; 5] = ["tailor", "vic", "kv", "halt-budget", "vmexit"];
 
 /// Makes summary and report of a run directory again, from its raw samples: after a kill, or
 /// with a newer program. Where a record lacks samples of some figures, those are taken over
 /// from its `summary.json`.
-pub fn rebuild(dir: &Path, known: &[Entry]) -> Result<Outcome, WeighError> {
+pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, WeighError> {
     let record = Record::read(dir)?;
     let entry = find(&record.word("experiment").unwrap_or_default(), known)?;
     let plan = record
@@ -364,6 +386,7 @@ pub fn rebuild(dir: &Path, known: &[Entry]) -> Result<Outcome, WeighError> {
         command: fs::read_to_string(dir.join("command.txt")).unwrap_or_default(),
         took: Duration::from_secs_f64(number("took_s").unwrap_or(0.0).clamp(0.0, 1e9)),
         fail_on_missed: false,
+        files,
     };
     let mut failures = record.failures();
     failures.extend(

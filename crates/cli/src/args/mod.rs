@@ -148,7 +148,8 @@ pub(crate) enum Verb {
     /// Make the report of a run again from its raw samples
     ///
     /// Writes summary.json, figures.csv, report.md and report.html into the run's
-    /// directory, also where the run was killed.
+    /// directory, also where the run was killed. With --history, writes a page with
+    /// each figure of an experiment over its stored runs instead.
     Report(ReportArgs),
     /// Print the exit codes and their meanings
     #[command(long_about = exit_codes::long_about())]

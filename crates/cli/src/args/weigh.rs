@@ -89,9 +89,28 @@ pub(crate) enum CompareFormat {
 /// `tare report`.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Directory with the raw.jsonl of a run
-    #[arg(value_name = "DIR")]
-    pub(crate) dir: PathBuf,
+    /// Directory with the raw.jsonl of a run; with --history, of run directories
+    /// [default: out and lab/runs]
+    #[arg(value_name = "DIR", required_unless_present = "history")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Write report.html only
+    #[arg(long)]
+    pub(crate) page: bool,
+    /// Draw the figures of an experiment over its stored runs
+    #[arg(long, value_name = "EXPERIMENT", conflicts_with = "page")]
+    pub(crate) history: Option<String>,
+    /// With --history: figures whose names begin so [default: all]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "",
+        hide_default_value = true,
+        requires = "history"
+    )]
+    pub(crate) figure: String,
+    /// With --history: the page [default: out/history-EXPERIMENT.html]
+    #[arg(long, value_name = "FILE", requires = "history")]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// `tare weigh platforms`.

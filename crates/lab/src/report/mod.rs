@@ -14,7 +14,7 @@ use crate::goal::Goal;
 use crate::outcome::Ending;
 use crate::summary::Summary;
 
-pub(crate) use page::html;
+pub(crate) use page::{bare, html};
 pub use section::{ReportText, Section};
 pub use template::{ONCE, Row, Template, row};
 pub use text::{escape, table};

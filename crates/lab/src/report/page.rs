@@ -39,6 +39,18 @@ pub(crate) fn html(report: &Report<'_>) -> String {
     out
 }
 
+/// A page of sections alone.
+pub(crate) fn bare(title: &str, lead: &str, sections: &[Section]) -> String {
+    let mut out = head(title);
+    let (title, lead) = (escape(title), escape(lead));
+    let _ = writeln!(out, "<h1>{title}</h1>\n<p>{lead}</p>");
+    for section in sections {
+        push_section(&mut out, section);
+    }
+    out.push_str("</main>\n</body>\n</html>\n");
+    out
+}
+
 fn head(title: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\

@@ -11,6 +11,7 @@ use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::Run;
 use crate::interrupt::Interrupt;
 use crate::outcome::Ending;
+use crate::weigh::Files;
 
 /// A run of about two seconds.
 fn short() -> Plan {
@@ -287,7 +288,7 @@ fn the_report_of_http_bursts_is_made_again_from_raw_samples() {
     let before = run.summary();
     let dir = run.path();
     fs::remove_file(dir.join("summary.json")).unwrap();
-    crate::weigh::rebuild(&dir, crate::experiments::ALL).unwrap();
+    crate::weigh::rebuild(&dir, crate::experiments::ALL, Files::All).unwrap();
     let after = run.summary();
     // The record's decimals are read back to the last but one bit.
     let close = |(a, b): (&Figure, &Figure)| {
@@ -305,7 +306,7 @@ fn the_report_of_http_bursts_is_made_again_from_raw_samples() {
     let raw = run.text("raw.jsonl");
     fs::write(dir.join("raw.jsonl"), &raw[..raw.len() / 2]).unwrap();
     fs::remove_file(dir.join("summary.json")).unwrap();
-    crate::weigh::rebuild(&dir, crate::experiments::ALL).unwrap();
+    crate::weigh::rebuild(&dir, crate::experiments::ALL, Files::All).unwrap();
     let cut = run.summary();
     assert_eq!(cut.status, crate::summary::Status::Interrupted);
     assert!(!cut.figures.is_empty());

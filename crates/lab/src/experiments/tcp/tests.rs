@@ -134,7 +134,12 @@ fn the_kept_run_is_read_in_pairs_of_rounds() {
     for file in ["raw.jsonl", "summary.json"] {
         std::fs::copy(kept.join(file), directory.path().join(file)).unwrap();
     }
-    crate::weigh::rebuild(directory.path(), crate::experiments::ALL).unwrap();
+    crate::weigh::rebuild(
+        directory.path(),
+        crate::experiments::ALL,
+        crate::weigh::Files::All,
+    )
+    .unwrap();
     let file = directory.path().join("summary.json");
     let (summary, before) = (
         crate::stored_runs::summary(&file).unwrap(),

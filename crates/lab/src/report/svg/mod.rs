@@ -3,6 +3,7 @@
 //! narrow windows, so that letters keep their size.
 
 mod bars;
+pub(crate) mod history;
 mod percentiles;
 mod scale;
 mod scatter;
