@@ -9,7 +9,9 @@ use tare_lab::{
 };
 use tare_platforms_study::PlatformOptions;
 
-use crate::args::{CompareArgs, CompareFormat, ReportArgs, WeighArgs};
+use crate::args::{
+    CompareArgs, CompareFormat, ExperimentArgs, OwnArgs, PlatformArgs, ReportArgs, WeighArgs,
+};
 use crate::experiments::{STUDY, known};
 use crate::failure::{Explain, Outcome};
 use crate::output::{print, warn};
@@ -27,18 +29,19 @@ impl Explain for CompareError {
     }
 }
 
-const OF_THE_STUDY: &str = "--workload, --platform, --sizes, --container-engine, --resume, \
-                            --shard, --merge, --seed and --budget are for platforms";
-
 /// Runs the experiment; its table goes to standard output.
 pub(crate) fn weigh(args: WeighArgs) -> Outcome {
-    let experiment = args.experiment.clone();
+    let ExperimentArgs {
+        name: experiment,
+        shared: args,
+        own,
+    } = args.experiment;
     // Before anything is measured: a run takes up to hours.
     let against = args.against.as_deref();
     let against = against
         .map(|dir| KeptRun::of(dir, &experiment))
         .transpose()?;
-    let mut request = WeighRequest::new(args.experiment);
+    let mut request = WeighRequest::new(experiment.clone());
     request.depth = match (args.quick, args.full) {
         (true, _) => Depth::Quick,
         (false, true) => Depth::Full,
@@ -46,32 +49,23 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     };
     request.fail_on_missed = args.fail_on_missed;
     request.out = args.out;
-    request.image = args.image;
-    request.app = args.app;
-    request.cuts = args.cuts;
-    let platforms = args.platforms;
-    let options = PlatformOptions {
-        workloads: platforms.workloads,
-        platforms: platforms.platforms,
-        sizes: platforms.sizes,
-        container_engine: platforms.container_engine,
-        resume: platforms.resume,
-        shard: platforms.shard,
-        merge: platforms.merge,
-        seed: platforms.seed,
-        budget: platforms
-            .budget
-            .map(|minutes| Duration::from_secs(u64::from(minutes) * 60)),
-    };
     request.revision = env!("TARE_REVISION").to_owned();
-    request.resume.clone_from(&options.resume);
-    let outcome = if experiment == STUDY.name {
-        let study = tare_platforms_study::planned(request.depth, options);
-        tare_lab::weigh_planned(request, STUDY, study)?
-    } else if options.is_default() {
-        tare_lab::weigh(request, &known())?
-    } else {
-        return Err(WeighError::Option(OF_THE_STUDY.to_owned()).into());
+    let outcome = match own {
+        OwnArgs::None => tare_lab::weigh(request, &known())?,
+        OwnArgs::Image(own) => {
+            request.image = own.image;
+            tare_lab::weigh(request, &known())?
+        }
+        OwnArgs::Cuts(own) => {
+            (request.app, request.cuts) = (own.app, own.cuts);
+            tare_lab::weigh(request, &known())?
+        }
+        OwnArgs::Platforms(own) => {
+            let options = options(*own);
+            request.resume.clone_from(&options.resume);
+            let study = tare_platforms_study::planned(request.depth, options);
+            tare_lab::weigh_planned(request, STUDY, study)?
+        }
     };
     print(&outcome.to_string())?;
     if outcome.exit_code() == ExitCode::Success
@@ -91,6 +85,22 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
         ExitCode::Success => judged,
         failed => failed,
     })
+}
+
+/// Options of the study of platforms.
+fn options(args: PlatformArgs) -> PlatformOptions {
+    let minutes = |minutes: u32| Duration::from_secs(u64::from(minutes) * 60);
+    PlatformOptions {
+        workloads: args.workloads,
+        platforms: args.platforms,
+        sizes: args.sizes,
+        container_engine: args.container_engine,
+        resume: args.resume,
+        shard: args.shard,
+        merge: args.merge,
+        seed: args.seed,
+        budget: args.budget.map(minutes),
+    }
 }
 
 /// Compares two runs.

@@ -42,15 +42,17 @@ fn help_is_as_reviewed() {
     let place = TestDir::new();
     let mut words = vec![vec!["--help"]];
     words.extend(VERBS.map(|verb| vec![verb, "--help"]));
+    // One of each kind of experiment.
+    let experiments = ["http-bursts", "tcp", "tailor", "platforms"];
+    words.extend(experiments.map(|experiment| vec!["weigh", experiment, "--help"]));
     for words in words {
         let help = place.run(&words);
         help.expect(0, "Usage: tare");
-        let name = words
-            .first()
-            .map_or("", |word| word.trim_start_matches('-'));
+        let verbs = &words[..words.len() - 1];
         // Which experiments there are is the lab's to say.
         let fixed = help.out.split("\nExperiments:").next().unwrap();
-        compare(if words.len() == 1 { "tare" } else { name }, fixed);
+        let name = verbs.join("-");
+        compare(if verbs.is_empty() { "tare" } else { &name }, fixed);
     }
 }
 

@@ -101,10 +101,29 @@ fn doctor_says_a_line_for_each_thing_anywhere() {
 }
 
 #[test]
-fn an_unknown_experiment_is_named_with_those_that_exist() {
+fn an_unknown_experiment_is_named_and_those_that_exist_are_listed() {
     let place = TestDir::new();
-    place.run(&["weigh", "feathers"]).expect(2, "http-bursts");
-    place.run(&["weigh"]).expect(2, "http-bursts: ");
+    place.run(&["weigh", "feathers"]).expect(2, "'feathers'");
+    place
+        .run(&["weigh", "http-burst"])
+        .expect(2, "'http-bursts'");
+    place.run(&["weigh"]).expect(2, "http-bursts");
+}
+
+#[test]
+fn an_experiment_has_its_own_options_and_refuses_those_of_others() {
+    let place = TestDir::new();
+    for (experiment, own, other) in [
+        ("http-bursts", "--image", "--seed"),
+        ("tcp", "--quick", "--image"),
+        ("tailor", "--cuts", "--image"),
+        ("platforms", "--seed", "--cuts"),
+    ] {
+        let help = place.run(&["weigh", experiment, "--help"]).out;
+        assert!(help.contains(own) && !help.contains(other), "{help}");
+        let wrong = ["weigh", experiment, &format!("{other}=1")];
+        place.run(&wrong).expect(2, "unexpected argument");
+    }
 }
 
 #[test]

@@ -36,11 +36,6 @@ impl PlatformOptions {
             |platform: &Platform| self.platforms.is_empty() || self.platforms.contains(platform);
         Platform::ALL.into_iter().filter(chosen).collect()
     }
-
-    /// Whether anything was asked that other experiments do not know.
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Reads `2/8`.

@@ -2,15 +2,105 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
+use tare_lab::kit::{Entry, Subject};
+
+use crate::experiments::{STUDY, known};
 
 /// `tare weigh`.
 #[derive(Debug, Args)]
-#[command(after_help = crate::experiments::list(), arg_required_else_help = true)]
+#[command(
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    subcommand_help_heading = "Experiments",
+    subcommand_value_name = "EXPERIMENT"
+)]
 pub(crate) struct WeighArgs {
-    /// The experiment
-    #[arg(value_name = "EXPERIMENT")]
-    pub(crate) experiment: String,
+    #[command(subcommand)]
+    pub(crate) experiment: ExperimentArgs,
+}
+
+/// One of the experiments with its options: a subcommand for each that is known.
+#[derive(Debug)]
+pub(crate) struct ExperimentArgs {
+    pub(crate) name: String,
+    pub(crate) shared: SharedArgs,
+    pub(crate) own: OwnArgs,
+}
+
+/// Options that only some experiments have.
+#[derive(Debug)]
+pub(crate) enum OwnArgs {
+    None,
+    Image(ImageArgs),
+    Cuts(CutArgs),
+    Platforms(Box<PlatformArgs>),
+}
+
+impl OwnArgs {
+    /// The subcommand of an experiment without those that all have.
+    fn augment(entry: &Entry, command: Command) -> Command {
+        match entry.subject {
+            Subject::Image => ImageArgs::augment_args(command),
+            Subject::App => CutArgs::augment_args(command),
+            Subject::Own if entry.name == STUDY.name => PlatformArgs::augment_args(command),
+            Subject::Own => command,
+        }
+    }
+
+    fn read(entry: &Entry, matches: &ArgMatches) -> Result<Self, Error> {
+        Ok(match entry.subject {
+            Subject::Image => Self::Image(ImageArgs::from_arg_matches(matches)?),
+            Subject::App => Self::Cuts(CutArgs::from_arg_matches(matches)?),
+            Subject::Own if entry.name == STUDY.name => {
+                Self::Platforms(Box::new(PlatformArgs::from_arg_matches(matches)?))
+            }
+            Subject::Own => Self::None,
+        })
+    }
+}
+
+impl FromArgMatches for ExperimentArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let missing = || -> Error { Error::new(ErrorKind::MissingSubcommand) };
+        let (name, matches) = matches.subcommand().ok_or_else(missing)?;
+        let entry = known().into_iter().find(|entry| entry.name == name);
+        Ok(Self {
+            name: name.to_owned(),
+            shared: SharedArgs::from_arg_matches(matches)?,
+            own: OwnArgs::read(&entry.ok_or_else(missing)?, matches)?,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for ExperimentArgs {
+    fn augment_subcommands(command: Command) -> Command {
+        known().iter().fold(command, |command, entry| {
+            let own = SharedArgs::augment_args(Command::new(entry.name));
+            // The options' own descriptions are not the experiment's.
+            let own = OwnArgs::augment(entry, own).about(entry.about);
+            command.subcommand(own.long_about(None::<&str>))
+        })
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        known().iter().any(|entry| entry.name == name)
+    }
+}
+
+/// Options of every experiment.
+#[derive(Debug, Args)]
+pub(crate) struct SharedArgs {
     /// A few seconds for each phase: does it work, roughly
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
@@ -31,20 +121,28 @@ pub(crate) struct WeighArgs {
     /// [default: out/EXPERIMENT-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
+}
+
+/// Options of experiments that measure an image.
+#[derive(Debug, Args)]
+pub(crate) struct ImageArgs {
     /// Image to weigh, as tare run takes it [default: the experiment's own]
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
-    /// Example application for tailor: lighttpd, nginx, redis, memcached, apache
+}
+
+/// Options of `tare weigh tailor`.
+#[derive(Debug, Args)]
+pub(crate) struct CutArgs {
+    /// Example application: lighttpd, nginx, redis, memcached, apache
     /// [default: lighttpd]
-    #[arg(long, value_name = "NAME", conflicts_with = "image")]
+    #[arg(long, value_name = "NAME")]
     pub(crate) app: Option<String>,
-    /// For tailor: count the instructions of each cut alone and taken back, or
-    /// of these cuts; a kernel each, minutes where it is not kept [default: all
-    /// with --full, else none]
+    /// Count the instructions of each cut alone and taken back, or of these cuts;
+    /// a kernel each, minutes where it is not kept [default: all with --full, else
+    /// none]
     #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub(crate) cuts: Option<Vec<tare_tailor::cut::Cut>>,
-    #[command(flatten)]
-    pub(crate) platforms: PlatformArgs,
 }
 
 /// A percentage that a figure may be worse by.
@@ -113,9 +211,8 @@ pub(crate) struct ReportArgs {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// `tare weigh platforms`.
+/// Options of `tare weigh platforms`.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options of platforms")]
 pub(crate) struct PlatformArgs {
     /// Workload by name or file, again for several [default: all of the form]
     #[arg(long = "workload", value_name = "NAME|FILE.toml")]
