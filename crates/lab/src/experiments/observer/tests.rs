@@ -35,6 +35,8 @@ fn a_guest_s_loss_is_against_the_windows_around_it() {
     assert!((of("watch_start_ms.cpuid").value - 80.0).abs() < 1e-9);
     assert!((of("guest_loss_pct.cpuid").value - 3.0).abs() < 1e-9);
     assert!((of("control_loss_pct.cpuid").value - 1.0).abs() < 1e-9);
+    let losses = &observing.report(&figures).sections[0];
+    assert!(losses.html.contains("class=\"band\"") && losses.html.contains(">3<"));
     // An idle guest executes nothing that could be lost.
     observing.take("one", &json!({"machines": 1, "windows": windows}));
     let figures = observing.figures();

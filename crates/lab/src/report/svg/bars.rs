@@ -53,7 +53,7 @@ pub fn bars(bars: &[Bar], unit: &str, same: Option<(f64, f64)>, description: &st
         let x = if is_ratio && least > 0.0 && greatest > WIDE * least {
             Scale::log(least.min(1.0), greatest, (LABEL, right))
         } else {
-            Scale::linear(0.0, greatest, (LABEL, right))
+            Scale::linear(least.min(0.0), greatest, (LABEL, right))
         };
         let bottom = TOP + ROW * bars.len() as f64;
         let mut out = String::new();
@@ -185,5 +185,19 @@ mod tests {
             (from.parse::<f64>().unwrap() - expected).abs() < 0.1,
             "{from}"
         );
+    }
+
+    #[test]
+    fn what_is_below_zero_is_within_the_axis() {
+        let bar = |value| Bar {
+            label: "x".into(),
+            figure: Figure::bare("", "%", value, Statistic::Median, 1),
+            series: 0,
+        };
+        let chart = bars(&[bar(-2.0), bar(6.0)], "%", None, "x");
+        let (_, dot) = chart.split_once("cx=\"").unwrap();
+        let (across, _) = dot.split_once('"').unwrap();
+        let across: f64 = across.parse().unwrap();
+        assert!((across - LABEL).abs() < 0.1, "{across}");
     }
 }
