@@ -11,6 +11,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tare-simdisk", &["tare-policy"]),
     ("tare-frames", &[]),
     ("tare-control", &["tare-abi", "tare-frames", "tare-policy"]),
+    ("tare-confine", &["tare-control"]),
     ("tare-profile", &[]),
     ("tare-program", &[]),
     ("tare-site", &[]),
@@ -28,7 +29,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "tare-daemon",
-        &["tare-control", "tare-devices", "tare-policy"],
+        &["tare-confine", "tare-control", "tare-devices", "tare-policy"],
     ),
     ("tare-hv", &["tare-abi"]),
     (

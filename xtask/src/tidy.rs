@@ -20,7 +20,7 @@ const UNSAFE_FILES: &[&str] = &[
     "crates/host/src/child.rs",
     // Signal sets of threads.
     "crates/host/src/signals.rs",
-    "crates/daemon/src/confine/violation.rs",
+    "crates/confine/src/violation.rs",
     "crates/daemon/src/jail/mod.rs",
     "crates/daemon/src/jail/restricted.rs",
     "crates/monitor/src/halt/cpu_timer.rs",

@@ -3,7 +3,6 @@
 //! to join ([`threads`]), confinement, statistics about themselves. What is served is each
 //! program's own.
 
-pub mod confine;
 pub mod disk;
 pub mod http;
 pub mod interface;
@@ -15,5 +14,8 @@ pub mod rules;
 mod set_up;
 pub mod signals;
 pub mod threads;
+
+/// Confinement of each thread.
+pub use tare_confine as confine;
 
 pub use set_up::{SetUpError, failed_to};

@@ -14,7 +14,7 @@ use super::{
     ADVICE, CACHE_MODE, CONSOLE, CONTROL, DISKS, EVENTS, EVERYWHERE, FIONBIO, LINKS, TCSETS,
     TCSETS2, TUNSETOFFLOAD, allow_only, any_of, argument, futexes, numbers, own_threads,
 };
-use crate::confine::ConfineError;
+use crate::ConfineError;
 
 /// Beyond the lists of the roles, with any arguments.
 pub(super) const SET_UP: &[c_long] = &[
@@ -92,7 +92,7 @@ const WRITES: u64 =
         as u64;
 
 /// Filters the calling thread, and those that it will start.
-pub(in crate::confine) fn restrict_set_up() -> Result<(), ConfineError> {
+pub(crate) fn restrict_set_up() -> Result<(), ConfineError> {
     seccompiler::apply_filter(&without_clone3()?)?;
     Ok(seccompiler::apply_filter(&program()?)?)
 }

@@ -1,5 +1,5 @@
 //! The filter of a thread that reads what somebody else wrote, in a process that is not
-//! confined ([`crate::confine::read_confined`]).
+//! confined ([`crate::read_confined`]).
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use seccompiler::{BpfProgram, SeccompRule};
 
 use super::set_up::failing;
 use super::{ADVICE, allow_only, any_of, futexes, numbers, own_threads};
-use crate::confine::ConfineError;
+use crate::ConfineError;
 
 /// Whether a reader opens files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::confine) enum Opens {
+pub(crate) enum Opens {
     /// What it reads is open.
     Nothing,
     /// Below a directory. The flags of openat2(2) are in memory, where no filter sees them:
@@ -61,7 +61,7 @@ const DESCRIPTORS: &[i32] = &[
 ];
 
 /// Filters the calling thread.
-pub(in crate::confine) fn restrict_reader(opens: Opens) -> Result<(), ConfineError> {
+pub(crate) fn restrict_reader(opens: Opens) -> Result<(), ConfineError> {
     seccompiler::apply_filter(&without_opening()?)?;
     Ok(seccompiler::apply_filter(&program(opens)?)?)
 }
