@@ -15,6 +15,9 @@ pub enum ConfineError {
     /// A handler of forbidden calls cannot be set.
     #[error("the kernel refused a handler of forbidden calls")]
     Handler(#[source] std::io::Error),
+    /// The program that was to be confined.
+    #[error("cannot start the program")]
+    Start(#[source] std::io::Error),
     /// A path of the rules cannot be opened.
     #[error("a directory for Landlock cannot be opened")]
     Path(#[from] landlock::PathFdError),

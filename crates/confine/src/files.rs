@@ -15,6 +15,30 @@ use super::ConfineError;
 /// Newest Landlock ABI whose rights are requested; an older kernel gives what it has.
 const NEWEST: ABI = ABI::V5;
 
+/// Where programs, libraries and firmware are on Linux systems, and the list of libraries
+/// that the loader reads (`ld.so(8)`).
+pub const INSTALLED: [&str; 10] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/gnu/store",
+    "/etc/ld.so.cache",
+];
+
+/// Which files a confined program reads and executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// Those in [`INSTALLED`].
+    Installed,
+    /// All of its user's, of root's program all: what it says of them is not to be passed on.
+    Everything,
+}
+
 /// Rules for one thread.
 #[derive(Debug)]
 pub struct Files {
@@ -35,6 +59,26 @@ impl Files {
         if let Some(directory) = directory {
             let read = AccessFs::ReadFile | AccessFs::ReadDir;
             files.rules = files.rules.add_rule(PathBeneath::new(directory, read))?;
+        }
+        Ok(files)
+    }
+
+    /// For a program: what may be read may be executed, and nothing written.
+    pub(super) fn execute(reads: Reads) -> Result<Self, ConfineError> {
+        let mut files = Self::none()?;
+        let below = match reads {
+            Reads::Installed => &INSTALLED[..],
+            Reads::Everything => &["/"],
+        };
+        for path in below.iter().map(Path::new) {
+            let Ok(found) = PathFd::new(path) else {
+                continue;
+            };
+            let mut allowed = AccessFs::Execute | AccessFs::ReadFile;
+            if path.is_dir() {
+                allowed |= AccessFs::ReadDir;
+            }
+            files.rules = files.rules.add_rule(PathBeneath::new(found, allowed))?;
         }
         Ok(files)
     }

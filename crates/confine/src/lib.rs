@@ -1,18 +1,22 @@
 //! Confinement: what each thread may still ask of the kernel once a guest
 //! runs. No new privileges, Landlock (`files`), no capabilities
-//! (`capabilities`), system calls with their arguments (`calls`).
+//! (`capabilities`), system calls with their arguments (`calls`). What is read before, and
+//! what others wrote: a confined thread (`reader`) or program (`program`).
 
+mod apart;
 mod calls;
 mod capabilities;
 mod error;
 mod files;
+mod program;
 mod reader;
 mod violation;
 
 pub use calls::Role;
 pub use capabilities::{drop_capabilities, drop_capabilities_but_removal};
 pub use error::ConfineError;
-pub use files::Files;
+pub use files::{Files, INSTALLED, Reads};
+pub use program::spawn_confined;
 pub use reader::read_confined;
 pub use violation::{OnViolation, install as install_violation_handler};
 

@@ -1,5 +1,5 @@
-//! A thread that reads what somebody else wrote, in a process that is not confined: `tare
-//! run` unpacks a container image in it.
+//! A thread that reads what somebody else wrote, in a process that is not confined:
+//! container images, archives and packages are unpacked in it.
 //!
 //! The thread has descriptors that are open, at most one directory below which it opens files,
 //! no capabilities (where Landlock keeps it to that directory, CAP_DAC_READ_SEARCH, since the files
@@ -8,11 +8,10 @@
 //! becomes a path, a file that is opened), not one that executes foreign code.
 
 use std::os::fd::BorrowedFd;
-use std::panic::resume_unwind;
-use std::thread;
 
 use rustix::thread::set_no_new_privs;
 
+use super::apart::apart;
 use super::{ConfineError, Files, OnViolation, calls, capabilities, install_violation_handler};
 
 /// Runs `read` in a confined thread and gives what it gives. It may open files for reading
@@ -32,18 +31,12 @@ pub fn read_confined<T: Send>(
     } else {
         calls::Opens::Nothing
     };
-    let body = || {
+    apart(|| {
         set_no_new_privs(true).map_err(|errno| ConfineError::NoNewPrivs(errno.into()))?;
         let kept = capabilities::of_a_reader(opens, files.restrict()?);
         capabilities::keep_only(kept).map_err(ConfineError::Capabilities)?;
         calls::restrict_reader(opens)?;
         Ok(read())
-    };
-    thread::scope(|scope| {
-        scope
-            .spawn(body)
-            .join()
-            .unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
 
@@ -54,6 +47,7 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::fd::AsFd as _;
     use std::sync::Arc;
+    use std::thread;
 
     use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
     use rustix::thread::capabilities;

@@ -11,9 +11,11 @@ use seccompiler::{
 
 use super::ConfineError;
 
+mod program;
 mod reader;
 mod set_up;
 
+pub(super) use program::restrict_program;
 pub(super) use reader::{Opens, restrict_reader};
 pub(super) use set_up::restrict_set_up;
 

@@ -41,7 +41,7 @@ pub(super) const SET_UP: &[c_long] = &[
 
 /// What a process sets and reads of itself (`linux/prctl.h`). Names of memory are the C
 /// library's, the auxiliary vector is rustix's.
-const PROCESS: &[u64] = &[
+pub(super) const PROCESS: &[u64] = &[
     libc::PR_SET_NAME as u64,
     libc::PR_SET_NO_NEW_PRIVS as u64,
     libc::PR_SET_SECCOMP as u64,
@@ -62,7 +62,7 @@ const KVM_TYPE: u64 = 0xae00;
 const IOCTL_TYPE: u64 = 0xff00;
 
 /// Copies of descriptors, and their flags. No locks, no signals (`F_SETOWN`), no leases.
-const DESCRIPTORS: &[i32] = &[
+pub(super) const DESCRIPTORS: &[i32] = &[
     libc::F_GETFD,
     libc::F_SETFD,
     libc::F_GETFL,
@@ -78,7 +78,7 @@ const MADV_GUARD_REMOVE: i32 = 103;
 const THREAD: u64 =
     (libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD) as u64;
 /// Namespaces of its own, tracing.
-const NO_THREAD: u64 = (libc::CLONE_NEWNS
+pub(super) const NO_THREAD: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWIPC
@@ -87,7 +87,7 @@ const NO_THREAD: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWNET
     | libc::CLONE_PTRACE) as u64;
 /// Files are opened for reading (`open(2)`).
-const WRITES: u64 =
+pub(super) const WRITES: u64 =
     (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | (libc::O_TMPFILE & !libc::O_DIRECTORY))
         as u64;
 
@@ -158,7 +158,7 @@ fn threads() -> Result<SeccompRule, ConfineError> {
 }
 
 /// Reads limits of this process: the C library asks how large a stack is.
-fn own_limits() -> Result<SeccompRule, ConfineError> {
+pub(super) fn own_limits() -> Result<SeccompRule, ConfineError> {
     let zero = |index, length| SeccompCondition::new(index, length, SeccompCmpOp::Eq, 0);
     Ok(SeccompRule::new(vec![
         zero(0, SeccompCmpArgLen::Dword)?,

@@ -15,24 +15,11 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_bind_recursive};
 use serde::{Deserialize, Serialize};
+use tare_confine::INSTALLED;
 use tare_control::config::JailUser;
 
 use super::{JailError, emptying, failed, failed_io, restricted};
 
-/// Where programs, libraries and firmware are on Linux systems, and the list of libraries
-/// that the loader reads (`ld.so(8)`).
-const INSTALLED: [&str; 10] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/nix/store",
-    "/gnu/store",
-    "/etc/ld.so.cache",
-];
 const KVM: &str = "/dev/kvm";
 
 /// A program that is executed in a jail.
