@@ -29,7 +29,12 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     (
         "tare-daemon",
-        &["tare-confine", "tare-control", "tare-devices", "tare-policy"],
+        &[
+            "tare-confine",
+            "tare-control",
+            "tare-devices",
+            "tare-policy",
+        ],
     ),
     ("tare-hv", &["tare-abi"]),
     (
@@ -48,7 +53,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tare-advise", &["tare-policy"]),
     ("tare-boot", &["tare-abi", "tare-control"]),
     ("tare-init", &["tare-abi"]),
-    ("tare-rootfs", &["tare-init"]),
+    ("tare-rootfs", &["tare-confine", "tare-init"]),
     ("tare-scaffold", &[]),
     ("tare-devices", &["tare-abi", "tare-policy"]),
     (

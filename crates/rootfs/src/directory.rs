@@ -1,7 +1,6 @@
 //! A tree as a directory of this computer.
 //!
-//! Owners are kept when root writes it; otherwise all is the caller's, since
-//! no other user may give files away.
+//! Owners are kept only when root writes it, since no other user may give files away.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -28,8 +27,17 @@ pub enum WriteError {
     },
 }
 
-/// Writes every entry below `dir`, where none of them may be yet.
-pub fn write(tree: &Tree, dir: &Path) -> Result<(), WriteError> {
+/// Whose the files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owners {
+    /// Those that the tree has, when root writes it, with its permissions.
+    Kept,
+    /// The caller, and no other user may change them or become the caller by them.
+    Caller,
+}
+
+/// Writes every entry below `dir`, where there may be directories of them and nothing else.
+pub fn write(tree: &Tree, dir: &Path, owners: Owners) -> Result<(), WriteError> {
     let mut first = HashMap::new();
     for (name, node) in tree.entries() {
         let place = dir.join(name);
@@ -44,7 +52,7 @@ pub fn write(tree: &Tree, dir: &Path) -> Result<(), WriteError> {
     // Last, so that a directory without write permission can be filled.
     for (name, node) in tree.entries() {
         let place = dir.join(name);
-        settle(&place, node).map_err(at(&place))?;
+        settle(&place, node, owners).map_err(at(&place))?;
     }
     Ok(())
 }
@@ -58,7 +66,10 @@ fn at(path: &Path) -> impl Fn(io::Error) -> WriteError {
 
 fn lay_out(place: &Path, node: &Node) -> Result<(), WriteError> {
     match &node.kind {
-        EntryKind::Directory => fs::create_dir(place).map_err(at(place)),
+        EntryKind::Directory => match fs::create_dir(place) {
+            Err(_) if fs::symlink_metadata(place).is_ok_and(|it| it.is_dir()) => Ok(()),
+            made => made.map_err(at(place)),
+        },
         EntryKind::Link(target) => symlink(target, place).map_err(at(place)),
         EntryKind::File(content) => {
             let file = File::create_new(place).map_err(at(place))?;
@@ -71,12 +82,15 @@ fn lay_out(place: &Path, node: &Node) -> Result<(), WriteError> {
     }
 }
 
-fn settle(place: &Path, node: &Node) -> io::Result<()> {
-    if rustix::process::geteuid().is_root() {
+fn settle(place: &Path, node: &Node, owners: Owners) -> io::Result<()> {
+    if owners == Owners::Kept && rustix::process::geteuid().is_root() {
         lchown(place, Some(node.uid), Some(node.gid))?;
     }
-    match node.kind {
-        EntryKind::Link(_) => Ok(()),
-        _ => fs::set_permissions(place, fs::Permissions::from_mode(node.permissions)),
-    }
+    let permissions = match (&node.kind, owners) {
+        (EntryKind::Link(_), _) => return Ok(()),
+        (_, Owners::Kept) => node.permissions,
+        (EntryKind::Directory, Owners::Caller) => node.permissions & 0o755 | 0o700,
+        (EntryKind::File(_), Owners::Caller) => node.permissions & 0o755 | 0o600,
+    };
+    fs::set_permissions(place, fs::Permissions::from_mode(permissions))
 }

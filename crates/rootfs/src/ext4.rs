@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::directory::{self, WriteError};
+use crate::directory::{self, Owners, WriteError};
 use crate::tree::Tree;
 
 const PROGRAM: &str = "mke2fs";
@@ -33,7 +33,7 @@ pub enum DiskError {
 /// holds `tree`.
 pub fn make(tree: &Tree, disk: &Path, bytes: u64) -> Result<(), DiskError> {
     let dir = tempfile::tempdir().map_err(DiskError::Layout)?;
-    directory::write(tree, dir.path())?;
+    directory::write(tree, dir.path(), Owners::Kept)?;
     File::create(disk)
         .and_then(|file| file.set_len(bytes))
         .map_err(DiskError::Layout)?;

@@ -6,6 +6,7 @@
 //! tree             files, directories, links and owners: what a guest gets
 //! walk, host       a tree from a directory, from programs of this computer
 //! oci              a tree from a container image
+//! archive          kernel sources, packages: unpacked within limits, confined
 //! package          Debian's packages, unpacked and not installed
 //! cpio, ext4       a tree as an initramfs, as a disk
 //! directory        a tree as a directory of this computer
@@ -13,12 +14,14 @@
 //! qemu             what guests in QEMU share
 //! ```
 //!
-//! Neighbours: `init` (the first process and its task) below, `cli`, `probe`,
+//! Neighbours: `init` (the first process and its task) and `confine` (of what reads images and
+//! archives) below, `cli`, `probe`,
 //! `tailor` and `lab` above. Nothing here boots a machine.
 //! Limits: x86-64; modules that are not compressed (Debian 12's are not).
 
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod cache;
 pub mod cpio;
 pub mod directory;
@@ -34,6 +37,7 @@ mod lookups;
 pub mod modules;
 pub mod oci;
 pub mod package;
+mod program;
 mod quote;
 pub mod tree;
 pub mod walk;

@@ -1,9 +1,11 @@
 //! Debian's packages: downloaded by apt and unpacked, never installed.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use crate::archive::{self, ArchiveError};
 
 /// Why a package is not available.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +26,14 @@ pub enum PackageError {
         what: String,
         /// Its last line.
         said: String,
+    },
+    /// It is damaged, or more than a package may be.
+    #[error("the package {package} cannot be unpacked")]
+    Unpack {
+        /// The package.
+        package: String,
+        /// Why.
+        source: ArchiveError,
     },
     /// The package does not hold what it should.
     #[error("the package {package} holds no {missing}")]
@@ -79,18 +89,22 @@ fn is_plain(version: &str) -> bool {
     version.starts_with(|c: char| c.is_ascii_digit()) && version.chars().all(allowed)
 }
 
-/// Downloads a package and unpacks it into `dir`; its version.
+/// Downloads a package and unpacks it into `dir`; its version. apt checks who signed it.
 pub fn download(package: &str, dir: &Path) -> Result<String, PackageError> {
+    let version = candidate(package)?;
+    let wanted = format!("{package}={version}");
     // apt leaves the package in its working directory, which its own user may
     // not enter; it then says so and goes on as root.
-    output_of("apt-get", &["download", "-qq", package], Some(dir))?;
+    output_of("apt-get", &["download", "-qq", &wanted], Some(dir))?;
     let file = only_file(dir, package)?;
-    let path = file.to_string_lossy();
-    output_of("dpkg", &["-x", &path, &dir.to_string_lossy()], None)?;
-    let version = output_of("dpkg-deb", &["-f", &path, "Version"], None)?;
     let io = |what| move |source| PackageError::Io { what, source };
+    let packed = File::open(&file).map_err(io("read the package"))?;
+    archive::unpack_package(packed, package, dir).map_err(|source| PackageError::Unpack {
+        package: package.to_owned(),
+        source,
+    })?;
     fs::remove_file(&file).map_err(io("write the cache"))?;
-    Ok(version.trim().to_owned())
+    Ok(version)
 }
 
 fn only_file(dir: &Path, package: &str) -> Result<PathBuf, PackageError> {

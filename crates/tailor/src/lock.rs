@@ -127,9 +127,14 @@ impl Lock {
 
 /// SHA-256 of a file, in hexadecimal.
 pub fn sha256_of_file(path: &Path) -> Result<String, LockError> {
+    let input = fs::File::open(path).map_err(file(path))?;
+    sha256_of(input).map_err(file(path))
+}
+
+/// SHA-256 of what is read, in hexadecimal.
+pub(crate) fn sha256_of(mut input: impl io::Read) -> io::Result<String> {
     let mut hash = Sha256::new();
-    let mut input = fs::File::open(path).map_err(file(path))?;
-    io::copy(&mut input, &mut Writer(&mut hash)).map_err(file(path))?;
+    io::copy(&mut input, &mut Writer(&mut hash))?;
     Ok(hex(hash))
 }
 

@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use tare_rootfs::directory::Owners;
 use tare_rootfs::{Cache, directory};
 
 use super::catalog::{self, App, Connection, Phase};
@@ -33,7 +34,7 @@ pub fn root(name: &str, dir: &Path) -> Result<(), ByHandError> {
     let cache = Cache::open_default().map_err(LinuxError::from)?;
     let tree = files::tree(&app, &cache)?;
     fs::create_dir_all(dir).map_err(LinuxError::file(dir))?;
-    Ok(directory::write(&tree, dir).map_err(LinuxError::from)?)
+    Ok(directory::write(&tree, dir, Owners::Kept).map_err(LinuxError::from)?)
 }
 
 /// What it is run with, a line each: its port, its memory in MiB, its command.

@@ -1,13 +1,11 @@
 //! The root of a Linux guest: a directory with our first process in it.
 
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use tare_control::exit::ExitCode;
-use tare_daemon::confine;
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::modules::{Module, ModuleError, Modules};
-use tare_rootfs::oci::{self, Image, ImageError, ImageRef, LimitError, Limits, OpenImage};
+use tare_rootfs::oci::{self, Image, ImageError, ImageRef, LimitError, Limits};
 use tare_rootfs::walk::{Links, Listing, WalkError, walk};
 use tare_rootfs::{Task, Tree};
 
@@ -76,6 +74,7 @@ impl Explain for RootImageError {
             Because::Open { .. } => ExitCode::RootMissing,
             Because::Limit(_) => ExitCode::RootTooLarge,
             Because::Spool(_) => ExitCode::Output,
+            Because::Confine(_) => ExitCode::Internal,
             _ => ExitCode::RootImage,
         }
     }
@@ -148,7 +147,7 @@ pub fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts,
 pub(crate) fn files(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
     let place = ImageRef::of(from);
     if place.path.is_file() || oci::is_layout(&place.path) {
-        of_image(&place, command, limit_bytes)
+        Ok(of_image(&place, command, limit_bytes)?)
     } else {
         Ok(of_directory(from, command, limit_bytes)?)
     }
@@ -163,25 +162,20 @@ fn of_directory(from: &Path, command: &[String], limit_bytes: u64) -> Result<Par
     Ok((tree, task, warnings))
 }
 
-/// The image is opened here and read by a thread that can open nothing else.
-fn of_image(place: &ImageRef, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
-    let failed = |source| RootImageError {
-        path: place.path.clone(),
-        source,
-    };
-    let image = OpenImage::open(place).map_err(failed)?;
-    let directory = image.directory().map(|it| it.try_clone_to_owned());
-    let directory = directory
-        .transpose()
-        .map_err(|error| failed(ImageError::Spool(error)))?;
-    let below = directory.as_ref().map(AsFd::as_fd);
-    let read = confine::read_confined(below, || image.read(Limits::of_bytes(limit_bytes)))
-        .map_err(|error| Failure::new(ExitCode::Internal, error))?;
+fn of_image(
+    place: &ImageRef,
+    command: &[String],
+    limit_bytes: u64,
+) -> Result<Parts, RootImageError> {
+    let image = oci::read(place, Limits::of_bytes(limit_bytes));
     let Image {
         tree,
         settings,
         warnings,
-    } = read.map_err(failed)?;
+    } = image.map_err(|source| RootImageError {
+        path: place.path.clone(),
+        source,
+    })?;
     let task = Task {
         command: settings.command(command),
         environment: settings.env,

@@ -172,11 +172,13 @@ fn hard_links_are_packed_once_with_one_inode() {
 #[test]
 fn hard_links_become_hard_links_of_a_directory() {
     use std::os::unix::fs::MetadataExt as _;
+
+    use crate::directory::{self, Owners};
     let mut tree = Tree::new();
     tree.insert("a", Node::bytes(*b"12345", 0o644)).unwrap();
     tree.hard_link("a", "z").unwrap();
     let dir = tempfile::tempdir().unwrap();
-    crate::directory::write(&tree, dir.path()).unwrap();
+    directory::write(&tree, dir.path(), Owners::Kept).unwrap();
     let inode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().ino();
     assert_eq!(inode("a"), inode("z"));
 }

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
-use std::os::fd::BorrowedFd;
+use std::io::Read;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use tare_confine::read_confined;
 
 use super::ImageError;
 use super::image_ref::ImageRef;
@@ -92,15 +94,20 @@ pub fn is_layout(dir: &Path) -> bool {
     store::is_layout(dir)
 }
 
-/// Reads an image, of a directory or an archive, within limits.
+/// Reads an image, of a directory or an archive, within limits. It is opened here and read by a
+/// thread that can open nothing else.
 pub fn read(place: &ImageRef, limits: Limits) -> Result<Image, ImageError> {
-    OpenImage::open(place)?.read(limits)
+    let image = OpenImage::open(place)?;
+    let directory = image.directory().map(|it| it.try_clone_to_owned());
+    let directory = directory.transpose().map_err(ImageError::Spool)?;
+    let below = directory.as_ref().map(|directory| directory.as_fd());
+    read_confined(below, || image.read(limits))?
 }
 
 /// An image that is open, with the temporary files that reading it takes. Nothing of what
 /// its author wrote has been read.
 #[derive(Debug)]
-pub struct OpenImage {
+struct OpenImage {
     path: PathBuf,
     name: Option<String>,
     source: Source,
@@ -112,7 +119,7 @@ pub struct OpenImage {
 
 impl OpenImage {
     /// Opens an image.
-    pub fn open(place: &ImageRef) -> Result<Self, ImageError> {
+    fn open(place: &ImageRef) -> Result<Self, ImageError> {
         let temporary = || tempfile::tempfile().map_err(ImageError::Spool);
         Ok(Self {
             path: place.path.clone(),
@@ -125,12 +132,12 @@ impl OpenImage {
 
     /// The directory of a layout, below which reading opens files; None: an archive, and
     /// reading opens nothing.
-    pub fn directory(&self) -> Option<BorrowedFd<'_>> {
+    fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.source.directory()
     }
 
     /// Reads it, within limits.
-    pub fn read(self, limits: Limits) -> Result<Image, ImageError> {
+    fn read(self, limits: Limits) -> Result<Image, ImageError> {
         let store = Store::of(self.source, self.plain, limits)?;
         of_store(&store, self.name.as_deref(), limits, self.contents)?
             .ok_or(ImageError::NotAnImage(self.path))
@@ -142,6 +149,21 @@ impl OpenImage {
 pub(crate) fn read_archive(file: File, limits: Limits) -> Result<Option<Image>, ImageError> {
     let contents = tempfile::tempfile().map_err(ImageError::Spool)?;
     of_store(&Store::archive(file)?, None, limits, contents)
+}
+
+/// The files of an archive that is one layer and no image, for a thread that is confined.
+pub(crate) fn read_layer(
+    from: impl Read,
+    name: &str,
+    contents: File,
+    limits: Limits,
+) -> Result<Tree, ImageError> {
+    let budget = Budget::new(limits);
+    let mut unpacker = Unpacker::new(&budget, contents);
+    let mut merged = Merged::new(&budget);
+    let layer = unpacker.layer(name, from)?;
+    merged.apply(layer, name)?;
+    merged.into_tree()
 }
 
 fn of_store(
@@ -159,11 +181,7 @@ fn of_store(
     let settings = settings(&manifest)?;
     let budget = Budget::new(limits);
     let mut unpacker = Unpacker::new(&budget, contents);
-    let mut merged = Merged {
-        tree: Tree::new(),
-        budget: &budget,
-        lookups: budget.lookups(),
-    };
+    let mut merged = Merged::new(&budget);
     let mut checked = HashSet::new();
     for layer in &manifest.layers {
         // A manifest can name a layer many times.
@@ -175,10 +193,8 @@ fn of_store(
         merged.apply(read, &layer.name)?;
     }
     merged.make_volumes(&settings)?;
-    let tree = merged.tree;
-    budget.check_tree(tree.len() as u64, cpio::archive_bytes(&tree))?;
     Ok(Some(Image {
-        tree,
+        tree: merged.into_tree()?,
         settings,
         warnings: unpacker.left_out.into_warnings(),
     }))
@@ -202,7 +218,22 @@ struct Merged<'a> {
     lookups: Lookups,
 }
 
-impl Merged<'_> {
+impl<'a> Merged<'a> {
+    fn new(budget: &'a Budget) -> Self {
+        Self {
+            tree: Tree::new(),
+            budget,
+            lookups: budget.lookups(),
+        }
+    }
+
+    /// The tree, if it packs to no more than it may.
+    fn into_tree(self) -> Result<Tree, ImageError> {
+        let Self { tree, budget, .. } = self;
+        budget.check_tree(tree.len() as u64, cpio::archive_bytes(&tree))?;
+        Ok(tree)
+    }
+
     /// First the removals, which concern lower layers only, then the additions.
     fn apply(&mut self, layer: Layer, name: &str) -> Result<(), ImageError> {
         for gone in &layer.removed {

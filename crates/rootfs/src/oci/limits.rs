@@ -45,25 +45,25 @@ impl Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LimitError {
     /// Files, streams or the archive.
-    #[error("the image unpacks to more than {} MiB", limit_bytes >> 20)]
+    #[error("it unpacks to more than {} MiB", limit_bytes >> 20)]
     Bytes {
         /// The limit.
         limit_bytes: u64,
     },
     /// Files, directories, links and whiteouts.
-    #[error("the image has more than {limit} files, directories and links")]
+    #[error("it has more than {limit} files, directories and links")]
     Entries {
         /// The limit.
         limit: u64,
     },
     /// A name, a link's target or extended attributes.
-    #[error("the headers of a file in the image are larger than {} KiB", MAX_HEADER_BYTES >> 10)]
+    #[error("the headers of a file in it are larger than {} KiB", MAX_HEADER_BYTES >> 10)]
     Header,
     /// Deep directories and chains of symbolic links.
-    #[error("the image's directories and symbolic links are nested too deeply to unpack")]
+    #[error("its directories and symbolic links are nested too deeply to unpack")]
     Lookups,
     /// Layers on each other.
-    #[error("the image has more than {MAX_LAYERS} layers")]
+    #[error("it has more than {MAX_LAYERS} layers")]
     Layers,
 }
 
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(budget.exceeded(), Some(entries));
         assert_eq!(
             entries.to_string(),
-            "the image has more than 1 files, directories and links"
+            "it has more than 1 files, directories and links"
         );
     }
 }

@@ -38,12 +38,15 @@ mod zstd;
 use std::io;
 use std::path::PathBuf;
 
+use tare_confine::ConfineError;
+
 use crate::quote::{escaped, quoted};
 use crate::tree::NameError;
 
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) use image::read_archive;
-pub use image::{Image, OpenImage, Settings, is_layout, read};
+pub(crate) use image::read_layer;
+pub use image::{Image, Settings, is_layout, read};
 pub use image_ref::ImageRef;
 pub use limits::{LimitError, Limits};
 
@@ -65,10 +68,10 @@ pub enum ImageError {
     )]
     NotAnImage(PathBuf),
     /// A part that is referred to does not exist.
-    #[error("damaged image: {} is missing", escaped(.0))]
+    #[error("damaged: {} is missing", escaped(.0))]
     Missing(String),
     /// A part cannot be read to its end.
-    #[error("damaged image: cannot read {}", escaped(part))]
+    #[error("damaged: cannot read {}", escaped(part))]
     Damaged {
         /// The part.
         part: String,
@@ -76,10 +79,10 @@ pub enum ImageError {
         source: DamageError,
     },
     /// A part does not match its digest.
-    #[error("damaged image: {} does not match its digest", escaped(.0))]
+    #[error("damaged: {} does not match its digest", escaped(.0))]
     Digest(String),
     /// A document that is not valid.
-    #[error("damaged image: {} is not a valid document", escaped(part))]
+    #[error("damaged: {} is not a valid document", escaped(part))]
     Document {
         /// The part.
         part: String,
@@ -121,7 +124,7 @@ pub enum ImageError {
     },
     /// A name that leads out of the root.
     #[error(
-        "{} in layer {} leads out of the root directory",
+        "{} of {} leads out of the root directory",
         quoted(entry),
         escaped(layer)
     )]
@@ -132,7 +135,7 @@ pub enum ImageError {
         entry: String,
     },
     /// A name that no file can have.
-    #[error("damaged image: invalid entry in layer {}", escaped(layer))]
+    #[error("damaged: invalid entry in {}", escaped(layer))]
     Name {
         /// The layer.
         layer: String,
@@ -143,8 +146,11 @@ pub enum ImageError {
     #[error(transparent)]
     Limit(#[from] LimitError),
     /// The temporary file cannot be written.
-    #[error("cannot unpack the image into a temporary file")]
+    #[error("cannot unpack into a temporary file")]
     Spool(#[source] io::Error),
+    /// The thread that reads it cannot be confined.
+    #[error("cannot confine the thread that unpacks")]
+    Confine(#[from] ConfineError),
 }
 
 /// What a reader of foreign bytes says, which may quote them.

@@ -1,9 +1,11 @@
 //! Where a tree comes from: Debian's package, an archive, a directory.
 
+use std::fs::File;
+use std::io::Seek as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::{fs, io};
 
+use tare_rootfs::archive::{self, ArchiveError};
 use tare_rootfs::cache::{Cache, CacheError};
 use tare_rootfs::package;
 use tare_rootfs::package::PackageError;
@@ -26,7 +28,7 @@ pub enum Source {
     /// Debian's package.
     #[default]
     Debian,
-    /// An archive that tar reads.
+    /// An archive of tar, compressed or not.
     Archive(PathBuf),
     /// An unpacked tree.
     Directory(PathBuf),
@@ -64,17 +66,17 @@ pub enum ObtainError {
         /// Why.
         source: io::Error,
     },
-    /// tar could not read it.
-    #[error("{} cannot be unpacked: {said}", path.display())]
+    /// It is damaged, or larger than sources are.
+    #[error("{} cannot be unpacked", path.display())]
     Unpack {
         /// The archive.
         path: PathBuf,
-        /// What tar said.
-        said: String,
+        /// Why.
+        source: ArchiveError,
     },
-    /// No tar.
-    #[error("cannot run tar")]
-    NoTar(#[source] io::Error),
+    /// Sources are archived as one directory.
+    #[error("{} is not the archive of one directory", .0.display())]
+    NoDirectory(PathBuf),
 }
 
 impl Source {
@@ -125,7 +127,8 @@ fn debian(cache: &Cache) -> Result<PathBuf, ObtainError> {
     };
     cache.get_or_fill(&format!("{ENTRIES}/debian-{version}"), |entry| {
         package::download(PACKAGE, entry)?;
-        let packed = entry.join(PACKAGE_ARCHIVE);
+        let path = entry.join(PACKAGE_ARCHIVE);
+        let packed = File::open(&path).map_err(missing(&path))?;
         unpack(&packed, entry, Path::new(PACKAGE))?;
         let _ = fs::remove_dir_all(entry.join("usr"));
         Ok(())
@@ -143,63 +146,62 @@ fn newest_kept(entries: &Path) -> Option<PathBuf> {
 }
 
 fn archive(cache: &Cache, path: &Path) -> Result<PathBuf, ObtainError> {
-    fs::File::open(path).map_err(|source| ObtainError::Missing {
-        path: path.to_owned(),
-        source,
-    })?;
-    let hash = lock::sha256_of_file(path)?;
+    let opened = File::open(path).and_then(|mut file| {
+        let hash = lock::sha256_of(&file)?;
+        file.rewind()?;
+        Ok((file, hash))
+    });
+    let (file, hash) = opened.map_err(missing(path))?;
+    // What was hashed is unpacked, whatever has the name by then.
     cache.get_or_fill(&format!("{ENTRIES}/archive-{}", &hash[..16]), |entry| {
-        unpack(path, entry, path)
+        unpack(&file, entry, path)
     })
+}
+
+fn missing(path: &Path) -> impl FnOnce(io::Error) -> ObtainError {
+    let path = path.to_owned();
+    move |source| ObtainError::Missing { path, source }
 }
 
 /// Unpacks an archive of one directory as `entry/linux`, and hashes it; `name` is
 /// what the user knows it by.
-fn unpack(archive: &Path, entry: &Path, name: &Path) -> Result<(), ObtainError> {
+fn unpack(archive: &File, entry: &Path, name: &Path) -> Result<(), ObtainError> {
     let dir = entry.join("linux");
-    let io = |source| ObtainError::Missing {
-        path: dir.clone(),
+    let unpacked = entry.join("unpacked");
+    fs::create_dir(&unpacked).map_err(missing(&unpacked))?;
+    let called = name.file_name().unwrap_or(name.as_os_str());
+    let done = archive::unpack(archive, &called.to_string_lossy(), &unpacked);
+    done.map_err(|source| ObtainError::Unpack {
+        path: name.to_owned(),
         source,
+    })?;
+    let all = fs::read_dir(&unpacked).map_err(missing(&unpacked))?;
+    let all: Vec<PathBuf> = all.flatten().map(|found| found.path()).collect();
+    let only = match &all[..] {
+        [only] if only.is_dir() && !only.is_symlink() => only,
+        _ => return Err(ObtainError::NoDirectory(name.to_owned())),
     };
-    fs::create_dir(&dir).map_err(io)?;
-    let output = Command::new("tar")
-        .args(["--extract", "--no-same-owner", "--strip-components=1"])
-        .arg("--file")
-        .arg(archive)
-        .arg("--directory")
-        .arg(&dir)
-        .env("LC_ALL", "C")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(ObtainError::NoTar)?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(ObtainError::Unpack {
-            path: archive.to_owned(),
-            said: said
-                .lines()
-                .find(|line| !line.trim().is_empty())
-                .unwrap_or("it said nothing")
-                .to_owned(),
-        });
-    }
+    fs::rename(only, &dir).map_err(missing(&dir))?;
+    let _ = fs::remove_dir(&unpacked);
     let tree = Tree::open(&dir).map_err(|error| error.of(name))?;
     let hash = lock::sha256_of_tree(&tree)?;
-    fs::write(entry.join(HASH), hash).map_err(io)
+    let path = entry.join(HASH);
+    fs::write(&path, hash).map_err(missing(&path))
 }
 
 /// A tree that was unpacked by us, with the hash it had then.
 fn kept(entry: &Path) -> Result<Sources, ObtainError> {
     let tree = Tree::open(&entry.join("linux"))?;
     let path = entry.join(HASH);
-    let sha256 =
-        fs::read_to_string(&path).map_err(|source| ObtainError::Missing { path, source })?;
+    let sha256 = fs::read_to_string(&path).map_err(missing(&path))?;
     Ok(Sources { tree, sha256 })
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::process::Command;
 
     use super::*;
 
@@ -243,8 +245,21 @@ mod tests {
         assert!(error.contains("damaged.tar cannot be unpacked"), "{error}");
         let packed = dir.path().join("packed.tar.gz");
         fs::write(&packed, [0x1f, 0x8b, 8, 0]).unwrap();
-        let error = Source::at(packed).obtain(&cache).unwrap_err().to_string();
-        assert!(error.contains("gzip: "), "{error}");
+        let error = Source::at(packed).obtain(&cache).unwrap_err();
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        assert!(cause.contains("gzip: "), "{cause}");
+        let several = dir.path().join("several.tar");
+        let mut tar = Command::new("tar");
+        let files = ["cf", "several.tar", "damaged.tar", "packed.tar.gz"];
+        assert!(
+            tar.current_dir(dir.path())
+                .args(files)
+                .status()
+                .unwrap()
+                .success()
+        );
+        let several = Source::at(several).obtain(&cache);
+        assert!(matches!(several, Err(ObtainError::NoDirectory(_))));
         let missing = Source::at(dir.path().join("none")).obtain(&cache);
         assert!(matches!(missing, Err(ObtainError::Missing { .. })));
         let entries = fs::read_dir(cache.dir().join(ENTRIES)).unwrap();
