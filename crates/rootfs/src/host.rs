@@ -1,5 +1,8 @@
 //! Programs of this computer, with the shared libraries that they need, as a
 //! guest's files at the same places.
+//!
+//! A program's libraries are listed by the dynamic linker that the program itself names, and this
+//! can be any program: it is confined, and writes, connects and signals nothing.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -8,11 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
+use tare_confine::{ConfineError, Reads};
 
+use crate::program::Reader;
 use crate::tree::{NameError, Node, Tree};
 
 /// x86-64's, which the ABI names.
 const DYNAMIC_LINKER: &str = "/lib64/ld-linux-x86-64.so.2";
+/// Most bytes of a list of libraries.
+const LONGEST_LIST: u64 = 1 << 20;
 
 /// A program that cannot be taken along.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +34,16 @@ pub enum HostError {
         path: PathBuf,
         /// Why.
         source: io::Error,
+    },
+    /// Its dynamic linker does not start.
+    #[error("cannot run {}, the dynamic linker of {}", linker.display(), program.display())]
+    Linker {
+        /// The program.
+        program: PathBuf,
+        /// What it names as its dynamic linker.
+        linker: PathBuf,
+        /// Why.
+        source: ConfineError,
     },
     /// Its dynamic linker did not list its libraries.
     #[error("the libraries of {} cannot be listed: {said}", program.display())]
@@ -52,16 +69,20 @@ pub enum HostError {
 /// Adds a program, by name or path, with its libraries and interpreter; gives
 /// its place in the guest, with a leading `/`.
 pub fn add_program(tree: &mut Tree, program: &str) -> Result<String, HostError> {
-    let path = if program.contains('/') {
-        PathBuf::from(program)
-    } else {
-        in_path(program).ok_or_else(|| HostError::Unknown(program.to_owned()))?
-    };
+    let path = find(program)?;
     add_file(tree, &path)?;
     for needed in libraries(&path)? {
         add_file(tree, &needed)?;
     }
     Ok(path.to_string_lossy().into_owned())
+}
+
+/// A program by name or path.
+pub fn find(program: &str) -> Result<PathBuf, HostError> {
+    if program.contains('/') {
+        return Ok(PathBuf::from(program));
+    }
+    in_path(program).ok_or_else(|| HostError::Unknown(program.to_owned()))
 }
 
 /// Adds a file or a whole directory at the same place. A link is added as what
@@ -109,27 +130,36 @@ pub fn libraries_of_plugin(plugin: &Path) -> Result<Vec<PathBuf>, HostError> {
 }
 
 fn list(program: &Path, interpreter: PathBuf) -> Result<Vec<PathBuf>, HostError> {
-    let output = Command::new(&interpreter)
-        .arg("--list")
-        .arg(program)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|source| HostError::Read {
-            path: interpreter.clone(),
+    let read = |source| HostError::Read {
+        path: program.to_owned(),
+        source,
+    };
+    let mut command = Command::new(&interpreter);
+    command.arg("--list").arg(program).stdin(Stdio::null());
+    let mut linker =
+        Reader::start(&mut command, Reads::Everything).map_err(|source| HostError::Linker {
+            program: program.to_owned(),
+            linker: interpreter.clone(),
             source,
         })?;
-    if !output.status.success() {
+    let mut text = Vec::new();
+    let output = linker.output().map_err(read)?;
+    output
+        .take(LONGEST_LIST)
+        .read_to_end(&mut text)
+        .map_err(read)?;
+    let end = linker.end().map_err(read)?;
+    if !end.has_worked() {
         return Err(HostError::Libraries {
             program: program.to_owned(),
-            said: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            said: end.said(),
         });
     }
-    let mut needed = listed(&String::from_utf8_lossy(&output.stdout)).map_err(|library| {
-        HostError::NoLibrary {
+    let mut needed =
+        listed(&String::from_utf8_lossy(&text)).map_err(|library| HostError::NoLibrary {
             program: program.to_owned(),
             library,
-        }
-    })?;
+        })?;
     needed.push(interpreter);
     needed.dedup();
     Ok(needed)

@@ -9,17 +9,21 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2, stat};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2, stat};
 use rustix::io::Errno;
 
 /// Links of any kind are refused: neither the last component nor any before it.
 const NO_LINKS: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
+
+/// Permission bits of everybody else.
+const OTHERS_READ: u32 = 0o004;
+const OTHERS_SEARCH: u32 = 0o001;
 
 /// What tells one file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,6 +140,27 @@ impl HostFile {
         Ok(Self::listed(None, path, &stat))
     }
 
+    /// A file that every user may read, by the links that lead to it, with its permissions. What is
+    /// looked at is the file that is read later: whoever may change its directory can put a link in its
+    /// place at any time.
+    pub(crate) fn public(path: &Path) -> Option<(Self, u32)> {
+        Self::public_at(path.canonicalize().ok()?)
+    }
+
+    /// The same of a path that had no links.
+    fn public_at(path: PathBuf) -> Option<(Self, u32)> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let no_links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let file = openat2(CWD, &path, flags, Mode::empty(), no_links).ok()?;
+        let stat = fstat(file).ok()?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let is_open = stat.st_mode & OTHERS_READ != 0 && may_all_enter(path.parent()?);
+        (is_file && is_open).then(|| {
+            let permissions = stat.st_mode & 0o7777;
+            (Self::listed(None, path, &stat), permissions)
+        })
+    }
+
     /// A file below a directory.
     pub(crate) fn below(root: &RootDir, path: PathBuf, stat: &Stat) -> Self {
         Self::listed(Some(root.clone()), path, stat)
@@ -194,11 +219,31 @@ impl HostFile {
     }
 }
 
+/// Whether every user may enter a directory, whose path has no links, and all above it.
+fn may_all_enter(directory: &Path) -> bool {
+    directory.ancestors().all(|above| {
+        fs::symlink_metadata(above)
+            .is_ok_and(|it| it.is_dir() && it.permissions().mode() & OTHERS_SEARCH != 0)
+    })
+}
+
+/// Whether every user may list a directory, by the links that lead to it.
+pub fn is_public_directory(path: &Path) -> bool {
+    let Ok(path) = path.canonicalize() else {
+        return false;
+    };
+    let listed = fs::symlink_metadata(&path)
+        .is_ok_and(|it| it.is_dir() && it.permissions().mode() & OTHERS_READ != 0);
+    listed && may_all_enter(&path)
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use rustix::fs::{CWD, mknodat};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use rustix::fs::{RenameFlags, mknodat, renameat_with};
 
     use super::*;
     use crate::cpio::{PackError, archive};
@@ -268,5 +313,137 @@ mod tests {
             assert!(!opens(name), "{name}");
         }
         assert!(!follows("out") && !follows("../secret"));
+    }
+
+    /// Whoever may change a directory exchanges what is in it, again and again, while it is listed
+    /// and packed: rounds of two names that are exchanged, and what must not be packed.
+    fn raced([one, other]: [&Path; 2], mut round: impl FnMut()) {
+        let exchange = || renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    exchange();
+                    // Twice: at the end all is where it was.
+                    std::thread::yield_now();
+                    exchange();
+                }
+            });
+            let _done = SetAtEnd(&done);
+            for _ in 0..ROUNDS {
+                round();
+            }
+        });
+    }
+
+    /// Also where a round fails.
+    struct SetAtEnd<'a>(&'a AtomicBool);
+
+    impl Drop for SetAtEnd<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    const ROUNDS: usize = 1500;
+    const SECRET: &[u8] = b"secret";
+
+    fn holds_secret(packed: &[u8]) -> bool {
+        packed.windows(SECRET.len()).any(|it| it == SECRET)
+    }
+
+    #[test]
+    fn a_root_directory_that_changes_all_the_time_gives_nothing_beside_it() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["root/sub", "outside", "spare"] {
+            fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("root/page"), &b"public"[..SECRET.len()]).unwrap();
+        fs::write(at("root/sub/page"), &b"public"[..SECRET.len()]).unwrap();
+        fs::write(at("outside/page"), SECRET).unwrap();
+        symlink(at("outside/page"), at("spare/link")).unwrap();
+        symlink(at("outside"), at("spare/directory")).unwrap();
+        mknodat(CWD, at("spare/pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let pack = || {
+            let Ok(listed) = walk(&at("root"), Links::Kept, 1 << 20) else {
+                return;
+            };
+            let mut packed = Vec::new();
+            if archive(&listed.tree, &mut packed).is_ok() {
+                assert!(!holds_secret(&packed));
+            }
+        };
+        for (inside, spare) in [
+            ("root/page", "spare/link"),
+            ("root/sub", "spare/directory"),
+            ("root/page", "spare/pipe"),
+        ] {
+            raced([&at(inside), &at(spare)], pack);
+        }
+    }
+
+    /// A profile names files of this computer, and its author exchanges them.
+    #[test]
+    fn a_public_file_that_changes_all_the_time_gives_no_secret() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let allow = |name: &str, mode| {
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        fs::create_dir_all(at("private")).unwrap();
+        fs::create_dir_all(at("public/sub")).unwrap();
+        fs::write(at("public/page"), &b"public"[..SECRET.len()]).unwrap();
+        fs::write(at("public/sub/page"), &b"public"[..SECRET.len()]).unwrap();
+        // Its directory alone keeps others from it.
+        fs::write(at("private/page"), SECRET).unwrap();
+        fs::write(at("secret"), SECRET).unwrap();
+        symlink(at("private/page"), at("spare")).unwrap();
+        symlink(at("private"), at("directory")).unwrap();
+        for (name, mode) in [
+            (".", 0o755),
+            ("public", 0o755),
+            ("public/sub", 0o755),
+            ("public/page", 0o644),
+            ("public/sub/page", 0o644),
+            ("private", 0o700),
+            ("private/page", 0o644),
+            ("secret", 0o600),
+        ] {
+            allow(name, mode);
+        }
+        let is_public = |name: &str| HostFile::public(&at(name)).is_some();
+        assert!(is_public("public/page") && is_public("public/sub/page"));
+        assert!(!is_public("secret") && !is_public("private/page") && !is_public("spare"));
+        assert!(is_public_directory(&at("public")) && !is_public_directory(&at("private")));
+        // Its links were followed, and then there is another one.
+        let is_still = |name: &str| HostFile::public_at(at(name)).is_some();
+        assert!(is_still("public/page"));
+        assert!(!is_still("spare") && !is_still("directory/page"));
+        let (listed, _) = HostFile::public(&at("public/page")).unwrap();
+        fs::rename(at("public/page"), at("moved")).unwrap();
+        symlink(at("private/page"), at("public/page")).unwrap();
+        assert!(matches!(listed.open(), Err(OpenError::Changed)));
+        fs::rename(at("moved"), at("public/page")).unwrap();
+        let mut given = 0;
+        for (name, exchanged, spare) in [
+            ("public/page", "public/page", "spare"),
+            ("public/page", "public/page", "secret"),
+            ("public/sub/page", "public/sub", "directory"),
+        ] {
+            raced([&at(exchanged), &at(spare)], || {
+                let Some((file, _)) = HostFile::public(&at(name)) else {
+                    return;
+                };
+                let Ok(mut file) = file.open() else { return };
+                let mut bytes = Vec::new();
+                io::Read::read_to_end(&mut file, &mut bytes).unwrap();
+                assert_ne!(bytes, SECRET);
+                given += 1;
+            });
+        }
+        assert!(given > 0, "the race was never lost");
     }
 }

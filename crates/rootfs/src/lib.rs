@@ -43,7 +43,7 @@ pub mod tree;
 pub mod walk;
 
 pub use cache::Cache;
-pub use host_file::HostFile;
+pub use host_file::{HostFile, is_public_directory};
 pub use kernel::Kernel;
 pub use tare_init::{Root, Task};
 pub use tree::Tree;

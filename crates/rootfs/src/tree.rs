@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Bound;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::host_file::HostFile;
@@ -145,6 +145,13 @@ impl Node {
     pub fn host(path: impl Into<PathBuf>, permissions: u32) -> std::io::Result<Self> {
         let file = HostFile::named(path.into())?;
         Ok(Self::of(EntryKind::File(Content::Host(file)), permissions))
+    }
+
+    /// A file of root's from the host that every user there may read; None for any other. For names
+    /// that somebody else chose.
+    pub fn public(path: &Path) -> Option<Self> {
+        let (file, permissions) = HostFile::public(path)?;
+        Some(Self::of(EntryKind::File(Content::Host(file)), permissions))
     }
 
     /// A symbolic link of root's.

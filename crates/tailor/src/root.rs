@@ -3,15 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use tare_profile::{Asked, Profile, Way};
 use tare_rootfs::host::HostError;
 use tare_rootfs::oci::{ImageError, Limits};
-use tare_rootfs::tree::EntryKind;
+use tare_rootfs::tree::{EntryKind, Node};
 use tare_rootfs::walk::{Links, Listing, WalkError, walk};
-use tare_rootfs::{Task, Tree, host, oci};
+use tare_rootfs::{Task, Tree, host, is_public_directory, oci};
 
 use crate::check::Check;
 use crate::cut::Cut;
@@ -24,9 +23,6 @@ mod tests;
 const LIMIT_BYTES: u64 = 512 << 20;
 /// Most files and directories named in a note.
 const MOST_NAMED: usize = 12;
-/// Permission bits of everybody else.
-const OTHERS_READ: u32 = 0o004;
-const OTHERS_SEARCH: u32 = 0o001;
 /// Directories of programs: those that the profile saw are named by its tasks.
 const PROGRAMS: &[&str] = &["bin", "sbin", "usr/bin", "usr/sbin"];
 /// Directories that a profile of this computer names and whose content is not
@@ -114,6 +110,15 @@ pub enum RootFrom {
     Path(PathBuf),
 }
 
+/// Who chose a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Author {
+    /// The user, who may read what is named.
+    User,
+    /// The profile's author, who may be anybody.
+    Profile,
+}
+
 /// An application, to be run in a guest.
 #[derive(Clone, Debug)]
 pub struct Application {
@@ -136,6 +141,9 @@ pub enum RootError {
     /// The check is a command that is not among the files.
     #[error("the root has no program {0}, which the check starts: add it, or name another --check")]
     NoCheck(String),
+    /// The profile's command is a file that its author may not be able to read.
+    #[error("not every user may read {}, the profile's command: name it after -- if it is meant", .0.display())]
+    NotPublic(PathBuf),
     /// A program or file of this computer.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -166,13 +174,15 @@ pub fn gather(
         _ => None,
     };
     let profiled = profiled_command(profile).unwrap_or_default();
-    let command_or_profiled = if command.is_empty() {
-        profiled.clone()
+    let (command_or_profiled, author) = if command.is_empty() {
+        (profiled.clone(), Author::Profile)
     } else {
-        command.to_vec()
+        (command.to_vec(), Author::User)
     };
     let mut application = match from {
-        RootFrom::Profile => return of_profile(profile, command_or_profiled, check),
+        RootFrom::Profile => {
+            return of_profile(profile, command_or_profiled, author, check);
+        }
         RootFrom::Path(path) if path.is_file() || oci::is_layout(path) => {
             of_image(path, command, profiled)?
         }
@@ -267,6 +277,7 @@ fn place_of(tree: &Tree, program: &str) -> Result<String, RootError> {
 fn of_profile(
     profile: &Profile,
     mut command: Vec<String>,
+    author: Author,
     check: Option<&str>,
 ) -> Result<Application, RootError> {
     let Some(program) = command.first_mut() else {
@@ -274,7 +285,16 @@ fn of_profile(
     };
     let mut tree = Tree::new();
     let mut refused = BTreeSet::new();
-    *program = host::add_program(&mut tree, program)?;
+    *program = match author {
+        Author::User => host::add_program(&mut tree, program)?,
+        Author::Profile => {
+            let path = host::find(program)?;
+            if !add_public_program(&mut tree, &path, &mut refused)? {
+                return Err(RootError::NotPublic(path));
+            }
+            path.to_string_lossy().into_owned()
+        }
+    };
     if let Some(program) = check {
         host::add_program(&mut tree, program)?;
     }
@@ -282,11 +302,7 @@ fn of_profile(
         if !Path::new(program).is_file() {
             continue;
         }
-        if is_public(Path::new(program)) {
-            host::add_program(&mut tree, program)?;
-        } else {
-            refused.insert(program.to_owned());
-        }
+        add_public_program(&mut tree, Path::new(program), &mut refused)?;
     }
     for name in ETC {
         let path = Path::new("/etc").join(name);
@@ -347,20 +363,36 @@ fn short(names: &[String]) -> String {
     }
 }
 
-/// Whether every user of this computer may read a file. A profile can come from
-/// someone else or from a guest, who choose what it names.
-fn is_public(path: &Path) -> bool {
-    let Ok(path) = path.canonicalize() else {
-        return false;
+/// Adds a file that every user of this computer may read; `false` for any other. A profile can come
+/// from someone else or from a guest, who choose what it names.
+fn add_public(
+    tree: &mut Tree,
+    path: &Path,
+    refused: &mut BTreeSet<String>,
+) -> Result<bool, RootError> {
+    let node = Node::public(path).filter(|_| !is_kernels(path));
+    let Some(node) = node else {
+        refused.insert(path.to_string_lossy().into_owned());
+        return Ok(false);
     };
-    let allows = |path: &Path, bit: u32| {
-        fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & bit != 0)
-    };
-    allows(&path, OTHERS_READ)
-        && path
-            .ancestors()
-            .skip(1)
-            .all(|dir| allows(dir, OTHERS_SEARCH))
+    tree.insert(&host::place(path), node)
+        .map_err(HostError::from)?;
+    Ok(true)
+}
+
+/// The same of a program with what it needs, which its author chose as well.
+fn add_public_program(
+    tree: &mut Tree,
+    program: &Path,
+    refused: &mut BTreeSet<String>,
+) -> Result<bool, RootError> {
+    if !add_public(tree, program, refused)? {
+        return Ok(false);
+    }
+    for needed in host::libraries(program)? {
+        add_public(tree, &needed, refused)?;
+    }
+    Ok(true)
 }
 
 /// Whether what a path leads to is this kernel's own, whatever a profile calls its
@@ -400,9 +432,13 @@ fn add_directory(
     }
     let place = dir.to_string_lossy();
     let place = place.trim_start_matches('/');
-    tree.insert(place, tare_rootfs::tree::Node::directory())
+    tree.insert(place, Node::directory())
         .map_err(HostError::from)?;
     if WRITTEN.iter().any(|written| dir.starts_with(written)) && !holds_data(dir) {
+        return Ok(());
+    }
+    if !is_public_directory(dir) {
+        refused.insert(dir.to_string_lossy().into_owned());
         return Ok(());
     }
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -410,14 +446,9 @@ fn add_directory(
         if !path.is_file() {
             continue;
         }
-        if !is_public(&path) {
-            refused.insert(path.to_string_lossy().into_owned());
-            continue;
-        }
-        host::add_file(tree, &path)?;
-        if is_library(&path) {
+        if add_public(tree, &path, refused)? && is_library(&path) {
             for needed in host::libraries_of_plugin(&path)? {
-                host::add_file(tree, &needed)?;
+                add_public(tree, &needed, refused)?;
             }
         }
     }

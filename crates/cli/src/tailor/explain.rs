@@ -61,7 +61,7 @@ impl Explain for RootError {
     fn code(&self) -> ExitCode {
         match self {
             Self::NoCommand | Self::NoCheck(_) => ExitCode::Usage,
-            Self::Host(_) | Self::Walk(_) => ExitCode::RootMissing,
+            Self::Host(_) | Self::Walk(_) | Self::NotPublic(_) => ExitCode::RootMissing,
             Self::Image { .. } => ExitCode::RootImage,
         }
     }

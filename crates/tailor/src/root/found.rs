@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use tare_profile::{Asked, Profile};
 use tare_rootfs::host::HostError;
 use tare_rootfs::tree::Node;
-use tare_rootfs::{Tree, host};
+use tare_rootfs::{Tree, host, is_public_directory};
 
-use super::{OTHERS, RootError, WRITTEN, add_directory, holds_data, is_kernels, is_public, short};
+use super::{OTHERS, RootError, WRITTEN, add_directory, add_public, holds_data, is_kernels, short};
 
 /// Most links that are followed for one path (Linux's `MAXSYMLINKS`).
 const MAX_LINKS: usize = 40;
@@ -71,6 +71,10 @@ fn add_names(
     if !listed || is_common {
         return Ok(());
     }
+    if !is_public_directory(dir) {
+        refused.insert(dir.to_string_lossy().into_owned());
+        return Ok(());
+    }
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             add_empty(tree, &entry.path())?;
@@ -92,7 +96,7 @@ fn add_empty(tree: &mut Tree, dir: &Path) -> Result<(), RootError> {
 
 /// A file, by the links that lead to it.
 fn add_file(tree: &mut Tree, path: &Path, refused: &mut BTreeSet<String>) -> Result<(), RootError> {
-    if !is_public(path) {
+    if Node::public(path).is_none() {
         refused.insert(path.to_string_lossy().into_owned());
         return Ok(());
     }
@@ -108,7 +112,7 @@ fn add_file(tree: &mut Tree, path: &Path, refused: &mut BTreeSet<String>) -> Res
             None => PathBuf::from(target),
         };
     }
-    Ok(host::add_file(tree, &place)?)
+    add_public(tree, &place, refused).map(drop)
 }
 
 /// Where a link points to; nothing for another file.

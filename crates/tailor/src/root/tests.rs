@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used)]
 
-use tare_profile::{FileUse, Task as Seen};
+use std::os::unix::fs::PermissionsExt as _;
+
+use tare_profile::{FileUse, Observer, Phase, Taken, Task as Seen};
 
 use super::*;
 
@@ -129,6 +131,90 @@ fn a_profile_does_not_bring_what_others_may_not_read() {
     assert!(root.notes[1].starts_with("3 files that the profile names are left out"));
 }
 
+/// An observation that started a command.
+fn started(words: &[String]) -> Phase {
+    Phase {
+        label: String::new(),
+        taken: Taken {
+            way: Way::Command(words.to_vec()),
+            start_unix_s: 0,
+            duration_ns: 0,
+            kernel_release: String::new(),
+            tare_version: String::new(),
+        },
+        observer: Observer::default(),
+    }
+}
+
+/// A program whose dynamic linker is another program of its author's.
+fn program_of(linker: &Path) -> Vec<u8> {
+    let linker = linker.as_os_str().as_encoded_bytes();
+    let half = |value: u16| value.to_le_bytes().to_vec();
+    let word = |value: u32| value.to_le_bytes().to_vec();
+    let long = |value: u64| value.to_le_bytes().to_vec();
+    let length = linker.len() as u64 + 1;
+    let header = [
+        b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec(),
+        [half(2), half(62), word(1)].concat(),
+        [long(0), long(64), long(0), word(0)].concat(),
+        [half(64), half(56), half(1), half(64), half(0), half(0)].concat(),
+    ];
+    // PT_INTERP, read only, behind both headers.
+    let interpreter = [
+        [word(3), word(4), long(120), long(0), long(0)].concat(),
+        [long(length), long(length), long(1)].concat(),
+    ];
+    [&header.concat()[..], &interpreter.concat(), linker, b"\0"].concat()
+}
+
+/// Its author executes code by its dynamic linker, which lists libraries: it changes nothing, and
+/// what it names is taken only if all may read it.
+#[test]
+fn a_program_that_a_profile_names_does_nothing_and_brings_no_secret() {
+    let dir = tempfile::tempdir().unwrap();
+    allow(dir.path(), 0o755);
+    let at = |name: &str| dir.path().join(name);
+    write(dir.path(), "key", 0o600);
+    let script = format!(
+        "#!/bin/sh\necho x > {0}/acted; rm -f {0}/key; echo 'a => {0}/key (0x1)'\n",
+        dir.path().display()
+    );
+    fs::write(at("linker"), script).unwrap();
+    fs::write(at("program"), program_of(&at("linker"))).unwrap();
+    for name in ["linker", "program"] {
+        allow(&at(name), 0o755);
+    }
+    let place = |name: &str| at(name).to_str().unwrap().to_owned();
+    let profile = profile(&place("program"), &[]);
+    let (command, none) = (["sh".to_owned()], BTreeSet::new());
+    let root = gather(&RootFrom::Profile, &profile, &command, &Check::Runs, &none).unwrap();
+    let has = |name: &str| root.tree.get(place(name).trim_start_matches('/')).is_some();
+    assert!(has("program") && has("linker") && !has("key"));
+    assert!(root.notes[1].contains("/key"), "{:?}", root.notes);
+    assert!(at("key").exists() && !at("acted").exists());
+}
+
+#[test]
+fn a_profiles_own_command_is_one_that_all_may_read() {
+    let dir = tempfile::tempdir().unwrap();
+    allow(dir.path(), 0o755);
+    write(dir.path(), "key", 0o600);
+    write(dir.path(), "server", 0o755);
+    let gathered = |name: &str, words: &[String]| {
+        let place = dir.path().join(name).to_str().unwrap().to_owned();
+        let mut profile = profile("/bin/sh", &[]);
+        profile.phases.push(started(&[place]));
+        let none = BTreeSet::new();
+        gather(&RootFrom::Profile, &profile, words, &Check::Runs, &none)
+    };
+    assert!(gathered("server", &[]).is_ok());
+    let refused = gathered("key", &[]).unwrap_err();
+    assert!(matches!(refused, RootError::NotPublic(_)), "{refused}");
+    // The user may read it, and says so.
+    let own = dir.path().join("key").to_str().unwrap().to_owned();
+    assert!(gathered("key", &[own]).is_ok());
+}
+
 /// A profile may come from a guest, and names what its author likes.
 #[test]
 fn what_is_this_kernels_stays_out_of_a_root() {
@@ -137,7 +223,7 @@ fn what_is_this_kernels_stays_out_of_a_root() {
     let link = dir.path().join("symbols");
     std::os::unix::fs::symlink("/proc/kallsyms", &link).unwrap();
     let link = link.to_str().unwrap();
-    let mut profile = profile("/bin/sh", &["/proc", "/sys/kernel", "/dev"]);
+    let mut profile = profile("/proc/kallsyms", &["/proc", "/sys/kernel", "/dev"]);
     for (path, asked) in [
         ("/proc/kallsyms", Asked::Open),
         ("/sys/kernel", Asked::List),
