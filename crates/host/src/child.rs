@@ -26,13 +26,7 @@ use crate::signals;
 /// changes its credentials: see [`ParentDeath`].
 pub fn ends_with_us(command: &mut Command, signal: Signal) -> &mut Command {
     let us = getpid();
-    before_exec(command, move || {
-        let tie = ParentDeath {
-            signal: Some(signal),
-            parent: Some(us),
-        };
-        tie.restore()
-    })
+    before_exec(command, move || ParentDeath::on(signal, us).restore())
 }
 
 /// The child has a session of its own, without a terminal (`setsid(2)`).
@@ -140,6 +134,14 @@ impl ParentDeath {
             signal: parent_process_death_signal()?,
             parent: getppid(),
         })
+    }
+
+    /// `signal` when `parent` ends, which may be no longer the calling thread's parent.
+    pub fn on(signal: Signal, parent: Pid) -> Self {
+        Self {
+            signal: Some(signal),
+            parent: Some(parent),
+        }
     }
 
     /// Asks the kernel for the signal again. [`Errno::SRCH`]: the parent has ended meanwhile.
@@ -264,11 +266,8 @@ mod tests {
     #[test]
     fn a_parent_that_ended_is_noticed() {
         let body = || {
-            let before = ParentDeath {
-                signal: Some(Signal::KILL),
-                parent: Pid::from_raw(i32::MAX),
-            };
-            let restored = before.restore();
+            let no_parent = Pid::from_raw(i32::MAX).unwrap();
+            let restored = ParentDeath::on(Signal::KILL, no_parent).restore();
             set_parent_process_death_signal(None).unwrap();
             restored
         };

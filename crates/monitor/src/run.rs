@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use tare_abi::exit::GuestExit;
 use tare_control::api::State;
-use tare_control::config::{Console, MachineConfig};
+use tare_control::config::{Console, Jail};
 use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::{Removal, RunDir, record_end};
 use tare_control::sentence::chain;
 use tare_daemon::main_loop::MainLoop;
 use tare_daemon::threads::Threads;
 use tare_daemon::{jail, signals};
+use tare_host::child::ParentDeath;
 use tare_hv::KickHandle;
 
 use crate::confine::{ConfineError, Files, OnViolation, Role};
@@ -53,7 +54,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
     let removable = removal.as_ref().ok().and_then(Option::as_ref);
     let removable = removable.map(Removal::directories);
     let setup = Setup::new(config, inherited)
-        .and_then(|both| enter_jail(&both.0.config, removable).map(|()| both));
+        .and_then(|both| enter_jail(&both.0.config.jail, removable, &jail::tie()?).map(|()| both));
     let (code, kept, lock) = match setup {
         Ok((mut setup, sources)) => {
             let (code, kept) = live(&mut setup, sources, removable, started);
@@ -103,13 +104,13 @@ fn leave(
 
 /// Gives up all privileges before the image, the initramfs and the disks are read: only
 /// removing the run directory may need a capability.
-fn enter_jail(config: &MachineConfig, removable: Removable<'_>) -> Result<(), StartError> {
+fn enter_jail(jail: &Jail, removable: Removable<'_>, tie: &ParentDeath) -> Result<(), StartError> {
     let on_violation = OnViolation {
         program: "tare-monitor",
         restore: terminal::restore,
     };
     confine::install_violation_handler(on_violation).map_err(of_errno("handle signals"))?;
-    let entered = jail::enter(&config.jail);
+    let entered = jail::enter_tied(jail, tie);
     let directories = removable.map_or(Vec::new(), Vec::from);
     // Also where the jail failed: it may have changed the user, whose removal of the run
     // directory needs the capability.
@@ -276,4 +277,67 @@ fn complain(message: &str) {
 
 fn of_errno(what: &'static str) -> impl FnOnce(vmm_sys_util::errno::Error) -> StartError {
     move |errno| failed_to(what)(errno.into())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::process::Command;
+    use std::{env, fs};
+
+    use rustix::process::{Pid, Signal, geteuid};
+    use tare_control::config::JailUser;
+    use tare_control::rundir::RunRoot;
+    use tare_daemon::jail::JailError;
+
+    use super::*;
+
+    /// No account's.
+    const USER: u32 = 1_899_999_998;
+    const DIRECTORY: &str = "TARE_TEST_RUN_DIRECTORY";
+
+    /// Its parent has ended by the time at which it is the machine's user, who may not remove
+    /// root's files. A process of its own: jails are for good.
+    #[test]
+    fn a_monitor_whose_parent_ends_within_its_jail_leaves_nothing() {
+        if let Some(directory) = env::var_os(DIRECTORY) {
+            return end_within_the_jail(&RunDir::at(directory));
+        }
+        if !geteuid().is_root() {
+            println!("SKIP: only root's machines change their user");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let root = RunRoot::open(place.path().join("run")).unwrap();
+        let (directory, _lock) = root.create("machine").unwrap();
+        fs::write(directory.console_log(), "x").unwrap();
+        let name = "run::tests::a_monitor_whose_parent_ends_within_its_jail_leaves_nothing";
+        let mut again = Command::new(env::current_exe().unwrap());
+        again.args(["--exact", name, "--nocapture"]);
+        let done = again.env(DIRECTORY, directory.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(
+            done.status.success() && said.contains("1 passed"),
+            "{done:?}"
+        );
+        assert!(!directory.path().exists());
+    }
+
+    fn end_within_the_jail(directory: &RunDir) {
+        let removal = directory.removal().unwrap().unwrap();
+        let user = JailUser {
+            uid: USER,
+            gid: USER,
+            claim: None,
+        };
+        let jail = Jail {
+            namespaces: true,
+            user: Some(user),
+        };
+        let gone = ParentDeath::on(Signal::CONT, Pid::from_raw(i32::MAX).unwrap());
+        let error = enter_jail(&jail, Some(removal.directories()), &gone).unwrap_err();
+        assert!(matches!(error, StartError::Jail(JailError::ParentEnded)));
+        assert_eq!(geteuid().as_raw(), USER);
+        leave(&removal, Kept::Nothing, None, error.code().into()).unwrap();
+    }
 }

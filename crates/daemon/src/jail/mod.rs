@@ -55,17 +55,27 @@ const KVM_PARAMETERS: &str = "/sys/module/kvm/parameters";
 /// Enters the jail. To be called by a process with one thread. Where the kernel grants no
 /// namespaces the process keeps those that it has.
 pub fn enter(jail: &Jail) -> Result<(), JailError> {
-    enter_with(jail, None)
+    enter_tied(jail, &tie()?)
+}
+
+/// As [`enter`], for a process that is to end with its parent as `tie` says.
+/// [`JailError::ParentEnded`]: that has ended, and this process is the jail's user already.
+pub fn enter_tied(jail: &Jail, tie: &ParentDeath) -> Result<(), JailError> {
+    enter_with(jail, None, tie)
+}
+
+/// What ends this process with its parent now, which a change of the user undoes.
+pub fn tie() -> Result<ParentDeath, JailError> {
+    ParentDeath::read().map_err(failed("read the end's signal"))
 }
 
 /// Enters the jail as what will execute `program`, whose root has the files that it needs to
 /// start. Otherwise as [`enter`].
 pub fn enter_for(program: &Program, jail: &Jail) -> Result<(), JailError> {
-    enter_with(jail, Some(program))
+    enter_with(jail, Some(program), &tie()?)
 }
 
-fn enter_with(jail: &Jail, program: Option<&Program>) -> Result<(), JailError> {
-    let tie = ParentDeath::read().map_err(failed("read the end's signal"))?;
+fn enter_with(jail: &Jail, program: Option<&Program>, tie: &ParentDeath) -> Result<(), JailError> {
     if jail.namespaces {
         enter_namespaces(program, jail.user.as_ref())?;
     }
@@ -205,7 +215,25 @@ fn become_user(user: &JailUser) -> Result<(), Errno> {
 mod tests {
     use landlock::{ABI, Access as _, AccessFs, Ruleset, RulesetAttr as _};
 
+    use rustix::process::{Pid, Signal, set_parent_process_death_signal};
+
     use super::*;
+
+    #[test]
+    fn a_parent_that_ended_meanwhile_is_an_error_of_its_own() {
+        let body = || {
+            let jail = Jail {
+                namespaces: false,
+                user: None,
+            };
+            let gone = ParentDeath::on(Signal::CONT, Pid::from_raw(i32::MAX).unwrap());
+            let entered = enter_tied(&jail, &gone);
+            set_parent_process_death_signal(None).unwrap();
+            entered
+        };
+        let entered = std::thread::spawn(body).join().unwrap();
+        assert!(matches!(entered, Err(JailError::ParentEnded)));
+    }
 
     /// As root the kernel makes the namespaces and refuses the mounts.
     #[test]
