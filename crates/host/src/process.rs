@@ -5,7 +5,7 @@ use std::fs;
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
 /// Field of `/proc/PID/stat` with the start time (`proc_pid_stat(5)`).
 const START_TIME: usize = 22;
@@ -22,27 +22,57 @@ pub fn start_time(pid: u32) -> Option<u64> {
 
 /// A process that existed when this was opened. A signal reaches that process or
 /// none.
+///
+/// Limit: without pidfds (kernels before 5.3, or a filter that refuses them) the start time is
+/// compared just before each signal; the number would have to become another process's between two
+/// system calls.
 #[derive(Debug)]
 pub struct ProcessHandle {
-    descriptor: OwnedFd,
+    pid: Pid,
+    start_time: u64,
+    /// None: the kernel gives none.
+    descriptor: Option<OwnedFd>,
 }
 
 impl ProcessHandle {
     /// The process `pid` if it started at `start_time`; `None` if it has ended.
     pub fn open(pid: u32, start_time: u64) -> Option<Self> {
         let number = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
-        let descriptor = pidfd_open(number, PidfdFlags::empty()).ok()?;
-        // The descriptor holds one process: if that is the one asked for now, the
+        Self::opened(pidfd_open(number, PidfdFlags::empty()), number, start_time)
+    }
+
+    fn opened(descriptor: Result<OwnedFd, Errno>, pid: Pid, start_time: u64) -> Option<Self> {
+        let descriptor = match descriptor {
+            Ok(descriptor) => Some(descriptor),
+            Err(Errno::SRCH) => return None,
+            Err(_) => None,
+        };
+        let handle = Self {
+            pid,
+            start_time,
+            descriptor,
+        };
+        // A descriptor holds one process: if that is the one asked for now, the
         // number cannot have been another's in between.
-        (self::start_time(pid) == Some(start_time)).then_some(Self { descriptor })
+        handle.is_that_process().then_some(handle)
     }
 
     /// Sends a signal. A process that has ended takes none.
     pub fn signal(&self, signal: Signal) -> Result<(), Errno> {
-        match pidfd_send_signal(&self.descriptor, signal) {
+        let sent = match &self.descriptor {
+            Some(descriptor) => pidfd_send_signal(descriptor, signal),
+            None if self.is_that_process() => kill_process(self.pid, signal),
+            None => return Ok(()),
+        };
+        match sent {
             Err(Errno::SRCH) => Ok(()),
             other => other,
         }
+    }
+
+    fn is_that_process(&self) -> bool {
+        let pid = self.pid.as_raw_pid().unsigned_abs();
+        start_time(pid) == Some(self.start_time)
     }
 }
 
@@ -76,5 +106,37 @@ mod tests {
         child.wait().unwrap();
         assert!(ProcessHandle::open(child.id(), start).is_none());
         assert_eq!(start_time(0), None);
+    }
+
+    fn without_descriptor(child: &Child, start: u64) -> Option<ProcessHandle> {
+        ProcessHandle::opened(Err(Errno::NOSYS), Pid::from_child(child), start)
+    }
+
+    #[test]
+    fn without_pidfds_a_signal_reaches_the_process_that_started_then() {
+        let mut child = sleeper();
+        let start = start_time(child.id()).unwrap();
+        let handle = without_descriptor(&child, start).unwrap();
+        handle.signal(Signal::TERM).unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(15));
+        assert!(handle.signal(Signal::TERM).is_ok());
+        assert!(without_descriptor(&child, start).is_none());
+    }
+
+    /// A handle of what had the number before, as it is once that is another process's.
+    #[test]
+    fn without_pidfds_a_number_that_is_used_again_gets_no_signal() {
+        let mut child = sleeper();
+        let start = start_time(child.id()).unwrap();
+        assert!(without_descriptor(&child, start - 1).is_none());
+        let before = ProcessHandle {
+            pid: Pid::from_child(&child),
+            start_time: start - 1,
+            descriptor: None,
+        };
+        assert_eq!(before.signal(Signal::TERM), Ok(()));
+        child.kill().unwrap();
+        // A fatal signal decides how a process ends when it is sent.
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
     }
 }

@@ -10,14 +10,14 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -29,7 +29,6 @@ use tare_control::rundir::RunDir;
 use tare_control::sentence::chain;
 use tare_frames::Rules;
 use tare_host::child::{ended_within, in_own_session};
-use tare_host::process::{ProcessHandle, start_time};
 use tare_host::signals::requests_to_end;
 
 use crate::confined::Jailed;
@@ -261,7 +260,8 @@ fn start_and_wait(
     let handle = signals.handle();
     let (mut child, hold) = spawn(task, uplink).map_err(failed)?;
     let received = Arc::new(AtomicI32::new(0));
-    let passing = pass_on(signals, &child, Arc::clone(&received));
+    let qemu = Uncollected::of(&child);
+    let passing = pass_on(signals, qemu.clone(), Arc::clone(&received));
     let done = meanwhile().and_then(|()| {
         let released = hold.release(|| {
             if task.qemu.jail.namespaces {
@@ -272,6 +272,11 @@ fn start_and_wait(
         });
         released.map_err(|source| SuperviseError::Hold(source).into())
     });
+    if done.is_ok() {
+        // An error is that of the wait below as well.
+        let _ = await_end(&child);
+    }
+    qemu.forget();
     let status = if done.is_ok() {
         child.wait()
     } else {
@@ -303,24 +308,52 @@ fn spawn(task: &Supervised, uplink: Option<Uplink>) -> io::Result<(Child, Hold)>
     Ok((command.stdin(uplink.qemu_input).spawn()?, hold))
 }
 
-fn pass_on(mut signals: Signals, child: &Child, received: Arc<AtomicI32>) -> JoinHandle<()> {
-    let qemu = handle_of(child);
+/// QEMU until its end is collected: as long its number is no other process's (`wait(2)`), so that a
+/// signal reaches QEMU or none, also where the kernel gives no pidfd.
+#[derive(Clone, Debug)]
+struct Uncollected(Arc<Mutex<Option<Pid>>>);
+
+impl Uncollected {
+    fn of(child: &Child) -> Self {
+        Self(Arc::new(Mutex::new(Some(Pid::from_child(child)))))
+    }
+
+    /// QEMU may have ended and takes none then.
+    fn signal(&self, signal: Signal) {
+        // Held until the signal is sent: the end is not collected in between.
+        if let Some(pid) = *self.pid() {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
+    /// From now on no signal is sent, and the end may be collected.
+    fn forget(&self) {
+        *self.pid() = None;
+    }
+
+    fn pid(&self) -> MutexGuard<'_, Option<Pid>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for the end, and leaves it to be collected.
+fn await_end(child: &Child) -> io::Result<()> {
+    let id = WaitId::Pid(Pid::from_child(child));
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    retry_on_intr(|| waitid(id.clone(), options))?;
+    Ok(())
+}
+
+fn pass_on(mut signals: Signals, qemu: Uncollected, received: Arc<AtomicI32>) -> JoinHandle<()> {
     thread::spawn(move || {
         for signal in signals.forever() {
             let first = received.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
-            let Some(qemu) = &qemu else { continue };
             match first {
-                Ok(_) => end(qemu),
-                Err(_) => drop(qemu.signal(Signal::TERM)),
+                Ok(_) => end(&qemu),
+                Err(_) => qemu.signal(Signal::TERM),
             }
         }
     })
-}
-
-fn handle_of(child: &Child) -> Option<Arc<ProcessHandle>> {
-    let pid = child.id();
-    let handle = start_time(pid).and_then(|at| ProcessHandle::open(pid, at));
-    handle.map(Arc::new)
 }
 
 /// Ends a QEMU whose guest is held and will not run. Until it is waited for, its number is
@@ -335,12 +368,12 @@ fn end_held(child: &mut Child) -> io::Result<ExitStatus> {
 }
 
 /// Asks QEMU to end, so that it puts the terminal back as it was; kills one that does not.
-fn end(qemu: &Arc<ProcessHandle>) {
-    let _ = qemu.signal(Signal::TERM);
-    let qemu = Arc::clone(qemu);
+fn end(qemu: &Uncollected) {
+    qemu.signal(Signal::TERM);
+    let qemu = qemu.clone();
     thread::spawn(move || {
         thread::sleep(END_LIMIT);
-        qemu.signal(Signal::KILL)
+        qemu.signal(Signal::KILL);
     });
 }
 
@@ -406,8 +439,30 @@ mod tests {
     #[test]
     fn a_qemu_that_does_not_heed_the_request_to_end_is_killed() {
         let mut deaf = deaf();
-        end(&handle_of(&deaf).expect("a handle"));
+        end(&Uncollected::of(&deaf));
         assert_eq!(deaf.wait().expect("its end").signal(), Some(9));
+    }
+
+    #[test]
+    fn a_signal_reaches_qemu_until_its_end_is_collected() {
+        let sleeper = || Command::new("sleep").arg("60").spawn().expect("a sleeper");
+        let mut child = sleeper();
+        let qemu = Uncollected::of(&child);
+        qemu.signal(Signal::TERM);
+        await_end(&child).expect("its end");
+        // The number is taken still.
+        assert!(tare_host::process::start_time(child.id()).is_some());
+        qemu.signal(Signal::KILL);
+        qemu.forget();
+        assert_eq!(child.wait().expect("its end").signal(), Some(15));
+        // As if the number were another's by now.
+        let mut other = sleeper();
+        let qemu = Uncollected::of(&other);
+        qemu.forget();
+        qemu.signal(Signal::TERM);
+        other.kill().expect("a sleeper");
+        // A fatal signal decides how a process ends when it is sent.
+        assert_eq!(other.wait().expect("its end").signal(), Some(9));
     }
 
     #[test]

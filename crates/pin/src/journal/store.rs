@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
-use rustix::process::{Pid, PidfdFlags, Signal, geteuid, pidfd_open, pidfd_send_signal};
+use rustix::process::{Signal, geteuid};
 use tare_host::journal::{self, JournalFile, boot_id};
+use tare_host::process::{ProcessHandle, start_time};
 
 use super::entry::begun;
 use super::undo::undo;
@@ -290,11 +291,10 @@ fn ask_to_end(path: &Path, begin: &Begin) -> Result<(), StoreError> {
         holder: begin.holder,
         asked: begin.asked.clone(),
     };
-    let raw = i32::try_from(begin.holder).ok().and_then(Pid::from_raw);
-    let holder = raw.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     // The lock says that the holder lives, so the number is still its own.
+    let holder = start_time(begin.holder).and_then(|at| ProcessHandle::open(begin.holder, at));
     if let Some(holder) = holder {
-        pidfd_send_signal(&holder, Signal::TERM).map_err(|_| held())?;
+        holder.signal(Signal::TERM).map_err(|_| held())?;
     }
     let end = Instant::now() + PATIENCE;
     while path.exists() {
