@@ -241,6 +241,14 @@ fn signals_end_a_run_with_their_code() {
 }
 
 #[test]
+fn a_machine_of_qemu_outlives_its_terminal_under_nohup() {
+    if !qemu() {
+        return;
+    }
+    tiny::survives_a_hangup(WORDS);
+}
+
+#[test]
 fn killing_tare_leaves_no_qemu() {
     if !qemu() {
         return;

@@ -204,6 +204,14 @@ fn signals_end_a_run_with_their_code() {
     tiny::ends_by_signals(&["--net", "none"]);
 }
 
+#[test]
+fn a_machine_outlives_its_terminal_under_nohup() {
+    if !kvm() {
+        return;
+    }
+    tiny::survives_a_hangup(&["--net", "none"]);
+}
+
 /// With `script` as the terminal: the key, not a signal to one process.
 #[test]
 fn ctrl_c_on_a_terminal_ends_the_run_and_leaves_no_thread() {

@@ -34,6 +34,16 @@ pub fn in_own_session(command: &mut Command) -> &mut Command {
     before_exec(command, || setsid().map(drop))
 }
 
+/// A program that handles SIGHUP even where it was started to ignore it (QEMU) outlives the
+/// terminal as this process does: where this ignores SIGHUP (`nohup`), the child has a session of its
+/// own, which a terminal's hangup does not reach.
+pub fn ignores_hangups_with_us(command: &mut Command) -> &mut Command {
+    if signals::is_ignored(libc::SIGHUP) {
+        in_own_session(command);
+    }
+    command
+}
+
 /// The child gets its three standard streams and `kept`, whatever else this process has open for
 /// another child at that time.
 pub fn keeps_only(command: &mut Command, kept: Vec<RawFd>) -> &mut Command {

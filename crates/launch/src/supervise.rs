@@ -28,7 +28,7 @@ use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::RunDir;
 use tare_control::sentence::chain;
 use tare_frames::Rules;
-use tare_host::child::{ended_within, in_own_session};
+use tare_host::child::{ended_within, ignores_hangups_with_us, in_own_session};
 use tare_host::signals::requests_to_end;
 
 use crate::confined::Jailed;
@@ -296,6 +296,7 @@ fn start_and_wait(
 fn spawn(task: &Supervised, uplink: Option<Uplink>) -> io::Result<(Child, Hold)> {
     let mut command = confined::command(&task.qemu)?;
     command.args(&task.arguments);
+    ignores_hangups_with_us(&mut command);
     let (hold, _qemus_end) = Hold::of(&mut command)?;
     let (Some(uplink), Some(rules)) = (uplink, &task.filter) else {
         return Ok((command.spawn()?, hold));

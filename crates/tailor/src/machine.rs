@@ -10,6 +10,7 @@ use std::{fs, io, thread};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use tare_abi::exit::STATUS_LINE;
+use tare_host::child::ignores_hangups_with_us;
 use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
 use tare_rootfs::guest::{CMDLINE, WORDS};
 
@@ -117,8 +118,7 @@ impl ProofMachine<'_> {
             None => None,
             Some(_) => Some(qemu::free_port().map_err(MachineError::NoPort)?),
         };
-        let child = self
-            .command(port)
+        let child = ignores_hangups_with_us(&mut self.command(port))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -2,7 +2,8 @@
 //! engine, and that there is no network.
 
 use std::fs;
-use std::process::Child;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
 
 use super::guest::{self, Then};
 use super::{TestDir, end, eventually, output};
@@ -30,6 +31,49 @@ pub(crate) fn foreground(place: &TestDir, words: &[&str]) -> Child {
     let child = place.tare(&all).spawn().unwrap();
     has_spoken(place);
     child
+}
+
+/// Under nohup(1) a machine outlives its terminal, whose hangup reaches all processes of the
+/// job: whichever of them would end by it has left the job.
+pub(crate) fn survives_a_hangup(words: &[&str]) {
+    let place = TestDir::new();
+    let image = image(&place);
+    let tare = place.tare(&[&["run", &image, "--name", "web"], words].concat());
+    let mut nohup = Command::new("sh");
+    nohup.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
+    nohup.arg(tare.get_program()).args(tare.get_args());
+    nohup.env("TARE_RUN_ROOT", place.run_root());
+    nohup.stdin(Stdio::null()).stdout(Stdio::piped());
+    let child = nohup.stderr(Stdio::piped()).process_group(0).spawn();
+    let child = child.unwrap();
+    has_spoken(&place);
+    let job = job(child.id());
+    assert!(job.contains(&child.id()), "{job:?}");
+    for pid in job {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
+        // SIGHUP is 1.
+        assert_eq!(ignored & 1, 1, "{status}");
+    }
+    output("kill", &["-HUP", "--", &format!("-{}", child.id())]);
+    place.run(&["ps"]).expect(0, "web");
+    output("kill", &["-TERM", &child.id().to_string()]);
+    end(child).expect(143, LINE);
+    assert!(place.run_directories().is_empty());
+}
+
+/// The processes of a process group (`proc_pid_stat(5)`: after the name state, parent, group).
+fn job(group: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let numbers = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    let is_in = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
+        let own = fields.and_then(|fields| fields.split_ascii_whitespace().nth(2));
+        own.and_then(|own| own.parse().ok()) == Some(group)
+    };
+    numbers.filter(is_in).collect()
 }
 
 /// Signals end a run with their code.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::Signal;
-use tare_host::child::ends_with_us;
+use tare_host::child::{ends_with_us, ignores_hangups_with_us};
 use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 use tare_rootfs::{Tree, cpio};
@@ -314,7 +314,8 @@ fn boot(
 
 fn command(line: &CommandLine, console: File) -> Command {
     let mut command = Command::new(qemu::PROGRAM);
-    line.apply(ends_with_us(&mut command, Signal::KILL))
+    let tied = ends_with_us(&mut command, Signal::KILL);
+    line.apply(ignores_hangups_with_us(tied))
         .stdin(Stdio::null())
         .stdout(console);
     command
