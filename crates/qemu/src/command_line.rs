@@ -10,6 +10,10 @@ use tare_abi::ports;
 
 use crate::{Accelerator, GuestSystem, MachineType};
 
+/// QEMU's own system call filter (`-sandbox`, libseccomp): no obsolete calls, no change
+/// of user, no new processes, no change of scheduling or limits.
+const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+
 /// A port of the host that leads into the guest (`hostfwd=`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostForward<'a> {
@@ -102,6 +106,11 @@ impl CommandLine {
         self.args.push(name.into());
         self.args.push(value.as_ref().to_owned());
         self
+    }
+
+    /// QEMU's own system call filter, for guests that somebody else made.
+    pub fn sandbox(&mut self) -> &mut Self {
+        self.option("-sandbox", SANDBOX)
     }
 
     /// Guest memory in MiB.
@@ -201,6 +210,16 @@ mod tests {
             for flag in ["-nodefaults", "-no-user-config", "-no-reboot"] {
                 assert!(text(&line).contains(&flag), "{flag} in {line:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_sandbox_denies_processes_and_privileges() {
+        let mut line = CommandLine::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux, 1);
+        line.sandbox();
+        let filter = text(&line).pop().unwrap_or_default().to_owned();
+        for denied in ["obsolete", "elevateprivileges", "spawn", "resourcecontrol"] {
+            assert!(filter.contains(&format!("{denied}=deny")), "{filter}");
         }
     }
 

@@ -138,7 +138,8 @@ impl ProofMachine<'_> {
             Execution::Kvm | Execution::Translated => GuestSystem::Linux,
         };
         let mut line = CommandLine::new(self.machine_type, accelerator, guest, 1);
-        line.memory_mib(self.memory_mib)
+        line.sandbox()
+            .memory_mib(self.memory_mib)
             .serial(&format!("file:{}", qemu::escaped(self.console)))
             .exit_port()
             .kernel(self.kernel)

@@ -24,10 +24,6 @@ use crate::machine::{Link, LinkEnd, PreparedMachine};
 use crate::request::JobMode;
 use crate::user::MachineUser;
 
-/// QEMU's own system call filter (`-sandbox`, libseccomp): no obsolete calls, no change
-/// of user, no new processes, no change of scheduling or limits.
-const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
-
 /// QEMU's arguments with the descriptors that they name.
 #[derive(Debug)]
 pub(super) struct QemuLine {
@@ -67,7 +63,7 @@ impl QemuLine {
         let name = machine.run_dir.dir().name();
         draft
             .line
-            .option("-sandbox", SANDBOX)
+            .sandbox()
             // Threads with names, by which `tare pin` finds the vCPUs.
             .option("-name", format!("{name},debug-threads=on"))
             .memory_mib(spec.memory_mib)

@@ -88,7 +88,8 @@ impl ProfiledMachine {
         };
         let mut line = CommandLine::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux, 1);
         let initrd = PathBuf::from(format!("/proc/self/fd/{}", inherit(initramfs)?));
-        line.memory_mib(memory_mib)
+        line.sandbox()
+            .memory_mib(memory_mib)
             .serial("stdio")
             .option(
                 "-chardev",
