@@ -18,7 +18,7 @@ use tare_probe::graph;
 use tare_probe::guest::archive::ArchiveError;
 use tare_probe::guest::{FAILURE, OBSERVER, ObserveRequest, PROFILE, STATUS, TRACE};
 use tare_profile::table;
-use tare_profile::{Profile, ProfileError, Way};
+use tare_profile::{Profile, Way};
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::kernel::debian;
 use tare_rootfs::tree::Node;
@@ -26,6 +26,7 @@ use tare_rootfs::{Cache, Kernel, Task, Tree, cpio};
 
 use super::output::OutFile;
 use super::plan::Plan;
+use super::read::{ParseError, parse};
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::output::warn;
 use machine::ProfiledMachine;
@@ -48,7 +49,7 @@ enum InGuestError {
     #[error("the guest ended without a profile; see its console above")]
     Nothing(#[source] ArchiveError),
     #[error("the guest's profile is damaged")]
-    Profile(#[source] ProfileError),
+    Profile(#[source] ParseError),
     #[error("cannot write {}", path.display())]
     Graph { path: PathBuf, source: io::Error },
     #[error("cannot write the request for the guest")]
@@ -159,7 +160,7 @@ impl Guest {
 
 fn profile_of(finds: &Finds, plan: &Plan, root: &Path) -> Result<Profile, Failure> {
     let bytes = finds.get(PROFILE).map_or(&[][..], Vec::as_slice);
-    let mut profile = Profile::read(bytes).map_err(InGuestError::Profile)?;
+    let mut profile = parse(bytes).map_err(InGuestError::Profile)?;
     for phase in &mut profile.phases {
         phase.label.clone_from(&plan.label);
         phase.taken.way = Way::Guest(root.display().to_string());

@@ -5,6 +5,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use tare_control::exit::ExitCode;
+use tare_daemon::confine::{self, ConfineError};
 use tare_profile::{MAX_BYTES, Profile, ProfileError};
 
 use crate::failure::Explain;
@@ -26,8 +27,25 @@ pub(crate) enum ReadError {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: ProfileError,
+        source: ParseError,
     },
+}
+
+/// Bytes that are not a profile.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ParseError {
+    /// They are wrong.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The thread that reads them.
+    #[error("cannot confine the thread that reads it")]
+    Confine(#[from] ConfineError),
+}
+
+/// Reads a profile, which somebody else or a guest may have written, by a thread that can open,
+/// start and connect nothing.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Profile, ParseError> {
+    Ok(confine::read_confined(None, || Profile::read(bytes))??)
 }
 
 impl Explain for ReadError {
@@ -55,7 +73,7 @@ fn read(path: &Path) -> Result<Profile, ReadError> {
     File::open(path)
         .and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
         .map_err(failed)?;
-    Profile::read(&bytes).map_err(|source| ReadError::Profile {
+    parse(&bytes).map_err(|source| ReadError::Profile {
         path: path.to_owned(),
         source,
     })
