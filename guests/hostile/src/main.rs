@@ -4,6 +4,8 @@
 //! `connect=ADDRESS:PORT` on the command line: opens a TCP connection and sends a
 //! datagram to it. Prints `connected` or `no connection`, then `hostile done`.
 //!
+//! `flood`: 64 long reads of the first disk at a time, as long as the machine runs.
+//!
 //! `operations=N`, with `seed=N`: this many operations of nonsense on every virtio device
 //! (`devices`); `hold` keeps the machine afterwards. Devices may overwrite the image, so that it can also end in a crash of its own.
 
@@ -20,6 +22,10 @@ use tare_libos::{env, println};
 fn hostile() -> u8 {
     if let Some(address) = env::var("connect") {
         network::reach(address);
+    }
+    #[cfg(target_os = "none")]
+    if env::has_word("flood") && !devices::flood::play() {
+        return 1;
     }
     #[cfg(target_os = "none")]
     if let Some(operations) = number("operations")

@@ -4,6 +4,7 @@
 //!
 //! Nothing here looks whether a device is right: the monitor must stay.
 
+pub(crate) mod flood;
 mod random;
 mod wire;
 

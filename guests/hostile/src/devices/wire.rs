@@ -42,7 +42,7 @@ impl Wire {
             value
         };
         // SAFETY: addresses of queues are harmless. Descriptors in the rings' pages are those
-        // of `prepare`, `descriptor` and `request`, which stay in the arena or beyond memory
+        // of `prepare`, `descriptor`, `request` and `flood`, which stay in the arena or beyond memory
         // whatever `flip` makes of their low halves.
         unsafe { raw::write(&self.device, offset, width, value) }
     }
