@@ -30,6 +30,11 @@ pub(super) struct Weighed {
 }
 
 impl Weighed {
+    /// Adds a sample of a kernel's figure.
+    fn add(&mut self, figure: &str, kernel: &str, unit: &'static str, value: f64) {
+        self.samples.add(&format!("{figure}.{kernel}"), unit, value);
+    }
+
     /// Calls that the application makes.
     pub(super) fn used(&mut self, profile: &Profile) {
         let count = profile.calls.len() as f64;
@@ -42,32 +47,28 @@ impl Weighed {
             ("options", config.options()),
             ("options_settable", prompts.count(config)),
         ] {
-            self.samples
-                .add(&format!("{figure}.{name}"), "", count as f64);
+            self.add(figure, name, "", count as f64);
         }
     }
 
     /// A kernel's sizes.
     pub(super) fn kernel(&mut self, kernel: &Bootable, prompts: &Prompts) {
         self.options(&kernel.name, &kernel.config, prompts);
-        let figure = format!("image_bytes.{}", kernel.name);
-        self.samples.add(&figure, "B", kernel.image_bytes as f64);
+        let bytes = kernel.image_bytes as f64;
+        self.add("image_bytes", &kernel.name, "B", bytes);
     }
 
     /// A boot with the counter, whose time is the counter's too.
     pub(super) fn booted(&mut self, kernel: &str, booted: Booted) {
-        let all = booted.count.total() as f64;
-        self.samples
-            .add(&format!("boot_insns.{kernel}"), "insns", all);
-        let iterations = booted.count.iterations as f64;
-        self.samples
-            .add(&format!("boot_rep_iterations.{kernel}"), "", iterations);
+        let count = booted.count;
+        self.add("boot_insns", kernel, "insns", count.total() as f64);
+        self.add("boot_rep_iterations", kernel, "", count.iterations as f64);
     }
 
     /// A boot without it.
     pub(super) fn started(&mut self, kernel: &str, booted: Booted) {
         let ms = booted.after.as_secs_f64() * 1e3;
-        self.samples.add(&format!("boot_ms.{kernel}"), "ms", ms);
+        self.add("boot_ms", kernel, "ms", ms);
     }
 
     /// Instructions of single requests of a phase.
@@ -76,26 +77,18 @@ impl Weighed {
             self.kernels.push(kernel.to_owned());
         }
         for count in counts {
-            let all = count.total() as f64;
-            self.samples
-                .add(&format!("{phase}_insns.{kernel}"), "insns", all);
-            self.samples.add(
-                &format!("{phase}_kernel_insns.{kernel}"),
-                "insns",
-                count.kernel as f64,
-            );
-            self.samples.add(
-                &format!("{phase}_rep_iterations.{kernel}"),
-                "",
-                count.iterations as f64,
-            );
+            let mut add = |what: &str, unit, value: u64| {
+                self.add(&format!("{phase}_{what}"), kernel, unit, value as f64);
+            };
+            add("insns", "insns", count.total());
+            add("kernel_insns", "insns", count.kernel);
+            add("rep_iterations", "", count.iterations);
         }
     }
 
     /// Guest memory ever touched.
     pub(super) fn memory(&mut self, kernel: &str, kib: u64) {
-        let figure = format!("guest_rss_kib.{kernel}");
-        self.samples.add(&figure, "KiB", kib as f64);
+        self.add("guest_rss_kib", kernel, "KiB", kib as f64);
     }
 
     /// Answers to the fuzzed requests.
@@ -104,8 +97,7 @@ impl Weighed {
         self.answers.insert(kernel.to_owned(), answers);
         if kernel != DEBIAN {
             let differ = self.different(kernel).len() as f64;
-            let figure = format!("answers_differ.{kernel}");
-            self.samples.add(&figure, "", differ);
+            self.add("answers_differ", kernel, "", differ);
         }
     }
 
@@ -113,10 +105,9 @@ impl Weighed {
     pub(super) fn rates(&mut self, kernel: &str, steps: &[Step]) {
         let carried = steps.iter().filter(|step| step.carried);
         let most = carried.map(|step| step.rate).fold(0.0, f64::max);
-        self.samples.add(&format!("rps_max.{kernel}"), "1/s", most);
+        self.add("rps_max", kernel, "1/s", most);
         if let Some(first) = steps.first() {
-            let figure = format!("response_us.{kernel}");
-            self.samples.add(&figure, "us", first.p50_us);
+            self.add("response_us", kernel, "us", first.p50_us);
         }
         self.steps.insert(kernel.to_owned(), steps.to_vec());
     }
