@@ -45,6 +45,7 @@ use crate::report::ReportText;
 use crate::request::Depth;
 use plan::{Arm, Load, Plan};
 use rule::WorstCase;
+use sample::Outside;
 use scratch::Scratch;
 use snapshot::{Reading, Snapshots};
 
@@ -317,14 +318,24 @@ impl Vic {
         snapshots: &Snapshots,
         line: &Value,
     ) -> Result<(), RunError> {
-        let Some(arm) = Arm::of(load).iter().find(|arm| arm.name() == place.arm) else {
-            return Ok(());
-        };
-        let outside = snapshots.outside();
-        let kept = json!({"cif": line.get("cif"), "cpu": outside.cpu,
-            "instructions": outside.instructions, "disk": outside.disk,
-            "counters": snapshots.counters()});
+        let mut outside = snapshots.outside();
+        if (load, place.arm, place.round) == (Load::Random, Arm::Vic.name(), 0) {
+            outside.intervals = snapshots.intervals();
+            outside.distribution = snapshots.distribution();
+        }
+        let mut kept = serde_json::to_value(&outside).unwrap_or_default();
+        kept["cif"] = json!(line.get("cif"));
+        kept["counters"] = json!(snapshots.counters());
         guest_bench::keep(bench, place, "outside", &kept)?;
+        self.add(load, place.arm, place.round, line, outside);
+        Ok(())
+    }
+
+    /// Takes one run, measured now or read from a record.
+    fn add(&mut self, load: Load, arm: &str, round: usize, line: &Value, outside: Outside) {
+        let Some(arm) = Arm::of(load).iter().find(|known| known.name() == arm) else {
+            return;
+        };
         for wrong in ["errors", "mismatches"] {
             let count = line.get(wrong).and_then(Value::as_u64).unwrap_or(0);
             if count > 0 {
@@ -333,15 +344,12 @@ impl Vic {
                     .push(format!("{about}, {}: {count} {wrong}", arm.name()));
             }
         }
-        self.samples.enter_round(place.round);
+        self.samples.enter_round(round);
         sample::add(&mut self.samples, load, *arm, line, &outside);
-        if load == Load::Random && *arm == Arm::Vic && place.round == 0 {
-            self.over_time.extend(snapshots.intervals());
-            if let Some(shares) = snapshots.distribution() {
-                self.distribution = shares;
-            }
+        self.over_time.extend(outside.intervals);
+        if let Some(shares) = outside.distribution {
+            self.distribution = shares;
         }
-        Ok(())
     }
 }
 
@@ -395,20 +403,10 @@ impl Experiment for Vic {
                 }
                 (_, "worst") => self.worst.extend(serde_json::from_value(said.clone())),
                 (_, "outside") => {
-                    let of = |name: &str| said.get(name).cloned().unwrap_or_default();
-                    let outside = sample::Outside {
-                        cpu: serde_json::from_value(of("cpu")).ok(),
-                        instructions: of("instructions").as_u64(),
-                        disk: serde_json::from_value(of("disk")).ok(),
-                    };
-                    let Some((load, run)) = last.take() else {
-                        continue;
-                    };
-                    let round = line.get("round").and_then(Value::as_u64);
-                    self.samples.enter_round(round.unwrap_or(0) as usize);
-                    let arms = Arm::of(load).iter();
-                    for known in arms.filter(|known| known.name() == arm) {
-                        sample::add(&mut self.samples, load, *known, run, &outside);
+                    let outside = serde_json::from_value(said.clone());
+                    if let Some(((load, run), outside)) = last.take().zip(outside.ok()) {
+                        let round = line.get("round").and_then(Value::as_u64);
+                        self.add(load, arm, round.unwrap_or(0) as usize, run, outside);
                     }
                 }
                 _ => {}

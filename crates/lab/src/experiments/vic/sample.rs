@@ -1,14 +1,16 @@
 //! From a run's line to samples.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tare_control::live::DiskInterval;
+use tare_control::live::{DiskInterval, RatioShare};
 
 use super::plan::{Arm, Load};
 use crate::figure::{Figure, Samples, median, needed, paired_ratio};
 use crate::observe::CpuSpent;
 
 /// What was read around a run, besides what the guest said.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Outside {
     /// CPU time of all threads, where it could be read.
     pub(super) cpu: Option<CpuSpent>,
@@ -16,6 +18,12 @@ pub(super) struct Outside {
     pub(super) instructions: Option<u64>,
     /// What the disk did, where it says so.
     pub(super) disk: Option<DiskInterval>,
+    /// What it did meanwhile, where that is drawn.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) intervals: Vec<DiskInterval>,
+    /// R's distribution since the machine began, where that is drawn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) distribution: Option<Vec<RatioShare>>,
 }
 
 /// Figures of a run under a load.

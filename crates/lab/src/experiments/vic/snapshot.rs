@@ -50,6 +50,7 @@ impl Snapshots {
             cpu: Some(end.cpu.since(&begin.cpu)),
             instructions: instructions.filter(|count| *count > 0),
             disk: self.intervals().into_iter().next(),
+            ..Outside::default()
         }
     }
 

@@ -140,3 +140,37 @@ fn without_qemu_the_rest_is_weighed() {
             .contains("own device: the machine ended")
     );
 }
+
+#[test]
+fn r_over_time_is_read_back_from_a_record() {
+    let interval = json!({
+        "disk": "disk0", "from_s": 1.0, "to_s": 2.0, "completions": 9, "iops": 9.0,
+        "in_flight": 1.0, "r": 0.5, "interrupts_per_io": 0.5,
+    });
+    let kept = json!({
+        "cif": 1, "cpu": null, "instructions": null, "disk": interval,
+        "intervals": [interval], "distribution": [{"r": 0.5, "completions": 9}],
+    });
+    let ran = json!({
+        "cif": 1, "ns": 1_000_000_000, "completed": 9, "errors": 2, "interrupts": 5,
+        "completions": 9,
+    });
+    let line = |sample: &str, record: &Value| {
+        json!({"sample": sample, "arm": "vic", "round": 0, "record": record}).to_string()
+    };
+    let plan = json!({"sample": "plan", "experiment": "vic", "plan": {}}).to_string();
+    let lines = [
+        plan,
+        line(Load::Random.about(), &ran),
+        line("outside", &kept),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("raw.jsonl"), lines.join("\n")).unwrap();
+    let mut vic = short(1);
+    vic.replay(&Record::read(dir.path()).unwrap()).unwrap();
+    assert_eq!(vic.samples.values("delivered_per_io.cif1.vic"), [0.5]);
+    assert_eq!(vic.failures, ["4 KiB random reads, vic: 2 errors"]);
+    let sections = vic.report(&vic.figures()).sections;
+    let titles: Vec<&str> = sections.iter().map(|it| it.title.as_str()).collect();
+    assert!(titles.contains(&"R over time") && titles.contains(&"The distribution of R"));
+}
