@@ -328,7 +328,7 @@ fn roots_and_kernels_that_are_wrong_are_refused_by_name() {
     };
     let climbs = [layer(&[Entry::File("../etc/passwd", 0o644, b"x")])];
     let climbs = place.file("climbs.tar", &oci_archive(CONFIG, &climbs));
-    run(&["--root", &climbs]).expect(42, "\"../etc/passwd\" in layer");
+    run(&["--root", &climbs]).expect(42, "\"../etc/passwd\" of ");
     let mut damaged = oci_archive(CONFIG, &[layer(&[])]);
     damaged.truncate(2000);
     let damaged = place.file("damaged.tar", &damaged);
