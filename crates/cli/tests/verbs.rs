@@ -78,7 +78,15 @@ fn doctor_says_a_line_for_each_thing_anywhere() {
     let text = place.run(&["doctor"]);
     assert!(matches!(text.code, Some(0 | 62)), "{text:#?}");
     for name in [
-        "kvm", "passt", "tap", "qemu", "images", "bpf", "cpusets", "landlock",
+        "kvm",
+        "huge pages",
+        "passt",
+        "tap",
+        "qemu",
+        "images",
+        "bpf",
+        "cpusets",
+        "landlock",
     ] {
         assert!(text.out.contains(name), "{name}: {text:#?}");
     }

@@ -24,6 +24,9 @@ pub struct MachineConfig {
     pub cpus: u8,
     /// Guest memory in MiB.
     pub memory_mib: u32,
+    /// Whether the kernel is to back it by huge pages; None: as the host is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub huge_pages: Option<HugePages>,
     /// Kernel command line, without the final NUL.
     pub cmdline: String,
     /// Where the image came from, for people; the monitor reads the descriptor.
@@ -64,6 +67,16 @@ pub struct MachineConfig {
     /// What the monitor gives up before it reads the image.
     #[serde(default)]
     pub jail: Jail,
+}
+
+/// Whether guest memory is in transparent huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HugePages {
+    /// Where the host has some; small pages elsewhere.
+    Auto,
+    /// Never.
+    Off,
 }
 
 /// What a monitor gives up before it reads what others wrote.

@@ -149,6 +149,9 @@ pub struct MemoryStats {
     pub guest_bytes: u64,
     /// Guest memory that is resident.
     pub guest_resident_bytes: u64,
+    /// Of that, in transparent huge pages.
+    #[serde(default)]
+    pub guest_huge_bytes: u64,
     /// Resident set of the monitor without guest memory.
     pub monitor_resident_bytes: u64,
 }

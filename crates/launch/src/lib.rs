@@ -40,6 +40,7 @@ pub mod linux;
 mod mac;
 mod machine;
 pub mod machine_size;
+pub mod memory_choice;
 pub mod memory_size;
 mod monitor;
 pub mod net_choice;

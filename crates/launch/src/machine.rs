@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 
-use tare_control::config::GuestKind;
+use tare_control::config::{GuestKind, HugePages};
 use tare_control::exit::{Ended, ExitCode};
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::RunDir;
@@ -42,6 +42,8 @@ pub(crate) struct MachineSpec {
     pub(crate) cpus: u8,
     /// Guest memory.
     pub(crate) memory_mib: u32,
+    /// Whether that is in huge pages; None: as the host is set.
+    pub(crate) huge_pages: Option<HugePages>,
     /// The guest's command line.
     pub(crate) cmdline: String,
     /// Its disks.

@@ -88,6 +88,7 @@ fn configuration(
         name: machine.run_dir.dir().name().to_owned(),
         cpus: machine.spec.cpus,
         memory_mib: machine.spec.memory_mib,
+        huge_pages: machine.spec.huge_pages,
         cmdline: machine.spec.cmdline.clone(),
         image_path: machine.record.image.clone(),
         guest: machine.spec.guest,

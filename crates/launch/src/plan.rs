@@ -4,7 +4,7 @@
 
 use std::net::Ipv4Addr;
 
-use tare_control::config::GuestKind;
+use tare_control::config::{GuestKind, HugePages};
 use tare_control::exit::ExitCode;
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::valid_name;
@@ -16,6 +16,7 @@ use crate::image::{self, Image};
 use crate::limits::Limits;
 use crate::linux::{self, root::LinuxRoot};
 use crate::machine::{Boot, Files, MachineSpec, Net};
+use crate::memory_choice::{self, MemoryChoice};
 use crate::memory_size::MemorySize;
 use crate::net_choice::NetChoice;
 use crate::publish::Publish;
@@ -63,6 +64,9 @@ pub(crate) enum PlanError {
     /// Halt polling in an engine that cannot set it.
     #[error("--halt needs Tare's own monitor (--engine tare)")]
     HaltWithoutTare,
+    /// Small pages in an engine that always asks for large ones.
+    #[error("hugepages=off needs Tare's own monitor (--engine tare)")]
+    SmallPagesWithoutTare,
     /// A limit of a network that is not there.
     #[error("--limit-net needs a network: leave out --net none")]
     LimitWithoutNet,
@@ -91,7 +95,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
     let own = request.image.as_deref().map(image::open).transpose()?;
     let guest = guest_kind(&request, own.as_ref())?;
     let memory = request.memory.unwrap_or(default_memory(guest));
-    let memory_mib = machine_size::memory_mib(memory)?;
+    let memory_mib = machine_size::memory_mib(memory.size)?;
     let boot = match &request.kernel {
         Some(kernel) => linux::choose(kernel, &request, memory_mib, terminal)?,
         None => library_os(&request, own, guest, memory_mib)?,
@@ -102,6 +106,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
     if request.limits.net.is_some() {
         check_net_limit(&net, &engine)?;
     }
+    let huge_pages = huge_pages(memory, &request.limits, &engine)?;
     let halt = halt(request.halt, &engine)?;
     let own_cpus = match halt {
         HaltPolicy::Dedicated => own_cpus::take(cpus)?,
@@ -129,6 +134,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
             image: boot.image,
             cpus,
             memory_mib,
+            huge_pages,
             cmdline,
             disks,
             halt,
@@ -198,14 +204,16 @@ fn library_os(
     })
 }
 
-fn default_memory(guest: GuestKind) -> MemorySize {
-    MemorySize {
-        mib: match guest {
-            GuestKind::LibraryOs => 64,
-            GuestKind::Linux => 512,
-            // Untouched memory costs nothing.
-            GuestKind::Program => program::DEFAULT_MEMORY_MIB,
-        },
+fn default_memory(guest: GuestKind) -> MemoryChoice {
+    let mib = match guest {
+        GuestKind::LibraryOs => 64,
+        GuestKind::Linux => 512,
+        // Untouched memory costs nothing.
+        GuestKind::Program => program::DEFAULT_MEMORY_MIB,
+    };
+    MemoryChoice {
+        size: MemorySize { mib },
+        huge_pages: None,
     }
 }
 
@@ -265,6 +273,19 @@ fn check_net_limit(net: &Net, engine: &Engine) -> Result<(), PlanError> {
         (Net::None, _) => Err(PlanError::LimitWithoutNet),
         (_, Engine::Tare(_)) => Ok(()),
         _ => Err(PlanError::NetLimitWithoutTare),
+    }
+}
+
+/// QEMU advises huge pages for its guest's memory always.
+fn huge_pages(
+    memory: MemoryChoice,
+    limits: &Limits,
+    engine: &Engine,
+) -> Result<Option<HugePages>, PlanError> {
+    match (memory_choice::huge_pages(memory, limits), engine) {
+        (huge_pages, Engine::Tare(_)) => Ok(huge_pages),
+        _ if memory.huge_pages == Some(HugePages::Off) => Err(PlanError::SmallPagesWithoutTare),
+        _ => Ok(None),
     }
 }
 

@@ -8,6 +8,7 @@ use tare_control::halt::HaltPolicy;
 use crate::disk_choice::DiskChoice;
 use crate::engine::EngineChoice;
 use crate::limits::Limits;
+use crate::memory_choice::MemoryChoice;
 use crate::memory_size::MemorySize;
 use crate::net_choice::NetChoice;
 use crate::publish::Publish;
@@ -29,7 +30,7 @@ pub struct Request {
     /// vCPUs.
     pub cpus: u32,
     /// Guest memory; otherwise as much as is usual for what it runs.
-    pub memory: Option<MemorySize>,
+    pub memory: Option<MemoryChoice>,
     /// The guest's files: a directory or a container image.
     pub root: Option<PathBuf>,
     /// Puts the files of `root` on a disk of this size.

@@ -16,7 +16,7 @@ use tare_control::halt::HaltPolicy;
 use tare_control::{config, stats};
 use tare_devices::rng::{OsEntropy, Rng};
 use tare_devices::serial::{IrqLine, SerialPort};
-use tare_hv::{DisableExits, GuestMemoryMmap, KickHandle, Kvm, KvmKind, Probe, Vm};
+use tare_hv::{DisableExits, GuestMemoryMmap, HugePages, KickHandle, Kvm, KvmKind, Probe, Vm};
 use vm_memory::{GuestMemoryBackend as _, GuestMemoryRegion as _};
 use vmm_sys_util::eventfd::EventFd;
 
@@ -66,7 +66,8 @@ impl AssembledMachine {
             Some(probe) => probe,
             None => Probe::run(&sources.kvm)?,
         };
-        let memory = tare_hv::guest_memory(u64::from(setup.config.memory_mib) << 20)?;
+        let bytes = u64::from(setup.config.memory_mib) << 20;
+        let memory = tare_hv::machine_memory(bytes, huge_pages(&setup.config))?;
         let entry = load(&setup.config, &mut sources, &memory)?;
         let vm = Arc::new(Vm::new(&sources.kvm, &memory)?);
         if setup.config.halt == HaltPolicy::Dedicated {
@@ -134,6 +135,14 @@ fn check_cpus(kvm: &Kvm, asked: u8) -> Result<(), StartError> {
         Ok(())
     } else {
         Err(StartError::Cpus { asked, most })
+    }
+}
+
+fn huge_pages(config: &MachineConfig) -> HugePages {
+    match config.huge_pages {
+        None => HugePages::AsHost,
+        Some(config::HugePages::Auto) => HugePages::Wanted,
+        Some(config::HugePages::Off) => HugePages::Refused,
     }
 }
 

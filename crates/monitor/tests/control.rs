@@ -72,6 +72,37 @@ fn the_machine_describes_itself_and_its_memory() {
     assert!(metrics.contains("tare_vcpu_exits_total{vcpu=\"0\",kind=\"pio_out\"} 2\n"));
 }
 
+/// Of 16 MiB a tiny guest touches a few pages of 4 KiB. Whether the host finds a huge page for
+/// the rest is its own affair; without permission it may not.
+#[test]
+fn guest_memory_is_in_pages_of_the_wanted_size() {
+    if !kvm() {
+        return;
+    }
+    let memory = |huge_pages: &str| {
+        let guest = code::all(&[&code::print("up"), code::HALT]);
+        let rig = Rig::new(&guest).set("huge_pages", huge_pages.into());
+        let running = rig.start();
+        running.wait_for("up");
+        running.client().stats().unwrap().memory
+    };
+    let small = memory("off");
+    assert_eq!(small.guest_huge_bytes, 0, "{small:?}");
+    assert!(small.guest_resident_bytes < 2 << 20, "{small:?}");
+    let huge = memory("auto");
+    assert_eq!(huge.guest_bytes, 16 << 20);
+    assert_eq!(huge.guest_huge_bytes % (2 << 20), 0, "{huge:?}");
+    if huge.guest_huge_bytes > 0 {
+        assert!(
+            huge.guest_resident_bytes >= huge.guest_huge_bytes,
+            "{huge:?}"
+        );
+    } else {
+        assert!(huge.guest_resident_bytes > 0, "{huge:?}");
+        println!("SKIP: this host had no huge page to give");
+    }
+}
+
 #[test]
 fn stopping_by_request_ends_as_asked() {
     if !kvm() {

@@ -8,6 +8,7 @@ use tare_control::halt::HaltPolicy;
 use tare_launch::disk_choice::DiskChoice;
 use tare_launch::limits::CpuLimit;
 use tare_launch::machine_size;
+use tare_launch::memory_choice::MemoryChoice;
 use tare_launch::memory_size::MemorySize;
 use tare_launch::net_choice::NetChoice;
 use tare_launch::publish::Publish;
@@ -47,9 +48,16 @@ pub(crate) struct RunArgs {
         allow_negative_numbers = true
     )]
     pub(crate) cpus: u32,
-    /// Memory: MiB, or with a unit (512M, 1G) [default: 64M; for Linux and programs 512M]
-    #[arg(short, long, value_name = "SIZE", allow_negative_numbers = true)]
-    pub(crate) memory: Option<MemorySize>,
+    /// Memory: MiB, or with a unit (512M, 1G) [default: 64M; for Linux and programs
+    /// 512M]. hugepages=auto backs it by transparent huge pages where the host has
+    /// some, hugepages=off never [default: as the host is set]
+    #[arg(
+        short,
+        long,
+        value_name = "SIZE[,hugepages=auto|off]",
+        allow_negative_numbers = true
+    )]
+    pub(crate) memory: Option<MemoryChoice>,
     /// Directory that the guest gets as its files (packed when starting); for
     /// Linux also a container image (OCI layout, or its archive, or docker save;
     /// of several there, TAR:NAME)

@@ -8,6 +8,7 @@ mod clean;
 mod confinement;
 mod finding;
 mod kvm;
+mod memory;
 mod network;
 mod programs;
 mod tracing;
@@ -47,6 +48,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Outcome {
 
 fn examine() -> Vec<Finding> {
     let mut findings = kvm::findings();
+    findings.extend(memory::findings());
     findings.extend(network::findings());
     findings.extend(programs::findings());
     findings.extend(tracing::findings());

@@ -88,10 +88,12 @@ fn memory(stats: &Stats, text: &mut String) {
     let memory = &stats.memory;
     let _ = writeln!(
         text,
-        "\nmemory: guest {}, of it resident {}; monitor {}",
+        "\nmemory: guest {}, of it resident {}; monitor {}\n  \
+         in huge pages: {} of the guest's",
         bytes(memory.guest_bytes),
         bytes(memory.guest_resident_bytes),
         bytes(memory.monitor_resident_bytes),
+        bytes(memory.guest_huge_bytes),
     );
 }
 
@@ -213,7 +215,12 @@ mod tests {
                 run_ns: 45_000_000_000,
                 ..ThreadStats::default()
             }],
-            memory: MemoryStats::default(),
+            memory: MemoryStats {
+                guest_bytes: 1 << 40,
+                guest_resident_bytes: 1 << 40,
+                guest_huge_bytes: 1 << 40,
+                monitor_resident_bytes: 10 << 20,
+            },
             halt: Some(HaltStats {
                 policy: HaltPolicy::Poll(1_000_000_000),
                 window_ns: Some(1_000_000_000),

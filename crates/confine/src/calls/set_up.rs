@@ -73,6 +73,8 @@ pub(super) const DESCRIPTORS: &[i32] = &[
 /// Guards of stacks, by glibc from 2.42 on (`asm-generic/mman-common.h`).
 const MADV_GUARD_INSTALL: i32 = 102;
 const MADV_GUARD_REMOVE: i32 = 103;
+/// What a set-up says of memory beyond [`ADVICE`]: guards, and guest memory in small pages.
+const MEMORY_ADVICE: &[i32] = &[MADV_GUARD_INSTALL, MADV_GUARD_REMOVE, libc::MADV_NOHUGEPAGE];
 
 /// A thread shares memory, descriptors and signals with the process that it is in.
 const THREAD: u64 =
@@ -131,7 +133,7 @@ pub(super) fn program() -> Result<BpfProgram, ConfineError> {
     rules.insert(libc::SYS_prctl, any_of(0, PROCESS)?);
     rules.insert(libc::SYS_ioctl, ioctls()?);
     rules.insert(libc::SYS_futex, futexes()?);
-    let advice = [ADVICE, &[MADV_GUARD_INSTALL, MADV_GUARD_REMOVE]].concat();
+    let advice = [ADVICE, MEMORY_ADVICE].concat();
     rules.insert(libc::SYS_madvise, any_of(2, &numbers(&advice))?);
     rules.insert(libc::SYS_fcntl, any_of(1, &numbers(DESCRIPTORS))?);
     // The calling thread's, and no other's: a vCPU is kept on its own CPU.

@@ -182,8 +182,8 @@ fn locks_and_advice_are_what_a_library_uses() {
         for advice in [4, 8, 14] {
             assert!(allows(role, libc::SYS_madvise, &[0, 0, advice]));
         }
-        // MADV_REMOVE, MADV_DOFORK, MADV_MERGEABLE, MADV_HWPOISON.
-        for advice in [9, 11, 12, 100] {
+        // MADV_REMOVE, MADV_DOFORK, MADV_MERGEABLE, MADV_NOHUGEPAGE, MADV_HWPOISON.
+        for advice in [9, 11, 12, 15, 100] {
             assert!(!allows(role, libc::SYS_madvise, &[0, 0, advice]));
         }
     }

@@ -33,6 +33,7 @@ impl MemoryObserver {
         MemoryStats {
             guest_bytes: self.guest_bytes,
             guest_resident_bytes: resident.guest,
+            guest_huge_bytes: resident.guest_huge,
             monitor_resident_bytes: resident.monitor,
         }
     }
@@ -48,13 +49,15 @@ impl MemoryObserver {
                 let overlaps =
                     |guest: &Range<u64>| range.start < guest.end && guest.start < range.end;
                 is_guest = self.guest.iter().any(overlaps);
-            } else if let Some(bytes) = rss(&line) {
+            } else if let Some(bytes) = bytes_of("Rss:", &line) {
                 let sum = if is_guest {
                     &mut resident.guest
                 } else {
                     &mut resident.monitor
                 };
                 *sum += bytes;
+            } else if let (true, Some(bytes)) = (is_guest, bytes_of("AnonHugePages:", &line)) {
+                resident.guest_huge += bytes;
             }
             line.clear();
         }
@@ -65,6 +68,7 @@ impl MemoryObserver {
 #[derive(Debug, Default)]
 struct Resident {
     guest: u64,
+    guest_huge: u64,
     monitor: u64,
 }
 
@@ -75,9 +79,9 @@ fn mapping(line: &str) -> Option<Range<u64>> {
     Some(parse(start)?..parse(end)?)
 }
 
-/// The bytes in a line `Rss: N kB`.
-fn rss(line: &str) -> Option<u64> {
-    let kib = line.strip_prefix("Rss:")?.trim().strip_suffix("kB")?;
+/// The bytes in a line `NAME N kB`.
+fn bytes_of(name: &str, line: &str) -> Option<u64> {
+    let kib = line.strip_prefix(name)?.trim().strip_suffix("kB")?;
     kib.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
@@ -101,7 +105,9 @@ mod tests {
     fn lines_are_classified() {
         assert_eq!(mapping("7f00-7f10 rw-p 0 00:00 0"), Some(0x7f00..0x7f10));
         assert_eq!(mapping("Rss:    12 kB"), None);
-        assert_eq!(rss("Rss:      12 kB\n"), Some(12 * 1024));
-        assert_eq!(rss("Pss:      12 kB\n"), None);
+        assert_eq!(bytes_of("Rss:", "Rss:      12 kB\n"), Some(12 * 1024));
+        assert_eq!(bytes_of("Rss:", "Pss:      12 kB\n"), None);
+        let huge = "AnonHugePages:      2048 kB\n";
+        assert_eq!(bytes_of("AnonHugePages:", huge), Some(2 << 20));
     }
 }

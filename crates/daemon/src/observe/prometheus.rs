@@ -133,6 +133,11 @@ fn memory(page: &mut Page, stats: &Stats) {
             memory.guest_resident_bytes,
         ),
         (
+            "guest_huge",
+            "Resident guest memory in transparent huge pages.",
+            memory.guest_huge_bytes,
+        ),
+        (
             "monitor_resident",
             "Resident memory of the monitor without the guest's.",
             memory.monitor_resident_bytes,

@@ -203,6 +203,8 @@ fn a_set_up_asks_by_argument() {
         ("its own end", libc::SYS_tgkill, &[own, 1, 6], true),
         ("another's end", libc::SYS_tgkill, &[own + 1, 1, 6], false),
         ("inherited priority", libc::SYS_futex, &[0, 6], false),
+        ("huge pages", libc::SYS_madvise, &[0, 0, 14], true),
+        ("small pages", libc::SYS_madvise, &[0, 0, 15], true),
         ("a page's fault", libc::SYS_madvise, &[0, 0, 100], false),
     ];
     for (what, call, arguments, expected) in table {
