@@ -4,12 +4,14 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use tare_libos::heap;
 use tare_libos::serve::{Buffer, NoRoom, Sizes, Transport, TransportError};
 use tare_libos::time::{SystemTime, UNIX_EPOCH};
 
+use crate::body::{BodyReader, Progress};
+use crate::framing::Framing;
+use crate::output::{Growing, Short, append};
 use crate::request::{Head, Refusal, Request, parse};
-use crate::response::Response;
+use crate::response::{Response, write_refusal};
 use crate::{date, limits};
 
 /// Serves a connection until it ends.
@@ -23,10 +25,7 @@ pub fn converse<T: Transport>(transport: T, answer: &impl Fn(&Request) -> Respon
 /// Answers a connection beyond the limit, whose thread is the one that accepts others.
 pub(crate) fn refuse<T: Transport>(transport: T) {
     let mut connection = Connection::new(transport);
-    let response = Response::text("too many connections\n")
-        .with_status(503)
-        .with_header("Retry-After", "1");
-    if connection.send(&response, "GET", false).is_ok() {
+    if let Err(Ending::Refused) = connection.refuse::<()>(Refusal::Connections) {
         connection.linger(Duration::from_millis(10));
     }
 }
@@ -50,13 +49,26 @@ struct Connection<T> {
     buffer: Buffer<Requests>,
 }
 
+/// Longest answer to a refused client, head and body.
+pub(crate) const MAX_REFUSAL: usize = 320;
+
+fn now() -> [u8; date::LEN] {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    date::format(now.as_secs())
+}
+
+fn date_text(date: &[u8; date::LEN]) -> &str {
+    core::str::from_utf8(date).unwrap_or_default()
+}
+
 /// Sizes of a connection's buffer.
 struct Requests;
 
 impl Sizes for Requests {
     const FIRST: usize = limits::BUFFER;
     const KEPT: usize = limits::BUFFER;
-    const MOST: usize = limits::MAX_HEAD + limits::MAX_BODY;
+    // A head that is too long is seen to be so.
+    const MOST: usize = limits::MAX_HEAD + limits::BUFFER;
 }
 
 impl<T: Transport> Connection<T> {
@@ -133,30 +145,42 @@ impl<T: Transport> Connection<T> {
 
     /// The request with its body.
     fn body(&mut self, head: Head) -> Result<Request, Ending> {
-        if head.body == 0 {
+        if head.body == Framing::Length(0) {
             return Ok(head.request);
         }
+        let reader = BodyReader::new(head.body, limits::REQUEST_BODY);
+        let mut reader = match reader {
+            Ok(reader) => reader,
+            Err(error) => return self.refuse(error.into()),
+        };
         if head.expects_continue && self.buffer.is_empty() {
             self.send_parts([b"HTTP/1.1 100 Continue\r\n\r\n", b""])?;
         }
         let deadline = self.transport.now() + limits::BODY;
-        while self.buffer.filled().len() < head.body {
+        let mut body = Vec::new();
+        loop {
+            let bytes = self.buffer.filled();
+            let available = bytes.len();
+            let fed = reader.feed(bytes, |content| {
+                append(&mut body, content).map_err(|_| Refusal::Memory)
+            });
+            match fed {
+                Ok(Progress::Done(n)) => {
+                    self.buffer.consume(n);
+                    return Ok(head.request.with_body(body));
+                }
+                Ok(Progress::More) => self.buffer.consume(available),
+                Err(refusal) => return self.refuse(refusal),
+            }
             self.receive(deadline)?;
         }
-        let mut body = Vec::new();
-        if !heap::has_room(head.body) || body.try_reserve_exact(head.body).is_err() {
-            return self.refuse(Refusal::Memory);
-        }
-        body.extend_from_slice(&self.buffer.filled()[..head.body]);
-        self.buffer.consume(head.body);
-        Ok(head.request.with_body(body))
     }
 
     /// Receives bytes of a request that has begun.
     fn receive(&mut self, deadline: Duration) -> Result<(), Ending> {
         let room = match self.buffer.room() {
             Ok(room) => room,
-            Err(NoRoom::Full) => return self.refuse(Refusal::BodyTooLarge),
+            Err(NoRoom::Full) => return self.refuse(Refusal::HeadTooLarge),
             Err(NoRoom::NoMemory) => return self.refuse(Refusal::Memory),
         };
         let within = deadline.saturating_sub(self.transport.now());
@@ -175,14 +199,20 @@ impl<T: Transport> Connection<T> {
     }
 
     fn refuse<R>(&mut self, refusal: Refusal) -> Result<R, Ending> {
-        self.send(&refusal.into(), "GET", false)?;
+        let mut answer = Short::<MAX_REFUSAL>::new();
+        write_refusal(&mut answer, refusal, date_text(&now())).map_err(|_| Ending::Closed)?;
+        self.send_parts([answer.bytes(), b""])?;
         Err(Ending::Refused)
     }
 
+    /// Without memory for its head a response cannot be sent, and what has no answer ends.
     fn send(&mut self, response: &Response, method: &str, keeps: bool) -> Result<(), Ending> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let head = response.head(&date::format(now.as_secs()), keeps);
-        self.send_parts([&head, response.body_for(method)])
+        let mut head = Growing::default();
+        let written = response.write_head(&mut head, date_text(&now()), keeps);
+        if written.is_err() {
+            return self.refuse(Refusal::Memory);
+        }
+        self.send_parts([head.bytes(), response.body_for(method)])
     }
 
     fn send_parts(&mut self, mut parts: [&[u8]; 2]) -> Result<(), Ending> {

@@ -20,23 +20,28 @@
 //! the other; those of other connections run meanwhile where the function waits. A
 //! function without sockets is tested on the host as it is.
 //!
-//! `request` parses and refuses what two readers could understand in two ways,
-//! [`connection`] keeps a client within [`limits`], `server` accepts.
+//! `request` parses and refuses what two readers could understand in two ways, [`framing`]
+//! and [`body`] find a body's end, [`connection`] keeps a client within [`limits`], `server`
+//! accepts.
 //!
 //! Neighbours: below, [`tare_libos::serve`]; beside, `guests/http`, the server of files,
-//! which prepares its answers and copies nothing.
+//! which prepares its answers and copies nothing, and reads bodies by [`body`] too.
 //!
-//! Limits: a request and a response are whole in memory; no chunked requests (501), TLS or
-//! HTTP/2. A panic of the function ends the machine.
+//! Limits: a request and a response are whole in memory; no transfer coding besides chunked
+//! (501), no TLS or HTTP/2. A request for which there is no memory gets 503; an allocation
+//! of the function's own that fails ends the machine, as does a panic.
 
 #![cfg_attr(target_os = "none", no_std)]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+pub mod body;
 pub mod connection;
 pub mod date;
+pub mod framing;
 pub mod limits;
+mod output;
 mod request;
 mod response;
 mod server;

@@ -2,12 +2,21 @@
 
 use core::time::Duration;
 
+use crate::body::BodyLimits;
+
 /// Longest request head in bytes; beyond it 431.
 pub const MAX_HEAD: usize = 16 * 1024;
 /// Most header fields of a request; beyond it 431.
 pub const MAX_FIELDS: usize = 64;
 /// Longest request body in bytes; beyond it 413.
 pub const MAX_BODY: usize = 1024 * 1024;
+/// Most bytes of chunk extensions and trailers; beyond it 431.
+pub const MAX_FRAMING: usize = 16 * 1024;
+/// What a request's body may have.
+pub(crate) const REQUEST_BODY: BodyLimits = BodyLimits {
+    content: MAX_BODY as u64,
+    framing: MAX_FRAMING,
+};
 /// Most connections at a time; beyond it 503. Memory may allow fewer.
 pub const MAX_CONNECTIONS: usize = 1024;
 

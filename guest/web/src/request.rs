@@ -1,12 +1,14 @@
 //! A request, and what becomes of the bytes that do not make one (RFC 9110 and 9112).
 
 use alloc::borrow::ToOwned;
+use alloc::collections::TryReserveError;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
-use crate::limits::{MAX_BODY, MAX_FIELDS};
-use crate::response::Response;
+use tare_libos::heap;
+
+use crate::framing::{BodyError, Framing, FramingFields, list};
+use crate::limits::MAX_FIELDS;
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,8 +83,8 @@ pub(crate) struct Head {
     pub(crate) request: Request,
     /// Its length in bytes, with the empty line.
     pub(crate) len: usize,
-    /// Length of the body in bytes.
-    pub(crate) body: usize,
+    /// How the body's end is found.
+    pub(crate) body: Framing,
     /// Whether the connection stays.
     pub(crate) keeps: bool,
     /// The client waits before it sends the body.
@@ -99,10 +101,24 @@ pub(crate) enum Refusal {
     HeadTooLarge,
     TransferCoding,
     Memory,
+    Connections,
     Version,
 }
 
 impl Refusal {
+    #[cfg(test)]
+    pub(crate) const ALL: &'static [Self] = &[
+        Self::Malformed,
+        Self::Timeout,
+        Self::BodyTooLarge,
+        Self::Expectation,
+        Self::HeadTooLarge,
+        Self::TransferCoding,
+        Self::Memory,
+        Self::Connections,
+        Self::Version,
+    ];
+
     pub(crate) fn status(self) -> u16 {
         match self {
             Self::Malformed => 400,
@@ -111,30 +127,42 @@ impl Refusal {
             Self::Expectation => 417,
             Self::HeadTooLarge => 431,
             Self::TransferCoding => 501,
-            Self::Memory => 503,
+            Self::Memory | Self::Connections => 503,
             Self::Version => 505,
         }
     }
-}
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// What the client gets as text.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
             Self::Malformed => "malformed request",
             Self::Timeout => "request took too long",
             Self::BodyTooLarge => "request body too large",
             Self::Expectation => "unknown expectation",
             Self::HeadTooLarge => "request head too large",
-            Self::TransferCoding => "transfer coding not supported: send Content-Length",
+            Self::TransferCoding => "transfer coding not supported: send chunked or Content-Length",
             Self::Memory => "server is out of memory",
+            Self::Connections => "too many connections",
             Self::Version => "HTTP version not supported",
-        })
+        }
     }
 }
 
-impl From<Refusal> for Response {
-    fn from(refusal: Refusal) -> Self {
-        Response::text(alloc::format!("{refusal}\n")).with_status(refusal.status())
+impl From<BodyError> for Refusal {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Malformed => Self::Malformed,
+            BodyError::TooLarge => Self::BodyTooLarge,
+            BodyError::FramingTooLarge => Self::HeadTooLarge,
+            BodyError::UnknownCoding => Self::TransferCoding,
+        }
+    }
+}
+
+/// There is no memory for a copy.
+impl From<TryReserveError> for Refusal {
+    fn from(_: TryReserveError) -> Self {
+        Self::Memory
     }
 }
 
@@ -156,25 +184,55 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Head>, Refusal> {
     if minor == 1 && !known.has_host {
         return Err(Refusal::Malformed);
     }
-    let fields = head.headers.iter();
-    let request = Request {
-        method: method.to_owned(),
-        target: origin_form(method, target)
-            .ok_or(Refusal::Malformed)?
-            .to_owned(),
-        fields: fields
-            .map(|field| (field.name.to_owned(), field.value.to_owned()))
-            .collect(),
-        body: Vec::new(),
-    };
+    let target = origin_form(method, target).ok_or(Refusal::Malformed)?;
+    let body = known.framing.framing(minor)?;
     Ok(Some(Head {
-        request,
+        request: copy(method, target, head.headers, len)?,
         len,
-        body: known.length.unwrap_or(0),
+        body,
         // An HTTP/1.0 client sees the end of an answer by the end of the connection.
         keeps: minor == 1 && !known.closes,
         expects_continue: minor == 1 && known.expects_continue,
     }))
+}
+
+/// The request whose head has `len` bytes. Whatever a client can make large is copied only
+/// if there is memory for it.
+fn copy(
+    method: &str,
+    target: &str,
+    headers: &[httparse::Header<'_>],
+    len: usize,
+) -> Result<Request, Refusal> {
+    let mut fields = Vec::new();
+    let list_bytes = headers.len() * size_of::<(String, Vec<u8>)>();
+    if !heap::has_room(len + list_bytes) {
+        return Err(Refusal::Memory);
+    }
+    fields.try_reserve_exact(headers.len())?;
+    for header in headers {
+        fields.push((text(header.name)?, bytes(header.value)?));
+    }
+    Ok(Request {
+        method: text(method)?,
+        target: text(target)?,
+        fields,
+        body: Vec::new(),
+    })
+}
+
+fn text(text: &str) -> Result<String, TryReserveError> {
+    let mut copy = String::new();
+    copy.try_reserve_exact(text.len())?;
+    copy.push_str(text);
+    Ok(copy)
+}
+
+fn bytes(bytes: &[u8]) -> Result<Vec<u8>, TryReserveError> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len())?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
 }
 
 /// The target as a path with its query: of an absolute one what follows the authority
@@ -200,7 +258,7 @@ fn origin_form<'a>(method: &str, target: &'a str) -> Option<&'a str> {
 #[derive(Default)]
 struct Known {
     has_host: bool,
-    length: Option<usize>,
+    framing: FramingFields,
     closes: bool,
     expects_continue: bool,
 }
@@ -221,15 +279,11 @@ impl Known {
                 return Err(Refusal::Malformed);
             }
         } else if is("content-length") {
-            let length = length(value)?;
-            if self.length.replace(length).is_some_and(|it| it != length) {
-                return Err(Refusal::Malformed);
-            }
+            self.framing.take_length(value)?;
         } else if is("transfer-encoding") {
-            return Err(Refusal::TransferCoding);
+            self.framing.take_coding(value);
         } else if is("connection") {
-            let mut options = value.split(|byte| *byte == b',');
-            self.closes |= options.any(|it| it.trim_ascii().eq_ignore_ascii_case(b"close"));
+            self.closes |= list(value).any(|option| option.eq_ignore_ascii_case(b"close"));
         } else if is("expect") {
             if !value.eq_ignore_ascii_case(b"100-continue") {
                 return Err(Refusal::Expectation);
@@ -237,18 +291,6 @@ impl Known {
             self.expects_continue = true;
         }
         Ok(())
-    }
-}
-
-fn length(value: &[u8]) -> Result<usize, Refusal> {
-    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-        return Err(Refusal::Malformed);
-    }
-    let text = core::str::from_utf8(value).map_err(|_| Refusal::Malformed)?;
-    // Digits that are no number are too many.
-    match text.parse() {
-        Ok(length) if length <= MAX_BODY => Ok(length),
-        _ => Err(Refusal::BodyTooLarge),
     }
 }
 
@@ -270,7 +312,7 @@ mod tests {
             "PUT /a%20b?c=d?e HTTP/1.1\r\nHost: x\r\nX-Word: one\r\nContent-Length: 3\r\n\r\nabc";
         let head = head(text);
         assert_eq!(head.len, text.len() - 3);
-        assert_eq!((head.body, head.keeps), (3, true));
+        assert_eq!((head.body, head.keeps), (Framing::Length(3), true));
         let request = head.request;
         assert_eq!(request.method(), "PUT");
         assert_eq!(request.path(), "/a%20b");
@@ -338,21 +380,26 @@ mod tests {
             ("Content-Length:", Refusal::Malformed),
             ("Content-Length: 1, 1", Refusal::Malformed),
             ("Content-Length: 1\r\nContent-Length: 2", Refusal::Malformed),
-            ("Content-Length: 1048577", Refusal::BodyTooLarge),
+            ("Transfer-Encoding: gzip, chunked", Refusal::TransferCoding),
+            ("Transfer-Encoding: x", Refusal::Malformed),
             (
-                "Content-Length: 99999999999999999999999",
-                Refusal::BodyTooLarge,
-            ),
-            ("Transfer-Encoding: chunked", Refusal::TransferCoding),
-            (
-                "Content-Length: 1\r\nTransfer-Encoding: x",
-                Refusal::TransferCoding,
+                "Content-Length: 1\r\nTransfer-Encoding: chunked",
+                Refusal::Malformed,
             ),
             ("Expect: more", Refusal::Expectation),
         ] {
             let text = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n");
             assert_eq!(parse(text.as_bytes()), Err(refusal), "{fields:?}");
         }
+    }
+
+    #[test]
+    fn chunks_are_for_http_1_1() {
+        let text = |version| {
+            format!("POST / HTTP/1.{version}\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+        };
+        assert_eq!(head(&text(1)).body, Framing::Chunked);
+        assert_eq!(parse(text(0).as_bytes()), Err(Refusal::Malformed));
     }
 
     #[test]
@@ -381,7 +428,7 @@ mod tests {
             let at = at.min(text.len() - 1);
             text[at] = byte;
             if let Ok(Some(head)) = parse(&text) {
-                prop_assert!(head.len <= text.len() && head.body <= MAX_BODY);
+                prop_assert!(head.len <= text.len());
             }
         }
     }

@@ -1,9 +1,13 @@
 //! A response, and its bytes.
 
 use alloc::borrow::ToOwned;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
+
+use crate::request::Refusal;
+
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 /// A response. `Content-Length`, `Date` and `Connection` are the server's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +29,7 @@ impl Response {
 
     /// 200 with a text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self::of_type("text/plain; charset=utf-8", text.into().into_bytes())
+        Self::of_type(PLAIN_TEXT, text.into().into_bytes())
     }
 
     /// 200 with a page.
@@ -87,24 +91,22 @@ impl Response {
         &self.body
     }
 
-    /// Its head, with the empty line.
-    pub(crate) fn head(&self, date: &[u8], keeps: bool) -> Vec<u8> {
-        let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
+    /// Writes its head, with the empty line.
+    pub(crate) fn write_head(
+        &self,
+        out: &mut impl fmt::Write,
+        date: &str,
+        keeps: bool,
+    ) -> fmt::Result {
+        status_line(out, self.status)?;
         for (name, value) in &self.fields {
-            head.extend([name, ": ", value, "\r\n"]);
+            write!(out, "{name}: {value}\r\n")?;
         }
         // RFC 9110, 8.6: no length where there can be no body.
         if !matches!(self.status, 204 | 304) {
-            head.push_str(&format!("Content-Length: {}\r\n", self.body.len()));
+            write!(out, "Content-Length: {}\r\n", self.body.len())?;
         }
-        if !keeps {
-            head.push_str("Connection: close\r\n");
-        }
-        let mut head = head.into_bytes();
-        head.extend_from_slice(b"Date: ");
-        head.extend_from_slice(date);
-        head.extend_from_slice(b"\r\n\r\n");
-        head
+        end(out, date, keeps)
     }
 
     /// The body to send for a request of that method.
@@ -115,6 +117,37 @@ impl Response {
             _ => &self.body,
         }
     }
+}
+
+/// Writes what a refused client gets, head and body.
+pub(crate) fn write_refusal(
+    out: &mut impl fmt::Write,
+    refusal: Refusal,
+    date: &str,
+) -> fmt::Result {
+    status_line(out, refusal.status())?;
+    if refusal == Refusal::Connections {
+        out.write_str("Retry-After: 1\r\n")?;
+    }
+    let reason = refusal.reason();
+    let length = reason.len() + 1;
+    write!(
+        out,
+        "Content-Type: {PLAIN_TEXT}\r\nContent-Length: {length}\r\n"
+    )?;
+    end(out, date, false)?;
+    writeln!(out, "{reason}")
+}
+
+fn status_line(out: &mut impl fmt::Write, status: u16) -> fmt::Result {
+    write!(out, "HTTP/1.1 {status} {}\r\n", reason(status))
+}
+
+fn end(out: &mut impl fmt::Write, date: &str, keeps: bool) -> fmt::Result {
+    if !keeps {
+        out.write_str("Connection: close\r\n")?;
+    }
+    write!(out, "Date: {date}\r\n\r\n")
 }
 
 fn valid_status(status: u16) -> u16 {
@@ -179,10 +212,14 @@ fn reason(status: u16) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     fn text(response: &Response) -> String {
-        String::from_utf8_lossy(&response.head(b"now", true)).into_owned()
+        let mut text = String::new();
+        response.write_head(&mut text, "now", true).unwrap();
+        text
     }
 
     #[test]
@@ -223,6 +260,25 @@ mod tests {
         ] {
             let response = Response::text("secret").with_header(name, value);
             assert_eq!(response, Response::new(500), "{name:?}: {value:?}");
+        }
+    }
+
+    #[test]
+    fn every_refusal_fits_without_the_heap() {
+        use crate::connection::MAX_REFUSAL;
+        use crate::output::Short;
+
+        for refusal in Refusal::ALL {
+            let mut out = Short::<MAX_REFUSAL>::new();
+            let date = core::str::from_utf8(&[b'x'; crate::date::LEN]).unwrap();
+            write_refusal(&mut out, *refusal, date).unwrap();
+            let text = core::str::from_utf8(out.bytes()).unwrap();
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            assert!(
+                head.contains(&format!("Content-Length: {}\r\n", body.len())),
+                "{text}"
+            );
+            assert!(!head.contains(" \r\n"), "a status without a phrase: {text}");
         }
     }
 

@@ -155,6 +155,72 @@ fn the_largest_body_arrives_and_a_larger_one_is_refused() {
     assert!(answers.starts_with("HTTP/1.1 413 "), "{answers}");
 }
 
+const CHUNKED: &str = "POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+#[test]
+fn chunks_make_one_body() {
+    let text = format!(
+        "{CHUNKED}4;name=\"v\"\r\nWiki\r\n5\r\npedia\r\n0\r\nExpires: never\r\n\r\n\
+         {CHUNKED}0\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
+    );
+    let expected = ["POST /1 Wikipedia", "POST /1 ", "GET /2 "].map(|body| ok(body, ""));
+    assert_eq!(Client::new([&text]).talk(), expected.concat());
+    assert_eq!(
+        Client::new(text.as_bytes().chunks(1)).talk(),
+        expected.concat()
+    );
+}
+
+#[test]
+fn chunks_have_the_same_limit_as_a_counted_body() {
+    let chunk = format!("8000\r\n{}\r\n", "x".repeat(0x8000));
+    let most = chunk.repeat(limits::MAX_BODY / 0x8000);
+    let answers = Client::new([format!("{CHUNKED}{most}0\r\n\r\n")]).talk();
+    assert_eq!(
+        answers,
+        ok(&format!("POST /1 {}", "x".repeat(limits::MAX_BODY)), "")
+    );
+    let answers = Client::new([format!("{CHUNKED}{most}1\r\n")]).talk();
+    assert!(answers.starts_with("HTTP/1.1 413 "), "{answers}");
+    // Before the bytes come that it announces.
+    let answers = Client::new([format!("{CHUNKED}100001\r\n")]).talk();
+    assert!(answers.starts_with("HTTP/1.1 413 "), "{answers}");
+}
+
+#[test]
+fn chunk_framing_that_is_wrong_or_endless_is_refused() {
+    let long = "y".repeat(limits::MAX_FRAMING + 1);
+    for (chunks, status) in [
+        ("x\r\n", 400),
+        ("1\r\nab\r\n", 400),
+        ("1\nab\r\n", 400),
+        ("00000000000000001\r\n", 400),
+        ("0\r\nA: b\n", 400),
+        (&format!("1;{long}"), 431),
+        (&format!("0\r\nA: {long}"), 431),
+    ] {
+        let mut client = Client::new([format!("{CHUNKED}{chunks}")]);
+        let answers = client.talk();
+        let expected = format!("HTTP/1.1 {status} ");
+        assert!(answers.starts_with(&expected), "{answers}");
+        assert!(answers.contains(CLOSE) && client.finished, "{answers}");
+    }
+}
+
+#[test]
+fn a_client_may_not_hold_on_by_dripping_chunks() {
+    let mut client = Client::new(
+        [CHUNKED.to_owned()]
+            .into_iter()
+            .chain(std::iter::repeat_n("1\r\nx\r\n".to_owned(), 1000)),
+    );
+    client.pause = Duration::from_secs(1);
+    let answers = client.talk();
+    assert!(answers.starts_with("HTTP/1.1 408 "), "{answers}");
+    let longest = limits::BODY + limits::LINGER + Duration::from_secs(3);
+    assert!(client.now < longest, "{:?}", client.now);
+}
+
 #[test]
 fn a_head_without_end_is_refused() {
     let line = format!("A: {}\r\n", "b".repeat(1000));
@@ -202,7 +268,7 @@ fn refused_requests_say_why_and_close() {
         ("hello\r\n", 400),
         ("GET / HTTP/3.0\r\nHost: a\r\n\r\n", 505),
         (
-            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
             501,
         ),
         ("POST / HTTP/1.1\r\nHost: a\r\nExpect: cake\r\n\r\n", 417),

@@ -17,13 +17,14 @@ use core::time::Duration;
 
 use tare_libos::net::IpAddr;
 use tare_libos::serve::{Buffer, NoRoom, Sizes, Transport, TransportError};
+use tare_web::body::{BodyReader, Progress};
+use tare_web::framing::Framing;
 
 use crate::access_log::{AccessLog, Entry};
 use crate::answer::{Answer, Content, plain};
-use crate::body::{Discard, Progress};
 use crate::limits;
 use crate::multipart::Multipart;
-use crate::request::{self, Body, Method, Parsed, Persistence, Request};
+use crate::request::{self, Method, Parsed, Persistence, Request};
 use crate::server::{DATE_LINE, Platform, Server};
 use crate::status::Status;
 
@@ -220,7 +221,7 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
     /// Lets the request's body pass, then sends the answer.
     fn conclude(&mut self, pending: Pending) -> Result<(), Ending> {
         let mut persistence = pending.persistence;
-        if pending.body != Body::Length(0) {
+        if pending.body != Framing::Length(0) {
             if pending.closes_instead_of_reading() {
                 persistence = Persistence::Close;
             } else if let Err(problem) = self.discard(&pending) {
@@ -231,7 +232,7 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
         self.send(&pending.answer, pending.method, persistence)?;
         self.reset_scratch();
         match persistence {
-            Persistence::Close if pending.body == Body::Length(0) => Err(Ending::Closed),
+            Persistence::Close if pending.body == Framing::Length(0) => Err(Ending::Closed),
             Persistence::Close => Err(Ending::Refused),
             Persistence::Keep | Persistence::KeepByRequest => Ok(()),
         }
@@ -239,7 +240,8 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
 
     /// Reads a body away. The error is the status to refuse with, or the end.
     fn discard(&mut self, pending: &Pending) -> Result<(), Result<Status, Ending>> {
-        let mut body = Discard::new(pending.body).map_err(Ok)?;
+        let mut body = BodyReader::new(pending.body, limits::DISCARDED)
+            .map_err(|error| Ok(Status::from(error)))?;
         if pending.expects_continue && self.buffer.is_empty() {
             let parts = [&b"HTTP/1.1 100 Continue\r\n\r\n"[..], b"", b""];
             self.send_parts(parts).map_err(Err)?;
@@ -248,7 +250,7 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
         loop {
             let bytes = self.buffer.filled();
             let available = bytes.len();
-            match body.feed(bytes).map_err(Ok)? {
+            match body.feed::<Status>(bytes, |_| Ok(())).map_err(Ok)? {
                 Progress::Done(n) => {
                     self.buffer.consume(n);
                     return Ok(());
@@ -442,7 +444,7 @@ struct Pending {
     answer: Answer,
     method: Method,
     persistence: Persistence,
-    body: Body,
+    body: Framing,
     expects_continue: bool,
 }
 

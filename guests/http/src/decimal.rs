@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+pub(crate) use tare_web::framing::digits as parse;
+
 /// Appends `value` in decimal.
 pub(crate) fn push(out: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0; 20];
@@ -37,17 +39,6 @@ pub(crate) fn push_hex(out: &mut Vec<u8>, value: u64) {
         let nibble = (value >> (4 * digit)) as u8 & 15;
         b"0123456789abcdef"[usize::from(nibble)]
     }));
-}
-
-/// Reads digits; `None` for none or for another byte. Saturates.
-pub(crate) fn parse(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return None;
-    }
-    text.iter().try_fold(0u64, |value, byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        Some(value.saturating_mul(10).saturating_add(digit))
-    })
 }
 
 #[cfg(test)]

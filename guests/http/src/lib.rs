@@ -26,7 +26,6 @@ pub mod access_log;
 pub mod answer;
 #[cfg(target_os = "none")]
 pub mod appliance;
-mod body;
 pub(crate) mod conditions;
 pub mod connection;
 mod content_type;

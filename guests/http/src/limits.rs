@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use tare_web::body::BodyLimits;
+
 /// Longest request head in bytes; beyond it 431, or 414 if it is the target.
 pub const MAX_HEAD: usize = 16 * 1024;
 /// Longest request target in bytes; beyond it 414.
@@ -11,6 +13,11 @@ pub(crate) const MAX_FIELDS: usize = 100;
 /// Longest request body that is read and thrown away; beyond it 413. No
 /// resource of a static server has a use for a body.
 pub const MAX_BODY: u64 = 64 * 1024;
+/// What a body that is thrown away may have.
+pub(crate) const DISCARDED: BodyLimits = BodyLimits {
+    content: MAX_BODY,
+    framing: MAX_HEAD,
+};
 /// Buffer of a connection as long as its requests fit in.
 pub const BUFFER: usize = 1024;
 

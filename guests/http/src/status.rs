@@ -1,5 +1,7 @@
 //! The status codes that this server gives.
 
+use tare_web::framing::BodyError;
+
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $code:literal $reason:literal,)*) => {
         /// A response's status (RFC 9110, 15).
@@ -28,6 +30,17 @@ macro_rules! statuses {
             }
         }
     };
+}
+
+impl From<BodyError> for Status {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Malformed => Self::BadRequest,
+            BodyError::TooLarge => Self::ContentTooLarge,
+            BodyError::FramingTooLarge => Self::HeaderFieldsTooLarge,
+            BodyError::UnknownCoding => Self::NotImplemented,
+        }
+    }
 }
 
 statuses! {

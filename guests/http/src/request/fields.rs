@@ -1,10 +1,10 @@
 //! The header fields that matter here, gathered in one pass.
 
 use httparse::Header;
+use tare_web::framing::{Framing, FramingFields, list};
 
 use super::authority;
-use super::head::{Body, Conditions, Lines, Persistence, Version};
-use crate::decimal;
+use super::head::{Conditions, Lines, Persistence, Version};
 use crate::status::Status;
 
 #[derive(Default)]
@@ -18,19 +18,7 @@ pub(super) struct Fields<'a> {
     range_repeated: bool,
     close: bool,
     keep_alive: bool,
-    length: Option<u64>,
-    coding: Option<Coding>,
-    chunked: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Coding {
-    /// `chunked` alone.
-    Chunked,
-    /// Others, and `chunked` last.
-    Unknown,
-    /// `chunked` is not last, or there twice: the body has no certain end.
-    Endless,
+    framing: FramingFields,
 }
 
 impl<'a> Fields<'a> {
@@ -56,10 +44,10 @@ impl<'a> Fields<'a> {
             8 if is("if-range") => self.if_range = Some(value),
             10 if is("connection") => self.take_connection(value),
             13 if is("if-none-match") => self.conditions.if_none_match.push(value),
-            14 if is("content-length") => self.take_length(value)?,
+            14 if is("content-length") => self.framing.take_length(value)?,
             15 if is("accept-encoding") => self.accept_encoding.push(value),
             17 if is("if-modified-since") => self.conditions.if_modified_since = Some(value),
-            17 if is("transfer-encoding") => self.take_coding(value),
+            17 if is("transfer-encoding") => self.framing.take_coding(value),
             19 if is("if-unmodified-since") => self.conditions.if_unmodified_since = Some(value),
             _ => {}
         }
@@ -88,29 +76,6 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn take_length(&mut self, value: &[u8]) -> Result<(), Status> {
-        let length = decimal::parse(value).ok_or(Status::BadRequest)?;
-        if self.length.is_some_and(|known| known != length) {
-            return Err(Status::BadRequest);
-        }
-        self.length = Some(length);
-        Ok(())
-    }
-
-    fn take_coding(&mut self, value: &[u8]) {
-        for member in list(value) {
-            let chunked = member.eq_ignore_ascii_case(b"chunked");
-            self.coding = Some(match self.coding {
-                None if chunked => Coding::Chunked,
-                Some(Coding::Endless) if chunked && !self.chunked => Coding::Unknown,
-                _ => Coding::Endless,
-            });
-            self.chunked |= chunked;
-        }
-        // The field is there even if it names nothing.
-        self.coding.get_or_insert(Coding::Endless);
-    }
-
     pub(super) fn persistence(&self, version: Version) -> Persistence {
         match version {
             _ if self.close => Persistence::Close,
@@ -120,22 +85,11 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// RFC 9112, 6.1 and 6.3: a coding together with a length, or in HTTP/1.0,
-    /// may be an attempt at smuggling.
-    pub(super) fn body(&self, version: Version) -> Result<Body, Status> {
-        match (self.coding, self.length) {
-            (None, length) => Ok(Body::Length(length.unwrap_or(0))),
-            (Some(_), Some(_)) => Err(Status::BadRequest),
-            (Some(_), None) if version == Version::Http10 => Err(Status::BadRequest),
-            (Some(Coding::Chunked), None) => Ok(Body::Chunked),
-            (Some(Coding::Unknown), None) => Err(Status::NotImplemented),
-            (Some(Coding::Endless), None) => Err(Status::BadRequest),
-        }
+    pub(super) fn body(&self, version: Version) -> Result<Framing, Status> {
+        let minor = match version {
+            Version::Http10 => 0,
+            Version::Http11 => 1,
+        };
+        Ok(self.framing.framing(minor)?)
     }
-}
-
-/// The members of a comma-separated list, without blanks; empty ones left out.
-fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let members = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    members.filter(|member| !member.is_empty())
 }

@@ -1,5 +1,7 @@
 //! What a request head says.
 
+use tare_web::framing::Framing;
+
 /// A request that this server understands; the bytes stay where they were read.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request<'a> {
@@ -14,7 +16,7 @@ pub struct Request<'a> {
     /// What becomes of the connection afterwards.
     pub persistence: Persistence,
     /// The body that follows the head.
-    pub body: Body,
+    pub body: Framing,
     /// `Expect: 100-continue`: the client waits before it sends the body.
     pub expects_continue: bool,
     /// The preconditions.
@@ -58,15 +60,6 @@ pub enum Persistence {
     Keep,
     /// It stays since an HTTP/1.0 client requested it; the answer confirms it.
     KeepByRequest,
-}
-
-/// How the body's end is found (RFC 9112, 6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body {
-    /// That many bytes; 0 for no body.
-    Length(u64),
-    /// Chunks.
-    Chunked,
 }
 
 /// The fields that make a request conditional (RFC 9110, 13.1).

@@ -18,7 +18,7 @@ use crate::limits::{MAX_FIELDS, MAX_TARGET};
 use crate::status::Status;
 use fields::Fields;
 use head::Line;
-pub use head::{Body, Conditions, Lines, Method, Persistence, Request, Version};
+pub use head::{Conditions, Lines, Method, Persistence, Request, Version};
 use newer::Parts;
 
 /// What the start of a connection's bytes is.

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use proptest::prelude::*;
+use tare_web::framing::Framing;
 
 use super::*;
 
@@ -35,7 +36,7 @@ fn a_plain_request_is_understood() {
     assert_eq!(request.target, "/a?b");
     assert_eq!(request.version, Version::Http11);
     assert_eq!(request.persistence, Persistence::Keep);
-    assert_eq!(request.body, Body::Length(0));
+    assert_eq!(request.body, Framing::Length(0));
     assert!(request.conditions.if_match.is_empty());
 }
 
@@ -116,12 +117,12 @@ fn a_host_is_needed_once_and_well_formed() {
 fn bodies_are_framed_in_one_way_only() {
     assert_eq!(
         complete(&with("Content-Length: 5\r\n")).body,
-        Body::Length(5)
+        Framing::Length(5)
     );
     let same_twice = "Content-Length: 5\r\nContent-Length: 5\r\n";
-    assert_eq!(complete(&with(same_twice)).body, Body::Length(5));
+    assert_eq!(complete(&with(same_twice)).body, Framing::Length(5));
     let chunked = "Transfer-Encoding: Chunked\r\n";
-    assert_eq!(complete(&with(chunked)).body, Body::Chunked);
+    assert_eq!(complete(&with(chunked)).body, Framing::Chunked);
     for (fields, status) in [
         (
             "Content-Length: 5\r\nContent-Length: 6\r\n",
