@@ -313,7 +313,15 @@ fn what_the_library_os_lacks_for_a_program_is_named() {
     assert!(text.contains("Missing: inotify_init1 (1)\n"), "{ended:#?}");
     assert!(text.contains("Processes: "), "{ended:#?}");
     assert!(!text.contains("execve"), "its own start: {ended:#?}");
-    let files = text.split("Files: ").nth(1).unwrap();
+    for line in [
+        "Sockets: AF_NETLINK SOCK_RAW (1)\n",
+        "Options: SO_KEEPALIVE (1)\n",
+        "Requests: TIOCOUTQ (1)\n",
+        "Kernel files: /proc/self/maps (1)\n",
+    ] {
+        assert!(text.contains(line), "{line}: {ended:#?}");
+    }
+    let files = text.split("\nFiles: ").nth(1).unwrap();
     assert!(files.replace("\n  ", "").contains("app.conf"), "{ended:#?}");
 }
 

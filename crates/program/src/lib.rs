@@ -1,6 +1,6 @@
 //! A Linux program as `tare run` and the personality in the guest (`guest/linux`)
 //! both read it: [`elf`] is its file's layout, [`Start`] what it starts with, [`Call`] a
-//! system call that it gets an answer to.
+//! system call that it gets an answer to, [`offered`] what else the guest offers.
 //!
 //! Both are hostile input: parsed into valid types, with limits. `no_std`, no I/O.
 
@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod call;
 pub mod elf;
+pub mod offered;
 mod start;
 
 pub use call::{Answer, Call};

@@ -13,6 +13,7 @@ use tare_hal::user::{Context as Program, Exit, Registers};
 use tare_libos::sync::SpinLock;
 use tare_libos::{env, fs, heap, net, random, thread as libos_thread};
 use tare_program::elf::{ElfError, Layout};
+use tare_program::offered::{KernelFile, OWN_FILE};
 use tare_program::{FILE, Start, StartError};
 
 use crate::calls::{self, system::end};
@@ -176,7 +177,6 @@ fn ask_to_stop() -> &'static AtomicBool {
 
 /// Files that programs read of every system.
 fn provide(tree: &Tree, start: &Start) {
-    let kib = heap::stats().total / 1024;
     tree.provide(
         "etc/hosts",
         &format!("127.0.0.1 localhost {}\n", start.hostname),
@@ -187,33 +187,32 @@ fn provide(tree: &Tree, start: &Start) {
     );
     tree.provide("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
     tree.provide("etc/group", "root:x:0:\n");
-    tree.provide(
-        "proc/meminfo",
-        &format!("MemTotal: {kib} kB\nMemFree: {kib} kB\nMemAvailable: {kib} kB\n"),
-    );
-    tree.provide("proc/version", "Linux version 6.1.0-tare\n");
-    tree.provide(
-        "proc/self/cmdline",
-        &format!("{}\0", start.arguments.join("\0")),
-    );
-    tree.provide(
-        "proc/self/stat",
-        "1 (program) R 0 1 1 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 0 0 0\n",
-    );
-    tree.provide("proc/sys/vm/overcommit_memory", "1\n");
-    tree.provide("proc/sys/net/core/somaxconn", "4096\n");
-    tree.provide("proc/sys/kernel/osrelease", "6.1.0-tare\n");
-    let cpus = libos_thread::cores();
-    let cpuinfo: String = (0..cpus)
-        .map(|cpu| format!("processor\t: {cpu}\n\n"))
-        .collect();
-    tree.provide("proc/cpuinfo", &cpuinfo);
-    tree.provide(
-        "sys/devices/system/cpu/online",
-        &format!("0-{}\n", cpus - 1),
-    );
-    tree.link("proc/self/exe", &start.path);
+    for file in KernelFile::ALL {
+        tree.provide(file.value(), &content(*file, start));
+    }
+    tree.link(OWN_FILE, &start.path);
     tree.link("proc/1", "self");
+}
+
+/// What a file of the kernel's says.
+fn content(file: KernelFile, start: &Start) -> String {
+    let cpus = libos_thread::cores();
+    match file {
+        KernelFile::MemInfo => {
+            let kib = heap::stats().total / 1024;
+            format!("MemTotal: {kib} kB\nMemFree: {kib} kB\nMemAvailable: {kib} kB\n")
+        }
+        KernelFile::Version => "Linux version 6.1.0-tare\n".into(),
+        KernelFile::CpuInfo => (0..cpus)
+            .map(|cpu| format!("processor\t: {cpu}\n\n"))
+            .collect(),
+        KernelFile::CommandLine => format!("{}\0", start.arguments.join("\0")),
+        KernelFile::Stat => "1 (program) R 0 1 1 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 0 0 0\n".into(),
+        KernelFile::Overcommit => "1\n".into(),
+        KernelFile::Backlog => "4096\n".into(),
+        KernelFile::Release => "6.1.0-tare\n".into(),
+        KernelFile::OnlineCpus => format!("0-{}\n", cpus - 1),
+    }
 }
 
 /// Where names are asked for: the gateway, behind which passt answers.

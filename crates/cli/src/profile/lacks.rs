@@ -1,19 +1,20 @@
 //! What the library OS lacks for a program, by what the program asked of this kernel:
-//! calls (`tare_program::Call`), further processes, and files that its machine has only
-//! with `--root`.
+//! calls (`tare_program::Call`), further processes, sockets and options, files of the kernel's
+//! (`tare_program::offered`), and files that its machine has only with `--root`.
 //!
-//! Limits: flags and options of calls, and files below `/proc`, `/sys` and `/dev`, are not
-//! compared.
+//! Limits: flags of `open` and `mmap`, commands of `fcntl` and operations of `arch_prctl` are
+//! not in a profile, or not compared.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use tare_profile::{Asked, Profile, table};
+use tare_profile::{Asked, Features, Profile, names, paths, table};
+use tare_program::offered::{Ioctl, Prctl, SocketOption, SocketType, has_kernel_path};
 use tare_program::{Answer, Call};
 
 use super::text::paragraph;
 
-/// Calls or ways to make processes, with how often they were used.
+/// Names of what was used, with how often.
 type Counts = BTreeMap<String, u64>;
 
 /// What is missing.
@@ -21,6 +22,12 @@ type Counts = BTreeMap<String, u64>;
 pub(super) struct Lacks {
     calls: Counts,
     processes: Counts,
+    sockets: Counts,
+    /// Socket options that are taken and do nothing.
+    options: Counts,
+    /// Requests of `ioctl`, operations of `prctl`.
+    requests: Counts,
+    kernel_files: Counts,
     files: Vec<String>,
 }
 
@@ -45,9 +52,10 @@ pub(super) fn of(profile: &Profile) -> Lacks {
     for clone in &profile.features.clones {
         if !clone.flags.iter().any(|flag| flag == "CLONE_THREAD") {
             let name = "clone without CLONE_THREAD".to_owned();
-            *lacks.processes.entry(name).or_default() += clone.count;
+            count(&mut lacks.processes, name, clone.count);
         }
     }
+    lacks.compare(&profile.features);
     let is_read = |asked: &Asked| matches!(asked, Asked::Open | Asked::List);
     let paths = profile.paths.iter();
     lacks.files = paths
@@ -58,6 +66,61 @@ pub(super) fn of(profile: &Profile) -> Lacks {
 }
 
 impl Lacks {
+    /// Notes what is used of sockets, options, requests and the kernel's files, and not
+    /// offered. The profile has the names of [`names`].
+    fn compare(&mut self, used: &Features) {
+        let types: Vec<_> = SocketType::ALL
+            .iter()
+            .map(|it| it.value())
+            .map(|(family, kind)| (names::family(family.into()), names::kind(kind.into())))
+            .collect();
+        for socket in &used.sockets {
+            let (family, kind) = (&socket.family, &socket.kind);
+            if !types
+                .iter()
+                .any(|known| (&known.0, &known.1) == (family, kind))
+            {
+                count(&mut self.sockets, format!("{family} {kind}"), socket.count);
+            }
+        }
+        let options: Vec<_> = SocketOption::ALL
+            .iter()
+            .map(|it| it.value())
+            .map(|(level, option)| names::option(level.into(), option.into()))
+            .collect();
+        for option in &used.socket_options {
+            let (level, name) = (&option.level, &option.name);
+            if !options
+                .iter()
+                .any(|known| (&known.0, &known.1) == (level, name))
+            {
+                count(&mut self.options, name.clone(), option.count);
+            }
+        }
+        let requests = Ioctl::ALL.iter().map(|it| names::ioctl(it.value().into()));
+        let requests: Vec<String> = requests.collect();
+        for ioctl in &used.ioctls {
+            if !requests.contains(&ioctl.request) {
+                count(&mut self.requests, ioctl.request.clone(), ioctl.count);
+            }
+        }
+        let operations = Prctl::ALL.iter().map(|it| names::prctl(it.value().into()));
+        let operations: Vec<String> = operations.collect();
+        for prctl in &used.prctls {
+            // Those of arch_prctl stand beside them.
+            let is_prctl = !prctl.operation.starts_with("ARCH_");
+            if is_prctl && !operations.contains(&prctl.operation) {
+                count(&mut self.requests, prctl.operation.clone(), prctl.count);
+            }
+        }
+        for file in &used.files {
+            let path = &file.path;
+            if paths::file_system(path).is_some() && !has_kernel_path(path) {
+                count(&mut self.kernel_files, path.clone(), file.count);
+            }
+        }
+    }
+
     /// The text for the reader.
     pub(super) fn text(&self, program: &str, kinds: usize) -> String {
         let mut text = format!("\nOn the library OS (tare run {program}):\n");
@@ -69,6 +132,10 @@ impl Lacks {
         }
         paragraph(&mut text, "Missing", &counted(&self.calls));
         paragraph(&mut text, "Processes", &counted(&self.processes));
+        paragraph(&mut text, "Sockets", &counted(&self.sockets));
+        paragraph(&mut text, "Options", &counted(&self.options));
+        paragraph(&mut text, "Requests", &counted(&self.requests));
+        paragraph(&mut text, "Kernel files", &counted(&self.kernel_files));
         paragraph(&mut text, "Files", &self.files);
         for (is_there, remedy) in [
             (
@@ -78,6 +145,22 @@ impl Lacks {
             (
                 !self.processes.is_empty(),
                 "There is one process: set the program to run as one, without children.",
+            ),
+            (
+                !self.sockets.is_empty(),
+                "Sockets of other kinds are refused, as by a kernel without them.",
+            ),
+            (
+                !self.options.is_empty(),
+                "Options are taken, and have no effect.",
+            ),
+            (
+                !self.requests.is_empty(),
+                "Requests of ioctl return ENOTTY, operations of prctl EINVAL.",
+            ),
+            (
+                !self.kernel_files.is_empty(),
+                "Kernel files are not found, unless --root DIR has them as files.",
             ),
             (
                 !self.files.is_empty(),
@@ -92,6 +175,11 @@ impl Lacks {
     }
 }
 
+fn count(counts: &mut Counts, name: String, times: u64) {
+    let sum = counts.entry(name).or_default();
+    *sum = sum.saturating_add(times);
+}
+
 fn counted(counts: &Counts) -> Vec<String> {
     let items = counts.iter();
     items
@@ -101,7 +189,7 @@ fn counted(counts: &Counts) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use tare_profile::{Call as Seen, CloneUse};
+    use tare_profile::{Call as Seen, CloneUse, FileUse, IoctlUse, OptionUse, PrctlUse, SocketUse};
 
     use super::*;
 
@@ -118,7 +206,7 @@ mod tests {
         profile
     }
 
-    fn names(counts: &Counts) -> Vec<&str> {
+    fn named(counts: &Counts) -> Vec<&str> {
         counts.keys().map(String::as_str).collect()
     }
 
@@ -131,7 +219,7 @@ mod tests {
             ("execve", 1),
         ];
         let lacks = of(&profile(&seen));
-        assert_eq!(names(&lacks.calls), ["inotify_init1"]);
+        assert_eq!(named(&lacks.calls), ["inotify_init1"]);
         assert!(
             lacks.processes.is_empty(),
             "the start of the program itself"
@@ -148,9 +236,63 @@ mod tests {
         };
         profile.features.clones = vec![clone(&["CLONE_THREAD", "CLONE_VM"]), clone(&[])];
         let lacks = of(&profile);
-        let found = names(&lacks.processes);
+        let found = named(&lacks.processes);
         assert_eq!(found, ["clone without CLONE_THREAD", "execve", "vfork"]);
         assert!(lacks.text("./server", 3).contains("one process"));
+    }
+
+    #[test]
+    fn what_sockets_and_requests_lack_is_named() {
+        let mut profile = profile(&[("socket", 4)]);
+        let features = &mut profile.features;
+        features.sockets = vec![
+            SocketUse::of(2, 1, 6, 2),
+            SocketUse::of(16, 3, 0, 1),
+            SocketUse::of(2, 5, 0, 1),
+        ];
+        features.socket_options = vec![
+            OptionUse::of(1, 2, 9),
+            OptionUse::of(6, 1, 9),
+            OptionUse::of(6, 23, 2),
+            OptionUse::of(1, 9, 3),
+        ];
+        features.ioctls = vec![IoctlUse::of(0x5421, 1), IoctlUse::of(0x5412, 4)];
+        features.prctls = vec![
+            PrctlUse::of(15, 1),
+            PrctlUse::of(22, 5),
+            PrctlUse::of_arch(0x3001, 1),
+        ];
+        let file = |path: &str| FileUse {
+            file_system: "proc".to_owned(),
+            path: path.to_owned(),
+            count: 6,
+        };
+        let paths = [
+            "/proc/meminfo",
+            "/proc/self/maps",
+            "/dev/null",
+            "/dev/kvm",
+            "/etc",
+        ];
+        features.files = paths.map(file).into();
+        let lacks = of(&profile);
+        assert_eq!(
+            named(&lacks.sockets),
+            ["AF_INET SOCK_SEQPACKET", "AF_NETLINK SOCK_RAW"]
+        );
+        assert_eq!(named(&lacks.options), ["SO_KEEPALIVE", "TCP_FASTOPEN"]);
+        assert_eq!(named(&lacks.requests), ["PR_SET_SECCOMP", "TIOCSTI"]);
+        assert_eq!(named(&lacks.kernel_files), ["/dev/kvm", "/proc/self/maps"]);
+        let text = lacks.text("./server", 1);
+        for line in [
+            "Sockets: AF_INET SOCK_SEQPACKET (1), AF_NETLINK SOCK_RAW (1)\n",
+            "Options: SO_KEEPALIVE (3), TCP_FASTOPEN (2)\n",
+            "Requests: PR_SET_SECCOMP (5), TIOCSTI (4)\n",
+            "Kernel files: /dev/kvm (6), /proc/self/maps (6)\n",
+            "Options are taken, and have no effect.\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
     }
 
     #[test]

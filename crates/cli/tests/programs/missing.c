@@ -1,6 +1,9 @@
-/* Makes a call that the library OS does not serve, a process, and reads a file. */
+/* Makes a call that the library OS does not serve, a process, a socket and a request of kinds
+   that it lacks, sets an option that it takes for a hint, and reads files. */
 #include <fcntl.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +13,13 @@ int main(int count, char **words)
     if (fork() == 0)
         _exit(0);
     wait(0);
+    int on = 1, tcp = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    setsockopt(tcp, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    socket(AF_NETLINK, SOCK_RAW, 0);
+    ioctl(tcp, TIOCOUTQ, &on);
+    open("/proc/meminfo", O_RDONLY);
+    open("/proc/self/maps", O_RDONLY);
     if (count > 1)
         open(words[1], O_RDONLY);
     return 3;

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as c;
-use linux_raw_sys::ioctl::{FIOASYNC, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD};
+use tare_program::offered::Ioctl;
 
 use crate::context::Context;
 use crate::errno::{Errno, Result};
@@ -169,26 +169,27 @@ pub(super) fn flock(context: &Context<'_>, number: u64, operation: u64) -> Resul
 
 pub(super) fn ioctl(context: &Context<'_>, number: u64, request: u64, argument: u64) -> Result {
     let open = open(context, number)?;
-    match request as u32 {
-        FIONBIO => {
+    let request = Ioctl::of(request as u32);
+    match request {
+        Some(Ioctl::FIONBIO) => {
             let on = context.process.u32(argument)? != 0;
             let kept = open.flags() & !c::O_NONBLOCK;
             open.set_flags(kept | if on { c::O_NONBLOCK } else { 0 });
             Ok(0)
         }
-        FIONREAD => {
+        Some(Ioctl::FIONREAD) => {
             let bytes = open.file.readable_bytes()?;
             context.process.put_u32(argument, bytes as u32)?;
             Ok(0)
         }
-        FIOCLEX | FIONCLEX => {
+        Some(Ioctl::FIOCLEX | Ioctl::FIONCLEX) => {
             let mut files = context.process.files.lock();
-            files.get_mut(number)?.close_on_exec = request as u32 == FIOCLEX;
+            files.get_mut(number)?.close_on_exec = request == Some(Ioctl::FIOCLEX);
             Ok(0)
         }
-        FIOASYNC => Ok(0),
+        Some(Ioctl::FIOASYNC) => Ok(0),
         // The console is not a terminal: programs then write without escapes.
-        _ => Err(Errno::ENOTTY),
+        Some(Ioctl::TCGETS | Ioctl::TIOCGWINSZ) | None => Err(Errno::ENOTTY),
     }
 }
 

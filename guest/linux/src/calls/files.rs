@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general as c;
 use tare_libos::sync::SpinLock;
+use tare_program::offered::{DESCRIPTORS, OWN_FILE};
 
 use super::arguments::Arguments;
 use super::descriptors::insert;
@@ -86,10 +87,10 @@ pub(super) fn openat(
     let flags = flags as u32;
     let has = |bits: u32| flags & bits == bits;
     let tree = &context.process.tree;
-    if let Some(number) = path
-        .strip_prefix("/proc/self/fd/")
-        .or_else(|| path.strip_prefix("/dev/fd/"))
-    {
+    let number = DESCRIPTORS
+        .iter()
+        .find_map(|before| path.strip_prefix(before));
+    if let Some(number) = number {
         let number = number.parse().map_err(|_| Errno::ENOENT)?;
         let open = opened(context, number)?;
         return insert(context, open, flags);
@@ -165,7 +166,7 @@ pub(super) fn readlinkat(
     length: u64,
 ) -> Result {
     let path = path(context, directory, name)?;
-    let target = if path == "/proc/self/exe" {
+    let target = if path == OWN_FILE {
         context.process.path.clone()
     } else if let Some(number) = path.strip_prefix("/proc/self/fd/") {
         let number = number.parse().map_err(|_| Errno::ENOENT)?;

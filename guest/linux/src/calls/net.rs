@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use linux_raw_sys::general as c;
 use linux_raw_sys::net as n;
+use tare_program::offered::SocketType;
 
 use super::arguments::Arguments;
 use super::descriptors::{insert, open as opened};
@@ -39,10 +40,15 @@ pub(super) fn socket(context: &Context<'_>, family: u64, word: u64) -> Result {
     if !matches!(family, n::AF_INET | n::AF_INET6 | n::AF_UNIX) {
         return Err(Errno::EAFNOSUPPORT);
     }
-    let file: Arc<dyn File> = match (family, kind(word)?) {
-        (n::AF_UNIX, kind) => Arc::new(Unix::new(kind)),
-        (_, SocketKind::Packets) => return Err(Errno::EPROTONOSUPPORT),
-        (family, kind) => Arc::new(Socket::new(family, kind)),
+    let kind = kind(word)?;
+    let file: Arc<dyn File> = match SocketType::of((family, word & KIND)) {
+        Some(SocketType::UnixStream | SocketType::UnixDatagram | SocketType::UnixPackets) => {
+            Arc::new(Unix::new(kind))
+        }
+        Some(SocketType::Tcp | SocketType::Udp | SocketType::Tcp6 | SocketType::Udp6) => {
+            Arc::new(Socket::new(family, kind))
+        }
+        None => return Err(Errno::EPROTONOSUPPORT),
     };
     let flags = c::O_RDWR | word & c::O_NONBLOCK;
     insert(context, Open::new(file, flags), word)

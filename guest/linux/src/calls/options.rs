@@ -1,7 +1,7 @@
 //! Options of sockets (`socket(7)`, `tcp(7)`, `ipv6(7)`): those that are more than hints.
 
-use linux_raw_sys::net as n;
 use tare_libos::time::Duration;
+use tare_program::offered::SocketOption;
 
 use super::arguments::Arguments;
 use super::descriptors::open as opened;
@@ -12,8 +12,6 @@ use crate::files::Way;
 use crate::files::socket::Socket;
 use crate::process::PID;
 
-const SOL_TCP: u32 = n::IPPROTO_TCP as u32;
-const SOL_IPV6: u32 = n::IPPROTO_IPV6 as u32;
 /// Bytes that `SO_SNDBUF` and `SO_RCVBUF` report.
 const BUFFER_BYTES: u32 = 212_992;
 
@@ -22,27 +20,40 @@ pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
     let open = opened(context, number)?;
     open.file.endpoint().ok_or(Errno::ENOTSOCK)?;
     let socket = open.file.as_kind::<Socket>();
-    let (level, option) = (level as u32, option as u32);
     if length < 4 {
         return Err(Errno::EINVAL);
     }
     let is_on = context.process.u32(at)? != 0;
-    match (level, option, socket) {
-        (n::SOL_SOCKET, n::SO_RCVTIMEO | n::SO_SNDTIMEO, _) => {
+    match SocketOption::of((level as u32, option as u32)) {
+        Some(option @ (SocketOption::SO_RCVTIMEO | SocketOption::SO_SNDTIMEO)) => {
             if length < 16 {
                 return Err(Errno::EINVAL);
             }
-            let way = match option {
-                n::SO_RCVTIMEO => Way::Read,
-                _ => Way::Write,
-            };
             let limit = micros(context, at)?.unwrap_or_default();
-            open.set_limit(way, limit.as_nanos() as u64);
+            open.set_limit(way(option), limit.as_nanos() as u64);
         }
-        (SOL_TCP, n::TCP_NODELAY, Some(socket)) => socket.set_no_delay(is_on),
-        (SOL_IPV6, n::IPV6_V6ONLY, Some(socket)) => socket.set_only_v6(is_on)?,
-        // Others are hints, or what is so here in any case (SO_REUSEADDR).
-        _ => {}
+        Some(SocketOption::TCP_NODELAY) => {
+            if let Some(socket) = socket {
+                socket.set_no_delay(is_on);
+            }
+        }
+        Some(SocketOption::IPV6_V6ONLY) => {
+            if let Some(socket) = socket {
+                socket.set_only_v6(is_on)?;
+            }
+        }
+        // Read only, or so here in any case; others are hints.
+        Some(
+            SocketOption::SO_ERROR
+            | SocketOption::SO_TYPE
+            | SocketOption::SO_DOMAIN
+            | SocketOption::SO_ACCEPTCONN
+            | SocketOption::SO_SNDBUF
+            | SocketOption::SO_RCVBUF
+            | SocketOption::SO_PEERCRED
+            | SocketOption::SO_REUSEADDR,
+        )
+        | None => {}
     }
     Ok(0)
 }
@@ -52,34 +63,38 @@ pub(super) fn getsockopt(context: &Context<'_>, a: Arguments) -> Result {
     let open = opened(context, number)?;
     let endpoint = open.file.endpoint().ok_or(Errno::ENOTSOCK)?;
     let socket = open.file.as_kind::<Socket>();
-    let word = match (level as u32, option as u32) {
-        (n::SOL_SOCKET, n::SO_ERROR) => endpoint.take_error(),
-        (n::SOL_SOCKET, n::SO_TYPE) => endpoint.kind().word(),
-        (n::SOL_SOCKET, n::SO_DOMAIN) => endpoint.family(),
-        (n::SOL_SOCKET, n::SO_ACCEPTCONN) => endpoint.is_listening().into(),
-        (n::SOL_SOCKET, n::SO_SNDBUF | n::SO_RCVBUF) => BUFFER_BYTES,
-        (n::SOL_SOCKET, n::SO_PEERCRED) => {
+    let word = match SocketOption::of((level as u32, option as u32)) {
+        Some(SocketOption::SO_ERROR) => endpoint.take_error(),
+        Some(SocketOption::SO_TYPE) => endpoint.kind().word(),
+        Some(SocketOption::SO_DOMAIN) => endpoint.family(),
+        Some(SocketOption::SO_ACCEPTCONN) => endpoint.is_listening().into(),
+        Some(SocketOption::SO_SNDBUF | SocketOption::SO_RCVBUF) => BUFFER_BYTES,
+        Some(SocketOption::SO_PEERCRED) => {
             // The process, root and its group.
             let mut bytes = [0; 12];
             bytes[..4].copy_from_slice(&PID.to_le_bytes());
             return put(context, to, length_at, &bytes);
         }
-        (n::SOL_SOCKET, option @ (n::SO_RCVTIMEO | n::SO_SNDTIMEO)) => {
-            let way = match option {
-                n::SO_RCVTIMEO => Way::Read,
-                _ => Way::Write,
-            };
-            let limit = Duration::from_nanos(open.limit_ns(way));
+        Some(option @ (SocketOption::SO_RCVTIMEO | SocketOption::SO_SNDTIMEO)) => {
+            let limit = Duration::from_nanos(open.limit_ns(way(option)));
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&limit.as_secs().to_le_bytes());
             bytes[8..].copy_from_slice(&u64::from(limit.subsec_micros()).to_le_bytes());
             return put(context, to, length_at, &bytes);
         }
-        (SOL_TCP, n::TCP_NODELAY) => socket.is_some_and(Socket::no_delay).into(),
-        (SOL_IPV6, n::IPV6_V6ONLY) => socket.is_some_and(Socket::only_v6).into(),
-        _ => 0,
+        Some(SocketOption::TCP_NODELAY) => socket.is_some_and(Socket::no_delay).into(),
+        Some(SocketOption::IPV6_V6ONLY) => socket.is_some_and(Socket::only_v6).into(),
+        Some(SocketOption::SO_REUSEADDR) | None => 0,
     };
     put(context, to, length_at, &word.to_le_bytes())
+}
+
+/// The direction that a limit of time is for.
+fn way(option: SocketOption) -> Way {
+    match option {
+        SocketOption::SO_RCVTIMEO => Way::Read,
+        _ => Way::Write,
+    }
 }
 
 fn put(context: &Context<'_>, to: u64, length_at: u64, bytes: &[u8]) -> Result {

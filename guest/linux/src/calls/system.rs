@@ -1,10 +1,7 @@
 //! The machine and the process: names, limits, randomness, registers, the end.
 
 use linux_raw_sys::general as c;
-use linux_raw_sys::prctl::{
-    PR_GET_DUMPABLE, PR_GET_NAME, PR_SET_DUMPABLE, PR_SET_KEEPCAPS, PR_SET_NAME,
-    PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, PR_SET_THP_DISABLE, PR_SET_TIMERSLACK, PR_SET_VMA,
-};
+use tare_program::offered::Prctl;
 
 use crate::context::Context;
 use crate::errno::{Errno, Result};
@@ -31,22 +28,26 @@ pub(super) fn arch_prctl(context: &mut Context<'_>, code: u64, address: u64) -> 
 }
 
 pub(super) fn prctl(context: &Context<'_>, option: u64, argument: u64) -> Result {
-    match option as u32 {
-        PR_SET_NAME => {
+    match Prctl::of(option as u32).ok_or(Errno::EINVAL)? {
+        Prctl::PR_SET_NAME => {
             let text = context.process.name(argument)?;
             *context.thread.name.lock() = text;
             Ok(0)
         }
-        PR_GET_NAME => {
+        Prctl::PR_GET_NAME => {
             let name = *context.thread.name.lock();
             context.process.write(argument, &name)?;
             Ok(0)
         }
-        PR_GET_DUMPABLE => Ok(1),
+        Prctl::PR_GET_DUMPABLE => Ok(1),
         // Nothing here depends on them.
-        PR_SET_DUMPABLE | PR_SET_PDEATHSIG | PR_SET_KEEPCAPS | PR_SET_NO_NEW_PRIVS
-        | PR_SET_THP_DISABLE | PR_SET_TIMERSLACK | PR_SET_VMA => Ok(0),
-        _ => Err(Errno::EINVAL),
+        Prctl::PR_SET_DUMPABLE
+        | Prctl::PR_SET_PDEATHSIG
+        | Prctl::PR_SET_KEEPCAPS
+        | Prctl::PR_SET_NO_NEW_PRIVS
+        | Prctl::PR_SET_THP_DISABLE
+        | Prctl::PR_SET_TIMERSLACK
+        | Prctl::PR_SET_VMA => Ok(0),
     }
 }
 

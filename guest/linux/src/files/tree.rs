@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFREG, S_IFSOCK};
 use tare_libos::fs::cpio::{self, Archive};
 use tare_libos::sync::SpinLock;
+use tare_program::offered::DeviceFile;
 
 use super::lock::Lock;
 use super::unix::Named;
@@ -203,19 +204,20 @@ impl Tree {
                 tree.add(directory, Node::directory());
             }
         }
-        for (path, device) in [
-            ("dev/null", Device::Null),
-            ("dev/zero", Device::Zero),
-            ("dev/full", Device::Full),
-            ("dev/random", Device::Random),
-            ("dev/urandom", Device::Random),
-            ("dev/console", Device::Console),
-            ("dev/tty", Device::Console),
-            ("dev/stdin", Device::Console),
-            ("dev/stdout", Device::Console),
-            ("dev/stderr", Device::Console),
-        ] {
-            tree.add(path, Node::new(NodeKind::Device(device), 0o666, 0));
+        for file in DeviceFile::ALL {
+            let device = match file {
+                DeviceFile::Null => Device::Null,
+                DeviceFile::Zero => Device::Zero,
+                DeviceFile::Full => Device::Full,
+                DeviceFile::Random | DeviceFile::Urandom => Device::Random,
+                DeviceFile::Console
+                | DeviceFile::Tty
+                | DeviceFile::Stdin
+                | DeviceFile::Stdout
+                | DeviceFile::Stderr => Device::Console,
+            };
+            let node = Node::new(NodeKind::Device(device), 0o666, 0);
+            tree.add(file.value(), node);
         }
         tree
     }

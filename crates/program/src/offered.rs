@@ -1,0 +1,186 @@
+//! What the personality in the guest offers beyond the calls themselves: kinds of sockets and
+//! their options, requests of `ioctl`, operations of `prctl`, files of the kernel's. As with
+//! [`Call`](crate::Call), `guest/linux` serves each list by a `match` without a default, and
+//! `tare profile` compares a program's use with it.
+
+use linux_raw_sys::ioctl;
+use linux_raw_sys::net as n;
+use linux_raw_sys::prctl;
+
+const TCP: u32 = n::IPPROTO_TCP as u32;
+const IPV6: u32 = n::IPPROTO_IPV6 as u32;
+
+macro_rules! offered {
+    ($(#[$doc:meta])* $list:ident, $value:ty; $($name:ident = $number:expr;)+) => {
+        $(#[$doc])*
+        #[allow(non_camel_case_types, missing_docs)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $list {
+            $($name,)+
+        }
+
+        impl $list {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$name,)+];
+
+            /// What stands for it.
+            pub const fn value(self) -> $value {
+                match self {
+                    $(Self::$name => $number,)+
+                }
+            }
+
+            /// What a value stands for.
+            pub fn of(value: $value) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.value() == value)
+            }
+        }
+    };
+}
+
+offered! {
+    /// Sockets, by family and type.
+    SocketType, (u32, u32);
+    UnixStream = (n::AF_UNIX, n::SOCK_STREAM);
+    UnixDatagram = (n::AF_UNIX, n::SOCK_DGRAM);
+    UnixPackets = (n::AF_UNIX, n::SOCK_SEQPACKET);
+    Tcp = (n::AF_INET, n::SOCK_STREAM);
+    Udp = (n::AF_INET, n::SOCK_DGRAM);
+    Tcp6 = (n::AF_INET6, n::SOCK_STREAM);
+    Udp6 = (n::AF_INET6, n::SOCK_DGRAM);
+}
+
+offered! {
+    /// Socket options with an effect, by level and number. All others are taken as hints.
+    SocketOption, (u32, u32);
+    SO_RCVTIMEO = (n::SOL_SOCKET, n::SO_RCVTIMEO);
+    SO_SNDTIMEO = (n::SOL_SOCKET, n::SO_SNDTIMEO);
+    SO_ERROR = (n::SOL_SOCKET, n::SO_ERROR);
+    SO_TYPE = (n::SOL_SOCKET, n::SO_TYPE);
+    SO_DOMAIN = (n::SOL_SOCKET, n::SO_DOMAIN);
+    SO_ACCEPTCONN = (n::SOL_SOCKET, n::SO_ACCEPTCONN);
+    SO_SNDBUF = (n::SOL_SOCKET, n::SO_SNDBUF);
+    SO_RCVBUF = (n::SOL_SOCKET, n::SO_RCVBUF);
+    SO_PEERCRED = (n::SOL_SOCKET, n::SO_PEERCRED);
+    // So here in any case.
+    SO_REUSEADDR = (n::SOL_SOCKET, n::SO_REUSEADDR);
+    TCP_NODELAY = (TCP, n::TCP_NODELAY);
+    IPV6_V6ONLY = (IPV6, n::IPV6_V6ONLY);
+}
+
+offered! {
+    /// Requests of `ioctl`.
+    Ioctl, u32;
+    FIONBIO = ioctl::FIONBIO;
+    FIONREAD = ioctl::FIONREAD;
+    FIOCLEX = ioctl::FIOCLEX;
+    FIONCLEX = ioctl::FIONCLEX;
+    FIOASYNC = ioctl::FIOASYNC;
+    // Whether a file is a terminal: none is.
+    TCGETS = ioctl::TCGETS;
+    TIOCGWINSZ = ioctl::TIOCGWINSZ;
+}
+
+offered! {
+    /// Operations of `prctl`.
+    Prctl, u32;
+    PR_SET_NAME = prctl::PR_SET_NAME;
+    PR_GET_NAME = prctl::PR_GET_NAME;
+    PR_GET_DUMPABLE = prctl::PR_GET_DUMPABLE;
+    PR_SET_DUMPABLE = prctl::PR_SET_DUMPABLE;
+    PR_SET_PDEATHSIG = prctl::PR_SET_PDEATHSIG;
+    PR_SET_KEEPCAPS = prctl::PR_SET_KEEPCAPS;
+    PR_SET_NO_NEW_PRIVS = prctl::PR_SET_NO_NEW_PRIVS;
+    PR_SET_THP_DISABLE = prctl::PR_SET_THP_DISABLE;
+    PR_SET_TIMERSLACK = prctl::PR_SET_TIMERSLACK;
+    PR_SET_VMA = prctl::PR_SET_VMA;
+}
+
+offered! {
+    /// Files that a kernel gives, by path. They are written at the start.
+    KernelFile, &'static str;
+    MemInfo = "/proc/meminfo";
+    Version = "/proc/version";
+    CpuInfo = "/proc/cpuinfo";
+    CommandLine = "/proc/self/cmdline";
+    Stat = "/proc/self/stat";
+    Overcommit = "/proc/sys/vm/overcommit_memory";
+    Backlog = "/proc/sys/net/core/somaxconn";
+    Release = "/proc/sys/kernel/osrelease";
+    OnlineCpus = "/sys/devices/system/cpu/online";
+}
+
+offered! {
+    /// Devices, by path.
+    DeviceFile, &'static str;
+    Null = "/dev/null";
+    Zero = "/dev/zero";
+    Full = "/dev/full";
+    Random = "/dev/random";
+    Urandom = "/dev/urandom";
+    Console = "/dev/console";
+    Tty = "/dev/tty";
+    Stdin = "/dev/stdin";
+    Stdout = "/dev/stdout";
+    Stderr = "/dev/stderr";
+}
+
+/// The program's own file.
+pub const OWN_FILE: &str = "/proc/self/exe";
+/// What stands before a descriptor's number in a path that opens it again.
+pub const DESCRIPTORS: [&str; 2] = ["/proc/self/fd/", "/dev/fd/"];
+
+/// Whether a path of `/proc`, `/sys` or `/dev`, with `self` for the process, leads to a file
+/// or a directory.
+pub fn has_kernel_path(path: &str) -> bool {
+    let files = KernelFile::ALL.iter().map(|file| file.value());
+    let devices = DeviceFile::ALL.iter().map(|file| file.value());
+    let leads_to = |known: &str| {
+        let rest = known.strip_prefix(path.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    files.chain(devices).chain([OWN_FILE]).any(leads_to)
+        || DESCRIPTORS.iter().any(|before| path.starts_with(before))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_offered_is_found_by_its_value() {
+        for option in SocketOption::ALL {
+            assert_eq!(SocketOption::of(option.value()), Some(*option));
+        }
+        assert_eq!(SocketOption::of((6, 1)), Some(SocketOption::TCP_NODELAY));
+        assert_eq!(SocketOption::of((1, 9)), None, "SO_KEEPALIVE");
+        assert_eq!(SocketType::of((16, 3)), None, "AF_NETLINK");
+        assert_eq!(Ioctl::of(0x5421), Some(Ioctl::FIONBIO));
+        assert_eq!(Prctl::of(22), None, "PR_SET_SECCOMP");
+    }
+
+    #[test]
+    fn kernel_paths_are_files_their_directories_and_descriptors() {
+        for path in [
+            "/proc/meminfo",
+            "/proc/self/exe",
+            "/proc",
+            "/proc/self/",
+            "/proc/sys/net",
+            "/dev/null",
+            "/dev/fd/3",
+            "/proc/self/fd/0",
+        ] {
+            assert!(has_kernel_path(path), "{path}");
+        }
+        for path in [
+            "/proc/self/maps",
+            "/proc/meminf",
+            "/proc/meminfo/x",
+            "/dev/shm/x",
+            "/sys/fs/cgroup",
+        ] {
+            assert!(!has_kernel_path(path), "{path}");
+        }
+    }
+}
