@@ -64,6 +64,72 @@ fn a_static_program_runs_and_its_status_is_the_exit_code() {
     }
 }
 
+/// A file of gcc's, such as the C library.
+fn file_of_gcc(name: &str) -> PathBuf {
+    let gcc = Command::new("gcc")
+        .arg(format!("-print-file-name={name}"))
+        .output()
+        .unwrap();
+    PathBuf::from(String::from_utf8(gcc.stdout).unwrap().trim())
+}
+
+/// A root with the loader that programs of this host name, and the C library.
+fn root_with_libraries(place: &TestDir) -> Option<PathBuf> {
+    let root = place.path().join("root");
+    for (file, directory) in [
+        ("ld-linux-x86-64.so.2", "lib64"),
+        ("libc.so.6", "lib"),
+        ("libm.so.6", "lib"),
+    ] {
+        let from = file_of_gcc(file);
+        if !from.is_absolute() {
+            skip("gcc knows no ld-linux-x86-64.so.2, libc.so.6 and libm.so.6");
+            return None;
+        }
+        fs::create_dir_all(root.join(directory)).unwrap();
+        fs::copy(from, root.join(directory).join(file)).unwrap();
+    }
+    Some(root)
+}
+
+#[test]
+fn a_dynamic_program_is_loaded_by_the_loader_of_its_root() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    for link in ["-pie", "-no-pie"] {
+        let words = [link, "-Wl,--no-as-needed", "-lm"];
+        let Some(program) = c(&place, "dynamic.c", &words) else {
+            return;
+        };
+        run(&place, &program, &[]).expect(126, "--root DIR");
+        let Some(root) = root_with_libraries(&place) else {
+            return;
+        };
+        let with_root = ["--root", root.to_str().unwrap()];
+        let ended = run(
+            &place,
+            &program,
+            &[&with_root[..], &["--", "0.25"]].concat(),
+        );
+        ended.expect(7, "program /dynamic, square root 0.500000");
+        for line in [
+            "headers 1",
+            "entry 1",
+            "loader 1",
+            "own file 1",
+            "thread 42",
+        ] {
+            assert!(ended.out.contains(line), "{line}: {ended:#?}");
+        }
+        // What is missing besides, the loader itself says.
+        fs::remove_file(root.join("lib/libm.so.6")).unwrap();
+        let ended = run(&place, &program, &with_root);
+        ended.expect(127, "libm.so.6");
+    }
+}
+
 #[test]
 fn a_program_has_threads_signals_memory_and_files() {
     if !can_run() {

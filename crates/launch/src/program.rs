@@ -1,5 +1,6 @@
-//! `tare run ./program`: a static Linux program, alone or in a root, for the image that
-//! runs programs (ADR 36). The file is checked here, by the code that the image uses.
+//! `tare run ./program`: a Linux program, alone or in a root, for the image that runs
+//! programs (ADR 36). The file is checked here, by the code that the image uses. The loader of
+//! one that is linked dynamically, and its libraries, are files of the root.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -58,6 +59,14 @@ pub(crate) enum ProgramError {
         /// Its loader.
         loader: String,
     },
+    /// The loader lies at fixed addresses.
+    #[error("cannot run {path}: its loader {loader} is not position-independent")]
+    FixedLoader {
+        /// The program.
+        path: String,
+        /// Its loader.
+        loader: String,
+    },
     /// Its addresses are the library OS's own.
     #[error(
         "cannot run {path}: it is linked for addresses from {start:#x} to {end:#x}, and \
@@ -109,7 +118,7 @@ impl Explain for ProgramError {
                 _ => ExitCode::ImageNotElf,
             },
             Self::Dynamic { .. } | Self::NotFile(_) => ExitCode::CannotRun,
-            Self::Addresses { .. } => ExitCode::ImageLayout,
+            Self::Addresses { .. } | Self::FixedLoader { .. } => ExitCode::ImageLayout,
             Self::Missing(_) => ExitCode::CommandNotFound,
             Self::Start(_) | Self::Variable(_) | Self::NoCommand => ExitCode::Usage,
             Self::Name(_) => ExitCode::RootImage,
@@ -119,8 +128,8 @@ impl Explain for ProgramError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Dynamic { .. } => Some(
-                "link it statically (C: gcc -static-pie; Go: CGO_ENABLED=0; Rust: \
-                 -C target-feature=+crt-static)"
+                "give its loader and libraries with --root DIR, or link it statically (C: gcc \
+                 -static-pie; Go: CGO_ENABLED=0; Rust: -C target-feature=+crt-static)"
                     .to_owned(),
             ),
             Self::Addresses {
@@ -145,7 +154,13 @@ impl Explain for ProgramError {
 pub fn check_file(path: &Path) -> Result<(), Failure> {
     let image = image::open(path)?;
     let bytes = read(&image.file, path)?;
-    Ok(check(&path.to_string_lossy(), &bytes, DEFAULT_MEMORY_MIB)?)
+    let alone = Tree::new();
+    Ok(check(
+        &path.to_string_lossy(),
+        &bytes,
+        &alone,
+        DEFAULT_MEMORY_MIB,
+    )?)
 }
 
 /// Whether the image is a program for Linux instead.
@@ -192,7 +207,8 @@ pub(crate) fn choose(
             let file = program.path.file_name().unwrap_or_default();
             let file = file.to_string_lossy().into_owned();
             let path = format!("/{file}");
-            check(&path, &read(&program.file, &program.path)?, memory_mib)?;
+            let bytes = read(&program.file, &program.path)?;
+            check(&path, &bytes, &tree, memory_mib)?;
             let bytes = program.bytes.min(MOST_BYTES);
             tree.insert(&file, Node::open_file(program.file, bytes, 0o755))
                 .map_err(ProgramError::from)?;
@@ -205,7 +221,7 @@ pub(crate) fn choose(
             let command = task.command.first().ok_or(ProgramError::NoCommand)?;
             let found = find(&tree, command, &task.environment)?;
             let path = format!("/{found}");
-            check(&path, &content(&tree, &found)?, memory_mib)?;
+            check(&path, &content(&tree, &found)?, &tree, memory_mib)?;
             (image::stem(Path::new(&found)), PathBuf::from(&found), path)
         }
     };
@@ -246,14 +262,11 @@ pub(crate) fn choose(
 }
 
 /// Refuses what the image would refuse.
-fn check(path: &str, bytes: &[u8], memory_mib: u32) -> Result<(), ProgramError> {
+fn check(path: &str, bytes: &[u8], tree: &Tree, memory_mib: u32) -> Result<(), ProgramError> {
     let path = path.to_owned();
-    let layout = Layout::parse(bytes).map_err(|source| ProgramError::Elf {
-        path: path.clone(),
-        source,
-    })?;
-    if let Some(loader) = layout.interpreter {
-        return Err(ProgramError::Dynamic { path, loader });
+    let layout = layout(&path, bytes)?;
+    if let Some(loader) = &layout.interpreter {
+        check_loader(path.clone(), loader.clone(), tree)?;
     }
     let free_end = FIXED_END.min(u64::from(memory_mib) * MIB / 2);
     let pages = layout.pages();
@@ -268,6 +281,25 @@ fn check(path: &str, bytes: &[u8], memory_mib: u32) -> Result<(), ProgramError> 
         });
     }
     Ok(())
+}
+
+fn layout(path: &str, bytes: &[u8]) -> Result<Layout, ProgramError> {
+    Layout::parse(bytes).map_err(|source| ProgramError::Elf {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn check_loader(path: String, loader: String, tree: &Tree) -> Result<(), ProgramError> {
+    let found = tree.through_all_links(loader.trim_start_matches('/'));
+    let found = found.ok().filter(|found| tree.get(found).is_some());
+    let Some(found) = found else {
+        return Err(ProgramError::Dynamic { path, loader });
+    };
+    match layout(&loader, &content(tree, &found)?)?.place {
+        LoadAddress::Relocatable => Ok(()),
+        LoadAddress::Fixed => Err(ProgramError::FixedLoader { path, loader }),
+    }
 }
 
 fn set(environment: &mut Vec<String>, name: &str, value: &str, replaces: bool) {
@@ -325,6 +357,10 @@ fn content(tree: &Tree, path: &str) -> Result<Vec<u8>, ProgramError> {
 mod tests {
     use super::*;
 
+    /// Types of ELF files (`elf.h`).
+    const ET_EXEC: u16 = 2;
+    const ET_DYN: u16 = 3;
+
     #[test]
     fn variables_replace_each_other_by_name() {
         let mut environment = vec!["A=1".to_owned()];
@@ -332,6 +368,32 @@ mod tests {
         set(&mut environment, "B", "3", false);
         set(&mut environment, "A", "4", true);
         assert_eq!(environment, ["A=4", "B=3"]);
+    }
+
+    #[test]
+    fn a_loader_is_a_relocatable_file_of_the_root() {
+        // This test is a program of this host; with its own type changed it is a fixed one.
+        let own = std::fs::read("/proc/self/exe").expect("this test");
+        let mut tree = Tree::new();
+        let check = |tree: &Tree| check_loader("/server".into(), "/lib64/ld.so".into(), tree);
+        assert!(matches!(check(&tree), Err(ProgramError::Dynamic { .. })));
+        tree.insert("lib64", Node::link("usr/lib64"))
+            .expect("a name");
+        assert!(matches!(check(&tree), Err(ProgramError::Dynamic { .. })));
+        tree.insert("usr/lib64/ld.so", Node::bytes(*b"#!/bin/sh", 0o755))
+            .expect("a name");
+        assert!(matches!(check(&tree), Err(ProgramError::Elf { .. })));
+        for (kind, is_taken) in [(ET_DYN, true), (ET_EXEC, false)] {
+            let mut bytes = own.clone();
+            bytes[16..18].copy_from_slice(&kind.to_le_bytes());
+            tree.remove("usr/lib64/ld.so");
+            tree.insert("usr/lib64/ld.so", Node::bytes(bytes, 0o755))
+                .expect("a name");
+            let checked = check(&tree);
+            assert_eq!(checked.is_ok(), is_taken, "{checked:?}");
+            let is_fixed = matches!(checked, Err(ProgramError::FixedLoader { .. }));
+            assert_eq!(is_fixed, !is_taken);
+        }
     }
 
     #[test]

@@ -23,6 +23,12 @@ pub(crate) const STACK_BYTES: u64 = 8 << 20;
 const HEADER_BYTES: u64 = 56;
 const CLOCK_TICKS: u64 = 100;
 
+/// A file that is mapped: the program, or the loader that it names (PT_INTERP).
+pub(crate) struct Executable {
+    pub(crate) file: Bytes,
+    pub(crate) layout: Layout,
+}
+
 /// Where a program begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Begin {
@@ -39,29 +45,38 @@ pub(crate) struct AuxFacts {
     pub(crate) random: [u8; 16],
 }
 
-/// Loads a program and makes its stack.
+/// Maps a program, and its loader if it has one, and makes its stack. As on Linux, a loader
+/// begins in place of the program, which it finds by the auxiliary vector.
 pub(crate) fn load(
     process: &Process,
-    layout: &Layout,
-    file: &Bytes,
+    program: &Executable,
+    loader: Option<&Executable>,
     start: &Start,
     machine: AuxFacts,
 ) -> Result<Begin> {
+    let layout = &program.layout;
     let base = match layout.place {
         LoadAddress::Fixed => 0,
         LoadAddress::Relocatable => RELOCATED - layout.pages().start,
     };
-    for segment in &layout.segments {
-        map(process, base, segment, file)?;
-    }
+    map_all(process, base, program)?;
+    let entry = base + layout.entry;
+    let (loader_base, begin) = match loader {
+        None => (0, entry),
+        Some(loader) => {
+            let base = loader_base(process, &loader.layout)?;
+            map_all(process, base, loader)?;
+            (base, base + loader.layout.entry)
+        }
+    };
     let auxiliary = [
         (AT_PHDR, layout.headers.map_or(0, |at| base + at)),
         (AT_PHENT, HEADER_BYTES),
         (AT_PHNUM, layout.header_count.into()),
         (AT_PAGESZ, PAGE),
-        (AT_BASE, 0),
+        (AT_BASE, loader_base),
         (AT_FLAGS, 0),
-        (AT_ENTRY, base + layout.entry),
+        (AT_ENTRY, entry),
         (AT_UID, 0),
         (AT_EUID, 0),
         (AT_GID, 0),
@@ -71,9 +86,25 @@ pub(crate) fn load(
         (AT_HWCAP, machine.features.into()),
     ];
     Ok(Begin {
-        rip: base + layout.entry,
+        rip: begin,
         rsp: stack(process, start, &auxiliary, &machine.random)?,
     })
+}
+
+/// Where a loader goes: among the mappings. One for fixed addresses could lie on its program.
+fn loader_base(process: &Process, layout: &Layout) -> Result {
+    if layout.place == LoadAddress::Fixed {
+        return Err(Errno::ENOEXEC);
+    }
+    let pages = layout.pages();
+    let bytes = pages.end - pages.start;
+    let start = process.space.lock().find(bytes, 0)?;
+    start.checked_sub(pages.start).ok_or(Errno::ENOEXEC)
+}
+
+fn map_all(process: &Process, base: u64, executable: &Executable) -> Result<()> {
+    let mut segments = executable.layout.segments.iter();
+    segments.try_for_each(|segment| map(process, base, segment, &executable.file))
 }
 
 fn map(process: &Process, base: u64, segment: &Segment, file: &Bytes) -> Result<()> {

@@ -23,7 +23,7 @@ use crate::errno::{Errno, Result as CallResult};
 use crate::files::tree::{Last, NodeKind, Tree};
 use crate::files::{Descriptor, Device, Open, Table};
 use crate::futex::Futexes;
-use crate::load::{self, AuxFacts};
+use crate::load::{self, AuxFacts, Executable};
 use crate::process::{MOST_THREADS, PID, Process};
 use crate::signals::{Action, Actions, Mask};
 use crate::space::{Access, Denied, Space};
@@ -60,9 +60,9 @@ pub enum RunError {
         /// Why.
         source: ElfError,
     },
-    /// It is linked dynamically.
-    #[error("cannot run {path}: it is linked dynamically (loader {loader}); link it with -static")]
-    Dynamic {
+    /// The loader that it names is missing.
+    #[error("cannot run {path}: it is linked dynamically, and its files have no loader {loader}")]
+    NoLoader {
         /// The program.
         path: String,
         /// Its loader.
@@ -84,19 +84,17 @@ pub fn run() -> Result<u8, RunError> {
     let start = Start::parse(&start)?;
     let path = start.path.clone();
     let tree = Tree::new(env::initramfs().unwrap_or_default());
-    let missing = || RunError::NoProgram(path.clone());
-    let node = tree.find(&path, Last::Follow).map_err(|_| missing())?;
-    let NodeKind::File(file) = &node.kind else {
-        return Err(missing());
+    let program = executable(&tree, &path)?.ok_or_else(|| RunError::NoProgram(path.clone()))?;
+    let loader = match &program.layout.interpreter {
+        None => None,
+        Some(loader) => {
+            let missing = || RunError::NoLoader {
+                path: path.clone(),
+                loader: loader.clone(),
+            };
+            Some(executable(&tree, loader)?.ok_or_else(missing)?)
+        }
     };
-    let bytes = file.archive().ok_or_else(missing)?;
-    let layout = Layout::parse(bytes).map_err(|source| RunError::Elf {
-        path: path.clone(),
-        source,
-    })?;
-    if let Some(loader) = layout.interpreter {
-        return Err(RunError::Dynamic { path, loader });
-    }
     provide(&tree, &start);
     let process = Arc::new(Process {
         space: SpinLock::new(Space::new()),
@@ -121,7 +119,7 @@ pub fn run() -> Result<u8, RunError> {
         features: tare_hal::cpu_features(),
         random: bytes,
     };
-    let begin = load::load(&process, &layout, file, &start, machine)
+    let begin = load::load(&process, &program, loader.as_ref(), &start, machine)
         .map_err(|Errno(errno)| RunError::Load { path, errno })?;
     let registers = Registers {
         rip: begin.rip,
@@ -160,6 +158,27 @@ pub fn run() -> Result<u8, RunError> {
         }
         libos_thread::park();
     }
+}
+
+/// A file of the archive that can be mapped; none if there is none.
+fn executable(tree: &Tree, path: &str) -> Result<Option<Executable>, RunError> {
+    let Ok(node) = tree.find(path, Last::Follow) else {
+        return Ok(None);
+    };
+    let NodeKind::File(file) = &node.kind else {
+        return Ok(None);
+    };
+    let Some(bytes) = file.archive() else {
+        return Ok(None);
+    };
+    let layout = Layout::parse(bytes).map_err(|source| RunError::Elf {
+        path: path.into(),
+        source,
+    })?;
+    Ok(Some(Executable {
+        file: file.clone(),
+        layout,
+    }))
 }
 
 /// A flag that becomes true, and wakes this thread, when the machine is to end.
