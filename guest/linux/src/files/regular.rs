@@ -69,10 +69,7 @@ impl File for Regular {
             SEEK_END => self.bytes.len(),
             _ => return Err(Errno::EINVAL),
         };
-        let at = base.checked_add_signed(offset);
-        let at = at
-            .filter(|&at| at <= i64::MAX as u64)
-            .ok_or(Errno::EINVAL)?;
+        let at = moved(base, offset)?;
         self.position.store(at, Ordering::Relaxed);
         Ok(at)
     }
@@ -175,10 +172,7 @@ impl File for Directory {
             SEEK_CUR => listing.position,
             _ => return Err(Errno::EINVAL),
         };
-        let at = base.checked_add_signed(offset);
-        listing.position = at
-            .filter(|&at| at <= i64::MAX as u64)
-            .ok_or(Errno::EINVAL)?;
+        listing.position = moved(base, offset)?;
         Ok(listing.position)
     }
 
@@ -197,6 +191,12 @@ impl File for Directory {
     fn name(&self) -> String {
         self.path.clone()
     }
+}
+
+/// The position `offset` from `base` on, if Linux has such a one.
+fn moved(base: u64, offset: i64) -> Result {
+    let at = base.checked_add_signed(offset);
+    at.filter(|&at| at <= i64::MAX as u64).ok_or(Errno::EINVAL)
 }
 
 /// The node of the tree that a file is, where it is one.
