@@ -317,6 +317,7 @@ fn what_the_library_os_lacks_for_a_program_is_named() {
         "Sockets: AF_NETLINK SOCK_RAW (1)\n",
         "Options: SO_KEEPALIVE (1)\n",
         "Requests: TIOCOUTQ (1)\n",
+        "Flags: O_PATH (1)\n",
         "Kernel files: /proc/self/maps (1)\n",
     ] {
         assert!(text.contains(line), "{line}: {ended:#?}");

@@ -43,10 +43,10 @@ static void (*bpf_ringbuf_discard)(void *data, u64 flags) = (void *)133;
 #define AT_FDCWD ((u32)-100)
 
 enum number {
-	NR_OPEN = 2, NR_STAT = 4, NR_LSTAT = 6, NR_IOCTL = 16, NR_ACCESS = 21,
+	NR_OPEN = 2, NR_STAT = 4, NR_LSTAT = 6, NR_MMAP = 9, NR_IOCTL = 16, NR_ACCESS = 21,
 	NR_SOCKET = 41, NR_SOCKETPAIR = 53, NR_SETSOCKOPT = 54, NR_GETSOCKOPT = 55,
 	NR_CLONE = 56, NR_FORK = 57, NR_VFORK = 58, NR_EXECVE = 59, NR_TRUNCATE = 76,
-	NR_CHDIR = 80, NR_MKDIR = 83, NR_CREAT = 85, NR_LINK = 86, NR_READLINK = 89,
+	NR_FCNTL = 72, NR_CHDIR = 80, NR_MKDIR = 83, NR_CREAT = 85, NR_LINK = 86, NR_READLINK = 89,
 	NR_CHMOD = 90, NR_CHOWN = 92, NR_LCHOWN = 94, NR_STATFS = 137, NR_PRCTL = 157,
 	NR_ARCH_PRCTL = 158, NR_CHROOT = 161, NR_MOUNT = 165, NR_GETXATTR = 191,
 	NR_LGETXATTR = 192, NR_LISTXATTR = 194, NR_LLISTXATTR = 195,
@@ -75,7 +75,7 @@ enum lost { LOST_RECORDS, LOST_LOG, LOST_TASKS, LOST_USES, LOST_KINDS };
 
 enum use {
 	USE_SOCKET = 1, USE_OPTION, USE_IOCTL, USE_CLONE, USE_PRCTL, USE_ARCH_PRCTL,
-	USE_CONGESTION, USE_ULP,
+	USE_CONGESTION, USE_ULP, USE_OPEN, USE_MMAP, USE_FCNTL,
 };
 
 /* What a call asks for by its arguments. */
@@ -83,6 +83,7 @@ enum asks {
 	ASKS_NOTHING, ASKS_SOCKET, ASKS_OPTION, ASKS_IOCTL, ASKS_CLONE, ASKS_CLONE3,
 	ASKS_FORK, ASKS_VFORK, ASKS_UNSHARE, ASKS_PRCTL, ASKS_ARCH_PRCTL, ASKS_OPEN,
 	ASKS_OPENAT, ASKS_PATH, ASKS_PATHAT, ASKS_SECOND, ASKS_MOUNT, ASKS_FSOPEN,
+	ASKS_MMAP, ASKS_FCNTL,
 };
 
 static const u8 asks[MAX_CALLS] = {
@@ -91,6 +92,7 @@ static const u8 asks[MAX_CALLS] = {
 	[NR_IOCTL] = ASKS_IOCTL, [NR_CLONE] = ASKS_CLONE, [NR_CLONE3] = ASKS_CLONE3,
 	[NR_FORK] = ASKS_FORK, [NR_VFORK] = ASKS_VFORK, [NR_UNSHARE] = ASKS_UNSHARE,
 	[NR_PRCTL] = ASKS_PRCTL, [NR_ARCH_PRCTL] = ASKS_ARCH_PRCTL,
+	[NR_MMAP] = ASKS_MMAP, [NR_FCNTL] = ASKS_FCNTL,
 	[NR_OPEN] = ASKS_OPEN, [NR_CREAT] = ASKS_OPEN,
 	[NR_OPENAT] = ASKS_OPENAT, [NR_OPENAT2] = ASKS_OPENAT,
 	[NR_STAT] = ASKS_PATH, [NR_LSTAT] = ASKS_PATH, [NR_ACCESS] = ASKS_PATH,
@@ -961,11 +963,23 @@ NOINLINE int features(struct task *task, struct call *call, struct registers *re
 	case ASKS_ARCH_PRCTL:
 		use(call, USE_ARCH_PRCTL, regs->di, 0, 0);
 		break;
+	case ASKS_MMAP:
+		use(call, USE_MMAP, regs->r10, regs->dx, 0);
+		break;
+	case ASKS_FCNTL:
+		use(call, USE_FCNTL, regs->si, 0, 0);
+		break;
 	case ASKS_OPEN:
+		/* The second argument of creat is a mode. */
+		if (task->number == NR_OPEN)
+			use(call, USE_OPEN, regs->si, 0, 0);
 		on_open(task, tid, result, AT_FDCWD, regs->di);
 		on_lookup(task, tid, AT_FDCWD, regs->di, asked_of_opened(result));
 		break;
 	case ASKS_OPENAT:
+		/* The third argument of openat2 is a structure. */
+		if (task->number == NR_OPENAT)
+			use(call, USE_OPEN, regs->dx, 0, 0);
 		on_open(task, tid, result, regs->di, regs->si);
 		on_lookup(task, tid, regs->di, regs->si, asked_of_opened(result));
 		break;

@@ -26,6 +26,9 @@ pub struct Features {
     pub prctls: Vec<PrctlUse>,
     /// Mounts made.
     pub mounts: Vec<MountUse>,
+    /// Flags of `open` and `mmap`, commands of `fcntl`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<FlagsUse>,
 }
 
 /// Sockets of one kind.
@@ -94,6 +97,19 @@ pub struct CloneUse {
 pub struct PrctlUse {
     /// `PR_SET_NAME`, `ARCH_SET_FS`, ...
     pub operation: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// Flags or the command of a call.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlagsUse {
+    /// `open` (`openat` too), `mmap`, `fcntl`.
+    pub call: String,
+    /// Names of the flags, sorted (`O_CREAT`, `MAP_SHARED`, `PROT_WRITE`, ...), or of the
+    /// command (`F_SETFL`). `O_RDONLY`, `O_WRONLY` and `O_RDWR` are left out.
+    pub flags: Vec<String>,
     /// How often.
     pub count: u64,
 }
@@ -180,6 +196,31 @@ impl PrctlUse {
     pub fn of_arch(operation: u64, count: u64) -> Self {
         Self {
             operation: names::arch_prctl(operation),
+            count,
+        }
+    }
+}
+
+impl FlagsUse {
+    /// By the flags of `open` and `openat`.
+    pub fn of_open(flags: u64, count: u64) -> Self {
+        Self::of("open", names::open_flags(flags), count)
+    }
+
+    /// By flags and protection of `mmap`.
+    pub fn of_mmap(flags: u64, protection: u64, count: u64) -> Self {
+        Self::of("mmap", names::map_flags(flags, protection), count)
+    }
+
+    /// By the command of `fcntl`.
+    pub fn of_fcntl(command: u64, count: u64) -> Self {
+        Self::of("fcntl", vec![names::fcntl(command)], count)
+    }
+
+    fn of(call: &str, flags: Vec<String>, count: u64) -> Self {
+        Self {
+            call: call.to_owned(),
+            flags,
             count,
         }
     }

@@ -33,7 +33,7 @@ pub use call::{Argument, Call, MAX_ARGUMENTS};
 pub use durations::{BUCKETS, Durations, FASTEST};
 pub use error::ProfileError;
 pub use features::{
-    CloneUse, Features, FileUse, IoctlUse, MountUse, OptionUse, PrctlUse, SocketUse,
+    CloneUse, Features, FileUse, FlagsUse, IoctlUse, MountUse, OptionUse, PrctlUse, SocketUse,
 };
 pub use lookups::{Asked, Lookups};
 pub use observer::{Observer, Phase, Taken, Way};

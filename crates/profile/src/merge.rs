@@ -3,7 +3,7 @@
 use crate::Profile;
 use crate::call::Call;
 use crate::features::{
-    CloneUse, Features, FileUse, IoctlUse, MountUse, OptionUse, PrctlUse, SocketUse,
+    CloneUse, Features, FileUse, FlagsUse, IoctlUse, MountUse, OptionUse, PrctlUse, SocketUse,
 };
 
 impl Profile {
@@ -59,6 +59,7 @@ impl Features {
         add(&mut self.clones, &other.clones);
         add(&mut self.prctls, &other.prctls);
         add(&mut self.mounts, &other.mounts);
+        add(&mut self.flags, &other.flags);
     }
 }
 
@@ -85,7 +86,7 @@ macro_rules! counted {
 }
 
 counted!(
-    SocketUse, OptionUse, FileUse, IoctlUse, CloneUse, PrctlUse, MountUse
+    SocketUse, OptionUse, FileUse, IoctlUse, CloneUse, PrctlUse, MountUse, FlagsUse
 );
 
 fn add<T: Counted>(mine: &mut Vec<T>, others: &[T]) {

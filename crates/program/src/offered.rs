@@ -3,6 +3,7 @@
 //! [`Call`](crate::Call), `guest/linux` serves each list by a `match` without a default, and
 //! `tare profile` compares a program's use with it.
 
+use linux_raw_sys::general as c;
 use linux_raw_sys::ioctl;
 use linux_raw_sys::net as n;
 use linux_raw_sys::prctl;
@@ -66,6 +67,96 @@ offered! {
     SO_REUSEADDR = (n::SOL_SOCKET, n::SO_REUSEADDR);
     TCP_NODELAY = (TCP, n::TCP_NODELAY);
     IPV6_V6ONLY = (IPV6, n::IPV6_V6ONLY);
+}
+
+offered! {
+    /// Flags of `open` besides how a file is opened. Others are ignored.
+    OpenFlag, u32;
+    O_CREAT = c::O_CREAT;
+    O_EXCL = c::O_EXCL;
+    O_TRUNC = c::O_TRUNC;
+    O_APPEND = c::O_APPEND;
+    O_NONBLOCK = c::O_NONBLOCK;
+    O_DIRECTORY = c::O_DIRECTORY;
+    O_NOFOLLOW = c::O_NOFOLLOW;
+    O_CLOEXEC = c::O_CLOEXEC;
+    // Nothing here depends on them: files are in memory, and no file is a terminal.
+    O_NOCTTY = c::O_NOCTTY;
+    O_DSYNC = c::O_DSYNC;
+    O_SYNC = c::O_SYNC & !c::O_DSYNC;
+    O_DIRECT = c::O_DIRECT;
+    O_LARGEFILE = 0o100_000;
+    O_NOATIME = c::O_NOATIME;
+}
+
+offered! {
+    /// Flags of `mmap` besides its type. Others are ignored.
+    MapFlag, u32;
+    MAP_FIXED = c::MAP_FIXED;
+    MAP_FIXED_NOREPLACE = c::MAP_FIXED_NOREPLACE;
+    MAP_ANONYMOUS = c::MAP_ANONYMOUS;
+    MAP_NORESERVE = c::MAP_NORESERVE;
+    // Hints, and what Linux ignores too.
+    MAP_DENYWRITE = c::MAP_DENYWRITE;
+    MAP_EXECUTABLE = c::MAP_EXECUTABLE;
+    MAP_LOCKED = c::MAP_LOCKED;
+    MAP_POPULATE = c::MAP_POPULATE;
+    MAP_NONBLOCK = c::MAP_NONBLOCK;
+    MAP_STACK = c::MAP_STACK;
+}
+
+offered! {
+    /// Flags of `clone` for a thread. Others are ignored.
+    ThreadFlag, u32;
+    CLONE_VM = c::CLONE_VM;
+    CLONE_SIGHAND = c::CLONE_SIGHAND;
+    CLONE_THREAD = c::CLONE_THREAD;
+    CLONE_SETTLS = c::CLONE_SETTLS;
+    CLONE_PARENT_SETTID = c::CLONE_PARENT_SETTID;
+    CLONE_CHILD_SETTID = c::CLONE_CHILD_SETTID;
+    CLONE_CHILD_CLEARTID = c::CLONE_CHILD_CLEARTID;
+    // So for every thread here, or without a meaning.
+    CLONE_FS = c::CLONE_FS;
+    CLONE_FILES = c::CLONE_FILES;
+    CLONE_SYSVSEM = c::CLONE_SYSVSEM;
+    CLONE_DETACHED = c::CLONE_DETACHED;
+    CLONE_UNTRACED = c::CLONE_UNTRACED;
+    CLONE_IO = c::CLONE_IO;
+}
+
+/// Lists of flags.
+macro_rules! mask {
+    ($($list:ident)+) => {$(
+        impl $list {
+            /// The bits of all of them.
+            pub const MASK: u32 = {
+                let (mut mask, mut at) = (0, 0);
+                while at < Self::ALL.len() {
+                    mask |= Self::ALL[at].value();
+                    at += 1;
+                }
+                mask
+            };
+        }
+    )+};
+}
+
+mask!(OpenFlag MapFlag ThreadFlag);
+
+offered! {
+    /// Commands of `fcntl`.
+    Fcntl, u32;
+    F_DUPFD = c::F_DUPFD;
+    F_DUPFD_CLOEXEC = 1030;
+    F_GETFD = c::F_GETFD;
+    F_SETFD = c::F_SETFD;
+    F_GETFL = c::F_GETFL;
+    F_SETFL = c::F_SETFL;
+    F_GETLK = c::F_GETLK;
+    F_SETLK = c::F_SETLK;
+    F_SETLKW = c::F_SETLKW;
+    F_SETPIPE_SZ = 1031;
+    F_GETPIPE_SZ = 1032;
 }
 
 offered! {
@@ -157,6 +248,13 @@ mod tests {
         assert_eq!(SocketType::of((16, 3)), None, "AF_NETLINK");
         assert_eq!(Ioctl::of(0x5421), Some(Ioctl::FIONBIO));
         assert_eq!(Prctl::of(22), None, "PR_SET_SECCOMP");
+        assert_eq!(Fcntl::of(1024), None, "F_SETLEASE");
+        for bit in (0..32).map(|bit| 1 << bit) {
+            let is_listed = OpenFlag::of(bit).is_some();
+            assert_eq!(is_listed, OpenFlag::MASK & bit != 0, "{bit:#o}");
+            let is_listed = MapFlag::of(bit).is_some();
+            assert_eq!(is_listed, MapFlag::MASK & bit != 0, "{bit:#x}");
+        }
     }
 
     #[test]

@@ -2,17 +2,22 @@
 //! calls (`tare_program::Call`), further processes, sockets and options, files of the kernel's
 //! (`tare_program::offered`), and files that its machine has only with `--root`.
 //!
-//! Limits: flags of `open` and `mmap`, commands of `fcntl` and operations of `arch_prctl` are
-//! not in a profile, or not compared.
+//! Limits: operations of `arch_prctl` are not compared, and flags of other calls are not in a
+//! profile.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use tare_profile::{Asked, Features, Profile, names, paths, table};
-use tare_program::offered::{Ioctl, Prctl, SocketOption, SocketType, has_kernel_path};
+use tare_profile::{Asked, CloneUse, Features, Profile, names, paths, table};
+use tare_program::offered::{
+    Fcntl, Ioctl, MapFlag, OpenFlag, Prctl, SocketOption, SocketType, ThreadFlag, has_kernel_path,
+};
 use tare_program::{Answer, Call};
 
 use super::text::paragraph;
+
+/// Types of mappings; each is served.
+const MAP_TYPES: [&str; 3] = ["MAP_PRIVATE", "MAP_SHARED", "MAP_SHARED_VALIDATE"];
 
 /// Names of what was used, with how often.
 type Counts = BTreeMap<String, u64>;
@@ -25,8 +30,10 @@ pub(super) struct Lacks {
     sockets: Counts,
     /// Socket options that are taken and do nothing.
     options: Counts,
-    /// Requests of `ioctl`, operations of `prctl`.
+    /// Requests of `ioctl`, operations of `prctl`, commands of `fcntl`.
     requests: Counts,
+    /// Flags of `open`, `mmap` and `clone`.
+    flags: Counts,
     kernel_files: Counts,
     files: Vec<String>,
 }
@@ -50,7 +57,7 @@ pub(super) fn of(profile: &Profile) -> Lacks {
         }
     }
     for clone in &profile.features.clones {
-        if !clone.flags.iter().any(|flag| flag == "CLONE_THREAD") {
+        if !is_thread(clone) {
             let name = "clone without CLONE_THREAD".to_owned();
             count(&mut lacks.processes, name, clone.count);
         }
@@ -113,10 +120,47 @@ impl Lacks {
                 count(&mut self.requests, prctl.operation.clone(), prctl.count);
             }
         }
+        self.compare_flags(used);
         for file in &used.files {
             let path = &file.path;
             if paths::file_system(path).is_some() && !has_kernel_path(path) {
                 count(&mut self.kernel_files, path.clone(), file.count);
+            }
+        }
+    }
+
+    fn compare_flags(&mut self, used: &Features) {
+        let known = |mask: u32, flags: fn(u64) -> Vec<String>| flags(mask.into());
+        let open = known(OpenFlag::MASK, names::open_flags);
+        let map = known(MapFlag::MASK, |flags| names::map_flags(flags, 0));
+        let thread = known(ThreadFlag::MASK, names::clone_flags);
+        let commands = Fcntl::ALL.iter().map(|it| names::fcntl(it.value().into()));
+        let commands: Vec<String> = commands.collect();
+        for one in &used.flags {
+            let has = |flag: &str| one.flags.iter().any(|it| it == flag);
+            let (list, known): (_, &[String]) = match one.call.as_str() {
+                "open" => (&mut self.flags, &open),
+                "mmap" => (&mut self.flags, &map),
+                "fcntl" => (&mut self.requests, &commands),
+                _ => continue,
+            };
+            let is_kind_or_protection =
+                |flag: &str| MAP_TYPES.contains(&flag) || flag.starts_with("PROT_");
+            for flag in &one.flags {
+                if !known.contains(flag) && !is_kind_or_protection(flag) {
+                    count(list, flag.clone(), one.count);
+                }
+            }
+            let is_shared = has("MAP_SHARED") || has("MAP_SHARED_VALIDATE");
+            if is_shared && has("PROT_WRITE") && !has("MAP_ANONYMOUS") {
+                let name = "MAP_SHARED with PROT_WRITE of a file".to_owned();
+                count(list, name, one.count);
+            }
+        }
+        let threads = used.clones.iter().filter(|it| is_thread(it));
+        for clone in threads {
+            for flag in clone.flags.iter().filter(|flag| !thread.contains(flag)) {
+                count(&mut self.flags, flag.clone(), clone.count);
             }
         }
     }
@@ -135,6 +179,7 @@ impl Lacks {
         paragraph(&mut text, "Sockets", &counted(&self.sockets));
         paragraph(&mut text, "Options", &counted(&self.options));
         paragraph(&mut text, "Requests", &counted(&self.requests));
+        paragraph(&mut text, "Flags", &counted(&self.flags));
         paragraph(&mut text, "Kernel files", &counted(&self.kernel_files));
         paragraph(&mut text, "Files", &self.files);
         for (is_there, remedy) in [
@@ -156,7 +201,11 @@ impl Lacks {
             ),
             (
                 !self.requests.is_empty(),
-                "Requests of ioctl return ENOTTY, operations of prctl EINVAL.",
+                "Requests of ioctl return ENOTTY, commands of fcntl and prctl EINVAL.",
+            ),
+            (
+                !self.flags.is_empty(),
+                "Flags are ignored; writes to a shared mapping stay in the mapping.",
             ),
             (
                 !self.kernel_files.is_empty(),
@@ -175,6 +224,10 @@ impl Lacks {
     }
 }
 
+fn is_thread(clone: &CloneUse) -> bool {
+    clone.flags.iter().any(|flag| flag == "CLONE_THREAD")
+}
+
 fn count(counts: &mut Counts, name: String, times: u64) {
     let sum = counts.entry(name).or_default();
     *sum = sum.saturating_add(times);
@@ -189,7 +242,7 @@ fn counted(counts: &Counts) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use tare_profile::{Call as Seen, CloneUse, FileUse, IoctlUse, OptionUse, PrctlUse, SocketUse};
+    use tare_profile::{Call as Seen, FileUse, FlagsUse, IoctlUse, OptionUse, PrctlUse, SocketUse};
 
     use super::*;
 
@@ -293,6 +346,38 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
+    }
+
+    #[test]
+    fn flags_that_are_ignored_are_named() {
+        let mut profile = profile(&[("openat", 4)]);
+        let features = &mut profile.features;
+        features.flags = vec![
+            FlagsUse::of_open(0o2_000_102, 9),
+            FlagsUse::of_open(0o10_000_000, 2),
+            FlagsUse::of_mmap(0x22, 3, 9),
+            FlagsUse::of_mmap(0x40022, 3, 1),
+            FlagsUse::of_mmap(0x1, 3, 4),
+            FlagsUse::of_mmap(0x1, 1, 9),
+            FlagsUse::of_mmap(0x21, 3, 9),
+            FlagsUse::of_fcntl(4, 9),
+            FlagsUse::of_fcntl(1024, 5),
+        ];
+        features.clones = vec![CloneUse::of(0x3d_0f00, 9), CloneUse::of(0x1_1900, 3)];
+        let lacks = of(&profile);
+        let flags = [
+            "CLONE_PIDFD",
+            "MAP_HUGETLB",
+            "MAP_SHARED with PROT_WRITE of a file",
+            "O_PATH",
+        ];
+        assert_eq!(named(&lacks.flags), flags);
+        assert_eq!(named(&lacks.requests), ["F_SETLEASE"]);
+        let text = lacks.text("./server", 1);
+        assert!(
+            text.contains("Flags: CLONE_PIDFD (3), MAP_HUGETLB (1),"),
+            "{text}"
+        );
     }
 
     #[test]

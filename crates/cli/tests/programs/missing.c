@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 /* Makes a call that the library OS does not serve, a process, a socket and a request of kinds
    that it lacks, sets an option that it takes for a hint, and reads files. */
 #include <fcntl.h>
@@ -20,6 +21,7 @@ int main(int count, char **words)
     ioctl(tcp, TIOCOUTQ, &on);
     open("/proc/meminfo", O_RDONLY);
     open("/proc/self/maps", O_RDONLY);
+    open("/tmp", O_PATH);
     if (count > 1)
         open(words[1], O_RDONLY);
     return 3;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use tare_profile::{
-    CloneUse, Features, FileUse, IoctlUse, MountUse, OptionUse, PrctlUse, SocketUse, paths,
+    CloneUse, Features, FileUse, FlagsUse, IoctlUse, MountUse, OptionUse, PrctlUse, SocketUse,
+    paths,
 };
 
 use super::record::PathRecord;
@@ -170,6 +171,9 @@ fn one(kind: u64, [a, b, c]: [u64; 3], count: u64) -> Features {
         8 => features
             .socket_options
             .extend(OptionUse::of_module("TCP_ULP", [a, b, c], count)),
+        9 => features.flags.push(FlagsUse::of_open(a, count)),
+        10 => features.flags.push(FlagsUse::of_mmap(a, b, count)),
+        11 => features.flags.push(FlagsUse::of_fcntl(a, count)),
         _ => {}
     }
     features
@@ -206,6 +210,13 @@ mod tests {
         assert_eq!((option.level.as_str(), option.count), ("IPPROTO_TCP", 2));
         let hostile = one(7, [bytes(b"a\x1b[2"), 0, 0], 1);
         assert!(hostile.socket_options.is_empty());
+        let opened = &one(9, [0o2_000_000, 0, 0], 3).flags[0];
+        assert_eq!((opened.call.as_str(), opened.count), ("open", 3));
+        assert_eq!(opened.flags, ["O_CLOEXEC"]);
+        let mapped = one(10, [0x22, 3, 0], 1);
+        let names = ["MAP_ANONYMOUS", "MAP_PRIVATE", "PROT_READ", "PROT_WRITE"];
+        assert_eq!(mapped.flags[0].flags, names);
+        assert_eq!(one(11, [1024, 0, 0], 1).flags[0].flags, ["F_SETLEASE"]);
         let clone = one(4, [0, 0x4000_0000, 2], 1);
         assert_eq!(clone.clones[0].flags, ["CLONE_INTO_CGROUP", "CLONE_NEWNET"]);
     }

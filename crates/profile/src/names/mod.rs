@@ -3,6 +3,7 @@
 //! Errors are those of the crate `syscalls`, requests of `ioctl` are written by `cargo
 //! xtask ioctls`, the rest is from the headers that each table names.
 
+mod file;
 mod ioctl;
 mod socket;
 mod task;
@@ -56,12 +57,42 @@ pub fn arch_prctl(operation: u64) -> String {
 }
 
 /// The names of flags of `clone`, sorted; bits without one in hexadecimal.
-pub(crate) fn clone_flags(flags: u64) -> Vec<String> {
-    let bits = (0..u64::BITS).map(|bit| flags & (1 << bit));
-    let mut names: Vec<String> = bits
-        .filter(|bit| *bit != 0)
-        .map(|bit| find(task::CLONE, bit).map_or_else(|| format!("{bit:#x}"), str::to_owned))
-        .collect();
+pub fn clone_flags(flags: u64) -> Vec<String> {
+    sorted(bits(task::CLONE, flags).collect())
+}
+
+/// The names of flags of `open`, sorted, without how it is opened.
+pub fn open_flags(flags: u64) -> Vec<String> {
+    const O_ACCMODE: u64 = 3;
+    sorted(bits(file::OPEN, flags & !O_ACCMODE).collect())
+}
+
+/// The names of flags and protection of `mmap`, sorted.
+pub fn map_flags(flags: u64, protection: u64) -> Vec<String> {
+    const MAP_TYPE: u64 = 0xf;
+    let kind = flags & MAP_TYPE;
+    let kind = (kind != 0).then(|| named(file::MAP_TYPES, kind));
+    let names = bits(file::MAP, flags & !MAP_TYPE);
+    sorted(
+        names
+            .chain(kind)
+            .chain(bits(file::PROTECTION, protection))
+            .collect(),
+    )
+}
+
+/// The name of a command of `fcntl`.
+pub fn fcntl(command: u64) -> String {
+    named(file::FCNTL, command)
+}
+
+fn bits(table: &'static [(u64, &'static str)], flags: u64) -> impl Iterator<Item = String> {
+    let bits = (0..u64::BITS).map(move |bit| flags & (1 << bit));
+    bits.filter(|bit| *bit != 0)
+        .map(move |bit| find(table, bit).map_or_else(|| format!("{bit:#x}"), str::to_owned))
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
     names.sort_unstable();
     names
 }
@@ -83,6 +114,11 @@ mod tests {
     fn every_table_is_sorted_by_number() {
         let tables = [
             ioctl::IOCTL,
+            file::OPEN,
+            file::MAP,
+            file::MAP_TYPES,
+            file::PROTECTION,
+            file::FCNTL,
             socket::FAMILIES,
             socket::KINDS,
             socket::LEVELS,
@@ -117,6 +153,16 @@ mod tests {
             clone_flags(0x4100 | 1 << 40),
             ["0x10000000000", "CLONE_VFORK", "CLONE_VM"]
         );
+        assert_eq!(
+            open_flags(0o2_100_102),
+            ["O_CLOEXEC", "O_CREAT", "O_LARGEFILE"]
+        );
+        assert_eq!(
+            map_flags(0x11, 0x5),
+            ["MAP_FIXED", "MAP_SHARED", "PROT_EXEC", "PROT_READ"]
+        );
+        assert_eq!(map_flags(0, 0), [""; 0]);
+        assert_eq!(fcntl(4), "F_SETFL");
         assert_eq!(prctl(0x5356_4d41), "PR_SET_VMA");
         assert_eq!(errno(2), "ENOENT");
         assert_eq!(errno(512), "ERESTARTSYS");

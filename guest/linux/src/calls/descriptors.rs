@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as c;
-use tare_program::offered::Ioctl;
+use tare_program::offered::{Fcntl, Ioctl};
 
 use crate::context::Context;
 use crate::errno::{Errno, Result};
@@ -14,9 +14,6 @@ use crate::files::regular::{Directory, Regular, node_of};
 use crate::files::tree::NodeKind;
 use crate::files::{Descriptor, File, Open, Way};
 
-const F_DUPFD_CLOEXEC: u32 = 1030;
-const F_SETPIPE_SZ: u32 = 1031;
-const F_GETPIPE_SZ: u32 = 1032;
 const CLOSE_RANGE_CLOEXEC: u64 = 4;
 /// Operations of `flock`.
 const LOCK_SH: u64 = 1;
@@ -92,51 +89,54 @@ pub(super) fn dup3(context: &Context<'_>, old: u64, new: u64, flags: u64) -> Res
 pub(super) fn fcntl(context: &Context<'_>, number: u64, command: u64, argument: u64) -> Result {
     let mut files = context.process.files.lock();
     let descriptor = files.get_mut(number)?;
-    match command as u32 {
-        c::F_GETFD => Ok(descriptor.close_on_exec.into()),
-        c::F_SETFD => {
+    match Fcntl::of(command as u32).ok_or(Errno::EINVAL)? {
+        Fcntl::F_GETFD => Ok(descriptor.close_on_exec.into()),
+        Fcntl::F_SETFD => {
             descriptor.close_on_exec = argument & 1 != 0;
             Ok(0)
         }
-        c::F_GETFL => Ok(descriptor.open.flags().into()),
-        c::F_SETFL => {
+        Fcntl::F_GETFL => Ok(descriptor.open.flags().into()),
+        Fcntl::F_SETFL => {
             let may = c::O_APPEND | c::O_NONBLOCK;
             let kept = descriptor.open.flags() & !may;
             descriptor.open.set_flags(kept | argument as u32 & may);
             Ok(0)
         }
-        c::F_DUPFD | F_DUPFD_CLOEXEC if argument as u32 as usize >= crate::files::MOST => {
+        Fcntl::F_DUPFD | Fcntl::F_DUPFD_CLOEXEC
+            if argument as u32 as usize >= crate::files::MOST =>
+        {
             Err(Errno::EINVAL)
         }
-        command @ (c::F_DUPFD | F_DUPFD_CLOEXEC) => {
+        command @ (Fcntl::F_DUPFD | Fcntl::F_DUPFD_CLOEXEC) => {
             let new = Descriptor {
                 open: descriptor.open.clone(),
-                close_on_exec: command == F_DUPFD_CLOEXEC,
+                close_on_exec: command == Fcntl::F_DUPFD_CLOEXEC,
             };
             files.insert(argument as u32 as usize, new)
         }
-        command @ (c::F_SETLK | c::F_SETLKW | c::F_GETLK) => {
+        command @ (Fcntl::F_SETLK | Fcntl::F_SETLKW | Fcntl::F_GETLK) => {
             let open = descriptor.open.clone();
             drop(files);
             record_lock(context, &open, command, argument)
         }
-        F_SETPIPE_SZ if descriptor.open.file.as_kind::<Pipe>().is_some() => Ok(65_536),
-        F_GETPIPE_SZ => Ok(65_536),
-        _ => Err(Errno::EINVAL),
+        Fcntl::F_SETPIPE_SZ if descriptor.open.file.as_kind::<Pipe>().is_none() => {
+            Err(Errno::EINVAL)
+        }
+        Fcntl::F_SETPIPE_SZ | Fcntl::F_GETPIPE_SZ => Ok(65_536),
     }
 }
 
 /// Locks of a part of a file: those of one process never conflict (`fcntl_locking(2)`).
-fn record_lock(context: &Context<'_>, open: &Open, command: u32, at: u64) -> Result {
+fn record_lock(context: &Context<'_>, open: &Open, command: Fcntl, at: u64) -> Result {
     let bytes: [u8; 32] = context.process.array(at)?;
     let kind = u32::from(u16::from_le_bytes([bytes[0], bytes[1]]));
     let way = match kind {
         c::F_RDLCK => Some(Way::Read),
         c::F_WRLCK => Some(Way::Write),
-        c::F_UNLCK if command != c::F_GETLK => None,
+        c::F_UNLCK if command != Fcntl::F_GETLK => None,
         _ => return Err(Errno::EINVAL),
     };
-    if command == c::F_GETLK {
+    if command == Fcntl::F_GETLK {
         context
             .process
             .write(at, &(c::F_UNLCK as u16).to_le_bytes())?;

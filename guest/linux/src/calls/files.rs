@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general as c;
 use tare_libos::sync::SpinLock;
-use tare_program::offered::{DESCRIPTORS, OWN_FILE};
+use tare_program::offered::{DESCRIPTORS, OWN_FILE, OpenFlag};
 
 use super::arguments::Arguments;
 use super::descriptors::insert;
@@ -84,7 +84,7 @@ pub(super) fn openat(
     mode: u64,
 ) -> Result {
     let path = path(context, directory, name)?;
-    let flags = flags as u32;
+    let flags = flags as u32 & (c::O_ACCMODE | OpenFlag::MASK);
     let has = |bits: u32| flags & bits == bits;
     let tree = &context.process.tree;
     let number = DESCRIPTORS

@@ -5,6 +5,7 @@ use linux_raw_sys::general::{
     MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_EXEC, PROT_READ,
     PROT_WRITE,
 };
+use tare_program::offered::MapFlag;
 
 use super::arguments::Arguments;
 use crate::context::Context;
@@ -36,9 +37,10 @@ fn pages(length: u64) -> Result {
 pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
     let [hint, length, protection, flags, number, offset] = a;
     let bytes = pages(length)?;
-    let has = |bit: u32| flags as u32 & bit != 0;
+    let flags = flags as u32 & (MAP_TYPE | MapFlag::MASK);
+    let has = |bit: u32| flags & bit != 0;
     if !matches!(
-        flags as u32 & MAP_TYPE,
+        flags & MAP_TYPE,
         MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE
     ) {
         return Err(Errno::EINVAL);

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use linux_raw_sys::general as c;
 use tare_hal::clock;
 use tare_libos::time::{Duration, Instant};
+use tare_program::offered::ThreadFlag;
 
 use super::arguments::Arguments;
 use super::time::duration;
@@ -53,7 +54,8 @@ pub(super) fn clone3(context: &mut Context<'_>, at: u64, bytes: u64) -> Result {
 
 /// What the run loop takes.
 fn request_of(request: &Clone) -> NewThread {
-    let has = |bit: u32| request.flags as u32 & bit != 0;
+    let flags = request.flags as u32 & ThreadFlag::MASK;
+    let has = |bit: u32| flags & bit != 0;
     NewThread {
         stack: request.stack,
         tls: has(c::CLONE_SETTLS).then_some(request.tls),
