@@ -2,12 +2,12 @@
 //! more than they do.
 //!
 //! The kernel reads the clock twice for each run that it measures, which is several
-//! times the cost of a run that finds the gate closed. While the gate is narrowed,
-//! runs are therefore measured for [`MEASURED`] of the time only, and taken to go on
-//! like that in the rest: for a period of the gate, and then for short [`Pace::Probe`]s, since runs
-//! are counted only while they are measured, and a storm has to be noticed.
+//! times the cost of a run that finds the gate closed, and turning that on or off changes its code:
+//! 0.15 ms. While the gate is narrowed, runs are therefore measured for [`MEASURED`] of the time
+//! only. The programs count their runs themselves (`runs` in `bpf/kvm.bpf.c`): one reading
+//! says whether there are as many as before, and what those cost that were not measured.
 
-use std::time::Duration;
+use aya::maps::{Array, MapData};
 
 use crate::Unavailable;
 use crate::bpf::{Object, RunTime, RunTimeMeter, RunTimes};
@@ -16,7 +16,7 @@ use crate::clock::monotonic_ns;
 /// Part of the time in which runs are measured while the gate is narrowed.
 pub(super) const MEASURED: f64 = 0.28;
 /// Looks without measuring until one measures for a whole period again.
-const RESTS: u32 = 16;
+const RESTS: u32 = 32;
 /// What a run costs that finds the gate closed, ns: measured, and not.
 pub(super) const CLOSED_MEASURED_NS: f64 = 50.0;
 pub(super) const CLOSED_ALONE_NS: f64 = 10.0;
@@ -27,13 +27,13 @@ pub(super) const DISPATCH_NS: f64 = 20.0;
 /// its clock, and the sums.
 pub(super) const METER_NS: f64 = 37.0;
 
-/// Length of a probe.
-const PROBE: Duration = Duration::from_millis(10);
 /// A storm that begins has this many times the runs that were measured before, and one that ends
 /// this many times fewer.
 const OTHER: f64 = 1.5;
 /// And this many more or fewer in a second.
 const OTHER_HZ: f64 = 10_000.0;
+/// Words of `struct runs`.
+const RUN_WORDS: usize = 512;
 /// Programs that count what a thread does, in its time.
 const ACTS: &str = "on_kvm_";
 
@@ -41,31 +41,48 @@ const ACTS: &str = "on_kvm_";
 #[derive(Debug)]
 pub(super) struct Cost {
     meter: Option<RunTimeMeter>,
-    pace: Pace,
     last: RunTimes,
-    looked_ns: u64,
+    book: Book,
+}
+
+/// What is known of the cost, and when it is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Book {
+    pace: Pace,
     bill: Bill,
+    /// The last look that measured or guessed, and how many runs there had been.
+    looked_ns: u64,
+    runs: u64,
+    /// Whether this look measured.
+    has_measured: bool,
 }
 
 /// When runs are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
-    /// In this look.
+enum Pace {
     Whole,
-    /// Not in this one, and not in this many in all until one is measured again.
-    Rest { looks: u32 },
-    /// For a moment after such a look.
-    Probe { looks: u32 },
+    /// Not in this look, and not in this many in all until one is measured again.
+    Rest {
+        looks: u32,
+    },
+}
+
+/// What a look does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Look {
+    /// There are as many runs as before, and it is early.
+    Pass,
+    /// Runs were not measured.
+    Guess,
+    Measure,
 }
 
 /// What was spent in a window.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Bill {
+struct Bill {
     /// As the last look measured it.
     rate: Rate,
     sum: Rate,
-    /// Time before the last look in which nothing was measured, ns.
-    guessed_ns: u64,
 }
 
 /// Cost of a stretch of time, or of each ns of it.
@@ -99,43 +116,40 @@ impl Cost {
     pub(super) fn start() -> Result<Self, Unavailable> {
         Ok(Self {
             meter: Some(RunTimeMeter::start()?),
-            pace: Pace::Whole,
             last: RunTimes::default(),
-            looked_ns: monotonic_ns(),
-            bill: Bill::default(),
+            book: Book::new(monotonic_ns()),
         })
     }
 
     /// A window begins at the last look.
     pub(super) fn begin(&mut self) {
-        self.bill.begin();
+        self.book.bill.sum = Rate::default();
     }
 
-    /// The time since the last look, or beginning, ends; what was measured in it, where the
-    /// gate is to go by it.
-    pub(super) fn look(&mut self, object: &Object) -> Option<Measured> {
-        let now_ns = monotonic_ns();
-        let elapsed_ns = now_ns.saturating_sub(self.looked_ns);
-        self.looked_ns = now_ns;
-        if self.meter.is_none() {
-            // The kernel counts no runs either.
-            self.bill.guess(elapsed_ns);
-            return None;
+    /// Time since the last look that did something.
+    pub(super) fn elapsed_ns(&self) -> u64 {
+        self.book.elapsed_ns(monotonic_ns())
+    }
+
+    /// What was measured since the last look that did something, if this one is due or there
+    /// are other numbers of runs than before.
+    pub(super) fn look(&mut self, object: &Object, due: Due) -> Option<Measured> {
+        let (now_ns, runs) = (monotonic_ns(), counted_runs(object));
+        match self.book.look(now_ns, runs, due) {
+            Look::Pass => None,
+            Look::Guess => {
+                self.book.guess(now_ns, runs);
+                None
+            }
+            Look::Measure => {
+                let read = RunTimes::of(object);
+                let added = read.since(&self.last);
+                self.last = read;
+                let spent = added.sum(|_| true);
+                let acts = added.sum(|program| program.starts_with(ACTS));
+                Some(self.book.measure(now_ns, runs, spent, acts))
+            }
         }
-        let read = RunTimes::of(object);
-        let added = read.since(&self.last);
-        self.last = read;
-        let measured = Measured {
-            spent: added.sum(|_| true),
-            acts: added.sum(|program| program.starts_with(ACTS)),
-            elapsed_ns,
-        };
-        let shows = self.pace.shows(self.bill, measured);
-        self.bill.add(measured, shows);
-        if shows {
-            self.pace = Pace::Whole;
-        }
-        shows.then_some(measured)
     }
 
     /// What programs have run, at the last look that measured.
@@ -143,29 +157,124 @@ impl Cost {
         &self.last
     }
 
-    /// How soon to look again, at the latest.
-    pub(super) fn next_look(&self) -> Option<Duration> {
-        self.pace.next_look()
-    }
-
     /// Rests from measuring if `narrowed`, or ends a rest that is over.
     pub(super) fn rest(&mut self, object: &Object, narrowed: Narrowed) {
-        self.pace = self.pace.after_look(narrowed);
-        match (self.pace, &self.meter) {
-            (Pace::Rest { .. }, _) => self.meter = None,
-            (_, None) => {
+        match (self.book.after_look(narrowed), &self.meter) {
+            (false, _) => self.meter = None,
+            (true, None) => {
                 self.meter = RunTimeMeter::start().ok();
                 // Another meter of the host may have had runs counted.
                 self.last = RunTimes::of(object);
             }
-            (_, Some(_)) => {}
+            (true, Some(_)) => {}
         }
     }
 
     /// What the window has cost until the last look, with what calls cost beside.
     pub(super) fn total(&self) -> RunTime {
+        self.book.total()
+    }
+}
+
+/// Runs of the programs so far, as they count them.
+fn counted_runs(object: &Object) -> u64 {
+    let map = object.map("runs");
+    let array = map.and_then(|map| Array::<&MapData, [u64; RUN_WORDS]>::try_from(map).ok());
+    let runs = array.and_then(|array| array.get(&0, 0).ok());
+    runs.map_or(0, |runs| {
+        runs.iter().fold(0, |sum, runs| sum.wrapping_add(*runs))
+    })
+}
+
+/// Whether a look is to measure whatever it sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    Yes,
+    No,
+}
+
+impl From<bool> for Due {
+    fn from(due: bool) -> Self {
+        if due { Self::Yes } else { Self::No }
+    }
+}
+
+impl Book {
+    pub(super) fn new(now_ns: u64) -> Self {
+        Self {
+            pace: Pace::Whole,
+            bill: Bill::default(),
+            looked_ns: now_ns,
+            runs: 0,
+            has_measured: false,
+        }
+    }
+
+    /// What a look does that finds this number of runs.
+    pub(super) fn look(&mut self, now_ns: u64, runs: u64, due: Due) -> Look {
+        self.has_measured = false;
+        let elapsed_ns = now_ns.saturating_sub(self.looked_ns);
+        let hz = runs.saturating_sub(self.runs) as f64 / elapsed_ns.max(1) as f64 * 1e9;
+        let is_other = is_other(hz, self.bill.rate.runs * 1e9);
+        match &mut self.pace {
+            Pace::Whole if due == Due::Yes || is_other => Look::Measure,
+            Pace::Whole => Look::Pass,
+            Pace::Rest { looks } => {
+                if is_other {
+                    *looks = 1;
+                }
+                Look::Guess
+            }
+        }
+    }
+
+    pub(super) fn guess(&mut self, now_ns: u64, runs: u64) {
+        self.bill.guess(runs.saturating_sub(self.runs));
+        (self.looked_ns, self.runs) = (now_ns, runs);
+    }
+
+    pub(super) fn measure(
+        &mut self,
+        now_ns: u64,
+        runs: u64,
+        spent: RunTime,
+        acts: RunTime,
+    ) -> Measured {
+        let measured = Measured {
+            spent,
+            acts,
+            elapsed_ns: now_ns.saturating_sub(self.looked_ns),
+        };
+        self.bill.add(measured);
+        self.has_measured = true;
+        (self.looked_ns, self.runs) = (now_ns, runs);
+        measured
+    }
+
+    /// Whether what follows is measured.
+    pub(super) fn after_look(&mut self, narrowed: Narrowed) -> bool {
+        self.pace = match (narrowed, self.pace) {
+            (Narrowed::No, _) | (_, Pace::Rest { looks: 0 | 1 }) => Pace::Whole,
+            (_, Pace::Whole) if self.has_measured => Pace::Rest { looks: RESTS },
+            (_, Pace::Whole) => Pace::Whole,
+            (_, Pace::Rest { looks }) => Pace::Rest { looks: looks - 1 },
+        };
+        self.pace == Pace::Whole
+    }
+
+    pub(super) fn elapsed_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.looked_ns)
+    }
+
+    pub(super) fn total(&self) -> RunTime {
         self.bill.total()
     }
+}
+
+/// Whether a storm has begun or ended.
+fn is_other(hz: f64, before_hz: f64) -> bool {
+    let is_more = |more: f64, less: f64| more > less * OTHER + OTHER_HZ;
+    is_more(hz, before_hz) || is_more(before_hz, hz)
 }
 
 /// Whether the gate is.
@@ -175,64 +284,33 @@ pub(super) enum Narrowed {
     No,
 }
 
-impl Pace {
-    /// Whether the gate is to go by what was measured: a probe that finds nothing new says
-    /// less than the look before it.
-    pub(super) fn shows(self, bill: Bill, measured: Measured) -> bool {
-        let Self::Probe { .. } = self else {
-            return true;
-        };
-        let hz = measured.spent.runs as f64 / measured.elapsed_ns.max(1) as f64 * 1e9;
-        let before_hz = bill.rate.runs * 1e9;
-        let is_more = |more: f64, less: f64| more > less * OTHER + OTHER_HZ;
-        is_more(hz, before_hz) || is_more(before_hz, hz)
-    }
-
-    pub(super) fn after_look(self, narrowed: Narrowed) -> Self {
-        match (narrowed, self) {
-            (Narrowed::No, _) | (_, Self::Rest { looks: 0 | 1 }) => Self::Whole,
-            (_, Self::Whole) => Self::Rest { looks: RESTS },
-            (_, Self::Rest { looks }) => Self::Probe { looks: looks - 1 },
-            (_, Self::Probe { looks }) => Self::Rest { looks },
-        }
-    }
-
-    pub(super) fn next_look(self) -> Option<Duration> {
-        matches!(self, Self::Probe { .. }).then_some(PROBE)
-    }
-}
-
 impl Bill {
-    fn begin(&mut self) {
-        self.sum = Rate::default();
-        self.guessed_ns = 0;
-    }
-
-    /// What was measured; `shows`: what is not measured next goes on like that.
-    pub(super) fn add(&mut self, measured: Measured, shows: bool) {
+    /// What is not measured next costs the same, run by run.
+    fn add(&mut self, measured: Measured) {
         let spent = Rate {
             ns: measured.spent.ns as f64,
             runs: measured.spent.runs as f64,
         };
-        if shows {
-            let rate = spent.by(measured.elapsed_ns);
-            // Half of the time before went on like this already, as far as is known.
-            let half_ns = self.guessed_ns / 2;
-            self.sum.take(self.rate.unmeasured().over(half_ns));
-            self.sum.add(rate.unmeasured().over(half_ns));
-            self.rate = rate;
-        }
-        self.guessed_ns = 0;
+        self.rate = spent.by(measured.elapsed_ns);
         self.sum.add(spent.with_meter());
     }
 
-    /// Time in which nothing was measured.
-    pub(super) fn guess(&mut self, elapsed_ns: u64) {
-        self.sum.add(self.rate.unmeasured().over(elapsed_ns));
-        self.guessed_ns += elapsed_ns;
+    /// Runs that were not measured.
+    fn guess(&mut self, runs: u64) {
+        let Rate { ns, runs: measured } = self.rate.unmeasured();
+        let each_ns = if measured > 0.0 {
+            ns / measured
+        } else {
+            CLOSED_ALONE_NS
+        };
+        let runs = runs as f64;
+        self.sum.add(Rate {
+            ns: each_ns * runs,
+            runs,
+        });
     }
 
-    pub(super) fn total(&self) -> RunTime {
+    fn total(&self) -> RunTime {
         let calls = self.sum.runs * DISPATCH_NS;
         RunTime {
             ns: (self.sum.ns + calls).round() as u64,
@@ -242,13 +320,6 @@ impl Bill {
 }
 
 impl Rate {
-    fn over(self, ns: u64) -> Self {
-        Self {
-            ns: self.ns * ns as f64,
-            runs: self.runs * ns as f64,
-        }
-    }
-
     fn by(self, ns: u64) -> Self {
         let ns = ns.max(1) as f64;
         Self {
@@ -260,11 +331,6 @@ impl Rate {
     fn add(&mut self, more: Self) {
         self.ns += more.ns;
         self.runs += more.runs;
-    }
-
-    fn take(&mut self, less: Self) {
-        self.ns = (self.ns - less.ns).max(0.0);
-        self.runs = (self.runs - less.runs).max(0.0);
     }
 
     /// With what measuring them took beside.
@@ -300,59 +366,70 @@ mod tests {
         assert_eq!(Rate::default().unmeasured(), Rate::default());
     }
 
-    fn measured(runs: u64, elapsed_ns: u64) -> Measured {
+    /// A look that measures these runs of 60 ns.
+    fn measure(book: &mut Book, now_ns: u64, runs: u64) {
+        assert_eq!(book.look(now_ns, runs, Due::Yes), Look::Measure);
+        let added = runs - book.runs;
         let spent = RunTime {
-            ns: runs * 60,
-            runs,
+            ns: added * 60,
+            runs: added,
         };
-        Measured {
-            spent,
-            acts: spent,
-            elapsed_ns,
-        }
+        book.measure(now_ns, runs, spent, spent);
     }
 
     #[test]
-    fn a_storm_shows_in_a_probe_and_nothing_else_does() {
-        let mut bill = Bill::default();
-        bill.add(measured(8_000, 250 * MS), true);
-        let probe = Pace::Probe { looks: 2 };
-        assert!(!probe.shows(bill, measured(700, 20 * MS)));
-        assert!(probe.shows(bill, measured(1_400, 20 * MS)));
-        assert!(!probe.shows(bill, measured(500, 20 * MS)));
-        assert!(probe.shows(bill, measured(100, 20 * MS)));
-        assert!(Pace::Whole.shows(bill, measured(0, 20 * MS)));
-        // What a probe measures is billed, and what follows goes on as before.
-        bill.add(measured(10, MS), false);
-        assert_eq!(bill.total().runs, 8_010);
-        bill.guess(250 * MS);
-        assert_eq!(bill.total().runs, 16_010);
-        // A storm that shows began in that time.
-        bill.add(measured(1_600, 10 * MS), true);
-        assert_eq!(bill.total().runs, 16_010 - 4_000 + 20_000 + 1_600);
+    fn a_storm_shows_while_nothing_is_measured_and_when_no_look_is_due() {
+        let mut book = Book::new(0);
+        measure(&mut book, 250 * MS, 8_000);
+        // As many as before.
+        let later = 275 * MS;
+        assert_eq!(book.look(later, 8_800, Due::No), Look::Pass);
+        assert_eq!(book.look(later, 9_500, Due::No), Look::Measure);
+        assert_eq!(book.look(later, 8_100, Due::No), Look::Measure);
+        measure(&mut book, later, 8_800);
+        assert!(!book.after_look(Narrowed::Yes));
+        let look = |mut book: Book, runs| {
+            assert_eq!(book.look(300 * MS, runs, Due::No), Look::Guess);
+            book.guess(300 * MS, runs);
+            book.after_look(Narrowed::Yes)
+        };
+        assert!(!look(book, 9_600));
+        assert!(look(book, 10_400));
+        assert!(look(book, 8_800));
     }
 
     #[test]
-    fn each_look_that_measures_nothing_is_followed_by_a_probe() {
-        let mut pace = Pace::Whole;
-        let mut whole = Vec::new();
-        let mut unseen = 0;
-        for look in 0..200 {
-            pace = pace.after_look(Narrowed::Yes);
-            match pace {
-                Pace::Whole => {
-                    unseen = 0;
-                    whole.push(look);
-                }
-                Pace::Rest { .. } => unseen += 1,
-                Pace::Probe { .. } => unseen = 0,
+    fn runs_that_were_not_measured_are_billed_by_their_number() {
+        let mut book = Book::new(0);
+        measure(&mut book, 250 * MS, 8_000);
+        let before = book.total();
+        assert!(!book.after_look(Narrowed::Yes));
+        book.guess(500 * MS, 24_000);
+        let added = book.total().runs - before.runs;
+        let ns = book.total().ns - before.ns;
+        assert_eq!((added, ns), (16_000, 16_000 * (60 - 40 + 20)));
+    }
+
+    #[test]
+    fn runs_are_measured_again_after_some_looks_and_for_as_long_as_it_takes() {
+        let mut book = Book::new(0);
+        let mut now_ns = 0;
+        let mut rests = 0;
+        for _ in 0..10 {
+            // A look that measures nothing ends no measuring.
+            book.look(now_ns, 0, Due::No);
+            assert!(book.after_look(Narrowed::Yes));
+            now_ns += 130 * MS;
+            measure(&mut book, now_ns, 0);
+            let mut measures = book.after_look(Narrowed::Yes);
+            while !measures {
+                rests += 1;
+                book.look(now_ns, 0, Due::No);
+                measures = book.after_look(Narrowed::Yes);
             }
-            assert!(unseen <= 1, "{look}: {whole:?}");
         }
-        assert!(whole.len() >= 5, "{whole:?}");
-        assert_eq!(
-            Pace::Rest { looks: 3 }.after_look(Narrowed::No),
-            Pace::Whole
-        );
+        assert_eq!(rests, 10 * RESTS);
+        measure(&mut book, now_ns, 0);
+        assert!(book.after_look(Narrowed::No));
     }
 }

@@ -32,7 +32,9 @@ const TICKS_OF_OPEN_GATE: u64 = 4;
 /// known: a storm that begins is counted until then.
 const OPEN_LOOK: Duration = Duration::from_millis(20);
 /// The same while what slices cost is known.
-const SLICES_LOOK: Duration = Duration::from_millis(50);
+const SLICES_LOOK: Duration = Duration::from_millis(25);
+/// Time after which the cost is measured, though there are as many runs as before.
+const LONGEST_LOOK_NS: u64 = 250_000_000;
 /// Longest time between two looks in a rest.
 const REST_LOOK: Duration = Duration::from_millis(250);
 
@@ -258,6 +260,16 @@ impl Gate {
             }
         };
         left.clamp(SHORTEST_PAUSE, REST_LOOK)
+    }
+
+    /// Whether what the programs cost since this time ago is to be measured now.
+    pub(super) fn is_due(&self, elapsed_ns: u64, now_ns: u64) -> bool {
+        let period_ns = self.tick_ns * PERIOD_TICKS;
+        match self.rhythm {
+            Mode::Slices if self.open_ticks() < PERIOD_TICKS => elapsed_ns >= period_ns,
+            Mode::Burst { until_ns } => now_ns >= until_ns,
+            Mode::Slices | Mode::Rest { .. } => elapsed_ns >= LONGEST_LOOK_NS,
+        }
     }
 
     /// A window in which nothing is counted says nothing: it begins with a burst, unless

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use super::cost::Cost;
+use super::cost::{Cost, Due};
 use super::counts::Counts;
 use super::events::Loaded;
 use super::gate::{Counting, Gate, Limits, Programs};
@@ -185,11 +185,10 @@ impl Observer {
     /// Time until [`Self::refresh`] is due: soon while everything is counted, since a storm
     /// may begin, and seldom while the programs cost what is known.
     pub fn next_refresh(&self) -> Duration {
-        let Some(bpf) = &self.bpf else {
-            return LOOK;
-        };
-        let look = self.gate.next_look(monotonic_ns());
-        bpf.next_look().map_or(look, |probe| look.min(probe))
+        match self.bpf {
+            Some(_) => self.gate.next_look(monotonic_ns()),
+            None => LOOK,
+        }
     }
 
     /// How often programs were attached again for a burst, in a storm.
@@ -359,7 +358,8 @@ impl Observer {
         let (Some(bpf), Some(object)) = (&mut self.bpf, &mut self.object) else {
             return;
         };
-        let measured = bpf.look(object);
+        let due = self.gate.is_due(bpf.elapsed_ns(), monotonic_ns());
+        let measured = bpf.look(object, Due::from(due));
         let spent = Spent {
             own_ns: thread_cpu_ns().saturating_sub(self.began.own_cpu_ns),
             programs_ns: bpf.total().ns,
@@ -387,7 +387,7 @@ impl Observer {
                 .collect();
             let refused = object.attach(&points);
             // No run so far is of this burst.
-            bpf.look(object);
+            bpf.look(object, Due::Yes);
             self.runs = bpf.runs().clone();
             if refused.is_empty() {
                 self.gate.open_burst(object, monotonic_ns());
@@ -431,7 +431,7 @@ impl Observer {
     /// What the programs have cost until now is billed.
     fn look(&mut self) {
         if let (Some(bpf), Some(object)) = (&mut self.bpf, &self.object) {
-            bpf.look(object);
+            bpf.look(object, Due::Yes);
         }
     }
 

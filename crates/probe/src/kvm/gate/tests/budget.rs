@@ -1,7 +1,7 @@
 //! What a whole window costs, by scripted costs and without a clock: the gate, the pace of
 //! measuring and the observer's looks as they are, the programs and the kernel a model.
 
-use super::super::super::cost::{Bill, Pace};
+use super::super::super::cost::{Book, Due, Look};
 use super::*;
 
 /// The promise, share of a core.
@@ -10,7 +10,9 @@ const PROMISE: f64 = 0.02;
 /// What the observing thread takes, ns.
 #[derive(Clone, Copy, Debug)]
 struct Own {
-    /// A look at what the programs cost.
+    /// Waking up, and reading the number of runs.
+    wake_ns: u64,
+    /// Reading what the programs cost.
     look_ns: u64,
     /// A look at all threads.
     sweep_ns: u64,
@@ -20,12 +22,15 @@ struct Own {
 
 /// Attaching the programs, or detaching them.
 const SWITCH_NS: u64 = 1_200_000;
+/// Turning the measuring of runs on or off.
+const METER_SWITCH_NS: u64 = 155_000;
 /// By so much the observing thread comes late.
 const LATE_NS: u64 = 1_000_000;
 
 impl Own {
     fn of(machines: u64) -> Self {
         Self {
+            wake_ns: 30_000,
             look_ns: 40_000,
             sweep_ns: 60_000 + machines * 6_000,
             account_ns: 1_500_000 + machines * 55_000,
@@ -59,8 +64,9 @@ struct World {
     now_ns: u64,
     map: InMemory,
     gate: Gate,
-    bill: Bill,
-    pace: Pace,
+    book: Book,
+    measures: bool,
+    runs: u64,
     own: Own,
     own_ns: u64,
     /// What programs really took, with all around them.
@@ -68,7 +74,6 @@ struct World {
     /// Are the programs of the storm attached.
     attached: bool,
     next_sweep_ns: u64,
-    looked_ns: u64,
     unread: RunTime,
     counted_ns: u64,
 }
@@ -79,23 +84,19 @@ impl World {
             now_ns: SECOND,
             map: InMemory::default(),
             gate: gate(),
-            bill: Bill::default(),
-            pace: Pace::Whole,
+            book: Book::new(SECOND),
+            measures: true,
+            runs: 0,
             own,
             own_ns: 0,
             programs_ns: 0.0,
             attached: true,
             next_sweep_ns: SECOND + 250 * MS,
-            looked_ns: SECOND,
             unread: RunTime::default(),
             counted_ns: 0,
         };
         world.gate.open(&mut world.map, SECOND);
         world
-    }
-
-    fn measures(&self) -> bool {
-        !matches!(self.pace, Pace::Rest { .. })
     }
 
     /// A millisecond of a load.
@@ -113,7 +114,8 @@ impl World {
         let closed = runs - open;
         let measured_ns = open * load.each_ns + closed * CLOSED_MEASURED_NS as u64;
         let around = runs as f64 * DISPATCH_NS;
-        if self.measures() {
+        self.runs += runs;
+        if self.measures {
             self.unread += RunTime {
                 ns: measured_ns,
                 runs,
@@ -131,41 +133,41 @@ impl World {
         self.own_ns += ns;
     }
 
-    fn bill(&mut self) -> Option<Measured> {
-        let elapsed_ns = self.now_ns - self.looked_ns;
-        self.looked_ns = self.now_ns;
-        if !self.measures() {
-            self.bill.guess(elapsed_ns);
-            return None;
+    fn look(&mut self, due: Due) -> Option<Measured> {
+        self.spend(self.own.wake_ns);
+        match self.book.look(self.now_ns, self.runs, due) {
+            Look::Pass => None,
+            Look::Guess => {
+                self.book.guess(self.now_ns, self.runs);
+                None
+            }
+            Look::Measure => {
+                self.spend(self.own.look_ns);
+                let spent = std::mem::take(&mut self.unread);
+                Some(self.book.measure(self.now_ns, self.runs, spent, spent))
+            }
         }
-        let RunTime { ns, runs } = std::mem::take(&mut self.unread);
-        let look = measured(ns, runs, elapsed_ns);
-        let shows = self.pace.shows(self.bill, look);
-        self.bill.add(look, shows);
-        if shows {
-            self.pace = Pace::Whole;
-        }
-        shows.then_some(look)
     }
 
     fn spent(&self) -> Spent {
         Spent {
             own_ns: self.own_ns,
-            programs_ns: self.bill.total().ns,
+            programs_ns: self.book.total().ns,
             account_ns: self.own.account_ns,
         }
     }
 
     fn refresh(&mut self) {
-        self.spend(self.own.look_ns);
-        let look = self.bill();
+        let elapsed_ns = self.book.elapsed_ns(self.now_ns);
+        let due = self.gate.is_due(elapsed_ns, self.now_ns);
+        let look = self.look(Due::from(due));
         self.gate.settle(self.now_ns, self.spent());
         match self.gate.choose(&mut self.map, look, self.now_ns) {
             Programs::Stay => {}
             Programs::Attach => {
                 self.switch();
                 self.attached = true;
-                self.bill();
+                self.look(Due::Yes);
                 self.gate.open_burst(&mut self.map, self.now_ns);
             }
             Programs::Detach => {
@@ -173,7 +175,11 @@ impl World {
                 self.attached = false;
             }
         }
-        self.pace = self.pace.after_look(self.gate.narrowed());
+        let measures = self.book.after_look(self.gate.narrowed());
+        if measures != self.measures {
+            self.spend(METER_SWITCH_NS);
+        }
+        self.measures = measures;
         if self.now_ns >= self.next_sweep_ns {
             self.spend(self.own.sweep_ns);
             let pause_ns = (self.own.sweep_ns as f64 / 0.003) as u64;
@@ -193,7 +199,6 @@ impl World {
         let end_ns = began_ns + window_ns;
         while self.now_ns < end_ns {
             let look = self.gate.next_look(self.now_ns);
-            let look = self.pace.next_look().map_or(look, |probe| look.min(probe));
             let pause_ns = u64::try_from(look.as_nanos()).unwrap() + LATE_NS;
             let until_ns = end_ns.min(self.now_ns + pause_ns);
             while self.now_ns < until_ns {
@@ -206,11 +211,11 @@ impl World {
         }
         self.gate.freeze(&mut self.map, self.now_ns);
         self.spend(self.own.account_ns);
-        self.bill();
+        self.look(Due::Yes);
         let share = |ns: f64| ns / window_ns as f64;
         let counted = share(self.counted_ns as f64);
         assert!(counted > 0.002, "{loads:?}: {counted} of the time");
-        let said_ns = self.own_ns + self.bill.total().ns;
+        let said_ns = self.own_ns + self.book.total().ns;
         (
             share(self.own_ns as f64 + self.programs_ns),
             share(said_ns as f64),
