@@ -325,7 +325,7 @@ fn write_tables(
 }
 
 /// Experiments whose records lack what some figures rest on, such as sizes of kernels.
-const PARTLY_RECORDED: [&str; 5] = ["tailor", "vic", "kv", "halt-budget", "vmexit"];
+const PARTLY_RECORDED: [&str; 4] = ["tailor", "vic", "halt-budget", "vmexit"];
 
 /// Makes summary and report of a run directory again, from its raw samples: after a kill, or
 /// with a newer program. Where a record lacks samples of some figures, those are taken over

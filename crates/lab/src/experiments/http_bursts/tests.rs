@@ -285,23 +285,8 @@ fn without_statistics_the_rest_is_measured() {
 #[test]
 fn the_report_of_http_bursts_is_made_again_from_raw_samples() {
     let run = run(Kvm::Emulated, Fault::None);
-    let before = run.summary();
+    run.is_rebuilt_from_its_samples();
     let dir = run.path();
-    fs::remove_file(dir.join("summary.json")).unwrap();
-    crate::weigh::rebuild(&dir, crate::experiments::ALL, Files::All).unwrap();
-    let after = run.summary();
-    // The record's decimals are read back to the last but one bit.
-    let close = |(a, b): (&Figure, &Figure)| {
-        a.name == b.name && a.n == b.n && (a.value - b.value).abs() <= 1e-9 * b.value.abs()
-    };
-    assert_eq!(after.figures.len(), before.figures.len());
-    let differ = after
-        .figures
-        .iter()
-        .zip(&before.figures)
-        .find(|pair| !close(*pair));
-    assert_eq!(differ, None);
-    assert_eq!(after.machine.kvm, before.machine.kvm);
     // A kill leaves no end and a line that is cut off.
     let raw = run.text("raw.jsonl");
     fs::write(dir.join("raw.jsonl"), &raw[..raw.len() / 2]).unwrap();

@@ -152,10 +152,10 @@ impl Kv {
         Ok(None)
     }
 
-    /// What an arm carries, in commands a second.
-    fn calibrate(&mut self, bench: &mut Bench<'_>, arm: Arm) -> Result<Option<f64>, RunError> {
+    /// Finds what an arm carries.
+    fn calibrate(&mut self, bench: &mut Bench<'_>, arm: Arm) -> Result<(), RunError> {
         let Some(server) = self.serve(bench, arm)? else {
-            return Ok(None);
+            return Ok(());
         };
         let schedule = Schedule::Closed {
             concurrency: CONNECTIONS,
@@ -167,10 +167,18 @@ impl Kv {
         let seconds = begin.elapsed().as_secs_f64();
         self.check(arm, "calibrating", &asked);
         let answered = asked.iter().filter(|r| r.failure.is_none()).count();
-        let carried = answered as f64 / seconds;
         let record = json!({"answered": answered, "seconds": seconds});
-        self.keep(bench, place(arm, 0), "calibration", &record)?;
-        Ok(Some(carried))
+        self.keep(bench, place(arm, 0), "calibration", &record)
+    }
+
+    /// Half of what the slower arm carries, commands a second; `None` before it is known.
+    fn offered(&self) -> Option<f64> {
+        let carried = Arm::ALL.iter().flat_map(|arm| {
+            let name = format!("kv_ops_per_s.{}", arm.name());
+            self.data.samples.values(&name).to_vec()
+        });
+        let slowest = carried.reduce(f64::min)?;
+        Some((slowest / 2.0).max(1.0))
     }
 
     /// Keeps a sample of an arm, in the record and in memory.
@@ -268,7 +276,11 @@ impl Kv {
     ) -> Result<Option<Stats>, RunError> {
         bench.interrupt.sleep(QUIET)?;
         let stats = server.stats()?;
-        self.data.kvm = stats.as_ref().map_or(self.data.kvm, |stats| stats.kvm);
+        if let Some(stats) = &stats {
+            self.data.kvm = stats.kvm;
+            let line = json!({"sample": "kvm", "kvm": stats.kvm});
+            bench.recorder.sample(&line)?;
+        }
         Ok(stats)
     }
 
@@ -333,6 +345,10 @@ impl Experiment for Kv {
                 }
             }
         }
+        if let Some(line) = record.of("kvm").last() {
+            self.data.kvm = serde_json::from_value(line["kvm"].clone()).unwrap_or(Kvm::None);
+        }
+        self.rate = self.offered();
         for line in record.of("value") {
             let text = |name: &str| Some(line.get(name)?.as_str()?.to_owned());
             let value = line.get("value").and_then(Value::as_f64);
@@ -344,15 +360,13 @@ impl Experiment for Kv {
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        let mut slowest = f64::INFINITY;
         for arm in Arm::ALL {
             bench.progress.step(&format!("capacity of {}", arm.name()));
-            let carried = self.calibrate(bench, arm)?;
-            slowest = carried.map_or(slowest, |carried| slowest.min(carried));
+            self.calibrate(bench, arm)?;
             bench.progress.done(START + self.calibrate);
         }
-        let rate = (slowest / 2.0).max(1.0);
-        self.rate = Some(rate);
+        self.rate = self.offered();
+        let rate = self.rate.unwrap_or(1.0);
         for round in 0..self.turns {
             for arm in guest_bench::rotated(&Arm::ALL, round) {
                 guest_bench::announce(bench, round, self.turns, arm.name());

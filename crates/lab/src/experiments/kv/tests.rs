@@ -58,3 +58,11 @@ fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
     figure(&run.summary(), "kv_ops_per_s.tare");
     run.nothing_is_left();
 }
+
+#[test]
+fn the_report_of_kv_is_made_again_from_raw_samples() {
+    let run = run(Fault::None);
+    run.is_rebuilt_from_its_samples();
+    let html = run.text("report.html");
+    assert!(html.contains("commands a second; at "), "{html}");
+}
