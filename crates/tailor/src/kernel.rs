@@ -12,7 +12,7 @@ use tare_rootfs::Cache;
 use crate::build::{BuildError, Image};
 use crate::choose::{Choice, choose};
 use crate::cut::Cut;
-use crate::kconfig::{Config, KconfigError};
+use crate::kconfig::{Config, GivenConfig, GivenError, KconfigError};
 use crate::lock::{Lock, LockError, Patch};
 use crate::source::{
     ObtainError, PatchError, Source, SourceError, Sources, Tree, patched, switched,
@@ -99,6 +99,12 @@ pub enum MakeError {
     /// The lock is of a patch that this version has otherwise.
     #[error("the lock's patch {0} is not the one of this version of Tare")]
     OtherPatch(String),
+    /// The lock has flags for the compiler that none of its cuts adds.
+    #[error("the lock has flags for the compiler that none of its cuts adds")]
+    OtherFlags,
+    /// The lock's configuration.
+    #[error("the lock's configuration is invalid")]
+    LockConfig(#[source] GivenError),
 }
 
 /// Where and with what kernels are made.
@@ -132,6 +138,12 @@ fn patches(cuts: &BTreeSet<Cut>) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
+/// What cuts add to the compiler's command line.
+fn flags(cuts: &BTreeSet<Cut>) -> Vec<String> {
+    let flags = cuts.iter().filter_map(|cut| cut.flag());
+    flags.map(str::to_owned).collect()
+}
+
 impl KernelBuilder {
     /// Makes a kernel in `dir`; what is there of an earlier one is used.
     /// `progress` gets each file that is made, and may end the build.
@@ -146,7 +158,7 @@ impl KernelBuilder {
         let recipe = Recipe {
             sources: &sources,
             cuts: &spec.cuts,
-            flags: spec.flags(),
+            flags: flags(&spec.cuts),
         };
         let solve = |tree: &Tree, build: &Path| kconfig::solve(tree, build, &choice);
         let mut kernel = self.build(&recipe, dir, solve, progress)?;
@@ -154,8 +166,25 @@ impl KernelBuilder {
         Ok(kernel)
     }
 
+    /// Makes a kernel of someone else's configuration on these sources.
+    pub fn make_given(
+        &self,
+        given: &GivenConfig,
+        dir: &Path,
+        progress: impl FnMut(&str) -> bool,
+    ) -> Result<Kernel, MakeError> {
+        let sources = self.source.obtain(&self.cache)?;
+        let recipe = Recipe {
+            sources: &sources,
+            cuts: &BTreeSet::new(),
+            flags: Vec::new(),
+        };
+        let solve = |tree: &Tree, build: &Path| kconfig::solve_given(tree, build, given);
+        self.build(&recipe, dir, solve, progress)
+    }
+
     /// Makes the kernel of a lock again. [`Lock::differences`] says what came out
-    /// otherwise.
+    /// otherwise. A lock may be someone else's: nothing of it is a command.
     pub fn make_again(
         &self,
         lock: &Lock,
@@ -169,12 +198,18 @@ impl KernelBuilder {
                 found: sources.sha256,
             });
         }
+        let flags = flags(&lock.cuts);
+        if flags != lock.flags {
+            return Err(MakeError::OtherFlags);
+        }
         let recipe = Recipe {
             sources: &sources,
             cuts: &lock.cuts,
-            flags: lock.flags.clone(),
+            flags,
         };
-        let lines = lock.config.join("\n") + "\n";
+        let lines = lock.config.iter().map(String::as_str);
+        let lines = GivenConfig::of_lines(lines).map_err(MakeError::LockConfig)?;
+        let lines = lines.text();
         let solve = |tree: &Tree, build: &Path| kconfig::solve_lines(tree, build, &lines);
         let ours = patches(&lock.cuts);
         for patch in &lock.patches {

@@ -40,10 +40,4 @@ impl KernelSpec {
             keep: BTreeSet::new(),
         }
     }
-
-    /// What the cuts add to the compiler's command line.
-    pub(crate) fn flags(&self) -> Vec<String> {
-        let flags = self.cuts.iter().filter_map(|cut| cut.flag());
-        flags.map(str::to_owned).collect()
-    }
 }

@@ -15,6 +15,7 @@ impl Explain for MakeError {
         match self {
             Self::Obtain(_) | Self::Source(_) | Self::Patch(_) => ExitCode::KernelSources,
             Self::OtherSources { .. } | Self::OtherPatch(_) => ExitCode::KernelSources,
+            Self::OtherFlags | Self::LockConfig(_) => ExitCode::KernelSources,
             Self::Kconfig(_) => ExitCode::KernelConfig,
             Self::Build(BuildError::Interrupted) => ExitCode::Interrupted,
             Self::Build(BuildError::Full { .. }) => ExitCode::Output,

@@ -8,6 +8,7 @@
 
 mod config;
 mod depends;
+mod given;
 mod prompts;
 
 use std::collections::BTreeSet;
@@ -16,6 +17,7 @@ use std::process::{Command, Stdio};
 use std::{fs, io};
 
 pub use config::Config;
+pub use given::{GivenConfig, GivenError};
 pub use prompts::Prompts;
 
 use crate::choose::Choice;
@@ -89,20 +91,43 @@ pub(crate) fn solve(tree: &Tree, build: &Path, choice: &Choice) -> Result<Config
 
 /// The same for the lines of a configuration, without asking what was granted.
 pub(crate) fn solve_lines(tree: &Tree, build: &Path, lines: &str) -> Result<Config, KconfigError> {
-    let file = |path: &Path| {
-        let path = path.to_owned();
-        move |source| KconfigError::File { path, source }
-    };
-    // The scripts run in the tree, where a relative directory is another.
-    let build = &fs::create_dir_all(build)
-        .and_then(|()| build.canonicalize())
-        .map_err(file(build))?;
+    let build = &made(build)?;
     let asked = build.join(REQUESTED);
     fs::write(&asked, lines).map_err(file(&asked))?;
-    run_scripts(tree, build, &asked)?;
+    run_scripts(tree, build, "allnoconfig", Some(&asked))?;
+    result(build)
+}
+
+/// A configuration of other sources on these: what it does not name is as the kernel's
+/// defaults have it (`make olddefconfig`).
+pub(crate) fn solve_given(
+    tree: &Tree,
+    build: &Path,
+    given: &GivenConfig,
+) -> Result<Config, KconfigError> {
+    let build = &made(build)?;
+    let config = build.join(RESULT);
+    fs::write(&config, given.text()).map_err(file(&config))?;
+    run_scripts(tree, build, "olddefconfig", None)?;
+    result(build)
+}
+
+/// The build directory; the scripts run in the tree, where a relative one is another.
+fn made(build: &Path) -> Result<PathBuf, KconfigError> {
+    fs::create_dir_all(build)
+        .and_then(|()| build.canonicalize())
+        .map_err(file(build))
+}
+
+fn result(build: &Path) -> Result<Config, KconfigError> {
     let result = build.join(RESULT);
     let text = fs::read_to_string(&result).map_err(file(&result))?;
     Ok(Config::read(&text))
+}
+
+fn file(path: &Path) -> impl FnOnce(io::Error) -> KconfigError {
+    let path = path.to_owned();
+    move |source| KconfigError::File { path, source }
 }
 
 fn fragment(choice: &Choice) -> String {
@@ -110,13 +135,19 @@ fn fragment(choice: &Choice) -> String {
     choice.symbols.keys().map(line).collect()
 }
 
-fn run_scripts(tree: &Tree, build: &Path, asked: &Path) -> Result<(), KconfigError> {
+fn run_scripts(
+    tree: &Tree,
+    build: &Path,
+    how: &str,
+    asked: Option<&Path>,
+) -> Result<(), KconfigError> {
     let output = Command::new("make")
         .arg("-C")
         .arg(tree.dir())
         .arg(format!("O={}", build.display()))
-        .args(["ARCH=x86_64", "allnoconfig"])
-        .env("KCONFIG_ALLCONFIG", asked)
+        .args(["ARCH=x86_64", how])
+        .env_remove("KCONFIG_ALLCONFIG")
+        .envs(asked.map(|asked| ("KCONFIG_ALLCONFIG", asked)))
         .env("LC_ALL", "C")
         .env_remove("MAKEFLAGS")
         .stdin(Stdio::null())
@@ -125,13 +156,25 @@ fn run_scripts(tree: &Tree, build: &Path, asked: &Path) -> Result<(), KconfigErr
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let mut lines = said.lines().filter(|line| !line.trim().is_empty());
-    let stopped = lines.clone().find(|line| line.contains("***"));
-    let why = stopped.or_else(|| lines.next_back());
     Err(KconfigError::Scripts {
-        said: why.unwrap_or("they said nothing").trim().to_owned(),
+        said: why(&String::from_utf8_lossy(&output.stderr)),
     })
+}
+
+/// Why scripts stopped: the line before make's own where a program was not found, else
+/// make's, else the last one.
+fn why(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().map(str::trim).collect();
+    let lines: Vec<&str> = lines.into_iter().filter(|line| !line.is_empty()).collect();
+    let stopped = lines.iter().position(|line| line.contains("***"));
+    let before = stopped.and_then(|at| lines[..at].last());
+    // As a shell says it, and as make does.
+    let is_missing =
+        |line: &&&str| line.ends_with("not found") || line.ends_with("No such file or directory");
+    let missing = before.filter(is_missing);
+    let stopped = stopped.map(|at| &lines[at]);
+    let why = missing.or(stopped).or(lines.last());
+    why.copied().unwrap_or("they said nothing").to_owned()
 }
 
 fn not_granted(tree: &Tree, choice: &Choice, config: &Config) -> Vec<NotGranted> {

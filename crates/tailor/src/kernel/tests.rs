@@ -60,6 +60,51 @@ fn a_lock_of_other_sources_is_refused() {
 }
 
 #[test]
+fn a_lock_of_someone_elses_is_no_command() {
+    let Fixture { dir, builder } = fixture();
+    let mut spec = KernelSpec::new(Profile::empty(), Target::Qemu);
+    spec.cuts.insert(Cut::O3);
+    let lock = builder.make(&spec, dir.path(), |_| true).unwrap().lock;
+    let out = dir.path().join("again");
+    let again = |lock: &Lock| builder.make_again(lock, &out, |_| true).unwrap_err();
+    let mut flags = lock.clone();
+    flags.flags.push("-fplugin=/tmp/plugin.so".to_owned());
+    assert!(matches!(again(&flags), MakeError::OtherFlags));
+    let mut config = lock;
+    let value = "CONFIG_LOCALVERSION=\"$(shell touch made)\"".to_owned();
+    config.config.push(value);
+    let refused = again(&config);
+    assert!(matches!(refused, MakeError::LockConfig(_)), "{refused}");
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_given_configuration_is_completed_by_the_kernels_defaults() {
+    let Fixture { dir, builder } = fixture();
+    let makefile = format!("{MAKEFILE}olddefconfig:\n\t@echo CONFIG_NEW=y >> $(O)/.config\n");
+    fs::write(dir.path().join("tree/Makefile"), makefile).unwrap();
+    let given = GivenConfig::read(b"CONFIG_NET=y\n# CONFIG_SMP is not set\n").unwrap();
+    let kernel = builder.make_given(&given, &dir.path().join("out"), |_| true);
+    let kernel = kernel.unwrap();
+    assert_eq!(kernel.lock.config, ["CONFIG_NET=y", "CONFIG_NEW=y"]);
+    assert_eq!(kernel.lock.cuts, BTreeSet::new());
+    let solved = fs::read_to_string(dir.path().join("out/build/.config")).unwrap();
+    assert!(solved.contains("# CONFIG_SMP is not set"), "{solved}");
+}
+
+#[test]
+fn a_program_that_the_scripts_do_not_find_is_named() {
+    let Fixture { dir, builder } = fixture();
+    let makefile = MAKEFILE.replace("@cp", "@no-such-compiler");
+    fs::write(dir.path().join("tree/Makefile"), makefile).unwrap();
+    let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
+    let error = builder.make(&spec, &dir.path().join("out"), |_| true);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("no-such-compiler"), "{error}");
+    assert!(!error.contains("***"), "{error}");
+}
+
+#[test]
 fn what_is_not_granted_leaves_no_new_directory_and_an_old_one_alone() {
     let Fixture { dir, builder } = fixture();
     let makefile = MAKEFILE.replace("@cp", "@grep -v UNKNOWN");
