@@ -275,6 +275,55 @@ int main(int count, char **words) {
 }
 
 #[test]
+fn what_is_renamed_linked_removed_or_a_socket_is_recorded_too() {
+    const SOURCE: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+int main(int count, char **words) {
+    struct sockaddr_un place = { AF_UNIX, "socket" }, none = { AF_UNIX, "" };
+    int server = socket(AF_UNIX, SOCK_STREAM, 0), client = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (chdir(words[1]) || rename("old", "new") || symlink("a", "soft")) return 1;
+    int dir = open("dir", O_RDONLY | O_DIRECTORY);
+    if (renameat(dir, "x", AT_FDCWD, "y") || symlinkat("soft", dir, "far")) return 2;
+    if (link("new", "hard") || unlink("hard") || unlinkat(dir, "far", 0)) return 3;
+    if (rename("absent", "nowhere") == 0) return 4;
+    if (bind(server, (struct sockaddr *)&place, sizeof place) || listen(server, 1)) return 5;
+    if (connect(client, (struct sockaddr *)&place, sizeof place)) return 6;
+    strcpy(none.sun_path + 1, "abstract");
+    return bind(socket(AF_UNIX, SOCK_DGRAM, 0), (struct sockaddr *)&none, sizeof none) ? 7 : 0;
+}
+"#;
+    let place = TestDir::new();
+    let program = place.path().join("moves");
+    if !ready() || !compile(SOURCE, &program) {
+        return;
+    }
+    let files = place.path().canonicalize().unwrap().join("files");
+    fs::create_dir_all(files.join("dir")).unwrap();
+    for file in ["old", "dir/x"] {
+        fs::write(files.join(file), file).unwrap();
+    }
+    let out = place.path().join("p.json").to_str().unwrap().to_owned();
+    let (program, dir) = (program.to_str().unwrap(), files.to_str().unwrap());
+    place
+        .run(&["profile", "--out", &out, "--", program, dir])
+        .expect(0, "Complete: every call, every path that was found");
+    let profile = read(&out);
+    let asked = |name: &str| profile["paths"][format!("{dir}/{name}")].clone();
+    for name in ["old", "new", "soft", "dir/x", "y", "dir/far", "hard"] {
+        assert_eq!(asked(name), serde_json::json!(["change"]), "{name}");
+    }
+    assert_eq!(asked("socket"), serde_json::json!(["change", "write"]));
+    for name in ["absent", "nowhere", "abstract", "a"] {
+        assert!(asked(name).is_null(), "{name}");
+    }
+}
+
+#[test]
 fn what_the_library_os_lacks_for_a_program_is_named() {
     let place = TestDir::new();
     let script = place.file("script", b"#!/bin/sh\n");

@@ -44,17 +44,25 @@ static void (*bpf_ringbuf_discard)(void *data, u64 flags) = (void *)133;
 
 enum number {
 	NR_OPEN = 2, NR_STAT = 4, NR_LSTAT = 6, NR_MMAP = 9, NR_IOCTL = 16, NR_ACCESS = 21,
-	NR_SOCKET = 41, NR_SOCKETPAIR = 53, NR_SETSOCKOPT = 54, NR_GETSOCKOPT = 55,
-	NR_CLONE = 56, NR_FORK = 57, NR_VFORK = 58, NR_EXECVE = 59, NR_TRUNCATE = 76,
-	NR_FCNTL = 72, NR_CHDIR = 80, NR_MKDIR = 83, NR_CREAT = 85, NR_LINK = 86, NR_READLINK = 89,
-	NR_CHMOD = 90, NR_CHOWN = 92, NR_LCHOWN = 94, NR_STATFS = 137, NR_PRCTL = 157,
-	NR_ARCH_PRCTL = 158, NR_CHROOT = 161, NR_MOUNT = 165, NR_GETXATTR = 191,
+	NR_SOCKET = 41, NR_CONNECT = 42, NR_BIND = 49, NR_SOCKETPAIR = 53,
+	NR_SETSOCKOPT = 54, NR_GETSOCKOPT = 55,
+	NR_CLONE = 56, NR_FORK = 57, NR_VFORK = 58, NR_EXECVE = 59, NR_FCNTL = 72,
+	NR_TRUNCATE = 76,
+	NR_CHDIR = 80, NR_RENAME = 82, NR_MKDIR = 83, NR_RMDIR = 84, NR_CREAT = 85,
+	NR_LINK = 86, NR_UNLINK = 87, NR_SYMLINK = 88, NR_READLINK = 89,
+	NR_CHMOD = 90, NR_CHOWN = 92, NR_LCHOWN = 94, NR_UTIME = 132, NR_MKNOD = 133,
+	NR_STATFS = 137, NR_PRCTL = 157,
+	NR_ARCH_PRCTL = 158, NR_CHROOT = 161, NR_MOUNT = 165, NR_SETXATTR = 188,
+	NR_LSETXATTR = 189, NR_GETXATTR = 191,
 	NR_LGETXATTR = 192, NR_LISTXATTR = 194, NR_LLISTXATTR = 195,
-	NR_INOTIFY_ADD_WATCH = 254, NR_OPENAT = 257, NR_MKDIRAT = 258,
-	NR_FCHOWNAT = 260, NR_NEWFSTATAT = 262, NR_LINKAT = 265, NR_READLINKAT = 267,
+	NR_REMOVEXATTR = 197, NR_LREMOVEXATTR = 198, NR_UTIMES = 235,
+	NR_INOTIFY_ADD_WATCH = 254, NR_OPENAT = 257, NR_MKDIRAT = 258, NR_MKNODAT = 259,
+	NR_FCHOWNAT = 260, NR_FUTIMESAT = 261, NR_NEWFSTATAT = 262, NR_UNLINKAT = 263,
+	NR_RENAMEAT = 264, NR_LINKAT = 265, NR_SYMLINKAT = 266, NR_READLINKAT = 267,
 	NR_FCHMODAT = 268, NR_FACCESSAT = 269, NR_UNSHARE = 272, NR_UTIMENSAT = 280,
-	NR_EXECVEAT = 322, NR_STATX = 332, NR_FSOPEN = 430, NR_CLONE3 = 435,
-	NR_OPENAT2 = 437, NR_FACCESSAT2 = 439,
+	NR_NAME_TO_HANDLE_AT = 303, NR_RENAMEAT2 = 316,
+	NR_EXECVEAT = 322, NR_STATX = 332, NR_OPEN_TREE = 428, NR_FSOPEN = 430,
+	NR_CLONE3 = 435, NR_OPENAT2 = 437, NR_FACCESSAT2 = 439, NR_FCHMODAT2 = 452,
 };
 
 /* What was asked of a path that was found: bits of a record's mode. */
@@ -82,8 +90,8 @@ enum use {
 enum asks {
 	ASKS_NOTHING, ASKS_SOCKET, ASKS_OPTION, ASKS_IOCTL, ASKS_CLONE, ASKS_CLONE3,
 	ASKS_FORK, ASKS_VFORK, ASKS_UNSHARE, ASKS_PRCTL, ASKS_ARCH_PRCTL, ASKS_OPEN,
-	ASKS_OPENAT, ASKS_PATH, ASKS_PATHAT, ASKS_SECOND, ASKS_MOUNT, ASKS_FSOPEN,
-	ASKS_MMAP, ASKS_FCNTL,
+	ASKS_OPENAT, ASKS_PATH, ASKS_PATHAT, ASKS_SECOND, ASKS_THIRD, ASKS_TWO,
+	ASKS_TWOAT, ASKS_ADDRESS, ASKS_MOUNT, ASKS_FSOPEN, ASKS_MMAP, ASKS_FCNTL,
 };
 
 static const u8 asks[MAX_CALLS] = {
@@ -100,17 +108,27 @@ static const u8 asks[MAX_CALLS] = {
 	[NR_NEWFSTATAT] = ASKS_PATHAT, [NR_READLINKAT] = ASKS_PATHAT,
 	[NR_FACCESSAT] = ASKS_PATHAT, [NR_FACCESSAT2] = ASKS_PATHAT,
 	[NR_STATX] = ASKS_PATHAT, [NR_MOUNT] = ASKS_MOUNT, [NR_FSOPEN] = ASKS_FSOPEN,
-	[NR_TRUNCATE] = ASKS_PATH, [NR_MKDIR] = ASKS_PATH, [NR_LINK] = ASKS_PATH,
+	[NR_TRUNCATE] = ASKS_PATH, [NR_MKDIR] = ASKS_PATH, [NR_RMDIR] = ASKS_PATH,
+	[NR_UNLINK] = ASKS_PATH, [NR_MKNOD] = ASKS_PATH, [NR_UTIME] = ASKS_PATH,
+	[NR_UTIMES] = ASKS_PATH, [NR_SETXATTR] = ASKS_PATH, [NR_LSETXATTR] = ASKS_PATH,
+	[NR_REMOVEXATTR] = ASKS_PATH, [NR_LREMOVEXATTR] = ASKS_PATH,
 	[NR_CHMOD] = ASKS_PATH, [NR_CHOWN] = ASKS_PATH, [NR_LCHOWN] = ASKS_PATH,
 	[NR_CHROOT] = ASKS_PATH, [NR_GETXATTR] = ASKS_PATH, [NR_LGETXATTR] = ASKS_PATH,
 	[NR_LISTXATTR] = ASKS_PATH, [NR_LLISTXATTR] = ASKS_PATH,
 	[NR_INOTIFY_ADD_WATCH] = ASKS_SECOND, [NR_MKDIRAT] = ASKS_PATHAT,
-	[NR_FCHOWNAT] = ASKS_PATHAT, [NR_LINKAT] = ASKS_PATHAT,
-	[NR_FCHMODAT] = ASKS_PATHAT, [NR_UTIMENSAT] = ASKS_PATHAT,
+	[NR_FCHOWNAT] = ASKS_PATHAT, [NR_MKNODAT] = ASKS_PATHAT,
+	[NR_UNLINKAT] = ASKS_PATHAT, [NR_FUTIMESAT] = ASKS_PATHAT,
+	[NR_FCHMODAT] = ASKS_PATHAT, [NR_FCHMODAT2] = ASKS_PATHAT,
+	[NR_UTIMENSAT] = ASKS_PATHAT, [NR_NAME_TO_HANDLE_AT] = ASKS_PATHAT,
+	[NR_OPEN_TREE] = ASKS_PATHAT, [NR_SYMLINK] = ASKS_SECOND,
+	[NR_SYMLINKAT] = ASKS_THIRD, [NR_LINK] = ASKS_TWO, [NR_RENAME] = ASKS_TWO,
+	[NR_LINKAT] = ASKS_TWOAT, [NR_RENAMEAT] = ASKS_TWOAT,
+	[NR_RENAMEAT2] = ASKS_TWOAT, [NR_BIND] = ASKS_ADDRESS,
+	[NR_CONNECT] = ASKS_ADDRESS,
 };
 
 /* What calls with a path ask of it; of an opened file, its flags tell. */
-static const u8 asked[MAX_CALLS] = {
+static const u16 asked[MAX_CALLS] = {
 	[NR_STAT] = ASKED_STAT, [NR_LSTAT] = ASKED_STAT, [NR_NEWFSTATAT] = ASKED_STAT,
 	[NR_STATX] = ASKED_STAT, [NR_STATFS] = ASKED_STAT, [NR_GETXATTR] = ASKED_STAT,
 	[NR_LGETXATTR] = ASKED_STAT, [NR_LISTXATTR] = ASKED_STAT,
@@ -120,7 +138,19 @@ static const u8 asked[MAX_CALLS] = {
 	[NR_READLINKAT] = ASKED_LINK, [NR_CHDIR] = ASKED_ENTER, [NR_CHROOT] = ASKED_ENTER,
 	[NR_TRUNCATE] = ASKED_CHANGE, [NR_MKDIR] = ASKED_CHANGE,
 	[NR_MKDIRAT] = ASKED_CHANGE, [NR_LINK] = ASKED_CHANGE, [NR_LINKAT] = ASKED_CHANGE,
+	[NR_RENAME] = ASKED_CHANGE, [NR_RENAMEAT] = ASKED_CHANGE,
+	[NR_RENAMEAT2] = ASKED_CHANGE, [NR_SYMLINK] = ASKED_CHANGE,
+	[NR_SYMLINKAT] = ASKED_CHANGE, [NR_UNLINK] = ASKED_CHANGE,
+	[NR_UNLINKAT] = ASKED_CHANGE, [NR_RMDIR] = ASKED_CHANGE,
+	[NR_MKNOD] = ASKED_CHANGE, [NR_MKNODAT] = ASKED_CHANGE,
+	[NR_UTIME] = ASKED_CHANGE, [NR_UTIMES] = ASKED_CHANGE,
+	[NR_FUTIMESAT] = ASKED_CHANGE, [NR_SETXATTR] = ASKED_CHANGE,
+	[NR_LSETXATTR] = ASKED_CHANGE, [NR_REMOVEXATTR] = ASKED_CHANGE,
+	[NR_LREMOVEXATTR] = ASKED_CHANGE, [NR_BIND] = ASKED_CHANGE,
+	[NR_CONNECT] = ASKED_WRITE, [NR_NAME_TO_HANDLE_AT] = ASKED_STAT,
+	[NR_OPEN_TREE] = ASKED_STAT,
 	[NR_CHMOD] = ASKED_CHANGE, [NR_FCHMODAT] = ASKED_CHANGE,
+	[NR_FCHMODAT2] = ASKED_CHANGE,
 	[NR_CHOWN] = ASKED_CHANGE, [NR_LCHOWN] = ASKED_CHANGE,
 	[NR_FCHOWNAT] = ASKED_CHANGE, [NR_UTIMENSAT] = ASKED_CHANGE,
 };
@@ -129,6 +159,7 @@ enum kind { KIND_TASK = 1, KIND_PROGRAM, KIND_OPEN, KIND_PATH, KIND_MOUNT, KIND_
 
 enum end { RENAMED, ENDED };
 
+#define AF_UNIX 1
 #define IPPROTO_TCP 6
 #define TCP_CONGESTION 13
 #define TCP_ULP 31
@@ -909,6 +940,20 @@ INLINE void use_clone(struct call *call, u64 flags)
 	use(call, USE_CLONE, 0, (u32)flags, flags >> 32);
 }
 
+/* The path of a UNIX socket's address; 0 for any other address. */
+INLINE u64 path_of_address(u64 address, u64 bytes)
+{
+	struct {
+		u16 family;
+		u8 first;
+	} begin = {};
+
+	if (bytes < 3 || bpf_probe_read_user(&begin, 3, (void *)address))
+		return 0;
+	/* Abstract names begin with 0. */
+	return begin.family == AF_UNIX && begin.first ? address + 2 : 0;
+}
+
 NOINLINE int rename(struct task *task, u32 tid)
 {
 	if (!task)
@@ -925,10 +970,12 @@ NOINLINE int rename(struct task *task, u32 tid)
 NOINLINE int features(struct task *task, struct call *call, struct registers *regs,
 		      u32 tid, s64 result)
 {
-	u64 flags = 0;
+	u64 flags = 0, path = 0, second = 0, what;
+	u32 dir = AT_FDCWD, second_dir = AT_FDCWD;
 
 	if (!task || !call)
 		return 0;
+	what = asked[task->number & (MAX_CALLS - 1)];
 	switch (asks[task->number & (MAX_CALLS - 1)]) {
 	case ASKS_SOCKET:
 		use(call, USE_SOCKET, regs->di, regs->si & 0xf, regs->dx);
@@ -970,29 +1017,50 @@ NOINLINE int features(struct task *task, struct call *call, struct registers *re
 		use(call, USE_FCNTL, regs->si, 0, 0);
 		break;
 	case ASKS_OPEN:
+		path = regs->di;
 		/* The second argument of creat is a mode. */
 		if (task->number == NR_OPEN)
 			use(call, USE_OPEN, regs->si, 0, 0);
-		on_open(task, tid, result, AT_FDCWD, regs->di);
-		on_lookup(task, tid, AT_FDCWD, regs->di, asked_of_opened(result));
+		on_open(task, tid, result, dir, path);
+		what = asked_of_opened(result);
 		break;
 	case ASKS_OPENAT:
+		dir = regs->di;
+		path = regs->si;
 		/* The third argument of openat2 is a structure. */
 		if (task->number == NR_OPENAT)
 			use(call, USE_OPEN, regs->dx, 0, 0);
-		on_open(task, tid, result, regs->di, regs->si);
-		on_lookup(task, tid, regs->di, regs->si, asked_of_opened(result));
+		on_open(task, tid, result, dir, path);
+		what = asked_of_opened(result);
 		break;
 	case ASKS_PATH:
-		on_path(task, tid, regs->di);
-		on_lookup(task, tid, AT_FDCWD, regs->di, asked[task->number & (MAX_CALLS - 1)]);
+		path = regs->di;
+		on_path(task, tid, path);
 		break;
 	case ASKS_PATHAT:
-		on_path(task, tid, regs->si);
-		on_lookup(task, tid, regs->di, regs->si, asked[task->number & (MAX_CALLS - 1)]);
+		dir = regs->di;
+		path = regs->si;
+		on_path(task, tid, path);
 		break;
 	case ASKS_SECOND:
-		on_lookup(task, tid, AT_FDCWD, regs->si, ASKED_STAT);
+		path = regs->si;
+		break;
+	case ASKS_THIRD:
+		dir = regs->si;
+		path = regs->dx;
+		break;
+	case ASKS_TWO:
+		path = regs->di;
+		second = regs->si;
+		break;
+	case ASKS_TWOAT:
+		dir = regs->di;
+		path = regs->si;
+		second_dir = regs->dx;
+		second = regs->r10;
+		break;
+	case ASKS_ADDRESS:
+		path = path_of_address(regs->si, regs->dx);
 		break;
 	case ASKS_MOUNT:
 		on_mount(task, tid, regs->r10, regs->dx);
@@ -1001,6 +1069,11 @@ NOINLINE int features(struct task *task, struct call *call, struct registers *re
 		on_mount(task, tid, 0, regs->di);
 		break;
 	}
+	/* One place for each, since verifiers follow every call of a function. */
+	if (path)
+		on_lookup(task, tid, dir, path, what);
+	if (second)
+		on_lookup(task, tid, second_dir, second, what);
 	return 0;
 }
 

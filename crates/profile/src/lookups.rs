@@ -14,7 +14,8 @@ pub type Lookups = BTreeMap<String, BTreeSet<Asked>>;
 pub enum Asked {
     /// Whether it may be used (`access`).
     Access,
-    /// To be made or to get other attributes (`mkdir`, `link`, `chmod`, ...).
+    /// To be made, renamed or removed, or to get other attributes (`mkdir`, `rename`,
+    /// `unlink`, `chmod`, `bind`, ...).
     Change,
     /// To be the working directory or the root.
     Enter,
@@ -28,7 +29,7 @@ pub enum Asked {
     Open,
     /// Its attributes (`stat`, `statfs`, `getxattr`, `O_PATH`, ...).
     Stat,
-    /// To be opened for writing.
+    /// To be opened for writing, or connected to (a UNIX socket).
     Write,
 }
 

@@ -28,16 +28,17 @@ pub(super) fn add(
         let path = Path::new(path);
         match fs::metadata(path) {
             Ok(_) if is_kernels(path) => {}
-            Err(_) if changes => {}
+            // It was made, renamed or removed: its directory has to be there.
+            Err(_) if changes => add_parent(tree, path)?,
             Err(_) => missing.push(path.to_string_lossy().into_owned()),
             Ok(metadata) if metadata.is_dir() => {
                 add_names(tree, path, asked.contains(&Asked::List), refused)?;
             }
             // What a program writes is not what it found.
-            Ok(_) if changes && is_written(path) => {}
+            Ok(_) if changes && is_written(path) => add_parent(tree, path)?,
             Ok(metadata) if metadata.is_file() => add_file(tree, path, refused)?,
             // Sockets, FIFOs and devices are made by whom they belong to.
-            Ok(_) => {}
+            Ok(_) => add_parent(tree, path)?,
         }
     }
     Ok(missing)
@@ -92,6 +93,14 @@ fn add_empty(tree: &mut Tree, dir: &Path) -> Result<(), RootError> {
     Ok(tree
         .insert(&place, Node::directory())
         .map_err(HostError::from)?)
+}
+
+/// The directory that a file is made in, if it is on this computer.
+fn add_parent(tree: &mut Tree, path: &Path) -> Result<(), RootError> {
+    match path.parent() {
+        Some(parent) if parent.is_dir() && !is_kernels(parent) => add_empty(tree, parent),
+        _ => Ok(()),
+    }
 }
 
 /// A file, by the links that lead to it.

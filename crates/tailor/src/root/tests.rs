@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
 
 use tare_profile::{FileUse, Observer, Phase, Taken, Task as Seen};
 
@@ -340,7 +341,10 @@ fn what_was_looked_up_comes_from_this_computer() {
     write(dir.path(), "looked-at/unseen", 0o644);
     write(dir.path(), "looked-at/key", 0o600);
     write(dir.path(), "listed/a", 0o644);
-    fs::create_dir(dir.path().join("listed/below")).unwrap();
+    for made in ["listed/below", "run", "spool"] {
+        fs::create_dir(dir.path().join(made)).unwrap();
+    }
+    let _socket = UnixListener::bind(dir.path().join("run/socket")).unwrap();
     std::os::unix::fs::symlink("looked-at/module", dir.path().join("link")).unwrap();
     let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let mut profile = profile("/bin/sh", &[]);
@@ -350,6 +354,9 @@ fn what_was_looked_up_comes_from_this_computer() {
         ("listed", Asked::List),
         ("gone", Asked::Open),
         ("made", Asked::Write),
+        ("run/socket", Asked::Change),
+        ("spool/renamed", Asked::Change),
+        ("no-such/directory", Asked::Change),
     ] {
         profile.paths.insert(place(name), [asked].into());
     }
@@ -359,10 +366,10 @@ fn what_was_looked_up_comes_from_this_computer() {
     let get = |name: &str| root.tree.get(place(name).trim_start_matches('/'));
     assert!(matches!(&get("link").unwrap().kind, EntryKind::Link(to) if to == "looked-at/module"));
     assert!(get("looked-at/module").is_some() && get("listed/a").is_some());
-    assert!(matches!(
-        get("listed/below").unwrap().kind,
-        EntryKind::Directory
-    ));
+    for name in ["listed/below", "run", "spool"] {
+        assert!(matches!(get(name).unwrap().kind, EntryKind::Directory));
+    }
+    assert!(get("run/socket").is_none() && get("no-such").is_none());
     assert!(get("looked-at/unseen").is_none() && get("looked-at/key").is_none());
     assert!(root.notes[1].starts_with("1 files"), "{:?}", root.notes);
     assert!(root.notes[2].contains("/gone"), "{:?}", root.notes);
