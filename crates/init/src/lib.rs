@@ -16,4 +16,4 @@ mod task;
 
 pub use figures::Figures;
 pub use refusal::Refusal;
-pub use task::{Logging, Root, TASK_FILE, Task, TaskError, WORK_DIR};
+pub use task::{FileCapabilities, Logging, Root, TASK_FILE, Task, TaskError, WORK_DIR};

@@ -9,6 +9,7 @@
 //! command may do without; what a command needs ends the machine with status
 //! 127 (not found) or 126 (cannot be run), as a shell's.
 
+mod capabilities;
 mod clock;
 mod command;
 mod console;
@@ -45,6 +46,7 @@ fn perform() -> Result<u8, String> {
     if let Root::Disk { device, filesystem } = &task.root {
         disk::change_to(device, filesystem)?;
     }
+    capabilities::set(&task.capabilities);
     mounts::temporary_file_systems();
     network::set_up(&task.hostname);
     if task.figures == Logging::On {

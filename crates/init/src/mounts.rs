@@ -49,12 +49,20 @@ pub(crate) fn temporary_file_systems() {
     };
     quiet("devpts", "/dev/pts", c"ptmxmode=0666,mode=0620");
     quiet("tmpfs", "/dev/shm", c"mode=1777");
-    quiet("tmpfs", "/run", c"mode=0755");
+    // What a root has there is its own, as in a container.
+    if is_empty(Path::new("/run")) {
+        quiet("tmpfs", "/run", c"mode=0755");
+    }
     quiet("cgroup2", "/sys/fs/cgroup", c"");
     if !Path::new("/tmp").is_dir() {
         quiet("tmpfs", "/tmp", c"mode=1777");
     }
     let _ = std::os::unix::fs::symlink("pts/ptmx", "/dev/ptmx");
+}
+
+/// Whether a directory is missing or has nothing in it.
+fn is_empty(directory: &Path) -> bool {
+    fs::read_dir(directory).map_or(true, |mut entries| entries.next().is_none())
 }
 
 fn try_mount(kind: &str, place: &str, flags: MountFlags, data: Option<&std::ffi::CStr>) {
@@ -78,4 +86,21 @@ fn make((name, major, minor): &(&str, u32, u32)) {
         mode,
         makedev(*major, *minor),
     );
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_directory_without_anything_is_empty() {
+        let dir = std::env::temp_dir().join(format!("tare-init-run-{}", std::process::id()));
+        assert!(is_empty(&dir));
+        fs::create_dir(&dir).unwrap();
+        assert!(is_empty(&dir));
+        fs::create_dir(dir.join("app")).unwrap();
+        assert!(!is_empty(&dir));
+        fs::remove_dir_all(dir).unwrap();
+    }
 }

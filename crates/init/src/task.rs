@@ -31,6 +31,9 @@ pub struct Task {
     /// Where the command's files are.
     #[serde(default)]
     pub root: Root,
+    /// Capabilities of the command's files.
+    #[serde(default)]
+    pub capabilities: Vec<FileCapabilities>,
     /// Commands that are started before and run beside it.
     #[serde(default)]
     pub beside: Vec<Vec<String>>,
@@ -45,6 +48,16 @@ pub struct Task {
     /// Commands are then followed, which slows them down and keeps signals from them.
     #[serde(default)]
     pub refusals: Logging,
+}
+
+/// Capabilities of one file (capabilities(7)).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileCapabilities {
+    /// Its path from the root, without the leading `/`.
+    pub path: String,
+    /// The value of `security.capability`.
+    pub value: Vec<u8>,
 }
 
 /// Whether something is written to the console.
@@ -116,6 +129,10 @@ mod tests {
             ],
             environment: vec!["A=b c".to_owned()],
             user: "www-data".to_owned(),
+            capabilities: vec![FileCapabilities {
+                path: "bin/ping".to_owned(),
+                value: vec![1, 0, 0, 2],
+            }],
             root: Root::Disk {
                 device: "/dev/vda".to_owned(),
                 filesystem: "ext4".to_owned(),

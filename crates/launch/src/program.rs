@@ -197,11 +197,12 @@ pub(crate) fn choose(
 ) -> Result<Boot, Failure> {
     let own = image::open(Path::new(IMAGE))?;
     let room = machine_size::room_for_files(memory_mib, own.bytes);
-    let (mut tree, mut task, warnings) = match &request.root {
+    let (mut tree, mut task, mut warnings) = match &request.root {
         Some(root) if program.is_some() => root::files(root, &[], room / 2)?,
         Some(root) => root::parts(root, &request.command, room / 2)?,
         None => Default::default(),
     };
+    warnings.extend(tree.remove_pipes());
     let (name, shown, path) = match program {
         Some(program) => {
             let file = program.path.file_name().unwrap_or_default();

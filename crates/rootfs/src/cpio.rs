@@ -104,7 +104,7 @@ pub(crate) fn archive_bytes(tree: &Tree) -> u64 {
 /// Bytes of one entry in the archive.
 pub(crate) fn entry_bytes(name: &str, node: &Node) -> u64 {
     let content = match &node.kind {
-        EntryKind::Directory => 0,
+        EntryKind::Directory | EntryKind::Pipe => 0,
         EntryKind::File(content) => content.len(),
         EntryKind::Link(target) => target.len() as u64,
     };
@@ -151,6 +151,7 @@ fn append(
         EntryKind::File(_) if data == Data::Earlier => (ModeFileType::Regular, header.links, 0),
         EntryKind::File(content) => (ModeFileType::Regular, header.links, content.len()),
         EntryKind::Link(target) => (ModeFileType::Symlink, 1, target.len() as u64),
+        EntryKind::Pipe => (ModeFileType::Fifo, 1, 0),
     };
     let mut entry = Builder::new(name)
         .ino(header.inode)
@@ -163,7 +164,7 @@ fn append(
         .write(to, u32::try_from(bytes).map_err(|_| too_large())?);
     match &node.kind {
         EntryKind::File(content) if data == Data::Here => copy(content, &mut entry)?,
-        EntryKind::Directory | EntryKind::File(_) => {}
+        EntryKind::Directory | EntryKind::File(_) | EntryKind::Pipe => {}
         EntryKind::Link(target) => entry
             .write_all(target.as_bytes())
             .map_err(PackError::Write)?,

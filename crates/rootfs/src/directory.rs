@@ -1,12 +1,15 @@
 //! A tree as a directory of this computer.
 //!
 //! Owners are kept only when root writes it, since no other user may give files away.
+//! Capabilities are set by the guest's first process.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::cpio::{PackError, copy};
 use crate::tree::{EntryKind, Node, Tree};
@@ -71,6 +74,8 @@ fn lay_out(place: &Path, node: &Node) -> Result<(), WriteError> {
             made => made.map_err(at(place)),
         },
         EntryKind::Link(target) => symlink(target, place).map_err(at(place)),
+        EntryKind::Pipe => mknodat(CWD, place, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .map_err(|errno| at(place)(errno.into())),
         EntryKind::File(content) => {
             let file = File::create_new(place).map_err(at(place))?;
             let mut to = BufWriter::new(file);
@@ -90,7 +95,7 @@ fn settle(place: &Path, node: &Node, owners: Owners) -> io::Result<()> {
         (EntryKind::Link(_), _) => return Ok(()),
         (_, Owners::Kept) => node.permissions,
         (EntryKind::Directory, Owners::Caller) => node.permissions & 0o755 | 0o700,
-        (EntryKind::File(_), Owners::Caller) => node.permissions & 0o755 | 0o600,
+        (EntryKind::File(_) | EntryKind::Pipe, Owners::Caller) => node.permissions & 0o755 | 0o600,
     };
     fs::set_permissions(place, fs::Permissions::from_mode(permissions))
 }

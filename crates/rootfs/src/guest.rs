@@ -5,7 +5,7 @@ use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tare_init::{TASK_FILE, Task, TaskError, WORK_DIR};
+use tare_init::{FileCapabilities, TASK_FILE, Task, TaskError, WORK_DIR};
 
 use crate::modules::Module;
 use crate::tree::{NameError, Node, Tree};
@@ -60,8 +60,19 @@ pub fn starts_init(cmdline: &str) -> bool {
     cmdline.split_ascii_whitespace().any(|arg| arg == CMDLINE)
 }
 
+/// Capabilities of a tree's files, which the first process sets.
+pub fn capabilities(tree: &Tree) -> Vec<FileCapabilities> {
+    let of = |(name, node): (&str, &Node)| {
+        let value = node.capability?.value().to_vec();
+        let path = name.to_owned();
+        Some(FileCapabilities { path, value })
+    };
+    tree.entries().filter_map(of).collect()
+}
+
 /// Adds the first process, its modules and its task to the files of a guest.
-/// With its root on a disk, `tree` is empty: the initramfs only leads there.
+/// With its root on a disk, `tree` is empty: the initramfs only leads there, and the task
+/// has the [`capabilities`] of the disk's files.
 pub fn add_init(
     tree: &mut Tree,
     mut task: Task,
@@ -70,6 +81,7 @@ pub fn add_init(
 ) -> Result<(), GuestError> {
     // Whatever the root has there is not ours.
     tree.remove(WORK_DIR);
+    task.capabilities.extend(capabilities(tree));
     insert(tree, INIT, init, 0o755)?;
     for (number, module) in modules.iter().enumerate() {
         let place = format!("{WORK_DIR}/modules/{number:03}-{}.ko", module.name);

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
 use tare_confine::{ConfineError, Reads};
 
+use crate::capability::Attributes;
 use crate::program::Reader;
 use crate::tree::{NameError, Node, Tree};
 
@@ -94,7 +95,9 @@ pub fn add_file(tree: &mut Tree, path: &Path) -> Result<(), HostError> {
     };
     let metadata = fs::metadata(path).map_err(read)?;
     if !metadata.is_dir() {
-        let node = Node::host(path, metadata.permissions().mode() & 0o7777).map_err(read)?;
+        let mut node = Node::host(path, metadata.permissions().mode() & 0o7777).map_err(read)?;
+        let end = path.canonicalize().map_err(read)?;
+        node.capability = Attributes::of(&end).capability;
         return Ok(tree.insert(&place(path), node)?);
     }
     tree.insert(&place(path), Node::directory())?;

@@ -4,6 +4,7 @@
 //! kernel::debian   Debian's cloud kernel, its modules and configuration
 //! modules          which modules a driver needs, in the order of loading
 //! tree             files, directories, links and owners: what a guest gets
+//! capability       what a program may do, beside its file
 //! walk, host       a tree from a directory, from programs of this computer
 //! oci              a tree from a container image
 //! archive          kernel sources, packages: unpacked within limits, confined
@@ -23,6 +24,7 @@
 
 pub mod archive;
 pub mod cache;
+mod capability;
 pub mod cpio;
 pub mod directory;
 pub mod ext4;
@@ -43,6 +45,7 @@ pub mod tree;
 pub mod walk;
 
 pub use cache::Cache;
+pub use capability::FileCapability;
 pub use host_file::{HostFile, is_public_directory};
 pub use kernel::Kernel;
 pub use tare_init::{Root, Task};

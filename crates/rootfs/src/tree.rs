@@ -10,7 +10,9 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::capability::FileCapability;
 use crate::host_file::HostFile;
+use crate::left_out::LeftOut;
 use crate::lookups::Lookups;
 use crate::quote::quoted;
 
@@ -47,6 +49,8 @@ pub struct Node {
     pub modified_s: u32,
     /// The hard links that this entry is one of; only files have them.
     pub links: Option<LinkGroup>,
+    /// What whoever runs it may do; only files have it.
+    pub capability: Option<FileCapability>,
 }
 
 /// Names in one tree that are hard links to one file.
@@ -62,6 +66,8 @@ pub enum EntryKind {
     File(Content),
     /// A symbolic link to this target.
     Link(String),
+    /// A named pipe.
+    Pipe,
 }
 
 /// Where a file's bytes are.
@@ -177,6 +183,7 @@ impl Node {
             gid: 0,
             modified_s: 0,
             links: None,
+            capability: None,
         }
     }
 }
@@ -219,14 +226,14 @@ impl Tree {
         }
     }
 
-    /// Adds `name` as a hard link to the file `target`. A symbolic link is copied.
+    /// Adds `name` as a hard link to the file `target`. A symbolic link or pipe is copied.
     pub(crate) fn hard_link(&mut self, target: &str, name: &str) -> Result<(), NameError> {
         let missing = || NameError::LinkTarget(target.to_owned());
         let next = LinkGroup(self.link_groups);
         let node = self.entries.get_mut(target).ok_or_else(missing)?;
         match node.kind {
             EntryKind::Directory => return Err(missing()),
-            EntryKind::Link(_) => {}
+            EntryKind::Link(_) | EntryKind::Pipe => {}
             EntryKind::File(_) if node.links.is_some() => {}
             EntryKind::File(_) => {
                 node.links = Some(next);
@@ -293,6 +300,20 @@ impl Tree {
     pub fn remove(&mut self, name: &str) {
         self.take(name);
         self.remove_below(name);
+    }
+
+    /// Removes named pipes, which the library OS does not have; gives a warning for each,
+    /// within a bound.
+    pub fn remove_pipes(&mut self) -> Vec<String> {
+        let is_pipe = |node: &Node| matches!(node.kind, EntryKind::Pipe);
+        let pipes = self.entries().filter(|(_, node)| is_pipe(node));
+        let pipes: Vec<String> = pipes.map(|(name, _)| name.to_owned()).collect();
+        let mut left_out = LeftOut::default();
+        for name in pipes {
+            left_out.add(&name, "it is a named pipe");
+            self.take(&name);
+        }
+        left_out.into_warnings()
     }
 
     /// Removes everything in a directory; the whole tree for the empty name.
@@ -412,6 +433,17 @@ mod tests {
             let refused = tree.insert(name, file());
             assert_eq!(refused, Err(NameError::Form(name.to_owned())));
         }
+    }
+
+    #[test]
+    fn pipes_are_removed_with_a_warning() {
+        let mut tree = Tree::new();
+        tree.insert("a", file()).unwrap();
+        tree.insert("b/pipe", Node::of(EntryKind::Pipe, 0o600))
+            .unwrap();
+        let warnings = tree.remove_pipes();
+        assert_eq!(warnings, ["b/pipe is left out: it is a named pipe"]);
+        assert_eq!(names(&tree), ["a", "b"]);
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! For the library OS a symbolic link is packed as the file it points to, if that
 //! lies inside the root; for Linux links stay links, hard links included. Links
 //! that lead out of the root or into themselves (where they are followed),
-//! devices, sockets, pipes and names that are not UTF-8 are left out with a
-//! warning.
+//! devices, sockets, names that are not UTF-8, and for the library OS pipes, are left
+//! out with a warning; so are extended attributes besides capabilities.
 //!
 //! The directory may belong to someone else, who may change it meanwhile: all
 //! is opened from its descriptor (`host_file`).
@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Stat, readlinkat, statat};
 
+use crate::capability::Attributes;
 use crate::cpio::{entry_bytes, name_bytes, trailer_bytes};
 use crate::host_file::{HostFile, Identity, RootDir};
 use crate::left_out::LeftOut;
@@ -199,9 +200,17 @@ impl Walk<'_> {
                 self.directory(&source, &name)
             }
             FileType::RegularFile => self.file(source, name, stat),
-            // Linux makes its devices itself.
-            FileType::CharacterDevice | FileType::BlockDevice if self.links == Links::Kept => {
+            FileType::Fifo if self.links == Links::Kept => {
+                self.put(&name, self.node(EntryKind::Pipe, stat))
+            }
+            // Linux makes its devices itself, there.
+            FileType::CharacterDevice | FileType::BlockDevice
+                if self.links == Links::Kept && name.starts_with("dev/") =>
+            {
                 Ok(())
+            }
+            FileType::CharacterDevice | FileType::BlockDevice => {
+                self.leave_out(&source, "it is a device")
             }
             _ => self.leave_out(&source, "it is neither a file nor a directory"),
         }
@@ -216,8 +225,17 @@ impl Walk<'_> {
             }
             self.hard_links.insert(identity, name.clone());
         }
+        let attributes = match self.links {
+            Links::Kept => Attributes::of(&self.root.full(&source)),
+            Links::Followed => Attributes::default(),
+        };
+        if let Some(loss) = attributes.loss() {
+            self.left_out.add_part(&name, &loss);
+        }
         let content = Content::Host(HostFile::below(&self.root, source, stat));
-        self.put(&name, self.node(EntryKind::File(content), stat))
+        let mut node = self.node(EntryKind::File(content), stat);
+        node.capability = attributes.capability;
+        self.put(&name, node)
     }
 
     fn node(&self, kind: EntryKind, stat: &Stat) -> Node {
@@ -232,6 +250,7 @@ impl Walk<'_> {
             gid,
             modified_s: u32::try_from(stat.st_mtime.max(0)).unwrap_or(u32::MAX),
             links: None,
+            capability: None,
         }
     }
 
@@ -371,6 +390,42 @@ mod tests {
         let tree = walk(dir.path(), 1 << 20).unwrap();
         assert!(tree.tree.is_empty());
         assert_eq!(tree.warnings.len(), 1);
+    }
+
+    #[test]
+    fn linux_keeps_pipes_and_capabilities() {
+        use rustix::fs::{CWD, Mode, XattrFlags, mknodat, setxattr};
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        mknodat(CWD, path("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        fs::write(path("ping"), "x").unwrap();
+        let bind = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let set = |name: &str, value: &[u8]| {
+            setxattr(path("ping"), name, value, XattrFlags::empty()).is_ok()
+        };
+        let (has_capability, has_note) =
+            (set("security.capability", &bind), set("user.note", b"x"));
+        let kept = super::walk(dir.path(), Links::Kept, 1 << 20).unwrap();
+        assert_eq!(names(&kept), ["ping", "pipe"]);
+        assert!(matches!(
+            kept.tree.get("pipe").unwrap().kind,
+            EntryKind::Pipe
+        ));
+        assert_eq!(kept.archive_bytes, crate::cpio::archive_bytes(&kept.tree));
+        let ping = kept.tree.get("ping").unwrap();
+        // Both need a file system that has them, the first one root too.
+        assert_eq!(ping.capability.is_some(), has_capability);
+        let lost = kept
+            .warnings
+            .iter()
+            .any(|it| it.contains("attribute user.note"));
+        assert_eq!(lost, has_note);
+        // The library OS has neither.
+        let followed = walk(dir.path(), 1 << 20).unwrap();
+        assert_eq!(
+            (names(&followed), followed.warnings.len()),
+            (vec!["ping"], 1)
+        );
     }
 
     #[test]

@@ -9,7 +9,8 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use tare_rootfs::guest::{self, CMDLINE, MACHINE_MODULES};
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Modules;
-use tare_rootfs::{Cache, Kernel, Root, Task, Tree, cpio, ext4, host};
+use tare_rootfs::tree::{EntryKind, Node};
+use tare_rootfs::{Cache, FileCapability, Kernel, Root, Task, Tree, cpio, ext4, host};
 
 const QEMU: &str = "qemu-system-x86_64";
 
@@ -90,6 +91,37 @@ fn debians_kernel_runs_a_program_of_the_host_and_powers_off() {
     let said = boot(&kernel, &init, tree, task, &[]);
     assert!(said.contains("hello from guest in /work"), "{said}");
     assert!(said.contains("ended with status 7"), "{said}");
+}
+
+#[test]
+fn pipes_capabilities_and_what_a_root_has_in_run_reach_the_guest() {
+    let Some((kernel, init)) = kernel_and_init() else {
+        return;
+    };
+    let mut tree = Tree::new();
+    let shell = host::add_program(&mut tree, "sh").unwrap();
+    let cat = host::add_program(&mut tree, "cat").unwrap();
+    // cap_net_bind_service=ep
+    let bind = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut program = tree.get(cat.trim_start_matches('/')).unwrap().clone();
+    program.capability = FileCapability::parse(&bind);
+    tree.insert("bin/capable", program).unwrap();
+    tree.insert("run/app", Node::directory()).unwrap();
+    let mut pipe = Node::directory();
+    pipe.kind = EntryKind::Pipe;
+    pipe.permissions = 0o666;
+    tree.insert("srv/pipe", pipe).unwrap();
+    let script = "test -p /srv/pipe && echo a pipe; test -d /run/app && echo a directory; \
+                  /bin/capable /proc/self/status";
+    let task = Task {
+        command: [&shell, "-c", script].map(str::to_owned).to_vec(),
+        user: "1000:1000".to_owned(),
+        ..Task::default()
+    };
+    let said = boot(&kernel, &init, tree, task, &[]);
+    for right in ["a pipe", "a directory", "CapEff:\t0000000000000400"] {
+        assert!(said.contains(right), "{right}: {said}");
+    }
 }
 
 #[test]

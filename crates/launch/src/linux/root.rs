@@ -115,7 +115,10 @@ pub(super) fn gather(
     let (tree, mut task, warnings) = parts(from, command, limit_bytes)?;
     let (mut tree, disk) = match store {
         Store::Memory { .. } => (tree, None),
-        Store::Disk { bytes } => (Tree::new(), Some(RootDisk { tree, bytes })),
+        Store::Disk { bytes } => {
+            task.capabilities = guest::capabilities(&tree);
+            (Tree::new(), Some(RootDisk { tree, bytes }))
+        }
     };
     let mut wanted = guest::MACHINE_MODULES.to_vec();
     if disk.is_some() {

@@ -13,6 +13,7 @@ use super::ImageError;
 use super::limits::{Budget, CompressedReader, StreamReader};
 use super::store::{GZIP, damaged};
 use super::zstd::ZstdReader;
+use crate::capability::Attributes;
 use crate::left_out::LeftOut;
 use crate::tree::{self, Content, EntryKind, Node};
 
@@ -159,15 +160,17 @@ impl<'a> Unpacker<'a> {
                 self.left_out.add(path, "it is a device");
                 return Ok(None);
             }
-            EntryType::Fifo => {
-                self.left_out.add(path, "it is a named pipe");
-                return Ok(None);
-            }
+            EntryType::Fifo => EntryKind::Pipe,
             // Extensions of the archive's own, such as a global header.
             _ => return Ok(None),
         };
+        let attributes = attributes(entry);
+        if let Some(loss) = attributes.loss() {
+            self.left_out.add_part(path, &loss);
+        }
         let header = entry.header();
         let number = |value: io::Result<u64>| value.map_err(damaged(layer)).map(saturating);
+        let is_file = matches!(kind, EntryKind::File(_));
         let node = Node {
             kind,
             permissions: header.mode().map_err(damaged(layer))? & 0o7777,
@@ -175,14 +178,8 @@ impl<'a> Unpacker<'a> {
             gid: number(header.gid())?,
             modified_s: header.mtime().map(saturating).unwrap_or(0),
             links: None,
+            capability: attributes.capability.filter(|_| is_file),
         };
-        if let Ok(Some(pax)) = entry.pax_extensions() {
-            let is_attribute = |key: &[u8]| key.starts_with(b"SCHILY.xattr.");
-            if pax.flatten().any(|it| is_attribute(it.key_bytes())) {
-                let what = "(extended attributes, such as file capabilities)";
-                self.left_out.add_part(path, what);
-            }
-        }
         Ok(Some(Added::Node(node)))
     }
 
@@ -224,6 +221,28 @@ impl<'a> Unpacker<'a> {
             use_it(self, &chunk[..n])?;
         }
     }
+}
+
+/// Extended attributes of an entry, as its archive's headers have them.
+fn attributes(entry: &mut tar::Entry<'_, impl Read>) -> Attributes {
+    let mut attributes = Attributes::default();
+    let Ok(Some(headers)) = entry.pax_extensions() else {
+        return attributes;
+    };
+    for header in headers {
+        match header {
+            Ok(header) => {
+                let name = header.key_bytes();
+                let name = name.strip_prefix(b"SCHILY.xattr.");
+                if let Some(name) = name {
+                    attributes.add(&String::from_utf8_lossy(name), header.value_bytes());
+                }
+            }
+            // Its reader splits at line ends, which a value may contain.
+            Err(_) => attributes.add("of a header that cannot be read", &[]),
+        }
+    }
+    attributes
 }
 
 fn decompress<'a>(

@@ -284,6 +284,43 @@ fn what_a_guest_does_not_get_is_reported() {
 }
 
 #[test]
+fn a_guest_gets_an_images_pipes_and_capabilities() {
+    let bind = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut special = tar::Builder::new(Vec::new());
+    let mut header = tar::Header::new_gnu();
+    header.set_size(0);
+    header.set_mode(0o640);
+    header.set_uid(0);
+    header.set_gid(7);
+    header.set_entry_type(tar::EntryType::Fifo);
+    special.append_data(&mut header, "pipe", &b""[..]).unwrap();
+    header.set_entry_type(tar::EntryType::Regular);
+    let headers = [
+        ("SCHILY.xattr.user.note", &b"x"[..]),
+        ("SCHILY.xattr.security.capability", &bind),
+    ];
+    special.append_pax_extensions(headers).unwrap();
+    special.append_data(&mut header, "ping", &b""[..]).unwrap();
+    let split = [("SCHILY.xattr.security.capability", &b"\n\n"[..])];
+    special.append_pax_extensions(split).unwrap();
+    special.append_data(&mut header, "other", &b""[..]).unwrap();
+    let image = open(&oci_archive(CONFIG, &[special.into_inner().unwrap()])).unwrap();
+    let pipe = image.tree.get("pipe").unwrap();
+    assert!(matches!(pipe.kind, EntryKind::Pipe));
+    assert_eq!((pipe.permissions, pipe.gid), (0o640, 7));
+    let set = crate::guest::capabilities(&image.tree);
+    assert_eq!((set.len(), set[0].path.as_str()), (1, "ping"));
+    assert_eq!(set[0].value, bind);
+    assert_eq!(
+        image.warnings,
+        [
+            "ping loses a part (the extended attribute user.note)",
+            "other loses a part (the extended attribute of a header that cannot be read)",
+        ]
+    );
+}
+
+#[test]
 fn errors_quote_little_of_an_image_and_escape_it() {
     let long = format!("../\u{1b}]0;title\u{7}{}", "x".repeat(70));
     let error = of_layers(&[&[Entry::File(&long, 0o644, b"")]]).unwrap_err();
