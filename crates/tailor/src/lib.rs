@@ -22,8 +22,10 @@ pub mod check;
 pub mod choose;
 pub mod code;
 pub mod cut;
+pub mod cves;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_entry;
+pub mod kbuild;
 pub mod kconfig;
 pub mod kernel;
 pub mod lock;
