@@ -15,7 +15,7 @@ use support::guest::{Then, image};
 use support::{Ended, TestDir, end, installed};
 use tare_abi::exit::STATUS_LINE;
 use tare_init::Refusal;
-use tare_profile::{Call, FileUse, Profile};
+use tare_profile::{Call, FileUse, Observer, Phase, Profile, Taken, Way};
 use tare_rootfs::guest::find_init;
 
 /// Programs that a tailoring runs here: without apt nothing is downloaded.
@@ -322,6 +322,75 @@ fn nothing_is_built_where_debians_kernel_fails_too() {
     assert!(!bench.path("out/kernel.lock").exists());
     let console = fs::read_to_string(bench.path("out/logs/proof-debian.log")).unwrap();
     assert!(console.contains("does not work here"), "{console}");
+}
+
+#[test]
+fn one_kernel_is_made_for_several_applications() {
+    if !ready() {
+        return;
+    }
+    let bench = Bench::new("");
+    bench.makes(&works_with(
+        &bench,
+        "EPOLL",
+        "app: epoll_wait: Function not implemented",
+    ));
+    for name in ["one", "other"] {
+        fs::write(bench.path("root/bin").join(name), "").unwrap();
+    }
+    let profiles = [("a", "/bin/one"), ("b", "/bin/other"), ("c", "/bin/app")];
+    let profiles = profiles.map(|(file, program)| {
+        let mut profile = Profile::empty();
+        profile.phases.push(Phase {
+            label: String::new(),
+            taken: Taken {
+                way: Way::Command(vec![program.to_owned()]),
+                start_unix_s: 0,
+                duration_ns: 1,
+                kernel_release: String::new(),
+                tare_version: String::new(),
+            },
+            observer: Observer::default(),
+        });
+        let json = serde_json::to_vec(&profile).unwrap();
+        bench.place.file(&format!("{file}.json"), &json)
+    });
+    let [tree, root, out] = ["tree", "root", "out"].map(|name| bench.word(name));
+    let words = ["--source", &tree, "--root", &root, "--out", &out];
+    let words = [&words[..], &["--patience", "2"]].concat();
+    let tailor = |profiles: &[String], more: &[&str]| {
+        let profiles: Vec<&str> = profiles.iter().map(String::as_str).collect();
+        let all = [&["tailor"], &profiles[..], &words[..], more].concat();
+        end(bench.tare(&all).spawn().unwrap())
+    };
+    let ended = tailor(&profiles[..2], &[]);
+    ended.expect(0, "Proven by one: it runs, other: it runs");
+    let report = bench.report();
+    // What the first one lacked is there for the second.
+    assert_eq!(report["kernels"], 2);
+    assert_eq!(report["added"].as_array().unwrap().len(), 1);
+    for name in ["one", "other"] {
+        assert!(
+            bench
+                .path("out/logs")
+                .join(name)
+                .join("proof-1.log")
+                .exists()
+        );
+    }
+    let checks = [
+        "--check", "/bin/app", "--check", "tcp:9", "--check", "tcp:9",
+    ];
+    let ended = tailor(&profiles, &checks);
+    ended.expect(78, "other: ");
+    let report = bench.report();
+    let failure = |at: usize| report["applications"][at]["failure"].to_string();
+    assert_eq!(failure(0), "null");
+    assert!(failure(2).contains("not tried"), "{}", failure(2));
+    let ended = tailor(&profiles, &["--check", "tcp:9"]);
+    ended.expect(2, "3 applications (one, other, app) need a --check each");
+    let ended = tailor(&profiles, &["--", "/bin/app"]);
+    ended.expect(2, "each has the command of its profile");
 }
 
 #[test]

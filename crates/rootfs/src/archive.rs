@@ -144,7 +144,9 @@ fn unpack_stream(
         })?;
         Ok::<_, ImageError>(tree)
     });
-    let tree = tree.map_err(ImageError::from)??;
+    let mut tree = tree.map_err(ImageError::from)??;
+    // Whoever reads all of these files would wait at a pipe.
+    tree.remove_pipes();
     Ok(directory::write(&tree, dir, Owners::Caller)?)
 }
 

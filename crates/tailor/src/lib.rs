@@ -8,7 +8,7 @@
 //! [`build`] makes the image and [`lock`] says what it was made of; [`kernel`]
 //! is all of that in one call. [`tailoring`] proves it, and where the proof fails finds
 //! what is missing: [`missing`] by the guest's words, `refused` by its system calls,
-//! [`search`] by trying.
+//! [`search`] by trying; [`several`] does so for one kernel of several applications.
 //!
 //! Neighbours: `profile` (what is requested), `rootfs` (Debian's packages, roots of
 //! guests) below; `lab` and `cli` above.
@@ -37,6 +37,7 @@ mod refused;
 pub mod report;
 pub mod root;
 pub mod search;
+pub mod several;
 pub mod source;
 pub mod spec;
 pub mod tailoring;

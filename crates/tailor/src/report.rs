@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::Path;
 
 use serde::Serialize;
 use tare_init::Figures;
@@ -10,7 +11,7 @@ use tare_init::Figures;
 use crate::calls;
 use crate::cut::Cut;
 use crate::kconfig::{Config, Prompts};
-use crate::machine::NS_PER_INSTRUCTION;
+use crate::machine::{self, NS_PER_INSTRUCTION};
 use crate::tailoring::Added;
 
 /// The schema of the JSON form.
@@ -35,6 +36,10 @@ pub struct KernelFigures {
     pub calls: usize,
     /// The compressed image, bytes.
     pub image_bytes: u64,
+    /// Its code that is built in, KiB, as it says itself when it starts.
+    pub code_kib: Option<u64>,
+    /// CVE records of a file that is compiled in, or as a module.
+    pub cves: Option<usize>,
     /// Instructions from power-on to the first process, translated with a
     /// counted clock, of a root that has nothing but this process: the kernel's part.
     pub kernel_instructions: Option<u64>,
@@ -61,6 +66,19 @@ pub struct CutLine {
     pub options: Option<i64>,
 }
 
+/// An application in a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ApplicationLine {
+    /// Its name.
+    pub name: String,
+    /// What its check was.
+    pub check: String,
+    /// What did not work; `None` for one that is proven.
+    pub failure: Option<String>,
+    /// Requests of its load.
+    pub load_requests: u32,
+}
+
 /// The whole report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -72,11 +90,15 @@ pub struct Report {
     pub debian: Option<KernelFigures>,
     /// Bytes of code of the tailored kernel, by directory of the sources.
     pub code_bytes: BTreeMap<String, u64>,
+    /// What CVE records were looked at, as a sentence has it.
+    pub cve_records: Option<String>,
     /// System calls that the profile has.
     pub calls_used: usize,
     /// The cuts.
     pub cuts: Vec<CutLine>,
-    /// What the check was.
+    /// The applications that the kernel is for.
+    pub applications: Vec<ApplicationLine>,
+    /// What the check was; of several applications all of them.
     pub check: String,
     /// What did not work; `None` for a kernel that is proven.
     pub failure: Option<String>,
@@ -131,6 +153,18 @@ impl KernelFigures {
     }
 }
 
+/// KiB of code that a kernel has built in, as it says on its console (`mem_init_print_info`
+/// of `mm/mm_init.c`).
+pub fn code_kib(console: &Path) -> Option<u64> {
+    kernel_code(&machine::console(console))
+}
+
+fn kernel_code(console: &str) -> Option<u64> {
+    let (before, _) = console.split_once("K kernel code")?;
+    let (_, number) = before.rsplit_once('(')?;
+    number.parse().ok()
+}
+
 /// Two starts of one kernel, as its first process saw them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Boots {
@@ -153,6 +187,8 @@ const TABLE: &[Line] = &[
     ("  modules", |it| Some(it.modules as f64)),
     ("system calls answered", |it| Some(it.calls as f64)),
     ("image, KiB", |it| Some(it.image_bytes as f64 / 1024.0)),
+    ("code built in, KiB", |it| Some(it.code_kib? as f64)),
+    ("CVEs in compiled files", |it| Some(it.cves? as f64)),
     ("boot, million instructions", |it| {
         Some(it.kernel_instructions? as f64 / 1e6)
     }),
@@ -193,6 +229,9 @@ impl fmt::Display for Report {
              The application makes {} kinds of system calls.",
             self.tailored.options, self.calls_used
         )?;
+        if let Some(records) = &self.cve_records {
+            writeln!(f, "CVEs: {records}.")?;
+        }
         self.write_code(f)?;
         self.write_cuts(f)?;
         self.write_proof(f)?;
@@ -207,6 +246,24 @@ impl fmt::Display for Report {
 }
 
 impl Report {
+    /// Makes it the report of all of its applications; `first` is the one whose root and
+    /// command were weighed.
+    pub fn of_several(&mut self, first: &str) {
+        let all = || self.applications.iter();
+        let checks: Vec<String> = all()
+            .map(|it| format!("{}: {}", it.name, it.check))
+            .collect();
+        let failure = all().find_map(|it| Some(format!("{}: {}", it.name, it.failure.as_ref()?)));
+        let requests = all().map(|it| it.load_requests).sum();
+        let note = format!(
+            "the root that is unpacked, the memory and notes without a name are those of {first}"
+        );
+        self.check = checks.join(", ");
+        self.failure = failure;
+        self.load_requests = requests;
+        self.notes.push(note);
+    }
+
     /// The largest directories first.
     fn write_code(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut largest: Vec<_> = self.code_bytes.iter().collect();
@@ -252,6 +309,13 @@ impl Report {
             )?,
             Some(failure) => writeln!(f, "\nNot proven by {check}: {failure}")?,
         }
+        if self.applications.len() > 1 {
+            for line in &self.applications {
+                let came = line.failure.as_ref().map_or("proven", |_| "not proven");
+                let (name, check) = (&line.name, &line.check);
+                writeln!(f, "  {name:<18} {came} by {check}")?;
+            }
+        }
         for Added { symbol, why } in &self.added {
             writeln!(f, "Added {symbol}: {why}")?;
         }
@@ -290,6 +354,7 @@ mod tests {
         let kernel = KernelFigures {
             options: 300,
             settable: 100,
+            cves: Some(40),
             ..KernelFigures::default()
         };
         Report {
@@ -301,6 +366,7 @@ mod tests {
                 ..kernel
             }),
             code_bytes: [("net".to_owned(), 4096), ("mm".to_owned(), 8192)].into(),
+            cve_records: Some("300 records of 2025 and 2026".to_owned()),
             calls_used: 40,
             cuts: vec![CutLine {
                 cut: Cut::Dac,
@@ -309,6 +375,7 @@ mod tests {
                 gives_up: Cut::Dac.gives_up(),
                 options: Some(-3),
             }],
+            applications: Vec::new(),
             check: "http:80/".to_owned(),
             failure: None,
             load_requests: 200,
@@ -341,11 +408,54 @@ mod tests {
         assert!(has(&["boot, million instructions", "0.5", "-"]), "{text}");
         assert!(has(&["with the root unpacked", "1.5", "-"]), "{text}");
         assert!(has(&["memory at its start, KiB", "6144", "-"]), "{text}");
+        assert!(
+            has(&["CVEs in compiled files", "40", "40", "100.0 %"]),
+            "{text}"
+        );
+        assert!(
+            text.contains("\nCVEs: 300 records of 2025 and 2026.\n"),
+            "{text}"
+        );
         assert!(text.contains("\n1 kernel built in "), "{text}");
         assert!(
             text.contains("Its code, KiB: 12 in all; mm 8, net 4."),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_kernel_says_itself_how_much_code_it_has() {
+        let line = "[    0.1] Memory: 216000K/261632K available (3203K kernel code, 447K rwdata)";
+        assert_eq!(kernel_code(line), Some(3203));
+        assert_eq!(kernel_code("(xK kernel code"), None);
+        assert_eq!(kernel_code("a guest"), None);
+    }
+
+    #[test]
+    fn a_kernel_for_several_applications_says_what_came_of_each() {
+        let mut report = report();
+        let line = |name: &str, failure: Option<&str>| ApplicationLine {
+            name: name.to_owned(),
+            check: "tcp:7/".to_owned(),
+            failure: failure.map(str::to_owned),
+            load_requests: 16,
+        };
+        report.applications = vec![line("a", None), line("b", Some("no answer"))];
+        report.of_several("a");
+        let text = report.to_string();
+        assert!(
+            text.contains("\nNot proven by a: tcp:7/, b: tcp:7/: b: no answer\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  a                  proven by tcp:7/\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("  b                  not proven by tcp:7/\n"),
+            "{text}"
+        );
+        assert_eq!(report.load_requests, 32);
     }
 
     #[test]

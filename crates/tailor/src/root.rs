@@ -119,6 +119,13 @@ enum Author {
     Profile,
 }
 
+impl RootFrom {
+    /// Whether it is a container image, which has a command of its own.
+    pub fn is_image(&self) -> bool {
+        matches!(self, Self::Path(path) if path.is_file() || oci::is_layout(path))
+    }
+}
+
 /// An application, to be run in a guest.
 #[derive(Clone, Debug)]
 pub struct Application {
@@ -183,9 +190,7 @@ pub fn gather(
         RootFrom::Profile => {
             return of_profile(profile, command_or_profiled, author, check);
         }
-        RootFrom::Path(path) if path.is_file() || oci::is_layout(path) => {
-            of_image(path, command, profiled)?
-        }
+        RootFrom::Path(path) if from.is_image() => of_image(path, command, profiled)?,
         RootFrom::Path(path) => of_directory(path, command_or_profiled)?,
     };
     if application.task.command.is_empty() {

@@ -21,8 +21,8 @@ use crate::root::Application;
 use crate::spec::KernelSpec;
 use crate::{machine, missing, refused, search};
 
-/// Consoles of the proofs, in the kernel's directory.
-const LOGS: &str = "logs";
+/// Console of the proof on Debian's kernel, among the logs.
+pub const CONTROL_LOG: &str = "proof-debian.log";
 /// Configurations of candidates, in the kernel's directory.
 const CANDIDATES: &str = "candidates";
 /// Proofs after which a guest's messages, or what it is refused, are no longer
@@ -44,6 +44,8 @@ pub struct Tailoring<'a> {
     pub debian: Option<Control<'a>>,
     /// Where the kernel is made.
     pub dir: &'a Path,
+    /// Where the consoles of the proofs go.
+    pub logs: &'a Path,
     /// How long all of it may take.
     pub limit: Duration,
 }
@@ -96,6 +98,8 @@ pub enum Step<'a> {
     Control,
     /// Options are tried, and why.
     Trying(usize, &'a str),
+    /// Another of several applications is next, by its place.
+    Application(usize),
 }
 
 /// A tailoring that did not come to an end.
@@ -212,7 +216,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
     /// Fails if the application does not work on Debian's kernel either, which has
     /// every option that could be added.
     fn check_on_debians_kernel(&mut self) -> Result<(), TailorError> {
-        let Some(proof) = self.control("proof-debian.log", Logging::Off)? else {
+        let Some(proof) = self.control(CONTROL_LOG, Logging::Off)? else {
             return Ok(());
         };
         match proof.failure {
@@ -230,7 +234,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             application,
             terms,
             debian,
-            dir,
+            logs,
             ..
         } = self.tailoring;
         let Some(debian) = debian else {
@@ -242,7 +246,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             refusals,
             ..(*terms).clone()
         };
-        let console = dir.join(LOGS).join(log);
+        let console = logs.join(log);
         let proof = prove(debian.image, debian.modules, application, &pc, &console)?;
         Ok(Some(proof))
     }
@@ -410,10 +414,10 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         log: &str,
     ) -> Result<Proof, TailorError> {
         let Tailoring {
-            application, dir, ..
+            application, logs, ..
         } = self.tailoring;
         (self.progress)(Step::Proving);
-        let (image, console) = (&kernel.image.bz_image, dir.join(LOGS).join(log));
+        let (image, console) = (&kernel.image.bz_image, logs.join(log));
         Ok(prove(image, &[], application, terms, &console)?)
     }
 
@@ -421,11 +425,12 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         let Tailoring {
             builder,
             dir,
+            logs,
             limit,
             ..
         } = self.tailoring;
         if self.begin.elapsed() > *limit {
-            let (limit, logs) = (*limit, dir.join(LOGS));
+            let (limit, logs) = (*limit, logs.to_path_buf());
             return Err(TailorError::OutOfTime { limit, logs });
         }
         let progress = &mut self.progress;

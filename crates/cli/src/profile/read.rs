@@ -57,10 +57,15 @@ impl Explain for ReadError {
 /// All profiles as one.
 pub(crate) fn merged(paths: &[PathBuf]) -> Result<Profile, ReadError> {
     let mut all = Profile::empty();
-    for path in paths {
-        all.merge(&read(path)?);
+    for profile in each(paths)? {
+        all.merge(&profile);
     }
     Ok(all)
+}
+
+/// All profiles, in their order.
+pub(crate) fn each(paths: &[PathBuf]) -> Result<Vec<Profile>, ReadError> {
+    paths.iter().map(|path| read(path)).collect()
 }
 
 /// One that is too long is not read further than it takes to tell.

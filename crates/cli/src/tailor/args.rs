@@ -12,7 +12,8 @@ use tare_tailor::target::{Part, Target};
 /// `tare tailor`.
 #[derive(Debug, Args)]
 pub(crate) struct TailorArgs {
-    /// Profiles of the application (tare profile), merged
+    /// Profiles (tare profile): those of one command are merged, of several
+    /// commands one kernel is made for all
     #[arg(value_name = "PROFILE", required_unless_present = "lock")]
     pub(crate) profiles: Vec<PathBuf>,
     /// Command of the guest [default: the profile's, or the root image's]
@@ -45,9 +46,9 @@ pub(crate) struct TailorArgs {
     #[arg(long)]
     pub(crate) trusting: bool,
     /// What shows that the application works: a command in the guest,
-    /// http:PORT/PATH or tcp:PORT [default: it runs]
+    /// http:PORT/PATH or tcp:PORT; again for each of several [default: it runs]
     #[arg(long, value_name = "CHECK")]
-    pub(crate) check: Option<Check>,
+    pub(crate) check: Vec<Check>,
     /// The application's files: a directory or a container image [default: of
     /// this computer, as the profile saw them]
     #[arg(long, value_name = "DIR|TAR")]
@@ -68,6 +69,10 @@ pub(crate) struct TailorArgs {
     /// Seconds that a check may take to pass
     #[arg(long, value_name = "N", default_value_t = 60)]
     pub(crate) patience: u64,
+    /// Count the CVEs of the last two years whose file is compiled, in the
+    /// kernel's records: cve/published of vulns.git
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cves: Option<PathBuf>,
     /// Solve the configuration once more for each cut, and say what it is worth
     #[arg(long)]
     pub(crate) each_cut: bool,

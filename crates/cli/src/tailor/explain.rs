@@ -2,6 +2,7 @@
 
 use tare_control::exit::ExitCode;
 use tare_tailor::build::BuildError;
+use tare_tailor::cves::RecordsError;
 use tare_tailor::kernel::MakeError;
 use tare_tailor::lock::LockError;
 use tare_tailor::prove::ProveError;
@@ -24,6 +25,12 @@ impl Explain for MakeError {
             Self::Busy(_) => ExitCode::NameInUse,
             Self::Dir { .. } | Self::Space { .. } => ExitCode::Output,
         }
+    }
+}
+
+impl Explain for RecordsError {
+    fn code(&self) -> ExitCode {
+        ExitCode::ProfileUnusable
     }
 }
 

@@ -9,13 +9,15 @@ use tare_qemu::MachineType;
 use tare_rootfs::modules::Module;
 use tare_rootfs::{Kernel as DebianKernel, Tree};
 use tare_tailor::cut::Cut;
+use tare_tailor::cves::Records;
+use tare_tailor::kbuild::Kbuild;
 use tare_tailor::kconfig::{Config, Prompts};
 use tare_tailor::kernel::{KernelBuilder, MakeError, OBJECTS};
 use tare_tailor::prove::{ProofConfig, ProveError, weigh_boot};
-use tare_tailor::report::{Boots, CutLine, KernelFigures, Report, SCHEMA};
+use tare_tailor::report::{Boots, CutLine, KernelFigures, Report, SCHEMA, code_kib};
 use tare_tailor::root::Application;
 use tare_tailor::spec::KernelSpec;
-use tare_tailor::tailoring::{Control, Tailored};
+use tare_tailor::tailoring::{CONTROL_LOG, Control, Tailored};
 use tare_tailor::{calls, code};
 
 use super::args::TailorArgs;
@@ -31,6 +33,10 @@ pub(super) struct Figures<'a> {
     pub(super) terms: &'a ProofConfig,
     pub(super) debian: Option<(&'a DebianKernel, Control<'a>)>,
     pub(super) dir: &'a Path,
+    /// Where the consoles of the proofs are.
+    pub(super) logs: &'a Path,
+    /// CVE records, to be counted.
+    pub(super) records: Option<&'a Records>,
 }
 
 impl Figures<'_> {
@@ -73,14 +79,31 @@ impl Figures<'_> {
                 unknown.join(", ")
             ));
         }
-        let (tailored_figures, debian) = self.kernels(tailored, &Prompts::of(&tree), &table)?;
+        let (mut tailored_figures, mut debian) =
+            self.kernels(tailored, &Prompts::of(&tree), &table)?;
+        if let Some(records) = self.records {
+            let kbuild = Kbuild::of(tree.dir());
+            let count = |config: &Config| Some(kbuild.count(&records.files, config));
+            tailored_figures.cves = count(&tailored.kernel.config);
+            if let (Some(debian), Some((_, control))) = (&mut debian, self.debian) {
+                debian.cves = count(control.config);
+            }
+        }
         Ok(Report {
             schema: SCHEMA,
             tailored: tailored_figures,
             debian,
             code_bytes: self.code(),
+            cve_records: self.records.map(|records| {
+                let (count, years) = (records.files.len(), records.years());
+                format!(
+                    "{count} records of {years}, by the files that their fixes changed, fixed here or \
+                     not; modules count"
+                )
+            }),
             calls_used: self.spec.profile.calls.len(),
             cuts: self.cuts(&tailored.kernel.config)?,
+            applications: Vec::new(),
             check: self.terms.check.to_string(),
             failure: tailored.proof.failure.clone(),
             load_requests: tailored.proof.requests,
@@ -121,13 +144,17 @@ impl Figures<'_> {
         .with_boot(own, memory);
         let own = KernelFigures {
             requested: Some(kernel.choice.symbols.len()),
+            code_kib: code_kib(&tailored.proof.console),
             ..own
         };
         let debian = self.debian.map(|(debian, control)| {
             let bytes = fs::metadata(&debian.image).map_or(0, |data| data.len());
             let release = debian.release.clone();
-            KernelFigures::of(release, control.config, prompts, table, bytes)
-                .with_boot(other, memory)
+            let figures = KernelFigures::of(release, control.config, prompts, table, bytes);
+            KernelFigures {
+                code_kib: code_kib(&self.logs.join(CONTROL_LOG)),
+                ..figures.with_boot(other, memory)
+            }
         });
         Ok((own, debian))
     }
@@ -141,9 +168,8 @@ impl Figures<'_> {
             ..self.application.clone()
         };
         let boot = |image: &Path, modules: &[Module], terms: &ProofConfig, name: &str| {
-            let logs = self.dir.join("logs");
             let of = |application: &Application, name: String| {
-                weigh_boot(image, modules, application, terms, &logs.join(name))
+                weigh_boot(image, modules, application, terms, &self.logs.join(name))
             };
             Ok::<_, ProveError>(Boots {
                 alone: of(&nothing, format!("{name}-alone.log"))?,

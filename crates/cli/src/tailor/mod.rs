@@ -2,6 +2,7 @@
 //!
 //! `crates/tailor` does the work; this builds its request and prints the result.
 
+mod applications;
 pub(crate) mod args;
 mod explain;
 mod figures;
@@ -18,29 +19,37 @@ use std::time::{Duration, Instant};
 
 use tare_control::exit::ExitCode;
 use tare_init::Logging;
-use tare_rootfs::Cache;
+use tare_profile::Profile;
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Module;
+use tare_rootfs::{Cache, guest};
 use tare_tailor::build::Image;
 use tare_tailor::check::Check;
+use tare_tailor::cves::Records;
 use tare_tailor::kconfig::Config;
 use tare_tailor::kernel::{Kernel, KernelBuilder, LOCK, Patching};
 use tare_tailor::lock::Lock;
 use tare_tailor::machine::{Execution, machine_type};
-use tare_tailor::prove::ProofConfig;
-use tare_tailor::root::{self, RootFrom};
+use tare_tailor::prove::{Proof, ProofConfig};
+use tare_tailor::report::{ApplicationLine, Report};
+use tare_tailor::root::{self, Application, RootFrom};
+use tare_tailor::several::{self, TailoredForAll};
 use tare_tailor::source::Source;
+use tare_tailor::spec::KernelSpec;
 use tare_tailor::tailoring::{Control, Step, Tailored, Tailoring};
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, warn};
 use crate::profile::read;
 use crate::signals;
+use applications::Profiled;
 use args::TailorArgs;
 use progress::Progress;
 
 /// Memory of the guest that proves a kernel, MiB.
 const MEMORY_MIB: u32 = 256;
+/// Consoles of the proofs, in the kernel's directory.
+const LOGS: &str = "logs";
 /// The report, in the kernel's directory.
 const REPORT_TEXT: &str = "report.txt";
 const REPORT_JSON: &str = "report.json";
@@ -71,7 +80,7 @@ fn again(args: &TailorArgs, path: &Path, builder: &KernelBuilder, ended: &Atomic
         .out
         .clone()
         .unwrap_or_else(|| "out/kernel-again".into());
-    let mut progress = Progress::new();
+    let mut progress = Progress::new(Vec::new());
     let kernel = builder.make_again(&lock, &out, |file| {
         progress.step(&Step::Made(file));
         !ended.load(Ordering::Relaxed)
@@ -90,54 +99,69 @@ fn again(args: &TailorArgs, path: &Path, builder: &KernelBuilder, ended: &Atomic
     Ok(ExitCode::LockDiffers)
 }
 
+/// An application, ready to be proven.
+struct Subject {
+    name: String,
+    application: Application,
+    terms: ProofConfig,
+    logs: PathBuf,
+}
+
 fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>) -> Outcome {
     let begin = Instant::now();
-    let profile = read::merged(&args.profiles)?;
-    let spec = spec::spec(profile, args);
-    let dir = spec::place(args, &spec.profile);
-    let from = args.root.clone().map_or(RootFrom::Profile, RootFrom::Path);
-    let check = args.check.clone().unwrap_or(Check::Runs);
-    let application = root::gather(&from, &spec.profile, &args.command, &check, &spec.cuts)?;
+    // First, so that a wrong directory costs no build.
+    let records = args.cves.as_deref().map(Records::read).transpose()?;
+    let profiles = read::each(&args.profiles)?;
+    let applications = applications::grouped(&profiles);
+    let mut whole = Profile::empty();
+    profiles.iter().for_each(|profile| whole.merge(profile));
+    let mut spec = spec::spec(whole, args);
+    let dir = spec::place(args, &applications);
+    let subjects = subjects(args, &applications, &spec, &dir, &interrupted)?;
+    let mut trees = subjects.iter().map(|it| &it.application.tree);
+    if trees.any(|tree| !guest::capabilities(tree).is_empty()) {
+        spec::keep_capabilities(&mut spec);
+    }
     let debian = Debian::obtain(&builder.cache);
     let control = debian.as_ref().map(Debian::control);
-    let terms = ProofConfig {
-        check,
-        machine_type: machine_type(spec.target),
-        execution: Execution::Translated,
-        memory_mib: MEMORY_MIB,
-        limit: Duration::from_secs(args.patience),
-        refusals: Logging::Off,
-        interrupted: Arc::clone(&interrupted),
-    };
-    let mut progress = Progress::new();
-    let tailoring = Tailoring {
+    let mut progress = Progress::new(applications.iter().map(|it| it.name.clone()).collect());
+    let limit = Duration::from_secs(args.minutes.saturating_mul(60));
+    let tailorings = subjects.iter().map(|subject| Tailoring {
         builder,
-        application: &application,
-        terms: &terms,
+        application: &subject.application,
+        terms: &subject.terms,
         debian: control,
         dir: &dir,
-        limit: Duration::from_secs(args.minutes.saturating_mul(60)),
-    };
-    let tailored = tailoring.run(spec.clone(), |step| {
+        logs: &subject.logs,
+        limit,
+    });
+    let tailorings: Vec<Tailoring<'_>> = tailorings.collect();
+    let all = several::run(&tailorings, spec.clone(), limit, |step| {
         progress.step(&step);
         !interrupted.load(Ordering::Relaxed)
     })?;
-    let image = install(&dir, &tailored.kernel)?;
+    let (Some(all), [first, ..]) = (all, subjects.as_slice()) else {
+        return Err(Failure::new(ExitCode::Usage, "no profile"));
+    };
+    let image = install(&dir, &all.tailored.kernel)?;
     let figures = figures::Figures {
         args,
         spec: &spec,
         builder,
-        application: &application,
-        terms: &terms,
+        application: &first.application,
+        terms: &first.terms,
         debian: debian
             .as_ref()
             .map(|debian| (&debian.kernel, debian.control())),
         dir: &dir,
+        logs: &first.logs,
+        records: records.as_ref(),
     };
     progress.say("weighing the start of both kernels");
-    let mut report = figures.report(&tailored)?;
+    let mut report = figures.report(&all.tailored)?;
+    add_applications(&mut report, &subjects, &all);
     report.total_s = begin.elapsed().as_secs_f64();
-    report.files = files(&dir, &image, &tailored);
+    report.files = files(&dir, &image, &all.tailored);
     write(&dir.join(REPORT_TEXT), report.to_string().as_bytes())?;
     let json = serde_json::to_string_pretty(&report)
         .map_err(|error| Failure::new(ExitCode::Internal, error))?;
@@ -147,11 +171,79 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     } else {
         print(&report.to_string())?
     };
-    Ok(if tailored.proof.passed() {
+    Ok(if all.passed() {
         ExitCode::Success
     } else {
         ExitCode::NotProven
     })
+}
+
+/// The applications with their files, and how each is proven.
+fn subjects(
+    args: &TailorArgs,
+    applications: &[Profiled],
+    spec: &KernelSpec,
+    dir: &Path,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<Vec<Subject>, Failure> {
+    let checks = applications::checks(applications, &args.check)?;
+    let from = args.root.clone().map_or(RootFrom::Profile, RootFrom::Path);
+    let is_one = applications.len() == 1;
+    if !is_one && (!args.command.is_empty() || from.is_image()) {
+        let what = "of several applications each has the command of its profile: leave out the \
+                    command after --, and an image as --root";
+        return Err(Failure::new(ExitCode::Usage, what));
+    }
+    let subject = |(profiled, check): (&Profiled, Check)| -> Result<Subject, Failure> {
+        let Profiled { name, profile } = profiled;
+        let logs = dir.join(LOGS);
+        Ok(Subject {
+            name: name.clone(),
+            application: root::gather(&from, profile, &args.command, &check, &spec.cuts)?,
+            logs: if is_one { logs } else { logs.join(name) },
+            terms: ProofConfig {
+                check,
+                machine_type: machine_type(spec.target),
+                execution: Execution::Translated,
+                memory_mib: MEMORY_MIB,
+                limit: Duration::from_secs(args.patience),
+                refusals: Logging::Off,
+                interrupted: Arc::clone(interrupted),
+            },
+        })
+    };
+    applications.iter().zip(checks).map(subject).collect()
+}
+
+/// Adds what came of each application to the report.
+fn add_applications(report: &mut Report, subjects: &[Subject], all: &TailoredForAll) {
+    report.applications = applications_of(subjects, all);
+    let [first, others @ ..] = subjects else {
+        return;
+    };
+    if others.is_empty() {
+        return;
+    }
+    report.of_several(&first.name);
+    for subject in others {
+        let of = |note| format!("{}: {note}", subject.name);
+        report
+            .notes
+            .extend(subject.application.notes.iter().map(of));
+    }
+}
+
+fn applications_of(subjects: &[Subject], all: &TailoredForAll) -> Vec<ApplicationLine> {
+    let line = |(subject, proof): (&Subject, &Option<Proof>)| ApplicationLine {
+        name: subject.name.clone(),
+        check: subject.terms.check.to_string(),
+        failure: match proof {
+            Some(proof) => proof.failure.clone(),
+            None => Some("not tried, since another application is not proven".to_owned()),
+        },
+        load_requests: proof.as_ref().map_or(0, |proof| proof.requests),
+    };
+    subjects.iter().zip(&all.proofs).map(line).collect()
 }
 
 /// Debian's kernel with what its figures and proofs need.

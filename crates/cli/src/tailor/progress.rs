@@ -19,6 +19,8 @@ const BAR: usize = 20;
 
 /// Progress on standard error.
 pub(super) struct Progress {
+    /// Names of the applications, for more than one.
+    applications: Vec<String>,
     terminal: bool,
     files: usize,
     last: Option<Instant>,
@@ -26,8 +28,9 @@ pub(super) struct Progress {
 
 impl Progress {
     /// For what begins now.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(applications: Vec<String>) -> Self {
         Self {
+            applications,
             terminal: std::io::stderr().is_terminal(),
             files: 0,
             last: None,
@@ -43,6 +46,10 @@ impl Progress {
             Step::Control => self.say("checking the application on Debian's kernel"),
             Step::Trying(count, why) => {
                 self.say(&format!("trying {count} options: {why}"));
+            }
+            Step::Application(at) => {
+                let name = self.applications.get(*at).cloned();
+                self.say(&format!("application {}", name.unwrap_or_default()));
             }
         }
     }

@@ -2,20 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use tare_profile::{Profile, Way};
-use tare_tailor::check::Check;
+use tare_profile::Profile;
 use tare_tailor::cut::Cut;
+use tare_tailor::mapping::Symbol;
 use tare_tailor::spec::KernelSpec;
 use tare_tailor::target::Part;
 
+use super::applications::Profiled;
 use super::args::{Keep, TailorArgs};
+
+/// Most characters of a directory's name that are the applications'.
+const NAME_CHARS: usize = 80;
 
 /// The specification that the arguments ask for.
 pub(super) fn spec(profile: Profile, args: &TailorArgs) -> KernelSpec {
     let mut spec = KernelSpec::new(profile, args.target.into());
     spec.parts
         .extend(args.parts.iter().map(|part| Part::from(*part)));
-    if args.check.as_ref().and_then(Check::port).is_some() {
+    if args.check.iter().any(|check| check.port().is_some()) {
         spec.parts.insert(Part::Network);
     }
     if args.trusting {
@@ -44,36 +48,26 @@ pub(super) fn spec(profile: Profile, args: &TailorArgs) -> KernelSpec {
     spec
 }
 
-/// Where the kernel is made.
-pub(super) fn place(args: &TailorArgs, profile: &Profile) -> PathBuf {
-    args.out
-        .clone()
-        .unwrap_or_else(|| Path::new("out").join(format!("kernel-{}", name(profile))))
+/// Has the kernel keep capabilities of files in the guest's root, which is a tmpfs.
+pub(super) fn keep_capabilities(spec: &mut KernelSpec) {
+    let symbols = ["TMPFS", "TMPFS_XATTR"].into_iter().filter_map(Symbol::new);
+    for symbol in symbols {
+        let why = "capabilities of files in the root".to_owned();
+        spec.add.entry(symbol).or_insert(why);
+    }
 }
 
-/// The application's name: of its command, else of its profile's first task.
-fn name(profile: &Profile) -> String {
-    let command = profile
-        .phases
-        .iter()
-        .find_map(|phase| match &phase.taken.way {
-            Way::Command(words) => words.first().map(String::as_str),
-            _ => None,
-        });
-    let task = || profile.tasks.first().map(|task| task.name.as_str());
-    let name = command.or_else(task).unwrap_or_default();
-    let name = name.rsplit('/').next().unwrap_or_default();
-    let plain = |c: &char| c.is_ascii_alphanumeric() || "-_".contains(*c);
-    match name.chars().filter(plain).take(40).collect::<String>() {
-        name if name.is_empty() => "application".to_owned(),
-        name => name,
-    }
+/// Where the kernel is made.
+pub(super) fn place(args: &TailorArgs, applications: &[Profiled]) -> PathBuf {
+    let names: Vec<&str> = applications.iter().map(|it| it.name.as_str()).collect();
+    let names: String = names.join("-").chars().take(NAME_CHARS).collect();
+    let own = || Path::new("out").join(format!("kernel-{names}"));
+    args.out.clone().unwrap_or_else(own)
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use tare_tailor::mapping::Symbol;
 
     use super::*;
 

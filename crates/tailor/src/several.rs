@@ -1,0 +1,79 @@
+//! One kernel for several applications: each is proven on it in a guest of its own, and
+//! what one of them lacks is built in for all.
+
+use std::time::{Duration, Instant};
+
+use crate::prove::Proof;
+use crate::spec::KernelSpec;
+use crate::tailoring::{Step, TailorError, Tailored, Tailoring};
+
+/// A kernel and the proofs of all applications on it.
+#[derive(Debug)]
+pub struct TailoredForAll {
+    /// The kernel, with what all tailorings took; its proof is the last one.
+    pub tailored: Tailored,
+    /// A proof for each application, in their order; `None` for one that was not tried,
+    /// since another's had failed.
+    pub proofs: Vec<Option<Proof>>,
+}
+
+impl TailoredForAll {
+    /// Whether the kernel is proven with every application.
+    pub fn passed(&self) -> bool {
+        let mut proofs = self.proofs.iter();
+        proofs.all(|proof| proof.as_ref().is_some_and(Proof::passed))
+    }
+}
+
+/// Tailors one kernel, in the one directory of these tailorings; `limit` is for all of
+/// them. `None` without an application.
+pub fn run(
+    tailorings: &[Tailoring<'_>],
+    mut spec: KernelSpec,
+    limit: Duration,
+    mut progress: impl FnMut(Step<'_>) -> bool,
+) -> Result<Option<TailoredForAll>, TailorError> {
+    let begin = Instant::now();
+    let mut proofs: Vec<Option<Proof>> = tailorings.iter().map(|_| None).collect();
+    let mut all: Option<Tailored> = None;
+    while let Some(next) = proofs.iter().position(Option::is_none) {
+        let tailoring = Tailoring {
+            limit: limit.saturating_sub(begin.elapsed()),
+            ..tailorings[next]
+        };
+        if tailorings.len() > 1 {
+            progress(Step::Application(next));
+        }
+        let found = tailoring.run(spec.clone(), &mut progress)?;
+        for added in &found.added {
+            spec.add.insert(added.symbol.clone(), added.why.clone());
+        }
+        if !found.added.is_empty() {
+            // The others were proven on a kernel without these options.
+            proofs.fill(None);
+        }
+        let passed = found.proof.passed();
+        proofs[next] = Some(found.proof.clone());
+        all = Some(match all {
+            None => found,
+            Some(before) => joined(before, found),
+        });
+        if !passed {
+            break;
+        }
+    }
+    Ok(all.map(|tailored| TailoredForAll { tailored, proofs }))
+}
+
+/// What two tailorings in one directory took. The first build of the second compiled
+/// nothing: the kernel was there.
+fn joined(before: Tailored, found: Tailored) -> Tailored {
+    let mut added = before.added;
+    added.extend(found.added);
+    Tailored {
+        added,
+        kernels: before.kernels + found.kernels.saturating_sub(1),
+        build_time: before.build_time + found.build_time,
+        ..found
+    }
+}
