@@ -272,6 +272,10 @@ int main(int count, char **words) {
     assert!(asked("not-there").is_null());
     assert_eq!(profile["paths"][program], serde_json::json!(["execute"]));
     assert_eq!(profile["paths"][dir], serde_json::json!(["enter"]));
+    // A directory that is opened brings its own files, not those beside it.
+    let uses = profile["features"]["files"].as_array().unwrap();
+    let has = |name: &str| uses.iter().any(|it| it["path"] == format!("{dir}/{name}"));
+    assert!(has("listed") && has("only"), "{uses:?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! How a path stands in the profile: whole below `/proc`, `/sys` and `/dev`, with
-//! `self` for process IDs; else its directory.
+//! `self` for process IDs; else its directory, which of a directory is itself.
 
 /// Where kernel features show as files, and the file system there.
 const KERNEL: &[(&str, &str)] = &[
@@ -27,6 +27,16 @@ pub fn in_profile(path: &str) -> String {
         Some(("", _)) => "/".to_owned(),
         Some((directory, _)) => directory.to_owned(),
         None => ".".to_owned(),
+    }
+}
+
+/// The path of a directory as the profile has it.
+pub fn directory_in_profile(path: &str) -> String {
+    let path = normal(path);
+    match path.as_str() {
+        "" => ".".to_owned(),
+        of_kernel if file_system(of_kernel).is_some() => without_ids(of_kernel),
+        _ => path,
     }
 }
 
@@ -111,6 +121,18 @@ mod tests {
         assert_eq!(in_profile("/process/1/a"), "/process/1");
         assert_eq!(in_profile("/../../etc/x"), "/etc");
         assert_eq!(in_profile("../../x"), "../..");
+    }
+
+    #[test]
+    fn a_directory_stands_for_itself() {
+        for (path, right) in [
+            ("/srv/www/", "/srv/www"),
+            ("/", "/"),
+            (".", "."),
+            ("/proc/12/fd", "/proc/self/fd"),
+        ] {
+            assert_eq!(directory_in_profile(path), right);
+        }
     }
 
     #[test]

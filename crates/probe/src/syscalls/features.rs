@@ -15,10 +15,11 @@ use crate::bpf::Object;
 const MOST: usize = 65_536;
 /// The descriptor that stands for the working directory.
 const AT_FDCWD: u32 = -100_i32 as u32;
-/// `S_IFMT`, `S_IFCHR`, `S_IFBLK`.
+/// `S_IFMT`, `S_IFCHR`, `S_IFBLK`, `S_IFDIR`.
 const TYPE: u64 = 0o170_000;
 const CHARACTER: u64 = 0o020_000;
 const BLOCK: u64 = 0o060_000;
+const DIRECTORY: u64 = 0o040_000;
 
 /// Files and mounts seen so far.
 #[derive(Debug, Default)]
@@ -43,14 +44,19 @@ impl Paths {
         if matches!(record.mode & TYPE, CHARACTER | BLOCK) {
             self.devices.insert(paths::normal(&path));
         }
-        self.insert(record, record.file_system.clone(), &path);
+        let path = match record.mode & TYPE {
+            DIRECTORY => paths::directory_in_profile(&path),
+            _ => paths::in_profile(&path),
+        };
+        self.insert(record, record.file_system.clone(), path);
     }
 
     /// A name of the kernel's was looked at for the first time.
     pub(super) fn looked_at(&mut self, record: &PathRecord) {
         let normal = paths::normal(&record.path);
         if let Some(file_system) = paths::file_system(&normal) {
-            self.insert(record, file_system.to_owned(), &normal);
+            let path = paths::in_profile(&normal);
+            self.insert(record, file_system.to_owned(), path);
         }
     }
 
@@ -117,12 +123,11 @@ impl Paths {
         (features, self.devices.into_iter().collect(), unnamed)
     }
 
-    fn insert(&mut self, record: &PathRecord, file_system: String, path: &str) {
+    fn insert(&mut self, record: &PathRecord, file_system: String, path: String) {
         if self.files.len() == MOST {
             self.dropped += 1;
             return;
         }
-        let path = paths::in_profile(path);
         self.files.insert(record.key, Named { file_system, path });
     }
 }
