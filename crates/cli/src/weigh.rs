@@ -58,6 +58,7 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
         }
         OwnArgs::Cuts(own) => {
             (request.app, request.cuts) = (own.app, own.cuts);
+            request.config = own.config;
             tare_lab::weigh(request, &known())?
         }
         OwnArgs::Platforms(own) => {

@@ -21,7 +21,7 @@ use crate::request::{Depth, WeighRequest};
 pub trait Experiment {
     /// Takes the experiment's own options from the request; called first.
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        no_cuts(request)
+        no_options_of_tailor(request)
     }
 
     /// Planned duration.
@@ -93,10 +93,14 @@ pub struct Merged {
 }
 
 /// Refuses the options of `tailor`.
-pub fn no_cuts(request: &WeighRequest) -> Result<(), WeighError> {
-    match request.cuts {
+pub fn no_options_of_tailor(request: &WeighRequest) -> Result<(), WeighError> {
+    let given = [
+        ("--cuts", request.cuts.is_some()),
+        ("--config", request.config.is_some()),
+    ];
+    match given.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
-        Some(_) => Err(WeighError::Option("--cuts is for tailor".to_owned())),
+        Some((option, _)) => Err(WeighError::Option(format!("{option} is for tailor"))),
     }
 }
 

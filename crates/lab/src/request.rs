@@ -56,6 +56,9 @@ pub struct WeighRequest {
     pub app: Option<String>,
     /// Cuts that `tailor` weighs one by one; empty is all, `None` is as the depth says.
     pub cuts: Option<Vec<Cut>>,
+    /// Firecracker's configuration of a guest's kernel, for `tailor`; `None` is the one of an
+    /// earlier run, if there was one.
+    pub config: Option<PathBuf>,
     /// Revision of the source that this program was built from.
     pub revision: String,
     /// The command as it was typed, recorded in `command.txt`.
@@ -73,6 +76,7 @@ impl WeighRequest {
             image: None,
             app: None,
             cuts: None,
+            config: None,
             fail_on_missed: false,
             resume: None,
             revision: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),

@@ -50,7 +50,7 @@ use tare_lab::kit::Record;
 use tare_lab::kit::WeighError;
 use tare_lab::kit::{Bench, RunError};
 use tare_lab::kit::{Depth, WeighRequest};
-use tare_lab::kit::{Entry, Experiment, Merged, ReportText, Subject, no_cuts};
+use tare_lab::kit::{Entry, Experiment, Merged, ReportText, Subject, no_options_of_tailor};
 use tare_lab::kit::{HostFacts, sha256_of_text};
 
 /// Making the root, and installing a workload, may each take so long.
@@ -527,7 +527,7 @@ fn names(platforms: &[Platform]) -> String {
 
 impl Experiment for Platforms {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        no_cuts(request)?;
+        no_options_of_tailor(request)?;
         self.seed = self.options.seed.unwrap_or(self.seed);
         if let Some(budget) = self.options.budget {
             (self.budget, self.whole) = (budget, None);

@@ -16,7 +16,7 @@ use tare_qemu::MachineType;
 use tare_rootfs::cpio::PackError;
 use tare_rootfs::guest::GuestError;
 use tare_rootfs::modules::Module;
-use tare_rootfs::{cpio, guest};
+use tare_rootfs::{Task, Tree, cpio, guest};
 
 use crate::check::Check;
 use crate::machine::{Execution, MachineError, ProofMachine, Running};
@@ -34,6 +34,8 @@ const LOAD_REQUESTS: u32 = 200;
 const LOAD_CLIENTS: u32 = 4;
 /// How long a start with a counted clock may take, which is a slow one.
 const WEIGHED: Duration = Duration::from_secs(300);
+/// Memory of a guest that only starts, MiB.
+const ALONE_MIB: u32 = 256;
 /// Last lines of an application that a failure quotes, and characters of each.
 const LAST_LINES: usize = 3;
 const LINE_CHARS: usize = 160;
@@ -376,6 +378,42 @@ pub fn weigh_boot(
         Figures::on(console).is_some() || terms.interrupted.load(Ordering::Relaxed)
     });
     Ok(Figures::on(&running.console()))
+}
+
+/// Instructions from power-on to the first process of a root that has nothing but this
+/// process: the kernel's own boot, with more `words` on its command line.
+pub fn weigh_alone(
+    kernel: &Path,
+    modules: &[Module],
+    words: &str,
+    console: &Path,
+    goes_on: impl Fn() -> bool,
+) -> Result<Option<u64>, ProveError> {
+    let mut tree = Tree::new();
+    let task = Task {
+        // Whatever ends the start: figures come before it.
+        command: vec!["/no-command".to_owned()],
+        figures: Logging::On,
+        ..Task::default()
+    };
+    guest::add_init(&mut tree, task, modules, &guest::find_init()?)?;
+    let initramfs = cpio::pack(&tree)?;
+    let mut running = ProofMachine {
+        kernel,
+        initramfs: &initramfs,
+        words: &format!("quiet {words}"),
+        memory_mib: ALONE_MIB,
+        port: None,
+        machine_type: MachineType::Q35,
+        execution: Execution::Counted,
+        console,
+    }
+    .start()?;
+    running.until(WEIGHED, |console| {
+        Figures::on(console).is_some() || !goes_on()
+    });
+    let figures = Figures::on(&running.console());
+    Ok(figures.map(|it| it.begin_cycles / machine::NS_PER_INSTRUCTION))
 }
 
 #[cfg(test)]

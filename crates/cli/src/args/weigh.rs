@@ -143,6 +143,11 @@ pub(crate) struct CutArgs {
     /// none]
     #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub(crate) cuts: Option<Vec<tare_tailor::cut::Cut>>,
+    /// Firecracker's configuration of a guest kernel
+    /// (microvm-kernel-ci-x86_64-6.1.config of its sources), whose kernel is
+    /// measured too; kept for later runs
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// A percentage that a figure may be worse by.

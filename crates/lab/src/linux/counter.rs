@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
 use tare_rootfs::Cache;
 
 use super::LinuxError;
@@ -36,8 +37,21 @@ pub(crate) struct Count {
     /// By the kernel.
     pub(crate) kernel: u64,
     /// Iterations of string instructions with REP, by either: such an instruction counts
-    /// once above.
+    /// once above. Records of before counted them above and have none.
+    #[serde(default)]
     pub(crate) iterations: u64,
+}
+
+/// What a report says of a record whose counts contain iterations.
+pub(crate) const ITERATIONS_INSIDE: &str = "This run counted each iteration of a string instruction \
+    with REP, which with ERMS is a byte, as an instruction: zeroing and copying weigh more in it \
+    than on a processor.";
+
+/// Whether recorded counts contain the iterations of string instructions with REP: they are
+/// of before these were counted apart.
+pub(crate) fn contain_iterations(counts: &Value) -> bool {
+    let first = counts.get(0).unwrap_or(counts);
+    first.is_object() && first.get("iterations").is_none()
 }
 
 impl Count {

@@ -13,7 +13,7 @@ use tare_rootfs::{Cache, Tree};
 use tare_tailor::choose::choose;
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{Config, KconfigError};
-use tare_tailor::kernel::{KernelBuilder, LOCK, MakeError, Patching};
+use tare_tailor::kernel::{Kernel, KernelBuilder, LOCK, MakeError, Patching};
 use tare_tailor::lock::{self, Lock};
 use tare_tailor::mapping::Symbol;
 use tare_tailor::source::{Source, Sources};
@@ -103,17 +103,24 @@ pub(crate) fn tailored(
 ) -> Result<Bootable, LinuxError> {
     let order = order(app, cuts)?;
     let sources = sources(cache)?;
-    let entries = cache.dir().join(ENTRIES);
-    let place = entries.join(key(app, &order, &sources));
+    let place = entries(cache).join(key(app, &order, &sources));
     if kept(&place).is_none() {
         make(name, &order, &place, cache, interrupt)?;
     }
-    kept(&place)
-        .map(|it| bootable(name, it))
-        .ok_or_else(|| LinuxError::Missing {
-            app: app.name.to_owned(),
-            path: place.join(IMAGE).display().to_string(),
-        })
+    at(&place, name).ok_or_else(|| LinuxError::Missing {
+        app: app.name.to_owned(),
+        path: place.join(IMAGE).display().to_string(),
+    })
+}
+
+/// The cache's directory of kernels made for the lab.
+pub(super) fn entries(cache: &Cache) -> PathBuf {
+    cache.dir().join(ENTRIES)
+}
+
+/// The kernel that was made in a directory, if it is whole.
+pub(super) fn at(place: &Path, name: &str) -> Option<Bootable> {
+    kept(place).map(|it| bootable(name, it))
 }
 
 /// A tailored kernel that was made before, with the sources that are here already.
@@ -126,12 +133,12 @@ pub(crate) fn kept_for(
     let none = || LinuxError::NotKept {
         app: app.name.to_owned(),
     };
-    if !cache.dir().join(ENTRIES).is_dir() {
+    let entries = entries(cache);
+    if !entries.is_dir() {
         return Err(none());
     }
     let key = key(app, &order(app, cuts)?, &sources(cache)?);
-    let place = cache.dir().join(ENTRIES).join(key);
-    kept(&place).map(|it| bootable(name, it)).ok_or_else(none)
+    at(&entries.join(key), name).ok_or_else(none)
 }
 
 fn bootable(name: &str, (lock, image): (Lock, PathBuf)) -> Bootable {
@@ -190,8 +197,19 @@ fn make(
         jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         patching: Patching::InPlace,
     };
-    let objects = cache.dir().join(ENTRIES).join(objects(&order.cuts));
+    let objects = entries(cache).join(objects(&order.cuts));
     let made = builder.make(order, &objects, |_| interrupt.check().is_ok());
+    store(name, made, &objects, place, interrupt)
+}
+
+/// Stores what was made in `objects` at its place among the kernels.
+pub(super) fn store(
+    name: &str,
+    made: Result<Kernel, MakeError>,
+    objects: &Path,
+    place: &Path,
+    interrupt: &Interrupt,
+) -> Result<(), LinuxError> {
     // An end on request is not a failure of the build.
     interrupt.check()?;
     let kernel = made.map_err(|source| not_made(name, source))?;
@@ -218,7 +236,7 @@ pub(crate) fn sources(cache: &Cache) -> Result<Sources, LinuxError> {
 pub(crate) enum Yardstick {
     /// A general guest: the kernel's own defaults with what it lists for guests
     /// of KVM (`kernel/configs/kvm_guest.config`).
-    Microvm,
+    DefconfigKvm,
     /// The least that is on in any kernel for this processor, whatever one asks.
     Floor,
 }
@@ -227,7 +245,7 @@ impl Yardstick {
     /// Its name in figures.
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Microvm => "microvm",
+            Self::DefconfigKvm => "defconfig-kvm",
             Self::Floor => "floor",
         }
     }
@@ -246,7 +264,7 @@ impl Yardstick {
             .env_remove("MAKEFLAGS")
             .stdin(Stdio::null());
         match self {
-            Self::Microvm => make.args(["x86_64_defconfig", "kvm_guest.config"]),
+            Self::DefconfigKvm => make.args(["x86_64_defconfig", "kvm_guest.config"]),
             Self::Floor => make.arg("allnoconfig").env("KCONFIG_ALLCONFIG", &asked),
         };
         let output = make.output().map_err(LinuxError::file("make"))?;

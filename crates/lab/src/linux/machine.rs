@@ -14,6 +14,7 @@ use tare_host::child::{ends_with_us, ignores_hangups_with_us};
 use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 use tare_rootfs::{Tree, cpio};
+use tare_tailor::prove::weigh_alone;
 use tempfile::TempDir;
 
 use super::LinuxError;
@@ -254,6 +255,21 @@ pub(crate) fn run_to_end(
     let path = directory.path().join("console");
     let bytes = fs::read(&path).map_err(LinuxError::file(&path))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Instructions from power-on to the first process of a root that has nothing but this
+/// process, on a clock of instructions.
+pub(crate) fn start_alone(kernel: &Bootable, interrupt: &Interrupt) -> Result<u64, LinuxError> {
+    let directory = scratch()?;
+    let console = directory.path().join("console");
+    let words = kernel.parameters;
+    let goes_on = || interrupt.check().is_ok();
+    let insns = weigh_alone(&kernel.image, &kernel.modules, words, &console, goes_on)?;
+    interrupt.check()?;
+    insns.ok_or_else(|| LinuxError::Ended {
+        kernel: kernel.name.clone(),
+        said: last_lines(&console),
+    })
 }
 
 fn linux_command_line(

@@ -5,6 +5,7 @@
 //! catalog    lab/appliances/*: packages, files, command, check, load
 //! files      an application's files from Debian's packages
 //! kernels    the kernels it runs on: Debian's, tailored ones from the cache
+//! firecracker  the one of Firecracker's configuration
 //! machine    one guest: QEMU, a forwarded port, memory
 //! counter    instructions, counted by a plugin of the translator
 //! dialog     requests and answers on a connection
@@ -21,6 +22,7 @@ pub(crate) mod catalog;
 pub(crate) mod counter;
 pub(crate) mod dialog;
 pub(crate) mod files;
+pub(crate) mod firecracker;
 pub(crate) mod fuzz;
 pub(crate) mod kernels;
 pub(crate) mod machine;
@@ -92,6 +94,9 @@ pub enum LinuxError {
     /// The initramfs.
     #[error(transparent)]
     Pack(#[from] tare_rootfs::cpio::PackError),
+    /// The start of a kernel alone.
+    #[error(transparent)]
+    Prove(#[from] tare_tailor::prove::ProveError),
     /// The first process.
     #[error(transparent)]
     Guest(#[from] tare_rootfs::guest::GuestError),

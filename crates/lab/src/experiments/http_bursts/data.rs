@@ -11,6 +11,7 @@ use super::linux::Side;
 use super::sample::{CpuSample, Line, Phase, SamplePosition};
 use crate::error::WeighError;
 use crate::figure::{Figure, Samples, exact, grouped_quantile, rate};
+use crate::linux::counter::contain_iterations;
 use crate::load::{Failure, Request};
 use crate::record::Recorder;
 use crate::replay::Record;
@@ -50,6 +51,8 @@ pub(crate) struct Data {
     pub(crate) image: Option<PathBuf>,
     /// Arms of the comparison with Linux that were unavailable, and why.
     pub(crate) uncompared: Vec<String>,
+    /// Whether translated instructions of a record contain iterations of REP.
+    pub(crate) iterations_inside: bool,
 }
 
 impl Default for Data {
@@ -66,6 +69,7 @@ impl Default for Data {
             requests: BTreeMap::new(),
             image: None,
             uncompared: Vec::new(),
+            iterations_inside: false,
         }
     }
 }
@@ -101,9 +105,10 @@ impl Data {
     pub(crate) fn replay(&mut self, record: &Record) {
         for line in &record.lines {
             // What is cut off or of another form is no sample.
-            if let Ok(line) = Line::deserialize(line) {
-                self.take(line);
+            if let Ok(kept) = Line::deserialize(line) {
+                self.take(kept);
             }
+            self.iterations_inside |= line.get("insns").is_some_and(contain_iterations);
         }
     }
 

@@ -7,6 +7,7 @@ use super::goals::GOALS;
 use super::plan::{Plan, SOURCE_RATE};
 use super::sample::{CpuSample, Phase};
 use crate::figure::{Figure, value};
+use crate::linux::counter::ITERATIONS_INSIDE;
 use crate::number::number;
 use crate::report::svg::percentiles;
 use crate::report::{ONCE, ReportText, Row, Template, row, table};
@@ -91,6 +92,10 @@ fn with_findings<'a>(text: Template<'a>, data: &Data, figures: &[Figure]) -> Tem
         .maybe("woken", (*windows > 0).then_some(windows))
         .set("rose", rose.collect::<Vec<_>>().join(", "))
         .maybe("noise", noise(data))
+        .maybe(
+            "iterations_inside",
+            data.iterations_inside.then_some(ITERATIONS_INSIDE),
+        )
         .maybe("uncertain", joined(uncertain(figures), ", "))
 }
 

@@ -297,3 +297,20 @@ fn the_report_of_http_bursts_is_made_again_from_raw_samples() {
     assert!(!cut.figures.is_empty());
     well_formed(&run.text("report.html"));
 }
+
+#[test]
+fn a_comparison_with_linux_that_counted_iterations_is_read_and_marked() {
+    let runs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    let record = crate::replay::Record::read(&runs.join("2026-11-22-http-bursts")).unwrap();
+    let mut data = Data::default();
+    data.replay(&record);
+    let figures = data.figures();
+    assert!(crate::figure::value(&figures, "tcg_insns_per_request.linux").is_some());
+    let text = report::report_text(&short(), &data, &figures);
+    let marked = |it: &String| it == crate::linux::counter::ITERATIONS_INSIDE;
+    assert!(
+        text.limitations.iter().any(marked),
+        "{:?}",
+        text.limitations
+    );
+}

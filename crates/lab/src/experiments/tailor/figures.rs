@@ -6,7 +6,9 @@ use tare_profile::Profile;
 use tare_tailor::kconfig::{Config, Prompts};
 
 use super::calls::Calls;
-use super::plan::{self, DEBIAN, Pair, TRUSTING, UNHARDENED};
+use super::plan::{
+    self, DEBIAN, FIRECRACKER, FIRECRACKER_UNHARDENED, Pair, TAILORED, TRUSTING, UNHARDENED,
+};
 use super::rates::Step;
 use crate::figure::{Figure, Samples, Statistic, median, value};
 use crate::linux::counter::Count;
@@ -27,6 +29,9 @@ pub(super) struct Weighed {
     /// Rates of each kernel, for the chart.
     pub(super) steps: BTreeMap<String, Vec<Step>>,
     kernels: Vec<String>,
+    /// Whether the samples are of a run that counted each iteration of a string instruction
+    /// with REP as an instruction.
+    pub(super) iterations_inside: bool,
 }
 
 impl Weighed {
@@ -62,7 +67,12 @@ impl Weighed {
     pub(super) fn booted(&mut self, kernel: &str, booted: Booted) {
         let count = booted.count;
         self.add("boot_insns", kernel, "insns", count.total() as f64);
-        self.add("boot_rep_iterations", kernel, "", count.iterations as f64);
+        self.iterations("boot", kernel, count);
+    }
+
+    /// A start of the kernel alone.
+    pub(super) fn started_alone(&mut self, kernel: &str, insns: u64) {
+        self.add("kernel_boot_insns", kernel, "insns", insns as f64);
     }
 
     /// A boot without it.
@@ -77,12 +87,20 @@ impl Weighed {
             self.kernels.push(kernel.to_owned());
         }
         for count in counts {
-            let mut add = |what: &str, unit, value: u64| {
-                self.add(&format!("{phase}_{what}"), kernel, unit, value as f64);
+            let mut add = |what: &str, value: u64| {
+                self.add(&format!("{phase}_{what}"), kernel, "insns", value as f64);
             };
-            add("insns", "insns", count.total());
-            add("kernel_insns", "insns", count.kernel);
-            add("rep_iterations", "", count.iterations);
+            add("insns", count.total());
+            add("kernel_insns", count.kernel);
+            self.iterations(phase, kernel, *count);
+        }
+    }
+
+    /// Iterations of REP, where they are counted apart.
+    fn iterations(&mut self, phase: &str, kernel: &str, count: Count) {
+        if !self.iterations_inside {
+            let figure = format!("{phase}_rep_iterations");
+            self.add(&figure, kernel, "", count.iterations as f64);
         }
     }
 
@@ -166,12 +184,22 @@ impl Weighed {
                 ("peak_insns", "request_pct"),
                 ("browsing_insns", "browsing_pct"),
                 ("boot_insns", "boot_pct"),
+                ("kernel_boot_insns", "kernel_boot_pct"),
             ] {
                 figures.extend(percent(&figures, [of, name], kernel, DEBIAN));
             }
         }
-        let names = ["peak_insns", "request_of_unhardened_pct"];
-        figures.extend(percent(&figures, names, TRUSTING, UNHARDENED));
+        for (name, kernel, other) in [
+            ("request_of_unhardened_pct", TRUSTING, UNHARDENED),
+            ("request_of_firecracker_pct", TAILORED, FIRECRACKER),
+            (
+                "request_of_firecracker_unhardened_pct",
+                TRUSTING,
+                FIRECRACKER_UNHARDENED,
+            ),
+        ] {
+            figures.extend(percent(&figures, ["peak_insns", name], kernel, other));
+        }
         let by_request = |kernel: &str| format!("gain_pct.{kernel}");
         figures.extend(gains(&figures, "peak_insns_fastest", by_request));
         for call in calls_of(&figures) {
@@ -252,6 +280,8 @@ mod tests {
         for (kernel, insns) in [
             (DEBIAN, 900),
             (UNHARDENED, 600),
+            (FIRECRACKER, 800),
+            (FIRECRACKER_UNHARDENED, 500),
             ("tailored", 400),
             ("trusting", 300),
             ("none", 800),
@@ -274,6 +304,27 @@ mod tests {
     fn trust_is_held_against_the_same_trust_by_boot_parameters() {
         let share = value(&weighed().figures(), "request_of_unhardened_pct.trusting").unwrap();
         assert!((share - 100.0 * 419.5 / 719.5).abs() < 1e-9, "{share}");
+    }
+
+    #[test]
+    fn tailored_is_held_against_firecrackers_configuration() {
+        let mut weighed = weighed();
+        for (kernel, insns) in [(DEBIAN, 1_000), (TAILORED, 240)] {
+            weighed.started_alone(kernel, insns);
+        }
+        let figures = weighed.figures();
+        let of = |name: &str| value(&figures, name).unwrap();
+        let tailored = of("request_of_firecracker_pct.tailored");
+        assert!(
+            (tailored - 100.0 * 519.5 / 919.5).abs() < 1e-9,
+            "{tailored}"
+        );
+        let trusting = of("request_of_firecracker_unhardened_pct.trusting");
+        assert!(
+            (trusting - 100.0 * 419.5 / 619.5).abs() < 1e-9,
+            "{trusting}"
+        );
+        assert_eq!(of("kernel_boot_pct.tailored"), 24.0);
     }
 
     #[test]

@@ -14,13 +14,14 @@ const fn goal(figure: &'static str, at_most: f64) -> Goal {
     }
 }
 
-/// What the figures should be: Kernel Tailoring's source cuts took 15.8 % of a request's
-/// cycles, which is 84.2 % left.
+/// What the figures should be: a request 35 % below Debian's kernel and 30 % below that of
+/// Firecracker's configuration, each of equal safety, and a quarter of Debian's own boot.
+/// With all trust it is held against Debian's kernel with the same trust by boot parameters.
 pub(super) const GOALS: &[Goal] = &[
-    goal("request_pct.tailored", 84.2),
-    goal("request_pct.trusting", 75.0),
-    goal("boot_pct.tailored", 25.0),
-    goal("options.tailored", 250.0),
+    goal("request_pct.tailored", 65.0),
+    goal("request_of_firecracker_pct.tailored", 70.0),
+    goal("request_of_unhardened_pct.trusting", 75.0),
+    goal("kernel_boot_pct.tailored", 25.0),
     goal("image_bytes.tailored", 3_000_000.0),
     goal("answers_differ.tailored", 0.0),
     goal("answers_differ.trusting", 0.0),

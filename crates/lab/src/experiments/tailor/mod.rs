@@ -9,16 +9,19 @@ mod plan;
 mod rates;
 mod report;
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tare_control::sentence::chain;
 use tare_control::stats::Kvm;
 use tare_rootfs::{Cache, Tree};
-use tare_tailor::kconfig::Prompts;
+use tare_tailor::kconfig::{GivenConfig, Prompts};
+use tare_tailor::lock;
 
 pub(crate) use self::calls::print as print_calls;
 use self::figures::Weighed;
-use self::plan::{Arm, DEBIAN, Plan};
+use self::plan::{Arm, DEBIAN, FIRECRACKER, MadeOf, Plan};
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
 use crate::experiment::Experiment;
@@ -26,12 +29,10 @@ use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::linux::LinuxError;
 use crate::linux::catalog::{self, App};
-use crate::linux::counter::Count;
-use crate::linux::counter::Plugin;
+use crate::linux::counter::{Count, Plugin, contain_iterations};
 use crate::linux::kernels::{self, Bootable, Yardstick};
-use crate::linux::machine::Booted;
-use crate::linux::machine::LinuxMachine;
-use crate::linux::{files, fuzz, requests};
+use crate::linux::machine::{self, Booted, LinuxMachine};
+use crate::linux::{files, firecracker, fuzz, requests};
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::{Depth, WeighRequest};
@@ -40,6 +41,8 @@ use crate::request::{Depth, WeighRequest};
 pub(crate) struct Tailor {
     plan: Plan,
     weighed: Weighed,
+    /// Firecracker's configuration, without which its kernels are left out.
+    given: Option<GivenConfig>,
 }
 
 /// What every arm of a run shares.
@@ -57,7 +60,25 @@ impl Tailor {
         Self {
             plan: Plan::new(depth, app),
             weighed: Weighed::default(),
+            given: None,
         }
+    }
+
+    /// Takes Firecracker's configuration from a file, else from an earlier run.
+    fn take_configuration(&mut self, file: Option<&Path>) -> Result<(), WeighError> {
+        self.given = match file {
+            Some(file) => Some(
+                firecracker::read(file)
+                    .map_err(|error| WeighError::Option(format!("--config: {}", chain(&error))))?,
+            ),
+            None => Cache::open_default()
+                .ok()
+                .and_then(|cache| firecracker::kept(&cache)),
+        };
+        if self.given.is_none() {
+            self.plan.without_firecracker();
+        }
+        Ok(())
     }
 
     fn kernel(
@@ -67,17 +88,33 @@ impl Tailor {
         arm: &Arm,
     ) -> Result<Bootable, LinuxError> {
         bench.progress.step(&format!("the kernel {}", arm.name));
-        let kernel = match &arm.cuts {
-            None => kernels::debian(&load.cache)?,
-            Some(cuts) => {
-                kernels::tailored(&load.app, &arm.name, cuts, &load.cache, bench.interrupt)?
+        let (cache, interrupt) = (&load.cache, bench.interrupt);
+        let kernel = match &arm.kernel {
+            MadeOf::Debian => kernels::debian(cache)?,
+            MadeOf::Firecracker => {
+                let given = self.given.as_ref().ok_or_else(|| LinuxError::NotKept {
+                    app: arm.name.clone(),
+                })?;
+                firecracker::kernel(&arm.name, given, cache, interrupt)?
             }
+            MadeOf::Cuts(cuts) => kernels::tailored(&load.app, &arm.name, cuts, cache, interrupt)?,
         };
         Ok(Bootable {
             name: arm.name.clone(),
             parameters: arm.parameters,
             ..kernel
         })
+    }
+
+    /// The kernel's own start, without the application's files.
+    fn started_alone(&mut self, bench: &mut Bench<'_>, kernel: &Bootable) -> Result<(), RunError> {
+        bench.progress.step(&format!("{} alone", kernel.name));
+        let insns = machine::start_alone(kernel, bench.interrupt)?;
+        bench.recorder.sample(&json!({
+            "sample": "start", "kernel": kernel.name, "insns": insns,
+        }))?;
+        self.weighed.started_alone(&kernel.name, insns);
+        Ok(())
     }
 
     /// Boots, answers and counts on one kernel.
@@ -161,7 +198,7 @@ impl Tailor {
 
 /// Whether a single cut changes no kernel: its gain would be chance.
 fn takes_nothing(app: &App, arm: &Arm) -> Result<bool, LinuxError> {
-    match (&arm.cuts, plan::beside(arm)) {
+    match (arm.kernel.cuts(), plan::beside(arm)) {
         (Some(cuts), Some(beside)) => kernels::is_same(app, cuts, &beside),
         _ => Ok(false),
     }
@@ -169,6 +206,7 @@ fn takes_nothing(app: &App, arm: &Arm) -> Result<bool, LinuxError> {
 
 impl Experiment for Tailor {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
+        self.take_configuration(request.config.as_deref())?;
         let Some(cuts) = &request.cuts else {
             return Ok(());
         };
@@ -196,12 +234,20 @@ impl Experiment for Tailor {
                 text("kernel"),
                 line.get("insns").cloned().unwrap_or_default(),
             );
+            if matches!(text("sample"), "boot" | "requests") && contain_iterations(&insns) {
+                self.weighed.iterations_inside = true;
+            }
             match text("sample") {
                 "boot" => {
                     if let Ok(count) = serde_json::from_value(insns) {
                         let ms = line.get("ms").and_then(Value::as_f64).unwrap_or(0.0);
                         let after = Duration::from_secs_f64((ms / 1e3).clamp(0.0, 1e6));
                         self.weighed.booted(kernel, Booted { after, count });
+                    }
+                }
+                "start" => {
+                    if let Some(insns) = insns.as_u64() {
+                        self.weighed.started_alone(kernel, insns);
                     }
                 }
                 "requests" => {
@@ -227,6 +273,13 @@ impl Experiment for Tailor {
         bench.progress.step("packages");
         let app = catalog::find(&self.plan.app)?;
         let cache = Cache::open_default().map_err(LinuxError::from)?;
+        if let Some(given) = &self.given {
+            firecracker::keep(given, &cache)?;
+            bench.recorder.sample(&json!({
+                "sample": "configuration", "kernel": FIRECRACKER,
+                "sha256": lock::sha256(given.text().as_bytes()),
+            }))?;
+        }
         let load = Workload {
             tree: files::tree(&app, &cache)?,
             plugin: Plugin::compile(&cache)?,
@@ -237,7 +290,7 @@ impl Experiment for Tailor {
         self.weighed.used(&load.app.profile()?);
         let sources = kernels::sources(&load.cache)?;
         let prompts = Prompts::of(&sources.tree);
-        for yardstick in [Yardstick::Microvm, Yardstick::Floor] {
+        for yardstick in [Yardstick::DefconfigKvm, Yardstick::Floor] {
             let config = yardstick.configuration(&sources)?;
             self.weighed.options(yardstick.name(), &config, &prompts);
         }
@@ -245,6 +298,7 @@ impl Experiment for Tailor {
         for arm in self.plan.arms.clone() {
             let kernel = self.kernel(bench, &load, &arm)?;
             self.weighed.kernel(&kernel, &prompts);
+            self.started_alone(bench, &kernel)?;
             self.counted(bench, &load, &kernel)?;
             whole.push(kernel);
         }
@@ -283,5 +337,64 @@ impl Experiment for Tailor {
 
     fn report(&self, figures: &[Figure]) -> ReportText {
         report::report_text(&self.plan, &self.weighed, figures)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::figure::value;
+
+    fn replayed(record: &Record) -> Tailor {
+        let mut tailor = Tailor::new(Depth::Quick, None);
+        tailor.replay(record).unwrap();
+        tailor
+    }
+
+    #[test]
+    fn a_run_of_before_iterations_were_counted_apart_is_read_and_marked() {
+        let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+        let record = Record::read(&runs.join("2026-11-21-tailor-quick")).unwrap();
+        let tailor = replayed(&record);
+        let figures = tailor.figures();
+        let share = value(&figures, "request_pct.tailored").unwrap();
+        assert!((74.2..74.4).contains(&share), "{share}");
+        assert_eq!(value(&figures, "peak_rep_iterations.debian"), None);
+        let marks = tailor.report(&figures).limitations;
+        assert!(
+            marks[0].contains("iteration of a string instruction"),
+            "{marks:?}"
+        );
+    }
+
+    #[test]
+    fn a_record_gives_a_kernels_own_start_and_iterations() {
+        let counts = json!([{ "user": 1, "kernel": 2, "iterations": 30 }]);
+        let lines = vec![
+            json!({ "sample": "start", "kernel": "debian", "insns": 1000 }),
+            json!({ "sample": "start", "kernel": "tailored", "insns": 250 }),
+            json!({ "sample": "requests", "kernel": "debian", "phase": "peak", "insns": counts }),
+            json!({ "sample": "requests", "kernel": "tailored", "phase": "peak", "insns": counts }),
+        ];
+        let dir = "record".into();
+        let tailor = replayed(&Record { dir, lines });
+        let figures = tailor.figures();
+        assert_eq!(value(&figures, "kernel_boot_pct.tailored"), Some(25.0));
+        assert_eq!(value(&figures, "peak_rep_iterations.debian"), Some(30.0));
+        let marks = tailor.report(&figures).limitations;
+        assert!(!marks[0].contains("iteration"), "{marks:?}");
+    }
+
+    #[test]
+    fn a_configuration_that_cannot_be_used_ends_the_weighing_before_it_begins() {
+        let mut request = WeighRequest::new("tailor");
+        request.config = Some("/no/such/file".into());
+        let mut tailor = Tailor::new(Depth::Quick, None);
+        let refused = tailor.configure(&request).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("--config: cannot read /no/such/file"),
+            "{refused}"
+        );
     }
 }

@@ -13,11 +13,33 @@ use crate::request::Depth;
 pub(super) struct Arm {
     /// Its name in figures.
     pub(super) name: String,
-    /// Its cuts; Debian's kernel has none to name.
-    pub(super) cuts: Option<BTreeSet<Cut>>,
+    /// What its kernel is made of.
+    pub(super) kernel: MadeOf,
     /// Parameters that it is booted with, besides those of every guest.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub(super) parameters: &'static str,
+}
+
+/// What a kernel is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum MadeOf {
+    /// Debian's package, as it is.
+    Debian,
+    /// Firecracker's configuration on the sources of the tailored ones.
+    Firecracker,
+    /// What the application needs, with these cuts.
+    Cuts(BTreeSet<Cut>),
+}
+
+impl MadeOf {
+    /// Its cuts; a kernel that is not tailored has none to name.
+    pub(super) fn cuts(&self) -> Option<&BTreeSet<Cut>> {
+        match self {
+            Self::Cuts(cuts) => Some(cuts),
+            Self::Debian | Self::Firecracker => None,
+        }
+    }
 }
 
 /// The plan of one run.
@@ -53,6 +75,13 @@ pub(super) const UNHARDENED: &str = "debian-unhardened";
 /// Those parameters (Documentation/admin-guide/kernel-parameters.txt).
 const NO_HARDENING: &str = "mitigations=off init_on_alloc=0 randomize_kstack_offset=off \
     hardened_usercopy=off nokaslr lsm=capability apparmor=0 audit=0";
+/// Of Firecracker's own configuration.
+pub(super) const FIRECRACKER: &str = "firecracker";
+/// The same, with the safety given up by boot parameters.
+pub(super) const FIRECRACKER_UNHARDENED: &str = "firecracker-unhardened";
+/// What [`NO_HARDENING`] is for a kernel with SELinux.
+const NO_HARDENING_SELINUX: &str = "mitigations=off init_on_alloc=0 \
+    randomize_kstack_offset=off hardened_usercopy=off nokaslr selinux=0 audit=0";
 /// With the default cuts.
 pub(super) const TAILORED: &str = "tailored";
 /// With all cuts that give up safety besides.
@@ -110,6 +139,11 @@ impl Plan {
         self.requests = self.requests.max(REQUESTS);
     }
 
+    /// Leaves the kernels of Firecracker's configuration out.
+    pub(super) fn without_firecracker(&mut self) {
+        self.arms.retain(|arm| arm.kernel != MadeOf::Firecracker);
+    }
+
     /// How long it takes where every kernel is made already.
     pub(super) fn planned(&self) -> Duration {
         let boots = (self.arms.len() * self.boots.max(1) + self.single.len()) as u64;
@@ -128,15 +162,23 @@ fn rising() -> Vec<f64> {
 }
 
 fn arms() -> Vec<Arm> {
+    let tailored = MadeOf::Cuts(Cut::by_default());
+    let trusting = MadeOf::Cuts(Cut::all_trusting());
     [
-        (DEBIAN, None, ""),
-        (UNHARDENED, None, NO_HARDENING),
-        (TAILORED, Some(Cut::by_default()), ""),
-        (TRUSTING, Some(Cut::all_trusting()), ""),
+        (DEBIAN, MadeOf::Debian, ""),
+        (UNHARDENED, MadeOf::Debian, NO_HARDENING),
+        (FIRECRACKER, MadeOf::Firecracker, ""),
+        (
+            FIRECRACKER_UNHARDENED,
+            MadeOf::Firecracker,
+            NO_HARDENING_SELINUX,
+        ),
+        (TAILORED, tailored, ""),
+        (TRUSTING, trusting, ""),
     ]
-    .map(|(name, cuts, parameters)| Arm {
+    .map(|(name, kernel, parameters)| Arm {
         name: name.to_owned(),
-        cuts,
+        kernel,
         parameters,
     })
     .into()
@@ -156,7 +198,7 @@ fn single(cuts: &[Cut]) -> Vec<Arm> {
     cuts.dedup();
     let arm = |name, cuts| Arm {
         name,
-        cuts: Some(cuts),
+        kernel: MadeOf::Cuts(cuts),
         parameters: "",
     };
     let alones = cuts
@@ -173,7 +215,7 @@ fn single(cuts: &[Cut]) -> Vec<Arm> {
 /// The cuts of the kernel that a single cut's is held against; `None` for that
 /// kernel itself.
 pub(super) fn beside(arm: &Arm) -> Option<BTreeSet<Cut>> {
-    match arm.cuts.as_ref()?.len() {
+    match arm.kernel.cuts()?.len() {
         0 => None,
         1 => Some(BTreeSet::new()),
         _ => Some(Cut::all_trusting()),
@@ -188,6 +230,55 @@ pub(super) struct Pair {
     pub(super) with: String,
     /// The kernel that it is held against.
     pub(super) without: String,
+}
+
+/// Changes between the kernels that are measured completely: what gives which gain.
+pub(super) const CHANGES: [Change; 7] = [
+    Change {
+        about: "hardening off by boot parameters, Debian's kernel",
+        from: DEBIAN,
+        to: UNHARDENED,
+    },
+    Change {
+        about: "the same, kernel of Firecracker's configuration",
+        from: FIRECRACKER,
+        to: FIRECRACKER_UNHARDENED,
+    },
+    Change {
+        about: "Firecracker's configuration for Debian's",
+        from: DEBIAN,
+        to: FIRECRACKER,
+    },
+    Change {
+        about: "tailored, for Debian's",
+        from: DEBIAN,
+        to: TAILORED,
+    },
+    Change {
+        about: "tailored, for Firecracker's configuration",
+        from: FIRECRACKER,
+        to: TAILORED,
+    },
+    Change {
+        about: "trusting, for Debian's without its hardening",
+        from: UNHARDENED,
+        to: TRUSTING,
+    },
+    Change {
+        about: "trusting, for Firecracker's without its hardening",
+        from: FIRECRACKER_UNHARDENED,
+        to: TRUSTING,
+    },
+];
+
+/// One change: a kernel in the place of another.
+pub(super) struct Change {
+    /// What changes, for the report.
+    pub(super) about: &'static str,
+    /// The kernel before.
+    pub(super) from: &'static str,
+    /// The kernel after.
+    pub(super) to: &'static str,
 }
 
 /// What gains are read from: all cuts against Debian's kernel, each cut alone, and
@@ -276,7 +367,7 @@ mod tests {
     #[test]
     fn each_single_cut_is_held_against_none_or_all() {
         for arm in single(&Cut::ALL) {
-            let beside = beside(&arm).map(|cuts| cuts.len());
+            let beside = beside(&arm).map(|it| it.len());
             let right = match arm.name.rsplit_once('.') {
                 Some((_, "alone")) => Some(0),
                 Some(_) => Some(14),
@@ -299,11 +390,39 @@ mod tests {
     }
 
     #[test]
+    fn both_general_kernels_stand_with_and_without_their_hardening() {
+        let mut plan = Plan::new(Depth::Standard, None);
+        let names = |plan: &Plan| {
+            let arms = plan.arms.iter();
+            arms.map(|arm| arm.name.clone()).collect::<Vec<_>>()
+        };
+        let right = [
+            DEBIAN,
+            UNHARDENED,
+            FIRECRACKER,
+            FIRECRACKER_UNHARDENED,
+            TAILORED,
+            TRUSTING,
+        ];
+        assert_eq!(names(&plan), right);
+        for arm in &plan.arms {
+            let words: Vec<&str> = arm.parameters.split(' ').collect();
+            let gives_up = arm.name.ends_with("-unhardened");
+            for word in ["mitigations=off", "init_on_alloc=0", "nokaslr"] {
+                assert_eq!(words.contains(&word), gives_up, "{}: {word}", arm.name);
+            }
+        }
+        plan.without_firecracker();
+        assert_eq!(names(&plan), [DEBIAN, UNHARDENED, TAILORED, TRUSTING]);
+    }
+
+    #[test]
     fn tailored_gives_up_no_safety_and_trusting_all() {
         let plan = Plan::new(Depth::Quick, None);
         let cuts = |name: &str| {
             let arm = plan.arms.iter().find(|arm| arm.name == name);
-            arm.and_then(|arm| arm.cuts.clone()).unwrap_or_default()
+            let cuts = arm.and_then(|arm| arm.kernel.cuts().cloned());
+            cuts.unwrap_or_default()
         };
         assert!(cuts(TAILORED).iter().all(|cut| cut.gives_up().is_none()));
         assert!(cuts(TRUSTING).contains(&Cut::Mitigations));

@@ -1,18 +1,26 @@
 //! What the kernels say.
 
 use super::figures::{Weighed, calls_of};
-use super::plan::{Plan, back};
+use super::plan::{CHANGES, Change, FIRECRACKER, Plan, back};
 use crate::figure::{Figure, value};
+use crate::linux::counter::ITERATIONS_INSIDE;
 use crate::number::number;
 use crate::report::{ReportText, Row, Template, row, table};
 use tare_tailor::cut::Cut;
 
 /// Figures of the first table, with their rows' names.
 const ROWS: &[(&str, &str)] = &[
-    ("options", "options that are on"),
-    ("options_settable", "of them a person can set"),
+    ("options_settable", "options on that a person can set"),
+    ("options", "all that are on (see Method)"),
     ("image_bytes", "bytes of the compressed image"),
-    ("boot_insns", "instructions to the first answer"),
+    (
+        "kernel_boot_insns",
+        "instructions to the first process, root empty",
+    ),
+    (
+        "boot_insns",
+        "instructions to the first answer, root unpacked",
+    ),
     ("boot_ms", "ms to the first answer, translated"),
     ("guest_rss_kib", "KiB of guest memory touched"),
     ("peak_insns", "instructions of a request, peak (median)"),
@@ -38,7 +46,12 @@ pub(super) fn report_text(plan: &Plan, weighed: &Weighed, figures: &[Figure]) ->
     let text = Template::new(include_str!("report.md"), figures)
         .set("app", &plan.app)
         .set("requests", plan.requests)
-        .set("dialogs", plan.dialogs);
+        .set("dialogs", plan.dialogs)
+        .only_if("no_firecracker", !has_firecracker(figures))
+        .maybe(
+            "iterations_inside",
+            weighed.iterations_inside.then_some(ITERATIONS_INSIDE),
+        );
     let kernels = ROWS
         .iter()
         .map(|(figure, about)| row([("figure", figure), ("about", about)]));
@@ -56,6 +69,7 @@ pub(super) fn report_text(plan: &Plan, weighed: &Weighed, figures: &[Figure]) ->
     });
     let sections = [
         text.tabled("kernels", kernels),
+        text.tabled("changes", changes(figures)),
         text.tabled("calls", calls),
         text.tabled("cuts", cuts),
         text.section("single", cuts_of_calls(figures)),
@@ -64,6 +78,37 @@ pub(super) fn report_text(plan: &Plan, weighed: &Weighed, figures: &[Figure]) ->
     let mut report = text.report();
     report.sections = sections.into_iter().flatten().collect();
     report
+}
+
+/// Whether the kernel of Firecracker's configuration was measured.
+fn has_firecracker(figures: &[Figure]) -> bool {
+    let of = |figure: &str| value(figures, &format!("{figure}.{FIRECRACKER}"));
+    of("image_bytes").or(of("peak_insns")).is_some()
+}
+
+/// What each change between kernels gives, per cent; of those that were measured.
+fn changes(figures: &[Figure]) -> impl Iterator<Item = Row> {
+    CHANGES.iter().filter_map(|change| {
+        let of = |figure: &str| changed(figures, figure, change);
+        let cells = [
+            ("request", of("peak_insns")),
+            ("fastest", of("peak_insns_fastest")),
+            ("iterations", of("peak_rep_iterations")),
+            ("boot", of("kernel_boot_insns")),
+        ];
+        let is_measured = cells.iter().any(|(_, cell)| cell.is_some());
+        is_measured.then(|| {
+            let about = ("change", Some(change.about.to_owned()));
+            std::iter::once(about).chain(cells).collect()
+        })
+    })
+}
+
+/// By how much a figure changes, per cent.
+fn changed(figures: &[Figure], figure: &str, change: &Change) -> Option<String> {
+    let of = |kernel: &str| value(figures, &format!("{figure}.{kernel}"));
+    let (before, after) = (of(change.from)?, of(change.to)?);
+    (before > 0.0).then(|| format!("{:+.1}", 100.0 * (after / before - 1.0)))
 }
 
 /// What each cut takes off single calls, alone and taken back; a column for each call.
@@ -105,4 +150,50 @@ fn rates(weighed: &Weighed) -> impl Iterator<Item = Row> {
             ])
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::tailor::plan::{DEBIAN, TAILORED, UNHARDENED};
+    use crate::linux::counter::Count;
+    use crate::request::Depth;
+
+    fn request(weighed: &mut Weighed, kernel: &str, insns: u64) {
+        let count = Count {
+            kernel: insns,
+            ..Count::default()
+        };
+        weighed.requests(kernel, "peak", &[count]);
+    }
+
+    fn report(weighed: &Weighed) -> ReportText {
+        let plan = Plan::new(Depth::Standard, None);
+        report_text(&plan, weighed, &weighed.figures())
+    }
+
+    fn changes_of(text: &ReportText) -> String {
+        let mut sections = text.sections.iter();
+        let found = sections.find(|it| it.title == "What each change gives");
+        found.map_or(String::new(), |it| it.html.clone())
+    }
+
+    #[test]
+    fn each_change_stands_alone_and_missing_kernels_are_named() {
+        let mut weighed = Weighed::default();
+        for (kernel, insns) in [(DEBIAN, 1000), (UNHARDENED, 900), (TAILORED, 700)] {
+            request(&mut weighed, kernel, insns);
+        }
+        let text = report(&weighed);
+        let html = changes_of(&text);
+        assert!(html.contains("-10.0") && html.contains("-30.0"), "{html}");
+        assert!(!html.contains("Firecracker"), "{html}");
+        assert_eq!(text.limitations.len(), 1, "{:?}", text.limitations);
+        assert!(text.limitations[0].contains("--config FILE"));
+        request(&mut weighed, FIRECRACKER, 1400);
+        let text = report(&weighed);
+        let html = changes_of(&text);
+        assert!(html.contains("+40.0") && html.contains("-50.0"), "{html}");
+        assert!(text.limitations.is_empty(), "{:?}", text.limitations);
+    }
 }

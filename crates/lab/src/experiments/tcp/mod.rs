@@ -25,7 +25,7 @@ use tare_tcp::wire::{COMPARED, Impairment};
 
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
-use crate::experiment::{Experiment, no_cuts};
+use crate::experiment::{Experiment, no_options_of_tailor};
 use crate::figure::{Figure, Samples, Statistic, median, paired_ratio};
 use crate::goal::Goal;
 use crate::replay::Record;
@@ -250,7 +250,7 @@ fn obstacle() -> Option<String> {
 
 impl Experiment for Tcp {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        no_cuts(request)?;
+        no_options_of_tailor(request)?;
         match obstacle() {
             None => Ok(()),
             Some(why) => Err(WeighError::Option(format!("tcp cannot run here: {why}"))),

@@ -1,0 +1,186 @@
+//! Firecracker's own configuration of a guest's kernel, on the sources of the tailored ones.
+//!
+//! The file is not part of Tare. `tare weigh tailor --config FILE` takes it from
+//! Firecracker's sources (Apache-2.0), where it is
+//! `resources/guest_configs/microvm-kernel-ci-x86_64-6.1.config`, and keeps its options in
+//! the cache for later runs.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use tare_rootfs::Cache;
+use tare_tailor::kconfig::{Config, GivenConfig, GivenError};
+use tare_tailor::kernel::{KernelBuilder, Patching};
+use tare_tailor::lock;
+use tare_tailor::mapping::Symbol;
+use tare_tailor::source::Source;
+
+use super::LinuxError;
+use super::kernels::{self, Bootable};
+use crate::interrupt::Interrupt;
+
+/// Its options, in the cache.
+const KEPT: &str = "configurations/firecracker.config";
+/// Objects of its build, among the kernels made for the lab.
+const OBJECTS: &str = "objects-firecracker";
+/// Most bytes that are read; a longer file is refused by its length.
+const MOST_BYTES: u64 = 2 << 20;
+/// What the guests of the experiment need: an initramfs, a console, a network card of the
+/// machine, and what Tare's first process uses.
+const NEEDED: [&str; 9] = [
+    "BLK_DEV_INITRD",
+    "DEVTMPFS",
+    "FUTEX",
+    "INET",
+    "PCI",
+    "SERIAL_8250_CONSOLE",
+    "UNIX",
+    "VIRTIO_NET",
+    "VIRTIO_PCI",
+];
+
+/// A file that cannot be the configuration of a guest here.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is something else.
+    #[error("{} is not a kernel's configuration", path.display())]
+    Given {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: GivenError,
+    },
+    /// Its kernel would not serve.
+    #[error("{} leaves off what a guest of this experiment needs: {}", path.display(), missing.join(", "))]
+    Lacks {
+        /// The file.
+        path: PathBuf,
+        /// Options.
+        missing: Vec<&'static str>,
+    },
+}
+
+/// Reads a configuration file, if guests of this experiment run on its kernel.
+pub(crate) fn read(path: &Path) -> Result<GivenConfig, ConfigError> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes))
+        .map_err(|source| ConfigError::File {
+            path: path.to_owned(),
+            source,
+        })?;
+    let given = GivenConfig::read(&bytes).map_err(|source| ConfigError::Given {
+        path: path.to_owned(),
+        source,
+    })?;
+    let config = Config::read(&given.text());
+    let has = |name: &str| Symbol::new(name).is_some_and(|symbol| config.has(&symbol));
+    let missing: Vec<_> = NEEDED.into_iter().filter(|name| !has(name)).collect();
+    if missing.is_empty() {
+        Ok(given)
+    } else {
+        Err(ConfigError::Lacks {
+            path: path.to_owned(),
+            missing,
+        })
+    }
+}
+
+/// Keeps a configuration for later runs.
+pub(crate) fn keep(given: &GivenConfig, cache: &Cache) -> Result<(), LinuxError> {
+    let path = cache.dir().join(KEPT);
+    let directory = path.parent().unwrap_or(cache.dir());
+    fs::create_dir_all(directory)
+        .and_then(|()| tempfile::NamedTempFile::new_in(directory))
+        .and_then(|mut file| {
+            io::Write::write_all(&mut file, given.text().as_bytes())?;
+            Ok(file.persist(&path)?)
+        })
+        .map(drop)
+        .map_err(LinuxError::file(&path))
+}
+
+/// The configuration of an earlier run.
+pub(crate) fn kept(cache: &Cache) -> Option<GivenConfig> {
+    read(&cache.dir().join(KEPT)).ok()
+}
+
+/// Its kernel; made if the cache has none of these sources and options.
+pub(crate) fn kernel(
+    name: &str,
+    given: &GivenConfig,
+    cache: &Cache,
+    interrupt: &Interrupt,
+) -> Result<Bootable, LinuxError> {
+    let sources = kernels::sources(cache)?;
+    let all = format!("{} {:?} {}", sources.sha256, lock::tools(), given.text());
+    let key = format!("firecracker-{}", &lock::sha256(all.as_bytes())[..12]);
+    let entries = kernels::entries(cache);
+    let place = entries.join(key);
+    if kernels::at(&place, name).is_none() {
+        let builder = KernelBuilder {
+            cache: cache.clone(),
+            source: Source::default(),
+            jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+            patching: Patching::Cached,
+        };
+        let objects = entries.join(OBJECTS);
+        let made = builder.make_given(given, &objects, |_| interrupt.check().is_ok());
+        kernels::store(name, made, &objects, &place, interrupt)?;
+    }
+    kernels::at(&place, name).ok_or_else(|| LinuxError::NotKept {
+        app: name.to_owned(),
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tare_control::sentence::chain;
+
+    use super::*;
+
+    fn of(names: &[&str]) -> String {
+        names.iter().map(|it| format!("CONFIG_{it}=y\n")).collect()
+    }
+
+    #[test]
+    fn a_configuration_is_kept_for_later_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = Cache::at(dir.path().join("cache"));
+        assert_eq!(kept(&cache), None);
+        let file = dir.path().join("config");
+        for more in ["CONFIG_HZ=250\n", "# CONFIG_SMP is not set\n"] {
+            fs::write(&file, of(&NEEDED) + more).unwrap();
+            let given = read(&file).unwrap();
+            keep(&given, &cache).unwrap();
+            assert_eq!(kept(&cache), Some(given));
+        }
+    }
+
+    #[test]
+    fn a_file_without_what_the_guests_need_is_refused_before_a_build() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config");
+        fs::write(&file, of(&NEEDED[..8])).unwrap();
+        let refused = read(&file).unwrap_err().to_string();
+        assert!(refused.ends_with("needs: VIRTIO_PCI"), "{refused}");
+        fs::write(&file, "#!/bin/sh\necho\n").unwrap();
+        let refused = chain(&read(&file).unwrap_err());
+        assert!(
+            refused.contains("not a kernel's configuration: line 2"),
+            "{refused}"
+        );
+        assert!(read(&dir.path().join("none")).is_err());
+    }
+}
