@@ -1,8 +1,8 @@
 //! [`Neighbours`]: hardware addresses that were learned lately.
 //!
-//! A neighbour that a connection hears nothing from is probed (RFC 4861, 7.3.3; for ARP
-//! as Linux does): three times at the address that is known, then three times by broadcast.
-//! So one that has moved is found without its announcement.
+//! A next hop that a connection hears nothing through is probed (RFC 4861, 7.3.3; for ARP
+//! as Linux does): three times at the hardware address that is known, which is used meanwhile,
+//! then three times by broadcast. So one that has moved is found without its announcement.
 //!
 //! TCP sends by this table. smoltcp keeps one of its own for everything else and
 //! offers no way to look into it. An announcement changes only what is known
@@ -17,6 +17,8 @@ use smoltcp::time::{Duration, Instant};
 const ENTRIES: usize = 256;
 /// What was learned this lately is sent by, and a SYN does not change it.
 const FRESH: Duration = Duration::from_secs(30);
+/// When what counts as unknown was learned.
+const LONG_AGO: Instant = Instant::from_micros_const(i64::MIN / 2);
 /// Time between two requests for an address.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
@@ -38,6 +40,8 @@ struct Entry {
     address: IpAddr,
     mac: Mac,
     learned: Instant,
+    /// Being probed there: still sent to, but a SYN from elsewhere is believed.
+    is_doubted: bool,
 }
 
 /// A neighbour that is being probed.
@@ -49,6 +53,10 @@ struct Probe {
     sent: u32,
     due: Instant,
 }
+
+/// What a neighbour was reached by until now: as the table had it, and as a connection did that
+/// had it probed.
+pub(crate) type Former = [Option<Mac>; 2];
 
 /// A table with one place for each address; what comes later takes it.
 pub(crate) struct Neighbours {
@@ -85,13 +93,34 @@ impl Neighbours {
         entry.filter(|entry| entry.address == address)
     }
 
-    /// Notes a hardware address that a neighbour has told. The old one, if it was known or
-    /// is being probed, and is another.
-    pub(crate) fn note(&mut self, address: IpAddr, mac: Mac, now: Instant) -> Option<Mac> {
+    /// The same, unless the neighbour is being probed there.
+    pub(crate) fn trusted(&self, address: IpAddr, now: Instant) -> Option<Mac> {
+        let is_doubted = self.find(address).is_some_and(|entry| entry.is_doubted);
+        self.get(address, now).filter(|_| !is_doubted)
+    }
+
+    /// Notes a hardware address that a neighbour has told. What it was reached by before, if
+    /// that is another.
+    pub(crate) fn note(&mut self, address: IpAddr, mac: Mac, now: Instant) -> Option<Former> {
         let known = self.find(address).map(|entry| entry.mac);
-        let old = self.end_probe(address).or(known);
+        let former = [known, self.end_probe(address)];
         self.learn(address, mac, now);
-        old.filter(|old| *old != mac)
+        let has_moved = former.iter().flatten().any(|old| *old != mac);
+        has_moved.then_some(former)
+    }
+
+    /// A neighbour has answered without naming its hardware address: it is at the known one.
+    /// One that is not known, or no longer, stays so.
+    pub(crate) fn confirm(&mut self, address: IpAddr, now: Instant) {
+        let is_lost = |probe: &Probe| probe.address == address && probe.sent > UNICAST_PROBES;
+        if self.probes.iter().flatten().any(is_lost) {
+            return;
+        }
+        let known = self.find(address).filter(|entry| entry.learned != LONG_AGO);
+        let known = known.map(|entry| entry.mac);
+        if let Some(mac) = self.end_probe(address).or(known) {
+            self.learn(address, mac, now);
+        }
     }
 
     /// Notes the hardware address that a neighbour sends from.
@@ -100,11 +129,11 @@ impl Neighbours {
             address,
             mac,
             learned: now,
+            is_doubted: false,
         });
     }
 
-    /// Begins to probe a neighbour that was reached by `mac`, unless it is being probed. Until
-    /// it answers, it counts as unknown.
+    /// Begins to probe a neighbour that was reached by `mac`, unless it is being probed.
     pub(crate) fn suspect(&mut self, address: IpAddr, mac: Mac, now: Instant) {
         let is_probed = |probe: &Probe| probe.address == address;
         if self.probes.iter().flatten().any(is_probed) {
@@ -119,11 +148,15 @@ impl Neighbours {
             sent: 0,
             due: now,
         });
-        if let Some(entry) = &mut self.entries[place(address)]
-            && entry.address == address
-        {
-            entry.learned = Instant::from_micros(i64::MIN / 2);
+        if let Some(entry) = self.entry_at(address, mac) {
+            entry.is_doubted = true;
         }
+    }
+
+    /// What is known of a neighbour, if it is this.
+    fn entry_at(&mut self, address: IpAddr, mac: Mac) -> Option<&mut Entry> {
+        let entry = self.entries[place(address)].as_mut();
+        entry.filter(|entry| (entry.address, entry.mac) == (address, mac))
     }
 
     /// A probe that is due: of whom, and where it goes, `None` for everybody. One that had
@@ -139,8 +172,14 @@ impl Neighbours {
             }
             probe.sent += 1;
             probe.due = now + RETRY;
-            let to = (probe.sent <= UNICAST_PROBES).then_some(probe.mac);
-            return Some((probe.address, to));
+            let probe = *probe;
+            if probe.sent <= UNICAST_PROBES {
+                return Some((probe.address, Some(probe.mac)));
+            }
+            if let Some(entry) = self.entry_at(probe.address, probe.mac) {
+                entry.learned = LONG_AGO;
+            }
+            return Some((probe.address, None));
         }
         None
     }

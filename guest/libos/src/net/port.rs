@@ -314,6 +314,14 @@ impl<L: Link> Port<L> {
         }
     }
 
+    /// Whether `address` is a router to other networks.
+    pub(super) fn is_router(&mut self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => self.gateway() == Some(address),
+            IpAddr::V6(address) => self.ipv6.is_router(address),
+        }
+    }
+
     fn gateway(&mut self) -> Option<Ipv4Address> {
         let mut gateway = None;
         self.interface.routes_mut().update(|routes| {

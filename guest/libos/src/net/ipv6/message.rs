@@ -40,16 +40,22 @@ pub(crate) enum Message {
         target: Ipv6Addr,
         sender: Option<Mac>,
     },
-    /// `target` is at this hardware address.
-    Advertisement {
-        target: Ipv6Addr,
-        mac: Option<Mac>,
-        overrides: bool,
-    },
+    /// A neighbour is here.
+    Advertisement(Advertisement),
     /// A router says what the link is like.
     Router(RouterAdvertisement),
     /// Which groups are listened to?
     GroupQuery,
+}
+
+/// A neighbour says where it is, or that it is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Advertisement {
+    pub(crate) target: Ipv6Addr,
+    pub(crate) mac: Option<Mac>,
+    /// It answers a solicitation.
+    pub(crate) is_solicited: bool,
+    pub(crate) overrides: bool,
 }
 
 /// What a router says.
@@ -97,11 +103,12 @@ impl Message {
                 target: target(message)?,
                 sender: mac_in(message.get(24..)?, OPTION_SOURCE_MAC)?,
             }),
-            NEIGHBOR_ADVERTISEMENT => Some(Self::Advertisement {
+            NEIGHBOR_ADVERTISEMENT => Some(Self::Advertisement(Advertisement {
                 target: target(message)?,
                 mac: mac_in(message.get(24..)?, OPTION_TARGET_MAC)?,
+                is_solicited: message[4] & SOLICITED != 0,
                 overrides: message[4] & OVERRIDE != 0,
-            }),
+            })),
             ROUTER_ADVERTISEMENT => RouterAdvertisement::parse(message).map(Self::Router),
             _ => None,
         }
@@ -293,11 +300,12 @@ mod tests {
         );
         assert_eq!(
             Message::parse(&advertisement(target, MAC, Occasion::Asked), 255),
-            Some(Message::Advertisement {
+            Some(Message::Advertisement(Advertisement {
                 target,
                 mac: Some(MAC),
+                is_solicited: true,
                 overrides: true
-            })
+            }))
         );
     }
 

@@ -130,6 +130,11 @@ impl Addresses {
         self.routers.first().map(|router| router.address)
     }
 
+    /// Whether `address` is a router that announces itself.
+    pub(crate) fn is_router(&self, address: Ipv6Addr) -> bool {
+        self.routers.iter().any(|router| router.address == address)
+    }
+
     /// The address to send from to `remote` (RFC 6724, 5): one of the same reach,
     /// preferably not deprecated, then the one with most bits in common. `None` if
     /// there is none, or no way.

@@ -57,7 +57,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         if !self.wire.is_on_link(address) {
             return self.wire.router_to(address).map(|_| sender);
         }
-        if let Some(known) = self.wire.neighbours.get(address, now) {
+        if let Some(known) = self.wire.neighbours.trusted(address, now) {
             return Some(known);
         }
         if !is_unicast(sender) {
@@ -88,8 +88,8 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// Notes a neighbour; connections through it follow when it has moved.
     pub(super) fn note_neighbor(&mut self, address: IpAddr, mac: Mac, now: Instant) {
-        if let Some(old) = self.wire.neighbours.note(address, mac, now) {
-            self.tcp.move_neighbor(old, mac);
+        if let Some(former) = self.wire.neighbours.note(address, mac, now) {
+            self.tcp.move_neighbor(&mut self.wire, address, former, mac);
         }
     }
 

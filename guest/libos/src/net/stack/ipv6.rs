@@ -18,7 +18,9 @@ use crate::net::ipv6::address::{
     stable,
 };
 use crate::net::ipv6::dhcp;
-use crate::net::ipv6::message::{self, Message, Occasion, PrefixInformation, RouterAdvertisement};
+use crate::net::ipv6::message::{
+    self, Advertisement, Message, Occasion, PrefixInformation, RouterAdvertisement,
+};
 use crate::net::ipv6::table::{Own, Until};
 use crate::net::link::Link;
 use crate::net::neighbours::{Mac, is_unicast};
@@ -181,11 +183,13 @@ impl<L: Link, W: Wake> Stack<L, W> {
             Some(Message::Solicitation { target, sender }) => {
                 self.on_solicitation(found.source, target, sender, now);
             }
-            Some(Message::Advertisement {
-                target,
-                mac,
-                overrides,
-            }) => self.on_advertisement(target, mac, overrides, now),
+            // What is for all answers none (RFC 4861, 7.1.2).
+            Some(Message::Advertisement(said))
+                if said.is_solicited && found.destination.is_multicast() =>
+            {
+                self.counters.malformed += 1;
+            }
+            Some(Message::Advertisement(said)) => self.on_advertisement(&said, now),
             Some(Message::Router(router)) if found.source.is_unicast_link_local() => {
                 self.on_router(found.source, &router, now);
             }
@@ -263,25 +267,32 @@ impl<L: Link, W: Wake> Stack<L, W> {
         self.retry_unresolved(now);
     }
 
-    fn on_advertisement(
-        &mut self,
-        target: Ipv6Addr,
-        mac: Option<Mac>,
-        overrides: bool,
-        now: Instant,
-    ) {
-        if self.wire.ipv6.has(target) {
-            return self.note_ipv6_conflict(target, now);
+    /// A neighbour says where it is, or that it is still there (RFC 4861, 7.2.5).
+    fn on_advertisement(&mut self, said: &Advertisement, now: Instant) {
+        if self.wire.ipv6.has(said.target) {
+            return self.note_ipv6_conflict(said.target, now);
         }
-        let Some(mac) = mac.filter(|mac| is_unicast(*mac)) else {
-            return;
-        };
-        let neighbours = &self.wire.neighbours;
-        let is_wanted = overrides || neighbours.get(target.into(), now).is_none();
-        if is_wanted && (neighbours.knows(target.into()) || neighbours.awaits(target.into())) {
-            self.note_neighbor(target.into(), mac, now);
-            self.retry_unresolved(now);
+        let target = IpAddr::V6(said.target);
+        let neighbours = &mut self.wire.neighbours;
+        let known = neighbours.get(target, now);
+        match said.mac {
+            // An answer to a request at a hardware address need not repeat it.
+            None if said.is_solicited => neighbours.confirm(target, now),
+            None => return,
+            Some(mac) if said.is_solicited && known == Some(mac) => {
+                neighbours.confirm(target, now);
+            }
+            Some(mac) => {
+                let is_wanted = is_unicast(mac)
+                    && (said.overrides || known.is_none())
+                    && (neighbours.knows(target) || neighbours.awaits(target));
+                if !is_wanted {
+                    return;
+                }
+                self.note_neighbor(target, mac, now);
+            }
         }
+        self.retry_unresolved(now);
     }
 
     /// Another host has an address of this one. A new address is given up for the

@@ -17,7 +17,7 @@ use super::{ConnectionId, Counters, ListenerId};
 use crate::io::{Error, ErrorKind, Result};
 use crate::net::flow::{Flow, FlowTable};
 use crate::net::link::{Link, Loopback};
-use crate::net::neighbours;
+use crate::net::neighbours::{self, Former, Mac};
 use crate::net::port::Port;
 use crate::net::timers::Timers;
 use crate::net::waiters::Wake;
@@ -167,10 +167,28 @@ impl<W: Wake> Tcp<W> {
         Some(id)
     }
 
-    /// A neighbour has announced another hardware address.
-    pub(super) fn move_neighbor(&mut self, old: [u8; 6], new: [u8; 6]) {
+    /// A neighbour has another hardware address. Its own connections follow, and those of
+    /// other networks that went through it if it is a router; other addresses of the station
+    /// where it was do not.
+    #[cold]
+    pub(super) fn move_neighbor<L: Link>(
+        &mut self,
+        wire: &mut Port<L>,
+        address: IpAddr,
+        former: Former,
+        new: Mac,
+    ) {
+        let is_router = wire.is_router(address);
         for connection in self.connections.iter_mut().flatten() {
-            if connection.neighbor == Some(old) {
+            let remote = connection.flow.remote.ip();
+            let is_routed_here = || {
+                is_router
+                    && remote.is_ipv4() == address.is_ipv4()
+                    && former.contains(&connection.neighbor)
+                    && !wire.is_on_link(remote)
+            };
+            let has_neighbor = connection.via == Via::Wire && connection.neighbor.is_some();
+            if has_neighbor && (remote == address || is_routed_here()) {
                 connection.neighbor = Some(new);
             }
         }

@@ -19,7 +19,7 @@ const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xff);
 const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xff];
 
 /// Two hosts in 2001:db8:7::/64, ::1 and ::2.
-fn world() -> World {
+pub(super) fn world() -> World {
     let mut world = World::new(60);
     let now = world.now;
     for (stack, host) in [(&mut world.server, 1), (&mut world.client, 2)] {
@@ -34,7 +34,7 @@ fn world() -> World {
     world
 }
 
-fn host_address(host: u16) -> Ipv6Addr {
+pub(super) fn host_address(host: u16) -> Ipv6Addr {
     Ipv6Addr::from_bits(PREFIX.to_bits() | u128::from(host))
 }
 
@@ -43,7 +43,7 @@ fn from_router(message: &[u8]) -> Vec<u8> {
     from(ROUTER, ROUTER_MAC, ALL_NODES, message)
 }
 
-fn from(source: Ipv6Addr, mac: [u8; 6], to: Ipv6Addr, message: &[u8]) -> Vec<u8> {
+pub(super) fn from(source: Ipv6Addr, mac: [u8; 6], to: Ipv6Addr, message: &[u8]) -> Vec<u8> {
     let mut message = message.to_vec();
     let (mut here, mut there) = super::cable::cable(1);
     let properties = Properties {
@@ -343,7 +343,7 @@ fn an_address_in_use_is_defended_and_kept() {
     };
     assert_eq!(found.destination, ALL_NODES);
     let answer = Message::parse(bytes, found.hop_limit);
-    assert!(matches!(answer, Some(Message::Advertisement { target, .. }) if target == own));
+    assert!(matches!(answer, Some(Message::Advertisement(said)) if said.target == own));
     assert!(world.client.addresses().contains(&own.into()));
 }
 

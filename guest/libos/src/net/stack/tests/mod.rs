@@ -11,6 +11,7 @@ mod ipv6;
 mod limits;
 mod loopback;
 mod neighbours;
+mod reachability;
 mod setup;
 mod tcp;
 mod udp;

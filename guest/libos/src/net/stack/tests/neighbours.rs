@@ -12,21 +12,26 @@ use super::world::{SERVER, World};
 use crate::net::checksum::Sum;
 use crate::net::frame::{self, Frame, FrameError, flags};
 
-const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const EVERYBODY: [u8; 6] = [0xff; 6];
-const REQUEST: u8 = 1;
-const REPLY: u8 = 2;
+pub(super) const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+pub(super) const EVERYBODY: [u8; 6] = [0xff; 6];
+pub(super) const REQUEST: u8 = 1;
+pub(super) const REPLY: u8 = 2;
 
-fn mac(number: u16) -> [u8; 6] {
+pub(super) fn mac(number: u16) -> [u8; 6] {
     let [high, low] = number.to_be_bytes();
     [2, 0, 0, 7, high, low]
 }
 
-fn host(number: u16) -> Ipv4Addr {
+pub(super) fn host(number: u16) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 0).to_bits() + u32::from(number))
 }
 
-fn arp(operation: u8, to: [u8; 6], sender: ([u8; 6], Ipv4Addr), target: Ipv4Addr) -> Vec<u8> {
+pub(super) fn arp(
+    operation: u8,
+    to: [u8; 6],
+    sender: ([u8; 6], Ipv4Addr),
+    target: Ipv4Addr,
+) -> Vec<u8> {
     let mut frame = [&to[..], &sender.0, &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation]].concat();
     frame.extend(sender.0);
     frame.extend(sender.1.octets());
@@ -36,20 +41,20 @@ fn arp(operation: u8, to: [u8; 6], sender: ([u8; 6], Ipv4Addr), target: Ipv4Addr
 }
 
 /// A server alone on its link; what it sends stays with the test.
-fn alone(seed: u64) -> World {
+pub(super) fn alone(seed: u64) -> World {
     let mut world = World::new(seed);
     world.server.link().take_sent();
     world
 }
 
-fn answers(world: &mut World, frame: &[u8]) -> Vec<Vec<u8>> {
+pub(super) fn answers(world: &mut World, frame: &[u8]) -> Vec<Vec<u8>> {
     world.server.link().inject(frame);
     world.server.poll(world.now, 16);
     world.server.link().take_sent()
 }
 
 /// A SYN from a host of the network, from its own hardware address.
-fn syn(from: u16, source: [u8; 6]) -> Vec<u8> {
+pub(super) fn syn(from: u16, source: [u8; 6]) -> Vec<u8> {
     let mut frame = segment(host(from), 1000 + from, flags::SYN, 7);
     frame[6..12].copy_from_slice(&source);
     frame
