@@ -9,10 +9,10 @@ use alloc::vec::Vec;
 use core::fmt::Write as _;
 
 use tare_libos::net::IpAddr;
+use tare_libos::serve::text::put;
 use tare_libos::sync::{Event, Mutex};
 
 use crate::status::Status;
-use crate::text::put;
 use crate::{decimal, http_date};
 
 /// Bytes of lines that wait.

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use tare_libos::serve::text::put;
 use tare_site::push_encoded;
 
 use crate::conditions::{self, Outcome};
@@ -14,7 +15,6 @@ use crate::request::{Method, Request};
 use crate::site::{self, Asset};
 use crate::status::Status;
 use crate::target::Resource;
-use crate::text::put;
 use crate::{content_type, decimal};
 
 /// An answer without its `Date` and `Connection` fields.

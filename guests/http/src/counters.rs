@@ -4,9 +4,9 @@ use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::decimal;
+use tare_libos::serve::metrics::{COUNTER, GAUGE, family, sample, single};
+
 use crate::status::Status;
-use crate::text::put;
 
 /// Counters of one server; each is a number on its own.
 #[derive(Debug, Default)]
@@ -154,60 +154,6 @@ impl Counters {
             single(out, name, COUNTER, help, count.get());
         }
     }
-}
-
-/// The type of a family that only grows.
-pub(crate) const COUNTER: &str = "counter";
-/// The type of a family that goes up and down.
-pub(crate) const GAUGE: &str = "gauge";
-
-/// Appends a family with one sample without labels.
-pub fn single(out: &mut Vec<u8>, name: &str, kind: &str, help: &str, value: u64) {
-    family(out, name, kind, help);
-    sample(out, name, None, value);
-}
-
-/// Appends what a family of samples is.
-pub fn family(out: &mut Vec<u8>, name: &str, kind: &str, help: &str) {
-    for part in [
-        "# HELP ",
-        name,
-        " ",
-        help,
-        "\n# TYPE ",
-        name,
-        " ",
-        kind,
-        "\n",
-    ] {
-        put(out, part.as_bytes());
-    }
-}
-
-/// Appends one sample, with a label that is a number or without.
-pub fn sample(out: &mut Vec<u8>, name: &str, label: Option<(&str, u64)>, value: u64) {
-    begin_sample(out, name, label);
-    decimal::push(out, value);
-    out.push(b'\n');
-}
-
-/// Appends one sample in seconds, from nanoseconds.
-pub fn sample_seconds(out: &mut Vec<u8>, name: &str, label: Option<(&str, u64)>, ns: u64) {
-    begin_sample(out, name, label);
-    decimal::push_seconds(out, ns);
-    out.push(b'\n');
-}
-
-fn begin_sample(out: &mut Vec<u8>, name: &str, label: Option<(&str, u64)>) {
-    put(out, name.as_bytes());
-    if let Some((label, number)) = label {
-        for part in ["{", label, "=\""] {
-            put(out, part.as_bytes());
-        }
-        decimal::push(out, number);
-        put(out, b"\"}");
-    }
-    out.push(b' ');
 }
 
 #[cfg(test)]

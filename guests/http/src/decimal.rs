@@ -2,35 +2,8 @@
 
 use alloc::vec::Vec;
 
+pub(crate) use tare_libos::serve::text::push_decimal as push;
 pub(crate) use tare_web::framing::digits as parse;
-
-/// Appends `value` in decimal.
-pub(crate) fn push(out: &mut Vec<u8>, mut value: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    out.extend_from_slice(&digits[at..]);
-}
-
-/// Appends nanoseconds as seconds with nine decimals.
-pub(crate) fn push_seconds(out: &mut Vec<u8>, ns: u64) {
-    push(out, ns / 1_000_000_000);
-    out.push(b'.');
-    let mut rest = ns % 1_000_000_000;
-    let mut digits = [b'0'; 9];
-    for digit in digits.iter_mut().rev() {
-        *digit += (rest % 10) as u8;
-        rest /= 10;
-    }
-    out.extend_from_slice(&digits);
-}
 
 /// Appends `value` in hexadecimal.
 pub(crate) fn push_hex(out: &mut Vec<u8>, value: u64) {
@@ -55,13 +28,6 @@ mod tests {
         assert_eq!(parse(b"1 "), None);
         assert_eq!(parse(b"007"), Some(7));
         assert_eq!(parse(&[b'9'; 40]), Some(u64::MAX));
-    }
-
-    #[test]
-    fn seconds_have_nine_decimals() {
-        let mut out = Vec::new();
-        push_seconds(&mut out, 12_000_000_345);
-        assert_eq!(out, b"12.000000345");
     }
 
     proptest! {

@@ -43,7 +43,6 @@ pub mod server;
 pub mod site;
 pub mod status;
 pub mod target;
-mod text;
 mod virtual_host;
 
 pub use tare_web::date as http_date;

@@ -8,10 +8,10 @@ use alloc::collections::BinaryHeap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use tare_libos::serve::text::put;
 use tare_site::push_encoded;
 
 use crate::decimal;
-use crate::text::put;
 
 /// Most entries of a page.
 pub(crate) const MOST_ENTRIES: usize = 4096;

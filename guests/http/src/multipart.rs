@@ -9,12 +9,13 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use tare_libos::serve::text::put;
+
 use crate::answer::push_length;
 use crate::decimal;
 use crate::range::Part;
 use crate::site::{self, Asset};
 use crate::status::Status;
-use crate::text::put;
 
 /// The content of an answer with several ranges.
 #[derive(Debug)]

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use tare_libos::fs::Content;
+use tare_libos::serve::text::put;
 use tare_libos::sync::Mutex;
 
 use crate::conditions::Validators;
@@ -14,7 +15,6 @@ use crate::listing::Entries;
 use crate::range::Part;
 use crate::request::Lines;
 use crate::status::Status;
-use crate::text::put;
 use crate::{content_type, decimal, http_date};
 
 /// Where files come from. A content is a handle: on the appliance it leads to the

@@ -7,6 +7,8 @@
 //! | `stream` | a libos stream as such a transport |
 //! | `buffer` | the bytes received and not yet understood |
 //! | `workers` | who accepts and who serves |
+//! | `text` | numbers as text |
+//! | `metrics` | figures for Prometheus |
 //! | `host` | the same on a host's sockets, for tests and measurements |
 //! | `memory` | a client in memory, to count what commands cost |
 //!
@@ -24,7 +26,9 @@ mod buffer;
 pub mod host;
 #[cfg(not(target_os = "none"))]
 mod memory;
+pub mod metrics;
 mod stream;
+pub mod text;
 mod transport;
 mod workers;
 

@@ -5,20 +5,17 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use tare_libos::fs::Origin;
 use tare_libos::io::ErrorKind;
-use tare_libos::net::stack::FigureKind;
-use tare_libos::sched::{self, CoreStats};
-use tare_libos::time::{Instant, SystemTime, UNIX_EPOCH};
-use tare_libos::{fs, heap, io, net, println, thread};
+use tare_libos::serve::metrics::Started;
+use tare_libos::time::{SystemTime, UNIX_EPOCH};
+use tare_libos::{fs, heap, io, println};
 
-use crate::counters::{COUNTER, GAUGE, family, sample, sample_seconds, single};
 use crate::listing::{self, Entries, EntryKind};
 use crate::server::Platform;
 use crate::site::{Files, FindError, Node};
 
 /// The machine that the appliance runs on.
 pub(super) struct AppliancePlatform {
-    started: Instant,
-    started_unix_s: u64,
+    started: Started,
     /// When the next complaint may be logged, seconds after the start.
     quiet_until_s: AtomicU64,
     /// The site's table where it is among the files.
@@ -30,10 +27,8 @@ const QUIET_S: u64 = 5;
 
 impl AppliancePlatform {
     pub(super) fn new() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
-            started: Instant::now(),
-            started_unix_s: since.as_secs(),
+            started: Started::now(),
             quiet_until_s: AtomicU64::new(0),
             hidden: None,
         }
@@ -65,7 +60,7 @@ impl AppliancePlatform {
 
     /// Logs that a file cannot be read, unless something was logged just now.
     fn complain(&self, path: &str, error: &io::Error) {
-        let now_s = self.started.elapsed().as_secs();
+        let now_s = self.started.at().elapsed().as_secs();
         let next = now_s + QUIET_S;
         let (quiet_until_s, relaxed) = (&self.quiet_until_s, Ordering::Relaxed);
         let may = |quiet| (now_s >= quiet).then_some(next);
@@ -128,116 +123,6 @@ impl Platform for AppliancePlatform {
     }
 
     fn expose(&self, out: &mut Vec<u8>) {
-        self.expose_process(out);
-        expose_cores(out);
-        expose_network(out);
-    }
-}
-
-impl AppliancePlatform {
-    fn expose_process(&self, out: &mut Vec<u8>) {
-        let heap = heap::stats();
-        single(
-            out,
-            "tare_heap_bytes",
-            GAUGE,
-            "Memory for the heap.",
-            heap.total,
-        );
-        single(
-            out,
-            "tare_heap_used_bytes",
-            GAUGE,
-            "Memory allocated.",
-            heap.used,
-        );
-        let start = "process_start_time_seconds";
-        single(
-            out,
-            start,
-            GAUGE,
-            "Start, seconds since 1970.",
-            self.started_unix_s,
-        );
-        family(out, "tare_uptime_seconds", GAUGE, "Time since the start.");
-        let up = self.started.elapsed().as_nanos() as u64;
-        sample_seconds(out, "tare_uptime_seconds", None, up);
-    }
-}
-
-/// A family with a sample for each core.
-fn per_core(out: &mut Vec<u8>, name: &str, help: &str, figure: fn(&CoreStats) -> u64) {
-    family(out, name, COUNTER, help);
-    for core in 0..thread::cores() {
-        let value = figure(&sched::core_stats(core));
-        sample(out, name, Some(("core", core as u64)), value);
-    }
-}
-
-fn expose_cores(out: &mut Vec<u8>) {
-    type Seconds = (&'static str, &'static str, fn(&CoreStats) -> u64);
-    let seconds: [Seconds; 2] = [
-        ("tare_core_halted_seconds_total", "Time halted.", |core| {
-            core.halted_ns
-        }),
-        (
-            "tare_core_spun_seconds_total",
-            "Time spun before halts.",
-            |core| core.spun_ns,
-        ),
-    ];
-    for (name, help, figure) in seconds {
-        family(out, name, COUNTER, help);
-        for core in 0..thread::cores() {
-            let ns = figure(&sched::core_stats(core));
-            sample_seconds(out, name, Some(("core", core as u64)), ns);
-        }
-    }
-    per_core(out, "tare_core_halts_total", "Halts.", |core| core.halts);
-    per_core(
-        out,
-        "tare_core_spins_total",
-        "Spins before a halt.",
-        |core| core.spins,
-    );
-    per_core(
-        out,
-        "tare_core_spins_caught_total",
-        "Spins that made a halt needless.",
-        |core| core.spins_caught,
-    );
-    per_core(
-        out,
-        "tare_core_idle_turns_total",
-        "Idle turns of pollers.",
-        |core| core.idle_turns,
-    );
-    per_core(
-        out,
-        "tare_core_switches_total",
-        "Thread switches.",
-        |core| core.switches,
-    );
-    per_core(
-        out,
-        "tare_core_ipis_sent_total",
-        "Wake-up interrupts sent.",
-        |core| core.ipis_sent,
-    );
-    per_core(
-        out,
-        "tare_core_timers_armed_total",
-        "Deadlines armed.",
-        |core| core.timers_armed + core.timers_renewed,
-    );
-}
-
-fn expose_network(out: &mut Vec<u8>) {
-    for figure in net::stats().figures() {
-        let kind = match figure.kind {
-            FigureKind::Counter => COUNTER,
-            FigureKind::Gauge => GAUGE,
-        };
-        single(out, figure.name, kind, figure.help, figure.value);
+        self.started.expose(out);
     }
 }
