@@ -36,6 +36,10 @@ pub(crate) fn judge(connection: &[u8]) {
                 assert!(!rest.contains(&b'\n'));
                 break;
             }
+            Parsed::Fields => {
+                assert!(rest.starts_with(b"GET ") || rest.starts_with(b" "));
+                break;
+            }
             Parsed::Hopeless => break,
         }
     }

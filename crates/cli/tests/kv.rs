@@ -83,6 +83,25 @@ fn the_cache_appliance_serves_and_keeps_to_its_memory() {
 }
 
 #[test]
+fn figures_of_cache_and_machine_are_scraped_where_that_is_on() {
+    let Some(image) = image() else { return };
+    let cache = Cache::start(&image, "metrics=on");
+    ask(cache.port, b"set a 0 0 1\r\n1\r\nget a\r\n").unwrap();
+    let mut stream = TcpStream::connect(("127.0.0.1", cache.port)).unwrap();
+    let wait = Some(Duration::from_secs(20));
+    stream.set_read_timeout(wait).unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    for line in ["kv_get_hits_total 1", "kv_curr_items 1"] {
+        assert!(answer.lines().any(|it| it == line), "{answer}");
+    }
+    assert!(answer.contains("\ntare_heap_used_bytes "), "{answer}");
+}
+
+#[test]
 fn libmemcacheds_conformance_test_passes() {
     let Some(image) = image() else { return };
     if !installed("memccapable") {

@@ -95,7 +95,7 @@ impl<'s, T: Transport, C: Clock> Connection<'s, T, C> {
                     self.buffer.consume(len);
                     self.follow(then)?;
                 }
-                Parsed::Line => self.gather(Awaited::LineEnd)?,
+                Parsed::Line | Parsed::Fields => self.gather(Awaited::LineEnd)?,
                 Parsed::Data { total, .. } => self.gather(Awaited::Bytes(total))?,
                 Parsed::Hopeless => self.follow(Then::Close)?,
             }

@@ -5,6 +5,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use core::time::Duration;
 
+use tare_libos::heap;
 use tare_libos::sync::Mutex;
 
 use crate::limits::MAX_KEY;
@@ -26,6 +27,9 @@ pub struct Server<C> {
     started_s: u32,
 }
 
+/// Appends figures in Prometheus' text format.
+pub type AppendFigures = fn(&mut Vec<u8>);
+
 /// How a server is set up.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -37,6 +41,9 @@ pub struct Settings {
     pub port: u16,
     /// How long a connection may be quiet, if that is limited.
     pub idle: Option<Duration>,
+    /// Serves figures for Prometheus at `/metrics`, to everybody who can reach the port, with
+    /// those of the machine, which this appends.
+    pub metrics: Option<AppendFigures>,
     /// The secret of the store's hashes.
     pub seed: Seed,
 }
@@ -48,6 +55,7 @@ impl Default for Settings {
             connections: 1024,
             port: 11211,
             idle: None,
+            metrics: None,
             seed: Seed([0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03]),
         }
     }
@@ -120,6 +128,13 @@ const NO_MEMORY: &[u8] = b"SERVER_ERROR out of memory\r\n";
 const TOO_LARGE: &[u8] = b"SERVER_ERROR object too large for cache\r\n";
 const NOT_NUMERIC: &[u8] = b"CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
 const NOT_FOUND: &[u8] = b"NOT_FOUND\r\n";
+const METRICS_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n\
+    Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+    Cache-Control: no-store\r\nConnection: close\r\nContent-Length: ";
+const METRICS_BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    Connection: close\r\nContent-Length: 0\r\n\r\n";
+/// More than the figures and their answer take.
+const METRICS_ROOM: usize = 64 * 1024;
 
 impl<C: Clock> Server<C> {
     /// A server with an empty store.
@@ -194,6 +209,10 @@ impl<C: Clock> Server<C> {
                     out.extend_from_slice(part.as_bytes());
                 }
             }
+            Command::Metrics => {
+                self.metrics(out);
+                return Then::Close;
+            }
             Command::Close => return Then::Close,
         }
         Then::Continue
@@ -239,6 +258,24 @@ impl<C: Clock> Server<C> {
         let mut room = [0; MAX_KEY];
         let key = key.bytes(&mut room);
         self.store.lock().refuse(verb, key, why);
+    }
+
+    /// Answers a request over HTTP, if the server's figures are served.
+    #[cold]
+    fn metrics(&self, out: &mut Vec<u8>) {
+        let Some(of_machine) = self.settings.metrics else {
+            return;
+        };
+        if !heap::has_room(METRICS_ROOM) {
+            return out.extend_from_slice(METRICS_BUSY);
+        }
+        let mut text = Vec::with_capacity(METRICS_ROOM / 2);
+        statistics::metrics(&self.store.lock(), &self.traffic, &mut text);
+        of_machine(&mut text);
+        out.extend_from_slice(METRICS_HEAD);
+        number::push(out, text.len() as u64);
+        out.extend_from_slice(b"\r\n\r\n");
+        out.append(&mut text);
     }
 
     fn stats(&self, group: &[u8], out: &mut Vec<u8>) {

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use tare_libos::serve::metrics::{COUNTER, GAUGE, single};
+
 use crate::limits::MAX_VALUE;
 use crate::number;
 use crate::server::{Settings, Traffic, VERSION};
@@ -26,6 +28,25 @@ pub(crate) fn general<C: Clock>(
     figure(out, "", "threads", 1);
     figure(out, "", "bytes", store.used_bytes() as u64);
     figure(out, "", "curr_items", store.len() as u64);
+}
+
+/// The figures of [`general`] for Prometheus, under memcached's names.
+pub(crate) fn metrics<C: Clock>(store: &Store<C>, traffic: &Traffic, out: &mut Vec<u8>) {
+    let gauges = [
+        ("limit_maxbytes", store.limit_bytes() as u64),
+        ("bytes", store.used_bytes() as u64),
+        ("curr_items", store.len() as u64),
+    ];
+    let (traffic, counts) = (traffic.named(), store.counts().named());
+    for (name, value) in gauges.into_iter().chain(traffic).chain(counts) {
+        let is_gauge = name.starts_with("curr_") || gauges.iter().any(|(it, _)| *it == name);
+        let (kind, end) = if is_gauge {
+            (GAUGE, "")
+        } else {
+            (COUNTER, "_total")
+        };
+        single(out, &["kv_", name, end].concat(), kind, name, value);
+    }
 }
 
 /// The one list of items, as memcached shows a class.

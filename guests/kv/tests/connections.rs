@@ -7,6 +7,7 @@ mod support;
 use support::{ask, server, talk};
 use tare_guest_kv::host::HostClock;
 use tare_guest_kv::server::{Server, Settings};
+use tare_guest_kv::store::Counts;
 
 const MIXED: &[u8] = b"set a 1 0 3\r\nabc\r\nget a b\r\nappend a 0 0 2 noreply\r\nde\r\n\
     gets a\r\nincr a 1\r\nset n 0 0 1\r\n9\r\nincr n 2\r\nset a 0 0 2\r\ntoolong\r\n\
@@ -85,6 +86,86 @@ fn garbage_is_an_error_and_the_binary_protocol_an_end() {
     assert_eq!(answers.text(), "ERROR\r\nERROR\r\nEND\r\n");
     assert!(ask(b"\x80\x0b\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0").closed);
     assert!(ask(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").closed);
+}
+
+const SCRAPE: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: a:11211\r\nAccept: */*\r\n\r\n";
+
+fn with_metrics() -> Server<HostClock> {
+    let settings = Settings {
+        metrics: Some(|out| out.extend_from_slice(b"machine 7\n")),
+        ..Settings::default()
+    };
+    Server::new(settings, HostClock)
+}
+
+#[test]
+fn figures_are_served_over_http_where_that_is_on() {
+    let off = ask(SCRAPE);
+    assert!(off.closed && off.bytes.is_empty());
+    let server = with_metrics();
+    talk(&server, [b"set a 0 0 1\r\n1\r\nget a b\r\n".to_vec()]);
+    let answers = talk(&server, [SCRAPE.to_vec()]);
+    assert!(answers.closed);
+    let text = answers.text();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    let length = format!("Content-Length: {}", body.len());
+    assert!(head.lines().any(|line| line == length), "{head}");
+    for line in [
+        "kv_cmd_get_total 2",
+        "kv_get_hits_total 1",
+        "kv_get_misses_total 1",
+        "kv_curr_items 1",
+        "kv_curr_connections 1",
+        "kv_limit_maxbytes 67108864",
+        "machine 7",
+    ] {
+        assert!(body.lines().any(|it| it == line), "{line} in {body}");
+    }
+    for (name, _) in Counts::default().named() {
+        let counter = format!("# TYPE kv_{name}_total counter");
+        assert!(body.lines().any(|it| it == counter), "{counter}");
+    }
+    for line in body.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["#", "HELP", _, _] | ["#", "TYPE", _, "counter" | "gauge"] => {}
+            [_, value] => assert!(value.parse::<u64>().is_ok(), "{line}"),
+            _ => panic!("{line}"),
+        }
+    }
+}
+
+#[test]
+fn a_scrape_ends_the_connection_however_it_comes() {
+    let server = with_metrics();
+    for cut in 1..SCRAPE.len() {
+        let (one, two) = SCRAPE.split_at(cut);
+        let answers = talk(&server, [one.to_vec(), two.to_vec()]);
+        let text = answers.text();
+        assert!(
+            answers.closed && text.starts_with("HTTP/1.1 200 "),
+            "cut at {cut}"
+        );
+        assert!(text.ends_with("machine 7\n"), "cut at {cut}");
+    }
+    let bare = talk(&server, [b"GET /metrics HTTP/1.0\n\n".to_vec()]);
+    assert!(bare.closed && bare.text().starts_with("HTTP/1.1 200 "));
+    let endless = [
+        b"GET /metrics HTTP/1.1\r\n".to_vec(),
+        b"a: b\r\n".repeat(1000),
+    ]
+    .concat();
+    for other in [
+        endless,
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        b"POST /metrics HTTP/1.1\r\n\r\n".to_vec(),
+    ] {
+        let answers = talk(&server, [other]);
+        assert!(answers.closed && answers.bytes.is_empty());
+    }
+    let plain = talk(&server, [b"GET /metrics\r\nget a\r\n".to_vec()]);
+    assert_eq!(plain.text(), "ERROR\r\nEND\r\n");
 }
 
 #[test]

@@ -3,18 +3,21 @@
 //! Options on the command line: `port=N` (11211), `mem=MIB` for the items (three
 //! quarters of what is free), `connections=N` (as many as the rest carries, up to
 //! [`MOST_CONNECTIONS`]), `idle_s=N` after which a quiet connection is closed
-//! (never).
+//! (never), `metrics=on` to serve figures for Prometheus over HTTP at `/metrics` of the same
+//! port (off).
 
 use core::time::Duration;
 
 use tare_libos::io::{self, Error, ErrorKind};
 use tare_libos::net::{self, Ipv4Addr, Ipv6Addr, KeepAlive, TcpListener};
+use tare_libos::serve::metrics::Started;
 use tare_libos::serve::{self, Service, Stream};
+use tare_libos::sync::OnceLock;
 use tare_libos::time::{SystemTime, UNIX_EPOCH};
 use tare_libos::{env, heap, println, random};
 
 use crate::connection;
-use crate::server::{Server, Settings};
+use crate::server::{AppendFigures, Server, Settings};
 use crate::store::{Clock, Seed};
 
 /// Most connections, whatever the memory.
@@ -95,6 +98,7 @@ fn settings() -> io::Result<Settings> {
             .unwrap_or_else(|| room.clamp(FEWEST_CONNECTIONS, MOST_CONNECTIONS)),
         port: port.map_or(11211, |port| port as u16),
         idle: idle.map(Duration::from_secs),
+        metrics: metrics()?,
         seed: seed(),
     })
 }
@@ -111,6 +115,21 @@ fn number(key: &'static str, wanted: &'static str, most: u64) -> io::Result<Opti
     number
         .map(Some)
         .ok_or(Error::new(ErrorKind::InvalidInput, wanted))
+}
+
+fn metrics() -> io::Result<Option<AppendFigures>> {
+    static STARTED: OnceLock<Started> = OnceLock::new();
+    match env::var("metrics") {
+        None | Some("off") => Ok(None),
+        Some("on") => {
+            STARTED.get_or_init(Started::now);
+            Ok(Some(|out| STARTED.get_or_init(Started::now).expose(out)))
+        }
+        Some(_) => Err(Error::new(
+            ErrorKind::InvalidInput,
+            "invalid metrics=: want on or off",
+        )),
+    }
 }
 
 fn seed() -> Seed {

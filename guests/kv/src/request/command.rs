@@ -20,6 +20,8 @@ pub enum Parsed<'a> {
         /// Its key.
         key: Key<'a>,
     },
+    /// An HTTP request for the figures whose fields have not ended yet.
+    Fields,
     /// Nothing that could become a command; the connection is to be closed.
     Hopeless,
 }
@@ -72,6 +74,8 @@ pub enum Command<'a> {
     Meta(Meta<'a>),
     /// `version`.
     Version,
+    /// `GET /metrics` over HTTP.
+    Metrics,
     /// Whatever has only an answer; none is empty.
     Answer(&'static [u8]),
     /// `quit`, or another protocol.

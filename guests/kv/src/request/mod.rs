@@ -58,7 +58,10 @@ pub fn parse(bytes: &[u8]) -> Parsed<'_> {
         b"version" => Command::Version,
         b"verbosity" => verbosity(words),
         b"quit" => Command::Close,
-        name => unknown(name, words),
+        name => match unknown(name, words) {
+            Command::Metrics => return metrics(bytes),
+            command => command,
+        },
     };
     Parsed::Command(command, data)
 }
@@ -267,6 +270,23 @@ fn verbosity(words: Words<'_>) -> Command<'_> {
     answer(text, arguments.reply())
 }
 
+/// The request's fields say nothing that matters, but a connection that is closed with bytes
+/// unread is reset, and the answer lost.
+#[cold]
+fn metrics(bytes: &[u8]) -> Parsed<'_> {
+    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
+    let mut len = 0;
+    let end = lines.find(|line| {
+        len += line.len();
+        matches!(**line, [b'\n'] | [b'\r', b'\n'])
+    });
+    match end {
+        Some(_) => Parsed::Command(Command::Metrics, len),
+        None if bytes.len() <= MAX_LINE => Parsed::Fields,
+        None => Parsed::Hopeless,
+    }
+}
+
 /// Browsers made to speak to a cache are cut off.
 fn unknown<'a>(name: &'a [u8], words: Words<'a>) -> Command<'a> {
     let families = matches!(
@@ -274,8 +294,12 @@ fn unknown<'a>(name: &'a [u8], words: Words<'a>) -> Command<'a> {
         Some(b'g' | b's' | b'a' | b'c' | b'i' | b'd' | b't')
     );
     let is_binary = name.first() == Some(&BINARY);
+    let mut rest = words;
+    let target = rest.next();
     let is_http = words.last().unwrap_or(name).starts_with(b"HTTP/");
-    if is_binary || (!families && is_http) {
+    if is_http && name == b"GET" && target == Some(b"/metrics") {
+        Command::Metrics
+    } else if is_binary || (!families && is_http) {
         Command::Close
     } else {
         ERROR
