@@ -20,7 +20,7 @@ use crate::site::{self, Asset, Encoded, Files, FindError, Node};
 use crate::status::Status;
 use crate::target::{self, Form, Resource, TargetError};
 pub use crate::virtual_host::Missing;
-use crate::virtual_host::VirtualHost;
+use crate::virtual_host::{Location, VirtualHost};
 
 /// The machine below a server: files, wall clock, figures of its own.
 pub trait Platform: Files {
@@ -196,8 +196,8 @@ impl<P: Platform> Server<P> {
                 self.answer_asset(host, request, asset, head)
             }
             Ok(Found::DirectoryWithoutSlash) => redirect(head, &resource),
-            Ok(Found::DirectoryWithoutIndex) => {
-                self.answer_directory(host, &resource, request, head)
+            Ok(Found::DirectoryWithoutIndex(directory)) => {
+                self.answer_directory(host, &directory, request, head)
             }
             Ok(Found::Nothing) => self.answer_missing(host, request, head),
             Err(error) => unavailable(head, error),
@@ -225,17 +225,17 @@ impl<P: Platform> Server<P> {
     fn answer_directory(
         &self,
         host: &VirtualHost,
-        resource: &Resource<'_>,
+        directory: &Location<'_>,
         request: &Request<'_>,
         head: &mut Vec<u8>,
     ) -> Answer {
         let site = host.site.as_deref();
-        if !site.is_some_and(|site| site.lists(resource.path)) {
+        let path = directory.in_host();
+        if !site.is_some_and(|site| site.lists(path)) {
             return self.answer_missing(host, request, head);
         }
-        let path = host.path_in_root(resource.path);
-        match self.with_room(|| self.platform.list(&path)) {
-            Ok(entries) => owned(head, LISTING_TYPE, listing::page(resource.path, entries)),
+        match self.with_room(|| self.platform.list(directory.in_root())) {
+            Ok(entries) => owned(head, LISTING_TYPE, listing::page(path, entries)),
             Err(error) => unavailable(head, error),
         }
     }
@@ -267,11 +267,11 @@ impl<P: Platform> Server<P> {
         }
     }
 
-    fn find_with_room(
+    fn find_with_room<'p>(
         &self,
         host: &VirtualHost,
-        resource: &Resource<'_>,
-    ) -> Result<Found, FindError> {
+        resource: &Resource<'p>,
+    ) -> Result<Found<'p>, FindError> {
         self.with_room(|| self.find(host, resource))
     }
 
@@ -288,58 +288,62 @@ impl<P: Platform> Server<P> {
         found
     }
 
-    fn find(&self, host: &VirtualHost, resource: &Resource<'_>) -> Result<Found, FindError> {
-        let found = self.platform.find(&host.path_in_root(resource.path))?;
+    fn find<'p>(
+        &self,
+        host: &VirtualHost,
+        resource: &Resource<'p>,
+    ) -> Result<Found<'p>, FindError> {
+        let at = host.locate(resource.path);
+        let found = self.platform.find(at.in_root())?;
         Ok(match (found, resource.form) {
             (Some(Node::File { bytes, modified_s }), Form::Name) => {
-                self.prepare(host, resource.path, bytes, modified_s)
+                self.prepare(host, &at, bytes, modified_s)
             }
             (Some(Node::Directory), Form::Name) => Found::DirectoryWithoutSlash,
-            (Some(Node::Directory), Form::Directory) => self.find_index(host, resource.path)?,
+            (Some(Node::Directory), Form::Directory) => self.find_index(host, at)?,
             _ => Found::Nothing,
         })
     }
 
-    fn find_index(&self, host: &VirtualHost, directory: &str) -> Result<Found, FindError> {
-        let parts = if directory.is_empty() {
-            ["", ""]
-        } else {
-            [directory, "/"]
-        };
-        let path = [parts[0], parts[1], "index.html"].concat();
-        Ok(match self.platform.find(&host.path_in_root(&path))? {
-            Some(Node::File { bytes, modified_s }) => self.prepare(host, &path, bytes, modified_s),
-            _ => Found::DirectoryWithoutIndex,
+    fn find_index<'p>(
+        &self,
+        host: &VirtualHost,
+        directory: Location<'p>,
+    ) -> Result<Found<'p>, FindError> {
+        let at = directory.join("index.html");
+        Ok(match self.platform.find(at.in_root())? {
+            Some(Node::File { bytes, modified_s }) => self.prepare(host, &at, bytes, modified_s),
+            _ => Found::DirectoryWithoutIndex(directory),
         })
     }
 
     fn prepare(
         &self,
         host: &VirtualHost,
-        path: &str,
+        at: &Location<'_>,
         bytes: fs::Content,
         modified_s: u64,
-    ) -> Found {
+    ) -> Found<'static> {
         let encoded = match self.precompressed {
             Precompressed::Off => None,
-            Precompressed::On => self.encoded(host, path, modified_s),
+            Precompressed::On => self.encoded(at, modified_s),
         };
         let form = match encoded {
             None => site::Form::Only,
             Some(_) => site::Form::Plain,
         };
+        let path = at.in_host();
         let added = added(host, path);
         let now_s = self.platform.unix_s();
         let asset = Asset::in_form(form, path, &added, bytes, modified_s, now_s);
         Found::Asset(Arc::new(asset.with_encoded(encoded)))
     }
 
-    /// The compressed forms of the file at `path`, except those that are older.
+    /// The compressed forms of a file, except those that are older.
     #[cold]
-    fn encoded(&self, host: &VirtualHost, path: &str, plain_s: u64) -> Option<Box<Encoded>> {
-        Encoded::of(path, |encoding| {
-            let sibling = sibling(host, path, encoding);
-            let modified_s = self.platform.modified_s(&sibling);
+    fn encoded(&self, at: &Location<'_>, plain_s: u64) -> Option<Box<Encoded>> {
+        Encoded::of(at.in_host(), |encoding| {
+            let modified_s = self.platform.modified_s(&sibling(at, encoding));
             modified_s.is_some_and(|modified_s| modified_s >= plain_s)
         })
     }
@@ -347,7 +351,7 @@ impl<P: Platform> Server<P> {
     /// A compressed form. What is wrong with it takes nothing away but this form.
     #[cold]
     fn load(&self, host: &VirtualHost, path: &str, encoding: Encoding) -> Option<Arc<Asset>> {
-        let found = self.platform.find(&sibling(host, path, encoding));
+        let found = self.platform.find(&sibling(&host.locate(path), encoding));
         let Ok(Some(Node::File { bytes, modified_s })) = found else {
             return None;
         };
@@ -410,8 +414,8 @@ fn moved(site: &Table<'_>, resource: &Resource<'_>, head: &mut Vec<u8>) -> Optio
 }
 
 /// The path from the root of a file's form in a coding.
-fn sibling(host: &VirtualHost, path: &str, encoding: Encoding) -> String {
-    [&*host.path_in_root(path), encoding.suffix()].concat()
+fn sibling(at: &Location<'_>, encoding: Encoding) -> String {
+    [at.in_root(), encoding.suffix()].concat()
 }
 
 /// The answer for a file that is there and cannot be given.
@@ -436,10 +440,10 @@ fn answer_other(request: &Request<'_>, head: &mut Vec<u8>) -> Answer {
     options(head)
 }
 
-enum Found {
+enum Found<'p> {
     Asset(Arc<Asset>),
     DirectoryWithoutSlash,
-    DirectoryWithoutIndex,
+    DirectoryWithoutIndex(Location<'p>),
     Nothing,
 }
 

@@ -74,11 +74,76 @@ impl VirtualHost {
         host.is_some_and(|host| authority::name(host).eq_ignore_ascii_case(self.name.as_bytes()))
     }
 
-    /// The path from the root of what is at `path` of the host.
-    pub(crate) fn path_in_root<'p>(&self, path: &'p str) -> Cow<'p, str> {
+    /// Where `path` of the host is.
+    pub(crate) fn locate<'p>(&self, path: &'p str) -> Location<'p> {
         match self.site.as_deref() {
-            Some(site) => site.path_in_root(path),
-            None => Cow::Borrowed(path),
+            Some(site) => Location {
+                from_root: site.path_in_root(path),
+                host: site.root.len(),
+            },
+            None => Location {
+                from_root: Cow::Borrowed(path),
+                host: 0,
+            },
+        }
+    }
+}
+
+/// A path of a host, worked out once.
+pub(crate) struct Location<'p> {
+    from_root: Cow<'p, str>,
+    /// Length of the host's directory.
+    host: usize,
+}
+
+impl Location<'_> {
+    /// Its path from the root of the files.
+    pub(crate) fn in_root(&self) -> &str {
+        &self.from_root
+    }
+
+    /// Its path from the host's directory.
+    pub(crate) fn in_host(&self) -> &str {
+        let inside = self.from_root.get(self.host..).unwrap_or_default();
+        inside.strip_prefix('/').unwrap_or(inside)
+    }
+
+    /// `name` in this directory.
+    pub(crate) fn join(&self, name: &str) -> Location<'static> {
+        let slash = if self.from_root.is_empty() { "" } else { "/" };
+        Location {
+            from_root: [&*self.from_root, slash, name].concat().into(),
+            host: self.host,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_joined_to_its_hosts_directory_once() {
+        for (root, path, from_root, index) in [
+            ("", "", "", "index.html"),
+            ("", "docs", "docs", "docs/index.html"),
+            ("site", "", "site", "site/index.html"),
+            ("site", "docs", "site/docs", "site/docs/index.html"),
+        ] {
+            let table = Table {
+                root,
+                ..Table::default()
+            };
+            let host = VirtualHost {
+                site: Some(Box::new(table)),
+                ..VirtualHost::any()
+            };
+            let at = host.locate(path);
+            assert_eq!((at.in_root(), at.in_host()), (from_root, path));
+            let joined = at.join("index.html");
+            assert_eq!(joined.in_root(), index);
+            let inside = index.strip_prefix(root).unwrap_or(index);
+            assert_eq!(joined.in_host(), inside.trim_start_matches('/'));
         }
     }
 }
