@@ -1,49 +1,9 @@
 //! What a connection to an appliance's own program must keep to, whatever a client sends.
 //! Shared by the fuzz target and the replay of the corpus.
 
-use std::time::Duration;
-
-use tare_libos::serve::{Transport, TransportError};
+use tare_libos::serve::script::Script;
 use tare_web::connection::converse;
 use tare_web::{Request, Response, limits};
-
-/// A client that sends all of its bytes and ends.
-struct Client<'b> {
-    bytes: &'b [u8],
-    /// Most bytes that one receive gets.
-    piece: usize,
-    answers: Vec<u8>,
-}
-
-impl Transport for &mut Client<'_> {
-    fn receive(
-        &mut self,
-        into: &mut [u8],
-        _within: Option<Duration>,
-    ) -> Result<usize, TransportError> {
-        let n = self.bytes.len().min(into.len()).min(self.piece);
-        let (now, later) = self.bytes.split_at(n);
-        into[..n].copy_from_slice(now);
-        self.bytes = later;
-        Ok(n)
-    }
-
-    fn send<const N: usize>(
-        &mut self,
-        parts: &[&[u8]; N],
-        _within: Duration,
-    ) -> Result<usize, TransportError> {
-        let all = parts.concat();
-        self.answers.extend_from_slice(&all);
-        Ok(all.len())
-    }
-
-    fn finish(&mut self) {}
-
-    fn now(&self) -> Duration {
-        Duration::ZERO
-    }
-}
 
 /// The first byte is how the others are cut: answers are the same however they come.
 pub(crate) fn judge(bytes: &[u8]) {
@@ -60,13 +20,9 @@ pub(crate) fn judge(bytes: &[u8]) {
 
 /// Whatever is answered, without what depends on the moment.
 fn answers(bytes: &[u8], piece: usize) -> String {
-    let mut client = Client {
-        bytes,
-        piece,
-        answers: Vec::new(),
-    };
+    let mut client = Script::sending([bytes]).in_pieces(piece);
     converse(&mut client, &answer);
-    let text = String::from_utf8(client.answers).expect("heads and our own bodies");
+    let text = String::from_utf8(client.sent).expect("heads and our own bodies");
     let lines = text.replace("HTTP/1.1 100 Continue\r\n\r\n", "");
     let lines = lines.split_inclusive('\n');
     lines.filter(|line| !line.starts_with("Date: ")).collect()

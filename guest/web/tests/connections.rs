@@ -1,93 +1,28 @@
 //! Connections over a scripted client with a clock of its own: no test waits.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use tare_libos::serve::{Transport, TransportError};
+use tare_libos::serve::script::Script;
 use tare_web::connection::converse;
 use tare_web::{Request, Response, limits};
 
-/// What the client sends, a piece for each receive, each after a pause; then it ends.
-struct Client {
-    pieces: VecDeque<Vec<u8>>,
-    pause: Duration,
-    now: Duration,
-    /// Bytes that one send takes, and how long that lasts.
-    window: usize,
-    pace: Duration,
-    answers: Vec<u8>,
-    finished: bool,
+/// A client, and what it is answered.
+trait Talk {
+    /// Says what was answered, dates left out.
+    fn talk(&mut self) -> String;
 }
 
-impl Client {
-    fn new<P: AsRef<[u8]>>(pieces: impl IntoIterator<Item = P>) -> Self {
-        Self {
-            pieces: pieces.into_iter().map(|it| it.as_ref().to_vec()).collect(),
-            pause: Duration::ZERO,
-            now: Duration::ZERO,
-            window: usize::MAX,
-            pace: Duration::ZERO,
-            answers: Vec::new(),
-            finished: false,
-        }
-    }
-
-    /// Says what was answered, dates left out.
+impl Talk for Script {
     fn talk(&mut self) -> String {
         converse(&mut *self, &answer);
-        let text = String::from_utf8(self.answers.clone()).unwrap();
+        assert!(!self.unbounded);
+        let text = String::from_utf8(self.sent.clone()).unwrap();
         let undated: Vec<&str> = text
             .split_inclusive('\n')
             .filter(|line| !line.starts_with("Date: "))
             .collect();
         undated.concat()
-    }
-}
-
-impl Transport for &mut Client {
-    fn receive(
-        &mut self,
-        into: &mut [u8],
-        within: Option<Duration>,
-    ) -> Result<usize, TransportError> {
-        let within = within.expect("a bounded wait");
-        if self.pieces.is_empty() {
-            return Ok(0);
-        }
-        if self.pause > within {
-            self.now += within;
-            return Err(TransportError::TimedOut);
-        }
-        self.now += self.pause;
-        let mut piece = self.pieces.pop_front().unwrap();
-        let n = piece.len().min(into.len());
-        into[..n].copy_from_slice(&piece[..n]);
-        let rest = piece.split_off(n);
-        if !rest.is_empty() {
-            self.pieces.push_front(rest);
-        }
-        Ok(n)
-    }
-
-    fn send<const N: usize>(
-        &mut self,
-        parts: &[&[u8]; N],
-        _within: Duration,
-    ) -> Result<usize, TransportError> {
-        self.now += self.pace;
-        let all = parts.concat();
-        let n = all.len().min(self.window);
-        self.answers.extend_from_slice(&all[..n]);
-        Ok(n)
-    }
-
-    fn finish(&mut self) {
-        self.finished = true;
-    }
-
-    fn now(&self) -> Duration {
-        self.now
     }
 }
 
@@ -112,10 +47,10 @@ fn pipelined_requests_are_answered_in_order() {
                 POST /2 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc\
                 GET /3 HTTP/1.1\r\nHost: a\r\n\r\n";
     let expected = ["GET /1 ", "POST /2 abc", "GET /3 "].map(|body| ok(body, ""));
-    assert_eq!(Client::new([text]).talk(), expected.concat());
+    assert_eq!(Script::sending([text]).talk(), expected.concat());
     // However the bytes come.
     let bytes = text.as_bytes().chunks(1);
-    assert_eq!(Client::new(bytes).talk(), expected.concat());
+    assert_eq!(Script::sending(bytes).talk(), expected.concat());
 }
 
 #[test]
@@ -124,7 +59,7 @@ fn a_connection_ends_where_the_client_says_so() {
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\nGET /2 HTTP/1.1\r\n",
         "GET / HTTP/1.0\r\n\r\nmore",
     ] {
-        let mut client = Client::new([text]);
+        let mut client = Script::sending([text]);
         assert_eq!(client.talk(), ok("GET / ", CLOSE));
         assert!(client.finished);
     }
@@ -132,7 +67,7 @@ fn a_connection_ends_where_the_client_says_so() {
 
 #[test]
 fn head_gets_the_length_and_no_body() {
-    let answers = Client::new(["HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n"]).talk();
+    let answers = Script::sending(["HEAD /a HTTP/1.1\r\nHost: a\r\n\r\n"]).talk();
     assert!(answers.contains("Content-Length: 8\r\n"), "{answers}");
     assert!(answers.ends_with("\r\n\r\n"), "{answers}");
 }
@@ -140,7 +75,7 @@ fn head_gets_the_length_and_no_body() {
 #[test]
 fn a_client_that_waits_to_send_its_body_may_send_it() {
     let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
-    let answers = Client::new([head, "hi"]).talk();
+    let answers = Script::sending([head, "hi"]).talk();
     let expected = format!("HTTP/1.1 100 Continue\r\n\r\n{}", ok("POST / hi", ""));
     assert_eq!(answers, expected);
 }
@@ -149,9 +84,9 @@ fn a_client_that_waits_to_send_its_body_may_send_it() {
 fn the_largest_body_arrives_and_a_larger_one_is_refused() {
     let head = |len| format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n");
     let body = "x".repeat(limits::MAX_BODY);
-    let answers = Client::new([head(body.len()), body.clone()]).talk();
+    let answers = Script::sending([head(body.len()), body.clone()]).talk();
     assert_eq!(answers, ok(&format!("POST / {body}"), ""));
-    let answers = Client::new([head(limits::MAX_BODY + 1)]).talk();
+    let answers = Script::sending([head(limits::MAX_BODY + 1)]).talk();
     assert!(answers.starts_with("HTTP/1.1 413 "), "{answers}");
 }
 
@@ -164,9 +99,9 @@ fn chunks_make_one_body() {
          {CHUNKED}0\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n"
     );
     let expected = ["POST /1 Wikipedia", "POST /1 ", "GET /2 "].map(|body| ok(body, ""));
-    assert_eq!(Client::new([&text]).talk(), expected.concat());
+    assert_eq!(Script::sending([&text]).talk(), expected.concat());
     assert_eq!(
-        Client::new(text.as_bytes().chunks(1)).talk(),
+        Script::sending(text.as_bytes().chunks(1)).talk(),
         expected.concat()
     );
 }
@@ -175,15 +110,15 @@ fn chunks_make_one_body() {
 fn chunks_have_the_same_limit_as_a_counted_body() {
     let chunk = format!("8000\r\n{}\r\n", "x".repeat(0x8000));
     let most = chunk.repeat(limits::MAX_BODY / 0x8000);
-    let answers = Client::new([format!("{CHUNKED}{most}0\r\n\r\n")]).talk();
+    let answers = Script::sending([format!("{CHUNKED}{most}0\r\n\r\n")]).talk();
     assert_eq!(
         answers,
         ok(&format!("POST /1 {}", "x".repeat(limits::MAX_BODY)), "")
     );
-    let answers = Client::new([format!("{CHUNKED}{most}1\r\n")]).talk();
+    let answers = Script::sending([format!("{CHUNKED}{most}1\r\n")]).talk();
     assert!(answers.starts_with("HTTP/1.1 413 "), "{answers}");
     // Before the bytes come that it announces.
-    let answers = Client::new([format!("{CHUNKED}100001\r\n")]).talk();
+    let answers = Script::sending([format!("{CHUNKED}100001\r\n")]).talk();
     assert!(answers.starts_with("HTTP/1.1 413 "), "{answers}");
 }
 
@@ -199,7 +134,7 @@ fn chunk_framing_that_is_wrong_or_endless_is_refused() {
         (&format!("1;{long}"), 431),
         (&format!("0\r\nA: {long}"), 431),
     ] {
-        let mut client = Client::new([format!("{CHUNKED}{chunks}")]);
+        let mut client = Script::sending([format!("{CHUNKED}{chunks}")]);
         let answers = client.talk();
         let expected = format!("HTTP/1.1 {status} ");
         assert!(answers.starts_with(&expected), "{answers}");
@@ -209,56 +144,54 @@ fn chunk_framing_that_is_wrong_or_endless_is_refused() {
 
 #[test]
 fn a_client_may_not_hold_on_by_dripping_chunks() {
-    let mut client = Client::new(
+    let mut client = Script::sending(
         [CHUNKED.to_owned()]
             .into_iter()
             .chain(std::iter::repeat_n("1\r\nx\r\n".to_owned(), 1000)),
-    );
-    client.pause = Duration::from_secs(1);
+    )
+    .pausing(Duration::from_secs(1));
     let answers = client.talk();
     assert!(answers.starts_with("HTTP/1.1 408 "), "{answers}");
     let longest = limits::BODY + limits::LINGER + Duration::from_secs(3);
-    assert!(client.now < longest, "{:?}", client.now);
+    assert!(client.elapsed() < longest, "{:?}", client.elapsed());
 }
 
 #[test]
 fn a_head_without_end_is_refused() {
     let line = format!("A: {}\r\n", "b".repeat(1000));
-    let mut client = Client::new(["GET / HTTP/1.1\r\nHost: a\r\n".to_owned(), line.repeat(17)]);
+    let mut client = Script::sending(["GET / HTTP/1.1\r\nHost: a\r\n".to_owned(), line.repeat(17)]);
     let answers = client.talk();
     assert!(answers.starts_with("HTTP/1.1 431 "), "{answers}");
     assert!(answers.contains(CLOSE) && client.finished);
     // Also one whose end arrives with what is too much.
     let long = format!("A: {}\r\n", "b".repeat(limits::MAX_HEAD));
-    let answers = Client::new([format!("GET / HTTP/1.1\r\nHost: a\r\n{long}\r\n")]).talk();
+    let answers = Script::sending([format!("GET / HTTP/1.1\r\nHost: a\r\n{long}\r\n")]).talk();
     assert!(answers.starts_with("HTTP/1.1 431 "), "{answers}");
 }
 
 #[test]
 fn a_client_may_not_hold_on_by_dripping() {
-    let mut client = Client::new(
+    let mut client = Script::sending(
         "GET / HTTP/1.1\r\nHost: a\r\nX: yyyyyyy"
             .as_bytes()
             .chunks(1),
-    );
-    client.pause = Duration::from_secs(1);
+    )
+    .pausing(Duration::from_secs(1));
     let answers = client.talk();
     assert!(answers.starts_with("HTTP/1.1 408 "), "{answers}");
-    assert!(client.now < limits::HEAD + limits::LINGER + Duration::from_secs(2));
+    assert!(client.elapsed() < limits::HEAD + limits::LINGER + Duration::from_secs(2));
 
-    let mut silent = Client::new(["GET"]);
-    silent.pause = limits::IDLE + Duration::from_secs(1);
+    let mut silent = Script::sending(["GET"]).pausing(limits::IDLE + Duration::from_secs(1));
     assert_eq!(silent.talk(), "");
 }
 
 #[test]
 fn a_client_may_not_hold_on_by_reading_slowly() {
     let request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-    let mut client = Client::new([request]);
-    (client.window, client.pace) = (1, Duration::from_secs(5));
+    let mut client = Script::sending([request]).slow(1, Duration::from_secs(5));
     client.talk();
-    assert!(client.now < limits::WRITE + Duration::from_secs(6));
-    assert!(client.answers.len() < 10);
+    assert!(client.elapsed() < limits::WRITE + Duration::from_secs(6));
+    assert!(client.sent.len() < 10);
 }
 
 #[test]
@@ -273,7 +206,7 @@ fn refused_requests_say_why_and_close() {
         ),
         ("POST / HTTP/1.1\r\nHost: a\r\nExpect: cake\r\n\r\n", 417),
     ] {
-        let mut client = Client::new([text]);
+        let mut client = Script::sending([text]);
         let answers = client.talk();
         assert!(
             answers.starts_with(&format!("HTTP/1.1 {status} ")),

@@ -13,7 +13,7 @@ use tare_guest_http::server::{Platform, Server};
 use tare_guest_http::site::{Files, FindError, Node};
 use tare_site::{Glob, Table};
 
-use support::{Act, MODIFIED, Response, Script, ask, get, responses, server};
+use support::{Act, MODIFIED, Response, Run as _, Script, ask, get, responses, server};
 use tare_guest_http::server::{Metrics, Missing, Precompressed};
 use tare_guest_http::status::Status;
 

@@ -7,7 +7,7 @@ mod support;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use support::{Act, Script, ask, big, responses, server};
+use support::{Act, Run as _, Script, ask, big, responses, server};
 use tare_guest_http::connection;
 
 const GET: &str = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";

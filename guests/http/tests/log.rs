@@ -7,7 +7,7 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use support::{Act, Script, server};
+use support::{Act, Run as _, Script, server};
 use tare_guest_http::access_log::{AccessLog, Format};
 use tare_guest_http::host::MemoryFiles;
 use tare_guest_http::server::{Metrics, Server};

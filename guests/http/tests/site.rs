@@ -8,7 +8,7 @@ use tare_guest_http::host::MemoryFiles;
 use tare_guest_http::server::{Precompressed, Server};
 use tare_site::{Field, Glob, Host, Missing, PathRule, Redirect, RedirectStatus, Table};
 
-use support::{Act, Response, Script, ask, get, responses, server};
+use support::{Act, Response, Run as _, Script, ask, get, responses, server};
 
 fn rule(glob: &'static str, fields: &[(&'static str, &'static str)]) -> PathRule<'static> {
     let fields = fields.iter().map(|(name, value)| Field::new(name, value));

@@ -11,6 +11,7 @@
 //! | `metrics` | figures for Prometheus |
 //! | `host` | the same on a host's sockets, for tests and measurements |
 //! | `memory` | a client in memory, to count what commands cost |
+//! | `script` | a client in memory with a clock of its own, for tests |
 //!
 //! One thread at a time waits in `accept`. Whoever gets a connection makes sure
 //! that another one takes its place, a rested thread if there is one, and serves
@@ -27,6 +28,8 @@ pub mod host;
 #[cfg(not(target_os = "none"))]
 mod memory;
 pub mod metrics;
+#[cfg(not(target_os = "none"))]
+pub mod script;
 mod stream;
 pub mod text;
 mod transport;

@@ -1,124 +1,24 @@
-//! A scripted client with a clock of its own: no test here waits.
+//! Clients with a clock of their own, so that no test here waits, and the site that they ask.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
-use std::collections::VecDeque;
 use std::sync::LazyLock;
-use std::time::Duration;
 
 use tare_guest_http::connection;
 use tare_guest_http::host::MemoryFiles;
 use tare_guest_http::server::{Platform, Server};
-use tare_libos::serve::{Transport, TransportError};
+pub(crate) use tare_libos::serve::script::{Act, Script};
 
-/// What a client does next.
-pub(crate) enum Act {
-    Send(Vec<u8>),
-    Wait(Duration),
-    Break,
+/// Serves a script to its end.
+pub(crate) trait Run {
+    fn run<P: Platform>(self, server: &Server<P>) -> Self;
 }
 
-/// The client's side of a connection; at the script's end it ends the stream.
-pub(crate) struct Script {
-    acts: VecDeque<Act>,
-    now: Duration,
-    /// Bytes that one send takes, and how long that lasts.
-    window: usize,
-    pace: Duration,
-    pub sent: Vec<u8>,
-    pub sends: usize,
-    pub finished: bool,
-}
-
-impl Script {
-    pub(crate) fn new(acts: impl IntoIterator<Item = Act>) -> Self {
-        Self {
-            acts: acts.into_iter().collect(),
-            now: Duration::ZERO,
-            window: usize::MAX,
-            pace: Duration::ZERO,
-            sent: Vec::new(),
-            sends: 0,
-            finished: false,
-        }
-    }
-
-    pub(crate) fn slow(mut self, window: usize, pace: Duration) -> Self {
-        (self.window, self.pace) = (window, pace);
+impl Run for Script {
+    fn run<P: Platform>(mut self, server: &Server<P>) -> Self {
+        connection::serve(&mut self, server);
+        assert!(!self.unbounded);
         self
-    }
-
-    /// Serves the script to its end.
-    pub(crate) fn run<P: Platform>(mut self, server: &Server<P>) -> Self {
-        connection::serve(Borrowed(&mut self), server);
-        self
-    }
-
-    pub(crate) fn elapsed(&self) -> Duration {
-        self.now
-    }
-}
-
-struct Borrowed<'a>(&'a mut Script);
-
-impl Transport for Borrowed<'_> {
-    fn receive(
-        &mut self,
-        into: &mut [u8],
-        within: Option<Duration>,
-    ) -> Result<usize, TransportError> {
-        let script = &mut *self.0;
-        let mut left = within.expect("a bounded wait");
-        loop {
-            match script.acts.pop_front() {
-                None => return Ok(0),
-                Some(Act::Break) => return Err(TransportError::Broken),
-                Some(Act::Wait(time)) if time < left => {
-                    script.now += time;
-                    left -= time;
-                }
-                Some(Act::Wait(time)) => {
-                    script.now += left;
-                    script.acts.push_front(Act::Wait(time - left));
-                    return Err(TransportError::TimedOut);
-                }
-                Some(Act::Send(mut bytes)) => {
-                    let n = bytes.len().min(into.len());
-                    into[..n].copy_from_slice(&bytes[..n]);
-                    let rest = bytes.split_off(n);
-                    if !rest.is_empty() {
-                        script.acts.push_front(Act::Send(rest));
-                    }
-                    return Ok(n);
-                }
-            }
-        }
-    }
-
-    fn send<const N: usize>(
-        &mut self,
-        parts: &[&[u8]; N],
-        within: Duration,
-    ) -> Result<usize, TransportError> {
-        let script = &mut *self.0;
-        if script.pace > within {
-            script.now += within;
-            return Err(TransportError::TimedOut);
-        }
-        script.now += script.pace;
-        let all = parts.concat();
-        let n = all.len().min(script.window);
-        script.sent.extend_from_slice(&all[..n]);
-        script.sends += 1;
-        Ok(n)
-    }
-
-    fn finish(&mut self) {
-        self.0.finished = true;
-    }
-
-    fn now(&self) -> Duration {
-        self.0.now
     }
 }
 
