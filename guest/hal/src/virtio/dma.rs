@@ -3,8 +3,10 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(target_os = "none")]
 use core::ptr::NonNull;
 
+#[cfg(target_os = "none")]
 use virtio_drivers::{BufferDirection, Hal, PhysAddr};
 
 /// DMA memory for drivers. Buffers given to a driver may lie on the heap, in
@@ -49,23 +51,49 @@ unsafe impl Hal for Dma {
 }
 
 #[cfg(not(target_os = "none"))]
-// SAFETY: the host has no devices, so nothing is ever shared or allocated.
-unsafe impl Hal for Dma {
-    fn dma_alloc(_pages: usize, _direction: BufferDirection) -> (PhysAddr, NonNull<u8>) {
-        (0, NonNull::dangling())
+mod host {
+    //! The same with memory of the host's, for tests.
+
+    use alloc::alloc::{Layout, alloc_zeroed, dealloc};
+    use core::ptr::NonNull;
+
+    use virtio_drivers::{BufferDirection, Hal, PAGE_SIZE, PhysAddr};
+
+    use super::Dma;
+
+    fn layout(pages: usize) -> Option<Layout> {
+        let bytes = pages.checked_mul(PAGE_SIZE).filter(|bytes| *bytes > 0)?;
+        Layout::from_size_align(bytes, PAGE_SIZE).ok()
     }
 
-    unsafe fn dma_dealloc(_paddr: PhysAddr, _vaddr: NonNull<u8>, _pages: usize) -> i32 {
-        0
-    }
+    // SAFETY: pages come zeroed and aligned from the host's allocator, and devices are tests that
+    // use the same addresses.
+    unsafe impl Hal for Dma {
+        fn dma_alloc(pages: usize, _direction: BufferDirection) -> (PhysAddr, NonNull<u8>) {
+            // SAFETY: the layout is of one page or more.
+            let start = layout(pages).map(|layout| unsafe { alloc_zeroed(layout) });
+            match start.and_then(NonNull::new) {
+                Some(start) => (start.addr().get() as PhysAddr, start),
+                None => (0, NonNull::dangling()),
+            }
+        }
 
-    unsafe fn mmio_phys_to_virt(paddr: PhysAddr, _size: usize) -> NonNull<u8> {
-        panic!("no device memory at {paddr:#x} on the host")
-    }
+        unsafe fn dma_dealloc(_paddr: PhysAddr, vaddr: NonNull<u8>, pages: usize) -> i32 {
+            if let Some(layout) = layout(pages) {
+                // SAFETY: the caller gives back what `dma_alloc` gave.
+                unsafe { dealloc(vaddr.as_ptr(), layout) };
+            }
+            0
+        }
 
-    unsafe fn share(buffer: NonNull<[u8]>, _direction: BufferDirection) -> PhysAddr {
-        buffer.cast::<u8>().addr().get() as PhysAddr
-    }
+        unsafe fn mmio_phys_to_virt(paddr: PhysAddr, _size: usize) -> NonNull<u8> {
+            panic!("no device memory at {paddr:#x} on the host")
+        }
 
-    unsafe fn unshare(_paddr: PhysAddr, _buffer: NonNull<[u8]>, _direction: BufferDirection) {}
+        unsafe fn share(buffer: NonNull<[u8]>, _direction: BufferDirection) -> PhysAddr {
+            buffer.cast::<u8>().addr().get() as PhysAddr
+        }
+
+        unsafe fn unshare(_paddr: PhysAddr, _buffer: NonNull<[u8]>, _direction: BufferDirection) {}
+    }
 }

@@ -16,15 +16,21 @@
 #[cfg(target_os = "none")]
 mod discover;
 mod dma;
+#[cfg(not(target_os = "none"))]
+mod in_memory;
 mod interrupts;
 mod mmio_word;
+mod queue;
 mod transport;
 
 #[cfg(target_os = "none")]
 pub use discover::devices;
 pub use dma::Dma;
+#[cfg(not(target_os = "none"))]
+pub use in_memory::Registers;
 pub use interrupts::Handler;
 pub use mmio_word::MmioWord;
+pub use queue::{Queue, QueueOptions};
 pub use transport::Transport;
 
 /// The host has none.

@@ -6,12 +6,14 @@
 //! where KVM emulates the guest's instructions it ends the machine, and CPUID
 //! does not tell.
 
+mod device;
+
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
-use tare_hal::virtio::{Dma, Transport};
-use virtio_drivers::device::rng::VirtIORng;
+use tare_hal::virtio::Transport;
 
 use crate::sync::SpinLock;
+use device::Entropy;
 
 /// Bytes between two looks at the source.
 const RESEED: usize = 1 << 20;
@@ -26,7 +28,7 @@ pub enum Source {
 }
 
 struct State {
-    device: Option<VirtIORng<Dma, Transport>>,
+    device: Option<Entropy>,
     generator: Option<Generator>,
     source: Source,
     left: usize,
@@ -76,7 +78,7 @@ pub(crate) fn seed() -> u64 {
 
 /// Takes a virtio-rng device over.
 pub(crate) fn attach(transport: Transport) {
-    match VirtIORng::new(transport) {
+    match Entropy::new(transport) {
         Ok(device) => {
             let mut state = STATE.lock();
             state.device = Some(device);
@@ -125,10 +127,13 @@ impl State {
         };
         let mut filled = 0;
         while filled < seed.len() {
-            match device.request_entropy(&mut seed[filled..]) {
-                Ok(n @ 1..) => filled += n.min(seed.len() - filled),
-                _ => return false,
+            let read = device.read();
+            let read = &read[..read.len().min(seed.len() - filled)];
+            if read.is_empty() {
+                return false;
             }
+            seed[filled..filled + read.len()].copy_from_slice(read);
+            filled += read.len();
         }
         true
     }

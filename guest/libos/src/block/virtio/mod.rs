@@ -1,7 +1,7 @@
 //! virtio-blk (virtio 1.2, 5.2) as a [`Device`](super::Device), over the
-//! virtio-drivers crate's queues and the hal's transports.
+//! hal's queues and transports.
 //!
-//! That crate's own block driver has one queue of 16 descriptors and waits by
+//! The virtio-drivers crate's own block driver has one queue of 16 descriptors and waits by
 //! spinning; this one has as many queues as cores or as the device offers, the
 //! interrupts of each on its core, 256 descriptors each or what the device takes,
 //! and wakes the thread whose request completed. Completions are taken off the
@@ -10,7 +10,7 @@
 //!
 //! A request takes three descriptors (two for a flush), so 85 are in flight in
 //! a queue of 256; further threads wait. `blk_indirect=on` on the command line
-//! asks for indirect tables: 256 in flight, for an allocation a request.
+//! asks for indirect tables: 256 in flight, each with a table of its own.
 
 #![cfg_attr(not(target_os = "none"), allow(dead_code))] // the host has no devices
 
@@ -19,7 +19,6 @@ mod features;
 mod header;
 mod ring;
 mod setup;
-mod size;
 
 pub(crate) use driver::VirtioBlk;
 pub(crate) use setup::Tables;

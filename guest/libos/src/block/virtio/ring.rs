@@ -1,6 +1,6 @@
 //! [`Ring`]: a queue and the requests that are in it.
 
-#![allow(unsafe_code)] // the queue's `add` and `pop_used`
+#![allow(unsafe_code)] // the queue's `add`
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -8,18 +8,17 @@ use alloc::vec::Vec;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering, fence};
 
-use tare_hal::virtio::{Dma, Transport};
-use virtio_drivers::queue::VirtQueue;
-use virtio_drivers::transport::Transport as _;
+use tare_hal::virtio::{Queue, QueueOptions, Transport};
 
 use super::header::{self, LEN};
 use super::setup::OpenError;
-use super::size::Size;
 use crate::block::BlockError;
 use crate::thread::Thread;
 
 /// Descriptors of a request that has data.
 const DESCRIPTORS: usize = 3;
+/// Most descriptors of a queue.
+const LONGEST: u16 = 256;
 
 /// The data of a request: which way it goes, and where it is.
 #[derive(Clone, Copy)]
@@ -47,95 +46,13 @@ struct Frame {
 
 struct Flight {
     frame: Box<Frame>,
-    data: Data,
     completion: NonNull<Completion>,
     thread: Thread,
 }
 
-/// What a ring does with its queue, whose size is part of its type.
-trait Queue: Send {
-    /// Its descriptors.
-    fn size(&self) -> usize;
-
-    /// See [`VirtQueue::available_desc`].
-    fn available(&self) -> usize;
-
-    /// See [`VirtQueue::add`].
-    ///
-    /// # Safety
-    /// The buffers stay valid and nothing else uses them until `pop_used` has
-    /// returned the token.
-    unsafe fn add<'a, 'b>(
-        &mut self,
-        inputs: &'a [&'b [u8]],
-        outputs: &'a mut [&'b mut [u8]],
-    ) -> virtio_drivers::Result<u16>;
-
-    /// See [`VirtQueue::should_notify`].
-    fn should_notify(&self) -> bool;
-
-    /// See [`VirtQueue::can_pop`].
-    fn can_pop(&self) -> bool;
-
-    /// See [`VirtQueue::peek_used`].
-    fn peek_used(&self) -> Option<u16>;
-
-    /// See [`VirtQueue::pop_used`].
-    ///
-    /// # Safety
-    /// The buffers are those that were added under `token`.
-    unsafe fn pop_used<'a>(
-        &mut self,
-        token: u16,
-        inputs: &'a [&'a [u8]],
-        outputs: &'a mut [&'a mut [u8]],
-    ) -> virtio_drivers::Result<u32>;
-}
-
-impl<const SIZE: usize> Queue for VirtQueue<Dma, SIZE> {
-    fn size(&self) -> usize {
-        SIZE
-    }
-
-    fn available(&self) -> usize {
-        self.available_desc()
-    }
-
-    unsafe fn add<'a, 'b>(
-        &mut self,
-        inputs: &'a [&'b [u8]],
-        outputs: &'a mut [&'b mut [u8]],
-    ) -> virtio_drivers::Result<u16> {
-        // SAFETY: the caller promises what the queue's method wants.
-        unsafe { VirtQueue::add(self, inputs, outputs) }
-    }
-
-    fn should_notify(&self) -> bool {
-        VirtQueue::should_notify(self)
-    }
-
-    fn can_pop(&self) -> bool {
-        VirtQueue::can_pop(self)
-    }
-
-    fn peek_used(&self) -> Option<u16> {
-        VirtQueue::peek_used(self)
-    }
-
-    unsafe fn pop_used<'a>(
-        &mut self,
-        token: u16,
-        inputs: &'a [&'a [u8]],
-        outputs: &'a mut [&'a mut [u8]],
-    ) -> virtio_drivers::Result<u32> {
-        // SAFETY: the caller promises what the queue's method wants.
-        unsafe { VirtQueue::pop_used(self, token, inputs, outputs) }
-    }
-}
-
 /// A queue. Its lock keeps interrupts off: the handler takes completions.
 pub(super) struct Ring {
-    queue: Box<dyn Queue>,
+    queue: Queue,
     /// By the token of their first descriptor.
     flights: Vec<Option<Flight>>,
     #[allow(clippy::vec_box)] // the device gets their addresses
@@ -176,9 +93,17 @@ impl Ring {
         indirect: bool,
         event_idx: bool,
     ) -> Result<Self, OpenError> {
-        let queue = open(transport, index, indirect, event_idx);
-        let queue = queue.map_err(OpenError::Setup)?;
+        let options = QueueOptions {
+            longest: LONGEST,
+            indirect,
+            event_idx,
+        };
+        let queue = Queue::new(transport, index, options).map_err(OpenError::Setup)?;
         let size = queue.size();
+        if !queue.has_room(DESCRIPTORS) {
+            let descriptors = size;
+            return Err(OpenError::ShortQueue { index, descriptors });
+        }
         Ok(Self {
             queue,
             flights: (0..size).map(|_| None).collect(),
@@ -213,7 +138,7 @@ impl Ring {
         if self.broken {
             return Err(NotAdded::Broken);
         }
-        if self.queue.available() < DESCRIPTORS {
+        if !self.queue.has_room(DESCRIPTORS) {
             return Err(NotAdded::Full);
         }
         let frame = Frame {
@@ -233,8 +158,8 @@ impl Ring {
             Data::Out(data) => {
                 // SAFETY: the caller keeps the data until the request has completed.
                 let data = unsafe { data.as_ref() };
-                // SAFETY: and the flight keeps the frame until `pop_used` has returned the
-                // token.
+                // SAFETY: and the flight keeps the frame until the queue has given its
+                // token back.
                 unsafe { self.queue.add(&[header, data], &mut [status]) }
             }
             Data::In(mut data) => {
@@ -247,12 +172,11 @@ impl Ring {
             // SAFETY: as for `Out`, without data.
             Data::None => unsafe { self.queue.add(&[header], &mut [status]) },
         };
-        let Ok(token) = token else {
+        let Some(token) = token else {
             return Err(NotAdded::Full);
         };
         self.flights[usize::from(token)] = Some(Flight {
             frame,
-            data,
             completion,
             thread: thread.clone(),
         });
@@ -270,7 +194,7 @@ impl Ring {
     /// Takes all completions and wakes their threads.
     pub(super) fn reap(&mut self) {
         loop {
-            while let Some(token) = self.queue.peek_used() {
+            while let Some(token) = self.queue.peek() {
                 if self.broken || !self.complete(token) {
                     return self.give_up();
                 }
@@ -278,7 +202,7 @@ impl Ring {
             // What asks the device for the next interrupt must be seen before
             // the last look, or both sides wait (virtio 1.2, 2.7.7.2).
             fence(Ordering::SeqCst);
-            if !self.queue.can_pop() {
+            if !self.queue.can_take() {
                 return;
             }
         }
@@ -289,31 +213,13 @@ impl Ring {
         let Some(slot) = self.flights.get_mut(usize::from(token)) else {
             return false;
         };
-        let Some(mut flight) = slot.take() else {
+        let Some(flight) = slot.take() else {
             return false;
         };
-        let Frame { header, status } = &mut *flight.frame;
-        let slice = core::slice::from_mut(status);
-        let popped = match flight.data {
-            Data::Out(data) => {
-                // SAFETY: the thread that keeps the data waits until the request has
-                // completed.
-                let data = unsafe { data.as_ref() };
-                // SAFETY: the same bytes as were added under this token.
-                unsafe { self.queue.pop_used(token, &[header, data], &mut [slice]) }
-            }
-            Data::In(mut data) => {
-                // SAFETY: as for `Out`, and nothing else uses the data meanwhile.
-                let data = unsafe { data.as_mut() };
-                // SAFETY: the same bytes as were added under this token.
-                unsafe { self.queue.pop_used(token, &[header], &mut [data, slice]) }
-            }
-            // SAFETY: the same bytes as were added under this token.
-            Data::None => unsafe { self.queue.pop_used(token, &[header], &mut [slice]) },
-        };
-        let result = match popped {
-            Ok(_) => header::judge(flight.frame.status),
-            Err(_) => Err(BlockError::Broken),
+        let taken = self.queue.take(token);
+        let result = match taken {
+            Some(_) => header::judge(flight.frame.status),
+            None => Err(BlockError::Broken),
         };
         self.completions += 1;
         self.errors += u64::from(result.is_err());
@@ -328,7 +234,7 @@ impl Ring {
         if let Some(next) = self.waiting.pop_front() {
             next.unpark();
         }
-        popped.is_ok()
+        taken.is_some()
     }
 
     /// The device answered what it was not asked: nothing it has can be trusted
@@ -358,31 +264,4 @@ fn wake(completion: NonNull<Completion>, thread: Thread, result: Result<(), Bloc
     completion.result.set(result);
     completion.done.store(true, Ordering::Release);
     thread.unpark();
-}
-
-/// Sets queue `index` up, as long as the device takes it.
-fn open(
-    transport: &mut Transport,
-    index: u16,
-    indirect: bool,
-    event_idx: bool,
-) -> virtio_drivers::Result<Box<dyn Queue>> {
-    let most = transport.max_queue_size(index);
-    let size = Size::within(most).ok_or(virtio_drivers::Error::InvalidParam)?;
-    Ok(match size {
-        Size::Whole => sized::<256>(transport, index, indirect, event_idx)?,
-        Size::Half => sized::<128>(transport, index, indirect, event_idx)?,
-        Size::Short => sized::<32>(transport, index, indirect, event_idx)?,
-        Size::Single => sized::<4>(transport, index, indirect, event_idx)?,
-    })
-}
-
-fn sized<const SIZE: usize>(
-    transport: &mut Transport,
-    index: u16,
-    indirect: bool,
-    event_idx: bool,
-) -> virtio_drivers::Result<Box<dyn Queue>> {
-    let queue = VirtQueue::<Dma, SIZE>::new(transport, index, indirect, event_idx)?;
-    Ok(Box::new(queue))
 }

@@ -18,6 +18,14 @@ pub(crate) enum OpenError {
     /// It did not accept the features asked for.
     #[error("the block device does not accept the negotiated features")]
     Features,
+    /// A queue has no room for a request.
+    #[error("the block device's queue {index} has {descriptors} descriptors, fewer than 4")]
+    ShortQueue {
+        /// Its number.
+        index: u16,
+        /// Its length.
+        descriptors: usize,
+    },
     /// A queue or the configuration space did not work out.
     #[error("the block device cannot be set up: {0}")]
     Setup(virtio_drivers::Error),

@@ -1,14 +1,13 @@
 //! [`VirtioNet`].
 
-#![allow(unsafe_code)] // the queues' `add` and `pop_used`
+#![allow(unsafe_code)] // the queues' `add`
 
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
 
-use tare_hal::virtio::{Dma, Handler, Transport};
-use virtio_drivers::queue::VirtQueue;
+use tare_hal::virtio::{Handler, Queue, QueueOptions, Transport};
 use virtio_drivers::transport::Transport as _;
 
 use super::buffer::{Buffer, FRAME_MAX, Filled};
@@ -19,13 +18,11 @@ use crate::virtio;
 
 const RECEIVE: u16 = 0;
 const TRANSMIT: u16 = 1;
-/// Entries of a queue.
-const QUEUE: usize = 64;
+/// Most entries of a queue.
+const LONGEST: u16 = 64;
 /// Smallest packet that IPv4 must carry (RFC 791).
 const MTU_MIN: u16 = 68;
 const MTU_MAX: u16 = 1500;
-
-type Queue = VirtQueue<Dma, QUEUE>;
 
 /// Why a network device cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +30,9 @@ pub(crate) enum OpenError {
     /// It did not accept the features asked for.
     #[error("the network device does not accept the negotiated features")]
     Features,
+    /// A queue is not there.
+    #[error("the network device has no queue {0}")]
+    NoQueue(u16),
     /// A queue or the configuration space did not work out.
     #[error("the network device cannot be set up: {0}")]
     Setup(virtio_drivers::Error),
@@ -45,7 +45,7 @@ pub(crate) struct VirtioNet {
     transmit: Queue,
     /// Buffers that the device has, by the token of their descriptor.
     receiving: Vec<Option<Box<Buffer>>>,
-    transmitting: Vec<Option<Sent>>,
+    transmitting: Vec<Option<Box<Buffer>>>,
     in_flight: usize,
     #[allow(clippy::vec_box)] // the device gets their addresses
     spare: Vec<Box<Buffer>>,
@@ -59,11 +59,6 @@ pub(crate) struct VirtioNet {
     notify: bool,
 }
 
-struct Sent {
-    buffer: Box<Buffer>,
-    len: usize,
-}
-
 impl VirtioNet {
     /// Takes the device over; `on_receive` is called when frames have come.
     pub(crate) fn new(mut transport: Transport, on_receive: Handler) -> Result<Self, OpenError> {
@@ -73,17 +68,17 @@ impl VirtioNet {
         let has = |feature| features & feature != 0;
         let event_idx = has(features::EVENT_IDX);
         let (mac, mtu) = read_config(&transport, features).map_err(OpenError::Setup)?;
-        let mut queue =
-            |index| Queue::new(&mut transport, index, false, event_idx).map_err(OpenError::Setup);
-        let (receive, mut transmit) = (queue(RECEIVE)?, queue(TRANSMIT)?);
-        transmit.set_dev_notify(false);
+        let receive = open_queue(&mut transport, RECEIVE, event_idx)?;
+        let mut transmit = open_queue(&mut transport, TRANSMIT, event_idx)?;
+        transmit.set_interrupts(false);
         transport.finish_init();
+        let (receiving, transmitting) = (receive.size(), transmit.size());
         let mut net = Self {
             transport,
             receive,
             transmit,
-            receiving: (0..QUEUE).map(|_| None).collect(),
-            transmitting: (0..QUEUE).map(|_| None).collect(),
+            receiving: (0..receiving).map(|_| None).collect(),
+            transmitting: (0..transmitting).map(|_| None).collect(),
             in_flight: 0,
             spare: Vec::new(),
             header_len: if has(features::VERSION_1) {
@@ -97,36 +92,29 @@ impl VirtioNet {
             run: 0,
             notify: false,
         };
-        (0..QUEUE).for_each(|_| net.post(Buffer::new()));
+        (0..receiving).for_each(|_| net.post(Buffer::new()));
         net.transport.notify(RECEIVE);
         Ok(net)
     }
 
     /// Gives the device a buffer to receive into.
     fn post(&mut self, mut buffer: Box<Buffer>) {
-        // SAFETY: the buffer is kept in `receiving`, untouched, until
-        // `pop_used` has returned its token.
+        // SAFETY: the buffer is kept in `receiving`, untouched, until the queue has given its
+        // token back.
         let token = unsafe { self.receive.add(&[], &mut [&mut buffer.bytes]) };
-        if let Ok(token) = token {
+        if let Some(token) = token {
             self.receiving[usize::from(token)] = Some(buffer);
         }
     }
 
     /// Takes back what the device has sent.
     fn reclaim(&mut self) {
-        while let Some(token) = self.transmit.peek_used() {
-            let Some(slot) = self.transmitting.get_mut(usize::from(token)) else {
+        while let Some(token) = self.transmit.peek() {
+            if self.transmit.take(token).is_none() {
                 return;
-            };
-            let Some(Sent { buffer, len }) = slot.take() else {
-                return;
-            };
-            // SAFETY: the same bytes as were added under this token.
-            let popped = unsafe {
-                self.transmit
-                    .pop_used(token, &[&buffer.bytes[..len]], &mut [])
-            };
-            if popped.is_ok() {
+            }
+            let sent = self.transmitting.get_mut(usize::from(token));
+            if let Some(buffer) = sent.and_then(Option::take) {
                 self.in_flight -= 1;
                 self.spare.push(buffer);
             }
@@ -134,12 +122,12 @@ impl VirtioNet {
     }
 
     fn submit(&mut self, buffer: Box<Buffer>, len: usize) {
-        // SAFETY: the buffer is kept in `transmitting`, untouched, until
-        // `pop_used` has returned its token.
+        // SAFETY: the buffer is kept in `transmitting`, untouched, until the queue has given its
+        // token back.
         let token = unsafe { self.transmit.add(&[&buffer.bytes[..len]], &mut []) };
         match token {
-            Ok(token) => {
-                self.transmitting[usize::from(token)] = Some(Sent { buffer, len });
+            Some(token) => {
+                self.transmitting[usize::from(token)] = Some(buffer);
                 self.in_flight += 1;
                 // The queue publishes the frame and then looks at whether the
                 // device wants a notification; without a fence between the two the
@@ -147,9 +135,21 @@ impl VirtioNet {
                 fence(Ordering::SeqCst);
                 self.notify |= self.transmit.should_notify();
             }
-            Err(_) => self.spare.push(buffer),
+            None => self.spare.push(buffer),
         }
     }
+}
+
+fn open_queue(transport: &mut Transport, index: u16, event_idx: bool) -> Result<Queue, OpenError> {
+    let options = QueueOptions {
+        longest: LONGEST,
+        indirect: false,
+        event_idx,
+    };
+    Queue::new(transport, index, options).map_err(|error| match error {
+        virtio_drivers::Error::InvalidParam => OpenError::NoQueue(index),
+        error => OpenError::Setup(error),
+    })
 }
 
 fn read_config(transport: &Transport, features: u64) -> virtio_drivers::Result<([u8; 6], u16)> {
@@ -186,14 +186,12 @@ impl Link for VirtioNet {
     }
 
     fn receive(&mut self) -> Option<Received<Filled>> {
-        let Some(token) = self.receive.peek_used() else {
+        let Some(token) = self.receive.peek() else {
             self.run = 0;
             return None;
         };
-        let mut buffer = self.receiving.get_mut(usize::from(token))?.take()?;
-        // SAFETY: the same bytes as were added under this token.
-        let len = unsafe { self.receive.pop_used(token, &[], &mut [&mut buffer.bytes]) };
-        let len = len.unwrap_or(0) as usize;
+        let len = self.receive.take(token)? as usize;
+        let buffer = self.receiving.get_mut(usize::from(token))?.take()?;
         self.run += 1;
         let checksums = match self.features & features::GUEST_CSUM {
             0 => Checksums::Unverified,
@@ -214,26 +212,26 @@ impl Link for VirtioNet {
         // The device looks for new buffers by itself while it has any left. If
         // it ran out, all of the queue has come since it was last seen empty,
         // so telling it then is enough.
-        if self.run >= QUEUE {
+        if self.run >= self.receive.size() {
             self.run = 0;
             self.transport.notify(RECEIVE);
         }
     }
 
     fn send_ready(&mut self) -> bool {
-        if self.in_flight == QUEUE {
+        if self.in_flight == self.transmit.size() {
             self.reclaim();
         }
-        self.in_flight < QUEUE
+        self.in_flight < self.transmit.size()
     }
 
     fn send_room(&mut self) -> usize {
         self.reclaim();
-        QUEUE - self.in_flight
+        self.transmit.size() - self.in_flight
     }
 
     fn send_room_max(&self) -> usize {
-        QUEUE
+        self.transmit.size()
     }
 
     fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {

@@ -1,7 +1,7 @@
-//! virtio-net (virtio 1.2, 5.1) as a [`Link`](super::link::Link), over the
-//! virtio-drivers crate's queues and transports.
+//! virtio-net (virtio 1.2, 5.1) as a [`Link`](super::link::Link), over the hal's queues
+//! and transports; as long as the device has them, 64 at most.
 //!
-//! That crate's own network driver knows no checksum offload; this one leaves
+//! The virtio-drivers crate's own network driver knows no checksum offload; this one leaves
 //! TCP and UDP checksums to the device both ways where it offers that. Received
 //! frames are used where the device wrote them; sent frames are built where
 //! it reads them. What sending completes is collected only when the ring is

@@ -1,6 +1,11 @@
-use super::header;
+#![allow(clippy::unwrap_used)]
+
+use tare_hal::virtio::{Registers, Transport};
+
+use super::{OpenError, VirtioNet, header};
 use crate::net::checksum::Sum;
 use crate::net::frame::{self, Checksums, Frame, PartialChecksum};
+use crate::net::link::Link as _;
 
 #[test]
 fn the_header_says_where_the_checksum_goes() {
@@ -65,4 +70,38 @@ fn a_checksum_that_the_device_finishes_is_right() {
             }
         }
     }
+}
+
+/// A device that takes nothing, with queues of this many descriptors.
+fn device(descriptors: u32) -> Result<VirtioNet, OpenError> {
+    const NETWORK: u32 = 1;
+    // Checksums in the lower half, VERSION_1 in the upper one.
+    let registers = Box::leak(Box::new(Registers::new(NETWORK, 1, descriptors)));
+    let transport = Transport::in_memory(registers).expect("a device");
+    VirtioNet::new(transport, &|| ())
+}
+
+#[test]
+fn queues_are_as_long_as_the_device_has_them() {
+    for (offered, len) in [
+        (1, 1),
+        (8, 8),
+        (16, 16),
+        (32, 32),
+        (63, 32),
+        (64, 64),
+        (256, 64),
+    ] {
+        let mut net = device(offered).unwrap();
+        assert_eq!((net.send_room(), net.send_room_max()), (len, len));
+        let mut sent = 0;
+        while net.send_ready() {
+            net.send(60, |frame| frame.fill(0));
+            sent += 1;
+        }
+        assert_eq!((sent, net.send_room()), (len, 0), "{offered}");
+        assert!(net.receive().is_none());
+    }
+    let error = device(0).err().expect("no queue");
+    assert_eq!(error.to_string(), "the network device has no queue 0");
 }

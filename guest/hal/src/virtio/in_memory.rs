@@ -1,0 +1,49 @@
+//! A device of plain memory, for tests of drivers on the host.
+
+#![allow(unsafe_code)]
+
+use core::ptr::NonNull;
+
+use virtio_drivers::transport::mmio::MmioTransport;
+
+use super::interrupts::Interrupts;
+use super::transport::{Notifier, Transport};
+
+/// Bytes of the registers and of a configuration space (virtio 1.2, 4.2.2).
+const BYTES: usize = 0x200;
+
+/// The registers of a virtio-mmio device that does nothing: a driver reads what a test has put
+/// there, or what it has written itself.
+#[derive(Debug)]
+#[repr(C, align(8))]
+pub struct Registers(pub [u32; BYTES / 4]);
+
+impl Registers {
+    /// A device of that type whose queues have this many descriptors. `features` are both halves
+    /// of what it offers.
+    pub fn new(device: u32, features: u32, descriptors: u32) -> Self {
+        const MAGIC: u32 = 0x7472_6976;
+        const VERSION: u32 = 2;
+        let mut words = [0; BYTES / 4];
+        for (offset, value) in [
+            (0x000, MAGIC),
+            (0x004, VERSION),
+            (0x008, device),
+            (0x010, features),
+            (0x034, descriptors),
+        ] {
+            words[offset / 4] = value;
+        }
+        Self(words)
+    }
+}
+
+impl Transport {
+    /// A transport to such a device; `None` if the registers are no device's.
+    pub fn in_memory(registers: &'static mut Registers) -> Option<Self> {
+        let header = NonNull::from(registers).cast();
+        // SAFETY: the registers are aligned, as long as they say, and nothing else refers to them from now on.
+        let inner = unsafe { MmioTransport::new(header, BYTES) }.ok()?;
+        Some(Self::new(inner.into(), Notifier::Inner, Interrupts::None))
+    }
+}
