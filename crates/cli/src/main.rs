@@ -32,7 +32,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use tare_control::exit::{Ended, ExitCode as Code};
 use tare_host::printable::printable_lines;
-use tare_launch::{confined, supervise};
+use tare_launch::{Attempt, confined, supervise};
 
 use args::{Cli, Verb};
 use failure::Failure;
@@ -53,15 +53,30 @@ fn outcome() -> Result<Ended, Failure> {
     if let Some(done) = confined::become_program(after_name()) {
         return Ok(done.map(|()| Code::Success.into())?);
     }
-    match supervise::from_args(after_name(), &Stderr) {
-        Some(ended) => Ok(ended?),
-        None => perform(Cli::parse().verb),
+    let started_by_itself = supervise::from_args(after_name(), &Stderr)
+        .or_else(|| tare_launch::keeper_from_args(after_name(), &Stderr));
+    if let Some(ended) = started_by_itself {
+        return Ok(ended?);
+    }
+    match tare_launch::attempt_from_args(after_name()) {
+        Some(attempt) => {
+            let (attempt, words) = attempt?;
+            let name = std::env::args_os().take(1);
+            perform(Cli::parse_from(name.chain(words)).verb, Some(attempt))
+        }
+        None => perform(Cli::parse().verb, None),
     }
 }
 
-fn perform(verb: Verb) -> Result<Ended, Failure> {
+/// Carries a verb out; `run` as the attempt of a keeper, if it is one.
+fn perform(verb: Verb, attempt: Option<Attempt>) -> Result<Ended, Failure> {
     let outcome = match verb {
-        Verb::Run(args) => return run::run(*args),
+        Verb::Run(args) => {
+            return match attempt {
+                Some(attempt) => run::attempt(*args, attempt),
+                None => run::run(*args, std::env::args_os().skip(1).collect()),
+            };
+        }
         Verb::Profile(args) => return profile::profile(*args),
         Verb::New(args) => scaffold::new(&args),
         Verb::Build(args) => scaffold::build(&args),

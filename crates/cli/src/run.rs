@@ -1,26 +1,43 @@
 //! `tare run`: the request, and what the user sees of it. `tare_launch` does the rest.
 
+use std::ffi::OsString;
+
 use tare_abi::cmdline::Idle;
 use tare_control::exit::ExitCode;
 use tare_launch::engine::EngineChoice;
 use tare_launch::limits::Limits;
-use tare_launch::{JobMode, Launched, Request};
+use tare_launch::{Attempt, JobMode, Launched, Request};
 
 use crate::args::{EngineArg, IdleArg, RunArgs};
 use crate::failure::RunOutcome;
 use crate::output::{Stderr, print};
 use crate::scaffold;
 
-/// Runs a machine to its end, or until it is in the background.
-pub(crate) fn run(args: RunArgs) -> RunOutcome {
+/// Runs a machine to its end, or until it is in the background; `words` are the command line.
+pub(crate) fn run(args: RunArgs, words: Vec<OsString>) -> RunOutcome {
     let args = scaffold::with_image(args)?;
+    let restart = args.restart;
     let plan = tare_launch::plan(args.into(), &Stderr)?;
-    match tare_launch::launch(plan, &Stderr)? {
+    match tare_launch::keep(plan, restart, words, &Stderr)? {
         Launched::Ended(ended) => Ok(ended),
         Launched::Background(name) => {
             print(&format!("{name}\n"))?;
             Ok(ExitCode::Success.into())
         }
+    }
+}
+
+/// Runs it once for its keeper.
+pub(crate) fn attempt(args: RunArgs, attempt: Attempt) -> RunOutcome {
+    let args = scaffold::with_image(args)?;
+    let request = Request {
+        attempt: Some(attempt),
+        ..args.into()
+    };
+    let plan = tare_launch::plan(request, &Stderr)?;
+    match tare_launch::launch(plan, &Stderr)? {
+        Launched::Ended(ended) => Ok(ended),
+        Launched::Background(_) => Ok(ExitCode::Success.into()),
     }
 }
 
@@ -57,6 +74,7 @@ impl From<RunArgs> for Request {
             } else {
                 JobMode::Foreground
             },
+            attempt: None,
             engine: args.engine.into(),
         }
     }

@@ -13,20 +13,11 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use support::guest::{self, Then};
-use support::needs::beside;
+use support::needs::{beside, qemu};
 use support::{TestDir, end, eventually, installed, output, tiny};
 
 /// For machines without a network.
 const WORDS: &[&str] = &["--net", "none", "--engine", "qemu"];
-
-/// `true` if QEMU is there; says so if not.
-fn qemu() -> bool {
-    let there = installed("qemu-system-x86_64");
-    if !there {
-        tare_vmtest::lacks("QEMU is not installed");
-    }
-    there
-}
 
 fn run(then: Then) -> support::Ended {
     let place = TestDir::new();

@@ -58,6 +58,9 @@ pub struct MachineConfig {
     pub control: Descriptor,
     /// The run directory, removed by the monitor when it ends.
     pub run_dir: String,
+    /// What stays in it.
+    #[serde(default)]
+    pub leaves: Leaves,
     /// Locked file in the run directory; the lock says that the machine lives.
     pub lock: Descriptor,
     /// What this KVM is, a `tare_hv::Probe`, if `tare` had to find out; otherwise the
@@ -77,6 +80,19 @@ pub enum HugePages {
     Auto,
     /// Never.
     Off,
+}
+
+/// What stays in the run directory of a machine that ends, unless its end was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Leaves {
+    /// Nothing: the directory goes.
+    #[default]
+    Nothing,
+    /// Log and exit code, if it started.
+    OwnEnd,
+    /// The same, and the log if it did not start: a keeper starts it again, or removes the rest.
+    ForKeeper,
 }
 
 /// What a monitor gives up before it reads what others wrote.

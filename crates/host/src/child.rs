@@ -7,7 +7,7 @@
 //! executes itself first.
 #![allow(unsafe_code)]
 
-use std::os::fd::RawFd;
+use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
@@ -87,6 +87,21 @@ fn close_each_on_exec_from(first: RawFd) {
 fn first_unused(limit: Option<u64>) -> RawFd {
     let limit = limit.and_then(|limit| RawFd::try_from(limit).ok());
     limit.map_or(MOST_LOOKED_AT, |limit| limit.min(MOST_LOOKED_AT))
+}
+
+/// A copy of a descriptor that this process was started with. Neither reaches a further program.
+pub fn take_inherited(number: RawFd) -> std::io::Result<OwnedFd> {
+    // SAFETY: integers only; any number may be asked about.
+    if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: as above.
+    let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
+    if copy == -1 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
 fn leave_open(fd: RawFd) -> Result<(), Errno> {
@@ -172,7 +187,7 @@ impl ParentDeath {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::ErrorKind;
-    use std::os::fd::AsRawFd as _;
+    use std::os::fd::{AsFd as _, AsRawFd as _};
     use std::os::unix::process::ExitStatusExt as _;
 
     use rustix::io::{FdFlags, fcntl_setfd};
@@ -227,6 +242,22 @@ mod tests {
             keeps_only(command, vec![first]);
         });
         assert_eq!(kept, [true, false]);
+    }
+
+    #[test]
+    fn an_inherited_descriptor_is_taken_over_and_reaches_no_further_program() {
+        let file = tempfile::tempfile().unwrap();
+        fcntl_setfd(&file, FdFlags::empty()).unwrap();
+        let taken = take_inherited(file.as_raw_fd()).unwrap();
+        for fd in [file.as_fd(), taken.as_fd()] {
+            assert_eq!(rustix::io::fcntl_getfd(fd), Ok(FdFlags::CLOEXEC));
+        }
+        let same = |fd| rustix::fs::fstat(fd).unwrap().st_ino;
+        assert_eq!(same(file.as_fd()), same(taken.as_fd()));
+        assert_eq!(
+            take_inherited(-1).unwrap_err().raw_os_error(),
+            Some(libc::EBADF)
+        );
     }
 
     #[test]

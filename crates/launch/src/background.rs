@@ -6,16 +6,21 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use tare_control::exit::ExitCode;
+use tare_host::child::ended_within;
 
 use crate::Terminal;
 use crate::ending;
 use crate::failure::{Explain, Failure};
 use crate::interruption::Interruption;
-use crate::machine::{Launched, PreparedMachine, RunFileError};
+use crate::machine::{Launched, RunFileError, Starting};
+use crate::record::Record;
 
 /// How long a machine in the background may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// How long one that does not answer may take to end when asked.
+const END_LIMIT: Duration = Duration::from_secs(2);
 /// Pause between two questions to a machine that does not answer yet.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Most bytes of the log shown when a machine did not start.
@@ -41,17 +46,24 @@ struct NotStarted {
 }
 
 /// Starts `command`, which becomes the machine, and gives the machine's name
-/// as soon as it `answers`. Standard input is the command's own choice.
+/// as soon as it `answers`. Standard input is the command's own choice. A keeper writes its
+/// records itself.
 pub(crate) fn detach(
     mut command: Command,
-    mut machine: PreparedMachine,
+    starting: Starting,
+    record: Option<Record>,
     terminal: &dyn Terminal,
     answers: impl FnMut() -> bool,
 ) -> Result<Launched, Failure> {
+    let Starting {
+        run_dir,
+        console_log,
+        interruption,
+    } = starting;
     let failed = |error| Failure::new(ExitCode::Internal, error);
     // Opened anew: the monitor writes the guest's output at offsets of its own, and
     // messages through a copy of its descriptor would overwrite that.
-    let path = machine.run_dir.dir().console_log();
+    let path = run_dir.dir().console_log();
     let log = || {
         let messages = File::options().append(true).open(&path);
         messages.map(Stdio::from).map_err(failed)
@@ -64,21 +76,17 @@ pub(crate) fn detach(
             let program = command.get_program().into();
             Failure::new(ExitCode::Internal, NotStarted { program, source })
         })?;
-    machine.record.set_process(child.id());
-    let PreparedMachine {
-        run_dir,
-        record,
-        console_log,
-        interruption: machine_interruption,
-        ..
-    } = machine;
-    let started = match record.write(run_dir.dir()) {
+    let written = record.map_or(Ok(()), |mut record| {
+        record.set_process(child.id());
+        record.write(run_dir.dir())
+    });
+    let started = match written {
         // A machine that ended at once has removed its directory already; its
         // exit code says why.
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(RunFileError::of("run.json", run_dir.dir())(error).into())
         }
-        _ => wait(&mut child, &machine_interruption, answers),
+        _ => wait(&mut child, &interruption, answers),
     };
     match started {
         Ok(None) => Ok(Launched::Background(run_dir.hand_over().name().to_owned())),
@@ -87,11 +95,19 @@ pub(crate) fn detach(
             Ok(Launched::Ended(code.into()))
         }
         Err(failure) => {
-            let _ = child.kill();
-            let _ = child.wait();
+            end(&mut child);
             show(console_log, terminal);
             Err(failure)
         }
+    }
+}
+
+/// Asks first: a keeper passes it on to its machine.
+fn end(child: &mut Child) {
+    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    if ended_within(child, END_LIMIT).is_none() {
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 

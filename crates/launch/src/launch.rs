@@ -45,12 +45,20 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
         files,
         net,
         limits,
+        attempt,
         ..
     } = plan;
     // From here on Ctrl-C lets the guard remove the directory.
     let interruption = Interruption::watch().map_err(|e| Failure::new(ExitCode::Internal, e))?;
-    let run_dir = RunDirGuard::take(&RunRoot::open_default()?, &name)?;
-    let record = record(&machine, &engine, &net);
+    let run_dir = match &attempt {
+        Some(attempt) => attempt.claim()?,
+        None => RunDirGuard::take(&RunRoot::open_default()?, &name)?,
+    };
+    let mut record = record(&machine, &engine, &net);
+    if let Some(attempt) = &attempt {
+        record.restarts = attempt.restarts;
+        record.keeper = Some(attempt.keeper);
+    }
     limits::sweep();
     user::sweep();
     // From here on what is started is in the group: passt, the monitor or QEMU.
@@ -64,7 +72,10 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
     }
     // While passt starts.
     let initrd = initrd(files)?;
-    let console_log = console_log(run_dir.dir())?;
+    let console_log = match &attempt {
+        Some(_) => console_log_again(run_dir.dir())?,
+        None => console_log(run_dir.dir())?,
+    };
     let prepared = PreparedMachine {
         spec: machine,
         run_dir,
@@ -84,7 +95,8 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
     }
 }
 
-fn record(machine: &MachineSpec, engine: &Engine, net: &Net) -> Record {
+/// What `tare ps` shows of a machine that this process starts.
+pub(crate) fn record(machine: &MachineSpec, engine: &Engine, net: &Net) -> Record {
     Record {
         engine: engine_name(engine),
         pid: std::process::id(),
@@ -94,6 +106,9 @@ fn record(machine: &MachineSpec, engine: &Engine, net: &Net) -> Record {
         memory_mib: machine.memory_mib,
         ports: forwards(net).iter().map(Publish::to_string).collect(),
         started_s: now_s(),
+        restarts: 0,
+        keeper: None,
+        waits_after: None,
         user: machine.user.as_ref().map(|user| user.uid),
     }
 }
@@ -149,12 +164,20 @@ fn initrd(files: Files) -> Result<Option<File>, Failure> {
     })
 }
 
-fn console_log(dir: &RunDir) -> Result<File, RunFileError> {
-    OpenOptions::new()
-        .create_new(true)
+/// The log of a new machine.
+pub(crate) fn console_log(dir: &RunDir) -> Result<File, RunFileError> {
+    open_log(dir, OpenOptions::new().create_new(true).mode(0o600))
+}
+
+/// The log with what earlier attempts wrote.
+fn console_log_again(dir: &RunDir) -> Result<File, RunFileError> {
+    open_log(dir, &mut OpenOptions::new())
+}
+
+fn open_log(dir: &RunDir, options: &mut OpenOptions) -> Result<File, RunFileError> {
+    options
         .append(true)
         .read(true)
-        .mode(0o600)
         .open(dir.console_log())
         .map_err(RunFileError::of("the console's log", dir))
 }

@@ -15,10 +15,14 @@
 //! monitor's configuration, run directories and exit codes. Errors are typed by module and
 //! say exit code and hint ([`Explain`]); [`Failure`] is any of them.
 //!
-//! The calling program starts itself again to supervise QEMU and to confine it, so its `main`
-//! calls [`confined::become_program`] and [`supervise::from_args`] before it reads its arguments.
+//! [`keep()`] launches again what fails (`restart`).
+//!
+//! The calling program starts itself again to supervise QEMU, to confine it and to keep a machine,
+//! so its `main` calls [`confined::become_program`], [`supervise::from_args`],
+//! [`keeper_from_args`] and [`attempt_from_args`] before it reads its arguments.
 
 mod arp;
+mod attempt;
 mod background;
 mod cmdline;
 pub mod confined;
@@ -55,6 +59,7 @@ pub mod rates;
 pub mod record;
 mod relay;
 mod request;
+mod restart;
 mod root_errors;
 mod run_dir_guard;
 pub mod site;
@@ -62,11 +67,13 @@ pub mod supervise;
 mod tap;
 pub mod user;
 
+pub use attempt::{Attempt, Output, attempt_from_args};
 pub use failure::{Explain, Failure, RunOutcome};
 pub use launch::launch;
 pub use machine::{Launched, RunFileError};
 pub use plan::{Plan, plan};
 pub use request::{JobMode, Request};
+pub use restart::{Restart, RestartError, keep, keeper_from_args};
 pub use run_dir_guard::{Name, RunDirGuard};
 
 /// Where messages of a run go, to the user's terminal.

@@ -147,7 +147,28 @@ pub(crate) struct PreparedMachine {
     pub(crate) interruption: Interruption,
 }
 
+/// A machine whose start is waited for.
+pub(crate) struct Starting {
+    /// Its run directory and lock.
+    pub(crate) run_dir: RunDirGuard,
+    /// Open `console.log`.
+    pub(crate) console_log: File,
+    /// Whether a signal asked for the end meanwhile.
+    pub(crate) interruption: Interruption,
+}
+
 impl PreparedMachine {
+    /// What a start in the background is waited for with, the record, and what is open until the
+    /// process of the machine has inherited it.
+    pub(crate) fn into_starting(self) -> (Starting, Record, impl Sized + use<>) {
+        let starting = Starting {
+            run_dir: self.run_dir,
+            console_log: self.console_log,
+            interruption: self.interruption,
+        };
+        (starting, self.record, (self.spec, self.initrd, self.link))
+    }
+
     /// Waits until the other end of the network is there.
     pub(crate) fn connect(&mut self) -> Result<(), Failure> {
         if let Some(LinkEnd::Passt { passt, .. }) = self.link.as_mut().map(|link| &mut link.end) {

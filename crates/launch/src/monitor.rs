@@ -13,13 +13,16 @@ use std::time::Duration;
 use rustix::io::{FdFlags, fcntl_setfd};
 use tare_control::client::Client;
 use tare_control::config::{
-    Console, Descriptor, DiskConfig, Jail, JailUser, MachineConfig, NetBackend, NetConfig, OwnCpu,
+    Console, Descriptor, DiskConfig, Jail, JailUser, Leaves, MachineConfig, NetBackend, NetConfig,
+    OwnCpu,
 };
 use tare_control::exit::ExitCode;
+use tare_control::rundir::RunDir;
 use tare_devices::blk::Access;
 use tare_host::child::{holds_back, in_own_session};
 use tare_host::signals::hold_back;
 
+use crate::attempt::Output;
 use crate::disk::OpenDisk;
 use crate::failure::{Explain, Failure};
 use crate::machine::{Launched, Link, LinkEnd, PreparedMachine, RunFileError};
@@ -74,7 +77,7 @@ pub(crate) fn start(
     let descriptor = inherit(&machine_json)?;
     let arguments = ["--config".to_owned(), descriptor.0.to_string()];
     match machine.spec.place {
-        JobMode::Foreground => foreground(program, &arguments, machine),
+        JobMode::Foreground | JobMode::Attempt(_) => foreground(program, &arguments, machine),
         JobMode::Background => background(program, &arguments, machine, socket, terminal),
     }
 }
@@ -110,8 +113,13 @@ fn configuration(
             .map(own_cpu)
             .collect::<Result<_, _>>()?,
         console: match machine.spec.place {
-            JobMode::Foreground => Console::Stdio { log },
-            JobMode::Background => Console::Log { log },
+            JobMode::Foreground | JobMode::Attempt(Output::Terminal) => Console::Stdio { log },
+            JobMode::Background | JobMode::Attempt(Output::Log) => Console::Log { log },
+        },
+        leaves: match machine.spec.place {
+            JobMode::Foreground => Leaves::Nothing,
+            JobMode::Background => Leaves::OwnEnd,
+            JobMode::Attempt(_) => Leaves::ForKeeper,
         },
         control: inherit(socket)?,
         run_dir: machine.run_dir.dir().path().to_string_lossy().into_owned(),
@@ -219,13 +227,22 @@ fn background(
         .stdin(Stdio::null());
     // As in the foreground.
     holds_back(&mut command);
-    let mut client = Client::new(machine.run_dir.dir().control_socket()).with_timeout(ATTEMPT);
+    let mut answers = answers(machine.run_dir.dir());
     let mut socket = Some(socket);
-    background::detach(command, machine, terminal, || {
+    let (starting, record, open) = machine.into_starting();
+    let launched = background::detach(command, starting, Some(record), terminal, || {
         // Only the monitor listens now: its end is noticed by whoever connects.
         socket = None;
-        client.machine().is_ok()
-    })
+        answers()
+    });
+    drop(open);
+    launched
+}
+
+/// Whether a monitor answers for the machine in `dir`.
+pub(crate) fn answers(dir: &RunDir) -> impl FnMut() -> bool + use<> {
+    let mut client = Client::new(dir.control_socket()).with_timeout(ATTEMPT);
+    move || client.machine().is_ok()
 }
 
 fn execute(program: &Path, source: io::Error) -> MonitorError {

@@ -10,6 +10,7 @@ use tare_control::halt::HaltPolicy;
 use tare_control::rundir::valid_name;
 use tare_rootfs::walk::{Links, walk};
 
+use crate::attempt::Attempt;
 use crate::engine::{self, Engine};
 use crate::failure::{Explain, Failure};
 use crate::image::{self, Image};
@@ -20,7 +21,7 @@ use crate::memory_choice::{self, MemoryChoice};
 use crate::memory_size::MemorySize;
 use crate::net_choice::NetChoice;
 use crate::publish::Publish;
-use crate::request::Request;
+use crate::request::{JobMode, Request};
 use crate::run_dir_guard::Name;
 use crate::{
     Terminal, cmdline, disk, frame_rules, image_check, initrd, machine_size, own_cpus, passt,
@@ -44,6 +45,8 @@ pub struct Plan {
     pub(crate) emulated: Option<String>,
     /// What it may use at most.
     pub(crate) limits: Limits,
+    /// The attempt of a keeper's that it is.
+    pub(crate) attempt: Option<Attempt>,
 }
 
 /// Options that do not go together.
@@ -100,7 +103,13 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         Some(kernel) => linux::choose(kernel, &request, memory_mib, terminal)?,
         None => library_os(&request, own, guest, memory_mib)?,
     };
-    let name = name_of(request.name, boot.name)?;
+    let (name, place) = match &request.attempt {
+        Some(attempt) => (
+            Name::Given(attempt.name()),
+            JobMode::Attempt(attempt.output),
+        ),
+        None => (name_of(request.name, boot.name)?, request.place),
+    };
     let net = net(request.net, request.publish)?;
     let (engine, probe) = engine::choose(request.engine, request.cpus, guest)?;
     if request.limits.net.is_some() {
@@ -140,7 +149,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
             halt,
             own_cpus,
             user: user::choose(request.user)?,
-            place: request.place,
+            place,
             probe,
         },
         engine,
@@ -149,6 +158,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         net,
         emulated,
         limits: request.limits,
+        attempt: request.attempt,
     })
 }
 

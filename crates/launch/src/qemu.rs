@@ -22,6 +22,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::thread::{CapabilitySet, capabilities};
 use std::os::fd::OwnedFd;
 use tare_control::config::{Jail, JailUser};
+use tare_control::rundir::RunDir;
 use tare_daemon::jail;
 use tare_qemu::Accelerator;
 
@@ -32,7 +33,7 @@ use crate::failure::Failure;
 use crate::linux::stdio;
 use crate::machine::{Launched, LinkEnd, PreparedMachine, RunFileError};
 use crate::request::JobMode;
-use crate::supervise::{self, Supervised, Uplink};
+use crate::supervise::{self, AtEnd, Supervised, Uplink};
 use line::QemuLine;
 
 /// How long QEMU may take to greet a client.
@@ -72,7 +73,7 @@ pub(crate) fn start(
     let uplink = uplink(&machine)
         .map_err(|errno| RunFileError::of("a socket to passt", &dir)(errno.into()))?;
     match machine.spec.place {
-        JobMode::Foreground => {
+        JobMode::Foreground | JobMode::Attempt(_) => {
             machine
                 .record
                 .write(&dir)
@@ -83,7 +84,11 @@ pub(crate) fn start(
                 qemu_input: Stdio::inherit(),
             });
             stdio::keep_blocking(streams);
-            let ended = supervise::run(&supervised, uplink, || machine.connect());
+            let at_end = match machine.spec.place {
+                JobMode::Attempt(_) => AtEnd::Leave(terminal),
+                _ => AtEnd::Remove,
+            };
+            let ended = supervise::run(&supervised, uplink, at_end, || machine.connect());
             drop(handed);
             ended.map(Launched::Ended)
         }
@@ -91,16 +96,25 @@ pub(crate) fn start(
             machine.connect()?;
             let command = supervise::command(&supervised, uplink)
                 .map_err(RunFileError::of("the supervisor's task", &dir))?;
-            let begin = Instant::now();
-            let (socket, log) = (dir.control_socket(), dir.console_log());
+            let mut answers = answers(&dir);
             let mut handed = Some(handed);
-            background::detach(command, machine, terminal, || {
+            let (starting, record, open) = machine.into_starting();
+            let launched = background::detach(command, starting, Some(record), terminal, || {
                 // Only QEMU listens now: its end is noticed by whoever connects.
                 handed = None;
-                goes_on(&socket) && (speaks(&log) || begin.elapsed() > SPEECH_LIMIT)
-            })
+                answers()
+            });
+            drop(open);
+            launched
         }
     }
+}
+
+/// Whether a QEMU answers for the machine in `dir`.
+pub(crate) fn answers(dir: &RunDir) -> impl FnMut() -> bool + use<> {
+    let begin = Instant::now();
+    let (socket, log) = (dir.control_socket(), dir.console_log());
+    move || goes_on(&socket) && (speaks(&log) || begin.elapsed() > SPEECH_LIMIT)
 }
 
 /// The machine's end of its socket to passt, which the supervisor's relay uses.

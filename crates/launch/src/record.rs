@@ -38,6 +38,39 @@ pub struct Record {
     pub user: Option<u32>,
     /// When it was started, seconds since 1970.
     pub started_s: u64,
+    /// How often it was started again after it had failed.
+    #[serde(default)]
+    pub restarts: u32,
+    /// The process that starts it again, if it is to be.
+    #[serde(default)]
+    pub keeper: Option<ProcessName>,
+    /// The exit code after which it waits for its next start. [`Self::pid`] is the keeper's.
+    #[serde(default)]
+    pub waits_after: Option<u8>,
+}
+
+/// A process, named so that it cannot be mistaken for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProcessName {
+    /// Its number.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub start_time: u64,
+}
+
+impl ProcessName {
+    /// This process.
+    pub(crate) fn own() -> Option<Self> {
+        let pid = std::process::id();
+        let start_time = process::start_time(pid)?;
+        Some(Self { pid, start_time })
+    }
+
+    /// The process, unless it has ended.
+    pub fn open(self) -> Option<ProcessHandle> {
+        ProcessHandle::open(self.pid, self.start_time)
+    }
 }
 
 /// What executes the guest.

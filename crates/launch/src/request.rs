@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tare_abi::cmdline::Idle;
 use tare_control::halt::HaltPolicy;
 
+use crate::attempt::{Attempt, Output};
 use crate::disk_choice::DiskChoice;
 use crate::engine::EngineChoice;
 use crate::limits::Limits;
@@ -57,8 +58,10 @@ pub struct Request {
     pub user: UserChoice,
     /// What it may use at most.
     pub limits: Limits,
-    /// Where the run belongs.
+    /// Where the run belongs, unless it is an attempt of a keeper's.
     pub place: JobMode,
+    /// The attempt that it is; its name is that of the run directory.
+    pub attempt: Option<Attempt>,
     /// What executes the guest.
     pub engine: EngineChoice,
 }
@@ -70,4 +73,6 @@ pub enum JobMode {
     Foreground,
     /// A session of its own.
     Background,
+    /// Where its keeper is, which waits for it.
+    Attempt(Output),
 }

@@ -83,6 +83,16 @@ impl RunDirGuard {
         })
     }
 
+    /// A directory that is there and that a keeper removes.
+    pub(crate) fn keep(dir: RunDir, lock: File) -> Self {
+        Self {
+            dir,
+            lock,
+            removal: None,
+            at_end: AtEnd::Keep,
+        }
+    }
+
     /// The directory.
     pub fn dir(&self) -> &RunDir {
         &self.dir

@@ -192,15 +192,27 @@ enum WhoEnded {
     Guest,
 }
 
-/// Starts QEMU, does what is left to be done `meanwhile`, waits for QEMU's end, removes the
-/// run directory. If the rest fails QEMU ends as well.
+/// What becomes of the run directory when QEMU has ended.
+#[derive(Clone, Copy)]
+pub(crate) enum AtEnd<'t> {
+    Remove,
+    /// Log and exit code of a machine that ended by itself stay.
+    Leave(&'t dyn Terminal),
+}
+
+/// Starts QEMU, does what is left to be done `meanwhile`, waits for QEMU's end. If the rest
+/// fails QEMU ends as well.
 pub(crate) fn run(
     task: &Supervised,
     uplink: Option<Uplink>,
+    at_end: AtEnd<'_>,
     meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> RunOutcome {
     let ended = wait_for_end(task, uplink, meanwhile);
-    let _ = RunDir::at(&task.run_dir).remove();
+    match at_end {
+        AtEnd::Remove => drop(RunDir::at(&task.run_dir).remove()),
+        AtEnd::Leave(terminal) => leave(task, &ended, terminal),
+    }
     ended.outcome
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tare_abi::exit::GuestExit;
 use tare_control::api::State;
-use tare_control::config::{Console, Jail};
+use tare_control::config::{Console, Jail, Leaves};
 use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::{Removal, RunDir, record_end};
 use tare_control::sentence::chain;
@@ -51,6 +51,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
     // Opened before the main thread may open nothing any more.
     let run_dir = RunDir::at(&config.run_dir);
     let removal = run_dir.removal();
+    let leaves = config.leaves;
     let removable = removal.as_ref().ok().and_then(Option::as_ref);
     let removable = removable.map(Removal::directories);
     let setup = Setup::new(config, inherited)
@@ -60,7 +61,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
             let (code, kept) = live(&mut setup, sources, removable, started);
             (code, kept, Some(setup.lock))
         }
-        Err(error) => (refuse(&error).into(), Kept::Nothing, None),
+        Err(error) => (refuse(&error).into(), Kept::of_failed(leaves), None),
     };
     match removal {
         Ok(Some(removal)) => {
@@ -83,8 +84,20 @@ type Removable<'a> = Option<[&'a OwnedFd; 2]>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     Nothing,
+    /// For the keeper, which sees the exit code.
+    Log,
     /// Until `tare rm`.
     LogAndCode,
+}
+
+impl Kept {
+    /// Of a machine that did not start.
+    fn of_failed(leaves: Leaves) -> Self {
+        match leaves {
+            Leaves::ForKeeper => Self::Log,
+            Leaves::Nothing | Leaves::OwnEnd => Self::Nothing,
+        }
+    }
 }
 
 fn leave(
@@ -98,6 +111,7 @@ fn leave(
             removal.remove_only_running()?;
             record_end(lock, ended.number())
         }
+        (Kept::Log, _) => removal.remove_only_running(),
         _ => removal.remove(),
     }
 }
@@ -132,20 +146,31 @@ fn live(
         .and_then(|(machine, control)| run_machine(setup, removable, machine, &control));
     terminal::restore();
     match outcome {
-        Ok(reason) => {
+        Ok(Reached { reason, was_asked }) => {
             let reason = reason.explained(setup.config.guest, &setup.console_log);
             tell(&reason);
             let ended = reason.ended(setup.config.guest);
-            // In the background the console has not been shown yet.
-            let background = matches!(setup.config.console, Console::Log { .. });
-            if background && !reason.was_requested() {
+            // In the background the console has not been shown yet; a keeper reads the code.
+            let stays = match setup.config.leaves {
+                Leaves::Nothing => false,
+                Leaves::OwnEnd => !reason.was_requested(),
+                Leaves::ForKeeper => !(reason.was_requested() || was_asked),
+            };
+            if stays {
                 (ended, Kept::LogAndCode)
             } else {
                 (ended, Kept::Nothing)
             }
         }
-        Err(error) => (refuse(&error).into(), Kept::Nothing),
+        Err(error) => (refuse(&error).into(), Kept::of_failed(setup.config.leaves)),
     }
+}
+
+/// A machine's end.
+struct Reached {
+    reason: ExitReason,
+    /// Somebody has asked for it, and the guest may have ended by itself then.
+    was_asked: bool,
 }
 
 fn build(
@@ -168,7 +193,7 @@ fn run_machine(
     removable: Removable<'_>,
     mut machine: AssembledMachine,
     control: &Control,
-) -> Result<ExitReason, StartError> {
+) -> Result<Reached, StartError> {
     let shutdown = &control.shutdown;
     let listener = setup.control.try_clone();
     let main = MainLoop::new(listener.map_err(failed_to("serve its control socket"))?)?;
@@ -211,7 +236,10 @@ fn run_machine(
     if let Err(error) = threads.join(TIMEOUT, kick) {
         complain(&error.to_string());
     }
-    Ok(reason)
+    Ok(Reached {
+        reason,
+        was_asked: routes.state == State::Stopping,
+    })
 }
 
 /// Starts the I/O thread and one for each vCPU; they wait until the main one is confined.

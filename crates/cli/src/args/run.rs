@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use tare_control::halt::HaltPolicy;
 
+use tare_launch::Restart;
 use tare_launch::disk_choice::DiskChoice;
 use tare_launch::limits::CpuLimit;
 use tare_launch::machine_size;
@@ -174,6 +175,18 @@ pub(crate) struct RunArgs {
     /// frames_per_s=N,bytes_per_s=N
     #[arg(long, value_name = "LIMITS")]
     pub(crate) limit_net: Option<NetRate>,
+    /// Start the machine again when it fails: no, or on-failure[:N], at most N times in a row
+    #[arg(
+        long,
+        value_name = "POLICY",
+        default_value = "no",
+        hide_default_value = true,
+        long_help = "Start the machine again when it fails: no, or on-failure[:N], at most N \
+                     times in a row: after a panic, a fault, another exit code than 0 or a kill, \
+                     not after tare stop, Ctrl-C or SIGTERM. It waits 100 ms, each time twice as \
+                     long, up to 10 s; a machine that ran for 10 s begins anew [default: no]"
+    )]
+    pub(crate) restart: Restart,
     /// Run in the background and print the machine's name
     #[arg(short, long)]
     pub(crate) detach: bool,

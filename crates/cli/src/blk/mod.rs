@@ -216,6 +216,9 @@ fn record(image: String) -> Record {
         memory_mib: 0,
         ports: Vec::new(),
         started_s: now_s(),
+        restarts: 0,
+        keeper: None,
+        waits_after: None,
         user: None,
     }
 }

@@ -32,6 +32,10 @@ enum State {
     Running {
         uptime_s: u64,
     },
+    /// It failed, and waits for its next start.
+    Restarting {
+        exit_code: u8,
+    },
     Ended {
         /// None: it was killed.
         exit_code: Option<u8>,
@@ -64,8 +68,11 @@ pub(crate) fn ps(args: &PsArgs) -> Outcome {
 fn row(run: &Run) -> Option<Row> {
     let record = Record::read(&run.dir).ok()?;
     let state = match &run.state {
-        RunState::Running => State::Running {
-            uptime_s: now_s().saturating_sub(record.started_s),
+        RunState::Running => match record.waits_after {
+            Some(exit_code) => State::Restarting { exit_code },
+            None => State::Running {
+                uptime_s: now_s().saturating_sub(record.started_s),
+            },
         },
         RunState::Ended(end) => State::Ended {
             exit_code: end.map(|end| end.code),
@@ -97,7 +104,7 @@ fn table(rows: &[Row]) -> String {
             format!("{} M", record.memory_mib),
             record.engine.name(),
             row.confinement,
-            printable(&ports(&record.ports)),
+            printable(&remarks(record)),
         );
     }
     text
@@ -106,6 +113,7 @@ fn table(rows: &[Row]) -> String {
 fn state(state: &State) -> String {
     match state {
         State::Running { uptime_s } => format!("up {}", duration(*uptime_s)),
+        State::Restarting { exit_code } => format!("after {exit_code}"),
         State::Ended {
             exit_code: Some(code),
             ..
@@ -114,6 +122,17 @@ fn state(state: &State) -> String {
             exit_code: None, ..
         } => "killed".to_owned(),
     }
+}
+
+/// Its ports, and how often it was started again.
+fn remarks(record: &Record) -> String {
+    let ports = ports(&record.ports);
+    let restarts = match record.restarts {
+        0 => return ports,
+        1 => "(1 restart)".to_owned(),
+        more => format!("({more} restarts)"),
+    };
+    format!("{ports} {restarts}").trim_start().to_owned()
 }
 
 /// Leaves out the defaults: the loopback address and TCP.
@@ -153,11 +172,26 @@ mod tests {
                 memory_mib: 65_536,
                 ports: vec!["127.0.0.1:8080:80/tcp".to_owned()],
                 started_s: 0,
+                restarts: 0,
+                keeper: None,
+                waits_after: None,
                 user: None,
             },
             confinement: "seccomp+ns",
             state: State::Running { uptime_s: 7199 },
         };
+        let mut again = Row {
+            name: row.name.clone(),
+            record: row.record.clone(),
+            confinement: row.confinement,
+            state: State::Restarting { exit_code: 70 },
+        };
+        again.record.restarts = 12;
+        let shown = super::table(&[again]);
+        assert!(
+            shown.ends_with("8080:80 (12 restarts)\n") && shown.contains("after 70"),
+            "{shown}"
+        );
         let table = table(&[row]);
         assert!(table.lines().all(|line| line.len() < 80), "{table}");
         assert!(

@@ -62,8 +62,13 @@ pub(crate) fn stop(args: &StopArgs) -> Outcome {
 
 fn stop_one(root: &RunRoot, name: &str, limit: Duration) -> Result<(), Failure> {
     let dir = root.find(name)?;
-    let record = Record::read(&dir).ok();
-    if !ends_when_asked(&dir, record.as_ref(), limit) {
+    if !ends_when_asked(&dir, limit) {
+        let record = Record::read(&dir).ok();
+        // It would start the machine again.
+        let keeper = record.as_ref().and_then(|record| record.keeper?.open());
+        if let Some(keeper) = keeper {
+            let _ = keeper.signal(Signal::TERM);
+        }
         let process = record.and_then(|record| record.process());
         let process = process.ok_or_else(|| StopError::NoProcess(name.to_owned()))?;
         warn(&format!(
@@ -78,13 +83,13 @@ fn stop_one(root: &RunRoot, name: &str, limit: Duration) -> Result<(), Failure> 
     clean(root, name)
 }
 
-/// Asks, and again each second: a guest that boots does not hear yet. Says whether the
-/// machine ends in time.
-fn ends_when_asked(dir: &RunDir, record: Option<&Record>, limit: Duration) -> bool {
+/// Asks, and again each second: a guest that boots does not hear yet, and one that fails may be
+/// started again. Says whether the machine ends in time.
+fn ends_when_asked(dir: &RunDir, limit: Duration) -> bool {
     let end = Instant::now() + limit;
     loop {
         let rest = end.saturating_duration_since(Instant::now());
-        ask(dir, record, rest);
+        ask(dir, Record::read(dir).ok().as_ref(), rest);
         let rest = end.saturating_duration_since(Instant::now());
         if ends_within(dir, rest.min(ASK_AGAIN)) {
             return true;

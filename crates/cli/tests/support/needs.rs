@@ -18,6 +18,15 @@ pub(crate) fn kvm() -> bool {
     tare.with_file_name("tare-monitor").is_file() || skip("tare-monitor is not built")
 }
 
+/// Whether machines can run in QEMU's translator here.
+pub(crate) fn qemu() -> bool {
+    let is_there = installed("qemu-system-x86_64");
+    if !is_there {
+        tare_vmtest::lacks("QEMU is not installed");
+    }
+    is_there
+}
+
 /// Whether machines can have a network here.
 pub(crate) fn passt() -> bool {
     kvm() && (installed("passt") || skip("passt is not installed"))

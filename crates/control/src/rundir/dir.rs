@@ -5,12 +5,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, ftruncate, open};
 use rustix::io::Errno;
 
-use super::end::{RunState, record_end};
+use super::end::{Recorded, RunState, record_end};
 use super::entry::{
-    self, CONSOLE, CONTROL, Found, LOCK, MACHINE, PASST, RUN, Removal, find, is_own_file,
+    self, CONSOLE, CONTROL, Found, LOCK, MACHINE, MARKER, PASST, RUN, Removal, find, is_own_file,
 };
 use super::error::{RunDirError, at};
 
@@ -123,6 +123,29 @@ impl RunDir {
             record_end(&lock, code)
         });
         left.map_err(|source| at(&self.path, source))
+    }
+
+    /// How the machine ended, as its last attempt left it, while the caller holds the lock.
+    pub fn recorded(&self) -> Result<Recorded, RunDirError> {
+        let recorded = self.examine().and_then(|(_, found)| match found {
+            Found::Run(found) => Ok(found.end()?.map_or(Recorded::Nothing, Recorded::End)),
+            Found::Missing | Found::Empty | Found::Foreign => Ok(Recorded::Removed),
+        });
+        recorded.map_err(|source| at(&self.path, source))
+    }
+
+    /// Makes the directory of an ended machine ready for its next start, while the caller holds
+    /// the lock. The log stays.
+    pub fn begin_again(&self) -> Result<(), RunDirError> {
+        let Some(removal) = self.removal()? else {
+            return Err(RunDirError::NotRunning(self.name().to_owned()));
+        };
+        let begun = removal.remove_only_running().and_then(|()| {
+            let flags = OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
+            let lock = open(self.lock_file(), flags, Mode::empty())?;
+            Ok(ftruncate(&lock, MARKER.len() as u64)?)
+        });
+        begun.map_err(|source| at(&self.path, source))
     }
 
     fn examine(&self) -> io::Result<(OwnedFd, Found)> {

@@ -16,6 +16,17 @@ pub enum RunState {
     Ended(Option<RunEnd>),
 }
 
+/// What a machine left that was to be started again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// It removed the directory: its end was asked for.
+    Removed,
+    /// Neither: it did not start, or was killed.
+    Nothing,
+    /// It ended by itself.
+    End(RunEnd),
+}
+
 /// How a machine ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunEnd {

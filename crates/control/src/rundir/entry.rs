@@ -54,10 +54,15 @@ impl FoundRun {
     /// read after the lock was free: before, its holder may have yet to record it.
     pub(super) fn state(&self) -> io::Result<RunState> {
         match flock(&self.lock, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Ok(RunState::Ended(RunEnd::parse(&text(&self.lock)?))),
+            Ok(()) => Ok(RunState::Ended(self.end()?)),
             Err(Errno::WOULDBLOCK) => Ok(RunState::Running),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// What the last holder of the lock recorded at its end.
+    pub(super) fn end(&self) -> io::Result<Option<RunEnd>> {
+        Ok(RunEnd::parse(&text(&self.lock)?))
     }
 }
 

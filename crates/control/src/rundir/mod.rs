@@ -35,7 +35,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, RawDir, flock, fstat, open, opena
 use rustix::io::Errno;
 
 pub use dir::RunDir;
-pub use end::{RunEnd, RunState, record_end};
+pub use end::{Recorded, RunEnd, RunState, record_end};
 pub use entry::{MARKER, Removal};
 pub use error::RunDirError;
 pub use location::{ROOT_VARIABLE, default_root, valid_name};

@@ -258,3 +258,28 @@ fn files_of_a_run_are_opened_without_links_or_waiting() {
     symlink("console.log", dir.passt_log()).unwrap();
     assert!(dir.open_file(&dir.passt_log()).is_err());
 }
+
+#[test]
+fn a_directory_that_is_kept_begins_again_with_its_log() {
+    let (_keep, root) = root();
+    let (dir, lock) = root.create("web").unwrap();
+    assert_eq!(dir.recorded().unwrap(), Recorded::Nothing);
+    for code in [70, 3] {
+        fs::write(dir.console_log(), "said").unwrap();
+        fs::write(dir.machine_json(), "{}").unwrap();
+        let _socket = UnixListener::bind(dir.control_socket()).unwrap();
+        record_end(&lock, code).unwrap();
+        match dir.recorded().unwrap() {
+            Recorded::End(end) => assert_eq!(end.code, code),
+            other => panic!("{other:?}"),
+        }
+        assert!(dir.is_alive());
+        dir.begin_again().unwrap();
+        assert_eq!(dir.recorded().unwrap(), Recorded::Nothing);
+        assert_eq!(fs::read_to_string(dir.console_log()).unwrap(), "said");
+        assert!(!dir.control_socket().exists() && !dir.machine_json().exists());
+    }
+    dir.remove().unwrap();
+    assert_eq!(dir.recorded().unwrap(), Recorded::Removed);
+    assert!(dir.begin_again().is_err());
+}

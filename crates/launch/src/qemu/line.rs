@@ -18,6 +18,7 @@ use tare_devices::blk::Access;
 use tare_qemu::{Accelerator, CommandLine, GuestSystem, MachineType, escaped};
 use tare_rootfs::guest;
 
+use crate::attempt::Output;
 use crate::disk::OpenDisk;
 use crate::linux::stdio;
 use crate::machine::{Link, LinkEnd, PreparedMachine};
@@ -136,14 +137,16 @@ impl Draft {
         let path = self.set(&[&log])?;
         self.handed.push(log.into());
         match machine.spec.place {
-            JobMode::Foreground if guest::starts_init(&machine.spec.cmdline) && stdio::wanted() => {
+            JobMode::Foreground | JobMode::Attempt(Output::Terminal)
+                if guest::starts_init(&machine.spec.cmdline) && stdio::wanted() =>
+            {
                 return Ok(stdio::add(&mut self.line, &path)?);
             }
-            JobMode::Foreground => self.line.option(
+            JobMode::Foreground | JobMode::Attempt(Output::Terminal) => self.line.option(
                 "-chardev",
                 format!("stdio,id=console,signal=on,logfile={path},logappend=on"),
             ),
-            JobMode::Background => self
+            JobMode::Background | JobMode::Attempt(Output::Log) => self
                 .line
                 .option("-chardev", format!("file,id=console,path={path},append=on")),
         };

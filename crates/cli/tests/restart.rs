@@ -1,0 +1,233 @@
+//! `tare run --restart`: machines of a few bytes that fail, in Tare's monitor and in QEMU.
+//!
+//! They need /dev/kvm and `tare-monitor` beside `tare`, or QEMU, and SKIP without; with
+//! TARE_REQUIRE_KVM=1 a skip fails.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::process::Child;
+
+use serde_json::Value;
+use support::guest::{self, Then};
+use support::needs::{kvm, qemu};
+use support::{TestDir, end, eventually, output, tiny};
+
+const LINE: &str = "hello from ring 0";
+/// What a guest that panics writes to its exit port.
+const PANIC: u32 = 0x20;
+/// What one that ends with the status 3 writes.
+const STATUS_3: u32 = 0x310;
+const TARE: &[&str] = &["--net", "none"];
+const QEMU: &[&str] = &["--net", "none", "--engine", "qemu"];
+
+/// A machine called `web` of a guest that does this.
+fn start(place: &TestDir, then: Then, words: &[&str]) -> Child {
+    let image = place.file("tiny", &guest::image(LINE, then));
+    let all = [&["run", &image, "--name", "web"], words].concat();
+    place.tare(&all).spawn().unwrap()
+}
+
+/// The machine as `tare ps -a` lists it.
+fn listed(place: &TestDir) -> Option<Value> {
+    let json = place.run(&["ps", "-a", "--json"]).out;
+    let rows: Value = serde_json::from_str(&json).ok()?;
+    rows.as_array()?.first().cloned()
+}
+
+fn restarts(place: &TestDir) -> u64 {
+    listed(place).map_or(0, |row| row["restarts"].as_u64().unwrap())
+}
+
+/// The process `field` of the machine's record.
+fn process(place: &TestDir, field: &str) -> String {
+    let row = listed(place).unwrap();
+    let pid = match field {
+        "pid" => row["pid"].as_u64(),
+        _ => row[field]["pid"].as_u64(),
+    };
+    pid.unwrap().to_string()
+}
+
+/// Waits until a process has ended, whoever is to wait for it.
+fn is_gone(pid: &str) {
+    let stat = std::path::Path::new("/proc").join(pid).join("stat");
+    eventually("the process has ended", || {
+        let stat = std::fs::read_to_string(&stat).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
+        matches!(state, None | Some(b'Z'))
+    });
+}
+
+fn is_started_again_and_given_up(words: &[&str], ends: &[(u32, i32)]) {
+    for (exit, code) in ends.iter().copied() {
+        let place = TestDir::new();
+        let words = [words, &["--restart", "on-failure:2"]].concat();
+        let ended = end(start(&place, Then::Exit(exit), &words));
+        ended.expect(code, "no further one");
+        assert_eq!(ended.out.matches(LINE).count(), 3, "{ended:#?}");
+        for said in ["restart 1 follows in 0.1 s", "restart 2 follows in 0.2 s"] {
+            assert!(ended.err.contains(said), "{ended:#?}");
+        }
+        assert!(place.run_directories().is_empty());
+    }
+}
+
+#[test]
+fn a_machine_that_fails_is_started_again_until_it_is_given_up() {
+    if kvm() {
+        is_started_again_and_given_up(TARE, &[(PANIC, 70), (STATUS_3, 1)]);
+    }
+}
+
+#[test]
+fn a_machine_that_fails_in_qemu_is_started_again_until_it_is_given_up() {
+    if qemu() {
+        is_started_again_and_given_up(QEMU, &[(PANIC, 70)]);
+    }
+}
+
+#[test]
+fn a_machine_that_ends_well_or_cannot_start_is_not_started_again() {
+    if !kvm() {
+        return;
+    }
+    let words = [TARE, &["--restart", "on-failure"]].concat();
+    for then in [Then::Exit(0x10), Then::PowerOff] {
+        let place = TestDir::new();
+        let ended = end(start(&place, then, &words));
+        ended.expect(0, LINE);
+        assert_eq!(ended.out.matches(LINE).count(), 1, "{ended:#?}");
+        assert!(place.run_directories().is_empty());
+    }
+    for detached in [&[][..], &["-d"]] {
+        let place = TestDir::new();
+        let image = place.file("bad", &guest::truncated());
+        let ended = place.run(&[&["run", &image], &words[..], detached].concat());
+        ended.expect(12, "truncated");
+        assert_eq!(ended.err.lines().count(), 1, "{ended:#?}");
+        assert!(place.run_directories().is_empty());
+    }
+    let place = TestDir::new();
+    place
+        .run(&["run", "tiny", "--restart", "always"])
+        .expect(2, "on-failure:N");
+}
+
+fn ends_when_it_is_asked_to(words: &[&str]) {
+    let words = [words, &["--restart", "on-failure"]].concat();
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let place = TestDir::new();
+        let child = start(&place, Then::Halt, &words);
+        tiny::has_spoken(&place);
+        output("kill", &[signal, &child.id().to_string()]);
+        let ended = end(child);
+        ended.expect(code, LINE);
+        assert_eq!(ended.out.matches(LINE).count(), 1, "{ended:#?}");
+        assert!(place.run_directories().is_empty());
+    }
+    let place = TestDir::new();
+    let child = start(&place, Then::Halt, &words);
+    tiny::has_spoken(&place);
+    place.run(&["stop", "web"]).expect(0, "");
+    let ended = end(child);
+    assert_eq!(ended.out.matches(LINE).count(), 1, "{ended:#?}");
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn a_kept_machine_ends_when_it_is_asked_to() {
+    if kvm() {
+        ends_when_it_is_asked_to(TARE);
+    }
+}
+
+#[test]
+fn a_kept_machine_in_qemu_ends_when_it_is_asked_to() {
+    if qemu() {
+        ends_when_it_is_asked_to(QEMU);
+    }
+}
+
+/// It fails again and again, and is stopped while it waits for its next start.
+#[test]
+fn a_machine_in_the_background_counts_its_restarts_and_is_stopped_between_two() {
+    if !kvm() {
+        return;
+    }
+    let place = TestDir::new();
+    let words = [TARE, &["--restart", "on-failure", "-d"]].concat();
+    let started = end(start(&place, Then::ExitAfter(PANIC, 100_000), &words));
+    assert_eq!(
+        (started.code, started.out.as_str()),
+        (Some(0), "web\n"),
+        "{started:#?}"
+    );
+    let keeper = process(&place, "keeper");
+    // By then it waits for seconds.
+    let mut restarts = 0;
+    eventually("it waits for its sixth restart or a later one", || {
+        let Some(row) = listed(&place) else {
+            return false;
+        };
+        restarts = row["restarts"].as_u64().unwrap() as usize;
+        row["state"] == "restarting" && row["exit_code"] == 70 && restarts >= 6
+    });
+    let shown = place.run(&["ps"]).out;
+    let count = format!("({restarts} restarts)");
+    assert!(
+        shown.contains("after 70") && shown.contains(&count),
+        "{shown}"
+    );
+    let log = place.run(&["logs", "web"]).out;
+    assert_eq!(log.matches(LINE).count(), restarts, "{log}");
+    assert!(
+        log.contains("exit code 70: restart 3 follows in 0.4 s"),
+        "{log}"
+    );
+    place.run(&["stop", "web"]).expect(0, "");
+    is_gone(&keeper);
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn a_machine_that_is_given_up_in_the_background_leaves_log_and_exit_code() {
+    if !kvm() {
+        return;
+    }
+    let place = TestDir::new();
+    let words = [TARE, &["--restart", "on-failure:1", "-d"]].concat();
+    let started = end(start(&place, Then::ExitAfter(PANIC, 100_000), &words));
+    assert_eq!(started.code, Some(0), "{started:#?}");
+    eventually("it is given up", || {
+        place.run(&["ps", "-a"]).out.contains("exit 70")
+    });
+    assert_eq!(restarts(&place), 1);
+    let log = place.run(&["logs", "web"]).out;
+    assert_eq!(log.matches(LINE).count(), 2, "{log}");
+    place.run(&["rm", "web"]).expect(0, "");
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn a_machine_that_is_killed_is_started_again_and_stopped() {
+    if !kvm() {
+        return;
+    }
+    let place = TestDir::new();
+    let words = [TARE, &["--restart", "on-failure", "-d"]].concat();
+    let started = end(start(&place, Then::Halt, &words));
+    assert_eq!(started.code, Some(0), "{started:#?}");
+    let (first, keeper) = (process(&place, "pid"), process(&place, "keeper"));
+    assert_ne!(first, keeper);
+    output("kill", &["-KILL", &first]);
+    eventually("another process runs it", || {
+        let row = listed(&place).unwrap();
+        row["state"] == "running" && row["restarts"] == 1 && row["pid"] != row["keeper"]["pid"]
+    });
+    tiny::has_spoken(&place);
+    place.run(&["stop", "web"]).expect(0, "");
+    is_gone(&keeper);
+    is_gone(&first);
+    assert!(place.run_directories().is_empty());
+}

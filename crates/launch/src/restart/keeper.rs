@@ -1,0 +1,314 @@
+//! The keeper: starts a machine, waits for its end, and starts it again.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::io::{FdFlags, fcntl_setfd};
+use serde::{Deserialize, Serialize};
+use tare_control::exit::{Ended, ExitCode};
+use tare_control::rundir::{Recorded, RunDir, RunRoot};
+use tare_control::sentence::chain;
+use tare_host::child::{in_own_session, take_inherited};
+
+use super::Restart;
+use super::backoff::Backoff;
+use super::signals::KeeperSignals;
+use super::verdict::{Verdict, verdict};
+use crate::attempt::{ATTEMPT, Attempt, Output, read_task};
+use crate::engine::Engine;
+use crate::failure::{Explain, Failure, RunOutcome};
+use crate::interruption::Interruption;
+use crate::machine::{Launched, RunFileError, Starting};
+use crate::plan::Plan;
+use crate::record::{ProcessName, Record};
+use crate::request::JobMode;
+use crate::run_dir_guard::RunDirGuard;
+use crate::{Terminal, background, launch, monitor, qemu};
+
+/// First word of a keeper's command line; no verb begins like this.
+const KEEP: &str = "--keep";
+
+/// What a keeper in the background is given.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Task {
+    run_dir: PathBuf,
+    lock: RawFd,
+    most: Option<u32>,
+    record: Record,
+}
+
+/// A machine cannot be kept.
+#[derive(Debug, thiserror::Error)]
+enum KeepError {
+    /// The task cannot be read.
+    #[error("cannot read the keeper's task")]
+    Task(#[source] io::Error),
+    /// An attempt cannot be started or waited for.
+    #[error("cannot start the machine")]
+    Start(#[source] io::Error),
+}
+
+impl Explain for KeepError {
+    fn code(&self) -> ExitCode {
+        ExitCode::Internal
+    }
+}
+
+/// Starts the planned machine, and again as `restart` says; `words` are the command line that it
+/// was planned from. In the background as soon as it answers the first time.
+pub fn keep(
+    plan: Plan,
+    restart: Restart,
+    words: Vec<OsString>,
+    terminal: &dyn Terminal,
+) -> Result<Launched, Failure> {
+    let Restart::OnFailure { most } = restart else {
+        return launch::launch(plan, terminal);
+    };
+    let record = launch::record(&plan.machine, &plan.engine, &plan.net);
+    let (place, name) = (plan.machine.place, plan.name.clone());
+    let is_qemu = matches!(plan.engine, Engine::Qemu { .. });
+    // Each attempt opens and claims everything anew.
+    drop(plan);
+    let interruption = Interruption::watch().map_err(|e| Failure::new(ExitCode::Internal, e))?;
+    let run_dir = RunDirGuard::take(&RunRoot::open_default()?, &name)?;
+    let console_log = launch::console_log(run_dir.dir())?;
+    if place == JobMode::Background {
+        let starting = Starting {
+            run_dir,
+            console_log,
+            interruption,
+        };
+        return detach(starting, Task::of(record, most), &words, is_qemu, terminal);
+    }
+    let keeper = Keeper {
+        dir: run_dir.dir().clone(),
+        lock: run_dir
+            .lock()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(KeepError::Start)?,
+        words,
+        output: Output::Terminal,
+    };
+    let signals = KeeperSignals::take().map_err(KeepError::Start)?;
+    interruption.check()?;
+    let end = keeper.run(record, most, &signals, terminal)?;
+    if end.is_removed {
+        // Another machine may have the name.
+        run_dir.hand_over();
+    }
+    Ok(Launched::Ended(Ended::Status(end.code)))
+}
+
+/// A keeper in the background, and a machine that answers.
+fn detach(
+    starting: Starting,
+    mut task: Task,
+    words: &[OsString],
+    is_qemu: bool,
+    terminal: &dyn Terminal,
+) -> Result<Launched, Failure> {
+    let dir = starting.run_dir.dir().clone();
+    task.run_dir = dir.path().to_owned();
+    task.lock = starting.run_dir.lock().as_raw_fd();
+    let keeps = fcntl_setfd(starting.run_dir.lock(), FdFlags::empty());
+    keeps.map_err(|errno| KeepError::Start(errno.into()))?;
+    let document = serde_json::to_string(&task).map_err(|e| KeepError::Task(e.into()))?;
+    let mut command = Command::new(env::current_exe().map_err(KeepError::Start)?);
+    in_own_session(&mut command)
+        .arg(KEEP)
+        .arg(document)
+        .args(words)
+        .stdin(Stdio::null());
+    let answers: Box<dyn FnMut() -> bool> = if is_qemu {
+        Box::new(qemu::answers(&dir))
+    } else {
+        Box::new(monitor::answers(&dir))
+    };
+    background::detach(command, starting, None, terminal, answers)
+}
+
+/// Keeps a machine, if the command line says so; `None` for any other.
+pub fn keeper_from_args(
+    mut args: impl Iterator<Item = OsString>,
+    terminal: &dyn Terminal,
+) -> Option<RunOutcome> {
+    if args.next()? != OsStr::new(KEEP) {
+        return None;
+    }
+    let task = read_task(args.next());
+    Some(match task {
+        Ok(task) => in_background(task, args.collect(), terminal),
+        Err(error) => Err(KeepError::Task(error).into()),
+    })
+}
+
+fn in_background(task: Task, words: Vec<OsString>, terminal: &dyn Terminal) -> RunOutcome {
+    let keeper = Keeper {
+        dir: RunDir::at(&task.run_dir),
+        lock: take_inherited(task.lock).map_err(KeepError::Task)?,
+        words,
+        output: Output::Log,
+    };
+    let signals = KeeperSignals::take().map_err(KeepError::Start)?;
+    let end = keeper.run(task.record, task.most, &signals, terminal)?;
+    if let Err(error) = keeper.leave(&end) {
+        terminal.warn(&chain(&error));
+    }
+    Ok(Ended::Status(end.code))
+}
+
+impl Task {
+    fn of(record: Record, most: Option<u32>) -> Self {
+        Self {
+            run_dir: PathBuf::new(),
+            lock: -1,
+            most,
+            record,
+        }
+    }
+}
+
+/// A machine that is kept.
+struct Keeper {
+    dir: RunDir,
+    lock: OwnedFd,
+    words: Vec<OsString>,
+    output: Output,
+}
+
+/// How the last attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct End {
+    code: u8,
+    /// It was asked for, so that nothing stays.
+    was_requested: bool,
+    /// The directory is gone.
+    is_removed: bool,
+    /// The lock says how.
+    is_recorded: bool,
+}
+
+impl Keeper {
+    /// Makes attempts until one is the last.
+    fn run(
+        &self,
+        mut record: Record,
+        most: Option<u32>,
+        signals: &KeeperSignals,
+        terminal: &dyn Terminal,
+    ) -> Result<End, Failure> {
+        let mut backoff = Backoff::new(most);
+        loop {
+            record.restarts = backoff.total();
+            record.waits_after = None;
+            self.begin(&mut record)?;
+            let began = Instant::now();
+            let status = self.attempt(record.restarts, signals)?;
+            let recorded = self.dir.recorded()?;
+            let verdict = verdict(&recorded, status);
+            let end = |code: u8, was_requested| End {
+                code,
+                was_requested,
+                is_removed: recorded == Recorded::Removed,
+                is_recorded: matches!(recorded, Recorded::End(_)),
+            };
+            if signals.received().is_some() {
+                return Ok(end(ended_code(verdict), true));
+            }
+            let code = match verdict {
+                Verdict::Over(code) => return Ok(end(code, recorded == Recorded::Removed)),
+                // What cannot be started at all would fail again.
+                Verdict::NotStarted(code) if backoff.total() == 0 => return Ok(end(code, false)),
+                Verdict::Failed(code) | Verdict::NotStarted(code) => code,
+            };
+            let Some(delay) = backoff.next(began.elapsed()) else {
+                terminal.warn(&gives_up(self.dir.name(), code, backoff.total()));
+                return Ok(end(code, false));
+            };
+            terminal.warn(&starts_again(self.dir.name(), code, backoff.total(), delay));
+            record.restarts = backoff.total();
+            record.waits_after = Some(code);
+            self.write(&record)?;
+            signals.wait(delay);
+            if let Some(signal) = signals.received() {
+                return Ok(end(128 + u8::try_from(signal).unwrap_or_default(), true));
+            }
+        }
+    }
+
+    /// Leaves the directory as a start finds it, with this process as the machine's.
+    fn begin(&self, record: &mut Record) -> Result<(), Failure> {
+        self.dir.begin_again()?;
+        record.keeper = ProcessName::own();
+        record.set_process(std::process::id());
+        self.write(record)
+    }
+
+    fn write(&self, record: &Record) -> Result<(), Failure> {
+        let written = record.write(&self.dir);
+        Ok(written.map_err(RunFileError::of("run.json", &self.dir))?)
+    }
+
+    /// Starts the machine and waits for its end.
+    fn attempt(&self, restarts: u32, signals: &KeeperSignals) -> Result<ExitStatus, Failure> {
+        let failed = KeepError::Start;
+        fcntl_setfd(&self.lock, FdFlags::empty()).map_err(|errno| failed(errno.into()))?;
+        let attempt = Attempt {
+            run_dir: self.dir.path().to_owned(),
+            lock: self.lock.as_raw_fd(),
+            restarts,
+            keeper: ProcessName::own().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?,
+            output: self.output,
+        };
+        let document = serde_json::to_string(&attempt).map_err(|e| failed(e.into()))?;
+        let mut command = Command::new(env::current_exe().map_err(failed)?);
+        command.arg(ATTEMPT).arg(document).args(&self.words);
+        let mut child = command.spawn().map_err(failed)?;
+        signals.pass_to(&child);
+        let status = child.wait();
+        signals.pass_to_none();
+        Ok(status.map_err(failed)?)
+    }
+
+    /// Nothing after a request, else log and exit code.
+    fn leave(&self, end: &End) -> Result<(), tare_control::rundir::RunDirError> {
+        match end {
+            End {
+                is_removed: true, ..
+            } => Ok(()),
+            End {
+                was_requested: true,
+                ..
+            } => self.dir.remove(),
+            End {
+                is_recorded: true, ..
+            } => Ok(()),
+            End { code, .. } => self.dir.leave_ended(*code),
+        }
+    }
+}
+
+fn ended_code(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Over(code) | Verdict::Failed(code) | Verdict::NotStarted(code) => code,
+    }
+}
+
+fn starts_again(name: &str, code: u8, restarts: u32, delay: Duration) -> String {
+    let delay = delay.as_secs_f64();
+    format!("{name} ended with exit code {code}: restart {restarts} follows in {delay} s")
+}
+
+fn gives_up(name: &str, code: u8, restarts: u32) -> String {
+    format!(
+        "{name} ended with exit code {code} after {restarts} restarts: no further one (--restart)"
+    )
+}

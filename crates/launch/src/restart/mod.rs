@@ -1,0 +1,15 @@
+//! `--restart`: machines that are started again when they fail (ADR 54).
+//!
+//! A keeper, the process of `tare run` or with `--detach` one in a session of its own, holds
+//! the lock of the run directory and makes one attempt after the other: it starts `tare` with
+//! the same words, which takes the directory as it is and then becomes the monitor, or waits for
+//! QEMU. The end that the monitor leaves in the directory says whether the machine failed.
+
+mod backoff;
+mod keeper;
+mod policy;
+mod signals;
+mod verdict;
+
+pub use keeper::{keep, keeper_from_args};
+pub use policy::{Restart, RestartError};

@@ -1,0 +1,60 @@
+//! What the end of an attempt means.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+
+use tare_control::rundir::Recorded;
+
+use crate::ending;
+
+/// How an attempt ended, with its exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Because somebody asked for it, or with the code 0: the last one.
+    Over(u8),
+    /// The machine failed.
+    Failed(u8),
+    /// No machine came to be.
+    NotStarted(u8),
+}
+
+/// A machine that ends by itself records how, one that a user ends removes its directory,
+/// and one that is killed does neither.
+pub(super) fn verdict(recorded: &Recorded, status: ExitStatus) -> Verdict {
+    let code = ending::status(status);
+    match recorded {
+        Recorded::Removed => Verdict::Over(code),
+        Recorded::End(end) if end.code == 0 => Verdict::Over(0),
+        Recorded::End(end) => Verdict::Failed(end.code),
+        Recorded::Nothing if status.signal().is_some() => Verdict::Failed(code),
+        Recorded::Nothing => Verdict::NotStarted(code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_control::rundir::RunEnd;
+
+    use super::*;
+
+    #[test]
+    fn only_a_machine_that_failed_by_itself_is_started_again() {
+        let exited = |code: i32| ExitStatus::from_raw(code << 8);
+        let end = |code| Recorded::End(RunEnd { code, ended_s: 1 });
+        let killed = ExitStatus::from_raw(9);
+        for (recorded, status, expected) in [
+            (Recorded::Removed, exited(0), Verdict::Over(0)),
+            (Recorded::Removed, exited(143), Verdict::Over(143)),
+            // A program that answers SIGTERM with a status of its own.
+            (Recorded::Removed, exited(3), Verdict::Over(3)),
+            (end(0), exited(0), Verdict::Over(0)),
+            (end(70), exited(70), Verdict::Failed(70)),
+            // The status of a program, which means something else as a code of Tare's.
+            (end(10), exited(10), Verdict::Failed(10)),
+            (Recorded::Nothing, exited(10), Verdict::NotStarted(10)),
+            (Recorded::Nothing, killed, Verdict::Failed(137)),
+        ] {
+            assert_eq!(verdict(&recorded, status), expected, "{recorded:?}");
+        }
+    }
+}
