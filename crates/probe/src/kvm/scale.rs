@@ -19,6 +19,9 @@ use crate::bpf::Object;
 
 /// What comes so often in a second on a CPU comes by no clock: 2.5 times a tick of 4 kHz.
 const FASTER_THAN_CLOCKS_HZ: f64 = 10_000.0;
+/// A thread that sleeps this often in a second on a CPU does what it does when it is woken: by a
+/// clock, or by others. A storm does not sleep.
+const SLEEPS_HZ: f64 = 1_000.0;
 /// A shorter time on a CPU says nothing about the rest.
 const SHORTEST_NS: u64 = 1_000_000;
 /// By so much the scheduler's account of a thread may be late: a tick at 100 Hz.
@@ -33,6 +36,15 @@ pub(super) struct Ran {
     pub(super) ns: u64,
     /// How often programs ran there for it.
     pub(super) runs: u64,
+}
+
+/// A thread in the whole window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Whole {
+    /// How long it was on a CPU.
+    pub(super) ns: u64,
+    /// How often it left one to wait.
+    pub(super) sleeps: u64,
 }
 
 /// What the programs know of the time of a thread that was counted (`struct thread`).
@@ -112,10 +124,11 @@ impl Scale {
         }
     }
 
-    /// A thread that ran like this in the counted time was on a CPU for `whole_ns` of the
+    /// A thread that ran like this in the counted time was on a CPU for `whole.ns` of the
     /// window; each run of a program takes `run_ns` of its time.
-    pub(super) fn thread(&mut self, tid: u32, ran: Ran, whole_ns: u64, run_ns: f64) {
-        let Some(factor) = Factor::of(ran, whole_ns, run_ns) else {
+    pub(super) fn thread(&mut self, tid: u32, ran: Ran, whole: Whole, run_ns: f64) {
+        let is_woken = whole.sleeps as f64 * 1e9 >= whole.ns as f64 * SLEEPS_HZ;
+        let Some(factor) = Factor::of(ran, whole.ns, run_ns).filter(|_| !is_woken) else {
             return;
         };
         let often = ran.ns as f64 / 1e9 * FASTER_THAN_CLOCKS_HZ;
@@ -161,6 +174,30 @@ mod tests {
     const PROGRAMS_NS: u64 = 300;
     const BURST_NS: u64 = 24 * MS;
     const REST_NS: u64 = 400 * MS;
+
+    /// It never sleeps.
+    fn awake(ns: u64) -> Whole {
+        Whole { ns, sleeps: 0 }
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_after_each_event_is_scaled_by_the_clock() {
+        // KVM's PIT: 1,000 ticks a second of 10 us, with four runs of programs in each.
+        let ran = Ran {
+            ns: 20 * MS,
+            runs: 8_000,
+        };
+        let whole = Whole {
+            ns: 100 * MS,
+            sleeps: 10_000,
+        };
+        let mut scale = Scale::by_clock(0.2);
+        scale.thread(TID, ran, whole, 1_000.0);
+        assert_eq!(scale.of(&key(classes::LINE), 2_000), scale.by_clock);
+        // A storm of the same number has its own time.
+        scale.thread(TID, ran, awake(whole.ns), 1_000.0);
+        assert_ne!(scale.of(&key(classes::LINE), 2_000), scale.by_clock);
+    }
 
     fn key(class: u32) -> Key {
         Key {
@@ -238,7 +275,7 @@ mod tests {
 
         fn scale(&self) -> Scale {
             let mut scale = Scale::by_clock(self.open_ns as f64 / self.now_ns as f64);
-            scale.thread(TID, self.in_bursts, self.ran_ns, PROGRAMS_NS as f64);
+            scale.thread(TID, self.in_bursts, awake(self.ran_ns), PROGRAMS_NS as f64);
             scale
         }
     }
@@ -446,7 +483,7 @@ mod tests {
             let open_ns: u64 = all.iter().map(|it| it.to_ns - it.from_ns).sum();
             let by_clock = Scale::by_clock(open_ns as f64 / (now_ns - PERIOD_NS) as f64);
             let mut scale = by_clock.clone();
-            scale.thread(TID, ran, model.ran_ns, PROGRAMS_NS as f64);
+            scale.thread(TID, ran, awake(model.ran_ns), PROGRAMS_NS as f64);
             [scale, by_clock]
                 .map(|scale| {
                     let factor = scale.of(&key(classes::CPUID), model.counted);

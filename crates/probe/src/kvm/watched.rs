@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::assemble::Parts;
 use super::counts::Counts;
-use super::scale::{Counted, Ran, Scale};
+use super::scale::{Counted, Ran, Scale, Whole};
 use super::slices::Slices;
 use super::statistics::Statistics;
 use super::taps::{self, Interfaces};
@@ -215,7 +215,11 @@ impl Watched {
         for (tid, after) in &self.after.readings {
             let before = self.before.readings.get(tid).unwrap_or(&none);
             let ran = after.ran.since(before.ran);
-            scale.thread(*tid, ran, after.ran_since(before), run_ns);
+            let whole = Whole {
+                ns: after.ran_since(before),
+                sleeps: after.off_cpu(before).voluntary_switches,
+            };
+            scale.thread(*tid, ran, whole, run_ns);
         }
     }
 
