@@ -215,8 +215,8 @@ proptest! {
                     let data = &bytes[usize::from(number)][..];
                     let result = &mut results[usize::from(number)][..];
                     let fits = queue.has_room(buffers);
-                    // SAFETY: all buffers outlive the queue.
                     let token = match buffers {
+                        // SAFETY: all buffers outlive the queue.
                         1 => unsafe { queue.add(&[data], &mut []) },
                         // SAFETY: as above.
                         2 => unsafe { queue.add(&[data], &mut [result]) },
@@ -243,9 +243,10 @@ proptest! {
                     in_flight.remove(&found.token);
                 }
             }
-            let taken: usize = match indirect {
-                true => in_flight.len(),
-                false => in_flight.values().map(|(_, buffers)| buffers).sum(),
+            let taken: usize = if indirect {
+                in_flight.len()
+            } else {
+                in_flight.values().map(|(_, buffers)| buffers).sum()
             };
             prop_assert_eq!(usize::from(queue.free_len), queue.size() - taken);
         }
