@@ -58,7 +58,9 @@ impl Linux {
             let name = format!("modules/{number:03}-{}.ko", module.name);
             tree.insert(&name, node).unwrap();
         }
-        let text = format!("#!{shell}\n{PROLOGUE}\n{script}\necho o >/proc/sysrq-trigger\n");
+        // The kernel's message may not come within the script's last line.
+        let end = "read end\necho o >/proc/sysrq-trigger";
+        let text = format!("#!{shell}\n{PROLOGUE}\n{script}\n{end}\n");
         tree.insert("init", Node::bytes(text.into_bytes(), 0o755))
             .unwrap();
         let initramfs = place.path().join("initramfs");
@@ -151,8 +153,9 @@ impl Guest {
         self.stdin.write_all(b"\n").unwrap();
     }
 
-    /// Waits for the guest to power off.
+    /// Lets the guest power off, after what its script said last has been read.
     pub(crate) fn ends(mut self) {
+        self.go_on();
         let begin = Instant::now();
         while self.child.try_wait().unwrap().is_none() {
             assert!(begin.elapsed() < LIMIT, "the guest does not power off");
