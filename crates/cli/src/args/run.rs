@@ -175,7 +175,7 @@ pub(crate) struct RunArgs {
     /// frames_per_s=N,bytes_per_s=N
     #[arg(long, value_name = "LIMITS")]
     pub(crate) limit_net: Option<NetRate>,
-    /// Start the machine again when it fails: no, or on-failure[:N], at most N times in a row
+    /// Start the machine again when it fails: no, on-failure or on-failure:N (N times in a row)
     #[arg(
         long,
         value_name = "POLICY",
