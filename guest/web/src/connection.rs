@@ -111,24 +111,23 @@ impl<T: Transport> Connection<T> {
         let deadline = self.transport.now() + limits::HEAD;
         let mut seen = 0;
         loop {
-            let bytes = self.buffer.filled();
-            // A head that drips in is not parsed again for each byte.
-            let parsed = if bytes[seen..].contains(&b'\n') {
-                parse(bytes)
-            } else {
-                Ok(None)
+            let received = self.buffer.filled().len();
+            let bytes = &self.buffer.filled()[..received.min(limits::MAX_HEAD)];
+            // Only whole lines, once each: the answer does not depend on how the network
+            // cuts the bytes, and a head that drips in is not parsed for each byte.
+            let head = match bytes[seen..].iter().rposition(|byte| *byte == b'\n') {
+                Some(line_end) => parse(&bytes[..=seen + line_end]),
+                None => Ok(None),
             };
             seen = bytes.len();
-            match parsed {
-                // However much of it one receive got.
-                Ok(Some(head)) if head.len > limits::MAX_HEAD => {
-                    return self.refuse(Refusal::HeadTooLarge);
-                }
+            match head {
                 Ok(Some(head)) => {
                     self.buffer.consume(head.len);
                     return Ok(head);
                 }
-                Ok(None) if seen > limits::MAX_HEAD => return self.refuse(Refusal::HeadTooLarge),
+                Ok(None) if received > limits::MAX_HEAD => {
+                    return self.refuse(Refusal::HeadTooLarge);
+                }
                 Ok(None) => self.receive(deadline)?,
                 Err(refusal) => return self.refuse(refusal),
             }

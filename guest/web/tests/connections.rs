@@ -170,6 +170,22 @@ fn a_head_without_end_is_refused() {
 }
 
 #[test]
+fn a_head_is_judged_line_by_line_however_its_bytes_come() {
+    let fill = format!("A: {}\r\n", "b".repeat(limits::MAX_HEAD));
+    for (text, status) in [
+        ("GET / HTTP/1.1\r\nHo\u{1}".to_owned(), None),
+        ("GET / HTTP/1.1\r\nHo\u{1}\r\n".to_owned(), Some("400")),
+        (format!("GET / HTTP/1.1\r\n{fill}Ho\u{1}\r\n"), Some("431")),
+        (format!("GET / HTTP/1.1\r\n{fill}\r\n"), Some("431")),
+    ] {
+        for piece in [1, 3, usize::MAX] {
+            let answer = Script::sending([&text]).in_pieces(piece).talk();
+            assert_eq!(answer.split(' ').nth(1), status, "{piece} bytes each");
+        }
+    }
+}
+
+#[test]
 fn a_client_may_not_hold_on_by_dripping() {
     let mut client = Script::sending(
         "GET / HTTP/1.1\r\nHost: a\r\nX: yyyyyyy"
