@@ -117,6 +117,16 @@ mod tests {
     }
 
     #[test]
+    fn only_digits_are_numbers() {
+        assert_eq!(digits(b""), None);
+        assert_eq!(digits(b"-1"), None);
+        assert_eq!(digits(b"+1"), None);
+        assert_eq!(digits(b"1 "), None);
+        assert_eq!(digits(b"007"), Some(7));
+        assert_eq!(digits(&[b'9'; 40]), Some(u64::MAX));
+    }
+
+    #[test]
     fn a_body_has_a_length_or_chunks_or_is_empty() {
         assert_eq!(framing(&[], &[], 1), Ok(Framing::Length(0)));
         assert_eq!(framing(&["5", "5"], &[], 0), Ok(Framing::Length(5)));

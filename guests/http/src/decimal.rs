@@ -20,16 +20,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn only_digits_are_numbers() {
-        assert_eq!(parse(b""), None);
-        assert_eq!(parse(b"-1"), None);
-        assert_eq!(parse(b"+1"), None);
-        assert_eq!(parse(b"1 "), None);
-        assert_eq!(parse(b"007"), Some(7));
-        assert_eq!(parse(&[b'9'; 40]), Some(u64::MAX));
-    }
-
     proptest! {
         #[test]
         fn numbers_are_written_as_formatting_would(value in any::<u64>(), shift in 0..64u32) {
