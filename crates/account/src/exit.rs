@@ -13,6 +13,10 @@ pub struct ExitCount {
     pub kind: ExitKind,
     /// How often.
     pub count: u64,
+    /// By how much that may be off, 19 times of 20, where a part of the window was counted
+    /// ([`Account::counted_share`](crate::Account)); `None`: not known.
+    #[serde(default)]
+    pub margin: Option<u64>,
     /// What it cost, where it can be known.
     pub cost: Option<Cost>,
 }
@@ -55,6 +59,7 @@ impl ExitCount {
 
     fn absorb(&mut self, other: &Self) {
         self.count += other.count;
+        self.margin = self.margin.zip(other.margin).map(|(a, b)| a + b);
         self.cost = match (self.cost, other.cost) {
             (Some(a), Some(b)) => Some(Cost {
                 total_ns: a.total_ns + b.total_ns,

@@ -15,6 +15,9 @@ pub struct LineCount {
     pub injector: Injector,
     /// How often.
     pub count: u64,
+    /// By how much that may be off, as of [`ExitCount`](crate::ExitCount).
+    #[serde(default)]
+    pub margin: Option<u64>,
     /// Times between two in a row by this injector.
     pub intervals: Histogram,
 }
@@ -31,6 +34,9 @@ pub struct PicCount {
     pub injector: Injector,
     /// How often.
     pub count: u64,
+    /// By how much that may be off, as of [`ExitCount`](crate::ExitCount).
+    #[serde(default)]
+    pub margin: Option<u64>,
 }
 
 /// Where an interrupt enters KVM's interrupt controllers.
@@ -83,6 +89,9 @@ pub struct InterruptCount {
     pub injector: Injector,
     /// How often.
     pub count: u64,
+    /// By how much that may be off, as of [`ExitCount`](crate::ExitCount).
+    #[serde(default)]
+    pub margin: Option<u64>,
     /// Times between two in a row of this vector on this APIC by this injector.
     pub intervals: Histogram,
 }
@@ -100,6 +109,9 @@ pub struct IpiCount {
     pub vector: u8,
     /// How often.
     pub count: u64,
+    /// By how much that may be off, as of [`ExitCount`](crate::ExitCount).
+    #[serde(default)]
+    pub margin: Option<u64>,
 }
 
 /// Delivery mode of the ICR (bits 8 to 10).

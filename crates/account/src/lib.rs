@@ -41,7 +41,8 @@ pub struct Account {
     /// Length of the window, ns.
     pub window_ns: u64,
     /// Share of the window in which events were counted, 1.0 being all of it. Less in
-    /// a storm: the counts are scaled by it, and so are estimates. 0 without BPF.
+    /// a storm: counts are those of slices of time then, each by the time that it stands for, and
+    /// so are estimates. 0 without BPF.
     #[serde(default = "whole")]
     pub counted_share: f64,
     /// The VM ended within the window: the account stops there.

@@ -120,6 +120,9 @@ pub struct Awake {
 pub struct Halts {
     /// Halts that ended within the window (`kvm_vcpu_wakeup`).
     pub count: u64,
+    /// By how much that may be off, as of [`ExitCount`].
+    #[serde(default)]
+    pub margin: Option<u64>,
     /// Of those, ended by an event for the guest (not by a signal to the thread).
     pub valid: u64,
     /// Times from the halt to its end, polled and waited together.
@@ -128,6 +131,9 @@ pub struct Halts {
     pub polls_attempted: u64,
     /// Polls that saw the end of the halt.
     pub polls_successful: u64,
+    /// By how much the numbers of polls may be off.
+    #[serde(default)]
+    pub polls_margin: Option<u64>,
     /// CPU time of successful polls, ns.
     pub poll_success_ns: u64,
     /// CPU time of polls after which the vCPU had to wait all the same, ns: what

@@ -12,9 +12,10 @@
  * threads outside any VM, which are counted for process 0.
  *
  * A storm of events would make watching dear: user space then lets the programs
- * count in a slice of each period only (`gate`), or attaches them for bursts, and
- * scales what they counted (src/kvm/gate.rs). What a thread did in one slice says
- * nothing about the next.
+ * count in a slice of each period only (`gate`), or attaches them for bursts. How
+ * long a slice is depends on the load, so what was counted in each has a weight of its
+ * own: the time that it stands for (src/kvm/weighted.rs). What a thread did in one slice
+ * says nothing about the next.
  */
 #include "tare.bpf.h"
 #include "tasks.bpf.h"
@@ -65,8 +66,13 @@ enum step { SEND, KICK, SCHEDULE, RETURN, ENTRY, HANDLER, TOTAL };
 #define CLOSED (~0ull)
 /* Bursts are numbered from here: no slice of a period has such a number. */
 #define FIRST_BURST (1ull << 62)
+/* Those of periods are numbered anew from a multiple of this whenever the gate changes. */
+#define SETTING_SHIFT 40
 /* Ends of slices that are known. */
 #define ENDS 64
+/* A weight of one, and groups of slices. src/kvm/weighted.rs has the same. */
+#define WHOLE (1ull << 10)
+#define GROUPS 8
 /* A wake-up that takes longer belongs to another interrupt. */
 #define LONGEST_SEND_NS 1000000
 /* A line that is routed to a message is a line and a message: one interrupt within this time. */
@@ -92,24 +98,34 @@ struct value {
 	u64 ns;
 	u64 last_ns;		/* of a series: its last event */
 	u64 last_slice;
+	u64 slice;		/* in which it was last counted */
+	u64 weight;		/* of that slice, as the gate had it then */
+	u64 count_before;	/* what was counted until that slice */
+	u64 ns_before;
+	u64 weighted_ns;	/* of slices before that one */
+	u64 whole;		/* the same of counts: slices that stand for themselves, */
+	u64 groups[GROUPS];	/* and others, by the low bits of their number */
 };
 
 /* Set by user space, but for the last slice. src/kvm/slices.rs has the same. */
 struct gate {
 	u64 open_ticks;		/* of each period; none: all; CLOSED: nothing is counted */
-	u64 burst;		/* the slice that is counted while all time is */
+	u64 burst;		/* the slice that is counted while all time is; else what the
+				   number of a period is added to */
 	u64 slice;		/* the last one that was counted */
 	u64 slice_ns;		/* when it began */
 	/* The same of the last slice of a period before the gate last changed. */
 	u64 old_ticks;
 	u64 old_slice;
 	u64 old_ns;
+	u64 weight;		/* of what is counted now, unless its end says another one */
 };
 
 /* A slice that ended by the word of user space: a burst, or what the gate cut short. */
 struct end {
 	u64 slice;		/* its number, plus one */
 	u64 ns;
+	u64 weight;
 };
 
 struct vm {
@@ -153,6 +169,13 @@ struct thread {
 	u64 in_ns;		/* since when it has been on a CPU in this slice; 0 if it is not */
 	u64 ran_ns;		/* time on a CPU in slices so far, until in_ns */
 	u64 runs;		/* of programs in its time in slices so far */
+	u64 weight;		/* of this slice, as of a value */
+	u64 ran_before;
+	u64 runs_before;
+	u64 whole_runs;
+	u64 weighted_runs;
+	u64 whole_ran;
+	u64 ran_groups[GROUPS];
 };
 
 /* A CPU: who waits for it, and since when its current task runs. */
@@ -164,6 +187,9 @@ struct cpu {
 HASH_MAP(vms, 1024, u32, struct vm);
 
 HASH_MAP(threads, 8192, u32, struct thread);
+
+/* What a thread is before it is known: too large for the stack. */
+ARRAY_MAP(unknown_thread, 1, struct thread);
 
 HASH_MAP(counts, 32768, struct key, struct value);
 
@@ -210,7 +236,7 @@ INLINE u64 slice_now(void)
 	tick = bpf_jiffies64();
 	if ((tick & ((1 << PERIOD_SHIFT) - 1)) >= it->open_ticks)
 		return CLOSED;
-	slice = tick >> PERIOD_SHIFT;
+	slice = it->burst + (tick >> PERIOD_SHIFT);
 	if (it->slice != slice) {
 		it->slice = slice;
 		it->slice_ns = bpf_ktime_get_ns();
@@ -218,17 +244,62 @@ INLINE u64 slice_now(void)
 	return slice;
 }
 
+INLINE u64 slice_of(const struct gate *it)
+{
+	return it->open_ticks ? it->slice : it->burst;
+}
+
+/* What a count of an earlier slice stands for: its end knows better than its beginning did. */
+INLINE u64 weight_of(u64 slice, u64 begun)
+{
+	u32 number = slice % ENDS;
+	struct end *end = bpf_map_lookup_elem(&ends, &number);
+
+	if (end && end->slice == slice + 1)
+		return end->weight;
+	return begun ? begun : WHOLE;
+}
+
+/* What was counted in its last slice gets that slice's weight. */
+NOINLINE int of_new_slice(struct value *value, u64 slice, u64 weight)
+{
+	u64 last = weight_of(value->slice, value->weight);
+	u64 counted = (value->count - value->count_before) * last;
+
+	value->weighted_ns += (value->ns - value->ns_before) * last;
+	if (last > WHOLE)
+		value->groups[value->slice & (GROUPS - 1)] += counted;
+	else
+		value->whole += counted;
+	value->count_before = value->count;
+	value->ns_before = value->ns;
+	value->slice = slice;
+	value->weight = weight;
+	return 0;
+}
+
 INLINE void add(struct value *value, u64 times, u64 ns)
 {
+	u32 zero = 0;
+	struct gate *it = bpf_map_lookup_elem(&gate, &zero);
+
+	if (it && value->slice != slice_of(it))
+		of_new_slice(value, slice_of(it), it->weight);
 	__sync_fetch_and_add(&value->count, times);
 	__sync_fetch_and_add(&value->ns, ns);
 }
 
 NOINLINE int insert(const struct key *key, u64 times, u64 ns)
 {
+	u32 zero = 0;
+	struct gate *it = bpf_map_lookup_elem(&gate, &zero);
 	struct value fresh = { times, ns };
 	struct value *value;
 
+	if (it) {
+		fresh.slice = slice_of(it);
+		fresh.weight = it->weight;
+	}
 	if (!bpf_map_update_elem(&counts, key, &fresh, BPF_NOEXIST))
 		return 0;
 	value = bpf_map_lookup_elem(&counts, key);
@@ -296,7 +367,7 @@ INLINE u64 ended_ns(u64 slice)
 		last = it->slice;
 		last_ns = it->slice_ns;
 	}
-	if (!ticks || slice > last)
+	if (!ticks || slice > last || slice >> SETTING_SHIFT != last >> SETTING_SHIFT)
 		return 0;
 	last_ns += ticks * tick_ns;
 	ago = ((last - slice) << PERIOD_SHIFT) * tick_ns;
@@ -326,6 +397,28 @@ NOINLINE int runs_since_opened(struct thread *thread)
 	return 0;
 }
 
+/* The same as of_new_slice, for the time of a thread on a CPU. */
+NOINLINE int ran_in_slice(struct thread *thread)
+{
+	u32 zero = 0;
+	struct gate *it = bpf_map_lookup_elem(&gate, &zero);
+	u64 last = weight_of(thread->slice, thread->weight);
+	u64 ran = (thread->ran_ns - thread->ran_before) * last;
+	u64 runs = (thread->runs - thread->runs_before) * last;
+
+	if (last > WHOLE) {
+		thread->ran_groups[thread->slice & (GROUPS - 1)] += ran;
+		thread->weighted_runs += runs;
+	} else {
+		thread->whole_ran += ran;
+		thread->whole_runs += runs;
+	}
+	thread->ran_before = thread->ran_ns;
+	thread->runs_before = thread->runs;
+	thread->weight = it ? it->weight : WHOLE;
+	return 0;
+}
+
 /* Forgets what an earlier slice saw. */
 INLINE struct thread *of_slice(struct thread *thread, u64 slice)
 {
@@ -333,6 +426,7 @@ INLINE struct thread *of_slice(struct thread *thread, u64 slice)
 		return thread;
 	if (thread->in_ns)
 		ran_until_closed(thread);
+	ran_in_slice(thread);
 	thread->slice = slice;
 	thread->wake_stage = 0;
 	thread->out_ns = 0;
@@ -362,10 +456,14 @@ INLINE struct thread *known_thread(const u32 *tid, u64 slice)
 /* Knows a thread from now on. */
 NOINLINE int learn(u32 tid, u32 owner)
 {
-	struct thread fresh = {};
+	u32 zero = 0;
+	struct thread *thread = bpf_map_lookup_elem(&unknown_thread, &zero);
 
-	fresh.tgid = owner;
-	bpf_map_update_elem(&threads, &tid, &fresh, BPF_NOEXIST);
+	if (!thread || bpf_map_update_elem(&threads, &tid, thread, BPF_NOEXIST))
+		return 0;
+	thread = bpf_map_lookup_elem(&threads, &tid);
+	if (thread)
+		thread->tgid = owner;
 	return 0;
 }
 
@@ -373,7 +471,6 @@ NOINLINE int learn(u32 tid, u32 owner)
 INLINE struct thread *current_in(u64 slice, u32 *tid)
 {
 	u64 id = bpf_get_current_pid_tgid();
-	struct thread fresh = {};
 	struct thread *thread;
 	u32 tgid = id >> 32;
 
@@ -382,10 +479,8 @@ INLINE struct thread *current_in(u64 slice, u32 *tid)
 	if (!thread) {
 		if (!bpf_map_lookup_elem(&vms, &tgid))
 			return 0;
-		fresh.tgid = tgid;
-		fresh.slice = slice;
-		bpf_map_update_elem(&threads, tid, &fresh, BPF_NOEXIST);
-		thread = bpf_map_lookup_elem(&threads, tid);
+		learn(*tid, tgid);
+		thread = known_thread(tid, slice);
 		if (!thread)
 			return 0;
 	}
@@ -453,7 +548,7 @@ NOINLINE int count_series(const struct key *key, u32 interval_class, u64 slice)
 		}
 		return 0;
 	}
-	__sync_fetch_and_add(&value->count, 1);
+	add(value, 1, 0);
 	last = value->last_ns;
 	value->last_ns = now;
 	if (value->last_slice != slice)
@@ -1001,6 +1096,13 @@ INLINE void counted_time(const struct thread *thread, struct task_record *to)
 	to->in_ns = thread->in_ns;
 	to->ran_ns = thread->ran_ns;
 	to->runs = thread->runs;
+	to->weight = thread->weight;
+	to->ran_before = thread->ran_before;
+	to->runs_before = thread->runs_before;
+	to->whole_runs = thread->whole_runs;
+	to->weighted_runs = thread->weighted_runs;
+	to->whole_ran = thread->whole_ran;
+	__builtin_memcpy(to->ran_groups, thread->ran_groups, sizeof(to->ran_groups));
 }
 
 /* Once for each task of the host, whenever user space reads the iterator. */

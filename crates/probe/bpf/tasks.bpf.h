@@ -96,6 +96,13 @@ struct task_record {
 	u64 in_ns;
 	u64 ran_ns;
 	u64 runs;
+	u64 weight;
+	u64 ran_before;
+	u64 runs_before;
+	u64 whole_runs;
+	u64 weighted_runs;
+	u64 whole_ran;
+	u64 ran_groups[8];
 };
 
 /* Processes that are read, each with the process of the machine that it works for. */

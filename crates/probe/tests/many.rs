@@ -106,7 +106,7 @@ fn a_look_at_many_machines_reads_as_often_as_at_few() {
         "{} machines {few:?}, {number} machines {many:?}",
         number / 6
     );
-    // An iterator's reading takes 32 KiB; a thread is 176 bytes.
+    // An iterator's reading takes 32 KiB; a thread is 288 bytes.
     let buffers = number as u64 / 20;
     assert!(many.0 <= few.0 + buffers, "{few:?} {many:?}");
     assert!(many.1 <= few.1 + buffers, "{few:?} {many:?}");

@@ -143,6 +143,7 @@ impl Parts<'_> {
             Some(ExitCount {
                 kind,
                 count: value.count,
+                margin: value.margin,
                 cost: (total_ns > 0).then_some(Cost { total_ns, basis }),
             })
         });
@@ -187,14 +188,16 @@ fn awake(counts: &Counts) -> Vec<Awake> {
 
 /// KVM's own counters where it lends them, else times between trace points.
 fn halts(counts: &Counts, kvm: &BTreeMap<String, u64>) -> Halts {
+    let halts = counts.sum(classes::HALT);
     let success = counts.sum(classes::POLL_SUCCESS);
     let wasted = counts.sum(classes::POLL_WASTED);
     let or = |name: &str, otherwise: u64| kvm.get(name).copied().unwrap_or(otherwise);
     Halts {
-        count: match counts.sum(classes::HALT).count {
+        count: match halts.count {
             0 => or("halt_exits", 0),
             count => count,
         },
+        margin: halts.margin,
         valid: counts
             .class(classes::HALT)
             .filter(|(key, _)| key.a == 1)
@@ -203,6 +206,10 @@ fn halts(counts: &Counts, kvm: &BTreeMap<String, u64>) -> Halts {
         waits: counts.histogram(classes::HALT_WAIT, |_| true),
         polls_attempted: or("halt_attempted_poll", success.count + wasted.count),
         polls_successful: or("halt_successful_poll", success.count),
+        polls_margin: match kvm.get("halt_attempted_poll") {
+            Some(_) => Some(0),
+            None => success.margin.zip(wasted.margin).map(|(a, b)| a + b),
+        },
         poll_success_ns: or("halt_poll_success_ns", success.ns),
         poll_wasted_ns: or("halt_poll_fail_ns", wasted.ns),
     }

@@ -4,6 +4,7 @@ use std::fs;
 
 use super::gate_words::{GateMap as _, Words};
 use super::slices;
+use super::weighted::GROUPS;
 use crate::Unavailable;
 use crate::bpf::{Object, Point};
 use crate::vm::Vm;
@@ -40,9 +41,12 @@ const FORMATS: [&str; 2] = [
     "/sys/kernel/tracing/events/kvm/kvm_exit/format",
     "/sys/kernel/debug/tracing/events/kvm/kvm_exit/format",
 ];
-/// Words of `struct vm` and `struct thread`.
+/// Words of `struct vm`, `struct value` and `struct thread`, and of the last from `in_ns` on, as
+/// of `struct task_record`.
 const VM_WORDS: usize = 18;
-pub(super) const THREAD_WORDS: usize = 28;
+pub(super) const VALUE_WORDS: usize = 10 + GROUPS;
+pub(super) const COUNTED_WORDS: usize = 9 + GROUPS;
+pub(super) const THREAD_WORDS: usize = 25 + COUNTED_WORDS;
 
 /// What was loaded.
 pub(super) struct Loaded {
@@ -107,7 +111,7 @@ pub(super) fn watch(object: &mut Object, pid: u32) -> Result<(), Unavailable> {
 /// Counts no more for it.
 pub(super) fn forget(object: &mut Object, pid: u32) {
     object.remove::<VM_WORDS>("vms", pid);
-    object.retain::<3, 4>("counts", |[ids, ..], _| *ids as u32 != pid);
+    object.retain::<3, VALUE_WORDS>("counts", |[ids, ..], _| *ids as u32 != pid);
 }
 
 /// Counts what this thread does for process `pid`.

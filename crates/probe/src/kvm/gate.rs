@@ -3,21 +3,25 @@
 //!
 //! Time is cut into periods of [`PERIOD_TICKS`] ticks of the kernel. The programs
 //! count in the first ticks of each (`slice_now` in `bpf/kvm.bpf.c`), in all of them
-//! unless that would cost more than a budget. What they counted is scaled by the time
-//! that the gate was open.
+//! unless that would cost more than a budget. What they counted in each slice has the weight of the time
+//! that it stands for ([`super::weighted`]).
 //!
 //! A program that finds the gate closed costs its call all the same. Where these calls
 //! take a large part of the budget, the programs are attached for bursts and detached in
 //! between, for as long as the budget needs to pay for the burst.
 
+mod stretch;
+
 use std::time::Duration;
 
+use self::stretch::{Slice, Stretch, later, sample};
 use super::cost::{
     CLOSED_ALONE_NS, CLOSED_MEASURED_NS, DISPATCH_NS, MEASURED, METER_NS, Measured, Narrowed,
 };
 use super::gate_words::{ALL, CLOSED, GateMap, Periods, Words};
 use super::ledger::{Ledger, Spent};
-use super::slices::{self, Ends, PERIOD_TICKS, Slices};
+use super::slices::{self, End, Ends, PERIOD_TICKS, Slices};
+use super::weighted::{self, Sample, WHOLE};
 use crate::bpf::RunTime;
 
 /// A slice's first and last tick are not whole when they are shorter.
@@ -100,8 +104,12 @@ pub(super) struct Gate {
     bursts: u64,
     /// Length of the next one.
     burst_ns: u64,
+    /// What of this rest the burst before it stands for.
+    allotted_ns: u64,
     /// How often all time began to be counted: the number of its slice.
     openings: u64,
+    /// How often a part of each period did.
+    settings: u64,
     /// CPU time of attaching and detaching since the last rest began.
     switching_ns: u64,
     /// The last burst did not come about: its programs could not be attached.
@@ -148,23 +156,6 @@ enum Next {
     Rest { length_ns: u64, burst_ns: u64 },
 }
 
-/// From when on the gate was open for `open_ticks` of each period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stretch {
-    from_ns: u64,
-    open_ticks: u64,
-    /// When one of its slices began, once it is over.
-    slice_ns: Option<u64>,
-}
-
-/// Where periods begin.
-#[derive(Clone, Copy, Debug)]
-struct Rhythm {
-    tick_ns: u64,
-    /// The beginning of any period.
-    anchor_ns: u64,
-}
-
 impl Gate {
     /// To be opened when the window begins ([`Self::open`]).
     pub(super) fn new(limits: Limits, tick_ns: u64, now_ns: u64) -> Self {
@@ -180,7 +171,9 @@ impl Gate {
             rhythm: Mode::Slices,
             bursts: 0,
             burst_ns: BURST_NS,
+            allotted_ns: 0,
             openings: 0,
+            settings: 0,
             switching_ns: 0,
             refused: false,
             is_known: false,
@@ -205,6 +198,7 @@ impl Gate {
             }
         }
         self.stretches = vec![Stretch::new(now_ns, self.open_ticks())];
+        self.allotted_ns = 0;
     }
 
     /// Has everything counted, and begins the first window. Until then the gate is closed: what
@@ -223,7 +217,7 @@ impl Gate {
             return;
         }
         let before = map.read();
-        self.end_slice(map, now_ns);
+        self.end_slice(map, now_ns, 0);
         if self.write(map, 0, now_ns) {
             self.frozen = Some(before);
             self.stretch(now_ns, 0);
@@ -374,8 +368,10 @@ impl Gate {
     }
 
     fn open_for(&mut self, map: &mut impl GateMap, open_ticks: u64, now_ns: u64) -> Programs {
-        if open_ticks != self.open_ticks() {
-            self.end_slice(map, now_ns);
+        // What follows a burst stands for itself.
+        let is_burst = matches!(self.rhythm, Mode::Burst { .. });
+        if is_burst || open_ticks != self.open_ticks() {
+            self.end_slice(map, now_ns, 0);
             if self.write(map, open_ticks, now_ns) {
                 self.stretch(now_ns, open_ticks);
             }
@@ -389,8 +385,9 @@ impl Gate {
         }
         match self.next_after_burst(measured) {
             Next::Slices { open_ticks } => {
+                let programs = self.open_for(map, open_ticks, now_ns);
                 self.rhythm = Mode::Slices;
-                self.open_for(map, open_ticks, now_ns)
+                programs
             }
             Next::Rest {
                 length_ns,
@@ -426,11 +423,16 @@ impl Gate {
     }
 
     fn rest(&mut self, map: &mut impl GateMap, now_ns: u64, length_ns: u64) -> Programs {
-        self.end_slice(map, now_ns);
+        let half_ns = match self.rhythm {
+            Mode::Burst { .. } => length_ns / 2,
+            Mode::Slices | Mode::Rest { .. } => 0,
+        };
+        self.end_slice(map, now_ns, half_ns);
         if !self.write(map, 0, now_ns) {
             return Programs::Stay;
         }
         self.stretch(now_ns, 0);
+        self.allotted_ns = half_ns;
         self.switching_ns = 0;
         self.rhythm = Mode::Rest {
             until_ns: now_ns + length_ns,
@@ -442,7 +444,10 @@ impl Gate {
     pub(super) fn open_burst(&mut self, map: &mut impl GateMap, now_ns: u64) {
         self.bursts += 1;
         self.refused = false;
-        if self.write(map, PERIOD_TICKS, now_ns) {
+        let rest = self.stretches.last();
+        let rest_ns = rest.map_or(0, |rest| self.left_of(rest, now_ns));
+        let weight = weighted::of_time(self.burst_ns, self.burst_ns + rest_ns);
+        if self.write_weighted(map, PERIOD_TICKS, weight, now_ns) {
             self.stretch(now_ns, PERIOD_TICKS);
             self.rhythm = Mode::Burst {
                 until_ns: now_ns + self.burst_ns,
@@ -466,32 +471,67 @@ impl Gate {
         self.stretches.push(Stretch::new(from_ns, open_ticks));
     }
 
-    /// The slice that is counted now ends, and with it those of this stretch.
-    fn end_slice(&mut self, map: &mut impl GateMap, now_ns: u64) {
+    /// The slice that is counted now ends, and with it those of this stretch. A burst stands for
+    /// this much of the rest that follows.
+    fn end_slice(&mut self, map: &mut impl GateMap, now_ns: u64, rest_ns: u64) {
         let gate = map.read();
+        let mut slice = Slice::of(gate);
         if gate.open_ticks == ALL {
-            self.ends.push(map, gate.burst, now_ns);
+            slice.weight = self.weight_of_burst(now_ns, rest_ns);
+            let end = End {
+                slice: gate.burst,
+                ns: now_ns,
+                weight: slice.weight,
+            };
+            self.ends.push(map, end);
         }
         if let Some(periods) = gate.periods() {
             let end_ns = periods.slice_ns + periods.open_ticks * self.tick_ns;
-            self.ends.push(map, periods.slice, end_ns.min(now_ns));
+            let end = End {
+                slice: periods.slice,
+                ns: end_ns.min(now_ns),
+                weight: gate.weight,
+            };
+            self.ends.push(map, end);
             self.old = periods;
         }
         if let Some(last) = self.stretches.last_mut() {
-            last.slice_ns = Some(gate.slice_ns);
+            last.slice = Some(slice);
         }
     }
 
-    /// Share of the time from `since_ns`, or of the window if it began later, until `now_ns`
-    /// in which the programs counted.
-    pub(super) fn share(&self, map: &impl GateMap, since_ns: u64, now_ns: u64) -> f64 {
-        let last_ns = map.read().slice_ns;
-        share(
-            &later(&self.stretches, since_ns),
-            now_ns,
-            self.tick_ns,
-            last_ns,
+    /// Of the slice of all time that ends now. A storm may begin or end in a rest, so the bursts
+    /// on either side stand for half of it each. Time that was counted until a storm showed
+    /// was not like what followed.
+    fn weight_of_burst(&self, now_ns: u64, rest_ns: u64) -> u64 {
+        let (Mode::Burst { .. }, Some(burst)) = (self.rhythm, self.stretches.last()) else {
+            return WHOLE;
+        };
+        let open_ns = now_ns.saturating_sub(burst.from_ns);
+        let before = self.stretches.iter().rev().nth(1);
+        let before_ns = before.map_or(0, |rest| self.left_of(rest, burst.from_ns));
+        // One that was cut short would be a window of its own.
+        weighted::of_time(
+            open_ns.max(SHORTEST_BURST_NS / 2),
+            open_ns + before_ns + rest_ns,
         )
+    }
+
+    /// What the burst before has left of a rest that ended then.
+    fn left_of(&self, rest: &Stretch, end_ns: u64) -> u64 {
+        let rest_ns = end_ns.saturating_sub(rest.from_ns);
+        match rest.open_ticks {
+            0 => rest_ns.saturating_sub(self.allotted_ns),
+            _ => 0,
+        }
+    }
+
+    /// What of the time from `since_ns`, or of the window if it began later, until `now_ns`
+    /// the programs counted.
+    pub(super) fn sample(&self, map: &impl GateMap, since_ns: u64, now_ns: u64) -> Sample {
+        let last = Slice::of(map.read());
+        let stretches = later(&self.stretches, since_ns);
+        sample(&stretches, now_ns, self.tick_ns, last)
     }
 
     /// What a run of a program takes of the time of the thread that runs it, ns, if not
@@ -503,6 +543,16 @@ impl Gate {
     }
 
     fn write(&mut self, map: &mut impl GateMap, open_ticks: u64, now_ns: u64) -> bool {
+        self.write_weighted(map, open_ticks, slices::of_ticks(open_ticks), now_ns)
+    }
+
+    fn write_weighted(
+        &mut self,
+        map: &mut impl GateMap,
+        open_ticks: u64,
+        weight: u64,
+        now_ns: u64,
+    ) -> bool {
         let (open_ticks, burst) = match open_ticks {
             PERIOD_TICKS => {
                 let number = self.openings;
@@ -510,7 +560,10 @@ impl Gate {
                 (ALL, slices::burst(number))
             }
             0 => (CLOSED, 0),
-            fewer => (fewer, 0),
+            fewer => {
+                self.settings += 1;
+                (fewer, slices::setting(self.settings))
+            }
         };
         map.write(Words {
             open_ticks,
@@ -518,22 +571,13 @@ impl Gate {
             slice: 0,
             slice_ns: now_ns,
             old: self.old,
+            weight,
         })
     }
 
     fn open_ticks(&self) -> u64 {
         let last = self.stretches.last();
         last.map_or(PERIOD_TICKS, |last| last.open_ticks)
-    }
-}
-
-impl Stretch {
-    fn new(from_ns: u64, open_ticks: u64) -> Self {
-        Self {
-            from_ns,
-            open_ticks,
-            slice_ns: None,
-        }
     }
 }
 
@@ -581,48 +625,6 @@ fn affordable(budget: f64, open: u64, measured: Measured) -> u64 {
     let left = budget - (closed + runs(METER_NS)) * MEASURED;
     let fits = (left.max(0.0) / counting * PERIOD_TICKS as f64) as u64;
     fits.clamp(FEWEST_TICKS, PERIOD_TICKS - 1)
-}
-
-/// The stretches, or parts of them, that are later than `since_ns`.
-fn later(stretches: &[Stretch], since_ns: u64) -> Vec<Stretch> {
-    let ended = |stretch: &&Stretch| stretch.from_ns <= since_ns;
-    let first = stretches.iter().take_while(ended).count().saturating_sub(1);
-    let rest = stretches[first..].iter();
-    rest.map(|stretch| Stretch {
-        from_ns: stretch.from_ns.max(since_ns),
-        ..*stretch
-    })
-    .collect()
-}
-
-/// `last_ns`: when the last slice of the last stretch began.
-fn share(stretches: &[Stretch], now_ns: u64, tick_ns: u64, last_ns: u64) -> f64 {
-    let ends = stretches.iter().skip(1).map(|stretch| stretch.from_ns);
-    let (mut open_ns, mut whole_ns) = (0, 0);
-    for (stretch, end_ns) in stretches.iter().zip(ends.chain([now_ns])) {
-        let rhythm = Rhythm {
-            tick_ns,
-            anchor_ns: stretch.slice_ns.unwrap_or(last_ns),
-        };
-        let until = |ns: u64| rhythm.open_until(ns, stretch.open_ticks);
-        open_ns += until(end_ns) - until(stretch.from_ns);
-        whole_ns += end_ns.saturating_sub(stretch.from_ns);
-    }
-    match whole_ns {
-        0 => 1.0,
-        whole => (open_ns as f64 / whole as f64).clamp(0.0, 1.0),
-    }
-}
-
-impl Rhythm {
-    /// Time from the anchor to `ns` in which a gate of `ticks` was open;
-    /// negative before it.
-    fn open_until(self, ns: u64, ticks: u64) -> i128 {
-        let period = i128::from(self.tick_ns * PERIOD_TICKS);
-        let open = i128::from(self.tick_ns * ticks);
-        let ns = i128::from(ns) - i128::from(self.anchor_ns);
-        ns.div_euclid(period) * open + ns.rem_euclid(period).min(open)
-    }
 }
 
 /// What was before weighs half.

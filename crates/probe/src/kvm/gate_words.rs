@@ -3,7 +3,7 @@
 use aya::Pod;
 use aya::maps::{Array, MapData};
 
-use super::slices::ENDS;
+use super::slices::{ENDS, End};
 use crate::bpf::Object;
 
 const MAP: &str = "gate";
@@ -12,12 +12,14 @@ const ENDS_MAP: &str = "ends";
 pub(super) const ALL: u64 = 0;
 /// `open_ticks` of one that counts nothing.
 pub(super) const CLOSED: u64 = u64::MAX;
+const WORDS: usize = 8;
 
 /// The words of the map's one entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Words {
     pub(super) open_ticks: u64,
-    /// The slice that is counted while all time is.
+    /// The slice that is counted while all time is; else what the number of a period is added
+    /// to ([`super::slices::setting`]).
     pub(super) burst: u64,
     /// The last slice of a period that was counted; the programs write it.
     pub(super) slice: u64,
@@ -25,6 +27,9 @@ pub(super) struct Words {
     pub(super) slice_ns: u64,
     /// Slices of periods before the gate last changed.
     pub(super) old: Periods,
+    /// What a count stands for, in parts of [`super::weighted::WHOLE`], unless the end of its
+    /// slice says otherwise.
+    pub(super) weight: u64,
 }
 
 /// Slices of periods: how long, and the number and begin of the last one.
@@ -43,7 +48,7 @@ pub(super) trait GateMap {
     /// A gate that cannot be read says nothing.
     fn read(&self) -> Words;
     /// A slice was ended.
-    fn write_end(&mut self, slice: u64, now_ns: u64);
+    fn write_end(&mut self, end: End);
 }
 
 impl Words {
@@ -74,22 +79,23 @@ impl GateMap for Object {
             slice,
             slice_ns,
             old,
+            weight,
         } = words;
         let now = [open_ticks, burst, slice, slice_ns];
         let old = [old.open_ticks, old.slice, old.slice_ns];
-        let mut words = [0; 7];
+        let mut words = [weight; WORDS];
         words[..4].copy_from_slice(&now);
-        words[4..].copy_from_slice(&old);
+        words[4..7].copy_from_slice(&old);
         set(self, MAP, 0, words)
     }
 
     fn read(&self) -> Words {
         let gate = self.map(MAP);
-        let gate = gate.and_then(|map| Array::<&MapData, [u64; 7]>::try_from(map).ok());
+        let gate = gate.and_then(|map| Array::<&MapData, [u64; WORDS]>::try_from(map).ok());
         let words = gate.and_then(|gate| gate.get(&0, 0).ok());
         words.map_or_else(Words::default, |words| {
-            let [open_ticks, burst, slice, slice_ns, old @ ..] = words;
-            let [old_ticks, old_slice, old_ns] = old;
+            let [open_ticks, burst, slice, slice_ns, rest @ ..] = words;
+            let [old_ticks, old_slice, old_ns, weight] = rest;
             Words {
                 open_ticks,
                 burst,
@@ -100,14 +106,16 @@ impl GateMap for Object {
                     slice: old_slice,
                     slice_ns: old_ns,
                 },
+                weight,
             }
         })
     }
 
-    fn write_end(&mut self, slice: u64, now_ns: u64) {
-        let index = u32::try_from(slice % ENDS).unwrap_or(0);
+    fn write_end(&mut self, end: End) {
+        let index = u32::try_from(end.slice % ENDS).unwrap_or(0);
+        let words = [end.slice.wrapping_add(1), end.ns, end.weight];
         // A thread's time in an end that could not be written is not counted.
-        set(self, ENDS_MAP, index, [slice.wrapping_add(1), now_ns]);
+        set(self, ENDS_MAP, index, words);
     }
 }
 
@@ -125,7 +133,7 @@ where
 #[derive(Debug, Default)]
 pub(super) struct InMemory {
     pub(super) words: Words,
-    pub(super) ends: Vec<(u64, u64)>,
+    pub(super) ends: Vec<End>,
 }
 
 #[cfg(test)]
@@ -139,7 +147,7 @@ impl GateMap for InMemory {
         self.words
     }
 
-    fn write_end(&mut self, slice: u64, now_ns: u64) {
-        self.ends.push((slice, now_ns));
+    fn write_end(&mut self, end: End) {
+        self.ends.push(end);
     }
 }

@@ -14,6 +14,7 @@ pub(super) fn lines(counts: &Counts, role: &impl Fn(u32) -> Role) -> Vec<LineCou
             line: key.line(),
             injector: injector(key, None, role),
             count: value.count,
+            margin: value.margin,
             intervals: counts.histogram(classes::LINE_INTERVAL, |other| {
                 other.a == key.a && other.tid == key.tid
             }),
@@ -32,6 +33,7 @@ pub(super) fn pic(counts: &Counts, role: &impl Fn(u32) -> Role) -> Vec<PicCount>
             masked: key.b != 0,
             injector: injector(key, None, role),
             count: value.count,
+            margin: value.margin,
         })
         .collect();
     pic.sort_by_key(|count| std::cmp::Reverse(count.count));
@@ -51,6 +53,7 @@ pub(super) fn accepted(counts: &Counts, role: &impl Fn(u32) -> Role) -> Vec<Inte
             vector: key.b as u8,
             injector: injector(key, Some(key.a), role),
             count: value.count,
+            margin: value.margin,
             intervals: counts.histogram(classes::ACCEPT_INTERVAL, same(key)),
         })
         .collect();
@@ -71,6 +74,7 @@ pub(super) fn ipis(counts: &Counts, role: &impl Fn(u32) -> Role) -> Vec<IpiCount
             target,
             vector,
             count: value.count,
+            margin: value.margin,
         })
     });
     let mut ipis: Vec<_> = sent.collect();

@@ -18,10 +18,12 @@ mod scale;
 mod scripted;
 mod slices;
 mod statistics;
+mod tally;
 mod taps;
 mod tasks;
 mod threads;
 mod watched;
+mod weighted;
 
 use std::time::{Duration, Instant};
 

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use super::cost::{Cost, Due};
-use super::counts::Counts;
+use super::counts::{Counts, Tallies};
 use super::events::Loaded;
 use super::gate::{Counting, Gate, Limits, Programs};
 use super::ledger::Spent;
 use super::scale::{Counted, Scale};
 use super::threads::{Depth, Others};
 use super::watched::{Host, Outside, Watched};
+use super::weighted::Sample;
 use super::{classes, events, host, slices, taps, tasks};
 use crate::bpf::{Object, Point, RunTimes};
 use crate::clock::{monotonic_ns, thread_cpu_ns};
@@ -72,7 +73,7 @@ enum Reader {
 #[derive(Debug)]
 struct Snapshot {
     at: Instant,
-    counts: Counts,
+    counts: Tallies,
     own_cpu_ns: u64,
 }
 
@@ -122,7 +123,7 @@ impl Observer {
             watched: Vec::new(),
             threads,
             // Nothing is counted yet.
-            began: Snapshot::now(None),
+            began: Snapshot::of(Tallies::default()),
             lost: 0,
             next_look: Instant::now() + LOOK,
             turn_ns: 0,
@@ -130,7 +131,7 @@ impl Observer {
         };
         let cpu_ns = thread_cpu_ns();
         observer.begin_with(watched);
-        observer.began = Snapshot::now(observer.object.as_ref());
+        observer.began = Snapshot::of(observer.tallies());
         observer.turn_ns = thread_cpu_ns().saturating_sub(cpu_ns) * ACCOUNT;
         observer.look();
         observer.begin_costs();
@@ -224,13 +225,11 @@ impl Observer {
         }
         self.read(0, Depth::Whole);
         self.look();
-        let now = Snapshot::now(self.object.as_ref());
-        let share = |since: Instant| self.counted_share(now.at.saturating_duration_since(since));
-        let whole_share = share(self.began.at);
+        let now = Snapshot::of(self.tallies());
+        let sample = |since: Instant| self.sample(now.at.saturating_duration_since(since));
+        let whole = sample(self.began.at);
         let since = self.watched.iter().map(|watched| watched.since);
-        let shares: Vec<f64> = since
-            .map(|since| since.map_or(whole_share, share))
-            .collect();
+        let samples: Vec<Sample> = since.map(|since| since.map_or(whole, sample)).collect();
         let run_ns = self.gate.run_ns();
         let programs = self.bpf.as_ref().map(Cost::total);
         self.begin_costs();
@@ -239,7 +238,7 @@ impl Observer {
         let mut added = added.by_process();
         let window = self.began.at.saturating_duration_since(began.at);
         let strangers = added.remove(&0).unwrap_or_default();
-        let strangers = strangers.scaled(&Scale::by_clock(whole_share));
+        let strangers = strangers.scaled(&Scale::by_clock(whole));
         let outside = self.outside(window, strangers);
         let lost = self.newly_lost();
         let host = Host {
@@ -249,10 +248,13 @@ impl Observer {
         self.groups.turn();
         let interfaces = taps::read();
         let mut accounts = Vec::new();
-        for (watched, counted_share) in self.watched.iter_mut().zip(shares) {
+        // Without programs nothing was counted.
+        let has_programs = self.object.is_some();
+        for (watched, sample) in self.watched.iter_mut().zip(samples) {
+            let counted_share = if has_programs { sample.share() } else { 0.0 };
             let since = watched.since.unwrap_or(began.at);
             let counts = added.remove(&watched.vm.pid).unwrap_or_default();
-            let mut scale = Scale::by_clock(counted_share);
+            let mut scale = Scale::by_clock(sample);
             if let Some(run_ns) = run_ns.filter(|_| counted_share < 1.0) {
                 watched.scale(&mut scale, run_ns);
             }
@@ -294,13 +296,21 @@ impl Observer {
         accounts
     }
 
-    /// Share of this time until now in which events were counted.
-    fn counted_share(&self, ago: Duration) -> f64 {
+    /// What of this time until now was counted.
+    fn sample(&self, ago: Duration) -> Sample {
         let now_ns = monotonic_ns();
         let object = self.object.as_ref();
-        object.map_or(0.0, |object| {
+        object.map_or_else(Sample::default, |object| {
             self.gate
-                .share(object, now_ns.saturating_sub(nanoseconds(ago)), now_ns)
+                .sample(object, now_ns.saturating_sub(nanoseconds(ago)), now_ns)
+        })
+    }
+
+    /// What the programs have counted until now.
+    fn tallies(&self) -> Tallies {
+        let object = self.object.as_ref();
+        object.map_or_else(Tallies::default, |object| {
+            Tallies::read(object, &self.gate.slices(object, monotonic_ns()))
         })
     }
 
@@ -495,9 +505,8 @@ fn watched(vms: &[&Vm]) -> Vec<Watched> {
 }
 
 impl Snapshot {
-    fn now(object: Option<&Object>) -> Self {
-        // Counts are those of the time until `at`.
-        let counts = object.map(Counts::read).unwrap_or_default();
+    /// Counts are those of the time until now.
+    fn of(counts: Tallies) -> Self {
         Self {
             at: Instant::now(),
             counts,

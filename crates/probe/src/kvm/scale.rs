@@ -7,14 +7,16 @@
 //! events. Both go with the thread's time on a CPU, which the programs sum up while they
 //! count, and the scheduler always. So what a thread does more often than any clock makes
 //! it do is scaled by that time, without what programs took of it. The rest, such as the
-//! ticks of a guest, comes by the clock, whoever has the CPU: it is scaled by the share of
-//! the window in which events were counted.
+//! ticks of a guest, comes by the clock, whoever has the CPU: it is scaled by the time that the
+//! slices stand for. Both sum up slices by their weights ([`super::weighted`]).
 
 use std::collections::HashMap;
 
 use super::classes::Key;
-use super::events::THREAD_WORDS;
+use super::events::{COUNTED_WORDS, THREAD_WORDS};
 use super::slices::Slices;
+use super::tally::{Tally, Value};
+use super::weighted::{self, ByGroup, Sample, WHOLE, Weighted};
 use crate::bpf::Object;
 
 /// What comes so often in a second on a CPU comes by no clock: 2.5 times a tick of 4 kHz.
@@ -23,7 +25,7 @@ const FASTER_THAN_CLOCKS_HZ: f64 = 10_000.0;
 /// clock, or by others. A storm does not sleep.
 const SLEEPS_HZ: f64 = 1_000.0;
 /// A shorter time on a CPU says nothing about the rest.
-const SHORTEST_NS: u64 = 1_000_000;
+const SHORTEST_NS: f64 = 1_000_000.0;
 /// By so much the scheduler's account of a thread may be late: a tick at 100 Hz.
 const LATE_NS: u64 = 10_000_000;
 /// Part of its time that programs leave to a thread, at least.
@@ -36,6 +38,11 @@ pub(super) struct Ran {
     pub(super) ns: u64,
     /// How often programs ran there for it.
     pub(super) runs: u64,
+    /// The time by the weights of its slices, and the runs: in slices that stand for themselves, and
+    /// in the others.
+    pub(super) weighted: Weighted,
+    pub(super) whole_runs: u64,
+    pub(super) weighted_runs: u64,
 }
 
 /// A thread in the whole window.
@@ -57,18 +64,32 @@ pub(super) struct Counted {
     /// How long it was before.
     pub(super) ran_ns: u64,
     pub(super) runs: u64,
+    /// What the gate said of the weight of that slice.
+    pub(super) weight: u64,
+    /// How long it was on a CPU until that slice, and how often programs had run.
+    pub(super) ran_before: u64,
+    pub(super) runs_before: u64,
+    /// Sums of the slices before it.
+    pub(super) whole_runs: u64,
+    pub(super) weighted_runs: u64,
+    pub(super) weighted: Weighted,
 }
 
-/// What a figure is multiplied by.
+/// What a weighted figure is multiplied by.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Factor {
-    pub(super) counts: f64,
-    pub(super) times: f64,
+struct Factor {
+    /// Counts in slices that stand for more than themselves.
+    counts: f64,
+    /// All times.
+    times: f64,
+    /// What the counts of a group of slices go along with.
+    along: ByGroup,
 }
 
 /// Factors for the counts of one machine.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
+    sample: Sample,
     by_clock: Factor,
     /// Of what threads do that the clock does not make them do, and how often they do it
     /// at least.
@@ -80,15 +101,35 @@ impl Counted {
     pub(super) fn read(object: &Object) -> HashMap<u32, Self> {
         let threads = object.numbered::<THREAD_WORDS>("threads").into_iter();
         let counted = |words: [u64; THREAD_WORDS]| {
-            let [_, _, _, slice, .., in_ns, ran_ns, runs] = words;
-            Self {
-                slice,
-                in_ns,
-                ran_ns,
-                runs,
-            }
+            let [_, _, _, slice, ..] = words;
+            Self::of(slice, words.last_chunk().copied().unwrap_or_default())
         };
         threads.map(|(tid, words)| (tid, counted(words))).collect()
+    }
+
+    /// From a slice's number and the words from `in_ns` on of `struct thread` or `struct task_record`.
+    pub(super) fn of(slice: u64, words: [u64; COUNTED_WORDS]) -> Self {
+        let [in_ns, ran_ns, runs, weight, rest @ ..] = words;
+        let [
+            ran_before,
+            runs_before,
+            whole_runs,
+            weighted_runs,
+            rest @ ..,
+        ] = rest;
+        let [whole, groups @ ..] = rest;
+        Self {
+            slice,
+            in_ns,
+            ran_ns,
+            runs,
+            weight,
+            ran_before,
+            runs_before,
+            whole_runs,
+            weighted_runs,
+            weighted: Weighted { whole, groups },
+        }
     }
 }
 
@@ -97,29 +138,48 @@ impl Ran {
     pub(super) fn of(counted: Counted, slices: &Slices<'_>) -> Self {
         let until_ns = (counted.in_ns > 0).then(|| slices.until_ns(counted.slice));
         let until_ns = until_ns.flatten().unwrap_or(0);
-        Self {
-            ns: counted.ran_ns + until_ns.saturating_sub(counted.in_ns),
+        let ns = counted.ran_ns + until_ns.saturating_sub(counted.in_ns);
+        let weight = slices.weight(counted.slice, counted.weight);
+        let mut ran = Self {
+            ns,
             runs: counted.runs,
-        }
+            weighted: counted.weighted,
+            whole_runs: counted.whole_runs,
+            weighted_runs: counted.weighted_runs,
+        };
+        let last_ns = ns.saturating_sub(counted.ran_before);
+        ran.weighted.add(counted.slice, last_ns, weight);
+        let last_runs = counted.runs.saturating_sub(counted.runs_before);
+        let runs = if weight > WHOLE {
+            &mut ran.weighted_runs
+        } else {
+            &mut ran.whole_runs
+        };
+        *runs = runs.saturating_add(last_runs.saturating_mul(weight));
+        ran
     }
 
     pub(super) fn since(self, before: Self) -> Self {
         Self {
             ns: self.ns.saturating_sub(before.ns),
             runs: self.runs.saturating_sub(before.runs),
+            weighted: self.weighted.since(&before.weighted),
+            whole_runs: self.whole_runs.saturating_sub(before.whole_runs),
+            weighted_runs: self.weighted_runs.saturating_sub(before.weighted_runs),
         }
     }
 }
 
 impl Scale {
-    /// Of what was counted in this share of the time.
-    pub(super) fn by_clock(share: f64) -> Self {
-        let by = if share > 0.0 { share.recip() } else { 1.0 };
+    /// Of what was counted in this time.
+    pub(super) fn by_clock(sample: Sample) -> Self {
         Self {
             by_clock: Factor {
-                counts: by,
-                times: by,
+                counts: sample.rest(),
+                times: sample.all(),
+                along: sample.groups_ns(),
             },
+            sample,
             threads: HashMap::new(),
         }
     }
@@ -128,15 +188,33 @@ impl Scale {
     /// window; each run of a program takes `run_ns` of its time.
     pub(super) fn thread(&mut self, tid: u32, ran: Ran, whole: Whole, run_ns: f64) {
         let is_woken = whole.sleeps as f64 * 1e9 >= whole.ns as f64 * SLEEPS_HZ;
-        let Some(factor) = Factor::of(ran, whole.ns, run_ns).filter(|_| !is_woken) else {
+        let factor = Factor::of(&self.sample, ran, whole.ns, run_ns);
+        let Some(factor) = factor.filter(|_| !is_woken) else {
             return;
         };
         let often = ran.ns as f64 / 1e9 * FASTER_THAN_CLOCKS_HZ;
         self.threads.insert(tid, (factor, often));
     }
 
+    /// As many as there were in the whole window; never fewer than were counted.
+    pub(super) fn scaled(&self, key: &Key, tally: &Tally) -> Value {
+        let factor = self.of(key, tally.count);
+        let (whole, groups) = self.sample.parts(&tally.weighted);
+        let groups = groups.map(|count| count * factor.counts);
+        let margin = self.sample.margin(&groups, &factor.along);
+        let rounded = |figure: f64, least: u64| (figure.round() as u64).max(least);
+        Value {
+            count: rounded(whole + groups.iter().sum::<f64>(), tally.count),
+            ns: rounded(
+                weighted::in_counts(tally.weighted_ns) * factor.times,
+                tally.ns,
+            ),
+            margin: margin.map(|margin| margin.ceil() as u64),
+        }
+    }
+
     /// For an entry that was counted so often.
-    pub(super) fn of(&self, key: &Key, count: u64) -> Factor {
+    fn of(&self, key: &Key, count: u64) -> Factor {
         match self.threads.get(&key.tid) {
             Some((factor, often)) if key.is_act() && count as f64 >= *often => *factor,
             _ => self.by_clock,
@@ -145,15 +223,26 @@ impl Scale {
 }
 
 impl Factor {
-    fn of(ran: Ran, whole_ns: u64, run_ns: f64) -> Option<Self> {
-        if ran.ns < SHORTEST_NS || ran.ns > whole_ns.saturating_add(LATE_NS) {
+    /// Of a thread. Its own time is what programs leave of it; of what was counted whole nothing
+    /// is to be scaled.
+    fn of(sample: &Sample, ran: Ran, whole_ns: u64, run_ns: f64) -> Option<Self> {
+        let (known, groups) = sample.parts(&ran.weighted);
+        let (known_runs, runs) = sample.of_kinds(ran.whole_runs, ran.weighted_runs);
+        let sampled: f64 = groups.iter().sum();
+        let is_short = ran.ns as f64 - known < SHORTEST_NS;
+        if is_short || sampled <= 0.0 || ran.ns > whole_ns.saturating_add(LATE_NS) {
             return None;
         }
-        let (counted, whole) = (ran.ns as f64, whole_ns as f64);
-        let programs = (ran.runs as f64 * run_ns).min(counted * (1.0 - LEFT));
+        // Runs of programs in slices that stand for more than themselves, once each.
+        let once = (ran.runs as f64 - known_runs).max(0.0);
+        let left = |ns: f64, runs: f64| ns - (runs * run_ns).min(ns * (1.0 - LEFT));
+        let own = left(sampled, runs);
+        let rest = (whole_ns as f64 - known).max(0.0);
+        let part = own / sampled;
         Some(Self {
-            counts: ((whole - programs) / (counted - programs)).max(1.0),
-            times: (whole / counted).max(1.0),
+            counts: left(rest, once) / own,
+            times: whole_ns as f64 / (known + sampled),
+            along: groups.map(|ns| ns * part),
         })
     }
 }
@@ -164,7 +253,8 @@ mod tests {
 
     use super::super::classes;
     use super::super::gate_words::{ALL, CLOSED, InMemory, Periods, Words};
-    use super::super::slices::{self, Ends, PERIOD_TICKS};
+    use super::super::slices::{self, End, Ends, PERIOD_TICKS, of_ticks};
+    use super::super::weighted::of_time;
     use super::*;
 
     const MS: u64 = 1_000_000;
@@ -180,18 +270,38 @@ mod tests {
         Whole { ns, sleeps: 0 }
     }
 
+    /// In slices that stand for themselves.
+    fn ran(ns: u64, runs: u64) -> Ran {
+        Ran {
+            ns,
+            runs,
+            weighted: Weighted {
+                whole: ns.saturating_mul(WHOLE),
+                ..Weighted::default()
+            },
+            whole_runs: runs.saturating_mul(WHOLE),
+            weighted_runs: 0,
+        }
+    }
+
+    /// The same.
+    fn tally(count: u64) -> Tally {
+        Tally {
+            count,
+            weighted: ran(count, 0).weighted,
+            ..Tally::default()
+        }
+    }
+
     #[test]
     fn a_thread_that_sleeps_after_each_event_is_scaled_by_the_clock() {
         // KVM's PIT: 1,000 ticks a second of 10 us, with four runs of programs in each.
-        let ran = Ran {
-            ns: 20 * MS,
-            runs: 8_000,
-        };
+        let ran = ran(20 * MS, 8_000);
         let whole = Whole {
             ns: 100 * MS,
             sleeps: 10_000,
         };
-        let mut scale = Scale::by_clock(0.2);
+        let mut scale = Scale::by_clock(Sample::one(200 * MS, 1_000 * MS));
         scale.thread(TID, ran, whole, 1_000.0);
         assert_eq!(scale.of(&key(classes::LINE), 2_000), scale.by_clock);
         // A storm of the same number has its own time.
@@ -274,9 +384,14 @@ mod tests {
         }
 
         fn scale(&self) -> Scale {
-            let mut scale = Scale::by_clock(self.open_ns as f64 / self.now_ns as f64);
-            scale.thread(TID, self.in_bursts, awake(self.ran_ns), PROGRAMS_NS as f64);
+            let mut scale = self.by_clock();
+            let Ran { ns, runs, .. } = self.in_bursts;
+            scale.thread(TID, ran(ns, runs), awake(self.ran_ns), PROGRAMS_NS as f64);
             scale
+        }
+
+        fn by_clock(&self) -> Scale {
+            Scale::by_clock(Sample::one(self.open_ns, self.now_ns))
         }
     }
 
@@ -285,14 +400,13 @@ mod tests {
         for bursts in [8, 20, 100] {
             let model = Model::watched(bursts);
             let whole = |scale: &Scale| {
-                let factor = scale.of(&key(classes::CPUID), model.counted);
-                model.counted as f64 * factor.counts / model.events as f64
+                let value = scale.scaled(&key(classes::CPUID), &tally(model.counted));
+                value.count as f64 / model.events as f64
             };
             let ratio = whole(&model.scale());
             assert!((ratio - 1.0).abs() < 0.005, "{bursts}: {ratio}");
-            let share = model.open_ns as f64 / model.now_ns as f64;
-            // What the share alone says.
-            let by_clock = whole(&Scale::by_clock(share));
+            // What the time that was counted says alone.
+            let by_clock = whole(&model.by_clock());
             assert!(by_clock < 0.85, "{bursts}: {by_clock}");
         }
     }
@@ -302,8 +416,8 @@ mod tests {
         let model = Model::watched(20);
         let scale = model.scale();
         let ticks = model.open_ns / MS;
-        let ratio = ticks as f64 * scale.of(&key(classes::ACCEPT), ticks).counts;
-        let ratio = ratio / (model.now_ns / MS) as f64;
+        let value = scale.scaled(&key(classes::ACCEPT), &tally(ticks));
+        let ratio = value.count as f64 / (model.now_ns / MS) as f64;
         assert!((ratio - 1.0).abs() < 0.001, "{ratio}");
         // And so is how long something took, and another thread's storm.
         let by_clock = scale.of(&key(classes::RUN_DELAY), u64::MAX);
@@ -323,6 +437,12 @@ mod tests {
             in_ns: 100,
             ran_ns: 40,
             runs: 3,
+            ..Counted::default()
+        };
+        let end = |number, ns| End {
+            slice: slices::burst(number),
+            ns,
+            weight: WHOLE,
         };
         let ns = |counted, gate, ends: &Ends| {
             let slices = Slices {
@@ -341,10 +461,10 @@ mod tests {
         // It is not known when it ended.
         assert_eq!(ns(counted, open(6), &ends), 40);
         let mut map = InMemory::default();
-        ends.push(&mut map, slices::burst(5), 130);
+        ends.push(&mut map, end(5, 130));
         assert_eq!(ns(counted, Words::closed(), &ends), 70);
         // It had no CPU in the burst after it.
-        ends.push(&mut map, slices::burst(6), 500);
+        ends.push(&mut map, end(6, 500));
         assert_eq!(ns(counted, open(7), &ends), 70);
         let left = Counted {
             in_ns: 0,
@@ -364,6 +484,28 @@ mod tests {
     const TICK_NS: u64 = 4 * MS;
     const OPEN_TICKS: u64 = 3;
     const PERIOD_NS: u64 = TICK_NS * PERIOD_TICKS;
+
+    impl Slice {
+        fn is_burst(&self) -> bool {
+            self.to_ns - self.from_ns == BURST_NS
+        }
+
+        fn weight(&self) -> u64 {
+            if self.is_burst() {
+                of_time(BURST_NS, BURST_NS + REST_NS)
+            } else {
+                of_ticks(OPEN_TICKS)
+            }
+        }
+
+        fn end(&self) -> End {
+            End {
+                slice: self.number,
+                ns: self.to_ns,
+                weight: self.weight(),
+            }
+        }
+    }
 
     /// Slices of periods, then bursts.
     fn sampled(periods: u64, bursts: u64) -> Vec<Slice> {
@@ -391,21 +533,19 @@ mod tests {
         ends: Ends,
         old: Periods,
         events: u64,
-        counted: u64,
+        counted: Tally,
         ran_ns: u64,
     }
 
     impl Preempted {
         fn gate(&self, slice: Slice) -> Words {
             Words {
-                open_ticks: match slice.to_ns - slice.from_ns {
-                    BURST_NS => ALL,
-                    _ => OPEN_TICKS,
-                },
+                open_ticks: if slice.is_burst() { ALL } else { OPEN_TICKS },
                 burst: slice.number,
                 slice: slice.number,
                 slice_ns: slice.from_ns,
                 old: self.old,
+                weight: slice.weight(),
             }
         }
 
@@ -423,9 +563,25 @@ mod tests {
                 return;
             }
             let slices = self.slices(self.gate(slice), slice.from_ns);
-            self.thread.ran_ns = Ran::of(self.thread, &slices).ns;
-            self.thread.in_ns = 0;
-            self.thread.slice = slice.number;
+            let Ran {
+                ns,
+                runs,
+                weighted,
+                whole_runs,
+                weighted_runs,
+            } = Ran::of(self.thread, &slices);
+            self.thread = Counted {
+                slice: slice.number,
+                weight: slice.weight(),
+                in_ns: 0,
+                ran_ns: ns,
+                ran_before: ns,
+                runs,
+                runs_before: runs,
+                weighted,
+                whole_runs,
+                weighted_runs,
+            };
         }
 
         /// The vCPU has a CPU in this time.
@@ -441,7 +597,9 @@ mod tests {
                 self.of_slice(*slice);
                 self.thread.in_ns = slice.from_ns.max(from_ns);
                 self.thread.runs += events;
-                self.counted += events;
+                self.counted.count += events;
+                let weighted = &mut self.counted.weighted;
+                weighted.add(slice.number, events, slice.weight());
                 self.events += events;
                 open_ns += ns;
                 if to_ns < slice.to_ns {
@@ -460,7 +618,6 @@ mod tests {
             let last = *all.last().unwrap();
             let end_ns = last.to_ns + REST_NS;
             let mut now_ns = PERIOD_NS;
-            let is_burst = |slice: &Slice| slice.to_ns - slice.from_ns == BURST_NS;
             let mut rest = all.iter().peekable();
             while now_ns < end_ns {
                 now_ns += 4 * MS + model.random.any(30 * MS);
@@ -468,9 +625,9 @@ mod tests {
                 model.runs(now_ns, until_ns, all);
                 now_ns = until_ns;
                 while let Some(slice) = rest.next_if(|it| it.to_ns <= now_ns) {
-                    if is_burst(slice) {
-                        model.ends.push(&mut model.map, slice.number, slice.to_ns);
-                    } else if rest.peek().is_none_or(|next| is_burst(next)) {
+                    if slice.is_burst() {
+                        model.ends.push(&mut model.map, slice.end());
+                    } else if rest.peek().is_none_or(|next| next.is_burst()) {
                         model.old = model.gate(*slice).periods().unwrap();
                     }
                 }
@@ -480,14 +637,17 @@ mod tests {
                 ..model.gate(last)
             };
             let ran = Ran::of(model.thread, &model.slices(closed, now_ns));
-            let open_ns: u64 = all.iter().map(|it| it.to_ns - it.from_ns).sum();
-            let by_clock = Scale::by_clock(open_ns as f64 / (now_ns - PERIOD_NS) as f64);
+            let mut sample = Sample::of(now_ns - PERIOD_NS);
+            for slice in all {
+                sample.add(slice.number, slice.to_ns - slice.from_ns, slice.weight());
+            }
+            let by_clock = Scale::by_clock(sample);
             let mut scale = by_clock.clone();
             scale.thread(TID, ran, awake(model.ran_ns), PROGRAMS_NS as f64);
             [scale, by_clock]
                 .map(|scale| {
-                    let factor = scale.of(&key(classes::CPUID), model.counted);
-                    model.counted as f64 * factor.counts / model.events as f64
+                    let value = scale.scaled(&key(classes::CPUID), &model.counted);
+                    value.count as f64 / model.events as f64
                 })
                 .into()
         }
@@ -512,10 +672,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_figures_make_fewer_of_what_was_counted(ns: u64, runs: u64, whole: u64, run in 0.0..1e6) {
-            if let Some(factor) = Factor::of(Ran { ns, runs }, whole, run) {
-                prop_assert!(factor.counts >= 1.0 && factor.counts.is_finite(), "{factor:?}");
-                prop_assert!(factor.times >= 1.0 && factor.times.is_finite(), "{factor:?}");
+        fn no_figures_make_fewer_of_what_was_counted(
+            ns: u64,
+            runs: u64,
+            whole: u64,
+            run in 0.0..1e6,
+            count in 0_u64..1 << 40,
+            (open, window) in (0_u64..1 << 40, 0_u64..1 << 40),
+        ) {
+            let mut sample = Sample::one(open, window);
+            for groups in 0..3 {
+                let mut scale = Scale::by_clock(sample);
+                scale.thread(TID, ran(ns, runs), awake(whole), run);
+                let value = scale.scaled(&key(classes::CPUID), &tally(count));
+                prop_assert!(value.count >= count, "{value:?}");
+                sample.add(groups, open, 4 * WHOLE);
             }
         }
     }

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 use aya::programs::RawTracePoint;
 use aya::{RawTracePointRunOptions, TestRun as _};
 
-use super::counts::Counts;
+use super::counts::Tallies;
 use super::gate_words::{ALL, GateMap as _, Words};
-use super::{classes, events};
+use super::slices::{End, Ends, Slices};
+use super::weighted::{WHOLE, Weighted};
+use super::{classes, events, slices};
 use crate::bpf::Object;
+use crate::clock::monotonic_ns;
 
 const RTC: u64 = 8;
 /// Longer than a line and its message are apart.
@@ -75,7 +78,23 @@ impl Script {
     }
 
     fn counted(&self, class: u32) -> u64 {
-        Counts::read(&self.0).sum(class).count
+        self.tallies(&Ends::default()).counted(class)
+    }
+
+    fn tallies(&self, ends: &Ends) -> Tallies {
+        let slices = Slices {
+            gate: self.0.read(),
+            ends,
+            tick_ns: slices::tick_ns(),
+            now_ns: monotonic_ns(),
+        };
+        Tallies::read(&self.0, &slices)
+    }
+
+    fn leaf(&self, times: u64) {
+        for _ in 0..times {
+            self.fire("on_kvm_cpuid", &[0x4000_0000]);
+        }
     }
 }
 
@@ -166,10 +185,53 @@ fn a_level_of_an_earlier_slice_says_nothing() {
     script.set(RTC, 1);
     script.0.write(Words {
         open_ticks: ALL,
-        burst: super::slices::burst(1),
+        burst: slices::burst(1),
         ..Words::default()
     });
     script.set(RTC, 1);
     script.set(RTC, 1);
     assert_eq!(script.counted(classes::LINE), 2);
+}
+
+#[test]
+fn counts_have_the_weight_of_their_slice_once_it_is_over() {
+    let Some(mut script) = Script::new() else {
+        return;
+    };
+    let open = |number, weight| Words {
+        open_ticks: ALL,
+        burst: slices::burst(number),
+        weight,
+        ..Words::default()
+    };
+    // Time that is counted whole, then two bursts.
+    script.leaf(5);
+    script.0.write(open(1, 40 * WHOLE));
+    script.leaf(7);
+    let begun = script.tallies(&Ends::default());
+    let mut ends = Ends::default();
+    let end = End {
+        slice: slices::burst(1),
+        ns: monotonic_ns(),
+        weight: 33 * WHOLE,
+    };
+    ends.push(&mut script.0, end);
+    script.0.write(open(2, 9 * WHOLE));
+    let ended = script.tallies(&ends);
+    script.leaf(3);
+    let next = script.tallies(&ends);
+    let weighted = |groups: [u64; 2]| {
+        let mut all = Weighted {
+            whole: 5 * WHOLE,
+            ..Weighted::default()
+        };
+        all.groups[1..3].copy_from_slice(&groups.map(|count| count * WHOLE));
+        all
+    };
+    let leaf = |tallies: &Tallies| tallies.weighted(classes::CPUID);
+    assert_eq!(leaf(&begun), weighted([7 * 40, 0]));
+    assert_eq!(leaf(&ended), weighted([7 * 33, 0]));
+    // The programs add it up as user space does.
+    assert_eq!(leaf(&next), weighted([7 * 33, 3 * 9]));
+    assert_eq!(next.counted(classes::CPUID), 15);
 }

@@ -4,18 +4,23 @@
 //! ticks one, and each burst one. They see neither a period's slice nor a burst end. A thread
 //! that was on a CPU then was counted until the end and no longer, so both sides work it out:
 //! the end of a burst, and of a slice that the gate cuts short, user space writes down
-//! ([`Ends`]); others end by the clock.
+//! ([`Ends`]); others end by the clock. With its end goes what a burst stands for: how long it
+//! was, and the rests beside it.
 
 use std::collections::VecDeque;
 
 use rustix::time::{ClockId, clock_getres};
 
 use super::gate_words::{ALL, GateMap, Words};
+use super::weighted::WHOLE;
 
 /// Ticks in a period.
 pub(super) const PERIOD_TICKS: u64 = 1 << 5;
 /// Bursts are numbered from here: no slice of a period has such a number.
 const FIRST_BURST: u64 = 1 << 62;
+/// Those of periods are numbered from a multiple of this, another one whenever the gate changes: a
+/// slice is one of one length.
+const A_SETTING: u64 = 1 << 40;
 /// Ends that are known.
 pub(super) const ENDS: u64 = 64;
 
@@ -27,21 +32,43 @@ pub(super) fn burst(number: u64) -> u64 {
     }
 }
 
-/// Ends of slices that user space ended: the slice and when.
+/// What the numbers of periods are added to, for the gate's nth change.
+pub(super) fn setting(number: u64) -> u64 {
+    number % (FIRST_BURST / A_SETTING) * A_SETTING
+}
+
+/// What a count stands for in a slice of a period that is open for this many ticks.
+pub(super) fn of_ticks(open_ticks: u64) -> u64 {
+    match open_ticks {
+        0 | PERIOD_TICKS.. => WHOLE,
+        fewer => (WHOLE * PERIOD_TICKS + fewer / 2) / fewer,
+    }
+}
+
+/// The end of a slice that user space ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) slice: u64,
+    pub(super) ns: u64,
+    /// What a count of it stands for.
+    pub(super) weight: u64,
+}
+
+/// Those that are known.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ends(VecDeque<(u64, u64)>);
+pub(super) struct Ends(VecDeque<End>);
 
 impl Ends {
-    /// The slice ends now.
-    pub(super) fn push(&mut self, map: &mut impl GateMap, slice: u64, now_ns: u64) {
-        self.0.retain(|(known, _)| known % ENDS != slice % ENDS);
-        self.0.push_back((slice, now_ns));
-        map.write_end(slice, now_ns);
+    /// A slice ends.
+    pub(super) fn push(&mut self, map: &mut impl GateMap, end: End) {
+        self.0
+            .retain(|known| known.slice % ENDS != end.slice % ENDS);
+        self.0.push_back(end);
+        map.write_end(end);
     }
 
-    fn of(&self, slice: u64) -> Option<u64> {
-        let found = self.0.iter().find(|(known, _)| *known == slice);
-        found.map(|(_, ns)| *ns)
+    fn of(&self, slice: u64) -> Option<End> {
+        self.0.iter().find(|known| known.slice == slice).copied()
     }
 }
 
@@ -55,10 +82,20 @@ pub(super) struct Slices<'a> {
 }
 
 impl Slices<'_> {
+    /// What a count of this slice stands for; `begun`: what the gate said when it began
+    /// (`weight_of` in `bpf/kvm.bpf.c`).
+    pub(super) fn weight(&self, slice: u64, begun: u64) -> u64 {
+        match self.ends.of(slice) {
+            Some(end) => end.weight,
+            None if begun == 0 => WHOLE,
+            None => begun,
+        }
+    }
+
     /// Until when this slice was counted (`ended_ns` in `bpf/kvm.bpf.c`).
     pub(super) fn until_ns(&self, slice: u64) -> Option<u64> {
-        if let Some(ended_ns) = self.ends.of(slice) {
-            return Some(ended_ns);
+        if let Some(end) = self.ends.of(slice) {
+            return Some(end.ns);
         }
         if self.gate.open_ticks == ALL && self.gate.burst == slice {
             return Some(self.now_ns);
@@ -66,6 +103,9 @@ impl Slices<'_> {
         let old = Some(self.gate.old);
         let old = old.filter(|old| old.open_ticks > 0 && slice <= old.slice);
         let last = old.or_else(|| self.gate.periods())?;
+        if last.slice / A_SETTING != slice / A_SETTING {
+            return None;
+        }
         let end_ns = last.slice_ns + last.open_ticks * self.tick_ns;
         let periods = last.slice.checked_sub(slice)?;
         let ago_ns = periods.checked_mul(PERIOD_TICKS * self.tick_ns)?;
@@ -87,6 +127,14 @@ mod tests {
 
     const TICK_NS: u64 = 1_000;
 
+    fn end(slice: u64, ns: u64) -> End {
+        End {
+            slice,
+            ns,
+            weight: WHOLE,
+        }
+    }
+
     fn until(gate: Words, ends: &Ends, slice: u64) -> Option<u64> {
         let slices = Slices {
             gate,
@@ -102,12 +150,12 @@ mod tests {
         let mut map = InMemory::default();
         let mut ends = Ends::default();
         for number in 1..=ENDS {
-            ends.push(&mut map, burst(number), number * 100);
+            ends.push(&mut map, end(burst(number), number * 100));
         }
         let at_rest = Words::closed();
         assert_eq!(until(at_rest, &ends, burst(1)), Some(100));
         assert_eq!(until(at_rest, &ends, burst(ENDS)), Some(ENDS * 100));
-        ends.push(&mut map, burst(ENDS + 1), 7);
+        ends.push(&mut map, end(burst(ENDS + 1), 7));
         assert_eq!(until(at_rest, &ends, burst(1)), None);
         assert_eq!(map.ends.len(), ENDS as usize + 1);
         let open = Words {
@@ -116,6 +164,27 @@ mod tests {
             ..Words::default()
         };
         assert_eq!(until(open, &ends, burst(ENDS + 2)), Some(1_000_000));
+    }
+
+    #[test]
+    fn the_end_of_a_slice_says_what_it_stands_for() {
+        let mut ends = Ends::default();
+        let weight = 40 * WHOLE;
+        let burst = End {
+            weight,
+            ..end(burst(3), 100)
+        };
+        ends.push(&mut InMemory::default(), burst);
+        let slices = Slices {
+            gate: Words::closed(),
+            ends: &ends,
+            tick_ns: TICK_NS,
+            now_ns: 1_000,
+        };
+        assert_eq!(slices.weight(burst.slice, 7 * WHOLE), weight);
+        assert_eq!(slices.weight(burst.slice + 1, 7 * WHOLE), 7 * WHOLE);
+        // Before the gate said anything, all was counted.
+        assert_eq!(slices.weight(0, 0), WHOLE);
     }
 
     #[test]
@@ -151,8 +220,19 @@ mod tests {
         };
         assert_eq!(until(at_rest, &ends, 88), Some(440_000));
         assert_eq!(until(at_rest, &ends, 89), None);
+        // The gate was another one before, and what it was is not known any more.
+        let later = Words {
+            slice: setting(2) + 90,
+            old: Periods {
+                slice: setting(1) + 88,
+                ..changed.old
+            },
+            ..changed
+        };
+        assert_eq!(until(later, &ends, setting(1) + 87), Some(408_000));
+        assert_eq!(until(later, &ends, 87), None);
         // The gate cut it short.
-        ends.push(&mut InMemory::default(), 90, 501_000);
+        ends.push(&mut InMemory::default(), end(90, 501_000));
         assert_eq!(until(gate, &ends, 90), Some(501_000));
         // It is open still.
         let late = Words {

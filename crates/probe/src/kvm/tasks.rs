@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::events::COUNTED_WORDS;
 use super::scale::Counted;
 use crate::Unavailable;
 use crate::bpf::Object;
@@ -11,7 +12,7 @@ const PROGRAM: &str = "on_task";
 /// Map of the processes whose tasks are read.
 pub(super) const OWNERS: &str = "owners";
 /// Words of `struct task_record`.
-const WORDS: usize = 22;
+const WORDS: usize = 19 + COUNTED_WORDS;
 const BYTES: usize = WORDS * 8;
 
 /// A task as the kernel accounts it, times in ns.
@@ -102,7 +103,7 @@ impl Task {
             name_high,
             rest @ ..,
         ] = rest;
-        let [slice, in_ns, ran_ns, runs] = rest;
+        let [slice, counted @ ..] = rest;
         let task = Self {
             tid: low(ids),
             tgid: high(ids),
@@ -121,12 +122,7 @@ impl Task {
             written_bytes,
             group,
             comm: comm([name_low, name_high]),
-            counted: Counted {
-                slice,
-                in_ns,
-                ran_ns,
-                runs,
-            },
+            counted: Counted::of(slice, counted),
         };
         (low(places), task)
     }
@@ -179,13 +175,10 @@ mod tests {
         assert_eq!((task.guest_ns, task.faults), (700, 1_100 + 1_200));
         assert_eq!((task.written_bytes, task.group), (1_400, 1_500));
         assert_eq!(task.comm, "CPU 0/KVM");
-        let Counted {
-            slice,
-            in_ns,
-            ran_ns,
-            runs,
-        } = task.counted;
-        assert_eq!([slice, in_ns, ran_ns, runs], [1_800, 1_900, 2_000, 2_100]);
+        let counted = task.counted;
+        assert_eq!((counted.slice, counted.in_ns), (1_800, 1_900));
+        assert_eq!((counted.ran_ns, counted.runs), (2_000, 2_100));
+        assert_eq!(counted.weighted.groups[0], 2_800);
     }
 
     fn task(run_ns: u64, user_ns: u64, system_ns: u64) -> Task {

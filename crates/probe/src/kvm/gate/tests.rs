@@ -16,7 +16,15 @@ const SLICE_NS: u64 = 5_000;
 const PERIOD: u64 = TICK_NS * PERIOD_TICKS;
 
 fn shared(stretches: &[Stretch], now_ns: u64) -> f64 {
-    share(stretches, now_ns, TICK_NS, SLICE_NS)
+    sample(stretches, now_ns, TICK_NS, slice(SLICE_NS)).share()
+}
+
+fn slice(from_ns: u64) -> Slice {
+    Slice {
+        number: 77,
+        from_ns,
+        weight: WHOLE,
+    }
 }
 
 fn at(from_ns: u64, open_ticks: u64) -> Stretch {
@@ -211,6 +219,18 @@ fn open_time_is_the_sum_of_the_slices() {
 }
 
 #[test]
+fn a_slice_that_has_not_begun_is_not_counted() {
+    let none = Slice {
+        number: 0,
+        ..slice(1_000)
+    };
+    let stretches = [at(0, PERIOD_TICKS), at(1_000, 4)];
+    assert_eq!(sample(&stretches, 5_000, TICK_NS, none).share(), 0.2);
+    let one = slice(1_000);
+    assert_eq!(sample(&stretches, 5_000, TICK_NS, one).share(), 1.0);
+}
+
+#[test]
 fn stretches_count_with_their_own_openness_and_slices() {
     let stretches = [at(5_000, PERIOD_TICKS), at(5_000 + PERIOD, 8)];
     let share = shared(&stretches, 5_000 + 3 * PERIOD);
@@ -218,7 +238,7 @@ fn stretches_count_with_their_own_openness_and_slices() {
     assert_eq!(shared(&stretches[..1], 5_000), 1.0);
     // Its slices began elsewhere in the periods than those of the last stretch.
     let elsewhere = Stretch {
-        slice_ns: Some(5_000 + 20 * TICK_NS),
+        slice: Some(slice(5_000 + 20 * TICK_NS)),
         ..at(5_000, 8)
     };
     assert_eq!(shared(&[elsewhere, at(13_000, 0)], 21_000), 0.0);
@@ -272,7 +292,8 @@ fn each_opening_is_a_slice_of_its_own_whose_end_is_kept() {
         Some(second_of(2_000_000, PERIOD_TICKS)),
         BURST_NS + 30,
     );
-    assert_eq!(map.ends, [(first, 10), (second, BURST_NS + 30)]);
+    let ends: Vec<_> = map.ends.iter().map(|end| (end.slice, end.ns)).collect();
+    assert_eq!(ends, [(first, 10), (second, BURST_NS + 30)]);
     let slices = gate.slices(&map, SECOND);
     assert_eq!(slices.until_ns(first), Some(10));
     assert_eq!(slices.until_ns(second), Some(BURST_NS + 30));
@@ -286,7 +307,7 @@ fn nothing_is_counted_while_a_sampled_window_is_read() {
     // All was counted: so it goes on.
     gate.freeze(&mut map, SECOND);
     assert_eq!(map.words.open_ticks, ALL);
-    assert_eq!(gate.share(&map, 0, SECOND), 1.0);
+    assert_eq!(gate.sample(&map, 0, SECOND).share(), 1.0);
     gate.open_for(&mut map, 8, SECOND);
     let tick_ns = KERNEL_TICK_NS;
     map.words.slice = 77;
@@ -299,9 +320,44 @@ fn nothing_is_counted_while_a_sampled_window_is_read() {
     assert_eq!(slices.until_ns(77), Some(frozen_ns));
     let earlier = slices.until_ns(76).unwrap();
     assert_eq!(earlier, SECOND + 9 * tick_ns - PERIOD_TICKS * tick_ns);
-    let share = gate.share(&map, SECOND, SECOND + 4 * tick_ns);
+    let share = gate.sample(&map, SECOND, SECOND + 4 * tick_ns).share();
     assert!((share - 0.5).abs() < 1e-9, "{share}");
     gate.begin(&mut map, frozen_ns + SECOND);
     assert_eq!(map.words.open_ticks, 8);
     assert_eq!(gate.open_ticks(), 8);
+}
+
+#[test]
+fn a_burst_stands_for_half_of_the_rests_beside_it() {
+    let mut map = InMemory::default();
+    let mut gate = gate();
+    gate.open(&mut map, 0);
+    let storm = || Some(second_of(2_000_000, PERIOD_TICKS));
+    let ended = |map: &InMemory| map.ends.last().unwrap().weight;
+    // What showed the storm stands for itself.
+    let mut now_ns = 20 * MS;
+    gate.choose(&mut map, storm(), now_ns);
+    assert_eq!(ended(&map), WHOLE);
+    let mut before_ns = 100 * MS;
+    for _ in 0..3 {
+        now_ns += before_ns;
+        gate.open_burst(&mut map, now_ns);
+        now_ns += BURST_NS;
+        gate.choose(&mut map, storm(), now_ns);
+        let Mode::Rest { until_ns } = gate.rhythm else {
+            panic!("{:?}", gate.rhythm);
+        };
+        let half_ns = (until_ns - now_ns) / 2;
+        let stands_for = weighted::of_time(BURST_NS, BURST_NS + before_ns + half_ns);
+        assert_eq!(ended(&map), stands_for);
+        // The next one has the other half, and what the rest is longer than was planned.
+        let late_ns = 5 * MS;
+        before_ns = until_ns - now_ns - half_ns + late_ns;
+        now_ns = until_ns + late_ns - before_ns;
+    }
+    // Bursts and what was counted whole stand for the window until the last rest.
+    let window_ns = now_ns + before_ns;
+    let sample = gate.sample(&map, 0, window_ns);
+    let stand_for = sample.all() * (window_ns - before_ns) as f64 / window_ns as f64;
+    assert!((stand_for - 1.0).abs() < 1e-3, "{stand_for}");
 }

@@ -1,7 +1,9 @@
-//! What a whole window costs, by scripted costs and without a clock: the gate, the pace of
-//! measuring and the observer's looks as they are, the programs and the kernel a model.
+//! What a whole window costs, and what is counted in it, by scripted costs and without a clock: the gate,
+//! the pace of measuring and the observer's looks as they are, the programs and the kernel a
+//! model.
 
 use super::super::super::cost::{Book, Due, Look};
+use super::super::super::weighted::Weighted;
 use super::*;
 
 /// The promise, share of a core.
@@ -76,31 +78,106 @@ struct World {
     next_sweep_ns: u64,
     unread: RunTime,
     counted_ns: u64,
+    events: Events,
+}
+
+/// Events of one kind, which come in one part of the window only.
+#[derive(Default)]
+struct Events {
+    part: Option<usize>,
+    truth: u64,
+    counted: u64,
+    /// Of this slice, whose weight was that when it began.
+    slice: u64,
+    begun: u64,
+    last: u64,
+    weighted: Weighted,
+}
+
+/// What a window says of the events in a part of it, as parts of the truth.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    /// By the weights of the slices.
+    counted: f64,
+    margin: Option<f64>,
+    /// By the share of the window that was counted.
+    by_share: f64,
 }
 
 impl World {
     fn new(own: Own) -> Self {
+        Self::since(own, SECOND)
+    }
+
+    fn since(own: Own, began_ns: u64) -> Self {
         let mut world = Self {
-            now_ns: SECOND,
+            now_ns: began_ns,
             map: InMemory::default(),
             gate: gate(),
-            book: Book::new(SECOND),
+            book: Book::new(began_ns),
             measures: true,
             runs: 0,
             own,
             own_ns: 0,
             programs_ns: 0.0,
             attached: true,
-            next_sweep_ns: SECOND + 250 * MS,
+            next_sweep_ns: began_ns + 250 * MS,
             unread: RunTime::default(),
             counted_ns: 0,
+            events: Events::default(),
         };
-        world.gate.open(&mut world.map, SECOND);
+        world.gate.open(&mut world.map, began_ns);
         world
+    }
+
+    /// The slice that is counted now, as the programs find it (`slice_now` in `bpf/kvm.bpf.c`).
+    fn slice_now(&mut self) -> Option<u64> {
+        let words = &mut self.map.words;
+        match words.open_ticks {
+            _ if !self.attached => None,
+            ALL => Some(words.burst),
+            CLOSED => None,
+            ticks => {
+                let tick = self.now_ns / KERNEL_TICK_NS;
+                if tick % PERIOD_TICKS >= ticks {
+                    return None;
+                }
+                let slice = words.burst + tick / PERIOD_TICKS;
+                if words.slice != slice {
+                    words.slice = slice;
+                    words.slice_ns = self.now_ns;
+                }
+                Some(slice)
+            }
+        }
+    }
+
+    /// These events come now (`add` in `bpf/kvm.bpf.c`).
+    fn come(&mut self, events: u64) {
+        self.events.truth += events;
+        let Some(slice) = self.slice_now() else {
+            return;
+        };
+        if self.events.slice != slice {
+            self.end_slice_of_events();
+            self.events.slice = slice;
+            self.events.begun = self.map.words.weight;
+        }
+        self.events.last += events;
+        self.events.counted += events;
+    }
+
+    fn end_slice_of_events(&mut self) {
+        let slices = self.gate.slices(&self.map, self.now_ns);
+        let events = &mut self.events;
+        let weight = slices.weight(events.slice, events.begun);
+        let last = std::mem::take(&mut events.last);
+        events.weighted.add(events.slice, last, weight);
     }
 
     /// A millisecond of a load.
     fn pass(&mut self, load: Load) {
+        self.slice_now();
         let runs = load.hz / 1_000;
         let runs = if self.attached { runs } else { runs / 50 };
         // Slices are spread evenly over the periods.
@@ -195,23 +272,7 @@ impl World {
     /// Watches loads one after the other, each for as long, and accounts; the share of a core
     /// that it took, and that it says.
     fn watch(mut self, loads: &[Load], window_ns: u64) -> (f64, f64) {
-        let began_ns = self.now_ns;
-        let end_ns = began_ns + window_ns;
-        while self.now_ns < end_ns {
-            let look = self.gate.next_look(self.now_ns);
-            let pause_ns = u64::try_from(look.as_nanos()).unwrap() + LATE_NS;
-            let until_ns = end_ns.min(self.now_ns + pause_ns);
-            while self.now_ns < until_ns {
-                let part = (self.now_ns - began_ns) * loads.len() as u64 / window_ns;
-                self.pass(loads[part as usize]);
-            }
-            if self.now_ns < end_ns {
-                self.refresh();
-            }
-        }
-        self.gate.freeze(&mut self.map, self.now_ns);
-        self.spend(self.own.account_ns);
-        self.look(Due::Yes);
+        self.run(loads, window_ns);
         let share = |ns: f64| ns / window_ns as f64;
         let counted = share(self.counted_ns as f64);
         assert!(counted > 0.002, "{loads:?}: {counted} of the time");
@@ -220,6 +281,53 @@ impl World {
             share(self.own_ns as f64 + self.programs_ns),
             share(said_ns as f64),
         )
+    }
+
+    /// What it says of events that come while one of the loads does, as often as its runs do.
+    fn watch_events(mut self, loads: &[Load], part: usize, window_ns: u64) -> Said {
+        let began_ns = self.now_ns;
+        self.events.part = Some(part);
+        self.run(loads, window_ns);
+        self.end_slice_of_events();
+        let sample = self.gate.sample(&self.map, began_ns, self.now_ns);
+        let Events {
+            truth,
+            counted,
+            weighted,
+            ..
+        } = self.events;
+        let (whole, groups) = sample.parts(&weighted);
+        let groups = groups.map(|count| count * sample.rest());
+        let of_truth = |events: f64| events / truth as f64;
+        Said {
+            counted: of_truth(whole + groups.iter().sum::<f64>()),
+            margin: sample.margin(&groups, &sample.groups_ns()).map(of_truth),
+            by_share: of_truth(counted as f64 / sample.share()),
+        }
+    }
+
+    fn run(&mut self, loads: &[Load], window_ns: u64) {
+        let began_ns = self.now_ns;
+        let end_ns = began_ns + window_ns;
+        while self.now_ns < end_ns {
+            let look = self.gate.next_look(self.now_ns);
+            let pause_ns = u64::try_from(look.as_nanos()).unwrap() + LATE_NS;
+            let until_ns = end_ns.min(self.now_ns + pause_ns);
+            while self.now_ns < until_ns {
+                let part = (self.now_ns - began_ns) * loads.len() as u64 / window_ns;
+                let load = loads[part as usize];
+                if self.events.part == Some(part as usize) {
+                    self.come(load.hz / 1_000);
+                }
+                self.pass(load);
+            }
+            if self.now_ns < end_ns {
+                self.refresh();
+            }
+        }
+        self.gate.freeze(&mut self.map, self.now_ns);
+        self.spend(self.own.account_ns);
+        self.look(Due::Yes);
     }
 }
 
@@ -266,4 +374,64 @@ fn what_watching_says_of_its_cost_is_what_it_took() {
 fn a_storm_of_ten_minutes_costs_the_budget_and_is_counted() {
     let (took, _) = World::new(Own::of(1)).watch(&[STORM], 600 * SECOND);
     assert!((0.008..0.015).contains(&took), "{took}");
+}
+
+/// Windows of this length in all orders of the loads, from several times of a period on: what each
+/// says of the events of each load but the quiet one.
+fn said(window_ns: u64) -> Vec<(Load, Said)> {
+    const BEGINS: u64 = 2;
+    let period_ns = KERNEL_TICK_NS * PERIOD_TICKS;
+    let mut said = Vec::new();
+    for loads in orders() {
+        for part in (0..loads.len()).filter(|part| loads[*part] != QUIET) {
+            said.extend((0..BEGINS).map(|begin| {
+                let world = World::since(Own::of(1), SECOND + begin * period_ns / BEGINS);
+                (loads[part], world.watch_events(&loads, part, window_ns))
+            }));
+        }
+    }
+    said
+}
+
+/// The mean of what windows say of the events of one load.
+fn mean(said: &[(Load, Said)], load: Load, of: fn(&Said) -> f64) -> f64 {
+    let own = said.iter().filter(|(of, _)| *of == load);
+    let own: Vec<f64> = own.map(|(_, said)| of(said)).collect();
+    own.iter().sum::<f64>() / own.len() as f64
+}
+
+/// The gate is open for longer where little happens. By the share of the window that was
+/// counted, events of a storm come out too few, and those of a quiet time too many.
+#[test]
+fn what_comes_in_a_part_of_a_window_is_counted_without_bias() {
+    let said = said(6 * SECOND);
+    for load in [TICKS, BUSY, FLOOD, STORM] {
+        let counted = mean(&said, load, |said| said.counted);
+        let by_share = mean(&said, load, |said| said.by_share);
+        println!("{load:?}: {counted:.3}, by the share {by_share:.3}");
+        assert!((counted - 1.0).abs() < 0.03, "{load:?}: {counted}");
+    }
+}
+
+#[test]
+fn an_interval_holds_what_came_in_a_part_of_a_window() {
+    for window_ns in [700 * MS, 2 * SECOND, 6 * SECOND] {
+        let all = said(window_ns);
+        let known = all
+            .iter()
+            .filter_map(|(_, it)| Some((it.counted, it.margin?)));
+        let known: Vec<(f64, f64)> = known.collect();
+        let held = known
+            .iter()
+            .filter(|(counted, margin)| (counted - 1.0).abs() <= *margin);
+        let held = held.count() as f64 / known.len() as f64;
+        let mean = known.iter().map(|(counted, _)| counted).sum::<f64>() / known.len() as f64;
+        println!(
+            "{window_ns}: {held:.3} of {} of {}, mean {mean:.3}",
+            known.len(),
+            all.len()
+        );
+        assert!(held >= 0.9, "{window_ns}: {held}");
+        assert!((mean - 1.0).abs() < 0.05, "{window_ns}: {mean}");
+    }
 }

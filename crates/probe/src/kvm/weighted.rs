@@ -1,0 +1,390 @@
+//! What was counted in slices of time, each with the weight of its slice.
+//!
+//! The gate is open for longer where little happens, so a part of a window that is dear to
+//! watch has a smaller part of what was counted than of the window: events that come there
+//! would be scaled by too little. Each slice has a weight instead: the time that it stands for, by
+//! the time that it was open. A slice of a period stands for its period. A burst stands for half of the rest
+//! before it and half of the one after it, since a storm may begin or end in either. Time that was counted
+//! whole stands for itself.
+//!
+//! Sums are kept in groups of slices too, which take turns. Each group is a sample of the same
+//! window: how much they differ says how far the sum may be off ([`Sample::margin`]).
+
+/// A weight of one.
+pub(super) const WHOLE: u64 = 1 << 10;
+/// Groups of slices.
+pub(super) const GROUPS: usize = 8;
+/// How many deviations hold 19 of 20 true sums, with two groups and more: Student's t.
+const DEVIATIONS: [f64; GROUPS - 1] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36];
+/// Part of a window that slices may stand for wrongly and still be all of it.
+const ROUNDING: f64 = 1e-6;
+/// Part of a window that no slice may stand for: more was not sampled, and nothing is known of it.
+const NOT_SAMPLED: f64 = 0.1;
+
+/// A figure for each group of slices.
+pub(super) type ByGroup = [f64; GROUPS];
+
+/// Sums of weighted counts, in parts of [`WHOLE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Weighted {
+    /// Of slices that stand for themselves.
+    pub(super) whole: u64,
+    /// Of the others.
+    pub(super) groups: [u64; GROUPS],
+}
+
+/// The weight of a slice that was open for this time and stands for that one.
+pub(super) fn of_time(open_ns: u64, stands_for_ns: u64) -> u64 {
+    let weight = u128::from(stands_for_ns) * u128::from(WHOLE) / u128::from(open_ns.max(1));
+    u64::try_from(weight).unwrap_or(u64::MAX).max(WHOLE)
+}
+
+/// The group of a slice.
+pub(super) fn group(slice: u64) -> usize {
+    usize::try_from(slice % GROUPS as u64).unwrap_or(0)
+}
+
+impl Weighted {
+    /// Adds what was counted in a slice.
+    pub(super) fn add(&mut self, slice: u64, counted: u64, weight: u64) {
+        let weighted = counted.saturating_mul(weight);
+        if weight > WHOLE {
+            let group = &mut self.groups[group(slice)];
+            *group = group.saturating_add(weighted);
+        } else {
+            self.whole = self.whole.saturating_add(weighted);
+        }
+    }
+
+    pub(super) fn since(self, before: &Self) -> Self {
+        Self {
+            whole: self.whole.saturating_sub(before.whole),
+            groups: std::array::from_fn(|group| {
+                self.groups[group].saturating_sub(before.groups[group])
+            }),
+        }
+    }
+
+    pub(super) fn whole(&self) -> f64 {
+        in_counts(self.whole)
+    }
+
+    pub(super) fn groups(&self) -> ByGroup {
+        self.groups.map(in_counts)
+    }
+}
+
+pub(super) fn in_counts(weighted: u64) -> f64 {
+    weighted as f64 / WHOLE as f64
+}
+
+/// Which time of a window was counted, and which the counts stand for.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sample {
+    window_ns: f64,
+    /// Counted.
+    open_ns: f64,
+    /// Of that, in slices that stand for more than themselves.
+    sampled_ns: f64,
+    /// What slices stand for: themselves, or more.
+    whole_ns: f64,
+    groups_ns: ByGroup,
+}
+
+impl Sample {
+    pub(super) fn of(window_ns: u64) -> Self {
+        Self {
+            window_ns: window_ns as f64,
+            ..Self::default()
+        }
+    }
+
+    /// A slice, or a part of one.
+    pub(super) fn add(&mut self, slice: u64, open_ns: u64, weight: u64) {
+        let open_ns = open_ns as f64;
+        self.open_ns += open_ns;
+        if weight > WHOLE {
+            self.sampled_ns += open_ns;
+            self.groups_ns[group(slice)] += open_ns * in_counts(weight);
+        } else {
+            self.whole_ns += open_ns;
+        }
+    }
+
+    /// Share of the window in which events were counted.
+    pub(super) fn share(&self) -> f64 {
+        if self.window_ns > 0.0 {
+            (self.open_ns / self.window_ns).clamp(0.0, 1.0)
+        } else {
+            1.0
+        }
+    }
+
+    /// Time that was not counted whole, in parts of the time that slices stand for: what their
+    /// sum is multiplied by, without what is known of threads.
+    pub(super) fn rest(&self) -> f64 {
+        let stands_for = self.stands_for();
+        if stands_for > 0.0 {
+            (self.window_ns - self.whole_ns).max(0.0) / stands_for
+        } else if self.whole_ns > 0.0 {
+            self.window_ns / self.whole_ns
+        } else {
+            1.0
+        }
+    }
+
+    /// The same of sums that are not divided into groups.
+    pub(super) fn all(&self) -> f64 {
+        let stands_for = self.whole_ns + self.stands_for();
+        if stands_for > 0.0 {
+            self.window_ns / stands_for
+        } else {
+            1.0
+        }
+    }
+
+    /// The sums by this sample: where the window was counted whole until it was counted no more, that
+    /// is the one slice there is.
+    pub(super) fn parts(&self, weighted: &Weighted) -> (f64, ByGroup) {
+        let mut groups = weighted.groups();
+        if !self.is_one_slice() {
+            return (weighted.whole(), groups);
+        }
+        groups[0] += weighted.whole();
+        (0.0, groups)
+    }
+
+    /// The same of figures that are not divided into groups, in parts of [`WHOLE`].
+    pub(super) fn of_kinds(&self, whole: u64, sampled: u64) -> (f64, f64) {
+        let (whole, sampled) = (in_counts(whole), in_counts(sampled));
+        if self.is_one_slice() {
+            (0.0, whole + sampled)
+        } else {
+            (whole, sampled)
+        }
+    }
+
+    fn is_one_slice(&self) -> bool {
+        !self.is_whole() && self.groups_ns.iter().all(|ns| *ns <= 0.0)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.sampled_ns <= 0.0 && self.whole_ns >= self.window_ns * (1.0 - ROUNDING)
+    }
+
+    pub(super) fn groups_ns(&self) -> ByGroup {
+        self.groups_ns
+    }
+
+    /// By how much the sum of these groups may be off, 19 times of 20; `None` if one slice stands
+    /// for nearly all of the window, or none does for a part of it. A group is expected to have
+    /// its part of `along`: of the time that it stands for, or of a thread's in it.
+    pub(super) fn margin(&self, groups: &ByGroup, along: &ByGroup) -> Option<f64> {
+        if self.is_whole() {
+            return Some(0.0);
+        }
+        let deviations = DEVIATIONS.get(self.alike()?.checked_sub(2)?)?;
+        let counted: Vec<usize> = (0..GROUPS).filter(|it| self.groups_ns[*it] > 0.0).collect();
+        let (sum, all): (f64, f64) = (groups.iter().sum(), along.iter().sum());
+        let each = if all > 0.0 { sum / all } else { 0.0 };
+        let squares: f64 = counted
+            .iter()
+            .map(|it| (groups[*it] - each * along[*it]).powi(2))
+            .sum();
+        let number = counted.len() as f64;
+        let stands_for = self.stands_for();
+        let missed = (1.0 - self.sampled_ns / stands_for).max(0.0);
+        let deviation = (squares * number / (number - 1.0) * missed).sqrt();
+        // One event more or less is no surprise, even if no slice had one.
+        let one = stands_for / self.sampled_ns;
+        Some(deviations * deviation + one)
+    }
+
+    /// How many groups that stand for as long as each other say as much as these (Kish's
+    /// effective size); `None` where they do not stand for the window.
+    fn alike(&self) -> Option<usize> {
+        let sampled = self.stands_for();
+        if (self.whole_ns + sampled) < self.window_ns * (1.0 - NOT_SAMPLED) {
+            return None;
+        }
+        let squares: f64 = self.groups_ns.iter().map(|ns| ns * ns).sum();
+        let alike = sampled * sampled / squares + ROUNDING;
+        alike.is_finite().then_some(alike as usize)
+    }
+
+    fn stands_for(&self) -> f64 {
+        self.groups_ns.iter().sum()
+    }
+}
+
+#[cfg(test)]
+impl Sample {
+    /// One slice of this length.
+    pub(super) fn one(open_ns: u64, window_ns: u64) -> Self {
+        let mut sample = Self::of(window_ns);
+        sample.add(0, open_ns, WHOLE);
+        sample
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::slices::{PERIOD_TICKS, of_ticks};
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A window of slices of periods, each with its count.
+    fn sampled(counts: &[u64], open_ticks: u64) -> (Sample, Weighted) {
+        let period_ns = 128 * MS;
+        let mut sample = Sample::of(counts.len() as u64 * period_ns);
+        let mut weighted = Weighted::default();
+        let weight = of_ticks(open_ticks);
+        for (slice, count) in counts.iter().enumerate() {
+            let slice = slice as u64;
+            sample.add(slice, period_ns * open_ticks / PERIOD_TICKS, weight);
+            weighted.add(slice, *count, weight);
+        }
+        (sample, weighted)
+    }
+
+    fn margin(sample: &Sample, weighted: &Weighted) -> Option<f64> {
+        let (_, groups) = sample.parts(weighted);
+        sample.margin(&groups, &sample.groups_ns())
+    }
+
+    #[test]
+    fn a_slice_stands_for_the_period_it_is_of() {
+        assert_eq!(of_ticks(8), 4 * WHOLE);
+        assert_eq!(of_ticks(PERIOD_TICKS), WHOLE);
+        assert_eq!(of_time(10 * MS, 400 * MS), 40 * WHOLE);
+        // Nothing stands for less than itself.
+        assert_eq!(of_time(10 * MS, 0), WHOLE);
+        for ticks in 1..PERIOD_TICKS {
+            let period = of_ticks(ticks) * ticks;
+            let all = WHOLE * PERIOD_TICKS;
+            assert!(period.abs_diff(all) * 1_000 <= all, "{ticks}: {period}");
+        }
+    }
+
+    #[test]
+    fn what_was_counted_whole_is_exact() {
+        let sample = Sample::one(900 * MS, 900 * MS);
+        let mut weighted = Weighted::default();
+        weighted.add(0, 1_234, WHOLE);
+        assert_eq!(sample.parts(&weighted).0, 1_234.0);
+        assert_eq!(margin(&sample, &weighted), Some(0.0));
+    }
+
+    #[test]
+    fn one_slice_has_no_interval() {
+        let sample = Sample::one(20 * MS, 700 * MS);
+        let mut weighted = Weighted::default();
+        weighted.add(0, 100, WHOLE);
+        let (whole, groups) = sample.parts(&weighted);
+        let all = whole + groups.iter().sum::<f64>() * sample.rest();
+        assert_eq!((all, margin(&sample, &weighted)), (3_500.0, None));
+        let (sample, weighted) = sampled(&[100], 2);
+        assert_eq!(margin(&sample, &weighted), None);
+        assert!(margin(&sampled(&[100, 0], 2).0, &weighted).is_some());
+    }
+
+    #[test]
+    fn a_window_that_slices_do_not_stand_for_has_no_interval() {
+        let (sample, weighted) = sampled(&[100, 90, 110, 100], 2);
+        assert!(margin(&sample, &weighted).is_some());
+        // It ended in a rest.
+        let longer = Sample {
+            window_ns: sample.window_ns * 1.2,
+            ..sample
+        };
+        assert_eq!(margin(&longer, &weighted), None);
+        // One burst stands for nearly all of it.
+        let mut longest = sample;
+        longest.add(0, 10 * MS, 2_000 * WHOLE);
+        longest.window_ns += 20_000.0 * MS as f64;
+        assert_eq!(margin(&longest, &weighted), None);
+    }
+
+    #[test]
+    fn slices_that_differ_have_a_wide_interval() {
+        let of = |counts: &[u64]| {
+            let (sample, weighted) = sampled(counts, 4);
+            let sum: f64 = weighted.groups().iter().sum();
+            margin(&sample, &weighted).unwrap() / sum
+        };
+        let even = of(&[100; 16]);
+        assert!(even < 0.01, "{even}");
+        let burst = of(&[0, 0, 0, 0, 0, 800, 800, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(burst > 1.0, "{burst}");
+        // The same sum in fewer slices is less certain.
+        let few = of(&[120, 80]);
+        let many = of(&[
+            120, 80, 120, 80, 80, 120, 80, 120, 80, 120, 120, 80, 80, 120, 80, 120,
+        ]);
+        assert!(few > 2.0 * many, "{few} {many}");
+    }
+
+    #[test]
+    fn a_thread_s_events_go_with_its_time_on_a_cpu() {
+        let (sample, weighted) = sampled(&[100, 10, 150, 40, 0, 90, 60, 30], 4);
+        let (_, groups) = sample.parts(&weighted);
+        let by_clock = sample.margin(&groups, &sample.groups_ns()).unwrap();
+        // Ten events in each unit of its time.
+        let ran = groups.map(|count| count / 10.0);
+        let by_time = sample.margin(&groups, &ran).unwrap();
+        assert!(by_time * 10.0 < by_clock, "{by_time} {by_clock}");
+    }
+
+    /// Random events in slices of a window: the interval holds the truth as often as it says.
+    #[test]
+    fn nineteen_of_twenty_intervals_hold_the_truth() {
+        let mut random = 1_u64;
+        let mut any = |below: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % below
+        };
+        for slices in [3_usize, 6, 31] {
+            let mut held = 0;
+            let all = 2_000;
+            for _ in 0..all {
+                // Each period has a rate of its own; an eighth of it is counted.
+                let rates: Vec<u64> = (0..slices).map(|_| 400 + any(800)).collect();
+                let mut counts = Vec::new();
+                for rate in &rates {
+                    counts.push((0..*rate).filter(|_| any(8) == 0).count() as u64);
+                }
+                let truth: u64 = rates.iter().sum();
+                let (sample, weighted) = sampled(&counts, 4);
+                let sum = weighted.groups().iter().sum::<f64>() * sample.rest();
+                let margin = margin(&sample, &weighted).unwrap();
+                held += usize::from((sum - truth as f64).abs() <= margin);
+            }
+            let part = held as f64 / f64::from(all);
+            assert!(part >= 0.94, "{slices} slices: {part}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_sums_make_an_interval_that_is_none(groups: [u32; GROUPS], open in 0_u64..1 << 40, window in 0_u64..1 << 40) {
+            let mut sample = Sample::of(window);
+            let mut weighted = Weighted::default();
+            for (slice, count) in groups.iter().enumerate() {
+                let slice = slice as u64;
+                sample.add(slice, open, of_ticks(slice));
+                weighted.add(slice, u64::from(*count), of_ticks(slice));
+            }
+            let share = sample.share();
+            prop_assert!((0.0..=1.0).contains(&share), "{share}");
+            prop_assert!(sample.rest() >= 0.0 && sample.rest().is_finite());
+            if let Some(margin) = margin(&sample, &weighted) {
+                prop_assert!(margin >= 0.0 && margin.is_finite(), "{margin}");
+            }
+        }
+    }
+}
