@@ -11,8 +11,8 @@ use tare_account::{
 use crate::command_line::CommandLine;
 use crate::exit::Exit;
 use crate::load::{
-    Awake, Events, Execution, Load, Polling, Raised, Source, Taker, Thread, Throttled, TimerLine,
-    Vcpu,
+    Awake, Events, Execution, Load, Margins, Polling, Raised, Source, Taker, Thread, Throttled,
+    TimerLine, Vcpu,
 };
 use crate::monitor::Monitor;
 
@@ -63,6 +63,7 @@ impl From<&Account> for Load {
             threads: others.into_iter().map(|t| other(account, t)).collect(),
             raised: raised(account, &lines),
             sent_ipis: sent_ipis(account),
+            margins: margins(account, &lines),
             throttled: throttled(account),
             qemu,
         }
@@ -80,7 +81,7 @@ fn other(account: &Account, thread: &ThreadAccount) -> Thread {
 
 fn vcpu(account: &Account, lines: &Lines, thread: &ThreadAccount, observed: &Observed) -> Vcpu {
     let halts = &observed.halts;
-    let interrupts = taken(account, lines, observed.index);
+    let interrupts = taken(account, lines, observed.index, Figure::Rate);
     Vcpu {
         index: observed.index,
         tid: thread.tid,
@@ -195,12 +196,69 @@ fn guest(account: &Account, thread: &ThreadAccount, observed: &Observed) -> Opti
     Some(account.share(thread.on_cpu.total_ns.saturating_sub(served)))
 }
 
-/// Each kind once: several trace points report a register of the local APIC.
+/// Which figure of a count is read.
+#[derive(Clone, Copy, Debug)]
+enum Figure {
+    Rate,
+    /// By how much it may be off.
+    Margin,
+}
+
+impl Figure {
+    /// Per second.
+    fn of(self, account: &Account, count: u64, margin: Option<u64>) -> f64 {
+        match (self, margin) {
+            (Self::Rate, _) => account.per_second(count),
+            (Self::Margin, _) if account.counted_share >= 1.0 => 0.0,
+            (Self::Margin, Some(margin)) => account.per_second(margin),
+            (Self::Margin, None) => f64::INFINITY,
+        }
+    }
+}
+
+/// Margins of sums are sums: what makes one count too large may make another one too.
+fn margins(account: &Account, lines: &Lines) -> Margins {
+    let mut margins = Margins::default();
+    let of = |count, margin| Figure::Margin.of(account, count, margin);
+    for (_, vcpu) in account.vcpus() {
+        let (rates, own) = (exits(account, vcpu), by_exit(account, vcpu, Figure::Margin));
+        for exit in rates.keys() {
+            // Doorbells were accesses to a device that is not known.
+            let mut accesses = own.iter().filter(|(other, _)| other.is_at(exit));
+            let margin = accesses.next().map_or(0.0, |(_, margin)| *margin);
+            *margins.exits.entry(*exit).or_default() += margin;
+        }
+        for (source, margin) in taken(account, lines, vcpu.index, Figure::Margin) {
+            *margins.taken.entry(source).or_default() += margin;
+        }
+        margins.halts += of(vcpu.halts.count, vcpu.halts.margin);
+        margins.polls += of(vcpu.halts.polls_attempted, vcpu.halts.polls_margin);
+    }
+    for line in &account.lines {
+        let margin = of(line.count, line.margin);
+        *margins.raised.entry(lines.of_raise(line)).or_default() += margin;
+    }
+    let fixed = account.ipis.iter().filter(|ipi| ipi.mode == IpiMode::Fixed);
+    margins.sent_ipis = fixed.map(|ipi| of(ipi.count, ipi.margin)).sum();
+    margins
+}
+
+/// What a vCPU did, per second.
 fn exits(account: &Account, observed: &Observed) -> BTreeMap<Exit, f64> {
+    let mut exits = by_exit(account, observed, Figure::Rate);
+    let returned = observed.exits.iter();
+    let returned = returned.filter(|exit| matches!(exit.kind, ExitKind::UserSpace { .. }));
+    let returned = account.per_second(returned.map(|exit| exit.count).sum());
+    doorbells(returned, &mut exits);
+    exits
+}
+
+/// Each kind once: several trace points report a register of the local APIC.
+fn by_exit(account: &Account, observed: &Observed, figure: Figure) -> BTreeMap<Exit, f64> {
     let mut exits: BTreeMap<Exit, f64> = BTreeMap::new();
     let mut apic: BTreeMap<Exit, [f64; 2]> = BTreeMap::new();
     for count in &observed.exits {
-        let hz = account.per_second(count.count);
+        let hz = figure.of(account, count.count, count.margin);
         match count.kind {
             ExitKind::Apic { register, .. } => {
                 apic.entry(Exit::Apic { register }).or_default()[0] += hz;
@@ -216,10 +274,6 @@ fn exits(account: &Account, observed: &Observed) -> BTreeMap<Exit, f64> {
             }
         }
     }
-    let returned = observed.exits.iter();
-    let returned = returned.filter(|exit| matches!(exit.kind, ExitKind::UserSpace { .. }));
-    let returned = account.per_second(returned.map(|exit| exit.count).sum());
-    doorbells(returned, &mut exits);
     // Where they are MSRs, an access is one `kvm_msr` and sometimes two `kvm_apic`.
     let apic = apic.into_iter();
     exits.extend(apic.map(|(exit, [apic, msr])| (exit, if msr > 0.0 { msr } else { apic })));
@@ -282,27 +336,33 @@ fn single(kind: &ExitKind) -> Option<Exit> {
 }
 
 /// Interrupts per second that one vCPU took, by source.
-fn taken(account: &Account, lines: &Lines, index: u32) -> BTreeMap<Source, f64> {
+fn taken(account: &Account, lines: &Lines, index: u32, figure: Figure) -> BTreeMap<Source, f64> {
     let mut taken = BTreeMap::new();
     let own = |count: &&InterruptCount| count.apic_id == index;
     for count in account.interrupts.iter().filter(own) {
-        let hz = account.per_second(count.count);
+        let hz = figure.of(account, count.count, count.margin);
         for (source, part) in sources(account, lines, count) {
             *taken.entry(source).or_default() += hz * part;
         }
     }
     if index == 0 {
-        through_pic(account, lines, &mut taken);
+        through_pic(account, lines, figure, &mut taken);
     }
     taken
 }
 
 /// The 8259s interrupt the first vCPU, past the local APIC's acceptance.
-fn through_pic(account: &Account, lines: &Lines, taken: &mut BTreeMap<Source, f64>) {
+fn through_pic(
+    account: &Account,
+    lines: &Lines,
+    figure: Figure,
+    taken: &mut BTreeMap<Source, f64>,
+) {
     let mut delivered: BTreeMap<Source, f64> = BTreeMap::new();
     for count in account.pic.iter().filter(|count| !count.masked) {
         let source = lines.source(IrqLine::Gsi(count.pin), &count.injector);
-        *delivered.entry(source).or_default() += account.per_second(count.count);
+        let hz = figure.of(account, count.count, count.margin);
+        *delivered.entry(source).or_default() += hz;
     }
     for (source, hz) in delivered {
         let known = taken.entry(source).or_default();

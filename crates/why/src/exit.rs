@@ -67,6 +67,15 @@ impl Exit {
         }
     }
 
+    /// Whether these are accesses to the same place, whatever is known of the device there.
+    pub(crate) fn is_at(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Port { port, .. }, Self::Port { port: other, .. }) => port == other,
+            (Self::Memory { page, .. }, Self::Memory { page: other, .. }) => page == other,
+            _ => self == other,
+        }
+    }
+
     /// The device that serves it, if one does.
     pub fn device(&self) -> Option<Device> {
         match self {

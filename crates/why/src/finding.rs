@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::rate::Rate;
 use crate::remedy::Remedy;
 
 /// What burns CPU time, or keeps a machine from it.
@@ -69,6 +70,9 @@ pub struct Finding {
     pub basis: Basis,
     /// What happens, with its rate.
     pub what: String,
+    /// That rate, where it is of events that were counted.
+    #[serde(default)]
+    pub rate: Option<Rate>,
     /// Counts, rates and names behind it.
     pub evidence: Vec<String>,
     /// Which parts of the breakdown it explains.
@@ -208,6 +212,7 @@ mod tests {
             share: 0.07,
             basis: Basis::Measured,
             what: "HPET interrupts, 1,000/s".to_owned(),
+            rate: None,
             evidence: Vec::new(),
             parts: Breakdown::default(),
             remedies: vec![Remedy::qemu_with(&["-machine hpet=off"])],

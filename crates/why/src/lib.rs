@@ -21,6 +21,7 @@ mod load;
 mod measured;
 mod monitor;
 mod price;
+mod rate;
 mod remedy;
 mod rules;
 #[cfg(test)]
@@ -31,11 +32,12 @@ pub use command_line::CommandLine;
 pub use exit::Exit;
 pub use finding::{Basis, Breakdown, Cause, Diagnosis, Finding};
 pub use load::{
-    Awake, Events, Execution, Load, Polling, Raised, Source, Taker, Thread, Throttled, TimerLine,
-    Vcpu,
+    Awake, Events, Execution, Load, Margins, Polling, Raised, Source, Taker, Thread, Throttled,
+    TimerLine, Vcpu,
 };
 pub use measured::Measured;
 pub use monitor::Monitor;
+pub use rate::Rate;
 pub use remedy::Remedy;
 
 use attribution::Attribution;

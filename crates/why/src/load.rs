@@ -9,6 +9,7 @@ use tare_account::{CgroupVersion, Role};
 use crate::command_line::CommandLine;
 use crate::exit::Exit;
 use crate::monitor::Monitor;
+use crate::rate::Rate;
 
 /// Whether the guest runs on the processor or in KVM's emulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +63,26 @@ pub struct Load {
     pub sent_ipis: f64,
     /// Quotas that stopped its threads.
     pub throttled: Vec<Throttled>,
+    /// By how much its rates may be off.
+    pub margins: Margins,
+}
+
+/// By how much rates may be off where events were counted for a part of the time, per second:
+/// 19 of 20 are off by less. Infinite where that is not known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Margins {
+    /// Exits of all vCPUs.
+    pub exits: BTreeMap<Exit, f64>,
+    /// Interrupts that vCPUs took.
+    pub taken: BTreeMap<Source, f64>,
+    /// Lines and messages raised.
+    pub raised: BTreeMap<Source, f64>,
+    /// IPIs as sent.
+    pub sent_ipis: f64,
+    /// Halts of all vCPUs.
+    pub halts: f64,
+    /// Polls, failed or not.
+    pub polls: f64,
 }
 
 /// Who may raise the line of the PIT.
@@ -223,6 +244,48 @@ impl Load {
     /// Interrupts per second that vCPUs took from a source.
     pub fn taken(&self, source: Source) -> f64 {
         self.sum(|vcpu| vcpu.interrupts.get(&source).copied().unwrap_or(0.0))
+    }
+
+    /// Exits per second of one kind.
+    pub fn exit_rate(&self, exit: &Exit) -> Rate {
+        let margin = self.margins.exits.get(exit);
+        self.rate(self.exits(|other| other == exit), margin.copied())
+    }
+
+    /// Interrupts per second that vCPUs took from a source: all, or those of one vCPU.
+    pub(crate) fn taken_rate(&self, source: Source, hz: f64) -> Rate {
+        let margin = self.margins.taken.get(&source);
+        self.rate(hz, margin.copied())
+    }
+
+    /// Lines and messages per second: all that these sources raised, or a part.
+    pub(crate) fn raised_rate(&self, sources: &[Source], hz: f64) -> Rate {
+        let margins = sources.iter().filter_map(|it| self.margins.raised.get(it));
+        self.rate(hz, Some(margins.sum()))
+    }
+
+    /// IPIs per second as they were sent.
+    pub(crate) fn sent_rate(&self) -> Rate {
+        self.rate(self.sent_ipis, Some(self.margins.sent_ipis))
+    }
+
+    /// Halts per second of all vCPUs.
+    pub(crate) fn halt_rate(&self) -> Rate {
+        let halts = self.sum(|vcpu| vcpu.halts);
+        self.rate(halts, Some(self.margins.halts))
+    }
+
+    /// Polls per second, of one kind or of both.
+    pub(crate) fn poll_rate(&self, hz: f64) -> Rate {
+        self.rate(hz, Some(self.margins.polls))
+    }
+
+    fn rate(&self, hz: f64, margin: Option<f64>) -> Rate {
+        let counted = match self.seconds {
+            seconds if seconds > 0.0 => self.counted_seconds / seconds,
+            _ => 1.0,
+        };
+        Rate::new(hz, margin.unwrap_or(0.0), counted)
     }
 
     /// CPU time of the threads in a role that `is` accepts, share of a core.

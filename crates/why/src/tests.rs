@@ -19,6 +19,7 @@ fn idle() -> Load {
         timer_line: TimerLine::Certain,
         sent_ipis: 0.0,
         throttled: Vec::new(),
+        margins: Margins::default(),
         execution: Execution::Emulated,
         host_cpus: 4,
         vcpus: vec![Vcpu {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use tare_account::{Account, Source, Unavailable};
 use tare_host::printable::printable;
 use tare_host::shell::quoted;
-use tare_why::text::{percent, rate};
+use tare_why::text::percent;
 use tare_why::{Diagnosis, Execution, Finding, Load, Monitor, diagnose};
 
 /// Widths of text, however wide the terminal is.
@@ -148,7 +148,7 @@ fn busiest_exits(load: &Load) -> Vec<String> {
     exits.sort_by(|a, b| b.1.total_cmp(&a.1));
     let shown = exits.into_iter().take(3);
     shown
-        .map(|(exit, hz)| format!("{} {}", exit.name(), rate(hz)))
+        .map(|(exit, _)| format!("{} {}", exit.name(), load.exit_rate(&exit)))
         .collect()
 }
 
@@ -194,7 +194,8 @@ pub(super) fn notes(reports: &[Report], prices: &Prices, run: RunCost) -> String
     let counted = counted.fold(1.0, f64::min);
     if counted > 0.0 && counted < 0.9 {
         let line = format!(
-            "Events were sampled {} of the time; counts are extrapolated.",
+            "Events were sampled {} of the time; counts are extrapolated, and 19 of 20 \
+             intervals hold what there was.",
             percent(counted)
         );
         text.push_str(&fill(&line, "", ""));

@@ -5,6 +5,9 @@ use tare_account::Role;
 use crate::load::{Load, Source};
 use crate::price::Prices;
 
+/// Chips whose timers a main loop may have.
+pub(super) const CHIPS: [Source; 3] = [Source::Hpet, Source::Pit, Source::Rtc];
+
 /// Timers per second that the VMM's main loop has for a chip that it emulates.
 pub(super) fn vmm_timer_hz(load: &Load, source: Source) -> f64 {
     let raised = load.raised.get(&source).copied().unwrap_or_default();
@@ -16,7 +19,7 @@ pub(super) fn vmm_timer_hz(load: &Load, source: Source) -> f64 {
 
 /// The same of all chips.
 pub(super) fn vmm_timers_hz(load: &Load) -> f64 {
-    [Source::Hpet, Source::Pit, Source::Rtc]
+    CHIPS
         .into_iter()
         .map(|source| vmm_timer_hz(load, source))
         .sum()

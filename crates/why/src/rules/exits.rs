@@ -11,7 +11,7 @@ use crate::exit::Exit;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::Load;
 use crate::price::Prices;
-use crate::text::{percent, rate, thousands};
+use crate::text::{percent, thousands};
 
 const NS_IN_S: f64 = 1e9;
 /// Part by which a share may differ from rate times price without a word about it.
@@ -39,13 +39,14 @@ fn of_kind(
     time: &Attribution,
     prices: &Prices<'_>,
 ) -> Finding {
-    let hz = load.exits(|other| other == exit);
-    let what = format!("VM exits: {}, {}", exit.name(), rate(hz));
+    let rate = load.exit_rate(exit);
+    let what = format!("VM exits: {}, {rate}", exit.name());
     let parts = Breakdown {
         exits: share,
         ..Breakdown::default()
     };
     let mut found = finding(load, Cause::Exits, Basis::Estimated, what, parts);
+    found.rate = Some(rate);
     found.evidence.push(if exit.is_monitors() {
         "each returns to the VMM in user space".to_owned()
     } else if exit.device() == Some(Device::Doorbell) {

@@ -18,6 +18,7 @@ pub(super) fn finding(
         share,
         basis,
         what,
+        rate: None,
         evidence: Vec::new(),
         parts: Breakdown {
             total: share,

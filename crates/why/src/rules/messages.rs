@@ -4,7 +4,6 @@ use super::explained::{finding, interrupts};
 use crate::attribution::Attribution;
 use crate::finding::{Basis, Cause, Finding};
 use crate::load::{Load, Source, Vcpu};
-use crate::text::rate;
 
 /// Interrupts per second from which a single cause is worth a sentence; fewer count as
 /// the rest.
@@ -31,17 +30,20 @@ fn ipis(load: &Load, time: &Attribution, source: Source) -> Option<Finding> {
         Source::SelfIpi => (Cause::SelfIpis, "IPIs of vCPUs to themselves"),
         _ => (Cause::IpiStorm, "IPIs between vCPUs"),
     };
-    let what = format!("{what}, {}", rate(hz));
+    let all = load.taken_rate(source, hz);
+    let what = format!("{what}, {all}");
     let parts = interrupts(share);
     let mut found = finding(load, cause, Basis::Estimated, what, parts);
+    found.rate = Some(all);
     let of = |vcpu: &Vcpu| {
         let hz = vcpu.interrupts.get(&source).copied()?;
-        (hz >= 1.0).then(|| format!("vCPU {} took {}", vcpu.index, rate(hz)))
+        let rate = load.taken_rate(source, hz);
+        (hz >= 1.0).then(|| format!("vCPU {} took {rate}", vcpu.index))
     };
     found.evidence.extend(load.vcpus.iter().filter_map(of));
     found
         .evidence
-        .push(format!("{} IPIs sent", rate(load.sent_ipis)));
+        .push(format!("{} IPIs sent", load.sent_rate()));
     Some(found)
 }
 
@@ -51,19 +53,20 @@ fn devices(load: &Load, time: &Attribution) -> Option<Finding> {
     if taken < LEAST_HZ && share <= 0.0 {
         return None;
     }
-    let what = format!("device interrupts, {}", rate(taken));
+    let all = load.taken_rate(Source::Device, taken);
+    let what = format!("device interrupts, {all}");
     let parts = interrupts(share);
     let mut found = finding(load, Cause::DeviceInterrupts, Basis::Estimated, what, parts);
+    found.rate = Some(all);
     let raised = load.raised.get(&Source::Device);
     let raised = raised.copied().unwrap_or_default();
     found.evidence.push(format!(
         "devices raised {}, {} of them by VMM threads",
-        rate(raised.hz),
-        rate(raised.by_monitor_hz)
+        load.raised_rate(&[Source::Device], raised.hz),
+        load.raised_rate(&[Source::Device], raised.by_monitor_hz)
     ));
-    found.evidence.push(format!(
-        "{} halts ended by any interrupt",
-        rate(load.sum(|vcpu| vcpu.halts))
-    ));
+    found
+        .evidence
+        .push(format!("{} halts ended by any interrupt", load.halt_rate()));
     Some(found)
 }

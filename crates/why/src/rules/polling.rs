@@ -4,7 +4,7 @@
 use super::explained::finding;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::Load;
-use crate::text::{percent, rate};
+use crate::text::percent;
 
 pub(super) fn findings(load: &Load) -> Option<Finding> {
     let won = load.sum(|vcpu| vcpu.polling.won);
@@ -21,8 +21,8 @@ pub(super) fn findings(load: &Load) -> Option<Finding> {
     };
     let what = format!(
         "halt polling (halt_poll_ns): {} polls failed, {} succeeded",
-        rate(lost_hz),
-        rate(won_hz)
+        load.poll_rate(lost_hz),
+        load.poll_rate(won_hz)
     );
     let parts = Breakdown {
         polling: won + lost,

@@ -3,7 +3,7 @@
 
 use tare_account::Role;
 
-use super::chips::{is_main_loop, kernel_pit_fires, timers_part, vmm_timers_hz};
+use super::chips::{CHIPS, is_main_loop, kernel_pit_fires, timers_part, vmm_timers_hz};
 use super::explained::finding;
 use crate::advice;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
@@ -52,7 +52,7 @@ fn vmm(load: &Load, prices: &Prices<'_>) -> Option<Finding> {
         found.evidence.push(format!(
             "without {} of the main loop for {} of its timers",
             percent(timers),
-            rate(timers_hz)
+            load.raised_rate(&CHIPS, timers_hz)
         ));
     }
     Some(found)

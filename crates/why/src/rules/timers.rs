@@ -8,7 +8,7 @@ use crate::attribution::Attribution;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::{Load, Source, TimerLine};
 use crate::price::Prices;
-use crate::text::{percent, rate};
+use crate::text::percent;
 
 /// Interrupts per second from which the line of a chip counts as a periodic timer.
 const LEAST_HZ: f64 = 10.0;
@@ -59,19 +59,19 @@ fn chip(
         ..Breakdown::default()
     };
     let is_masked = taken < raised.hz / 10.0;
-    let what = if is_masked {
-        format!(
-            "{name} fires {} although the guest masks its line",
-            rate(raised.hz)
-        )
+    let raises = load.raised_rate(&[source], raised.hz);
+    let (what, rate) = if is_masked {
+        let what = format!("{name} fires {raises} although the guest masks its line");
+        (what, raises)
     } else {
-        format!("{name} interrupts, {}", rate(taken))
+        let all = load.taken_rate(source, taken);
+        (format!("{name} interrupts, {all}"), all)
     };
     let mut found = finding(load, cause, Basis::Estimated, what, parts);
+    found.rate = Some(rate);
     found.evidence.push(if by_kernel {
-        format!("KVM's PIT thread raises the line {}", rate(raised.hz))
+        format!("KVM's PIT thread raises the line {raises}")
     } else {
-        let raises = rate(raised.hz);
         format!("a timer of the VMM's main loop raises the line {raises}")
     });
     found.evidence.push(format!(
@@ -93,18 +93,19 @@ fn tick(load: &Load, time: &Attribution) -> Option<Finding> {
         let own = vcpu.interrupts.get(&Source::Timer).copied();
         vcpu.timer_regularity * own.unwrap_or(0.0)
     }) / hz.max(f64::MIN_POSITIVE);
+    let rate = load.taken_rate(Source::Timer, hz);
     let what = if regularity >= REGULAR {
-        format!("the guest's periodic timer, {}", rate(hz))
+        format!("the guest's periodic timer, {rate}")
     } else {
-        format!("the guest's timer, {} at uneven times", rate(hz))
+        format!("the guest's timer, {rate} at uneven times")
     };
     let parts = interrupts(share);
     let mut found = finding(load, Cause::PeriodicTick, Basis::Estimated, what, parts);
+    found.rate = Some(rate);
     found.evidence.push(format!(
         "interrupts of the vCPUs' own APIC timers; {} of the intervals are even",
         percent(regularity)
     ));
-    let halts = load.sum(|vcpu| vcpu.halts);
-    found.evidence.push(format!("{} halts", rate(halts)));
+    found.evidence.push(format!("{} halts", load.halt_rate()));
     Some(found)
 }
