@@ -14,10 +14,13 @@ use tare_account::Account;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
 
-use crate::appliance::{Appliance, ApplianceError, Executor, Guest, GuestSpec, ServedGuest, Spec};
+use crate::appliance::{
+    Appliance, ApplianceError, Executor, Guest, GuestSpec, Packaging, ServedGuest, Spec,
+};
 use crate::error::WeighError;
 use crate::host::HostFacts;
 use crate::interrupt::Interrupt;
+use crate::linux::catalog::App;
 use crate::observe::CpuReading;
 
 /// The lines of a `raw.jsonl`.
@@ -138,6 +141,14 @@ impl Executor for Replay {
     }
 
     fn contain(&mut self, _: u32) -> Result<Box<dyn Appliance>, ApplianceError> {
+        Err(missing())
+    }
+
+    fn bring(&mut self, _: &App) -> Result<u64, ApplianceError> {
+        Err(missing())
+    }
+
+    fn package(&mut self, _: &App, _: Packaging) -> Result<Box<dyn Appliance>, ApplianceError> {
         Err(missing())
     }
 

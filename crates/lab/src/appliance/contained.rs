@@ -1,7 +1,9 @@
-//! memcached in a container: a bundle that `runc` runs, with processes, mounts, IPC
-//! and host name of its own and nothing but the host's programs to read. It keeps the
-//! host's network, so that its clients reach it on loopback without a bridge: what a
-//! container costs apart from its network.
+//! Servers on the host's own kernel, without a network of their own, so that their clients
+//! reach them on loopback without a bridge: memcached of the host in a container, and
+//! applications with a root of their own, in a container or as a process in that directory.
+//!
+//! A container is a bundle that a runtime runs (OCI runtime specification 1.0), with
+//! processes, mounts, IPC and host name of its own: what it costs apart from its network.
 
 use std::fs;
 use std::io;
@@ -12,59 +14,149 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{getegid, geteuid};
+use rustix::process::{Signal, getegid, geteuid};
 use serde_json::{Value, json};
 use tare_control::stats::Stats;
-use tare_platform::engine::Engine;
+use tare_host::child::ends_with_us;
 use tempfile::TempDir;
 
-use super::{Appliance, ApplianceError};
+use super::{Appliance, ApplianceError, Runtime};
 use crate::interrupt::{Interrupt, SLICE};
-use crate::observe::CpuReading;
+use crate::linux::catalog::App;
+use crate::observe::{CpuReading, resident_bytes};
 
-/// The runtime.
-const RUNTIME: &str = Engine::Runc.name();
 /// Where programs and their libraries are.
 const PROGRAMS: [&str; 3] = ["usr", "lib", "lib64"];
 /// Who memcached is in the container, where that may be chosen.
 const NOBODY: u32 = 65_534;
+/// What root may do in a container that serves, of Docker's own list.
+const CAPABILITIES: [&str; 5] = [
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FOWNER",
+    "CAP_SETGID",
+    "CAP_SETUID",
+];
 
-/// A container that was started. Dropping it ends it.
+impl Runtime {
+    /// Its program.
+    const fn program(self) -> &'static str {
+        match self {
+            Self::Runc => "runc",
+            Self::Runsc => "runsc",
+        }
+    }
+
+    /// Its command line with the directory of its state.
+    fn command(self, state: &Path) -> Command {
+        let mut command = Command::new(self.program());
+        if self == Self::Runsc {
+            command.arg("--network=host");
+        }
+        command.arg("--root").arg(state);
+        command
+    }
+}
+
+/// A server that was started. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Contained {
     child: Child,
-    bundle: TempDir,
-    id: String,
+    /// What it says, and its bundle.
+    directory: TempDir,
+    /// Its container and that one's name, unless it is a bare process.
+    container: Option<(Runtime, String)>,
     started: Instant,
     address: SocketAddr,
 }
 
 impl Contained {
-    /// Starts memcached with one worker thread on a port of the loopback.
-    pub(super) fn start(port: u16, memory_mib: u32) -> Result<Self, ApplianceError> {
-        let bundle = tempfile::tempdir().map_err(ApplianceError::Prepare)?;
-        let id = format!("tare-lab-kv-{}-{port}", std::process::id());
-        let said =
-            prepare(bundle.path(), &id, port, memory_mib).map_err(ApplianceError::Prepare)?;
+    /// Starts the host's memcached with one worker thread on a port of the loopback.
+    pub(super) fn memcached(port: u16, memory_mib: u32) -> Result<Self, ApplianceError> {
+        let bundle = directory()?;
+        let shared = host_programs(&bundle.path().join("rootfs"));
+        let shared = shared.map_err(ApplianceError::Prepare)?;
+        let words = "memcached -u root -l 127.0.0.1 -U 0 -t 1".split(' ');
+        let numbers = [port.to_string(), memory_mib.to_string()];
+        let numbers = ["-p", &numbers[0], "-m", &numbers[1]];
+        let words: Vec<&str> = words.chain(numbers).collect();
+        let id = name("kv", port);
+        let user = if geteuid().is_root() { NOBODY } else { 0 };
+        let mut config = config(&id, Path::new("rootfs"), &words);
+        config["process"]["user"] = json!({"uid": user, "gid": user});
+        config["root"]["readonly"] = json!(true);
+        if let Some(mounts) = config["mounts"].as_array_mut() {
+            mounts.extend(shared.iter().map(|path| {
+                json!({"destination": path, "type": "bind", "source": path,
+                       "options": ["rbind", "ro", "nosuid", "nodev"]})
+            }));
+        }
+        Self::run(bundle, Runtime::Runc, id, port, &config)
+    }
+
+    /// Starts an application with this root in a container.
+    pub(super) fn in_container(
+        app: &App,
+        root: &Path,
+        runtime: Runtime,
+    ) -> Result<Self, ApplianceError> {
+        let id = name(app.name, app.port);
+        let words: Vec<&str> = app.command.iter().map(String::as_str).collect();
+        let mut config = config(&id, root, &words);
+        config["process"]["capabilities"] = json!({
+            "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
+        });
+        Self::run(directory()?, runtime, id, app.port, &config)
+    }
+
+    /// Starts an application as a process with this root directory.
+    pub(super) fn bare(app: &App, root: &Path) -> Result<Self, ApplianceError> {
+        let mut command = Command::new("unshare");
+        if !geteuid().is_root() {
+            command.arg("--map-root-user");
+        }
+        command.arg("--root").arg(root).arg("--").args(&app.command);
+        ends_with_us(&mut command, Signal::KILL);
+        Self::spawn(command, directory()?, None, app.port)
+    }
+
+    fn run(
+        bundle: TempDir,
+        runtime: Runtime,
+        id: String,
+        port: u16,
+        config: &Value,
+    ) -> Result<Self, ApplianceError> {
+        fs::write(bundle.path().join("config.json"), config.to_string())
+            .map_err(ApplianceError::Prepare)?;
+        let mut command = runtime.command(&state(bundle.path()));
+        let run = command.args(["run", "--bundle"]);
+        run.arg(bundle.path()).arg(&id);
+        Self::spawn(command, bundle, Some((runtime, id)), port)
+    }
+
+    fn spawn(
+        mut command: Command,
+        directory: TempDir,
+        container: Option<(Runtime, String)>,
+        port: u16,
+    ) -> Result<Self, ApplianceError> {
+        let said = fs::File::create(said(directory.path())).map_err(ApplianceError::Prepare)?;
+        let errors = said.try_clone().map_err(ApplianceError::Prepare)?;
         let started = Instant::now();
-        let child = Command::new(RUNTIME)
-            .arg("--root")
-            .arg(state(bundle.path()))
-            .args(["run", "--bundle"])
-            .arg(bundle.path())
-            .arg(&id)
+        let child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(said)
+            .stdout(said)
+            .stderr(errors)
             .spawn()
             .map_err(|source| ApplianceError::Execute {
-                path: PathBuf::from(RUNTIME),
+                path: command.get_program().into(),
                 source,
             })?;
         Ok(Self {
             child,
-            bundle,
-            id,
+            directory,
+            container,
             started,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
         })
@@ -75,7 +167,8 @@ impl Contained {
             return Ok(());
         };
         let signal = || -status.signal().unwrap_or(1);
-        let said = fs::read_to_string(said(self.bundle.path())).unwrap_or_default();
+        let said = fs::read(said(self.directory.path())).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
         Err(ApplianceError::Ended {
             code: status.code().unwrap_or_else(signal),
             said: said.lines().last().unwrap_or("nothing").to_owned(),
@@ -83,9 +176,17 @@ impl Contained {
     }
 }
 
-/// Writes the bundle; the file for what the runtime says.
-fn prepare(bundle: &Path, id: &str, port: u16, memory_mib: u32) -> io::Result<fs::File> {
-    let root = bundle.join("rootfs");
+fn directory() -> Result<TempDir, ApplianceError> {
+    tempfile::tempdir().map_err(ApplianceError::Prepare)
+}
+
+/// The name of a container.
+fn name(what: &str, port: u16) -> String {
+    format!("tare-lab-{what}-{}-{port}", std::process::id())
+}
+
+/// Makes a root for the host's own programs; the directories of the host that belong there.
+fn host_programs(root: &Path) -> io::Result<Vec<PathBuf>> {
     for directory in ["proc", "dev"] {
         fs::create_dir_all(root.join(directory))?;
     }
@@ -100,43 +201,30 @@ fn prepare(bundle: &Path, id: &str, port: u16, memory_mib: u32) -> io::Result<fs
             shared.push(host);
         }
     }
-    let (port, memory) = (port.to_string(), memory_mib.to_string());
-    let words = "memcached -u root -l 127.0.0.1 -U 0 -t 1".split(' ');
-    let words: Vec<&str> = words.chain(["-p", &port, "-m", &memory]).collect();
-    let config = config(id, &words, &shared);
-    fs::write(bundle.join("config.json"), config.to_string())?;
-    fs::File::create(said(bundle))
+    Ok(shared)
 }
 
-/// The configuration (OCI runtime specification 1.0). Whoever is not root is it in
-/// a user namespace.
-fn config(id: &str, words: &[&str], shared: &[PathBuf]) -> Value {
-    let is_root = geteuid().is_root();
-    let mut mounts = vec![
-        json!({"destination": "/proc", "type": "proc", "source": "proc"}),
-        json!({"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
-               "options": ["nosuid", "mode=755", "size=64k"]}),
-    ];
-    mounts.extend(shared.iter().map(|path| {
-        json!({"destination": path, "type": "bind", "source": path,
-               "options": ["rbind", "ro", "nosuid", "nodev"]})
-    }));
-    let user = if is_root { NOBODY } else { 0 };
+/// The configuration. Whoever is not root is it in a user namespace.
+fn config(id: &str, root: &Path, words: &[&str]) -> Value {
     let mut config = json!({
         "ociVersion": "1.0.2",
         "process": {
-            "terminal": false, "user": {"uid": user, "gid": user}, "args": words,
+            "terminal": false, "user": {"uid": 0, "gid": 0}, "args": words,
             "env": ["PATH=/usr/local/bin:/usr/bin:/bin"], "cwd": "/",
             "noNewPrivileges": true,
         },
-        "root": {"path": "rootfs", "readonly": true},
-        "hostname": "memcached",
-        "mounts": mounts,
+        "root": {"path": root, "readonly": false},
+        "hostname": "server",
+        "mounts": [
+            {"destination": "/proc", "type": "proc", "source": "proc"},
+            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
+             "options": ["nosuid", "mode=755", "size=64k"]},
+        ],
         "linux": {"namespaces": []},
     });
     let mut kinds = vec!["pid", "ipc", "uts", "mount"];
     let linux = &mut config["linux"];
-    if is_root {
+    if geteuid().is_root() {
         linux["cgroupsPath"] = json!(format!("/{id}"));
     } else {
         kinds.push("user");
@@ -149,9 +237,9 @@ fn config(id: &str, words: &[&str], shared: &[PathBuf]) -> Value {
     config
 }
 
-/// What the runtime and memcached say.
-fn said(bundle: &Path) -> PathBuf {
-    bundle.join("said")
+/// What the server says, and its runtime.
+fn said(directory: &Path) -> PathBuf {
+    directory.join("said")
 }
 
 /// Where the runtime keeps what it knows of its containers.
@@ -191,15 +279,31 @@ impl Appliance for Contained {
         Ok(None)
     }
 
-    /// memcached and the runtime that waits for it.
+    /// The server and the runtime that waits for it.
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
+        self.check()?;
         CpuReading::read(self.child.id(), &[]).map_err(ApplianceError::Cpu)
+    }
+
+    fn resident_bytes(&mut self) -> Option<u64> {
+        resident_bytes(self.child.id(), &[])
+    }
+
+    /// There is none.
+    fn image_bytes(&self) -> Option<u64> {
+        Some(0)
     }
 }
 
 impl Drop for Contained {
     fn drop(&mut self) {
-        Engine::Runc.delete(&state(self.bundle.path()), &self.id);
+        if let Some((runtime, id)) = &self.container {
+            let state = state(self.directory.path());
+            if state.join(id).exists() || *runtime == Runtime::Runsc {
+                let delete = ["delete", "--force", id];
+                let _ = runtime.command(&state).args(delete).output();
+            }
+        }
         let _: io::Result<()> = self.child.kill();
         let _ = self.child.wait();
     }
@@ -220,14 +324,14 @@ mod tests {
 
     #[test]
     fn memcached_answers_from_a_container_and_nothing_of_it_is_left() {
-        if !runs(RUNTIME) || !runs("memcached") {
+        if !runs("runc") || !runs("memcached") {
             println!("SKIP: runc or memcached is not installed");
             return;
         }
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
-        let mut server = Contained::start(port, 8).unwrap();
+        let mut server = Contained::memcached(port, 8).unwrap();
         let (interrupt, _watch) = Interrupt::watch().unwrap();
         server
             .wait_serving(Duration::from_secs(30), &interrupt)
@@ -242,7 +346,7 @@ mod tests {
             answer.contains("STAT limit_maxbytes 8388608\r\n"),
             "{answer}"
         );
-        let bundle = server.bundle.path().to_owned();
+        let bundle = server.directory.path().to_owned();
         drop(server);
         assert!(!bundle.exists());
         assert!(TcpStream::connect(("127.0.0.1", port)).is_err());

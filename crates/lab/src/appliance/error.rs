@@ -8,6 +8,7 @@ use tare_control::client::ClientError;
 use tare_control::exit::ExitCode;
 
 use crate::interrupt::Interrupted;
+use crate::linux::LinuxError;
 
 /// What went wrong with a machine.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,9 @@ pub enum ApplianceError {
     /// No port, pipe or thread for it.
     #[error("cannot prepare a machine")]
     Prepare(#[source] io::Error),
+    /// An application's files.
+    #[error("the application's files are not available")]
+    Files(#[source] Box<LinuxError>),
     /// It ended by itself.
     #[error("the machine ended with exit code {code}: {said}")]
     Ended {
@@ -59,6 +63,7 @@ impl ApplianceError {
         match self {
             Self::Execute { .. } | Self::Prepare(_) | Self::Cpu(_) => ExitCode::Internal,
             Self::Ended { code, .. } => known(*code).unwrap_or(ExitCode::WeighFailed),
+            Self::Files(error) => error.exit_code(),
             Self::NotServing(_) | Self::Silent(_) => ExitCode::WeighFailed,
             Self::Control(_) => ExitCode::ControlFailed,
             Self::Interrupted(interrupted) => interrupted.exit_code(),

@@ -15,8 +15,12 @@ use serde_json::Value;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::{Kvm, MemoryStats, Stats, VcpuStats};
 
-use super::{Appliance, ApplianceError, Executor, Guest, GuestSpec, ServedGuest, Spec};
+use super::{
+    Appliance, ApplianceError, Executor, Guest, GuestSpec, Packaging, Runtime, ServedGuest, Spec,
+};
 use crate::interrupt::Interrupt;
+use crate::linux::LinuxError;
+use crate::linux::catalog::{App, Protocol};
 use crate::observe::CpuReading;
 
 /// What goes wrong.
@@ -63,6 +67,18 @@ impl Fakes {
 }
 
 impl Fakes {
+    /// Counts a machine that starts, or ends as it does.
+    fn starts(&mut self) -> Result<(), ApplianceError> {
+        self.started += 1;
+        if self.fault != Fault::Ends(self.started) {
+            return Ok(());
+        }
+        Err(ApplianceError::Ended {
+            code: 74,
+            said: "<b>the guest</b> did something".into(),
+        })
+    }
+
     /// A cache that answers `get` and `set` as `experiments::kv` asks them.
     fn cache(&mut self, cpus: u8, kvm: Kvm) -> Result<Box<dyn Appliance>, ApplianceError> {
         let listener = TcpListener::bind("127.0.0.1:0").map_err(ApplianceError::Prepare)?;
@@ -95,13 +111,7 @@ impl Fakes {
 
 impl Executor for Fakes {
     fn start(&mut self, spec: &Spec) -> Result<Box<dyn Appliance>, ApplianceError> {
-        self.started += 1;
-        if self.fault == Fault::Ends(self.started) {
-            return Err(ApplianceError::Ended {
-                code: 74,
-                said: "<b>the guest</b> did something".into(),
-            });
-        }
+        self.starts()?;
         let Some(root) = &spec.root else {
             return self.cache(spec.cpus, self.kvm);
         };
@@ -143,14 +153,36 @@ impl Executor for Fakes {
         self.cache(1, Kvm::None)
     }
 
-    fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError> {
-        self.started += 1;
-        if self.fault == Fault::Ends(self.started) {
-            return Err(ApplianceError::Ended {
-                code: 74,
-                said: "<b>the guest</b> did something".into(),
-            });
+    /// Only a cache has files here.
+    fn bring(&mut self, app: &App) -> Result<u64, ApplianceError> {
+        if app.protocol == Protocol::Memcached {
+            return Ok(1_000);
         }
+        Err(ApplianceError::Files(Box::new(LinuxError::NoImage)))
+    }
+
+    fn package(
+        &mut self,
+        _: &App,
+        packaging: Packaging,
+    ) -> Result<Box<dyn Appliance>, ApplianceError> {
+        match packaging {
+            Packaging::Process | Packaging::Container(Runtime::Runc) => self.contain(0),
+            Packaging::Container(Runtime::Runsc) => Err(ApplianceError::Execute {
+                path: "runsc".into(),
+                source: std::io::ErrorKind::NotFound.into(),
+            }),
+            Packaging::Tare("auto") => {
+                self.starts()?;
+                self.cache(1, self.kvm)
+            }
+            // QEMU has no statistics.
+            Packaging::Tare(_) | Packaging::Linux(_) => self.contain(0),
+        }
+    }
+
+    fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError> {
+        self.starts()?;
         self.alive.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(Printer {
             lines: (self.prints)(spec).into(),
@@ -253,6 +285,10 @@ impl Appliance for Fake {
 
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
         CpuReading::read(std::process::id(), &[]).map_err(ApplianceError::Cpu)
+    }
+
+    fn resident_bytes(&mut self) -> Option<u64> {
+        Some(8 << 20)
     }
 
     fn image_bytes(&self) -> Option<u64> {

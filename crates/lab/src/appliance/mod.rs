@@ -12,6 +12,7 @@ use serde_json::Value;
 use tare_control::stats::Stats;
 
 use crate::interrupt::Interrupt;
+use crate::linux::catalog::App;
 use crate::observe::CpuReading;
 
 mod console;
@@ -20,6 +21,7 @@ mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 mod guest;
+mod packaged;
 mod process;
 mod served;
 pub(crate) mod tare;
@@ -53,6 +55,28 @@ pub(crate) struct Spec {
     pub(crate) memory_mib: u32,
 }
 
+/// How an application is packaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packaging {
+    /// A process of the host.
+    Process,
+    /// A container of the host.
+    Container(Runtime),
+    /// The library OS, on an engine as `tare run --engine` takes it.
+    Tare(&'static str),
+    /// A Linux guest with Debian's kernel, on an engine.
+    Linux(&'static str),
+}
+
+/// What starts containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runtime {
+    /// Containers on the host's kernel.
+    Runc,
+    /// gVisor: containers on a kernel in user space.
+    Runsc,
+}
+
 /// Starts machines.
 pub(crate) trait Executor {
     /// Starts a machine and returns at once; it need not serve yet.
@@ -60,6 +84,17 @@ pub(crate) trait Executor {
 
     /// Starts memcached in a container of its own.
     fn contain(&mut self, memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError>;
+
+    /// Gets an application's files, which all its packagings share; their bytes.
+    fn bring(&mut self, app: &App) -> Result<u64, ApplianceError>;
+
+    /// Starts an application in a packaging, on a port of its own. It need not serve yet, and
+    /// does not report when it does.
+    fn package(
+        &mut self,
+        app: &App,
+        packaging: Packaging,
+    ) -> Result<Box<dyn Appliance>, ApplianceError>;
 
     /// Starts a machine whose image measures and prints.
     fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError>;
@@ -99,6 +134,11 @@ pub(crate) trait Appliance {
 
     /// CPU time of its threads; costs it nothing.
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError>;
+
+    /// Resident memory of all its processes and helpers; `None` where it cannot be read.
+    fn resident_bytes(&mut self) -> Option<u64> {
+        None
+    }
 
     /// Its image file.
     fn image(&self) -> Option<PathBuf> {

@@ -15,7 +15,8 @@ use tare_host::child::ended_within;
 
 use super::ApplianceError;
 use super::console::Console;
-use crate::observe::{CpuReading, descendants, helpers_with};
+use crate::interrupt::{Interrupt, SLICE};
+use crate::observe::{CpuReading, descendants, helpers_with, resident_bytes};
 
 /// How long a machine has to end after SIGTERM, before it is killed.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
@@ -59,6 +60,26 @@ impl TareProcess {
         }
     }
 
+    /// Waits until it says that it serves; then the time since its start.
+    pub(super) fn wait_serving(
+        &mut self,
+        timeout: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Duration, ApplianceError> {
+        loop {
+            interrupt.check()?;
+            if let Some(ready) = self.console.ready() {
+                self.find_helpers();
+                return Ok(ready.duration_since(self.started));
+            }
+            self.check()?;
+            if self.started.elapsed() > timeout {
+                return Err(ApplianceError::NotServing(timeout));
+            }
+            self.console.wait(SLICE);
+        }
+    }
+
     /// Asks for statistics; `None` where the machine has no control interface.
     pub(super) fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
         let socket = self.directory.control_socket();
@@ -85,6 +106,11 @@ impl TareProcess {
     /// CPU time of all its threads and helpers.
     pub(super) fn cpu(&self) -> Result<CpuReading, ApplianceError> {
         CpuReading::read(self.child.id(), &self.helpers).map_err(ApplianceError::Cpu)
+    }
+
+    /// Resident memory of all its processes and helpers.
+    pub(super) fn resident_bytes(&self) -> Option<u64> {
+        resident_bytes(self.child.id(), &self.helpers)
     }
 
     /// Changes settings; `None` where the machine has no control interface.

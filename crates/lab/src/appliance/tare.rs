@@ -2,6 +2,7 @@
 //! so that Ctrl-C reaches the lab and not the machine under test. A machine ends with
 //! the lab also when that is killed.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,10 +21,12 @@ use tare_qemu::free_port;
 use super::console::Console;
 use super::contained::Contained;
 use super::guest::{self, Guest, GuestSpec};
+use super::packaged::{self, Machine, Root};
 use super::process::{Control, TareProcess};
 use super::served::{self, Served, ServedGuest};
-use super::{Appliance, ApplianceError, Executor, Spec};
-use crate::interrupt::{Interrupt, SLICE};
+use super::{Appliance, ApplianceError, Executor, Packaging, Spec};
+use crate::interrupt::Interrupt;
+use crate::linux::catalog::App;
 use crate::observe::CpuReading;
 
 /// Tries to find a port that stays free until the machine binds it.
@@ -34,6 +37,8 @@ const PORT_TRIES: usize = 5;
 pub(crate) struct TareRun {
     executable: PathBuf,
     count: u32,
+    /// Roots of the applications that were packaged.
+    roots: BTreeMap<&'static str, Root>,
 }
 
 impl TareRun {
@@ -42,6 +47,7 @@ impl TareRun {
         Self {
             executable,
             count: 0,
+            roots: BTreeMap::new(),
         }
     }
 
@@ -102,7 +108,42 @@ impl Executor for TareRun {
 
     fn contain(&mut self, memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError> {
         let port = free_port().map_err(ApplianceError::Prepare)?;
-        Ok(Box::new(Contained::start(port, memory_mib)?))
+        Ok(Box::new(Contained::memcached(port, memory_mib)?))
+    }
+
+    fn bring(&mut self, app: &App) -> Result<u64, ApplianceError> {
+        let root = Root::of(app).map_err(|error| ApplianceError::Files(Box::new(error)))?;
+        let bytes = root.bytes();
+        self.roots.insert(app.name, root);
+        Ok(bytes)
+    }
+
+    fn package(
+        &mut self,
+        app: &App,
+        packaging: Packaging,
+    ) -> Result<Box<dyn Appliance>, ApplianceError> {
+        let port = free_port().map_err(ApplianceError::Prepare)?;
+        let app = packaged::on_port(app, port);
+        if !self.roots.contains_key(app.name) {
+            self.bring(&app)?;
+        }
+        let root = &self.roots[app.name];
+        root.write(&app).map_err(ApplianceError::Prepare)?;
+        let root = root.path().to_owned();
+        let started: Box<dyn Appliance> = match packaging {
+            Packaging::Process => Box::new(Contained::bare(&app, &root)?),
+            Packaging::Container(runtime) => {
+                Box::new(Contained::in_container(&app, &root, runtime)?)
+            }
+            Packaging::Tare(_) | Packaging::Linux(_) => Box::new(Machine {
+                process: self.execute(app.name, port, |name| {
+                    packaged::words(&app, packaging, name, &root)
+                })?,
+                image_bytes: packaged::image_bytes(packaging, &self.executable),
+            }),
+        };
+        Ok(started)
     }
 
     fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError> {
@@ -164,24 +205,15 @@ impl Appliance for Restarting {
         interrupt: &Interrupt,
     ) -> Result<Duration, ApplianceError> {
         loop {
-            interrupt.check()?;
-            if let Some(ready) = self.machine.console.ready() {
-                self.machine.find_helpers();
-                return Ok(ready.duration_since(self.machine.started));
-            }
-            match self.machine.check() {
+            match self.machine.wait_serving(timeout, interrupt) {
                 Err(ApplianceError::Ended { code, .. })
                     if code == ExitCode::PortInUse as i32 && self.tries > 1 =>
                 {
                     self.tries -= 1;
                     self.machine = self.executor.try_start(&self.spec)?;
                 }
-                other => other?,
+                other => return other,
             }
-            if self.machine.started.elapsed() > timeout {
-                return Err(ApplianceError::NotServing(timeout));
-            }
-            self.machine.console.wait(SLICE);
         }
     }
 

@@ -34,4 +34,23 @@ impl Exchange {
             answer: Expected::Http(Arc::clone(&target.body)),
         }
     }
+
+    /// Of these bytes.
+    pub(crate) fn exactly(wire: String, answer: String) -> Self {
+        Self {
+            wire: wire.into_bytes().into(),
+            answer: Expected::Exactly(answer.into_bytes().into()),
+        }
+    }
+
+    /// The same `count` times, sent at once. Of HTTP there is no other than once.
+    pub(crate) fn pipelined(&self, count: usize) -> Self {
+        match &self.answer {
+            Expected::Http(_) => self.clone(),
+            Expected::Exactly(answer) => Self {
+                wire: self.wire.repeat(count).into(),
+                answer: Expected::Exactly(answer.repeat(count).into()),
+            },
+        }
+    }
 }

@@ -200,3 +200,40 @@ fn a_signal_ends_a_long_load() {
     );
     assert!(begin.elapsed() < SECOND * 5);
 }
+
+#[test]
+fn commands_sent_at_once_are_one_exchange_whose_answers_may_come_in_parts() {
+    const COUNT: usize = 16;
+    let one = Exchange::exactly("*1\r\n$4\r\nPING\r\n".into(), "+PONG\r\n".into());
+    let whole = one.wire.len() * COUNT;
+    let address = server(move |mut stream| {
+        let mut received = vec![0; whole];
+        let _ = stream.set_nodelay(true);
+        while stream.read_exact(&mut received).is_ok() {
+            let commands = received.chunks(whole / COUNT);
+            let right = commands.filter(|it| *it == b"*1\r\n$4\r\nPING\r\n").count();
+            let answers = b"+PONG\r\n".repeat(right);
+            // The last in two parts, apart from the others.
+            let (first, last) = answers.split_at(answers.len().saturating_sub(3));
+            let _ = stream.write_all(first);
+            thread::sleep(Duration::from_millis(2));
+            let _ = stream.write_all(last);
+        }
+    });
+    let run = |exchange: Exchange| {
+        let mode = Connections::KeepAlive(2);
+        let mut generator = Generator::of(address, vec![exchange], mode, SECOND * 10);
+        let schedule = Schedule::one_by_one(5);
+        generator.run(schedule, &Interrupt::default()).unwrap()
+    };
+    let asked = run(one.pipelined(COUNT));
+    assert_eq!(asked.len(), 5);
+    assert!(asked.iter().all(|r| r.failure.is_none()), "{asked:?}");
+    // One answer more or another is a failure.
+    let other = Exchange::exactly("*1\r\n$4\r\nPING\r\n".into(), "+PANG\r\n".into());
+    let asked = run(other.pipelined(COUNT));
+    assert!(
+        asked.iter().all(|r| r.failure == Some(Failure::WrongBody)),
+        "{asked:?}"
+    );
+}

@@ -27,6 +27,8 @@ pub(super) fn answer(stream: TcpStream, requests: &AtomicU64) {
                 }
                 set(key, value)
             }
+            ["delete", _] => b"DELETED\r\n".to_vec(),
+            ["quit"] => return,
             _ => b"ERROR\r\n".to_vec(),
         };
         if writer.write_all(&answer).is_err() {

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use super::*;
 use crate::appliance::process::GRACE;
-use crate::interrupt::Interrupted;
+use crate::interrupt::{Interrupted, SLICE};
 
 /// An executable shell script in a directory of its own.
 fn script(text: &str) -> (tempfile::TempDir, TareRun) {

@@ -2,7 +2,7 @@
 //! which are there. Everything is known before it is sent, so that every answer
 //! can be checked.
 
-use crate::load::{Exchange, Expected};
+use crate::load::Exchange;
 
 /// Items in the cache.
 pub(super) const KEYS: usize = 64;
@@ -45,25 +45,21 @@ pub(super) fn sets() -> Vec<Exchange> {
     vec![set(1)]
 }
 
-fn get(key: usize) -> Exchange {
+/// Reads an item.
+pub(crate) fn get(key: usize) -> Exchange {
     let answer = format!("VALUE key:{key:04} 0 {VALUE}\r\n{}\r\nEND\r\n", value());
-    exchange(format!("get key:{key:04}\r\n"), answer)
+    Exchange::exactly(format!("get key:{key:04}\r\n"), answer)
 }
 
-fn set(key: usize) -> Exchange {
+/// Writes an item.
+pub(crate) fn set(key: usize) -> Exchange {
     let wire = format!("set key:{key:04} 0 0 {VALUE}\r\n{}\r\n", value());
-    exchange(wire, "STORED\r\n".to_owned())
+    Exchange::exactly(wire, "STORED\r\n".to_owned())
 }
 
-fn value() -> String {
+/// Of every item.
+pub(crate) fn value() -> String {
     "tare".repeat(VALUE / 4)
-}
-
-fn exchange(wire: String, answer: String) -> Exchange {
-    Exchange {
-        wire: wire.into_bytes().into(),
-        answer: Expected::Exactly(answer.into_bytes().into()),
-    }
 }
 
 #[cfg(test)]

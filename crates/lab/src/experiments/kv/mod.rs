@@ -6,7 +6,7 @@
 //! items: open-loop load at half of what the slower arm carried. Where KVM
 //! executes a guest itself, the instructions of a `get` and a `set` are counted.
 
-mod mix;
+pub(super) mod mix;
 mod report;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,222 @@
+//! One application in several packagings: the same files, the same command, a port of its own.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tare_control::stats::Stats;
+use tare_rootfs::directory::{self, Owners};
+use tare_rootfs::kernel::debian;
+use tare_rootfs::tree::{EntryKind, Node};
+use tare_rootfs::{Cache, Tree};
+use tempfile::TempDir;
+
+use super::process::TareProcess;
+use super::{Appliance, ApplianceError, Packaging};
+use crate::interrupt::Interrupt;
+use crate::linux::catalog::{App, Protocol};
+use crate::linux::{LinuxError, files};
+use crate::observe::CpuReading;
+
+/// Where runtimes mount, and where servers put their process numbers.
+const DIRECTORIES: [&str; 3] = ["dev", "proc", "run"];
+/// The line of a web server's configuration that names its port.
+const LISTEN: &str = "listen 80;";
+/// Where the image that runs programs is, from the directory of `tare`.
+const IMAGES: [&str; 3] = [
+    "images/linux",
+    "../share/tare/images/linux",
+    "../x86_64-unknown-none/guest/linux",
+];
+
+/// An application's files in a directory.
+#[derive(Debug)]
+pub(super) struct Root {
+    directory: TempDir,
+    bytes: u64,
+}
+
+impl Root {
+    /// Gets them from Debian's packages.
+    pub(super) fn of(app: &App) -> Result<Self, LinuxError> {
+        let tree = files::tree(app, &Cache::open_default()?)?;
+        Self::write_out(tree)
+    }
+
+    fn write_out(mut tree: Tree) -> Result<Self, LinuxError> {
+        for name in DIRECTORIES {
+            tree.insert(name, Node::directory())?;
+        }
+        let directory = TempDir::with_prefix("tare-weigh-")
+            .map_err(LinuxError::file("a temporary directory"))?;
+        directory::write(&tree, directory.path(), Owners::Caller)?;
+        let bytes = tree.entries().map(|(_, node)| match &node.kind {
+            EntryKind::File(content) => content.len(),
+            EntryKind::Directory | EntryKind::Link(_) | EntryKind::Pipe => 0,
+        });
+        let bytes = bytes.sum();
+        Ok(Self { directory, bytes })
+    }
+
+    /// Where they are.
+    pub(super) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// All of them together.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Writes the application's configuration anew.
+    pub(super) fn write(&self, app: &App) -> io::Result<()> {
+        let mut files = app.files.iter();
+        files.try_for_each(|file| {
+            let place = self.path().join(file.path.trim_start_matches('/'));
+            fs::write(place, file.bytes())
+        })
+    }
+}
+
+/// The application with this port.
+pub(super) fn on_port(app: &App, port: u16) -> App {
+    let mut app = app.clone();
+    let option = match app.protocol {
+        Protocol::Http => None,
+        Protocol::Redis => Some("--port"),
+        Protocol::Memcached => Some("-p"),
+    };
+    if let Some(option) = option {
+        app.command.extend([option.to_owned(), port.to_string()]);
+    }
+    for file in &mut app.files {
+        file.text = file.text.replace(LISTEN, &format!("listen {port};"));
+    }
+    app.port = port;
+    app
+}
+
+/// The words after `tare` for an application in a machine.
+pub(super) fn words(app: &App, packaging: Packaging, name: &str, root: &Path) -> Vec<String> {
+    let (kernel, engine): (&[&str], _) = match packaging {
+        Packaging::Linux(engine) => (&["--kernel", "debian"], engine),
+        Packaging::Tare(engine) => (&[], engine),
+        Packaging::Process | Packaging::Container(_) => (&[], "auto"),
+    };
+    let (root, memory) = (root.to_string_lossy(), format!("{}M", app.memory_mib));
+    let publish = format!("127.0.0.1:{0}:{0}", app.port);
+    let words = ["run"].iter().chain(kernel).copied();
+    let machine = ["--name", name, "--root", &root, "--engine", engine];
+    let size = ["--cpus", "1", "--memory", &memory, "--publish", &publish];
+    let words = words.chain(machine).chain(size).chain(["--"]);
+    let words = words.map(str::to_owned);
+    words.chain(app.command.iter().cloned()).collect()
+}
+
+/// What a packaging adds to an application's files: the image of the library OS, or the
+/// kernel without its modules.
+pub(super) fn image_bytes(packaging: Packaging, tare: &Path) -> Option<u64> {
+    let image = match packaging {
+        Packaging::Linux(_) => debian::find(&Cache::open_default().ok()?)?.image,
+        _ => {
+            let places = IMAGES.iter().map(|image| tare.with_file_name(image));
+            places.into_iter().find(|place| place.is_file())?
+        }
+    };
+    Some(fs::metadata(image).ok()?.len())
+}
+
+/// An application in a machine.
+pub(super) struct Machine {
+    pub(super) process: TareProcess,
+    pub(super) image_bytes: Option<u64>,
+}
+
+impl Appliance for Machine {
+    fn started(&self) -> Instant {
+        self.process.started
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.process.address
+    }
+
+    fn wait_serving(
+        &mut self,
+        timeout: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Duration, ApplianceError> {
+        self.process.wait_serving(timeout, interrupt)
+    }
+
+    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
+        self.process.check()?;
+        self.process.stats()
+    }
+
+    fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
+        self.process.check()?;
+        self.process.find_helpers();
+        self.process.cpu()
+    }
+
+    fn resident_bytes(&mut self) -> Option<u64> {
+        self.process.find_helpers();
+        self.process.resident_bytes()
+    }
+
+    fn image_bytes(&self) -> Option<u64> {
+        self.image_bytes
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::linux::catalog;
+
+    #[test]
+    fn an_application_gets_its_port_by_word_or_by_file() {
+        let redis = on_port(&catalog::find("redis").unwrap(), 4321);
+        assert_eq!(redis.command[2..], ["--port", "4321"]);
+        let memcached = on_port(&catalog::find("memcached").unwrap(), 4321);
+        assert!(memcached.command.ends_with(&["-p".into(), "4321".into()]));
+        let nginx = on_port(&catalog::find("nginx").unwrap(), 4321);
+        let listens = |text: &str| nginx.files.iter().any(|file| file.text.contains(text));
+        assert!(listens("listen 4321;") && !listens(LISTEN));
+        assert_eq!(nginx.port, 4321);
+    }
+
+    #[test]
+    fn machines_of_an_application_differ_in_kernel_and_engine_only() {
+        let app = on_port(&catalog::find("redis").unwrap(), 4321);
+        let of = |packaging| words(&app, packaging, "a", Path::new("/r")).join(" ");
+        assert_eq!(
+            of(Packaging::Tare("auto")),
+            "run --name a --root /r --engine auto --cpus 1 --memory 256M --publish \
+             127.0.0.1:4321:4321 -- /usr/bin/redis-server /etc/redis.conf --port 4321"
+        );
+        let linux = of(Packaging::Linux("qemu"));
+        assert!(linux.starts_with("run --kernel debian --name a --root /r --engine qemu "));
+    }
+
+    #[test]
+    fn a_root_has_the_files_and_is_configured_anew() {
+        let app = catalog::find("nginx").unwrap();
+        let mut tree = Tree::new();
+        for file in &app.files {
+            let name = file.path.trim_start_matches('/');
+            tree.insert(name, Node::bytes(file.bytes(), 0o644)).unwrap();
+        }
+        let root = Root::write_out(tree).unwrap();
+        let bytes: usize = app.files.iter().map(|file| file.bytes().len()).sum();
+        assert_eq!(root.bytes(), bytes as u64);
+        root.write(&on_port(&app, 4321)).unwrap();
+        let text = fs::read_to_string(root.path().join("etc/nginx.conf")).unwrap();
+        assert!(text.contains("listen 4321;"), "{text}");
+        assert!(root.path().join("proc").is_dir());
+    }
+}
