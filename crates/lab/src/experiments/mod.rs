@@ -3,6 +3,7 @@
 
 use crate::experiment::{Entry, Subject};
 
+pub(crate) mod apps;
 pub(crate) mod events;
 mod guest_bench;
 pub(crate) mod halt_budget;
@@ -80,6 +81,12 @@ pub(crate) const ALL: &[Entry] = &[
         about: "a cache: Tare's appliance and memcached in a container, rate and latency",
         subject: Subject::Image,
         make: |depth, image| Box::new(kv::Kv::new(depth, image)),
+    },
+    Entry {
+        name: "apps",
+        about: "memcached, redis, nginx: process, container, Tare, Linux guest; what weighs least",
+        subject: Subject::Own,
+        make: |depth, _| Box::new(apps::Apps::new(depth)),
     },
     Entry {
         name: "counts",

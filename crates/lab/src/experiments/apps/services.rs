@@ -1,0 +1,159 @@
+//! The applications, the requests that each gets, and how many at once.
+
+use std::net::SocketAddr;
+
+use crate::experiments::kv::mix;
+use crate::linux::catalog::{App, Protocol};
+use crate::load::{Exchange, Target};
+
+/// Commands of a cache that are sent at once.
+pub(super) const PIPELINED: usize = 16;
+/// What a web server serves: 1 KiB.
+const FILE: &str = "/kib.txt";
+/// A key of the cache.
+const KEY: &str = "key:0001";
+
+/// An application under load.
+#[derive(Debug)]
+pub(super) struct Service {
+    /// Its name, also in the catalog.
+    pub(super) name: &'static str,
+    /// Further words of its command.
+    pub(super) words: &'static [&'static str],
+    /// In this order: what is read was written before.
+    pub(super) loads: &'static [Load],
+}
+
+/// One command, again and again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Name in figures.
+    pub(super) name: &'static str,
+    /// In words.
+    pub(super) about: &'static str,
+    command: Command,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Command {
+    Get,
+    Set,
+}
+
+/// All, the smallest first.
+pub(super) static SERVICES: [Service; 3] = [
+    Service {
+        name: "memcached",
+        words: &[],
+        loads: &[
+            Load {
+                name: "memcached_set",
+                about: "memcached, set",
+                command: Command::Set,
+            },
+            Load {
+                name: "memcached_get",
+                about: "memcached, get",
+                command: Command::Get,
+            },
+        ],
+    },
+    Service {
+        name: "redis",
+        // Its own timer ten times a second would be most of what it does while idle.
+        words: &["--hz", "1"],
+        loads: &[
+            Load {
+                name: "redis_set",
+                about: "redis, SET",
+                command: Command::Set,
+            },
+            Load {
+                name: "redis_get",
+                about: "redis, GET",
+                command: Command::Get,
+            },
+        ],
+    },
+    Service {
+        name: "nginx",
+        words: &[],
+        loads: &[Load {
+            name: "nginx_get",
+            about: "nginx, 1 KiB",
+            command: Command::Get,
+        }],
+    },
+];
+
+impl Load {
+    /// The command with its answer.
+    pub(super) fn exchange(&self, app: &App, address: SocketAddr) -> Exchange {
+        match (app.protocol, self.command) {
+            (Protocol::Memcached, Command::Get) => mix::get(1),
+            (Protocol::Memcached, Command::Set) => mix::set(1),
+            (Protocol::Redis, Command::Get) => {
+                let value = mix::value();
+                let answer = format!("${}\r\n{value}\r\n", value.len());
+                Exchange::exactly(resp(&["GET", KEY]), answer)
+            }
+            (Protocol::Redis, Command::Set) => {
+                Exchange::exactly(resp(&["SET", KEY, &mix::value()]), "+OK\r\n".to_owned())
+            }
+            (Protocol::Http, _) => {
+                let file = app.files.iter().find(|file| file.path.ends_with(FILE));
+                Exchange::get(&Target {
+                    address,
+                    path: FILE.to_owned(),
+                    body: file.map_or_else(Vec::new, |file| file.bytes()).into(),
+                })
+            }
+        }
+    }
+
+    /// How many are sent at once.
+    pub(super) fn at_once(&self, app: &App) -> usize {
+        match app.protocol {
+            Protocol::Http => 1,
+            Protocol::Redis | Protocol::Memcached => PIPELINED,
+        }
+    }
+}
+
+/// A command in Redis's own protocol.
+fn resp(words: &[&str]) -> String {
+    let words = words.iter();
+    let parts = words
+        .clone()
+        .map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n{}", words.len(), parts.collect::<String>())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::linux::catalog;
+    use crate::load::Expected;
+
+    #[test]
+    fn every_load_is_of_an_application_of_the_catalog_with_an_answer() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 9));
+        for service in &SERVICES {
+            let app = catalog::find(service.name).unwrap();
+            for load in service.loads {
+                assert!(load.name.starts_with(service.name), "{}", load.name);
+                let exchange = load.exchange(&app, address);
+                let (Expected::Exactly(answer) | Expected::Http(answer)) = exchange.answer;
+                assert!(!answer.is_empty() && !exchange.wire.is_empty());
+                assert!(answer.len() < 2048, "a chunk or two: {}", load.name);
+            }
+        }
+    }
+
+    #[test]
+    fn commands_of_redis_are_arrays_of_counted_words() {
+        let said = "*2\r\n$3\r\nGET\r\n$8\r\nkey:0001\r\n";
+        assert_eq!(resp(&["GET", KEY]), said);
+    }
+}
