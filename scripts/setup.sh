@@ -40,6 +40,15 @@ packages() {
         apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# Lists of packages, so that apt can download those named without installing them.
+downloadable() {
+    command -v apt-get >/dev/null || return 0
+    if [ "$updated" = no ] && ! apt-cache show "$@" >/dev/null 2>&1; then
+        as_root apt-get update -qq
+        updated=yes
+    fi
+}
+
 newer_or_same() { # VERSION MINIMUM
     [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
 }
@@ -91,6 +100,8 @@ weigh)
     # What experiments beyond that of `run` use: kernels, databases, platforms.
     packages passt qemu-system-x86 e2fsprogs postgresql kmod memcached mmdebstrap runc \
         util-linux libc-bin make flex bison bc libelf-dev zstd patch xz-utils
+    # `tare weigh apps` unpacks them; gVisor (runsc) is not in Debian.
+    downloadable redis-server nginx memcached
     ;;
 *)
     echo "setup: unknown goal '$goal' (build, run, test, ci or weigh)" >&2
