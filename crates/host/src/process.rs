@@ -1,6 +1,7 @@
 //! A process that cannot be mistaken for another one: its number and the time
 //! at which it started. Numbers are used again; the pair is not.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use rustix::fd::OwnedFd;
@@ -76,8 +77,23 @@ impl ProcessHandle {
     }
 }
 
+/// Sends a signal to each process whose number `members` gives, which the kernel takes out as
+/// processes end (a control group's, an observer's). Each is opened, and then looked for once
+/// more: if it has ended meanwhile it gets none, and neither does what has its number now.
+pub fn signal_members(members: impl Fn() -> Vec<u32>, signal: Signal) {
+    let listed: BTreeSet<u32> = members().into_iter().collect();
+    let open = |pid: &u32| Some((*pid, ProcessHandle::open(*pid, start_time(*pid)?)?));
+    let opened: Vec<(u32, ProcessHandle)> = listed.iter().filter_map(open).collect();
+    let listed: BTreeSet<u32> = members().into_iter().collect();
+    for (_, process) in opened.iter().filter(|(pid, _)| listed.contains(pid)) {
+        // As root; else those of this user.
+        let _ = process.signal(signal);
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::{Child, Command};
 
@@ -137,6 +153,20 @@ mod tests {
         assert_eq!(before.signal(Signal::TERM), Ok(()));
         child.kill().unwrap();
         // A fatal signal decides how a process ends when it is sent.
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+    }
+    #[test]
+    fn only_what_is_still_a_member_once_it_is_open_gets_the_signal() {
+        let mut child = sleeper();
+        let pid = child.id();
+        let signals = |lists: [Vec<u32>; 2], signal| {
+            let lists = RefCell::new(lists.into_iter());
+            signal_members(|| lists.borrow_mut().next().unwrap_or_default(), signal);
+        };
+        // As if the member had ended, and its number were another process's.
+        signals([vec![pid], Vec::new()], Signal::TERM);
+        signals([Vec::new(), vec![pid]], Signal::TERM);
+        signals([vec![0, pid], vec![pid, u32::MAX]], Signal::KILL);
         assert_eq!(child.wait().unwrap().signal(), Some(9));
     }
 }

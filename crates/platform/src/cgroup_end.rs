@@ -6,7 +6,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::processes;
+use rustix::process::Signal;
+use tare_host::process::signal_members;
 
 /// Killed processes are gone within this.
 const GONE: Duration = Duration::from_secs(5);
@@ -27,11 +28,10 @@ pub(crate) fn empty(dir: &Path) -> usize {
     let begin = Instant::now();
     let first = members(dir).len();
     while begin.elapsed() < GONE {
-        let left = members(dir);
-        if left.is_empty() {
+        if members(dir).is_empty() {
             break;
         }
-        left.into_iter().for_each(processes::kill);
+        signal_members(|| members(dir), Signal::KILL);
         thread::sleep(PAUSE);
     }
     first

@@ -207,6 +207,8 @@ mod tests {
             .trim()
             .parse()
             .unwrap();
-        processes::kill(pid);
+        if let Some(start) = processes::start_time(pid) {
+            processes::end_tree(pid, start);
+        }
     }
 }

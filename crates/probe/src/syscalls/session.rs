@@ -1,7 +1,6 @@
 //! The course of an observation: until its subject ends, its time is over, or
 //! somebody says so.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tare_host::process::signal_members;
 
 use super::Recorder;
 
@@ -148,13 +148,33 @@ impl Recorder {
         Ok(false)
     }
 
-    fn signal_all(&self, child: &Child, signal: Signal) {
+    fn signal_all(&self, child: &mut Child, signal: Signal) {
+        let id = child.id();
         // Each once: a server may take the second for more than the first.
-        let all: BTreeSet<u32> = self.living().into_iter().chain([child.id()]).collect();
-        for pid in all {
-            let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-            // It may be gone.
-            let _ = pid.map(|pid| kill_process(pid, signal));
-        }
+        let others = || self.living().into_iter().filter(|pid| *pid != id).collect();
+        signal_members(others, signal);
+        signal_child(child, signal);
+    }
+}
+
+/// Whether the child took the signal: one whose end was collected has no number any more.
+fn signal_child(child: &mut Child, signal: Signal) -> bool {
+    let is_there = matches!(child.try_wait(), Ok(None));
+    is_there && kill_process(Pid::from_child(child), signal).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_child_gets_a_signal_until_its_end_is_collected() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(signal_child(&mut child, Signal::TERM));
+        assert_eq!(child.wait().unwrap().signal(), Some(15));
+        assert!(!signal_child(&mut child, Signal::KILL));
     }
 }
