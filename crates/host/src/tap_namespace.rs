@@ -1,11 +1,13 @@
-//! A network namespace of one thread, with a tap interface whose other end is a file.
+//! A network namespace of one thread, with a tap interface whose other end is a file; and
+//! the loopback interface of any new namespace.
 //!
-//! The one place of this crate with unsafe code: `rustix` leaves it to the caller to
-//! say that a request number and its argument belong together.
+//! Unsafe code, since `rustix` leaves it to the caller to say that a request number and its
+//! argument belong together.
 #![allow(unsafe_code)]
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Command;
 
@@ -21,6 +23,9 @@ const NAME: &str = "wire0";
 const IFF_TAP: u16 = 0x0002;
 const IFF_NO_PI: u16 = 0x1000;
 const TUNSETIFF: u32 = opcode::write::<i32>(b'T', 202);
+/// `linux/sockios.h` and `linux/if.h`.
+const SIOCSIFFLAGS: u32 = 0x8914;
+const IFF_UP: u16 = 1;
 
 /// `struct ifreq` with flags.
 #[repr(C)]
@@ -28,6 +33,31 @@ struct InterfaceRequest {
     name: [u8; 16],
     flags: u16,
     padding: [u8; 22],
+}
+
+impl InterfaceRequest {
+    fn new(name: &str, flags: u16) -> Self {
+        let mut request = Self {
+            name: [0; 16],
+            flags,
+            padding: [0; 22],
+        };
+        request.name[..name.len()].copy_from_slice(name.as_bytes());
+        request
+    }
+}
+
+/// Brings up the loopback interface of the calling thread's namespace, which is down in a new
+/// one (`netdevice(7)`). Needs CAP_NET_ADMIN there.
+pub fn raise_loopback() -> io::Result<()> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    let request = InterfaceRequest::new("lo", IFF_UP);
+    // SAFETY: SIOCSIFFLAGS reads a `struct ifreq`, which `InterfaceRequest` is in size and
+    // layout.
+    let raise = unsafe { Setter::<SIOCSIFFLAGS, InterfaceRequest>::new(request) };
+    // SAFETY: the kernel copies the request before the call returns.
+    unsafe { ioctl(&socket, raise) }?;
+    Ok(())
 }
 
 /// Moves the calling thread into a new namespace, with `address` (`192.0.2.1/24`) on a tap of
@@ -55,12 +85,7 @@ fn open() -> io::Result<File> {
         .write(true)
         .custom_flags(nonblocking)
         .open(DEVICE)?;
-    let mut request = InterfaceRequest {
-        name: [0; 16],
-        flags: IFF_TAP | IFF_NO_PI,
-        padding: [0; 22],
-    };
-    request.name[..NAME.len()].copy_from_slice(NAME.as_bytes());
+    let request = InterfaceRequest::new(NAME, IFF_TAP | IFF_NO_PI);
     // SAFETY: TUNSETIFF reads a `struct ifreq`, which `InterfaceRequest` is in size and
     // layout.
     let attach = unsafe { Setter::<TUNSETIFF, InterfaceRequest>::new(request) };
@@ -77,4 +102,32 @@ fn ip(words: &[&str]) -> io::Result<()> {
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(io::Error::other(format!("ip {}: {said}", words.join(" "))))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_new_namespace_has_a_loopback_interface_once_it_is_raised() {
+        let connects = || {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            TcpStream::connect(listener.local_addr().unwrap()).is_ok()
+        };
+        let body = move || {
+            // SAFETY: descriptors stay shared, since CLONE_FILES is not among the flags.
+            if unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.is_err() {
+                println!("SKIP: this user may make no network namespace");
+                return;
+            }
+            assert!(!connects(), "it is down at first");
+            raise_loopback().unwrap();
+            assert!(connects());
+        };
+        thread::spawn(body).join().unwrap();
+    }
 }

@@ -3,23 +3,25 @@
 //! single system calls are safe ([`tare_host::child`]); and for what needs a process of one
 //! thread.
 
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
-use rustix::thread::set_no_new_privs;
+use rustix::process::{Pid, Signal, geteuid};
+use rustix::thread::{CapabilitySet, capabilities, set_no_new_privs};
 use serde::{Deserialize, Serialize};
-use tare_control::config::Jail;
+use tare_control::config::{Jail, JailUser};
 use tare_control::exit::ExitCode;
 use tare_daemon::{confine, jail};
 use tare_host::child::{ParentDeath, ended_within, ends_with_us, keeps_only};
+use tare_qemu::Accelerator;
 
 use crate::failure::Failure;
+use crate::forward;
+use crate::user::MachineUser;
 
 /// First word of such a command line; no verb begins like this.
 const JAILED: &str = "--become-jailed";
@@ -39,9 +41,52 @@ pub(crate) struct Jailed {
     pub(crate) jail: Jail,
 }
 
-/// A program in its jail, killed when this process ends, however it ends.
-pub(crate) fn command(jailed: &Jailed) -> io::Result<Command> {
-    let mut command = Command::new(env::current_exe()?);
+impl Jailed {
+    /// QEMU as this user. The jail is the monitor's, with what QEMU opens by name until its
+    /// guest runs. Without namespaces where the root in them could not be emptied.
+    pub(crate) fn qemu(
+        program: &Path,
+        accelerator: Accelerator,
+        user: Option<&MachineUser>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            program: jail::Program {
+                path: program.canonicalize()?,
+                accelerator: match accelerator {
+                    Accelerator::Tcg => jail::Accelerator::Translator,
+                    Accelerator::Kvm => jail::Accelerator::Kvm,
+                },
+                loopback: jail::Loopback::Down,
+            },
+            jail: Jail {
+                // `/proc/PID/ns` of another user's process is open to whoever may trace it
+                // (`namespaces(7)`), and a default container's root may not.
+                namespaces: user.is_none() || has(CapabilitySet::SYS_PTRACE),
+                user: user.map(|user| JailUser {
+                    uid: user.uid,
+                    gid: user.gid,
+                    claim: None,
+                }),
+            },
+        })
+    }
+
+    /// The same for a QEMU that listens: at a loopback interface of its own if this is root,
+    /// else at the host's, since only root's processes enter its namespace.
+    pub(crate) fn that_listens(mut self) -> Self {
+        self.jail.namespaces &= geteuid().is_root() && has(CapabilitySet::NET_ADMIN);
+        self.program.loopback = jail::Loopback::Up;
+        self
+    }
+}
+
+fn has(capability: CapabilitySet) -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
+}
+
+/// A program in its jail, killed when this thread ends, however it ends. `tare` starts itself.
+pub(crate) fn command(tare: &Path, jailed: &Jailed) -> io::Result<Command> {
+    let mut command = Command::new(tare);
     ends_with_us(&mut command, Signal::KILL)
         .arg(JAILED)
         .arg(serde_json::to_string(jailed)?);
@@ -49,8 +94,8 @@ pub(crate) fn command(jailed: &Jailed) -> io::Result<Command> {
 }
 
 /// Takes what a jailed child needed to start out of its root.
-pub(crate) fn empty_root_of(child: u32) -> io::Result<()> {
-    let mut command = Command::new(env::current_exe()?);
+pub(crate) fn empty_root_of(tare: &Path, child: u32) -> io::Result<()> {
+    let mut command = Command::new(tare);
     command.arg(EMPTY_ROOT).arg(child.to_string());
     finish(&mut command, EMPTYING_LIMIT)
 }
@@ -86,6 +131,8 @@ pub fn become_program(mut args: impl Iterator<Item = OsString>) -> Option<Result
         enter_jail(args.next()).and_then(|program| Err(Command::new(program).args(args).exec()))
     } else if word == OsStr::new(EMPTY_ROOT) {
         empty_root(args.next())
+    } else if word == OsStr::new(forward::WORD) {
+        forward::forward(args.next())
     } else {
         return None;
     };

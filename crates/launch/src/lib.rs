@@ -15,7 +15,8 @@
 //! monitor's configuration, run directories and exit codes. Errors are typed by module and
 //! say exit code and hint ([`Explain`]); [`Failure`] is any of them.
 //!
-//! [`keep()`] launches again what fails (`restart`).
+//! [`keep()`] launches again what fails (`restart`). [`jailed_guest`] starts QEMU in the same jail for
+//! guests that are no machines: proofs and observations.
 //!
 //! The calling program starts itself again to supervise QEMU, to confine it and to keep a machine,
 //! so its `main` calls [`confined::become_program`], [`supervise::from_args`],
@@ -31,6 +32,7 @@ pub mod disk_choice;
 pub mod ending;
 pub mod engine;
 pub mod failure;
+mod forward;
 mod frame_rules;
 mod hold;
 pub mod image;
@@ -38,6 +40,7 @@ mod image_check;
 mod initrd;
 mod interruption;
 mod io_devices;
+pub mod jailed_guest;
 mod launch;
 pub mod limits;
 pub mod linux;

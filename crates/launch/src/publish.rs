@@ -5,8 +5,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// A transport protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Protocol {
     /// TCP.
     Tcp,
@@ -35,7 +37,7 @@ impl fmt::Display for Protocol {
 pub struct Publish {
     /// Address of the host to listen at.
     pub address: IpAddr,
-    /// Port of the host.
+    /// Port of the host; for [`crate::jailed_guest`] 0 is any that is free.
     pub host: u16,
     /// Port of the guest.
     pub guest: u16,

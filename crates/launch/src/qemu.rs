@@ -10,6 +10,7 @@
 //! QEMU runs in a jail as the monitor does, and gets everything that is the user's as open
 //! descriptors (`line`): it could not open them.
 
+pub(crate) mod draft;
 mod line;
 
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
@@ -19,11 +20,8 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
-use rustix::thread::{CapabilitySet, capabilities};
 use std::os::fd::OwnedFd;
-use tare_control::config::{Jail, JailUser};
 use tare_control::rundir::RunDir;
-use tare_daemon::jail;
 use tare_qemu::Accelerator;
 
 use crate::Terminal;
@@ -59,7 +57,7 @@ pub(crate) fn start(
         streams,
     } = QemuLine::of(accelerator, &machine)
         .map_err(RunFileError::of("what QEMU is given", &dir))?;
-    let qemu = jailed(program, accelerator, &machine);
+    let qemu = Jailed::qemu(program, accelerator, machine.spec.user.as_ref());
     let supervised = Supervised {
         qemu: qemu.map_err(RunFileError::of("QEMU's jail", &dir))?,
         arguments,
@@ -159,38 +157,6 @@ fn status(mut answers: impl BufRead) -> io::Result<Option<String>> {
         line.clear();
     }
     Ok(None)
-}
-
-/// The jail is the monitor's, with what QEMU opens by name until its guest runs. Without
-/// namespaces where the root in them could not be emptied.
-fn jailed(
-    program: &Path,
-    accelerator: Accelerator,
-    machine: &PreparedMachine,
-) -> io::Result<Jailed> {
-    Ok(Jailed {
-        program: jail::Program {
-            path: program.canonicalize()?,
-            accelerator: match accelerator {
-                Accelerator::Tcg => jail::Accelerator::Translator,
-                Accelerator::Kvm => jail::Accelerator::Kvm,
-            },
-        },
-        jail: Jail {
-            namespaces: machine.spec.user.is_none() || may_enter_other_users_namespaces(),
-            user: machine.spec.user.as_ref().map(|user| JailUser {
-                uid: user.uid,
-                gid: user.gid,
-                claim: None,
-            }),
-        },
-    })
-}
-
-/// Whether this process can empty the root of another user's process. `/proc/PID/ns` is open
-/// to whoever may trace the process (`namespaces(7)`), and a default container's root may not.
-fn may_enter_other_users_namespaces() -> bool {
-    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -270,14 +270,15 @@ fn start_and_wait(
     };
     let signals = Signals::new(requests_to_end()).map_err(failed)?;
     let handle = signals.handle();
-    let (mut child, hold) = spawn(task, uplink).map_err(failed)?;
+    let tare = env::current_exe().map_err(failed)?;
+    let (mut child, hold) = spawn(&tare, task, uplink).map_err(failed)?;
     let received = Arc::new(AtomicI32::new(0));
     let qemu = Uncollected::of(&child);
     let passing = pass_on(signals, qemu.clone(), Arc::clone(&received));
     let done = meanwhile().and_then(|()| {
         let released = hold.release(|| {
             if task.qemu.jail.namespaces {
-                confined::empty_root_of(child.id())
+                confined::empty_root_of(&tare, child.id())
             } else {
                 Ok(())
             }
@@ -305,8 +306,8 @@ fn start_and_wait(
 
 /// Starts QEMU, which holds its guest, with its network's socket, behind which the relay
 /// filters.
-fn spawn(task: &Supervised, uplink: Option<Uplink>) -> io::Result<(Child, Hold)> {
-    let mut command = confined::command(&task.qemu)?;
+fn spawn(tare: &Path, task: &Supervised, uplink: Option<Uplink>) -> io::Result<(Child, Hold)> {
+    let mut command = confined::command(tare, &task.qemu)?;
     command.args(&task.arguments);
     ignores_hangups_with_us(&mut command);
     let (hold, _qemus_end) = Hold::of(&mut command)?;

@@ -4,7 +4,7 @@
 //! Libraries that the program has mapped stay mapped. Nothing is touched unless the root is
 //! one that [`super::enter_for`] made: it has a mark.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,6 +16,7 @@ use rustix::process::{Pid, chdir};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tare_host::child::ParentDeath;
 
+use super::namespaces::{is_own, open};
 use super::{JailError, failed, failed_io, not_restored};
 
 /// A directory in a root that was made for a program.
@@ -61,13 +62,7 @@ pub fn empty_root_of(child: Pid) -> Result<Emptied, JailError> {
 
 /// Whether the child has a mount namespace of its own, which is entered then.
 fn enter_namespaces_of(child: Pid) -> io::Result<bool> {
-    let child = child.as_raw_nonzero();
-    let open = |process: &str, name| File::open(format!("/proc/{process}/ns/{name}"));
-    let is_own = |file: &File, name| -> io::Result<bool> {
-        let (own, other) = (open("self", name)?.metadata()?, file.metadata()?);
-        Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
-    };
-    let child = child.to_string();
+    let child = child.as_raw_nonzero().to_string();
     let (users, mounts) = (open(&child, "user")?, open(&child, "mnt")?);
     if is_own(&mounts, "mnt")? {
         return Ok(false);

@@ -18,6 +18,7 @@
 
 mod emptying;
 mod error;
+mod namespaces;
 mod program;
 mod restricted;
 
@@ -39,10 +40,12 @@ use rustix::thread::{
 };
 use tare_control::config::{Jail, JailUser};
 use tare_host::child::ParentDeath;
+use tare_host::tap_namespace::raise_loopback;
 
 pub use emptying::{Emptied, empty_root_of};
 pub use error::JailError;
-pub use program::{Accelerator, Program};
+pub use namespaces::enter_network_of;
+pub use program::{Accelerator, Loopback, Program};
 
 use error::{failed, failed_io, not_restored};
 
@@ -93,6 +96,9 @@ fn enter_namespaces(program: Option<&Program>, user: Option<&JailUser>) -> Resul
         UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS | UnshareFlags::NEWNET;
     if make_namespaces(flags)? == Granted::No {
         return Ok(());
+    }
+    if program.is_some_and(|program| program.loopback == Loopback::Up) {
+        raise_loopback().map_err(failed_io("bring up the loopback interface"))?;
     }
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     match mount_change("/", private) {

@@ -29,6 +29,17 @@ pub struct Program {
     pub path: PathBuf,
     /// What it executes guests with.
     pub accelerator: Accelerator,
+    /// Whether it can listen in its network namespace.
+    pub loopback: Loopback,
+}
+
+/// The loopback interface of a program's network namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Loopback {
+    /// As in every new namespace.
+    Down,
+    /// The program listens at it. Needs CAP_NET_ADMIN.
+    Up,
 }
 
 /// Which device of the host a program needs.

@@ -2,17 +2,12 @@
 //! host: QEMU is another user in another root when it reads this.
 
 use std::fs::File;
-use std::io::{self, Seek as _};
-use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
-use std::thread;
+use std::path::Path;
 
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Gid, Uid};
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use tare_control::config::{DiskCache, GuestKind};
 use tare_devices::blk::Access;
 use tare_qemu::{Accelerator, CommandLine, GuestSystem, MachineType, escaped};
@@ -22,8 +17,8 @@ use crate::attempt::Output;
 use crate::disk::OpenDisk;
 use crate::linux::stdio;
 use crate::machine::{Link, LinkEnd, PreparedMachine};
+use crate::qemu::draft::Draft;
 use crate::request::JobMode;
-use crate::user::MachineUser;
 
 /// QEMU's arguments with the descriptors that they name.
 #[derive(Debug)]
@@ -33,13 +28,6 @@ pub(super) struct QemuLine {
     pub(super) handed: Vec<OwnedFd>,
     /// The streams of a pipeline among them, for [`stdio::keep_blocking`].
     pub(super) streams: Vec<OwnedFd>,
-}
-
-/// A command line with the sets of descriptors that it has so far.
-struct Draft {
-    line: CommandLine,
-    handed: Vec<OwnedFd>,
-    last_set: u32,
 }
 
 impl QemuLine {
@@ -52,11 +40,8 @@ impl QemuLine {
             }
             GuestKind::Linux => (MachineType::Q35, GuestSystem::Linux),
         };
-        let mut draft = Draft {
-            line: CommandLine::new(machine_type, accelerator, system, spec.cpus),
-            handed: Vec::new(),
-            last_set: stdio::LAST_SET,
-        };
+        let line = CommandLine::new(machine_type, accelerator, system, spec.cpus);
+        let mut draft = Draft::of(line, stdio::LAST_SET);
         let user = spec.user.as_ref();
         let kernel = draft.readable(&spec.image.file, user)?;
         let initrd = machine.initrd.as_ref();
@@ -76,10 +61,10 @@ impl QemuLine {
             draft.line.initrd(&initrd);
         }
         // A held lock says that the machine runs: QEMU keeps it too.
-        inherit(machine.run_dir.lock())?;
+        draft.hand(machine.run_dir.lock())?;
         // And its user and its passt's are this machine's alone as long as it runs.
         if let Some(claim) = user.and_then(|user| user.claim.as_ref()) {
-            inherit(claim)?;
+            draft.hand(claim)?;
         }
         let streams = draft.console(machine)?;
         draft.control(machine)?;
@@ -94,48 +79,20 @@ impl QemuLine {
             arguments: arguments
                 .map(|argument| argument.to_string_lossy().into_owned())
                 .collect(),
-            handed: draft.handed,
+            handed: draft.kept,
             streams,
         })
     }
 }
 
 impl Draft {
-    /// A path at which QEMU opens a file that it reads. One that its user could not open is
-    /// copied.
-    fn readable(&mut self, file: &File, user: Option<&MachineUser>) -> io::Result<PathBuf> {
-        if user.is_none_or(|user| may_read(file, user.uid, user.gid)) {
-            return Ok(format!("/proc/self/fd/{}", inherit(file)?).into());
-        }
-        let mut copy = File::from(memfd_create("tare-image", MemfdFlags::empty())?);
-        let mut from = File::open(itself(file))?;
-        io::copy(&mut from, &mut copy)?;
-        copy.rewind()?;
-        let path = format!("/proc/self/fd/{}", copy.as_raw_fd()).into();
-        self.handed.push(copy.into());
-        Ok(path)
-    }
-
-    /// A path by which QEMU uses open files, all the same one, of which it takes the one
-    /// that is open as it asks (`monitor_fdset_dup_fd_add`, monitor/fds.c).
-    fn set(&mut self, files: &[&File]) -> io::Result<String> {
-        self.last_set += 1;
-        let set = self.last_set;
-        for file in files {
-            let number = inherit(file)?;
-            self.line
-                .option("-add-fd", format!("fd={number},set={set}"));
-        }
-        Ok(format!("/dev/fdset/{set}"))
-    }
-
     /// The console, or the streams of a pipeline.
     fn console(&mut self, machine: &PreparedMachine) -> io::Result<Vec<OwnedFd>> {
         let log = File::options()
             .append(true)
             .open(machine.run_dir.dir().console_log())?;
         let path = self.set(&[&log])?;
-        self.handed.push(log.into());
+        self.kept.push(log.into());
         match machine.spec.place {
             JobMode::Foreground | JobMode::Attempt(Output::Terminal)
                 if guest::starts_init(&machine.spec.cmdline) && stdio::wanted() =>
@@ -157,8 +114,8 @@ impl Draft {
     /// QMP at the control socket.
     fn control(&mut self, machine: &PreparedMachine) -> io::Result<()> {
         let socket = UnixListener::bind(machine.run_dir.dir().control_socket())?;
-        let number = inherit(&socket)?;
-        self.handed.push(socket.into());
+        let number = self.hand(&socket)?;
+        self.kept.push(socket.into());
         let chardev = format!("socket,id=control,fd={number},server=on,wait=off");
         self.line
             .option("-chardev", chardev)
@@ -169,7 +126,7 @@ impl Draft {
     fn net(&mut self, link: &Link) -> io::Result<()> {
         // The supervisor adds the one that leads to its relay and so to passt.
         if let LinkEnd::Tap { file, .. } = &link.end {
-            let backend = format!("tap,id=net,fd={},vhost=off", inherit(file)?);
+            let backend = format!("tap,id=net,fd={},vhost=off", self.hand(file)?);
             self.line.option("-netdev", backend);
         }
         let [a, b, c, d, e, f] = link.mac;
@@ -179,17 +136,11 @@ impl Draft {
         Ok(())
     }
 
-    /// QEMU opens a disk for reading first, whatever it is for. Its own lock would be kept
-    /// away by the one that comes with the descriptor.
+    /// QEMU's own lock would be kept away by the one that comes with the descriptor.
     fn drive(&mut self, number: usize, disk: &OpenDisk) -> io::Result<()> {
         let (file, read_only) = match disk.access {
             Access::ReadOnly => (self.set(&[&disk.file])?, "on"),
-            Access::ReadWrite => {
-                let for_reading = File::open(itself(&disk.file))?;
-                let set = self.set(&[&disk.file, &for_reading])?;
-                self.handed.push(for_reading.into());
-                (set, "off")
-            }
+            Access::ReadWrite => (self.disk(&disk.file)?, "off"),
         };
         let driver = if disk.file.metadata()?.file_type().is_block_device() {
             "host_device"
@@ -240,92 +191,4 @@ fn slowly(driver: &str, file: &str, bytes: u64, latency_us: u32) -> String {
 /// Of a file or a block device.
 fn disk_bytes(file: &File) -> io::Result<u64> {
     Ok(rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?)
-}
-
-/// Whether that user can open an open file for reading, by mode, access lists and whatever else
-/// the kernel goes by: tried by a thread that becomes the user, without any other group and,
-/// by the change from root, without capabilities (`capabilities(7)`).
-fn may_read(file: &File, uid: u32, gid: u32) -> bool {
-    let body = || {
-        let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
-        set_thread_groups(&[])?;
-        set_thread_res_gid(gid, gid, gid)?;
-        set_thread_res_uid(uid, uid, uid)?;
-        File::open(itself(file)).map(drop)
-    };
-    let tried = thread::scope(|scope| scope.spawn(body).join());
-    matches!(tried, Ok(Ok(())))
-}
-
-/// A path at which an open file is opened once more.
-fn itself(file: &File) -> PathBuf {
-    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
-}
-
-fn inherit(fd: &impl AsFd) -> io::Result<i32> {
-    fcntl_setfd(fd, FdFlags::empty())?;
-    Ok(fd.as_fd().as_raw_fd())
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use std::fs::Permissions;
-    use std::os::unix::fs::PermissionsExt as _;
-
-    use rustix::fs::{XattrFlags, fchown, fsetxattr};
-    use rustix::process::geteuid;
-
-    use super::*;
-
-    /// `posix_acl(5)` as the kernel stores it (`linux/posix_acl_xattr.h`): version 2; the owner
-    /// reads and writes, one user more reads, mask and others.
-    fn access_list(reader: u32, others: u16) -> Vec<u8> {
-        const NONE: u32 = u32::MAX;
-        let entries = [
-            (0x01, 6, NONE),
-            (0x02, 4, reader),
-            (0x04, 0, NONE),
-            (0x10, 4, NONE),
-            (0x20, others, NONE),
-        ];
-        let mut bytes = 2u32.to_le_bytes().to_vec();
-        for (tag, permissions, id) in entries {
-            bytes.extend(u16::to_le_bytes(tag));
-            bytes.extend(u16::to_le_bytes(permissions));
-            bytes.extend(u32::to_le_bytes(id));
-        }
-        bytes
-    }
-
-    #[test]
-    fn who_may_read_a_file_is_the_kernels_to_say() {
-        const USER: u32 = 1_900_000_100;
-        const GROUP: u32 = 1_900_000_200;
-        if !geteuid().is_root() {
-            println!("SKIP: only root becomes another user");
-            return;
-        }
-        let file = tempfile::tempfile().unwrap();
-        let set = |mode| file.set_permissions(Permissions::from_mode(mode)).unwrap();
-        fchown(&file, None, Some(Gid::from_raw(GROUP))).unwrap();
-        set(0o600);
-        assert!(!may_read(&file, USER, GROUP));
-        set(0o640);
-        assert!(may_read(&file, USER, GROUP));
-        assert!(!may_read(&file, USER, GROUP + 1));
-        set(0o604);
-        assert!(!may_read(&file, USER, GROUP), "the group's bits count");
-        assert!(may_read(&file, USER, GROUP + 1));
-        // The caller is who it was.
-        assert!(geteuid().is_root());
-        let list = access_list(USER, 0);
-        let name = c"system.posix_acl_access";
-        if fsetxattr(&file, name, &list, XattrFlags::empty()).is_err() {
-            println!("SKIP: this file system has no access lists");
-            return;
-        }
-        assert!(may_read(&file, USER, GROUP + 1));
-        assert!(!may_read(&file, USER + 1, GROUP + 1));
-    }
 }

@@ -1,0 +1,288 @@
+//! QEMU in the jail of `tare run`'s machines (ADR 43) for guests that are none of them: the kernel
+//! that `tare tailor` proves, the application that `tare profile --in-guest` observes (ADR 55).
+//!
+//! Such a guest has no name, run directory or control socket, and ends with the thread that
+//! started it. Its network leads from ports of this host into the guest and nowhere else: QEMU's
+//! user network is restricted, and listens in a namespace of its own, into which a process
+//! without privileges carries what comes to the ports (`forward`).
+//!
+//! Limits: without privileges, or where the kernel grants no namespaces, a guest with ports keeps
+//! the host's network namespace; QEMU's restriction is what holds it then.
+
+use std::fs::File;
+use std::io;
+use std::marker::PhantomData;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+
+use tare_control::config::JailUser;
+use tare_host::child::{ignores_hangups_with_us, keeps_only};
+use tare_qemu::{Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
+
+use crate::confined::{self, Jailed};
+use crate::forward::{self, ForwardedPort, Forwarding};
+use crate::hold::Hold;
+use crate::publish::{Protocol, Publish};
+use crate::qemu::draft::Draft;
+use crate::user::{self, MachineUser, UserChoice};
+
+/// A guest that is to be started.
+#[derive(Debug)]
+pub struct JailedGuest {
+    draft: Draft,
+    user: Option<MachineUser>,
+    accelerator: Accelerator,
+    ports: Vec<BoundPort>,
+}
+
+/// A port of this host that leads to a guest's.
+#[derive(Debug)]
+struct BoundPort {
+    protocol: Protocol,
+    socket: OwnedFd,
+    /// Where QEMU listens.
+    qemus: u16,
+}
+
+/// A port of this host that cannot be published.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen at {address} ({protocol})")]
+struct PortError {
+    address: SocketAddr,
+    protocol: Protocol,
+    source: io::Error,
+}
+
+impl JailedGuest {
+    /// A guest of one vCPU, in QEMU's sandbox. Root's becomes a user of its own.
+    pub fn new(
+        machine_type: MachineType,
+        accelerator: Accelerator,
+        guest: GuestSystem,
+    ) -> io::Result<Self> {
+        let mut line = CommandLine::new(machine_type, accelerator, guest, 1);
+        line.sandbox();
+        Ok(Self {
+            draft: Draft::of(line, 0),
+            user: user::choose(UserChoice::Auto).map_err(io::Error::other)?,
+            accelerator,
+            ports: Vec::new(),
+        })
+    }
+
+    /// QEMU's command line, in which no path of this host may be.
+    pub fn line(&mut self) -> &mut CommandLine {
+        &mut self.draft.line
+    }
+
+    /// A path at which QEMU opens a file for reading, which is to stay open until the start.
+    pub fn readable(&mut self, file: &File) -> io::Result<PathBuf> {
+        self.draft.readable(file, self.user.as_ref())
+    }
+
+    /// A path at which QEMU uses a file as it is open.
+    pub fn handed_path(&mut self, file: &File) -> io::Result<String> {
+        self.draft.set(&[file])
+    }
+
+    /// A path at which QEMU reads and writes a disk, which is open for both.
+    pub fn disk(&mut self, file: &File) -> io::Result<String> {
+        self.draft.disk(file)
+    }
+
+    /// The number of a descriptor that QEMU inherits, and that is to stay open until the start.
+    pub fn hand(&mut self, fd: &impl AsFd) -> io::Result<RawFd> {
+        self.draft.hand(fd)
+    }
+
+    /// Gives the guest a network card, and ports of this host that lead to its ports; their
+    /// numbers here. The guest reaches nothing by itself.
+    pub fn publish(&mut self, ports: &[Publish]) -> io::Result<Vec<u16>> {
+        let mut numbers = Vec::new();
+        let mut forwards = Vec::new();
+        // Open until all are chosen, so that no two are the same.
+        let mut free = Vec::new();
+        for port in ports {
+            let (socket, number) = listen(port.protocol, (port.address, port.host).into())
+                .map_err(io::Error::other)?;
+            let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let (chosen, qemus) = listen(port.protocol, any).map_err(io::Error::other)?;
+            free.push(chosen);
+            numbers.push(number);
+            forwards.push(HostForward {
+                protocol: port.protocol.name(),
+                ..HostForward::loopback(qemus, port.guest)
+            });
+            self.ports.push(BoundPort {
+                protocol: port.protocol,
+                socket,
+                qemus,
+            });
+        }
+        self.draft.line.user_network(&forwards, true);
+        Ok(numbers)
+    }
+
+    /// Starts QEMU with what `streams` makes of its standard streams, and the guest once the
+    /// jail is whole. `tare` is the program that confines: it calls [`confined::become_program`].
+    pub fn start(
+        self,
+        tare: &Path,
+        program: &Path,
+        streams: impl FnOnce(&mut Command),
+    ) -> io::Result<RunningGuest> {
+        let Self {
+            draft,
+            user,
+            accelerator,
+            ports,
+        } = self;
+        let mut jailed = Jailed::qemu(program, accelerator, user.as_ref())?;
+        if !ports.is_empty() {
+            jailed = jailed.that_listens();
+        }
+        let mut command = confined::command(tare, &jailed)?;
+        draft.line.apply(&mut command);
+        streams(&mut command);
+        ignores_hangups_with_us(&mut command);
+        let (hold, qemus_end) = Hold::of(&mut command)?;
+        // Nothing of another guest's, which another thread may be about to start.
+        let mut inherited = draft.numbers;
+        inherited.push(qemus_end.as_raw_fd());
+        let carrier = user.as_ref().map(|user| JailUser {
+            uid: user.passt.0,
+            gid: user.passt.1,
+            claim: None,
+        });
+        let mut running = RunningGuest {
+            qemu: keeps_only(&mut command, inherited).spawn()?,
+            forwarder: None,
+            _user: user,
+            _thread: PhantomData,
+        };
+        drop(qemus_end);
+        hold.release(|| {
+            let qemu = running.qemu.id();
+            if jailed.jail.namespaces {
+                confined::empty_root_of(tare, qemu)?;
+            }
+            if !ports.is_empty() {
+                let task = Forwarding {
+                    qemu: jailed.jail.namespaces.then_some(qemu),
+                    user: carrier,
+                    ports: ports.iter().map(BoundPort::forwarded).collect(),
+                };
+                running.forwarder = Some(forward::command(tare, &task)?.spawn()?);
+            }
+            Ok(())
+        })?;
+        Ok(running)
+    }
+}
+
+impl BoundPort {
+    fn forwarded(&self) -> ForwardedPort {
+        ForwardedPort {
+            protocol: self.protocol,
+            socket: self.socket.as_raw_fd(),
+            port: self.qemus,
+        }
+    }
+}
+
+/// A socket that waits at an address, and its port.
+fn listen(protocol: Protocol, address: SocketAddr) -> Result<(OwnedFd, u16), PortError> {
+    let bound: io::Result<(u16, OwnedFd)> = match protocol {
+        Protocol::Tcp => TcpListener::bind(address)
+            .and_then(|socket| Ok((socket.local_addr()?.port(), socket.into()))),
+        Protocol::Udp => UdpSocket::bind(address)
+            .and_then(|socket| Ok((socket.local_addr()?.port(), socket.into()))),
+    };
+    match bound {
+        Ok((port, socket)) => Ok((socket, port)),
+        Err(source) => Err(PortError {
+            address,
+            protocol,
+            source,
+        }),
+    }
+}
+
+/// A guest that runs. It ends with the value, and with the thread that started it.
+#[derive(Debug)]
+pub struct RunningGuest {
+    qemu: Child,
+    forwarder: Option<Child>,
+    /// No other machine's as long as QEMU runs.
+    _user: Option<MachineUser>,
+    /// Its parent's death is that of the thread which started it (`prctl(2)`).
+    _thread: PhantomData<*const ()>,
+}
+
+impl RunningGuest {
+    /// How QEMU ended, if it has.
+    pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.qemu.try_wait()
+    }
+}
+
+impl Drop for RunningGuest {
+    fn drop(&mut self) {
+        for child in self.forwarder.iter_mut().chain([&mut self.qemu]) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_reaches_nothing_from_its_card_and_listens_in_its_own_namespace() {
+        let mut guest =
+            JailedGuest::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux).unwrap();
+        let ports = ["127.0.0.1:1:80", "127.0.0.1:1:53/udp"].map(|text| Publish {
+            host: 0,
+            ..text.parse().unwrap()
+        });
+        let numbers = guest.publish(&ports).unwrap();
+        assert!(numbers.iter().all(|port| *port != 0));
+        let line: Vec<_> = guest
+            .draft
+            .line
+            .args()
+            .iter()
+            .filter_map(|it| it.to_str())
+            .collect();
+        let network = line.iter().find(|it| it.starts_with("user,")).unwrap();
+        let [tcp, udp] = &guest.ports[..] else {
+            panic!()
+        };
+        let (tcp, udp) = (tcp.qemus, udp.qemus);
+        assert_eq!(
+            *network,
+            format!(
+                "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{tcp}-:80,\
+                 hostfwd=udp:127.0.0.1:{udp}-:53"
+            )
+        );
+        assert!(line.contains(&"-sandbox"));
+        assert!(!numbers.contains(&tcp), "what is published leads there");
+    }
+
+    #[test]
+    fn a_port_that_is_taken_is_named() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = taken.local_addr().unwrap();
+        let mut guest =
+            JailedGuest::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux).unwrap();
+        let port = format!("{address}:80").parse().unwrap();
+        let error = guest.publish(&[port]).unwrap_err();
+        assert!(error.to_string().contains(&address.to_string()), "{error}");
+    }
+}
