@@ -21,6 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "tare-abi",
             "tare-init",
+            "tare-launch",
             "tare-profile",
             "tare-qemu",
             "tare-rootfs",

@@ -354,6 +354,20 @@ fn roots_and_kernels_that_are_wrong_are_refused_by_name() {
     place.run(&words).expect(11, "neither a vmlinux");
 }
 
+/// How a kernel is proven in these tests.
+fn terms(check: Check, refusals: Logging) -> ProofConfig {
+    ProofConfig {
+        check,
+        machine_type: MachineType::Q35,
+        execution: Execution::Translated,
+        memory_mib: 512,
+        limit: Duration::from_secs(120),
+        refusals,
+        interrupted: Arc::default(),
+        tare: env!("CARGO_BIN_EXE_tare").into(),
+    }
+}
+
 #[test]
 fn what_a_kernel_refuses_a_program_is_reported_by_its_guest() {
     if !debian() {
@@ -375,15 +389,7 @@ fn what_a_kernel_refuses_a_program_is_reported_by_its_guest() {
         &Check::Runs,
         &BTreeSet::new(),
     );
-    let terms = ProofConfig {
-        check: Check::Runs,
-        machine_type: MachineType::Q35,
-        execution: Execution::Translated,
-        memory_mib: 512,
-        limit: Duration::from_secs(120),
-        refusals: Logging::On,
-        interrupted: Arc::default(),
-    };
+    let terms = terms(Check::Runs, Logging::On);
     let kernel = debian::find_or_obtain(&Cache::open_default().unwrap()).unwrap();
     let console = place.path().join("console");
     let proof = prove(&kernel.image, &[], &application.unwrap(), &terms, &console).unwrap();
@@ -402,4 +408,45 @@ fn what_a_kernel_refuses_a_program_is_reported_by_its_guest() {
         let told = lines.filter(|line| line.contains(&format!("\"{path}\"")));
         assert_eq!(told.count(), count, "{path}: {console}");
     }
+}
+
+/// To a guest of QEMU's user network the gateway is the host's loopback interface.
+#[test]
+fn a_proofs_guest_answers_at_its_port_and_reaches_no_service_of_the_host() {
+    if !debian() {
+        return;
+    }
+    let place = TestDir::new();
+    let root = place.path().join("root");
+    write_below(&root);
+    let service = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    service.set_nonblocking(true).unwrap();
+    let port = service.local_addr().unwrap().port();
+    let script = format!(
+        "busybox nc -w 3 10.0.2.2 {port} < /dev/null && echo connected || echo refused
+        exec busybox httpd -f -p 80 -h /srv"
+    );
+    let command = ["/bin/busybox", "sh", "-c", &script].map(str::to_owned);
+    let check = Check::Http {
+        port: 80,
+        path: "/".to_owned(),
+    };
+    let application = gather(
+        &RootFrom::Path(root),
+        &Profile::empty(),
+        &command,
+        &check,
+        &BTreeSet::new(),
+    );
+    let terms = terms(check, Logging::Off);
+    let kernel = debian::find_or_obtain(&Cache::open_default().unwrap()).unwrap();
+    let modules = kernel.machine_modules(&[]).unwrap();
+    let log = place.path().join("console");
+    let application = application.unwrap();
+    let proof = prove(&kernel.image, &modules, &application, &terms, &log).unwrap();
+    let console = std::fs::read_to_string(log).unwrap();
+    assert_eq!(proof.failure, None, "{console}");
+    assert!(console.contains("refused"), "{console}");
+    let reached = service.accept().map(drop).unwrap_err();
+    assert_eq!(reached.kind(), std::io::ErrorKind::WouldBlock);
 }

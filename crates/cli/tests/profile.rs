@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::Value;
 use support::needs::skip;
-use support::{TestDir, end, installed};
+use support::{TestDir, end, free_port, installed};
 
 /// Whether system calls can be observed here.
 fn ready() -> bool {
@@ -609,12 +609,15 @@ fn an_application_in_a_guest_is_profiled_with_call_graphs() {
         return;
     }
     let out = place.path().join("p.json").to_str().unwrap().to_owned();
+    let port = format!("{}:80", free_port());
     let words = [
         "profile",
         "--in-guest",
         root.to_str().unwrap(),
         "--out",
         &out,
+        "--publish",
+        &port,
         "--graph",
         "read",
         "--graph-out",

@@ -14,6 +14,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use support::guest::{self, Then};
 use support::needs::{beside, qemu};
+use support::process::{can_do_without, has_own, may_make_namespaces, root, status, without};
 use support::{TestDir, end, eventually, installed, output, tiny};
 
 /// For machines without a network.
@@ -285,20 +286,6 @@ fn qemu_of(place: &TestDir) -> u32 {
     qemus[0]
 }
 
-/// Fields of `/proc/PID/status` after a field's name (`proc_pid_status(5)`).
-fn status(pid: u32, field: &str) -> Vec<String> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(field));
-    let fields = line.unwrap().split_ascii_whitespace();
-    fields.map(str::to_owned).collect()
-}
-
-/// Whether a process is in another namespace of that kind than this one.
-fn has_own(pid: u32, name: &str) -> bool {
-    let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/{name}")).unwrap();
-    of(&pid.to_string()) != of("self")
-}
-
 /// `Seccomp: 2` is a filter (`proc_pid_status(5)`).
 #[test]
 fn qemu_runs_in_its_sandbox_and_gains_no_privileges() {
@@ -319,13 +306,7 @@ fn qemu_runs_in_its_sandbox_and_gains_no_privileges() {
 /// runs.
 #[test]
 fn qemu_has_a_user_namespaces_and_an_empty_root_of_its_own() {
-    if !qemu() {
-        return;
-    }
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "--net", "--ipc", "--uts", "true"]);
-    if !unshare.status().is_ok_and(|status| status.success()) {
-        support::needs::skip("this user may make no namespaces");
+    if !qemu() || !may_make_namespaces() {
         return;
     }
     for engine in ["qemu", "qemu-kvm"] {
@@ -338,9 +319,7 @@ fn qemu_has_a_user_namespaces_and_an_empty_root_of_its_own() {
             for name in ["mnt", "net", "ipc", "uts"] {
                 assert!(has_own(pid, name), "{name}");
             }
-            let root = std::fs::read_dir(format!("/proc/{pid}/root")).unwrap();
-            let left: Vec<_> = root.map(|entry| entry.unwrap().file_name()).collect();
-            assert!(left.is_empty(), "{left:?}");
+            assert_eq!(root(pid), [""; 0]);
             if rustix::process::geteuid().is_root() {
                 let users = status(pid, "Uid:");
                 assert!(users.iter().all(|id| *id == users[0]), "{users:?}");
@@ -357,11 +336,7 @@ fn qemu_has_a_user_namespaces_and_an_empty_root_of_its_own() {
 /// A default container has neither; root's machine is another user's process all the same.
 #[test]
 fn a_host_that_grants_no_namespaces_runs_qemu() {
-    if !qemu() {
-        return;
-    }
-    if !rustix::process::geteuid().is_root() || !installed("setpriv") {
-        support::needs::skip("this user is not root, or setpriv is not installed");
+    if !qemu() || !can_do_without() {
         return;
     }
     let place = TestDir::new();
@@ -369,17 +344,7 @@ fn a_host_that_grants_no_namespaces_runs_qemu() {
     for bounding_set in ["-sys_admin,-sys_ptrace", "-sys_admin", "-sys_ptrace"] {
         for user in [&[][..], &["--user", "self"]] {
             let tare = place.tare(&["run", &image, "--net", "none", "--engine", "qemu"]);
-            let mut command = Command::new("setpriv");
-            command.arg(format!("--bounding-set={bounding_set}"));
-            command.arg(tare.get_program()).args(tare.get_args());
-            command.args(user);
-            for (name, value) in tare.get_envs() {
-                match value {
-                    Some(value) => command.env(name, value),
-                    None => command.env_remove(name),
-                };
-            }
-            let output = command.stdin(Stdio::null()).output().unwrap();
+            let output = without(bounding_set, &tare).args(user).output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout);
             let errors = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{bounding_set}: {text}{errors}");

@@ -8,11 +8,14 @@ mod support;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Child, Command};
 
 use serde_json::Value;
 use support::guest::{Then, image};
-use support::{Ended, TestDir, end, installed};
+use support::process::{
+    can_do_without, children, has_own, is_gone, may_make_namespaces, root, status, without,
+};
+use support::{Ended, TestDir, end, eventually, installed};
 use tare_abi::exit::STATUS_LINE;
 use tare_init::Refusal;
 use tare_profile::{Call, FileUse, Observer, Phase, Profile, Taken, Way};
@@ -30,6 +33,7 @@ const PROGRAMS: &[&str] = &[
     "patch",
     "gcc",
     "ld",
+    "setpriv",
     "qemu-system-x86_64",
 ];
 
@@ -120,11 +124,15 @@ impl Bench {
 
     /// `tare tailor` for an application in the root.
     fn tailor(&self, profile: &str, more: &[&str]) -> Ended {
+        let more = [&["--patience", "20"][..], more].concat();
+        end(self.command(profile, &more).spawn().unwrap())
+    }
+
+    fn command(&self, profile: &str, more: &[&str]) -> Command {
         let [tree, root, out] = ["tree", "root", "out"].map(|name| self.word(name));
         let words = ["tailor", profile, "--source", &tree, "--root", &root];
-        let words = [&words[..], &["--out", &out, "--patience", "20"], more].concat();
-        let command = ["--", "/bin/app"];
-        end(self.tare(&[&words[..], &command].concat()).spawn().unwrap())
+        let words = [&words[..], &["--out", &out], more, &["--", "/bin/app"]].concat();
+        self.tare(&words)
     }
 
     /// A kernel of Debian's in the cache, with this configuration.
@@ -268,6 +276,124 @@ fn a_check_that_never_passes_ends_in_time_and_names_the_console() {
             .unwrap()
             .contains("it does not work")
     );
+}
+
+/// `tare tailor` while it proves a kernel that prints a line and halts, and its QEMU.
+struct Proving {
+    tare: Child,
+    qemu: u32,
+}
+
+impl Proving {
+    fn start(bench: &Bench) -> Self {
+        Self::start_as(bench, |mut tare| tare.spawn().unwrap())
+    }
+
+    fn start_as(bench: &Bench, start: impl FnOnce(Command) -> Child) -> Self {
+        let halts = bench.place.file("halts", &image("up", Then::Halt));
+        bench.makes(&format!("cp {halts} $(OUT)"));
+        let profile = bench.profile(&["read"], &[]);
+        let words = ["--patience", "600", "--check", "http:80/"];
+        let mut proving = Self {
+            tare: start(bench.command(&profile, &words)),
+            qemu: 0,
+        };
+        let console = bench.path("out/logs/proof-1.log");
+        eventually("the guest has spoken", || {
+            fs::read_to_string(&console).is_ok_and(|console| console.contains("up"))
+        });
+        let qemus = children(proving.tare.id(), "qemu");
+        assert_eq!(qemus.len(), 1, "{qemus:?}");
+        proving.qemu = qemus[0];
+        proving
+    }
+
+    /// What carries connections to QEMU.
+    fn carrier(&self) -> u32 {
+        let carriers = children(self.tare.id(), "tare");
+        assert_eq!(carriers.len(), 1, "{carriers:?}");
+        carriers[0]
+    }
+}
+
+impl Drop for Proving {
+    fn drop(&mut self) {
+        let _ = self.tare.kill();
+        let _ = self.tare.wait();
+    }
+}
+
+#[test]
+fn a_proofs_qemu_is_in_the_jail_of_a_machine() {
+    if !ready() {
+        return;
+    }
+    let bench = Bench::new("");
+    let proving = Proving::start(&bench);
+    let qemu = proving.qemu;
+    assert_eq!(status(qemu, "Seccomp:"), ["2"]);
+    assert_eq!(status(qemu, "NoNewPrivs:"), ["1"]);
+    for set in ["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"] {
+        assert_eq!(status(qemu, set), ["0000000000000000"], "{set}");
+    }
+    let carrier = proving.carrier();
+    eventually("what carries has given up its capabilities", || {
+        status(carrier, "CapPrm:") == ["0000000000000000"]
+    });
+    // A user's guest with a port keeps all namespaces.
+    if !rustix::process::geteuid().is_root() || !may_make_namespaces() {
+        return;
+    }
+    for name in ["mnt", "net", "ipc", "uts"] {
+        assert!(has_own(qemu, name), "{name}");
+    }
+    assert!(has_own(carrier, "net"));
+    assert_eq!(root(qemu), [""; 0]);
+    assert!(status(qemu, "Groups:").is_empty());
+    let (users, others) = (status(qemu, "Uid:"), status(carrier, "Uid:"));
+    assert!(users.iter().all(|id| *id == users[0]), "{users:?}");
+    assert!(users[0].parse::<u32>().unwrap() >= 1_900_000_000);
+    assert!(
+        others.iter().all(|id| id != "0" && *id != users[0]),
+        "{others:?}"
+    );
+}
+
+/// As root in a container: QEMU listens at the host's loopback interface then.
+#[test]
+fn a_host_that_grants_no_namespaces_proves_kernels() {
+    if !ready() || !can_do_without() {
+        return;
+    }
+    for bounding_set in [
+        "-sys_admin,-sys_ptrace,-net_admin",
+        "-sys_admin",
+        "-net_admin",
+    ] {
+        let bench = Bench::new("");
+        let start = |tare| without(bounding_set, &tare).spawn().unwrap();
+        let proving = Proving::start_as(&bench, start);
+        let carrier = proving.carrier();
+        eventually("what carries is another user", || {
+            status(carrier, "Uid:").iter().all(|id| id != "0")
+        });
+        assert!(!has_own(proving.qemu, "net"), "{bounding_set}");
+        assert_ne!(status(proving.qemu, "Uid:")[0], "0");
+    }
+}
+
+#[test]
+fn a_proofs_qemu_ends_with_a_tare_that_is_killed() {
+    if !ready() {
+        return;
+    }
+    let bench = Bench::new("");
+    let mut proving = Proving::start(&bench);
+    let carrier = proving.carrier();
+    proving.tare.kill().unwrap();
+    proving.tare.wait().unwrap();
+    is_gone(proving.qemu);
+    is_gone(carrier);
 }
 
 #[test]

@@ -1,17 +1,19 @@
-//! A machine in QEMU for a kernel that is to be proven or weighed.
+//! A machine in QEMU for a kernel that is to be proven or weighed, in the jail of `tare run`'s
+//! machines: kernel and application are what somebody else wrote.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::os::fd::AsRawFd as _;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 use std::{fs, io, thread};
 
-use rustix::io::{FdFlags, fcntl_setfd};
 use tare_abi::exit::STATUS_LINE;
-use tare_host::child::ignores_hangups_with_us;
-use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
+use tare_host::program::{ProgramError, find_program};
+use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
+use tare_launch::publish::{Protocol, Publish};
+use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
 use tare_rootfs::guest::{CMDLINE, WORDS};
 
 use crate::target::Target;
@@ -72,8 +74,10 @@ pub struct ProofMachine<'a> {
     pub machine_type: MachineType,
     /// How it is executed.
     pub execution: Execution,
-    /// Where the console goes.
+    /// Where the console goes, and what QEMU says.
     pub console: &'a Path,
+    /// The program `tare`, which starts itself to confine QEMU.
+    pub tare: &'a Path,
 }
 
 /// A machine that was not started.
@@ -81,7 +85,10 @@ pub struct ProofMachine<'a> {
 pub enum MachineError {
     /// No QEMU.
     #[error("cannot run {}: install qemu-system-x86", qemu::PROGRAM)]
-    NoQemu(#[source] io::Error),
+    NoQemu(#[source] ProgramError),
+    /// QEMU, or its jail.
+    #[error("cannot start {} in its jail", qemu::PROGRAM)]
+    Start(#[source] io::Error),
     /// A file.
     #[error("cannot use {}", path.display())]
     File {
@@ -95,10 +102,10 @@ pub enum MachineError {
     NoPort(#[source] io::Error),
 }
 
-/// A running machine; it ends with the value.
+/// A running machine; it ends with the value, and with the thread that started it.
 #[derive(Debug)]
 pub struct Running {
-    child: Child,
+    guest: RunningGuest,
     console: PathBuf,
     /// The port of the host that leads to the guest's.
     pub port: Option<u16>,
@@ -112,48 +119,67 @@ impl ProofMachine<'_> {
             source,
         };
         fs::write(self.console, "").map_err(|error| file(self.console, error))?;
-        fcntl_setfd(self.initramfs, FdFlags::empty())
-            .map_err(|errno| file(Path::new("the initramfs"), errno.into()))?;
-        let port = match self.port {
-            None => None,
-            Some(_) => Some(qemu::free_port().map_err(MachineError::NoPort)?),
-        };
-        let child = ignores_hangups_with_us(&mut self.command(port))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(MachineError::NoQemu)?;
+        let mut options = File::options();
+        let console = options.append(true).open(self.console);
+        let console = console.map_err(|error| file(self.console, error))?;
+        let messages = console.try_clone();
+        let messages = messages.map_err(|error| file(self.console, error))?;
+        let kernel = File::open(self.kernel).map_err(|error| file(self.kernel, error))?;
+        let program = find_program(qemu::PROGRAM).map_err(MachineError::NoQemu)?;
+        let mut guest = self.guest(&kernel, &console).map_err(MachineError::Start)?;
+        let port = self.publish(&mut guest).map_err(MachineError::NoPort)?;
+        let started = guest.start(self.tare, &program, |command| {
+            command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(messages);
+        });
         Ok(Running {
-            child,
+            guest: started.map_err(MachineError::Start)?,
             console: self.console.to_owned(),
             port,
         })
     }
 
-    fn command(&self, host_port: Option<u16>) -> Command {
-        let accelerator = self.execution.accelerator();
-        let guest = match self.execution {
+    fn guest(&self, kernel: &File, console: &File) -> io::Result<JailedGuest> {
+        let system = match self.execution {
             Execution::Counted => GuestSystem::CountedLinux,
             Execution::Kvm | Execution::Translated => GuestSystem::Linux,
         };
-        let mut line = CommandLine::new(self.machine_type, accelerator, guest, 1);
-        line.sandbox()
-            .memory_mib(self.memory_mib)
-            .serial(&format!("file:{}", qemu::escaped(self.console)))
+        let accelerator = self.execution.accelerator();
+        let mut guest = JailedGuest::new(self.machine_type, accelerator, system)?;
+        let image = guest.readable(kernel)?;
+        let initramfs = guest.readable(self.initramfs)?;
+        let console = guest.handed_path(console)?;
+        let line = guest.line();
+        line.memory_mib(self.memory_mib)
+            .option(
+                "-chardev",
+                format!("file,id=console,path={console},append=on"),
+            )
+            .serial("chardev:console")
             .exit_port()
-            .kernel(self.kernel)
-            .initrd(&inherited(self.initramfs))
+            .kernel(&image)
+            .initrd(&initramfs)
             .append(&self.cmdline());
         if self.execution == Execution::Counted {
             line.option("-icount", "shift=1,sleep=off");
         }
-        if let (Some(host), Some(guest)) = (host_port, self.port) {
-            line.user_network(&[HostForward::loopback(host, guest)], false);
-        }
-        let mut command = Command::new(qemu::PROGRAM);
-        line.apply(&mut command);
-        command
+        Ok(guest)
+    }
+
+    /// The port of the host that leads to the guest's.
+    fn publish(&self, guest: &mut JailedGuest) -> io::Result<Option<u16>> {
+        let Some(port) = self.port else {
+            return Ok(None);
+        };
+        let any = Publish {
+            address: Ipv4Addr::LOCALHOST.into(),
+            host: 0,
+            guest: port,
+            protocol: Protocol::Tcp,
+        };
+        Ok(guest.publish(&[any])?.first().copied())
     }
 
     /// The address is QEMU's for its user's network.
@@ -175,7 +201,7 @@ impl Running {
 
     /// Whether it goes on.
     pub fn is_alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        matches!(self.guest.try_wait(), Ok(None))
     }
 
     /// Waits until it ends, or for a while; whether it ended.
@@ -200,13 +226,6 @@ impl Running {
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// The end of a console's file, as text; empty where there is none.
 pub(crate) fn console(path: &Path) -> String {
     let end = || {
@@ -224,10 +243,6 @@ pub(crate) fn console(path: &Path) -> String {
 pub fn status(console: &str) -> Option<u8> {
     let mut lines = console.lines().rev();
     lines.find_map(|line| line.trim_end().strip_prefix(STATUS_LINE)?.parse().ok())
-}
-
-fn inherited(file: &File) -> PathBuf {
-    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 #[cfg(test)]

@@ -69,6 +69,8 @@ pub struct ProofConfig {
     pub refusals: Logging,
     /// Ends the proof.
     pub interrupted: Arc<AtomicBool>,
+    /// The program `tare`, which starts itself to confine QEMU.
+    pub tare: PathBuf,
 }
 
 /// What came of a proof.
@@ -144,6 +146,7 @@ pub fn prove(
         machine_type: terms.machine_type,
         execution: terms.execution,
         console,
+        tare: &terms.tare,
     }
     .start()?;
     let mut proof = Proof {
@@ -372,6 +375,7 @@ pub fn weigh_boot(
         machine_type: terms.machine_type,
         execution: Execution::Counted,
         console,
+        tare: &terms.tare,
     }
     .start()?;
     running.until(WEIGHED, |console| {
@@ -381,12 +385,14 @@ pub fn weigh_boot(
 }
 
 /// Instructions from power-on to the first process of a root that has nothing but this
-/// process: the kernel's own boot, with more `words` on its command line.
+/// process: the kernel's own boot, with more `words` on its command line. `tare` is that program,
+/// as in [`ProofConfig`].
 pub fn weigh_alone(
     kernel: &Path,
     modules: &[Module],
     words: &str,
     console: &Path,
+    tare: &Path,
     goes_on: impl Fn() -> bool,
 ) -> Result<Option<u64>, ProveError> {
     let mut tree = Tree::new();
@@ -407,6 +413,7 @@ pub fn weigh_alone(
         machine_type: MachineType::Q35,
         execution: Execution::Counted,
         console,
+        tare,
     }
     .start()?;
     running.until(WEIGHED, |console| {

@@ -9,6 +9,7 @@ mod figures;
 mod progress;
 mod spec;
 
+use std::env;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -194,6 +195,7 @@ fn subjects(
                     command after --, and an image as --root";
         return Err(Failure::new(ExitCode::Usage, what));
     }
+    let tare = env::current_exe().map_err(|error| Failure::new(ExitCode::Internal, error))?;
     let subject = |(profiled, check): (&Profiled, Check)| -> Result<Subject, Failure> {
         let Profiled { name, profile } = profiled;
         let logs = dir.join(LOGS);
@@ -209,6 +211,7 @@ fn subjects(
                 limit: Duration::from_secs(args.patience),
                 refusals: Logging::Off,
                 interrupted: Arc::clone(interrupted),
+                tare: tare.clone(),
             },
         })
     };

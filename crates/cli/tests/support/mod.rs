@@ -7,6 +7,7 @@ pub(crate) mod cargo;
 pub(crate) mod fuse;
 pub(crate) mod guest;
 pub(crate) mod needs;
+pub(crate) mod process;
 pub(crate) mod tiny;
 
 use std::io::{Read, Write as _};

@@ -1,6 +1,7 @@
 //! One guest: QEMU's translator, one vCPU, a port of it forwarded to one of
 //! ours, its memory in a file that can be looked at. Dropping it ends it.
 
+use std::env;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsRawFd as _;
@@ -264,7 +265,9 @@ pub(crate) fn start_alone(kernel: &Bootable, interrupt: &Interrupt) -> Result<u6
     let console = directory.path().join("console");
     let words = kernel.parameters;
     let goes_on = || interrupt.check().is_ok();
-    let insns = weigh_alone(&kernel.image, &kernel.modules, words, &console, goes_on)?;
+    let tare = env::current_exe().map_err(LinuxError::file("this program"))?;
+    let Bootable { image, modules, .. } = kernel;
+    let insns = weigh_alone(image, modules, words, &console, &tare, goes_on)?;
     interrupt.check()?;
     insns.ok_or_else(|| LinuxError::Ended {
         kernel: kernel.name.clone(),

@@ -1,24 +1,22 @@
 //! The guest's machine: QEMU with two serial ports and a disk for the finds.
 
+use std::env;
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
-use std::os::fd::{AsFd, AsRawFd as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::{FdFlags, fcntl_setfd};
 use tare_control::exit::ExitCode;
 use tare_host::program::{ProgramError, find_program};
-use tare_launch::publish::Publish;
+use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
 use tare_probe::guest::archive::{self, ArchiveError, PIECE_MAX};
-use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
+use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
 use tare_rootfs::Kernel;
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 
@@ -62,7 +60,7 @@ fn failed(what: &'static str) -> impl Fn(io::Error) -> MachineError {
 
 /// A guest that runs.
 pub(super) struct ProfiledMachine {
-    qemu: Child,
+    qemu: RunningGuest,
     finds: File,
     orders: UnixStream,
     asked: Arc<AtomicBool>,
@@ -73,52 +71,55 @@ impl ProfiledMachine {
     /// Boots a guest.
     pub(super) fn start(
         kernel: &Kernel,
-        initramfs: &impl AsFd,
+        initramfs: &File,
         memory_mib: u32,
         plan: &Plan,
     ) -> Result<Self, Failure> {
         let program = find_program(qemu::PROGRAM).map_err(MachineError::NoQemu)?;
+        let tare = env::current_exe().map_err(failed("find this program"))?;
         let finds = finds().map_err(failed("make a disk in memory"))?;
         let (orders, theirs) = UnixStream::pair().map_err(failed("make a pair of sockets"))?;
         let asked = signals::flag().map_err(failed("watch signals"))?;
-        let inherit = |fd: &dyn AsFd| {
-            fcntl_setfd(fd.as_fd(), FdFlags::empty())
-                .map(|()| fd.as_fd().as_raw_fd())
-                .map_err(|errno| failed("hand over a descriptor")(errno.into()))
-        };
-        let mut line = CommandLine::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux, 1);
-        let initrd = PathBuf::from(format!("/proc/self/fd/{}", inherit(initramfs)?));
-        line.sandbox()
-            .memory_mib(memory_mib)
-            .serial("stdio")
-            .option(
-                "-chardev",
-                format!("socket,id=orders,fd={}", inherit(&theirs)?),
-            )
-            .serial("chardev:orders")
-            .virtio("virtio-rng", "")
-            .kernel(&kernel.image)
-            .initrd(&initrd)
-            .append(&words(plan))
-            .option("-drive", drive(inherit(&finds)?));
-        network(plan, &mut line);
-        let mut command = Command::new(program);
-        line.apply(&mut command)
-            // Ctrl-C is for the observer within.
-            .process_group(0)
-            .stdin(Stdio::null());
-        if plan.json {
-            // Standard output is the profile's.
-            command.stdout(Stdio::from(io::stderr()));
+        let image = File::open(&kernel.image).map_err(failed("open the guest's kernel"))?;
+        let mut guest = Self::guest(&image, initramfs, &finds, &theirs)
+            .map_err(failed("prepare the guest's machine"))?;
+        guest.line().memory_mib(memory_mib).append(&words(plan));
+        if !plan.publish.is_empty() {
+            let published = guest.publish(&plan.publish);
+            published.map_err(failed("publish the guest's ports"))?;
         }
-        let qemu = command.spawn().map_err(failed("start QEMU"))?;
+        let started = guest.start(&tare, &program, |command| streams(command, plan));
         Ok(Self {
-            qemu,
+            qemu: started.map_err(failed("start QEMU in its jail"))?,
             finds,
             orders,
             asked,
             limit: plan.length.map(|length| length + BOOT),
         })
+    }
+
+    /// QEMU with what is the same for every plan.
+    fn guest(
+        image: &File,
+        initramfs: &File,
+        finds: &File,
+        orders: &UnixStream,
+    ) -> io::Result<JailedGuest> {
+        let mut guest = JailedGuest::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux)?;
+        let image = guest.readable(image)?;
+        let initrd = guest.readable(initramfs)?;
+        let orders = guest.hand(orders)?;
+        let finds = guest.disk(finds)?;
+        guest
+            .line()
+            .serial("stdio")
+            .option("-chardev", format!("socket,id=orders,fd={orders}"))
+            .serial("chardev:orders")
+            .virtio("virtio-rng", "")
+            .kernel(&image)
+            .initrd(&initrd)
+            .option("-drive", drive(&finds));
+        Ok(guest)
     }
 
     /// Waits for the guest's end, and reads what it handed over.
@@ -151,14 +152,6 @@ impl ProfiledMachine {
     }
 }
 
-impl Drop for ProfiledMachine {
-    fn drop(&mut self) {
-        // Only one that is late still runs.
-        let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
-    }
-}
-
 /// The disk, in memory: nothing of it stays behind.
 fn finds() -> io::Result<File> {
     let file = File::from(memfd_create("tare-finds", MemfdFlags::CLOEXEC)?);
@@ -175,20 +168,15 @@ fn words(plan: &Plan) -> String {
     format!("{WORDS} quiet {UNTIMED} {CMDLINE} {address}")
 }
 
-fn drive(fd: i32) -> String {
-    format!("file=/proc/self/fd/{fd},format=raw,if=virtio,file.locking=off")
+fn drive(path: &str) -> String {
+    format!("file={path},format=raw,if=virtio,file.locking=off")
 }
 
-fn network(plan: &Plan, line: &mut CommandLine) {
-    if plan.publish.is_empty() {
-        return;
+fn streams(command: &mut Command, plan: &Plan) {
+    // Ctrl-C is for the observer within.
+    command.process_group(0).stdin(Stdio::null());
+    if plan.json {
+        // Standard output is the profile's.
+        command.stdout(Stdio::from(io::stderr()));
     }
-    let forward = |it: &Publish| HostForward {
-        protocol: it.protocol.name(),
-        address: it.address,
-        host: it.host,
-        guest: it.guest,
-    };
-    let forwards: Vec<HostForward<'_>> = plan.publish.iter().map(forward).collect();
-    line.user_network(&forwards, false);
 }
