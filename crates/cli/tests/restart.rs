@@ -11,6 +11,7 @@ use std::process::Child;
 use serde_json::Value;
 use support::guest::{self, Then};
 use support::needs::{kvm, qemu};
+use support::process::is_gone;
 use support::{TestDir, end, eventually, output, tiny};
 
 const LINE: &str = "hello from ring 0";
@@ -40,23 +41,13 @@ fn restarts(place: &TestDir) -> u64 {
 }
 
 /// The process `field` of the machine's record.
-fn process(place: &TestDir, field: &str) -> String {
+fn process(place: &TestDir, field: &str) -> u32 {
     let row = listed(place).unwrap();
     let pid = match field {
         "pid" => row["pid"].as_u64(),
         _ => row[field]["pid"].as_u64(),
     };
-    pid.unwrap().to_string()
-}
-
-/// Waits until a process has ended, whoever is to wait for it.
-fn is_gone(pid: &str) {
-    let stat = std::path::Path::new("/proc").join(pid).join("stat");
-    eventually("the process has ended", || {
-        let stat = std::fs::read_to_string(&stat).unwrap_or_default();
-        let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
-        matches!(state, None | Some(b'Z'))
-    });
+    u32::try_from(pid.unwrap()).unwrap()
 }
 
 fn is_started_again_and_given_up(words: &[&str], ends: &[(u32, i32)]) {
@@ -186,7 +177,7 @@ fn a_machine_in_the_background_counts_its_restarts_and_is_stopped_between_two() 
         "{log}"
     );
     place.run(&["stop", "web"]).expect(0, "");
-    is_gone(&keeper);
+    is_gone(keeper);
     assert!(place.run_directories().is_empty());
 }
 
@@ -220,14 +211,57 @@ fn a_machine_that_is_killed_is_started_again_and_stopped() {
     assert_eq!(started.code, Some(0), "{started:#?}");
     let (first, keeper) = (process(&place, "pid"), process(&place, "keeper"));
     assert_ne!(first, keeper);
-    output("kill", &["-KILL", &first]);
+    output("kill", &["-KILL", &first.to_string()]);
     eventually("another process runs it", || {
         let row = listed(&place).unwrap();
         row["state"] == "running" && row["restarts"] == 1 && row["pid"] != row["keeper"]["pid"]
     });
     tiny::has_spoken(&place);
     place.run(&["stop", "web"]).expect(0, "");
-    is_gone(&keeper);
-    is_gone(&first);
+    is_gone(keeper);
+    is_gone(first);
     assert!(place.run_directories().is_empty());
+}
+
+/// SIGKILL of the keeper, which no process can handle.
+fn ends_with_its_keeper(words: &[&str]) {
+    for detached in [&[][..], &["-d"]] {
+        let place = TestDir::new();
+        let words = [words, &["--restart", "on-failure"], detached].concat();
+        let child = start(&place, Then::Halt, &words);
+        tiny::has_spoken(&place);
+        let mut foreground = Some(child);
+        if !detached.is_empty() {
+            let started = foreground.take().map(end).unwrap();
+            assert_eq!(started.code, Some(0), "{started:#?}");
+        }
+        let (machine, keeper) = (process(&place, "pid"), process(&place, "keeper"));
+        assert_ne!(machine, keeper);
+        output("kill", &["-KILL", &keeper.to_string()]);
+        is_gone(keeper);
+        is_gone(machine);
+        drop(foreground.map(end));
+        // QEMU, and whatever else has the lock, ends as well.
+        eventually("the machine is not listed as one that runs", || {
+            place.run(&["ps", "--json"]).out == "[]\n"
+        });
+        assert!(place.run(&["logs", "web"]).out.contains(LINE));
+        // Its name is free.
+        let again = start(&place, Then::Exit(0x10), &["--net", "none"]);
+        end(again).expect(0, LINE);
+    }
+}
+
+#[test]
+fn a_machine_ends_with_a_keeper_that_is_killed() {
+    if kvm() {
+        ends_with_its_keeper(TARE);
+    }
+}
+
+#[test]
+fn a_machine_in_qemu_ends_with_a_keeper_that_is_killed() {
+    if qemu() {
+        ends_with_its_keeper(QEMU);
+    }
 }

@@ -9,11 +9,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tare_control::exit::{Ended, ExitCode};
 use tare_control::rundir::{Recorded, RunDir, RunRoot};
 use tare_control::sentence::chain;
-use tare_host::child::{in_own_session, take_inherited};
+use tare_host::child::{ends_with_us, in_own_session, take_inherited};
 
 use super::Restart;
 use super::backoff::Backoff;
@@ -270,7 +271,12 @@ impl Keeper {
         };
         let document = serde_json::to_string(&attempt).map_err(|e| failed(e.into()))?;
         let mut command = Command::new(env::current_exe().map_err(failed)?);
-        command.arg(ATTEMPT).arg(document).args(&self.words);
+        // A machine that lost its keeper would run on, and not be started again. The calling
+        // thread lives as long as the keeper.
+        ends_with_us(&mut command, Signal::KILL)
+            .arg(ATTEMPT)
+            .arg(document)
+            .args(&self.words);
         let mut child = command.spawn().map_err(failed)?;
         signals.pass_to(&child);
         let status = child.wait();
