@@ -44,7 +44,7 @@ impl Rate {
         let margin = match self.interval {
             Some([_, high]) => high - self.per_second,
             None if self.counted_share >= NEARLY_ALL => 0.0,
-            None => self.per_second,
+            None => self.per_second / 10.0,
         };
         let first_digit = |figure: f64| 10_f64.powi(figure.max(1.0).log10().floor() as i32);
         // A figure that may be off by all of it keeps its first digit.
@@ -124,6 +124,11 @@ mod tests {
             "30,000/s (3.4 % of the time counted, no interval)"
         );
         assert_eq!(text(30_412.0, f64::INFINITY, 0.97), "30,412/s");
+        // Two digits, since 100,000 would say less than is known.
+        assert_eq!(
+            text(143_092.0, f64::INFINITY, 0.13),
+            "140,000/s (13 % of the time counted, no interval)"
+        );
         assert_eq!(Rate::new(5.0, f64::INFINITY, 0.034).interval, None);
     }
 }
