@@ -423,7 +423,7 @@ fn a_proofs_guest_answers_at_its_port_and_reaches_no_service_of_the_host() {
     service.set_nonblocking(true).unwrap();
     let port = service.local_addr().unwrap().port();
     let script = format!(
-        "busybox nc -w 3 10.0.2.2 {port} < /dev/null && echo connected || echo refused
+        "busybox timeout 5 busybox nc -w 3 10.0.2.2 {port} < /dev/null && echo connected || echo refused
         exec busybox httpd -f -p 80 -h /srv"
     );
     let command = ["/bin/busybox", "sh", "-c", &script].map(str::to_owned);
