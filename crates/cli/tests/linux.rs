@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use rustix::fs::OFlags;
 use support::{TestDir, eventually, free_port, get, installed, needs};
 use tare_init::{Logging, Refusal};
 use tare_profile::Profile;
@@ -226,6 +227,10 @@ fn a_pipe_passes_every_byte_and_its_end_on() {
         let waiting = rustix::io::ioctl_fionread(child.stdout.as_ref().unwrap()).unwrap();
         waiting >= 65_536
     });
+    // Were they not blocking, QEMU would keep what the pipe does not take, and lose it.
+    for stream in [1, 2] {
+        assert!(!is_non_blocking(child.id(), stream), "stream {stream}");
+    }
     thread::sleep(Duration::from_secs(3));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
@@ -237,6 +242,14 @@ fn a_pipe_passes_every_byte_and_its_end_on() {
         output.stdout.len()
     );
     assert!(said.contains("complaint\n"), "{said}");
+}
+
+/// Whether a process's descriptor is non-blocking (`proc_pid_fdinfo(5)`).
+fn is_non_blocking(process: u32, descriptor: u32) -> bool {
+    let info = std::fs::read_to_string(format!("/proc/{process}/fdinfo/{descriptor}")).unwrap();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = u32::from_str_radix(flags.unwrap().trim(), 8).unwrap();
+    OFlags::from_bits_retain(flags).contains(OFlags::NONBLOCK)
 }
 
 #[test]

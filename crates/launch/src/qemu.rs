@@ -28,7 +28,6 @@ use crate::Terminal;
 use crate::background;
 use crate::confined::Jailed;
 use crate::failure::Failure;
-use crate::linux::stdio;
 use crate::machine::{Launched, LinkEnd, PreparedMachine, RunFileError};
 use crate::request::JobMode;
 use crate::supervise::{self, AtEnd, Supervised, Uplink};
@@ -81,12 +80,11 @@ pub(crate) fn start(
                 socket,
                 qemu_input: Stdio::inherit(),
             });
-            stdio::keep_blocking(streams);
             let at_end = match machine.spec.place {
                 JobMode::Attempt(_) => AtEnd::Leave(terminal),
                 _ => AtEnd::Remove,
             };
-            let ended = supervise::run(&supervised, uplink, at_end, || machine.connect());
+            let ended = supervise::run(&supervised, uplink, &streams, at_end, || machine.connect());
             drop(handed);
             ended.map(Launched::Ended)
         }

@@ -34,6 +34,7 @@ use tare_host::signals::requests_to_end;
 use crate::confined::Jailed;
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::hold::Hold;
+use crate::linux::stdio;
 use crate::{Terminal, confined, relay};
 
 /// First word of a supervisor's command line; no verb begins like this.
@@ -137,7 +138,7 @@ pub fn from_args(
     }
     Some(match read_task(args.next()) {
         Ok((task, uplink)) => {
-            let ended = wait_for_end(&task, uplink, || Ok(()));
+            let ended = wait_for_end(&task, uplink, &[], || Ok(()));
             leave(&task, &ended, terminal);
             ended.outcome
         }
@@ -200,15 +201,16 @@ pub(crate) enum AtEnd<'t> {
     Leave(&'t dyn Terminal),
 }
 
-/// Starts QEMU, does what is left to be done `meanwhile`, waits for QEMU's end. If the rest
-/// fails QEMU ends as well.
+/// Starts QEMU, which writes to `streams` of a pipeline, does what is left to be done
+/// `meanwhile`, waits for QEMU's end. If the rest fails QEMU ends as well.
 pub(crate) fn run(
     task: &Supervised,
     uplink: Option<Uplink>,
+    streams: &[OwnedFd],
     at_end: AtEnd<'_>,
     meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> RunOutcome {
-    let ended = wait_for_end(task, uplink, meanwhile);
+    let ended = wait_for_end(task, uplink, streams, meanwhile);
     match at_end {
         AtEnd::Remove => drop(RunDir::at(&task.run_dir).remove()),
         AtEnd::Leave(terminal) => leave(task, &ended, terminal),
@@ -219,9 +221,10 @@ pub(crate) fn run(
 fn wait_for_end(
     task: &Supervised,
     uplink: Option<Uplink>,
+    streams: &[OwnedFd],
     meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> SupervisedEnd {
-    let (status, signal) = match start_and_wait(task, uplink, meanwhile) {
+    let (status, signal) = match start_and_wait(task, uplink, streams, meanwhile) {
         Ok(ended) => ended,
         Err(failure) => {
             return SupervisedEnd {
@@ -262,6 +265,7 @@ fn outcome(task: &Supervised, status: ExitStatus, signal: i32) -> RunOutcome {
 fn start_and_wait(
     task: &Supervised,
     uplink: Option<Uplink>,
+    streams: &[OwnedFd],
     meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<(ExitStatus, i32), Failure> {
     let failed = |source| SuperviseError::Run {
@@ -277,6 +281,7 @@ fn start_and_wait(
     let passing = pass_on(signals, qemu.clone(), Arc::clone(&received));
     let done = meanwhile().and_then(|()| {
         let released = hold.release(|| {
+            stdio::make_blocking(streams)?;
             if task.qemu.jail.namespaces {
                 confined::empty_root_of(&tare, child.id())
             } else {

@@ -4,9 +4,7 @@
 //!
 //! With a terminal as its input the command has the serial console instead.
 
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat, open};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
@@ -19,9 +17,6 @@ use tare_qemu::CommandLine;
 const FIRST_OWN: i32 = 3;
 /// The sets of descriptors that [`add`] makes.
 pub(crate) const LAST_SET: u32 = 3;
-/// QEMU opens its streams within this, looked for each [`LOOK`].
-const START_LIMIT: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(5);
 
 /// Whether the command's streams should be ports: no terminal is its input, and
 /// QEMU can write to its outputs, which excludes sockets.
@@ -66,33 +61,21 @@ pub(crate) fn add(line: &mut CommandLine, console_log: &str) -> Result<Vec<Owned
     Ok(kept)
 }
 
-/// Lets QEMU wait for whoever reads the streams. It makes each of them non-blocking when it
-/// starts (`qemu_chr_open_fd`, chardev/char-fd.c), which changes them for every process that
-/// shares them. What a full pipe does not take then stays in the machine, and is lost when
+/// Lets QEMU wait for whoever reads the streams; to be called when it has set up its machine.
+/// QEMU makes a stream non-blocking for each device that writes to it (`qemu_chr_open_fd`,
+/// chardev/char-fd.c; `stdio` has standard output as well), for every process that shares the
+/// stream. What a full pipe does not take then stays in the machine, and is lost when
 /// the machine ends. Blocking, QEMU stands still until the reader goes on.
-pub(crate) fn keep_blocking(streams: Vec<OwnedFd>) {
-    for stream in &streams {
-        block(stream);
+pub(crate) fn make_blocking(streams: &[OwnedFd]) -> Result<(), Errno> {
+    if streams.is_empty() {
+        return Ok(());
     }
-    thread::spawn(move || {
-        let (begin, mut left) = (Instant::now(), streams);
-        while !left.is_empty() && begin.elapsed() < START_LIMIT {
-            thread::sleep(LOOK);
-            left.retain(|stream| !block(stream));
-        }
-    });
-}
-
-/// Whether the stream was non-blocking.
-fn block(stream: &OwnedFd) -> bool {
-    let Ok(flags) = fcntl_getfl(stream) else {
-        return false;
-    };
-    let was = flags.contains(OFlags::NONBLOCK);
-    if was {
-        let _ = fcntl_setfl(stream, flags - OFlags::NONBLOCK);
-    }
-    was
+    // One that was opened anew is not standard output's.
+    let streams = streams.iter().map(OwnedFd::as_fd);
+    streams.chain([stdout()]).try_for_each(|stream| {
+        let flags = fcntl_getfl(stream)?;
+        fcntl_setfl(stream, flags - OFlags::NONBLOCK)
+    })
 }
 
 /// A path by which QEMU writes to an open descriptor. A file is not opened anew,
@@ -116,4 +99,24 @@ fn sink(
     line.option("-add-fd", format!("fd={},set={set}", own.as_raw_fd()));
     kept.push(own);
     Ok(format!("/dev/fdset/{set}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::pipe::{PipeFlags, pipe_with};
+
+    use super::*;
+
+    #[test]
+    fn a_stream_that_qemu_made_non_blocking_blocks_again() {
+        let (_reader, writer) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        // QEMU's descriptor of the same stream.
+        let qemus = File::from(writer.try_clone().unwrap());
+        make_blocking(&[writer]).unwrap();
+        let flags = fcntl_getfl(&qemus).unwrap();
+        assert!(!flags.contains(OFlags::NONBLOCK), "{flags:?}");
+    }
 }

@@ -26,7 +26,7 @@ pub(super) struct QemuLine {
     pub(super) arguments: Vec<String>,
     /// To be kept until QEMU has started, and no longer: among them is the control socket.
     pub(super) handed: Vec<OwnedFd>,
-    /// The streams of a pipeline among them, for [`stdio::keep_blocking`].
+    /// The streams of a pipeline among them, for [`stdio::make_blocking`].
     pub(super) streams: Vec<OwnedFd>,
 }
 
