@@ -9,6 +9,8 @@ use virtio_drivers::transport::{
     DeviceStatus, DeviceType, InterruptStatus, SomeTransport, Transport as Inner,
 };
 
+#[cfg(target_os = "none")]
+use super::interrupts::msix::NO_VECTOR;
 use super::interrupts::{Handler, Interrupts};
 
 /// A virtio device. Notifying a queue costs one exit: its address is looked
@@ -54,6 +56,23 @@ impl Transport {
     /// all queues share, stays with CPU 0.
     pub fn on_interrupt_at(&mut self, queue: u16, cpu: usize, handler: Handler) {
         self.interrupts.handle(queue, cpu, handler);
+    }
+
+    /// Calls `handler` on CPU 0 when the device's configuration changes. False where that has no
+    /// vector of its own (on a line, every interrupt of the device would look like a change), or
+    /// has a handler already.
+    pub fn on_config_change(&mut self, handler: Handler) -> bool {
+        #[cfg(target_os = "none")]
+        if let (Notifier::Pci(pci), Interrupts::Msix(msix)) = (&self.notifier, &mut self.interrupts)
+        {
+            if msix.entry(pci::CONFIG) != NO_VECTOR {
+                return false;
+            }
+            msix.handle(pci::CONFIG, 0, handler);
+            return pci.set_config_vector(msix.entry(pci::CONFIG));
+        }
+        let _ = handler;
+        false
     }
 }
 
@@ -166,11 +185,17 @@ pub(super) use pci::PciNotifier;
 
 #[cfg(target_os = "none")]
 mod pci {
-    //! The two registers of the common configuration that the inner transport
+    //! The three registers of the common configuration that the inner transport
     //! does not use, and the notification region (virtio 1.2, 4.1.4.3-4).
 
     #![allow(unsafe_code)]
 
+    use super::NO_VECTOR;
+
+    /// Stands for configuration changes among the owners of vectors: no queue has this number.
+    pub(super) const CONFIG: u16 = 0xffff;
+
+    const CONFIG_MSIX_VECTOR: u64 = 0x10;
     const QUEUE_SELECT: u64 = 0x16;
     const QUEUE_MSIX_VECTOR: u64 = 0x1a;
     const QUEUE_NOTIFY_OFF: u64 = 0x1e;
@@ -225,6 +250,16 @@ mod pci {
             {
                 *address = self.notify + offset;
             }
+        }
+
+        /// Gives configuration changes their interrupt entry; says whether the device took it.
+        pub(in crate::virtio) fn set_config_vector(&self, entry: u16) -> bool {
+            let register = (self.common + CONFIG_MSIX_VECTOR) as *mut u16;
+            // SAFETY: as in `prepare`; the register has no selector.
+            unsafe { register.write_volatile(entry) };
+            // SAFETY: as above.
+            let taken = unsafe { register.read_volatile() };
+            taken == entry && entry != NO_VECTOR
         }
 
         /// Notifies `queue`; says whether its address is known.

@@ -3,6 +3,7 @@
 use alloc::string::String;
 
 use super::BlockError;
+use crate::sync::Event;
 
 /// What may be done with a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +120,12 @@ pub(crate) trait Device: Send + Sync {
 
     /// Switches the write cache.
     fn set_cache(&self, cache: Cache) -> Result<(), BlockError>;
+
+    /// Sets `changed` from now on when the configuration changes, as it does with the capacity.
+    fn watch(&self, changed: &'static Event) -> Result<(), BlockError> {
+        let _ = changed;
+        Err(BlockError::Unsupported)
+    }
 
     /// What has happened so far.
     fn stats(&self) -> DiskStats;

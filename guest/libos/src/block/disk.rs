@@ -1,5 +1,6 @@
 //! [`Disk`].
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,6 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::memory::MemoryDisk;
 use super::{Access, BlockError, Cache, Device, DiskStats, Operation, SECTOR_BYTES};
+use crate::sync::Event;
 
 /// A disk. Clones are the same disk.
 #[derive(Clone)]
@@ -47,6 +49,16 @@ impl Disk {
     pub fn sectors(&self) -> u64 {
         let now = self.device.sectors();
         self.known.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+
+    /// An event that is set when the device has changed its configuration, as it does when it
+    /// has become longer; for one caller. Unsupported for others, and where the machine has no
+    /// interrupt for that.
+    pub fn watch(&self) -> Result<&'static Event, BlockError> {
+        // Handlers live forever.
+        let changed: &'static Event = Box::leak(Box::new(Event::new()));
+        self.device.watch(changed)?;
+        Ok(changed)
     }
 
     /// Capacity in bytes.

@@ -18,7 +18,7 @@ use super::ring::{Added, Completion, Data, NotAdded, Ring};
 use super::setup::{self, OpenError, Tables};
 use crate::block::{BlockError, Cache, Device, DiskStats, Geometry, Operation};
 use crate::hal::once::OnceCell;
-use crate::sync::IrqLock;
+use crate::sync::{Event, IrqLock};
 use crate::thread;
 
 /// A queue, its interrupts counted.
@@ -184,6 +184,15 @@ impl Device for VirtioBlk {
         match now {
             Ok(now) if now == wanted => Ok(()),
             _ => Err(BlockError::Io),
+        }
+    }
+
+    fn watch(&self, changed: &'static Event) -> Result<(), BlockError> {
+        let handler = Box::leak(Box::new(move || changed.set()));
+        if self.transport.lock().on_config_change(handler) {
+            Ok(())
+        } else {
+            Err(BlockError::Unsupported)
         }
     }
 
