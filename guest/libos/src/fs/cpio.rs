@@ -116,11 +116,64 @@ impl<'a> Iterator for Archive<'a> {
     }
 }
 
+/// The fields of a header that mean something here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    mode: u32,
+    /// Modification time in seconds since 1970.
+    pub modified_s: u32,
+    /// Bytes of the content.
+    pub len: usize,
+    /// Bytes of the name, which follows the header, with its NUL.
+    pub name_len: usize,
+}
+
+impl Header {
+    /// Reads a header, for archives that are not in memory as a whole. Header and name, and the
+    /// content behind them, are padded to four bytes.
+    pub fn parse(header: &[u8; HEADER_LEN]) -> Option<Self> {
+        let is_magic = matches!(header.first_chunk::<6>(), Some(MAGIC | MAGIC_CRC));
+        is_magic.then(|| Self::fields(header)).flatten()
+    }
+
+    #[inline]
+    fn fields(header: &[u8; HEADER_LEN]) -> Option<Self> {
+        Some(Self {
+            mode: field(header, 1)?,
+            modified_s: field(header, 5)?,
+            len: field(header, 6)? as usize,
+            name_len: field(header, 11)? as usize,
+        })
+    }
+
+    /// What the entry is.
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        match self.mode & MODE_KIND {
+            MODE_FILE => Kind::File,
+            MODE_DIRECTORY => Kind::Directory,
+            MODE_LINK => Kind::Link,
+            _ => Kind::Other,
+        }
+    }
+}
+
+/// The path that a name with its NUL means; `None` for the trailer's and for names that no path
+/// can mean.
+#[inline]
+pub fn path(name: &[u8]) -> Option<&str> {
+    let name = name.strip_suffix(b"\0")?;
+    let name = core::str::from_utf8(name).ok()?;
+    if name.is_empty() || name == TRAILER || name.contains('\0') {
+        return None;
+    }
+    normalize(name)
+}
+
 struct RawEntry<'a> {
+    header: Header,
     name: &'a [u8],
     data: &'a [u8],
-    mode: u32,
-    modified_s: u32,
     end: usize,
 }
 
@@ -133,51 +186,38 @@ impl<'a> RawEntry<'a> {
             _ => return Err(ArchiveError::Magic(start)),
         }
         let header = rest.first_chunk::<HEADER_LEN>().ok_or(cut)?;
-        let field = |index| field(header, index).ok_or(ArchiveError::Digit(start));
-        let (mode, modified_s) = (field(1)?, field(5)?);
-        let (size, name_len) = (field(6)? as usize, field(11)? as usize);
+        let header = Header::fields(header).ok_or(ArchiveError::Digit(start))?;
 
-        let name_end = HEADER_LEN.checked_add(name_len).ok_or(cut)?;
+        let name_end = HEADER_LEN.checked_add(header.name_len).ok_or(cut)?;
         let data_start = name_end.next_multiple_of(4);
-        let data_end = data_start.checked_add(size).ok_or(cut)?;
+        let data_end = data_start.checked_add(header.len).ok_or(cut)?;
         let name = rest.get(HEADER_LEN..name_end).ok_or(cut)?;
         // The last entry's padding may be missing when nothing follows.
-        let data = match size {
+        let data = match header.len {
             0 => &[],
             _ => rest.get(data_start..data_end).ok_or(cut)?,
         };
         Ok(Self {
+            header,
             name,
             data,
-            mode,
-            modified_s,
             end: (start + data_end.next_multiple_of(4)).min(bytes.len()),
         })
     }
 
     /// `None` for trailers and for names that no path can mean.
     fn entry(&self) -> Option<Entry<'a>> {
-        let name = self.name.strip_suffix(b"\0")?;
-        let name = core::str::from_utf8(name).ok()?;
-        if name.is_empty() || name == TRAILER || name.contains('\0') {
-            return None;
-        }
-        let path = normalize(name)?;
-        let kind = match self.mode & MODE_KIND {
-            MODE_FILE => Kind::File,
-            MODE_DIRECTORY => Kind::Directory,
-            MODE_LINK => Kind::Link,
-            _ => Kind::Other,
-        };
+        let path = path(self.name)?;
+        let kind = self.header.kind();
         Some(Entry {
             path,
             data: match kind {
                 Kind::File | Kind::Link => self.data,
                 Kind::Directory | Kind::Other => &[],
             },
-            permissions: self.mode & 0o7777,
+            permissions: self.header.mode & 0o7777,
             kind,
-            modified_s: self.modified_s,
+            modified_s: self.header.modified_s,
         })
     }
 }

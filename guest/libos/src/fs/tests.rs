@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::cpio::{Archive, ArchiveError, HEADER_LEN, Kind, TRAILER};
+use super::cpio::{self, Archive, ArchiveError, HEADER_LEN, Header, Kind, TRAILER};
 use super::tree::Tree;
 
 const FILE: u32 = 0o100_644;
@@ -140,6 +140,35 @@ fn fields_must_be_hexadecimal() {
     let mut archive = pack(&[("x", FILE, b"")]);
     archive.make_ascii_lowercase();
     assert!(Archive::parse(&archive).next().unwrap().is_ok());
+}
+
+#[test]
+fn a_header_by_itself_says_what_its_entry_is() {
+    for (mode, kind) in [
+        (FILE, Kind::File),
+        (DIRECTORY, Kind::Directory),
+        (LINK, Kind::Link),
+        (0o010_644, Kind::Other),
+    ] {
+        let mut archive = pack(&[("./a/b", mode, b"12345")]);
+        let header = Header::parse(archive.first_chunk().unwrap()).unwrap();
+        assert_eq!((header.kind(), header.modified_s), (kind, 1_700_000_000));
+        assert_eq!((header.len, header.name_len), (5, 6));
+        let name = &archive[HEADER_LEN..][..header.name_len];
+        assert_eq!(cpio::path(name), Some("a/b"));
+        archive[0] = b'1';
+        assert_eq!(Header::parse(archive.first_chunk().unwrap()), None);
+    }
+    for nothing in [
+        &b"TRAILER!!!\0"[..],
+        b"a",
+        b"\0",
+        b"a\0b\0",
+        b"../a\0",
+        b"\xff\0",
+    ] {
+        assert_eq!(cpio::path(nothing), None, "{nothing:?}");
+    }
 }
 
 #[test]
