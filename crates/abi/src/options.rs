@@ -5,7 +5,8 @@
 //! ```text
 //! name  "Tare\0" (5 bytes, padded to 8), as for the rings
 //! type  NOTE_TYPE
-//! desc  4 bytes, little-endian: bit 0 set if the image takes a site's table (`tare run --site`)
+//! desc  4 bytes, little-endian: bit 0 set if the image takes a site's table (`tare run --site`),
+//!       bit 1 if it takes another root while it runs (`--reload`)
 //! ```
 //!
 //! An image without the note takes none.
@@ -22,11 +23,18 @@ pub struct Options(u32);
 impl Options {
     /// A site's table.
     pub const SITE: Self = Self(1 << 0);
+    /// Another root while it runs.
+    pub const RELOAD: Self = Self(1 << 1);
 
     /// From the note's descriptor. Bits of later versions name options that this host does not
     /// have.
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
+    }
+
+    /// These and `more`.
+    pub const fn and(self, more: Self) -> Self {
+        Self(self.0 | more.0)
     }
 
     /// Whether the image takes all of `options`.
@@ -57,6 +65,9 @@ mod tests {
         assert!(Options::from_bits(7).contain(Options::SITE));
         assert!(!Options::from_bits(2).contain(Options::SITE));
         assert!(!Options::default().contain(Options::SITE));
+        let both = Options::SITE.and(Options::RELOAD);
+        assert_eq!(both, Options::from_bits(3));
+        assert!(!Options::SITE.contain(both));
         assert_eq!(size_of::<Note>(), 24);
     }
 }

@@ -6,6 +6,8 @@
 //! guest reads them back with the same rules, since they are hostile input like any
 //! other. `no_std` without the feature `file`, no I/O.
 //!
+//! [`reload`] is how a machine that runs gets another root and table.
+//!
 //! Neighbours: `launch` reads the file and packs the table, `guests/http` applies it.
 
 #![cfg_attr(not(any(test, feature = "file")), no_std)]
@@ -18,6 +20,7 @@ mod field;
 pub mod file;
 mod glob;
 mod redirect;
+pub mod reload;
 mod table;
 
 pub use field::{Field, FieldError};

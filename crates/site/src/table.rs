@@ -168,6 +168,8 @@ impl<'a> Table<'a> {
         Self::parse_with(bytes, MOST_HOSTS)
     }
 
+    // One copy of it in an image, however many callers.
+    #[inline(never)]
     fn parse_with(bytes: &'a [u8], most_hosts: usize) -> Result<Self, TableError> {
         let mut reader = Reader { bytes, at: 0 };
         if reader.take(MAGIC.len()) != Ok(MAGIC) || reader.number() != Ok(VERSION) {

@@ -24,8 +24,8 @@ macro_rules! entry {
         ::core::compile_error!("an image has no test harness: run the tests on the host: cargo t");
         $crate::entry!(@ $main, EITHER, 0);
     };
-    // With an option of `tare run` that most images ignore (`tare_abi::options`).
-    ($main:path, takes = $option:ident) => {
+    // With options of `tare run` that most images ignore (`tare_abi::options`).
+    ($main:path, takes = $option:ident $(+ $more:ident)*) => {
         $crate::entry!($main);
 
         const _: () = {
@@ -34,7 +34,7 @@ macro_rules! entry {
             #[allow(unsafe_code)]
             #[unsafe(link_section = ".note.tare")]
             #[used]
-            static NOTE: Note = Note::new(Options::$option);
+            static NOTE: Note = Note::new(Options::$option$(.and(Options::$more))*);
         };
     };
     ($main:path, ring = 0) => {
