@@ -34,6 +34,10 @@ pub struct Counters {
     pub logged: Count,
     /// Lines that the access log had no room for.
     pub log_dropped: Count,
+    /// Roots that have replaced the one before.
+    pub reloads: Count,
+    /// New roots that were refused.
+    pub reloads_refused: Count,
 }
 
 /// A counter that only grows.
@@ -150,6 +154,16 @@ impl Counters {
                 "Lines without room in the access log.",
                 &self.log_dropped,
             ),
+            (
+                "http_reloads_total",
+                "Roots that replaced the one before.",
+                &self.reloads,
+            ),
+            (
+                "http_reloads_refused_total",
+                "New roots that were refused.",
+                &self.reloads_refused,
+            ),
         ] {
             single(out, name, COUNTER, help, count.get());
         }
@@ -182,6 +196,8 @@ mod tests {
             &counters.sent_bytes,
             &counters.logged,
             &counters.log_dropped,
+            &counters.reloads,
+            &counters.reloads_refused,
         ];
         for (at, count) in counts.into_iter().enumerate() {
             count.add(1000 - 10 * at as u64);
@@ -195,7 +211,7 @@ mod tests {
         }
         assert!(text.contains("http_connections_open 10\n"));
         for value in [
-            "1000", "980", "970", "960", "950", "940", "930", "920", "910", "900",
+            "1000", "980", "970", "960", "950", "940", "930", "920", "910", "900", "890", "880",
         ] {
             assert!(text.contains(&format!(" {value}\n")), "{value}");
         }

@@ -13,6 +13,10 @@
 //! would save the stack (16 KiB of it) but pays for each request with a look at a
 //! ready list, state saved and restored by hand, and a second timer wheel.
 //!
+//! # A root at a time
+//! Files and rules are one `root`, which can be replaced while the server runs ([`reload`]). The
+//! latest answers hold their files by themselves, so that the usual request looks at no root.
+//!
 //! Who accepts and who serves is settled in [`tare_libos::serve`].
 //!
 //! Limits: no TLS, no HTTP/2, no compression.
@@ -38,7 +42,10 @@ pub mod limits;
 pub mod listing;
 mod multipart;
 pub mod range;
+pub mod reload;
 pub mod request;
+pub mod root;
+pub mod rules;
 pub mod server;
 pub mod site;
 pub mod status;

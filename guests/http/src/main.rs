@@ -3,7 +3,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
-tare_libos::entry!(main, takes = SITE);
+tare_libos::entry!(main, takes = SITE + RELOAD);
 
 #[cfg(target_os = "none")]
 fn main() -> tare_libos::io::Result<()> {

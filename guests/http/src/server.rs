@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use tare_libos::fs;
 use tare_libos::sync::Mutex;
@@ -16,7 +17,8 @@ use crate::encoding::Encoding;
 use crate::http_date;
 use crate::listing;
 use crate::request::{Method, Request};
-use crate::site::{self, Asset, Encoded, Files, FindError, Node};
+use crate::root::{Loaded, Root};
+use crate::site::{self, Asset, Assets, Encoded, Files, FindError, Node};
 use crate::status::Status;
 use crate::target::{self, Form, Resource, TargetError};
 pub use crate::virtual_host::Missing;
@@ -34,9 +36,12 @@ pub trait Platform: Files {
 /// What all connections of a server share.
 pub struct Server<P> {
     platform: P,
-    /// What hosts get that are not among [`Self::hosts`].
-    any: VirtualHost,
-    hosts: Box<[VirtualHost]>,
+    /// What is served now.
+    root: Mutex<Arc<Root>>,
+    /// The latest assets of its host without a name: a target among them costs no look at the root.
+    latest: Assets,
+    /// Whether it has hosts by name.
+    has_hosts: AtomicBool,
     date: Mutex<DateLine>,
     metrics: Metrics,
     precompressed: Precompressed,
@@ -79,8 +84,9 @@ impl<P: Platform> Server<P> {
     pub fn new(platform: P) -> Self {
         Self {
             platform,
-            any: VirtualHost::any(),
-            hosts: Box::default(),
+            root: Mutex::new(Arc::new(Root::of_platform())),
+            latest: Assets::of(0),
+            has_hosts: AtomicBool::new(false),
             date: Mutex::new(DateLine::at(u64::MAX)),
             metrics: Metrics::Off,
             precompressed: Precompressed::Off,
@@ -103,18 +109,53 @@ impl<P: Platform> Server<P> {
     }
 
     /// The same server with what a path without a file gets, if no host is named.
-    pub fn with_missing(mut self, missing: Missing) -> Self {
-        self.any.missing = missing;
-        self
+    pub fn with_missing(self, missing: Missing) -> Self {
+        self.with_root(|root| root.any.missing = missing)
     }
 
     /// The same server with the headers, redirects and hosts of `site`. What a path without a
     /// file gets is [`Self::with_missing`]'s, since the command line may name it too.
-    pub fn with_site(mut self, mut site: Table<'static>) -> Self {
-        let hosts = core::mem::take(&mut site.hosts).into_iter();
-        self.hosts = hosts.map(VirtualHost::named).collect();
-        self.any.site = Some(Box::new(site));
+    pub fn with_site(self, site: Table<'static>) -> Self {
+        self.with_root(|root| root.set_site(site))
+    }
+
+    /// Changes the root before it is served.
+    fn with_root(mut self, change: impl FnOnce(&mut Root)) -> Self {
+        if let Some(root) = Arc::get_mut(self.root.get_mut()) {
+            change(root);
+            *self.has_hosts.get_mut() = !root.hosts.is_empty();
+        }
         self
+    }
+
+    /// Serves `files` by the rules of `site` from the next request on. Answers that are being sent
+    /// go on with the files that they have, whose memory goes with them.
+    #[cold]
+    #[inline(never)]
+    pub fn replace(&self, files: Loaded, missing: Missing, site: Option<Table<'static>>) {
+        let mut current = self.root.lock();
+        let mut root = Root {
+            generation: current.generation + 1,
+            files: Some(files),
+            ..Root::of_platform()
+        };
+        root.any.missing = missing;
+        if let Some(site) = site {
+            root.set_site(site);
+        }
+        let (generation, has_hosts) = (root.generation, !root.hosts.is_empty());
+        // While there may be hosts, no answer comes from the latest assets alone: they are those
+        // of no host.
+        if has_hosts {
+            self.has_hosts.store(true, Ordering::SeqCst);
+        }
+        let old = core::mem::replace(&mut *current, Arc::new(root));
+        self.latest.begin(generation);
+        if !has_hosts {
+            self.has_hosts.store(false, Ordering::SeqCst);
+        }
+        drop(current);
+        drop(old);
     }
 
     /// The same server with a log of its answers.
@@ -150,31 +191,48 @@ impl<P: Platform> Server<P> {
         if !matches!(request.method, Method::Get | Method::Head) {
             return answer_other(request, head);
         }
-        let host = match &*self.hosts {
-            [] => &self.any,
-            hosts => self.named(hosts, request),
-        };
-        if let Some(asset) = host.assets.get(request.target) {
-            return self.answer_asset(host, request, asset, head);
+        if !self.has_hosts.load(Ordering::Relaxed)
+            && let Some(asset) = self.latest.get(request.target)
+        {
+            return self.answer_asset(None, request, asset, head);
         }
-        self.answer_unknown(host, request, head)
+        self.answer_from_root(request, head)
     }
 
-    #[cold]
-    fn named<'s>(&'s self, hosts: &'s [VirtualHost], request: &Request<'_>) -> &'s VirtualHost {
-        let mut hosts = hosts.iter();
-        hosts
-            .find(|host| host.is_named_by(request))
-            .unwrap_or(&self.any)
+    /// The way of a target that is not among the latest ones of a server without hosts.
+    fn answer_from_root(&self, request: &Request<'_>, head: &mut Vec<u8>) -> Answer {
+        let root = self.root();
+        let at = At {
+            root: &root,
+            host: root.host(request),
+        };
+        let known = match &*root.hosts {
+            [] => None,
+            _ => self.assets(at.host).get(request.target),
+        };
+        match known {
+            Some(asset) => self.answer_asset(Some(&at), request, asset, head),
+            None => self.answer_unknown(&at, request, head),
+        }
+    }
+
+    fn root(&self) -> Arc<Root> {
+        Arc::clone(&self.root.lock())
+    }
+
+    fn assets<'a>(&'a self, host: &'a VirtualHost) -> &'a Assets {
+        host.assets.as_ref().unwrap_or(&self.latest)
+    }
+
+    fn files<'a>(&'a self, root: &'a Root) -> &'a dyn Files {
+        match &root.files {
+            Some(files) => files,
+            None => &self.platform,
+        }
     }
 
     /// The way of a target that is not among the latest ones.
-    fn answer_unknown(
-        &self,
-        host: &VirtualHost,
-        request: &Request<'_>,
-        head: &mut Vec<u8>,
-    ) -> Answer {
+    fn answer_unknown(&self, at: &At<'_>, request: &Request<'_>, head: &mut Vec<u8>) -> Answer {
         let mut scratch = Vec::new();
         let resource = match target::resolve(request.target, &mut scratch) {
             Ok(resource) => resource,
@@ -185,34 +243,39 @@ impl<P: Platform> Server<P> {
         if is_metrics && self.metrics == Metrics::On {
             return self.answer_metrics(head);
         }
-        if let Some(site) = &host.site
+        if let Some(site) = &at.host.site
             && let Some(answer) = moved(site, &resource, head)
         {
             return answer;
         }
-        match self.find_with_room(host, &resource) {
+        match self.find_with_room(at, &resource) {
             Ok(Found::Asset(asset)) => {
-                host.assets.put(request.target, &asset);
-                self.answer_asset(host, request, asset, head)
+                let assets = self.assets(at.host);
+                assets.put(request.target, &asset, at.root.generation);
+                self.answer_asset(Some(at), request, asset, head)
             }
             Ok(Found::DirectoryWithoutSlash) => redirect(head, &resource),
             Ok(Found::DirectoryWithoutIndex(directory)) => {
-                self.answer_directory(host, &directory, request, head)
+                self.answer_directory(at, &directory, request, head)
             }
-            Ok(Found::Nothing) => self.answer_missing(host, request, head),
+            Ok(Found::Nothing) => self.answer_missing(at, request, head),
             Err(error) => unavailable(head, error),
         }
     }
 
-    /// The answer with the form of a file that the client wants.
+    /// The answer with the form of a file that the client wants; without a place, the file is
+    /// among the latest ones of a server without hosts.
     fn answer_asset(
         &self,
-        host: &VirtualHost,
+        at: Option<&At<'_>>,
         request: &Request<'_>,
         asset: Arc<Asset>,
         head: &mut Vec<u8>,
     ) -> Answer {
-        let load = |path: &str, encoding| self.load(host, path, encoding);
+        let load = |path: &str, encoding| match at {
+            Some(at) => self.load(at, path, encoding),
+            None => self.load_by_path(path, encoding),
+        };
         answer_file(
             request,
             asset.accepted(&request.accept_encoding, load),
@@ -224,17 +287,18 @@ impl<P: Platform> Server<P> {
     #[cold]
     fn answer_directory(
         &self,
-        host: &VirtualHost,
+        at: &At<'_>,
         directory: &Location<'_>,
         request: &Request<'_>,
         head: &mut Vec<u8>,
     ) -> Answer {
-        let site = host.site.as_deref();
+        let site = at.host.site.as_deref();
         let path = directory.in_host();
         if !site.is_some_and(|site| site.lists(path)) {
-            return self.answer_missing(host, request, head);
+            return self.answer_missing(at, request, head);
         }
-        match self.with_room(|| self.platform.list(directory.in_root())) {
+        let files = self.files(at.root);
+        match self.with_room(at, || files.list(directory.in_root())) {
             Ok(entries) => owned(head, LISTING_TYPE, listing::page(path, entries)),
             Err(error) => unavailable(head, error),
         }
@@ -243,13 +307,8 @@ impl<P: Platform> Server<P> {
     /// A path without a file. What it gets is looked up each time, so that asking for
     /// paths that do not exist moves nothing out of the latest assets.
     #[cold]
-    fn answer_missing(
-        &self,
-        host: &VirtualHost,
-        request: &Request<'_>,
-        head: &mut Vec<u8>,
-    ) -> Answer {
-        let (Missing::Page(path) | Missing::Fallback(path)) = &host.missing else {
+    fn answer_missing(&self, at: &At<'_>, request: &Request<'_>, head: &mut Vec<u8>) -> Answer {
+        let (Missing::Page(path) | Missing::Fallback(path)) = &at.host.missing else {
             return plain(head, Status::NotFound, b"");
         };
         let resource = Resource {
@@ -257,9 +316,9 @@ impl<P: Platform> Server<P> {
             form: Form::Name,
             query: None,
         };
-        match (self.find_with_room(host, &resource), &host.missing) {
+        match (self.find_with_room(at, &resource), &at.host.missing) {
             (Ok(Found::Asset(asset)), Missing::Fallback(_)) => {
-                self.answer_asset(host, request, asset, head)
+                self.answer_asset(Some(at), request, asset, head)
             }
             (Ok(Found::Asset(asset)), _) => page(head, Status::NotFound, path, asset),
             (Ok(_), _) => plain(head, Status::NotFound, b""),
@@ -269,71 +328,68 @@ impl<P: Platform> Server<P> {
 
     fn find_with_room<'p>(
         &self,
-        host: &VirtualHost,
+        at: &At<'_>,
         resource: &Resource<'p>,
     ) -> Result<Found<'p>, FindError> {
-        self.with_room(|| self.find(host, resource))
+        self.with_room(at, || self.find(at, resource))
     }
 
     /// What `find` finds, with the memory of the latest files if need be.
     #[inline]
-    fn with_room<T>(&self, find: impl Fn() -> Result<T, FindError>) -> Result<T, FindError> {
+    fn with_room<T>(
+        &self,
+        at: &At<'_>,
+        find: impl Fn() -> Result<T, FindError>,
+    ) -> Result<T, FindError> {
         let found = find();
         if matches!(found, Err(FindError::NoMemory)) {
             // The latest files are held; let go of, they make room.
-            let hosts = [&self.any].into_iter().chain(&*self.hosts);
-            hosts.for_each(|host| host.assets.clear());
+            self.latest.clear();
+            let assets = at.root.hosts.iter().filter_map(|host| host.assets.as_ref());
+            assets.for_each(Assets::clear);
             return find();
         }
         found
     }
 
-    fn find<'p>(
-        &self,
-        host: &VirtualHost,
-        resource: &Resource<'p>,
-    ) -> Result<Found<'p>, FindError> {
-        let at = host.locate(resource.path);
-        let found = self.platform.find(at.in_root())?;
+    fn find<'p>(&self, at: &At<'_>, resource: &Resource<'p>) -> Result<Found<'p>, FindError> {
+        let place = at.host.locate(resource.path);
+        let found = self.files(at.root).find(place.in_root())?;
         Ok(match (found, resource.form) {
             (Some(Node::File { bytes, modified_s }), Form::Name) => {
-                self.prepare(host, &at, bytes, modified_s)
+                self.prepare(at, &place, bytes, modified_s)
             }
             (Some(Node::Directory), Form::Name) => Found::DirectoryWithoutSlash,
-            (Some(Node::Directory), Form::Directory) => self.find_index(host, at)?,
+            (Some(Node::Directory), Form::Directory) => self.find_index(at, place)?,
             _ => Found::Nothing,
         })
     }
 
-    fn find_index<'p>(
-        &self,
-        host: &VirtualHost,
-        directory: Location<'p>,
-    ) -> Result<Found<'p>, FindError> {
-        let at = directory.join("index.html");
-        Ok(match self.platform.find(at.in_root())? {
-            Some(Node::File { bytes, modified_s }) => self.prepare(host, &at, bytes, modified_s),
+    fn find_index<'p>(&self, at: &At<'_>, directory: Location<'p>) -> Result<Found<'p>, FindError> {
+        let place = directory.join("index.html");
+        Ok(match self.files(at.root).find(place.in_root())? {
+            Some(Node::File { bytes, modified_s }) => self.prepare(at, &place, bytes, modified_s),
             _ => Found::DirectoryWithoutIndex(directory),
         })
     }
 
     fn prepare(
         &self,
-        host: &VirtualHost,
-        at: &Location<'_>,
+        at: &At<'_>,
+        place: &Location<'_>,
         bytes: fs::Content,
         modified_s: u64,
     ) -> Found<'static> {
         let encoded = match self.precompressed {
             Precompressed::Off => None,
-            Precompressed::On => self.encoded(at, modified_s),
+            Precompressed::On => self.encoded(at, place, modified_s),
         };
         let form = match encoded {
             None => site::Form::Only,
             Some(_) => site::Form::Plain,
         };
-        let path = at.in_host();
-        let added = added(host, path);
+        let path = place.in_host();
+        let added = added(at.host, path);
         let now_s = self.platform.unix_s();
         let asset = Asset::in_form(form, path, &added, bytes, modified_s, now_s);
         Found::Asset(Arc::new(asset.with_encoded(encoded)))
@@ -341,25 +397,39 @@ impl<P: Platform> Server<P> {
 
     /// The compressed forms of a file, except those that are older.
     #[cold]
-    fn encoded(&self, at: &Location<'_>, plain_s: u64) -> Option<Box<Encoded>> {
-        Encoded::of(at.in_host(), |encoding| {
-            let modified_s = self.platform.modified_s(&sibling(at, encoding));
+    fn encoded(&self, at: &At<'_>, place: &Location<'_>, plain_s: u64) -> Option<Box<Encoded>> {
+        let files = self.files(at.root);
+        Encoded::of(place.in_host(), |encoding| {
+            let modified_s = files.modified_s(&sibling(place, encoding));
             modified_s.is_some_and(|modified_s| modified_s >= plain_s)
         })
     }
 
     /// A compressed form. What is wrong with it takes nothing away but this form.
     #[cold]
-    fn load(&self, host: &VirtualHost, path: &str, encoding: Encoding) -> Option<Arc<Asset>> {
-        let found = self.platform.find(&sibling(&host.locate(path), encoding));
+    fn load(&self, at: &At<'_>, path: &str, encoding: Encoding) -> Option<Arc<Asset>> {
+        let place = at.host.locate(path);
+        let found = self.files(at.root).find(&sibling(&place, encoding));
         let Ok(Some(Node::File { bytes, modified_s })) = found else {
             return None;
         };
         let form = site::Form::Encoded(encoding);
         let now_s = self.platform.unix_s();
-        let added = added(host, path);
+        let added = added(at.host, path);
         let asset = Asset::in_form(form, path, &added, bytes, modified_s, now_s);
         Some(Arc::new(asset))
+    }
+
+    /// The same for a file of the host without a name. The form may be of a root that came after
+    /// the file's: it has a head of its own.
+    #[cold]
+    fn load_by_path(&self, path: &str, encoding: Encoding) -> Option<Arc<Asset>> {
+        let root = self.root();
+        let at = At {
+            root: &root,
+            host: &root.any,
+        };
+        self.load(&at, path, encoding)
     }
 
     fn answer_metrics(&self, head: &mut Vec<u8>) -> Answer {
@@ -368,6 +438,12 @@ impl<P: Platform> Server<P> {
         self.platform.expose(&mut text);
         owned(head, METRICS_FIELDS, text)
     }
+}
+
+/// Where a request is answered from: its root, and its host there.
+struct At<'r> {
+    root: &'r Root,
+    host: &'r VirtualHost,
 }
 
 /// The fields that the site adds to the file at `path`, as whole lines.

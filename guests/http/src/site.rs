@@ -272,34 +272,66 @@ const LONGEST_KEY: usize = 128;
 /// The assets asked for lately, by target as sent: a hit costs a hash and a
 /// compare instead of resolving, looking up and building a head. Each slot
 /// holds what came last, so a client can waste time but no memory.
-pub(crate) struct Assets(Mutex<Vec<Option<Slot>>>);
+pub(crate) struct Assets(Mutex<Latest>);
+
+struct Latest {
+    slots: Vec<Option<Slot>>,
+    /// The root that they are of.
+    generation: u64,
+}
 
 /// A target as sent, and what it named.
 type Slot = (Box<str>, Arc<Asset>);
 
 impl Assets {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new((0..SLOTS).map(|_| None).collect()))
+    /// None yet, of the root of that generation.
+    pub(crate) fn of(generation: u64) -> Self {
+        Self(Mutex::new(Latest {
+            slots: (0..SLOTS).map(|_| None).collect(),
+            generation,
+        }))
     }
 
+    // A part of each request.
+    #[inline(always)]
     pub(crate) fn get(&self, target: &str) -> Option<Arc<Asset>> {
-        let slots = self.0.lock();
-        let (key, asset) = slots[slot(target)].as_ref()?;
+        let latest = self.0.lock();
+        let (key, asset) = latest.slots[slot(target)].as_ref()?;
         (**key == *target).then(|| Arc::clone(asset))
     }
 
     /// Forgets all, so that unused memory is freed.
     pub(crate) fn clear(&self) {
-        let mut slots = self.0.lock();
-        slots.iter_mut().for_each(|slot| *slot = None);
+        self.0.lock().clear();
     }
 
-    pub(crate) fn put(&self, target: &str, asset: &Arc<Asset>) {
-        if target.len() <= LONGEST_KEY {
-            let entry = (Box::from(target), Arc::clone(asset));
-            // The old entry is freed after the lock is released.
-            let _old = self.0.lock()[slot(target)].replace(entry);
+    /// Forgets all, and keeps assets of the root of that generation from now on.
+    pub(crate) fn begin(&self, generation: u64) {
+        let mut latest = self.0.lock();
+        latest.clear();
+        latest.generation = generation;
+    }
+
+    /// Keeps an asset, unless its root, of that generation, has been replaced meanwhile.
+    pub(crate) fn put(&self, target: &str, asset: &Arc<Asset>, generation: u64) {
+        if target.len() > LONGEST_KEY {
+            return;
         }
+        let entry = (Box::from(target), Arc::clone(asset));
+        let mut latest = self.0.lock();
+        if latest.generation != generation {
+            return;
+        }
+        // The old entry is freed after the lock is released.
+        let old = latest.slots[slot(target)].replace(entry);
+        drop(latest);
+        drop(old);
+    }
+}
+
+impl Latest {
+    fn clear(&mut self) {
+        self.slots.iter_mut().for_each(|slot| *slot = None);
     }
 }
 
@@ -382,16 +414,30 @@ mod tests {
 
     #[test]
     fn a_slot_never_answers_for_another_target() {
-        let assets = Assets::new();
+        let assets = Assets::of(7);
         let asset = Arc::new(Asset::new("a", Content::archived(b""), 0, 0));
         for i in 0..1_000 {
             let target = alloc::format!("/{i}");
             assert!(assets.get(&target).is_none());
-            assets.put(&target, &asset);
+            assets.put(&target, &asset, 7);
             assert!(assets.get(&target).is_some());
         }
         let long = "/".repeat(LONGEST_KEY + 1);
-        assets.put(&long, &asset);
+        assets.put(&long, &asset, 7);
         assert!(assets.get(&long).is_none());
+    }
+
+    #[test]
+    fn an_asset_of_an_earlier_root_is_not_kept() {
+        let assets = Assets::of(0);
+        let asset = Arc::new(Asset::new("a", Content::archived(b""), 0, 0));
+        assets.put("/a", &asset, 0);
+        assets.begin(1);
+        assert!(assets.get("/a").is_none());
+        // Looked up before the change, put after it.
+        assets.put("/a", &asset, 0);
+        assert!(assets.get("/a").is_none());
+        assets.put("/a", &asset, 1);
+        assert!(assets.get("/a").is_some());
     }
 }

@@ -22,7 +22,8 @@ pub(crate) struct VirtualHost {
     /// The table of the site's file.
     pub(crate) site: Option<Box<Table<'static>>>,
     pub(crate) missing: Missing,
-    pub(crate) assets: Assets,
+    /// Its latest assets; the server has those of the host without a name.
+    pub(crate) assets: Option<Assets>,
 }
 
 /// What a path without a file gets. Files are named from the host's directory.
@@ -54,16 +55,17 @@ impl VirtualHost {
             name: "",
             site: None,
             missing: Missing::Line,
-            assets: Assets::new(),
+            assets: None,
         }
     }
 
-    pub(crate) fn named(host: tare_site::Host<'static>) -> Self {
+    /// A host of the root of that generation.
+    pub(crate) fn named(host: tare_site::Host<'static>, generation: u64) -> Self {
         Self {
             name: host.name,
             missing: host.table.missing.into(),
             site: Some(Box::new(host.table)),
-            assets: Assets::new(),
+            assets: Some(Assets::of(generation)),
         }
     }
 

@@ -8,25 +8,30 @@
 //! `not_found=FILE` to send it with 404, or `fallback=FILE` to send it with 200.
 //! `site=NAME` names the table of a site's file in the initramfs (crate `tare-site`), which
 //! `tare run --site` puts there: headers by path, redirects, listings, hosts, an access log, and
-//! the two above.
+//! the two above. `reload=on` (off) takes other roots from the disk that `tare run --reload` adds;
+//! `http` only.
 
 mod machine;
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use tare_libos::io::{self, Error, ErrorKind};
 use tare_libos::net::{self, Ipv4Addr, Ipv6Addr, TcpListener};
 use tare_libos::serve::{self, Service, Stream};
-use tare_libos::{env, fs, heap, print, println, thread};
-use tare_site::{Table, TableError};
+use tare_libos::{block, env, fs, heap, print, println, thread};
+use tare_site::reload::{self, Answer};
+use tare_site::{Log, Table, TableError};
 
 use crate::access_log::{AccessLog, Format};
 use crate::connection;
-use crate::server::{Metrics, Missing, Precompressed, Server};
-use crate::site::{Files, Node};
+use crate::reload::Reload;
+use crate::rules::{Given, RulesError};
+use crate::server::{Metrics, Precompressed, Server};
 use machine::AppliancePlatform;
 
 /// Most connections, whatever the memory.
@@ -47,7 +52,7 @@ pub fn run() -> io::Result<()> {
         let reason = "root= names a disk, but this image serves its initramfs: use http-disk";
         return Err(Error::new(ErrorKind::Unsupported, reason));
     }
-    serve_files()
+    serve_files(start_reload)
 }
 
 /// Serves the file system on the disk `root=` (`disk0`) forever; returns only if
@@ -55,10 +60,11 @@ pub fn run() -> io::Result<()> {
 /// an image.
 pub fn run_from_disk() -> Result<(), String> {
     fs::mount_root().map_err(|error| error.to_string())?;
-    serve_files().map_err(|error| error.to_string())
+    serve_files(|_, _| Ok(())).map_err(|error| error.to_string())
 }
 
-fn serve_files() -> io::Result<()> {
+/// Serves the files of this platform; `also` starts what goes with that.
+fn serve_files(also: impl FnOnce(&'static Http, Log) -> io::Result<()>) -> io::Result<()> {
     let port = match env::var("port") {
         None => 80,
         Some(word) => word
@@ -80,33 +86,72 @@ fn serve_files() -> io::Result<()> {
         }
     };
     let origin = platform.origin();
+    let missing = given().missing(site.as_ref(), &AppliancePlatform::new());
+    let missing = missing.map_err(|RulesError(why)| Error::new(ErrorKind::InvalidInput, why))?;
     let mut server = Server::new(platform)
         .with_metrics(metrics()?)
         .with_precompressed(precompressed()?)
-        .with_missing(missing(site.as_ref())?);
+        .with_missing(missing);
+    let log = site.as_ref().map_or(Log::Off, |site| site.log);
+    if let Some(format) = format(log) {
+        server = server.with_log(start_log(format)?);
+    }
     if let Some(site) = site {
-        if let Some(format) = format(site.log) {
-            server = server.with_log(start_log(format)?);
-        }
         server = server.with_site(site);
     }
-    let http = Http {
+    // Served forever.
+    let http: &'static Http = Box::leak(Box::new(Http {
         server,
-        most: most_connections()?,
-    };
+        most: AtomicU64::new(most_connections(0)?),
+    }));
     serve::start(listener, http)
         .map_err(|_| Error::new(ErrorKind::Other, "no memory for a thread"))?;
+    also(http, log)?;
     let address = net::wait_configured(Some(ADDRESS_WAIT)).unwrap_or(Ipv4Addr::UNSPECIFIED);
     println!("http: serving {origin} on {address}:{port}");
     serve::stay();
 }
 
-fn format(log: tare_site::Log) -> Option<Format> {
+fn format(log: Log) -> Option<Format> {
     match log {
-        tare_site::Log::Off => None,
-        tare_site::Log::Combined => Some(Format::Combined),
-        tare_site::Log::Json => Some(Format::Json),
+        Log::Off => None,
+        Log::Combined => Some(Format::Combined),
+        Log::Json => Some(Format::Json),
     }
+}
+
+/// Starts the thread that takes other roots from a disk, where that is on. It sleeps until the
+/// disk changes.
+fn start_reload(http: &'static Http, log: Log) -> io::Result<()> {
+    if !switch(reload::PARAMETER, "invalid reload=: want on or off")? {
+        return Ok(());
+    }
+    let unsupported = |reason| Error::new(ErrorKind::Unsupported, reason);
+    let disk = block::disk(reload::SERIAL);
+    let disk = disk.ok_or_else(|| unsupported("reload=on: want the disk of tare run --reload"))?;
+    let changed = disk.watch();
+    let changed =
+        changed.map_err(|_| unsupported("reload=on: the disk has no interrupt for its changes"))?;
+    let mut reload = Reload::new(disk.clone(), given(), log);
+    let work = move || {
+        loop {
+            // The first time for what came before.
+            if let Some(Answer::Taken { files }) = reload.look(&http.server, room_for_root()) {
+                http.count_room();
+                println!("http: serving {files} files anew");
+            }
+            changed.wait();
+        }
+    };
+    let thread = thread::Builder::new().name("reload").spawn(work);
+    thread.map_err(|_| Error::new(ErrorKind::Other, "no memory for a thread"))?;
+    Ok(())
+}
+
+/// Memory for another root, in bytes. A quarter of the heap stays for connections, as when files
+/// are read from a disk.
+fn room_for_root() -> u64 {
+    heap::available().saturating_sub(heap::stats().total / 4)
 }
 
 /// Starts the thread that writes the access log to the console, where each byte is an exit:
@@ -132,14 +177,23 @@ fn start_log(format: Format) -> io::Result<Arc<AccessLog>> {
 /// The server, and the most connections that it takes.
 struct Http {
     server: Server<AppliancePlatform>,
-    most: u64,
+    most: AtomicU64,
 }
 
-impl Service for Http {
+impl Http {
+    /// Works out anew how many connections there is memory for.
+    fn count_room(&self) {
+        if let Ok(most) = most_connections(self.server.counters.open()) {
+            self.most.store(most, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Service for &'static Http {
     const NAME: &'static str = "http";
 
     fn has_room(&self) -> bool {
-        self.server.counters.open() < self.most
+        self.server.counters.open() < self.most.load(Ordering::Relaxed)
     }
 
     fn serve(&self, stream: Stream) {
@@ -165,44 +219,11 @@ fn precompressed() -> io::Result<Precompressed> {
     })
 }
 
-/// What a path without a file gets where no host is named.
-fn missing(site: Option<&Table<'_>>) -> io::Result<Missing> {
-    let of = |word: &str| String::from(word.trim_start_matches('/'));
-    let bare = Table::default();
-    let site = site.unwrap_or(&bare);
-    let missing = match (
-        env::var("not_found"),
-        env::var("fallback"),
-        site.missing.into(),
-    ) {
-        (None, None, by_site) => by_site,
-        (Some(page), None, Missing::Line) => Missing::Page(of(page)),
-        (None, Some(file), Missing::Line) => Missing::Fallback(of(file)),
-        _ => {
-            let reason = "not_found=, fallback= and [errors] of the site: want one of them";
-            return Err(Error::new(ErrorKind::InvalidInput, reason));
-        }
-    };
-    check_named(site, &missing)?;
-    for host in &site.hosts {
-        check_named(&host.table, &host.table.missing.into())?;
-    }
-    Ok(missing)
-}
-
-/// What a site names must be there, so that a wrong name is not found out by the first client.
-fn check_named(site: &Table<'_>, missing: &Missing) -> io::Result<()> {
-    let invalid = |reason| Err(Error::new(ErrorKind::InvalidInput, reason));
-    let files = AppliancePlatform::new();
-    if !matches!(files.find(site.root), Ok(Some(Node::Directory))) {
-        return invalid("root of the site or of a host: no such directory in the root");
-    }
-    let (Missing::Page(name) | Missing::Fallback(name)) = missing else {
-        return Ok(());
-    };
-    match files.find(&site.path_in_root(name)) {
-        Ok(Some(Node::File { .. })) => Ok(()),
-        _ => invalid("not_found=, fallback= or [errors] of the site: no such file in the root"),
+/// What the command line names for paths without a file.
+fn given() -> Given {
+    Given {
+        not_found: env::var("not_found"),
+        fallback: env::var("fallback"),
     }
 }
 
@@ -230,7 +251,8 @@ fn switch(name: &'static str, invalid: &'static str) -> io::Result<bool> {
     }
 }
 
-fn most_connections() -> io::Result<u64> {
+/// Connections that there is memory for, with those that are `open` and have theirs.
+fn most_connections(open: u64) -> io::Result<u64> {
     if let Some(word) = env::var("connections") {
         let given = word.parse::<u64>().ok().filter(|most| *most > 0);
         return given.ok_or(Error::new(
@@ -238,6 +260,6 @@ fn most_connections() -> io::Result<u64> {
             "invalid connections=: want a number above 0",
         ));
     }
-    let room = heap::available().saturating_sub(REFUSED_BYTES) / CONNECTION_BYTES;
+    let room = heap::available().saturating_sub(REFUSED_BYTES) / CONNECTION_BYTES + open;
     Ok(room.clamp(FEWEST_CONNECTIONS, MOST_CONNECTIONS))
 }
