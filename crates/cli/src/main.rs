@@ -86,6 +86,7 @@ fn perform(verb: Verb, attempt: Option<Attempt>) -> Result<Ended, Failure> {
         Verb::Logs(args) => machines::logs(&args),
         Verb::Stats(args) => machines::stats(&args),
         Verb::Set(args) => machines::set(&args),
+        Verb::Reload(args) => machines::reload(args),
         Verb::Blk(args) => blk::blk(args),
         Verb::Why(args) => why::why(&args),
         Verb::Top(args) => top::top(&args),

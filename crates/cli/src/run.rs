@@ -55,6 +55,7 @@ impl From<RunArgs> for Request {
             root_disk: args.root_disk,
             initrd: args.initrd,
             site: args.site,
+            reload: args.reload,
             cmdline: args.cmdline,
             publish: args.publish,
             net: args.net,

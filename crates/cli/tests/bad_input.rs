@@ -223,6 +223,13 @@ fn a_site_file_that_cannot_be_used() {
         2,
         "tiny ignores --site, which is for the images http",
     );
+    refused(
+        &["--reload"],
+        2,
+        "tiny ignores --reload, which is for the image http",
+    );
+    let words = ["reload", "web", "--root", root.path().to_str().unwrap()];
+    place.run(&words).expect(51, "web");
     let valid = "valid: 0 paths, 0 redirects, missing files get 404.html";
     place.run(&["check", &page]).expect(0, valid);
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use support::TestDir;
 
-const VERBS: [&str; 24] = [
+const VERBS: [&str; 25] = [
     "run",
     "new",
     "build",
@@ -19,6 +19,7 @@ const VERBS: [&str; 24] = [
     "logs",
     "stats",
     "set",
+    "reload",
     "blk",
     "why",
     "profile",

@@ -107,7 +107,100 @@ fn a_host_of_a_site_has_its_own_files() {
     };
     assert!(of("B.Example:80").ends_with("\r\n\r\nof b\n"));
     assert!(of("c.example").ends_with("\r\n\r\nthe site\n"));
+    let root = place.path().join("site");
+    let words = ["reload", "web", "--root", root.to_str().unwrap()];
+    place
+        .run(&words)
+        .expect(2, "\"web\" was started without --reload");
     place.run(&["stop", "web"]).expect(0, "");
+}
+
+/// One request of a connection that stays, whose answer ends so.
+fn ask(stream: &mut TcpStream, ending: &str) {
+    stream
+        .write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        .unwrap();
+    let mut answer = Vec::new();
+    let mut bytes = [0; 4096];
+    while !answer.ends_with(ending.as_bytes()) {
+        let count = stream.read(&mut bytes).unwrap();
+        let so_far = String::from_utf8_lossy(&answer);
+        assert_ne!(count, 0, "ended without {ending:?}: {so_far}");
+        answer.extend_from_slice(&bytes[..count]);
+    }
+}
+
+/// Another root for a machine that runs: an answer that is being sent ends with its own file, a
+/// connection stays, and what is wrong changes nothing.
+#[test]
+fn a_running_site_gets_another_root() {
+    let Some(image) = http() else { return };
+    let place = with_site();
+    // More than sockets and passt hold.
+    let large = |byte| vec![byte; 12 << 20];
+    place.file("site/large", &large(b'1'));
+    let port = free_port();
+    let publish = format!("{port}:80");
+    let words = ["-p", &publish, "--reload", "--cmdline", "metrics=on"];
+    run(&place, image.to_str().unwrap(), &words);
+    eventually("the site is served", || get(port, "/").is_ok());
+    let connect = || {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let limit = Some(Duration::from_secs(20));
+        stream.set_read_timeout(limit).unwrap();
+        stream
+    };
+    let (mut kept, mut sending) = (connect(), connect());
+    ask(&mut kept, "\r\n\r\nthe site\n");
+    let request = b"GET /large HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    sending.write_all(request).unwrap();
+    let mut answer = vec![0; 64 << 10];
+    sending.read_exact(&mut answer).unwrap();
+
+    let directory = |name: &str| {
+        let path = place.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let reload = |root: &str, more: &[&str]| {
+        let words = ["reload", "web", "--root", root];
+        place.run(&[&words[..], more].concat())
+    };
+    let next = directory("next");
+    place.file("next/index.html", b"the next site\n");
+    place.file("next/large", &large(b'2'));
+    reload(&next, &[]).expect(0, "web: serving 2 files");
+    ask(&mut kept, "\r\n\r\nthe next site\n");
+    sending.read_to_end(&mut answer).unwrap();
+    let head = answer.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
+    assert!(answer[head + 4..] == large(b'1'), "not the old file");
+    let has = |path: &str, part: &str| {
+        let answer = get(port, path).unwrap();
+        assert!(answer.contains(part), "{path}: {answer}");
+    };
+    has("/metrics", "\nhttp_reloads_total 1\n");
+
+    // The host refuses, then the guest.
+    reload("/no/such/directory", &[]).expect(40, "does not exist");
+    let wrong = place.file("wrong.toml", b"[[paths]]\n");
+    reload(&next, &["--site", &wrong]).expect(47, "unknown key \"paths\"");
+    let logs = place.file("logs.toml", b"[log]\nformat = \"json\"\n");
+    reload(&next, &["--site", &logs]).expect(47, "chosen when the machine starts");
+    let too_large = directory("too-large");
+    let file = std::fs::File::create(place.path().join("too-large/file")).unwrap();
+    file.set_len(48 << 20).unwrap();
+    reload(&too_large, &[]).expect(41, "KiB are missing");
+    has("/metrics", "\nhttp_reloads_refused_total 2\n");
+    ask(&mut kept, "\r\n\r\nthe next site\n");
+
+    let text = b"[[path]]\nmatch = \"/index.html\"\ncache_control = \"no-cache\"\n";
+    let rules = place.file("rules.toml", text);
+    place.file("next/index.html", b"the third site\n");
+    reload(&next, &["--site", &rules]).expect(0, "web: serving 2 files");
+    ask(&mut kept, "\r\n\r\nthe third site\n");
+    has("/", "\r\nCache-Control: no-cache\r\n");
+    place.run(&["stop", "web"]).expect(0, "");
+    assert_eq!(place.run_directories(), [""; 0]);
 }
 
 /// The access log, with what the console makes of a client's bytes.

@@ -51,6 +51,12 @@ pub(crate) enum ImageCheckError {
         /// The image.
         path: PathBuf,
     },
+    /// Another root for an image that takes none.
+    #[error("{} ignores --reload, which is for the image http", path.display())]
+    Reload {
+        /// The image.
+        path: PathBuf,
+    },
     /// No memory to try in.
     #[error("cannot allocate memory to check the image")]
     Memory(#[from] MemoryError),
@@ -60,7 +66,7 @@ impl Explain for ImageCheckError {
     fn code(&self) -> ExitCode {
         match self {
             Self::Read { .. } => ExitCode::ImageUnreadable,
-            Self::Ring { .. } | Self::Site { .. } => ExitCode::Usage,
+            Self::Ring { .. } | Self::Site { .. } | Self::Reload { .. } => ExitCode::Usage,
             Self::Memory(_) => ExitCode::Memory,
             Self::Load { source, .. } => source.into(),
         }
@@ -70,6 +76,7 @@ impl Explain for ImageCheckError {
         match self {
             Self::Ring { .. } => Some("leave --ring out".to_owned()),
             Self::Site { .. } => Some("leave --site out".to_owned()),
+            Self::Reload { .. } => Some("leave --reload out".to_owned()),
             _ => None,
         }
     }
@@ -87,9 +94,24 @@ pub(crate) fn check_ring(image: &Image, ring: u8) -> Result<(), ImageCheckError>
 
 /// Checks that an image of the library OS takes a site's table.
 pub(crate) fn check_site(image: &Image) -> Result<(), ImageCheckError> {
+    check_option(image, Options::SITE, |path| ImageCheckError::Site { path })
+}
+
+/// Checks that an image of the library OS takes another root while it runs.
+pub(crate) fn check_reload(image: &Image) -> Result<(), ImageCheckError> {
+    check_option(image, Options::RELOAD, |path| ImageCheckError::Reload {
+        path,
+    })
+}
+
+fn check_option(
+    image: &Image,
+    option: Options,
+    ignored: impl FnOnce(PathBuf) -> ImageCheckError,
+) -> Result<(), ImageCheckError> {
     let path = image.path.clone();
     match tare_boot::options(&mut file_of(image)?) {
-        Ok(options) if !options.contain(Options::SITE) => Err(ImageCheckError::Site { path }),
+        Ok(options) if !options.contain(option) => Err(ignored(path)),
         Ok(_) => Ok(()),
         Err(source) => Err(ImageCheckError::Load { path, source }),
     }

@@ -26,7 +26,7 @@ use crate::rates::NetRate;
 use crate::record::{EngineName, Record, now_s};
 use crate::run_dir_guard::RunDirGuard;
 use crate::user::MachineUser;
-use crate::{Terminal, limits, mac, monitor, passt, qemu, user};
+use crate::{Terminal, limits, mac, monitor, passt, qemu, reload, user};
 
 /// Starts the machine. In the foreground Tare's engine does not return from
 /// this: the process becomes the monitor.
@@ -39,12 +39,13 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
         .iter()
         .for_each(|warning| terminal.warn(warning));
     let Plan {
-        machine,
+        mut machine,
         engine,
         name,
         files,
         net,
         limits,
+        reload: has_reload,
         attempt,
         ..
     } = plan;
@@ -63,6 +64,9 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
     user::sweep();
     // From here on what is started is in the group: passt, the monitor or QEMU.
     limits::enter(limits, &machine.disks, run_dir.dir().name())?;
+    if has_reload {
+        machine.disks.push(reload::disk(run_dir.dir())?);
+    }
     let passt_user = machine.user.as_ref().map(passt_user).transpose();
     let passt_user =
         passt_user.map_err(RunFileError::of("a copy of the user's lock", run_dir.dir()))?;

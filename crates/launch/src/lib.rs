@@ -16,7 +16,8 @@
 //! say exit code and hint ([`Explain`]); [`Failure`] is any of them.
 //!
 //! [`keep()`] launches again what fails (`restart`). [`jailed_guest`] starts QEMU in the same jail for
-//! guests that are no machines: proofs and observations.
+//! guests that are no machines: proofs and observations. [`reload`] gives
+//! a machine that runs another root.
 //!
 //! The calling program starts itself again to supervise QEMU, to confine it and to keep a machine,
 //! so its `main` calls [`confined::become_program`], [`supervise::from_args`],
@@ -61,6 +62,7 @@ mod qemu;
 pub mod rates;
 pub mod record;
 mod relay;
+pub mod reload;
 mod request;
 mod restart;
 mod root_errors;

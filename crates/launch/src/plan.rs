@@ -45,6 +45,8 @@ pub struct Plan {
     pub(crate) emulated: Option<String>,
     /// What it may use at most.
     pub(crate) limits: Limits,
+    /// Whether it can get another root while it runs.
+    pub(crate) reload: bool,
     /// The attempt of a keeper's that it is.
     pub(crate) attempt: Option<Attempt>,
 }
@@ -64,6 +66,12 @@ pub(crate) enum PlanError {
     /// A site's file for a program.
     #[error("--site is for the images http and http-disk, not for programs")]
     SiteForProgram,
+    /// Another root for what has none.
+    #[error("--reload is for the image http, not for programs and Linux guests")]
+    ReloadForProgram,
+    /// Another root in an engine that cannot tell the guest.
+    #[error("--reload needs Tare's own monitor (--engine tare)")]
+    ReloadWithoutTare,
     /// Halt polling in an engine that cannot set it.
     #[error("--halt needs Tare's own monitor (--engine tare)")]
     HaltWithoutTare,
@@ -124,6 +132,12 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
     let (cmdline, emulated) = linux::emulated::spare(boot.cmdline, probe.as_ref())?;
     let mut disks = disk::open(request.disks, cpus, &engine)?;
     image_check::check(&boot.image, guest, memory_mib, &engine)?;
+    if request.reload {
+        image_check::check_reload(&boot.image)?;
+        if !matches!(engine, Engine::Tare(_)) {
+            return Err(PlanError::ReloadWithoutTare.into());
+        }
+    }
     if let (Some(ring), true) = (request.ring, guest != GuestKind::Linux) {
         image_check::check_ring(&boot.image, ring)?;
     }
@@ -158,6 +172,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         net,
         emulated,
         limits: request.limits,
+        reload: request.reload,
         attempt: request.attempt,
     })
 }
@@ -169,6 +184,9 @@ fn guest_kind(request: &Request, image: Option<&Image>) -> Result<GuestKind, Pla
         (None, Some(image)) if program::is_program(image) => GuestKind::Program,
         (None, Some(_)) => GuestKind::LibraryOs,
     };
+    if guest != GuestKind::LibraryOs && request.reload {
+        return Err(PlanError::ReloadForProgram);
+    }
     let has_command = !(request.command.is_empty() && request.env.is_empty());
     if guest == GuestKind::LibraryOs && has_command {
         return Err(PlanError::WordsForImage);
@@ -187,6 +205,9 @@ fn library_os(
     let mut words = request.cmdline.clone();
     if site.is_some() {
         words = format!("{words} {}={}", tare_site::PARAMETER, tare_site::FILE);
+    }
+    if request.reload {
+        words = format!("{words} {}=on", tare_site::reload::PARAMETER);
     }
     let cmdline = cmdline::build(addresses, request.idle, request.ring, &words)?;
     let image = match (guest, image) {

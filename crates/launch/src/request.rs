@@ -40,6 +40,8 @@ pub struct Request {
     pub initrd: Option<PathBuf>,
     /// What a site wants beside its files.
     pub site: Option<PathBuf>,
+    /// Whether it can get another root while it runs.
+    pub reload: bool,
     /// Text added to the guest's command line.
     pub cmdline: String,
     /// Ports forwarded to the guest.

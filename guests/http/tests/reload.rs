@@ -304,7 +304,7 @@ fn a_root_without_memory_is_refused_with_what_is_missing() {
     assert_eq!(reply.answer, Answer::Refused(refusal));
     assert_eq!(body(&server, "/"), (200, "old home".into()));
     assert_eq!(server.counters.reloads_refused.get(), 1);
-    // The same with enough is served, once it is asked for again.
+    // With enough memory it is served, by another request.
     assert_eq!(reload.look(&server, needed), None);
     host.offer(&[("index.html", FILE_MODE, b"new home")]);
     reload.look(&server, needed).unwrap();

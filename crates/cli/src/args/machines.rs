@@ -1,5 +1,6 @@
-//! Machines: `tare ps`, `stop`, `rm`, `logs`, `stats`, `set`.
+//! Machines: `tare ps`, `stop`, `rm`, `logs`, `stats`, `set`, `reload`.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -102,4 +103,22 @@ pub(crate) struct SetArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `tare reload`.
+#[derive(Debug, Args)]
+pub(crate) struct ReloadArgs {
+    /// The machine
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Directory that the guest gets as its files
+    #[arg(long, value_name = "DIR")]
+    pub(crate) root: PathBuf,
+    /// File with what the site wants beside its files, as for tare run; without it the new
+    /// root has no rules
+    #[arg(long, value_name = "FILE")]
+    pub(crate) site: Option<PathBuf>,
+    /// Seconds to wait until the machine serves it
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) time: u32,
 }

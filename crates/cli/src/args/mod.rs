@@ -15,7 +15,9 @@ use clap_complete::Shell;
 
 use crate::exit_codes;
 use crate::tailor::args::TailorArgs;
-pub(crate) use machines::{LogsArgs, PsArgs, RmArgs, SetArgs, StatsArgs, StopArgs, WatchSeconds};
+pub(crate) use machines::{
+    LogsArgs, PsArgs, ReloadArgs, RmArgs, SetArgs, StatsArgs, StopArgs, WatchSeconds,
+};
 pub(crate) use observe::{MergeArgs, ProfileArgs, ProfileVerb, TopArgs, WhyArgs};
 pub(crate) use place::{AdviseArgs, PinArgs};
 pub(crate) use run::{BlkArgs, EngineArg, IdleArg, RunArgs};
@@ -78,6 +80,13 @@ pub(crate) enum Verb {
     /// Without KEY=VALUE, lists every setting with its value and meaning. Several
     /// changes are made together or not at all.
     Set(SetArgs),
+    /// Give a running http another root, without ending a connection
+    ///
+    /// Packs and checks DIR and FILE as tare run does. The machine, which was started with
+    /// --reload, loads them beside the root that it serves, and serves them from the
+    /// next request on. Answers that are being sent end with their files. Whatever is
+    /// wrong leaves the root before in its place.
+    Reload(ReloadArgs),
     /// Serve a disk to QEMU or Cloud Hypervisor (vhost-user-blk)
     ///
     /// The disk of tare run --disk, with its interrupt coalescing, for virtual

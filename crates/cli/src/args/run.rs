@@ -72,6 +72,9 @@ pub(crate) struct RunArgs {
     /// path, redirects, error page, listings, hosts, log (tare check FILE checks it)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "initrd"])]
     pub(crate) site: Option<PathBuf>,
+    /// Let tare reload give the machine another root while it runs (http): a disk more
+    #[arg(long, conflicts_with = "kernel")]
+    pub(crate) reload: bool,
     /// Initramfs file, passed to the guest unchanged
     #[arg(long, value_name = "FILE")]
     pub(crate) initrd: Option<PathBuf>,

@@ -1,7 +1,8 @@
-//! The verbs about machines: `ps`, `stop`, `rm`, `logs`, `stats`, `set`.
+//! The verbs about machines: `ps`, `stop`, `rm`, `logs`, `stats`, `set`, `reload`.
 
 mod logs;
 mod ps;
+mod reload;
 mod rm;
 mod set;
 mod stats;
@@ -11,6 +12,7 @@ mod watch;
 
 pub(crate) use logs::logs;
 pub(crate) use ps::ps;
+pub(crate) use reload::reload;
 pub(crate) use rm::rm;
 pub(crate) use set::set;
 pub(crate) use stats::stats;

@@ -72,6 +72,11 @@ impl RunDir {
         self.path.join(PASST)
     }
 
+    /// `reload.disk`, the disk by which the machine gets another root.
+    pub fn reload_disk(&self) -> PathBuf {
+        self.path.join(entry::RELOAD)
+    }
+
     /// Whether a machine runs here, that is, somebody holds the lock.
     pub fn is_alive(&self) -> bool {
         match self.examine() {

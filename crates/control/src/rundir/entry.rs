@@ -26,10 +26,11 @@ pub(super) const RUN: &str = "run.json";
 /// `run.json` while it is being written.
 pub(super) const RUN_NEW: &str = "run.new";
 pub(super) const PASST: &str = "passt.log";
+pub(super) const RELOAD: &str = "reload.disk";
 /// Everything that Tare puts into a run directory, the marker last.
-const KNOWN: [&str; 7] = [CONTROL, MACHINE, CONSOLE, RUN, RUN_NEW, PASST, LOCK];
+const KNOWN: [&str; 8] = [CONTROL, MACHINE, CONSOLE, RUN, RUN_NEW, PASST, RELOAD, LOCK];
 /// What a machine that has ended needs no longer.
-const ONLY_RUNNING: [&str; 3] = [CONTROL, MACHINE, RUN_NEW];
+const ONLY_RUNNING: [&str; 4] = [CONTROL, MACHINE, RUN_NEW, RELOAD];
 /// Longest `lock` that is read.
 const LOCK_BYTES: usize = 512;
 

@@ -9,6 +9,7 @@
 //!     console.log    what the guest wrote to its serial port
 //!     run.json       how `tare` started it, for `tare ps` and `tare stop`
 //!     passt.log      what passt wrote when it started, if anything
+//!     reload.disk    the disk by which it gets another root, if it can (`tare run --reload`)
 //! ```
 //!
 //! The root may be any directory that the user names, so nothing in it is

@@ -1,0 +1,21 @@
+//! `tare reload`: another root for a machine that runs. `tare_launch::reload` does it.
+
+use std::time::Duration;
+
+use tare_launch::reload::ReloadRequest;
+
+use crate::args::ReloadArgs;
+use crate::failure::Outcome;
+use crate::output::{Stderr, print};
+
+/// Gives a machine another root, and prints how many files it serves then.
+pub(crate) fn reload(args: ReloadArgs) -> Outcome {
+    let request = ReloadRequest {
+        name: args.name,
+        root: args.root,
+        site: args.site,
+        limit: Duration::from_secs(args.time.into()),
+    };
+    let files = tare_launch::reload::reload(&request, &Stderr)?;
+    print(&format!("{}: serving {files} files\n", request.name))
+}

@@ -1,0 +1,490 @@
+//! `tare reload`: another root for a machine that runs (`docs/adr/0052-reload-of-a-site.md`).
+//!
+//! A machine that was started with `--reload` has one disk more ([`disk`]), whose file is in its
+//! run directory. The root is packed and checked as for a start, written to that file, and
+//! announced by a disk that becomes longer, as by `tare set`. The guest answers in a sector of the
+//! disk ([`tare_site::reload`]), which is read here as what a hostile guest wrote.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek as _, SeekFrom};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
+use rustix::io::Errno;
+use tare_abi::cmdline;
+use tare_abi::layout::MIB;
+use tare_control::client::{Client, ClientError};
+use tare_control::config::{DiskCache, DiskCoalesce, MachineConfig};
+use tare_control::exit::ExitCode;
+use tare_control::rundir::{RunDir, RunRoot};
+use tare_control::settings::{DiskChange, SettingsChange};
+use tare_devices::blk::Access;
+use tare_policy::limit::DiskLimits;
+use tare_rootfs::Tree;
+use tare_rootfs::cpio::{self, PackError};
+use tare_rootfs::walk::{Links, walk};
+use tare_site::reload::{
+    ARCHIVE_SECTOR, Answer, REPLY_SECTOR, REQUEST_SECTOR, Refusal, Reply, Request, SECTOR_BYTES,
+    SERIAL, Sector,
+};
+
+use crate::disk::OpenDisk;
+use crate::failure::{Explain, Failure};
+use crate::machine::RunFileError;
+use crate::record::Record;
+use crate::{Terminal, site};
+
+const SECTOR: u64 = SECTOR_BYTES as u64;
+const ARCHIVE: u64 = ARCHIVE_SECTOR * SECTOR;
+/// How often to look for the guest's answer.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Another root for a machine.
+#[derive(Clone, Debug)]
+pub struct ReloadRequest {
+    /// The machine.
+    pub name: String,
+    /// The directory.
+    pub root: PathBuf,
+    /// What the site wants beside its files.
+    pub site: Option<PathBuf>,
+    /// How long to wait until the machine serves it.
+    pub limit: Duration,
+}
+
+/// A root that a machine does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    /// It has no disk for that.
+    #[error("{0:?} was started without --reload")]
+    NotReloadable(String),
+    /// Its rules would be lost.
+    #[error("{0:?} was started with --site, and the new root has no rules")]
+    NoSite(String),
+    /// Another process is at it.
+    #[error("another reload of {0:?} is going on")]
+    Busy(String),
+    /// The disk's file cannot be used.
+    #[error("cannot write the root to {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The machine did not answer on its control socket.
+    #[error("cannot query the machine {name:?}")]
+    Ask {
+        /// The machine.
+        name: String,
+        /// Why.
+        source: ClientError,
+    },
+    /// The guest did not answer.
+    #[error("{name:?} did not take the root within {} s, and keeps the one before", limit.as_secs())]
+    TimedOut {
+        /// The machine.
+        name: String,
+        /// How long it had.
+        limit: Duration,
+    },
+    /// It is not there any more.
+    #[error("{0:?} ended before it took the root")]
+    Ended(String),
+    /// The guest refused.
+    #[error("{name:?} keeps the root before")]
+    Refused {
+        /// The machine.
+        name: String,
+        /// Why.
+        source: Refusal,
+    },
+}
+
+impl Explain for ReloadError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::NotReloadable(_) | Self::NoSite(_) => ExitCode::Usage,
+            Self::Write { .. } => ExitCode::Output,
+            Self::Ended(_) => ExitCode::NoSuchMachine,
+            Self::Busy(_) | Self::Ask { .. } | Self::TimedOut { .. } => ExitCode::ControlFailed,
+            Self::Refused { source, .. } => match source {
+                Refusal::Memory { .. } => ExitCode::RootTooLarge,
+                Refusal::Archive | Refusal::Disk => ExitCode::ControlFailed,
+                Refusal::Table | Refusal::Tables | Refusal::Log | Refusal::Named => {
+                    ExitCode::SiteUnusable
+                }
+            },
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::NotReloadable(_) => Some("start it with tare run http --reload".to_owned()),
+            Self::NoSite(_) => Some("name its file with --site".to_owned()),
+            Self::Refused { source, .. } => match source {
+                Refusal::Memory { .. } => {
+                    Some("start it again with more --memory for both".to_owned())
+                }
+                Refusal::Tables | Refusal::Log | Refusal::Table => {
+                    Some("start it again with the new file".to_owned())
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// The disk of a machine that can get another root: nothing is on it yet.
+pub(crate) fn disk(dir: &RunDir) -> Result<OpenDisk, RunFileError> {
+    let path = dir.reload_disk();
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    let file = options.open(&path).and_then(|file| {
+        file.set_len(ARCHIVE)?;
+        Ok(file)
+    });
+    Ok(OpenDisk {
+        path: path.to_string_lossy().into_owned(),
+        file: file.map_err(RunFileError::of("the disk for reloads", dir))?,
+        access: Access::ReadWrite,
+        cache: DiskCache::default(),
+        serial: SERIAL.to_owned(),
+        queues: 1,
+        coalesce: DiskCoalesce::default(),
+        latency_us: 0,
+        limits: DiskLimits::default(),
+    })
+}
+
+/// Gives the machine another root; the number of files that it serves then.
+pub fn reload(request: &ReloadRequest, terminal: &dyn Terminal) -> Result<u32, Failure> {
+    let name = || request.name.clone();
+    let dir = RunRoot::open_default()?.find(&request.name)?;
+    if Record::read(&dir).is_ok_and(|record| !record.engine.answers()) {
+        return Err(ReloadError::NotReloadable(name()).into());
+    }
+    let ask = |source| ReloadError::Ask {
+        name: name(),
+        source,
+    };
+    let mut client = Client::new(dir.control_socket());
+    let config = client.machine().map_err(ask)?.config;
+    let disk = disk_of(&config).ok_or_else(|| ReloadError::NotReloadable(name()))?;
+    let has_site = request.site.is_some();
+    if !has_site && cmdline::value(&config.cmdline, tare_site::PARAMETER).is_some() {
+        return Err(ReloadError::NoSite(name()).into());
+    }
+    let tree = tree(request, &config, terminal)?;
+    let slot = Slot::open(&dir.reload_disk(), &request.name)?;
+    let offer = slot.write(&tree, has_site)?;
+    let now = client.settings().map_err(ask)?;
+    let now = now.disks.get(&disk).map_or(0, |disk| disk.size);
+    let size = slot.extend(now)?;
+    let mut change = SettingsChange::default();
+    let grown = DiskChange {
+        size: Some(size),
+        ..DiskChange::default()
+    };
+    change.disks.insert(disk, grown);
+    client.set(&change).map_err(ask)?;
+    let begin = Instant::now();
+    let goes_on = || dir.is_alive() && begin.elapsed() < request.limit;
+    match slot.wait(offer.generation, goes_on)? {
+        Some(Answer::Taken { files }) => Ok(files),
+        Some(Answer::Refused(source)) => Err(ReloadError::Refused {
+            name: name(),
+            source,
+        }
+        .into()),
+        None if !dir.is_alive() => Err(ReloadError::Ended(name()).into()),
+        None => Err(ReloadError::TimedOut {
+            name: name(),
+            limit: request.limit,
+        }
+        .into()),
+    }
+}
+
+/// The name of the disk for reloads in settings.
+fn disk_of(config: &MachineConfig) -> Option<String> {
+    let mut disks = config.disks.iter();
+    disks
+        .position(|disk| disk.serial == SERIAL)
+        .map(tare_daemon::disk::name)
+}
+
+/// The files, checked as for a start. Whether the guest has memory for them it says itself; more
+/// than the machine has is not worth asking.
+fn tree(
+    request: &ReloadRequest,
+    config: &MachineConfig,
+    terminal: &dyn Terminal,
+) -> Result<Tree, Failure> {
+    let site = request.site.as_deref().map(site::read).transpose()?;
+    let room = u64::from(config.memory_mib) * MIB;
+    let mut listing = walk(&request.root, Links::Followed, room)?;
+    listing
+        .warnings
+        .iter()
+        .for_each(|warning| terminal.warn(warning));
+    if let Some(site) = site {
+        site.pack(&mut listing.tree)?;
+    }
+    Ok(listing.tree)
+}
+
+/// The disk's file, held by this process alone but for the machine. When it is let go of, there is
+/// no request on it and no archive.
+struct Slot {
+    file: File,
+    path: PathBuf,
+}
+
+impl Slot {
+    fn open(path: &Path, machine: &str) -> Result<Self, ReloadError> {
+        let failed = |source| ReloadError::Write {
+            path: path.to_owned(),
+            source,
+        };
+        let mut options = OpenOptions::new();
+        let no_follow = OFlags::NOFOLLOW.bits() as i32;
+        options.read(true).write(true).custom_flags(no_follow);
+        let file = options.open(path).map_err(failed)?;
+        // The machine has a lock of another kind (`F_OFD_SETLK`).
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self {
+                file,
+                path: path.to_owned(),
+            }),
+            Err(Errno::WOULDBLOCK) => Err(ReloadError::Busy(machine.to_owned())),
+            Err(errno) => Err(failed(errno.into())),
+        }
+    }
+
+    fn failed(&self, source: io::Error) -> ReloadError {
+        ReloadError::Write {
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    /// Writes the archive, and the request last.
+    fn write(&self, tree: &Tree, has_site: bool) -> Result<Request, Failure> {
+        let failed = |source| self.failed(source);
+        self.withdraw().map_err(failed)?;
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(ARCHIVE)).map_err(failed)?;
+        cpio::archive(tree, file).map_err(|error| match error {
+            PackError::Write(source) => failed(source).into(),
+            error => Failure::from(error),
+        })?;
+        let end = file.stream_position().map_err(failed)?;
+        self.at_least(end.next_multiple_of(SECTOR))
+            .map_err(failed)?;
+        let request = Request {
+            generation: generation(),
+            bytes: end - ARCHIVE,
+            entries: u32::try_from(tree.entries().count()).unwrap_or(u32::MAX),
+            has_site,
+        };
+        let written = self.write_sector(REQUEST_SECTOR, &request.to_sector());
+        written.map_err(failed)?;
+        Ok(request)
+    }
+
+    /// Makes the file longer than the disk of `now` bytes, with all of the archive; how long the
+    /// disk is to become.
+    fn extend(&self, now: u64) -> Result<u64, ReloadError> {
+        let extended = self.file.metadata().and_then(|file| {
+            let size = file.len().max(now + SECTOR).next_multiple_of(SECTOR);
+            self.at_least(size).map(|()| size)
+        });
+        extended.map_err(|source| self.failed(source))
+    }
+
+    fn at_least(&self, bytes: u64) -> io::Result<()> {
+        match self.file.metadata()?.len() {
+            len if len < bytes => self.file.set_len(bytes),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits for the guest's answer while that `goes_on`. Without one the request is taken back:
+    /// a guest that is still at it drops what it has.
+    fn wait(
+        &self,
+        generation: u64,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Option<Answer>, ReloadError> {
+        let failed = |source| self.failed(source);
+        loop {
+            let goes_on = goes_on();
+            if !goes_on {
+                self.withdraw().map_err(failed)?;
+            }
+            let reply = self.reply().map_err(failed)?;
+            let answer = reply.filter(|reply| reply.generation == generation);
+            match answer {
+                Some(reply) => return Ok(Some(reply.answer)),
+                None if !goes_on => return Ok(None),
+                None => std::thread::sleep(LOOK),
+            }
+        }
+    }
+
+    fn reply(&self) -> io::Result<Option<Reply>> {
+        let mut sector: Sector = [0; SECTOR_BYTES];
+        self.file
+            .read_exact_at(&mut sector, REPLY_SECTOR * SECTOR)?;
+        Ok(Reply::parse(&sector))
+    }
+
+    fn withdraw(&self) -> io::Result<()> {
+        self.write_sector(REQUEST_SECTOR, &[0; SECTOR_BYTES])
+    }
+
+    fn write_sector(&self, sector: u64, content: &Sector) -> io::Result<()> {
+        self.file.write_all_at(content, sector * SECTOR)
+    }
+}
+
+impl Drop for Slot {
+    /// A run root is often in memory. The file stays as long as the disk.
+    fn drop(&mut self) {
+        let _ = self.withdraw();
+        if let Ok(file) = self.file.metadata() {
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // Whole pages: a part of one is not given back.
+            let archive = file.len().saturating_sub(ARCHIVE).next_multiple_of(4096);
+            let _ = fallocate(&self.file, flags, ARCHIVE, archive);
+        }
+    }
+}
+
+/// A number that no request had before.
+fn generation() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(1, |since| (since.as_nanos() as u64).max(1))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
+    use tare_rootfs::tree::Node;
+
+    use super::*;
+
+    fn dir() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let made = disk(&RunDir::at(dir.path())).unwrap();
+        let path = PathBuf::from(made.path);
+        (dir, path)
+    }
+
+    fn tree() -> Tree {
+        let mut tree = Tree::new();
+        for name in ["a-b", "a/b", "z"] {
+            tree.insert(name, Node::bytes(vec![1; 3000], 0o644))
+                .unwrap();
+        }
+        tree
+    }
+
+    fn sector(path: &Path, at: u64) -> Sector {
+        let mut sector = [0; SECTOR_BYTES];
+        let file = File::open(path).unwrap();
+        file.read_exact_at(&mut sector, at * SECTOR).unwrap();
+        sector
+    }
+
+    #[test]
+    fn a_root_is_on_the_disk_as_the_guest_reads_it_and_goes_with_its_request() {
+        let (_dir, path) = dir();
+        let slot = Slot::open(&path, "web").unwrap();
+        let offer = slot.write(&tree(), true).unwrap();
+        assert_eq!(Request::parse(&sector(&path, REQUEST_SECTOR)), Some(offer));
+        // The directory of a/b as well.
+        assert_eq!((offer.entries, offer.has_site), (4, true));
+        assert!(sector(&path, ARCHIVE_SECTOR).starts_with(b"070701"));
+        let bytes = std::fs::read(&path).unwrap();
+        let end = (ARCHIVE + offer.bytes) as usize;
+        let archive = &bytes[ARCHIVE as usize..end];
+        assert!(archive.windows(10).any(|it| it == b"TRAILER!!!"));
+        assert!(bytes[end..].iter().all(|byte| *byte == 0) && bytes.len() - end < SECTOR_BYTES);
+        // The disk becomes longer each time, as the guest learns of it by that.
+        let len = bytes.len() as u64;
+        assert_eq!(slot.extend(ARCHIVE).unwrap(), len);
+        assert_eq!(slot.extend(len).unwrap(), len + SECTOR);
+        assert_eq!(slot.extend(len + SECTOR).unwrap(), len + 2 * SECTOR);
+        drop(slot);
+        assert_eq!(sector(&path, REQUEST_SECTOR), [0; SECTOR_BYTES]);
+        let file = std::fs::metadata(&path).unwrap();
+        assert_eq!(file.len(), len + 2 * SECTOR);
+        assert!(file.blocks() * 512 <= ARCHIVE, "{} blocks", file.blocks());
+    }
+
+    #[test]
+    fn one_reload_at_a_time() {
+        let (_dir, path) = dir();
+        let slot = Slot::open(&path, "web").unwrap();
+        let second = Slot::open(&path, "web");
+        assert!(matches!(second, Err(ReloadError::Busy(name)) if name == "web"));
+        drop(slot);
+        assert!(Slot::open(&path, "web").is_ok());
+    }
+
+    #[test]
+    fn only_a_reply_to_this_request_counts() {
+        let (_dir, path) = dir();
+        let slot = Slot::open(&path, "web").unwrap();
+        let offer = slot.write(&tree(), false).unwrap();
+        let reply = |generation| Reply {
+            generation,
+            answer: Answer::Taken { files: 3 },
+        };
+        let write = |sector: &Sector| slot.write_sector(REPLY_SECTOR, sector).unwrap();
+        let mut torn = reply(offer.generation).to_sector();
+        torn[30] ^= 1;
+        for wrong in [[0; SECTOR_BYTES], [0xff; SECTOR_BYTES], torn] {
+            write(&wrong);
+            assert_eq!(slot.wait(offer.generation, || false).unwrap(), None);
+        }
+        write(&reply(offer.generation - 1).to_sector());
+        assert_eq!(slot.wait(offer.generation, || false).unwrap(), None);
+        // The request was taken back.
+        assert_eq!(sector(&path, REQUEST_SECTOR), [0; SECTOR_BYTES]);
+        write(&reply(offer.generation).to_sector());
+        let answer = slot.wait(offer.generation, || true).unwrap();
+        assert_eq!(answer, Some(Answer::Taken { files: 3 }));
+    }
+
+    #[test]
+    fn what_the_guest_lacks_is_said_with_its_exit_code() {
+        let refused = |source| ReloadError::Refused {
+            name: "web".to_owned(),
+            source,
+        };
+        let missing_bytes = 3 * 1024 + 1;
+        let memory = Failure::from(refused(Refusal::Memory { missing_bytes }));
+        assert_eq!(memory.code(), ExitCode::RootTooLarge);
+        assert_eq!(
+            memory.sentence(),
+            "\"web\" keeps the root before: no memory for a second root: 4 KiB are missing: \
+             start it again with more --memory for both"
+        );
+        for site in [
+            Refusal::Table,
+            Refusal::Tables,
+            Refusal::Log,
+            Refusal::Named,
+        ] {
+            assert_eq!(refused(site).code(), ExitCode::SiteUnusable);
+        }
+    }
+}
