@@ -70,15 +70,7 @@ impl Seen {
 
 /// Sends commands until the run ends.
 pub(crate) fn work(shared: &Shared, index: u32) -> Seen {
-    let mut worker = Worker {
-        shared,
-        sectors: shared.job.block / SECTOR_BYTES as u64,
-        random: Random::new(shared.job.seed, index.into()),
-        buffer: vec![0xa5; shared.job.block as usize + ALIGN],
-        stripe: Stripe::new(shared, index),
-        writes: 0,
-        seen: Seen::default(),
-    };
+    let mut worker = Worker::new(shared, index);
     let begins_ns = shared.job.ramp_ms * 1_000_000 * u64::from(index) / u64::from(shared.threads);
     if begins_ns > 0 {
         thread::sleep(Duration::from_nanos(begins_ns));
@@ -128,11 +120,23 @@ struct Worker<'a> {
     seen: Seen,
 }
 
-impl Worker<'_> {
+impl<'a> Worker<'a> {
+    fn new(shared: &'a Shared, index: u32) -> Self {
+        Self {
+            shared,
+            sectors: shared.job.block / SECTOR_BYTES as u64,
+            random: Random::new(shared.job.seed, index.into()),
+            buffer: vec![0xa5; shared.job.block as usize + ALIGN],
+            stripe: Stripe::new(shared, index),
+            writes: 0,
+            seen: Seen::default(),
+        }
+    }
+
     fn closed_loop(&mut self) {
         let mut now = clock::ticks();
-        while self.may_go_on(now) {
-            now = self.command(now);
+        while let Some(counted) = self.next(now) {
+            now = self.command(now, counted);
         }
     }
 
@@ -147,27 +151,28 @@ impl Worker<'_> {
             let late = Instant::now() - due;
             let ticks = late.as_nanos() as u64 * (clock::ticks_per_s() / 1000) / 1_000_000;
             let begun = clock::ticks().saturating_sub(ticks);
-            // What counts is decided for when it was due, once for all.
-            if !self.may_go_on(begun) {
+            let Some(counted) = self.next(begun) else {
                 return;
-            }
-            self.command(begun);
+            };
+            self.command(begun, counted);
             due += interval;
         }
     }
 
-    fn may_go_on(&self, now: u64) -> bool {
+    /// Whether a command that begins `now` counts; `None` if it may not begin. Asked once for each:
+    /// counting may begin while a command runs, which then took none of those that are left.
+    fn next(&self, now: u64) -> Option<bool> {
         if self.shared.stop.load(Ordering::Relaxed) {
-            return false;
+            return None;
         }
         if now < self.shared.from.load(Ordering::Relaxed) {
-            return true;
+            return Some(false);
         }
-        self.shared.left.fetch_sub(1, Ordering::Relaxed) > 0
+        (self.shared.left.fetch_sub(1, Ordering::Relaxed) > 0).then_some(true)
     }
 
-    /// One command; its time is from `begun` to what it returns.
-    fn command(&mut self, begun: u64) -> u64 {
+    /// One command; its time, which is noted if it is `counted`, is from `begun` to what it returns.
+    fn command(&mut self, begun: u64, counted: bool) -> u64 {
         let reads = self.random.below(100) < u64::from(self.shared.job.read);
         let result = match (self.shared.job.verify, reads) {
             (Switch::On, _) => self.checked(reads),
@@ -181,9 +186,8 @@ impl Worker<'_> {
             }
         };
         let ended = clock::ticks();
-        let counts = begun >= self.shared.from.load(Ordering::Relaxed);
         match result {
-            Ok(()) if counts => self.seen.times.note(ended.saturating_sub(begun)),
+            Ok(()) if counted => self.seen.times.note(ended.saturating_sub(begun)),
             Ok(()) => {}
             Err(error) => self.seen.failed(error),
         }
@@ -277,4 +281,36 @@ fn aligned(buffer: &mut [u8]) -> &mut [u8] {
     let skip = buffer.as_ptr().align_offset(ALIGN).min(ALIGN);
     let len = buffer.len() - ALIGN;
     &mut buffer[skip..skip + len]
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tare_libos::block::Access;
+
+    use super::*;
+
+    #[test]
+    fn a_command_that_runs_when_counting_begins_does_not_count() {
+        let job = Job::parse("count=1 warm_ms=0".split_whitespace()).unwrap();
+        let shared = Shared {
+            disk: Disk::in_memory("disk0", vec![0; 1 << 20], Access::ReadWrite),
+            threads: 1,
+            places: Places::new(16, job.order),
+            left: AtomicI64::new(1),
+            from: AtomicU64::new(u64::MAX),
+            stop: AtomicBool::new(false),
+            job,
+        };
+        let mut worker = Worker::new(&shared, 0);
+        let (late, first) = (clock::ticks(), clock::ticks() + 1);
+        let counted = worker.next(late).unwrap();
+        shared.from.store(late, Ordering::Relaxed);
+        worker.command(late, counted);
+        assert_eq!(worker.seen.times.count(), 0);
+        let counted = worker.next(first).unwrap();
+        worker.command(first, counted);
+        assert_eq!(worker.seen.times.count(), 1);
+        assert_eq!(worker.next(first), None);
+    }
 }
