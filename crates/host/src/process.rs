@@ -155,6 +155,7 @@ mod tests {
         // A fatal signal decides how a process ends when it is sent.
         assert_eq!(child.wait().unwrap().signal(), Some(9));
     }
+
     #[test]
     fn only_what_is_still_a_member_once_it_is_open_gets_the_signal() {
         let mut child = sleeper();

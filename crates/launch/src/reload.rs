@@ -251,8 +251,9 @@ impl Slot {
             source,
         };
         let mut options = OpenOptions::new();
-        let no_follow = OFlags::NOFOLLOW.bits() as i32;
-        options.read(true).write(true).custom_flags(no_follow);
+        // A run root may be anywhere: what is not a file there neither leads away nor blocks.
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+        options.read(true).write(true).custom_flags(flags);
         let file = options.open(path).map_err(failed)?;
         // The machine has a lock of another kind (`F_OFD_SETLK`).
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
