@@ -1,6 +1,6 @@
 //! `tare reload`: another root for a machine that runs (`docs/adr/0052-reload-of-a-site.md`).
 //!
-//! A machine that was started with `--reload` has one disk more ([`disk`]), whose file is in its
+//! A machine that was started with `--reload` has one disk more, whose file is in its
 //! run directory. The root is packed and checked as for a start, written to that file, and
 //! announced by a disk that becomes longer, as by `tare set`. The guest answers in a sector of the
 //! disk ([`tare_site::reload`]), which is read here as what a hostile guest wrote.

@@ -16,8 +16,9 @@ pub(crate) use machine::MEMORY_LEN;
 pub(crate) use machine::MockMachine;
 #[cfg(test)]
 pub(crate) use machine::take;
-pub(crate) use ring::Ring;
-pub(crate) use ring::{BUFFERS, INDIRECT, NEXT, WRITE, write_descriptor};
+pub(crate) use ring::{BUFFERS, Ring, WRITE};
+#[cfg(test)]
+pub(crate) use ring::{INDIRECT, NEXT, write_descriptor};
 
 /// Writes guest memory.
 #[allow(clippy::unwrap_used)]
