@@ -36,7 +36,7 @@ pub(crate) fn release(purpose: Purpose) -> Result<()> {
     }
     run(&mut host)?;
     if purpose == Purpose::All || qemu_is_installed() {
-        init()?;
+        init(purpose)?;
     }
     match purpose {
         Purpose::All => guests(),
@@ -50,30 +50,29 @@ fn qemu_is_installed() -> bool {
     std::env::split_paths(&path).any(|dir| dir.join("qemu-system-x86_64").is_file())
 }
 
-/// The first process of Linux guests and the observer there, linked statically, put into `linux`
-/// beside both the debug and the release programs. Its target is named so that cargo keeps
-/// what it builds apart from the host's.
-pub(crate) fn init() -> Result<()> {
+/// Programs of Linux guests, linked statically, put into `linux` beside both the debug and the
+/// release programs: the first process, and the observer, which only `tare profile` starts. Their
+/// target is named so that cargo keeps what it builds apart from the host's.
+pub(crate) fn init(purpose: Purpose) -> Result<()> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
-    run(cargo(&[
-        "build",
-        "--locked",
-        "--profile",
-        GUEST_PROFILE,
-        "--target",
-        TARGET,
-        "-p",
-        "tare-init",
-        "-p",
-        "tare-probe",
-        "--bins",
-    ])
-    .env("RUSTFLAGS", "-Ctarget-feature=+crt-static"))?;
+    const INIT: (&str, &str) = ("tare-init", "tare-init");
+    const OBSERVER: (&str, &str) = ("tare-probe", "tare-observe");
+    let programs: &[_] = match purpose {
+        Purpose::All => &[INIT, OBSERVER],
+        Purpose::Run => &[INIT],
+    };
+    let mut command = cargo(&["build", "--locked", "--profile", GUEST_PROFILE]);
+    command.args(["--target", TARGET]);
+    for (package, program) in programs {
+        command.args(["-p", package, "--bin", program]);
+    }
+    run(command.env("RUSTFLAGS", "-Ctarget-feature=+crt-static"))?;
     let built = target_dir().join(TARGET).join(GUEST_PROFILE);
     for profile in ["debug", "release"] {
         let linux = target_dir().join(profile).join("linux");
-        install(&built.join("tare-init"), &linux)?;
-        install(&built.join("tare-observe"), &linux)?;
+        for (_, program) in programs {
+            install(&built.join(program), &linux)?;
+        }
     }
     Ok(())
 }
@@ -111,7 +110,7 @@ pub(crate) fn test() -> Result<()> {
     guests()?;
     // Tests of whole machines start the programs by their place.
     run(&mut cargo(&["build", "--locked"]))?;
-    init()?;
+    init(Purpose::All)?;
     let packages = workspace::guests()?;
     let mut all = cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]);
     for package in &packages {

@@ -92,7 +92,7 @@ fn main() -> Result<()> {
     match Args::parse().verb {
         Verb::Build { purpose } => build::release(purpose),
         Verb::Guests => build::guests(),
-        Verb::Init => build::init(),
+        Verb::Init => build::init(Purpose::All),
         Verb::Test => build::test(),
         Verb::Ci => checks::ci(),
         Verb::Tidy => tidy::run(),
