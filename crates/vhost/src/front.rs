@@ -50,7 +50,7 @@ pub fn memory_file(bytes: u64) -> File {
     file
 }
 
-/// Waits until something holds; panics with `what` after ten seconds.
+/// Waits until something holds; panics with `what` after half a minute.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {

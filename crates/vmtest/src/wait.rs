@@ -1,5 +1,7 @@
 //! Waiting for what another process or thread does.
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Longest wait: far beyond what anything takes on a busy machine.
@@ -16,5 +18,37 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     while !holds() {
         assert!(begin.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
         std::thread::sleep(PAUSE);
+    }
+}
+
+/// Whether a process of this network namespace listens at the Unix socket `path`. The file is
+/// there earlier: between `bind` and `listen` it refuses connections.
+pub fn is_listening(path: &Path) -> bool {
+    // `__SO_ACCEPTCON` in the flags (linux/net.h, net/unix/af_unix.c).
+    const LISTENS: &str = "00010000";
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    table.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        words.nth(3) == Some(LISTENS) && words.nth(3).map(Path::new) == Some(path)
+    })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::os::unix::net::{UnixDatagram, UnixListener};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_bound_does_not_listen_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        let (bound, listens) = (dir.path().join("bound"), dir.path().join("listens"));
+        let _bound = UnixDatagram::bind(&bound).unwrap();
+        let listener = UnixListener::bind(&listens).unwrap();
+        assert!(bound.exists() && !is_listening(&bound));
+        assert!(is_listening(&listens));
+        drop(listener);
+        assert!(listens.exists() && !is_listening(&listens));
     }
 }

@@ -71,9 +71,16 @@ impl Daemon {
         let mut command = place.tare(&["blk", "--name", "disk"]);
         command.args(words);
         command.stdout(std::process::Stdio::null());
-        let child = Some(command.spawn().unwrap());
+        Self::of(place, command.spawn().unwrap())
+    }
+
+    /// The daemon named `disk` that `child` is or becomes.
+    pub(crate) fn of(place: &TestDir, child: Child) -> Self {
         let control = place.run_root().join("disk/control.sock");
-        Self { child, control }
+        Self {
+            child: Some(child),
+            control,
+        }
     }
 
     pub(crate) fn stats(&self) -> Option<Stats> {

@@ -10,7 +10,7 @@ use tare_vhost::front::Front;
 
 use crate::daemon::Daemon;
 use crate::support::needs::skip;
-use crate::support::{TestDir, end, eventually, installed};
+use crate::support::{TestDir, end, eventually, installed, is_listening};
 
 const BYTES: usize = 1 << 20;
 
@@ -175,11 +175,12 @@ fn systemds_socket_activation_starts_a_daemon_when_a_front_end_comes() {
     let script = "exec systemd-socket-activate --listen=\"$SOCKET\" -E TARE_RUN_ROOT \"$@\"";
     let mut shell = by_shell(script, &tare);
     shell.env("SOCKET", &socket);
-    let child = shell.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    eventually("it listens", || socket.exists());
+    shell.stderr(std::process::Stdio::piped());
+    let mut daemon = Daemon::of(&place, shell.spawn().unwrap());
+    eventually("it listens", || is_listening(&socket));
     assert!(place.run_directories().is_empty(), "nobody has come");
     assert_eq!(read(&place, "s"), 9);
     place.run(&["stop", "disk"]).expect(0, "");
-    assert_eq!(end(child).code, Some(0));
+    assert_eq!(daemon.ended().code, Some(0));
     assert!(place.run_directories().is_empty());
 }

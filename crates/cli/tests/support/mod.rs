@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-pub(crate) use tare_vmtest::{eventually, free_port, installed};
+pub(crate) use tare_vmtest::{eventually, free_port, installed, is_listening};
 use tempfile::TempDir;
 
 /// Longest time that one command may take.

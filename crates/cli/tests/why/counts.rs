@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::qemu::{Qemu, resume};
-use super::support::{TestDir, end, eventually};
+use super::support::{TestDir, end, eventually, is_listening};
 use super::{Hog, crowd, expect_covered, found, ready_with, until_it_watches, why};
 
 /// How often the guest does each.
@@ -62,15 +62,14 @@ fn counted(account: &Value, kind: &Value) -> u64 {
 /// The account of all that the guest did, and what it printed.
 fn watched(place: &TestDir, image: &std::path::Path, cmdline: &str) -> Value {
     let socket = place.path().join("qmp.sock");
-    let socket = socket.to_str().unwrap();
-    let qmp = format!("unix:{socket},server=on,wait=off");
+    let qmp = format!("unix:{},server=on,wait=off", socket.display());
     let qemu = Qemu::spawn(place, image, "q35", cmdline, &["-S", "-qmp", &qmp]);
-    eventually("QEMU listens", || std::path::Path::new(socket).exists());
+    eventually("QEMU listens", || is_listening(&socket));
     let pid = qemu.pid().to_string();
     let mut why: Command = place.tare(&["why", &pid, "--seconds", "120", "--json"]);
     let why = why.spawn().unwrap();
     until_it_watches(&why);
-    resume(socket);
+    resume(socket.to_str().unwrap());
     qemu.until_it_prints("done\":");
     let asked = Pid::from_raw(why.id().cast_signed()).unwrap();
     kill_process(asked, Signal::INT).unwrap();

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::qemu::Qemu;
 use super::support::needs::built;
-use super::support::{TestDir, eventually};
+use super::support::{TestDir, eventually, is_listening};
 use super::{expect_covered, found, ready_with, why};
 
 /// Where Debian has the virtiofsd of QEMU 7 and the one of today.
@@ -17,11 +17,11 @@ const VIRTIOFSD: [&str; 2] = ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd
 struct Daemon(Child);
 
 impl Daemon {
-    /// Returns when its socket is there.
+    /// Returns when it listens.
     fn start(command: &mut Command, socket: &Path) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::null());
         let daemon = Self(command.stderr(Stdio::null()).spawn().unwrap());
-        eventually("the daemon listens", || socket.exists());
+        eventually("the daemon listens", || is_listening(socket));
         daemon
     }
 }
