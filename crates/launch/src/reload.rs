@@ -8,10 +8,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags, fallocate, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
 use tare_abi::cmdline;
 use tare_abi::layout::MIB;
@@ -179,7 +179,7 @@ pub fn reload(request: &ReloadRequest, terminal: &dyn Terminal) -> Result<u32, F
         return Err(ReloadError::NoSite(name()).into());
     }
     let tree = tree(request, &config, terminal)?;
-    let slot = Slot::open(&dir.reload_disk(), &request.name)?;
+    let slot = Slot::open(&dir, &request.name)?;
     let offer = slot.write(&tree, has_site)?;
     let now = client.settings().map_err(ask)?;
     let now = now.disks.get(&disk).map_or(0, |disk| disk.size);
@@ -245,24 +245,21 @@ struct Slot {
 }
 
 impl Slot {
-    fn open(path: &Path, machine: &str) -> Result<Self, ReloadError> {
-        let failed = |source| ReloadError::Write {
-            path: path.to_owned(),
-            source,
+    fn open(dir: &RunDir, machine: &str) -> Result<Self, ReloadError> {
+        let path = dir.reload_disk();
+        let file = match dir.open_reload_disk() {
+            Ok(file) => file,
+            Err(source) => return Err(ReloadError::Write { path, source }),
         };
-        let mut options = OpenOptions::new();
-        // A run root may be anywhere: what is not a file there neither leads away nor blocks.
-        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-        options.read(true).write(true).custom_flags(flags);
-        let file = options.open(path).map_err(failed)?;
-        // The machine has a lock of another kind (`F_OFD_SETLK`).
+        // The machine has a lock of another kind (`F_OFD_SETLK`). Before this lock there is no
+        // slot: its end would withdraw the request of who holds it.
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Self {
-                file,
-                path: path.to_owned(),
-            }),
+            Ok(()) => Ok(Self { file, path }),
             Err(Errno::WOULDBLOCK) => Err(ReloadError::Busy(machine.to_owned())),
-            Err(errno) => Err(failed(errno.into())),
+            Err(errno) => Err(ReloadError::Write {
+                path,
+                source: errno.into(),
+            }),
         }
     }
 
@@ -376,16 +373,18 @@ fn generation() -> u64 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::MetadataExt as _;
+    use std::path::Path;
 
     use tare_rootfs::tree::Node;
 
     use super::*;
 
-    fn dir() -> (tempfile::TempDir, PathBuf) {
-        let dir = tempfile::tempdir().unwrap();
-        let made = disk(&RunDir::at(dir.path())).unwrap();
-        let path = PathBuf::from(made.path);
-        (dir, path)
+    fn dir() -> (tempfile::TempDir, RunDir) {
+        let keep = tempfile::tempdir().unwrap();
+        let dir = RunDir::at(keep.path());
+        let made = disk(&dir).unwrap();
+        assert_eq!(Path::new(&made.path), dir.reload_disk());
+        (keep, dir)
     }
 
     fn tree() -> Tree {
@@ -406,14 +405,17 @@ mod tests {
 
     #[test]
     fn a_root_is_on_the_disk_as_the_guest_reads_it_and_goes_with_its_request() {
-        let (_dir, path) = dir();
-        let slot = Slot::open(&path, "web").unwrap();
+        let (_keep, dir) = dir();
+        let slot = Slot::open(&dir, "web").unwrap();
         let offer = slot.write(&tree(), true).unwrap();
-        assert_eq!(Request::parse(&sector(&path, REQUEST_SECTOR)), Some(offer));
+        assert_eq!(
+            Request::parse(&sector(&dir.reload_disk(), REQUEST_SECTOR)),
+            Some(offer)
+        );
         // The directory of a/b as well.
         assert_eq!((offer.entries, offer.has_site), (4, true));
-        assert!(sector(&path, ARCHIVE_SECTOR).starts_with(b"070701"));
-        let bytes = std::fs::read(&path).unwrap();
+        assert!(sector(&dir.reload_disk(), ARCHIVE_SECTOR).starts_with(b"070701"));
+        let bytes = std::fs::read(dir.reload_disk()).unwrap();
         let end = (ARCHIVE + offer.bytes) as usize;
         let archive = &bytes[ARCHIVE as usize..end];
         assert!(archive.windows(10).any(|it| it == b"TRAILER!!!"));
@@ -424,26 +426,32 @@ mod tests {
         assert_eq!(slot.extend(len).unwrap(), len + SECTOR);
         assert_eq!(slot.extend(len + SECTOR).unwrap(), len + 2 * SECTOR);
         drop(slot);
-        assert_eq!(sector(&path, REQUEST_SECTOR), [0; SECTOR_BYTES]);
-        let file = std::fs::metadata(&path).unwrap();
+        assert_eq!(
+            sector(&dir.reload_disk(), REQUEST_SECTOR),
+            [0; SECTOR_BYTES]
+        );
+        let file = std::fs::metadata(dir.reload_disk()).unwrap();
         assert_eq!(file.len(), len + 2 * SECTOR);
         assert!(file.blocks() * 512 <= ARCHIVE, "{} blocks", file.blocks());
     }
 
     #[test]
     fn one_reload_at_a_time() {
-        let (_dir, path) = dir();
-        let slot = Slot::open(&path, "web").unwrap();
-        let second = Slot::open(&path, "web");
+        let (_keep, dir) = dir();
+        let slot = Slot::open(&dir, "web").unwrap();
+        let offer = slot.write(&tree(), false).unwrap();
+        let second = Slot::open(&dir, "web");
         assert!(matches!(second, Err(ReloadError::Busy(name)) if name == "web"));
+        let request = Request::parse(&sector(&dir.reload_disk(), REQUEST_SECTOR));
+        assert_eq!(request, Some(offer), "the first one's");
         drop(slot);
-        assert!(Slot::open(&path, "web").is_ok());
+        assert!(Slot::open(&dir, "web").is_ok());
     }
 
     #[test]
     fn only_a_reply_to_this_request_counts() {
-        let (_dir, path) = dir();
-        let slot = Slot::open(&path, "web").unwrap();
+        let (_keep, dir) = dir();
+        let slot = Slot::open(&dir, "web").unwrap();
         let offer = slot.write(&tree(), false).unwrap();
         let reply = |generation| Reply {
             generation,
@@ -459,7 +467,10 @@ mod tests {
         write(&reply(offer.generation - 1).to_sector());
         assert_eq!(slot.wait(offer.generation, || false).unwrap(), None);
         // The request was taken back.
-        assert_eq!(sector(&path, REQUEST_SECTOR), [0; SECTOR_BYTES]);
+        assert_eq!(
+            sector(&dir.reload_disk(), REQUEST_SECTOR),
+            [0; SECTOR_BYTES]
+        );
         write(&reply(offer.generation).to_sector());
         let answer = slot.wait(offer.generation, || true).unwrap();
         assert_eq!(answer, Some(Answer::Taken { files: 3 }));

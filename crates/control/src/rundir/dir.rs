@@ -88,13 +88,12 @@ impl RunDir {
     /// Opens a file of this directory for reading. Follows no link and refuses
     /// what is not a regular file of this user.
     pub fn open_file(&self, path: &Path) -> io::Result<File> {
-        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::RDONLY | OFlags::CLOEXEC;
-        let file = open(path, flags, Mode::empty())?;
-        if is_own_file(&file)? {
-            Ok(file.into())
-        } else {
-            Err(io::Error::other("not a regular file of this user"))
-        }
+        open_own(path, OFlags::RDONLY)
+    }
+
+    /// Opens `reload.disk` for reading and writing, on the terms of [`Self::open_file`].
+    pub fn open_reload_disk(&self) -> io::Result<File> {
+        open_own(&self.reload_disk(), OFlags::RDWR)
     }
 
     /// Opens the directory for its removal, if it is there. An error if Tare did
@@ -165,5 +164,16 @@ impl RunDir {
         };
         let found = find(&root, self.name())?;
         Ok((root, found))
+    }
+}
+
+/// Opens a regular file of this user; follows no link and waits for no other end of a FIFO.
+fn open_own(path: &Path, access: OFlags) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = open(path, flags | access, Mode::empty())?;
+    if is_own_file(&file)? {
+        Ok(file.into())
+    } else {
+        Err(io::Error::other("not a regular file of this user"))
     }
 }

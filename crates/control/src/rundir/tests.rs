@@ -1,6 +1,7 @@
 //! Roots of the tests' own, with what others might have put into them.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -257,6 +258,21 @@ fn files_of_a_run_are_opened_without_links_or_waiting() {
     assert!(dir.open_file(&dir.run_json()).is_err());
     symlink("console.log", dir.passt_log()).unwrap();
     assert!(dir.open_file(&dir.passt_log()).is_err());
+
+    let disk = dir.reload_disk();
+    fs::write(&disk, "x").unwrap();
+    let mut file = dir.open_reload_disk().unwrap();
+    file.write_all(b"y").unwrap();
+    assert_eq!(fs::read(&disk).unwrap(), b"y");
+    fs::set_permissions(&disk, fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(dir.open_reload_disk().is_err());
+    fs::remove_file(&disk).unwrap();
+    // Open for both, a FIFO does not wait, and is not what the name says.
+    fifo(&disk);
+    assert!(dir.open_reload_disk().is_err());
+    fs::remove_file(&disk).unwrap();
+    symlink("console.log", &disk).unwrap();
+    assert!(dir.open_reload_disk().is_err());
 }
 
 #[test]
