@@ -36,7 +36,9 @@ pub fn is_listening(path: &Path) -> bool {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::os::unix::net::{UnixDatagram, UnixListener};
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, socket};
 
     use super::*;
 
@@ -44,9 +46,11 @@ mod tests {
     fn a_socket_that_is_bound_does_not_listen_yet() {
         let dir = tempfile::tempdir().unwrap();
         let (bound, listens) = (dir.path().join("bound"), dir.path().join("listens"));
-        let _bound = UnixDatagram::bind(&bound).unwrap();
+        let stream = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        bind(&stream, &SocketAddrUnix::new(&bound).unwrap()).unwrap();
         let listener = UnixListener::bind(&listens).unwrap();
         assert!(bound.exists() && !is_listening(&bound));
+        assert!(UnixStream::connect(&bound).is_err());
         assert!(is_listening(&listens));
         drop(listener);
         assert!(listens.exists() && !is_listening(&listens));

@@ -10,7 +10,7 @@ use tare_vhost::front::Front;
 
 use crate::daemon::Daemon;
 use crate::support::needs::skip;
-use crate::support::{TestDir, end, eventually, installed, is_listening};
+use crate::support::{TestDir, eventually, installed, is_listening};
 
 const BYTES: usize = 1 << 20;
 
@@ -145,7 +145,8 @@ fn a_daemon_takes_a_socket_that_was_passed_and_says_when_it_is_ready() {
     shell
         .stdin(OwnedFd::from(listener))
         .stdout(std::process::Stdio::null());
-    let child = shell.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    shell.stderr(std::process::Stdio::piped());
+    let mut daemon = Daemon::of(&place, shell.spawn().unwrap());
     assert!(hear().starts_with("READY=1\n"));
     drop(early);
     // Again and again, while all threads take their turns.
@@ -156,7 +157,7 @@ fn a_daemon_takes_a_socket_that_was_passed_and_says_when_it_is_ready() {
     place.run(&["stop", "disk"]).expect(0, "");
     while hear() != "STOPPING=1" {}
     listening.join().unwrap();
-    assert_eq!(end(child).code, Some(0));
+    assert_eq!(daemon.ended().code, Some(0));
     assert!(place.path().join("s").exists(), "it is systemd's");
     assert!(place.run_directories().is_empty());
 }
