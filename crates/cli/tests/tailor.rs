@@ -6,17 +6,19 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
 use serde_json::Value;
 use support::guest::{Then, image};
 use support::process::{
-    can_do_without, children, has_own, is_gone, may_make_namespaces, root, status, without,
+    USER, as_user, can_refuse_namespaces, children, has_own, is_gone, may_make_namespaces, root,
+    status, users_make_namespaces, without, without_namespaces,
 };
 use support::{Ended, TestDir, end, eventually, installed};
 use tare_abi::exit::STATUS_LINE;
+use tare_init::Figures;
 use tare_init::Refusal;
 use tare_profile::{Call, FileUse, Observer, Phase, Profile, Taken, Way};
 use tare_rootfs::guest::find_init;
@@ -34,6 +36,7 @@ const PROGRAMS: &[&str] = &[
     "gcc",
     "ld",
     "setpriv",
+    "unshare",
     "qemu-system-x86_64",
 ];
 
@@ -209,6 +212,23 @@ fn what_a_guest_says_it_lacks_is_added_and_the_kernel_made_again_bit_for_bit() {
 }
 
 #[test]
+fn names_of_a_profile_do_not_steer_the_terminal() {
+    if !ready() {
+        return;
+    }
+    let bench = Bench::new("");
+    bench.makes(&works_with(&bench, "NOTHING", &format!("{STATUS_LINE}0")));
+    let profile = bench.profile(&["read", "ra\x1b]0;title\x07ed"], &[]);
+    let ended = bench.tailor(&profile, &[]);
+    ended.expect(0, "no calls of these names");
+    let kept = fs::read_to_string(bench.path("out/report.txt")).unwrap();
+    for text in [ended.out, ended.err, kept] {
+        let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+        assert!(!text.contains(steers), "{text:?}");
+    }
+}
+
+#[test]
 fn what_a_guest_does_not_say_is_found_by_bisection() {
     if !ready() {
         return;
@@ -340,7 +360,6 @@ fn a_proofs_qemu_is_in_the_jail_of_a_machine() {
     eventually("what carries has given up its capabilities", || {
         status(carrier, "CapPrm:") == ["0000000000000000"]
     });
-    // A user's guest with a port keeps all namespaces.
     if !rustix::process::geteuid().is_root() || !may_make_namespaces() {
         return;
     }
@@ -359,27 +378,94 @@ fn a_proofs_qemu_is_in_the_jail_of_a_machine() {
     );
 }
 
-/// As root in a container: QEMU listens at the host's loopback interface then.
+/// By way of a user namespace, in which what carries and QEMU are one user.
 #[test]
-fn a_host_that_grants_no_namespaces_proves_kernels() {
-    if !ready() || !can_do_without() {
+fn an_ordinary_users_proof_is_in_the_jail_of_a_machine() {
+    if !ready() || !users_make_namespaces() {
+        return;
+    }
+    let bench = Bench::new("");
+    let start = |tare| as_user(bench.place.path(), &tare).spawn().unwrap();
+    let proving = Proving::start_as(&bench, start);
+    let (qemu, carrier) = (proving.qemu, proving.carrier());
+    eventually("what carries has given up its capabilities", || {
+        has_own(carrier, "net") && status(carrier, "CapPrm:") == ["0000000000000000"]
+    });
+    for name in ["user", "mnt", "net", "ipc", "uts"] {
+        assert!(has_own(qemu, name), "{name}");
+    }
+    assert_eq!(root(qemu), [""; 0]);
+    for pid in [qemu, carrier] {
+        let users = status(pid, "Uid:");
+        assert!(users.iter().all(|id| *id == USER.to_string()), "{users:?}");
+        assert_eq!(status(pid, "CapEff:"), ["0000000000000000"]);
+    }
+    // What only root traces has files of root's (`proc_pid(5)`): its root is the host's.
+    let owner = |pid: u32| fs::metadata(format!("/proc/{pid}/status")).unwrap().uid();
+    assert_eq!((owner(qemu), owner(carrier)), (USER, 0));
+}
+
+/// Tailors a kernel that prints the figures of a start and halts: QEMU takes connections for it.
+fn reached(bench: &Bench) -> Command {
+    let figures = Figures::default().to_string();
+    let halts = bench.place.file("halts", &image(&figures, Then::Halt));
+    bench.makes(&format!("cp {halts} $(OUT)"));
+    let profile = bench.profile(&["read"], &[]);
+    bench.command(&profile, &["--patience", "20", "--check", "tcp:80"])
+}
+
+#[test]
+fn an_ordinary_users_port_leads_into_the_namespace_of_its_qemu() {
+    if !ready() || !users_make_namespaces() {
+        return;
+    }
+    let bench = Bench::new("");
+    let tare = reached(&bench);
+    let ended = end(as_user(bench.place.path(), &tare).spawn().unwrap());
+    ended.expect(0, "Proven by");
+    assert!(!ended.err.contains("namespaces"), "{}", ended.err);
+}
+
+/// As root in a container: the user of its own makes the namespaces, by way of a user namespace.
+#[test]
+fn a_root_that_may_use_no_namespaces_proves_kernels_in_those_of_a_user() {
+    if !ready() || !users_make_namespaces() {
         return;
     }
     for bounding_set in [
         "-sys_admin,-sys_ptrace,-net_admin",
         "-sys_admin",
+        "-sys_ptrace",
         "-net_admin",
     ] {
         let bench = Bench::new("");
         let start = |tare| without(bounding_set, &tare).spawn().unwrap();
         let proving = Proving::start_as(&bench, start);
-        let carrier = proving.carrier();
-        eventually("what carries is another user", || {
-            status(carrier, "Uid:").iter().all(|id| id != "0")
+        let (qemu, carrier) = (proving.qemu, proving.carrier());
+        eventually("what carries is in QEMU's namespace", || {
+            has_own(carrier, "net") && status(carrier, "CapPrm:") == ["0000000000000000"]
         });
-        assert!(!has_own(proving.qemu, "net"), "{bounding_set}");
-        assert_ne!(status(proving.qemu, "Uid:")[0], "0");
+        for name in ["user", "mnt", "net", "ipc", "uts"] {
+            assert!(has_own(qemu, name), "{bounding_set}: {name}");
+        }
+        assert_eq!(root(qemu), [""; 0], "{bounding_set}");
+        let users = [qemu, carrier].map(|pid| status(pid, "Uid:")[0].clone());
+        assert!(users[0].parse::<u32>().unwrap() >= 1_900_000_000);
+        assert_eq!(users[0], users[1], "{bounding_set}");
+        assert!(status(qemu, "Groups:").is_empty());
     }
+}
+
+#[test]
+fn a_host_that_grants_no_namespaces_proves_kernels_and_says_so() {
+    if !ready() || !can_refuse_namespaces() {
+        return;
+    }
+    let bench = Bench::new("");
+    let tare = reached(&bench);
+    let ended = end(without_namespaces(&tare).spawn().unwrap());
+    ended.expect(0, "Proven by");
+    ended.expect(0, "this host grants QEMU no namespaces of its own");
 }
 
 #[test]

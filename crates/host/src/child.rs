@@ -44,6 +44,17 @@ pub fn ignores_hangups_with_us(command: &mut Command) -> &mut Command {
     command
 }
 
+/// The keys of this process's terminal are not for the child, which has a process group of its
+/// own; otherwise as [`ignores_hangups_with_us`].
+pub fn apart_from_terminal(command: &mut Command) -> &mut Command {
+    if signals::is_ignored(libc::SIGHUP) {
+        in_own_session(command)
+    } else {
+        // The leader of a group could make no session (`setsid(2)`).
+        command.process_group(0)
+    }
+}
+
 /// The child gets its three standard streams and `kept`, whatever else this process has open for
 /// another child at that time.
 pub fn keeps_only(command: &mut Command, kept: Vec<RawFd>) -> &mut Command {
@@ -191,7 +202,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt as _;
 
     use rustix::io::{FdFlags, fcntl_setfd};
-    use rustix::process::getsid;
+    use rustix::process::{getpgid, getsid};
 
     use super::*;
 
@@ -215,6 +226,30 @@ mod tests {
         assert_eq!(getsid(Some(pid)), Ok(pid));
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
+    }
+
+    /// This test starts itself again as `nohup` would: signals are the whole process's.
+    #[test]
+    fn a_child_apart_from_the_terminal_starts_where_hangups_are_ignored() {
+        const AGAIN: &str = "TARE_TEST_CHILD_IS_APART";
+        let mut command = Command::new("sleep");
+        let mut sleeper = apart_from_terminal(command.arg("60")).spawn().unwrap();
+        let pid = Pid::from_child(&sleeper);
+        let (group, session) = (getpgid(Some(pid)), getsid(Some(pid)));
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
+        assert_eq!(group, Ok(pid));
+        if std::env::var_os(AGAIN).is_some() {
+            assert_eq!(session, Ok(pid));
+            return;
+        }
+        let name = "child::tests::a_child_apart_from_the_terminal_starts_where_hangups_are_ignored";
+        let mut again = Command::new("sh");
+        again.args(["-c", "trap '' HUP; exec \"$0\" --exact \"$1\""]);
+        again.arg(std::env::current_exe().unwrap()).arg(name);
+        let done = again.env(AGAIN, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        assert!(done.status.success() && said.contains("1 passed"), "{said}");
     }
 
     /// Those of two descriptors that are open in a program which is executed after `act` on the

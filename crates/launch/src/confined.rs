@@ -4,7 +4,7 @@
 //! thread.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,10 +15,12 @@ use rustix::thread::{CapabilitySet, capabilities, set_no_new_privs};
 use serde::{Deserialize, Serialize};
 use tare_control::config::{Jail, JailUser};
 use tare_control::exit::ExitCode;
+use tare_daemon::jail::{Emptied, Order};
 use tare_daemon::{confine, jail};
 use tare_host::child::{ParentDeath, ended_within, ends_with_us, keeps_only};
 use tare_qemu::Accelerator;
 
+use crate::attempt::read_task;
 use crate::failure::Failure;
 use crate::forward;
 use crate::user::MachineUser;
@@ -29,8 +31,10 @@ const JAILED: &str = "--become-jailed";
 const EMPTY_ROOT: &str = "--empty-root-of";
 /// Emptying a root takes milliseconds, unless a mount of it hangs.
 const EMPTYING_LIMIT: Duration = Duration::from_secs(10);
-/// Longest error of it in bytes: a pipe has room for more.
-const LONGEST_ERROR: u64 = 1 << 12;
+/// Longest text of it in bytes: a pipe has room for more.
+const LONGEST_TEXT: u64 = 1 << 12;
+/// What it prints if there was a root to empty.
+const IS_EMPTY: &[u8] = b"empty";
 
 /// A program and the jail that it is executed in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,11 +43,13 @@ pub(crate) struct Jailed {
     pub(crate) program: jail::Program,
     /// Its user and namespaces.
     pub(crate) jail: Jail,
+    /// Which of them comes first.
+    pub(crate) order: Order,
 }
 
 impl Jailed {
     /// QEMU as this user. The jail is the monitor's, with what QEMU opens by name until its
-    /// guest runs. Without namespaces where the root in them could not be emptied.
+    /// guest runs.
     pub(crate) fn qemu(
         program: &Path,
         accelerator: Accelerator,
@@ -59,24 +65,40 @@ impl Jailed {
                 loopback: jail::Loopback::Down,
             },
             jail: Jail {
-                // `/proc/PID/ns` of another user's process is open to whoever may trace it
-                // (`namespaces(7)`), and a default container's root may not.
-                namespaces: user.is_none() || has(CapabilitySet::SYS_PTRACE),
+                namespaces: true,
                 user: user.map(|user| JailUser {
                     uid: user.uid,
                     gid: user.gid,
                     claim: None,
                 }),
             },
+            // `/proc/PID/ns` of another user's process is open to whoever may trace it
+            // (`namespaces(7)`), and a default container's root may not.
+            order: if has(CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_PTRACE) {
+                Order::Namespaces
+            } else {
+                Order::User
+            },
         })
     }
 
-    /// The same for a QEMU that listens: at a loopback interface of its own if this is root,
-    /// else at the host's, since only root's processes enter its namespace.
+    /// The same for a QEMU that listens, at a loopback interface of its own.
     pub(crate) fn that_listens(mut self) -> Self {
-        self.jail.namespaces &= geteuid().is_root() && has(CapabilitySet::NET_ADMIN);
         self.program.loopback = jail::Loopback::Up;
+        if !has(CapabilitySet::NET_ADMIN) {
+            self.order = Order::User;
+            // Root that stays root makes no user namespace.
+            self.jail.namespaces &= self.jail.user.is_some() || !geteuid().is_root();
+        }
         self
+    }
+
+    /// Who enters the namespaces, if not who started them.
+    pub(crate) fn enters(&self) -> Option<JailUser> {
+        match self.order {
+            Order::Namespaces => None,
+            Order::User => self.jail.user,
+        }
     }
 }
 
@@ -93,30 +115,54 @@ pub(crate) fn command(tare: &Path, jailed: &Jailed) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Takes what a jailed child needed to start out of its root.
-pub(crate) fn empty_root_of(tare: &Path, child: u32) -> io::Result<()> {
+/// A root that is to be emptied.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Emptying {
+    /// The process with that root.
+    child: u32,
+    /// Who enters it, if not who starts this.
+    user: Option<JailUser>,
+}
+
+/// Takes what a jailed child needed to start out of its root, if the kernel granted it one.
+pub(crate) fn empty_root_of(tare: &Path, jailed: &Jailed, child: u32) -> io::Result<Emptied> {
+    if !jailed.jail.namespaces {
+        return Ok(Emptied::NoRoot);
+    }
+    let task = Emptying {
+        child,
+        user: jailed.enters(),
+    };
     let mut command = Command::new(tare);
-    command.arg(EMPTY_ROOT).arg(child.to_string());
-    finish(&mut command, EMPTYING_LIMIT)
+    command.arg(EMPTY_ROOT).arg(serde_json::to_string(&task)?);
+    let said = finish(&mut command, EMPTYING_LIMIT)?;
+    Ok(if said == IS_EMPTY {
+        Emptied::Yes
+    } else {
+        Emptied::NoRoot
+    })
 }
 
 /// Runs a command that ends within `limit` and with this process, and gets nothing that is open
-/// for QEMU. Its error is what it writes.
-fn finish(command: &mut Command, limit: Duration) -> io::Result<()> {
+/// for QEMU; the begin of what it prints. Its error is what it writes.
+fn finish(command: &mut Command, limit: Duration) -> io::Result<Vec<u8>> {
     keeps_only(ends_with_us(command, Signal::KILL), Vec::new());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     // A host without /dev/null is no reason to fail.
-    let mut child = command.stderr(Stdio::piped()).spawn()?;
+    let mut child = command.spawn()?;
     let Some(status) = ended_within(&mut child, limit) else {
         child.kill()?;
         child.wait()?;
         return Err(io::Error::other(format!("no end within {limit:?}")));
     };
-    if status.success() {
-        return Ok(());
+    let [mut printed, mut said] = [Vec::new(), Vec::new()];
+    if let (Some(output), Some(errors)) = (child.stdout.take(), child.stderr.take()) {
+        output.take(LONGEST_TEXT).read_to_end(&mut printed)?;
+        errors.take(LONGEST_TEXT).read_to_end(&mut said)?;
     }
-    let mut said = Vec::new();
-    if let Some(errors) = child.stderr.take() {
-        errors.take(LONGEST_ERROR).read_to_end(&mut said)?;
+    if status.success() {
+        return Ok(printed);
     }
     Err(io::Error::other(
         String::from_utf8_lossy(&said).trim().to_owned(),
@@ -144,21 +190,30 @@ pub fn become_program(mut args: impl Iterator<Item = OsString>) -> Option<Result
 /// would undo it.
 fn enter_jail(jailed: Option<OsString>) -> io::Result<PathBuf> {
     let death = ParentDeath::read()?;
-    let document = jailed.and_then(|word| word.into_string().ok());
-    let jailed: Jailed = serde_json::from_str(&document.ok_or(io::ErrorKind::InvalidInput)?)?;
-    jail::enter_for(&jailed.program, &jailed.jail).map_err(io::Error::other)?;
+    let jailed: Jailed = read_task(jailed)?;
+    jail::enter_for(&jailed.program, &jailed.jail, jailed.order).map_err(io::Error::other)?;
     confine::drop_capabilities(&[])?;
     set_no_new_privs(true)?;
     death.restore()?;
     Ok(jailed.program.path)
 }
 
-fn empty_root(child: Option<OsString>) -> io::Result<()> {
-    let child = child.and_then(|word| word.into_string().ok()?.parse().ok());
-    let child = child.and_then(Pid::from_raw);
-    jail::empty_root_of(child.ok_or(io::ErrorKind::InvalidInput)?)
-        .map(drop)
-        .map_err(io::Error::other)
+/// Ends with what started it, also once it is another user.
+fn empty_root(task: Option<OsString>) -> io::Result<()> {
+    let death = ParentDeath::read()?;
+    let task: Emptying = read_task(task)?;
+    if let Some(user) = &task.user {
+        jail::become_for_good(user).map_err(io::Error::other)?;
+        death.restore()?;
+    }
+    let child = i32::try_from(task.child).ok().and_then(Pid::from_raw);
+    let emptied = jail::empty_root_of(child.ok_or(io::ErrorKind::InvalidInput)?);
+    match emptied.map_err(io::Error::other)? {
+        Emptied::Yes => io::stdout()
+            .write_all(IS_EMPTY)
+            .and_then(|()| io::stdout().flush()),
+        Emptied::NoRoot => Ok(()),
+    }
 }
 
 #[cfg(test)]

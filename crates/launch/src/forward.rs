@@ -1,8 +1,9 @@
 //! Carries what comes to ports of this host to QEMU, which listens for its guest in a network
 //! namespace of its own.
 //!
-//! `tare` starts itself for it ([`command`]). The process enters QEMU's namespace and becomes an
-//! unprivileged user without capabilities: it accepts at the sockets that it was started with and
+//! `tare` starts itself for it ([`command`]). The process enters QEMU's namespace, by way of its
+//! user namespace where root did not start it; root's becomes an unprivileged user. Without
+//! capabilities, and not to be traced, it accepts at the sockets that it was started with and
 //! connects within the namespace only. It reads nothing of what it carries, and ends with the
 //! thread that started it.
 //!
@@ -20,7 +21,7 @@ use std::time::Duration;
 use std::{io, iter, thread};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, Signal};
+use rustix::process::{DumpableBehavior, Pid, Signal, set_dumpable_behavior};
 use rustix::thread::set_no_new_privs;
 use serde::{Deserialize, Serialize};
 use tare_control::config::{Jail, JailUser};
@@ -47,7 +48,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Forwarding {
     /// The QEMU whose namespace is entered; None: it has none.
     pub(crate) qemu: Option<u32>,
-    /// Who carries; None: who starts it.
+    /// Who enters it, and carries; None: who starts it.
+    pub(crate) enters: Option<JailUser>,
+    /// Who carries after that; None: who entered.
     pub(crate) user: Option<JailUser>,
     /// From where to where.
     pub(crate) ports: Vec<ForwardedPort>,
@@ -83,6 +86,12 @@ pub(crate) fn command(tare: &Path, task: &Forwarding) -> io::Result<Command> {
 pub(crate) fn forward(word: Option<OsString>) -> io::Result<()> {
     let tie = ParentDeath::read()?;
     let task: Forwarding = read_task(word)?;
+    if let Some(user) = &task.enters {
+        jail::become_for_good(user).map_err(io::Error::other)?;
+    }
+    // QEMU may be the same user in the same user namespace next, and may not trace what has the
+    // host's root (`ptrace(2)`).
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let sockets: Vec<Socket> = task
         .ports
         .iter()
@@ -323,6 +332,7 @@ mod tests {
     fn a_task_is_read_as_it_was_written() {
         let task = Forwarding {
             qemu: Some(7),
+            enters: None,
             user: None,
             ports: vec![ForwardedPort {
                 protocol: Protocol::Udp,

@@ -6,8 +6,10 @@
 //! user network is restricted, and listens in a namespace of its own, into which a process
 //! without privileges carries what comes to the ports (`forward`).
 //!
-//! Limits: without privileges, or where the kernel grants no namespaces, a guest with ports keeps
-//! the host's network namespace; QEMU's restriction is what holds it then.
+//! Without the capabilities for that it is done by way of a user namespace.
+//!
+//! Limits: where the kernel grants no namespaces QEMU keeps the host's; its restriction is what
+//! holds the guest then, and [`RunningGuest::warning`] says so.
 
 use std::fs::File;
 use std::io;
@@ -18,7 +20,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
 use tare_control::config::JailUser;
-use tare_host::child::{ignores_hangups_with_us, keeps_only};
+use tare_daemon::jail::Emptied;
+use tare_host::child::{apart_from_terminal, keeps_only};
 use tare_qemu::{Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
 
 use crate::confined::{self, Jailed};
@@ -27,6 +30,10 @@ use crate::hold::Hold;
 use crate::publish::{Protocol, Publish};
 use crate::qemu::draft::Draft;
 use crate::user::{self, MachineUser, UserChoice};
+
+/// Where a guest with ports is held by QEMU alone.
+const SHARED: &str = "this host grants QEMU no namespaces of its own: the guest reaches nothing, \
+    and its QEMU is held by a system call filter only (docs/security.md)";
 
 /// A guest that is to be started.
 #[derive(Debug)]
@@ -56,13 +63,14 @@ struct PortError {
 }
 
 impl JailedGuest {
-    /// A guest of one vCPU, in QEMU's sandbox. Root's becomes a user of its own.
+    /// A guest of `cpus` vCPUs, in QEMU's sandbox. Root's becomes a user of its own.
     pub fn new(
         machine_type: MachineType,
         accelerator: Accelerator,
         guest: GuestSystem,
+        cpus: u8,
     ) -> io::Result<Self> {
-        let mut line = CommandLine::new(machine_type, accelerator, guest, 1);
+        let mut line = CommandLine::new(machine_type, accelerator, guest, cpus);
         line.sandbox();
         Ok(Self {
             draft: Draft::of(line, 0),
@@ -127,6 +135,7 @@ impl JailedGuest {
 
     /// Starts QEMU with what `streams` makes of its standard streams, and the guest once the
     /// jail is whole. `tare` is the program that confines: it calls [`confined::become_program`].
+    /// Ctrl-C on a terminal is not for QEMU.
     pub fn start(
         self,
         tare: &Path,
@@ -146,7 +155,7 @@ impl JailedGuest {
         let mut command = confined::command(tare, &jailed)?;
         draft.line.apply(&mut command);
         streams(&mut command);
-        ignores_hangups_with_us(&mut command);
+        apart_from_terminal(&mut command);
         let (hold, qemus_end) = Hold::of(&mut command)?;
         // Nothing of another guest's, which another thread may be about to start.
         let mut inherited = draft.numbers;
@@ -159,19 +168,22 @@ impl JailedGuest {
         let mut running = RunningGuest {
             qemu: keeps_only(&mut command, inherited).spawn()?,
             forwarder: None,
+            shares_network: false,
             _user: user,
             _thread: PhantomData,
         };
         drop(qemus_end);
         hold.release(|| {
             let qemu = running.qemu.id();
-            if jailed.jail.namespaces {
-                confined::empty_root_of(tare, qemu)?;
-            }
+            let emptied = confined::empty_root_of(tare, &jailed, qemu)?;
             if !ports.is_empty() {
+                running.shares_network = emptied == Emptied::NoRoot;
+                let enters = jailed.enters();
                 let task = Forwarding {
                     qemu: jailed.jail.namespaces.then_some(qemu),
-                    user: carrier,
+                    // In its own user namespace QEMU's user exists alone.
+                    user: if enters.is_some() { None } else { carrier },
+                    enters,
                     ports: ports.iter().map(BoundPort::forwarded).collect(),
                 };
                 running.forwarder = Some(forward::command(tare, &task)?.spawn()?);
@@ -215,6 +227,8 @@ fn listen(protocol: Protocol, address: SocketAddr) -> Result<(OwnedFd, u16), Por
 pub struct RunningGuest {
     qemu: Child,
     forwarder: Option<Child>,
+    /// Whether it has ports, and QEMU this host's network namespace.
+    shares_network: bool,
     /// No other machine's as long as QEMU runs.
     _user: Option<MachineUser>,
     /// Its parent's death is that of the thread which started it (`prctl(2)`).
@@ -222,6 +236,20 @@ pub struct RunningGuest {
 }
 
 impl RunningGuest {
+    /// QEMU's process.
+    pub fn id(&self) -> u32 {
+        self.qemu.id()
+    }
+
+    /// What the user should know of the jail, if anything.
+    pub const fn warning(&self) -> Option<&'static str> {
+        if self.shares_network {
+            Some(SHARED)
+        } else {
+            None
+        }
+    }
+
     /// How QEMU ended, if it has.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         self.qemu.try_wait()
@@ -245,7 +273,7 @@ mod tests {
     #[test]
     fn a_guest_reaches_nothing_from_its_card_and_listens_in_its_own_namespace() {
         let mut guest =
-            JailedGuest::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux).unwrap();
+            JailedGuest::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux, 1).unwrap();
         let ports = ["127.0.0.1:1:80", "127.0.0.1:1:53/udp"].map(|text| Publish {
             host: 0,
             ..text.parse().unwrap()
@@ -280,7 +308,7 @@ mod tests {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = taken.local_addr().unwrap();
         let mut guest =
-            JailedGuest::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux).unwrap();
+            JailedGuest::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux, 1).unwrap();
         let port = format!("{address}:80").parse().unwrap();
         let error = guest.publish(&[port]).unwrap_err();
         assert!(error.to_string().contains(&address.to_string()), "{error}");

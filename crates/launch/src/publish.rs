@@ -45,6 +45,18 @@ pub struct Publish {
     pub protocol: Protocol,
 }
 
+impl Publish {
+    /// To a TCP port of the guest, from any that is free on the loopback interface.
+    pub const fn from_any(guest: u16) -> Self {
+        Self {
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            host: 0,
+            guest,
+            protocol: Protocol::Tcp,
+        }
+    }
+}
+
 impl fmt::Display for Publish {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(

@@ -282,11 +282,7 @@ fn start_and_wait(
     let done = meanwhile().and_then(|()| {
         let released = hold.release(|| {
             stdio::make_blocking(streams)?;
-            if task.qemu.jail.namespaces {
-                confined::empty_root_of(&tare, child.id())
-            } else {
-                Ok(())
-            }
+            confined::empty_root_of(&tare, &task.qemu, child.id()).map(drop)
         });
         released.map_err(|source| SuperviseError::Hold(source).into())
     });

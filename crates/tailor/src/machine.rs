@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use std::{fs, io, thread};
 use tare_abi::exit::STATUS_LINE;
 use tare_host::program::{ProgramError, find_program};
 use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
-use tare_launch::publish::{Protocol, Publish};
+use tare_launch::publish::Publish;
 use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
 use tare_rootfs::guest::{CMDLINE, WORDS};
 
@@ -147,7 +146,7 @@ impl ProofMachine<'_> {
             Execution::Kvm | Execution::Translated => GuestSystem::Linux,
         };
         let accelerator = self.execution.accelerator();
-        let mut guest = JailedGuest::new(self.machine_type, accelerator, system)?;
+        let mut guest = JailedGuest::new(self.machine_type, accelerator, system, 1)?;
         let image = guest.readable(kernel)?;
         let initramfs = guest.readable(self.initramfs)?;
         let console = guest.handed_path(console)?;
@@ -173,13 +172,8 @@ impl ProofMachine<'_> {
         let Some(port) = self.port else {
             return Ok(None);
         };
-        let any = Publish {
-            address: Ipv4Addr::LOCALHOST.into(),
-            host: 0,
-            guest: port,
-            protocol: Protocol::Tcp,
-        };
-        Ok(guest.publish(&[any])?.first().copied())
+        let published = guest.publish(&[Publish::from_any(port)])?;
+        Ok(published.first().copied())
     }
 
     /// The address is QEMU's for its user's network.
@@ -197,6 +191,11 @@ impl Running {
     /// What the guest printed until now.
     pub fn console(&self) -> String {
         console(&self.console)
+    }
+
+    /// What the user should know of its QEMU's jail, if anything.
+    pub const fn warning(&self) -> Option<&'static str> {
+        self.guest.warning()
     }
 
     /// Whether it goes on.

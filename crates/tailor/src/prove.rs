@@ -86,6 +86,9 @@ pub struct Proof {
     pub errors: BTreeMap<String, u32>,
     /// The console.
     pub console: PathBuf,
+    /// What the user should know of the jail of the guest's QEMU, if anything.
+    #[serde(skip)]
+    pub warning: Option<&'static str>,
 }
 
 /// A proof that was not made.
@@ -155,6 +158,7 @@ pub fn prove(
         requests: 0,
         errors: BTreeMap::new(),
         console: console.to_owned(),
+        warning: running.warning(),
     };
     if proof.passed() {
         load(&running, terms, &mut proof);

@@ -19,6 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tare_control::exit::ExitCode;
+use tare_host::printable::printable_lines;
 use tare_init::Logging;
 use tare_profile::Profile;
 use tare_rootfs::kernel::debian;
@@ -141,6 +142,10 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
         progress.step(&step);
         !interrupted.load(Ordering::Relaxed)
     })?;
+    let mut proofs = all.iter().flat_map(|all| all.proofs.iter().flatten());
+    if let Some(warning) = proofs.find_map(|proof| proof.warning) {
+        warn(warning);
+    }
     let (Some(all), [first, ..]) = (all, subjects.as_slice()) else {
         return Err(Failure::new(ExitCode::Usage, "no profile"));
     };
@@ -163,14 +168,17 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     add_applications(&mut report, &subjects, &all);
     report.total_s = begin.elapsed().as_secs_f64();
     report.files = files(&dir, &image, &all.tailored);
-    write(&dir.join(REPORT_TEXT), report.to_string().as_bytes())?;
+    // Names in it are the profile's.
+    let text = report.to_string();
+    let text = printable_lines(&text);
+    write(&dir.join(REPORT_TEXT), text.as_bytes())?;
     let json = serde_json::to_string_pretty(&report)
         .map_err(|error| Failure::new(ExitCode::Internal, error))?;
     write(&dir.join(REPORT_JSON), json.as_bytes())?;
     if args.json {
         print(&(json + "\n"))?
     } else {
-        print(&report.to_string())?
+        print(&text)?
     };
     Ok(if all.passed() {
         ExitCode::Success

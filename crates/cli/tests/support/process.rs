@@ -1,5 +1,6 @@
 //! Processes as `/proc` shows them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -60,7 +61,61 @@ pub(crate) fn is_gone(pid: u32) {
 pub(crate) fn without(capabilities: &str, tare: &Command) -> Command {
     let mut command = Command::new("setpriv");
     command.arg(format!("--bounding-set={capabilities}"));
-    command.arg(tare.get_program()).args(tare.get_args());
+    executes(&mut command, tare.get_program(), tare);
+    command
+}
+
+/// Becomes the root of a user namespace that grants no further one, without the capabilities to
+/// make other namespaces.
+const REFUSED: &str = "echo 0 > /proc/sys/user/max_user_namespaces && \
+    exec setpriv --bounding-set=-sys_admin,-sys_ptrace,-net_admin \"$@\"";
+
+fn refused() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "sh", "-c", REFUSED, "sh"]);
+    command
+}
+
+/// What runs as on a host that grants no namespaces.
+pub(crate) fn without_namespaces(tare: &Command) -> Command {
+    let mut command = refused();
+    executes(&mut command, tare.get_program(), tare);
+    command
+}
+
+/// Whether this user may make the namespace for that.
+pub(crate) fn can_refuse_namespaces() -> bool {
+    let can = refused().arg("true").status();
+    can.is_ok_and(|status| status.success())
+        || needs::skip("this user may make no user namespace without others in it")
+}
+
+/// An ordinary user.
+pub(crate) const USER: u32 = 65_534;
+
+/// What root starts as an ordinary user, to whom everything in `place` belongs then: a copy of
+/// `tare` and of the first process there.
+pub(crate) fn as_user(place: &Path, tare: &Command) -> Command {
+    let program = place.join("tare");
+    fs::copy(tare.get_program(), &program).unwrap();
+    if let Ok(init) = tare_rootfs::guest::find_init() {
+        let linux = place.join("linux");
+        fs::create_dir(&linux).unwrap();
+        fs::copy(&init, linux.join(init.file_name().unwrap())).unwrap();
+    }
+    let mut chown = Command::new("chown");
+    chown.args(["-hR", &format!("{USER}:{USER}")]).arg(place);
+    assert!(chown.status().unwrap().success());
+    let mut command = Command::new("setpriv");
+    let ids = ["--reuid", "--regid"].map(|name| format!("{name}={USER}"));
+    command.args(ids).arg("--clear-groups");
+    executes(&mut command, program.as_os_str(), tare);
+    command
+}
+
+/// Has a command execute `program` as `tare` says.
+fn executes(command: &mut Command, program: &OsStr, tare: &Command) {
+    command.arg(program).args(tare.get_args());
     for (name, value) in tare.get_envs() {
         match value {
             Some(value) => command.env(name, value),
@@ -71,13 +126,22 @@ pub(crate) fn without(capabilities: &str, tare: &Command) -> Command {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    command
 }
 
 /// Whether capabilities can be taken from what this user starts.
 pub(crate) fn can_do_without() -> bool {
     let can = rustix::process::geteuid().is_root() && installed("setpriv");
     can || needs::skip("this user is not root, or setpriv is not installed")
+}
+
+/// Whether an ordinary user may make user namespaces, and this one can become it.
+pub(crate) fn users_make_namespaces() -> bool {
+    let mut command = Command::new("setpriv");
+    let ids = ["--reuid", "--regid"].map(|name| format!("{name}={USER}"));
+    command.args(ids).args(["--clear-groups", "unshare"]);
+    command.args(["--user", "--map-current-user", "--mount", "--net", "true"]);
+    let granted = can_do_without() && command.status().is_ok_and(|status| status.success());
+    granted || needs::skip("ordinary users may make no namespaces")
 }
 
 /// Whether this user may make the namespaces of a jail.

@@ -16,7 +16,7 @@ use rustix::process::{Pid, chdir};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tare_host::child::ParentDeath;
 
-use super::namespaces::{is_own, open};
+use super::namespaces::{enter_users, is_own, open};
 use super::{JailError, failed, failed_io, not_restored};
 
 /// A directory in a root that was made for a program.
@@ -67,9 +67,7 @@ fn enter_namespaces_of(child: Pid) -> io::Result<bool> {
     if is_own(&mounts, "mnt")? {
         return Ok(false);
     }
-    if !is_own(&users, "user")? {
-        move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))?;
-    }
+    enter_users(&users)?;
     // This is the namespace's root now, with what is mounted over it (setns(2)).
     move_into_link_name_space(mounts.as_fd(), Some(LinkNameSpaceType::Mount))?;
     Ok(true)

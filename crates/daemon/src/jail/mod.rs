@@ -7,7 +7,8 @@
 //! ([`crate::confine`] narrows it down for each thread before the guest runs).
 //!
 //! A program that opens files by name when it starts (QEMU: libraries, firmware) finds those
-//! in its root until [`empty_root_of`] takes them away (`program`).
+//! in its root until [`empty_root_of`] takes them away (`program`). A root without the
+//! capabilities for that order starts it as the user, by way of a user namespace ([`Order`]).
 //!
 //! No PID namespace: its first process must be a child, and a machine in the foreground is
 //! the process that the user started. The filters leave no call that names another process.
@@ -33,11 +34,14 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_move,
     mount_remount,
 };
-use rustix::process::{chdir, chroot, getegid, geteuid, umask};
+use rustix::process::{
+    DumpableBehavior, chdir, chroot, getegid, geteuid, set_dumpable_behavior, umask,
+};
 use rustix::thread::{
     Gid, Uid, UnshareFlags, set_keep_capabilities, set_thread_groups, set_thread_res_gid,
     set_thread_res_uid, unshare_unsafe,
 };
+use serde::{Deserialize, Serialize};
 use tare_control::config::{Jail, JailUser};
 use tare_host::child::ParentDeath;
 use tare_host::tap_namespace::raise_loopback;
@@ -72,10 +76,43 @@ pub fn tie() -> Result<ParentDeath, JailError> {
     ParentDeath::read().map_err(failed("read the end's signal"))
 }
 
+/// What comes first in a jail that has a user and namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// The namespaces, which root makes.
+    Namespaces,
+    /// The user, who makes them by way of a user namespace: root may not make all of them, or not
+    /// enter those of another user.
+    User,
+}
+
 /// Enters the jail as what will execute `program`, whose root has the files that it needs to
 /// start. Otherwise as [`enter`].
-pub fn enter_for(program: &Program, jail: &Jail) -> Result<(), JailError> {
-    enter_with(jail, Some(program), &tie()?)
+pub fn enter_for(program: &Program, jail: &Jail, order: Order) -> Result<(), JailError> {
+    let tie = tie()?;
+    let mut rest = *jail;
+    if order == Order::User
+        && let Some(user) = rest.user.take()
+    {
+        become_for_good(&user)?;
+    }
+    enter_with(&rest, Some(program), &tie)
+}
+
+/// Becomes a user, without capabilities of root's, as one who makes or enters a user namespace
+/// next. Undoes what ends this process with its parent.
+pub fn become_for_good(user: &JailUser) -> Result<(), JailError> {
+    let become_it = || -> io::Result<()> {
+        become_user(user)?;
+        tare_confine::drop_capabilities(&[])?;
+        // Files of this process in /proc, by which users are mapped, are this user's then
+        // (proc_pid(5)).
+        Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
+    };
+    become_it().map_err(|source| JailError::User {
+        uid: user.uid,
+        source,
+    })
 }
 
 fn enter_with(jail: &Jail, program: Option<&Program>, tie: &ParentDeath) -> Result<(), JailError> {
@@ -94,10 +131,11 @@ fn enter_with(jail: &Jail, program: Option<&Program>, tie: &ParentDeath) -> Resu
 fn enter_namespaces(program: Option<&Program>, user: Option<&JailUser>) -> Result<(), JailError> {
     let flags =
         UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS | UnshareFlags::NEWNET;
-    if make_namespaces(flags)? == Granted::No {
+    let loopback = program.map_or(Loopback::Down, |program| program.loopback);
+    if make_namespaces(flags, loopback)? == Granted::No {
         return Ok(());
     }
-    if program.is_some_and(|program| program.loopback == Loopback::Up) {
+    if loopback == Loopback::Up {
         raise_loopback().map_err(failed_io("bring up the loopback interface"))?;
     }
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
@@ -115,37 +153,43 @@ enum Granted {
     No,
 }
 
-fn make_namespaces(mut flags: UnshareFlags) -> Result<Granted, JailError> {
+fn make_namespaces(flags: UnshareFlags, loopback: Loopback) -> Result<Granted, JailError> {
     let (uid, gid) = (geteuid(), getegid());
-    if !uid.is_root() {
-        flags |= UnshareFlags::NEWUSER;
+    if uid.is_root() {
+        return unshare(flags);
     }
-    // SAFETY: descriptors stay shared, since CLONE_FILES is not among the flags.
-    match unsafe { unshare_unsafe(flags) } {
-        Ok(()) => {}
-        // Not granted: a container without CAP_SYS_ADMIN, or a host that keeps user
-        // namespaces to itself.
-        Err(Errno::NOSPC | Errno::USERS | Errno::INVAL | Errno::NOSYS) => {
-            return Ok(Granted::No);
-        }
-        Err(errno) if is_forbidden(errno) => return Ok(Granted::No),
-        Err(errno) => return Err(failed("make")(errno)),
+    // Users that cannot be mapped have no capabilities in the other namespaces. What listens
+    // keeps the host's then: an interface of its own would stay down.
+    let (with_users, later) = match loopback {
+        Loopback::Down => (flags, UnshareFlags::empty()),
+        Loopback::Up => (UnshareFlags::empty(), flags),
+    };
+    if unshare(UnshareFlags::NEWUSER | with_users)? == Granted::No {
+        return Ok(Granted::No);
     }
     // Or granted and of no use: AppArmor lets a program without a profile make a user
     // namespace and takes its capabilities there (Ubuntu 24.04), Landlock forbids mounts.
-    if !uid.is_root() {
-        match map_ids(uid, gid) {
-            Ok(()) => {}
-            Err(error) if Errno::from_io_error(&error).is_some_and(is_forbidden) => {
-                return Ok(Granted::No);
-            }
-            Err(source) => {
-                let step = "map the users";
-                return Err(JailError::Namespace { step, source });
-            }
+    match map_ids(uid, gid) {
+        Ok(()) => unshare(later),
+        Err(error) if Errno::from_io_error(&error).is_some_and(is_forbidden) => Ok(Granted::No),
+        Err(source) => {
+            let step = "map the users";
+            Err(JailError::Namespace { step, source })
         }
     }
-    Ok(Granted::Yes)
+}
+
+/// Makes these namespaces; without flags none.
+fn unshare(flags: UnshareFlags) -> Result<Granted, JailError> {
+    // SAFETY: descriptors stay shared, since CLONE_FILES is not among the flags.
+    match unsafe { unshare_unsafe(flags) } {
+        Ok(()) => Ok(Granted::Yes),
+        // Not granted: a container without CAP_SYS_ADMIN, or a host that keeps user
+        // namespaces to itself.
+        Err(Errno::NOSPC | Errno::USERS | Errno::INVAL | Errno::NOSYS) => Ok(Granted::No),
+        Err(errno) if is_forbidden(errno) => Ok(Granted::No),
+        Err(errno) => Err(failed("make")(errno)),
+    }
 }
 
 const fn is_forbidden(errno: Errno) -> bool {

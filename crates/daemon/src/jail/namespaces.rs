@@ -21,14 +21,26 @@ pub(super) fn is_own(namespace: &File, name: &str) -> io::Result<bool> {
     Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
 }
 
-/// Moves the calling thread into the network namespace of a child in its jail. Where the kernel
-/// granted the child none, the thread stays where it is. Needs CAP_SYS_ADMIN.
+/// Moves this process into a user namespace, in which it has all capabilities then, unless it is
+/// in it. Needs a process of one thread.
+pub(super) fn enter_users(users: &File) -> io::Result<()> {
+    if !is_own(users, "user")? {
+        move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))?;
+    }
+    Ok(())
+}
+
+/// Moves this process into the network namespace of a child in its jail. Where the kernel
+/// granted the child none, it stays where it is. Needs CAP_SYS_ADMIN; without it a user namespace
+/// of the child's, made by this user, and one thread.
 pub fn enter_network_of(child: Pid) -> Result<(), JailError> {
     let enter = || -> io::Result<()> {
-        let network = open(&child.as_raw_nonzero().to_string(), "net")?;
+        let child = child.as_raw_nonzero().to_string();
+        let (users, network) = (open(&child, "user")?, open(&child, "net")?);
         if is_own(&network, "net")? {
             return Ok(());
         }
+        enter_users(&users)?;
         Ok(move_into_link_name_space(
             network.as_fd(),
             Some(LinkNameSpaceType::Network),

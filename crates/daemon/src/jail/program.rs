@@ -38,7 +38,7 @@ pub struct Program {
 pub enum Loopback {
     /// As in every new namespace.
     Down,
-    /// The program listens at it. Needs CAP_NET_ADMIN.
+    /// The program listens at it. Needs CAP_NET_ADMIN, or a user namespace.
     Up,
 }
 

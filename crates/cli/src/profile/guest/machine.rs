@@ -4,7 +4,6 @@ use std::env;
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +20,7 @@ use tare_rootfs::Kernel;
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 
 use crate::failure::{Explain, Failure};
+use crate::output::warn;
 use crate::profile::plan::Plan;
 use crate::signals;
 
@@ -89,8 +89,12 @@ impl ProfiledMachine {
             published.map_err(failed("publish the guest's ports"))?;
         }
         let started = guest.start(&tare, &program, |command| streams(command, plan));
+        let qemu = started.map_err(failed("start QEMU in its jail"))?;
+        if let Some(warning) = qemu.warning() {
+            warn(warning);
+        }
         Ok(Self {
-            qemu: started.map_err(failed("start QEMU in its jail"))?,
+            qemu,
             finds,
             orders,
             asked,
@@ -105,7 +109,8 @@ impl ProfiledMachine {
         finds: &File,
         orders: &UnixStream,
     ) -> io::Result<JailedGuest> {
-        let mut guest = JailedGuest::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux)?;
+        let mut guest =
+            JailedGuest::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux, 1)?;
         let image = guest.readable(image)?;
         let initrd = guest.readable(initramfs)?;
         let orders = guest.hand(orders)?;
@@ -173,8 +178,7 @@ fn drive(path: &str) -> String {
 }
 
 fn streams(command: &mut Command, plan: &Plan) {
-    // Ctrl-C is for the observer within.
-    command.process_group(0).stdin(Stdio::null());
+    command.stdin(Stdio::null());
     if plan.json {
         // Standard output is the profile's.
         command.stdout(Stdio::from(io::stderr()));
