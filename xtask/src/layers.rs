@@ -80,6 +80,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "tare-account",
             "tare-control",
+            "tare-launch",
             "tare-libos",
             "tare-platform",
             "tare-policy",

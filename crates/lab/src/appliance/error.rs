@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tare_control::client::ClientError;
 use tare_control::exit::ExitCode;
+use tare_host::program::ProgramError;
 
 use crate::interrupt::Interrupted;
 use crate::linux::LinuxError;
@@ -24,6 +25,12 @@ pub enum ApplianceError {
     /// No port, pipe or thread for it.
     #[error("cannot prepare a machine")]
     Prepare(#[source] io::Error),
+    /// No QEMU.
+    #[error("cannot run qemu-system-x86_64: install it (Debian: qemu-system-x86)")]
+    NoQemu(#[source] ProgramError),
+    /// QEMU, or its jail.
+    #[error("cannot start qemu-system-x86_64 in its jail")]
+    Jail(#[source] io::Error),
     /// An application's files.
     #[error("the application's files are not available")]
     Files(#[source] Box<LinuxError>),
@@ -61,7 +68,10 @@ impl ApplianceError {
                 .find(|known| i32::from(*known as u8) == code)
         };
         match self {
-            Self::Execute { .. } | Self::Prepare(_) | Self::Cpu(_) => ExitCode::Internal,
+            Self::Execute { .. } | Self::Prepare(_) | Self::Jail(_) | Self::Cpu(_) => {
+                ExitCode::Internal
+            }
+            Self::NoQemu(_) => ExitCode::NoEngine,
             Self::Ended { code, .. } => known(*code).unwrap_or(ExitCode::WeighFailed),
             Self::Files(error) => error.exit_code(),
             Self::NotServing(_) | Self::Silent(_) => ExitCode::WeighFailed,

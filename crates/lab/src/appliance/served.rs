@@ -1,17 +1,22 @@
 //! A Linux guest in QEMU whose disk is `tare blk`'s: what people have who keep
 //! their machines and take Tare's disk. It prints figures on its serial line, as
 //! images do; settings and statistics are the disk's.
+//!
+//! QEMU is in the jail of `tare run`'s machines, and gets its disk's socket connected.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use serde_json::Value;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
-use tare_host::child::ends_with_us;
-use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, MachineType};
+use tare_host::program::find_program;
+use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
+use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
 use tempfile::TempDir;
 
 use super::ApplianceError;
@@ -53,8 +58,9 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Starts QEMU once `disk` is served on `socket`.
+    /// Starts QEMU once `disk` is served on `socket`. `tare` confines it.
     pub(super) fn start(
+        tare: &Path,
         spec: &ServedGuest,
         mut disk: TareProcess,
         socket: TempDir,
@@ -68,12 +74,17 @@ impl Served {
             }
             std::thread::sleep(SLICE);
         }
-        let qemu = Qemu::start(spec, &path)?;
+        let qemu = Qemu::start(tare, spec, &path)?;
         Ok(Self {
             qemu,
             disk,
             _socket: socket,
         })
+    }
+
+    /// QEMU's process.
+    pub(super) fn pid(&self) -> u32 {
+        self.qemu.guest.id()
     }
 }
 
@@ -121,7 +132,7 @@ impl Guest for Served {
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
         self.qemu.check()?;
         let disk = [self.disk.pid()];
-        CpuReading::read(self.qemu.child.id(), &disk).map_err(ApplianceError::Cpu)
+        CpuReading::read(self.pid(), &disk).map_err(ApplianceError::Cpu)
     }
 
     fn set(&mut self, change: &SettingsChange) -> Result<Option<Settings>, ApplianceError> {
@@ -137,39 +148,29 @@ impl Guest for Served {
 
 /// QEMU, killed when dropped.
 struct Qemu {
-    child: Child,
+    guest: RunningGuest,
     console: Console,
 }
 
 impl Qemu {
-    fn start(spec: &ServedGuest, socket: &Path) -> Result<Self, ApplianceError> {
-        let (reader, writer) = std::io::pipe().map_err(ApplianceError::Prepare)?;
+    fn start(tare: &Path, spec: &ServedGuest, socket: &Path) -> Result<Self, ApplianceError> {
+        let program = find_program(qemu::PROGRAM).map_err(ApplianceError::NoQemu)?;
+        let (reader, writer) = io::pipe().map_err(ApplianceError::Prepare)?;
         let errors = writer.try_clone().map_err(ApplianceError::Prepare)?;
-        let mut command = Command::new(qemu::PROGRAM);
-        command_line(spec, socket)
-            .apply(&mut command)
-            .stdin(Stdio::null())
-            .stdout(writer)
-            .stderr(errors);
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let child = ends_with_us(&mut command, Signal::KILL)
-            .spawn()
-            .map_err(|source| ApplianceError::Execute {
-                path: qemu::PROGRAM.into(),
-                source,
-            })?;
-        // From here on the guard is there.
-        let mut qemu = Self {
-            child,
-            console: Console::default(),
-        };
-        drop(command);
-        qemu.console = Console::read(reader).map_err(ApplianceError::Prepare)?;
-        Ok(qemu)
+        // Open until QEMU has them.
+        let handed = Handed::open(spec, socket).map_err(ApplianceError::Prepare)?;
+        let guest = handed.guest(spec).map_err(ApplianceError::Prepare)?;
+        let started = guest.start(tare, &program, |command| {
+            command.stdin(Stdio::null()).stdout(writer).stderr(errors);
+        });
+        Ok(Self {
+            guest: started.map_err(ApplianceError::Jail)?,
+            console: Console::read(reader).map_err(ApplianceError::Prepare)?,
+        })
     }
 
     fn check(&mut self) -> Result<(), ApplianceError> {
-        match self.child.try_wait().map_err(ApplianceError::Prepare)? {
+        match self.guest.try_wait().map_err(ApplianceError::Prepare)? {
             None => Ok(()),
             Some(status) => {
                 self.console.drain();
@@ -182,25 +183,37 @@ impl Qemu {
     }
 }
 
-impl Drop for Qemu {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// What QEMU gets open.
+struct Handed {
+    kernel: File,
+    initramfs: File,
+    disk: UnixStream,
 }
 
-fn command_line(spec: &ServedGuest, socket: &Path) -> CommandLine {
-    let (accelerator, cpus) = (spec.accelerator, spec.cpus);
-    let mut line = CommandLine::new(MachineType::Q35, accelerator, GuestSystem::Linux, cpus);
-    line.memory_in_memfd(spec.memory_mib, true)
-        .serial("stdio")
-        .kernel(&spec.kernel)
-        .initrd(&spec.initramfs)
-        .append(&spec.cmdline)
-        .option(
-            "-chardev",
-            format!("socket,id=disk,path={}", qemu::escaped(socket)),
-        )
-        .virtio("vhost-user-blk", "chardev=disk,num-queues=1");
-    line
+impl Handed {
+    fn open(spec: &ServedGuest, socket: &Path) -> io::Result<Self> {
+        Ok(Self {
+            kernel: File::open(&spec.kernel)?,
+            initramfs: File::open(&spec.initramfs)?,
+            disk: UnixStream::connect(socket)?,
+        })
+    }
+
+    fn guest(&self, spec: &ServedGuest) -> io::Result<JailedGuest> {
+        let (machine, system) = (MachineType::Q35, GuestSystem::Linux);
+        let mut guest = JailedGuest::new(machine, spec.accelerator, system, spec.cpus)?;
+        let kernel = guest.readable(&self.kernel)?;
+        let initramfs = guest.readable(&self.initramfs)?;
+        let disk = guest.hand(&self.disk)?;
+        guest
+            .line()
+            .memory_in_memfd(spec.memory_mib, true)
+            .serial("stdio")
+            .kernel(&kernel)
+            .initrd(&initramfs)
+            .append(&spec.cmdline)
+            .option("-chardev", format!("socket,id=disk,fd={disk}"))
+            .virtio("vhost-user-blk", "chardev=disk,num-queues=1");
+        Ok(guest)
+    }
 }

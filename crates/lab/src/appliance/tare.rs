@@ -3,6 +3,7 @@
 //! the lab also when that is killed.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -155,7 +156,8 @@ impl Executor for TareRun {
         let socket = tempfile::tempdir().map_err(ApplianceError::Prepare)?;
         let arguments = |name: &str| served::arguments(spec, name, &socket);
         let disk = self.execute(&spec.label, 0, arguments)?;
-        Ok(Box::new(Served::start(spec, disk, socket)?))
+        let own = env::current_exe().map_err(ApplianceError::Prepare)?;
+        Ok(Box::new(Served::start(&own, spec, disk, socket)?))
     }
 }
 

@@ -2,12 +2,17 @@
 //! translator: exact, by instruction, and without slowing the guest's clock.
 
 use std::fs::{self, File};
+use std::io;
 use std::ops::Sub;
+use std::os::fd::RawFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::{MemfdFlags, memfd_create};
 use serde_json::Value;
+use tare_launch::jailed_guest::JailedGuest;
+use tare_qemu::escaped;
 use tare_rootfs::Cache;
 
 use super::LinuxError;
@@ -18,6 +23,8 @@ const SOURCE: &str = include_str!("counter.c");
 const PLUGIN: &str = "counter.so";
 /// Bytes of the file of counters: one page.
 const PAGE: u64 = 4096;
+/// Its name, for people.
+const COUNTS: &str = "tare-counts";
 
 /// The compiled plugin.
 pub(crate) struct Plugin(PathBuf);
@@ -25,8 +32,9 @@ pub(crate) struct Plugin(PathBuf);
 /// A file of counters that one guest's plugin adds to.
 #[derive(Debug)]
 pub(crate) struct Counter {
-    file: File,
-    path: PathBuf,
+    counts: File,
+    /// QEMU loads it when it starts.
+    plugin: File,
 }
 
 /// How many instructions were executed.
@@ -85,29 +93,41 @@ impl Plugin {
         Ok(Self(entry.join(PLUGIN)))
     }
 
-    /// Counters at `path`, and the words that make QEMU use them.
-    pub(crate) fn counter(&self, path: &Path) -> Result<(Counter, [String; 2]), LinuxError> {
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(path)
-            .map_err(LinuxError::file(path))?;
-        file.set_len(PAGE).map_err(LinuxError::file(path))?;
-        let option = format!("{},into={}", self.0.display(), path.display());
-        let path = path.to_owned();
-        Ok((Counter { file, path }, ["-plugin".to_owned(), option]))
+    /// Has a guest's instructions counted from its start on.
+    pub(crate) fn count(&self, guest: &mut JailedGuest) -> Result<Counter, LinuxError> {
+        let counter = self.counter()?;
+        let path = guest.readable(&counter.plugin).map_err(LinuxError::Jail)?;
+        let counts = guest.hand(&counter.counts).map_err(LinuxError::Jail)?;
+        guest.line().option("-plugin", option(&path, counts));
+        Ok(counter)
     }
+
+    fn counter(&self) -> Result<Counter, LinuxError> {
+        let plugin = File::open(&self.0).map_err(LinuxError::file(&self.0))?;
+        let counts = counts().map_err(LinuxError::file(COUNTS))?;
+        Ok(Counter { counts, plugin })
+    }
+}
+
+/// Counters that are all 0, in memory.
+fn counts() -> io::Result<File> {
+    let file = File::from(memfd_create(COUNTS, MemfdFlags::CLOEXEC)?);
+    file.set_len(PAGE)?;
+    Ok(file)
+}
+
+/// The value of QEMU's `-plugin`, for counters that it inherits.
+fn option(plugin: &Path, counts: RawFd) -> String {
+    format!("{},fd={counts}", escaped(plugin))
 }
 
 impl Counter {
     /// What it has counted so far.
     pub(crate) fn read(&self) -> Result<Count, LinuxError> {
         let mut bytes = [0; 4 * size_of::<u64>()];
-        self.file
+        self.counts
             .read_exact_at(&mut bytes, 0)
-            .map_err(LinuxError::file(&self.path))?;
+            .map_err(LinuxError::file(COUNTS))?;
         let mut words = [0; 4];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(size_of::<u64>())) {
             *word = bytes
@@ -145,6 +165,10 @@ fn compile(source: &Path, plugin: &Path) -> Result<(), LinuxError> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use rustix::io::{FdFlags, fcntl_setfd};
+
     use super::*;
 
     /// Real-mode code at the start of a ROM of 64 KiB, which ends by a write to QEMU's
@@ -190,7 +214,10 @@ mod tests {
         rom[ROM_BYTES - 16..][..RESET.len()].copy_from_slice(RESET);
         let bios = dir.path().join("rom");
         fs::write(&bios, rom).unwrap();
-        let (counter, words) = plugin.counter(&dir.path().join("count")).unwrap();
+        let counter = plugin.counter().unwrap();
+        // For QEMU, which has this test's user and root.
+        fcntl_setfd(&counter.counts, FdFlags::empty()).unwrap();
+        let words = option(&plugin.0, counter.counts.as_raw_fd());
         let ended = Command::new(tare_qemu::PROGRAM)
             .args([
                 "-machine",
@@ -201,7 +228,7 @@ mod tests {
             ])
             .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=1", "-bios"])
             .arg(&bios)
-            .args(words)
+            .args(["-plugin", &words])
             .stdin(Stdio::null())
             .status();
         let Ok(status) = ended else {

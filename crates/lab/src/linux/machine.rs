@@ -1,18 +1,19 @@
 //! One guest: QEMU's translator, one vCPU, a port of it forwarded to one of
 //! ours, its memory in a file that can be looked at. Dropping it ends it.
+//!
+//! QEMU is in the jail of `tare run`'s machines, for which `tare` starts itself.
 
-use std::env;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
+use std::{env, io};
 
-use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::Signal;
-use tare_host::child::{ends_with_us, ignores_hangups_with_us};
-use tare_qemu::{self as qemu, Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
+use tare_host::program::find_program;
+use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
+use tare_launch::publish::Publish;
+use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 use tare_rootfs::{Tree, cpio};
 use tare_tailor::prove::weigh_alone;
@@ -54,76 +55,71 @@ pub(crate) enum Clock {
 
 /// A guest that runs.
 pub(crate) struct LinuxMachine {
-    child: Child,
+    qemu: RunningGuest,
     started: Instant,
     kernel: String,
     port: u16,
     counter: Option<Counter>,
     directory: TempDir,
-    // QEMU reads it after the start.
-    _initramfs: File,
 }
 
 /// How a guest started to serve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Booted {
-    /// From the start of QEMU to the first right answer.
+    /// From the start of QEMU, with its jail, to the first right answer.
     pub(crate) after: Duration,
     /// Instructions until then.
     pub(crate) count: Count,
 }
 
 impl LinuxMachine {
-    /// Starts `app` with these files on a kernel, counting where there is a
-    /// plugin.
+    /// Starts `app` with these files on a kernel, counting where there is a plugin. `tare` is
+    /// the program that confines QEMU: [`this_program`].
     pub(crate) fn start(
+        tare: &Path,
         app: &App,
         tree: &Tree,
         kernel: &Bootable,
         plugin: Option<&Plugin>,
     ) -> Result<Self, LinuxError> {
         let initramfs = cpio::pack(&with_init(tree, &app.command, kernel)?)?;
-        let line = linux_command_line(kernel, app.memory_mib, &initramfs, Clock::Wall)?;
-        Self::launch(line, &kernel.name, app.port, plugin, initramfs)
+        let guest = Prepared::linux(kernel, app.memory_mib, initramfs, Clock::Wall)?;
+        Self::launch(tare, guest, &kernel.name, app.port, plugin)
     }
 
     /// Starts an image of Tare's library OS that serves these files, counting.
     pub(crate) fn start_image(
+        tare: &Path,
         app: &App,
         tree: &Tree,
         image: &Path,
         plugin: &Plugin,
     ) -> Result<Self, LinuxError> {
-        let initramfs = cpio::pack(tree)?;
-        let line = image_command_line(image, app.memory_mib, &initramfs)?;
-        Self::launch(line, app.name, app.port, Some(plugin), initramfs)
+        let guest = Prepared::image(image, app.memory_mib, cpio::pack(tree)?)?;
+        Self::launch(tare, guest, app.name, app.port, Some(plugin))
     }
 
     fn launch(
-        mut line: CommandLine,
+        tare: &Path,
+        mut prepared: Prepared,
         kernel: &str,
         guest_port: u16,
         plugin: Option<&Plugin>,
-        initramfs: File,
     ) -> Result<Self, LinuxError> {
         let directory = scratch()?;
-        let port = qemu::free_port().map_err(LinuxError::file("a port of the loopback"))?;
-        line.user_network(&[HostForward::loopback(port, guest_port)], true);
-        let mut command = command(&line, console(&directory)?);
-        let mut counter = None;
-        if let Some(plugin) = plugin {
-            let (counts, args) = plugin.counter(&directory.path().join("count"))?;
-            command.args(args);
-            counter = Some(counts);
-        }
+        let guest = &mut prepared.guest;
+        let published = guest.publish(&[Publish::from_any(guest_port)]);
+        let port = published.map_err(LinuxError::file("a port of the loopback"))?[0];
+        let counter = plugin.map(|plugin| plugin.count(guest)).transpose()?;
+        let console = console(&directory)?;
+        let started = Instant::now();
         Ok(Self {
-            child: command.spawn().map_err(LinuxError::NoQemu)?,
-            started: Instant::now(),
+            qemu: prepared.start(tare, console)?,
+            started,
             kernel: kernel.to_owned(),
             port,
             counter,
             directory,
-            _initramfs: initramfs,
         })
     }
 
@@ -190,9 +186,14 @@ impl LinuxMachine {
         }
     }
 
+    /// QEMU's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.qemu.id()
+    }
+
     /// Guest memory that was ever touched, KiB.
     pub(crate) fn touched_kib(&self) -> Option<u64> {
-        let maps = fs::read_to_string(format!("/proc/{}/smaps", self.child.id())).ok()?;
+        let maps = fs::read_to_string(format!("/proc/{}/smaps", self.pid())).ok()?;
         let mut lines = maps.lines();
         lines.find(|line| line.contains("/memfd:memory-backend-memfd"))?;
         let rss = lines.find_map(|line| line.strip_prefix("Rss:"))?;
@@ -200,7 +201,7 @@ impl LinuxMachine {
     }
 
     fn alive(&mut self) -> Result<(), LinuxError> {
-        match self.child.try_wait() {
+        match self.qemu.try_wait() {
             Ok(None) => Ok(()),
             _ => Err(LinuxError::Ended {
                 kernel: self.kernel.clone(),
@@ -214,15 +215,14 @@ impl LinuxMachine {
     }
 }
 
-impl Drop for LinuxMachine {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// The program that confines QEMU.
+pub(crate) fn this_program() -> Result<PathBuf, LinuxError> {
+    env::current_exe().map_err(LinuxError::file("this program"))
 }
 
 /// Runs a command to its end on a clock of instructions; what it printed.
 pub(crate) fn run_to_end(
+    tare: &Path,
     command_line: &[String],
     tree: &Tree,
     kernel: &Bootable,
@@ -230,13 +230,11 @@ pub(crate) fn run_to_end(
 ) -> Result<String, LinuxError> {
     let directory = scratch()?;
     let initramfs = cpio::pack(&with_init(tree, command_line, kernel)?)?;
-    let line = linux_command_line(kernel, 256, &initramfs, Clock::Instructions)?;
-    let mut child = command(&line, console(&directory)?)
-        .spawn()
-        .map_err(LinuxError::NoQemu)?;
+    let guest = Prepared::linux(kernel, 256, initramfs, Clock::Instructions)?;
+    let mut qemu = guest.start(tare, console(&directory)?)?;
     let begin = Instant::now();
     let ended = loop {
-        if let Ok(Some(_)) = child.try_wait() {
+        if let Ok(Some(_)) = qemu.try_wait() {
             break Ok(());
         }
         if begin.elapsed() > SERVING {
@@ -250,8 +248,7 @@ pub(crate) fn run_to_end(
             break Err(interrupted.into());
         }
     };
-    let _ = child.kill();
-    let _ = child.wait();
+    drop(qemu);
     ended?;
     let path = directory.path().join("console");
     let bytes = fs::read(&path).map_err(LinuxError::file(&path))?;
@@ -265,7 +262,7 @@ pub(crate) fn start_alone(kernel: &Bootable, interrupt: &Interrupt) -> Result<u6
     let console = directory.path().join("console");
     let words = kernel.parameters;
     let goes_on = || interrupt.check().is_ok();
-    let tare = env::current_exe().map_err(LinuxError::file("this program"))?;
+    let tare = this_program()?;
     let Bootable { image, modules, .. } = kernel;
     let insns = weigh_alone(image, modules, words, &console, &tare, goes_on)?;
     interrupt.check()?;
@@ -275,69 +272,79 @@ pub(crate) fn start_alone(kernel: &Bootable, interrupt: &Interrupt) -> Result<u6
     })
 }
 
-fn linux_command_line(
-    kernel: &Bootable,
-    memory_mib: u32,
-    initramfs: &File,
-    clock: Clock,
-) -> Result<CommandLine, LinuxError> {
-    let guest = match clock {
-        Clock::Wall => GuestSystem::Linux,
-        Clock::Instructions => GuestSystem::CountedLinux,
-    };
-    let mut line = CommandLine::new(MachineType::Q35, Accelerator::Tcg, guest, 1);
-    boot(&mut line, &kernel.image, memory_mib, initramfs)?;
-    line.append(&format!(
-        "{WORDS} quiet {UNTIMED} {CMDLINE} {} tsc=reliable clocksource=tsc {}",
-        qemu::USER_NETWORK,
-        kernel.parameters
-    ));
-    if clock == Clock::Instructions {
-        line.option("-icount", "shift=0,sleep=off");
+/// A guest that is to be started, with what QEMU reads until it runs.
+struct Prepared {
+    guest: JailedGuest,
+    _kernel: File,
+    _initramfs: File,
+}
+
+impl Prepared {
+    fn linux(
+        kernel: &Bootable,
+        memory_mib: u32,
+        initramfs: File,
+        clock: Clock,
+    ) -> Result<Self, LinuxError> {
+        let system = match clock {
+            Clock::Wall => GuestSystem::Linux,
+            Clock::Instructions => GuestSystem::CountedLinux,
+        };
+        let machine = (MachineType::Q35, system);
+        let mut prepared = Self::boot(machine, &kernel.image, memory_mib, initramfs)?;
+        let line = prepared.guest.line();
+        line.append(&format!(
+            "{WORDS} quiet {UNTIMED} {CMDLINE} {} tsc=reliable clocksource=tsc {}",
+            qemu::USER_NETWORK,
+            kernel.parameters
+        ));
+        if clock == Clock::Instructions {
+            line.option("-icount", "shift=0,sleep=off");
+        }
+        Ok(prepared)
     }
-    Ok(line)
-}
 
-/// The machine that `tare run --engine qemu` makes for the library OS.
-fn image_command_line(
-    image: &Path,
-    memory_mib: u32,
-    files: &File,
-) -> Result<CommandLine, LinuxError> {
-    let mut line = CommandLine::new(
-        MachineType::Microvm,
-        Accelerator::Tcg,
-        GuestSystem::LibraryOs,
-        1,
-    );
-    boot(&mut line, image, memory_mib, files)?;
-    line.append(IMAGE_ADDRESS).virtio("virtio-rng", "");
-    Ok(line)
-}
+    /// The machine that `tare run --engine qemu` makes for the library OS.
+    fn image(image: &Path, memory_mib: u32, files: File) -> Result<Self, LinuxError> {
+        let machine = (MachineType::Microvm, GuestSystem::LibraryOs);
+        let mut prepared = Self::boot(machine, image, memory_mib, files)?;
+        let line = prepared.guest.line();
+        line.append(IMAGE_ADDRESS).virtio("virtio-rng", "");
+        Ok(prepared)
+    }
 
-fn boot(
-    line: &mut CommandLine,
-    kernel: &Path,
-    memory_mib: u32,
-    initramfs: &File,
-) -> Result<(), LinuxError> {
-    fcntl_setfd(initramfs, FdFlags::empty())
-        .map_err(|errno| LinuxError::file("the initramfs")(errno.into()))?;
-    let initramfs = PathBuf::from(format!("/proc/self/fd/{}", initramfs.as_raw_fd()));
-    line.serial("stdio")
-        .memory_in_memfd(memory_mib, false)
-        .kernel(kernel)
-        .initrd(&initramfs);
-    Ok(())
-}
+    fn boot(
+        (machine, system): (MachineType, GuestSystem),
+        kernel: &Path,
+        memory_mib: u32,
+        initramfs: File,
+    ) -> Result<Self, LinuxError> {
+        let image = File::open(kernel).map_err(LinuxError::file(kernel))?;
+        let prepare = || -> io::Result<JailedGuest> {
+            let mut guest = JailedGuest::new(machine, Accelerator::Tcg, system, 1)?;
+            let [kernel, initrd] = [&image, &initramfs].map(|file| guest.readable(file));
+            guest
+                .line()
+                .serial("stdio")
+                .memory_in_memfd(memory_mib, false)
+                .kernel(&kernel?)
+                .initrd(&initrd?);
+            Ok(guest)
+        };
+        Ok(Self {
+            guest: prepare().map_err(LinuxError::Jail)?,
+            _kernel: image,
+            _initramfs: initramfs,
+        })
+    }
 
-fn command(line: &CommandLine, console: File) -> Command {
-    let mut command = Command::new(qemu::PROGRAM);
-    let tied = ends_with_us(&mut command, Signal::KILL);
-    line.apply(ignores_hangups_with_us(tied))
-        .stdin(Stdio::null())
-        .stdout(console);
-    command
+    fn start(self, tare: &Path, console: File) -> Result<RunningGuest, LinuxError> {
+        let program = find_program(qemu::PROGRAM).map_err(LinuxError::NoQemu)?;
+        let started = self.guest.start(tare, &program, |command| {
+            command.stdin(Stdio::null()).stdout(console);
+        });
+        started.map_err(LinuxError::Jail)
+    }
 }
 
 fn scratch() -> Result<TempDir, LinuxError> {

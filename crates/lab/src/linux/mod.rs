@@ -28,13 +28,14 @@ pub(crate) mod kernels;
 pub(crate) mod machine;
 pub(crate) mod requests;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_control::exit::ExitCode;
+use tare_host::program::ProgramError;
 
 use crate::interrupt::Interrupted;
 
@@ -127,7 +128,10 @@ pub enum LinuxError {
     },
     /// QEMU cannot be started.
     #[error("cannot run qemu-system-x86_64: install it (Debian: qemu-system-x86)")]
-    NoQemu(#[source] io::Error),
+    NoQemu(#[source] ProgramError),
+    /// QEMU, or its jail.
+    #[error("cannot start qemu-system-x86_64 in its jail")]
+    Jail(#[source] io::Error),
     /// The counter cannot be compiled.
     #[error("the instruction counter cannot be compiled: {0}")]
     Counter(String),

@@ -2,7 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
+use std::path::PathBuf;
+
 use tare_rootfs::Cache;
+use tare_vmtest::skip;
 
 use super::catalog::{self, Connection};
 use super::counter::Plugin;
@@ -21,6 +25,23 @@ fn needed<T>(found: Result<T, LinuxError>) -> Option<T> {
         .ok()
 }
 
+/// The program that confines QEMU: this test lies one directory below it.
+pub(crate) fn tare() -> Option<PathBuf> {
+    let own = std::env::current_exe().unwrap();
+    let tare = own.parent().unwrap().with_file_name("tare");
+    (tare.is_file() || skip("tare is not built")).then_some(tare)
+}
+
+/// Whether QEMU is in the jail of a machine, as far as a host grants it to root.
+pub(crate) fn is_jailed(pid: u32) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    for line in ["Seccomp:\t2", "NoNewPrivs:\t1", "CapEff:\t0000000000000000"] {
+        assert!(status.lines().any(|it| it == line), "{line}: {status}");
+    }
+    let is_roots = |line: &str| line.starts_with("Uid:\t0");
+    assert!(!status.lines().any(is_roots), "{status}");
+}
+
 /// Boots an application, checks it, and asks drawn requests twice.
 fn serves_and_answers(name: &str) {
     let app = catalog::find(name).unwrap();
@@ -34,11 +55,13 @@ fn serves_and_answers(name: &str) {
     let Some(plugin) = needed(Plugin::compile(&cache)) else {
         return;
     };
-    let started = LinuxMachine::start(&app, &tree, &kernel, Some(&plugin));
+    let Some(tare) = tare() else { return };
+    let started = LinuxMachine::start(&tare, &app, &tree, &kernel, Some(&plugin));
     if let Err(LinuxError::NoQemu(_) | LinuxError::Guest(_)) = &started {
         return drop(needed(started));
     }
     let mut machine = started.unwrap();
+    is_jailed(machine.pid());
     let booted = machine.serve(&app, &Interrupt::default()).unwrap();
     assert!(booted.count.user > 1_000_000, "{booted:?}");
     assert!(booted.count.kernel > 1_000_000, "{booted:?}");

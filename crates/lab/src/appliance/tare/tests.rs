@@ -2,9 +2,13 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
+use tare_qemu::Accelerator;
+use tare_vmtest::{image, installed, lacks, or_skip};
+
 use super::*;
 use crate::appliance::process::GRACE;
 use crate::interrupt::{Interrupted, SLICE};
+use crate::linux::tests::{is_jailed, tare};
 
 /// An executable shell script in a directory of its own.
 fn script(text: &str) -> (tempfile::TempDir, TareRun) {
@@ -145,4 +149,39 @@ fn a_socket_that_does_not_speak_http_means_no_statistics() {
     };
     assert!(machine.stats().unwrap().is_none());
     assert!(machine.stats().unwrap().is_none(), "it is not asked again");
+}
+
+/// The guest reads nothing of its disk: that QEMU runs it says that the two have agreed.
+#[test]
+fn the_qemu_of_a_served_disk_is_in_the_jail_of_a_machine() {
+    let Some(kernel) = or_skip(image("hostile")) else {
+        return;
+    };
+    let Some(tare) = tare() else { return };
+    if !installed("qemu-system-x86_64") {
+        return lacks("QEMU is not installed");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = place.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let spec = ServedGuest {
+        label: "jail".to_owned(),
+        disk: file("disk", &[0; 1 << 20]).to_str().unwrap().to_owned(),
+        kernel,
+        initramfs: file("initramfs", b"none"),
+        cmdline: "hold".to_owned(),
+        accelerator: Accelerator::Tcg,
+        cpus: 2,
+        memory_mib: 64,
+    };
+    let socket = tempfile::tempdir().unwrap();
+    let arguments = |name: &str| served::arguments(&spec, name, &socket);
+    let disk = TareRun::new(tare.clone()).execute("jail", 0, arguments);
+    let mut served = Served::start(&tare, &spec, disk.unwrap(), socket).unwrap();
+    is_jailed(served.pid());
+    assert!(served.cpu().is_ok(), "it runs");
+    assert!(served.stats().unwrap().is_some(), "the disk's");
 }

@@ -2,7 +2,7 @@
 //! on a kernel tailored to it, and from Tare's image. All three run in QEMU's
 //! translator on one processor, where instructions are counted exactly.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::slice;
 
 use tare_control::sentence::chain;
@@ -18,7 +18,7 @@ use crate::interrupt::Interrupt;
 use crate::linux::catalog::{self, App, Connection, Phase};
 use crate::linux::counter::{Count, Plugin};
 use crate::linux::kernels::{self, Bootable};
-use crate::linux::machine::LinuxMachine;
+use crate::linux::machine::{self, LinuxMachine};
 use crate::linux::{LinuxError, files, requests};
 
 /// The application of the Linux arms.
@@ -83,6 +83,8 @@ pub(super) fn compare(data: &mut Data, plan: &Plan, bench: &mut Bench<'_>) -> Re
 
 /// What the arms share.
 struct Workload {
+    /// The program that confines QEMU.
+    tare: PathBuf,
     app: App,
     plugin: Plugin,
     cache: Cache,
@@ -99,6 +101,7 @@ impl Workload {
     fn gather() -> Result<Self, LinuxError> {
         let cache = Cache::open_default()?;
         Ok(Self {
+            tare: machine::this_program()?,
             app: catalog::find(APP)?,
             plugin: Plugin::compile(&cache)?,
             cache,
@@ -117,7 +120,8 @@ impl Workload {
             Side::Tailored => self.on(&self.tailored(plan, interrupt)?)?,
             Side::Tare => {
                 let image = image.ok_or(LinuxError::NoImage)?;
-                LinuxMachine::start_image(&self.app, &self.served()?, image, &self.plugin)?
+                let files = self.served()?;
+                LinuxMachine::start_image(&self.tare, &self.app, &files, image, &self.plugin)?
             }
         };
         let boot = machine.serve(&self.app, interrupt)?.count;
@@ -132,7 +136,7 @@ impl Workload {
 
     fn on(&self, kernel: &Bootable) -> Result<LinuxMachine, LinuxError> {
         let tree = files::tree(&self.app, &self.cache)?;
-        LinuxMachine::start(&self.app, &tree, kernel, Some(&self.plugin))
+        LinuxMachine::start(&self.tare, &self.app, &tree, kernel, Some(&self.plugin))
     }
 
     fn tailored(&self, plan: &Plan, interrupt: &Interrupt) -> Result<Bootable, LinuxError> {

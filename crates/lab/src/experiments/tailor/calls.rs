@@ -29,7 +29,7 @@ pub(super) fn measure(
     interrupt: &Interrupt,
 ) -> Result<Calls, LinuxError> {
     let mut tree = Tree::new();
-    let own = std::env::current_exe().map_err(LinuxError::file("this program"))?;
+    let own = machine::this_program()?;
     let program = own.with_file_name(PROGRAM);
     let node = tare_rootfs::tree::Node::host(&program, 0o755);
     tree.insert(PLACE, node.map_err(LinuxError::file(&program))?)?;
@@ -39,7 +39,7 @@ pub(super) fn measure(
     });
     libraries.map_err(|error| LinuxError::file(&program)(io::Error::other(error)))?;
     let words = [format!("/{PLACE}"), count.to_string()];
-    let said = machine::run_to_end(&words, &tree, kernel, interrupt)?;
+    let said = machine::run_to_end(&own, &words, &tree, kernel, interrupt)?;
     let lines = said
         .lines()
         .filter_map(|line| serde_json::from_str(line.trim()).ok());

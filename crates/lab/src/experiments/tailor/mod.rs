@@ -9,7 +9,7 @@ mod plan;
 mod rates;
 mod report;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -47,11 +47,23 @@ pub(crate) struct Tailor {
 
 /// What every arm of a run shares.
 struct Workload {
+    /// The program that confines QEMU.
+    tare: PathBuf,
     app: App,
     tree: Tree,
     plugin: Plugin,
     cache: Cache,
     dialogs: Vec<Vec<u8>>,
+}
+
+impl Workload {
+    fn start(
+        &self,
+        kernel: &Bootable,
+        plugin: Option<&Plugin>,
+    ) -> Result<LinuxMachine, LinuxError> {
+        LinuxMachine::start(&self.tare, &self.app, &self.tree, kernel, plugin)
+    }
 }
 
 impl Tailor {
@@ -127,7 +139,7 @@ impl Tailor {
         bench
             .progress
             .step(&format!("{} on {}: counting", load.app.name, kernel.name));
-        let mut machine = LinuxMachine::start(&load.app, &load.tree, kernel, Some(&load.plugin))?;
+        let mut machine = load.start(kernel, Some(&load.plugin))?;
         let booted = machine.serve(&load.app, bench.interrupt)?;
         self.weighed.booted(&kernel.name, booted);
         bench.recorder.sample(&json!({
@@ -164,13 +176,12 @@ impl Tailor {
             bench
                 .progress
                 .step(&format!("boot {} of {}", boot + 1, kernel.name));
-            let mut machine =
-                LinuxMachine::start(&load.app, &load.tree, kernel, Some(&load.plugin))?;
+            let mut machine = load.start(kernel, Some(&load.plugin))?;
             let booted = machine.serve(&load.app, bench.interrupt)?;
             self.weighed.booted(&kernel.name, booted);
         }
         bench.progress.step(&format!("rates on {}", kernel.name));
-        let mut machine = LinuxMachine::start(&load.app, &load.tree, kernel, None)?;
+        let mut machine = load.start(kernel, None)?;
         let booted = machine.serve(&load.app, bench.interrupt)?;
         self.weighed.started(&kernel.name, booted);
         let steps = rates::rising(&machine, &load.app, &self.plan, bench.interrupt)?;
@@ -281,6 +292,7 @@ impl Experiment for Tailor {
             }))?;
         }
         let load = Workload {
+            tare: machine::this_program()?,
             tree: files::tree(&app, &cache)?,
             plugin: Plugin::compile(&cache)?,
             dialogs: fuzz::dialogs(app.protocol, fuzz::SEED, self.plan.dialogs),
