@@ -24,6 +24,7 @@ mod language;
 mod layers;
 mod licences;
 mod links;
+mod qemus;
 mod results;
 mod shell;
 mod soak;

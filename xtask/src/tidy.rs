@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Result, bail};
 
 use crate::shell::{self, root};
-use crate::{circles, language, layers, links, results, spec, workspace};
+use crate::{circles, language, layers, links, qemus, results, spec, workspace};
 
 /// Longest source file in lines, tests included.
 const MAX_LINES: usize = 700;
@@ -75,6 +75,7 @@ pub(crate) fn run() -> Result<()> {
     }
     found.extend(spec::violations(&files)?);
     found.extend(results::violations()?);
+    found.extend(qemus::violations(&files)?);
     let packages = workspace::metadata()?.packages;
     for package in packages.iter().filter(|package| package.source.is_none()) {
         found.extend(layers::violations(package));
