@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
@@ -114,18 +114,20 @@ fn a_guest_in_qemu_reaches_no_address_of_the_host_unless_it_is_opened() {
     }
 }
 
-/// A disk that always has 64 reads of 15 MiB to do, in memory that O_DIRECT does not take: each
-/// goes through memory of the device's own.
-#[test]
-fn a_machine_whose_guest_floods_its_disk_is_set_read_and_stopped() {
+/// A disk that always has 64 reads of this many MiB to do, in memory that O_DIRECT does not take:
+/// each goes through memory of the device's own.
+fn is_set_read_and_stopped_under_reads_of(mib: usize) {
     let Some(image) = built("hostile").filter(|_| kvm()) else {
         return;
     };
     let place = TestDir::new();
-    let disk = place.file("disk.img", &[0; 16 << 20]);
+    let disk = place.file("disk.img", b"");
+    let file = File::options().write(true).open(&disk).unwrap();
+    file.set_len((mib as u64 + 1) << 20).unwrap();
     let mut words = vec!["run", image.to_str().unwrap(), "-d", "--name", "flood"];
     words.extend(["--engine", "tare", "--net", "none", "--disk", &disk]);
-    words.extend(["--cmdline", "flood"]);
+    let job = format!("flood={mib}");
+    words.extend(["--memory", "192M", "--cmdline", &job]);
     place.run(&words).expect(0, "");
     eventually("the guest reads", || {
         place
@@ -150,6 +152,16 @@ fn a_machine_whose_guest_floods_its_disk_is_set_read_and_stopped() {
         (Some(0), ""),
         "asked, not killed"
     );
+}
+
+#[test]
+fn a_machine_whose_guest_floods_its_disk_is_set_read_and_stopped() {
+    is_set_read_and_stopped_under_reads_of(15);
+}
+
+#[test]
+fn a_machine_whose_guest_reads_62_mib_at_a_time_is_set_read_and_stopped() {
+    is_set_read_and_stopped_under_reads_of(62);
 }
 
 /// Operations of nonsense on every device; `make soak` plays them for longer.

@@ -4,7 +4,7 @@
 //! `connect=ADDRESS:PORT` on the command line: opens a TCP connection and sends a
 //! datagram to it. Prints `connected` or `no connection`, then `hostile done`.
 //!
-//! `flood`: 64 long reads of the first disk at a time, as long as the machine runs.
+//! `flood=N`: 64 reads of N MiB each of the first disk at a time, as long as the machine runs.
 //!
 //! `operations=N`, with `seed=N`: this many operations of nonsense on every virtio device
 //! (`devices`); `hold` keeps the machine afterwards. Devices may overwrite the image, so that it can also end in a crash of its own.
@@ -24,7 +24,9 @@ fn hostile() -> u8 {
         network::reach(address);
     }
     #[cfg(target_os = "none")]
-    if env::has_word("flood") && !devices::flood::play() {
+    if let Some(mib) = number("flood")
+        && !devices::flood::play(mib)
+    {
         return 1;
     }
     #[cfg(target_os = "none")]

@@ -12,14 +12,14 @@ use super::{
 /// Reads at a time, of three descriptors each.
 const READS: u16 = 64;
 const SIZE: u16 = 256;
-const READ_BYTES: usize = 15 << 20;
+/// Most MiB of a read.
+const MOST_MIB: u32 = 64;
 /// Places in the arena: rings, header, status, data.
 const AVAILABLE: usize = 0x1000;
 const USED: usize = 0x2000;
 const HEADER: usize = 0x3000;
 const ANSWER: usize = 0x3100;
 const DATA: usize = 0x4001;
-const PAGES: usize = DATA / 4096 + READ_BYTES / 4096 + 2;
 /// `VIRTQ_DESC_F_NEXT` and `VIRTQ_DESC_F_WRITE`, `VIRTQ_AVAIL_F_NO_INTERRUPT` (virtio 1.2, 2.7).
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
@@ -27,15 +27,18 @@ const NO_INTERRUPT: u16 = 1;
 const NO_VECTOR: u32 = 0xffff;
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Reads as long as the machine runs; `false` if there is no disk or not enough memory.
-pub(crate) fn play() -> bool {
+/// Reads `mib` MiB at a time as long as the machine runs; `false` if there is no disk or not enough
+/// memory.
+pub(crate) fn play(mib: u64) -> bool {
+    let read_bytes = u32::try_from(mib).map_or(MOST_MIB, |mib| mib.min(MOST_MIB)) << 20;
+    let pages = DATA / 4096 + read_bytes as usize / 4096 + 2;
     let disk = raw::devices().into_iter().find(|device| device.id == BLOCK);
-    let (Some(device), Some(arena)) = (disk, Arena::new(PAGES)) else {
+    let (Some(device), Some(arena)) = (disk, Arena::new(pages)) else {
         println!("hostile: no disk, or not enough memory");
         return false;
     };
     let disk = Wire { device, arena };
-    prepare(&arena);
+    prepare(&arena, read_bytes);
     start(&disk);
     let mut done = 0;
     for read in 0..READS {
@@ -65,12 +68,12 @@ fn word(arena: &Arena, at: usize) -> u16 {
 }
 
 /// All reads have the same buffers: what they read does not matter.
-fn prepare(arena: &Arena) {
+fn prepare(arena: &Arena, read_bytes: u32) {
     let place = |offset: usize| arena.address() + offset as u64;
     for read in 0..READS {
         let chain = [
             (place(HEADER), 16, NEXT),
-            (place(DATA), READ_BYTES as u32, NEXT | WRITE),
+            (place(DATA), read_bytes, NEXT | WRITE),
             (place(ANSWER), 1, WRITE),
         ];
         for (number, (address, length, flags)) in (3 * read..).zip(chain) {
