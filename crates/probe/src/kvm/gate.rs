@@ -42,6 +42,8 @@ const LONGEST_LOOK_NS: u64 = 250_000_000;
 /// Longest time between two looks in a rest.
 const REST_LOOK: Duration = Duration::from_millis(250);
 
+/// Length of the burst in which a storm is counted when it has shown itself: its programs are attached.
+const FIRST_BURST_NS: u64 = 5_000_000;
 /// Length of a burst, at most and at least.
 const BURST_NS: u64 = 24_000_000;
 const SHORTEST_BURST_NS: u64 = 10_000_000;
@@ -330,8 +332,7 @@ impl Gate {
             return Programs::Stay;
         };
         if calls_share(measured) > self.closed_limit() {
-            // What was open until now was the first burst.
-            return self.after_burst(map, measured, now_ns);
+            return self.first_burst(map, now_ns);
         }
         if self.open_ticks() == PERIOD_TICKS {
             self.whole_runs = lately(self.whole_runs, measured.acts);
@@ -375,6 +376,20 @@ impl Gate {
             if self.write(map, open_ticks, now_ns) {
                 self.stretch(now_ns, open_ticks);
             }
+        }
+        Programs::Stay
+    }
+
+    /// A storm has shown itself, and began at some time since the last look. What was counted until
+    /// now stands for itself, and says little of how dense the storm is: a burst within it does,
+    /// also where the window ends in the rest that follows.
+    fn first_burst(&mut self, map: &mut impl GateMap, now_ns: u64) -> Programs {
+        self.end_slice(map, now_ns, 0);
+        if self.write(map, PERIOD_TICKS, now_ns) {
+            self.stretch(now_ns, PERIOD_TICKS);
+            self.rhythm = Mode::Burst {
+                until_ns: now_ns + FIRST_BURST_NS,
+            };
         }
         Programs::Stay
     }
@@ -502,7 +517,7 @@ impl Gate {
 
     /// Of the slice of all time that ends now. A storm may begin or end in a rest, so the bursts
     /// on either side stand for half of it each. Time that was counted until a storm showed
-    /// was not like what followed.
+    /// was not like what followed, and stands for itself.
     fn weight_of_burst(&self, now_ns: u64, rest_ns: u64) -> u64 {
         let (Mode::Burst { .. }, Some(burst)) = (self.rhythm, self.stretches.last()) else {
             return WHOLE;

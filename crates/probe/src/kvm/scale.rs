@@ -16,7 +16,7 @@ use super::classes::Key;
 use super::events::{COUNTED_WORDS, THREAD_WORDS};
 use super::slices::Slices;
 use super::tally::{Tally, Value};
-use super::weighted::{self, ByGroup, Sample, WHOLE, Weighted};
+use super::weighted::{self, Along, Sample, WHOLE, Weighted};
 use crate::bpf::Object;
 
 /// What comes so often in a second on a CPU comes by no clock: 2.5 times a tick of 4 kHz.
@@ -82,8 +82,8 @@ struct Factor {
     counts: f64,
     /// All times.
     times: f64,
-    /// What the counts of a group of slices go along with.
-    along: ByGroup,
+    /// What the counts go along with.
+    along: Along,
 }
 
 /// Factors for the counts of one machine.
@@ -177,7 +177,7 @@ impl Scale {
             by_clock: Factor {
                 counts: sample.rest(),
                 times: sample.all(),
-                along: sample.groups_ns(),
+                along: sample.along(),
             },
             sample,
             threads: HashMap::new(),
@@ -199,12 +199,11 @@ impl Scale {
     /// As many as there were in the whole window; never fewer than were counted.
     pub(super) fn scaled(&self, key: &Key, tally: &Tally) -> Value {
         let factor = self.of(key, tally.count);
-        let (whole, groups) = self.sample.parts(&tally.weighted);
-        let groups = groups.map(|count| count * factor.counts);
-        let margin = self.sample.margin(&groups, &factor.along);
+        let sum = self.sample.sum(&tally.weighted, tally.count, factor.counts);
+        let margin = self.sample.margin(&sum, &factor.along);
         let rounded = |figure: f64, least: u64| (figure.round() as u64).max(least);
         Value {
-            count: rounded(whole + groups.iter().sum::<f64>(), tally.count),
+            count: rounded(sum.all(), tally.count),
             ns: rounded(
                 weighted::in_counts(tally.weighted_ns) * factor.times,
                 tally.ns,
@@ -242,7 +241,12 @@ impl Factor {
         Some(Self {
             counts: left(rest, once) / own,
             times: whole_ns as f64 / (known + sampled),
-            along: groups.map(|ns| ns * part),
+            along: Along {
+                whole: known,
+                groups: groups.map(|ns| ns * part),
+                uncounted: whole_ns.saturating_sub(ran.ns) as f64,
+                unsampled: (rest - sampled).max(0.0),
+            },
         })
     }
 }

@@ -8,7 +8,9 @@
 //! whole stands for itself.
 //!
 //! Sums are kept in groups of slices too, which take turns. Each group is a sample of the same
-//! window: how much they differ says how far the sum may be off ([`Sample::margin`]).
+//! window: how much they differ says how far the sum may be off ([`Sample::margin`]). Time that no slice
+//! stands for, such as a rest that the window ended in, may have had nothing, or as much as the densest
+//! slice.
 
 /// A weight of one.
 pub(super) const WHOLE: u64 = 1 << 10;
@@ -18,8 +20,10 @@ pub(super) const GROUPS: usize = 8;
 const DEVIATIONS: [f64; GROUPS - 1] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36];
 /// Part of a window that slices may stand for wrongly and still be all of it.
 const ROUNDING: f64 = 1e-6;
-/// Part of a window that no slice may stand for: more was not sampled, and nothing is known of it.
+/// Part of a window that no slice may stand for: of more, only bounds are known.
 const NOT_SAMPLED: f64 = 0.1;
+/// Part of the longest group's time that another one must have to say how dense events may be.
+const LONG_ENOUGH: f64 = 0.01;
 
 /// A figure for each group of slices.
 pub(super) type ByGroup = [f64; GROUPS];
@@ -31,6 +35,32 @@ pub(super) struct Weighted {
     pub(super) whole: u64,
     /// Of the others.
     pub(super) groups: [u64; GROUPS],
+}
+
+/// What was counted of one kind, and how it is scaled.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Sum {
+    /// As it was counted.
+    pub(super) counted: f64,
+    /// In slices that stand for themselves.
+    pub(super) whole: f64,
+    /// In the others, by their weights.
+    pub(super) groups: ByGroup,
+    /// What these are multiplied by.
+    pub(super) factor: f64,
+}
+
+/// The time that a count goes along with: by the clock, or a thread's on a CPU. ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Along {
+    /// In slices that stand for themselves.
+    pub(super) whole: f64,
+    /// In the others, by their weights.
+    pub(super) groups: ByGroup,
+    /// In no slice.
+    pub(super) uncounted: f64,
+    /// Which no slice stands for.
+    pub(super) unsampled: f64,
 }
 
 /// The weight of a slice that was open for this time and stands for that one.
@@ -154,6 +184,17 @@ impl Sample {
         (0.0, groups)
     }
 
+    /// The same, with how they are scaled.
+    pub(super) fn sum(&self, weighted: &Weighted, counted: u64, factor: f64) -> Sum {
+        let (whole, groups) = self.parts(weighted);
+        Sum {
+            counted: counted as f64,
+            whole,
+            groups,
+            factor,
+        }
+    }
+
     /// The same of figures that are not divided into groups, in parts of [`WHOLE`].
     pub(super) fn of_kinds(&self, whole: u64, sampled: u64) -> (f64, f64) {
         let (whole, sampled) = (in_counts(whole), in_counts(sampled));
@@ -172,49 +213,108 @@ impl Sample {
         self.sampled_ns <= 0.0 && self.whole_ns >= self.window_ns * (1.0 - ROUNDING)
     }
 
-    pub(super) fn groups_ns(&self) -> ByGroup {
-        self.groups_ns
+    /// What counts go along with by the clock.
+    pub(super) fn along(&self) -> Along {
+        let mut along = Along {
+            whole: self.whole_ns,
+            groups: self.groups_ns,
+            uncounted: (self.window_ns - self.open_ns).max(0.0),
+            unsampled: self.unsampled_ns(),
+        };
+        if self.is_one_slice() {
+            along.groups[0] = std::mem::take(&mut along.whole);
+        }
+        along
     }
 
-    /// By how much the sum of these groups may be off, 19 times of 20; `None` if one slice stands
-    /// for nearly all of the window, or none does for a part of it. A group is expected to have
-    /// its part of `along`: of the time that it stands for, or of a thread's in it.
-    pub(super) fn margin(&self, groups: &ByGroup, along: &ByGroup) -> Option<f64> {
+    /// By how much a sum may be off, 19 times of 20; `None` if nothing was counted. A group is
+    /// expected to have its part of `along`. Where slices do not stand for the window, the rest of it
+    /// had between nothing and as much as the densest slice.
+    pub(super) fn margin(&self, sum: &Sum, along: &Along) -> Option<f64> {
         if self.is_whole() {
             return Some(0.0);
         }
+        let densest = along.densest(sum)?;
+        let off = match self.by_groups(sum, &along.groups) {
+            Some(by_groups) if self.unsampled_ns() > self.window_ns * NOT_SAMPLED => {
+                let mean = ratio(sum.groups.iter().sum(), along.groups.iter().sum());
+                by_groups + along.unsampled * mean.max(densest - mean)
+            }
+            Some(by_groups) => by_groups,
+            None => {
+                let most = sum.counted + densest * along.uncounted;
+                (sum.all() - sum.counted).max(most - sum.all()).max(0.0)
+            }
+        };
+        // One event more or less is no surprise, even if no slice had one.
+        Some(off + self.one_stands_for())
+    }
+
+    /// The same by how much groups of slices differ; `None` if one slice stands for nearly all that
+    /// they stand for.
+    fn by_groups(&self, sum: &Sum, along: &ByGroup) -> Option<f64> {
         let deviations = DEVIATIONS.get(self.alike()?.checked_sub(2)?)?;
         let counted: Vec<usize> = (0..GROUPS).filter(|it| self.groups_ns[*it] > 0.0).collect();
-        let (sum, all): (f64, f64) = (groups.iter().sum(), along.iter().sum());
-        let each = if all > 0.0 { sum / all } else { 0.0 };
+        let each = ratio(sum.groups.iter().sum(), along.iter().sum());
         let squares: f64 = counted
             .iter()
-            .map(|it| (groups[*it] - each * along[*it]).powi(2))
+            .map(|it| (sum.groups[*it] - each * along[*it]).powi(2))
             .sum();
         let number = counted.len() as f64;
-        let stands_for = self.stands_for();
-        let missed = (1.0 - self.sampled_ns / stands_for).max(0.0);
+        let missed = (1.0 - self.sampled_ns / self.stands_for()).max(0.0);
         let deviation = (squares * number / (number - 1.0) * missed).sqrt();
-        // One event more or less is no surprise, even if no slice had one.
-        let one = stands_for / self.sampled_ns;
-        Some(deviations * deviation + one)
+        Some(deviations * deviation * sum.factor)
     }
 
     /// How many groups that stand for as long as each other say as much as these (Kish's
-    /// effective size); `None` where they do not stand for the window.
+    /// effective size).
     fn alike(&self) -> Option<usize> {
         let sampled = self.stands_for();
-        if (self.whole_ns + sampled) < self.window_ns * (1.0 - NOT_SAMPLED) {
-            return None;
-        }
         let squares: f64 = self.groups_ns.iter().map(|ns| ns * ns).sum();
         let alike = sampled * sampled / squares + ROUNDING;
         alike.is_finite().then_some(alike as usize)
     }
 
+    /// What one counted event stands for.
+    fn one_stands_for(&self) -> f64 {
+        if self.sampled_ns > 0.0 {
+            ratio(self.stands_for(), self.sampled_ns).max(1.0)
+        } else {
+            ratio(self.window_ns, self.open_ns).max(1.0)
+        }
+    }
+
+    /// Time that no slice stands for.
+    fn unsampled_ns(&self) -> f64 {
+        (self.window_ns - self.whole_ns - self.stands_for()).max(0.0)
+    }
+
     fn stands_for(&self) -> f64 {
         self.groups_ns.iter().sum()
     }
+}
+
+impl Sum {
+    /// As many as there were in the window.
+    pub(super) fn all(&self) -> f64 {
+        self.whole + self.groups.iter().sum::<f64>() * self.factor
+    }
+}
+
+impl Along {
+    /// Events per ns where they were densest; `None` where nothing was counted.
+    fn densest(&self, sum: &Sum) -> Option<f64> {
+        let longest = self.groups.iter().copied().fold(0.0, f64::max);
+        let parts = self.groups.iter().zip(&sum.groups);
+        let parts = parts.chain([(&self.whole, &sum.whole)]);
+        let long = parts.filter(|(along, _)| **along > 0.0 && **along >= longest * LONG_ENOUGH);
+        long.map(|(along, count)| count / along).reduce(f64::max)
+    }
+}
+
+/// 0 where there is nothing to divide by.
+fn ratio(figure: f64, all: f64) -> f64 {
+    if all > 0.0 { figure / all } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -250,9 +350,18 @@ mod tests {
         (sample, weighted)
     }
 
+    /// By the clock.
+    fn sum(sample: &Sample, weighted: &Weighted, counted: u64) -> Sum {
+        sample.sum(weighted, counted, sample.rest())
+    }
+
+    /// Of a sum of which at least this many were counted.
+    fn margin_of(sample: &Sample, weighted: &Weighted, counted: u64) -> Option<f64> {
+        sample.margin(&sum(sample, weighted, counted), &sample.along())
+    }
+
     fn margin(sample: &Sample, weighted: &Weighted) -> Option<f64> {
-        let (_, groups) = sample.parts(weighted);
-        sample.margin(&groups, &sample.groups_ns())
+        margin_of(sample, weighted, 0)
     }
 
     #[test]
@@ -279,33 +388,49 @@ mod tests {
     }
 
     #[test]
-    fn one_slice_has_no_interval() {
+    fn one_slice_says_between_what_the_rest_of_the_window_was() {
         let sample = Sample::one(20 * MS, 700 * MS);
         let mut weighted = Weighted::default();
         weighted.add(0, 100, WHOLE);
-        let (whole, groups) = sample.parts(&weighted);
-        let all = whole + groups.iter().sum::<f64>() * sample.rest();
-        assert_eq!((all, margin(&sample, &weighted)), (3_500.0, None));
-        let (sample, weighted) = sampled(&[100], 2);
-        assert_eq!(margin(&sample, &weighted), None);
-        assert!(margin(&sampled(&[100, 0], 2).0, &weighted).is_some());
+        let sum = sum(&sample, &weighted, 100);
+        assert_eq!(sum.all(), 3_500.0);
+        // It may have had nothing; one event in 20 ms stands for 35.
+        let margin = sample.margin(&sum, &sample.along()).unwrap();
+        assert!((margin - 3_435.0).abs() < 1e-6, "{margin}");
+        // Nothing at all was counted.
+        let closed = Sample::of(700 * MS);
+        assert_eq!(margin_of(&closed, &Weighted::default(), 0), None);
     }
 
     #[test]
-    fn a_window_that_slices_do_not_stand_for_has_no_interval() {
-        let (sample, weighted) = sampled(&[100, 90, 110, 100], 2);
-        assert!(margin(&sample, &weighted).is_some());
-        // It ended in a rest.
+    fn a_window_that_slices_do_not_stand_for_has_the_bounds_of_the_rest() {
+        let counts = [100, 90, 110, 100];
+        let (sample, weighted) = sampled(&counts, 2);
+        let counted = counts.iter().sum();
+        let known = margin_of(&sample, &weighted, counted).unwrap();
+        // It ended in a rest of a quarter of the time before it.
         let longer = Sample {
-            window_ns: sample.window_ns * 1.2,
+            window_ns: sample.window_ns * 1.25,
             ..sample
         };
-        assert_eq!(margin(&longer, &weighted), None);
-        // One burst stands for nearly all of it.
-        let mut longest = sample;
+        let estimate = sum(&longer, &weighted, counted).all();
+        let margin = margin_of(&longer, &weighted, counted).unwrap();
+        let without = sum(&sample, &weighted, counted).all();
+        assert!(estimate - margin <= without, "{estimate} {margin}");
+        assert!(margin > known + without / 4.0, "{margin} {known}");
+        assert!(
+            margin < known * 1.5 + without / 4.0 * 1.2,
+            "{margin} {known}"
+        );
+        // One burst stands for nearly all of it: the others say nothing of what it stands for.
+        let (mut longest, mut with_burst) = (sample, weighted);
         longest.add(0, 10 * MS, 2_000 * WHOLE);
         longest.window_ns += 20_000.0 * MS as f64;
-        assert_eq!(margin(&longest, &weighted), None);
+        with_burst.add(0, 30_000, 2_000 * WHOLE);
+        let estimate = sum(&longest, &with_burst, counted + 30_000).all();
+        let margin = margin_of(&longest, &with_burst, counted + 30_000).unwrap();
+        assert!(estimate - margin <= (counted + 30_000) as f64);
+        assert!(estimate + margin >= 30_000.0 * 2_000.0);
     }
 
     #[test]
@@ -330,11 +455,14 @@ mod tests {
     #[test]
     fn a_thread_s_events_go_with_its_time_on_a_cpu() {
         let (sample, weighted) = sampled(&[100, 10, 150, 40, 0, 90, 60, 30], 4);
-        let (_, groups) = sample.parts(&weighted);
-        let by_clock = sample.margin(&groups, &sample.groups_ns()).unwrap();
+        let sum = sum(&sample, &weighted, 480);
+        let by_clock = sample.margin(&sum, &sample.along()).unwrap();
         // Ten events in each unit of its time.
-        let ran = groups.map(|count| count / 10.0);
-        let by_time = sample.margin(&groups, &ran).unwrap();
+        let ran = Along {
+            groups: sum.groups.map(|count| count / 10.0),
+            ..Along::default()
+        };
+        let by_time = sample.margin(&sum, &ran).unwrap();
         assert!(by_time * 10.0 < by_clock, "{by_time} {by_clock}");
     }
 
@@ -370,6 +498,26 @@ mod tests {
     }
 
     proptest! {
+        /// A storm of one rate lasts for a part of what was not counted: nothing, all, or between.
+        #[test]
+        fn a_storm_that_ends_in_time_without_a_slice_is_in_its_interval(
+            open in 5_u64..50,
+            closed in 1_u64..5_000,
+            part in 0.0..=1.0_f64,
+            per_ms in 1_u64..2_000,
+        ) {
+            let mut sample = Sample::of((open + closed) * MS);
+            let mut weighted = Weighted::default();
+            // Its burst stands for itself, and half of a rest that was planned longer.
+            let weight = of_time(open * MS, (open + closed / 4) * MS);
+            sample.add(1, open * MS, weight);
+            weighted.add(1, open * per_ms, weight);
+            let truth = (open as f64 + closed as f64 * part) * per_ms as f64;
+            let all = sum(&sample, &weighted, open * per_ms).all();
+            let margin = margin_of(&sample, &weighted, open * per_ms).unwrap();
+            prop_assert!((all - truth).abs() <= margin, "{all} {truth} {margin}");
+        }
+
         #[test]
         fn no_sums_make_an_interval_that_is_none(groups: [u32; GROUPS], open in 0_u64..1 << 40, window in 0_u64..1 << 40) {
             let mut sample = Sample::of(window);

@@ -251,9 +251,11 @@ fn what_a_run_takes_is_known_where_all_time_was_counted() {
     let mut gate = gate();
     gate.open(&mut map, 0);
     assert_eq!(gate.run_ns(), None);
-    // A storm's burst; then its programs are detached.
+    // A storm shows, and has a burst; then its programs are detached.
     let runs = 20_000_000;
     let burst = |each_ns| measured(runs * each_ns, runs, SECOND);
+    let shown = gate.choose(&mut map, Some(burst(130)), BURST_NS / 2);
+    assert_eq!(shown, Programs::Stay);
     assert_eq!(
         gate.choose(&mut map, Some(burst(120)), BURST_NS),
         Programs::Detach
@@ -281,22 +283,27 @@ fn each_opening_is_a_slice_of_its_own_whose_end_is_kept() {
     let mut map = InMemory::default();
     let mut gate = gate();
     gate.open(&mut map, 0);
+    let storm = || Some(second_of(2_000_000, PERIOD_TICKS));
     let first = map.words.burst;
-    gate.choose(&mut map, Some(second_of(2_000_000, PERIOD_TICKS)), 10);
+    gate.choose(&mut map, storm(), 10);
+    // How dense it is, a slice says that begins in it.
+    assert_eq!(map.words.open_ticks, ALL);
+    let shown = map.words.burst;
+    assert_ne!(first, shown);
+    let until_ns = 10 + FIRST_BURST_NS;
+    assert_eq!(gate.rhythm, Mode::Burst { until_ns });
+    gate.choose(&mut map, storm(), until_ns);
     assert_eq!(map.words.open_ticks, CLOSED);
-    gate.open_burst(&mut map, 20);
+    gate.open_burst(&mut map, until_ns + 20);
     let second = map.words.burst;
-    assert_ne!(first, second);
-    gate.choose(
-        &mut map,
-        Some(second_of(2_000_000, PERIOD_TICKS)),
-        BURST_NS + 30,
-    );
+    assert_ne!(shown, second);
+    let last_ns = until_ns + BURST_NS + 30;
+    gate.choose(&mut map, storm(), last_ns);
     let ends: Vec<_> = map.ends.iter().map(|end| (end.slice, end.ns)).collect();
-    assert_eq!(ends, [(first, 10), (second, BURST_NS + 30)]);
+    assert_eq!(ends, [(first, 10), (shown, until_ns), (second, last_ns)]);
     let slices = gate.slices(&map, SECOND);
     assert_eq!(slices.until_ns(first), Some(10));
-    assert_eq!(slices.until_ns(second), Some(BURST_NS + 30));
+    assert_eq!(slices.until_ns(second), Some(last_ns));
 }
 
 #[test]
@@ -334,21 +341,23 @@ fn a_burst_stands_for_half_of_the_rests_beside_it() {
     gate.open(&mut map, 0);
     let storm = || Some(second_of(2_000_000, PERIOD_TICKS));
     let ended = |map: &InMemory| map.ends.last().unwrap().weight;
-    // What showed the storm stands for itself.
-    let mut now_ns = 20 * MS;
-    gate.choose(&mut map, storm(), now_ns);
+    // What showed the storm stands for itself, and the burst after it for half of one rest.
+    gate.choose(&mut map, storm(), 20 * MS);
     assert_eq!(ended(&map), WHOLE);
-    let mut before_ns = 100 * MS;
-    for _ in 0..3 {
+    let mut now_ns = 20 * MS;
+    let mut before_ns = 0;
+    for burst_ns in [FIRST_BURST_NS, BURST_NS, BURST_NS, BURST_NS] {
         now_ns += before_ns;
-        gate.open_burst(&mut map, now_ns);
-        now_ns += BURST_NS;
+        if burst_ns == BURST_NS {
+            gate.open_burst(&mut map, now_ns);
+        }
+        now_ns += burst_ns;
         gate.choose(&mut map, storm(), now_ns);
         let Mode::Rest { until_ns } = gate.rhythm else {
             panic!("{:?}", gate.rhythm);
         };
         let half_ns = (until_ns - now_ns) / 2;
-        let stands_for = weighted::of_time(BURST_NS, BURST_NS + before_ns + half_ns);
+        let stands_for = weighted::of_time(burst_ns, burst_ns + before_ns + half_ns);
         assert_eq!(ended(&map), stands_for);
         // The next one has the other half, and what the rest is longer than was planned.
         let late_ns = 5 * MS;
