@@ -112,6 +112,16 @@ impl Exit {
         }
     }
 
+    /// Whether a guest may serve interrupts of this source with it: one register sends IPIs to other
+    /// vCPUs and to the own one.
+    pub(crate) fn may_serve(&self, source: Source) -> bool {
+        let source = match source {
+            Source::SelfIpi => Source::Ipi,
+            other => other,
+        };
+        self.owner() == Some(source)
+    }
+
     /// Whether it programs a timer of the vCPU.
     pub(crate) fn is_timer(&self) -> bool {
         self.owner() == Some(Source::Timer)

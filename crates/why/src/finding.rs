@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rate::Rate;
 use crate::remedy::Remedy;
+use crate::text::{interval, known_percent, percent};
 
 /// What burns CPU time, or keeps a machine from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -66,6 +67,9 @@ pub struct Finding {
     pub cause: Cause,
     /// Share of one core.
     pub share: f64,
+    /// Between which shares the counts behind it leave it; `None` if that is not known.
+    #[serde(default)]
+    pub share_interval: Option<[f64; 2]>,
     /// How the share is known.
     pub basis: Basis,
     /// What happens, with its rate.
@@ -84,6 +88,17 @@ pub struct Finding {
 }
 
 impl Finding {
+    /// Says so if its share may be below the least that is worth a sentence.
+    pub(crate) fn doubt(&mut self, least: f64) {
+        let low = self.share_interval.map(|[low, _]| low);
+        if low.is_some_and(|low| low < least && self.share >= least) {
+            self.evidence.push(format!(
+                "it may be chance: its share may be below {}",
+                percent(least)
+            ));
+        }
+    }
+
     /// What happens and how much it takes, without a full stop.
     pub fn headline(&self) -> String {
         let about = match self.basis {
@@ -94,8 +109,9 @@ impl Finding {
             Cause::Steal | Cause::PinnedTogether | Cause::Throttled => " lost waiting",
             _ => "",
         };
-        let share = crate::text::percent(self.share);
-        format!("{}, {about}{share} of a core{lost}", self.what)
+        let share = known_percent(self.share, self.share_interval);
+        let interval = interval(self.share, self.share_interval);
+        format!("{}, {about}{share} of a core{lost}{interval}", self.what)
     }
 
     /// The headline and what to do, without a full stop.
@@ -167,6 +183,9 @@ pub struct Breakdown {
 pub struct Diagnosis {
     /// Where the CPU time went.
     pub breakdown: Breakdown,
+    /// Its parts at their lowest and at their highest, each by itself; `None` if that is not known.
+    #[serde(default)]
+    pub breakdown_interval: Option<[Breakdown; 2]>,
     /// Causes, the largest first.
     pub findings: Vec<Finding>,
 }
@@ -189,6 +208,18 @@ impl Breakdown {
 }
 
 impl Diagnosis {
+    /// Whether the first cause is the largest one wherever in their intervals the shares are.
+    pub fn first_is_largest(&self) -> bool {
+        let Some((first, others)) = self.findings.split_first() else {
+            return true;
+        };
+        let low = first.share_interval.map(|[low, _]| low);
+        others.iter().all(|other| {
+            let high = other.share_interval.map(|[_, high]| high);
+            low.zip(high).is_some_and(|(low, high)| low >= high)
+        })
+    }
+
     /// The same with the remedies as text; `quote` makes one argument of a shell's line.
     #[must_use]
     pub fn rendered(mut self, quote: fn(&str) -> String) -> Self {
@@ -210,6 +241,7 @@ mod tests {
         let mut finding = Finding {
             cause: Cause::Hpet,
             share: 0.07,
+            share_interval: Some([0.07, 0.07]),
             basis: Basis::Measured,
             what: "HPET interrupts, 1,000/s".to_owned(),
             rate: None,
@@ -222,6 +254,7 @@ mod tests {
         assert_eq!(finding.sentence(), headline);
         let diagnosis = Diagnosis {
             breakdown: Breakdown::default(),
+            breakdown_interval: None,
             findings: vec![finding.clone()],
         };
         let rendered = diagnosis.rendered(str::to_owned).findings.remove(0);
@@ -231,5 +264,40 @@ mod tests {
         );
         finding.basis = Basis::Estimated;
         assert!(finding.sentence().contains("about 7.0 % of a core"));
+        finding.share_interval = Some([0.02, 0.12]);
+        let headline = finding.headline();
+        assert!(
+            headline.ends_with("about 7 % of a core (2 to 12 %)"),
+            "{headline}"
+        );
+    }
+
+    #[test]
+    fn the_first_cause_is_the_largest_if_no_interval_reaches_it() {
+        let with = |share, interval| Finding {
+            cause: Cause::Exits,
+            share,
+            share_interval: interval,
+            basis: Basis::Estimated,
+            what: String::new(),
+            rate: None,
+            evidence: Vec::new(),
+            parts: Breakdown::default(),
+            remedies: Vec::new(),
+            remedy: String::new(),
+        };
+        let is_largest = |first, second| {
+            let findings = vec![with(0.3, first), with(0.2, second)];
+            Diagnosis {
+                breakdown: Breakdown::default(),
+                breakdown_interval: None,
+                findings,
+            }
+            .first_is_largest()
+        };
+        assert!(is_largest(Some([0.25, 0.4]), Some([0.1, 0.25])));
+        assert!(!is_largest(Some([0.2, 0.4]), Some([0.1, 0.25])));
+        assert!(!is_largest(None, Some([0.1, 0.25])));
+        assert!(!is_largest(Some([0.25, 0.4]), None));
     }
 }

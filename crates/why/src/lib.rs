@@ -7,7 +7,8 @@
 //! Every part of the breakdown above 1 % is in a finding (`rules::complete`).
 //!
 //! What the scheduler's clock gives (threads, polling, waiting) is measured; what
-//! is counted and priced, or divided, is marked as an estimate.
+//! is counted and priced, or divided, is marked as an estimate. Where events were counted for a part
+//! of the time, `spread` gives each share its interval.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod account;
 mod advice;
 mod attribution;
 mod command_line;
+mod digits;
 mod exit;
 mod finding;
 mod load;
@@ -24,6 +26,7 @@ mod price;
 mod rate;
 mod remedy;
 mod rules;
+mod spread;
 #[cfg(test)]
 mod tests;
 pub mod text;
@@ -42,6 +45,7 @@ pub use remedy::Remedy;
 
 use attribution::Attribution;
 use price::Prices;
+use spread::{Own, Spread};
 
 /// Share of a core below which a cause is not worth a sentence.
 pub(crate) const WORTH_SAYING: f64 = 0.002;
@@ -51,15 +55,41 @@ pub(crate) const WORTH_SAYING: f64 = 0.002;
 pub fn diagnose(load: &Load, measured: Option<&Measured>) -> Diagnosis {
     let prices = Prices::of(load, measured);
     let attribution = Attribution::of(load, &prices);
+    let spread = Spread::of(load, &prices, &attribution);
     let breakdown = breakdown(load, &attribution);
-    let mut findings = rules::findings(load, &attribution, &prices);
+    let breakdown_interval = breakdown_interval(load, &breakdown, &spread);
+    let mut findings = rules::findings(load, &attribution, &prices, &spread);
     findings.retain(|finding| finding.share >= WORTH_SAYING);
-    rules::complete(load, &breakdown, &mut findings);
+    rules::complete(load, &breakdown, breakdown_interval.as_ref(), &mut findings);
+    for finding in &mut findings {
+        finding.doubt(WORTH_SAYING);
+    }
     findings.sort_by(|a, b| b.share.total_cmp(&a.share));
     Diagnosis {
         breakdown,
+        breakdown_interval,
         findings,
     }
+}
+
+/// Parts that are divided by counts have intervals; the scheduler's clock has the others.
+fn breakdown_interval(
+    load: &Load,
+    breakdown: &Breakdown,
+    spread: &Spread<'_>,
+) -> Option<[Breakdown; 2]> {
+    let guest = spread.interval(Own::Rest, Attribution::guest)?;
+    let interrupts = spread.interval(Own::Interrupts, |it| it.sources.values().sum())?;
+    let exits = spread.interval(Own::Exits, |it| it.exits.values().sum())?;
+    let polling = load.all_polls_rate().along(breakdown.polling)?;
+    let end = |end: usize| Breakdown {
+        guest: guest[end],
+        interrupts: interrupts[end],
+        exits: exits[end],
+        polling: polling[end],
+        ..*breakdown
+    };
+    Some([end(0), end(1)])
 }
 
 fn breakdown(load: &Load, attribution: &Attribution) -> Breakdown {

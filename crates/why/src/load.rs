@@ -11,6 +11,9 @@ use crate::exit::Exit;
 use crate::monitor::Monitor;
 use crate::rate::Rate;
 
+/// The chance to see none of the events that there may have been.
+const NONE_SEEN: f64 = 0.05;
+
 /// Whether the guest runs on the processor or in KVM's emulator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -252,6 +255,34 @@ impl Load {
         self.rate(self.exits(|other| other == exit), margin.copied())
     }
 
+    /// Exits and halts per second of all vCPUs.
+    pub fn all_exits_rate(&self) -> Rate {
+        let hz = self.exits(|_| true) + self.sum(|vcpu| vcpu.halts);
+        let margin = self.margins.exits.values().sum::<f64>() + self.margins.halts;
+        self.rate(hz, Some(margin))
+    }
+
+    /// Interrupts per second that vCPUs took.
+    pub fn all_interrupts_rate(&self) -> Rate {
+        let hz = self.sum(|vcpu| vcpu.interrupts.values().sum());
+        self.rate(hz, Some(self.margins.taken.values().sum()))
+    }
+
+    /// The highest rate per second that events may have had of which none was counted, 19 times of
+    /// 20: each one would have been missed as often as the time was not counted.
+    pub(crate) fn unseen_hz(&self) -> f64 {
+        match 1.0 - self.counted_part() {
+            ..=0.0 => 0.0,
+            1.0.. => f64::INFINITY,
+            missed => NONE_SEEN.ln() / missed.ln() / self.seconds,
+        }
+    }
+
+    /// Whether events were counted all the time.
+    pub(crate) fn is_counted_whole(&self) -> bool {
+        self.counted_part() >= 1.0
+    }
+
     /// Interrupts per second that vCPUs took from a source: all, or those of one vCPU.
     pub(crate) fn taken_rate(&self, source: Source, hz: f64) -> Rate {
         let margin = self.margins.taken.get(&source);
@@ -270,7 +301,7 @@ impl Load {
     }
 
     /// Halts per second of all vCPUs.
-    pub(crate) fn halt_rate(&self) -> Rate {
+    pub fn halt_rate(&self) -> Rate {
         let halts = self.sum(|vcpu| vcpu.halts);
         self.rate(halts, Some(self.margins.halts))
     }
@@ -280,12 +311,42 @@ impl Load {
         self.rate(hz, Some(self.margins.polls))
     }
 
+    /// All polls per second.
+    pub(crate) fn all_polls_rate(&self) -> Rate {
+        self.poll_rate(self.sum(|vcpu| vcpu.polling.won_hz + vcpu.polling.lost_hz))
+    }
+
     fn rate(&self, hz: f64, margin: Option<f64>) -> Rate {
-        let counted = match self.seconds {
+        Rate::new(hz, margin.unwrap_or(0.0), self.counted_part())
+    }
+
+    fn counted_part(&self) -> f64 {
+        match self.seconds {
             seconds if seconds > 0.0 => self.counted_seconds / seconds,
             _ => 1.0,
-        };
-        Rate::new(hz, margin.unwrap_or(0.0), counted)
+        }
+    }
+
+    /// These vCPUs, without what says nothing of their time.
+    pub(crate) fn of_vcpus(&self, vcpus: Vec<Vcpu>) -> Self {
+        Self {
+            name: String::new(),
+            pid: self.pid,
+            seconds: self.seconds,
+            monitor: self.monitor,
+            qemu: CommandLine::default(),
+            events: self.events,
+            counted_seconds: self.counted_seconds,
+            timer_line: self.timer_line,
+            execution: self.execution,
+            host_cpus: self.host_cpus,
+            vcpus,
+            threads: Vec::new(),
+            raised: BTreeMap::new(),
+            sent_ipis: 0.0,
+            throttled: Vec::new(),
+            margins: Margins::default(),
+        }
     }
 
     /// CPU time of the threads in a role that `is` accepts, share of a core.

@@ -5,10 +5,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::digits;
 use crate::text::{percent, thousands};
 
-/// Part of a rate from which its interval is printed.
-const WIDE: f64 = 0.1;
+/// The smallest digit of a rate that is not small.
+const LEAST_HZ: f64 = 1.0;
 /// Share of the window that leaves too little to extrapolate for a word about it.
 const NEARLY_ALL: f64 = 0.9;
 /// A rate below this is printed with one decimal.
@@ -39,16 +40,57 @@ impl Rate {
         }
     }
 
-    /// The last digit that is known: 1,000 of 30,412 that may be off by 2,000.
+    /// One that is known.
+    pub fn exact(per_second: f64) -> Self {
+        Self::new(per_second, 0.0, 1.0)
+    }
+
+    /// Without the digits that are not known.
+    pub fn known(&self) -> f64 {
+        if self.per_second < SMALL_HZ {
+            return self.per_second;
+        }
+        let unit = self.unit();
+        (self.per_second / unit).round() * unit
+    }
+
+    /// Whether it is off by more than a tenth, as far as is known.
+    pub fn is_rough(&self) -> bool {
+        match self.interval {
+            Some(interval) => digits::is_wide(self.per_second, interval, LEAST_HZ),
+            None => self.counted_share < NEARLY_ALL,
+        }
+    }
+
+    /// Its lowest and highest value; `None` if they are not known.
+    pub(crate) fn ends(&self) -> Option<[f64; 2]> {
+        match self.interval {
+            None if self.counted_share >= NEARLY_ALL => Some([self.per_second; 2]),
+            interval => interval,
+        }
+    }
+
+    /// What goes with it, at its lowest and highest value.
+    pub(crate) fn along(&self, share: f64) -> Option<[f64; 2]> {
+        let ends = self.ends()?;
+        let part = |end: f64| {
+            if self.per_second > 0.0 {
+                share * (end / self.per_second)
+            } else {
+                share
+            }
+        };
+        Some(ends.map(part))
+    }
+
+    /// The last digit that is known.
     fn unit(&self) -> f64 {
         let margin = match self.interval {
             Some([_, high]) => high - self.per_second,
             None if self.counted_share >= NEARLY_ALL => 0.0,
             None => self.per_second / 10.0,
         };
-        let first_digit = |figure: f64| 10_f64.powi(figure.max(1.0).log10().floor() as i32);
-        // A figure that may be off by all of it keeps its first digit.
-        first_digit(margin).min(first_digit(self.per_second))
+        digits::unit(self.per_second, margin, LEAST_HZ)
     }
 }
 
@@ -60,14 +102,14 @@ impl fmt::Display for Rate {
         if self.per_second < SMALL_HZ {
             write!(f, "{:.1}/s", self.per_second)?;
         } else {
-            write!(f, "{}/s", known((self.per_second / unit).round()))?;
+            write!(f, "{}/s", thousands(self.known() as u64))?;
         }
         let counted = percent(self.counted_share);
         match self.interval {
             None if self.counted_share < NEARLY_ALL => {
                 write!(f, " ({counted} of the time counted, no interval)")
             }
-            Some([low, high]) if high - low > 2.0 * WIDE * self.per_second && high - low > 2.0 => {
+            Some([low, high]) if self.is_rough() => {
                 let low = known((low / unit).floor());
                 let high = known((high / unit).ceil());
                 write!(f, " ({low} to {high}; {counted} of the time counted)")
@@ -130,5 +172,19 @@ mod tests {
             "140,000/s (13 % of the time counted, no interval)"
         );
         assert_eq!(Rate::new(5.0, f64::INFINITY, 0.034).interval, None);
+    }
+
+    #[test]
+    fn a_rough_rate_has_the_digits_that_are_known() {
+        let known = |hz, margin| {
+            let rate = Rate::new(hz, margin, 0.14);
+            (rate.known(), rate.is_rough())
+        };
+        assert_eq!(known(30_412.0, 0.0), (30_412.0, false));
+        assert_eq!(known(30_412.0, 900.0), (30_400.0, false));
+        assert_eq!(known(30_412.0, 8_000.0), (30_000.0, true));
+        assert_eq!(known(3.4, 0.5), (3.4, false));
+        assert_eq!(known(143_092.0, f64::INFINITY), (140_000.0, true));
+        assert!(!Rate::new(143_092.0, f64::INFINITY, 0.95).is_rough());
     }
 }

@@ -1,8 +1,9 @@
 //! The rules on made loads, a machine each; recorded accounts are replayed in
 //! `tests/recorded.rs`.
 
-use tare_account::Role;
-use tare_account::{CgroupVersion, Device};
+mod intervals;
+
+use tare_account::{CgroupVersion, Device, Role};
 
 use super::*;
 

@@ -1,5 +1,7 @@
 //! Numbers as people write them.
 
+use crate::digits;
+
 /// A rate per second: three digits count.
 pub fn rate(hz: f64) -> String {
     // The sum of nothing is -0.0, and may stay so in a maximum.
@@ -16,6 +18,54 @@ pub fn percent(share: f64) -> String {
         value if value >= 9.95 => format!("{value:.0} %"),
         value => format!("{value:.1} %"),
     }
+}
+
+/// The smallest digit of a share, in per cent.
+const LEAST_PERCENT: f64 = 0.1;
+
+/// A share of a core in per cent without the digits that its interval leaves open; `None`: no
+/// interval is known, and two digits are printed.
+pub fn known_percent(share: f64, interval: Option<[f64; 2]>) -> String {
+    let value = share.max(0.0) * 100.0 + 0.0;
+    let margin = margin(share, interval) * 100.0;
+    match digits::unit(value, margin, LEAST_PERCENT) {
+        // A share has two digits at least as long as they are known.
+        unit if margin > LEAST_PERCENT && unit >= 1.0 => {
+            format!("{:.0} %", (value / unit).round() * unit)
+        }
+        _ => percent(share),
+    }
+}
+
+/// Its interval where that is wide: ` (20 to 41 %)`.
+pub fn interval(share: f64, interval: Option<[f64; 2]>) -> String {
+    let Some([low, high]) = interval else {
+        return " (no interval)".to_owned();
+    };
+    let ends = [low * 100.0, high * 100.0];
+    if !digits::is_wide(share * 100.0, ends, LEAST_PERCENT) {
+        return String::new();
+    }
+    let margin = margin(share, interval) * 100.0;
+    let unit = digits::unit(share * 100.0, margin, LEAST_PERCENT);
+    let low = (ends[0].max(0.0) / unit + 1e-9).floor() * unit;
+    let high = (ends[1] / unit - 1e-9).ceil() * unit;
+    if unit >= 1.0 {
+        format!(" ({low:.0} to {high:.0} %)")
+    } else {
+        format!(" ({low:.1} to {high:.1} %)")
+    }
+}
+
+/// Whether [`interval`] prints one.
+pub fn is_rough(share: f64, interval: Option<[f64; 2]>) -> bool {
+    interval.is_none_or(|ends| {
+        digits::is_wide(share * 100.0, ends.map(|end| end * 100.0), LEAST_PERCENT)
+    })
+}
+
+fn margin(share: f64, interval: Option<[f64; 2]>) -> f64 {
+    interval.map_or(0.0, |[low, high]| (high - share).max(share - low).max(0.0))
 }
 
 /// A count with commas.
@@ -64,6 +114,23 @@ mod tests {
             (rate(-0.0), percent(-0.0)),
             ("0.0/s".into(), "0.0 %".into())
         );
+    }
+
+    #[test]
+    fn a_share_has_the_digits_that_its_interval_leaves() {
+        let text = |share: f64, ends| {
+            let known = known_percent(share, ends);
+            format!("{known}{}", interval(share, ends))
+        };
+        assert_eq!(text(0.071, Some([0.071, 0.071])), "7.1 %");
+        assert_eq!(text(0.071, Some([0.069, 0.073])), "7.1 %");
+        assert_eq!(text(0.304, Some([0.25, 0.37])), "30 % (25 to 37 %)");
+        assert_eq!(text(0.47, Some([0.2, 0.9])), "50 % (20 to 90 %)");
+        assert_eq!(text(0.071, Some([0.04, 0.09])), "7 % (4 to 9 %)");
+        assert_eq!(text(0.006, Some([0.0, 0.013])), "0.6 % (0.0 to 1.3 %)");
+        assert_eq!(text(0.304, None), "30 % (no interval)");
+        assert!(is_rough(0.3, Some([0.2, 0.4])) && is_rough(0.3, None));
+        assert!(!is_rough(0.3, Some([0.29, 0.31])));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde::Serialize;
 use tare_account::{Account, Source, Unavailable};
 use tare_host::printable::printable;
 use tare_host::shell::quoted;
-use tare_why::text::percent;
+use tare_why::text::{interval, known_percent, percent};
 use tare_why::{Diagnosis, Execution, Finding, Load, Monitor, diagnose};
 
 /// Widths of text, however wide the terminal is.
@@ -122,10 +122,18 @@ impl Report {
     }
 
     fn breakdown(&self, text: &mut String) {
-        let parts = self.diagnosis.breakdown.parts().into_iter();
-        let parts = parts.filter(|(_, share)| *share >= SHOWN);
+        let ends = self.diagnosis.breakdown_interval;
+        let ends = ends.map(|ends| ends.map(|end| end.parts()));
+        let parts = self.diagnosis.breakdown.parts().into_iter().enumerate();
+        let parts = parts.filter(|(_, (_, share))| *share >= SHOWN);
         let parts: Vec<_> = parts
-            .map(|(name, share)| format!("{name} {}", percent(share)))
+            .map(|(index, (name, share))| {
+                let Some(ends) = ends.map(|ends| ends.map(|parts| parts[index].1)) else {
+                    return format!("{name} {}", percent(share));
+                };
+                let known = known_percent(share, Some(ends));
+                format!("{name} {known}{}", interval(share, Some(ends)))
+            })
             .collect();
         if parts.is_empty() {
             return;

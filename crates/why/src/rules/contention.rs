@@ -41,6 +41,7 @@ pub(super) fn findings(load: &Load) -> Vec<Finding> {
 fn lost(load: &Load, cause: Cause, what: String, share: f64) -> Finding {
     let mut found = finding(load, cause, Basis::Measured, what, Breakdown::default());
     found.share = share;
+    found.share_interval = Some([share; 2]);
     found
 }
 

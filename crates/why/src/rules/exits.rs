@@ -11,6 +11,7 @@ use crate::exit::Exit;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::Load;
 use crate::price::Prices;
+use crate::spread::{Own, Spread};
 use crate::text::{percent, thousands};
 
 const NS_IN_S: f64 = 1e9;
@@ -22,13 +23,23 @@ const PLAYS_A_PART: f64 = DIFFERS / 2.0;
 /// Kinds that get a sentence of their own.
 const KINDS: usize = 3;
 
-pub(super) fn findings(load: &Load, time: &Attribution, prices: &Prices<'_>) -> Vec<Finding> {
+pub(super) fn findings(
+    load: &Load,
+    time: &Attribution,
+    prices: &Prices<'_>,
+    spread: &Spread<'_>,
+) -> Vec<Finding> {
     let mut largest: Vec<_> = time.exits.iter().collect();
     largest.sort_by(|a, b| b.1.total_cmp(a.1));
     largest
         .into_iter()
         .take(KINDS)
-        .map(|(exit, share)| of_kind(load, exit, *share, time, prices))
+        .map(|(exit, share)| {
+            let mut found = of_kind(load, exit, *share, time, prices);
+            let share = |it: &Attribution| it.exits.get(exit).copied().unwrap_or(0.0);
+            found.share_interval = spread.interval(Own::Exit(*exit), share);
+            found
+        })
         .collect()
 }
 
@@ -72,8 +83,11 @@ fn charged(load: &Load, exit: &Exit, time: &Attribution, price_ns: f64) -> Optio
     let hz = load.exits(|other| other == exit);
     let (share, priced) = (of(&time.exits), of(&time.priced));
     let (all, ns) = (hz * price_ns / NS_IN_S, share / hz * NS_IN_S);
-    let differs = ns.is_finite() && (share / all - 1.0).abs() > DIFFERS;
-    differs.then(|| {
+    // At both ends of the rate's interval, in the same direction: else it may be chance.
+    let [low, high] = load.exit_rate(exit).ends()?;
+    let beyond = |hz: f64| share / (hz * price_ns / NS_IN_S) - 1.0;
+    let differs = beyond(high) > DIFFERS || (low > 0.0 && beyond(low) < -DIFFERS);
+    (ns.is_finite() && differs).then(|| {
         let awake = 1.0 - priced / all;
         let awake = (awake > PLAYS_A_PART)
             .then(|| format!("{} of them are in time charged to wake-ups", percent(awake)));

@@ -4,7 +4,8 @@ use crate::advice;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::Load;
 
-/// A finding that explains these parts of the breakdown, with the remedies of its cause.
+/// A finding that explains these parts of the breakdown, with the remedies of its cause. Its share is
+/// exact: a rule whose share goes with counts says between which shares it is.
 pub(super) fn finding(
     load: &Load,
     cause: Cause,
@@ -16,6 +17,7 @@ pub(super) fn finding(
     Finding {
         cause,
         share,
+        share_interval: Some([share; 2]),
         basis,
         what,
         rate: None,

@@ -4,6 +4,7 @@ use super::explained::finding;
 use crate::attribution::Attribution;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::{Events, Load, Vcpu};
+use crate::spread::{Own, Spread};
 use crate::text::{percent, rate, vcpus};
 
 /// Halts per second below which a vCPU never halts.
@@ -19,17 +20,27 @@ const ALWAYS: f64 = 0.6;
 /// Part of its time that must be its own.
 const OWN: f64 = 0.9;
 
-pub(super) fn findings(load: &Load, time: &Attribution) -> Vec<Finding> {
+pub(super) fn findings(load: &Load, time: &Attribution, spread: &Spread<'_>) -> Vec<Finding> {
     let (spinning, working): (Vec<_>, Vec<_>) = load
         .vcpus
         .iter()
         .zip(&time.guest)
         .map(|(vcpu, (_, share))| (vcpu, *share))
         .partition(|(vcpu, share)| is_known(load) && spins(vcpu, *share));
-    [spin(load, &spinning), work(load, &working)]
-        .into_iter()
-        .flatten()
-        .collect()
+    let found = [
+        (spin(load, &spinning), spinning),
+        (work(load, &working), working),
+    ];
+    let found = found.into_iter().filter_map(|(found, whose)| {
+        let mut found = found?;
+        let is_its = |index: u32| whose.iter().any(|(vcpu, _)| vcpu.index == index);
+        found.share_interval = spread.interval(Own::Rest, |it| {
+            let own = it.guest.iter().filter(|(index, _)| is_its(*index));
+            own.map(|(_, share)| share).sum()
+        });
+        Some(found)
+    });
+    found.collect()
 }
 
 /// Whether its events were counted for long enough to say that there were none.
@@ -58,10 +69,16 @@ fn spin(load: &Load, spinning: &[(&Vcpu, f64)]) -> Option<Finding> {
         return None;
     }
     let share = spinning.iter().map(|(_, share)| share).sum();
-    let what = format!(
-        "{} never executed HLT: busy loop or computation",
-        vcpus(&indices)
-    );
+    let unseen = load.unseen_hz();
+    let seen = match unseen {
+        hz if hz < NEVER_HZ => "never executed HLT".to_owned(),
+        hz => format!(
+            "executed no HLT while events were counted ({} of the time; up to {} may be missed)",
+            percent(load.counted_seconds / load.seconds),
+            rate(hz)
+        ),
+    };
+    let what = format!("{} {seen}: busy loop or computation", vcpus(&indices));
     let mut found = finding(load, Cause::GuestSpins, Basis::Measured, what, own(share));
     let events = |of: fn(&Vcpu) -> f64| spinning.iter().map(|(vcpu, _)| of(vcpu)).sum::<f64>();
     found.evidence.push(format!(

@@ -4,23 +4,24 @@ use super::explained::{finding, interrupts};
 use crate::attribution::Attribution;
 use crate::finding::{Basis, Cause, Finding};
 use crate::load::{Load, Source, Vcpu};
+use crate::spread::{Own, Spread};
 
 /// Interrupts per second from which a single cause is worth a sentence; fewer count as
 /// the rest.
 const LEAST_HZ: f64 = 20.0;
 
-pub(super) fn findings(load: &Load, time: &Attribution) -> Vec<Finding> {
+pub(super) fn findings(load: &Load, time: &Attribution, spread: &Spread<'_>) -> Vec<Finding> {
     [
-        ipis(load, time, Source::Ipi),
-        ipis(load, time, Source::SelfIpi),
-        devices(load, time),
+        ipis(load, time, spread, Source::Ipi),
+        ipis(load, time, spread, Source::SelfIpi),
+        devices(load, time, spread),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-fn ipis(load: &Load, time: &Attribution, source: Source) -> Option<Finding> {
+fn ipis(load: &Load, time: &Attribution, spread: &Spread<'_>, source: Source) -> Option<Finding> {
     let hz = load.taken(source);
     let share = time.source(source);
     if hz < LEAST_HZ && share <= 0.0 {
@@ -34,6 +35,7 @@ fn ipis(load: &Load, time: &Attribution, source: Source) -> Option<Finding> {
     let what = format!("{what}, {all}");
     let parts = interrupts(share);
     let mut found = finding(load, cause, Basis::Estimated, what, parts);
+    found.share_interval = spread.interval(Own::Source(source), |it| it.source(source));
     found.rate = Some(all);
     let of = |vcpu: &Vcpu| {
         let hz = vcpu.interrupts.get(&source).copied()?;
@@ -47,7 +49,7 @@ fn ipis(load: &Load, time: &Attribution, source: Source) -> Option<Finding> {
     Some(found)
 }
 
-fn devices(load: &Load, time: &Attribution) -> Option<Finding> {
+fn devices(load: &Load, time: &Attribution, spread: &Spread<'_>) -> Option<Finding> {
     let taken = load.taken(Source::Device);
     let share = time.source(Source::Device);
     if taken < LEAST_HZ && share <= 0.0 {
@@ -57,6 +59,8 @@ fn devices(load: &Load, time: &Attribution) -> Option<Finding> {
     let what = format!("device interrupts, {all}");
     let parts = interrupts(share);
     let mut found = finding(load, Cause::DeviceInterrupts, Basis::Estimated, what, parts);
+    let own = Own::Source(Source::Device);
+    found.share_interval = spread.interval(own, |it| it.source(Source::Device));
     found.rate = Some(all);
     let raised = load.raised.get(&Source::Device);
     let raised = raised.copied().unwrap_or_default();

@@ -16,17 +16,23 @@ use crate::attribution::Attribution;
 use crate::finding::Finding;
 use crate::load::Load;
 use crate::price::Prices;
+use crate::spread::Spread;
 
 pub(crate) use rest::complete;
 
 /// What all rules find.
-pub(crate) fn findings(load: &Load, time: &Attribution, prices: &Prices<'_>) -> Vec<Finding> {
-    let mut findings = timers::findings(load, time, prices);
-    findings.extend(messages::findings(load, time));
+pub(crate) fn findings(
+    load: &Load,
+    time: &Attribution,
+    prices: &Prices<'_>,
+    spread: &Spread<'_>,
+) -> Vec<Finding> {
+    let mut findings = timers::findings(load, time, prices, spread);
+    findings.extend(messages::findings(load, time, spread));
     findings.extend(polling::findings(load));
-    findings.extend(exits::findings(load, time, prices));
+    findings.extend(exits::findings(load, time, prices, spread));
     findings.extend(threads::findings(load, prices));
     findings.extend(contention::findings(load));
-    findings.extend(guest::findings(load, time));
+    findings.extend(guest::findings(load, time, spread));
     findings
 }

@@ -14,7 +14,13 @@ pub(super) fn findings(load: &Load) -> Option<Finding> {
     if won_hz + lost_hz <= 0.0 {
         return None;
     }
-    let cause = if lost > won {
+    let all = load.all_polls_rate();
+    let (lost_ends, won_ends) = (all.along(lost), all.along(won));
+    let loses = match lost_ends.zip(won_ends) {
+        Some(([lost_low, _], [_, won_high])) => lost_low > won_high,
+        None => false,
+    };
+    let cause = if loses {
         Cause::PollingLoses
     } else {
         Cause::Polling
@@ -29,11 +35,17 @@ pub(super) fn findings(load: &Load) -> Option<Finding> {
         ..Breakdown::default()
     };
     let mut found = finding(load, cause, Basis::Measured, what, parts);
+    found.share_interval = all.along(won + lost);
     found.evidence.push(format!(
         "failed polls took {} of a core, successful ones {}",
         percent(lost),
         percent(won)
     ));
+    if lost > won && !loses {
+        found
+            .evidence
+            .push("too few were counted to say which of both take longer".to_owned());
+    }
     if let Some(us) = load.vcpus.iter().filter_map(|v| v.halt_median_us).max() {
         found
             .evidence

@@ -8,7 +8,12 @@ use crate::load::Load;
 const UNEXPLAINED: f64 = 0.005;
 
 /// Adds a finding for each part of the breakdown that the others leave unexplained.
-pub(crate) fn complete(load: &Load, breakdown: &Breakdown, findings: &mut Vec<Finding>) {
+pub(crate) fn complete(
+    load: &Load,
+    breakdown: &Breakdown,
+    interval: Option<&[Breakdown; 2]>,
+    findings: &mut Vec<Finding>,
+) {
     let rests: Vec<Finding> = breakdown
         .parts()
         .into_iter()
@@ -16,7 +21,12 @@ pub(crate) fn complete(load: &Load, breakdown: &Breakdown, findings: &mut Vec<Fi
         .filter_map(|(index, (name, share))| {
             let explained: f64 = findings.iter().map(|f| f.parts.parts()[index].1).sum();
             let rest = share - explained;
-            (rest > UNEXPLAINED).then(|| of_part(load, name, rest, explained > 0.0))
+            (rest > UNEXPLAINED).then(|| {
+                let mut found = of_part(load, name, rest, explained > 0.0);
+                found.share_interval = interval
+                    .map(|ends| ends.map(|end| (end.parts()[index].1 - explained).max(0.0)));
+                found
+            })
         })
         .collect();
     findings.extend(rests);

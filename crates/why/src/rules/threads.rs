@@ -47,12 +47,17 @@ fn vmm(load: &Load, prices: &Prices<'_>) -> Option<Finding> {
         Basis::Measured
     };
     let mut found = finding(load, Cause::EmulatorThread, basis, what, parts);
+    let timers_rate = load.raised_rate(&CHIPS, timers_hz);
+    let main_loop = load.threads_in(is_main_loop);
+    found.share_interval = timers_rate.along(timers).map(|[low, high]| {
+        [high, low].map(|timers| (main_loop - timers).max(0.0) + parts.io_threads)
+    });
     found.evidence.push(named(&threads));
     if timers > 0.0 {
         found.evidence.push(format!(
             "without {} of the main loop for {} of its timers",
             percent(timers),
-            load.raised_rate(&CHIPS, timers_hz)
+            timers_rate
         ));
     }
     Some(found)
