@@ -4,7 +4,8 @@ use clap::ValueEnum;
 use tare_account::Account;
 use tare_host::printable::printable;
 use tare_host::shell::quoted;
-use tare_why::{Load, Measured, diagnose};
+use tare_why::text::is_rough;
+use tare_why::{Load, Measured, Rate, diagnose};
 
 /// A machine within one interval.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,16 +18,17 @@ pub(super) struct Row {
     pub(super) cpu: f64,
     pub(super) guest: f64,
     pub(super) steal: f64,
-    /// Per second.
-    pub(super) exits: f64,
-    pub(super) halts: f64,
-    pub(super) interrupts: f64,
+    /// Between which shares the guest's is, if that is known.
+    pub(super) guest_interval: Option<[f64; 2]>,
+    pub(super) exits: Rate,
+    pub(super) halts: Rate,
+    pub(super) interrupts: Rate,
     /// Bytes per second from and to block devices, and by tap devices; none where unknown.
     pub(super) disk: Option<f64>,
     pub(super) network: Option<f64>,
     /// Page faults per second.
     pub(super) faults: f64,
-    /// Short name of the largest cause.
+    /// Short name of the largest cause, with a question mark if another one may be larger.
     pub(super) cause: String,
     /// The largest cause, as a sentence.
     pub(super) sentence: String,
@@ -125,24 +127,34 @@ impl Row {
         let load = Load::from(account);
         let diagnosis = diagnose(&load, prices).rendered(quoted);
         let largest = diagnosis.findings.first();
+        let doubt = if diagnosis.first_is_largest() {
+            ""
+        } else {
+            "?"
+        };
+        let guest = diagnosis
+            .breakdown_interval
+            .map(|ends| ends.map(|it| it.guest));
         Self {
             name: account.vm.name.clone(),
             pid: account.vm.pid,
             seconds: account.window_ns as f64 / 1e9,
             cpu: diagnosis.breakdown.total,
             guest: diagnosis.breakdown.guest,
+            guest_interval: guest,
             steal: load.sum(|vcpu| vcpu.waiting),
-            exits: load.sum(|vcpu| vcpu.exits.values().sum::<f64>() + vcpu.halts),
-            halts: load.sum(|vcpu| vcpu.halts),
-            interrupts: load.sum(|vcpu| vcpu.interrupts.values().sum()),
+            exits: load.all_exits_rate(),
+            halts: load.halt_rate(),
+            interrupts: load.all_interrupts_rate(),
             disk: disk_bytes(account).map(|bytes| account.per_second(bytes)),
             network: account
                 .network
                 .map(|it| account.per_second(it.to_guest_bytes + it.from_guest_bytes)),
             faults: account.per_second(faults(account)),
-            cause: largest
-                .map_or("-", |finding| finding.cause.short())
-                .to_owned(),
+            cause: largest.map_or_else(
+                || "-".to_owned(),
+                |finding| format!("{}{doubt}", finding.cause.short()),
+            ),
             sentence: largest.map_or_else(String::new, |finding| {
                 printable(&finding.sentence()).into_owned()
             }),
@@ -155,10 +167,10 @@ impl Row {
             Column::Name => printable(&self.name).into_owned(),
             Column::Pid => self.pid.to_string(),
             Column::Cpu => percent(self.cpu),
-            Column::Guest => percent(self.guest),
-            Column::Exits => short(self.exits),
-            Column::Halts => short(self.halts),
-            Column::Irqs => short(self.interrupts),
+            Column::Guest => known_percent(self.guest, self.guest_interval),
+            Column::Exits => known(&self.exits),
+            Column::Halts => known(&self.halts),
+            Column::Irqs => known(&self.interrupts),
             Column::Steal => percent(self.steal),
             Column::Disk => bytes(self.disk),
             Column::Net => bytes(self.network),
@@ -186,9 +198,9 @@ pub(super) fn sort(rows: &mut [Row], by: Column) {
     let number = |row: &Row| match by {
         Column::Cpu => row.cpu,
         Column::Guest => row.guest,
-        Column::Exits => row.exits,
-        Column::Halts => row.halts,
-        Column::Irqs => row.interrupts,
+        Column::Exits => row.exits.per_second,
+        Column::Halts => row.halts.per_second,
+        Column::Irqs => row.interrupts.per_second,
         Column::Steal => row.steal,
         Column::Disk => row.disk.unwrap_or(-1.0),
         Column::Net => row.network.unwrap_or(-1.0),
@@ -211,6 +223,21 @@ fn percent(share: f64) -> String {
         value if value >= 99.95 => format!("{value:.0}"),
         value => format!("{value:.1}"),
     }
+}
+
+/// A share without the digits that its interval leaves open; at most five characters.
+fn known_percent(share: f64, interval: Option<[f64; 2]>) -> String {
+    if !is_rough(share, interval) {
+        return percent(share);
+    }
+    let known = tare_why::text::known_percent(share, interval);
+    format!("~{}", known.trim_end_matches(" %"))
+}
+
+/// A rate without the digits that are not known; at most six characters.
+fn known(rate: &Rate) -> String {
+    let rough = if rate.is_rough() { "~" } else { "" };
+    format!("{rough}{}", short(rate.known()))
 }
 
 /// At most five characters.
@@ -250,10 +277,11 @@ pub(super) mod tests {
             seconds: 1.0,
             cpu,
             guest: cpu / 2.0,
+            guest_interval: Some([cpu / 2.0; 2]),
             steal: 0.0,
-            exits: 36_000.0 * cpu,
-            halts: 0.4,
-            interrupts: 1000.0,
+            exits: Rate::exact(36_000.0 * cpu),
+            halts: Rate::exact(0.4),
+            interrupts: Rate::exact(1000.0),
             disk: Some(12.0 * 1_048_576.0),
             network: None,
             faults: 3.0,
@@ -277,13 +305,52 @@ pub(super) mod tests {
     #[test]
     fn cells_fit_their_columns() {
         let mut row = row("m", 4_194_304, 15.99);
-        row.exits = 12_345_678.0;
+        row.exits = Rate::exact(12_345_678.0);
         row.disk = Some(1_023.4 * 1_048_576.0);
-        row.interrupts = std::iter::empty::<f64>().sum();
+        row.interrupts = Rate::exact(std::iter::empty::<f64>().sum());
         assert_eq!(row.cell(Column::Irqs), "0.0");
-        row.interrupts = 999_499.0;
+        row.interrupts = rough(999_499.0, None);
+        row.guest_interval = None;
         for (column, _, width) in Column::ALL {
             assert!(row.cell(column).len() <= usize::from(width), "{column:?}");
+        }
+    }
+
+    fn rough(hz: f64, margin: Option<f64>) -> Rate {
+        Rate {
+            per_second: hz,
+            interval: margin.map(|margin| [(hz - margin).max(0.0), hz + margin]),
+            counted_share: 0.14,
+        }
+    }
+
+    #[test]
+    fn a_cell_has_no_digit_that_is_not_known() {
+        let mut row = row("m", 1, 0.5);
+        let cells = [
+            (30_412.0, Some(0.0), "30k"),
+            (1_234.0, Some(5.0), "1234"),
+            (1_234.0, Some(30.0), "1230"),
+            (1_234.0, Some(400.0), "~1200"),
+            (1_234.0, Some(2_000.0), "~1000"),
+            (1_234.0, None, "~1200"),
+            (56.0, Some(30.0), "~60"),
+            (3.4, Some(0.5), "3.4"),
+        ];
+        for (hz, margin, text) in cells {
+            row.exits = rough(hz, margin);
+            assert_eq!(row.cell(Column::Exits), text, "{margin:?}");
+        }
+        let shares = [
+            (0.304, Some([0.302, 0.306]), "30.4"),
+            (0.304, Some([0.25, 0.37]), "~30"),
+            (0.47, Some([0.1, 0.9]), "~50"),
+            (0.304, None, "~30"),
+            (3.456, Some([1.0, 6.0]), "~300"),
+        ];
+        for (share, interval, text) in shares {
+            (row.guest, row.guest_interval) = (share, interval);
+            assert_eq!(row.cell(Column::Guest), text, "{interval:?}");
         }
     }
 

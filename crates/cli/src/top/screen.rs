@@ -23,6 +23,8 @@ CPU%, GUEST and STEAL are per cent of one core: all threads of the
 machine; its own code; time that its vCPUs waited for a CPU. DISK/S
 and NET/S are bytes from and to block devices and its tap devices
 (- without one), FAULT/S page faults; they need 100 columns.
+~ stands before what was counted for a part of the time and may be
+off by more than a tenth, ? after a cause that may not be the largest.
 `tare why NAME` says more.
 
 Any key closes this page.";
