@@ -48,6 +48,7 @@ pub mod secret;
 pub mod segment;
 pub mod seq;
 mod slow_start;
+mod small;
 pub mod time;
 pub mod wire;
 

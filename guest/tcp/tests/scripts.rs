@@ -449,20 +449,6 @@ fn rfc9293_a_reader_that_stalls_but_answers_is_kept() {
 }
 
 #[test]
-fn rfc9293_nagle_holds_small_segments_back() {
-    let mut script = Script::open(modern());
-    script.send(10);
-    script.expect(ACK, 1, 1, 10);
-    script.send(20);
-    script.nothing();
-    script.inject(ACK, 1, 11, b"");
-    script.expect(ACK, 11, 1, 20);
-    script.tcp.set_nodelay(true);
-    script.send(30);
-    script.expect(ACK, 31, 1, 30);
-}
-
-#[test]
 fn rfc9293_both_sides_close() {
     let mut script = Script::open(modern());
     script.send(5);

@@ -20,6 +20,7 @@ use crate::rtt::RoundTrip;
 use crate::scoreboard::Scoreboard;
 use crate::segment::{Segment, flags};
 use crate::seq::Seq;
+use crate::small::SmallSegments;
 use crate::time::{Duration, Instant};
 
 /// Least send buffer while memory is not scarce.
@@ -148,7 +149,7 @@ pub struct Connection {
     syn_unsent: bool,
     fin_queued: bool,
     fin_sent: bool,
-    nodelay: bool,
+    small: SmallSegments,
     board: Scoreboard,
     rack: Rack,
     round_trip: RoundTrip,
@@ -222,6 +223,16 @@ impl Connection {
 
     /// Queues as much of `data` as there is room for; 0 is "not now".
     pub fn send(&mut self, data: &[u8]) -> Result<usize, IoError> {
+        self.queue(data, false)
+    }
+
+    /// The same for data that more follows: a last segment that is not full waits for it, at
+    /// most 200 ms (Linux: `MSG_MORE`).
+    pub fn send_with_more(&mut self, data: &[u8]) -> Result<usize, IoError> {
+        self.queue(data, true)
+    }
+
+    fn queue(&mut self, data: &[u8], more: bool) -> Result<usize, IoError> {
         match self.state {
             State::Closed => return Err(self.loss.unwrap_or(Loss::Reset).into()),
             State::SynSent | State::SynReceived | State::Established | State::CloseWait => {}
@@ -233,6 +244,7 @@ impl Connection {
         {
             return Err(IoError::NoMemory);
         }
+        self.small.note_write(more);
         Ok(self.send.push(data))
     }
 
@@ -240,6 +252,14 @@ impl Connection {
     #[inline]
     pub fn send_queue(&self) -> usize {
         self.send.len()
+    }
+
+    /// Bytes that wait to be sent.
+    #[inline]
+    pub fn unsent(&self) -> usize {
+        let end = self.send_base + self.send.len() as u32;
+        // Before the SYN has gone its number comes first.
+        (end.since(self.next) as usize).min(self.send.len())
     }
 
     /// How much may wait: grows with the congestion window, as far as memory goes.
@@ -359,8 +379,18 @@ impl Connection {
     }
 
     /// Sends small writes at once instead of waiting for acknowledgements (RFC 9293, 3.7.4).
+    /// What is queued goes with the next [`Connection::poll`], also out of a cork.
     pub fn set_nodelay(&mut self, nodelay: bool) {
-        self.nodelay = nodelay;
+        self.small.set_nodelay(nodelay);
+        if self.unsent() == 0 {
+            self.small.clear();
+        }
+    }
+
+    /// Holds a last segment that is not full back for what is written next, at most 200 ms
+    /// (Linux: `TCP_CORK`).
+    pub fn set_corked(&mut self, corked: bool) {
+        self.small.set_corked(corked);
     }
 
     /// Probes the peer while the connection is idle; `None` never does.
@@ -418,6 +448,7 @@ impl Connection {
 
     fn release_send(&mut self) {
         self.send.release(&self.pool);
+        self.small.clear();
         self.board.clear();
     }
 

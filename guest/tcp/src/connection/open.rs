@@ -15,6 +15,7 @@ use crate::rtt::RoundTrip;
 use crate::scoreboard::Scoreboard;
 use crate::segment::Segment;
 use crate::seq::Seq;
+use crate::small::SmallSegments;
 use crate::time::Instant;
 
 /// The peer's segment size where its SYN has none (RFC 9293, 3.7.1).
@@ -100,7 +101,7 @@ impl Connection {
             syn_unsent: true,
             fin_queued: false,
             fin_sent: false,
-            nodelay: false,
+            small: SmallSegments::new(isn),
             board: Scoreboard::default(),
             rack: Rack::default(),
             round_trip: RoundTrip::default(),

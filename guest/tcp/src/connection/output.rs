@@ -83,8 +83,8 @@ impl Connection {
         may.then_some(Plan::Again(at))
     }
 
-    /// New data as far as both windows go, in full segments unless nothing else
-    /// is in flight (RFC 9293, 3.8.6.2.1).
+    /// New data as far as both windows go, in full segments unless a small one may go
+    /// (RFC 9293, 3.8.6.2.1).
     #[inline]
     fn plan_new(&mut self, now: Instant) -> Option<Plan> {
         let end = self.send_base + self.send.len() as u32;
@@ -97,7 +97,9 @@ impl Connection {
         let len = unsent.min(self.mss).min(usable);
         let fin = u32::from(fin_due && len == unsent);
         if !self.is_worth_sending(len, unsent, fin) {
-            if self.board.is_empty() && unsent > 0 {
+            if len == unsent && self.small.is_corked() {
+                self.small.hold(now);
+            } else if self.board.is_empty() && unsent > 0 {
                 self.arm_persist(now);
             }
             return None;
@@ -118,8 +120,12 @@ impl Connection {
         if len == 0 {
             return false;
         }
-        let is_all = len == unsent && (self.nodelay || self.board.is_empty() || self.fin_queued);
-        is_all || len >= self.window_max / 2 && self.window_max > 0 && len < unsent
+        if len == unsent {
+            let may_go = self.small.may_go(self.una, self.next);
+            return self.fin_queued || self.probe_allowed || may_go;
+        }
+        // The window cuts it.
+        len >= self.window_max / 2 && self.window_max > 0
     }
 
     #[inline]
@@ -140,6 +146,7 @@ impl Connection {
         }
         self.arm(now);
         let is_last = seq + len == self.send_base + self.send.len() as u32;
+        self.small.note_sent(self.next, len < self.mss, is_last);
         let mut bits = flags::ACK;
         if is_last && len > 0 {
             bits |= flags::PSH;

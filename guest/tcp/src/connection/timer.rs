@@ -1,5 +1,5 @@
 //! Deadlines: retransmission, tail loss probe, reordering, closed windows,
-//! delayed acknowledgements, keepalive and TIME-WAIT.
+//! delayed acknowledgements, corks, keepalive and TIME-WAIT.
 
 use super::{Connection, Loss, Wait};
 use crate::congestion::Phase;
@@ -22,6 +22,7 @@ impl Connection {
     #[inline]
     pub(super) fn earliest(&self) -> Instant {
         let protocol = self.timer.min(self.delayed_ack.due());
+        let protocol = protocol.min(self.small.due());
         protocol.min(self.keep_alive_due).min(self.time_wait_end)
     }
 
@@ -95,6 +96,9 @@ impl Connection {
         if self.delayed_ack.due() <= now {
             self.ack_now = true;
             self.delayed_ack.go_alone(now);
+        }
+        if self.small.due() <= now {
+            self.small.push();
         }
         if self.keep_alive_due <= now {
             self.on_keep_alive(now);
