@@ -94,6 +94,8 @@ pub(crate) fn run(steps: &[Step], options: Options) {
                 let seq = script.segment(0, 0, sent_to, b"").ack - 1500;
                 script.tcp.on_packet_too_big(seq, step.window, script.now);
             }
+            7 => script.tcp.set_corked(step.len % 2 == 0),
+            8 => drop(script.tcp.send_with_more(&[1; 7])),
             _ => {}
         }
         let payload = vec![7; step.len];

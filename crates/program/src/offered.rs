@@ -66,6 +66,7 @@ offered! {
     // So here in any case.
     SO_REUSEADDR = (n::SOL_SOCKET, n::SO_REUSEADDR);
     TCP_NODELAY = (TCP, n::TCP_NODELAY);
+    TCP_CORK = (TCP, n::TCP_CORK);
     IPV6_V6ONLY = (IPV6, n::IPV6_V6ONLY);
 }
 

@@ -372,7 +372,13 @@ impl TcpStream {
     /// Whether small writes are sent at once, without waiting for the
     /// acknowledgement of earlier ones.
     pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        lock().set_nodelay(self.socket.id, nodelay)
+        lock().set_nodelay(self.socket.id, nodelay, now())
+    }
+
+    /// Whether a last segment that is not full waits for what is written next, at most
+    /// 200 ms (Linux: `TCP_CORK`).
+    pub fn set_corked(&self, corked: bool) -> io::Result<()> {
+        lock().set_corked(self.socket.id, corked, now())
     }
 
     /// Whether reads and writes fail with `WouldBlock` instead of waiting.

@@ -37,6 +37,11 @@ pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
                 socket.set_no_delay(is_on);
             }
         }
+        Some(SocketOption::TCP_CORK) => {
+            if let Some(socket) = socket {
+                socket.set_corked(is_on);
+            }
+        }
         Some(SocketOption::IPV6_V6ONLY) => {
             if let Some(socket) = socket {
                 socket.set_only_v6(is_on)?;
@@ -83,6 +88,7 @@ pub(super) fn getsockopt(context: &Context<'_>, a: Arguments) -> Result {
             return put(context, to, length_at, &bytes);
         }
         Some(SocketOption::TCP_NODELAY) => socket.is_some_and(Socket::no_delay).into(),
+        Some(SocketOption::TCP_CORK) => socket.is_some_and(Socket::corked).into(),
         Some(SocketOption::IPV6_V6ONLY) => socket.is_some_and(Socket::only_v6).into(),
         Some(SocketOption::SO_REUSEADDR) | None => 0,
     };

@@ -100,6 +100,7 @@ pub(crate) struct Socket {
     only_v6: AtomicBool,
     wakes: Arc<Wakes>,
     no_delay: AtomicBool,
+    corked: AtomicBool,
     /// A connection is being opened, and its result not reported.
     is_opening: AtomicBool,
     /// Why the connection failed has been reported (`SO_ERROR`).
@@ -123,6 +124,7 @@ impl Socket {
             only_v6: AtomicBool::new(false),
             wakes: Arc::new(Wakes(Watchers::new())),
             no_delay: AtomicBool::new(false),
+            corked: AtomicBool::new(false),
             is_opening: AtomicBool::new(false),
             is_reported: AtomicBool::new(false),
         }
@@ -216,9 +218,8 @@ impl Socket {
         match self.state() {
             State::Stream => {
                 let stream = TcpStream::connect_nonblocking(address)?;
-                stream
-                    .set_nodelay(self.no_delay.load(Ordering::Relaxed))
-                    .ok();
+                stream.set_nodelay(self.no_delay()).ok();
+                stream.set_corked(self.corked()).ok();
                 *self.state.lock() = State::Connected(Arc::new(stream));
                 self.is_opening.store(true, Ordering::Relaxed);
                 self.wakes.0.wake();
@@ -275,6 +276,17 @@ impl Socket {
 
     pub(crate) fn no_delay(&self) -> bool {
         self.no_delay.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_corked(&self, on: bool) {
+        self.corked.store(on, Ordering::Relaxed);
+        if let State::Connected(stream) = self.state() {
+            stream.set_corked(on).ok();
+        }
+    }
+
+    pub(crate) fn corked(&self) -> bool {
+        self.corked.load(Ordering::Relaxed)
     }
 
     /// The UDP socket, bound to any port if it is not yet.

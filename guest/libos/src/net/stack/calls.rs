@@ -300,9 +300,26 @@ impl<L: Link, W: Wake> Stack<L, W> {
         }
     }
 
-    /// Whether small writes wait for acknowledgements (Nagle) or go at once.
-    pub fn set_nodelay(&mut self, id: ConnectionId, nodelay: bool) -> Result<()> {
-        self.tcp.connection(id)?.tcp.set_nodelay(nodelay);
+    /// Whether small writes wait for acknowledgements (Nagle) or go at once. Those that wait
+    /// go now.
+    pub fn set_nodelay(&mut self, id: ConnectionId, nodelay: bool, now: Instant) -> Result<()> {
+        let tcp = &mut self.tcp.connection(id)?.tcp;
+        tcp.set_nodelay(nodelay);
+        if nodelay && tcp.unsent() > 0 {
+            self.drive_connection(id, now);
+            self.finish(now);
+        }
+        Ok(())
+    }
+
+    /// Whether a last segment that is not full waits for what is written next.
+    pub fn set_corked(&mut self, id: ConnectionId, corked: bool, now: Instant) -> Result<()> {
+        let tcp = &mut self.tcp.connection(id)?.tcp;
+        tcp.set_corked(corked);
+        if !corked && tcp.unsent() > 0 {
+            self.drive_connection(id, now);
+            self.finish(now);
+        }
         Ok(())
     }
 

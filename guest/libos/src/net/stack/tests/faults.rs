@@ -77,7 +77,7 @@ fn damage_is_noticed_and_counted() {
     let mut world = World::new(38);
     let listener = world.listen(4);
     let (server, client) = world.connect(listener);
-    world.client.set_nodelay(client, true).unwrap();
+    world.client.set_nodelay(client, true, world.now).unwrap();
     world.client.link().faults.damaged = 1000;
     for _ in 0..50 {
         write(&mut world.client, client, b"damaged on the way", world.now).unwrap();
