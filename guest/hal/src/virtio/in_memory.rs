@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use alloc::boxed::Box;
 use core::ptr::NonNull;
 
 use virtio_drivers::transport::mmio::MmioTransport;
@@ -35,6 +36,35 @@ impl Registers {
             words[offset / 4] = value;
         }
         Self(words)
+    }
+
+    /// Keeps them as long as the tests run, with a sight of them for later.
+    pub fn leak(self) -> (&'static mut Self, Sight) {
+        let place = NonNull::from(Box::leak(Box::new(self)));
+        // SAFETY: never freed; a sight reads words only.
+        (unsafe { &mut *place.as_ptr() }, Sight(place))
+    }
+}
+
+/// What a device sees of the queue that was set up last.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight(NonNull<Registers>);
+
+impl Sight {
+    /// Requests that were published since the queue was set up, modulo 2^16.
+    pub fn published(self) -> u16 {
+        /// Where the driver's area of a queue is, in two words.
+        const DRIVER_AREA: usize = 0x90;
+        let word = |offset: usize| {
+            let word = self.0.cast::<u32>().as_ptr().wrapping_add(offset / 4);
+            // SAFETY: one of the registers, which stay.
+            u64::from(unsafe { word.read_volatile() })
+        };
+        let area = (word(DRIVER_AREA) | word(DRIVER_AREA + 4) << 32) as usize;
+        // Behind the flags.
+        let index = core::ptr::with_exposed_provenance::<u16>(area).wrapping_add(1);
+        // SAFETY: a driver that has set the queue up keeps its memory.
+        unsafe { index.read_volatile() }
     }
 }
 

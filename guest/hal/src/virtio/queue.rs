@@ -78,7 +78,9 @@ pub struct Queue {
     /// Tables of requests in flight, by their descriptor; empty without `indirect`.
     tables: Box<[Vec<Descriptor>]>,
     event_idx: bool,
-    /// Requests that were published, and when it was last asked whether to notify.
+    /// Requests that were prepared, those of them that the device sees, and when it was last
+    /// asked whether to notify.
+    prepared: u16,
     published: u16,
     asked: u16,
     /// Completions that were taken.
@@ -127,6 +129,7 @@ impl Queue {
             free_len: size,
             tables: vec![Vec::new(); tables].into(),
             event_idx: options.event_idx,
+            prepared: 0,
             published: 0,
             asked: 0,
             taken: 0,
@@ -154,6 +157,33 @@ impl Queue {
     /// The buffers stay valid, and nothing else uses them, until [`Self::take`] has taken
     /// the token.
     pub unsafe fn add(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Option<u16> {
+        // SAFETY: the caller's promise.
+        let token = unsafe { self.prepare(inputs, outputs) }?;
+        self.publish();
+        Some(token)
+    }
+
+    /// Lets the device see what was prepared, all of it at once.
+    #[inline]
+    pub fn publish(&mut self) {
+        self.published = self.prepared;
+        // What was written before is seen before it.
+        self.word(self.available_at + 2)
+            .store(self.published, Ordering::Release);
+    }
+
+    /// Whether the device does not see all of what was prepared.
+    #[inline]
+    pub fn has_unpublished(&self) -> bool {
+        self.prepared != self.published
+    }
+
+    /// Prepares a request for [`Self::publish`]: its token, or `None` without room. Buffers are
+    /// not empty.
+    ///
+    /// # Safety
+    /// As for [`Self::add`].
+    pub unsafe fn prepare(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Option<u16> {
         let count = inputs.len() + outputs.len();
         if count == 0 || !self.has_room(count) {
             return None;
@@ -169,12 +199,9 @@ impl Queue {
             // SAFETY: as above.
             unsafe { self.add_table(buffers) }
         };
-        let slot = usize::from(self.published & (self.size - 1));
+        let slot = usize::from(self.prepared & (self.size - 1));
         self.write(self.available_at + RING_HEADER + 2 * slot, head);
-        self.published = self.published.wrapping_add(1);
-        // What was written before is seen before it.
-        self.word(self.available_at + 2)
-            .store(self.published, Ordering::Release);
+        self.prepared = self.prepared.wrapping_add(1);
         Some(head)
     }
 

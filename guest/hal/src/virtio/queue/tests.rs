@@ -191,6 +191,36 @@ fn notifications_are_wanted_as_the_device_says() {
     }
 }
 
+#[test]
+fn what_is_prepared_is_seen_at_once_and_notified_once() {
+    let event_idx = QueueOptions {
+        event_idx: true,
+        ..options(4)
+    };
+    let mut queue = queue(4, event_idx).unwrap();
+    let mut device = Device::new();
+    let event_at = queue.used_at + 4 + 8 * 4;
+    let byte = [0u8];
+    for round in 0..30_000u16 {
+        // The device wants to know of the first one.
+        Device::put(&queue, event_at, round.wrapping_mul(3));
+        let tokens: Vec<_> = (0..3)
+            // SAFETY: the byte outlives it.
+            .map(|_| unsafe { queue.prepare(&[&byte], &mut []) }.unwrap())
+            .collect();
+        assert!(device.next(&queue).is_none() && queue.has_unpublished());
+        queue.publish();
+        assert!(queue.should_notify() && !queue.should_notify());
+        assert!(!queue.has_unpublished());
+        for token in tokens {
+            assert_eq!(device.next(&queue).unwrap().token, token);
+            device.complete(&queue, token.into(), 0);
+            assert_eq!(queue.take(token), Some(0));
+        }
+        assert!(device.next(&queue).is_none());
+    }
+}
+
 proptest! {
     /// Requests of one to three buffers, completed in any order.
     #[test]

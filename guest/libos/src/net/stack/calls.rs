@@ -333,6 +333,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         let connection = self.tcp.connection(id)?;
         connection.tcp.set_keep_alive(keep_alive, to_tcp(now));
         self.drive_connection(id, now);
+        self.finish(now);
         Ok(())
     }
 

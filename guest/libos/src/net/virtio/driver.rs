@@ -55,8 +55,6 @@ pub(crate) struct VirtioNet {
     mtu: u16,
     /// Frames taken since the receive queue was last seen empty.
     run: usize,
-    /// The device wants to know of frames to send.
-    notify: bool,
 }
 
 impl VirtioNet {
@@ -90,7 +88,6 @@ impl VirtioNet {
             mac,
             mtu,
             run: 0,
-            notify: false,
         };
         (0..receiving).for_each(|_| net.post(Buffer::new()));
         net.transport.notify(RECEIVE);
@@ -124,16 +121,11 @@ impl VirtioNet {
     fn submit(&mut self, buffer: Box<Buffer>, len: usize) {
         // SAFETY: the buffer is kept in `transmitting`, untouched, until the queue has given its
         // token back.
-        let token = unsafe { self.transmit.add(&[&buffer.bytes[..len]], &mut []) };
+        let token = unsafe { self.transmit.prepare(&[&buffer.bytes[..len]], &mut []) };
         match token {
             Some(token) => {
                 self.transmitting[usize::from(token)] = Some(buffer);
                 self.in_flight += 1;
-                // The queue publishes the frame and then looks at whether the
-                // device wants a notification; without a fence between the two the
-                // look may come first and see a device that is still awake.
-                fence(Ordering::SeqCst);
-                self.notify |= self.transmit.should_notify();
             }
             None => self.spare.push(buffer),
         }
@@ -220,6 +212,7 @@ impl Link for VirtioNet {
 
     fn send_ready(&mut self) -> bool {
         if self.in_flight == self.transmit.size() {
+            self.flush();
             self.reclaim();
         }
         self.in_flight < self.transmit.size()
@@ -254,8 +247,19 @@ impl Link for VirtioNet {
         result
     }
 
+    /// Frames since the last call become visible together: a device that is awake would else
+    /// send the first of an answer's segments alone, and what is behind the device may treat
+    /// each by itself.
     fn flush(&mut self) {
-        if core::mem::take(&mut self.notify) {
+        if !self.transmit.has_unpublished() {
+            return;
+        }
+        self.transmit.publish();
+        // The queue publishes the frames and then looks at whether the
+        // device wants a notification; without a fence between the two the
+        // look may come first and see a device that is still awake.
+        fence(Ordering::SeqCst);
+        if self.transmit.should_notify() {
             self.transport.notify(TRANSMIT);
         }
     }

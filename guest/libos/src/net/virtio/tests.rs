@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use tare_hal::virtio::{Registers, Transport};
+use tare_hal::virtio::{Registers, Sight, Transport};
 
 use super::{OpenError, VirtioNet, header};
 use crate::net::checksum::Sum;
@@ -74,11 +74,39 @@ fn a_checksum_that_the_device_finishes_is_right() {
 
 /// A device that takes nothing, with queues of this many descriptors.
 fn device(descriptors: u32) -> Result<VirtioNet, OpenError> {
+    watched(descriptors).0
+}
+
+/// The same, and how far it sees the queue that was set up last: the one that transmits.
+fn watched(descriptors: u32) -> (Result<VirtioNet, OpenError>, Sight) {
     const NETWORK: u32 = 1;
     // Checksums in the lower half, VERSION_1 in the upper one.
-    let registers = Box::leak(Box::new(Registers::new(NETWORK, 1, descriptors)));
+    let (registers, sight) = Registers::new(NETWORK, 1, descriptors).leak();
     let transport = Transport::in_memory(registers).expect("a device");
-    VirtioNet::new(transport, &|| ())
+    (VirtioNet::new(transport, &|| ()), sight)
+}
+
+#[test]
+fn frames_are_seen_together_when_the_link_is_flushed() {
+    let (net, sight) = watched(16);
+    let mut net = net.unwrap();
+    for frames in (0..16).step_by(2) {
+        net.send(60, |frame| frame.fill(0));
+        net.send(60, |frame| frame.fill(0));
+        assert_eq!(sight.published(), frames);
+        net.flush();
+        assert_eq!(sight.published(), frames + 2);
+    }
+}
+
+#[test]
+fn a_full_queue_is_seen_before_anything_waits_for_room() {
+    let (net, sight) = watched(8);
+    let mut net = net.unwrap();
+    (0..8).for_each(|_| net.send(60, |frame| frame.fill(0)));
+    assert_eq!(sight.published(), 0);
+    assert!(!net.send_ready());
+    assert_eq!(sight.published(), 8);
 }
 
 #[test]
