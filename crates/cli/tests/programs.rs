@@ -5,8 +5,11 @@
 mod support;
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
 use support::needs::{built, kvm, passt, skip};
 use support::{Ended, TestDir, end, eventually, free_port, get, installed};
@@ -243,6 +246,56 @@ fn serves(place: &TestDir, program: &str, words: &[&str], expected: &str) {
     let stopped = place.run(&["stop", "server"]);
     assert!(stopped.err.is_empty(), "{stopped:#?}");
     end(child);
+}
+
+#[test]
+fn an_answer_that_is_written_in_parts_is_one_frame() {
+    if !can_run() || !passt() {
+        return;
+    }
+    const ANSWERS: u64 = 40;
+    let place = TestDir::new();
+    let Some(program) = c(&place, "parts.c", &["-static"]) else {
+        return;
+    };
+    for how in ["writes", "cork", "more"] {
+        let port = free_port();
+        let publish = format!("{port}:80");
+        let words = ["run", &program, "--name", how, "-p", &publish, "--", how];
+        let child = place.tare(&words).spawn().unwrap();
+        eventually("it answers", || answers(port, 1).is_ok());
+        let before = frames_sent(&place, how);
+        answers(port, ANSWERS).unwrap();
+        let frames = frames_sent(&place, how) - before;
+        place.run(&["stop", how]);
+        end(child);
+        // Beside the answers: the connection's own frames, and acknowledgements for which a
+        // busy host left no answer in time.
+        assert!(frames >= ANSWERS, "{how}: {frames}");
+        assert!(frames < ANSWERS * 3 / 2, "{how}: {frames}");
+    }
+}
+
+/// Asks `parts.c` for answers, one after the other on one connection.
+fn answers(port: u16, count: u64) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut answer = [0; 200];
+    for _ in 0..count {
+        stream.write_all(b"?")?;
+        stream.read_exact(&mut answer)?;
+    }
+    Ok(())
+}
+
+/// Frames that the guest has sent.
+fn frames_sent(place: &TestDir, name: &str) -> u64 {
+    let stats = place.run(&["stats", name, "--json"]);
+    let stats: serde_json::Value = serde_json::from_str(&stats.out).unwrap();
+    let devices = stats["devices"].as_array().unwrap();
+    let net = devices.iter().find(|device| device["kind"] == "net");
+    net.unwrap()["counters"]["tx_frames"].as_u64().unwrap()
 }
 
 #[test]

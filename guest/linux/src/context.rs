@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
-use tare_libos::thread;
 use tare_libos::time::Instant;
+use tare_libos::{net, thread};
 
 use crate::errno::{Errno, Result};
 use crate::files::{File, Open};
@@ -58,6 +58,8 @@ impl Context<'_> {
         deadline: Option<Instant>,
         mut act: impl FnMut() -> Result<R>,
     ) -> Result<R> {
+        // What waits to be sent may be what this waits for.
+        net::send_written();
         let waiter = thread::current();
         let result = loop {
             files.iter().for_each(|file| file.watch(&waiter));

@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use linux_raw_sys::general as c;
 use tare_hal::user::{Context as Program, Exit, Registers};
 use tare_libos::sync::SpinLock;
+use tare_libos::time::Instant;
 use tare_libos::{env, fs, heap, net, random, thread as libos_thread};
 use tare_program::elf::{ElfError, Layout};
 use tare_program::offered::{KernelFile, OWN_FILE};
@@ -309,11 +310,14 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
                 }
             }
         }
-        libos_thread::before_program();
+        libos_thread::before_program(written_due());
         let may_run = || libos_thread::may_run_program() && !process.has_signal(thread);
         match program.enter(may_run) {
             Exit::SystemCall => {
                 let number = program.registers.rax;
+                if net::has_written() && !calls::continues_output(number) {
+                    net::send_written();
+                }
                 match number as u32 {
                     c::__NR_exit => {
                         if end_thread(process, thread, program.registers.rdi) {
@@ -332,6 +336,18 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
             Exit::Interrupt => {}
         }
     }
+}
+
+/// By when what the program has written is to be sent, if something waits. That is at the first
+/// call with which it does something else than to write; a program that computes for longer is
+/// interrupted.
+fn written_due() -> Option<Instant> {
+    let due = net::written_due()?;
+    if due > Instant::now() {
+        return Some(due);
+    }
+    net::send_written();
+    None
 }
 
 fn serve(

@@ -8,9 +8,10 @@ use core::time::Duration;
 use smoltcp::time::Instant as StackInstant;
 
 use super::addr::ToSocketAddrs;
+use super::later;
 use super::readiness::{Interest, Readiness};
 use super::ready::{Source, Watched};
-use super::stack::{ConnectionId, Half, Limits, ListenerId};
+use super::stack::{ConnectionId, Half, Limits, ListenerId, Sending};
 use super::system::{Attempt, SystemStack, lock, now, wait_for};
 use super::waiter::Waiter;
 use crate::io::{self, Error, ErrorKind, IoSlice, Read, Write};
@@ -290,6 +291,15 @@ impl TcpStream {
     /// Writes as much as there is room for; without room fails with `WouldBlock`.
     pub fn try_write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         lock().write(self.socket.id, parts, now())
+    }
+
+    /// The same for bytes that may wait for [`send_written`](super::send_written).
+    pub fn try_write_as(&self, parts: &[IoSlice<'_>], sending: Sending) -> io::Result<usize> {
+        let sending = later::begin_write(sending);
+        let mut stack = lock();
+        let written = stack.write_as(self.socket.id, parts, sending, now());
+        later::end_write(&stack);
+        written
     }
 
     /// Bytes that a read would give at once.

@@ -28,7 +28,7 @@ mod threads;
 mod time;
 
 #[cfg(target_os = "none")]
-pub(crate) use table::{restarts, serve};
+pub(crate) use table::{continues_output, restarts, serve};
 
 #[cfg(target_os = "none")]
 mod table {
@@ -72,6 +72,29 @@ mod table {
                     | Call::accept4
                     | Call::connect
                     | Call::futex
+            )
+        )
+    }
+
+    /// Whether a call neither waits nor looks at what came: what was written before it and what
+    /// is written after it go together.
+    pub(crate) fn continues_output(number: u64) -> bool {
+        matches!(
+            Call::of(number as u32),
+            Some(
+                Call::write
+                    | Call::writev
+                    | Call::sendto
+                    | Call::sendmsg
+                    | Call::sendmmsg
+                    | Call::sendfile
+                    | Call::setsockopt
+                    | Call::epoll_ctl
+                    | Call::clock_gettime
+                    | Call::gettimeofday
+                    | Call::time
+                    | Call::getpid
+                    | Call::gettid
             )
         )
     }

@@ -255,7 +255,15 @@ fn send(
         .thread
         .pending
         .load(core::sync::atomic::Ordering::Relaxed);
+    let has_more = flags & n::MSG_MORE != 0;
+    let socket = open.file.as_kind::<Socket>().filter(|_| has_more);
+    if let Some(socket) = socket {
+        socket.set_more(true);
+    }
     let sent = write_parts(context, open, parts, may_wait);
+    if let Some(socket) = socket {
+        socket.set_more(false);
+    }
     if sent == Err(Errno::EPIPE) && flags & n::MSG_NOSIGNAL != 0 {
         // Only this one: others may have come meanwhile.
         let own = Mask::of(c::SIGPIPE).0 & !before;

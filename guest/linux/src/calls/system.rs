@@ -137,6 +137,7 @@ pub(super) fn exit_group(status: u64) -> Result {
 
 #[cfg(target_os = "none")]
 pub(crate) fn end(status: u8) -> ! {
+    tare_libos::net::send_written();
     tare_hal::power::exit(tare_abi::exit::GuestExit::Status(status))
 }
 #[cfg(not(target_os = "none"))]

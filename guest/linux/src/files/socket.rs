@@ -10,7 +10,8 @@ use linux_raw_sys::general::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, S_IFS
 use linux_raw_sys::net::{AF_INET, AF_INET6};
 use tare_libos::io::IoSlice;
 use tare_libos::net::{
-    Interests, Observer, Readiness, Shutdown, Source, Take, TcpListener, TcpStream, UdpSocket,
+    Interests, Observer, Readiness, Sending, Shutdown, Source, Take, TcpListener, TcpStream,
+    UdpSocket,
 };
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
@@ -101,6 +102,8 @@ pub(crate) struct Socket {
     wakes: Arc<Wakes>,
     no_delay: AtomicBool,
     corked: AtomicBool,
+    /// More follows what is being sent (`MSG_MORE`).
+    has_more: AtomicBool,
     /// A connection is being opened, and its result not reported.
     is_opening: AtomicBool,
     /// Why the connection failed has been reported (`SO_ERROR`).
@@ -125,6 +128,7 @@ impl Socket {
             wakes: Arc::new(Wakes(Watchers::new())),
             no_delay: AtomicBool::new(false),
             corked: AtomicBool::new(false),
+            has_more: AtomicBool::new(false),
             is_opening: AtomicBool::new(false),
             is_reported: AtomicBool::new(false),
         }
@@ -285,6 +289,11 @@ impl Socket {
         }
     }
 
+    /// Whether more follows what is sent from now on.
+    pub(crate) fn set_more(&self, on: bool) {
+        self.has_more.store(on, Ordering::Relaxed);
+    }
+
     pub(crate) fn corked(&self) -> bool {
         self.corked.load(Ordering::Relaxed)
     }
@@ -434,7 +443,14 @@ impl Endpoint for Socket {
 
     fn send(&self, from: &[u8], to: Option<&Address>) -> Result<usize> {
         match (self.state(), to) {
-            (State::Connected(stream), _) => Ok(stream.try_write(&[IoSlice::new(from)])?),
+            (State::Connected(stream), _) => {
+                let sending = if self.has_more.load(Ordering::Relaxed) {
+                    Sending::WithMore
+                } else {
+                    Sending::Later
+                };
+                Ok(stream.try_write_as(&[IoSlice::new(from)], sending)?)
+            }
             (State::Datagram(_), Some(to)) => Ok(self.udp()?.send_to(from, self.to_stack(to)?)?),
             (State::Datagram(_), None) => match self.udp()?.send(from).map_err(Errno::from) {
                 Err(Errno::ENOTCONN) => Err(Errno::EDESTADDRREQ),

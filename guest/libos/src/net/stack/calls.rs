@@ -35,6 +35,18 @@ pub enum Half {
     Write,
 }
 
+/// When written bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// At once, as far as the peer and Nagle's rule let them.
+    Now,
+    /// With [`send_written`](crate::net::send_written), or at once where there are many.
+    Later,
+    /// The same, and a last segment that is not full waits for what is written next, at most
+    /// 200 ms (Linux: `MSG_MORE`).
+    WithMore,
+}
+
 impl<L: Link, W: Wake> Stack<L, W> {
     /// Listens on `local`; at most `backlog` connections wait to be accepted.
     /// Port 0 takes a free one.
@@ -222,22 +234,61 @@ impl<L: Link, W: Wake> Stack<L, W> {
         parts: &[IoSlice<'_>],
         now: Instant,
     ) -> Result<usize> {
+        self.write_as(id, parts, Sending::Now, now)
+    }
+
+    /// The same for bytes that may wait for [`send_written`](Self::send_written).
+    #[inline]
+    pub(crate) fn write_as(
+        &mut self,
+        id: ConnectionId,
+        parts: &[IoSlice<'_>],
+        sending: Sending,
+        now: Instant,
+    ) -> Result<usize> {
         let connection = self.tcp.connection(id)?;
-        let mut written = 0;
+        let (mut written, mut is_whole) = (0, true);
         for part in parts {
-            let n = connection.tcp.send(part).map_err(to_kind)?;
+            let queued = match sending {
+                Sending::Now | Sending::Later => connection.tcp.send(part),
+                Sending::WithMore => connection.tcp.send_with_more(part),
+            };
+            let n = queued.map_err(to_kind)?;
             written += n;
             if n < part.len() {
+                is_whole = false;
                 break;
             }
         }
         if written > 0 {
-            self.drive_connection(id, now);
-            self.finish(now);
+            // What fills the buffer goes: its writer waits for room.
+            if sending == Sending::Now || !is_whole || !self.tcp.postpone(id) {
+                self.drive_connection(id, now);
+                self.finish(now);
+            }
         } else if parts.iter().any(|part| !part.is_empty()) {
             return Err(ErrorKind::WouldBlock.into());
         }
         Ok(written)
+    }
+
+    /// Whether written bytes wait for [`send_written`](Self::send_written).
+    #[inline]
+    pub(crate) fn has_written(&self) -> bool {
+        self.tcp.has_postponed()
+    }
+
+    /// Sends what was written to be sent later: the bytes of all writes to a connection
+    /// together.
+    pub(crate) fn send_written(&mut self, now: Instant) {
+        let mut postponed = self.tcp.take_postponed();
+        for id in postponed.drain(..) {
+            if self.tcp.ends_wait(id) {
+                self.drive_connection(id, now);
+            }
+        }
+        self.tcp.keep_postponed(postponed);
+        self.finish(now);
     }
 
     /// Ends a half of the connection; what is queued is still sent.

@@ -48,6 +48,8 @@ pub(super) struct Connection<W> {
     pub(super) writers: Waiters<W>,
     pub(super) read_shut: bool,
     pub(super) in_time_wait: bool,
+    /// What is queued waits for more.
+    pub(super) is_postponed: bool,
 }
 
 impl<W: Wake> Connection<W> {
@@ -63,6 +65,7 @@ impl<W: Wake> Connection<W> {
             writers: Waiters::default(),
             read_shut: false,
             in_time_wait: false,
+            is_postponed: false,
         }
     }
 

@@ -45,7 +45,7 @@ use reports::{Report, TooBig};
 use via::Via;
 
 pub use super::readiness::Interest;
-pub use calls::Half;
+pub use calls::{Half, Sending};
 pub use config::{Ipv6Setup, Setup};
 pub use connection::ConnectionId;
 pub use counters::{Counters, Figure, FigureKind};

@@ -25,6 +25,8 @@ use crate::net::waiters::Wake;
 /// Connections that are kept to answer old segments. More than these are
 /// forgotten early, oldest first.
 const TIME_WAIT_KEPT: usize = 1024;
+/// Most bytes of a connection that wait for more; about what passt reads at once.
+const POSTPONED_MAX: usize = 32 << 10;
 /// First port that is given for port 0, and for outgoing connections (RFC 6335, 6).
 pub(super) const EPHEMERAL: u16 = 49152;
 
@@ -54,6 +56,8 @@ pub(super) struct Tcp<W> {
     unresolved: Vec<u32>,
     /// Connections whose output waits for room on the link.
     stalled: Vec<u32>,
+    /// Connections whose output waits for more.
+    postponed: Vec<ConnectionId>,
     time_wait: VecDeque<u32>,
     pub(super) limits: Limits,
     pub(super) orphans: Orphans,
@@ -83,6 +87,7 @@ impl<W: Wake> Tcp<W> {
             timers: Timers::new(),
             unresolved: Vec::new(),
             stalled: Vec::new(),
+            postponed: Vec::new(),
             time_wait: VecDeque::new(),
             limits: Limits::for_heap(),
             orphans: Orphans::default(),
@@ -223,6 +228,49 @@ impl<W: Wake> Tcp<W> {
             self.timers.try_reserve(self.connections.len() + 1).is_ok(),
         ];
         one_more.iter().all(|reserved| *reserved)
+    }
+
+    /// Lets what is queued on a connection wait for more; `false` where it is to go at once,
+    /// since it is much, stays in this machine, or there is no memory to remember it.
+    pub(super) fn postpone(&mut self, id: ConnectionId) -> bool {
+        let Some(Some(connection)) = self.connections.get_mut(id.0 as usize) else {
+            return false;
+        };
+        if connection.is_postponed {
+            return connection.tcp.unsent() <= POSTPONED_MAX;
+        }
+        let waits = connection.via == Via::Wire
+            && connection.tcp.unsent() <= POSTPONED_MAX
+            && self.postponed.try_reserve(1).is_ok();
+        if waits {
+            connection.is_postponed = true;
+            self.postponed.push(id);
+        }
+        waits
+    }
+
+    #[inline]
+    pub(super) fn has_postponed(&self) -> bool {
+        !self.postponed.is_empty()
+    }
+
+    /// These connections, of which some may be closed by now.
+    pub(super) fn take_postponed(&mut self) -> Vec<ConnectionId> {
+        core::mem::take(&mut self.postponed)
+    }
+
+    /// Gives the emptied list back, for its memory.
+    pub(super) fn keep_postponed(&mut self, list: Vec<ConnectionId>) {
+        self.postponed = list;
+    }
+
+    /// What is queued on a connection waits no longer; whether it did. A number may be another
+    /// connection's by now.
+    pub(super) fn ends_wait(&mut self, id: ConnectionId) -> bool {
+        match self.connections.get_mut(id.0 as usize) {
+            Some(Some(connection)) => core::mem::take(&mut connection.is_postponed),
+            _ => false,
+        }
     }
 
     /// The application has closed a connection. Beyond the limit the oldest one

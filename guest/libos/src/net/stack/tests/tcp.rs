@@ -1,11 +1,11 @@
 use alloc::vec::Vec;
 
-use smoltcp::time::Duration;
+use smoltcp::time::{Duration, Instant};
 
-use super::super::{Half, Interest};
+use super::super::{ConnectionId, Half, Interest, Sending};
 use super::cable::Sleeper;
-use super::world::{CLIENT, HTTP, World, read_into, write};
-use crate::io::ErrorKind;
+use super::world::{CLIENT, HTTP, TestStack, World, read_into, write};
+use crate::io::{ErrorKind, IoSlice};
 
 #[test]
 fn a_request_is_answered_and_both_sides_close() {
@@ -221,4 +221,112 @@ fn a_listening_port_is_taken_once() {
         world.server.listen(HTTP, 1).unwrap_err().kind(),
         ErrorKind::AddrInUse
     );
+}
+
+fn write_as(stack: &mut TestStack, id: ConnectionId, data: &[u8], sending: Sending, now: Instant) {
+    let written = stack.write_as(id, &[IoSlice::new(data)], sending, now);
+    assert_eq!(written.unwrap(), data.len());
+}
+
+#[test]
+fn what_is_written_for_later_goes_in_one_segment() {
+    let mut world = World::new(13);
+    let listener = world.listen(4);
+    let (server, client) = world.connect(listener);
+    world.server.set_nodelay(server, true, world.now).unwrap();
+    let before = world.server.link().sent;
+    for part in [&b"head "[..], b"and ", b"body"] {
+        write_as(&mut world.server, server, part, Sending::Later, world.now);
+    }
+    world.settle();
+    assert!(world.server.has_written());
+    assert_eq!(world.server.link().sent, before);
+    world.server.send_written(world.now);
+    assert!(!world.server.has_written());
+    assert_eq!(world.server.link().sent, before + 1);
+    world.settle();
+    let mut got = Vec::new();
+    read_into(&mut world.client, client, &mut got, world.now).unwrap();
+    assert_eq!(got, b"head and body");
+}
+
+#[test]
+fn what_fills_the_buffer_or_ends_the_connection_goes_at_once() {
+    let mut world = World::new(14);
+    let listener = world.listen(4);
+    let (server, client) = world.connect(listener);
+    let data = [7; 64 * 1024];
+    let part = [IoSlice::new(&data)];
+    let written = world
+        .server
+        .write_as(server, &part, Sending::Later, world.now);
+    assert!(written.unwrap() < data.len());
+    assert!(!world.server.has_written());
+    write_as(
+        &mut world.client,
+        client,
+        b"last",
+        Sending::Later,
+        world.now,
+    );
+    world
+        .client
+        .shutdown(client, Half::Write, world.now)
+        .unwrap();
+    world.settle();
+    let mut got = Vec::new();
+    assert!(read_into(&mut world.server, server, &mut got, world.now).unwrap());
+    assert_eq!(got, b"last");
+    // The number may be another connection's when the list is looked at.
+    write_as(
+        &mut world.server,
+        server,
+        b"more",
+        Sending::Later,
+        world.now,
+    );
+    world.server.close(server, world.now);
+    world.client.close(client, world.now);
+    world.pass(Duration::from_secs(40));
+    let (server, _) = world.connect(listener);
+    let before = world.server.link().sent;
+    world.server.send_written(world.now);
+    assert_eq!(world.server.link().sent, before);
+    write_as(
+        &mut world.server,
+        server,
+        b"hello",
+        Sending::Later,
+        world.now,
+    );
+    assert_eq!(world.server.link().sent, before);
+}
+
+#[test]
+fn what_more_follows_waits_for_it_and_a_cork_ends() {
+    let mut world = World::new(15);
+    let listener = world.listen(4);
+    let (server, client) = world.connect(listener);
+    world.server.set_nodelay(server, true, world.now).unwrap();
+    let before = world.server.link().sent;
+    write_as(
+        &mut world.server,
+        server,
+        b"head ",
+        Sending::WithMore,
+        world.now,
+    );
+    world.server.send_written(world.now);
+    assert_eq!(world.server.link().sent, before);
+    write_as(&mut world.server, server, b"body", Sending::Now, world.now);
+    assert_eq!(world.server.link().sent, before + 1);
+    world.server.set_corked(server, true, world.now).unwrap();
+    write_as(&mut world.server, server, b" cork", Sending::Now, world.now);
+    assert_eq!(world.server.link().sent, before + 1);
+    world.server.set_corked(server, false, world.now).unwrap();
+    assert_eq!(world.server.link().sent, before + 2);
+    world.settle();
+    let mut got = Vec::new();
+    read_into(&mut world.client, client, &mut got, world.now).unwrap();
+    assert_eq!(got, b"head body cork");
 }
