@@ -423,6 +423,27 @@ fn what_a_kernel_refuses_a_program_is_reported_by_its_guest() {
     }
 }
 
+/// The kernel stops where memory ends, and starts the first process all the same.
+#[test]
+fn a_root_that_the_guest_cannot_unpack_is_named() {
+    if !debian() {
+        return;
+    }
+    let place = TestDir::new();
+    let root = place.path().join("root");
+    write_below(&root);
+    // Less than half of the memory, of which the kernel keeps a part and gives its root half of the rest.
+    std::fs::write(root.join("srv/large"), vec![1; 90 << 20]).unwrap();
+    let words = [
+        "run", "--kernel", "debian", "--memory", "256M", "--net", "none", "--engine", "qemu",
+    ];
+    let root = ["--root", root.to_str().unwrap(), "--"];
+    let command = ["/bin/busybox", "echo", "it runs"];
+    let ended = place.run(&[&words[..], &root, &command].concat());
+    ended.expect(126, "the root was not unpacked to its end");
+    assert!(!ended.out.contains("it runs"), "{ended:#?}");
+}
+
 /// To a guest of QEMU's user network the gateway is the host's loopback interface.
 #[test]
 fn a_proofs_guest_answers_at_its_port_and_reaches_no_service_of_the_host() {

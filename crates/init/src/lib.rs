@@ -16,4 +16,4 @@ mod task;
 
 pub use figures::Figures;
 pub use refusal::Refusal;
-pub use task::{FileCapabilities, Logging, Root, TASK_FILE, Task, TaskError, WORK_DIR};
+pub use task::{END_FILE, FileCapabilities, Logging, Root, TASK_FILE, Task, TaskError, WORK_DIR};

@@ -21,9 +21,11 @@ mod mounts;
 mod network;
 mod streams;
 mod terminal;
+mod unpacked;
 mod watch;
 
 use std::fs;
+use std::path::Path;
 
 use tare_init::{Figures, Logging, Root, TASK_FILE, Task};
 
@@ -42,6 +44,7 @@ fn perform() -> Result<u8, String> {
     let clock = clock::cycles();
     mounts::kernel_file_systems();
     let task = task()?;
+    unpacked::check(Path::new("/"))?;
     modules::load(&task.modules);
     if let Root::Disk { device, filesystem } = &task.root {
         disk::change_to(device, filesystem)?;

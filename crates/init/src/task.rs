@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 
 /// Directory of the initramfs that belongs to Tare.
 pub const WORK_DIR: &str = ".tare";
+/// An empty file, the last of the initramfs: it is there if all others are.
+pub const END_FILE: &str = ".tare/end";
 /// The task's place in the initramfs.
 pub const TASK_FILE: &str = ".tare/task.json";
 

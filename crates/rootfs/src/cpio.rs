@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use cpio::newc::{self, Builder, ModeFileType};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use tare_init::END_FILE;
 
 use crate::host_file::OpenError;
 use crate::quote::quoted;
@@ -61,7 +62,11 @@ pub fn archive(tree: &Tree, to: impl Write) -> Result<(), PackError> {
     let mut to = BufWriter::with_capacity(CHUNK, to);
     let groups = link_counts(tree);
     let mut inodes = HashMap::new();
-    for (index, (name, node)) in tree.entries().enumerate() {
+    // By its presence the first process sees that all others were unpacked.
+    let is_end = |(name, _): &(&str, &Node)| *name == END_FILE;
+    let others = tree.entries().filter(|entry| !is_end(entry));
+    let ordered = others.chain(tree.entries().filter(is_end));
+    for (index, (name, node)) in ordered.enumerate() {
         // The kernel takes an inode number of 0 for a name without content.
         let own = u32::try_from(index + 1).unwrap_or(u32::MAX);
         let (inode, links) = match node.links {

@@ -5,7 +5,7 @@ use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tare_init::{FileCapabilities, TASK_FILE, Task, TaskError, WORK_DIR};
+use tare_init::{END_FILE, FileCapabilities, TASK_FILE, Task, TaskError, WORK_DIR};
 
 use crate::modules::Module;
 use crate::tree::{NameError, Node, Tree};
@@ -83,6 +83,7 @@ pub fn add_init(
     tree.remove(WORK_DIR);
     task.capabilities.extend(capabilities(tree));
     insert(tree, INIT, init, 0o755)?;
+    tree.insert(END_FILE, Node::bytes(Vec::new(), 0o644))?;
     for (number, module) in modules.iter().enumerate() {
         let place = format!("{WORK_DIR}/modules/{number:03}-{}.ko", module.name);
         insert(tree, &place, &module.path, 0o644)?;
@@ -124,6 +125,31 @@ fn is_static(path: &Path) -> bool {
 mod tests {
     use super::*;
     use crate::tree::{Content, EntryKind};
+
+    #[test]
+    fn the_end_is_packed_after_all_files() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut tree = Tree::new();
+        for name in ["lib/a", "zz"] {
+            let node = Node::host(file.path(), 0o644).unwrap();
+            tree.insert(name, node).unwrap();
+        }
+        let task = Task {
+            command: vec!["/bin/true".to_owned()],
+            ..Task::default()
+        };
+        add_init(&mut tree, task, &[], file.path()).unwrap();
+        let mut archive = Vec::new();
+        crate::cpio::archive(&tree, &mut archive).unwrap();
+        let place = |name: &str| {
+            let name = format!("{name}\0");
+            let mut names = archive.windows(name.len()).enumerate();
+            names.find(|(_, it)| *it == name.as_bytes()).unwrap().0
+        };
+        for name in [INIT, TASK_FILE, "lib/a", "zz"] {
+            assert!(place(name) < place(END_FILE), "{name}");
+        }
+    }
 
     #[test]
     fn the_task_names_its_modules_in_order() {
