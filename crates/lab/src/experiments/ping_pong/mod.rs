@@ -149,7 +149,13 @@ impl PingPong {
             return Ok(());
         };
         let root = tempfile::tempdir().map_err(RunError::Root)?;
-        let program = match program(root.path()) {
+        // What a recorded guest printed does not depend on what this host has.
+        let filled = if bench.executor.is_replay() {
+            Ok("")
+        } else {
+            program(root.path())
+        };
+        let program = match filled {
             Ok(program) => program,
             Err(error) => {
                 self.data.unavailable(arm.name, Some(error.to_string()));

@@ -2,13 +2,18 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::Fault;
+use crate::experiment::Experiment as _;
 use crate::experiments::testing::{Run, figure};
+use crate::figure::value;
 use crate::outcome::Ending;
+use crate::replay::Record;
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let halts = if spec.cpus == 2 { 8 } else { 0 };
@@ -51,6 +56,16 @@ fn transactions_are_counted_for_each_arm_and_judged() {
     let stats = raw.lines().filter(|l| l.contains("\"sample\":\"stats\""));
     assert_eq!(stats.count(), 2 * 2 * 2);
     run.nothing_is_left();
+}
+
+#[test]
+fn a_kept_run_is_read_without_the_programs_of_its_guests() {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    let record = Record::read(&runs.join("2026-11-21-tcp-rr-quick")).unwrap();
+    let mut experiment = planned(Depth::Quick, None);
+    experiment.replay(&record).unwrap();
+    let figures = experiment.figures();
+    assert_eq!(value(&figures, "rr_us.1vcpu.linux"), Some(288.539));
 }
 
 #[test]
