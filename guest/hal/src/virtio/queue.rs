@@ -172,10 +172,10 @@ impl Queue {
             .store(self.published, Ordering::Release);
     }
 
-    /// Whether the device does not see all of what was prepared.
+    /// Requests that were prepared and that the device does not see yet.
     #[inline]
-    pub fn has_unpublished(&self) -> bool {
-        self.prepared != self.published
+    pub fn unpublished(&self) -> u16 {
+        self.prepared.wrapping_sub(self.published)
     }
 
     /// Prepares a request for [`Self::publish`]: its token, or `None` without room. Buffers are

@@ -50,6 +50,8 @@ pub(super) struct Connection<W> {
     pub(super) in_time_wait: bool,
     /// What is queued waits for more.
     pub(super) is_postponed: bool,
+    /// Its output waits for room on the link.
+    pub(super) is_stalled: bool,
 }
 
 impl<W: Wake> Connection<W> {
@@ -66,6 +68,7 @@ impl<W: Wake> Connection<W> {
             read_shut: false,
             in_time_wait: false,
             is_postponed: false,
+            is_stalled: false,
         }
     }
 

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use smoltcp::time::Instant;
+use smoltcp::time::{Duration, Instant};
 use tare_tcp::segment::flags;
 use tare_tcp::{Pool, Secret, State};
 
@@ -25,6 +25,9 @@ use crate::net::waiters::Wake;
 /// Connections that are kept to answer old segments. More than these are
 /// forgotten early, oldest first.
 const TIME_WAIT_KEPT: usize = 1024;
+/// How soon a link that was full is looked at again. It does not say when it has room, and where
+/// all that it took is lost nothing comes to make the stack look.
+const LINK_LOOK: Duration = Duration::from_millis(1);
 /// Most bytes of a connection that wait for more; about what passt reads at once.
 const POSTPONED_MAX: usize = 32 << 10;
 /// First port that is given for port 0, and for outgoing connections (RFC 6335, 6).
@@ -207,7 +210,9 @@ impl<W: Wake> Tcp<W> {
             let seq = tare_tcp::Seq(seq);
             connection.tcp.on_packet_too_big(seq, mss, to_tcp(now));
             // Driven with what waits for the link.
-            self.stalled.push(id);
+            if !core::mem::replace(&mut connection.is_stalled, true) {
+                self.stalled.push(id);
+            }
         }
     }
 
@@ -342,8 +347,10 @@ impl<W: Wake> Tcp<W> {
         }) {
             Some(neighbor) => loop {
                 if !port.link.send_ready() {
-                    self.stalled.push(id);
-                    break None;
+                    if !core::mem::replace(&mut connection.is_stalled, true) {
+                        self.stalled.push(id);
+                    }
+                    break Some(now + LINK_LOOK);
                 }
                 match connection.tcp.poll(to_tcp(now)) {
                     Some(segment) => port.send_segment(neighbor, &connection.flow, &segment),
@@ -453,6 +460,9 @@ impl<W: Wake> Tcp<W> {
         }
         if !self.stalled.is_empty() {
             for id in core::mem::take(&mut self.stalled) {
+                if let Some(connection) = &mut self.connections[id as usize] {
+                    connection.is_stalled = false;
+                }
                 self.drive_any(wire, loopback, id, counters, now);
             }
         }

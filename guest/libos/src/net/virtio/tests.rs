@@ -110,6 +110,16 @@ fn a_full_queue_is_seen_before_anything_waits_for_room() {
 }
 
 #[test]
+fn a_long_batch_is_seen_before_its_end() {
+    let (net, sight) = watched(64);
+    let mut net = net.unwrap();
+    (0..50).for_each(|_| net.send(60, |frame| frame.fill(0)));
+    assert_eq!(sight.published(), 48);
+    net.flush();
+    assert_eq!(sight.published(), 50);
+}
+
+#[test]
 fn queues_are_as_long_as_the_device_has_them() {
     for (offered, len) in [
         (1, 1),

@@ -229,6 +229,27 @@ fn write_as(stack: &mut TestStack, id: ConnectionId, data: &[u8], sending: Sendi
 }
 
 #[test]
+fn a_connection_on_a_full_link_looks_again_by_itself() {
+    let mut world = World::new(58);
+    let listener = world.listen(4);
+    let (server, client) = world.connect(listener);
+    world.pass(Duration::from_secs(1));
+    world.server.link().room = 0;
+    write(&mut world.server, server, b"late", world.now).unwrap();
+    for _ in 0..100 {
+        let due = world.server.deadline().unwrap();
+        assert!(due > world.now && due <= world.now + Duration::from_millis(1));
+        world.now = due;
+        world.server.poll(world.now, 16);
+    }
+    world.server.link().room = 64;
+    world.pass(Duration::from_millis(2));
+    let mut got = Vec::new();
+    read_into(&mut world.client, client, &mut got, world.now).unwrap();
+    assert_eq!(got, b"late");
+}
+
+#[test]
 fn what_is_written_for_later_goes_in_one_segment() {
     let mut world = World::new(13);
     let listener = world.listen(4);
