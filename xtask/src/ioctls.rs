@@ -196,8 +196,9 @@ const PREFIX: &str = "request_";
 
 /// One variable a line, after the headers.
 fn source(names: &[&str]) -> String {
-    let variables = names.iter();
-    let variables = variables.map(|name| format!("const unsigned {PREFIX}{name} = {name};\n"));
+    let variables = names
+        .iter()
+        .map(|name| format!("const unsigned {PREFIX}{name} = {name};\n"));
     includes() + &variables.collect::<String>()
 }
 

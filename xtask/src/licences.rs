@@ -80,8 +80,12 @@ mod tests {
     fn the_list_is_that_of_cargo_deny() {
         let text = std::fs::read_to_string(crate::shell::root().join("deny.toml")).unwrap();
         let config: toml::Table = toml::from_str(&text).unwrap();
-        let allowed = config["licenses"]["allow"].as_array().unwrap();
-        let allowed: Vec<&str> = allowed.iter().filter_map(toml::Value::as_str).collect();
+        let allowed: Vec<&str> = config["licenses"]["allow"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(toml::Value::as_str)
+            .collect();
         assert_eq!(allowed, ALLOWED);
     }
 }

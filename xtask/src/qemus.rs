@@ -61,8 +61,7 @@ fn is_program(file: &str) -> bool {
 }
 
 fn starts_qemu(text: &str) -> bool {
-    let text = text.split("\nmod tests {").next();
-    let text = text.unwrap_or_default();
+    let text = text.split("\nmod tests {").next().unwrap_or_default();
     let names = NAMES.iter().any(|name| text.contains(name));
     let line = text.contains("tare_qemu") && text.contains(COMMAND_LINE);
     line || (names && text.contains(COMMAND))

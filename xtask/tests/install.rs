@@ -126,8 +126,9 @@ fn systemd_finds_nothing_wrong_with_the_units() {
     fs::copy("/bin/true", place.path().join("bin/tare")).unwrap();
     let units = ["service", "socket"].map(|kind| {
         let dist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist");
-        let text = fs::read_to_string(dist.join(format!("tare-blk@.{kind}"))).unwrap();
-        let text = text.replace("@PREFIX@", prefix);
+        let text = fs::read_to_string(dist.join(format!("tare-blk@.{kind}")))
+            .unwrap()
+            .replace("@PREFIX@", prefix);
         // The instance beside its template, which the other unit names.
         let unit = place.path().join(format!("tare-blk@data.{kind}"));
         fs::write(place.path().join(format!("tare-blk@.{kind}")), &text).unwrap();

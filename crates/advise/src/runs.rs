@@ -69,8 +69,9 @@ mod tests {
             figure("a", name, 9.0),
             figure("a", "x", 1.0),
         ]);
-        let found = runs.pin_gain("ffmpeg", "container");
-        let found = found.map(|figure| (figure.value, figure.run.as_str()));
+        let found = runs
+            .pin_gain("ffmpeg", "container")
+            .map(|figure| (figure.value, figure.run.as_str()));
         assert_eq!(found, Some((5.0, "a")));
         assert_eq!(runs.pin_gain("ffmpeg", "vm"), None);
     }

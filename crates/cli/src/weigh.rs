@@ -37,8 +37,9 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
         own,
     } = args.experiment;
     // Before anything is measured: a run takes up to hours.
-    let against = args.against.as_deref();
-    let against = against
+    let against = args
+        .against
+        .as_deref()
         .map(|dir| KeptRun::of(dir, &experiment))
         .transpose()?;
     let mut request = WeighRequest::new(experiment.clone());
@@ -150,8 +151,10 @@ fn history(args: &ReportArgs, experiment: &str) -> Outcome {
         None => stored_runs::PLACES.map(Path::new).into(),
     };
     let page = tare_lab::history(experiment, &places, &args.figure)?;
-    let path = args.out.clone();
-    let path = path.unwrap_or_else(|| format!("out/history-{experiment}.html").into());
+    let path = args
+        .out
+        .clone()
+        .unwrap_or_else(|| format!("out/history-{experiment}.html").into());
     let failed = |source| WeighError::Write {
         path: path.clone(),
         source,

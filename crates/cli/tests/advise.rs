@@ -139,8 +139,8 @@ fn a_trial_that_does_not_help_leaves_nothing() {
     let before = cpus();
     let tried = advise(&place, &[&doing.pid(), "--seconds", "1", "--try"]);
     assert_eq!(tried.code, Some(0), "{tried:#?}");
-    let journals = std::fs::read_dir(place.path().join("state/placements"));
-    let journals = journals.map_or(0, Iterator::count);
+    let journals =
+        std::fs::read_dir(place.path().join("state/placements")).map_or(0, Iterator::count);
     if tried.out.contains("It stays pinned") {
         assert_eq!(journals, 1, "{tried:#?}");
     } else {

@@ -56,8 +56,9 @@ fn exact_counts_are_those_that_are_kept() {
     let kept = kept.expect("lab/counts.json").counts;
     assert!(counts.keys().any(|name| name.starts_with("image_bytes.")));
     for (name, now) in &counts {
-        let before = kept.get(name);
-        let before = before.unwrap_or_else(|| panic!("{name} is not kept: TARE_BLESS=1"));
+        let before = kept
+            .get(name)
+            .unwrap_or_else(|| panic!("{name} is not kept: TARE_BLESS=1"));
         assert!(
             *now <= before * GROWTH,
             "{name}: {before} before, {now} now: more than 3 % above what lab/counts.json keeps"

@@ -34,8 +34,11 @@ fn loaded_in(engine: &str, cpus: &str, disk_words: &str, words: &str) -> Option<
     all.extend(["--disk", &disk, "--cmdline", words]);
     let ended = place.run(&all);
     ended.expect(0, "\"done\":true");
-    let lines = ended.out.lines().map(serde_json::from_str::<Value>);
-    let mut lines = lines.map(Result::unwrap);
+    let mut lines = ended
+        .out
+        .lines()
+        .map(serde_json::from_str::<Value>)
+        .map(Result::unwrap);
     lines.find(|line| line["completed"].is_u64())
 }
 
@@ -81,8 +84,11 @@ fn emptied(how: &str) -> Option<(Vec<u8>, u64, Value)> {
     let run = ["run", image.to_str().unwrap(), "--net", "none", "--disk"];
     let ended = place.run(&[&run[..], &[&disk, "--cmdline", &words]].concat());
     ended.expect(0, "\"done\":true");
-    let lines = ended.out.lines().map(serde_json::from_str::<Value>);
-    let mut lines = lines.map(Result::unwrap);
+    let mut lines = ended
+        .out
+        .lines()
+        .map(serde_json::from_str::<Value>)
+        .map(Result::unwrap);
     let line = lines.find(|line| line["completed"].is_u64()).unwrap();
     let held = fs::metadata(&disk).unwrap().blocks() * 512;
     Some((fs::read(&disk).unwrap(), held, line))
@@ -201,8 +207,8 @@ fn a_site_is_served_from_a_disk() {
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
         .args(["-q", "-F", "-t", "ext4", "-d"])
         .args([site.as_os_str(), disk.as_os_str(), "4M".as_ref()])
-        .output();
-    let made = made.expect("mke2fs, from Debian's e2fsprogs");
+        .output()
+        .expect("mke2fs, from Debian's e2fsprogs");
     assert!(made.status.success(), "{made:?}");
     // The head of its extents, whose first half is a magic number.
     let damage = Command::new("debugfs")

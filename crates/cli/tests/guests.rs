@@ -94,8 +94,11 @@ fn a_message_between_two_cores_costs_one_halt_and_one_interrupt_at_most() {
 fn a_spin_before_the_halt_saves_the_wakers_interrupts() {
     let counted = |words: &str| {
         let lines = measured("events", "2", &format!("rounds=100 {words}"))?;
-        let counters = lines.iter().find(|line| line["messages"].is_u64()).cloned();
-        let counters = counters.unwrap();
+        let counters = lines
+            .iter()
+            .find(|line| line["messages"].is_u64())
+            .cloned()
+            .unwrap();
         Some(move |name: &str| counters[name].as_u64().unwrap())
     };
     let Some(without) = counted("halt_spin_ns=0") else {

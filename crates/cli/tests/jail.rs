@@ -166,9 +166,13 @@ fn limits_hold_a_machine_and_its_group_goes_after_it() {
     assert!(quota == "50000" || quota == "50000 100000", "{quota}");
     let memory = limit(limited.pid, "memory", "memory.limit_in_bytes", "memory.max");
     assert_eq!(memory.unwrap(), (96_u64 << 20).to_string());
-    let group = fs::read_to_string(limited.proc("cgroup")).unwrap();
-    let group = group.lines().find_map(|line| line.split_once("/tare/"));
-    let group = group.unwrap().1.to_owned();
+    let group = fs::read_to_string(limited.proc("cgroup"))
+        .unwrap()
+        .lines()
+        .find_map(|line| line.split_once("/tare/"))
+        .unwrap()
+        .1
+        .to_owned();
     let exists = || {
         let parents = ["cpu/", "memory/", ""].map(|it| format!("/sys/fs/cgroup/{it}tare/{group}"));
         parents.iter().any(|path| fs::metadata(path).is_ok())

@@ -50,8 +50,8 @@ fn cpus() -> Option<Vec<usize>> {
 fn tids(pid: u32) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
-        .flatten();
-    let tasks = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
+        .flatten()
+        .filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
     tasks.collect()
 }
 
@@ -270,8 +270,10 @@ fn a_machine_in_qemu_is_found_by_the_process_that_tare_ps_shows() {
     }
     let place = TestDir::new();
     let image = place.file("image", &guest::image("up", Then::Halt));
-    let words = ["run", &image, "-d", "--name", "inner", "--net", "none"];
-    let words: Vec<&str> = words.into_iter().chain(["--engine", "qemu"]).collect();
+    let words: Vec<&str> = ["run", &image, "-d", "--name", "inner", "--net", "none"]
+        .into_iter()
+        .chain(["--engine", "qemu"])
+        .collect();
     place.run(&words).expect(0, "inner");
     let listed: serde_json::Value =
         serde_json::from_str(&place.run(&["ps", "--json"]).out).unwrap();
@@ -366,8 +368,9 @@ impl Runc {
         config["linux"]["cgroupsPath"] = format!("/{name}").into();
         config["linux"]["maskedPaths"] = serde_json::json!([]);
         config["linux"]["readonlyPaths"] = serde_json::json!([]);
-        let own = ["/bin", "/lib", "/lib64", "/usr"].iter();
-        let own = own.filter(|folder| Path::new(folder).is_dir());
+        let own = ["/bin", "/lib", "/lib64", "/usr"]
+            .iter()
+            .filter(|folder| Path::new(folder).is_dir());
         let mut mounts: Vec<_> = own
             .map(|folder| {
                 let options = ["rbind", "ro"];
@@ -414,8 +417,8 @@ impl Runc {
         let folders = [self.cpuset(), Path::new("/sys/fs/cgroup").join(&self.name)];
         let text = folders
             .iter()
-            .find_map(|folder| fs::read_to_string(folder.join("cgroup.procs")).ok());
-        let text = text.unwrap_or_default();
+            .find_map(|folder| fs::read_to_string(folder.join("cgroup.procs")).ok())
+            .unwrap_or_default();
         text.lines().filter_map(|line| line.parse().ok()).collect()
     }
 }

@@ -172,8 +172,8 @@ fn ctrl_c_writes_what_was_seen() {
         .unwrap();
     let id = child.id();
     support::eventually("the command runs", || {
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-        let children = children.unwrap_or_default();
+        let children =
+            fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
         let name = |pid: &str| fs::read_to_string(format!("/proc/{pid}/comm"));
         let mut names = children.split_whitespace().map(name);
         names.any(|name| name.is_ok_and(|name| name == "sleep\n"))

@@ -211,8 +211,9 @@ fn random_system_calls_answer_as_linux_does() {
     let Some(program) = c(&place, "random.c", &["-static"]) else {
         return;
     };
-    let soak = std::env::var("TARE_SOAK").ok();
-    let soak: Option<u64> = soak.map(|number| number.parse().expect("a number of sequences"));
+    let soak: Option<u64> = std::env::var("TARE_SOAK")
+        .ok()
+        .map(|number| number.parse().expect("a number of sequences"));
     let (seeds, calls) = soak.map_or((1..4, "300"), |number| (100..100 + number, "2000"));
     for seed in seeds {
         answers_as_here(&place, &program, &[&seed.to_string(), calls]);

@@ -550,23 +550,23 @@ fn one_kernel_is_made_for_several_applications() {
     for name in ["one", "other"] {
         fs::write(bench.path("root/bin").join(name), "").unwrap();
     }
-    let profiles = [("a", "/bin/one"), ("b", "/bin/other"), ("c", "/bin/app")];
-    let profiles = profiles.map(|(file, program)| {
-        let mut profile = Profile::empty();
-        profile.phases.push(Phase {
-            label: String::new(),
-            taken: Taken {
-                way: Way::Command(vec![program.to_owned()]),
-                start_unix_s: 0,
-                duration_ns: 1,
-                kernel_release: String::new(),
-                tare_version: String::new(),
-            },
-            observer: Observer::default(),
+    let profiles =
+        [("a", "/bin/one"), ("b", "/bin/other"), ("c", "/bin/app")].map(|(file, program)| {
+            let mut profile = Profile::empty();
+            profile.phases.push(Phase {
+                label: String::new(),
+                taken: Taken {
+                    way: Way::Command(vec![program.to_owned()]),
+                    start_unix_s: 0,
+                    duration_ns: 1,
+                    kernel_release: String::new(),
+                    tare_version: String::new(),
+                },
+                observer: Observer::default(),
+            });
+            let json = serde_json::to_vec(&profile).unwrap();
+            bench.place.file(&format!("{file}.json"), &json)
         });
-        let json = serde_json::to_vec(&profile).unwrap();
-        bench.place.file(&format!("{file}.json"), &json)
-    });
     let [tree, root, out] = ["tree", "root", "out"].map(|name| bench.word(name));
     let words = ["--source", &tree, "--root", &root, "--out", &out];
     let words = [&words[..], &["--patience", "2"]].concat();

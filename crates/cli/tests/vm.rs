@@ -88,8 +88,11 @@ fn kill_a_weighing(place: &TestDir, what: &str, until: impl FnMut() -> bool) {
     let out = tempfile::tempdir().unwrap();
     let words = ["weigh", "http-bursts", "--quick", "--image", &image];
     let mut weighing = place.tare(&words);
-    let weighing = weighing.arg("--out").arg(out.path().join("weighed"));
-    let mut weighing = weighing.spawn().unwrap();
+    let mut weighing = weighing
+        .arg("--out")
+        .arg(out.path().join("weighed"))
+        .spawn()
+        .unwrap();
     eventually(what, until);
     weighing.kill().unwrap();
     weighing.wait().unwrap();

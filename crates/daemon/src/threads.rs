@@ -79,8 +79,10 @@ impl Threads {
     /// Observers of all threads, the calling one first, as `main`.
     pub fn observers(&self) -> Result<Vec<ThreadObserver>, SetUpError> {
         let main = ThreadObserver::open("main", gettid());
-        let others = self.0.iter();
-        let others = others.map(|thread| ThreadObserver::open(&thread.name, thread.id));
+        let others = self
+            .0
+            .iter()
+            .map(|thread| ThreadObserver::open(&thread.name, thread.id));
         let all: io::Result<Vec<_>> = [main].into_iter().chain(others).collect();
         all.map_err(failed_to("open its threads' statistics"))
     }
@@ -168,8 +170,9 @@ mod tests {
         named.unwrap();
         threads.open_gate();
         let mut reminded = Vec::new();
-        let error = threads.join(Duration::ZERO, |_, number| reminded.push(number));
-        let error = error.unwrap_err();
+        let error = threads
+            .join(Duration::ZERO, |_, number| reminded.push(number))
+            .unwrap_err();
         assert_eq!(error.to_string(), "did not end in time: thread slow");
         assert_eq!(reminded.first(), Some(&0));
         hold.wait();

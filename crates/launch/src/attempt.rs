@@ -85,8 +85,9 @@ pub fn attempt_from_args(
 
 /// What a word of the command line says as JSON.
 pub(crate) fn read_task<T: for<'de> Deserialize<'de>>(word: Option<OsString>) -> io::Result<T> {
-    let document = word.and_then(|word| word.into_string().ok());
-    let document = document.ok_or(io::ErrorKind::InvalidInput)?;
+    let document = word
+        .and_then(|word| word.into_string().ok())
+        .ok_or(io::ErrorKind::InvalidInput)?;
     Ok(serde_json::from_str(&document)?)
 }
 

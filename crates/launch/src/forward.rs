@@ -98,8 +98,10 @@ pub(crate) fn forward(word: Option<OsString>) -> io::Result<()> {
         .map(Socket::take)
         .collect::<Result<_, _>>()?;
     if let Some(qemu) = task.qemu {
-        let qemu = i32::try_from(qemu).ok().and_then(Pid::from_raw);
-        let qemu = qemu.ok_or(io::ErrorKind::InvalidInput)?;
+        let qemu = i32::try_from(qemu)
+            .ok()
+            .and_then(Pid::from_raw)
+            .ok_or(io::ErrorKind::InvalidInput)?;
         jail::enter_network_of(qemu).map_err(io::Error::other)?;
     }
     let user = Jail {

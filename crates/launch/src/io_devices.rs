@@ -25,10 +25,10 @@ pub(crate) enum DeviceError {
 
 /// `MAJOR:MINOR` of each whole disk that holds one of `disks`, each once.
 pub(crate) fn of(disks: &[OpenDisk]) -> Result<Vec<String>, DeviceError> {
-    let devices = disks
+    let devices: Result<BTreeSet<String>, DeviceError> = disks
         .iter()
-        .map(|disk| device(Path::new(DEVICES), &disk.file, &disk.path));
-    let devices: Result<BTreeSet<String>, DeviceError> = devices.collect();
+        .map(|disk| device(Path::new(DEVICES), &disk.file, &disk.path))
+        .collect();
     Ok(devices?.into_iter().collect())
 }
 

@@ -181,8 +181,10 @@ fn spawn(
     user: Option<&PasstUser>,
 ) -> Result<Child, PasstError> {
     let claim = user.and_then(|user| user.claim.as_ref());
-    let inherited = iter::once(theirs).chain(claim);
-    let inherited = inherited.map(AsRawFd::as_raw_fd).collect();
+    let inherited = iter::once(theirs)
+        .chain(claim)
+        .map(AsRawFd::as_raw_fd)
+        .collect();
     // What the monitor or QEMU is to inherit is open across execve by now: the machine's end of
     // this network too, which passt would never see closed.
     let mut command = Command::new("passt");

@@ -205,8 +205,12 @@ pub(crate) fn choose(
     warnings.extend(tree.remove_pipes());
     let (name, shown, path) = match program {
         Some(program) => {
-            let file = program.path.file_name().unwrap_or_default();
-            let file = file.to_string_lossy().into_owned();
+            let file = program
+                .path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
             let path = format!("/{file}");
             let bytes = read(&program.file, &program.path)?;
             check(&path, &bytes, &tree, memory_mib)?;
@@ -323,8 +327,8 @@ fn find(tree: &Tree, command: &str, environment: &[String]) -> Result<String, Pr
     } else {
         let paths = environment
             .iter()
-            .find_map(|have| have.strip_prefix("PATH="));
-        let paths = paths.unwrap_or("/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
+            .find_map(|have| have.strip_prefix("PATH="))
+            .unwrap_or("/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
         paths
             .split(':')
             .find_map(|dir| resolve(&format!("{dir}/{command}")))

@@ -181,8 +181,12 @@ pub fn reload(request: &ReloadRequest, terminal: &dyn Terminal) -> Result<u32, F
     let tree = tree(request, &config, terminal)?;
     let slot = Slot::open(&dir, &request.name)?;
     let offer = slot.write(&tree, has_site)?;
-    let now = client.settings().map_err(ask)?;
-    let now = now.disks.get(&disk).map_or(0, |disk| disk.size);
+    let now = client
+        .settings()
+        .map_err(ask)?
+        .disks
+        .get(&disk)
+        .map_or(0, |disk| disk.size);
     let size = slot.extend(now)?;
     let mut change = SettingsChange::default();
     let grown = DiskChange {

@@ -316,8 +316,11 @@ mod tests {
         let place = &place.path().join("users");
         for left in [0, 1] {
             let ended = claim(place, APART).unwrap();
-            let mut passt = Command::new("sleep");
-            let mut passt = passt.arg("60").uid(ended.uid + left).spawn().unwrap();
+            let mut passt = Command::new("sleep")
+                .arg("60")
+                .uid(ended.uid + left)
+                .spawn()
+                .unwrap();
             let taken = ended.uid;
             drop(ended);
             let next = claim(place, APART).unwrap();

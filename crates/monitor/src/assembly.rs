@@ -120,8 +120,11 @@ impl Devices {
         let engine = blk::paced(disk.engine.engine, disk.latency, Box::new(MonotonicClock));
         let device = Blk::new(disk.settings, disk.disk, engine, clock);
         let rules = Arc::new(SharedRules::new(DiskRules::now(&device)));
-        let event = device.event().map(|event| event.try_clone_to_owned());
-        let event = event.transpose().map_err(failed_to("copy an eventfd"))?;
+        let event = device
+            .event()
+            .map(|event| event.try_clone_to_owned())
+            .transpose()
+            .map_err(failed_to("copy an eventfd"))?;
         let shared = Arc::clone(&rules);
         let queues = self.add_served("blk", device, event, |device| {
             Box::new(Adjusted {

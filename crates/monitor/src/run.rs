@@ -52,8 +52,11 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
     let run_dir = RunDir::at(&config.run_dir);
     let removal = run_dir.removal();
     let leaves = config.leaves;
-    let removable = removal.as_ref().ok().and_then(Option::as_ref);
-    let removable = removable.map(Removal::directories);
+    let removable = removal
+        .as_ref()
+        .ok()
+        .and_then(Option::as_ref)
+        .map(Removal::directories);
     let setup = Setup::new(config, inherited)
         .and_then(|both| enter_jail(&both.0.config.jail, removable, &jail::tie()?).map(|()| both));
     let (code, kept, lock) = match setup {

@@ -186,8 +186,12 @@ impl Setup {
     ) -> Result<(Self, Sources), StartError> {
         check(&config)?;
         let kvm = Kvm::open()?;
-        let probe = config.probe.take().map(serde_json::from_value);
-        let probe = probe.transpose().map_err(StartError::ParseConfig)?;
+        let probe = config
+            .probe
+            .take()
+            .map(serde_json::from_value)
+            .transpose()
+            .map_err(StartError::ParseConfig)?;
         let screen = match config.console {
             Console::Stdio { .. } => Some(Screen::new(stdout())),
             Console::Log { .. } => None,
@@ -215,8 +219,9 @@ impl Setup {
             .as_ref()
             .map(|net| AnyLink::open(net, &mut inherited))
             .transpose()?;
-        let disks = config.disks.iter();
-        let disks = disks
+        let disks = config
+            .disks
+            .iter()
             .map(|disk| disk::open(disk, &mut inherited))
             .collect::<Result<_, _>>()?;
         inherited.close_rest();

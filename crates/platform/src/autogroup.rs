@@ -36,8 +36,10 @@ pub fn switch_off(journal: &mut Journal) -> Result<(), AutogroupError> {
 }
 
 fn switch(journal: &mut Journal, path: &Path) -> Result<(), AutogroupError> {
-    let was = fs::read_to_string(path).unwrap_or_default();
-    let was = was.trim().to_owned();
+    let was = fs::read_to_string(path)
+        .unwrap_or_default()
+        .trim()
+        .to_owned();
     if was.is_empty() || was == "0" {
         return Ok(());
     }

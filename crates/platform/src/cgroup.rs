@@ -162,8 +162,11 @@ fn holder() -> Option<PathBuf> {
 /// Where a group of this name would be, in every hierarchy: runtimes make theirs in
 /// all of them.
 pub fn everywhere(name: &str) -> Vec<PathBuf> {
-    let below = fs::read_dir(ROOT).into_iter().flatten().flatten();
-    let below = below.map(|entry| entry.path());
+    let below = fs::read_dir(ROOT)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
     let hierarchies = below.chain([PathBuf::from(ROOT)]);
     // What only groups of version 2 that are not the root have is not a hierarchy's.
     let is_root =

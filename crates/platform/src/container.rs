@@ -272,8 +272,11 @@ fn podman_options(scratch: &Path, limits: &Limits) -> Vec<String> {
     options.extend(CAPABILITIES.iter().map(|name| format!("--cap-add={name}")));
     options.push(format!("--env=PATH={PATH}"));
     options.push(format!("--volume={}:/scratch", scratch.display()));
-    let pids = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
-    let pids = pids.trim().parse().unwrap_or(MOST);
+    let pids = fs::read_to_string("/proc/sys/kernel/pid_max")
+        .unwrap_or_default()
+        .trim()
+        .parse()
+        .unwrap_or(MOST);
     for (name, resource, most) in [
         ("nofile", Resource::Nofile, MOST),
         ("nproc", Resource::Nproc, MOST.min(pids)),

@@ -179,8 +179,10 @@ fn remove(path: &Path) {
 /// not reach what is mounted.
 fn unmount_below(dir: &Path) {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-    let places = places.map(|place| PathBuf::from(place.replace("\\040", " ")));
+    let places = mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(1))
+        .map(|place| PathBuf::from(place.replace("\\040", " ")));
     let ours: Vec<PathBuf> = places.filter(|place| place.starts_with(dir)).collect();
     for place in ours.into_iter().rev() {
         let _ = unmount(place, UnmountFlags::DETACH);

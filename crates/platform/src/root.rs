@@ -250,8 +250,10 @@ impl Root {
     /// What installing needs of this host's way to the network: its resolver, and the
     /// authorities that its administrator trusts (a mirror's, a proxy's).
     fn give_network(&self) -> Result<(), RootError> {
-        let authorities = fs::read_dir("/usr/local/share/ca-certificates");
-        let authorities = authorities.into_iter().flatten().flatten();
+        let authorities = fs::read_dir("/usr/local/share/ca-certificates")
+            .into_iter()
+            .flatten()
+            .flatten();
         let files = authorities.map(|entry| entry.path());
         for file in files.chain([PathBuf::from("/etc/resolv.conf")]) {
             let Ok(bytes) = fs::read(&file) else { continue };

@@ -432,8 +432,11 @@ fn accounted(data: &Data, workload: &str) -> Option<Figure> {
         let counts = !run.warm_up && run.time.is_some();
         run.cell.workload == workload && place.platform == Platform::Bare && counts
     };
-    let costs = data.runs.iter().filter(bare);
-    let costs = costs.filter_map(|run| run.observed.sched.as_ref()?.accounted_pct());
+    let costs = data
+        .runs
+        .iter()
+        .filter(bare)
+        .filter_map(|run| run.observed.sched.as_ref()?.accounted_pct());
     let name = format!("observer_accounted_pct.{workload}");
     tare_lab::kit::median(&name, "%", &costs.collect::<Vec<_>>())
 }

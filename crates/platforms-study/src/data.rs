@@ -50,8 +50,10 @@ pub(crate) struct Run {
 /// The plan of a record, the last of them; `None` where there is none.
 pub(crate) fn planned(dir: &Path) -> Option<Value> {
     let text = fs::read_to_string(dir.join("raw.jsonl")).ok()?;
-    let lines = text.lines().rev();
-    let mut lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut lines = text
+        .lines()
+        .rev()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     lines.find_map(|mut line| Some(line.get_mut("plan")?.take()))
 }
 
@@ -124,8 +126,9 @@ impl Data {
     pub(crate) fn read(&mut self, dir: &Path) -> io::Result<usize> {
         let text = fs::read_to_string(dir.join("raw.jsonl"))?;
         let before = self.runs.len();
-        let lines = text.lines();
-        let lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
         let mut processor = String::new();
         for line in lines {
             if let Some(cpu) = line.pointer("/machine/cpu").and_then(Value::as_str) {

@@ -190,11 +190,13 @@ impl Platforms {
         let engine = self.options.container_engine.name().to_owned();
         let word = |key: &str| Some(plan.get(key)?.as_str()?.to_owned());
         // Records from before there was a choice are of all platforms.
-        let platforms = plan.get("platforms").and_then(Value::as_array);
-        let platforms = platforms.map_or(names(&Platform::ALL), |all| {
-            let all = all.iter().filter_map(Value::as_str);
-            all.collect::<Vec<_>>().join(", ")
-        });
+        let platforms =
+            plan.get("platforms")
+                .and_then(Value::as_array)
+                .map_or(names(&Platform::ALL), |all| {
+                    let all = all.iter().filter_map(Value::as_str);
+                    all.collect::<Vec<_>>().join(", ")
+                });
         for (key, theirs, ours) in [
             ("form", word("form"), form),
             ("container_engine", word("container_engine"), engine),

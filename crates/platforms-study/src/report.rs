@@ -34,8 +34,7 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
             .filter(|figure| figure.name.starts_with(family));
         range(of.map(|figure| figure.value))
     };
-    let found = of("finds_5pct_of_100.");
-    let found = found.map(|(least, most)| between(least.round(), most.round()));
+    let found = of("finds_5pct_of_100.").map(|(least, most)| between(least.round(), most.round()));
     let half = value(figures, "aa_half_width_pct");
     let best = of("aa_half_width_pct.").map(|(least, _)| least);
     let widths = half.map(|half| between(best.unwrap_or(half), half));
@@ -146,8 +145,10 @@ fn ratios(text: &Template<'_>, data: &Data, workload: &str) -> Option<Section> {
         });
         rows.push(row(data, &cell, ratio, scale));
     }
-    let same = analysis::against_baseline(data, workload, Arm::Control).into_iter();
-    let same: Vec<Figure> = same.map(|it| it.ratio.figure("", "")).collect();
+    let same: Vec<Figure> = analysis::against_baseline(data, workload, Arm::Control)
+        .into_iter()
+        .map(|it| it.ratio.figure("", ""))
+        .collect();
     let html = format!(
         "{}{}{}",
         legend(&PLATFORMS),
@@ -235,9 +236,11 @@ fn splits(data: &Data) -> Vec<Row> {
                 let Some(split) = split(data, &workload, platform, mode) else {
                     continue;
                 };
-                let falling = split.falling.iter();
-                let falling = falling.map(|(size, e)| format!("{size}: {}", e.text()));
-                let falling: Vec<String> = falling.collect();
+                let falling: Vec<String> = split
+                    .falling
+                    .iter()
+                    .map(|(size, e)| format!("{size}: {}", e.text()))
+                    .collect();
                 let place = format!("{workload}, {}, {}", platform.name(), mode.name());
                 rows.push(values([
                     ("place", &place),
@@ -362,18 +365,21 @@ fn controls(data: &Data, figures: &[Figure]) -> String {
             ]);
         }
     }
-    let finds = data.workloads().into_iter().map(|workload| {
-        let noise = analysis::noise(data, &workload).len().to_string();
-        let runs = match value(figures, &format!("runs_to_find_5pct.{workload}")) {
-            Some(runs) => number(runs),
-            None if analysis::noise(data, &workload).len() < 10 => {
-                "too few pairs to tell".to_owned()
-            }
-            None => format!("above {}", analysis::MOST_DRAWN),
-        };
-        vec![workload, runs, noise]
-    });
-    let finds: Vec<Vec<String>> = finds.collect();
+    let finds: Vec<Vec<String>> = data
+        .workloads()
+        .into_iter()
+        .map(|workload| {
+            let noise = analysis::noise(data, &workload).len().to_string();
+            let runs = match value(figures, &format!("runs_to_find_5pct.{workload}")) {
+                Some(runs) => number(runs),
+                None if analysis::noise(data, &workload).len() < 10 => {
+                    "too few pairs to tell".to_owned()
+                }
+                None => format!("above {}", analysis::MOST_DRAWN),
+            };
+            vec![workload, runs, noise]
+        })
+        .collect();
     let finds = table(&["", "pairs that find 5 %", "drawn from pairs"], &finds);
     table(&["", "difference, %", "95 % interval", "p", "n"], &rows) + &finds
 }

@@ -217,8 +217,9 @@ impl Platforms {
             return times.len() < LEAST_RUNS || (times.len() < MOST_RUNS && !narrow(&times));
         };
         let ratios = self.data.pairs(&self.host, main, cell);
-        let known = paired(&ratios).and_then(|ratio| ratio.interval);
-        let known = known.is_some_and(|it| (it.high - it.low) / 2.0 < NARROW);
+        let known = paired(&ratios)
+            .and_then(|ratio| ratio.interval)
+            .is_some_and(|it| (it.high - it.low) / 2.0 < NARROW);
         ratios.len() < LEAST_RUNS || (ratios.len() < MOST_RUNS && !known)
     }
 
@@ -228,8 +229,7 @@ impl Platforms {
             other.workload == cell.workload
                 && other.place.platform.is_virtual() == cell.place.platform.is_virtual()
         };
-        let known = self.took.get(cell).copied();
-        let known = known.or_else(|| {
+        let known = self.took.get(cell).copied().or_else(|| {
             let like = self.took.iter().filter(like);
             like.map(|(_, took)| *took).reduce(f64::max)
         });

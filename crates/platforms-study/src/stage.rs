@@ -334,8 +334,8 @@ impl Stage {
         machine.thaw();
         let members = Members::Process(machine.pid());
         let control = machine.control().map(Path::to_owned);
-        let looking = Looking::new(interrupt, self.observer.as_mut(), members, None);
-        let mut looking = looking.ask(control.as_deref());
+        let mut looking =
+            Looking::new(interrupt, self.observer.as_mut(), members, None).ask(control.as_deref());
         let result = machine.run(inside, step, &mut looking);
         let engine = Some(machine.engine().name().to_owned());
         machine.freeze();

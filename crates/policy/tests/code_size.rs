@@ -141,7 +141,10 @@ fn size_of_symbol(symbols: &str, name: &str) -> u64 {
 /// From the line with the symbol to the empty line: offset, tab, instruction.
 fn instructions_of<'a>(listing: &'a str, name: &str) -> Vec<&'a str> {
     let start = format!("coalescer::{name}>:");
-    let lines = listing.lines().skip_while(|line| !line.ends_with(&start));
-    let lines = lines.skip(1).take_while(|line| !line.is_empty());
+    let lines = listing
+        .lines()
+        .skip_while(|line| !line.ends_with(&start))
+        .skip(1)
+        .take_while(|line| !line.is_empty());
     lines.filter_map(|line| line.split('\t').nth(1)).collect()
 }

@@ -10,8 +10,7 @@ use simulation::{Outcome, Simulation};
 use tare_policy::coalesce::{Cause, Mode, Parameters, Ratio, Settings};
 
 fn run(parameters: Parameters, seed: u64, completions: u64) -> Outcome {
-    let settings = Settings::new(parameters);
-    let settings = settings.unwrap_or_else(|error| panic!("{error}"));
+    let settings = Settings::new(parameters).unwrap_or_else(|error| panic!("{error}"));
     let outcome = Simulation::new(settings, seed).run(completions);
     assert_eq!(outcome.lost, 0, "seed {seed}");
     assert!(outcome.longest_hold_ns <= parameters.longest_hold_ns);

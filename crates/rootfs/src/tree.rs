@@ -306,8 +306,11 @@ impl Tree {
     /// within a bound.
     pub fn remove_pipes(&mut self) -> Vec<String> {
         let is_pipe = |node: &Node| matches!(node.kind, EntryKind::Pipe);
-        let pipes = self.entries().filter(|(_, node)| is_pipe(node));
-        let pipes: Vec<String> = pipes.map(|(name, _)| name.to_owned()).collect();
+        let pipes: Vec<String> = self
+            .entries()
+            .filter(|(_, node)| is_pipe(node))
+            .map(|(name, _)| name.to_owned())
+            .collect();
         let mut left_out = LeftOut::default();
         for name in pipes {
             left_out.add(&name, "it is a named pipe");

@@ -37,8 +37,10 @@ fn kernel_and_init() -> Option<(Kernel, std::path::PathBuf)> {
 }
 
 fn boot(kernel: &Kernel, init: &Path, mut tree: Tree, task: Task, more: &[&str]) -> String {
-    let modules = Modules::open(&kernel.modules).unwrap();
-    let modules = modules.closure(MACHINE_MODULES).unwrap();
+    let modules = Modules::open(&kernel.modules)
+        .unwrap()
+        .closure(MACHINE_MODULES)
+        .unwrap();
     guest::add_init(&mut tree, task, &modules, init).unwrap();
     let initramfs = cpio::pack(&tree).unwrap();
     fcntl_setfd(&initramfs, FdFlags::empty()).unwrap();

@@ -43,8 +43,10 @@ pub enum CreateError {
 
 /// Makes a crate in a new directory, whose last part is the crate's name.
 pub fn create(path: &Path, sources: &Sources) -> Result<CrateName, CreateError> {
-    let word = path.file_name().and_then(|word| word.to_str());
-    let word = word.ok_or_else(|| CreateError::NoName(path.to_owned()))?;
+    let word = path
+        .file_name()
+        .and_then(|word| word.to_str())
+        .ok_or_else(|| CreateError::NoName(path.to_owned()))?;
     let name: CrateName = word.parse()?;
     let parent = match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -60,8 +62,8 @@ pub fn create(path: &Path, sources: &Sources) -> Result<CrateName, CreateError> 
     // Removed with what is in it, however this function ends.
     let hidden = tempfile::Builder::new()
         .prefix(".tare-new-")
-        .tempdir_in(parent);
-    let hidden = hidden.map_err(failed)?;
+        .tempdir_in(parent)
+        .map_err(failed)?;
     let whole = hidden.path().join(word);
     write(&whole, &name, sources).map_err(failed)?;
     match renameat_with(CWD, &whole, CWD, path, RenameFlags::NOREPLACE) {
@@ -103,8 +105,9 @@ mod tests {
 
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = names.collect();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }

@@ -55,8 +55,10 @@ impl CoreLibrary {
     pub fn find(directory: &Path) -> Result<Self, ToolchainError> {
         let mut rustc = Command::new("rustc");
         rustc.args(["--print", "sysroot"]).stdin(Stdio::null());
-        let output = rustc.current_dir(directory).output();
-        let output = output.map_err(ToolchainError::NoCompiler)?;
+        let output = rustc
+            .current_dir(directory)
+            .output()
+            .map_err(ToolchainError::NoCompiler)?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stderr);
             let last = text.trim_end().lines().last().unwrap_or_default();

@@ -221,10 +221,12 @@ impl<'a> Table<'a> {
             bytes,
             at: redirects_at,
         };
-        let redirects = (0..redirects).map(|_| reader.redirect());
-        let redirects = redirects.collect::<Result<_, _>>()?;
-        let listings = (0..listings).map(|_| reader.listing());
-        let listings = listings.collect::<Result<_, _>>()?;
+        let redirects = (0..redirects)
+            .map(|_| reader.redirect())
+            .collect::<Result<_, _>>()?;
+        let listings = (0..listings)
+            .map(|_| reader.listing())
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             paths: rules,
             redirects,

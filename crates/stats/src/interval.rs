@@ -149,8 +149,10 @@ impl Part {
 /// degrees of freedom of Satterthwaite (1946). `None` without parts.
 pub fn half_width(parts: &[Part]) -> Option<f64> {
     let all: f64 = parts.iter().map(|part| part.variance).sum();
-    let weights = parts.iter().map(|p| p.variance * p.variance / p.freedom);
-    let weights: f64 = weights.sum();
+    let weights: f64 = parts
+        .iter()
+        .map(|p| p.variance * p.variance / p.freedom)
+        .sum();
     if parts.is_empty() || !all.is_finite() {
         return None;
     }

@@ -208,8 +208,9 @@ impl KernelBuilder {
             flags,
         };
         let lines = lock.config.iter().map(String::as_str);
-        let lines = GivenConfig::of_lines(lines).map_err(MakeError::LockConfig)?;
-        let lines = lines.text();
+        let lines = GivenConfig::of_lines(lines)
+            .map_err(MakeError::LockConfig)?
+            .text();
         let solve = |tree: &Tree, build: &Path| kconfig::solve_lines(tree, build, &lines);
         let ours = patches(&lock.cuts);
         for patch in &lock.patches {

@@ -119,10 +119,13 @@ impl ProofMachine<'_> {
         };
         fs::write(self.console, "").map_err(|error| file(self.console, error))?;
         let mut options = File::options();
-        let console = options.append(true).open(self.console);
-        let console = console.map_err(|error| file(self.console, error))?;
-        let messages = console.try_clone();
-        let messages = messages.map_err(|error| file(self.console, error))?;
+        let console = options
+            .append(true)
+            .open(self.console)
+            .map_err(|error| file(self.console, error))?;
+        let messages = console
+            .try_clone()
+            .map_err(|error| file(self.console, error))?;
         let kernel = File::open(self.kernel).map_err(|error| file(self.kernel, error))?;
         let program = find_program(qemu::PROGRAM).map_err(MachineError::NoQemu)?;
         let mut guest = self.guest(&kernel, &console).map_err(MachineError::Start)?;

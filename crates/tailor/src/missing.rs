@@ -89,8 +89,9 @@ fn is_meant(row: &Row, line: &str) -> bool {
             (line.contains("mount") || line.contains("filesystem")) && names.iter().any(has)
         }
         Trigger::Paths(patterns) | Trigger::Devices(patterns) => {
-            let paths = line.split(|c: char| c.is_whitespace() || "'\"`:,()".contains(c));
-            let mut paths = paths.filter(|path| path.starts_with('/'));
+            let mut paths = line
+                .split(|c: char| c.is_whitespace() || "'\"`:,()".contains(c))
+                .filter(|path| path.starts_with('/'));
             paths.any(|path| patterns.iter().any(|pattern| pattern.matches(path)))
         }
         Trigger::Clones(_)
@@ -167,8 +168,8 @@ mod tests {
     #[test]
     fn what_debian_has_and_no_program_asks_for_is_not_searched() {
         let debian = "CONFIG_SYSVIPC=y\nCONFIG_EPOLL=y\nCONFIG_SERIO=y\nCONFIG_VIRTIO_BLK=m\n";
-        let found = known(&Config::read("CONFIG_EPOLL=y\n"), &Config::read(debian));
-        let found: Vec<&str> = found.iter().map(Symbol::name).collect();
+        let symbols = known(&Config::read("CONFIG_EPOLL=y\n"), &Config::read(debian));
+        let found: Vec<&str> = symbols.iter().map(Symbol::name).collect();
         assert_eq!(found, ["SYSVIPC"]);
     }
 

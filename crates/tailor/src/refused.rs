@@ -95,8 +95,7 @@ fn sentence(refusal: &Refusal) -> String {
         .chain(clones.into_iter().map(|it| it.flags.join("|")))
         .chain(prctls.into_iter().map(|it| it.operation))
         .chain(refusal.text.clone());
-    let words = std::iter::once(call).chain(what);
-    let words: Vec<String> = words.collect();
+    let words: Vec<String> = std::iter::once(call).chain(what).collect();
     let plain = |c: char| if c.is_control() { '?' } else { c };
     let words: String = words.join(" ").chars().map(plain).collect();
     format!("{words} ({})", names::errno(refusal.error.into()))
@@ -113,8 +112,11 @@ fn profile(refused: &BTreeSet<Refusal>) -> Profile {
         };
         profile.calls.insert(table::name(refusal.call), call);
         add_features(refusal, &mut profile.features);
-        let device = refusal.text.as_deref().map(paths::normal);
-        let device = device.filter(|path| path.starts_with("/dev/"));
+        let device = refusal
+            .text
+            .as_deref()
+            .map(paths::normal)
+            .filter(|path| path.starts_with("/dev/"));
         profile.devices.extend(device);
     }
     profile
@@ -165,8 +167,11 @@ fn add_features(refusal: &Refusal, features: &mut Features) {
 
 /// Process IDs differ from boot to boot.
 fn without_ids(mut refusal: Refusal) -> Refusal {
-    let kernels = refusal.text.as_deref().map(paths::normal);
-    let kernels = kernels.filter(|path| paths::file_system(path).is_some());
+    let kernels = refusal
+        .text
+        .as_deref()
+        .map(paths::normal)
+        .filter(|path| paths::file_system(path).is_some());
     if let Some(path) = kernels {
         refusal.text = Some(paths::in_profile(&path));
     }

@@ -211,8 +211,10 @@ impl fmt::Display for Report {
         )?;
         for (name, figure) in TABLE {
             let (own, other) = (figure(&self.tailored), debian.and_then(figure));
-            let share = own.zip(other).filter(|(_, other)| *other > 0.0);
-            let share = share.map(|(own, other)| format!("{:.1} %", own / other * 100.0));
+            let share = own
+                .zip(other)
+                .filter(|(_, other)| *other > 0.0)
+                .map(|(own, other)| format!("{:.1} %", own / other * 100.0));
             writeln!(
                 f,
                 "{name:<30}{:>14}{:>14}{:>10}",
@@ -270,8 +272,9 @@ impl Report {
         largest.sort_by_key(|(_, bytes)| Reverse(**bytes));
         let all: u64 = self.code_bytes.values().sum();
         let kib = |bytes: u64| bytes.div_ceil(1024);
-        let shown = largest.iter().take(MOST_DIRECTORIES);
-        let shown: Vec<String> = shown
+        let shown: Vec<String> = largest
+            .iter()
+            .take(MOST_DIRECTORIES)
             .map(|(directory, bytes)| format!("{directory} {}", kib(**bytes)))
             .collect();
         if shown.is_empty() {

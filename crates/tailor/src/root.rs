@@ -360,8 +360,11 @@ fn notes(tree: &Tree, refused: &BTreeSet<String>) -> Vec<String> {
 
 /// The first of these, and how many more there are.
 fn short(names: &[String]) -> String {
-    let named = names[..names.len().min(MOST_NAMED)].join(", ");
-    let named: String = named.chars().filter(|c| !c.is_control()).collect();
+    let named: String = names[..names.len().min(MOST_NAMED)]
+        .join(", ")
+        .chars()
+        .filter(|c| !c.is_control())
+        .collect();
     match names.len().saturating_sub(MOST_NAMED) {
         0 => named,
         more => format!("{named} and {more} more"),
@@ -435,8 +438,8 @@ fn add_directory(
     if is(OTHERS) || !dir.is_dir() || is_kernels(dir) {
         return Ok(());
     }
-    let place = dir.to_string_lossy();
-    let place = place.trim_start_matches('/');
+    let name = dir.to_string_lossy();
+    let place = name.trim_start_matches('/');
     tree.insert(place, Node::directory())
         .map_err(HostError::from)?;
     if WRITTEN.iter().any(|written| dir.starts_with(written)) && !holds_data(dir) {
@@ -482,11 +485,17 @@ fn cut_packages(application: &mut Application, profile: &Profile, check: Option<
         .chain(command.and_then(|program| place_of(tree, program).ok()))
         .chain(check)
         .collect();
-    let found = profile.paths.keys();
-    let found: BTreeSet<String> = found.filter_map(|path| through(path)).collect();
-    let listed = profile.paths.iter();
-    let listed = listed.filter(|(_, asked)| asked.contains(&Asked::List));
-    let listed: BTreeSet<String> = listed.filter_map(|(path, _)| through(path)).collect();
+    let found: BTreeSet<String> = profile
+        .paths
+        .keys()
+        .filter_map(|path| through(path))
+        .collect();
+    let listed: BTreeSet<String> = profile
+        .paths
+        .iter()
+        .filter(|(_, asked)| asked.contains(&Asked::List))
+        .filter_map(|(path, _)| through(path))
+        .collect();
     let dirs: BTreeSet<String> = directories(profile)
         .into_iter()
         .filter_map(through)

@@ -45,11 +45,11 @@ mod tests {
     fn found(candidates: u32, wanted: &[u32]) -> (Option<Vec<u32>>, usize) {
         let all: Vec<u32> = (0..candidates).collect();
         let mut tries = 0;
-        let result = needed(&all, |set| {
+        let mut result = needed(&all, |set| {
             tries += 1;
             Ok::<_, ()>(wanted.iter().all(|want| set.contains(want)))
-        });
-        let mut result = result.unwrap();
+        })
+        .unwrap();
         if let Some(found) = &mut result {
             found.sort_unstable();
         }

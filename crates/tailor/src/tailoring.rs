@@ -298,12 +298,16 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
     ) -> Result<(Kernel, Proof), TailorError> {
         let optional: BTreeSet<Symbol> = choose(&self.spec).optional.into_keys().collect();
         let known = self.tailoring.debian;
-        let known = known.map(|debian| missing::known(&kernel.config, debian.config));
-        let known = known.unwrap_or_default();
+        let known = known
+            .map(|debian| missing::known(&kernel.config, debian.config))
+            .unwrap_or_default();
         let objects = kernel.image.vmlinux.parent();
         let reach = objects.map(Reach::of).unwrap_or_default();
-        let near = known.iter().filter(|symbol| reach.is_near(symbol.name()));
-        let near = near.cloned().collect();
+        let near = known
+            .iter()
+            .filter(|symbol| reach.is_near(symbol.name()))
+            .cloned()
+            .collect();
         let guesses = [
             ("what the profile only looked at", optional),
             (
@@ -311,8 +315,8 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
                 near,
             ),
             ("what Debian's kernel has", known),
-        ];
-        let guesses = guesses.map(|(what, set)| {
+        ]
+        .map(|(what, set)| {
             let why = format!("the proof fails without it (bisection over {what})");
             let set = set.into_iter().map(|symbol| (symbol, why.clone()));
             (what, set.collect())

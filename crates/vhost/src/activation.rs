@@ -42,8 +42,8 @@ pub fn sockets() -> Result<Vec<UnixListener>, ActivationError> {
     let known = count
         .parse()
         .ok()
-        .filter(|count| (1..=MOST).contains(count));
-    let known = known.ok_or(ActivationError::Count(count))?;
+        .filter(|count| (1..=MOST).contains(count))
+        .ok_or(ActivationError::Count(count))?;
     (FIRST..FIRST + known).map(socket).collect()
 }
 

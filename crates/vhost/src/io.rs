@@ -210,8 +210,9 @@ impl IoLoop {
         if session.has_more() {
             return Wait::No;
         }
-        let held = session.deadline_ns();
-        let held = held.map(|due_ns| due_ns.saturating_sub(MonotonicClock.now_ns()));
+        let held = session
+            .deadline_ns()
+            .map(|due_ns| due_ns.saturating_sub(MonotonicClock.now_ns()));
         let message = self.waiting.as_ref().map(|waiting| {
             if self.watched == Interest::default() {
                 waiting.interval()
@@ -219,10 +220,13 @@ impl IoLoop {
                 waiting.left()
             }
         });
-        let accept = self.accepts_after;
-        let accept = accept.map(|at| at.saturating_duration_since(Instant::now()));
-        let others = message.into_iter().chain(accept);
-        let others = others.map(|left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+        let accept = self
+            .accepts_after
+            .map(|at| at.saturating_duration_since(Instant::now()));
+        let others = message
+            .into_iter()
+            .chain(accept)
+            .map(|left| u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
         match others.chain(held).min() {
             Some(left_ns) => Wait::Nanoseconds(left_ns),
             None => Wait::Forever,
@@ -254,8 +258,10 @@ impl IoLoop {
     }
 
     fn watch(&mut self, wanted: Interest) -> io::Result<()> {
-        let stream = self.connected.lock();
-        let stream = stream.unwrap_or_else(PoisonError::into_inner);
+        let stream = self
+            .connected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(stream) = &*stream {
             self.poll.change(stream, FRONTEND, self.watched, wanted)?;
         }
@@ -267,8 +273,10 @@ impl IoLoop {
         if self.frontend.is_some() {
             return Ok(());
         }
-        let accepted = self.listener.accept();
-        let accepted = accepted.and_then(|(stream, _)| Ok((self.twice(&stream)?, stream)));
+        let accepted = self
+            .listener
+            .accept()
+            .and_then(|(stream, _)| Ok((self.twice(&stream)?, stream)));
         let (ours, stream) = match accepted {
             Ok(both) => both,
             Err(error) if passes(&error) => return Ok(()),
@@ -307,8 +315,10 @@ impl IoLoop {
         if self.frontend.is_none() {
             return Ok(());
         }
-        let stream = self.connected.lock();
-        let stream = stream.unwrap_or_else(PoisonError::into_inner);
+        let stream = self
+            .connected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (found, takes_a_reply, channel) = match &*stream {
             Some(stream) => {
                 let stream = stream.as_fd();
@@ -359,8 +369,11 @@ impl IoLoop {
 
     fn disconnect(&mut self) -> io::Result<()> {
         lock(&self.session).forget_frontend();
-        let stream = self.connected.lock();
-        let stream = stream.unwrap_or_else(PoisonError::into_inner).take();
+        let stream = self
+            .connected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(stream) = stream {
             let nothing = Interest::default();
             self.poll.change(&stream, FRONTEND, self.watched, nothing)?;

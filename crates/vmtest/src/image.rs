@@ -13,9 +13,10 @@ pub enum ImageError {
 /// The image of the guest `name`, such as `selftest`: in `$TARE_IMAGES`, or where it was built
 /// with the test.
 pub fn image(name: &str) -> Result<PathBuf, ImageError> {
-    let set = std::env::var_os("TARE_IMAGES").map(PathBuf::from);
-    let set = set.map(|directory| directory.join(name));
-    let set = set.filter(|path| path.is_file());
+    let set = std::env::var_os("TARE_IMAGES")
+        .map(PathBuf::from)
+        .map(|directory| directory.join(name))
+        .filter(|path| path.is_file());
     set.map_or_else(|| built_image(name), Ok)
 }
 

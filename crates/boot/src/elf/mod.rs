@@ -168,10 +168,12 @@ impl Segment {
                 memory_bytes: header.memory_bytes,
             });
         }
-        let end = header.address.checked_add(header.memory_bytes);
-        let end = end.ok_or(LoadError::Headers {
-            what: "a segment ends beyond the address space",
-        })?;
+        let end = header
+            .address
+            .checked_add(header.memory_bytes)
+            .ok_or(LoadError::Headers {
+                what: "a segment ends beyond the address space",
+            })?;
         Ok(Self {
             number: header.number,
             offset: header.offset,

@@ -49,8 +49,7 @@ impl BzImage {
 
     /// Reads and checks the header.
     pub(crate) fn parse<S: Source>(source: &mut S) -> Result<Self, LoadError> {
-        let header = SetupHeader::of_image(&begin(source)?);
-        let header = header.ok_or(LoadError::NotAKernel)?;
+        let header = SetupHeader::of_image(&begin(source)?).ok_or(LoadError::NotAKernel)?;
         let version = header.u16(0x206);
         if version < OLDEST || header.u16(0x236) & KERNEL_64 == 0 {
             return Err(LoadError::No64BitEntry);

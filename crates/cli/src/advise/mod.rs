@@ -107,13 +107,14 @@ fn runs() -> Runs {
     let set = std::env::var_os(RUNS_VARIABLE).map(PathBuf::from);
     let mut places: Vec<&Path> = stored_runs::PLACES.iter().map(Path::new).collect();
     places.extend(set.as_deref());
-    let figures = stored_runs::figures(&places, Runs::PREFIX).into_iter();
-    let figures = figures.map(|it| Figure {
-        name: it.name,
-        value: it.value,
-        low: it.low,
-        high: it.high,
-        run: it.run,
-    });
+    let figures = stored_runs::figures(&places, Runs::PREFIX)
+        .into_iter()
+        .map(|it| Figure {
+            name: it.name,
+            value: it.value,
+            low: it.low,
+            high: it.high,
+            run: it.run,
+        });
     Runs::new(figures.collect())
 }

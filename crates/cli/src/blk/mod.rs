@@ -119,8 +119,10 @@ fn sockets(args: &BlkArgs, passed: Vec<UnixListener>) -> Result<Vec<Socket>, Fai
     if !passed.is_empty() {
         return Ok(passed.into_iter().map(Socket::passed).collect());
     }
-    let made = args.socket.iter();
-    let made = made.map(|path| Socket::bind_for(path, args.socket_mode));
+    let made = args
+        .socket
+        .iter()
+        .map(|path| Socket::bind_for(path, args.socket_mode));
     Ok(made.collect::<Result<_, _>>()?)
 }
 
@@ -241,8 +243,8 @@ mod tests {
             ExitCode::DiskUnusable,
             ExitCode::RunRootUnsafe,
             ExitCode::RunDirForeign,
-        ];
-        let permanent = permanent.map(|code| (code as i32).to_string());
+        ]
+        .map(|code| (code as i32).to_string());
         assert_eq!(codes.unwrap(), permanent.join(" "));
         // And the rest has an end.
         assert!(!unit.contains("StartLimitIntervalSec=0"));

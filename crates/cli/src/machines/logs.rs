@@ -128,8 +128,11 @@ impl Printer {
 
     /// Prints what waited for more.
     fn finish(&mut self) -> Result<(), LogError> {
-        let rest = self.filter.as_mut().map(ConsoleFilter::finish);
-        let rest = rest.unwrap_or_default();
+        let rest = self
+            .filter
+            .as_mut()
+            .map(ConsoleFilter::finish)
+            .unwrap_or_default();
         io::stdout()
             .write_all(rest.as_bytes())
             .map_err(LogError::Write)

@@ -69,8 +69,9 @@ fn stop_one(root: &RunRoot, name: &str, limit: Duration) -> Result<(), Failure> 
         if let Some(keeper) = keeper {
             let _ = keeper.signal(Signal::TERM);
         }
-        let process = record.and_then(|record| record.process());
-        let process = process.ok_or_else(|| StopError::NoProcess(name.to_owned()))?;
+        let process = record
+            .and_then(|record| record.process())
+            .ok_or_else(|| StopError::NoProcess(name.to_owned()))?;
         warn(&format!(
             "{name} did not end within {} s: killed",
             limit.as_secs()

@@ -83,8 +83,10 @@ pub(super) fn profile(plan: &Plan, root: &Path, command: &[String]) -> RunOutcom
         let finds = guest.run(plan, &plan.graphs)?;
         write_graphs(plan, finds.get(TRACE).map_or(&[], Vec::as_slice))?;
     }
-    let status = finds.get(STATUS).map(|text| String::from_utf8_lossy(text));
-    let status = status.and_then(|text| text.parse().ok());
+    let status = finds
+        .get(STATUS)
+        .map(|text| String::from_utf8_lossy(text))
+        .and_then(|text| text.parse().ok());
     Ok(match (plan.length, status) {
         (None, Some(status)) => Ended::Status(status),
         _ => ExitCode::Success.into(),

@@ -104,15 +104,19 @@ impl Lacks {
                 count(&mut self.options, name.clone(), option.count);
             }
         }
-        let requests = Ioctl::ALL.iter().map(|it| names::ioctl(it.value().into()));
-        let requests: Vec<String> = requests.collect();
+        let requests: Vec<String> = Ioctl::ALL
+            .iter()
+            .map(|it| names::ioctl(it.value().into()))
+            .collect();
         for ioctl in &used.ioctls {
             if !requests.contains(&ioctl.request) {
                 count(&mut self.requests, ioctl.request.clone(), ioctl.count);
             }
         }
-        let operations = Prctl::ALL.iter().map(|it| names::prctl(it.value().into()));
-        let operations: Vec<String> = operations.collect();
+        let operations: Vec<String> = Prctl::ALL
+            .iter()
+            .map(|it| names::prctl(it.value().into()))
+            .collect();
         for prctl in &used.prctls {
             // Those of arch_prctl stand beside them.
             let is_prctl = !prctl.operation.starts_with("ARCH_");
@@ -134,8 +138,10 @@ impl Lacks {
         let open = known(OpenFlag::MASK, names::open_flags);
         let map = known(MapFlag::MASK, |flags| names::map_flags(flags, 0));
         let thread = known(ThreadFlag::MASK, names::clone_flags);
-        let commands = Fcntl::ALL.iter().map(|it| names::fcntl(it.value().into()));
-        let commands: Vec<String> = commands.collect();
+        let commands: Vec<String> = Fcntl::ALL
+            .iter()
+            .map(|it| names::fcntl(it.value().into()))
+            .collect();
         for one in &used.flags {
             let has = |flag: &str| one.flags.iter().any(|it| it == flag);
             let (list, known): (_, &[String]) = match one.call.as_str() {

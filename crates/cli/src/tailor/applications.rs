@@ -97,8 +97,12 @@ fn command(profile: &Profile) -> Option<&[String]> {
 fn name(profile: &Profile) -> String {
     let command = command(profile).and_then(|words| words.first().map(String::as_str));
     let task = || profile.tasks.first().map(|task| task.name.as_str());
-    let name = command.or_else(task).unwrap_or_default();
-    let name = name.rsplit('/').next().unwrap_or_default();
+    let name = command
+        .or_else(task)
+        .unwrap_or_default()
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
     let plain = |c: &char| c.is_ascii_alphanumeric() || "-_".contains(*c);
     match name
         .chars()

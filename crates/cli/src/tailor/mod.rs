@@ -128,16 +128,18 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     let control = debian.as_ref().map(Debian::control);
     let mut progress = Progress::new(applications.iter().map(|it| it.name.clone()).collect());
     let limit = Duration::from_secs(args.minutes.saturating_mul(60));
-    let tailorings = subjects.iter().map(|subject| Tailoring {
-        builder,
-        application: &subject.application,
-        terms: &subject.terms,
-        debian: control,
-        dir: &dir,
-        logs: &subject.logs,
-        limit,
-    });
-    let tailorings: Vec<Tailoring<'_>> = tailorings.collect();
+    let tailorings: Vec<Tailoring<'_>> = subjects
+        .iter()
+        .map(|subject| Tailoring {
+            builder,
+            application: &subject.application,
+            terms: &subject.terms,
+            debian: control,
+            dir: &dir,
+            logs: &subject.logs,
+            limit,
+        })
+        .collect();
     let all = several::run(&tailorings, spec.clone(), limit, |step| {
         progress.step(&step);
         !interrupted.load(Ordering::Relaxed)

@@ -56,8 +56,9 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
     }
     let programs_ns = accounts
         .iter()
-        .filter_map(|account| account.observer.bpf_ns);
-    let programs_ns = programs_ns.max().unwrap_or(0);
+        .filter_map(|account| account.observer.bpf_ns)
+        .max()
+        .unwrap_or(0);
     let mut machines: Vec<Report> = accounts
         .into_iter()
         .map(|account| Report::of(account, &prices))

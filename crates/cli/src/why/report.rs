@@ -124,8 +124,13 @@ impl Report {
     fn breakdown(&self, text: &mut String) {
         let ends = self.diagnosis.breakdown_interval;
         let ends = ends.map(|ends| ends.map(|end| end.parts()));
-        let parts = self.diagnosis.breakdown.parts().into_iter().enumerate();
-        let parts = parts.filter(|(_, (_, share))| *share >= SHOWN);
+        let parts = self
+            .diagnosis
+            .breakdown
+            .parts()
+            .into_iter()
+            .enumerate()
+            .filter(|(_, (_, share))| *share >= SHOWN);
         let parts: Vec<_> = parts
             .map(|(index, (name, share))| {
                 let Some(ends) = ends.map(|ends| ends.map(|parts| parts[index].1)) else {
@@ -187,10 +192,9 @@ fn plural(count: usize, what: &str) -> String {
 /// What concerns all machines: what could not be observed, where prices are from,
 /// and the cost.
 pub(super) fn notes(reports: &[Report], prices: &Prices, run: RunCost) -> String {
-    let missing = reports
+    let missing: BTreeSet<String> = reports
         .iter()
-        .flat_map(|report| &report.account.unavailable);
-    let missing: BTreeSet<String> = missing
+        .flat_map(|report| &report.account.unavailable)
         .filter(|it| matters(it))
         .map(ToString::to_string)
         .collect();
@@ -198,8 +202,10 @@ pub(super) fn notes(reports: &[Report], prices: &Prices, run: RunCost) -> String
     for missing in missing {
         text.push_str(&fill(&format!("{missing}."), "", "  "));
     }
-    let counted = reports.iter().map(|report| report.account.counted_share);
-    let counted = counted.fold(1.0, f64::min);
+    let counted = reports
+        .iter()
+        .map(|report| report.account.counted_share)
+        .fold(1.0, f64::min);
     if counted > 0.0 && counted < 0.9 {
         let line = format!(
             "Events were sampled {} of the time; counts are extrapolated, and 19 of 20 \

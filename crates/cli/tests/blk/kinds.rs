@@ -42,13 +42,15 @@ fn sector(path: &str, number: u64) -> [u8; 512] {
 fn without_io_uring<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     const IO_URING_SETUP: i64 = 425;
     const EPERM: u32 = 1;
-    let filter = SeccompFilter::new(
+    let filter: BpfProgram = SeccompFilter::new(
         BTreeMap::from([(IO_URING_SETUP, Vec::new())]),
         SeccompAction::Allow,
         SeccompAction::Errno(EPERM),
         TargetArch::x86_64,
-    );
-    let filter: BpfProgram = filter.unwrap().try_into().unwrap();
+    )
+    .unwrap()
+    .try_into()
+    .unwrap();
     std::thread::scope(|scope| {
         let confined = scope.spawn(move || {
             rustix::thread::set_no_new_privs(true).unwrap();
@@ -125,7 +127,7 @@ impl Drop for Loop {
 fn assert_direct(daemon: &Daemon, device: &Loop) {
     // Its flags while it is served: O_DIRECT is 0o40000 in /proc.
     let pid = daemon.stats().unwrap().pid;
-    let direct = fs::read_dir(format!("/proc/{pid}/fd"))
+    let direct: Vec<_> = fs::read_dir(format!("/proc/{pid}/fd"))
         .unwrap()
         .map(|entry| entry.unwrap())
         .filter(|entry| fs::read_link(entry.path()).is_ok_and(|it| it == *device.0))
@@ -134,8 +136,8 @@ fn assert_direct(daemon: &Daemon, device: &Loop) {
             let info = fs::read_to_string(info).unwrap();
             let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
             u32::from_str_radix(flags.unwrap().trim(), 8).unwrap() & 0o40000 != 0
-        });
-    let direct: Vec<_> = direct.collect();
+        })
+        .collect();
     assert!(
         !direct.is_empty() && direct.iter().all(|it| *it),
         "{direct:?}"

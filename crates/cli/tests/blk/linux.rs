@@ -187,8 +187,10 @@ pub(crate) fn disk_with_file_system(place: &TestDir, bytes: u64) -> String {
 /// Whether the file system is sound.
 #[track_caller]
 pub(crate) fn check_file_system(disk: &str) {
-    let checked = Command::new("/sbin/e2fsck").args(["-fn", disk]).output();
-    let checked = checked.unwrap();
+    let checked = Command::new("/sbin/e2fsck")
+        .args(["-fn", disk])
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&checked.stdout);
     assert!(checked.status.success(), "{said}");
 }

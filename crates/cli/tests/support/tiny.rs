@@ -44,8 +44,11 @@ pub(crate) fn survives_a_hangup(words: &[&str]) {
     nohup.arg(tare.get_program()).args(tare.get_args());
     nohup.env("TARE_RUN_ROOT", place.run_root());
     nohup.stdin(Stdio::null()).stdout(Stdio::piped());
-    let child = nohup.stderr(Stdio::piped()).process_group(0).spawn();
-    let child = child.unwrap();
+    let child = nohup
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
     has_spoken(&place);
     let job = job(child.id());
     assert!(job.contains(&child.id()), "{job:?}");

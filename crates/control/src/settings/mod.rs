@@ -156,8 +156,10 @@ impl Settings {
             *net = net.changed(change);
         }
         for (name, change) in &change.disks {
-            let disk = next.disks.get_mut(name);
-            let disk = disk.ok_or_else(|| SettingsError::NoSuchDisk(name.clone()))?;
+            let disk = next
+                .disks
+                .get_mut(name)
+                .ok_or_else(|| SettingsError::NoSuchDisk(name.clone()))?;
             disk.coalesce = disk.coalesce.changed(&change.coalesce);
             disk.iops = change.iops.unwrap_or(disk.iops);
             disk.bytes_per_s = change.bytes_per_s.unwrap_or(disk.bytes_per_s);

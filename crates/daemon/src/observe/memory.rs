@@ -28,8 +28,12 @@ impl MemoryObserver {
 
     /// Memory now.
     pub fn stats(&self) -> MemoryStats {
-        let resident = self.smaps.as_ref().map(|smaps| self.read(smaps));
-        let resident = resident.and_then(Result::ok).unwrap_or_default();
+        let resident = self
+            .smaps
+            .as_ref()
+            .map(|smaps| self.read(smaps))
+            .and_then(Result::ok)
+            .unwrap_or_default();
         MemoryStats {
             guest_bytes: self.guest_bytes,
             guest_resident_bytes: resident.guest,

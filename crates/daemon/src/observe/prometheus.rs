@@ -80,8 +80,11 @@ fn histograms(page: &mut Page, stats: &Stats) {
             }
             page.sample(&bucket, &[("vcpu", &index), ("le", "+Inf")], total);
             // KVM keeps the sum beside the histogram: halt_wait_hist, halt_wait_ns.
-            let sum = vcpu.kvm.get(&name.replace("_hist", "_ns"));
-            let sum = sum.copied().unwrap_or_default();
+            let sum = vcpu
+                .kvm
+                .get(&name.replace("_hist", "_ns"))
+                .copied()
+                .unwrap_or_default();
             page.sample(&format!("{metric}_sum"), &[("vcpu", &index)], sum);
             page.sample(&format!("{metric}_count"), &[("vcpu", &index)], total);
         }

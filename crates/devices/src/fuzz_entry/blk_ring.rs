@@ -42,8 +42,8 @@ impl Side {
         let file = memory_file(DISK).ok_or(io::ErrorKind::OutOfMemory)?;
         let words = (0..DISK / 8).flat_map(|at| (at * 0x9e37).to_le_bytes());
         file.write_all_at(&words.collect::<Vec<u8>>(), 0)?;
-        let disk = Disk::from_file(file.try_clone()?, "fuzz", Access::ReadWrite);
-        let disk = disk.map_err(io::Error::other)?;
+        let disk = Disk::from_file(file.try_clone()?, "fuzz", Access::ReadWrite)
+            .map_err(io::Error::other)?;
         let engine = engine(&disk)?;
         let settings = BlkSettings {
             serial: [b'f'; SERIAL_BYTES],

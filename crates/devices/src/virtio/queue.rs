@@ -87,8 +87,11 @@ impl Virtqueue {
 
     /// Whether a chain waits.
     pub fn has_waiting(&self, memory: &GuestRam) -> Result<bool, QueueError> {
-        let offered = self.queue.avail_idx(memory, Ordering::Acquire);
-        let offered = offered.map_err(QueueError::Ring)?.0;
+        let offered = self
+            .queue
+            .avail_idx(memory, Ordering::Acquire)
+            .map_err(QueueError::Ring)?
+            .0;
         Ok(!self.again.is_empty() || offered != self.queue.next_avail())
     }
 

@@ -31,8 +31,10 @@ impl Virtqueue {
         memory: &GuestRam,
     ) -> Result<Self, QueueError> {
         let mut queue = settings.build(memory)?;
-        let used = queue.used_idx(memory, Ordering::Acquire);
-        let used = used.map_err(QueueError::Ring)?.0;
+        let used = queue
+            .used_idx(memory, Ordering::Acquire)
+            .map_err(QueueError::Ring)?
+            .0;
         queue.set_next_avail(next_available);
         queue.set_next_used(used);
         let mut resumed = Self::new(queue, event_idx == EventIdx::Negotiated);

@@ -183,8 +183,8 @@ impl<D: VirtioDevice> VirtioPci<D> {
             memory: &self.memory,
             live,
         };
-        let outcome = piece(&mut self.device, &mut queues);
-        let outcome = outcome.and_then(|progress| self.interrupt_queues().map(|()| progress));
+        let outcome = piece(&mut self.device, &mut queues)
+            .and_then(|progress| self.interrupt_queues().map(|()| progress));
         if self.device.take_config_change() {
             self.config_changed();
         }

@@ -44,8 +44,11 @@ impl QemuLine {
         let mut draft = Draft::of(line, stdio::LAST_SET);
         let user = spec.user.as_ref();
         let kernel = draft.readable(&spec.image.file, user)?;
-        let initrd = machine.initrd.as_ref();
-        let initrd = initrd.map(|file| draft.readable(file, user)).transpose()?;
+        let initrd = machine
+            .initrd
+            .as_ref()
+            .map(|file| draft.readable(file, user))
+            .transpose()?;
         let name = machine.run_dir.dir().name();
         draft
             .line

@@ -92,8 +92,10 @@ impl Container {
             })
             .next();
         let any = || {
-            let folders = places.0.iter();
-            let mut folders = folders.filter_map(|(names, place)| mounts.folder(names, place));
+            let mut folders = places
+                .0
+                .iter()
+                .filter_map(|(names, place)| mounts.folder(names, place));
             folders.find(|folder| folder.join("cgroup.procs").is_file())
         };
         Some(Self {

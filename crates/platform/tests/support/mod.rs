@@ -81,8 +81,8 @@ impl Stage {
 
 /// A run whose value comes from `source`.
 pub(crate) fn step(source: &str) -> Step {
-    let variables = [("SOURCE", source), ("FORM", "quick")];
-    let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let variables = [("SOURCE", source), ("FORM", "quick")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let limit = Duration::from_secs(60);
     let step = Step {
         workload: "w".to_owned(),

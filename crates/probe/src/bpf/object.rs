@@ -130,8 +130,9 @@ impl Object {
         for (map, entries) in entries {
             loader.map_max_entries(map, *entries);
         }
-        let ebpf = loader.load(image.bytes);
-        let ebpf = ebpf.map_err(|error| unavailable(reason::of(&error)))?;
+        let ebpf = loader
+            .load(image.bytes)
+            .map_err(|error| unavailable(reason::of(&error)))?;
         Ok(Self {
             ebpf,
             links: Vec::new(),
@@ -154,8 +155,9 @@ impl Object {
         let unavailable = |why: String| Unavailable::named(source, &name, why);
         let program = self.ebpf.program_mut(function);
         let program = program.ok_or_else(|| unavailable(format!("no program {function}")))?;
-        let link = point.attach(program, types);
-        let link = link.map_err(|error| unavailable(reason::of(&error)))?;
+        let link = point
+            .attach(program, types)
+            .map_err(|error| unavailable(reason::of(&error)))?;
         self.links.extend(Some(function.to_owned()).zip(link));
         Ok(())
     }
@@ -227,8 +229,10 @@ impl Object {
         value: [u64; V],
     ) -> Result<(), Unavailable> {
         let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
-        let data = self.ebpf.map_mut(map);
-        let data = data.ok_or_else(|| unavailable("no such map".to_owned()))?;
+        let data = self
+            .ebpf
+            .map_mut(map)
+            .ok_or_else(|| unavailable("no such map".to_owned()))?;
         HashMap::<&mut MapData, u32, [u64; V]>::try_from(data)
             .and_then(|mut hash| hash.insert(key, value, 0))
             .map_err(|error| unavailable(reason::of(&error)))
@@ -237,8 +241,10 @@ impl Object {
     /// Puts an entry into a hash map whose keys and values are numbers of 32 bits.
     pub fn insert_number(&mut self, map: &str, key: u32, value: u32) -> Result<(), Unavailable> {
         let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
-        let data = self.ebpf.map_mut(map);
-        let data = data.ok_or_else(|| unavailable("no such map".to_owned()))?;
+        let data = self
+            .ebpf
+            .map_mut(map)
+            .ok_or_else(|| unavailable("no such map".to_owned()))?;
         HashMap::<&mut MapData, u32, u32>::try_from(data)
             .and_then(|mut hash| hash.insert(key, value, 0))
             .map_err(|error| unavailable(reason::of(&error)))
@@ -267,8 +273,10 @@ impl Object {
         value: [u64; V],
     ) -> Result<(), Unavailable> {
         let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
-        let data = self.ebpf.map_mut(map);
-        let data = data.ok_or_else(|| unavailable("no such map".to_owned()))?;
+        let data = self
+            .ebpf
+            .map_mut(map)
+            .ok_or_else(|| unavailable("no such map".to_owned()))?;
         HashMap::<&mut MapData, [u64; K], [u64; V]>::try_from(data)
             .and_then(|mut hash| hash.insert(key, value, 0))
             .map_err(|error| unavailable(reason::of(&error)))
@@ -300,8 +308,11 @@ impl Object {
         map: &str,
         mut keep: impl FnMut(&[u64; K], &[u64; V]) -> bool,
     ) {
-        let stale = self.entries::<K, V>(map).into_iter();
-        let stale: Vec<_> = stale.filter(|(key, value)| !keep(key, value)).collect();
+        let stale: Vec<_> = self
+            .entries::<K, V>(map)
+            .into_iter()
+            .filter(|(key, value)| !keep(key, value))
+            .collect();
         let Some(data) = self.ebpf.map_mut(map) else {
             return;
         };
@@ -338,8 +349,10 @@ impl Object {
     /// Takes a ring buffer out of the object, to be read.
     pub(crate) fn take_ring(&mut self, map: &str) -> Result<RingBuf<MapData>, Unavailable> {
         let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
-        let data = self.ebpf.take_map(map);
-        let data = data.ok_or_else(|| unavailable("no such map".to_owned()))?;
+        let data = self
+            .ebpf
+            .take_map(map)
+            .ok_or_else(|| unavailable("no such map".to_owned()))?;
         RingBuf::try_from(data).map_err(|error| unavailable(reason::of(&error)))
     }
 

@@ -160,14 +160,16 @@ fn preemptors(counts: &Counts) -> Vec<Preemptor> {
     for (key, value) in counts.class(classes::TAKEN) {
         by_pid.entry(key.b as u32).or_default().1 += value.ns;
     }
-    let all = by_pid.into_iter().map(|(pid, (count, ran_ns))| Preemptor {
-        pid,
-        process: None,
-        machine: None,
-        count,
-        ran_ns,
-    });
-    let mut all: Vec<_> = all.collect();
+    let mut all: Vec<_> = by_pid
+        .into_iter()
+        .map(|(pid, (count, ran_ns))| Preemptor {
+            pid,
+            process: None,
+            machine: None,
+            count,
+            ran_ns,
+        })
+        .collect();
     all.sort_by_key(|preemptor| Reverse((preemptor.ran_ns, preemptor.count)));
     all
 }

@@ -145,8 +145,8 @@ pub(super) fn lost(object: &Object) -> u64 {
 fn globals() -> Vec<(&'static str, u32)> {
     let format = FORMATS
         .iter()
-        .find_map(|path| fs::read_to_string(path).ok());
-    let format = format.unwrap_or_default();
+        .find_map(|path| fs::read_to_string(path).ok())
+        .unwrap_or_default();
     [
         ("exit_reason_offset", "exit_reason"),
         ("exit_isa_offset", "isa"),

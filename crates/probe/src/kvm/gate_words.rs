@@ -90,8 +90,9 @@ impl GateMap for Object {
     }
 
     fn read(&self) -> Words {
-        let gate = self.map(MAP);
-        let gate = gate.and_then(|map| Array::<&MapData, [u64; WORDS]>::try_from(map).ok());
+        let gate = self
+            .map(MAP)
+            .and_then(|map| Array::<&MapData, [u64; WORDS]>::try_from(map).ok());
         let words = gate.and_then(|gate| gate.get(&0, 0).ok());
         words.map_or_else(Words::default, |words| {
             let [open_ticks, burst, slice, slice_ns, rest @ ..] = words;

@@ -234,11 +234,12 @@ impl Observer {
         let programs = self.bpf.as_ref().map(Cost::total);
         self.begin_costs();
         let began = std::mem::replace(&mut self.began, now);
-        let added = self.began.counts.since(&began.counts);
-        let mut added = added.by_process();
+        let mut added = self.began.counts.since(&began.counts).by_process();
         let window = self.began.at.saturating_duration_since(began.at);
-        let strangers = added.remove(&0).unwrap_or_default();
-        let strangers = strangers.scaled(&Scale::by_clock(whole));
+        let strangers = added
+            .remove(&0)
+            .unwrap_or_default()
+            .scaled(&Scale::by_clock(whole));
         let outside = self.outside(window, strangers);
         let lost = self.newly_lost();
         let host = Host {
@@ -391,8 +392,10 @@ impl Observer {
     fn burst(&mut self) {
         let cpu_ns = thread_cpu_ns();
         if let (Some(bpf), Some(object)) = (&mut self.bpf, &mut self.object) {
-            let points = self.points.iter().copied();
-            let points: Vec<_> = points
+            let points: Vec<_> = self
+                .points
+                .iter()
+                .copied()
                 .filter(|point| !object.is_attached(point.function()))
                 .collect();
             let refused = object.attach(&points);

@@ -136,8 +136,10 @@ impl Counted {
 impl Ran {
     /// Of one that was on a CPU when its slice ended, user space adds the time until then.
     pub(super) fn of(counted: Counted, slices: &Slices<'_>) -> Self {
-        let until_ns = (counted.in_ns > 0).then(|| slices.until_ns(counted.slice));
-        let until_ns = until_ns.flatten().unwrap_or(0);
+        let until_ns = (counted.in_ns > 0)
+            .then(|| slices.until_ns(counted.slice))
+            .flatten()
+            .unwrap_or(0);
         let ns = counted.ran_ns + until_ns.saturating_sub(counted.in_ns);
         let weight = slices.weight(counted.slice, counted.weight);
         let mut ran = Self {

@@ -51,8 +51,7 @@ impl Script {
 
     /// A program runs on this thread.
     fn fire(&self, program: &str, arguments: &[u64]) {
-        let program = self.0.program(program).unwrap();
-        let program: &RawTracePoint = program.try_into().unwrap();
+        let program: &RawTracePoint = self.0.program(program).unwrap().try_into().unwrap();
         let mut options = RawTracePointRunOptions::new();
         options.args[..arguments.len()].copy_from_slice(arguments);
         program.test_run(options).unwrap();

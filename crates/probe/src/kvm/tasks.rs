@@ -138,8 +138,9 @@ impl Task {
         let sampled = u128::from(self.user_ns) + u128::from(self.system_ns);
         let system = u128::from(self.run_ns) * u128::from(self.system_ns);
         let system = system.checked_div(sampled).unwrap_or(0);
-        let system = u64::try_from(system).unwrap_or(u64::MAX);
-        let system = system.clamp(system_before, self.run_ns - user_before);
+        let system = u64::try_from(system)
+            .unwrap_or(u64::MAX)
+            .clamp(system_before, self.run_ns - user_before);
         (self.run_ns - system, system)
     }
 }

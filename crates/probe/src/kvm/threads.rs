@@ -145,16 +145,18 @@ fn folders(vm: &Vm, others: &Others) -> Vec<(u32, PathBuf)> {
     let own = proc::numbers(&proc::process(vm.pid).join("task")).unwrap_or_default();
     let own = own.iter().map(|tid| (*tid, proc::thread(vm.pid, *tid)));
     let kernel = others.kernel.iter().map(|tid| (*tid, proc::process(*tid)));
-    let helpers = others.helper_threads();
-    let helpers = helpers.map(|(pid, tid)| (tid, proc::thread(pid, tid)));
+    let helpers = others
+        .helper_threads()
+        .map(|(pid, tid)| (tid, proc::thread(pid, tid)));
     own.chain(kernel).chain(helpers).collect()
 }
 
 /// The CPUs of a thread; none if it has ended.
 fn allowed_cpus(tid: u32) -> Vec<u32> {
     let tid = i32::try_from(tid).ok().and_then(Pid::from_raw);
-    let set = tid.and_then(|tid| sched_getaffinity(Some(tid)).ok());
-    let set = set.unwrap_or_default();
+    let set = tid
+        .and_then(|tid| sched_getaffinity(Some(tid)).ok())
+        .unwrap_or_default();
     let all = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu));
     all.filter_map(|cpu| u32::try_from(cpu).ok()).collect()
 }
@@ -228,8 +230,10 @@ impl Reading {
     pub(super) fn on_cpu(&self, before: &Self, emulated: bool) -> OnCpu {
         let total = self.ran_since(before);
         let system = self.system_ns.saturating_sub(before.system_ns).min(total);
-        let user = self.user_ns.saturating_sub(before.user_ns);
-        let user = user.min(total - system);
+        let user = self
+            .user_ns
+            .saturating_sub(before.user_ns)
+            .min(total - system);
         let guest = self.guest_ns.saturating_sub(before.guest_ns).min(user);
         OnCpu {
             total_ns: total,

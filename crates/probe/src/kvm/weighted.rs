@@ -305,8 +305,11 @@ impl Along {
     /// Events per ns where they were densest; `None` where nothing was counted.
     fn densest(&self, sum: &Sum) -> Option<f64> {
         let longest = self.groups.iter().copied().fold(0.0, f64::max);
-        let parts = self.groups.iter().zip(&sum.groups);
-        let parts = parts.chain([(&self.whole, &sum.whole)]);
+        let parts = self
+            .groups
+            .iter()
+            .zip(&sum.groups)
+            .chain([(&self.whole, &sum.whole)]);
         let long = parts.filter(|(along, _)| **along > 0.0 && **along >= longest * LONG_ENOUGH);
         long.map(|(along, count)| count / along).reduce(f64::max)
     }

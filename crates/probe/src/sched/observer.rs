@@ -134,12 +134,13 @@ impl Observer {
         let window_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let observer = self.cost();
         let groups = self.groups.iter();
-        let times = groups.map(|group| Times {
-            window_ns,
-            observer,
-            ..reading.times(&self.before, Group(*group))
-        });
-        let times = times.collect();
+        let times = groups
+            .map(|group| Times {
+                window_ns,
+                observer,
+                ..reading.times(&self.before, Group(*group))
+            })
+            .collect();
         self.lost = self.object.word("lost", 0).unwrap_or(0);
         self.before = reading;
         self.begin();
@@ -192,8 +193,11 @@ fn family(pid: u32) -> BTreeSet<u32> {
     let mut family = BTreeSet::from([pid]);
     loop {
         let before = family.len();
-        let children = parents.iter().filter(|(_, parent)| family.contains(parent));
-        let children: Vec<u32> = children.map(|(child, _)| *child).collect();
+        let children: Vec<u32> = parents
+            .iter()
+            .filter(|(_, parent)| family.contains(parent))
+            .map(|(child, _)| *child)
+            .collect();
         family.extend(children);
         if family.len() == before {
             return family;

@@ -62,8 +62,10 @@ impl Default for Lookups {
 impl Lookups {
     /// A path was found.
     pub(super) fn found(&mut self, record: &PathRecord) {
-        let asked = ASKED.iter().enumerate();
-        let asked = asked.filter(|(bit, _)| record.mode >> bit & 1 == 1);
+        let asked = ASKED
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| record.mode >> bit & 1 == 1);
         let asked: Vec<Asked> = asked.map(|(_, asked)| *asked).collect();
         self.add(record, &asked);
     }
@@ -119,8 +121,11 @@ impl Lookups {
                     AT_FDCWD => format!("/proc/{}/cwd", record.tid),
                     descriptor => format!("/proc/{}/fd/{descriptor}", record.tid),
                 };
-                let base = fs::read_link(link).ok()?.into_os_string();
-                let base = base.into_string().ok()?;
+                let base = fs::read_link(link)
+                    .ok()?
+                    .into_os_string()
+                    .into_string()
+                    .ok()?;
                 self.learn(Path::new(&base));
                 base
             }

@@ -174,8 +174,8 @@ fn vcpus(open: &Descriptors) -> Vec<u32> {
 
 pub(super) fn command(folder: &Path) -> Vec<String> {
     let bytes = fs::read(folder.join("cmdline")).unwrap_or_default();
-    let words = bytes.split(|byte| *byte == 0);
-    let mut words: Vec<_> = words
+    let mut words: Vec<_> = bytes
+        .split(|byte| *byte == 0)
         .map(|word| String::from_utf8_lossy(word).into_owned())
         .collect();
     if words.last().is_some_and(String::is_empty) {

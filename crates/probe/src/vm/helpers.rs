@@ -143,8 +143,9 @@ impl Candidate {
         mut memory: impl FnMut(u32) -> BTreeSet<String>,
     ) -> Option<u32> {
         let sockets = self.sockets.iter();
-        let connected = sockets.filter_map(|socket| machines.peers.get(socket).copied());
-        let connected: BTreeSet<u32> = connected.collect();
+        let connected: BTreeSet<u32> = sockets
+            .filter_map(|socket| machines.peers.get(socket).copied())
+            .collect();
         let parent = machines.all.get(&self.parent).copied();
         let may_share: Vec<u32> = connected.union(&machines.hidden).copied().collect();
         let mut served: BTreeSet<u32> = if self.is_server {

@@ -51,8 +51,10 @@ pub fn threads(vm: &Vm) -> Vec<VmThread> {
             }
         }
     }
-    let kernel = kernel_threads().remove(&vm.pid).unwrap_or_default();
-    let kernel = kernel.into_iter();
+    let kernel = kernel_threads()
+        .remove(&vm.pid)
+        .unwrap_or_default()
+        .into_iter();
     found.extend(kernel.filter_map(|tid| VmThread::of(vm, tid, tid)));
     found
 }

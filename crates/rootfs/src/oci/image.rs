@@ -98,8 +98,11 @@ pub fn is_layout(dir: &Path) -> bool {
 /// thread that can open nothing else.
 pub fn read(place: &ImageRef, limits: Limits) -> Result<Image, ImageError> {
     let image = OpenImage::open(place)?;
-    let directory = image.directory().map(|it| it.try_clone_to_owned());
-    let directory = directory.transpose().map_err(ImageError::Spool)?;
+    let directory = image
+        .directory()
+        .map(|it| it.try_clone_to_owned())
+        .transpose()
+        .map_err(ImageError::Spool)?;
     let below = directory.as_ref().map(|directory| directory.as_fd());
     read_confined(below, || image.read(limits))?
 }

@@ -232,8 +232,7 @@ fn attributes(entry: &mut tar::Entry<'_, impl Read>) -> Attributes {
     for header in headers {
         match header {
             Ok(header) => {
-                let name = header.key_bytes();
-                let name = name.strip_prefix(b"SCHILY.xattr.");
+                let name = header.key_bytes().strip_prefix(b"SCHILY.xattr.");
                 if let Some(name) = name {
                     attributes.add(&String::from_utf8_lossy(name), header.value_bytes());
                 }

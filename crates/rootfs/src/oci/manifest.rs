@@ -116,8 +116,11 @@ fn of_index(store: &Store, index: &Index, nesting: u32) -> Result<Manifest, Imag
         let platform = descriptor.platform.as_ref();
         platform.is_some_and(|it| (it.os.as_str(), it.architecture.as_str()) == ("linux", "amd64"))
     };
-    let chosen = index.manifests.iter().find(ours);
-    let chosen = chosen.or_else(|| index.manifests.iter().find(|it| it.platform.is_none()));
+    let chosen = index
+        .manifests
+        .iter()
+        .find(ours)
+        .or_else(|| index.manifests.iter().find(|it| it.platform.is_none()));
     let Some(chosen) = chosen else {
         return Err(
             match index.manifests.first().and_then(|it| it.platform.as_ref()) {

@@ -200,8 +200,12 @@ fn list(part: Part) -> io::Result<HashMap<String, (u64, u64)>> {
             return Ok(parts);
         };
         let entry = entry?;
-        let name = entry.path()?.to_string_lossy().into_owned();
-        let name = name.trim_start_matches("./").to_owned();
+        let name = entry
+            .path()?
+            .to_string_lossy()
+            .into_owned()
+            .trim_start_matches("./")
+            .to_owned();
         let kind = entry.header().entry_type();
         let place = match entry.link_name()? {
             Some(target) if kind.is_symlink() || kind.is_hard_link() => {
@@ -229,8 +233,7 @@ struct HeaderReader<'a> {
 impl Read for HeaderReader<'_> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let n = self.part.read(to)?;
-        let left = self.left.get().checked_sub(n as u64);
-        let left = left.ok_or_else(|| {
+        let left = self.left.get().checked_sub(n as u64).ok_or_else(|| {
             io::Error::other(format!(
                 "the headers of a file are larger than {} KiB",
                 MAX_HEADER_BYTES >> 10

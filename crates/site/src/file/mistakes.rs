@@ -55,8 +55,10 @@ impl Mistakes {
 
     /// A line for each, with the file's name before it.
     pub fn listed(&self, file: &str) -> String {
-        let lines = self.0.iter().take(MOST_LISTED);
-        let mut lines: Vec<String> = lines
+        let mut lines: Vec<String> = self
+            .0
+            .iter()
+            .take(MOST_LISTED)
             .map(|mistake| format!("{file}:{}: {}", mistake.at, mistake.text))
             .collect();
         if let Some(more @ 1..) = self.0.len().checked_sub(MOST_LISTED) {

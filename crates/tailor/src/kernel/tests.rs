@@ -84,8 +84,9 @@ fn a_given_configuration_is_completed_by_the_kernels_defaults() {
     let makefile = format!("{MAKEFILE}olddefconfig:\n\t@echo CONFIG_NEW=y >> $(O)/.config\n");
     fs::write(dir.path().join("tree/Makefile"), makefile).unwrap();
     let given = GivenConfig::read(b"CONFIG_NET=y\n# CONFIG_SMP is not set\n").unwrap();
-    let kernel = builder.make_given(&given, &dir.path().join("out"), |_| true);
-    let kernel = kernel.unwrap();
+    let kernel = builder
+        .make_given(&given, &dir.path().join("out"), |_| true)
+        .unwrap();
     assert_eq!(kernel.lock.config, ["CONFIG_NET=y", "CONFIG_NEW=y"]);
     assert_eq!(kernel.lock.cuts, BTreeSet::new());
     let solved = fs::read_to_string(dir.path().join("out/build/.config")).unwrap();
@@ -98,8 +99,10 @@ fn a_program_that_the_scripts_do_not_find_is_named() {
     let makefile = MAKEFILE.replace("@cp", "@no-such-compiler");
     fs::write(dir.path().join("tree/Makefile"), makefile).unwrap();
     let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
-    let error = builder.make(&spec, &dir.path().join("out"), |_| true);
-    let error = error.unwrap_err().to_string();
+    let error = builder
+        .make(&spec, &dir.path().join("out"), |_| true)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("no-such-compiler"), "{error}");
     assert!(!error.contains("***"), "{error}");
 }
@@ -107,8 +110,9 @@ fn a_program_that_the_scripts_do_not_find_is_named() {
 #[test]
 fn what_is_not_granted_leaves_no_new_directory_and_an_old_one_alone() {
     let Fixture { dir, builder } = fixture();
-    let makefile = MAKEFILE.replace("@cp", "@grep -v UNKNOWN");
-    let makefile = makefile.replace(" $(O)/.config\nbzImage", " > $(O)/.config\nbzImage");
+    let makefile = MAKEFILE
+        .replace("@cp", "@grep -v UNKNOWN")
+        .replace(" $(O)/.config\nbzImage", " > $(O)/.config\nbzImage");
     fs::write(dir.path().join("tree/Makefile"), makefile).unwrap();
     let mut spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     let good = spec.clone();

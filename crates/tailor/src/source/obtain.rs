@@ -175,8 +175,11 @@ fn unpack(archive: &File, entry: &Path, name: &Path) -> Result<(), ObtainError> 
         path: name.to_owned(),
         source,
     })?;
-    let all = fs::read_dir(&unpacked).map_err(missing(&unpacked))?;
-    let all: Vec<PathBuf> = all.flatten().map(|found| found.path()).collect();
+    let all: Vec<PathBuf> = fs::read_dir(&unpacked)
+        .map_err(missing(&unpacked))?
+        .flatten()
+        .map(|found| found.path())
+        .collect();
     let only = match &all[..] {
         [only] if only.is_dir() && !only.is_symlink() => only,
         _ => return Err(ObtainError::NoDirectory(name.to_owned())),

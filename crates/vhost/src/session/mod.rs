@@ -269,8 +269,8 @@ impl Session {
             return Progress::Done;
         };
         let mut queues = Queues::new(memory, &mut self.live);
-        let outcome = piece(&mut self.device, &mut queues);
-        let outcome = outcome.and_then(|progress| self.interrupt().map(|()| progress));
+        let outcome = piece(&mut self.device, &mut queues)
+            .and_then(|progress| self.interrupt().map(|()| progress));
         outcome.unwrap_or_else(|error| {
             self.break_down(&error);
             Progress::Done

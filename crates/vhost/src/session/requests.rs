@@ -166,8 +166,8 @@ impl Requests for Session {
         let index = self.known(index)?;
         let polling = Error::InvalidOperation("queues are not polled");
         let token = self.first_token + index as u64;
-        let kick = Notifier::new(file.ok_or(polling)?, &self.poll, token);
-        let mut kick = kick.map_err(|source| failed(StartError::Watch { index, source }))?;
+        let mut kick = Notifier::new(file.ok_or(polling)?, &self.poll, token)
+            .map_err(|source| failed(StartError::Watch { index, source }))?;
         let live = self.live[index].is_some();
         if live {
             self.rings[index].kick = None;
@@ -184,8 +184,10 @@ impl Requests for Session {
 
     fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
         let index = self.known(index)?;
-        let call = file.map(notifier::sender).transpose();
-        let call = call.map_err(Error::ReqHandlerError)?;
+        let call = file
+            .map(notifier::sender)
+            .transpose()
+            .map_err(Error::ReqHandlerError)?;
         let bound = self.signals[index].bind(call.as_ref());
         self.rings[index].call = call;
         bound.map_err(Error::ReqHandlerError)?;

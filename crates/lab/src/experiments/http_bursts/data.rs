@@ -272,8 +272,11 @@ fn rank(name: &str) -> usize {
 fn arm_rank(name: &str) -> (usize, usize) {
     let mut parts = name.split('.').skip(1);
     let arm = parts.next().unwrap_or_default();
-    let all = Side::ALL.map(Side::name).into_iter();
-    let mut all = all.take(2).chain(Arm::ALL.map(Arm::name));
+    let mut all = Side::ALL
+        .map(Side::name)
+        .into_iter()
+        .take(2)
+        .chain(Arm::ALL.map(Arm::name));
     let place = all.position(|name| name == arm);
     (parts.count(), place.unwrap_or(usize::MAX))
 }
@@ -285,8 +288,10 @@ fn sentence(
     failed: &BTreeMap<Failure, usize>,
 ) -> Option<String> {
     let count: usize = failed.values().sum();
-    let kinds = failed.iter().map(|(kind, n)| format!("{n} {kind}"));
-    let kinds: Vec<String> = kinds.collect();
+    let kinds: Vec<String> = failed
+        .iter()
+        .map(|(kind, n)| format!("{n} {kind}"))
+        .collect();
     (count > 0).then(|| {
         format!(
             "{count} of {all} requests ({:?}, {}, cycle {}): {}",

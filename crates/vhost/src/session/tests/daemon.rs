@@ -81,8 +81,9 @@ impl Daemon {
         let stop = event();
         let stopped = stop.try_clone().unwrap();
         let counted = Arc::clone(&counters);
-        let io = IoLoop::new(poll, listener, session, counted, stopped, event()).unwrap();
-        let io = io.with_patience(patience);
+        let io = IoLoop::new(poll, listener, session, counted, stopped, event())
+            .unwrap()
+            .with_patience(patience);
         let (rules, wake) = (io.rules(), io.wake().unwrap());
         let thread = std::thread::spawn(move || io.run().unwrap());
         Self {

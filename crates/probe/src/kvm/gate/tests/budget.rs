@@ -394,8 +394,11 @@ fn said(window_ns: u64) -> Vec<(Load, Said)> {
 
 /// The mean of what windows say of the events of one load.
 fn mean(said: &[(Load, Said)], load: Load, of: fn(&Said) -> f64) -> f64 {
-    let own = said.iter().filter(|(of, _)| *of == load);
-    let own: Vec<f64> = own.map(|(_, said)| of(said)).collect();
+    let own: Vec<f64> = said
+        .iter()
+        .filter(|(of, _)| *of == load)
+        .map(|(_, said)| of(said))
+        .collect();
     own.iter().sum::<f64>() / own.len() as f64
 }
 
