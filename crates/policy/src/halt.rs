@@ -18,6 +18,7 @@
 mod budget;
 mod curve;
 mod experience;
+mod gaps;
 mod grow_shrink;
 mod lately;
 mod reading;

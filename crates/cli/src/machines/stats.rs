@@ -101,7 +101,7 @@ fn halt_lines(halt: &HaltStats, text: &mut String) {
     let window = match halt.window_ns {
         None => "as the kernel has it".to_owned(),
         Some(0) => "no polling".to_owned(),
-        Some(ns) => format!("polls up to {:.1} us", ns as f64 / 1e3),
+        Some(ns) => format!("polls for waits of up to {:.1} us", ns as f64 / 1e3),
     };
     let standing = halt.standing.as_deref().map(|it| format!(" ({it})"));
     let _ = writeln!(

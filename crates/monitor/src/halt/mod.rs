@@ -3,13 +3,14 @@
 //!
 //! A look costs a machine that does nothing nothing: it comes after so much CPU
 //! time of this process, by a timer on the process's own CPU clock, which
-//! stands still while the guest is halted. Everything here is on the main
-//! thread.
+//! stands still while the guest is halted. Looks by the clock come too while the machine
+//! halts often. Everything here is on the main thread.
 
-mod cpu_timer;
 mod reading;
+mod timer;
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,14 +18,42 @@ use std::time::Instant;
 use tare_control::halt::HaltPolicy;
 use tare_control::stats::HaltStats;
 use tare_hv::{StatsFd, Vm, VmError};
-use tare_policy::halt::{Budget, Reading, Settings, Standing};
+use tare_policy::halt::{Budget, Decision, Reading, Settings, Standing};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::observe::ThreadObserver;
-use cpu_timer::CpuTimer;
+use timer::{Time, Timer};
 
 /// KVM's parameter, for who asks for it while the machine runs.
 const KERNEL: &str = "/sys/module/kvm/parameters/halt_poll_ns";
+
+/// When a look is due: after CPU time of this process, and while bursts go on after time too.
+struct Timers {
+    cpu: Timer,
+    clock: Timer,
+}
+
+impl Timers {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            cpu: Timer::new(Time::Cpu)?,
+            clock: Timer::new(Time::Clock)?,
+        })
+    }
+
+    fn arm(&self, decision: &Decision) {
+        self.cpu.arm(decision.look_after_cpu_ns);
+        match decision.look_after_ns {
+            Some(after_ns) => self.clock.arm(after_ns),
+            None => self.clock.disarm(),
+        }
+    }
+
+    fn disarm(&self) {
+        self.cpu.disarm();
+        self.clock.disarm();
+    }
+}
 
 /// What a machine's halts are governed by.
 pub struct Governor {
@@ -32,12 +61,14 @@ pub struct Governor {
     policy: HaltPolicy,
     /// While a budget is in force.
     rule: Option<Budget>,
-    timer: Option<CpuTimer>,
+    timers: Option<Timers>,
     vcpus: Vec<Arc<StatsFd>>,
     threads: Vec<ThreadObserver>,
     kernel: Option<File>,
     /// What KVM was set to; `None` if it was not set.
-    window_ns: Option<u64>,
+    limit_ns: Option<u64>,
+    /// How long waits are polled for by that.
+    window_ns: u64,
     started: Instant,
     looks: u64,
     changes: u64,
@@ -53,22 +84,23 @@ impl Governor {
         vcpus: Vec<Arc<StatsFd>>,
         can_poll: CanPoll,
     ) -> Result<Self, VmError> {
-        let timer = CpuTimer::new();
+        let timers = Timers::new();
         let mut governor = Self {
-            unavailable: match (can_poll, vcpus.is_empty(), timer.is_err()) {
+            unavailable: match (can_poll, vcpus.is_empty(), timers.is_err()) {
                 (CanPoll::No, ..) => Some("this KVM cannot set halt polling for one machine"),
                 (_, true, _) => Some("this KVM has no statistics of halts"),
-                (.., true) => Some("this kernel has no timer on the process's CPU time"),
+                (.., true) => Some("this kernel has no timers (CONFIG_POSIX_TIMERS)"),
                 _ => None,
             },
             vm,
             policy: HaltPolicy::Kernel,
             rule: None,
-            timer: timer.ok(),
+            timers: timers.ok(),
             vcpus,
             threads: Vec::new(),
             kernel: File::open(KERNEL).ok(),
-            window_ns: None,
+            limit_ns: None,
+            window_ns: 0,
             started: Instant::now(),
             looks: 0,
             changes: 0,
@@ -82,7 +114,7 @@ impl Governor {
 
     /// Readable when a look is due.
     pub fn event(&self) -> Option<&'static EventFd> {
-        self.timer.as_ref().and(cpu_timer::event())
+        self.timers.as_ref().and(timer::event())
     }
 
     /// The threads of the vCPUs are these.
@@ -98,10 +130,11 @@ impl Governor {
     /// Puts another policy in force. A budget that cannot be kept here leaves
     /// the halts to the kernel, and says so in the statistics.
     pub fn set(&mut self, policy: HaltPolicy) -> Result<(), VmError> {
-        if policy == self.policy && self.window_ns.is_some() {
+        if policy == self.policy && self.limit_ns.is_some() {
             return Ok(());
         }
         self.rule = None;
+        self.timers.iter().for_each(Timers::disarm);
         match policy {
             HaltPolicy::Never => self.apply(0)?,
             HaltPolicy::Poll(longest_ns) => self.apply(longest_ns.into())?,
@@ -128,9 +161,10 @@ impl Governor {
         let decision = rule.look(&reading);
         self.looks += 1;
         // KVM has taken a window before; should it refuse one, the old one stays.
-        let _ = self.apply(decision.window_ns);
-        if let Some(timer) = &self.timer {
-            timer.arm(decision.look_after_cpu_ns);
+        let _ = self.apply(decision.limit_ns);
+        self.window_ns = decision.window_ns;
+        if let Some(timers) = &self.timers {
+            timers.arm(&decision);
         }
     }
 
@@ -147,7 +181,7 @@ impl Governor {
         let reading = self.reading();
         HaltStats {
             policy: self.policy,
-            window_ns: self.window_ns,
+            window_ns: self.limit_ns.map(|_| self.window_ns),
             standing: self
                 .rule
                 .as_ref()
@@ -162,13 +196,14 @@ impl Governor {
         }
     }
 
-    fn apply(&mut self, window_ns: u64) -> Result<(), VmError> {
-        if self.window_ns != Some(window_ns) {
-            let longest_ns = u32::try_from(window_ns).unwrap_or(u32::MAX);
+    fn apply(&mut self, limit_ns: u64) -> Result<(), VmError> {
+        if self.limit_ns != Some(limit_ns) {
+            let longest_ns = u32::try_from(limit_ns).unwrap_or(u32::MAX);
             self.vm.set_halt_poll_ns(longest_ns)?;
-            self.changes += u64::from(self.window_ns.is_some());
-            self.window_ns = Some(window_ns);
+            self.changes += u64::from(self.limit_ns.is_some());
+            self.limit_ns = Some(limit_ns);
         }
+        self.window_ns = limit_ns;
         Ok(())
     }
 

@@ -8,16 +8,17 @@
 
 use super::curve::cost_ns;
 use super::experience::Experience;
-use super::lately::{KEPT_NS, Lately};
+use super::gaps::{self, Gaps, Holding};
+use super::lately::{KEPT_NS, Lately, SLOT_NS};
 use super::reading::mul_div;
 use super::{Curve, Reading, Waits};
 
 /// Over this time waits are remembered.
 const MEMORY_NS: u64 = 2_000_000_000;
-/// It aims at seven eighths of its budget at most: what was saved, and what is
-/// polled until a look that comes late, are on top. At 1 % that is 12.5 ms in
+/// It aims at 15 sixteenths of its budget at most: what was saved, and what is
+/// polled until a look that comes late, are on top. At 1 % that is 6 ms in
 /// 10 s. Many vCPUs poll for more between two looks: [`Lately`] bounds that.
-const AIM: (u64, u64) = (7, 8);
+const AIM: (u64, u64) = (15, 16);
 /// Longest time whose share of the budget is saved.
 const SAVED_NS: u64 = 400_000_000;
 /// CPU time of the machine between two looks, while something changes.
@@ -26,6 +27,10 @@ const LOOK_NS: u64 = 10_000_000;
 const LOOK_SOON_NS: u64 = 1_000_000;
 /// The same while nothing does.
 const LOOK_SELDOM_NS: u64 = 20_000_000;
+/// A machine whose halts are closer together than this is looked at by the clock too.
+const HALTS_SELDOM_NS: u64 = 250_000_000;
+/// The longest time between two looks by the clock.
+const LOOK_BY_CLOCK_NS: u64 = 1_000_000_000;
 /// How long polling rests where others want the CPU.
 const REST_NS: u64 = 1_000_000_000;
 /// Less waiting for a CPU than this says nothing.
@@ -59,11 +64,16 @@ pub enum Standing {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// The longest poll, for `KVM_CAP_HALT_POLL`.
+    /// How long waits are to be polled for.
     pub window_ns: u64,
+    /// What is set by `KVM_CAP_HALT_POLL` for that: the window, or in turns twice the window and
+    /// more than any gap between bursts.
+    pub limit_ns: u64,
     /// Look again when the machine has used so much CPU time: a machine that
     /// uses none is not looked at.
     pub look_after_cpu_ns: u64,
+    /// Look again when so much time has passed too, while bursts go on.
+    pub look_after_ns: Option<u64>,
 }
 
 /// The rule for one machine.
@@ -76,10 +86,14 @@ pub struct Budget {
     /// What may still be spent; below zero, what was spent too much.
     account_ns: i64,
     lately: Lately,
+    gaps: Gaps,
+    holds: bool,
     window_ns: u64,
+    limit_ns: u64,
     standing: Standing,
     rest_until_ns: u64,
-    look_after_ns: u64,
+    look_after_cpu_ns: u64,
+    look_after_ns: Option<u64>,
 }
 
 impl Budget {
@@ -92,10 +106,14 @@ impl Budget {
             experience: Experience::new(),
             account_ns: 0,
             lately: Lately::new(),
+            gaps: Gaps::new(),
+            holds: false,
             window_ns: 0,
+            limit_ns: 0,
             standing: Standing::Idle,
             rest_until_ns: 0,
-            look_after_ns: LOOK_SOON_NS,
+            look_after_cpu_ns: LOOK_SOON_NS,
+            look_after_ns: None,
         }
     }
 
@@ -107,10 +125,10 @@ impl Budget {
         };
         self.learn(&reading.since(&last), reading.now_ns);
         let changed = before != (self.window_ns, self.standing);
-        self.look_after_ns = match (self.window_ns > 0, changed) {
+        self.look_after_cpu_ns = match (self.window_ns > 0, changed) {
             (true, _) => self.spent_after_ns(),
             (false, true) => LOOK_NS,
-            (false, false) => (self.look_after_ns * 2).min(LOOK_SELDOM_NS),
+            (false, false) => (self.look_after_cpu_ns * 2).min(LOOK_SELDOM_NS),
         };
         self.decision()
     }
@@ -118,7 +136,9 @@ impl Budget {
     const fn decision(&self) -> Decision {
         Decision {
             window_ns: self.window_ns,
-            look_after_cpu_ns: self.look_after_ns,
+            limit_ns: self.limit_ns,
+            look_after_cpu_ns: self.look_after_cpu_ns,
+            look_after_ns: self.look_after_ns,
         }
     }
 
@@ -140,17 +160,86 @@ impl Budget {
         if contended(counted) {
             self.rest_until_ns = now_ns.saturating_add(REST_NS);
         }
+        let curve = Curve::corrected(&self.waits, &self.experience, now_ns);
         (self.window_ns, self.standing) = if now_ns < self.rest_until_ns {
             (0, Standing::Contended)
         } else {
-            self.choose(now_ns)
+            self.choose(&curve)
         };
+        self.hold(counted, curve.cost_ppm(self.window_ns));
+    }
+
+    /// Holds the window open across gaps where that can be paid for, and says when to look by the
+    /// clock.
+    fn hold(&mut self, counted: &Reading, cost_ppm: u64) {
+        let needed = if self.holds { 0 } else { self.enough_ns() };
+        let holding = Holding::of(&self.waits, self.window_ns, self.budget_ppm());
+        let holding = holding.filter(|holding| match self.standing {
+            Standing::Within => {
+                self.account_ns > needed
+                    && cost_ppm.saturating_add(holding.extra_ppm) <= self.budget_ppm()
+            }
+            Standing::Spending => holding.pays(cost_ppm),
+            _ => false,
+        });
+        self.holds = holding.is_some();
+        if self.holds {
+            self.limit_ns = self.gaps.limit_ns(counted, self.window_ns);
+        } else {
+            self.gaps.rest();
+            self.limit_ns = self.window_ns * 2;
+        }
+        let halts_often = self
+            .waits
+            .mean_every_ns()
+            .is_some_and(|ns| ns < HALTS_SELDOM_NS);
+        let looks = [
+            holding.map(|holding| holding.look_every_ns),
+            self.turn_ns(cost_ppm).filter(|_| halts_often),
+            halts_often.then_some(LOOK_BY_CLOCK_NS),
+        ];
+        self.look_after_ns = looks.into_iter().flatten().min();
+    }
+
+    /// The time after which a turn may end: the account is empty, enough is saved for the better
+    /// window, or some of what was polled lately is forgotten. Ticks alone would not do: they
+    /// hardly ever meet a machine that runs for little of the time.
+    fn turn_ns(&self, cost_ppm: u64) -> Option<u64> {
+        let soonest_ns = gaps::soonest_look_ns(self.budget_ppm());
+        match self.standing {
+            Standing::Spending => {
+                let left_ns = u64::try_from(self.account_ns).unwrap_or(0);
+                let over_ppm = cost_ppm.saturating_sub(self.budget_ppm());
+                // Enough was saved for this look before the turn began.
+                let turn_ns = mul_div(left_ns, 1_000_000, over_ppm);
+                // Several vCPUs poll in bursts, so that their costs come in lumps.
+                let most_ns = (4 * soonest_ns).min(SLOT_NS);
+                Some(turn_ns.clamp(LOOK_SOON_NS, most_ns.max(LOOK_SOON_NS)))
+            }
+            Standing::Saving => {
+                let lacking_ns = self.enough_ns().saturating_sub(self.account_ns);
+                let turn_ns = match u64::try_from(lacking_ns) {
+                    Ok(lacking_ns @ 1..) => {
+                        mul_div(lacking_ns, 1_000_000 * AIM.1, self.budget_ppm() * AIM.0)
+                    }
+                    _ => SLOT_NS,
+                };
+                Some(turn_ns.clamp(soonest_ns.min(SLOT_NS), SLOT_NS))
+            }
+            Standing::Within => Some((8 * soonest_ns).min(SLOT_NS)),
+            _ => None,
+        }
     }
 
     /// Pays in for the time that passed and draws what was polled.
     fn book(&mut self, counted: &Reading, now_ns: u64) {
         let paid_in = signed(self.share_of(counted.now_ns));
-        let drawn = signed(counted.polled_ns());
+        // Those by CPU time come with work that the machine does anyway.
+        let by_clock = self
+            .look_after_ns
+            .is_some_and(|after_ns| counted.now_ns >= after_ns);
+        let look_ns = if by_clock { gaps::LOOK_COST_NS } else { 0 };
+        let drawn = signed(counted.polled_ns().saturating_add(look_ns));
         let balance = self.account_ns.saturating_add(paid_in);
         self.account_ns = balance
             .saturating_sub(drawn)
@@ -159,8 +248,7 @@ impl Budget {
         lately.add(counted.polled_ns(), counted.now_ns, now_ns);
     }
 
-    fn choose(&self, now_ns: u64) -> (u64, Standing) {
-        let curve = Curve::corrected(&self.waits, &self.experience, now_ns);
+    fn choose(&self, curve: &Curve) -> (u64, Standing) {
         let (lower, upper) = curve.around(self.aim());
         let most = signed(self.most_saved_ns());
         let is_spent = self.lately.with_next_ns() > self.kept_ns();
@@ -177,7 +265,7 @@ impl Budget {
         }
         let needed = match self.standing {
             Standing::Spending => 0,
-            _ => most / 2,
+            _ => self.enough_ns(),
         };
         if self.account_ns > needed {
             (upper, Standing::Spending)
@@ -202,9 +290,19 @@ impl Budget {
         self.share_of(SAVED_NS)
     }
 
-    /// The whole budget of [`KEPT_NS`].
+    /// What is to be saved before something dearer begins.
+    fn enough_ns(&self) -> i64 {
+        signed(self.most_saved_ns()) / 2
+    }
+
+    fn budget_ppm(&self) -> u64 {
+        u64::from(self.settings.per_myriad) * 100
+    }
+
+    /// The budget of [`KEPT_NS`], but for what a look adds that comes later than any so far.
     fn kept_ns(&self) -> u64 {
-        mul_div(KEPT_NS, u64::from(self.settings.per_myriad), 10_000)
+        let per_myriad = u64::from(self.settings.per_myriad);
+        mul_div(KEPT_NS - KEPT_NS / 32, per_myriad, 10_000)
     }
 
     /// The window in force.

@@ -34,7 +34,12 @@ impl GrowShrink {
         Self::new(200_000)
     }
 
-    /// Changes the longest window, as `KVM_CAP_HALT_POLL` does.
+    /// The longest window.
+    pub(crate) const fn longest_ns(&self) -> u64 {
+        self.longest_ns
+    }
+
+    /// Changes the longest window for halts that begin, as `KVM_CAP_HALT_POLL` does.
     pub(crate) const fn set_longest_ns(&mut self, longest_ns: u64) {
         self.longest_ns = longest_ns;
     }
@@ -46,7 +51,13 @@ impl GrowShrink {
 
     /// A halt has ended after so long, polled or not.
     pub fn halted(&mut self, halt_ns: u64) {
+        self.halted_with(halt_ns, self.longest_ns);
+    }
+
+    /// The same, with a longest window that was changed while it lasted: KVM reads it again.
+    pub(crate) fn halted_with(&mut self, halt_ns: u64, longest_ns: u64) {
         self.window_ns = self.window_ns();
+        self.longest_ns = longest_ns;
         if self.longest_ns == 0 {
             self.window_ns = 0;
         } else if halt_ns <= self.window_ns {
@@ -58,8 +69,8 @@ impl GrowShrink {
     }
 
     fn grow(&mut self) {
-        let grown = self.window_ns.saturating_mul(self.grow).max(self.start_ns);
-        self.window_ns = grown.min(self.longest_ns);
+        // The next halt begins with no more than the longest.
+        self.window_ns = self.window_ns.saturating_mul(self.grow).max(self.start_ns);
     }
 
     fn shrink(&mut self) {

@@ -130,6 +130,12 @@ impl Waits {
         &self.counts
     }
 
+    /// The mean time from one to the next; `None` without any.
+    pub(super) fn mean_every_ns(&self) -> Option<u64> {
+        let units = sum(&self.counts);
+        (units > 0).then(|| mul_div(self.elapsed_ns, Self::UNIT, units))
+    }
+
     /// The time in which they came, ns.
     pub const fn elapsed_ns(&self) -> u64 {
         self.elapsed_ns

@@ -119,9 +119,12 @@ pub struct Governed {
     ticks: Ticks,
     counted: Reading,
     look_at_cpu_ns: u64,
+    /// When a look by the clock is due.
+    look_at_ns: Option<u64>,
     /// CPU time of a wake-up that was scheduled.
     scheduled_ns: u64,
     looks: u64,
+    looks_by_clock: u64,
 }
 
 impl Governed {
@@ -131,18 +134,45 @@ impl Governed {
         let first = budget.look(&counted);
         Self {
             budget,
-            kvm: GrowShrink::new(first.window_ns),
+            kvm: GrowShrink::new(first.limit_ns),
             ticks: Ticks::default(),
             counted,
             look_at_cpu_ns: first.look_after_cpu_ns,
+            look_at_ns: first.look_after_ns,
             scheduled_ns: costs.scheduled_ns,
             looks: 0,
+            looks_by_clock: 0,
         }
+    }
+
+    /// Looks, and returns the new limit.
+    fn look(&mut self) -> u64 {
+        let decision = self.budget.look(&self.counted);
+        self.look_at_cpu_ns = self.counted.run_ns + decision.look_after_cpu_ns;
+        let after_ns = decision.look_after_ns;
+        self.look_at_ns = after_ns.map(|after_ns| self.counted.now_ns + after_ns);
+        self.looks += 1;
+        decision.limit_ns
+    }
+
+    /// Looks by the clock until `now_ns`, and returns the limit after them.
+    fn looks_until(&mut self, now_ns: u64, mut limit_ns: u64) -> u64 {
+        while let Some(at_ns) = self.look_at_ns.filter(|at_ns| *at_ns < now_ns) {
+            self.counted.now_ns = self.counted.now_ns.max(at_ns);
+            self.looks_by_clock += 1;
+            limit_ns = self.look();
+        }
+        limit_ns
     }
 
     /// How often it looked.
     pub const fn looks(&self) -> u64 {
         self.looks
+    }
+
+    /// How many of them woke the machine's main thread by the clock.
+    pub const fn looks_by_clock(&self) -> u64 {
+        self.looks_by_clock
     }
 }
 
@@ -156,6 +186,7 @@ impl Rule for Governed {
         let began_ns = self.counted.now_ns;
         let ran_until_ns = now_ns.saturating_sub(halt.wait_ns - polled_ns);
         let met_by_tick = self.ticks.meet(began_ns, ran_until_ns);
+        let limit_ns = self.looks_until(now_ns, self.kvm.longest_ns());
         let counted = &mut self.counted;
         counted.now_ns = now_ns;
         counted.run_ns += halt.busy_ns + polled_ns;
@@ -168,12 +199,10 @@ impl Rule for Governed {
             counted.missed += u64::from(polled);
             counted.missed_ns += polled_ns;
         }
-        self.kvm.halted(halt.wait_ns);
+        self.kvm.halted_with(halt.wait_ns, limit_ns);
         if met_by_tick && self.counted.run_ns >= self.look_at_cpu_ns {
-            let decision = self.budget.look(&self.counted);
-            self.kvm.set_longest_ns(decision.window_ns);
-            self.look_at_cpu_ns = self.counted.run_ns + decision.look_after_cpu_ns;
-            self.looks += 1;
+            let limit_ns = self.look();
+            self.kvm.set_longest_ns(limit_ns);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The rule against loads whose best window is known, and against any load.
 
+mod regret;
 mod windows;
 
 use std::vec::Vec;
@@ -112,24 +113,25 @@ fn bursts_during(seconds: usize) -> [Vec<Halt>; 2] {
 }
 
 #[test]
-fn bursts_are_caught_as_by_kvm_s_default_where_that_costs_no_more() {
-    // The first seconds are for learning: few ticks meet a machine that hardly runs.
-    for (seconds, percent) in [(30, 95), (300, 99)] {
+fn bursts_are_caught_to_nearly_the_best_possible() {
+    // The first seconds are for learning. KVM's default is 28 to 30 % beyond the best, and so is any
+    // other fixed limit.
+    for (seconds, most) in [(30, 115), (300, 102)] {
         for halts in bursts_during(seconds) {
-            let kernels = replay(&mut GrowShrink::linux(), halts.iter().copied());
             let (_, outcome) = governed(1, &halts);
             assert!(outcome.polled_ppm() <= 10_000, "{outcome:?}");
+            let (ns, best_ns) = (outcome.mean_latency_ns(COSTS), frontier_ns(1, &halts));
             assert!(
-                outcome.caught * 100 >= kernels.caught * percent,
-                "{seconds} s: {outcome:?} {kernels:?}"
+                ns * 100 <= best_ns * most,
+                "{seconds} s: {ns} {best_ns} {outcome:?}"
             );
         }
     }
 }
 
 #[test]
-fn no_longest_window_makes_kvm_catch_the_first_of_a_burst() {
-    // What bounds the rule here: each long wait halves KVM's window, and only a wait that
+fn no_fixed_limit_makes_kvm_catch_the_first_of_a_burst() {
+    // Why the rule gives KVM two limits in turn: each long wait halves KVM's window, and only a wait that
     // is missed doubles it.
     for halts in bursts_during(30) {
         let short = halts.iter().filter(|halt| halt.wait_ns < MS).count() as u64;
@@ -152,11 +154,17 @@ fn a_sleep_loop_of_10_us_stays_within_one_percent() {
 
 #[test]
 fn a_load_that_changes_is_followed_within_its_memory() {
-    let mut rule = Governed::new(budget(10), COSTS);
-    replay(&mut rule, bursts(100));
+    let mut halts = bursts(100);
+    let (rule, before) = governed(10, &halts);
     assert!(rule.window_ns() > 0);
-    let after = replay(&mut rule, std::vec![halt(100 * US, 5 * MS); 2000]);
+    halts.extend(std::vec![halt(100 * US, 5 * MS); 2000]);
+    let (rule, all) = governed(10, &halts);
     assert_eq!(rule.window_ns(), 0);
+    let after = Outcome {
+        polled_ns: all.polled_ns - before.polled_ns,
+        elapsed_ns: all.elapsed_ns - before.elapsed_ns,
+        ..Outcome::default()
+    };
     assert!(after.polled_ppm() < 10_000, "{after:?}");
 }
 
@@ -276,9 +284,9 @@ proptest! {
     #[test]
     fn the_budget_is_kept_whatever_the_load(halts in load(), percent in 1u16..60) {
         let (_, outcome) = governed(percent, &halts);
-        // Beyond the share: what is polled until a look, a tick late, and one poll.
+        // Beyond the share: what is polled until a look, a tick late, and one poll of twice the window.
         let allowed = outcome.elapsed_ns * u64::from(percent) / 100;
-        let late = 14 * MS + 2 * LONGEST_WINDOW_NS;
+        let late = 14 * MS + 4 * LONGEST_WINDOW_NS;
         prop_assert!(outcome.polled_ns <= allowed + late, "{outcome:?} {allowed}");
     }
 
@@ -306,7 +314,9 @@ proptest! {
                 caught: spread(caught),
             });
             prop_assert!(decision.window_ns <= LONGEST_WINDOW_NS);
+            prop_assert!(decision.limit_ns == gaps::WIDE_NS || decision.limit_ns == 2 * decision.window_ns);
             prop_assert!(decision.look_after_cpu_ns >= MS);
+            prop_assert!(decision.look_after_ns.is_none_or(|ns| ns >= MS));
         }
     }
 }

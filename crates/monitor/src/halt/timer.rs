@@ -1,13 +1,16 @@
-//! A timer on the CPU time of this process (`timer_create(2)`,
-//! `CLOCK_PROCESS_CPUTIME_ID`): it expires when all threads together have run
-//! for so long, and costs nothing while none runs.
+//! Timers that send a signal (`timer_create(2)`).
 //!
+//! One on the CPU time of this process (`CLOCK_PROCESS_CPUTIME_ID`) expires when all threads together
+//! have run for so long, and costs nothing while none runs.
 //! The kernel looks at such timers when its tick meets a running thread, so it
 //! comes late by some ticks, the later the less the process runs; and on a
 //! CPU that is free of ticks (`nohz_full`) an armed one brings the tick back.
+//!
+//! One by the clock (`CLOCK_MONOTONIC`) is on time, and wakes the process whatever it does.
 
 #![allow(unsafe_code)]
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::{io, mem, ptr};
 
@@ -34,15 +37,25 @@ pub(super) fn event() -> Option<&'static EventFd> {
     EVENT.get()
 }
 
-/// A timer, not armed at first.
-#[derive(Debug)]
-pub(super) struct CpuTimer {
-    id: libc::timer_t,
+/// What a timer counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Time {
+    /// CPU time of all threads of this process.
+    Cpu,
+    /// Time that passes.
+    Clock,
 }
 
-impl CpuTimer {
-    /// A timer that tells the calling thread.
-    pub(super) fn new() -> io::Result<Self> {
+/// A timer, not armed at first.
+#[derive(Debug)]
+pub(super) struct Timer {
+    id: libc::timer_t,
+    armed: Cell<bool>,
+}
+
+impl Timer {
+    /// A timer that signals the calling thread.
+    pub(super) fn new(time: Time) -> io::Result<Self> {
         install()?;
         // SAFETY: a sigevent is plain data, for which zeros are valid.
         let mut tell: libc::sigevent = unsafe { mem::zeroed() };
@@ -50,18 +63,36 @@ impl CpuTimer {
         tell.sigev_signo = SIGNAL;
         tell.sigev_notify_thread_id = gettid().as_raw_nonzero().get();
         let mut id = ptr::null_mut();
-        // SAFETY: both pointers are to live values of the types that the call wants.
-        let made = unsafe {
-            libc::timer_create(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut tell, &raw mut id)
+        let clock = match time {
+            Time::Cpu => libc::CLOCK_PROCESS_CPUTIME_ID,
+            Time::Clock => libc::CLOCK_MONOTONIC,
         };
+        // SAFETY: both pointers are to live values of the types that the call wants.
+        let made = unsafe { libc::timer_create(clock, &raw mut tell, &raw mut id) };
         match made {
-            0 => Ok(Self { id }),
+            0 => Ok(Self {
+                id,
+                armed: Cell::new(false),
+            }),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Lets it expire once, after `after_ns` of CPU time from now.
+    /// Lets it expire once, `after_ns` of its time from now.
     pub(super) fn arm(&self, after_ns: u64) {
+        // Zero would disarm it.
+        self.set(after_ns.max(1));
+        self.armed.set(true);
+    }
+
+    /// Lets it not expire.
+    pub(super) fn disarm(&self) {
+        if self.armed.replace(false) {
+            self.set(0);
+        }
+    }
+
+    fn set(&self, after_ns: u64) {
         let once = libc::itimerspec {
             it_interval: libc::timespec {
                 tv_sec: 0,
@@ -78,7 +109,7 @@ impl CpuTimer {
     }
 }
 
-impl Drop for CpuTimer {
+impl Drop for Timer {
     fn drop(&mut self) {
         // SAFETY: the timer was made by `new` and is deleted once.
         let _ = unsafe { libc::timer_delete(self.id) };
@@ -100,13 +131,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_expires_after_cpu_time_and_not_while_nothing_runs() {
-        let timer = CpuTimer::new().unwrap();
+    fn they_expire_after_their_own_time() {
+        let timer = Timer::new(Time::Cpu).unwrap();
+        let clock = Timer::new(Time::Clock).unwrap();
         let event = event().unwrap();
         // Other tests of this process run meanwhile: a long time for them.
         timer.arm(20_000_000_000);
+        clock.arm(1_000_000);
+        clock.disarm();
         std::thread::sleep(Duration::from_millis(50));
         assert!(event.read().is_err());
+        // While no thread of this test runs.
+        clock.arm(1_000_000);
+        let began = Instant::now();
+        while event.read().is_err() {
+            assert!(began.elapsed() < Duration::from_secs(10));
+            std::thread::sleep(Duration::from_millis(1));
+        }
         timer.arm(5_000_000);
         let began = Instant::now();
         while event.read().is_err() {
