@@ -86,7 +86,7 @@ fn again(halts: &[Halt]) -> Vec<Halt> {
     all
 }
 
-/// So many waits of `us`, then a gap.
+/// `count` waits of `us`, then a gap.
 fn burst(count: usize, us: u64, gap_ms: u64) -> Vec<Halt> {
     let mut burst = std::vec![halt(40 * US, us * US); count];
     burst.push(halt(40 * US, gap_ms * MS));
@@ -180,7 +180,7 @@ impl Random {
 
 #[derive(Clone, Copy, Debug)]
 enum Order {
-    /// So many short waits, then a long one.
+    /// This many short waits, then a long one.
     Bursts(u64),
     /// Each is short or long by chance, in 100.
     Chance(u64),
