@@ -522,18 +522,48 @@ fn keeps_starting_threads() {
     }
 }
 
-#[test]
-fn threads_that_begin_while_it_works_are_caught_and_freed() {
-    let Some(all) = cpus() else { return };
-    let place = TestDir::new();
+/// That copy, when it has started some.
+fn restless() -> Living {
     let restless = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "keeps_starting_threads"])
         .env(RESTLESS, "1")
         .stdout(Stdio::null())
         .spawn();
     let restless = Living(restless.unwrap());
+    eventually("it starts threads", || tids(restless.pid()).len() > 20);
+    restless
+}
+
+/// Threads that begin keep it from the end of its first placement, so that most signals arrive
+/// before it waits.
+#[test]
+fn a_signal_while_threads_are_placed_has_its_own_code() {
+    let Some(all) = cpus() else { return };
+    let place = TestDir::new();
+    let restless = restless();
     let pid = restless.pid();
-    eventually("it starts threads", || tids(pid).len() > 20);
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)].repeat(4) {
+        let holder = place
+            .pin_command(&[&pid.to_string(), "--cpus", "1", "--for", "100"])
+            .spawn()
+            .unwrap();
+        eventually("the first threads are placed", || {
+            seats(&[pid]).values().any(|cpus| *cpus == [1])
+        });
+        let holder_pid = Pid::from_raw(i32::try_from(holder.id()).unwrap()).unwrap();
+        kill_process(holder_pid, signal).unwrap();
+        end(holder).expect(code, "restored");
+        assert!(seats(&[pid]).values().all(|cpus| *cpus == all));
+    }
+    assert_eq!(place.journals(), 0);
+}
+
+#[test]
+fn threads_that_begin_while_it_works_are_caught_and_freed() {
+    let Some(all) = cpus() else { return };
+    let place = TestDir::new();
+    let restless = restless();
+    let pid = restless.pid();
     let holder = place
         .pin_command(&[&pid.to_string(), "--cpus", "1", "--for", "4"])
         .spawn()

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use tare_control::exit::ExitCode;
-use tare_pin::{Choice, Host, Plan, Store, Target, TaskId, pin};
+use tare_pin::{Choice, Host, Plan, Store, Target, TaskId};
 use tare_policy::placement::Class;
 use tare_stats::{mann_whitney, quantile, sorted};
 
@@ -72,9 +72,7 @@ impl Trial<'_> {
                 let held = if turn {
                     None
                 } else {
-                    Some(pin(self.store, self.name, &plan, &|| {
-                        signal.came().is_some()
-                    })?)
+                    Some(signal.place(self.store, self.name, &plan)?)
                 };
                 let score = self.window(measure, window, signal);
                 match (turn, score) {
@@ -93,7 +91,8 @@ impl Trial<'_> {
         if verdict != Verdict::Helped {
             return print(&format!("{text}Placement restored.\n"));
         }
-        pin(self.store, self.name, &plan, &|| signal.came().is_some())?.keep()?;
+        let pinned = signal.place(self.store, self.name, &plan)?;
+        pinned.keep()?;
         let name = self.name;
         print(&format!(
             "{text}It stays pinned. To undo: tare pin {name} --undo\n"

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
 use tare_host::signals::requests_to_end;
-use tare_pin::{Choice, Host, Pinned, Plan, Store, Target, Undone, pin as place};
+use tare_pin::{Choice, Host, PinError, Pinned, Plan, Store, Target, Undone};
 
 use crate::args::PinArgs;
 use crate::failure::{Failure, Outcome};
@@ -41,7 +41,7 @@ pub(crate) fn pin(args: &PinArgs) -> Outcome {
     if args.dry_run {
         return print(&table::planned(&plan));
     }
-    let pinned = place(&store, &args.target, &plan, &|| signal.came().is_some())?;
+    let pinned = signal.place(&store, &args.target, &plan)?;
     print(&table::placed(&pinned))?;
     match args.for_seconds {
         Some(seconds) => hold(pinned, seconds.duration(), &signal, &args.target),
@@ -106,6 +106,16 @@ impl Signal {
             signal_hook::flag::register_usize(signal, Arc::clone(&came), number)?;
         }
         Ok(Self(came))
+    }
+
+    /// Places every thread of the plan's target. A signal ends it with the exit code of that
+    /// signal, after all that it moved is restored.
+    pub(crate) fn place(&self, store: &Store, name: &str, plan: &Plan) -> Result<Pinned, Failure> {
+        let placed = tare_pin::pin(store, name, plan, &|| self.came().is_some());
+        placed.map_err(|error| match (&error, self.came()) {
+            (PinError::Interrupted, Some(code)) => Failure::new(code, error),
+            _ => error.into(),
+        })
     }
 
     /// The exit code of the signal that came.
