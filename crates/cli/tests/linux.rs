@@ -375,6 +375,8 @@ fn terms(check: Check, refusals: Logging) -> ProofConfig {
         execution: Execution::Translated,
         memory_mib: 512,
         limit: Duration::from_secs(120),
+        // A guest on a busy host takes its time: an application that ends is waited for.
+        goes_on: Duration::from_secs(120),
         refusals,
         interrupted: Arc::default(),
         tare: env!("CARGO_BIN_EXE_tare").into(),

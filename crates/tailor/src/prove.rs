@@ -25,8 +25,8 @@ use crate::{check, machine};
 
 /// Between two tries of a check.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long an application without a check has to go on.
-const RUNS: Duration = Duration::from_secs(3);
+/// How long an application without a check has to go on, if nothing else is wanted.
+pub const GOES_ON: Duration = Duration::from_secs(3);
 /// Tries of a command in the guest.
 const TRIES: u32 = 50;
 /// Requests of the load, and how many wait at once.
@@ -64,6 +64,9 @@ pub struct ProofConfig {
     pub memory_mib: u32,
     /// How long the check may take to pass.
     pub limit: Duration,
+    /// How long an application without a check has to go on ([`Check::Runs`]), host's time: one
+    /// that fails later than that passes.
+    pub goes_on: Duration,
     /// Whether the guest tells what its kernel refuses the application
     /// ([`tare_init::Refusal`]), which slows it down.
     pub refusals: Logging,
@@ -196,7 +199,7 @@ fn judge(running: &mut Running, terms: &ProofConfig) -> Result<Option<String>, P
             return Err(ProveError::Interrupted);
         }
         let lives = running.is_alive();
-        match look(running, &terms.check, lives) {
+        match look(running, terms, lives) {
             Look::Passed => return Ok(None),
             Look::Failed(why) => return Ok(Some(why)),
             Look::NotYet(why) if !lives => {
@@ -219,13 +222,13 @@ enum Look {
     NotYet(String),
 }
 
-fn look(running: &mut Running, check: &Check, lives: bool) -> Look {
+fn look(running: &mut Running, terms: &ProofConfig, lives: bool) -> Look {
     let console = running.console();
     let of_probe = |result: Result<(), String>| match result {
         Ok(()) => Look::Passed,
         Err(why) => Look::NotYet(why),
     };
-    match (check, running.port) {
+    match (&terms.check, running.port) {
         (Check::Http { path, .. }, Some(port)) if lives => of_probe(http(port, path)),
         (Check::Tcp { .. }, Some(port)) if lives => {
             of_probe(check::is_taken(port).map_err(|error| error.to_string()))
@@ -233,7 +236,7 @@ fn look(running: &mut Running, check: &Check, lives: bool) -> Look {
         (Check::Command(_), _) => {
             ended(&console).unwrap_or_else(|| Look::NotYet("the command did not end".to_owned()))
         }
-        (Check::Runs, _) => ended(&console).unwrap_or_else(|| runs(running)),
+        (Check::Runs, _) => ended(&console).unwrap_or_else(|| runs(running, terms.goes_on)),
         _ => Look::NotYet("no answer".to_owned()),
     }
 }
@@ -247,11 +250,11 @@ fn ended(console: &str) -> Option<Look> {
 }
 
 /// Whether an application that was started goes on for a while.
-fn runs(running: &mut Running) -> Look {
+fn runs(running: &mut Running, goes_on: Duration) -> Look {
     if Figures::on(&running.console()).is_none() {
         return Look::NotYet("the first process did not start".to_owned());
     }
-    running.wait(RUNS);
+    running.wait(goes_on);
     let lives = running.is_alive();
     match ended(&running.console()) {
         Some(look) => look,

@@ -32,7 +32,7 @@ use tare_tailor::kconfig::Config;
 use tare_tailor::kernel::{Kernel, KernelBuilder, LOCK, Patching};
 use tare_tailor::lock::Lock;
 use tare_tailor::machine::{Execution, machine_type};
-use tare_tailor::prove::{Proof, ProofConfig};
+use tare_tailor::prove::{GOES_ON, Proof, ProofConfig};
 use tare_tailor::report::{ApplicationLine, Report};
 use tare_tailor::root::{self, Application, RootFrom};
 use tare_tailor::several::{self, TailoredForAll};
@@ -219,6 +219,7 @@ fn subjects(
                 execution: Execution::Translated,
                 memory_mib: MEMORY_MIB,
                 limit: Duration::from_secs(args.patience),
+                goes_on: GOES_ON,
                 refusals: Logging::Off,
                 interrupted: Arc::clone(interrupted),
                 tare: tare.clone(),
