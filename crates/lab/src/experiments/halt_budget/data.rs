@@ -8,7 +8,6 @@ use tare_policy::halt::{Costs, Halt};
 use super::arms::{BUDGET, Load, Policy};
 use super::simulate;
 use super::simulate::Point;
-use super::wakeups::Wakeups;
 use crate::figure::{Figure, Samples, median};
 
 /// A share of caught wake-ups above which an arm's median is that of caught
@@ -139,14 +138,10 @@ impl Data {
     pub(super) fn keep_waits(
         &mut self,
         load: Load,
-        recording: Option<Wakeups>,
+        recorded: Option<Vec<Halt>>,
         begin: &Stats,
         end: &Stats,
     ) {
-        let vcpu = end.threads.iter().find(|thread| thread.name == "vcpu0");
-        let recorded = recording
-            .zip(vcpu)
-            .and_then(|(recording, vcpu)| recording.end(vcpu.tid).ok());
         let waits = recorded.filter(|waits| !waits.is_empty());
         let waits = waits.unwrap_or_else(|| {
             let of = |stats: &Stats| {

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
+use tare_policy::halt::Halt;
 
 use self::arms::{Load, Policy};
 use self::data::{Data, Turn};
@@ -106,12 +107,14 @@ impl HaltBudget {
         };
         // Waits as they are without polling, once.
         let records = policy == Policy::Never && !self.data.has_waits(load);
+        // A replay takes none from this host, whose threads may have the numbers of the record's.
+        let is_replay = bench.executor.is_replay();
         let (mut wakes_us, mut recording) = (Vec::new(), None);
         let mut unavailable = None;
         let snapshots = guest_bench::run(bench, place, &spec, |record| {
             let wakes = guest_bench::numbers(record, "wake_ns");
             wakes_us.extend(wakes.map(|ns| ns / 1e3));
-            if records && record.get("begin").is_some() {
+            if records && !is_replay && record.get("begin").is_some() {
                 match Wakeups::begin() {
                     Ok(begun) => recording = Some(begun),
                     Err(error) => unavailable = Some(error.to_string()),
@@ -124,7 +127,15 @@ impl HaltBudget {
         };
         let turn = Turn::between(&begin, &end, wakes_us);
         if records {
-            self.data.keep_waits(load, recording, &begin, &end);
+            let waits = if is_replay {
+                let line = bench.executor.recorded(policy.name(), "waits");
+                line.and_then(|line| waits_of(&line))
+            } else {
+                let vcpu = end.threads.iter().find(|thread| thread.name == "vcpu0");
+                let recorded = recording.zip(vcpu);
+                recorded.and_then(|(recording, vcpu)| recording.end(vcpu.tid).ok())
+            };
+            self.data.keep_waits(load, waits, &begin, &end);
             let waits = self.data.waits(load);
             let busy_ns: Vec<u64> = waits.iter().map(|halt| halt.busy_ns).collect();
             let wait_ns: Vec<u64> = waits.iter().map(|halt| halt.wait_ns).collect();
@@ -148,6 +159,23 @@ impl HaltBudget {
     fn planned_turn(&self, policy: Policy, load: Load) -> Duration {
         START + self.warm + self.time(policy, load)
     }
+}
+
+/// The waits that a record has of a turn; `None` where the line is of another form.
+fn waits_of(line: &Value) -> Option<Vec<Halt>> {
+    let numbers = |name: &str| -> Option<Vec<u64>> {
+        line.get(name)?
+            .as_array()?
+            .iter()
+            .map(Value::as_u64)
+            .collect()
+    };
+    let waits = numbers("busy_ns")?.into_iter().zip(numbers("wait_ns")?);
+    Some(
+        waits
+            .map(|(busy_ns, wait_ns)| Halt { busy_ns, wait_ns })
+            .collect(),
+    )
 }
 
 impl Experiment for HaltBudget {

@@ -6,6 +6,7 @@ use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::outcome::Ending;
+use crate::replay::Record;
 
 fn short() -> Box<HaltBudget> {
     Box::new(HaltBudget::new(Depth::Quick, None))
@@ -56,4 +57,28 @@ fn a_policy_that_is_not_to_be_had_is_named_and_the_rest_goes_on() {
     let html = run.text("report.html");
     assert!(html.contains("Not measured: dedicated: "), "{html}");
     figure(&run.summary(), "wake_p50_us.budget.sleep10us");
+}
+
+/// Halts that this host records meanwhile are not the record's, also where a thread here has the
+/// number of the record's vCPU.
+#[test]
+fn a_replay_takes_the_waits_of_its_record() {
+    let dir = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../lab/runs/2026-11-21-halt-budget-quick"
+    );
+    let record = Record::read(std::path::Path::new(dir)).unwrap();
+    let mut budget = HaltBudget::new(Depth::Quick, None);
+    budget.replay(&record).unwrap();
+    let figures = budget.figures();
+    // As the run itself had them, in its summary.json.
+    for (name, pct) in [
+        ("every100us", 1.3063),
+        ("bursts", 9.7130),
+        ("sleep10us", 6.1495),
+    ] {
+        let name = format!("frontier_gap_pct.{name}");
+        let gap = crate::figure::find(&figures, &name).unwrap().value;
+        assert!((gap - pct).abs() < 1e-4, "{name}: {gap}");
+    }
 }
