@@ -8,8 +8,8 @@ OUT ?=
 
 ## run: set up, build, boot the HTTP appliance, weigh it under bursts, write the report
 run:
-	@scripts/setup.sh run
-	@$(CARGO) xtask build --for run
+	@scripts/setup.sh compile
+	@$(CARGO) run --quiet --locked --package tare-toolchain --bin build-run
 	@target/release/tare doctor
 	@target/release/tare weigh http-bursts $(if $(OUT),--out $(OUT))
 	@scripts/next.sh

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Installs what a goal needs on Debian 12 and does nothing where it is there.
-# Usage: scripts/setup.sh build|run|test|ci|weigh
+# Usage: scripts/setup.sh compile|build|run|test|ci|weigh
 set -euo pipefail
 
-goal=${1:?usage: scripts/setup.sh build|run|test|ci|weigh}
+goal=${1:?usage: scripts/setup.sh compile|build|run|test|ci|weigh}
 root=$(cd "$(dirname "$0")/.." && pwd)
 # The oldest Rust that Cargo.toml accepts.
 rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
 updated=no
+# Another apt, such as the daily one of a new machine, ends first.
+wait_for_apt=(-o DPkg::Lock::Timeout=120)
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
@@ -37,7 +39,7 @@ packages() {
         updated=yes
     fi
     as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+        apt-get install -y -qq --no-install-recommends "${wait_for_apt[@]}" "${missing[@]}" >/dev/null
 }
 
 # Lists of packages, so that apt can download those named without installing them.
@@ -81,30 +83,36 @@ advisories() {
 
 kvm_usable() { [ -r /dev/kvm ] && [ -w /dev/kvm ]; }
 
-packages ca-certificates gcc libc6-dev clang
+# What compiles guest images. Clang compiles the BPF programs of tare.
+packages ca-certificates gcc libc6-dev
 rust
 case $goal in
-build) ;;
-ci) advisories ;;
+compile) ;;
+build) packages clang ;;
+ci)
+    packages clang
+    advisories
+    ;;
 run)
     # unshare and ldd are those of weighings: memcached's container, a Linux guest's files.
-    packages passt util-linux libc-bin
-    kvm_usable || packages qemu-system-x86
+    wanted=(clang passt util-linux libc-bin)
+    kvm_usable || wanted+=(qemu-system-x86)
+    packages "${wanted[@]}"
     ;;
 test)
-    packages passt qemu-system-x86 e2fsprogs fio postgresql kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools python3-pymemcache busybox runc podman util-linux libc-bin bsdutils binutils
+    packages clang passt qemu-system-x86 e2fsprogs fio postgresql kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools python3-pymemcache busybox runc podman util-linux libc-bin bsdutils binutils
     # What configures and builds a Linux kernel.
     packages make flex bison bc libelf-dev zstd patch xz-utils
     ;;
 weigh)
     # What experiments beyond that of `run` use: kernels, databases, platforms.
-    packages passt qemu-system-x86 e2fsprogs postgresql kmod memcached mmdebstrap runc \
+    packages clang passt qemu-system-x86 e2fsprogs postgresql kmod memcached mmdebstrap runc \
         util-linux libc-bin make flex bison bc libelf-dev zstd patch xz-utils
     # `tare weigh apps` unpacks them; gVisor (runsc) is not in Debian.
     downloadable redis-server nginx memcached
     ;;
 *)
-    echo "setup: unknown goal '$goal' (build, run, test, ci or weigh)" >&2
+    echo "setup: unknown goal '$goal' (compile, build, run, test, ci or weigh)" >&2
     exit 2
     ;;
 esac

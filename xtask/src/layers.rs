@@ -55,7 +55,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tare-boot", &["tare-abi", "tare-control"]),
     ("tare-init", &["tare-abi"]),
     ("tare-rootfs", &["tare-confine", "tare-init"]),
-    ("tare-scaffold", &[]),
+    ("tare-scaffold", &["tare-toolchain"]),
+    ("tare-toolchain", &[]),
     ("tare-devices", &["tare-abi", "tare-policy"]),
     (
         "tare-monitor",
@@ -162,7 +163,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("tare-web", &["tare-libos"]),
     ("tare-vmtest", &["tare-abi", "tare-qemu"]),
-    ("xtask", &["tare-scaffold"]),
+    ("xtask", &["tare-toolchain"]),
 ];
 
 /// What every host crate needs of Linux; it depends on no other crate of the project.

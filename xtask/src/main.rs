@@ -35,8 +35,6 @@ mod workspace;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use build::Purpose;
-
 /// Project tooling.
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
@@ -48,11 +46,7 @@ struct Args {
 #[derive(Subcommand)]
 enum Verb {
     /// Build tare, tare-monitor and the guest images (release).
-    Build {
-        /// What the build is for.
-        #[arg(long = "for", value_enum, default_value = "all")]
-        purpose: Purpose,
-    },
+    Build,
     /// Build the guest images and put them into target/{debug,release}/images.
     Guests,
     /// Build the first process of Linux guests and put it beside the programs.
@@ -91,9 +85,9 @@ enum Verb {
 
 fn main() -> Result<()> {
     match Args::parse().verb {
-        Verb::Build { purpose } => build::release(purpose),
+        Verb::Build => build::release(),
         Verb::Guests => build::guests(),
-        Verb::Init => build::init(Purpose::All),
+        Verb::Init => build::init(),
         Verb::Test => build::test(),
         Verb::Ci => checks::ci(),
         Verb::Tidy => tidy::run(),

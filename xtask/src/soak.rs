@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::build::{self, Purpose};
+use crate::build;
 use crate::{fuzz, shell};
 
 /// Operations of one machine.
@@ -80,7 +80,7 @@ pub(crate) fn run(soak: &Soak) -> Result<()> {
     let programs = if let Some(programs) = &soak.programs {
         programs.clone()
     } else {
-        build::release(Purpose::All)?;
+        build::release()?;
         shell::target_dir().join("release")
     };
     let place = tempfile::tempdir()?;

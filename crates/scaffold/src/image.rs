@@ -1,4 +1,4 @@
-//! An appliance's image, by cargo.
+//! Building an appliance's image with cargo.
 
 use std::fs;
 use std::io::{self, BufRead as _, BufReader};
@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::process::{ChildStdout, Command, Stdio};
 
 use serde::Deserialize;
+use tare_host::program::find_program;
+use tare_toolchain::{CoreLibrary, ToolchainError};
 
 use crate::appliance::Appliance;
-use crate::toolchain::{CoreLibrary, ToolchainError};
 
 /// An image that was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub struct Image {
     pub bytes: u64,
 }
 
-/// Why there is no image. cargo's own messages are on standard error.
+/// Why an image was not built. cargo's own messages are on standard error.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// No compiler for it.
@@ -35,7 +36,7 @@ pub enum BuildError {
     #[error("cargo could not build {}: the linker {} is not installed", .0.display(), .1)]
     NoLinker(PathBuf, &'static str),
     /// Not exactly one program.
-    #[error("the crate in {} builds {} programs: an appliance is one", .0.display(), .1)]
+    #[error("the crate in {} builds {} programs: an appliance must have exactly one", .0.display(), .1)]
     NotOne(PathBuf, usize),
     /// The program cannot be read.
     #[error("cannot read the image {}", .0.display())]
@@ -84,7 +85,7 @@ impl Appliance {
         let status = child.wait().map_err(BuildError::NoCargo)?;
         if !status.success() {
             let directory = directory.to_owned();
-            return Err(match core.missing_linker() {
+            return Err(match missing_linker(&core) {
                 Some(linker) => BuildError::NoLinker(directory, linker),
                 None => BuildError::Failed(directory),
             });
@@ -100,6 +101,22 @@ impl Appliance {
             Err(error) => Err(BuildError::Read(path.clone(), error)),
         }
     }
+}
+
+/// The linker for the guest's target, if it is missing.
+fn missing_linker(core: &CoreLibrary) -> Option<&'static str> {
+    let (name, is_here) = match core {
+        CoreLibrary::Installed(sysroot) => {
+            let entries = sysroot.join("lib/rustlib").read_dir();
+            let mut hosts = entries.into_iter().flatten().filter_map(Result::ok);
+            (
+                "rust-lld",
+                hosts.any(|host| host.path().join("bin/rust-lld").is_file()),
+            )
+        }
+        CoreLibrary::Sources => ("ld.lld", false),
+    };
+    (!is_here && find_program(name).is_err()).then_some(name)
 }
 
 /// The programs that cargo reports, to its end.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use tare_scaffold::CoreLibrary;
+use tare_toolchain::CoreLibrary;
 
 use super::needs::skip;
 use super::output;

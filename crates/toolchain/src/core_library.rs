@@ -1,10 +1,9 @@
-//! How code for the guest's target is compiled on this computer.
+//! How code for the guest's target is compiled on this host.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-use tare_host::program::find_program;
 
 /// The guest's target.
 pub const GUEST_TARGET: &str = "x86_64-unknown-none";
@@ -21,17 +20,37 @@ pub enum CoreLibrary {
 }
 
 /// Why nothing can be compiled.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 pub enum ToolchainError {
-    /// No compiler.
-    #[error("cannot run rustc")]
-    NoCompiler(#[source] io::Error),
-    /// The compiler does not answer.
-    #[error("rustc --print sysroot failed: {0}")]
+    /// The compiler cannot be started.
+    NoCompiler(io::Error),
+    /// The compiler failed; the last line of its output.
     Failed(String),
-    /// No core library.
-    #[error("Rust's target {GUEST_TARGET} is not installed in {}", .0.display())]
+    /// The toolchain lacks the core library for the guest's target.
     NoTarget(PathBuf),
+}
+
+impl fmt::Display for ToolchainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCompiler(_) => f.write_str("cannot run rustc"),
+            Self::Failed(line) => write!(f, "rustc --print sysroot failed: {line}"),
+            Self::NoTarget(sysroot) => write!(
+                f,
+                "Rust's target {GUEST_TARGET} is not installed in {}",
+                sysroot.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for ToolchainError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NoCompiler(error) => Some(error),
+            Self::Failed(_) | Self::NoTarget(_) => None,
+        }
+    }
 }
 
 impl ToolchainError {
@@ -51,7 +70,7 @@ impl ToolchainError {
 }
 
 impl CoreLibrary {
-    /// That of the compiler that cargo takes in `directory`.
+    /// The core library of the compiler that cargo uses in `directory`.
     pub fn find(directory: &Path) -> Result<Self, ToolchainError> {
         let mut rustc = Command::new("rustc");
         rustc.args(["--print", "sysroot"]).stdin(Stdio::null());
@@ -79,7 +98,7 @@ impl CoreLibrary {
         Err(ToolchainError::NoTarget(sysroot.to_owned()))
     }
 
-    /// Adds to `cargo build` what it needs for the guest's target.
+    /// Adds the arguments and variables that `cargo build` needs for the guest's target.
     pub fn prepare(&self, cargo: &mut Command) {
         cargo.args(["--target", GUEST_TARGET]);
         if *self == Self::Sources {
@@ -95,22 +114,6 @@ impl CoreLibrary {
                 .env("CARGO_TARGET_X86_64_UNKNOWN_NONE_LINKER", "ld.lld");
         }
     }
-
-    /// The linker, if it is missing.
-    pub(crate) fn missing_linker(&self) -> Option<&'static str> {
-        let (name, is_here) = match self {
-            Self::Installed(sysroot) => {
-                let entries = sysroot.join("lib/rustlib").read_dir();
-                let mut hosts = entries.into_iter().flatten().filter_map(Result::ok);
-                (
-                    "rust-lld",
-                    hosts.any(|host| host.path().join("bin/rust-lld").is_file()),
-                )
-            }
-            Self::Sources => ("ld.lld", false),
-        };
-        (!is_here && find_program(name).is_err()).then_some(name)
-    }
 }
 
 #[cfg(test)]
@@ -122,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_toolchain_without_the_target_is_told_from_one_with_it() {
+    fn a_toolchain_without_the_target_differs_from_one_with_it() {
         let place = tempfile::tempdir().unwrap();
         let missing = CoreLibrary::in_sysroot(place.path()).unwrap_err();
         assert!(missing.hint().unwrap().contains("rustup target add"));
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn debian_is_told_its_own_packages() {
+    fn on_debian_the_hint_names_debians_packages() {
         let missing = ToolchainError::NoTarget(PathBuf::from(DEBIAN));
         assert!(missing.hint().unwrap().contains("apt-get install"));
     }

@@ -1,0 +1,128 @@
+//! The cargo commands that compile Tare's programs and images.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::command::{StepError, cargo, run, target_dir};
+use crate::{CoreLibrary, GUEST_TARGET};
+
+/// The profile that guest images and programs of Linux guests are built with.
+const GUEST_PROFILE: &str = "guest";
+/// Profiles of the programs beside which images and programs of guests are put.
+const HOST_PROFILES: [&str; 2] = ["debug", "release"];
+
+/// A program of a package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bin<'a> {
+    /// The package.
+    pub package: &'a str,
+    /// The program.
+    pub name: &'a str,
+}
+
+/// First process of Linux guests.
+pub const INIT: Bin<'static> = Bin {
+    package: "tare-init",
+    name: "tare-init",
+};
+/// Observer in Linux guests, which only `tare profile` starts.
+pub const OBSERVER: Bin<'static> = Bin {
+    package: "tare-probe",
+    name: "tare-observe",
+};
+
+/// How much cargo prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Its progress.
+    Full,
+    /// Warnings and errors, for a build beside another.
+    Quiet,
+}
+
+/// `target/release/tare`, `tare-monitor`, and the programs of other packages.
+pub fn host(others: &[&str]) -> Result<(), StepError> {
+    let mut command = cargo(&["build", "--locked", "--release", "-p", "tare"]);
+    command.args(["-p", "tare-monitor"]);
+    for package in others {
+        command.args(["-p", package]);
+    }
+    run(&mut command)
+}
+
+/// Programs of Linux guests, linked statically, put into `linux` beside the host's programs.
+/// Their target is named so that cargo keeps what it builds apart from the host's.
+pub fn linux(programs: &[Bin<'_>]) -> Result<(), StepError> {
+    const TARGET: &str = "x86_64-unknown-linux-gnu";
+    let mut command = cargo(&["build", "--locked", "--profile", GUEST_PROFILE]);
+    command.args(["--target", TARGET]);
+    bins(&mut command, programs);
+    run(command.env("RUSTFLAGS", "-Ctarget-feature=+crt-static"))?;
+    install(programs, TARGET, "linux")
+}
+
+/// Guest images, put into `images` beside the host's programs.
+pub fn images(images: &[Bin<'_>], output: Output) -> Result<(), StepError> {
+    let mut command = cargo(&["build", "--locked", "--profile", GUEST_PROFILE]);
+    if output == Output::Quiet {
+        command.arg("--quiet");
+    }
+    CoreLibrary::find(crate::command::root())
+        .map_err(StepError::Toolchain)?
+        .prepare(&mut command);
+    bins(&mut command, images);
+    run(&mut command)?;
+    install(images, GUEST_TARGET, "images")
+}
+
+fn bins(command: &mut Command, bins: &[Bin<'_>]) {
+    for bin in bins {
+        command.args(["-p", bin.package, "--bin", bin.name]);
+    }
+}
+
+/// Copies programs that were built for `target` into `directory` beside the host's programs.
+fn install(bins: &[Bin<'_>], target: &str, directory: &str) -> Result<(), StepError> {
+    let built = target_dir().join(target).join(GUEST_PROFILE);
+    for profile in HOST_PROFILES {
+        let directory = target_dir().join(profile).join(directory);
+        for bin in bins {
+            copy(&built.join(bin.name), &directory)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy(file: &Path, directory: &Path) -> Result<(), StepError> {
+    let name = file.file_name().unwrap_or_default();
+    fs::create_dir_all(directory)
+        .and_then(|()| fs::copy(file, directory.join(name)))
+        .map_err(|error| StepError::Copy(file.to_owned(), error))?;
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_program_is_named_with_its_package() {
+        let mut command = Command::new("cargo");
+        bins(&mut command, &[INIT, OBSERVER]);
+        let words: Vec<_> = command.get_args().collect();
+        let expected = "-p tare-init --bin tare-init -p tare-probe --bin tare-observe";
+        assert_eq!(words, expected.split(' ').collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_copied_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        let error = copy(&place.path().join("missing"), place.path()).unwrap_err();
+        assert!(error.to_string().contains("/missing: "), "{error}");
+        fs::write(place.path().join("built"), "x").unwrap();
+        copy(&place.path().join("built"), &place.path().join("a/b")).unwrap();
+        assert!(place.path().join("a/b/built").is_file());
+    }
+}

@@ -1,0 +1,115 @@
+//! Running other programs in the workspace's root.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+/// Why a step of a build failed.
+#[derive(Debug)]
+pub enum StepError {
+    /// The program cannot be started.
+    Start(String, io::Error),
+    /// The program ended with another status than 0.
+    Failed(String, ExitStatus),
+    /// A file that was built cannot be copied.
+    Copy(PathBuf, io::Error),
+    /// Code for the guest's target cannot be compiled here.
+    Toolchain(crate::ToolchainError),
+}
+
+impl StepError {
+    /// The exit code for the program that reports this: that of the failed command, else 1.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_, status) => status
+                .code()
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(1),
+            Self::Start(..) | Self::Copy(..) | Self::Toolchain(_) => 1,
+        }
+    }
+
+    /// What to do about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Toolchain(error) => error.hint(),
+            Self::Start(..) | Self::Failed(..) | Self::Copy(..) => None,
+        }
+    }
+}
+
+impl fmt::Display for StepError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start(command, error) => write!(f, "cannot run {command}: {error}"),
+            Self::Failed(command, status) => write!(f, "{command} ended with {status}"),
+            Self::Copy(file, error) => write!(f, "cannot copy {}: {error}", file.display()),
+            Self::Toolchain(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for StepError {}
+
+/// The workspace's root.
+pub fn root() -> &'static Path {
+    const CRATE: &str = env!("CARGO_MANIFEST_DIR");
+    Path::new(CRATE)
+        .ancestors()
+        .nth(2)
+        .unwrap_or(Path::new("."))
+}
+
+/// Where cargo puts what it builds.
+pub fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// The cargo that runs this program, in the workspace's root.
+pub fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root()).args(args);
+    command
+}
+
+/// Prints a command on standard error and runs it to its end; an error if it fails.
+pub fn run(command: &mut Command) -> Result<(), StepError> {
+    let shown = describe(command);
+    eprintln!("+ {shown}");
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(StepError::Failed(shown, status)),
+        Err(error) => Err(StepError::Start(shown, error)),
+    }
+}
+
+/// A command as a person would type it, without the program's directory.
+pub fn describe(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(program.as_os_str());
+    std::iter::once(name)
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_has_the_workspaces_manifest() {
+        assert!(root().join("Cargo.lock").is_file());
+    }
+
+    #[test]
+    fn the_status_of_a_failed_command_becomes_the_exit_code() {
+        let failed = run(Command::new("sh").args(["-c", "exit 7"])).unwrap_err();
+        assert_eq!(failed.code(), 7);
+        assert!(failed.to_string().starts_with("sh -c exit 7 ended with"));
+        let missing = run(&mut Command::new("/no/such/program")).unwrap_err();
+        assert_eq!(missing.code(), 1);
+    }
+}
