@@ -97,7 +97,7 @@ impl Experiment for Counts {
             let step = format!("machine {} of {}", machine + 1, self.machines);
             bench.progress.step(&step);
             let turn = self.server.turn(Arm::Tare, machine);
-            self.server.count(bench, &root, turn)?;
+            self.server.session(bench).counted(&root, turn)?;
             bench.progress.done(MACHINE);
         }
         self.images(bench)

@@ -3,8 +3,9 @@
 //!
 //! Every arm has its turn in every cycle, in rotated order: boot, burst, break,
 //! one request a second. One machine is alive at a time, since a spinning one
-//! would disturb the others; only the two that stay idle run side by side. At the end the same files come from Apache on Linux,
-//! counted in the translator.
+//! would disturb the others. Then two machines without requests are idle side by side, while
+//! instructions are counted on others, which no load on the host changes. At the end the same
+//! files come from Apache on Linux, counted in the translator.
 
 mod arms;
 mod charts;
@@ -114,14 +115,13 @@ impl HttpBursts {
         turn: Turn,
         rate: f64,
     ) -> Result<(), RunError> {
-        let label = format!(
+        let progress = bench.progress;
+        progress.step(&format!(
             "cycle {} of {}: {}",
             turn.cycle + 1,
             self.plan.cycles,
             turn.arm.name()
-        );
-        let progress = bench.progress;
-        progress.step(&label);
+        ));
         let mut session = self.session(bench);
         let plan = session.plan;
         let mut server = session.start(root, turn)?;
@@ -133,37 +133,20 @@ impl HttpBursts {
         progress.done(ms(plan.settle_ms + plan.break_ms));
         session.steady(&mut server)?;
         progress.done(ms(plan.steady_ms));
-        drop(server);
-        if turn.arm == Arm::Tare {
-            progress.step(&format!("{label}: counting"));
-            self.count(bench, root, turn)?;
-            bench.progress.done(self.counting());
-        }
         Ok(())
     }
 
-    /// Counts instructions on a machine of its own in ring 0: only there KVM's
-    /// emulator executes, and counts, every one.
-    fn count(&mut self, bench: &mut Bench<'_>, root: &Path, turn: Turn) -> Result<(), RunError> {
-        let turn = Turn { ring: "0", ..turn };
-        let mut session = self.session(bench);
-        let mut server = session.start(root, turn)?;
-        session.serve(&mut server)?;
-        session.data.image = server.machine.image();
-        session.count(&mut server)
-    }
-
-    /// Idle with one vCPU and with two at the same time, on machines that nothing was asked of.
-    fn idle(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
+    /// Idle with one vCPU and with two at the same time, on machines that got no request.
+    /// Meanwhile instructions are counted, on a machine for each cycle: an idle machine has no
+    /// thread that runs, and counts do not depend on what else the host does. Each of these
+    /// turns is one window of the idle machines.
+    fn idle_and_count(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
         let phases = [
             (Phase::Idle, self.plan.cpus, self.plan.idle_ms),
             (Phase::Idle2Cpu, 2, self.plan.idle_2cpu_ms),
         ];
-        if self.planned_idle().is_zero() {
-            return Ok(());
-        }
-        let progress = bench.progress;
-        progress.step("idle, one vCPU and two");
+        let (progress, cycles) = (bench.progress, self.plan.cycles);
+        let (counting, rest) = (self.counting(), self.planned_rest());
         let (turn, settle) = (self.turn(Arm::Tare, 0), ms(self.plan.settle_ms));
         let mut session = self.session(bench);
         let mut servers = Vec::new();
@@ -173,20 +156,28 @@ impl HttpBursts {
             servers.push((server, phase, ms(time)));
         }
         session.bench.interrupt.sleep(settle)?;
+        let begin = Instant::now();
         let resting = servers
             .iter_mut()
             .map(|(server, phase, time)| Resting::new(server, *phase, *time));
-        session.idle(&mut resting.collect::<Vec<_>>(), Instant::now())?;
-        progress.done(self.planned_idle());
+        let mut resting: Vec<_> = resting.collect();
+        session.settle(&mut resting)?;
+        for cycle in 0..cycles {
+            progress.step(&format!("idle, and counting: {} of {cycles}", cycle + 1));
+            let turn = Turn { cycle, ..turn };
+            session.idle_window(&mut resting, begin, |session| session.counted(root, turn))?;
+            progress.done(counting);
+        }
+        progress.step("idle, one vCPU and two");
+        session.idle(&mut resting, begin)?;
+        progress.done(rest);
         Ok(())
     }
 
-    /// What both idle machines are planned to take.
-    fn planned_idle(&self) -> Duration {
-        match self.plan.idle_ms.max(self.plan.idle_2cpu_ms) {
-            0 => Duration::ZERO,
-            longer => START + ms(longer),
-        }
+    /// Time that the idle machines are planned to take after the counting.
+    fn planned_rest(&self) -> Duration {
+        let longer = ms(self.plan.idle_ms.max(self.plan.idle_2cpu_ms));
+        longer.saturating_sub(self.counting() * count(self.plan.cycles))
     }
 
     fn session<'s, 'b>(&'s mut self, bench: &'s mut Bench<'b>) -> Session<'s, 'b> {
@@ -231,14 +222,19 @@ impl HttpBursts {
         }
     }
 
+    /// Time of one machine on which instructions are counted.
     fn counting(&self) -> Duration {
-        BATCH * u32::try_from(self.plan.batches).unwrap_or(1)
+        START + BATCH * count(self.plan.batches)
     }
+}
+
+/// A factor of planned times.
+fn count(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
 }
 
 impl Experiment for HttpBursts {
     fn planned(&self) -> Duration {
-        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let turns = (START + self.plan.turn()) * count(self.plan.cycles * Arm::ALL.len());
         let calibrating = (START + ms(self.plan.calibrate_ms)) * count(Arm::ALL.len());
         let counting = self.counting() * count(self.plan.cycles);
@@ -248,7 +244,7 @@ impl Experiment for HttpBursts {
             + turns
             + counting
             + compared
-            + self.planned_idle()
+            + self.planned_rest()
     }
 
     fn plan(&self) -> Value {
@@ -276,7 +272,7 @@ impl Experiment for HttpBursts {
                 bench.recorder.flush()?;
             }
         }
-        self.idle(bench, &root)?;
+        self.idle_and_count(bench, &root)?;
         self.translated(bench, &root)?;
         linux::compare(&mut self.data, &self.plan, bench)
     }

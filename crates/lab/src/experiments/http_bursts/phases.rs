@@ -1,5 +1,6 @@
 //! The phases of a turn: load or none, and what is sampled meanwhile.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tare_control::stats::Stats;
@@ -82,47 +83,63 @@ impl Session<'_, '_> {
             begin + ms(self.plan.settle_ms),
         )?;
         let time = ms(self.plan.break_ms);
-        self.idle(&mut [Resting::new(server, Phase::Break, time)], begin)
+        let mut resting = [Resting::new(server, Phase::Break, time)];
+        self.settle(&mut resting)?;
+        self.idle(&mut resting, begin)
     }
 
-    /// Idle windows of several machines at the same time, of each for its own; `begin` is the
-    /// zero of their times. Reading one wakes no other: CPU times come from `/proc`, and
-    /// statistics are requested between windows.
+    /// Waits until machines rest, and reads the statistics from which their windows count.
+    pub(crate) fn settle(&mut self, machines: &mut [Resting<'_>]) -> Result<(), RunError> {
+        for one in &mut *machines {
+            self.settled(one.server, one.phase)?;
+        }
+        for one in &mut *machines {
+            one.stats = self.stats(one.server, one.phase)?;
+            one.began = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    /// Idle windows of machines that have settled, until each has rested for its time; `begin`
+    /// is the zero of the windows' times.
     pub(crate) fn idle(
         &mut self,
         machines: &mut [Resting<'_>],
         begin: Instant,
     ) -> Result<(), RunError> {
-        for one in &mut *machines {
-            self.settled(one.server, one.phase)?;
+        let length = ms(self.plan.idle_window_ms);
+        while machines.iter().any(Resting::is_due) {
+            self.idle_window(machines, begin, |session| {
+                let until = Instant::now() + length;
+                Ok(session.bench.interrupt.sleep_until(until)?)
+            })?;
         }
-        let started = Instant::now();
-        for one in &mut *machines {
-            one.stats = self.stats(one.server, one.phase)?;
+        Ok(())
+    }
+
+    /// One window of the machines that have to rest still, as long as `meanwhile` takes.
+    /// Reading a machine wakes no other: CPU times come from `/proc`, and statistics are
+    /// requested between windows.
+    pub(crate) fn idle_window(
+        &mut self,
+        machines: &mut [Resting<'_>],
+        begin: Instant,
+        meanwhile: impl FnOnce(&mut Self) -> Result<(), RunError>,
+    ) -> Result<(), RunError> {
+        let mut resting: Vec<_> = machines.iter_mut().filter(|one| one.is_due()).collect();
+        self.bench.interrupt.sleep(GUARD)?;
+        let mut before = Vec::new();
+        for one in &mut resting {
+            before.push(self.before(one)?);
         }
-        loop {
-            let passed = started.elapsed();
-            let mut resting: Vec<_> = machines
-                .iter_mut()
-                .filter(|one| passed < one.time)
-                .collect();
-            if resting.is_empty() {
-                return Ok(());
-            }
-            self.bench.interrupt.sleep(GUARD)?;
-            let mut before = Vec::new();
-            for one in &mut resting {
-                before.push(self.before(one)?);
-            }
-            let until = Instant::now() + ms(self.plan.idle_window_ms);
-            for (one, before) in resting.iter_mut().zip(&before) {
-                let reading = self.window(one.server, one.phase, begin, before, until)?;
-                one.last = Some(reading);
-            }
-            for one in &mut resting {
-                self.exits(one)?;
-            }
+        meanwhile(self)?;
+        for (one, before) in resting.iter_mut().zip(&before) {
+            one.last = Some(self.spent(one.server, one.phase, begin, before)?);
         }
+        for one in &mut resting {
+            self.exits(one)?;
+        }
+        Ok(())
     }
 
     /// CPU time at the begin of a window. What it rose by since the last window is the
@@ -181,9 +198,13 @@ impl Session<'_, '_> {
         self.value(&figure, "ms", begin.elapsed().as_secs_f64() * 1e3)
     }
 
-    /// Counts instructions of requests on one connection, and of connections
-    /// with one request each.
-    pub(crate) fn count(&mut self, server: &mut Server) -> Result<(), RunError> {
+    /// Counts instructions of requests on one connection, and of connections with one request
+    /// each, on a machine in ring 0: only there KVM's emulator executes, and counts, every
+    /// instruction.
+    pub(crate) fn counted(&mut self, root: &Path, turn: Turn) -> Result<(), RunError> {
+        let server = &mut self.start(root, Turn { ring: "0", ..turn })?;
+        self.serve(server)?;
+        self.data.image = server.machine.image();
         for _ in 0..self.plan.batches {
             let kept = Connections::KeepAlive(1);
             self.count_batch(server, Phase::CountRequests, kept, "insns_per_request")?;
@@ -303,6 +324,8 @@ pub(crate) struct Resting<'a> {
     server: &'a mut Server,
     phase: Phase,
     time: Duration,
+    /// When its first window could begin, once it has settled.
+    began: Option<Instant>,
     /// Statistics at the end of the last window.
     stats: Option<Stats>,
     /// CPU time there, before they were requested.
@@ -316,9 +339,15 @@ impl<'a> Resting<'a> {
             server,
             phase,
             time,
+            began: None,
             stats: None,
             last: None,
         }
+    }
+
+    /// Whether it has not rested for its time yet.
+    fn is_due(&self) -> bool {
+        self.began.is_some_and(|began| began.elapsed() < self.time)
     }
 }
 

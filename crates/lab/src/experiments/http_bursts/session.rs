@@ -159,6 +159,17 @@ impl Session<'_, '_> {
         until: Instant,
     ) -> Result<CpuReading, RunError> {
         self.bench.interrupt.sleep_until(until)?;
+        self.spent(server, phase, begin, before)
+    }
+
+    /// Keeps the CPU time since a reading, as a window that began then.
+    pub(crate) fn spent(
+        &mut self,
+        server: &mut Server,
+        phase: Phase,
+        begin: Instant,
+        before: &CpuReading,
+    ) -> Result<CpuReading, RunError> {
         let reading = server.machine.cpu()?;
         let sample = CpuSample {
             place: server.place(phase),

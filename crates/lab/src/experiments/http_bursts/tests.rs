@@ -111,7 +111,10 @@ fn a_whole_weighing_has_every_figure_and_ends_its_machines() {
     assert_eq!(figure("monitor_rss_kib").value, 3072.0);
     assert_eq!(figure("image_bytes").value, 123_456.0);
     assert_eq!(figure("idle_exits_per_s.tare.2cpu").value, 0.0);
-    assert_eq!(run.fakes.most, 2, "the idle machines run at the same time");
+    assert_eq!(
+        run.fakes.most, 3,
+        "both idle machines rest while one counts"
+    );
     run.nothing_is_left();
 }
 
@@ -136,6 +139,25 @@ fn the_record_holds_every_request_and_the_command() {
             .any(|s| s["stats"]["kvm"] == "emulated")
     );
     assert_eq!(run.lines("plan")[0]["plan"]["cycles"], 1);
+}
+
+#[test]
+fn idle_windows_span_the_counting_and_hold_no_other_machine() {
+    let run = good();
+    for (phase, cpus) in [("idle", 1), ("idle2_cpu", 2)] {
+        // Counting on one machine lasts longer than the idle time of the short plan.
+        let windows = run.lines("cpu");
+        let windows = windows.iter().filter(|it| it["phase"] == phase);
+        assert_eq!(windows.count(), 1, "{phase}");
+        let stats = run.lines("stats");
+        for one in stats.iter().filter(|it| it["phase"] == phase) {
+            assert_eq!(one["stats"]["vcpus"].as_array().map(Vec::len), Some(cpus));
+        }
+    }
+    assert!(
+        run.text("report.html")
+            .contains("counted on other machines")
+    );
 }
 
 #[test]
