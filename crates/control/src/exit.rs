@@ -26,19 +26,19 @@ exit_codes! {
     Usage = 2,
     /// The image is missing or cannot be read.
     ImageUnreadable = 10,
-    /// The image is not a 64-bit x86 ELF file, or not a Linux kernel.
+    /// The image is neither a 64-bit x86 ELF file nor a Linux kernel.
     ImageNotElf = 11,
-    /// The image ends before its headers say it does.
+    /// The image is truncated: it is shorter than its headers say.
     ImageTruncated = 12,
-    /// The image has no PVH note.
+    /// The image has no PVH note (its entry point), so it cannot boot.
     ImageNoPvh = 13,
     /// The image, or the initramfs, does not fit into guest memory.
     ImageTooLarge = 14,
     /// Segments of the image overlap or lie outside guest memory.
     ImageLayout = 15,
-    /// The number of CPUs is zero or more than this host's KVM allows.
+    /// The number of vCPUs is zero, or more than this host's KVM allows.
     Cpus = 20,
-    /// Guest memory is too small, or the host cannot give it.
+    /// Guest memory is too small, or the host cannot provide it.
     Memory = 21,
     /// The command line for the guest is too long or not printable.
     Cmdline = 22,
@@ -62,43 +62,43 @@ exit_codes! {
     RootMissing = 40,
     /// The root directory is too large for guest memory.
     RootTooLarge = 41,
-    /// The root's container image is damaged, too large, or climbs out.
+    /// The container image of --root is damaged, too large or unsafe.
     RootImage = 42,
     /// A profile is missing, has an unknown version, or is not valid.
     ProfileUnusable = 43,
-    /// Kernel sources, a patch or a lock: missing, damaged or foreign.
+    /// Kernel sources, a patch or a lock file is missing or unusable.
     KernelSources = 44,
     /// The kernel's configuration does not accept a requested option.
     KernelConfig = 45,
     /// The kernel did not compile.
     KernelBuild = 46,
-    /// The site's file (site.toml) is missing, unreadable or has mistakes.
+    /// The website configuration (site.toml) is missing or invalid.
     SiteUnusable = 47,
-    /// A crate's name or directory is not usable, or it has no appliance.
+    /// The crate's name is invalid, or its directory has no appliance.
     CrateUnusable = 48,
     /// The image did not compile, or a tool to compile it is missing.
     ImageBuild = 49,
-    /// A machine of that name is running.
+    /// A machine with this name is already running.
     NameInUse = 50,
-    /// No machine of that name is running.
+    /// No machine with this name is running.
     NoSuchMachine = 51,
     /// The machine did not answer on its control socket.
     ControlFailed = 52,
-    /// No machine, container or process has this name, or it has no pins.
+    /// No machine, container or process has this name, or it is not pinned.
     NoSuchTarget = 53,
-    /// Other users can change the run root (TARE_RUN_ROOT).
+    /// Other users can write to the run root (TARE_RUN_ROOT).
     RunRootUnsafe = 54,
-    /// The directory of that name in the run root was not made by Tare.
+    /// The machine's run directory was not created by Tare.
     RunDirForeign = 55,
     /// This user may not open /dev/kvm.
     KvmPermission = 60,
-    /// KVM lacks a feature that Tare needs, or refused a call.
+    /// KVM lacks a feature that Tare needs, or a KVM call failed.
     KvmUnsupported = 61,
     /// Neither KVM nor QEMU is available.
     NoEngine = 62,
     /// This user may not observe the machine.
     ObservePermission = 63,
-    /// No process has this ID, or no container this name.
+    /// No process has this ID, or no container has this name.
     NoSuchProcess = 64,
     /// BPF is not available in this kernel or to this user.
     NoObserver = 65,
@@ -110,13 +110,13 @@ exit_codes! {
     GuestPanic = 70,
     /// The guest raised a processor exception that it does not handle.
     GuestFault = 71,
-    /// The guest asked for a reset.
+    /// The guest requested a reset.
     GuestReset = 72,
-    /// The guest's processor shut down (triple fault).
+    /// The guest's vCPU shut down (triple fault).
     TripleFault = 73,
     /// KVM returned an internal error and cannot continue the guest.
     KvmInternal = 74,
-    /// Tare itself failed; the message names the place.
+    /// Internal error in Tare; the message names the failed step.
     Internal = 75,
     /// A file could not be written: disk full or permission denied.
     Output = 76,
@@ -126,7 +126,7 @@ exit_codes! {
     NotProven = 78,
     /// A rebuilt kernel differs from the one in the lock file.
     LockDiffers = 79,
-    /// A goal was missed, or a figure got worse than allowed.
+    /// A goal was missed, or a figure became worse than allowed.
     GoalMissed = 80,
     /// The command exists but cannot be executed.
     CannotRun = 126,

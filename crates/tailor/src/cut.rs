@@ -1,18 +1,19 @@
-//! Cuts that are taken or left one at a time.
+//! Cuts: features that a tailored kernel can lack, each selected separately.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// A cut (Kernel Tailoring) of something that the application could use.
+/// A feature that the application could use and that the kernel is built without (Kernel
+/// Tailoring).
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize, serde::Serialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Cut {
-    /// Only the files of the profile in the root file system.
+    /// The root file system has only the files of the profile.
     Packages,
-    /// One CPU: no locks between several.
+    /// Support for one CPU only: no locks between CPUs.
     Smp,
     /// No loadable modules.
     Modules,
@@ -20,27 +21,27 @@ pub enum Cut {
     Lsm,
     /// No audit.
     Audit,
-    /// The kernel is not left before it is done.
+    /// No preemption in the kernel.
     Preemption,
     /// A hundred ticks a second instead of 250.
     Tick,
-    /// Requests go to the disk as they come.
+    /// No I/O scheduler: requests go to the disk in the order of their arrival.
     IoScheduler,
-    /// No users, groups and capabilities: everybody is root.
+    /// No users, groups and capabilities: every process has root's rights.
     Dac,
     /// No mitigations of processor flaws.
     Mitigations,
     /// No hardening of the kernel against its own bugs.
     Hardening,
-    /// Source: no looking for read-only and noexec mounts.
+    /// Source patch: no checks for read-only and noexec mounts.
     ReadOnlyNoexec,
-    /// Source: no permission to search directories.
+    /// Source patch: no permission checks when a path is looked up.
     LookupPermission,
-    /// Source: no permissions of files.
+    /// Source patch: no permission checks on files.
     InodePermission,
-    /// Compiler: code for the processor of this computer.
+    /// Compiler flag: code for this host's processor.
     Native,
-    /// Compiler: -O3.
+    /// Compiler flag: -O3.
     O3,
 }
 
@@ -52,14 +53,14 @@ struct Facts {
     kind: CutGroup,
 }
 
-/// Who asks for a cut.
+/// How a cut is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CutGroup {
-    /// Nobody has to: it costs nothing that anybody asked for.
+    /// By default: the application loses nothing that it uses.
     Default,
-    /// `--trusting`: it gives up safety.
+    /// By `--trusting`: it gives up safety.
     Trusting,
-    /// `--cut` by name: it may as well be slower, or not run elsewhere.
+    /// By `--cut NAME`: the kernel may become slower, or not run on other processors.
     Named,
 }
 
@@ -145,49 +146,49 @@ impl Cut {
             Self::Packages => (
                 CutGroup::Default,
                 "packages",
-                "only files that the profile saw are in the root file system",
+                "the root file system has only files that the profile lists",
                 None,
             ),
             Self::Smp => (
                 CutGroup::Default,
                 "smp",
-                "no locks between CPUs on a machine with one",
+                "no locks between CPUs if the machine has one CPU",
                 None,
             ),
             Self::Modules => (
                 CutGroup::Default,
                 "modules",
-                "no loadable modules: what is needed is built in",
+                "no loadable modules: required drivers are built in",
                 None,
             ),
             Self::Lsm => (
                 CutGroup::Default,
                 "lsm",
-                "no security modules: none has a policy unless a program loads one",
+                "no security modules: they have no policy unless a program loads one",
                 None,
             ),
             Self::Audit => (
                 CutGroup::Default,
                 "audit",
-                "no audit: it is off unless a daemon turns it on",
+                "no audit subsystem: it is off unless a daemon turns it on",
                 None,
             ),
             Self::Preemption => (
                 CutGroup::Default,
                 "preemption",
-                "no points at which the kernel lets others go first",
+                "no preemption in the kernel",
                 None,
             ),
             Self::Tick => (
                 CutGroup::Default,
                 "tick",
-                "100 ticks a second for 250",
+                "100 timer ticks a second instead of 250",
                 None,
             ),
             Self::IoScheduler => (
                 CutGroup::Default,
                 "io-scheduler",
-                "requests go to the disk in the order they come",
+                "no I/O scheduler: requests go to the disk in arrival order",
                 None,
             ),
             Self::Dac => (
@@ -195,7 +196,7 @@ impl Cut {
                 "dac",
                 "no users, groups and capabilities",
                 Some(
-                    "user IDs, file modes and capabilities are not checked: whoever runs code in the guest owns all of it",
+                    "user IDs, file modes and capabilities are not checked: code in the guest can do everything",
                 ),
             ),
             Self::Mitigations => (
@@ -203,7 +204,7 @@ impl Cut {
                 "mitigations",
                 "no mitigations of processor flaws",
                 Some(
-                    "a process in the guest may read the memory of others and of the kernel through flaws of the processor",
+                    "a process in the guest may read memory of other processes and of the kernel through processor flaws",
                 ),
             ),
             Self::Hardening => (
@@ -211,29 +212,34 @@ impl Cut {
                 "hardening",
                 "no hardening of the kernel against its own bugs",
                 Some(
-                    "a bug in the kernel is easier to turn into its takeover: fixed addresses, no stack protector, no checks of copies",
+                    "a kernel bug is easier to exploit: fixed addresses, no stack protector, no checks of user copies",
                 ),
             ),
             Self::ReadOnlyNoexec => (
                 CutGroup::Trusting,
                 "read-only-noexec",
-                "source: no looking for read-only and noexec mounts at each open and execution",
+                "source patch: no checks for read-only and noexec mounts on open and exec",
                 Some("programs on noexec mounts can be executed"),
             ),
             Self::LookupPermission => (
                 CutGroup::Trusting,
                 "lookup-permission",
-                "source: no permission is needed to search a directory",
+                "source patch: no permission checks when a path is looked up",
                 Some("directories closed by mode, owner or access list are open to every process"),
             ),
             Self::InodePermission => (
                 CutGroup::Trusting,
                 "inode-permission",
-                "source: modes, owners and access lists of files are not looked at",
+                "source patch: no checks of file modes, owners and access lists",
                 Some("every process of the guest may read and write every file"),
             ),
-            Self::Native => (CutGroup::Named, "native", "compiler: -march=native", None),
-            Self::O3 => (CutGroup::Named, "o3", "compiler: -O3", None),
+            Self::Native => (
+                CutGroup::Named,
+                "native",
+                "compiler flag -march=native",
+                None,
+            ),
+            Self::O3 => (CutGroup::Named, "o3", "compiler flag -O3", None),
         };
         Facts {
             name,

@@ -9,7 +9,7 @@ use clap::Args;
 /// `tare ps`.
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
-    /// List machines that have ended as well, with their exit codes
+    /// Also list machines that have ended, with their exit codes
     #[arg(short, long)]
     pub(crate) all: bool,
     /// Print JSON
@@ -42,7 +42,7 @@ pub(crate) struct LogsArgs {
     /// The machine
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Keep escape sequences, which a terminal executes
+    /// Print escape sequences unchanged (a terminal executes them)
     #[arg(long)]
     pub(crate) raw: bool,
     /// Print new output until the machine ends
@@ -56,8 +56,8 @@ pub(crate) struct StatsArgs {
     /// The machine
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Watch the disks: IOPS, requests in flight, R and interrupts per I/O in
-    /// each interval of this many seconds, and R's distribution
+    /// Watch the disks: IOPS, requests in flight, delivery ratio R (interrupts per
+    /// completion) and its distribution, in each interval of this many seconds
     #[arg(
         short,
         long,
@@ -111,14 +111,14 @@ pub(crate) struct ReloadArgs {
     /// The machine
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
-    /// Directory that the guest gets as its files
+    /// Directory with the new files
     #[arg(long, value_name = "DIR")]
     pub(crate) root: PathBuf,
-    /// File with what the site wants beside its files, as for tare run; without it the new
-    /// root has no rules
+    /// Website configuration (site.toml), as for tare run --site; without it the new files
+    /// are served without rules
     #[arg(long, value_name = "FILE")]
     pub(crate) site: Option<PathBuf>,
-    /// Seconds to wait until the machine serves it
+    /// Seconds to wait until the machine serves the new files
     #[arg(short, long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) time: u32,
 }

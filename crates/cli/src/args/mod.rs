@@ -1,5 +1,5 @@
-//! The command line as it is written. Nothing is checked here beyond the form
-//! of each word; `run::plan` and the verbs check what the words mean.
+//! The command line. Only the form of each argument is checked here; `run::plan` and the
+//! verbs check what the arguments mean.
 
 mod machines;
 mod observe;
@@ -50,15 +50,16 @@ pub(crate) enum Verb {
     /// ends the machine. Without /dev/kvm the same image runs in QEMU, which is
     /// slower. IMAGE is a path, or a name that is looked up in $TARE_IMAGES and
     /// beside tare. A Linux guest: tare run --kernel debian --root DIR -- COMMAND.
-    /// Without IMAGE, or with a directory, builds the crate there (tare new).
+    /// If IMAGE is a directory with an appliance's crate (tare new), tare builds the
+    /// crate first.
     Run(Box<RunArgs>),
-    /// Make a crate for an appliance of your own: a web server of a few lines
+    /// Create a crate for an appliance in Rust: a web server of a few lines
     ///
-    /// Writes Cargo.toml, src/main.rs with tests, and the settings by which cargo
-    /// build makes an image and cargo t runs the tests on this computer. In its
-    /// directory, tare run builds and boots it.
+    /// Writes Cargo.toml, src/main.rs with tests, and cargo's settings: cargo build
+    /// builds the image, cargo t runs the tests on the host. In the crate's directory,
+    /// tare run builds and boots the appliance.
     New(NewArgs),
-    /// Build the image of a crate that tare new made
+    /// Build the image of a crate that tare new created
     ///
     /// Runs cargo build --release for the target x86_64-unknown-none, and prints the
     /// image's path and size.
@@ -67,7 +68,7 @@ pub(crate) enum Verb {
     Ps(PsArgs),
     /// Stop machines
     ///
-    /// Requests a shutdown, waits, and kills machines that do not end in time.
+    /// Asks each machine to shut down, waits, and kills machines that do not end in time.
     Stop(StopArgs),
     /// Remove the log and exit code of machines that have ended
     Rm(RmArgs),
@@ -77,90 +78,91 @@ pub(crate) enum Verb {
     Stats(StatsArgs),
     /// Change or list the settings of a running machine
     ///
-    /// Without KEY=VALUE, lists every setting with its value and meaning. Several
-    /// changes are made together or not at all.
+    /// Without KEY=VALUE, lists every setting with its value and meaning. If one of
+    /// several changes is invalid, none is made.
     Set(SetArgs),
-    /// Give a running http another root, without ending a connection
+    /// Replace the files of a running web server (http), without closing connections
     ///
-    /// Packs and checks DIR and FILE as tare run does. The machine, which was started with
-    /// --reload, loads them beside the root that it serves, and serves them from the
-    /// next request on. Answers that are being sent end with their files. Whatever is
-    /// wrong leaves the root before in its place.
+    /// Checks and packs DIR and FILE as tare run does. The machine must have been started
+    /// with --reload. It loads the new files and serves them from the next request on;
+    /// responses in progress finish with the old files. If anything fails, the machine
+    /// keeps serving the old files.
     Reload(ReloadArgs),
     /// Serve a disk to QEMU or Cloud Hypervisor (vhost-user-blk)
     ///
     /// The disk of tare run --disk, with its interrupt coalescing, for virtual
-    /// machines of other programs. Their memory must be shared. Ends with Ctrl-C,
+    /// machines of other monitors. The guest's memory must be shared. Ends on Ctrl-C,
     /// SIGTERM or tare stop. QEMU: -object memory-backend-memfd,id=m,size=1G,share=on
     /// -machine memory-backend=m -chardev socket,id=c,path=S,reconnect=1
     /// -device vhost-user-blk-pci,chardev=c. Cloud Hypervisor: --memory
-    /// size=1G,shared=on --disk vhost_user=true,socket=S. Disks are raw: for qcow2
+    /// size=1G,shared=on --disk vhost_user=true,socket=S. Only raw disks: for qcow2
     /// use qemu-storage-daemon, for NBD the kernel's device (nbd-client, then
-    /// --disk /dev/nbd0). No ublk, no vduse, no packed rings.
+    /// --disk /dev/nbd0). Not supported: ublk, vduse, packed rings.
     Blk(BlkArgs),
     /// Explain where a virtual machine's CPU time goes, and how to reduce it
     ///
-    /// Works for any KVM virtual machine of this host, Tare's or not: observes it
-    /// for some seconds and lists the causes, the largest first. Needs root, or
-    /// CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE. Sources that are unavailable are
-    /// listed, and the rest is reported.
+    /// Works for any KVM virtual machine on this host, whichever monitor runs it:
+    /// observes it for some seconds and lists the causes, the largest first. Needs
+    /// root, or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE. If a data source is
+    /// unavailable, the report names it and covers the rest.
     Why(WhyArgs),
     /// Record which kernel features an application uses
     ///
     /// Counts every system call of a command and its descendants, with the
     /// arguments that select kernel features, until they end. The profile is the
     /// input of tare tailor. Needs root, or CAP_BPF, CAP_PERFMON and
-    /// CAP_SYS_PTRACE. Exits with the command's status. With a static program, as in
-    /// tare profile ./server, also lists what the library OS lacks for it.
+    /// CAP_SYS_PTRACE. Exits with the command's status. For a static program (tare
+    /// profile ./server) also lists the calls that the library OS does not support.
     #[command(args_conflicts_with_subcommands = true)]
     Profile(Box<ProfileArgs>),
     /// Watch all virtual machines: CPU, exits, halts, interrupts, causes
     Top(TopArgs),
     /// Pin the threads of a machine, container or process to CPUs, and undo it
     ///
-    /// Each vCPU gets a CPU of its own, and emulator and I/O threads get other
-    /// CPUs if there are any; containers get a cpuset. New threads are pinned as
-    /// well, and the result is read back from the kernel. The old placement is
-    /// saved first. It is restored by --undo, at the end of --for, by Ctrl-C, and
-    /// after a kill by the next tare pin or tare advise.
+    /// Pins each vCPU to a separate CPU, and emulator and I/O threads to the CPUs
+    /// that remain; gives containers a cpuset. Pins new threads too, and reads the
+    /// result back from the kernel. Saves the old placement first and restores it on
+    /// --undo, at the end of --for, and on Ctrl-C. If tare pin is killed, the next tare
+    /// pin or tare advise restores it.
     Pin(PinArgs),
-    /// Build a Linux kernel cut to one application, and test the application on it
+    /// Build a minimal Linux kernel for one application, and test the application on it
     ///
     /// Selects kernel options from profiles (tare profile), builds the kernel, and
-    /// tests the application on it in a guest; options that the test shows to be
-    /// missing are added. With the same --out, --add rebuilds incrementally in
-    /// minutes. The default keeps every option that serves security.
+    /// tests the application on it in a guest. If the test shows that an option is
+    /// missing, adds it and builds again. With the same --out, --add rebuilds
+    /// incrementally in minutes. By default every option that serves security stays.
     #[command(after_help = crate::tailor::args::cuts())]
     Tailor(Box<TailorArgs>),
     /// Recommend how to run an application, with the evidence
     ///
-    /// Applies rules for placement, memory and disks. Each recommendation cites
-    /// its source, what was measured, the expected gain and the command. Without
-    /// a target, lists what each kind of workload should get on this host.
+    /// Applies rules for placement, memory and disks. Each recommendation cites its
+    /// source, the measurement, the expected gain and the command to apply it. Without
+    /// a target, prints the recommendations for each kind of workload on this host.
     Advise(AdviseArgs),
     /// Check this host: KVM, networking, QEMU, observability
     ///
-    /// Prints a line for each feature, with the remedy where one is missing or
-    /// limited. KVM is tested by running code in a temporary virtual machine.
+    /// Prints a line for each feature and, if it is missing or limited, what to do
+    /// about it. Tests KVM by running code in a temporary virtual machine.
     Doctor(DoctorArgs),
-    /// Check a site's file (site.toml), as tare run --site does
+    /// Check a website's configuration (site.toml), as tare run --site does
     ///
     /// Prints each mistake with its line and column, and exits with 47 if there
     /// is one. The file has tables: path with match, cache_control and
-    /// headers; redirect with from, to and status; errors with 404 or fallback.
+    /// headers; redirect with from, to and status; errors with 404 or fallback
+    /// (docs/site.md).
     Check(CheckArgs),
     /// Run benchmarks and write a report
     Weigh(WeighArgs),
     /// Compare two runs of tare weigh, figure by figure
     ///
-    /// Prints the ratio of each figure with its 95 % interval. A figure has
-    /// changed where that interval excludes 1.
+    /// Prints the ratio of each figure with its 95 % confidence interval. A figure
+    /// counts as changed if the interval excludes 1.
     Compare(CompareArgs),
-    /// Make the report of a run again from its raw samples
+    /// Regenerate the report of a run from its raw samples
     ///
     /// Writes summary.json, figures.csv, report.md and report.html into the run's
-    /// directory, also where the run was killed. With --history, writes a page with
-    /// each figure of an experiment over its stored runs instead.
+    /// directory, also after a run that was killed. With --history, writes instead a
+    /// page that draws each figure of an experiment over its stored runs.
     Report(ReportArgs),
     /// Print the exit codes and their meanings
     #[command(long_about = exit_codes::long_about())]
@@ -177,7 +179,7 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Remove what killed machines left: run directories, control groups, users' locks
+    /// Remove what killed machines left behind: run directories, cgroups, locks on user IDs
     #[arg(long, conflicts_with = "json")]
     pub(crate) clean: bool,
 }

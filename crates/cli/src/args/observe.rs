@@ -11,7 +11,7 @@ use crate::top::Column;
 /// `tare why`.
 #[derive(Debug, Args)]
 pub(crate) struct WhyArgs {
-    /// The machine: its process, or its name [default: all of this host]
+    /// The machine, by process ID or name [default: all on this host]
     #[arg(value_name = "PID|NAME")]
     pub(crate) target: Option<String>,
     /// Seconds to watch
@@ -20,11 +20,11 @@ pub(crate) struct WhyArgs {
     /// Show only the N machines with the most CPU time
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) count: Option<usize>,
-    /// Costs of exits: the summary.json of a tare weigh vmexit [default: the newest
-    /// of this computer in out or lab/runs, else built-in estimates]
+    /// Costs of exits: the summary.json of a tare weigh vmexit run [default: the
+    /// newest of this host in out or lab/runs, else built-in estimates]
     #[arg(long, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,
-    /// Compare two documents of --json: what changed from A to B
+    /// Print what changed between two reports of --json
     #[arg(long, value_names = ["A", "B"], num_args = 2, conflicts_with_all = ["target", "json"])]
     pub(crate) compare: Option<Vec<PathBuf>>,
     /// Print JSON (docs/why.md)
@@ -37,8 +37,8 @@ pub(crate) struct WhyArgs {
 pub(crate) struct ProfileArgs {
     #[command(subcommand)]
     pub(crate) verb: Option<ProfileVerb>,
-    /// Static program to observe, and then to compare with what the library OS serves
-    /// (tare run PROGRAM); its arguments come after --
+    /// Static program to observe; the profile lists which of its calls the library OS
+    /// (tare run PROGRAM) does not support. Its arguments come after --
     #[arg(value_name = "PROGRAM", group = "subject")]
     pub(crate) program: Option<PathBuf>,
     /// Command to start and observe
@@ -50,11 +50,11 @@ pub(crate) struct ProfileArgs {
     /// Observe a container: its name or ID, or the path of its cgroup
     #[arg(long, value_name = "NAME|ID|CGROUP", group = "subject")]
     pub(crate) container: Option<String>,
-    /// Run the command in a guest with Debian's kernel, in QEMU; its files are a
-    /// directory or a container image
+    /// Run the command in a QEMU guest with Debian's kernel and these files: a directory
+    /// or a container image
     #[arg(long, value_name = "IMAGE|DIR", group = "subject")]
     pub(crate) in_guest: Option<PathBuf>,
-    /// Label for this phase of the application (start-up, peak)
+    /// Label for the observed phase of the application (start-up, peak)
     #[arg(
         long,
         value_name = "LABEL",
@@ -62,16 +62,16 @@ pub(crate) struct ProfileArgs {
         hide_default_value = true
     )]
     pub(crate) label: String,
-    /// End the command after this many seconds [default: when all end]
+    /// End the command after this many seconds [default: wait until all processes end]
     #[arg(short, long, value_name = "N")]
     pub(crate) seconds: Option<Seconds>,
     /// Write the profile to a file
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Write each single call to a file: time, task, arguments, result, length
+    /// Write every single call to a file: time, task, arguments, result, duration
     #[arg(long, value_name = "FILE", conflicts_with = "in_guest")]
     pub(crate) log: Option<PathBuf>,
-    /// Call graphs of these calls in the guest's kernel (read,openat), from a
+    /// Record call graphs of these calls in the guest's kernel (read,openat), in a
     /// second run
     #[arg(
         long,
@@ -91,7 +91,7 @@ pub(crate) struct ProfileArgs {
         requires = "in_guest"
     )]
     pub(crate) publish: Vec<Publish>,
-    /// Print the profile as JSON; what the command prints goes to standard error
+    /// Print the profile as JSON; the command's output goes to standard error
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -99,7 +99,7 @@ pub(crate) struct ProfileArgs {
 /// `tare profile merge`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProfileVerb {
-    /// Make one profile of several: start-up, peak, shutdown
+    /// Merge several profiles (start-up, peak, shutdown) into one
     Merge(MergeArgs),
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct TopArgs {
     /// Print one table and end
     #[arg(long)]
     pub(crate) once: bool,
-    /// Seconds between two looks, at least; more where looking costs above 2 % of a core
+    /// Seconds between updates; longer if observing costs more than 2 % of a core
     #[arg(short, long, value_name = "N", default_value = "1")]
     pub(crate) interval: Seconds,
     /// Sort by: name, pid, cpu, guest, exits, halts, irqs, steal, disk, net, faults, cause

@@ -9,8 +9,8 @@ use crate::seconds::Seconds;
 /// `tare advise`.
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArgs {
-    /// A workload that is planned (ffmpeg, mpi-search, wordpress, cassandra,
-    /// redis, ...), or what runs: see tare pin
+    /// A planned workload by name (ffmpeg, mpi-search, wordpress, cassandra, redis,
+    /// ...), or a running machine, container or process (as for tare pin)
     #[arg(value_name = "WORKLOAD|PID|VM|CONTAINER")]
     pub(crate) target: Option<String>,
     /// Seconds to watch
@@ -19,8 +19,8 @@ pub(crate) struct AdviseArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Pin it for some windows of time and not for others, and keep it pinned only
-    /// if that helped
+    /// Alternate between pinned and not pinned, compare, and keep it pinned only if that
+    /// helped
     #[arg(long = "try", requires = "target", conflicts_with = "json")]
     pub(crate) try_it: bool,
 }
@@ -28,13 +28,13 @@ pub(crate) struct AdviseArgs {
 /// `tare pin`.
 #[derive(Debug, Args)]
 pub(crate) struct PinArgs {
-    /// A machine by name or process (Tare, QEMU, libvirt, Firecracker, Cloud
-    /// Hypervisor), a container by name, ID or cgroup (/sys/fs/cgroup/...), a
+    /// A machine by name or process ID (Tare, QEMU, libvirt, Firecracker, Cloud
+    /// Hypervisor), a container by name, ID or cgroup (/sys/fs/cgroup/...), or a
     /// process by ID
     #[arg(value_name = "TARGET")]
     pub(crate) target: String,
-    /// CPUs to use (0-3,8), or auto: by cores, NUMA nodes, isolated CPUs and load
-    /// [default: auto]
+    /// CPUs to use (0-3,8), or auto: selected by cores, NUMA nodes, isolated CPUs and
+    /// load [default: auto]
     #[arg(long, value_name = "LIST|auto")]
     pub(crate) cpus: Option<CpuChoice>,
     /// Restore the old placement after this many seconds

@@ -1,4 +1,4 @@
-//! What a machine or a served disk is made of: `tare run`, `tare blk`.
+//! Arguments of the verbs that start a machine or serve a disk: `tare run`, `tare blk`.
 
 use std::path::PathBuf;
 
@@ -19,27 +19,26 @@ use tare_launch::user::UserChoice;
 /// `tare run`.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Image: a path, or the name of an image that came with Tare (http); or a
-    /// static program for Linux: an ELF file, as in ./server; or the directory of an
+    /// What to run: an image, by path or by the name of one that came with Tare (http);
+    /// a static Linux program, as an ELF file (./server); or the directory of an
     /// appliance's crate [default: the current directory]
     #[arg(value_name = "IMAGE|PROGRAM", conflicts_with = "kernel")]
     pub(crate) image: Option<PathBuf>,
-    /// Linux kernel instead of an image: a bzImage or vmlinux, or debian for
-    /// Debian's cloud kernel (downloaded once)
+    /// Boot a Linux kernel instead of an image: a bzImage or vmlinux file, or debian
+    /// for Debian's cloud kernel (downloaded once)
     #[arg(long, value_name = "FILE|debian")]
     pub(crate) kernel: Option<PathBuf>,
-    /// Arguments of PROGRAM; without one, the program to run in --root; of a Linux
-    /// guest its command [default: the root image's]. The program's status becomes
-    /// the exit code
+    /// Arguments of PROGRAM. Without PROGRAM: the command to run from --root [default:
+    /// the container image's]. tare exits with the command's status
     #[arg(value_name = "COMMAND", last = true)]
     pub(crate) command: Vec<String>,
-    /// Environment variable of the program, NAME=VALUE; can be repeated
+    /// Set an environment variable of the program; repeatable
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "kernel")]
     pub(crate) env: Vec<String>,
     /// Name of the machine [default: the image's name and a number]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// CPUs of the machine, 1 to 16
+    /// Number of vCPUs, 1 to 16
     #[arg(
         short,
         long,
@@ -49,9 +48,9 @@ pub(crate) struct RunArgs {
         allow_negative_numbers = true
     )]
     pub(crate) cpus: u32,
-    /// Memory: MiB, or with a unit (512M, 1G) [default: 64M; for Linux and programs
-    /// 512M]. hugepages=auto backs it by transparent huge pages where the host has
-    /// some, hugepages=off never [default: as the host is set]
+    /// Guest memory in MiB, or with a unit (512M, 1G) [default: 64M; for Linux and
+    /// programs 512M]. hugepages=auto uses transparent huge pages if the host has
+    /// them, hugepages=off never [default: the host's setting]
     #[arg(
         short,
         long,
@@ -59,26 +58,26 @@ pub(crate) struct RunArgs {
         allow_negative_numbers = true
     )]
     pub(crate) memory: Option<MemoryChoice>,
-    /// Directory that the guest gets as its files (packed when starting); for
-    /// Linux also a container image (OCI layout, or its archive, or docker save;
-    /// of several there, TAR:NAME)
+    /// Directory with the guest's files, packed at start. For Linux also a container
+    /// image: an OCI layout, its archive, or the output of docker save (TAR:NAME
+    /// selects one of several images)
     #[arg(long, value_name = "DIR|TAR", conflicts_with = "initrd")]
     pub(crate) root: Option<PathBuf>,
-    /// Put the files of --root on an ext4 disk of that size instead of in memory
-    /// (Linux; created at start and removed with the machine)
+    /// Put the files of --root on an ext4 disk of this size instead of in memory
+    /// (Linux guests; tare creates the disk and removes it when the machine ends)
     #[arg(long, value_name = "SIZE", requires = "root", requires = "kernel")]
     pub(crate) root_disk: Option<MemorySize>,
-    /// File with what a site wants beside its files, for http and http-disk: headers by
-    /// path, redirects, error page, listings, hosts, log (tare check FILE checks it)
+    /// Website configuration for http and http-disk: headers by path, redirects, error
+    /// page, listings, hosts, log (tare check FILE checks it)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "initrd"])]
     pub(crate) site: Option<PathBuf>,
-    /// Let tare reload give the machine another root while it runs (http): a disk more
+    /// Allow tare reload to replace the files while the machine runs (http); adds a disk
     #[arg(long, conflicts_with = "kernel")]
     pub(crate) reload: bool,
     /// Initramfs file, passed to the guest unchanged
     #[arg(long, value_name = "FILE")]
     pub(crate) initrd: Option<PathBuf>,
-    /// Text added to the guest's command line
+    /// Text to append to the guest's command line
     #[arg(
         long,
         value_name = "TEXT",
@@ -87,14 +86,14 @@ pub(crate) struct RunArgs {
         allow_hyphen_values = true
     )]
     pub(crate) cmdline: String,
-    /// Forward a port of the host to the guest
+    /// Forward a port of the host to the guest; repeatable
     #[arg(
         short,
         long = "publish",
         value_name = "[ADDR:]HOST:GUEST[/udp]",
         long_help = "Forward a port of the host to the guest: [ADDR:]HOST:GUEST[/tcp|/udp]; \
-                     ADDR is 127.0.0.1 unless given, and in brackets if it is IPv6, as in \
-                     [::1]:8080:80"
+                     repeatable. ADDR is 127.0.0.1 by default; write IPv6 addresses in \
+                     brackets: [::1]:8080:80"
     )]
     pub(crate) publish: Vec<Publish>,
     /// Network: user (through passt, no privileges), none, or tap=NAME
@@ -103,34 +102,34 @@ pub(crate) struct RunArgs {
         value_name = "NET",
         default_value = "user",
         long_help = "Network: user (through passt, no privileges), none, or tap=NAME. With \
-                     user the guest cannot reach the host's own addresses, its loopback or \
-                     link-local addresses; user,allow=ADDRESS[/BITS] opens some, and can be \
-                     repeated: user,allow=127.0.0.1,allow=192.0.2.0/24"
+                     user the guest cannot reach the host's addresses, its loopback \
+                     interface or link-local addresses; user,allow=ADDRESS[/BITS] permits \
+                     some of them: user,allow=127.0.0.1,allow=192.0.2.0/24"
     )]
     pub(crate) net: NetChoice,
-    /// Give the guest a disk: a raw file or block device. After FILE
-    /// (a comma in its name is written ,,): ro, format=raw,
+    /// Attach a disk: a raw file or block device. Options after FILE
+    /// (write a comma in its name as ,,): ro, format=raw,
     /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
     /// iops=N, bytes_per_s=N, latency_us=N
     #[arg(
         long = "disk",
         value_name = "FILE[,...]",
-        long_help = "Give the guest a disk: a raw file or block device. After FILE, \
-                     with commas (one in its name is written ,,): ro (read only), \
-                     format=raw (whatever it begins with), cache=writeback (a flush makes \
-                     writes durable) or writethrough, serial=TEXT, queues=N [as many \
-                     as CPUs], coalesce=auto (as few interrupts as the queue's depth \
-                     needs), off, or A/B (A interrupts for B completions), \
-                     iops=N and bytes_per_s=N (limits, changed by tare set; 0: none), \
-                     latency_us=N (each request takes at least so long, as on slower \
-                     storage)"
+        long_help = "Attach a disk: a raw file or block device; repeatable. Options after \
+                     FILE, separated by commas (write a comma in its name as ,,): ro (read \
+                     only), format=raw (even if the content looks like another format), \
+                     cache=writeback (a flush makes writes durable) or writethrough, \
+                     serial=TEXT, queues=N [default: one for each vCPU], coalesce=auto (as \
+                     few interrupts as the queue depth needs), off, or A/B (A interrupts \
+                     for B completions), iops=N and bytes_per_s=N (limits that tare set \
+                     can change; 0: none), latency_us=N (least time of a request, to \
+                     imitate slower storage)"
     )]
     pub(crate) disks: Vec<DiskChoice>,
-    /// How the library OS waits: block, poller or spin [default: block]
+    /// How the library OS waits for work [default: block]
     #[arg(long, value_name = "HOW")]
     pub(crate) idle: Option<IdleArg>,
-    /// Processor ring that the image runs in: auto (3 where KVM emulates ring 0,
-    /// else 0), 0 or 3
+    /// Processor ring in which the image runs: 0, 3, or auto (3 if KVM emulates ring 0,
+    /// else 0)
     #[arg(
         long,
         value_name = "RING",
@@ -139,62 +138,63 @@ pub(crate) struct RunArgs {
         conflicts_with = "kernel"
     )]
     pub(crate) ring: RingArg,
-    /// How a halted CPU waits on the host: budget=PCT (polls as long as saves
-    /// most within that share of a CPU), never (scheduled out at once), kernel
-    /// (as the host is set), poll=NS, dedicated [default: budget=1]
+    /// Halt polling of vCPUs: budget=PCT (poll within this share of a CPU), never,
+    /// kernel (the host's setting), poll=NS, dedicated [default: budget=1]
     #[arg(
         long,
         value_name = "HOW",
-        long_help = "How a halted CPU waits on the host. budget=PCT: polls as long as \
-                     saves the most wake-up time within that share of a CPU, chosen \
-                     anew as the load changes; never: is scheduled out at once; \
-                     kernel: as the host is set; poll=NS: polls for up to NS \
-                     nanoseconds; dedicated: has a CPU of the host alone and halts \
-                     without leaving it [default: budget=1, and in QEMU kernel]"
+        long_help = "Halt polling: how a halted vCPU waits on the host. budget=PCT: polls \
+                     for the time that saves the most wake-up latency within this share \
+                     of a CPU, adapted to the load; never: the host deschedules it at \
+                     once; kernel: the host's setting; poll=NS: polls for up to NS \
+                     nanoseconds; dedicated: each vCPU gets a host CPU alone, and its \
+                     halts do not exit to KVM [default: budget=1; in QEMU kernel]"
     )]
     pub(crate) halt: Option<HaltPolicy>,
-    /// User that the machine becomes: auto (as root one of its own), self, UID or UID:GID
+    /// User that runs the machine: auto, self, UID or UID:GID [default: auto]
     #[arg(
         long,
         value_name = "USER",
         default_value = "auto",
         hide_default_value = true,
-        long_help = "User that the machine becomes before it reads its image: auto (started by \
-                     root, an unprivileged user that no other machine has; else the user who \
-                     starts it), self (the user who starts it), or UID[:GID] [default: auto]"
+        long_help = "User that the machine switches to before it reads its image: self (the \
+                     user who starts it), UID[:GID], or auto (if root starts it, an \
+                     unprivileged user ID that no other machine uses, else self) [default: \
+                     auto]"
     )]
     pub(crate) user: UserChoice,
-    /// CPU time that the machine may use at most, in CPUs (1.5): its vCPUs, monitor and passt
+    /// Limit the CPU time of the machine (vCPUs, monitor and passt), in CPUs (1.5)
     #[arg(long, value_name = "CPUS")]
     pub(crate) limit_cpu: Option<CpuLimit>,
-    /// Memory that it may use at most, beyond which the kernel kills it
+    /// Limit the memory of the machine; the kernel kills it if it needs more
     #[arg(long, value_name = "SIZE")]
     pub(crate) limit_memory: Option<MemorySize>,
-    /// Requests and bytes a second, of reads and of writes each, on the block devices of its
-    /// disks: iops=N,bytes_per_s=N
+    /// Limit requests and bytes per second on the block devices of its disks, for reads
+    /// and writes separately: iops=N,bytes_per_s=N
     #[arg(long, value_name = "LIMITS")]
     pub(crate) limit_io: Option<IoRate>,
-    /// Frames and bytes a second of its network, in each direction (changed by tare set):
-    /// frames_per_s=N,bytes_per_s=N
+    /// Limit frames and bytes per second of its network, in each direction (tare set can
+    /// change this): frames_per_s=N,bytes_per_s=N
     #[arg(long, value_name = "LIMITS")]
     pub(crate) limit_net: Option<NetRate>,
-    /// Start the machine again when it fails: no, on-failure or on-failure:N (N times in a row)
+    /// Restart the machine when it fails: no, on-failure or on-failure:N (N times in a row)
     #[arg(
         long,
         value_name = "POLICY",
         default_value = "no",
         hide_default_value = true,
-        long_help = "Start the machine again when it fails: no, or on-failure[:N], at most N \
-                     times in a row: after a panic, a fault, another exit code than 0 or a kill, \
-                     not after tare stop, Ctrl-C or SIGTERM. It waits 100 ms, each time twice as \
-                     long, up to 10 s; a machine that ran for 10 s begins anew [default: no]"
+        long_help = "Restart the machine when it fails: no, or on-failure[:N] (at most N times \
+                     in a row). Failures are a panic, a fault, an exit code other than 0, and \
+                     a kill; not tare stop, Ctrl-C or SIGTERM. tare waits 100 ms before the \
+                     first restart and doubles the wait each time, up to 10 s; after a run of \
+                     10 s it counts from the start again [default: no]"
     )]
     pub(crate) restart: Restart,
     /// Run in the background and print the machine's name
     #[arg(short, long)]
     pub(crate) detach: bool,
-    /// What executes the guest: auto (tare, or qemu where there is no KVM),
-    /// tare, qemu (translated, without KVM), qemu-kvm
+    /// What executes the guest: tare (Tare's monitor on KVM), qemu (QEMU without KVM,
+    /// by translation), qemu-kvm, or auto (tare, or qemu if the host has no KVM)
     #[arg(
         long,
         value_name = "ENGINE",
@@ -207,15 +207,15 @@ pub(crate) struct RunArgs {
 /// `tare blk`.
 #[derive(Debug, Args)]
 pub(crate) struct BlkArgs {
-    /// UNIX socket to make; front-ends connect to it, one at a time. Several disks have
-    /// one each, in the same order [default: the sockets that systemd passes]
+    /// UNIX socket to create, to which one front-end at a time connects. For several
+    /// disks give one each, in the same order [default: the sockets that systemd passes]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) socket: Vec<PathBuf>,
-    /// Permission bits of the socket, octal: who may connect may write the disk
+    /// Permission bits of the socket, octal; whoever can connect can write to the disk
     #[arg(long, value_name = "MODE", default_value = "600", value_parser = socket_mode)]
     pub(crate) socket_mode: u32,
-    /// Disk: a raw file or block device, with an I/O thread of its own. After FILE
-    /// (a comma in its name is written ,,): ro, format=raw,
+    /// Disk to serve, by a separate I/O thread: a raw file or block device; repeatable.
+    /// Options after FILE (write a comma in its name as ,,): ro, format=raw,
     /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
     /// iops=N, bytes_per_s=N, latency_us=N
     #[arg(long, value_name = "FILE[,...]", required = true)]
@@ -257,7 +257,7 @@ pub(crate) enum RingArg {
 }
 
 impl RingArg {
-    /// Its number, unless the machine decides.
+    /// The ring, or `None` if the machine decides.
     pub(crate) const fn number(self) -> Option<u8> {
         match self {
             Self::Auto => None,

@@ -7,11 +7,11 @@ use clap::Args;
 /// `tare new`.
 #[derive(Debug, Args)]
 pub(crate) struct NewArgs {
-    /// Directory to make; its last part is the crate's name
+    /// Directory to create; its last component is the crate's name
     #[arg(value_name = "NAME")]
     pub(crate) path: PathBuf,
-    /// Tare's sources, for the library OS: a directory, or a git repository's URL
-    /// [default: those that came with tare]
+    /// Tare's sources, which contain the library OS: a directory, or the URL of a git
+    /// repository [default: those that came with tare]
     #[arg(long, value_name = "DIR|URL")]
     pub(crate) tare: Option<PathBuf>,
 }

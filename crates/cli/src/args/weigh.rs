@@ -101,23 +101,23 @@ impl Subcommand for ExperimentArgs {
 /// Options of every experiment.
 #[derive(Debug, Args)]
 pub(crate) struct SharedArgs {
-    /// A few seconds for each phase: does it work, roughly
+    /// Spend a few seconds on each phase: rough figures, to see whether it works
     #[arg(long, conflicts_with = "full")]
     pub(crate) quick: bool,
-    /// The durations of the source that the experiment repeats
+    /// Use the durations of the publication that the experiment repeats
     #[arg(long)]
     pub(crate) full: bool,
-    /// Exit with 80 if the interval of a figure lies beyond its goal
+    /// Exit with 80 if a figure misses its goal by its whole confidence interval
     #[arg(long)]
     pub(crate) fail_on_missed: bool,
-    /// Compare with the run in this directory, as tare compare does
+    /// Compare with the run in this directory, like tare compare
     #[arg(long, value_name = "DIR")]
     pub(crate) against: Option<PathBuf>,
-    /// With --against: exit with 80 if a figure is worse by more than this, in %,
-    /// by its whole interval
+    /// With --against: exit with 80 if a figure is worse by more than PCT percent, by
+    /// its whole confidence interval
     #[arg(long, value_name = "PCT", requires = "against", value_parser = percent)]
     pub(crate) fail_on: Option<f64>,
-    /// Directory for summary.json, raw.jsonl and report.html; new or empty
+    /// New or empty directory for summary.json, raw.jsonl and report.html
     /// [default: out/EXPERIMENT-DATE-TIME]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -126,7 +126,7 @@ pub(crate) struct SharedArgs {
 /// Options of experiments that measure an image.
 #[derive(Debug, Args)]
 pub(crate) struct ImageArgs {
-    /// Image to weigh, as tare run takes it [default: the experiment's own]
+    /// Image to measure, by path or name as in tare run [default: the experiment's own]
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
 }
@@ -138,14 +138,14 @@ pub(crate) struct CutArgs {
     /// [default: lighttpd]
     #[arg(long, value_name = "NAME")]
     pub(crate) app: Option<String>,
-    /// Count the instructions of each cut alone and taken back, or of these cuts;
-    /// a kernel each, minutes where it is not kept [default: all with --full, else
-    /// none]
+    /// Measure what each cut saves, or each of these cuts: count instructions with the
+    /// cut alone and with all cuts but it. Builds a kernel for each, in minutes if it is
+    /// not cached [default: all with --full, else none]
     #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub(crate) cuts: Option<Vec<tare_tailor::cut::Cut>>,
-    /// Firecracker's configuration of a guest kernel
-    /// (microvm-kernel-ci-x86_64-6.1.config of its sources), whose kernel is
-    /// measured too; kept for later runs
+    /// Also measure a kernel with Firecracker's guest configuration
+    /// (microvm-kernel-ci-x86_64-6.1.config in its sources); later runs use the cached
+    /// kernel
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -167,11 +167,11 @@ pub(crate) struct CompareArgs {
     /// Directory of the run after
     #[arg(value_name = "AFTER")]
     pub(crate) after: PathBuf,
-    /// Exit with 80 if a figure is worse by more than this, in %, by its whole
-    /// interval
+    /// Exit with 80 if a figure is worse by more than PCT percent, by its whole
+    /// confidence interval
     #[arg(long, value_name = "PCT", value_parser = percent)]
     pub(crate) fail_on: Option<f64>,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: CompareFormat,
 }
@@ -179,13 +179,13 @@ pub(crate) struct CompareArgs {
 /// Forms of a comparison.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(crate) enum CompareFormat {
-    /// A table of what changed
+    /// A table of the figures that changed
     Text,
     /// All figures, for a pull request
     Markdown,
-    /// A line for each figure
+    /// One line for each figure
     Csv,
-    /// All of it
+    /// The whole comparison
     Json,
 }
 
@@ -202,7 +202,7 @@ pub(crate) struct ReportArgs {
     /// Draw the figures of an experiment over its stored runs
     #[arg(long, value_name = "EXPERIMENT", conflicts_with = "page")]
     pub(crate) history: Option<String>,
-    /// With --history: figures whose names begin so [default: all]
+    /// With --history: draw only figures whose names begin with NAME [default: all]
     #[arg(
         long,
         value_name = "NAME",
@@ -211,7 +211,7 @@ pub(crate) struct ReportArgs {
         requires = "history"
     )]
     pub(crate) figure: String,
-    /// With --history: the page [default: out/history-EXPERIMENT.html]
+    /// With --history: file for the page [default: out/history-EXPERIMENT.html]
     #[arg(long, value_name = "FILE", requires = "history")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -219,30 +219,30 @@ pub(crate) struct ReportArgs {
 /// Options of `tare weigh platforms`.
 #[derive(Debug, Args)]
 pub(crate) struct PlatformArgs {
-    /// Workload by name or file, again for several [default: all of the form]
+    /// Workload by name or file; repeatable [default: all that --quick or --full includes]
     #[arg(long = "workload", value_name = "NAME|FILE.toml")]
     pub(crate) workloads: Vec<String>,
-    /// Platform: bare, container, vm or vm-container, again for several; what it
-    /// costs is reported beside bare [default: all]
+    /// Platform: bare, container, vm or vm-container; repeatable. Costs are relative to
+    /// bare [default: all]
     #[arg(long = "platform", value_name = "NAME", conflicts_with = "merge")]
     pub(crate) platforms: Vec<tare_platforms_study::Platform>,
     /// Sizes in CPUs [default: 1, 2, 4, ... up to all]
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
     pub(crate) sizes: Vec<u32>,
-    /// What starts containers; podman has runc below it
+    /// Program that starts containers; podman uses runc underneath
     #[arg(long, value_name = "runc|podman", default_value = "runc")]
     pub(crate) container_engine: tare_platforms_study::ContainerEngine,
     /// Continue the run record in this directory
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
     pub(crate) resume: Option<PathBuf>,
-    /// Do the I-th of N parts, as one of several jobs or hosts
+    /// Run only part I of N, to divide the runs among several jobs or hosts
     #[arg(long, value_name = "I/N", value_parser = tare_platforms_study::parse_shard)]
     pub(crate) shard: Option<(u32, u32)>,
-    /// Read run records instead of measuring, of one host or several; again for
-    /// each directory
+    /// Instead of measuring, merge the run records in this directory; repeatable, for
+    /// records of several hosts
     #[arg(long, value_name = "DIR", conflicts_with_all = ["resume", "shard"])]
     pub(crate) merge: Vec<PathBuf>,
-    /// Seed of the random order [default: the time]
+    /// Seed for the random order [default: from the clock]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Minutes to spend on runs [default: 12 with --quick, 720 with --full, else 45]

@@ -1,4 +1,4 @@
-//! The words of `tare tailor`.
+//! The arguments of `tare tailor`.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use tare_tailor::target::{Part, Target};
 /// `tare tailor`.
 #[derive(Debug, Args)]
 pub(crate) struct TailorArgs {
-    /// Profiles (tare profile): those of one command are merged, of several
-    /// commands one kernel is made for all
+    /// Profiles from tare profile. The kernel supports all of them, also if they are of
+    /// different commands
     #[arg(value_name = "PROFILE", required_unless_present = "lock")]
     pub(crate) profiles: Vec<PathBuf>,
     /// Command of the guest [default: the profile's, or the root image's]
@@ -26,54 +26,53 @@ pub(crate) struct TailorArgs {
     /// The machine that the kernel is for
     #[arg(long = "for", value_name = "ENGINE", default_value = "tare")]
     pub(crate) target: TargetArg,
-    /// A part of the machine besides a network card, which the profile brings:
+    /// Hardware that the kernel must support beyond what the profiles show; repeatable:
     /// disk, entropy, cpus, network
     #[arg(long = "with", value_name = "PART")]
     pub(crate) parts: Vec<PartArg>,
-    /// Build an option in (VIRTIO_BALLOON); with the same --out only what
-    /// changed is compiled
+    /// Build a kernel option in (VIRTIO_BALLOON); with the same --out, compiles only what
+    /// changed
     #[arg(long, value_name = "OPTION", value_parser = symbol)]
     pub(crate) add: Vec<Symbol>,
-    /// Do not take a default cut, or build an option that the application only
-    /// looked at
+    /// Do not apply a default cut, or keep a kernel option that the application only
+    /// probed for
     #[arg(long, value_name = "CUT|OPTION", value_parser = keep)]
     pub(crate) keep: Vec<Keep>,
-    /// Take a cut (listed below)
+    /// Apply a cut (listed below)
     #[arg(long, value_name = "NAME")]
     pub(crate) cut: Vec<Cut>,
-    /// Take all cuts that give up safety: the guest runs nothing but what is
-    /// trusted
+    /// Apply all cuts that give up safety, for guests that run only trusted code
     #[arg(long)]
     pub(crate) trusting: bool,
-    /// What shows that the application works: a command in the guest,
-    /// http:PORT/PATH or tcp:PORT; again for each of several [default: it runs]
+    /// Test that the application works: a command in the guest, http:PORT/PATH or
+    /// tcp:PORT; repeatable [default: that it runs]
     #[arg(long, value_name = "CHECK")]
     pub(crate) check: Vec<Check>,
-    /// The application's files: a directory or a container image [default: of
-    /// this computer, as the profile saw them]
+    /// The application's files: a directory or a container image [default: the files of
+    /// this host that the profile names]
     #[arg(long, value_name = "DIR|TAR")]
     pub(crate) root: Option<PathBuf>,
-    /// Make the kernel of a lock file again and compare
+    /// Rebuild the kernel of a lock file and compare it with the lock
     #[arg(long, value_name = "FILE", conflicts_with_all = ["profiles", "add", "keep", "cut", "trusting"])]
     pub(crate) lock: Option<PathBuf>,
-    /// Directory for the kernel, its lock, report and objects; used again
+    /// Directory for the kernel, its lock file, report and objects; later builds reuse it
     /// [default: out/kernel-NAME]
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// Compilers at once [default: as many as CPUs]
+    /// Parallel compiler processes [default: the number of CPUs]
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
-    /// Minutes after which no further kernel is tried
+    /// Minutes after which to try no further kernel
     #[arg(long, value_name = "N", default_value_t = 60)]
     pub(crate) minutes: u64,
-    /// Seconds that a check may take to pass
+    /// Seconds to wait for a check to pass
     #[arg(long, value_name = "N", default_value_t = 60)]
     pub(crate) patience: u64,
-    /// Count the CVEs of the last two years whose file is compiled, in the
-    /// kernel's records: cve/published of vulns.git
+    /// Count the CVEs of the last two years that affect a compiled file, from the
+    /// kernel's records (cve/published of vulns.git)
     #[arg(long, value_name = "DIR")]
     pub(crate) cves: Option<PathBuf>,
-    /// Solve the configuration once more for each cut, and say what it is worth
+    /// Report how many kernel options each cut saves; solves one configuration for each
     #[arg(long)]
     pub(crate) each_cut: bool,
     /// Print JSON
@@ -139,7 +138,7 @@ fn symbol(word: &str) -> Result<Symbol, String> {
     Symbol::new(word).ok_or_else(|| format!("`{word}` is not the name of an option"))
 }
 
-/// Cuts are written small, options in capitals.
+/// Names of cuts are in lower case, options in upper case.
 fn keep(word: &str) -> Result<Keep, String> {
     match word.parse::<Cut>() {
         Ok(cut) => Ok(Keep::Cut(cut)),
@@ -148,7 +147,7 @@ fn keep(word: &str) -> Result<Keep, String> {
     }
 }
 
-/// The cuts that there are, for the verb's help.
+/// The list of cuts for the verb's help.
 pub(crate) fn cuts() -> String {
     use std::fmt::Write as _;
     let mut text = String::from("Cuts (* by default, ! gives up safety: --trusting):");
