@@ -228,36 +228,17 @@ impl Object {
         key: u32,
         value: [u64; V],
     ) -> Result<(), Unavailable> {
-        let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
-        let data = self
-            .ebpf
-            .map_mut(map)
-            .ok_or_else(|| unavailable("no such map".to_owned()))?;
-        HashMap::<&mut MapData, u32, [u64; V]>::try_from(data)
-            .and_then(|mut hash| hash.insert(key, value, 0))
-            .map_err(|error| unavailable(reason::of(&error)))
+        self.insert_entry(map, key, value)
     }
 
     /// Puts an entry into a hash map whose keys and values are numbers of 32 bits.
     pub fn insert_number(&mut self, map: &str, key: u32, value: u32) -> Result<(), Unavailable> {
-        let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
-        let data = self
-            .ebpf
-            .map_mut(map)
-            .ok_or_else(|| unavailable("no such map".to_owned()))?;
-        HashMap::<&mut MapData, u32, u32>::try_from(data)
-            .and_then(|mut hash| hash.insert(key, value, 0))
-            .map_err(|error| unavailable(reason::of(&error)))
+        self.insert_entry(map, key, value)
     }
 
     /// Removes an entry of such a map.
     pub fn remove_number(&mut self, map: &str, key: u32) {
-        if let Some(data) = self.ebpf.map_mut(map)
-            && let Ok(mut hash) = HashMap::<&mut MapData, u32, u32>::try_from(data)
-        {
-            // It may be gone already.
-            let _ = hash.remove(&key);
-        }
+        self.remove_entries::<u32, u32>(map, [key]);
     }
 
     /// The value of a hash map with keys of 32 bits.
@@ -272,14 +253,7 @@ impl Object {
         key: [u64; K],
         value: [u64; V],
     ) -> Result<(), Unavailable> {
-        let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
-        let data = self
-            .ebpf
-            .map_mut(map)
-            .ok_or_else(|| unavailable("no such map".to_owned()))?;
-        HashMap::<&mut MapData, [u64; K], [u64; V]>::try_from(data)
-            .and_then(|mut hash| hash.insert(key, value, 0))
-            .map_err(|error| unavailable(reason::of(&error)))
+        self.insert_entry(map, key, value)
     }
 
     /// The value of a hash map whose keys are `K` words.
@@ -293,12 +267,7 @@ impl Object {
 
     /// Removes an entry of a hash map with keys of 32 bits and values of `V` words.
     pub fn remove<const V: usize>(&mut self, map: &str, key: u32) {
-        if let Some(data) = self.ebpf.map_mut(map)
-            && let Ok(mut hash) = HashMap::<&mut MapData, u32, [u64; V]>::try_from(data)
-        {
-            // It may be gone already.
-            let _ = hash.remove(&key);
-        }
+        self.remove_entries::<u32, [u64; V]>(map, [key]);
     }
 
     /// Keeps those entries of a hash map whose keys are `K` and whose values are `V`
@@ -312,13 +281,33 @@ impl Object {
             .entries::<K, V>(map)
             .into_iter()
             .filter(|(key, value)| !keep(key, value))
+            .map(|(key, _)| key)
             .collect();
-        let Some(data) = self.ebpf.map_mut(map) else {
-            return;
-        };
-        if let Ok(mut hash) = HashMap::<&mut MapData, [u64; K], [u64; V]>::try_from(data) {
-            for (key, _) in stale {
-                // It may be gone already.
+        self.remove_entries::<[u64; K], [u64; V]>(map, stale);
+    }
+
+    fn insert_entry<K: Pod, V: Pod>(
+        &mut self,
+        map: &str,
+        key: K,
+        value: V,
+    ) -> Result<(), Unavailable> {
+        let unavailable = |why: String| Unavailable::named(Source::Bpf, map, why);
+        let data = self
+            .ebpf
+            .map_mut(map)
+            .ok_or_else(|| unavailable("no such map".to_owned()))?;
+        HashMap::<&mut MapData, K, V>::try_from(data)
+            .and_then(|mut hash| hash.insert(key, value, 0))
+            .map_err(|error| unavailable(reason::of(&error)))
+    }
+
+    /// Removes entries of a hash map; one may be gone already.
+    fn remove_entries<K: Pod, V: Pod>(&mut self, map: &str, keys: impl IntoIterator<Item = K>) {
+        if let Some(data) = self.ebpf.map_mut(map)
+            && let Ok(mut hash) = HashMap::<&mut MapData, K, V>::try_from(data)
+        {
+            for key in keys {
                 let _ = hash.remove(&key);
             }
         }
