@@ -108,16 +108,21 @@ impl Waiting {
         }
     }
 
-    /// When to look again: the longer it lasts, the less often.
+    /// When to look again.
     pub(crate) fn interval(&self) -> Duration {
-        let [first, last] = INTERVALS;
-        (self.since.elapsed() / 8).clamp(first, last)
+        interval_after(self.since.elapsed())
     }
 
     /// What is left of the patience.
     pub(crate) fn left(&self) -> Duration {
         self.patience.saturating_sub(self.since.elapsed())
     }
+}
+
+/// When to look again after this wait: the longer it lasts, the less often.
+fn interval_after(waited: Duration) -> Duration {
+    let [first, last] = INTERVALS;
+    (waited / 8).clamp(first, last)
 }
 
 #[cfg(test)]
@@ -164,15 +169,10 @@ mod tests {
 
     #[test]
     fn the_rest_is_looked_for_less_and_less_often() {
-        let ago = |ms| Waiting {
-            since: Instant::now()
-                .checked_sub(Duration::from_millis(ms))
-                .unwrap(),
-            patience: PATIENCE,
-        };
-        assert!(ago(0).interval() < Duration::from_millis(50));
-        assert!(ago(400).interval() >= Duration::from_millis(50));
-        assert_eq!(ago(4_000).interval(), Duration::from_millis(100));
+        let after = |ms| interval_after(Duration::from_millis(ms));
+        assert!(after(0) < Duration::from_millis(50));
+        assert_eq!(after(400), Duration::from_millis(50));
+        assert_eq!(after(4_000), Duration::from_millis(100));
     }
 
     #[test]
