@@ -62,7 +62,7 @@ pub struct Account {
     pub interrupts: Vec<InterruptCount>,
     /// Interrupts between vCPUs as their senders asked for them.
     pub ipis: Vec<IpiCount>,
-    /// CPU quotas of the control groups that its threads are in.
+    /// CPU quotas of the cgroups that its threads are in.
     #[serde(default)]
     pub quotas: Vec<Quota>,
     /// Its tap devices together; `None` if it has none that this network namespace shows.

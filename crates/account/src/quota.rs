@@ -1,4 +1,4 @@
-//! CPU quotas of control groups (`cpu.max`, `cpu.cfs_quota_us`).
+//! CPU quotas of cgroups (`cpu.max`, `cpu.cfs_quota_us`).
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub enum CgroupVersion {
     V2,
 }
 
-/// A control group with a quota, and how long it stopped its threads in the window.
+/// A cgroup with a quota, and how long it stopped its threads in the window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quota {
     /// Directory of the group, as this host mounts it.

@@ -55,10 +55,8 @@ impl fmt::Display for Gain {
                 "{:.1} % [{:.1}, {:.1}] (measured: {} in {})",
                 figure.value, figure.low, figure.high, figure.name, figure.run
             ),
-            Self::Published(text) => write!(f, "{text} (published, another machine)"),
-            Self::Unknown => {
-                f.write_str("not known: neither the source nor a kept run gives a figure")
-            }
+            Self::Published(text) => write!(f, "{text} (published, on another machine)"),
+            Self::Unknown => f.write_str("unknown: neither the source nor a kept run has a figure"),
         }
     }
 }

@@ -122,7 +122,7 @@ pub struct Quota {
     pub millicpus: u64,
     /// Times that it was used up, within the window.
     pub throttled: u64,
-    /// Its control group.
+    /// Its cgroup.
     pub group: String,
     /// The shell's line that takes it off; none if others share the group.
     pub off: Option<String>,
@@ -151,7 +151,7 @@ pub struct Facts {
     pub ready_permille: u64,
     /// Moves between CPUs, a second.
     pub migrations_per_s: u64,
-    /// CPU quotas of its control group and of those above it, the inner ones first.
+    /// CPU quotas of its cgroup and of those above it, the inner ones first.
     pub quotas: Vec<Quota>,
     /// Halts, of a machine that was observed.
     pub halting: Option<Halting>,

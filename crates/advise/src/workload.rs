@@ -38,7 +38,7 @@ const ALL: &[Workload] = &[
         Class::UltraIoBound,
         "a database, as the study's Cassandra",
     ),
-    of("fio", Class::UltraIoBound, "input and output alone"),
+    of("fio", Class::UltraIoBound, "does only I/O"),
 ];
 
 const fn of(name: &'static str, class: Class, source: &'static str) -> Workload {

@@ -15,7 +15,7 @@ use crate::output::print;
 
 /// Nothing to run.
 #[derive(Debug, thiserror::Error)]
-#[error("no IMAGE is given, and the current directory has no appliance's crate")]
+#[error("no IMAGE given, and the current directory is not an appliance's crate")]
 struct NoImage;
 
 /// A port forward of the crate's own that cannot be read.
@@ -96,7 +96,7 @@ pub(crate) fn new(args: &NewArgs) -> Outcome {
         "{name} is an appliance that says hello over HTTP. Next:\n  \
          cd {directory}\n  \
          tare run       # build and boot it; then, elsewhere: curl localhost:8080\n  \
-         cargo t        # run its tests on this computer\n"
+         cargo t        # run its tests on this host\n"
     ))
 }
 

@@ -199,7 +199,7 @@ fn a_site_file_that_cannot_be_used() {
     refused(
         &["--site", "/no/such/site.toml"],
         47,
-        "cannot read the site's file",
+        "cannot read the website configuration",
     );
     let place = TestDir::new();
     let wrong = place.file("a.toml", b"[[paths]]\n");

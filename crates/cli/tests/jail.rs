@@ -154,7 +154,7 @@ fn limits_hold_a_machine_and_its_group_goes_after_it() {
         "/sys/fs/cgroup/cgroup.procs",
     ];
     if controllers.is_empty() || !writable.iter().any(|path| fs::metadata(path).is_ok()) {
-        skip("this host shows no control groups");
+        skip("this host shows no cgroups");
         return;
     }
     let place = TestDir::new();
@@ -189,7 +189,7 @@ fn limits_hold_a_machine_and_its_group_goes_after_it() {
     place.run(&["rm", "limited"]);
 }
 
-/// The whole disk that `directory` is on, as control groups name it.
+/// The whole disk that `directory` is on, as cgroups name it.
 fn device_of(directory: &Path) -> Option<String> {
     let device = fs::metadata(directory).unwrap().dev();
     let number = |device| {
@@ -221,7 +221,7 @@ fn reads_and_writes_are_limited_on_the_disks_device_and_frames_by_the_monitor() 
         return;
     };
     if fs::metadata("/sys/fs/cgroup/blkio/cgroup.procs").is_err() {
-        skip("this host has no control group for blkio of version 1");
+        skip("this host has no cgroup for blkio of version 1");
         return;
     }
     let disk = place.path().join("disk.img");
@@ -319,7 +319,7 @@ fn doctor_removes_what_a_killed_machine_left() {
         !directory.exists()
     });
     assert!(place.run_root().join("mine").exists());
-    // Other tests' control groups and users' locks are the host's, as those of this are.
+    // Other tests' cgroups and users' locks are the host's, as those of this are.
     let again = place.run(&["doctor", "--clean"]);
     again.expect(0, "");
     assert!(!again.out.contains("run directory"), "{}", again.out);

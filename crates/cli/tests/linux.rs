@@ -73,7 +73,7 @@ fn debian() -> bool {
     guest::find_init().is_ok() || skip("tare-init is not built (cargo xtask init)")
 }
 
-/// busybox of this computer with its libraries, below `/bin`, and a page.
+/// busybox of this host with its libraries, below `/bin`, and a page.
 fn files() -> Vec<(String, Vec<u8>)> {
     let mut tree = Tree::new();
     let busybox = host::add_program(&mut tree, "busybox").unwrap();

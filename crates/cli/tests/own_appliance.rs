@@ -74,7 +74,7 @@ fn a_crate_that_cannot_be_made_leaves_nothing() {
     let place = TestDir::new();
     place.file("taken", b"mine");
     for (words, says) in [
-        (&["taken"] as &[&str], "taken exists already"),
+        (&["taken"] as &[&str], "taken already exists"),
         (&["a b"], "invalid crate name \"a b\""),
         (&["fn"], "a keyword of Rust"),
         (&["gone/web"], "gone is not a directory: make it first"),
@@ -205,7 +205,7 @@ fn what_cargo_builds_is_one_program() {
     tools.program("cargo", &[line("/a"), line("/b")].join("\n"));
     tools
         .build()
-        .expect(49, "builds 2 programs: an appliance is one");
+        .expect(49, "builds 2 programs: an appliance must have exactly one");
     tools.program("cargo", &line("/no/such"));
     tools.build().expect(49, "cannot read the image /no/such");
     let own = "[ -z \"$RUSTFLAGS\" ] || exit 1";

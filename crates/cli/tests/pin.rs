@@ -590,7 +590,7 @@ fn cpus_and_targets_that_are_not_there_are_refused() {
     let before = seats(&[living.pid()]);
     place
         .pin(&[&pid, "--cpus", "1000"])
-        .expect(23, "this computer has no CPU 1000");
+        .expect(23, "this host has no CPU 1000");
     for (list, message) in [
         ("3-1", "runs backwards"),
         ("", "the list of CPUs is empty"),

@@ -63,11 +63,13 @@ fn no_verb_removes_or_waits_for_what_tare_did_not_make() {
         }
         place
             .run(&["logs", name])
-            .expect(55, "was not made by tare");
-        place.run(&["rm", name]).expect(55, "was not made by tare");
+            .expect(55, "was not created by tare");
+        place
+            .run(&["rm", name])
+            .expect(55, "was not created by tare");
     }
     let listed = place.run(&["ps"]);
-    listed.expect(0, "photos was not made by tare and is left alone");
+    listed.expect(0, "photos was not created by tare and is left alone");
     assert_eq!(listed.out.lines().count(), 1);
 }
 
@@ -83,7 +85,7 @@ fn a_machine_does_not_take_a_directory_that_tare_did_not_make() {
     let socket = socket.to_str().unwrap();
     for name in ["photos", "file", "link", "trap"] {
         let words = ["blk", "--socket", socket, "--disk", &disk, "--name", name];
-        place.run(&words).expect(55, "was not made by tare");
+        place.run(&words).expect(55, "was not created by tare");
         assert_eq!(tree(&root), before);
     }
 }

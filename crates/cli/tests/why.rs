@@ -523,7 +523,7 @@ fn prices_are_from_a_run_of_vmexit_and_said_to_be() {
     told.expect(0, "7,777 ns each, as tare weigh vmexit measured");
     let text = told.out.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        text.contains("on another computer (another, Linux 6.1), 2026-01-02"),
+        text.contains("on another host (another, Linux 6.1), 2026-01-02"),
         "{text}"
     );
     tell(&summary("kv")).expect(2, "is a run of kv, not of vmexit");

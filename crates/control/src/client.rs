@@ -38,7 +38,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// Sending or receiving failed, or the connection closed early.
-    #[error("the connection to the machine broke")]
+    #[error("the connection to the machine was lost")]
     Broken(#[source] io::Error),
     /// No complete answer in time.
     #[error("the machine did not answer within {0:?}")]

@@ -43,7 +43,7 @@ impl std::fmt::Display for RemoveError {
         match self {
             Self::NotOurs(path) => write!(
                 f,
-                "{} was not made by Tare (no {MARKER} in it): it stays",
+                "{} was not created by Tare (it has no {MARKER}) and is left alone",
                 path.display()
             ),
             Self::Io { path, .. } => write!(f, "cannot remove {}", path.display()),

@@ -78,7 +78,7 @@ impl ProcessHandle {
 }
 
 /// Sends a signal to each process whose number `members` gives, which the kernel takes out as
-/// processes end (a control group's, an observer's). Each is opened, and then looked for once
+/// processes end (a cgroup's, an observer's). Each is opened, and then looked for once
 /// more: if it has ended meanwhile it gets none, and neither does what has its number now.
 pub fn signal_members(members: impl Fn() -> Vec<u32>, signal: Signal) {
     let listed: BTreeSet<u32> = members().into_iter().collect();

@@ -93,7 +93,7 @@ pub enum Root {
 #[derive(Debug, thiserror::Error)]
 pub enum TaskError {
     /// It is not the document that it should be.
-    #[error("the task is not understood")]
+    #[error("invalid task")]
     Parse(#[from] serde_json::Error),
     /// There is nothing to run.
     #[error("the task names no command")]

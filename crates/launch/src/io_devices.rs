@@ -1,4 +1,4 @@
-//! Block devices behind a machine's disks, as control groups name them.
+//! Block devices behind a machine's disks, as cgroups name them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

@@ -1,6 +1,6 @@
 //! From what a user asks for to a machine that runs.
 //!
-//! [`plan()`] checks a [`Request`] against this computer, opens files and changes nothing.
+//! [`plan()`] checks a [`Request`] against this host, opens files and changes nothing.
 //! [`launch()`] makes the run directory, takes its lock, starts passt, and then becomes
 //! `tare-monitor`, starts it in the background, or starts QEMU and waits for it.
 //!

@@ -95,7 +95,7 @@ pub struct Limits {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LimitError {
     /// The controller is in neither version's hierarchy.
-    #[error("this host has no control group for {0} in {ROOT}")]
+    #[error("this host has no cgroup for {0} in {ROOT}")]
     NoController(&'static str),
     /// It has none.
     #[error("--limit-io needs a disk (--disk)")]
@@ -127,7 +127,7 @@ impl Explain for LimitError {
                 Some("limit the disk itself: --disk FILE,iops=N,bytes_per_s=N".to_owned())
             }
             Self::Group { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
-                Some("only root may make control groups at the top of the hierarchy".to_owned())
+                Some("only root may make cgroups at the top of the hierarchy".to_owned())
             }
             _ => None,
         }

@@ -54,7 +54,7 @@ pub(crate) fn cpus(asked: u32) -> Result<u8, SizeError> {
     }
 }
 
-/// Memory in MiB, if this computer can give it.
+/// Memory in MiB, if this host can give it.
 pub(crate) fn memory_mib(asked: MemorySize) -> Result<u32, SizeError> {
     let info = rustix::system::sysinfo();
     let host_mib = (info.totalram + info.totalswap) * u64::from(info.mem_unit) / MIB;

@@ -99,7 +99,7 @@ impl Explain for PlanError {
     }
 }
 
-/// Checks `request` against this computer. Files are opened; nothing is changed, except that
+/// Checks `request` against this host. Files are opened; nothing is changed, except that
 /// Debian's kernel is downloaded once.
 pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> {
     let cpus = machine_size::cpus(request.cpus)?;

@@ -64,7 +64,7 @@ pub enum ReloadError {
     #[error("{0:?} was started with --site, and the new root has no rules")]
     NoSite(String),
     /// Another process is at it.
-    #[error("another reload of {0:?} is going on")]
+    #[error("another reload of {0:?} is in progress")]
     Busy(String),
     /// The disk's file cannot be used.
     #[error("cannot write the root to {}", path.display())]
@@ -83,7 +83,7 @@ pub enum ReloadError {
         source: ClientError,
     },
     /// The guest did not answer.
-    #[error("{name:?} did not take the root within {} s, and keeps the one before", limit.as_secs())]
+    #[error("{name:?} did not load the new root within {} s and keeps the old one", limit.as_secs())]
     TimedOut {
         /// The machine.
         name: String,
@@ -91,10 +91,10 @@ pub enum ReloadError {
         limit: Duration,
     },
     /// It is not there any more.
-    #[error("{0:?} ended before it took the root")]
+    #[error("{0:?} ended before it loaded the new root")]
     Ended(String),
     /// The guest refused.
-    #[error("{name:?} keeps the root before")]
+    #[error("{name:?} keeps its old root")]
     Refused {
         /// The machine.
         name: String,
@@ -491,7 +491,7 @@ mod tests {
         assert_eq!(memory.code(), ExitCode::RootTooLarge);
         assert_eq!(
             memory.sentence(),
-            "\"web\" keeps the root before: no memory for a second root: 4 KiB are missing: \
+            "\"web\" keeps its old root: not enough memory for a second root: 4 KiB more are needed: \
              start it again with more --memory for both"
         );
         for site in [

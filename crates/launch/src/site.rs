@@ -16,7 +16,7 @@ use crate::failure::Explain;
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     /// It cannot be read.
-    #[error("cannot read the site's file {}", path.display())]
+    #[error("cannot read the website configuration {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,

@@ -93,7 +93,7 @@ pub(crate) enum SuperviseError {
     #[error("the guest panicked")]
     Panic,
     /// The guest met an exception that it does not handle.
-    #[error("the guest met a processor exception")]
+    #[error("the guest raised a processor exception that it does not handle")]
     Fault,
 }
 

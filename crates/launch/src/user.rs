@@ -100,10 +100,10 @@ pub(crate) enum UserError {
         uid: u32,
     },
     /// Every user of the range is taken.
-    #[error("all {MACHINES} users for machines are taken")]
+    #[error("all {MACHINES} user IDs for machines are in use")]
     AllTaken,
     /// The files that say which users are taken.
-    #[error("cannot claim a user for the machine in {CLAIMS}")]
+    #[error("cannot reserve a user ID for the machine in {CLAIMS}")]
     Claim(#[source] io::Error),
 }
 

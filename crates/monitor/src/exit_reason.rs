@@ -114,7 +114,7 @@ impl fmt::Display for ExitReason {
             }
             Self::Guest(GuestExit::Fault) => write!(
                 f,
-                "the guest met a processor exception that it does not handle; the registers are on its console"
+                "the guest raised a processor exception that it does not handle that it does not handle; the registers are on its console"
             ),
             Self::PowerOff => write!(f, "the guest powered off"),
             Self::Reset => write!(f, "the guest asked for a reset"),

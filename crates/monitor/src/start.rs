@@ -39,15 +39,15 @@ pub(crate) enum StartError {
     Usage,
     #[error("the configuration cannot be read")]
     ReadConfig(#[source] io::Error),
-    #[error("the configuration is not understood")]
+    #[error("the configuration is not valid JSON for this version")]
     ParseConfig(#[source] serde_json::Error),
     #[error("the configuration is wrong: {0}")]
     BadConfig(String),
     #[error(transparent)]
     Inherit(#[from] InheritError),
-    #[error("{asked} vCPUs are not possible: 1 to {most} are")]
+    #[error("{asked} vCPUs: use 1 to {most}")]
     Cpus { asked: u8, most: usize },
-    #[error("{mib} MiB of guest memory are too little: {MIN_MEMORY_MIB} MiB are needed")]
+    #[error("{mib} MiB of guest memory is too small: the minimum is {MIN_MEMORY_MIB} MiB")]
     TooLittleMemory { mib: u32 },
     #[error(transparent)]
     Memory(#[from] tare_hv::MemoryError),
@@ -57,27 +57,27 @@ pub(crate) enum StartError {
     Disk(#[from] DiskError),
     #[error(transparent)]
     OpenKvm(#[from] tare_hv::OpenError),
-    #[error("this KVM could not be probed")]
+    #[error("cannot probe KVM")]
     Probe(#[from] tare_hv::ProbeError),
-    #[error("the machine could not be made")]
+    #[error("cannot create the virtual machine")]
     Vm(#[from] tare_hv::VmError),
     #[error(
-        "this KVM cannot leave halts to a dedicated vCPU (KVM_CAP_X86_DISABLE_EXITS): \
-         use --halt poll=200000 for wake-ups as fast as it can"
+        "KVM here has no vCPUs whose halts do not exit (KVM_CAP_X86_DISABLE_EXITS), which \
+         --halt dedicated needs: use --halt poll=200000 for the fastest wake-ups possible"
     )]
     DedicatedRefused,
     #[error(
-        "this KVM takes the wish for dedicated vCPUs and executes their halts all the same: \
-         use --halt poll=200000 for wake-ups as fast as it can"
+        "KVM here accepts KVM_CAP_X86_DISABLE_EXITS but still intercepts halts, so --halt \
+         dedicated has no effect: use --halt poll=200000 for the fastest wake-ups possible"
     )]
     DedicatedIgnored,
-    #[error("a vCPU could not be made")]
+    #[error("cannot create a vCPU")]
     Vcpu(#[from] tare_hv::VcpuError),
     #[error(transparent)]
     Load(#[from] LoadError),
-    #[error("a device could not be wired")]
+    #[error("cannot connect a device's notifications and interrupts")]
     Wiring(#[from] WiringError),
-    #[error("a device found no place on the bus")]
+    #[error("cannot place a device on the PCI bus")]
     Bus(#[from] tare_devices::pci::AddError),
     #[error("the monitor could not enter its jail")]
     Jail(#[from] JailError),

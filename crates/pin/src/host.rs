@@ -27,7 +27,7 @@ pub enum HostError {
         source: io::Error,
     },
     /// It holds no list of CPUs.
-    #[error("{0} holds no list of CPUs")]
+    #[error("{0} does not contain a list of CPUs")]
     NoList(PathBuf),
 }
 

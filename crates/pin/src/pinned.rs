@@ -38,7 +38,7 @@ pub enum PinError {
         source: Errno,
     },
     /// The kernel took something else.
-    #[error("thread {tid} ({name}) was to run on CPU {cpus}, and the kernel made {got} of it")]
+    #[error("thread {tid} ({name}) was pinned to CPU {cpus}, but the kernel reports {got}")]
     Changed {
         /// The thread.
         tid: u32,
@@ -60,13 +60,13 @@ pub enum PinError {
         source: std::io::Error,
     },
     /// Threads begin faster than they can be moved.
-    #[error("threads of {0} begin faster than they can be moved")]
+    #[error("{0} starts threads faster than tare can pin them")]
     Restless(String),
     /// It has ended.
     #[error("{0} has ended")]
     Ended(String),
     /// The user asked to stop.
-    #[error("interrupted: moved threads are restored")]
+    #[error("interrupted; the old placement is restored")]
     Interrupted,
 }
 

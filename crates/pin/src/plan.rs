@@ -29,7 +29,7 @@ pub enum Choice {
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// CPUs that were named do not exist.
-    #[error("this computer has no CPU {}: its CPUs are {}", .0[0], .0[1])]
+    #[error("this host has no CPU {}: its CPUs are {}", .0[0], .0[1])]
     Missing(Box<[CpuList; 2]>),
     /// CPUs that were named are off.
     #[error("CPU {} is offline: those online are {}", .0[0], .0[1])]
@@ -38,10 +38,10 @@ pub enum PlanError {
     #[error("CPU {} is not allowed for {}: its cgroup has {}", .0[0], .1, .0[1])]
     NotAllowed(Box<[CpuList; 2]>, String),
     /// No CPU is left to use.
-    #[error("no CPU is online that {0} may use")]
+    #[error("none of the CPUs that {0} may use is online")]
     NoCpu(String),
     /// It has no thread any more.
-    #[error("{0} has no thread: it has ended, holds no process, or hides them from this user")]
+    #[error("{0} has no threads: it has ended, is empty, or belongs to another user")]
     NoThread(String),
 }
 
@@ -309,10 +309,7 @@ mod tests {
         let last = host.cpus.last().unwrap().number;
         let error = Plan::make(&own(), &host, &list("900-901")).unwrap_err();
         let said = error.to_string();
-        assert!(
-            said.starts_with("this computer has no CPU 900-901"),
-            "{said}"
-        );
+        assert!(said.starts_with("this host has no CPU 900-901"), "{said}");
         host.cpus.pop();
         host.cpus.push(Cpu {
             number: 800,

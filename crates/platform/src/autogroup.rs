@@ -1,10 +1,10 @@
 //! The scheduler's automatic groups, which are kept out of a weighing.
 //!
-//! Where they are on, each session (`setsid`) outside of control groups gets an equal
+//! Where they are on, each session (`setsid`) outside of cgroups gets an equal
 //! share of the CPUs, however many threads it has (`kernel/sched/autogroup.c`). On bare
 //! metal a server that is a session of its own then shares with its clients by halves,
 //! in a container, which is one group, by threads: another rule, not a cost of the
-//! platform. A service of a host's init is in a control group, and under no such rule
+//! platform. A service of a host's init is in a cgroup, and under no such rule
 //! either.
 
 use std::fs;
@@ -25,7 +25,7 @@ pub enum AutogroupError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The kernel refuses.
-    #[error("automatic groups of the scheduler stay on, cannot write {SWITCH}")]
+    #[error("cannot disable autogroups of the scheduler in {SWITCH}")]
     Write(#[source] io::Error),
 }
 

@@ -1,4 +1,4 @@
-//! Control groups of both versions: one of ours that holds a run, so that all its
+//! Cgroups of both versions: one of ours that holds a run, so that all its
 //! processes are found, and, where a size asks for it, kept to CPUs or time.
 //!
 //! On version 1 the freezer's hierarchy holds a run, or where it is missing another
@@ -27,7 +27,7 @@ const ENTER: &str =
 /// Controllers that a group of version 2 hands down.
 const SUBTREE: &str = "cgroup.subtree_control";
 
-/// Control groups that cannot be made as asked.
+/// Cgroups that cannot be made as asked.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     /// The controller is not there.
@@ -42,7 +42,7 @@ pub enum CgroupError {
         source: io::Error,
     },
     /// The kernel does not give a group these CPUs.
-    #[error("a group cannot have the CPUs {cpus}: one is offline, or kept from this machine")]
+    #[error("a cgroup cannot use the CPUs {cpus}: one is offline or not allowed here")]
     NoCpus {
         /// As they were asked for.
         cpus: String,

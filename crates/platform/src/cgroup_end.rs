@@ -1,4 +1,4 @@
-//! The end of a control group: its processes killed, its directory removed, and a controller
+//! The end of a cgroup: its processes killed, its directory removed, and a controller
 //! that was handed down taken back.
 
 use std::fs;

@@ -63,7 +63,7 @@ pub(crate) fn run_directory(id: &str) -> PathBuf {
 
 /// A name that is not an engine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("containers are started by runc or by podman")]
+#[error("unknown container engine: use runc or podman")]
 pub struct UnknownEngine;
 
 impl FromStr for Engine {

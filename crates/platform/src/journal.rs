@@ -32,7 +32,7 @@ pub enum Change {
         /// Where.
         path: PathBuf,
     },
-    /// A control group, with processes in it perhaps.
+    /// A cgroup, with processes in it perhaps.
     Cgroup {
         /// Its directory.
         path: PathBuf,

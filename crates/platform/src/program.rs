@@ -37,7 +37,7 @@ pub enum ProgramError {
         said: String,
     },
     /// It took too long and was ended.
-    #[error("{what} took longer than {} s and was ended", limit.as_secs())]
+    #[error("{what} took longer than {} s and was killed", limit.as_secs())]
     TooLong {
         /// What it did.
         what: String,
@@ -45,7 +45,7 @@ pub enum ProgramError {
         limit: Duration,
     },
     /// The caller stopped waiting; the program was killed.
-    #[error("{0} was given up")]
+    #[error("{0} was cancelled")]
     GivenUp(String),
 }
 

@@ -42,10 +42,10 @@ const EXT4: &str = "ext4";
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
     /// Only root can make one.
-    #[error("the lab of platforms makes a root file system and mounts: it must run as root")]
+    #[error("the platforms experiment creates a root file system and mounts it: run it as root")]
     NotRoot,
     /// Another weighing uses it.
-    #[error("another weighing of platforms uses {}; wait for its end", .0.display())]
+    #[error("another run of the platforms experiment uses {}; wait until it ends", .0.display())]
     Busy(PathBuf),
     /// A program that makes it did not.
     #[error(transparent)]

@@ -124,7 +124,7 @@ pub enum StepError {
         source: std::io::Error,
     },
     /// Nothing was heard within the limit; it was ended.
-    #[error("{what} said nothing for {} s and was ended", after.as_secs())]
+    #[error("{what} printed nothing for {} s and was killed", after.as_secs())]
     Silent {
         /// Which platform.
         what: String,
@@ -132,7 +132,7 @@ pub enum StepError {
         after: Duration,
     },
     /// The platform ended before the step did.
-    #[error("{what} ended without a verdict: {last}")]
+    #[error("{what} ended without a result: {last}")]
     Ended {
         /// Which platform.
         what: String,

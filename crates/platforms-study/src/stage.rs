@@ -148,7 +148,7 @@ impl Stage {
 
     fn find_groups(&mut self, wanted: &[Platform]) {
         if wanted.contains(&Platform::Bare) && !cgroup::holds() {
-            let what = "bare metal: no control groups to find a run's processes by";
+            let what = "bare metal: no cgroups to find a run's processes by";
             self.missing.push(what.to_owned());
         }
         for (controller, what) in [

@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// Longer than any profile is.
-    #[error("it has {bytes} bytes, more than a profile has ({limit}): is it one?")]
+    #[error("{bytes} bytes are too many for a profile (limit: {limit}): is it one?")]
     TooLarge {
         /// Its length, bytes.
         bytes: usize,
@@ -25,7 +25,7 @@ pub enum ProfileError {
         expected: &'static str,
     },
     /// Figures that contradict each other: edited by hand, or damaged.
-    #[error("its figures contradict each other ({what}): profile the application again")]
+    #[error("its numbers are inconsistent ({what}): profile the application again")]
     Contradiction {
         /// The place and what is wrong with it.
         what: String,

@@ -36,7 +36,7 @@ pub enum PackageError {
         source: ArchiveError,
     },
     /// The package does not hold what it should.
-    #[error("the package {package} holds no {missing}")]
+    #[error("the package {package} does not contain {missing}")]
     Incomplete {
         /// The package.
         package: String,

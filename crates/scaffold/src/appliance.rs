@@ -20,13 +20,13 @@ pub enum ManifestError {
     #[error("{} has no Cargo.toml", .0.display())]
     NoCrate(PathBuf),
     /// It has another crate.
-    #[error("{} has no [package.metadata.tare]: not a crate of an appliance", .0.display())]
+    #[error("{} has no [package.metadata.tare]: not an appliance's crate", .0.display())]
     Other(PathBuf),
     /// The file cannot be read.
     #[error("cannot read {}", .0.display())]
     Read(PathBuf, #[source] io::Error),
     /// The file has a mistake.
-    #[error("{} is not valid: {}", .0.display(), .1.message())]
+    #[error("{} is invalid: {}", .0.display(), .1.message())]
     Invalid(PathBuf, toml::de::Error),
 }
 

@@ -31,7 +31,7 @@ pub enum CreateError {
     #[error("{} does not end in a crate's name", .0.display())]
     NoName(PathBuf),
     /// Something is there.
-    #[error("{} exists already", .0.display())]
+    #[error("{} already exists", .0.display())]
     Exists(PathBuf),
     /// There is no directory to put it into.
     #[error("{} is not a directory", .0.display())]

@@ -22,7 +22,9 @@ pub enum Sources {
 #[derive(Debug, thiserror::Error)]
 pub enum SourcesError {
     /// No place has them.
-    #[error("Tare's sources are neither installed nor around this program")]
+    #[error(
+        "cannot find Tare's sources: they are not installed, and this program is not in a source tree"
+    )]
     NotFound,
     /// The directory that was given cannot be read.
     #[error("cannot open {}", .0.display())]

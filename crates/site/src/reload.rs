@@ -115,7 +115,7 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The guest has no memory for it beside the one that it serves.
-    #[error("no memory for a second root: {} KiB are missing", missing_bytes.div_ceil(1024))]
+    #[error("not enough memory for a second root: {} KiB more are needed", missing_bytes.div_ceil(1024))]
     Memory {
         /// How much is missing.
         missing_bytes: u64,
@@ -127,13 +127,13 @@ pub enum Refusal {
     #[error("the archive of the root cannot be read")]
     Disk,
     /// The site's table is damaged, or of another version.
-    #[error("the site's table is damaged, or of a version that the image does not read")]
+    #[error("the compiled site.toml is damaged, or of a version that the image does not support")]
     Table,
     /// Too many tables have been served.
-    #[error("too many different tables of a site for one run of the machine")]
+    #[error("too many different site.toml files were loaded in this run of the machine")]
     Tables,
     /// The access log would change.
-    #[error("[log] of the site is chosen when the machine starts")]
+    #[error("[log] cannot change while the machine runs")]
     Log,
     /// A file or directory that the site or the command line names is not in the root, or both
     /// name one for paths without a file.

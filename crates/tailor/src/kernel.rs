@@ -66,7 +66,7 @@ pub enum MakeError {
     #[error(transparent)]
     Lock(#[from] LockError),
     /// Another is being made there.
-    #[error("a kernel is being made in {} already", .0.display())]
+    #[error("another tare tailor builds a kernel in {}", .0.display())]
     Busy(PathBuf),
     /// The directory.
     #[error("cannot use {}", path.display())]
@@ -88,7 +88,7 @@ pub enum MakeError {
     },
     /// The lock is of other sources.
     #[error(
-        "the lock is of sources with the hash {locked}, these have {found}: name its sources with --source"
+        "the lock names sources with the hash {locked}, but these have {found}: give the right ones with --source"
     )]
     OtherSources {
         /// The lock's.
@@ -97,10 +97,10 @@ pub enum MakeError {
         found: String,
     },
     /// The lock is of a patch that this version has otherwise.
-    #[error("the lock's patch {0} is not the one of this version of Tare")]
+    #[error("the lock's patch {0} differs from the one in this version of Tare")]
     OtherPatch(String),
     /// The lock has flags for the compiler that none of its cuts adds.
-    #[error("the lock has flags for the compiler that none of its cuts adds")]
+    #[error("the lock has compiler flags that none of its cuts adds")]
     OtherFlags,
     /// The lock's configuration.
     #[error("the lock's configuration is invalid")]

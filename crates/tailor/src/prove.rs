@@ -115,7 +115,7 @@ pub enum ProveError {
         source: io::Error,
     },
     /// Ended from outside.
-    #[error("interrupted; what was made is kept")]
+    #[error("interrupted; files built so far are kept")]
     Interrupted,
 }
 

@@ -142,14 +142,14 @@ pub struct Application {
 pub enum RootError {
     /// Nobody says what to run.
     #[error(
-        "neither the profile nor the root says a command: profile one that is started (tare profile -- CMD), or name one after --"
+        "neither the profile nor the root names a command: profile a command (tare profile -- CMD), or give one after --"
     )]
     NoCommand,
     /// The check is a command that is not among the files.
     #[error("the root has no program {0}, which the check starts: add it, or name another --check")]
     NoCheck(String),
     /// The profile's command is a file that its author may not be able to read.
-    #[error("not every user may read {}, the profile's command: name it after -- if it is meant", .0.display())]
+    #[error("{}, the profile's command, is not readable by all users: to use it, name it after --", .0.display())]
     NotPublic(PathBuf),
     /// A program or file of this computer.
     #[error(transparent)]

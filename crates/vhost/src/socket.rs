@@ -27,7 +27,7 @@ pub enum SocketError {
     #[error("{} exists and is not a socket", .0.display())]
     NotASocket(PathBuf),
     /// The system refused.
-    #[error("the socket {} cannot be made", path.display())]
+    #[error("cannot create the socket {}", path.display())]
     Make {
         /// Where.
         path: PathBuf,

@@ -17,9 +17,9 @@ pub(super) fn halting(facts: &Facts, _: &Runs) -> Verdict {
     let halting = facts.halting?;
     let (what, because, gain) = if halting.wasted_millicpus > WASTED_MILLICPUS {
         (
-            "poll less for the end of its halts",
+            "reduce halt polling",
             format!(
-                "polls that lost took {} % of a CPU",
+                "polls that ended without a wake-up used {} % of a CPU",
                 halting.wasted_millicpus as f64 / 10.0
             ),
             Gain::Published("a 10 us sleep loop under polling costs 100 % of a CPU"),
@@ -27,9 +27,9 @@ pub(super) fn halting(facts: &Facts, _: &Runs) -> Verdict {
     } else if halting.halts_per_s >= MANY_HALTS && halting.polled_permille < HARDLY_POLLED_PERMILLE
     {
         (
-            "poll for the end of its halts",
+            "enable halt polling",
             format!(
-                "{} halts a second, of which {} % were polled for",
+                "{} halts a second, {} % of them with polling",
                 halting.halts_per_s,
                 halting.polled_permille as f64 / 10.0
             ),
@@ -63,10 +63,10 @@ pub(super) fn coalescing(facts: &Facts, _: &Runs) -> Verdict {
         .collect();
     Some(Ok(Advice {
         rule: "coalesce-disk-interrupts",
-        what: format!("let {} coalesce its interrupts", names.join(", ")),
+        what: format!("enable interrupt coalescing for {}", names.join(", ")),
         because: format!(
-            "coalescing is off, and {} completes {} requests a second with {:.1} in flight and \
-             {:.2} interrupts each",
+            "coalescing is off; {} completes {} requests a second with {:.1} in flight and {:.2} \
+             interrupts per request",
             first.name,
             first.completions_per_s,
             first.depth_permille as f64 / 1000.0,
@@ -89,6 +89,6 @@ pub(super) fn emulated(facts: &Facts, _: &Runs) -> Verdict {
     (is_vm && facts.emulated).then_some(())?;
     not_applicable(
         "machine-on-emulating-kvm",
-        "this host's KVM emulates ring 0: what is measured of this machine is mostly emulation",
+        "this host's KVM emulates ring 0: measurements of this machine mostly show the emulation",
     )
 }

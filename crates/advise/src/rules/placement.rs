@@ -13,11 +13,11 @@ fn pin(facts: &Facts) -> Option<String> {
 
 fn measured(facts: &Facts) -> String {
     if facts.platform.is_none() {
-        return "nothing runs yet: this is advice for its kind of work, not measured".to_owned();
+        return "not measured, since it does not run yet: advice for this kind of work".to_owned();
     }
     format!(
-        "{} CPUs busy, {} % of its runnable time spent waiting for a CPU, {} moves between CPUs a \
-         second",
+        "{} CPUs busy, {} % of its runnable time spent waiting for a CPU, {} migrations between \
+         CPUs a second",
         facts.busy_millicpus as f64 / 1000.0,
         facts.ready_permille as f64 / 10.0,
         facts.migrations_per_s
@@ -38,10 +38,11 @@ pub(super) fn small_vanilla_container(facts: &Facts, runs: &Runs) -> Verdict {
     (chr < low).then(|| {
         Ok(Advice {
             rule,
-            what: "do not leave a container this small unpinned: give it more cores or pin it"
+            what: "pin this small container, or give it more cores"
                 .to_owned(),
             because: format!(
-                "its CHR is {:.2}, below the {:.2} advised for {} work",
+                "its CHR (container CPUs / host CPUs) is {:.2}, below the recommended {:.2} for \
+                 {} work",
                 f64::from(chr) / 1000.0,
                 f64::from(low) / 1000.0,
                 class_name(class)
@@ -81,7 +82,7 @@ pub(super) fn cpu_bound_machine(facts: &Facts, runs: &Runs) -> Verdict {
     Some(Ok(Advice {
         rule: "leave-cpu-bound-machine",
         what: if facts.layout.is_pinned() {
-            "pinning this CPU-bound machine is not worthwhile; it does no harm".to_owned()
+            "pinning this CPU-bound machine gains nothing, and does no harm".to_owned()
         } else {
             "leave this CPU-bound machine unpinned".to_owned()
         },
@@ -104,7 +105,7 @@ pub(super) fn io_bound(facts: &Facts, runs: &Runs) -> Verdict {
     }
     Some(Ok(Advice {
         rule,
-        what: format!("pin this {} work", class_name(class)),
+        what: format!("pin this {} workload", class_name(class)),
         because: measured(facts),
         evidence: "CPU-Pinning 2020, slide 30 (4) and slide 28",
         gain: pin_gain(facts, runs),
@@ -123,10 +124,10 @@ pub(super) fn one_node(facts: &Facts, _: &Runs) -> Verdict {
     (facts.layout.nodes > 1).then(|| {
         Ok(Advice {
             rule,
-            what: "keep its threads on the node that its memory is on".to_owned(),
+            what: "keep its threads on the NUMA node of its memory".to_owned(),
             because: format!("its threads may run on {} nodes", facts.layout.nodes),
-            evidence: "since then: vendors' and distributions' tuning guides; no run of the \
-                       lab on a machine with two nodes",
+            evidence: "later sources: tuning guides of vendors and distributions; not measured \
+                       by Tare, which needs a host with two nodes",
             gain: Gain::Unknown,
             command: pin(facts),
             change: Change::Pin,
@@ -140,12 +141,12 @@ pub(super) fn siblings(facts: &Facts, _: &Runs) -> Verdict {
     (layout.sibling_vcpus > 0 && layout.free_cores > 0).then(|| {
         Ok(Advice {
             rule: "cores-of-their-own",
-            what: "give its vCPUs cores of their own".to_owned(),
+            what: "give each of its vCPUs a separate core".to_owned(),
             because: format!(
-                "{} pairs of vCPUs share a core while {} cores have none",
+                "{} pairs of vCPUs share a core while {} cores are free",
                 layout.sibling_vcpus, layout.free_cores
             ),
-            evidence: "since then: two threads of a core share its execution units",
+            evidence: "later sources: the two hardware threads of a core share its execution units",
             gain: Gain::Unknown,
             command: pin(facts),
             change: Change::Pin,
@@ -162,17 +163,17 @@ pub(super) fn helpers_apart(facts: &Facts, _: &Runs) -> Verdict {
     if facts.resources.host_cpus <= facts.resources.vcpus {
         return not_applicable(
             rule,
-            "it has as many vCPUs as this host has CPUs: none is left for helpers",
+            "it has as many vCPUs as this host has CPUs: no CPU is left for other threads",
         );
     }
     Some(Ok(Advice {
         rule,
         what: "move its emulator and I/O threads off its vCPUs' CPUs".to_owned(),
         because: format!(
-            "{} such threads may run where a vCPU is tied",
+            "{} such threads may run on a CPU to which a vCPU is pinned",
             layout.helpers_on_vcpus
         ),
-        evidence: "since then: users ask for pinning that includes these threads",
+        evidence: "later sources: users ask for pinning that includes these threads",
         gain: Gain::Unknown,
         command: pin(facts),
         change: Change::Pin,
@@ -187,12 +188,12 @@ pub(super) fn isolated(facts: &Facts, _: &Runs) -> Verdict {
     (is_vm && enough && layout.isolated_vcpus < resources.vcpus).then(|| {
         Ok(Advice {
             rule: "use-isolated-cpus",
-            what: "put its vCPUs onto the isolated CPUs".to_owned(),
+            what: "pin its vCPUs to the isolated CPUs".to_owned(),
             because: format!(
                 "{} CPUs are isolated, and {} of its {} vCPUs are on one",
                 resources.isolated_cpus, layout.isolated_vcpus, resources.vcpus
             ),
-            evidence: "since then: the host's scheduler places no other thread there",
+            evidence: "later sources: the host's scheduler places no other thread on these CPUs",
             gain: Gain::Unknown,
             command: pin(facts),
             change: Change::Pin,

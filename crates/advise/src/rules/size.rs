@@ -26,7 +26,7 @@ pub(super) fn chr(facts: &Facts, _: &Runs) -> Verdict {
         return not_applicable(
             rule,
             format!(
-                "{said} is less than one of this host's {host} cores: the study's host had 112"
+                "{said} is less than one of this host's {host} cores (the study's host had 112)"
             ),
         );
     };
@@ -71,12 +71,13 @@ pub(super) fn platform(facts: &Facts, _: &Runs) -> Verdict {
     let class = facts.class?;
     let (what, evidence) = match (facts.platform, class) {
         (Some(Platform::Container) | None, Class::IoBound | Class::UltraIoBound) => (
-            "a container in a virtual machine beats a container on the host for this work",
+            "run the container in a virtual machine: for this kind of work that is faster than \
+             on the host",
             "CPU-Pinning 2020, slide 29 (5)",
         ),
         (None, Class::CpuBound) => (
-            "a pinned container, not a virtual machine: its overhead is constant, and pinning \
-             does not take it off",
+            "use a pinned container instead of a virtual machine, whose overhead is constant and \
+             not reduced by pinning",
             "CPU-Pinning 2020, slides 23 and 30",
         ),
         _ => return None,
@@ -84,7 +85,8 @@ pub(super) fn platform(facts: &Facts, _: &Runs) -> Verdict {
     if facts.emulated {
         return not_applicable(
             rule,
-            "this host's KVM emulates ring 0: its machines say nothing of hardware's",
+            "this host's KVM emulates ring 0: its virtual machines cannot be compared with those \
+             of hardware KVM",
         );
     }
     Some(Ok(Advice {
@@ -104,20 +106,20 @@ pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Verdict {
     let quota = facts.quotas.iter().min_by_key(|quota| quota.millicpus)?;
     facts.layout.is_pinned().then(|| {
         let (what, whose) = match quota.off {
-            Some(_) => ("take the CPU quota off".to_owned(), String::new()),
+            Some(_) => ("remove the CPU quota".to_owned(), String::new()),
             None => (
-                "take it out of the group that has a CPU quota".to_owned(),
+                "move it out of the cgroup that has a CPU quota".to_owned(),
                 format!(", {}", shared(quota)),
             ),
         };
         Ok(Advice {
             rule: "no-quota-on-own-cpus",
-            what: format!("{what}: its set of CPUs is the bound"),
+            what: format!("{what}: its CPU set already limits it"),
             because: format!(
-                "it is pinned and has a quota of {} CPUs too{whose}",
+                "it is pinned and also has a quota of {} CPUs{whose}",
                 cpus(quota)
             ),
-            evidence: "since then: users' reports of throttling on CPUs that no other process uses",
+            evidence: "later sources: users report throttling on CPUs that no other process uses",
             gain: Gain::Unknown,
             command: quota.off.clone(),
             change: Change::None,
@@ -138,9 +140,10 @@ pub(super) fn throttled(facts: &Facts, _: &Runs) -> Verdict {
         };
         Ok(Advice {
             rule: "set-instead-of-quota",
-            what: "bound it by a set of CPUs instead of a quota".to_owned(),
-            because: format!("{which} was used up {} times", quota.throttled),
-            evidence: "since then: a quota of one CPU ran 2.03 times slower than the same pinned",
+            what: "limit it by a CPU set instead of a quota".to_owned(),
+            because: format!("{which} was exhausted {} times", quota.throttled),
+            evidence: "later sources: with a quota of one CPU a workload ran 2.03 times slower \
+                       than pinned to one CPU",
             gain: match quota.off {
                 Some(_) => Gain::Published("up to 2.03 times"),
                 // What the others take of it is not known.
@@ -155,7 +158,7 @@ pub(super) fn throttled(facts: &Facts, _: &Runs) -> Verdict {
 
 /// A quota that is not the target's alone.
 fn shared(quota: &Quota) -> String {
-    format!("the quota of {}, which others share", quota.group)
+    format!("the quota of {}, which other processes share", quota.group)
 }
 
 fn cpus(quota: &Quota) -> f64 {

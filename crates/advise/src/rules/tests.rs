@@ -177,7 +177,7 @@ fn a_quota_that_others_share_is_named_and_not_taken_off() {
     let mut facts = container();
     facts.quotas = vec![quota(1500, 3, true)];
     let own = told(&facts, rule);
-    assert_eq!(own.because, "its quota of 1.5 CPUs was used up 3 times");
+    assert_eq!(own.because, "its quota of 1.5 CPUs was exhausted 3 times");
     let command = own.command.unwrap();
     assert!(
         command.ends_with("--cpus 0-1 && echo max > /cg/slice/a/cpu.max"),
@@ -188,7 +188,7 @@ fn a_quota_that_others_share_is_named_and_not_taken_off() {
     let shared = told(&facts, rule);
     assert_eq!(
         shared.because,
-        "the quota of /cg/slice, which others share (0.3 CPUs), was used up 9 times"
+        "the quota of /cg/slice, which other processes share (0.3 CPUs), was exhausted 9 times"
     );
     assert_eq!((shared.command, shared.gain), (None, Gain::Unknown));
     // The one that was used up counts, not the smallest.
@@ -209,7 +209,7 @@ fn a_pinned_target_leaves_a_quota_that_others_share_to_them() {
     assert!(
         shared
             .because
-            .ends_with("0.3 CPUs too, the quota of /cg/slice, which others share"),
+            .ends_with("0.3 CPUs, the quota of /cg/slice, which other processes share"),
         "{}",
         shared.because
     );
@@ -260,7 +260,7 @@ fn every_advice_names_its_evidence_and_commands_name_the_target() {
         machine(Class::CpuBound),
     ] {
         for advice in advise(&facts, &Runs::default()).advice {
-            let named = ["2011", "2015", "2020", "since then"]
+            let named = ["2011", "2015", "2020", "later sources"]
                 .iter()
                 .any(|word| advice.evidence.contains(word));
             assert!(named, "{advice:?}");

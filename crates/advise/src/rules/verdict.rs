@@ -27,5 +27,5 @@ pub(super) fn not_applicable(rule: &'static str, why: impl Into<String>) -> Verd
 
 /// One CPU leaves nothing to place.
 pub(super) fn too_few_cpus(facts: &Facts) -> Option<String> {
-    (facts.resources.host_cpus < 2).then(|| "this host has one CPU: nothing to choose".to_owned())
+    (facts.resources.host_cpus < 2).then(|| "this host has only one CPU".to_owned())
 }

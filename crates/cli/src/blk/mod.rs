@@ -89,10 +89,10 @@ enum PairError {
         sockets: usize,
     },
     /// Of both kinds.
-    #[error("a socket was passed (LISTEN_FDS), and --socket is given: use one of them")]
+    #[error("both LISTEN_FDS and --socket name sockets: use only one of them")]
     Both,
     /// Too many.
-    #[error("{0} disks: one daemon serves {MOST_DISKS} at most")]
+    #[error("{0} disks: one tare blk serves at most {MOST_DISKS}")]
     Disks(usize),
 }
 
@@ -186,7 +186,7 @@ pub(crate) fn blk(args: BlkArgs) -> Outcome {
 
 /// `NOTIFY_SOCKET` cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot connect to the socket that NOTIFY_SOCKET names")]
+#[error("cannot connect to the socket in NOTIFY_SOCKET")]
 struct NoSupervisor(#[source] std::io::Error);
 
 fn config(number: usize, asked: &DiskChoice, disk: &Disk) -> DiskConfig {

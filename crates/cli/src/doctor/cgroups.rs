@@ -22,9 +22,9 @@ fn cpusets() -> Finding {
     }
     Finding::limited(
         "cpusets",
-        "no cgroup controller: only by thread (sched_setaffinity)",
+        "no cpuset controller: tare pin can pin only by thread (sched_setaffinity)",
     )
-    .remedy("a kernel with CONFIG_CPUSETS, and the controller delegated to this user")
+    .remedy("use a kernel with CONFIG_CPUSETS, and delegate the controller to this user")
 }
 
 /// Every figure is a difference of clock readings.
@@ -32,8 +32,8 @@ fn clock() -> Finding {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     match fs::read_to_string(path).as_deref().map(str::trim) {
         Ok(source @ ("tsc" | "kvm-clock")) => Finding::ok("clock", source),
-        Ok(source) => Finding::limited("clock", format!("{source}: reading it is slow"))
-            .remedy("a host whose TSC is stable has tsc here"),
-        Err(error) => Finding::missing("clock", format!("its source is not readable ({error})")),
+        Ok(source) => Finding::limited("clock", format!("{source}, which is slow to read"))
+            .remedy("a host with a stable TSC uses tsc"),
+        Err(error) => Finding::missing("clock", format!("cannot read the clock source ({error})")),
     }
 }

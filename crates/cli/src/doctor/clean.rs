@@ -1,5 +1,5 @@
 //! `tare doctor --clean`: removes what machines left that were killed. Only what Tare made and
-//! marked, and no machine uses: run directories of the run root, control groups in `tare`, locks
+//! marked, and no machine uses: run directories of the run root, cgroups in `tare`, locks
 //! of users. Taps are made by others, so none is removed. Machines that ended by
 //! themselves keep log and exit code until `tare rm`.
 
@@ -25,7 +25,7 @@ pub(super) fn clean() -> Outcome {
         match (root.remove_killed(name), &first) {
             (Ok(true), _) => text += &format!("removed the run directory of {}\n", printable(name)),
             (Ok(false), _) if run.dir.path().exists() => warn(&format!(
-                "{} stays: a machine has it again, or tare did not make all of it",
+                "kept {}: a machine uses it, or it has files that tare did not create",
                 run.dir.path().display()
             )),
             (Ok(false), _) => {}
@@ -34,8 +34,8 @@ pub(super) fn clean() -> Outcome {
         }
     }
     let swept = [
-        ("control groups", limits::sweep()),
-        ("locks of users", user::sweep()),
+        ("cgroups", limits::sweep()),
+        ("locks on user IDs", user::sweep()),
     ];
     for (what, count) in swept.into_iter().filter(|(_, count)| *count > 0) {
         text += &format!("removed {count} {what}\n");

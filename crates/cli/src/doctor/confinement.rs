@@ -20,8 +20,10 @@ fn landlock() -> Finding {
         .and_then(|ruleset| ruleset.create());
     match asked {
         Ok(_) => Finding::ok("landlock", "active"),
-        Err(_) => Finding::missing("landlock", "the kernel has none, or does not use it")
-            .remedy("boot Linux 5.13 or newer with lsm=landlock,...; until then seccomp alone"),
+        Err(_) => Finding::missing("landlock", "the kernel has none, or does not use it").remedy(
+            "boot Linux 5.13 or newer with lsm=landlock,...; without it only seccomp confines \
+                 machines",
+        ),
     }
 }
 
@@ -30,8 +32,8 @@ fn seccomp() -> Finding {
     match actions {
         Ok(actions) if actions.contains("kill_process") => Finding::ok("seccomp", "filters"),
         Ok(actions) => Finding::limited("seccomp", format!("only {}", actions.trim()))
-            .remedy("Linux 4.14 and newer can end the whole process"),
-        Err(_) => Finding::missing("seccomp", "this kernel has no filters")
-            .remedy("a kernel with CONFIG_SECCOMP_FILTER"),
+            .remedy("use Linux 4.14 or newer, whose filters can end the whole process"),
+        Err(_) => Finding::missing("seccomp", "this kernel has no seccomp filters")
+            .remedy("use a kernel with CONFIG_SECCOMP_FILTER"),
     }
 }

@@ -28,8 +28,11 @@ pub(super) fn findings() -> Vec<Finding> {
             exits(&probe),
         ],
         Err(error) => vec![
-            Finding::limited("kvm", format!("it opens, and the probe fails: {error}"))
-                .remedy("use --engine qemu"),
+            Finding::limited(
+                "kvm",
+                format!("/dev/kvm opens, but the test fails: {error}"),
+            )
+            .remedy("use --engine qemu"),
         ],
     }
 }
@@ -38,7 +41,7 @@ pub(super) fn findings() -> Vec<Finding> {
 fn unusable(error: &OpenError) -> Finding {
     let finding = Finding::missing("kvm", error.to_string());
     match error {
-        OpenError::Missing | OpenError::Open(_) => finding.remedy("until then tare run uses QEMU"),
+        OpenError::Missing | OpenError::Open(_) => finding.remedy("tare run uses QEMU instead"),
         _ => finding.remedy("until then use tare run --engine qemu"),
     }
 }
@@ -50,11 +53,11 @@ fn kind(probe: &Probe) -> Finding {
         KvmKind::Emulated => Finding::limited(
             "kvm",
             format!(
-                "KVM emulates guest ring 0, {each_ns} ns an instruction, and executes \
-                 ring 3 at full speed: images run in ring 3"
+                "KVM emulates guest ring 0 ({each_ns} ns per instruction) and executes ring 3 \
+                 at full speed, so images run in ring 3"
             ),
         )
-        .remedy("with --ring 0 every instruction is counted, for exact figures"),
+        .remedy("use --ring 0 to count every instruction of a guest exactly"),
     }
 }
 
@@ -67,7 +70,7 @@ fn instructions(probe: &Probe) -> Finding {
         [] => Finding::ok(
             "instructions",
             format!(
-                "all {} that were tried work in ring 0",
+                "all {} tested instructions work in ring 0",
                 probe.instructions.len()
             ),
         ),
@@ -75,14 +78,14 @@ fn instructions(probe: &Probe) -> Finding {
             "instructions",
             format!("do not work in ring 0: {}", names.join(", ")),
         )
-        .remedy("hidden from guests; an image that uses them all the same ends with code 74"),
+        .remedy("tare hides them from guests; an image that still uses one ends with exit code 74"),
     }
 }
 
 fn vcpus(probe: &Probe) -> Finding {
     Finding::ok(
         "vcpus",
-        format!("up to {} for a machine", probe.capabilities.max_vcpus),
+        format!("up to {} per machine", probe.capabilities.max_vcpus),
     )
 }
 
@@ -95,30 +98,33 @@ fn halt_poll(probe: &Probe) -> Finding {
         })
         .collect();
     let values = match parameters.as_slice() {
-        [] => "parameters are not readable".to_owned(),
+        [] => "cannot read KVM's parameters".to_owned(),
         values => values.join(", "),
     };
     if probe.capabilities.halt_poll {
-        Finding::ok("halt polling", format!("settable per machine; {values}"))
+        Finding::ok("halt polling", format!("can be set per machine; {values}"))
     } else {
-        Finding::limited("halt polling", format!("for the whole host only; {values}"))
-            .remedy("Linux 4.20 and newer have KVM_CAP_HALT_POLL")
+        Finding::limited(
+            "halt polling",
+            format!("can be set only for the whole host; {values}"),
+        )
+        .remedy("use Linux 4.20 or newer, which has KVM_CAP_HALT_POLL")
     }
 }
 
 fn statistics(probe: &Probe) -> Finding {
     if probe.capabilities.stats_fd {
-        Finding::ok("kvm statistics", "by descriptor, per machine and vCPU")
+        Finding::ok("kvm statistics", "available per machine and vCPU")
     } else {
-        Finding::missing("kvm statistics", "no statistics by descriptor")
-            .remedy("Linux 5.14 and newer have KVM_GET_STATS_FD")
+        Finding::missing("kvm statistics", "KVM has no statistics descriptors")
+            .remedy("use Linux 5.14 or newer, which has KVM_GET_STATS_FD")
     }
 }
 
 fn exits(probe: &Probe) -> Finding {
     let names: Vec<&str> = probe.capabilities.disable_exits.names().collect();
     match names.as_slice() {
-        [] => Finding::limited("exits", "none can be turned off"),
-        names => Finding::ok("exits", format!("can be turned off: {}", names.join(", "))),
+        [] => Finding::limited("exits", "KVM can disable none (KVM_CAP_X86_DISABLE_EXITS)"),
+        names => Finding::ok("exits", format!("KVM can disable: {}", names.join(", "))),
     }
 }

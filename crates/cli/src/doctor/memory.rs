@@ -31,9 +31,9 @@ fn huge_pages(private: Option<&str>, shared: Option<&str>) -> Finding {
         Some(shared) => shared,
     };
     match private {
-        None => Finding::missing(name, "this kernel has no transparent ones")
-            .remedy("a kernel with CONFIG_TRANSPARENT_HUGEPAGE has them"),
-        Some("never") => Finding::missing(name, "transparent ones are off")
+        None => Finding::missing(name, "this kernel has no transparent huge pages")
+            .remedy("use a kernel with CONFIG_TRANSPARENT_HUGEPAGE"),
+        Some("never") => Finding::missing(name, "transparent huge pages are disabled")
             .remedy(format!("as root: echo madvise > {TRANSPARENT}/enabled")),
         Some(private) => Finding::ok(
             name,

@@ -1,4 +1,4 @@
-//! `tare doctor`: what this computer offers to Tare, one line for each thing,
+//! `tare doctor`: what this host offers to Tare, one line for each thing,
 //! with the remedy where something is missing or limited.
 //!
 //! Each module looks at one part and gives findings; nothing is changed, except by `--clean`.

@@ -14,8 +14,11 @@ pub(super) fn findings() -> Vec<Finding> {
 fn passt() -> Finding {
     match find_program("passt") {
         Ok(path) => Finding::ok("passt", path.display().to_string()),
-        Err(_) => Finding::missing("passt", "no network without privileges")
-            .remedy("install passt (Debian: passt)"),
+        Err(_) => Finding::missing(
+            "passt",
+            "not installed: machines of ordinary users have no network",
+        )
+        .remedy("install passt (Debian: passt)"),
     }
 }
 
@@ -25,12 +28,12 @@ fn tap() -> Finding {
         .write(true)
         .open("/dev/net/tun");
     match opened {
-        Ok(_) => Finding::ok("tap", "/dev/net/tun opens; --net tap=NAME"),
+        Ok(_) => Finding::ok("tap", "/dev/net/tun opens, for --net tap=NAME"),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Finding::missing("tap", "this user may not open /dev/net/tun")
-                .remedy("only --net tap=NAME needs it: chmod 666 /dev/net/tun is the usual mode")
+                .remedy("only --net tap=NAME needs it; its usual mode: chmod 666 /dev/net/tun")
         }
         Err(error) => Finding::missing("tap", format!("/dev/net/tun: {error}"))
-            .remedy("modprobe tun, for --net tap=NAME only"),
+            .remedy("only --net tap=NAME needs it: modprobe tun"),
     }
 }

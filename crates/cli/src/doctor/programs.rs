@@ -14,7 +14,7 @@ pub(super) fn findings() -> Vec<Finding> {
 
 fn qemu() -> Finding {
     let Ok(path) = find_program(qemu::PROGRAM) else {
-        return Finding::missing("qemu", "without KVM, nothing to run machines in")
+        return Finding::missing("qemu", "not installed; a host without KVM needs it")
             .remedy("install qemu-system-x86");
     };
     let version = Command::new(&path)
@@ -30,7 +30,7 @@ fn qemu() -> Finding {
         Some(version) => Finding::ok("qemu", version),
         None => Finding::limited(
             "qemu",
-            format!("{} does not say its version", path.display()),
+            format!("{} does not print its version", path.display()),
         ),
     }
 }
@@ -39,7 +39,7 @@ fn images() -> Finding {
     let names = image::known();
     match names.as_slice() {
         [] => Finding::missing("images", "no guest images found")
-            .remedy("make build, or set TARE_IMAGES to their directory"),
+            .remedy("run make build, or set TARE_IMAGES to their directory"),
         names => Finding::ok("images", names.join(", ")),
     }
 }

@@ -20,15 +20,16 @@ fn trace_points() -> Finding {
         .map(|dir| Path::new(dir).join("events"))
         .find(|events| events.join("sched").is_dir());
     match events {
-        Some(events) if events.join("kvm/kvm_exit").is_dir() => {
-            Finding::ok("trace points", format!("{}, with kvm", events.display()))
-        }
+        Some(events) if events.join("kvm/kvm_exit").is_dir() => Finding::ok(
+            "trace points",
+            format!("{}, with those of KVM", events.display()),
+        ),
         Some(events) => Finding::limited(
             "trace points",
-            format!("{}, without those of kvm", events.display()),
+            format!("{}, without those of KVM", events.display()),
         )
-        .remedy("they come with the module: modprobe kvm"),
-        None => Finding::missing("trace points", "tracefs is not readable")
+        .remedy("load the module that has them: modprobe kvm"),
+        None => Finding::missing("trace points", "cannot read tracefs")
             .remedy("as root: mount -t tracefs nodev /sys/kernel/tracing"),
     }
 }
@@ -39,9 +40,9 @@ fn bpf() -> Finding {
     match (capable, types) {
         (true, true) => Finding::ok("bpf", "allowed, with the kernel's type information"),
         (true, false) => Finding::limited("bpf", "allowed, without /sys/kernel/btf/vmlinux")
-            .remedy("a kernel with CONFIG_DEBUG_INFO_BTF has it"),
+            .remedy("use a kernel with CONFIG_DEBUG_INFO_BTF"),
         (false, _) => Finding::missing("bpf", "not allowed for this user")
-            .remedy("observing other machines needs root, or CAP_BPF and CAP_PERFMON"),
+            .remedy("tare why and top need root, or CAP_BPF and CAP_PERFMON"),
     }
 }
 
@@ -56,11 +57,11 @@ fn perf_events() -> Finding {
         }
         Some(level) if level < 2 => Finding::limited(
             "perf events",
-            format!("perf_event_paranoid {level}: own processes"),
+            format!("perf_event_paranoid {level}: only this user's processes"),
         ),
         Some(level) => Finding::missing("perf events", format!("perf_event_paranoid {level}"))
-            .remedy("sysctl kernel.perf_event_paranoid=-1, or root"),
-        None => Finding::missing("perf events", "this kernel has none"),
+            .remedy("run as root, or: sysctl kernel.perf_event_paranoid=-1"),
+        None => Finding::missing("perf events", "this kernel has no perf events"),
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn ps(args: &PsArgs) -> Outcome {
     let Listing { runs, foreign } = RunRoot::open_default()?.list()?;
     for path in foreign {
         warn(&format!(
-            "{} was not made by tare and is left alone",
+            "{} was not created by tare and is left alone",
             path.display()
         ));
     }

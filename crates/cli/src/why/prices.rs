@@ -28,7 +28,7 @@ pub(crate) enum Prices {
         file: PathBuf,
         /// When, RFC 3339.
         started: String,
-        /// On what, if not on this computer.
+        /// On what, if not on this host.
         #[serde(skip_serializing_if = "Option::is_none")]
         elsewhere: Option<String>,
         #[serde(skip)]
@@ -77,7 +77,7 @@ pub(crate) enum PricesError {
     #[error(transparent)]
     Kept(#[from] StoredRunError),
     /// It prices nothing.
-    #[error("{} has no cost of an exit", .0.display())]
+    #[error("{} has no costs of exits", .0.display())]
     Nothing(PathBuf),
 }
 
@@ -92,7 +92,7 @@ impl Explain for PricesError {
 }
 
 impl Prices {
-    /// Those of a file, else the newest that were measured on this computer.
+    /// Those of a file, else the newest that were measured on this host.
     pub(crate) fn find(file: Option<&Path>) -> Result<Self, PricesError> {
         match file {
             Some(file) => Self::of(stored_runs::read(file, EXPERIMENT)?)
@@ -101,7 +101,7 @@ impl Prices {
         }
     }
 
-    /// The newest that were measured on this computer, else what is built in.
+    /// The newest that were measured on this host, else what is built in.
     pub(crate) fn newest() -> Self {
         let measured = stored_runs::newest(EXPERIMENT, &places()).and_then(Self::of);
         measured.unwrap_or(Self::BuiltIn)
@@ -135,7 +135,7 @@ impl Prices {
     pub(crate) fn sentence(&self) -> String {
         match self {
             Self::BuiltIn => "Exits are priced by built-in estimates (tare weigh vmexit --quick \
-                              measures this computer's)."
+                              measures this host's)."
                 .to_owned(),
             Self::Measured {
                 file,
@@ -145,8 +145,8 @@ impl Prices {
             } => {
                 let day = started.split('T').next().unwrap_or(started);
                 let on = elsewhere.as_ref().map_or_else(
-                    || "this computer".to_owned(),
-                    |other| format!("another computer ({other})"),
+                    || "this host".to_owned(),
+                    |other| format!("another host ({other})"),
                 );
                 format!(
                     "Exits are priced as tare weigh vmexit measured them on {on}, {day} ({}).",

@@ -34,7 +34,7 @@ fn a_socket_in_use_is_refused_and_left_alone() {
     assert!(UnixStream::connect(place.path().join("s")).is_ok());
     fs::write(place.path().join("file"), "x").unwrap();
     refused(&place, "file", &disk, 33, "is not a socket");
-    refused(&place, "missing/s", &disk, 33, "cannot be made");
+    refused(&place, "missing/s", &disk, 33, "cannot create the socket");
 }
 
 #[test]

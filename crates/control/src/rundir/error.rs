@@ -39,7 +39,7 @@ pub enum RunDirError {
         mode: u32,
     },
     /// Tare did not make what stands there, so it does not touch it.
-    #[error("{} was not made by tare and is left alone", .0.display())]
+    #[error("{} was not created by tare and is left alone", .0.display())]
     Foreign(PathBuf),
     /// The control socket's path would be longer than the kernel takes.
     #[error("{} is too long for the path of a socket; choose a shorter name or set {ROOT_VARIABLE}", .0.display())]

@@ -38,7 +38,7 @@ pub enum SettingsError {
         problem: String,
     },
     /// To or from dedicated vCPUs.
-    #[error("dedicated vCPUs are chosen when a machine starts: tare run --halt dedicated")]
+    #[error("dedicated vCPUs can only be set at start: tare run --halt dedicated")]
     DedicatedAtStart,
     /// About the setting of this name.
     #[error("{key}")]

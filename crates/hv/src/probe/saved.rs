@@ -27,7 +27,7 @@ pub(super) struct SavedProbe {
 
 /// The document is of another version of Tare.
 #[derive(Debug, thiserror::Error)]
-#[error("a probe of another version: {0:?} is unknown")]
+#[error("the probe result is of another version: {0:?} is unknown")]
 pub(super) struct UnknownName(String);
 
 impl From<Probe> for SavedProbe {

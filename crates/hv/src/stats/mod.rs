@@ -30,7 +30,7 @@ ioctl_io_nr!(KVM_GET_STATS_FD, KVMIO, 0xce);
 #[derive(Debug, Error)]
 pub enum StatsError {
     /// The kernel has no statistics descriptor.
-    #[error("KVM gives no statistics descriptor: Linux 5.14 or newer has one")]
+    #[error("KVM has no statistics descriptors: use Linux 5.14 or newer on the host")]
     Unavailable(#[source] io::Error),
     /// Reading failed.
     #[error("KVM's statistics could not be read")]

@@ -24,7 +24,7 @@ use emulation_fallback::EmulationFallback;
 use kick::KickTarget;
 pub(crate) use registers::set_mode;
 
-/// Why a vCPU could not be made or set up.
+/// Why cannot create a vCPU or set up.
 #[derive(Debug, Error)]
 pub enum VcpuError {
     /// KVM refused a step.

@@ -45,7 +45,7 @@ pub enum StoreError {
     #[error("nothing is pinned for {0:?}")]
     Nothing(String),
     /// Another process holds the placement and does not end.
-    #[error("process {holder} holds the placement of {asked:?} and does not put it back")]
+    #[error("process {holder} holds the placement of {asked:?} and does not restore it")]
     Held {
         /// Who.
         holder: u32,

@@ -185,7 +185,7 @@ impl Target {
         Quota::binding(self.quotas())
     }
 
-    /// The CPU quotas of its control group and of those above it, the inner ones first: each
+    /// The CPU quotas of its cgroup and of those above it, the inner ones first: each
     /// bounds it.
     pub fn quotas(&self) -> Vec<Quota> {
         let group = self.cpu_group();

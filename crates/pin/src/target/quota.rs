@@ -1,4 +1,4 @@
-//! CPU quotas of control groups, of both versions.
+//! CPU quotas of cgroups, of both versions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub struct Quota {
     pub millicpus: u64,
     /// Periods in which it was used up, since the group was made.
     pub throttled_periods: u64,
-    /// Its control group.
+    /// Its cgroup.
     pub group: PathBuf,
     /// Its file, and what takes it off.
     pub file: PathBuf,

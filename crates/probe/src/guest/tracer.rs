@@ -16,7 +16,7 @@ const BUFFER_KIB: &str = "24576";
 #[derive(Debug, thiserror::Error)]
 pub enum TracerError {
     /// A file of tracefs.
-    #[error("the kernel's tracer refuses {what}")]
+    #[error("the kernel's tracer rejects {what}")]
     Refused {
         /// What was asked of it.
         what: String,

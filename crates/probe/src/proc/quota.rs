@@ -1,4 +1,4 @@
-//! CPU quotas of control groups, of both cgroup versions, and of those that a thread is in.
+//! CPU quotas of cgroups, of both cgroup versions, and of those that a thread is in.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -62,7 +62,7 @@ pub(crate) struct Group {
     threads: Vec<u32>,
 }
 
-/// Where this host mounts its control groups.
+/// Where this host mounts its cgroups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mounts {
     cpu_v1: Option<PathBuf>,

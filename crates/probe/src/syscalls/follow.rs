@@ -36,11 +36,11 @@ pub enum FollowError {
     NotPermitted(u32),
     /// Nothing is called so.
     #[error(
-        "no container or control group is called {0:?}; give its name, its ID, or the path of its cgroup"
+        "no container or cgroup is named {0:?}; give its name, its ID, or the path of its cgroup"
     )]
     NoContainer(String),
     /// Several are.
-    #[error("{count} control groups match {name:?}; give more of the ID, or the path")]
+    #[error("{count} cgroups match {name:?}; give more of the ID, or the path")]
     Ambiguous {
         /// What was asked for.
         name: String,
@@ -52,7 +52,7 @@ pub enum FollowError {
     Empty(String),
 }
 
-/// A container, by its control group.
+/// A container, by its cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     /// The group's directory.

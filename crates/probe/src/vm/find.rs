@@ -35,10 +35,10 @@ pub enum FindError {
         pid: u32,
     },
     /// No virtual machine has this name.
-    #[error("no virtual machine that this user may look at is named {0:?}")]
+    #[error("no virtual machine that this user may observe is named {0:?}")]
     NoName(String),
     /// Several have it.
-    #[error("{count} virtual machines are named {name:?}: say which by its process ID")]
+    #[error("{count} virtual machines are named {name:?}: give a process ID instead")]
     Ambiguous {
         /// The name.
         name: String,

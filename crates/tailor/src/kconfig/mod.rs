@@ -42,7 +42,7 @@ pub enum KconfigError {
     #[error("cannot run make: install make, gcc, flex and bison")]
     NoMake(#[source] io::Error),
     /// Symbols that stayed unset.
-    #[error("not granted by the kernel's configuration: {}", list(.0))]
+    #[error("the kernel's configuration does not accept: {}", list(.0))]
     NotGranted(Vec<NotGranted>),
     /// A file of the build directory.
     #[error("cannot use {}", path.display())]

@@ -120,7 +120,7 @@ pub enum MappingError {
         source: Box<toml::de::Error>,
     },
     /// No trigger, or several.
-    #[error("{file}: row {row} has {found} triggers, a row has one")]
+    #[error("{file}: row {row} has {found} triggers instead of one")]
     Triggers {
         /// The data file.
         file: String,

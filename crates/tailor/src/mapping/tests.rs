@@ -19,7 +19,7 @@ fn a_mistake_in_a_data_file_is_named_with_its_place() {
     let error = row::read("x.toml", no_trigger).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "x.toml: row 1 has 0 triggers, a row has one"
+        "x.toml: row 1 has 0 triggers instead of one"
     );
     let two = "[[row]]\ncalls = [\"a\"]\nioctls = [\"b\"]\nneeds = []\nsource = []\n";
     let error = row::read("x.toml", two).unwrap_err();

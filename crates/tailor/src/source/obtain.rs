@@ -67,7 +67,7 @@ pub enum ObtainError {
         source: io::Error,
     },
     /// It is damaged, or larger than sources are.
-    #[error("{} cannot be unpacked", path.display())]
+    #[error("cannot unpack {}", path.display())]
     Unpack {
         /// The archive.
         path: PathBuf,
@@ -75,7 +75,7 @@ pub enum ObtainError {
         source: ArchiveError,
     },
     /// Sources are archived as one directory.
-    #[error("{} is not the archive of one directory", .0.display())]
+    #[error("{} does not contain exactly one directory", .0.display())]
     NoDirectory(PathBuf),
 }
 
@@ -245,7 +245,8 @@ mod tests {
         let damaged = dir.path().join("damaged.tar");
         fs::write(&damaged, "no archive").unwrap();
         let error = Source::at(damaged).obtain(&cache).unwrap_err().to_string();
-        assert!(error.contains("damaged.tar cannot be unpacked"), "{error}");
+        assert!(error.starts_with("cannot unpack "), "{error}");
+        assert!(error.contains("damaged.tar"), "{error}");
         let packed = dir.path().join("packed.tar.gz");
         fs::write(&packed, [0x1f, 0x8b, 8, 0]).unwrap();
         let error = Source::at(packed).obtain(&cache).unwrap_err();

@@ -32,7 +32,7 @@ pub(crate) enum LogError {
         size: u16,
     },
     /// The memory is too small for it.
-    #[error("a log of {given} bytes is too short: it takes {needed}")]
+    #[error("an in-flight log of {given} bytes is too short: {needed} bytes are needed")]
     Short {
         /// Given.
         given: u64,
@@ -40,10 +40,10 @@ pub(crate) enum LogError {
         needed: u64,
     },
     /// It cannot be made.
-    #[error("memory for a log cannot be made")]
+    #[error("cannot allocate memory for the in-flight log")]
     Make(#[source] io::Error),
     /// It cannot be mapped.
-    #[error("a log cannot be mapped")]
+    #[error("cannot map the in-flight log")]
     Memory(#[from] MemoryError),
 }
 

@@ -28,7 +28,7 @@ pub(crate) enum MemoryError {
         size: u64,
     },
     /// The file is shorter than the region.
-    #[error("a region ends at byte {end} of a file of {length} bytes")]
+    #[error("a memory region ends at byte {end} of a file with {length} bytes")]
     BeyondFile {
         /// Where the region ends in the file.
         end: u64,
@@ -36,7 +36,7 @@ pub(crate) enum MemoryError {
         length: u64,
     },
     /// The system refused.
-    #[error("a region cannot be mapped")]
+    #[error("cannot map a memory region")]
     Map(#[source] io::Error),
     /// It overlaps another.
     #[error("regions overlap")]

@@ -43,13 +43,13 @@ use signal::Signal;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     /// The front-end did not say where it is, or it is not in its memory.
-    #[error("queue {0} has no place in the memory that was shared")]
+    #[error("queue {0} lies outside the shared memory")]
     Nowhere(usize),
     /// The log has no place for it.
-    #[error("queue {0} has no place in the log of what is in flight")]
+    #[error("queue {0} does not fit into the in-flight log")]
     NoLog(usize),
     /// Its rings make no sense.
-    #[error("queue {index} cannot be used")]
+    #[error("cannot use queue {index}")]
     Queue {
         /// Which.
         index: usize,
@@ -57,7 +57,7 @@ pub(crate) enum StartError {
         source: QueueError,
     },
     /// Its notifier cannot be watched.
-    #[error("the notifications of queue {index} cannot be watched")]
+    #[error("cannot watch the notifications of queue {index}")]
     Watch {
         /// Which.
         index: usize,
