@@ -42,32 +42,50 @@ pub(crate) fn violations(file: &str, text: &str) -> Vec<String> {
         return Vec::new();
     }
     let words = words(text);
-    REFUSED
-        .iter()
-        .flat_map(|(phrase, instead)| {
-            lines_with(&words, phrase)
-                .map(move |line| format!("{file}:{line}: \"{phrase}\": write: {instead}"))
-        })
-        .collect()
+    let phrases = REFUSED.iter().flat_map(|(phrase, instead)| {
+        lines_with(&words, phrase)
+            .map(move |line| format!("{file}:{line}: \"{phrase}\": write: {instead}"))
+    });
+    let negations = negations(&words)
+        .map(|(line, noun)| format!("{file}:{line}: \"is no {noun}\": write: is not a(n) {noun}"));
+    phrases.chain(negations).collect()
+}
+
+/// Where "is no NOUN" stands for "is not a NOUN". "There is no NOUN" and comparisons ("is no
+/// longer", "are no more than") are English.
+fn negations(words: &[Word]) -> impl Iterator<Item = (usize, &str)> {
+    words.windows(4).filter_map(|four| {
+        let [before, verb, no, noun] = four else {
+            return None;
+        };
+        let is = ["is", "are"].contains(&verb.text.as_str()) && !verb.ends && no.text == "no";
+        let english = before.text.ends_with("there")
+            || ["longer", "more", "less", "other", "better"].contains(&noun.text.as_str());
+        (is && !english).then_some((verb.line, noun.text.as_str()))
+    })
 }
 
 /// A word in lower case without punctuation around it, and its line.
 struct Word {
     text: String,
     line: usize,
+    /// Whether a sentence or a part of it ends with the word.
+    ends: bool,
 }
 
-/// The words of a text; marks of comments and lists are none.
+/// The words of a text, without the marks of comments and lists.
 fn words(text: &str) -> Vec<Word> {
     let mut words = Vec::new();
     for (index, line) in text.lines().enumerate() {
         for word in line.split_whitespace() {
+            let ends = word.ends_with(|c: char| !c.is_alphanumeric());
             let word = word.trim_matches(|c: char| !c.is_alphanumeric());
             let word = word.strip_suffix("'s").unwrap_or(word);
             if !word.is_empty() {
                 words.push(Word {
                     text: word.to_lowercase(),
                     line: index + 1,
+                    ends,
                 });
             }
         }
@@ -113,6 +131,15 @@ mod tests {
             found("\"For ever\", *is told*; (the talk's) cure\n").len(),
             3
         );
+    }
+
+    #[test]
+    fn a_negated_noun_is_found_and_english_negations_are_not() {
+        assert_eq!(
+            found("a short file is no\n// archive\n"),
+            ["xtask/src/a.rs:1: \"is no archive\": write: is not a(n) archive"]
+        );
+        assert!(found("there is no file, it is no longer so, and they are no more\n").is_empty());
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub enum Role {
     Vhost,
     /// KVM's own thread for the VM (`kvm-pit/PID`, `kvm-nx-lpage-re`).
     Kvm,
-    /// A process of its own that works for the machine: passt, a vhost-user daemon.
+    /// A separate process that works for the machine: passt, a vhost-user daemon.
     Helper,
     /// Anything else.
     Other,

@@ -2,7 +2,7 @@
 
 use tare_lab::kit::Entry;
 
-/// The study of platforms, in a crate of its own.
+/// The study of platforms, in its own crate.
 pub(crate) const STUDY: Entry = tare_platforms_study::ENTRY;
 
 /// All experiments; one of a further crate is one line more.

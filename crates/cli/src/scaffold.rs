@@ -123,7 +123,7 @@ pub(crate) fn with_image(mut args: RunArgs) -> Result<RunArgs, Failure> {
 fn appliance(args: &RunArgs) -> Result<Option<Appliance>, Failure> {
     match &args.image {
         Some(image) if is_directory(image) => match Appliance::open(image) {
-            // As any other file that is no image.
+            // Reported like any other file that is not an image.
             Err(ManifestError::NoCrate(_)) => Ok(None),
             opened => Ok(Some(opened?)),
         },

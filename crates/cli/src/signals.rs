@@ -14,7 +14,7 @@ pub(crate) fn raise(flag: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-/// The same with a flag of its own.
+/// The same with its own flag.
 pub(crate) fn flag() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::default();
     raise(&flag)?;

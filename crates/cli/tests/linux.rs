@@ -391,7 +391,7 @@ fn what_a_kernel_refuses_a_program_is_reported_by_its_guest() {
     let place = TestDir::new();
     let root = place.path().join("root");
     write_below(&root);
-    // By a child, by another beside it, twice, and by nobody.
+    // By a child, by another beside it, twice, and not at all.
     let script = "busybox cat /dev/tare-none 2> /dev/null
         busybox sh -c 'busybox cat /proc/tare-none' 2> /dev/null & wait
         busybox cat /dev/tare-none 2> /dev/null

@@ -71,7 +71,7 @@ fn a_site_file_gives_headers_redirects_and_an_error_page() {
     let rows = "./sub/\">sub/</a><td align=right>\n\
         <tr><td><a href=\"./a%3Cb%3E\">a&lt;b&gt;</a><td align=right>5\n</table>";
     has("/pub/", &["200 OK", rows]);
-    // The table is no file of the site.
+    // The table is not a file of the site.
     has("/.tare-site", &["404 Not Found"]);
     place.run(&["logs", "web"]).expect(0, "serving 3 files");
     place.run(&["stop", "web"]).expect(0, "");

@@ -615,8 +615,8 @@ fn cpus_and_targets_that_are_not_there_are_refused() {
     assert_eq!(seats(&[living.pid()]), before);
 }
 
-/// A journal of an earlier boot, or of a process whose number was given away, changes
-/// nobody.
+/// A journal of an earlier boot, or of a process whose ID another one has now, changes no
+/// process.
 #[test]
 fn a_recycled_number_is_left_alone() {
     if cpus().is_none() {

@@ -186,7 +186,7 @@ fn ctrl_c_writes_what_was_seen() {
     assert_eq!(read(&out)["calls"]["execve"]["count"], 1);
 }
 
-/// Reads `/proc/version` as often as its argument says, in children of its own, and
+/// Reads `/proc/version` as often as its argument says, in its own children, and
 /// ends with 5.
 const READER: &str = r#"
 #include <fcntl.h>

@@ -344,7 +344,7 @@ fn the_appliance_serves_from_two_cores() {
     }
 }
 
-/// In a network namespace of its own; the tap goes with it.
+/// In its own network namespace; the tap goes with it.
 #[test]
 fn a_tap_carries_the_appliances_answers() {
     if !kvm() || !["unshare", "ip", "curl"].into_iter().all(installed) {

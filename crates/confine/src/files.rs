@@ -113,7 +113,7 @@ impl Files {
 
     /// The same with open directories: `directory` is in `root`.
     pub fn remove_in(root: impl AsFd, directory: impl AsFd) -> Result<Self, ConfineError> {
-        // It kicks vCPU threads, which are in domains of their own; kernels before
+        // It kicks vCPU threads, which are in their own domains; kernels before
         // 6.15 keep its signals from them. Its system call filter keeps signals to
         // this process.
         let mut rules = rules(Scope::AbstractUnixSocket.into())?;
@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Rules are forever: each test takes a thread of its own.
+    /// Rules are forever: each test takes its own thread.
     fn confined(files: Files, check: impl FnOnce() + Send + 'static) {
         let body = move || match files.enforce().unwrap() {
             RulesetStatus::NotEnforced => println!("SKIP: this kernel has no Landlock"),

@@ -1,6 +1,6 @@
 //! What the jail adds to a machine's start: `cargo bench -p tare-daemon --bench jail`.
 //!
-//! Each sample is a process of its own, which enters the jail and says how long that took:
+//! Each sample is its own process, which enters the jail and says how long that took:
 //! namespaces can be entered once. Arms alternate; `none` is the control, the same process
 //! with nothing to enter. Giving up capabilities is counted with the jail.
 

@@ -20,7 +20,7 @@
 //!
 //! # Threads
 //!
-//! Each device sits under a mutex of its own. vCPU threads call what a guest's
+//! Each device sits under its own mutex. vCPU threads call what a guest's
 //! access leads to ([`pci::PciBus`], [`serial::SerialPort::write`], ...); one
 //! I/O thread calls everything that touches queues
 //! ([`virtio::VirtioPci::notified`], [`virtio::VirtioPci::backend_ready`]).

@@ -29,7 +29,7 @@ pub fn ends_with_us(command: &mut Command, signal: Signal) -> &mut Command {
     before_exec(command, move || ParentDeath::on(signal, us).restore())
 }
 
-/// The child has a session of its own, without a terminal (`setsid(2)`).
+/// The child has its own session, without a terminal (`setsid(2)`).
 pub fn in_own_session(command: &mut Command) -> &mut Command {
     before_exec(command, || setsid().map(drop))
 }

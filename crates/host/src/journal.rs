@@ -1,7 +1,7 @@
 //! A file of JSON lines. Each line is on the disk before the change that it describes is
 //! made, and the file is locked (flock) while its writer lives. A file whose lock is free
 //! says what a killed process had changed. `tare pin`'s placements and what the lab changes
-//! on a host are kept in such files; each has entries of its own and undoes them itself.
+//! on a host are kept in such files; each has its own entries and undoes them itself.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! `--detach`: a machine in a session of its own, waited for until it answers.
+//! `--detach`: a machine in its own session, waited for until it answers.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -61,7 +61,7 @@ pub(crate) fn detach(
         interruption,
     } = starting;
     let failed = |error| Failure::new(ExitCode::Internal, error);
-    // Opened anew: the monitor writes the guest's output at offsets of its own, and
+    // Opened anew: the monitor writes the guest's output at its own offsets, and
     // messages through a copy of its descriptor would overwrite that.
     let path = run_dir.dir().console_log();
     let log = || {

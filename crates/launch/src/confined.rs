@@ -82,7 +82,7 @@ impl Jailed {
         })
     }
 
-    /// The same for a QEMU that listens, at a loopback interface of its own.
+    /// The same for a QEMU that listens, at its own loopback interface.
     pub(crate) fn that_listens(mut self) -> Self {
         self.program.loopback = jail::Loopback::Up;
         if !has(CapabilitySet::NET_ADMIN) {
@@ -149,7 +149,7 @@ pub(crate) fn empty_root_of(tare: &Path, jailed: &Jailed, child: u32) -> io::Res
 fn finish(command: &mut Command, limit: Duration) -> io::Result<Vec<u8>> {
     keeps_only(ends_with_us(command, Signal::KILL), Vec::new());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    // A host without /dev/null is no reason to fail.
+    // A host without /dev/null must not make this fail.
     let mut child = command.spawn()?;
     let Some(status) = ended_within(&mut child, limit) else {
         child.kill()?;

@@ -39,7 +39,7 @@ impl Hold {
     }
 
     /// Waits until QEMU has set up its machine, does `then`, and lets the guest run. A QEMU
-    /// that ends before is no error: its status says why.
+    /// that ends before is not an error: its status says why.
     pub(crate) fn release(self, then: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut answers = BufReader::new(&self.commands);
         // QEMU's main loop answers this, which runs once the machine is set up.

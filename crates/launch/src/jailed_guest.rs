@@ -3,7 +3,7 @@
 //!
 //! Such a guest has no name, run directory or control socket, and ends with the thread that
 //! started it. Its network leads from ports of this host into the guest and nowhere else: QEMU's
-//! user network is restricted, and listens in a namespace of its own, into which a process
+//! user network is restricted, and listens in its own namespace, into which a process
 //! without privileges carries what comes to the ports (`forward`).
 //!
 //! Without the capabilities for that it is done by way of a user namespace.
@@ -63,7 +63,7 @@ struct PortError {
 }
 
 impl JailedGuest {
-    /// A guest of `cpus` vCPUs, in QEMU's sandbox. Root's becomes a user of its own.
+    /// A guest of `cpus` vCPUs, in QEMU's sandbox. Root's becomes its own user.
     pub fn new(
         machine_type: MachineType,
         accelerator: Accelerator,

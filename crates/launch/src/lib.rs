@@ -16,7 +16,7 @@
 //! say exit code and hint ([`Explain`]); [`Failure`] is any of them.
 //!
 //! [`keep()`] launches again what fails (`restart`). [`jailed_guest`] starts QEMU in the same jail for
-//! guests that are no machines: proofs and observations. [`reload`] gives
+//! guests that are not machines: proofs and observations. [`reload`] gives
 //! a machine that runs another root.
 //!
 //! The calling program starts itself again to supervise QEMU, to confine it and to keep a machine,

@@ -4,7 +4,7 @@
 //! The groups are in `tare` at the top of the hierarchy, of version 2 or of the controllers'
 //! own hierarchies of version 1. A group cannot be removed by a process in it, so an empty
 //! one stays until the next `tare run`, `ps`, `stop` or `rm`; after SIGKILL as well. `tare` itself
-//! stays: it may be an administrator's, with an owner and limits of its own.
+//! stays: it may be an administrator's, with its own owner and limits.
 //!
 //! Limits: root only, unless an administrator gives `tare` to a user. The group is not below
 //! the caller's own, whose limits do not hold for the machine.
@@ -188,7 +188,7 @@ fn enter_in(
     Ok(())
 }
 
-/// One line a device, each a write of its own.
+/// One line a device, each its own write.
 fn io_settings(
     version: Version,
     rate: DiskLimits,

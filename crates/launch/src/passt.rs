@@ -1,9 +1,9 @@
 //! User-mode networking: passt on one end of a socket pair.
 //!
 //! passt goes into the background by itself once its ports are bound, so its
-//! exit status says whether it started; it is then nobody's child that matters
-//! (no zombie), in a session of its own (no Ctrl-C), and it ends when the
-//! machine's end of the socket pair closes. Started as root it becomes nobody.
+//! exit status says whether it started. Then it is not our child any more (no zombie),
+//! has its own session (no Ctrl-C), and ends when the machine's end of the socket pair
+//! closes. Started as root it switches to user nobody.
 //!
 //! Two things that passt does not do by itself:
 //! - It learns the guest's hardware address from frames that it gets, and sends

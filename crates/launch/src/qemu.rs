@@ -5,7 +5,7 @@
 //! where KVM emulates); for Linux it is q35 with virtio over PCI. The guest ends through the same port (`isa-debug-exit`). QEMU says less than Tare's monitor:
 //! a reset or triple fault of the guest looks like a power-off, and any status
 //! of the application like 0. The control socket speaks QMP instead of HTTP.
-//! `supervise` starts QEMU and waits for it, here or in a session of its own.
+//! `supervise` starts QEMU and waits for it, here or in its own session.
 //!
 //! QEMU runs in a jail as the monitor does, and gets everything that is the user's as open
 //! descriptors (`line`): it could not open them.

@@ -122,7 +122,7 @@ impl Record {
     }
 
     /// What confines the process that executes the guest: [`EngineName::confinement`], in
-    /// a jail a user and namespaces of its own as well; for QEMU what of that it has, if it
+    /// a jail its own user and namespaces as well; for QEMU what of that it has, if it
     /// still runs: `+ns` for namespaces with an empty root, `+user` for the user.
     pub fn confinement(&self) -> &'static str {
         let engine = self.engine.confinement();
@@ -140,7 +140,7 @@ impl Record {
         }
     }
 
-    /// Whether the process's child QEMU has mounts of its own, and nothing in its root.
+    /// Whether the process's child QEMU has its own mounts, and nothing in its root.
     fn qemu_has_namespaces(&self) -> bool {
         if self.process().is_none() {
             return false;
@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    /// What [`has_empty_root`] says of a shell that did this in mounts of its own.
+    /// What [`has_empty_root`] says of a shell that did this in its own mounts.
     fn has_empty_root_after(script: &str) -> Option<bool> {
         let mut shell = Command::new("unshare")
             .args(["--mount", "--map-root-user", "sh", "-c", script])

@@ -73,7 +73,7 @@ pub struct Request {
 pub enum JobMode {
     /// The terminal.
     Foreground,
-    /// A session of its own.
+    /// A separate session.
     Background,
     /// Where its keeper is, which waits for it.
     Attempt(Output),

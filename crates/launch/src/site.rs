@@ -138,7 +138,7 @@ impl Site {
         Ok(())
     }
 
-    /// Puts its table into an initramfs of its own: the files are on a disk.
+    /// Puts its table into its own initramfs: the files are on a disk.
     pub(crate) fn pack_alone(self) -> Result<Tree, SiteError> {
         let mut tree = Tree::new();
         tree.insert(FILE, Node::bytes(self.site.table, 0o600))?;

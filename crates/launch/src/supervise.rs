@@ -113,7 +113,7 @@ impl Explain for SuperviseError {
     }
 }
 
-/// A process in a session of its own that will supervise.
+/// A process in its own session that will supervise.
 pub(crate) fn command(task: &Supervised, uplink: Option<OwnedFd>) -> io::Result<Command> {
     let mut file = File::from(memfd_create("tare-task", MemfdFlags::empty())?);
     file.write_all(&serde_json::to_vec(task)?)?;
@@ -323,7 +323,7 @@ fn spawn(tare: &Path, task: &Supervised, uplink: Option<Uplink>) -> io::Result<(
     Ok((command.stdin(uplink.qemu_input).spawn()?, hold))
 }
 
-/// QEMU until its end is collected: as long its number is no other process's (`wait(2)`), so that a
+/// QEMU until its end is collected: until then no other process gets its number (`wait(2)`), so that a
 /// signal reaches QEMU or none, also where the kernel gives no pidfd.
 #[derive(Clone, Debug)]
 struct Uncollected(Arc<Mutex<Option<Pid>>>);

@@ -1,6 +1,6 @@
 //! The user that a machine becomes (`--user`).
 //!
-//! As root each machine gets a user of its own from a range that no account is in, and passt
+//! As root each machine gets its own user from a range that no account is in, and passt
 //! another: what breaks out of one machine has no rights to another machine's processes,
 //! and no files. A locked file in a directory of root's says that a user is taken; the lock
 //! ends with the machine, however it ends, and the next `tare run`, `ps`, `stop` or `rm`

@@ -1,5 +1,5 @@
-//! Descriptors inherited from `tare`: taken once each by number; what nobody
-//! names is closed.
+//! Descriptors inherited from `tare`: each is taken once, by number; those that the
+//! configuration does not name are closed.
 
 #![allow(unsafe_code)]
 

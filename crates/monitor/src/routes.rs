@@ -84,7 +84,7 @@ impl Interface for Control {
 
     fn stop(&mut self, how: Stop) {
         self.state = State::Stopping;
-        // A guest that hears ends by itself, with a status of its own; who asked waits for
+        // A guest that hears ends by itself, with its own status; who asked waits for
         // that, and kills where it does not come.
         if let (Stop::PowerOff, Some(line)) = (how, &self.stop_line)
             && line.write(1).is_ok()

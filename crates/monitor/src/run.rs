@@ -328,7 +328,7 @@ mod tests {
     const DIRECTORY: &str = "TARE_TEST_RUN_DIRECTORY";
 
     /// Its parent has ended by the time at which it is the machine's user, who may not remove
-    /// root's files. A process of its own: jails are for good.
+    /// root's files. A separate process: jails are for good.
     #[test]
     fn a_monitor_whose_parent_ends_within_its_jail_leaves_nothing() {
         if let Some(directory) = env::var_os(DIRECTORY) {

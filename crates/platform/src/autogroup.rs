@@ -2,7 +2,7 @@
 //!
 //! Where they are on, each session (`setsid`) outside of cgroups gets an equal
 //! share of the CPUs, however many threads it has (`kernel/sched/autogroup.c`). On bare
-//! metal a server that is a session of its own then shares with its clients by halves,
+//! metal a server that is its own session then shares with its clients by halves,
 //! in a container, which is one group, by threads: another rule, not a cost of the
 //! platform. A service of a host's init is in a cgroup, and under no such rule
 //! either.

@@ -1,4 +1,4 @@
-//! Bare metal: a chroot in namespaces of its own for mounts and the host's name, and
+//! Bare metal: a chroot in its own namespaces for mounts and the host's name, and
 //! nothing else. Both go with its last process, however that ends.
 
 use std::fs;

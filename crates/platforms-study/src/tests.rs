@@ -345,7 +345,7 @@ fn configured(depth: Depth, options: PlatformOptions) -> Result<Platforms, Weigh
     configured.map(|()| platforms)
 }
 
-/// A record of `runs` in a directory of its own, begun by `plan`.
+/// A record of `runs` in its own directory, begun by `plan`.
 fn recorded(runs: &[Run], plan: &serde_json::Value) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let line = serde_json::json!({

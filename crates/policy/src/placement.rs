@@ -7,7 +7,7 @@
 //!    memory is on, else the least loaded.
 //! 2. vCPUs get isolated CPUs where there are enough: the host's scheduler puts
 //!    no other thread there.
-//! 3. vCPUs get cores of their own before they share one with a sibling thread.
+//! 3. vCPUs get their own cores before they share one with a sibling thread.
 //! 4. The less loaded CPU is taken first; between equals the higher number, since
 //!    interrupts and services of a host are mostly on the first.
 //! 5. Emulator and I/O threads get the node's CPUs that no vCPU has. Where none is

@@ -290,7 +290,7 @@ struct Hog(std::process::Child);
 
 impl Hog {
     fn new(cpu: usize) -> Self {
-        // A session of its own: the scheduler shares a CPU out between sessions first.
+        // A separate session: the scheduler shares a CPU out between sessions first.
         let child = Command::new("setsid")
             .args(["sh", "-c", "while :; do :; done"])
             .spawn()

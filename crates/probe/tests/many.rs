@@ -42,7 +42,7 @@ impl Drop for IdleMachine {
     }
 }
 
-/// Not a test of its own: the process of an [`IdleMachine`].
+/// Not a separate test: the process of an [`IdleMachine`].
 #[test]
 fn an_idle_machine() {
     if std::env::var_os(IDLE).is_none() {

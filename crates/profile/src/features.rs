@@ -51,7 +51,7 @@ pub struct SocketUse {
 pub struct OptionUse {
     /// `SOL_SOCKET`, `IPPROTO_TCP`, ...
     pub level: String,
-    /// `SO_REUSEADDR`, `TCP_NODELAY`, ...; a name that is set has an entry of its own
+    /// `SO_REUSEADDR`, `TCP_NODELAY`, ...; a name that is set has its own entry
     /// (`TCP_CONGESTION=bbr`).
     pub name: String,
     /// How often.

@@ -63,7 +63,7 @@ impl Features {
     }
 }
 
-/// A use with a count of its own.
+/// A use with its own count.
 trait Counted: Clone + Ord {
     fn count(&mut self) -> &mut u64;
 

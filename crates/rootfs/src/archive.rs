@@ -1,4 +1,4 @@
-//! Archives that are no images: sources of a kernel, packages. Unpacked into a directory, by the
+//! Archives other than images: sources of a kernel, packages. Unpacked into a directory, by the
 //! same confined thread and within the same limits as an image's layers.
 //!
 //! zstd is read here, gzip, xz and bzip2 by those programs, which are confined as well.
@@ -65,7 +65,7 @@ fn unpack_within(
 ) -> Result<(), ArchiveError> {
     let input = archive.try_clone()?;
     let mut begin = [0; 6];
-    // A short file is no archive, which its reader says.
+    // A short file is not an archive; its reader reports that.
     let _ = archive.read_exact_at(&mut begin, 0);
     let Some(program) = decompressor(begin) else {
         return unpack_stream(input, name, dir, limits);

@@ -229,7 +229,7 @@ fn copy_part(
     Ok(())
 }
 
-/// Reads at a place of its own, so that a file can be shared.
+/// Reads at its own place, so that a file can be shared.
 struct Part<'a> {
     file: &'a File,
     offset: u64,

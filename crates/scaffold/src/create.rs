@@ -24,7 +24,7 @@ const FILES: [(&str, &str); 4] = [
 /// Why no crate was made. Nothing of it is left.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
-    /// The last part of the path is no name.
+    /// The last component of the path is not a name.
     #[error(transparent)]
     Name(#[from] NameError),
     /// The path ends in no name.

@@ -10,7 +10,7 @@ const LONGEST: usize = 64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrateName(String);
 
-/// Why a word is no such name.
+/// Why a name is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Letters that a crate's name cannot have, or too many.

@@ -76,7 +76,7 @@ impl Request {
         record.to_sector(REQUEST)
     }
 
-    /// What a sector says; `None` if it is no request.
+    /// The request in a sector; `None` if it is invalid.
     pub fn parse(sector: &Sector) -> Option<Self> {
         let record = Record::parse(sector, REQUEST)?;
         let entries = u64::from(record.count);
@@ -163,7 +163,7 @@ impl Reply {
         record.to_sector(REPLY)
     }
 
-    /// What a sector says; `None` if it is no reply.
+    /// The reply in a sector; `None` if it is invalid.
     pub fn parse(sector: &Sector) -> Option<Self> {
         let record = Record::parse(sector, REPLY)?;
         let refusal = match (record.code, record.count, record.value) {

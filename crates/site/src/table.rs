@@ -64,11 +64,11 @@ pub struct Table<'a> {
     pub root: &'a str,
     /// The access log, of all hosts.
     pub log: Log,
-    /// Hosts with files and rules of their own.
+    /// Hosts with their own files and rules.
     pub hosts: Vec<Host<'a>>,
 }
 
-/// A host with files and rules of its own.
+/// A host with its own files and rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host<'a> {
     /// Its name, without a port; letter case does not matter.

@@ -120,7 +120,7 @@ enum Author {
 }
 
 impl RootFrom {
-    /// Whether it is a container image, which has a command of its own.
+    /// Whether it is a container image, which has its own command.
     pub fn is_image(&self) -> bool {
         matches!(self, Self::Path(path) if path.is_file() || oci::is_layout(path))
     }
@@ -404,7 +404,7 @@ fn add_public_program(
 }
 
 /// Whether what a path leads to is this kernel's own, whatever a profile calls its
-/// file system: a guest has a kernel of its own, and this one's symbols and processes
+/// file system: a guest has its own kernel, and this one's symbols and processes
 /// are not part of an application.
 fn is_kernels(path: &Path) -> bool {
     path.starts_with("/dev")

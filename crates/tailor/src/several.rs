@@ -1,4 +1,4 @@
-//! One kernel for several applications: each is proven on it in a guest of its own, and
+//! One kernel for several applications: each is proven on it in its own guest, and
 //! what one of them lacks is built in for all.
 
 use std::time::{Duration, Instant};

@@ -29,11 +29,11 @@ pub struct Impairment {
     pub delay_us: u64,
     /// Added to the delay: evenly from 0 up to this.
     pub jitter_us: u64,
-    /// Bits a second; 0 is no limit.
+    /// Bits per second; 0: unlimited.
     pub rate: u64,
-    /// Packets that wait for the rate, and more are lost; 0 is no limit.
+    /// Packets that wait for the rate, and more are lost; 0: unlimited.
     pub queue: usize,
-    /// Largest IP packet; 0 is no limit. Larger ones vanish.
+    /// Largest IP packet; 0: unlimited. Larger ones vanish.
     pub mtu: usize,
     /// Whether a packet that is too large is reported.
     pub reports_mtu: bool,

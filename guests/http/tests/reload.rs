@@ -266,7 +266,7 @@ fn rules_come_and_go_with_their_root() {
             assert_eq!(body(&server, "/"), (200, "of all".into()));
         }
         assert_eq!(body(&server, "/x"), (404, "no such page".into()));
-        // The table is no file.
+        // The table is not a file.
         assert_eq!(body(&server, "/.tare-site").0, 404);
         host.offer(&[("index.html", FILE_MODE, b"without rules")]);
         reload.look(&server, ROOM).unwrap();

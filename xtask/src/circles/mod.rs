@@ -1,7 +1,7 @@
 //! Circles of files: no more than two files of a crate may depend on each other.
 //!
-//! A file depends on the files that define what its `use` lines and paths name. A re-export is no
-//! dependency, nor is a `mod` line or code for tests.
+//! A file depends on the files that define what its `use` lines and paths name. A re-export, a
+//! `mod` line and code for tests are not dependencies.
 
 mod source;
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub(super) struct Import {
     /// The name that it binds.
     pub binds: Binding,
     pub path: Segments,
-    /// With a visibility of its own: it hands the name on, which is no use of it.
+    /// With its own visibility: it hands the name on, which does not count as a use.
     pub is_re_export: bool,
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Tree {
     pub modules: Vec<Module>,
 }
 
-/// One module of the crate, in a file of its own or in its parent's.
+/// One module of the crate, in its own file or in its parent's.
 pub(super) struct Module {
     /// Index into the tree's files.
     pub file: usize,

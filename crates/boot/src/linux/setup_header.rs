@@ -15,7 +15,7 @@ const BOOT_FLAG_AT: usize = 0x1fe;
 const BOOT_FLAG: u16 = 0xaa55;
 /// Version 2.15, the last one that there is.
 const VERSION: u16 = 0x020f;
-/// A boot loader without a number of its own.
+/// A boot loader without its own number.
 const LOADER_UNDEFINED: u8 = 0xff;
 const LOADED_HIGH: u8 = 1;
 

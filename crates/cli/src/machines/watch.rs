@@ -42,7 +42,7 @@ pub(super) struct Watching {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Text,
-    /// One document for each sample, on a line of its own.
+    /// One document for each sample, on its own line.
     Json,
 }
 

@@ -24,7 +24,7 @@ fn mask(argument: &str) -> String {
     parts.collect::<Vec<_>>().join(",")
 }
 
-/// Other parts of one argument may be on lines of their own, as in `--env`.
+/// Other parts of one argument may be on their own lines, as in `--env`.
 fn mask_property(part: &str, is_object: bool) -> String {
     let Some((name, _)) = part.split_once('=') else {
         return part.to_owned();

@@ -20,7 +20,7 @@ int main(int argc, char **argv) {
         while (read(s, &asked, 1) == 1) {
             if (!strcmp(how, "cork")) setsockopt(s, IPPROTO_TCP, TCP_CORK, &one, sizeof one);
             send(s, part, sizeof part, strcmp(how, "more") ? 0 : MSG_MORE);
-            /* A call that is no write. */
+            /* A call other than write. */
             if (strcmp(how, "writes")) getppid();
             write(s, part, sizeof part);
             if (!strcmp(how, "cork")) setsockopt(s, IPPROTO_TCP, TCP_CORK, &zero, sizeof zero);

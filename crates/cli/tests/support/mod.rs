@@ -22,7 +22,7 @@ use tempfile::TempDir;
 /// Longest time that one command may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A place for one test: run directories and files of its own.
+/// A place for one test: separate run directories and files.
 pub(crate) struct TestDir {
     pub dir: TempDir,
 }

@@ -210,7 +210,7 @@ fn the_size_of_one_disk_can_be_changed_at_a_time() {
     assert_eq!(changed.disks["disk0"], settings.disks["disk0"]);
     let both = settings.changed(&change(&["disk0.size=2G", "disk1.size=2G"]));
     assert_eq!(both, Err(SettingsError::SeveralSizes));
-    // The size that a disk has is no change.
+    // Setting the size that a disk has changes nothing.
     let one = settings.changed(&change(&["disk0.size=1G", "disk1.size=2G"]));
     assert_eq!(one.unwrap().disks["disk1"].size, 2 << 30);
     let none = settings.changed(&change(&["disk0.size=1G", "disk1.size=1G"]));

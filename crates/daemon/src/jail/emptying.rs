@@ -60,7 +60,7 @@ pub fn empty_root_of(child: Pid) -> Result<Emptied, JailError> {
     Ok(Emptied::Yes)
 }
 
-/// Whether the child has a mount namespace of its own, which is entered then.
+/// Whether the child has its own mount namespace, which is entered then.
 fn enter_namespaces_of(child: Pid) -> io::Result<bool> {
     let child = child.as_raw_nonzero().to_string();
     let (users, mounts) = (open(&child, "user")?, open(&child, "mnt")?);

@@ -1,7 +1,7 @@
 //! The jail around a daemon's set-up: entered when every privileged thing is open, and before
 //! a byte that somebody else wrote (image, initramfs, disks' formats) is read.
 //!
-//! In this order: a user namespace (for a process without privileges), namespaces of its own
+//! In this order: a user namespace (for a process without privileges), its own namespaces
 //! for mounts, IPC, host name and network, an empty root with only `/proc` and KVM's
 //! parameters, an unprivileged user, no capabilities, and a first system call filter
 //! ([`crate::confine`] narrows it down for each thread before the guest runs).
@@ -159,7 +159,7 @@ fn make_namespaces(flags: UnshareFlags, loopback: Loopback) -> Result<Granted, J
         return unshare(flags);
     }
     // Users that cannot be mapped have no capabilities in the other namespaces. What listens
-    // keeps the host's then: an interface of its own would stay down.
+    // keeps the host's then: its own interface would stay down.
     let (with_users, later) = match loopback {
         Loopback::Down => (flags, UnshareFlags::empty()),
         Loopback::Up => (UnshareFlags::empty(), flags),

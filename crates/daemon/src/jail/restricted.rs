@@ -135,7 +135,7 @@ mod tests {
         Mounted(place.to_owned())
     }
 
-    /// Calls this with a directory, in a thread with mounts of its own, if this user may make
+    /// Calls this with a directory, in a thread with its own mounts, if this user may make
     /// some.
     fn alone(body: impl FnOnce(&Path) + Send + 'static) {
         let body = || {
@@ -146,7 +146,7 @@ mod tests {
         std::thread::spawn(body).join().unwrap();
     }
 
-    /// Whether this thread has mounts of its own now.
+    /// Whether this thread has its own mounts now.
     fn is_alone() -> bool {
         // SAFETY: descriptors stay shared, since CLONE_FILES is not among the flags.
         let alone = unsafe { unshare_unsafe(UnshareFlags::NEWNS) };

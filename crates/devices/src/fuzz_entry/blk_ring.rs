@@ -2,7 +2,7 @@
 //! answers, the same data in guest memory, and the same disk; also with resets while
 //! requests are in flight.
 //!
-//! Requests between two waits touch places of their own on the disk and in memory, so that
+//! Requests between two waits touch their own places on the disk and in memory, so that
 //! the order in which the kernel executes them does not matter.
 
 use std::fs::File;

@@ -75,7 +75,7 @@ impl Slot {
 }
 
 /// The bus. Functions are added before the vCPUs start; then it is shared by
-/// all of them, without a lock of its own.
+/// all of them, without its own lock.
 pub struct PciBus {
     slots: Vec<Slot>,
     window: MemoryWindow,

@@ -3,7 +3,7 @@
 
 use crate::pci::{CAPABILITY_MSIX, CAPABILITY_VENDOR, ConfigSpace, MsixControl};
 
-/// Bytes of BAR 0. Each structure has a page of its own.
+/// Bytes of BAR 0. Each structure has its own page.
 pub(super) const BAR_LEN: u32 = 0x8000;
 /// Length of the common configuration (with the two fields of virtio 1.2).
 pub(super) const COMMON_LEN: u32 = 0x3c;

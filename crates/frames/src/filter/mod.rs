@@ -95,7 +95,7 @@ impl Filter {
         }
     }
 
-    /// The host may have the guest's address too, in a network of its own, so
+    /// The host may have the guest's address too, in its own network, so
     /// the host's addresses are not looked for here.
     fn source(&self, address: IpAddr) -> Result<(), Reason> {
         match special(address) {

@@ -320,7 +320,7 @@ impl ProbeVm {
 
 /// Where a halted processor stands, from the address after its HLT.
 fn halted_at(rip: u64, end: u64) -> Option<End> {
-    // The loop has an HLT of its own just before `end`.
+    // The loop has its own HLT just before `end`.
     if rip == end || rip == end + 1 {
         return Some(End::Next);
     }

@@ -1,4 +1,4 @@
-//! `--root-disk`: the root of a Linux guest on an ext4 disk of its own. The
+//! `--root-disk`: the root of a Linux guest on its own ext4 disk. The
 //! first process, in the initramfs, changes to it.
 //!
 //! Its file has no name once it is open: it goes with the machine, however that ends.

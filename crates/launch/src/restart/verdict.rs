@@ -45,7 +45,7 @@ mod tests {
         for (recorded, status, expected) in [
             (Recorded::Removed, exited(0), Verdict::Over(0)),
             (Recorded::Removed, exited(143), Verdict::Over(143)),
-            // A program that answers SIGTERM with a status of its own.
+            // A program that answers SIGTERM with its own status.
             (Recorded::Removed, exited(3), Verdict::Over(3)),
             (end(0), exited(0), Verdict::Over(0)),
             (end(70), exited(70), Verdict::Failed(70)),

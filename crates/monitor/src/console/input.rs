@@ -66,7 +66,7 @@ impl Input {
     }
 
     /// The port has room again. A file is read at once; anything else is watched
-    /// only, because reading what nobody has typed yet would stop this thread.
+    /// only, because a read before a key is typed would block this thread.
     pub fn resume(&mut self, poll: &Poll, console: &Console) -> io::Result<bool> {
         if self.is_file {
             return self.ready(poll, console);

@@ -66,7 +66,7 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// The stream behind `fd`, with a description of its own where that is
+    /// The stream behind `fd`, with its own description where that is
     /// possible: others share `fd`'s and must not find it non-blocking.
     pub fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let kind = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);

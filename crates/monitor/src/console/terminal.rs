@@ -49,7 +49,7 @@ fn in_foreground() -> bool {
 fn raw(before: &Termios) -> Termios {
     let mut raw = before.clone();
     raw.make_raw();
-    // Ctrl-C still ends the run; a stopped or dumped monitor helps nobody.
+    // Ctrl-C still ends the run; a stopped monitor or a core dump is useless.
     raw.local_modes |= LocalModes::ISIG;
     for key in [SpecialCodeIndex::VSUSP, SpecialCodeIndex::VQUIT] {
         raw.special_codes[key] = 0;

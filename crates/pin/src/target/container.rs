@@ -119,7 +119,7 @@ impl Cpuset {
         CpuList::from_kernel(&text).map(|list| list.0)
     }
 
-    /// Itself and those below it that have CPUs of their own, the upper ones first.
+    /// Itself and those below it that have their own CPUs, the upper ones first.
     pub(crate) fn with_descendants(&self) -> Vec<Self> {
         let folders = cgroup::folders(&self.folder).into_iter();
         folders

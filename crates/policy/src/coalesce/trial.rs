@@ -178,7 +178,7 @@ impl Trial {
                 }
             }
             Phase::Settling | Phase::Bold if self.has_another_depth(cif, 0) => self.begin_anew(),
-            // Latencies of another depth are no cost of holds; holds that expire save nothing
+            // Latencies of another depth are not a cost of holds; holds that expire save nothing
             // at any depth.
             Phase::Careful
                 if self.base.is_regular() && self.has_another_depth(cif, CAREFUL_DEPTHS) =>

@@ -405,7 +405,7 @@ impl Observer {
             if refused.is_empty() {
                 self.gate.open_burst(object, monotonic_ns());
             } else {
-                // What the others would count is no account of the machine.
+                // What the others would count is not an account of the machine.
                 object.detach(|function| points.iter().any(|point| point.function() == function));
                 self.gate.put_off(monotonic_ns());
                 self.unavailable.retain(|known| !refused.contains(known));

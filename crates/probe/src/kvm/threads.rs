@@ -363,7 +363,7 @@ mod tests {
             ..Task::default()
         });
         reading.read(&folder, Depth::Whole).unwrap();
-        // What the task said is no figure of now.
+        // What the task said does not describe the present.
         assert_ne!(reading.disk, Some((0, u64::MAX)));
         assert_eq!(reading.group, None);
         // Bytes of before are unknown, where they could not be read.

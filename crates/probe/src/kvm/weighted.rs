@@ -246,7 +246,7 @@ impl Sample {
                 (sum.all() - sum.counted).max(most - sum.all()).max(0.0)
             }
         };
-        // One event more or less is no surprise, even if no slice had one.
+        // One event more or less must not surprise, even if no slice had one.
         Some(off + self.one_stands_for())
     }
 
@@ -483,7 +483,7 @@ mod tests {
             let mut held = 0;
             let all = 2_000;
             for _ in 0..all {
-                // Each period has a rate of its own; an eighth of it is counted.
+                // Each period has its own rate; an eighth of it is counted.
                 let rates: Vec<u64> = (0..slices).map(|_| 400 + any(800)).collect();
                 let mut counts = Vec::new();
                 for rate in &rates {

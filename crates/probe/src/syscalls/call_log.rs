@@ -82,7 +82,7 @@ fn line(record: &LogRecord, start_ns: u64) -> String {
         .iter()
         .map(|argument| format!("{argument:#x}"))
         .collect();
-    // A task names itself: no line ends or blanks of its own.
+    // A task names itself: no line ends or blanks from its name.
     let shown = |c: char| if c.is_ascii_graphic() { c } else { '_' };
     let comm: String = record.comm.chars().map(shown).collect();
     format!(

@@ -386,8 +386,8 @@ fn clock_ns(clock: ClockId) -> u64 {
     whole + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Whether processes have the same numbers here as in the kernel: in a PID
-/// namespace of its own nobody can be followed by number.
+/// Whether process IDs here equal the kernel's: in another PID namespace processes
+/// cannot be followed by ID.
 fn numbers_agree() -> Result<(), Unavailable> {
     /// `PROC_PID_INIT_INO` (`include/linux/proc_ns.h`).
     const FIRST: &str = "pid:[4026531836]";

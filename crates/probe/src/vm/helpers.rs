@@ -85,7 +85,7 @@ impl Machines {
             if peers.is_none() || !proc::shares_network(vm) {
                 machines.hidden.insert(vm);
             }
-            // A monitor in a namespace of its own keeps the sockets that it was started with.
+            // A monitor in its own namespace keeps the sockets that it was started with.
             let Some(peers) = peers else {
                 continue;
             };

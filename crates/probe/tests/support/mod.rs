@@ -62,7 +62,7 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A machine in this process, on a thread of its own.
+/// A machine in this process, on its own thread.
 pub(crate) struct Own {
     go: Sender<()>,
     done: Receiver<()>,

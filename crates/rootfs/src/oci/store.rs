@@ -274,7 +274,7 @@ fn beside(name: &str, target: &str, relative: bool) -> String {
     parts.join("/")
 }
 
-/// Reads a part at places of its own.
+/// Reads a part at its own places.
 #[derive(Debug)]
 pub(super) struct Part {
     file: Arc<File>,

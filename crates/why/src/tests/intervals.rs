@@ -115,7 +115,7 @@ fn the_interval_of_a_share_holds_what_any_rates_in_their_margins_give() {
             held += usize::from(is_in);
         }
     }
-    // At a threshold between two attributions a share is no sum of its rates.
+    // At a threshold between two attributions a share is not the sum of its rates.
     assert!(held * 100 >= all * 99, "{held} of {all}");
 }
 

@@ -69,7 +69,7 @@ impl Sight {
 }
 
 impl Transport {
-    /// A transport to such a device; `None` if the registers are no device's.
+    /// A transport to such a device; `None` if the registers do not belong to a device.
     pub fn in_memory(registers: &'static mut Registers) -> Option<Self> {
         let header = NonNull::from(registers).cast();
         // SAFETY: the registers are aligned, as long as they say, and nothing else refers to them from now on.

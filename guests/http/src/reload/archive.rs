@@ -23,7 +23,7 @@ const LONGEST_NAME: usize = 4096;
 /// What an archive has.
 pub(super) struct Archive {
     pub(super) files: Loaded,
-    /// The site's table, which is no file.
+    /// The site's table, which is not a file.
     pub(super) table: Option<Vec<u8>>,
 }
 

@@ -68,6 +68,6 @@ fn a_reader_of_a_directory_may_open_below_it_and_no_more() {
         .filter(|call| !archive.contains(call))
         .collect();
     assert_eq!(more, [&libc::SYS_openat2]);
-    // The one that fails by a filter of its own among them.
+    // The one that fails by its own filter among them.
     assert_eq!(archive.len(), 29);
 }

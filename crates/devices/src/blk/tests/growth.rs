@@ -44,7 +44,7 @@ fn the_driver_learns_the_size_and_uses_what_is_new() {
     let mut sector = [0; 512];
     file.read_exact_at(&mut sector, NOW - 512).unwrap();
     assert_eq!(sector, [(SECTORS - 1) as u8; 512]);
-    // The same again is no change.
+    // The same size again changes nothing.
     machine.io(|device| device.device_mut().set_bytes(MORE));
     let _ = machine.io(|device| device.notified(0));
     assert_eq!(generation(), 1);

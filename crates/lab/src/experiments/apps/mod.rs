@@ -340,7 +340,7 @@ impl Apps {
         let failed = boot.failures.iter();
         let sentences = failed.map(|why| format!("{}: {why}", boot.place()));
         self.failures.extend(sentences);
-        // A packaging that is not installed is no failure, one of Tare's own that fails is.
+        // A packaging that is not installed is not a failure; one of Tare's that fails is.
         let broken = boot.broken.as_ref().filter(|_| *arm == Arm::Tare.name());
         self.failures
             .extend(broken.map(|why| format!("{}: {why}", boot.place())));
@@ -518,7 +518,7 @@ impl Experiment for Apps {
     }
 
     fn replay(&mut self, record: &Record) -> Result<(), RunError> {
-        // A line of another form is no sample.
+        // A line of another form is not a sample.
         let boots = record
             .of("boot")
             .filter_map(|line| Boot::deserialize(line).ok());

@@ -104,7 +104,7 @@ impl Data {
     /// Takes the samples of a record.
     pub(crate) fn replay(&mut self, record: &Record) {
         for line in &record.lines {
-            // What is cut off or of another form is no sample.
+            // A line that is truncated or of another form is not a sample.
             if let Ok(kept) = Line::deserialize(line) {
                 self.take(kept);
             }
