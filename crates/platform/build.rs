@@ -1,8 +1,9 @@
 //! Lists the workload files that come with Tare: adding one needs no code.
 
+use std::env;
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 fn main() {
     let Some(here) = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from) else {

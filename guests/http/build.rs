@@ -3,9 +3,10 @@
 //! extensions, would be a tenth of the image.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fmt::Write;
+use std::fs;
 use std::path::PathBuf;
-use std::{env, fs};
 
 /// The extensions that sites and downloads have.
 const EXTENSIONS: &str = "

@@ -53,6 +53,8 @@ const UNSAFE_FILES: &[&str] = &[
     // Registers of devices, which it tells nonsense.
     "guests/hostile/src/devices/wire.rs",
 ];
+/// Imports that group modules; a `use` line names one module.
+const GROUPED: &[&str] = &["use std::{", "use core::{", "use alloc::{"];
 /// Words that mean unfinished work.
 const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX"];
 /// Begins of paths that exist on one machine only.
@@ -150,6 +152,17 @@ fn rust_file(file: &str, text: &str) -> Vec<String> {
     if !text.starts_with("//!") && !file.ends_with("build.rs") && !is_test {
         found.push(format!("{file}: no //! comment at the top"));
     }
+    for (number, line) in text.lines().enumerate() {
+        if GROUPED
+            .iter()
+            .any(|group| line.trim_start().starts_with(group))
+        {
+            let line = number + 1;
+            found.push(format!(
+                "{file}:{line}: one `use` line for each module of std"
+            ));
+        }
+    }
     let may = UNSAFE_CRATES.iter().any(|path| file.starts_with(path))
         || UNSAFE_FILES.contains(&file)
         || file == "xtask/src/tidy.rs";
@@ -196,6 +209,13 @@ mod tests {
         assert_eq!(rust_file("crates/t/src/a.rs", &long).len(), 1);
         assert_eq!(rust_file("crates/t/src/a.rs", "fn a() {}\n").len(), 1);
         assert!(rust_file("crates/t/src/tests.rs", "fn a() {}\n").is_empty());
+    }
+
+    #[test]
+    fn a_use_line_names_one_module_of_std() {
+        let found = |line: &str| rust_file("a.rs", &format!("//! Header.\n{line}\n"));
+        assert!(found("    use std::{fs, io};")[0].starts_with("a.rs:2: "));
+        assert!(found("use std::sync::{Arc, Mutex};").is_empty());
     }
 
     #[test]

@@ -170,7 +170,8 @@ fn rules(scope: BitFlags<Scope>) -> Result<RulesetCreated, ConfineError> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::{fs, thread};
+    use std::fs;
+    use std::thread;
 
     use super::*;
 

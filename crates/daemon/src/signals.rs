@@ -60,8 +60,10 @@ extern "C" fn note(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::env;
     use std::process::Command;
-    use std::{env, thread, time};
+    use std::thread;
+    use std::time;
 
     use rustix::process::{Signal, getpid, kill_process};
 

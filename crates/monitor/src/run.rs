@@ -313,8 +313,9 @@ fn of_errno(what: &'static str) -> impl FnOnce(vmm_sys_util::errno::Error) -> St
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::env;
+    use std::fs;
     use std::process::Command;
-    use std::{env, fs};
 
     use rustix::process::{Pid, Signal, geteuid};
     use tare_control::config::JailUser;

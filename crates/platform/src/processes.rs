@@ -1,7 +1,8 @@
 //! Processes by PID and start time, their descendants and threads, from `/proc`.
 
 use std::collections::BTreeMap;
-use std::{fs, iter};
+use std::fs;
+use std::iter;
 
 use rustix::process::Signal;
 use tare_host::process::ProcessHandle;

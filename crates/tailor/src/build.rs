@@ -6,12 +6,13 @@
 //! `make` goes on where an interrupted build ended.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
 use std::io::{BufRead, BufReader, PipeReader};
 use std::num::NonZeroUsize;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::{fs, io};
 
 use crate::source::Tree;
 

@@ -2,8 +2,9 @@
 //! those whose code the configuration leaves out.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io;
 use std::path::PathBuf;
-use std::{fs, io};
 
 use tare_profile::Profile;
 

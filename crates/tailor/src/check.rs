@@ -1,10 +1,11 @@
 //! What shows that an application works in its guest.
 
+use std::fmt;
+use std::io;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::str::FromStr;
 use std::time::Duration;
-use std::{fmt, io};
 
 use rustix::io::{Errno, read, retry_on_intr};
 

@@ -1,8 +1,9 @@
 //! Bytes of machine code in a built kernel, by directory of the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::{fs, io};
 
 use object::read::archive::ArchiveFile;
 use object::{Object as _, ObjectSection as _, SectionFlags};

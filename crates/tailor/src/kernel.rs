@@ -1,10 +1,11 @@
 //! A kernel from its specification: patches, configuration, image and lock.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use tare_host::owned_directory;
 use tare_rootfs::Cache;

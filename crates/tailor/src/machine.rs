@@ -1,12 +1,14 @@
 //! A machine in QEMU for a kernel that is to be proven or weighed, in the jail of `tare run`'s
 //! machines: kernel and application are what somebody else wrote.
 
+use std::fs;
 use std::fs::File;
+use std::io;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, io, thread};
 
 use tare_abi::exit::STATUS_LINE;
 use tare_host::program::{ProgramError, find_program};

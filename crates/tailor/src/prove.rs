@@ -2,12 +2,14 @@
 //! passes, a load of it runs without errors.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, io, thread};
 
 use serde::Serialize;
 use tare_abi::exit::STATUS_LINE;

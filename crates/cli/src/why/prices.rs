@@ -1,8 +1,9 @@
 //! Where `tare why` and `tare top` have the prices of exits from: a run of `tare
 //! weigh vmexit`, or what is built in.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use serde::Serialize;
 use tare_control::exit::ExitCode;

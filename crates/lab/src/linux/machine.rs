@@ -3,12 +3,13 @@
 //!
 //! QEMU is in the jail of `tare run`'s machines, for which `tare` starts itself.
 
+use std::env;
 use std::fs::{self, File};
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-use std::{env, io};
 
 use tare_host::program::find_program;
 use tare_launch::jailed_guest::{JailedGuest, RunningGuest};

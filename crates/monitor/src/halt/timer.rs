@@ -11,8 +11,10 @@
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
+use std::io;
+use std::mem;
+use std::ptr;
 use std::sync::OnceLock;
-use std::{io, mem, ptr};
 
 use rustix::thread::gettid;
 use vmm_sys_util::eventfd::EventFd;

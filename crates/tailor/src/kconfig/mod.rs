@@ -12,9 +12,10 @@ mod given;
 mod prompts;
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{fs, io};
 
 pub use config::Config;
 pub use given::{GivenConfig, GivenError};

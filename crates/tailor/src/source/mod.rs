@@ -3,8 +3,10 @@
 mod obtain;
 mod patch;
 
+use std::fmt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
 
 pub use obtain::{ObtainError, Source, Sources};
 pub use patch::{PatchError, patched, switched};

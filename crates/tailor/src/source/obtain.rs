@@ -1,9 +1,10 @@
 //! Where a tree comes from: Debian's package, an archive, a directory.
 
+use std::fs;
 use std::fs::File;
+use std::io;
 use std::io::Seek as _;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use tare_rootfs::archive::{self, ArchiveError};
 use tare_rootfs::cache::{Cache, CacheError};

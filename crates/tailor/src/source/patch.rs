@@ -3,11 +3,12 @@
 //! set of patches, or one whose patches are put on and taken off.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{fs, io};
 
 use tare_host::owned_directory;
 use tare_rootfs::cache::{Cache, CacheError};
