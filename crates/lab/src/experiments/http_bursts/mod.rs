@@ -139,7 +139,8 @@ impl HttpBursts {
     /// Idle with one vCPU and with two at the same time, on machines that got no request.
     /// Meanwhile instructions are counted, on a machine for each cycle: an idle machine has no
     /// thread that runs, and counts do not depend on what else the host does. Each of these
-    /// turns is one window of the idle machines.
+    /// turns is one window of the idle machines, so that these have an interval on a slow host
+    /// too, where the turns take all of their time.
     fn idle_and_count(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
         let phases = [
             (Phase::Idle, self.plan.cpus, self.plan.idle_ms),
@@ -165,7 +166,8 @@ impl HttpBursts {
         for cycle in 0..cycles {
             progress.step(&format!("idle, and counting: {} of {cycles}", cycle + 1));
             let turn = Turn { cycle, ..turn };
-            session.idle_window(&mut resting, begin, |session| session.counted(root, turn))?;
+            let mut all: Vec<_> = resting.iter_mut().collect();
+            session.idle_window(&mut all, begin, |session| session.counted(root, turn))?;
             progress.done(counting);
         }
         progress.step("idle, one vCPU and two");

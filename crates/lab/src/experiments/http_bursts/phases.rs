@@ -108,35 +108,37 @@ impl Session<'_, '_> {
         begin: Instant,
     ) -> Result<(), RunError> {
         let length = ms(self.plan.idle_window_ms);
-        while machines.iter().any(Resting::is_due) {
-            self.idle_window(machines, begin, |session| {
+        loop {
+            let due = machines.iter_mut().filter(|one| one.is_due());
+            let mut due: Vec<_> = due.collect();
+            if due.is_empty() {
+                return Ok(());
+            }
+            self.idle_window(&mut due, begin, |session| {
                 let until = Instant::now() + length;
                 Ok(session.bench.interrupt.sleep_until(until)?)
             })?;
         }
-        Ok(())
     }
 
-    /// One window of the machines that have to rest still, as long as `meanwhile` takes.
-    /// Reading a machine wakes no other: CPU times come from `/proc`, and statistics are
-    /// requested between windows.
+    /// One window of each machine, as long as `meanwhile` takes. Reading a machine wakes no
+    /// other: CPU times come from `/proc`, and statistics are requested between windows.
     pub(crate) fn idle_window(
         &mut self,
-        machines: &mut [Resting<'_>],
+        machines: &mut [&mut Resting<'_>],
         begin: Instant,
         meanwhile: impl FnOnce(&mut Self) -> Result<(), RunError>,
     ) -> Result<(), RunError> {
-        let mut resting: Vec<_> = machines.iter_mut().filter(|one| one.is_due()).collect();
         self.bench.interrupt.sleep(GUARD)?;
         let mut before = Vec::new();
-        for one in &mut resting {
+        for one in &mut *machines {
             before.push(self.before(one)?);
         }
         meanwhile(self)?;
-        for (one, before) in resting.iter_mut().zip(&before) {
+        for (one, before) in machines.iter_mut().zip(&before) {
             one.last = Some(self.spent(one.server, one.phase, begin, before)?);
         }
-        for one in &mut resting {
+        for one in machines {
             self.exits(one)?;
         }
         Ok(())
