@@ -73,6 +73,13 @@ pub fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// The script that installs what a goal needs.
+pub fn setup(goal: &str) -> Command {
+    let mut command = Command::new(root().join("scripts/setup.sh"));
+    command.arg(goal);
+    command
+}
+
 /// Prints a command on standard error and runs it to its end; an error if it fails.
 pub fn run(command: &mut Command) -> Result<(), StepError> {
     let shown = describe(command);

@@ -5,12 +5,12 @@
 //! fails reports at once, the other one stops after its step, and the exit code is that of the
 //! first command that failed.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 
 use tare_toolchain::build::{self, Bin, INIT, Output};
-use tare_toolchain::command::{StepError, root, run};
+use tare_toolchain::command::{StepError, run, setup};
 
 /// The image that `make run` boots, and the one for the programs that it proposes to try next.
 const IMAGES: [Bin<'_>; 2] = [
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
 
 /// What the host's programs need to compile and to run.
 fn packages() -> Result<(), StepError> {
-    run(Command::new(root().join("scripts/setup.sh")).arg("run"))
+    run(&mut setup("run"))
 }
 
 /// The programs of Linux guests, with which `make run` compares where QEMU is installed.
@@ -86,6 +86,7 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::process::Command;
 
     use super::*;
 
