@@ -9,6 +9,8 @@ use crate::{CoreLibrary, GUEST_TARGET};
 
 /// The profile that guest images and programs of Linux guests are built with.
 const GUEST_PROFILE: &str = "guest";
+/// The host's target.
+const HOST: &str = "x86_64-unknown-linux-gnu";
 /// Profiles of the programs beside which images and programs of guests are put.
 const HOST_PROFILES: [&str; 2] = ["debug", "release"];
 
@@ -32,6 +34,14 @@ pub const OBSERVER: Bin<'static> = Bin {
     name: "tare-observe",
 };
 
+/// Downloads the dependencies of all programs, so that a build beside this one does not wait
+/// for them later.
+pub fn fetch() -> Result<(), StepError> {
+    run(&mut cargo(&[
+        "fetch", "--quiet", "--locked", "--target", HOST,
+    ]))
+}
+
 /// How much cargo prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
@@ -54,12 +64,11 @@ pub fn host(others: &[&str]) -> Result<(), StepError> {
 /// Programs of Linux guests, linked statically, put into `linux` beside the host's programs.
 /// Their target is named so that cargo keeps what it builds apart from the host's.
 pub fn linux(programs: &[Bin<'_>]) -> Result<(), StepError> {
-    const TARGET: &str = "x86_64-unknown-linux-gnu";
     let mut command = cargo(&["build", "--locked", "--profile", GUEST_PROFILE]);
-    command.args(["--target", TARGET]);
+    command.args(["--target", HOST]);
     bins(&mut command, programs);
     run(command.env("RUSTFLAGS", "-Ctarget-feature=+crt-static"))?;
-    install(programs, TARGET, "linux")
+    install(programs, HOST, "linux")
 }
 
 /// Guest images, put into `images` beside the host's programs.

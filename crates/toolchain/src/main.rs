@@ -1,7 +1,7 @@
 //! `build-run`: installs and builds what `make run` starts.
 //!
 //! Two halves run side by side: the packages of `scripts/setup.sh run`, then the programs of
-//! the host, which need them; and the guest images, which need only the compiler. A half that
+//! the host, which need them; and dependencies and guest images, which need only the compiler. A half that
 //! fails reports at once, the other one stops after its step, and the exit code is that of the
 //! first command that failed.
 
@@ -27,10 +27,15 @@ const IMAGES: [Bin<'_>; 2] = [
 fn main() -> ExitCode {
     let failure = Failure::default();
     thread::scope(|scope| {
-        scope.spawn(|| failure.half(&[&|| build::images(&IMAGES, Output::Quiet)]));
+        scope.spawn(|| failure.half(&[&build::fetch, &images]));
         failure.half(&[&packages, &|| build::host(&[]), &linux]);
     });
     failure.exit_code()
+}
+
+/// The guest images, beside the packages.
+fn images() -> Result<(), StepError> {
+    build::images(&IMAGES, Output::Quiet)
 }
 
 /// What the host's programs need to compile and to run.

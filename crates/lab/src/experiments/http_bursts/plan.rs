@@ -60,7 +60,7 @@ pub(crate) struct Plan {
     #[serde(default)]
     pub(crate) counted_meanwhile: bool,
     /// Idle windows begin when the machine has done nothing for this time; zero begins at
-    /// once.
+    /// once. What wakes a machine later than that counts against it.
     #[serde(default)]
     pub(crate) quiet_ms: u64,
     /// Time limit of a request.
@@ -107,7 +107,7 @@ impl Plan {
             idle_2cpu_ms: 38_000,
             idle_at_once: true,
             counted_meanwhile: true,
-            quiet_ms: 1000,
+            quiet_ms: 500,
             timeout_ms: 4000,
             connections: 16,
             compared: 40,
