@@ -185,11 +185,11 @@ fn a_running_site_gets_another_root() {
     let wrong = place.file("wrong.toml", b"[[paths]]\n");
     reload(&next, &["--site", &wrong]).expect(47, "unknown key \"paths\"");
     let logs = place.file("logs.toml", b"[log]\nformat = \"json\"\n");
-    reload(&next, &["--site", &logs]).expect(47, "chosen when the machine starts");
+    reload(&next, &["--site", &logs]).expect(47, "cannot change while the machine runs");
     let too_large = directory("too-large");
     let file = std::fs::File::create(place.path().join("too-large/file")).unwrap();
     file.set_len(48 << 20).unwrap();
-    reload(&too_large, &[]).expect(41, "KiB are missing");
+    reload(&too_large, &[]).expect(41, "KiB more are needed");
     has("/metrics", "\nhttp_reloads_refused_total 2\n");
     ask(&mut kept, "\r\n\r\nthe next site\n");
 

@@ -103,10 +103,10 @@ fn a_directory_without_an_appliance_is_refused() {
         end(command.current_dir(place.path()).spawn().unwrap())
     };
     in_place(&["build"]).expect(48, "has no Cargo.toml: make one with `tare new NAME`");
-    in_place(&["run"]).expect(2, "no IMAGE is given");
+    in_place(&["run"]).expect(2, "no IMAGE given");
     in_place(&["run", "."]).expect(10, "is not a file");
     for (manifest, code, says) in [
-        ("[package]\nname = \"a\"\n", 2, "no IMAGE is given"),
+        ("[package]\nname = \"a\"\n", 2, "no IMAGE given"),
         ("[package", 48, "Cargo.toml is not valid"),
         (
             "[package.metadata.tare]\nports = []\n",

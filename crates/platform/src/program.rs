@@ -190,10 +190,10 @@ mod tests {
         let said = shell("exec sleep 600", Duration::ZERO, &|| false);
         assert_eq!(
             said,
-            Err("it took longer than 0 s and was ended".to_owned())
+            Err("it took longer than 0 s and was killed".to_owned())
         );
         let said = shell("exec sleep 600", Duration::from_secs(600), &|| true);
-        assert_eq!(said, Err("it was given up".to_owned()));
+        assert_eq!(said, Err("it was cancelled".to_owned()));
     }
 
     #[test]

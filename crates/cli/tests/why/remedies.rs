@@ -224,7 +224,7 @@ fn the_advice_against_a_shared_quota_names_the_group() {
     let pid = first.pid().to_string();
     // A hog is pinned.
     let told = advice(&place, &pid, "no-quota-on-own-cpus");
-    let shared = format!("{}, which others share", quota.0.display());
+    let shared = format!("{}, which other processes share", quota.0.display());
     assert!(
         told["because"].as_str().unwrap().ends_with(&shared),
         "{told}"

@@ -111,7 +111,7 @@ fn how_a_halted_cpu_waits_is_set_and_dedicated_is_not() {
     assert_eq!(polling.halt, Some(HaltPolicy::Poll(50_000)));
     assert_eq!(polling.disks, settings.disks);
     let refused = settings.changed(&change(&["halt=dedicated"])).unwrap_err();
-    assert!(sentence(&refused).contains("when a machine starts"));
+    assert!(sentence(&refused).contains("can only be set at start"));
     let dedicated = Settings {
         halt: Some(HaltPolicy::Dedicated),
         ..settings

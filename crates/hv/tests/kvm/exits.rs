@@ -114,7 +114,7 @@ fn instructions_of_ring_0_are_counted_where_they_are_emulated() {
         return;
     };
     let Ok(stats) = machine.vcpu.stats() else {
-        tare_vmtest::lacks("KVM gives no statistics descriptor");
+        tare_vmtest::lacks("KVM has no statistics descriptors");
         return;
     };
     let count = || stats.scalar("insn_emulation").unwrap().unwrap();
