@@ -44,6 +44,8 @@ pub struct Net<L> {
     pub(super) rx_starved: bool,
     /// Frames wait in the transmit queue for the link.
     pub(super) tx_blocked: bool,
+    /// The last batch ended before the transmit queue did.
+    pub(super) tx_unfinished: bool,
     pub(super) limiter: Limiter,
     config_changed: bool,
     pub(super) counters: Arc<NetCounters>,
@@ -68,6 +70,7 @@ impl<L: Link> Net<L> {
             negotiated: Negotiated::default(),
             rx_starved: false,
             tx_blocked: false,
+            tx_unfinished: false,
             config_changed: false,
             counters: Arc::default(),
             chain: Chain::default(),
@@ -188,6 +191,7 @@ impl<L: Link> VirtioDevice for Net<L> {
     fn stop(&mut self) {
         self.rx_starved = false;
         self.tx_blocked = false;
+        self.tx_unfinished = false;
         self.limiter.forget();
     }
 

@@ -25,16 +25,18 @@ impl<L: Link> Net<L> {
         }
         let sent = self.send_batch(queue, memory);
         self.flush();
+        self.tx_unfinished = matches!(sent, Ok(Progress::More));
         sent
     }
 
-    /// The link may take more again.
+    /// The link may take more again, or the last call left frames in the queue. These must be
+    /// sent from here: the driver was not asked to notify, so it never will.
     pub(super) fn resume_transmit(
         &mut self,
         queues: &mut Queues<'_>,
     ) -> Result<Progress, QueueError> {
         let was_blocked = std::mem::take(&mut self.tx_blocked);
-        if was_blocked {
+        if was_blocked || self.tx_unfinished {
             self.flush();
             return self.transmit(queues);
         }

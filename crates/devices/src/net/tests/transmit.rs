@@ -64,6 +64,35 @@ fn a_blocked_link_holds_frames_back_in_order() {
     }
 }
 
+/// With event indexes the driver notifies once for each time that it was asked to: what a batch
+/// leaves in the queue when the link takes more again is sent without another notification.
+#[test]
+fn a_queue_longer_than_a_batch_is_sent_after_a_block() {
+    for features in [0, EVENT_IDX] {
+        let machine = machine(LinkOffload::None);
+        let mut rings = Driver::new(&machine).start(VERSION_1 | features, QUEUE_SIZE);
+        machine.serve_kicks();
+        let tx = &mut rings[1];
+        put(&machine.memory, BUFFERS, &[0; 100]);
+        link(&machine, |link| link.room = 1);
+        for _ in 0..2 * BATCH + 2 {
+            tx.offer(&[(BUFFERS, 72, 0)]);
+        }
+        assert_eq!(notified(&machine, TX), Progress::Done);
+        assert_eq!(tx.used_index(), 1);
+        link(&machine, |link| link.room = usize::MAX);
+        for batches in 1..=2 {
+            assert_eq!(ready(&machine), Progress::More);
+            assert_eq!(usize::from(tx.used_index()), 1 + batches * BATCH);
+        }
+        assert_eq!(ready(&machine), Progress::Done);
+        assert_eq!(usize::from(tx.used_index()), 2 * BATCH + 2);
+        let before = tx.available_index;
+        tx.offer(&[(BUFFERS, 72, 0)]);
+        assert!(tx.notification_wanted(before));
+    }
+}
+
 #[test]
 fn a_flood_is_sent_in_batches() {
     let machine = machine(LinkOffload::None);
