@@ -33,6 +33,11 @@ enum Spread {
     Merged,
 }
 
+/// Most frames that the guest sees at once. What a client has written comes from the link
+/// together; a guest that saw only its begin would answer it in two parts, and what is behind the
+/// link may hold the second one back (Nagle's rule).
+const TOGETHER: usize = 32;
+
 impl<L: Link> Net<L> {
     /// Receives up to a batch.
     pub(super) fn receive(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
@@ -42,8 +47,18 @@ impl<L: Link> Net<L> {
         };
         self.rx_starved = false;
         queue.disable_notification(memory)?;
+        let received = self.receive_batch(queue, memory);
+        queue.publish(memory)?;
+        received
+    }
+
+    fn receive_batch(
+        &mut self,
+        queue: &mut Virtqueue,
+        memory: &GuestRam,
+    ) -> Result<Progress, QueueError> {
         let now_ns = self.limiter.look();
-        for _ in 0..BATCH {
+        for frame in 1..=BATCH {
             let ready = self.limiter.rx.is_ready(now_ns);
             let waits = !ready && self.has_frame();
             self.limiter.rx.waits = waits;
@@ -58,6 +73,9 @@ impl<L: Link> Net<L> {
                 Received::Placed(bytes) | Received::Misfit(bytes) => {
                     self.limiter.rx.take(now_ns, bytes);
                     self.link.consume();
+                    if frame % TOGETHER == 0 {
+                        queue.publish(memory)?;
+                    }
                 }
                 Received::Empty => return Ok(Progress::Done),
                 Received::Starved => {
@@ -129,8 +147,8 @@ impl<L: Link> Net<L> {
 }
 
 impl Buffers {
-    /// Copies a frame into as many chains as it needs and gives them to the
-    /// driver at once; or leaves all of them where they were.
+    /// Copies a frame into as many chains as it needs, which the driver sees at once with the
+    /// queue's next [`publish`](Virtqueue::publish); or leaves all of them where they were.
     fn place(
         &mut self,
         queue: &mut Virtqueue,
@@ -169,7 +187,7 @@ impl Buffers {
             ..header
         };
         self.first.write(memory, 0, &header.to_bytes())?;
-        queue.complete_all(memory, &self.filled)?;
+        queue.stage(memory, &self.filled)?;
         Ok(Received::Placed(frame.len()))
     }
 

@@ -37,6 +37,9 @@ struct Memory {
     accepted: Option<RxOffload>,
     peeked: bool,
     fails: bool,
+    /// An index in guest memory, and what it was at each look for a frame.
+    watched: Option<(crate::GuestRam, u64)>,
+    seen: Vec<u16>,
 }
 
 impl Memory {
@@ -51,6 +54,8 @@ impl Memory {
             accepted: None,
             peeked: false,
             fails: false,
+            watched: None,
+            seen: Vec::new(),
         }
     }
 }
@@ -76,6 +81,10 @@ impl Link for Memory {
     fn peek(&mut self) -> Result<Option<RxFrame<'_>>, LinkError> {
         if self.fails {
             return Err(LinkError::Closed);
+        }
+        if let Some((memory, at)) = &self.watched {
+            let bytes = get(memory, *at, 2);
+            self.seen.push(u16::from_le_bytes([bytes[0], bytes[1]]));
         }
         self.peeked = !self.incoming.is_empty();
         Ok(self.incoming.front_mut().map(|(header, bytes)| RxFrame {

@@ -34,6 +34,8 @@ pub enum Decision {
 pub struct Virtqueue {
     queue: Queue,
     event_idx: bool,
+    /// The used ring holds entries that the driver does not see yet.
+    staged: bool,
     /// Used index at the last decision.
     decided: u16,
     /// The device's word about completions since the last decision.
@@ -57,6 +59,7 @@ impl Virtqueue {
         Self {
             queue,
             event_idx,
+            staged: false,
             decided: 0,
             advice: None,
             holding: false,
@@ -146,6 +149,17 @@ impl Virtqueue {
         memory: &GuestRam,
         chains: &[(u16, u32)],
     ) -> Result<(), QueueError> {
+        self.stage(memory, chains)?;
+        self.publish(memory)
+    }
+
+    /// Puts chains (head, bytes written) into the used ring, for the driver to see with the next
+    /// [`publish`](Self::publish).
+    pub(crate) fn stage(
+        &mut self,
+        memory: &GuestRam,
+        chains: &[(u16, u32)],
+    ) -> Result<(), QueueError> {
         let mut next = self.queue.next_used();
         for (head, written) in chains {
             let slot = u64::from(next % self.queue.size());
@@ -154,7 +168,16 @@ impl Virtqueue {
             next = next.wrapping_add(1);
         }
         self.queue.set_next_used(next);
-        memory.store(next.to_le(), self.used(2), Ordering::Release)?;
+        self.staged = true;
+        Ok(())
+    }
+
+    /// Lets the driver see all that was staged.
+    pub(crate) fn publish(&mut self, memory: &GuestRam) -> Result<(), QueueError> {
+        if std::mem::take(&mut self.staged) {
+            let next = self.queue.next_used().to_le();
+            memory.store(next, self.used(2), Ordering::Release)?;
+        }
         Ok(())
     }
 

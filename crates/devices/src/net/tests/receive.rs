@@ -44,6 +44,46 @@ fn many_frames_cause_one_interrupt() {
 }
 
 #[test]
+fn frames_that_came_together_become_visible_together() {
+    let machine = machine(LinkOffload::None);
+    let (mut rx, _tx) = start(&machine, 0);
+    offer(&mut rx, 16, 2048);
+    for n in 0..3 {
+        arrive(&machine, NetHeader::default(), frame(n, 60));
+    }
+    let used_index = rx.used + 2;
+    link(&machine, |link| {
+        link.watched = Some((machine.memory.clone(), used_index));
+    });
+    assert_eq!(ready(&machine), Progress::Done);
+    assert_eq!(link(&machine, take_seen), [0; 4]);
+    assert_eq!(rx.used_index(), 3);
+}
+
+#[test]
+fn a_flood_becomes_visible_in_parts() {
+    let machine = machine(LinkOffload::None);
+    let mut rings = Driver::new(&machine).start(VERSION_1, QUEUE_SIZE);
+    for _ in 0..QUEUE_SIZE {
+        rings[0].offer(&[(BUFFERS, 2048, WRITE)]);
+    }
+    for _ in 0..BATCH {
+        arrive(&machine, NetHeader::default(), frame(0, 60));
+    }
+    let used_index = rings[0].used + 2;
+    link(&machine, |link| {
+        link.watched = Some((machine.memory.clone(), used_index));
+    });
+    assert_eq!(ready(&machine), Progress::More);
+    let seen = link(&machine, take_seen);
+    assert_eq!(seen[31..33], [0, 32], "{seen:?}");
+}
+
+fn take_seen(link: &mut Memory) -> Vec<u16> {
+    std::mem::take(&mut link.seen)
+}
+
+#[test]
 fn without_buffers_frames_stay_in_the_link() {
     for features in [0, EVENT_IDX] {
         let machine = machine(LinkOffload::None);
