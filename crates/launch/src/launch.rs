@@ -164,7 +164,7 @@ fn initrd(files: Files) -> Result<Option<File>, Failure> {
         Files::Root(listing) => Some(cpio::pack(&listing.tree)?),
         Files::Site(tree) => Some(cpio::pack(&tree)?),
         Files::Linux(root) => Some(cpio::pack(&root.tree)?),
-        Files::Program { tree, .. } => Some(cpio::pack(&tree)?),
+        Files::Program { tree, .. } => Some(cpio::pack_for_mapping(&tree)?),
     })
 }
 

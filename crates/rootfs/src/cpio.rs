@@ -21,6 +21,8 @@ use crate::tree::{Content, EntryKind, LinkGroup, Node, Tree};
 const CHUNK: usize = 256 * 1024;
 /// Bytes of a newc header.
 const HEADER: u64 = 110;
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 /// Name of the last entry.
 const TRAILER: &str = "TRAILER!!!";
 
@@ -46,12 +48,32 @@ pub enum PackError {
     Write(#[source] io::Error),
 }
 
+/// Where files' bytes begin in an archive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Align {
+    /// Behind their names.
+    Compact,
+    /// Those of a page and more at a multiple of a page.
+    Pages,
+}
+
 /// Packs into a sealed memory file, uncompressed: the fastest to unpack.
 pub fn pack(tree: &Tree) -> Result<File, PackError> {
+    pack_as(tree, Align::Compact)
+}
+
+/// The same with files of a page and more at multiples of a page, so that their bytes can be
+/// mapped where they are. Entries without a name, which mean no path, fill the gaps: for the
+/// library OS, not for Linux.
+pub fn pack_for_mapping(tree: &Tree) -> Result<File, PackError> {
+    pack_as(tree, Align::Pages)
+}
+
+fn pack_as(tree: &Tree, align: Align) -> Result<File, PackError> {
     let write = |errno: rustix::io::Errno| PackError::Write(errno.into());
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(memfd_create("tare-root", flags).map_err(write)?);
-    archive(tree, &file)?;
+    archive_aligned(tree, align, &file)?;
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     fcntl_add_seals(&file, seals).map_err(write)?;
     Ok(file)
@@ -59,7 +81,12 @@ pub fn pack(tree: &Tree) -> Result<File, PackError> {
 
 /// Writes the archive.
 pub fn archive(tree: &Tree, to: impl Write) -> Result<(), PackError> {
+    archive_aligned(tree, Align::Compact, to)
+}
+
+fn archive_aligned(tree: &Tree, align: Align, to: impl Write) -> Result<(), PackError> {
     let mut to = BufWriter::with_capacity(CHUNK, to);
+    let mut at = 0;
     let groups = link_counts(tree);
     let mut inodes = HashMap::new();
     // By its presence the first process sees that all others were unpacked.
@@ -80,11 +107,46 @@ pub fn archive(tree: &Tree, to: impl Write) -> Result<(), PackError> {
         } else {
             Data::Earlier
         };
+        if align == Align::Pages
+            && let EntryKind::File(content) = &node.kind
+            && data == Data::Here
+            && content.len() >= PAGE
+        {
+            at += fill(gap(at + name_bytes(name)), &mut to)?;
+        }
         append(name, node, header, data, &mut to)?;
+        at += match data {
+            Data::Here => entry_bytes(name, node),
+            Data::Earlier => name_bytes(name),
+        };
     }
     newc::trailer(to)
         .and_then(|mut to| to.flush())
         .map_err(PackError::Write)
+}
+
+/// Bytes that an entry without a name takes at least.
+const FILLER: u64 = (HEADER + 1).next_multiple_of(4);
+
+/// Bytes of an entry that brings what would be at `at` to a multiple of a page; 0 for none.
+fn gap(at: u64) -> u64 {
+    match at.next_multiple_of(PAGE) - at {
+        gap @ 1..FILLER => gap + PAGE,
+        gap => gap,
+    }
+}
+
+/// Writes an entry of this many bytes that means nothing; gives how many.
+fn fill(bytes: u64, to: &mut impl Write) -> Result<u64, PackError> {
+    if let Some(zeros) = bytes.checked_sub(FILLER) {
+        let entry = Builder::new("").set_mode_file_type(ModeFileType::Regular);
+        let mut entry = entry.write(&mut *to, zeros as u32);
+        let written = entry.write_all(&vec![0; zeros as usize]);
+        written
+            .and_then(|()| entry.finish().map(drop))
+            .map_err(PackError::Write)?;
+    }
+    Ok(bytes)
 }
 
 /// Names of each file that has several.

@@ -182,3 +182,48 @@ fn hard_links_become_hard_links_of_a_directory() {
     let inode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().ino();
     assert_eq!(inode("a"), inode("z"));
 }
+
+#[test]
+fn files_for_mapping_begin_at_pages_and_no_entry_is_lost() {
+    let mut tree = Tree::new();
+    let mut sizes = Vec::new();
+    // Names and sizes for gaps of all kinds, also ones that are shorter than an entry.
+    for n in 0..200_usize {
+        let name = format!("{}{n}", "x".repeat(n * 21 % 97));
+        let bytes = match n % 3 {
+            0 => n,
+            1 => 4096 + n * 37,
+            _ => 4096 * 2,
+        };
+        tree.insert(&name, Node::bytes(vec![n as u8; bytes], 0o644))
+            .unwrap();
+        sizes.push((name, bytes, n as u8));
+    }
+    tree.insert("again", Node::link("x")).unwrap();
+    let bytes = contents(pack_for_mapping(&tree).unwrap());
+    let mut rest = bytes.as_slice();
+    let mut found = HashMap::new();
+    loop {
+        let mut reader = newc::Reader::new(rest).unwrap();
+        if reader.entry().is_trailer() {
+            break;
+        }
+        let name = reader.entry().name().to_owned();
+        let length = reader.entry().file_size() as usize;
+        let header = name_bytes(&name) as usize;
+        let at = bytes.len() - rest.len() + header;
+        let mut content = Vec::new();
+        reader.read_to_end(&mut content).unwrap();
+        rest = reader.finish().unwrap();
+        if !name.is_empty() {
+            assert!(found.insert(name, (at, length, content)).is_none());
+        }
+    }
+    assert_eq!(found.len(), sizes.len() + 1);
+    for (name, length, byte) in sizes {
+        let (at, packed, content) = &found[&name];
+        assert_eq!(*packed, length);
+        assert!(content.iter().all(|it| *it == byte));
+        assert!(length < 4096 || at % 4096 == 0, "{name} at {at}");
+    }
+}
