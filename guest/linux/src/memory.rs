@@ -41,21 +41,23 @@ mod machine {
         user::next_held(range)
     }
 
-    /// Maps zeroed pages, none of which is there yet, and writes `bytes` to their begin.
+    /// Maps pages, none of which is there yet, that begin with `bytes`; the rest is zeros.
     pub(crate) fn populate(
         range: Range<u64>,
         rights: Rights,
         bytes: &[u8],
     ) -> Result<(), NoMemory> {
-        let first = if bytes.is_empty() { rights } else { DATA };
-        user::map(range.clone(), first).map_err(|_| NoMemory)?;
-        if !bytes.is_empty() {
-            let written = user::write(range.start, bytes);
-            if !written || (first != rights && user::protect(range, rights).is_err()) {
-                return Err(NoMemory);
-            }
-        }
-        Ok(())
+        user::map_bytes(range, rights, bytes).map_err(|_| NoMemory)
+    }
+
+    /// Maps whole pages where they are, for reading and executing; whether it could.
+    pub(crate) fn lend(start: u64, rights: Rights, bytes: &'static [u8]) -> bool {
+        user::lend(start, bytes, rights).is_ok()
+    }
+
+    /// Whether a page is lent.
+    pub(crate) fn is_lent(address: u64) -> bool {
+        user::is_lent(address & !(PAGE - 1))
     }
 
     /// Changes the rights of the pages that are there.
@@ -113,6 +115,7 @@ mod host {
     struct Page {
         bytes: [u8; PAGE as usize],
         rights: Rights,
+        is_lent: bool,
     }
 
     thread_local! {
@@ -152,6 +155,7 @@ mod host {
                 let mut page = Page {
                     bytes: [0; PAGE as usize],
                     rights,
+                    is_lent: false,
                 };
                 let part = parts.next().unwrap_or_default();
                 page.bytes[..part.len()].copy_from_slice(part);
@@ -159,6 +163,29 @@ mod host {
             }
         });
         Ok(())
+    }
+
+    /// A copy stands for what is lent, as long as nothing writes to it.
+    pub(crate) fn lend(start: u64, rights: Rights, bytes: &'static [u8]) -> bool {
+        let range = start..start + bytes.len() as u64;
+        let is_whole = bytes.as_ptr().addr().is_multiple_of(PAGE as usize)
+            && bytes.len().is_multiple_of(PAGE as usize);
+        if rights.write || !is_whole || fixed().contains(&start) {
+            return false;
+        }
+        let left = LEFT.replace(u64::MAX);
+        let is_there = populate(range.clone(), rights, bytes).is_ok();
+        LEFT.set(left);
+        PAGES.with_borrow_mut(|pages| {
+            pages
+                .range_mut(range)
+                .for_each(|(_, page)| page.is_lent = true);
+        });
+        is_there
+    }
+
+    pub(crate) fn is_lent(address: u64) -> bool {
+        with(address, |page| page.is_lent.then_some(())).is_some()
     }
 
     pub(crate) fn set_rights(range: Range<u64>, rights: Rights) {
@@ -185,6 +212,10 @@ mod host {
     pub(crate) fn write(address: u64, from: &[u8]) -> bool {
         from.iter().zip(address..).all(|(byte, at)| {
             with(at, |page| {
+                assert!(
+                    !(page.rights.write && page.is_lent),
+                    "what is lent is never written"
+                );
                 page.rights
                     .write
                     .then(|| page.bytes[(at % PAGE) as usize] = *byte)

@@ -1,6 +1,7 @@
 //! The program's address space: areas with rights and what backs them. Pages come on
 //! the first use, several at once, and are the program's own: a private mapping of a
-//! file has copies of its bytes.
+//! file has copies of its bytes. Where it cannot be written, and the file is still the archive's,
+//! it has the archive's own pages (`memory::lend`).
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -122,6 +123,12 @@ impl Space {
         }
     }
 
+    /// The area that holds `address`, and where it begins.
+    pub(crate) fn area_of(&self, address: u64) -> Option<(u64, &Area)> {
+        let (&start, area) = self.areas.range(..=address).next_back()?;
+        (address < area.end).then_some((start, area))
+    }
+
     /// The areas, ascending.
     #[cfg(test)]
     pub(crate) fn areas(&self) -> impl Iterator<Item = (u64, &Area)> {
@@ -176,6 +183,9 @@ impl Space {
         for (start, area) in self.areas.range_mut(range.clone()) {
             if area.rights != rights {
                 area.rights = rights;
+                if rights.write {
+                    take_back(&(*start..area.end));
+                }
                 memory::set_rights(*start..area.end, rights);
             }
         }
@@ -346,8 +356,7 @@ impl Space {
         access: Access,
     ) -> core::result::Result<(), Denied> {
         let page = address & !(PAGE - 1);
-        let found = self.areas.range(..=page).next_back();
-        let Some((&start, area)) = found.filter(|(_, area)| page < area.end) else {
+        let Some((start, area)) = self.area_of(page) else {
             return Err(Denied::NotMapped);
         };
         let may = match access {
@@ -357,6 +366,9 @@ impl Space {
         };
         if !may {
             return Err(Denied::Rights);
+        }
+        if access == Access::Write {
+            take_back(&(page..page + PAGE));
         }
         if memory::is_held(page) {
             // It came meanwhile, or its rights changed under the processor's feet.
@@ -430,10 +442,42 @@ fn bring(start: u64, area: &Area, run: Range<u64>) -> core::result::Result<(), D
         Backing::File { bytes, offset, end } => {
             let at = offset + (run.start - start);
             let end = at.saturating_add(run.end - run.start).min(*end);
+            let lent = lend(run.start, area, bytes, at..end);
+            let (run, at) = (run.start + lent..run.end, at + lent);
+            if run.is_empty() {
+                return Ok(());
+            }
             bytes.with(at, end, |part| memory::populate(run, area.rights, part))
         }
     };
     brought.map_err(|_| Denied::NoMemory)
+}
+
+/// Lends a program the archive's own pages of a range of a file, as far as they are whole, for
+/// an area that it cannot write; how many bytes.
+fn lend(start: u64, area: &Area, bytes: &Bytes, range: Range<u64>) -> u64 {
+    let Some(archive) = bytes.archive().filter(|_| !area.rights.write) else {
+        return 0;
+    };
+    let end = range.end.min(archive.len() as u64);
+    let whole = end.saturating_sub(range.start) & !(PAGE - 1);
+    let part = range.start as usize..(range.start + whole) as usize;
+    match archive.get(part) {
+        Some(part) if whole > 0 && memory::lend(start, area.rights, part) => whole,
+        _ => 0,
+    }
+}
+
+/// Takes lent pages away from a range that can be written from now on: copies come with their
+/// next use.
+fn take_back(range: &Range<u64>) {
+    let mut at = range.start;
+    while let Some(page) = memory::next_held(at..range.end) {
+        if memory::is_lent(page) {
+            memory::release(page..page + PAGE);
+        }
+        at = page + PAGE;
+    }
 }
 
 /// Whether a page with these rights can be used at all.

@@ -172,3 +172,75 @@ fn a_move_without_memory_leaves_what_was_there() {
         assert!(memory::is_held(page) && !memory::is_writable(page));
     }
 }
+
+/// A file of the archive: two pages and a part of one.
+#[repr(align(4096))]
+struct Archived([u8; 2 * PAGE as usize + 100]);
+static ARCHIVED: Archived = Archived([5; 2 * PAGE as usize + 100]);
+
+/// A space with that file, and where it is.
+fn archived(rights: Rights) -> (Space, u64) {
+    let mut space = Space::new();
+    let start = space.find(3 * PAGE, 0).expect("room");
+    memory::release(start..start + 3 * PAGE);
+    let area = Area {
+        backing: Backing::File {
+            bytes: Bytes::archived(&ARCHIVED.0),
+            offset: 0,
+            end: u64::MAX,
+        },
+        ..anonymous(rights)
+    };
+    space.map(start..start + 3 * PAGE, area).expect("mapped");
+    (space, start)
+}
+
+#[test]
+fn whole_pages_of_the_archive_are_lent_and_the_last_part_is_copied() {
+    let (mut space, start) = archived(READ);
+    memory::leave(1);
+    assert_eq!(space.fault(start + PAGE, Access::Read), Ok(()));
+    let lent = [0, 1, 2].map(|page| memory::is_lent(start + page * PAGE));
+    assert_eq!(lent, [true, true, false], "lending takes no memory");
+    let mut last = [9; PAGE as usize];
+    assert!(memory::read(start + 2 * PAGE, &mut last));
+    assert!(last[..100].iter().all(|byte| *byte == 5));
+    assert!(
+        last[100..].iter().all(|byte| *byte == 0),
+        "not the next file's bytes"
+    );
+}
+
+#[test]
+fn a_page_that_can_be_written_is_a_copy() {
+    let (mut space, start) = archived(DATA);
+    assert_eq!(space.fault(start, Access::Read), Ok(()));
+    assert!(!memory::is_lent(start));
+    // Lent first, and writable later.
+    let (mut space, start) = archived(READ);
+    assert_eq!(space.fault(start, Access::Read), Ok(()));
+    assert!(memory::is_lent(start));
+    space.protect(start..start + PAGE, DATA).expect("protected");
+    assert!(!memory::is_held(start) && memory::is_lent(start + PAGE));
+    assert_eq!(space.fault(start, Access::Write), Ok(()));
+    assert!(memory::write(start, &[6]));
+    assert_eq!(ARCHIVED.0[0], 5);
+    // Owned from now on, with what was written, whatever the rights become.
+    space.protect(start..start + PAGE, READ).expect("protected");
+    space.protect(start..start + PAGE, DATA).expect("protected");
+    let mut byte = [0];
+    assert!(memory::read(start, &mut byte));
+    assert_eq!(byte, [6]);
+}
+
+#[test]
+fn a_file_that_was_written_is_not_lent() {
+    let (mut space, start) = archived(READ);
+    let (_, area) = space.area_of(start).expect("mapped");
+    let Backing::File { bytes, .. } = &area.backing else {
+        unreachable!("a file");
+    };
+    assert_eq!(bytes.write(0, &[8]), Ok(1));
+    assert_eq!(space.fault(start, Access::Read), Ok(()));
+    assert!(!memory::is_lent(start));
+}

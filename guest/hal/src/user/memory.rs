@@ -34,14 +34,23 @@ pub enum MapError {
 /// # Errors
 /// See [`MapError`].
 pub fn map(range: Range<u64>, access: Access) -> Result<(), MapError> {
-    check(&range)?;
-    if pages(&range).any(|page| paging::program_entry(page) != 0) {
-        return Err(MapError::Taken);
-    }
+    map_bytes(range, access, &[])
+}
+
+/// Maps memory that begins with `bytes`; the rest is zeros.
+///
+/// # Errors
+/// See [`MapError`].
+pub fn map_bytes(range: Range<u64>, access: Access, mut bytes: &[u8]) -> Result<(), MapError> {
+    check_free(&range)?;
     let mut at = range.start;
     while at < range.end {
-        match map_some(at, (range.end - at) / PAGE, access) {
-            Some(count) => at += count * PAGE,
+        match map_some(at, (range.end - at) / PAGE, access, bytes) {
+            Some(count) => {
+                let mapped = (count * PAGE) as usize;
+                bytes = bytes.get(mapped..).unwrap_or_default();
+                at += count * PAGE;
+            }
             None => {
                 if at > range.start {
                     unmap(range.start..at)?;
@@ -53,8 +62,42 @@ pub fn map(range: Range<u64>, access: Access) -> Result<(), MapError> {
     Ok(())
 }
 
+/// Maps `bytes`, whole pages at the begin of one, to be read and executed where they are. They
+/// stay the library OS's: [`unmap`] gives nothing back.
+///
+/// # Errors
+/// See [`MapError`].
+pub fn lend(start: u64, bytes: &'static [u8], access: Access) -> Result<(), MapError> {
+    let frame = bytes.as_ptr().addr() as u64;
+    let range = start..start.saturating_add(bytes.len() as u64);
+    check_free(&range)?;
+    // Low memory is reached at its own address only.
+    if access.write || !frame.is_multiple_of(PAGE) || low().contains(&start) {
+        return Err(MapError::Outside);
+    }
+    let mut at = start;
+    while at < range.end {
+        let count = ((range.end - at) / PAGE).min(TABLE - at / PAGE % TABLE);
+        if !set(at, frame + (at - start), count, access, false) {
+            if at > start {
+                unmap(start..at)?;
+            }
+            return Err(MapError::Memory);
+        }
+        at += count * PAGE;
+    }
+    Ok(())
+}
+
+/// Whether the page at `address`, a multiple of the page's size, was [lent](lend).
+pub fn is_lent(address: u64) -> bool {
+    is_held(address)
+        && !low().contains(&address)
+        && ProgramPages::owned_frame(paging::program_entry(address)) == 0
+}
+
 /// Maps up to `most` pages at `at`; gives how many.
-fn map_some(at: u64, most: u64, access: Access) -> Option<u64> {
+fn map_some(at: u64, most: u64, access: Access, bytes: &[u8]) -> Option<u64> {
     let in_table = TABLE - at / PAGE % TABLE;
     let most = most.min(in_table);
     let is_low = low().contains(&at);
@@ -62,7 +105,7 @@ fn map_some(at: u64, most: u64, access: Access) -> Option<u64> {
         (at, most)
     } else {
         let (frame, count) = frames::take(most as usize)?;
-        clear(frame, count);
+        fill(frame, count, bytes);
         (frame, count as u64)
     };
     let writable = Access {
@@ -79,7 +122,7 @@ fn map_some(at: u64, most: u64, access: Access) -> Option<u64> {
     }
     if is_low {
         // Its frames are reached at their own address only.
-        clear(at, count as usize);
+        fill(at, count as usize, bytes);
         if first != access && !set(at, frame, count, access, false) {
             return None;
         }
@@ -125,12 +168,14 @@ pub fn protect(range: Range<u64>, access: Access) -> Result<(), MapError> {
         let entry = paging::program_entry(at);
         // As many as one request can change: contiguous frames in one table.
         let most = ((range.end - at) / PAGE).min(TABLE - at / PAGE % TABLE);
+        let is_owned = ProgramPages::owned_frame(entry) != 0;
         let follows = |page: u64| {
             let other = paging::program_entry(at + page * PAGE);
-            other != 0 && ProgramPages::frame(other) == ProgramPages::frame(entry) + page * PAGE
+            other != 0
+                && ProgramPages::frame(other) == ProgramPages::frame(entry) + page * PAGE
+                && (ProgramPages::owned_frame(other) != 0) == is_owned
         };
         let count = 1 + (1..most).take_while(|&page| follows(page)).count() as u64;
-        let is_owned = ProgramPages::owned_frame(entry) != 0;
         set(at, ProgramPages::frame(entry), count, access, is_owned);
         at += count * PAGE;
     }
@@ -233,6 +278,14 @@ fn shoot_down() {
     }
 }
 
+fn check_free(range: &Range<u64>) -> Result<(), MapError> {
+    check(range)?;
+    if pages(range).any(|page| paging::program_entry(page) != 0) {
+        return Err(MapError::Taken);
+    }
+    Ok(())
+}
+
 fn check(range: &Range<u64>) -> Result<(), MapError> {
     let is_whole = range.start.is_multiple_of(PAGE) && range.end.is_multiple_of(PAGE);
     if is_whole && is_in_windows(range) {
@@ -257,9 +310,20 @@ fn set(address: u64, frame: u64, count: u64, access: Access, is_owned: bool) -> 
     service::call(service::SET_PAGES, [address, entry, count]) == 1
 }
 
-/// Clears pages that only the caller uses.
-fn clear(address: u64, count: usize) {
-    // SAFETY: 1. `map_some` has the pages for itself: fresh frames at their own address, or a
-    //    range that it has just mapped and that no program knows. 2. They are mapped, writable.
-    unsafe { crate::memory::heap::clear_pages(address, count) };
+/// Fills pages that only the caller uses with `bytes`, and with zeros where these end.
+fn fill(address: u64, count: usize, bytes: &[u8]) {
+    const BYTES: usize = PAGE as usize;
+    let bytes = &bytes[..bytes.len().min(count * BYTES)];
+    let whole = bytes.len() / BYTES;
+    if whole < count {
+        // SAFETY: 1. `map_some` has the pages for itself: fresh frames at their own address, or a
+        //    range that it has just mapped and that no program knows. 2. They are mapped, writable.
+        unsafe {
+            crate::memory::heap::clear_pages(address + whole as u64 * PAGE, count - whole);
+        }
+    }
+    // SAFETY: 1. and 2. As above; the bytes lie elsewhere, and end in these pages.
+    unsafe {
+        core::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len());
+    }
 }

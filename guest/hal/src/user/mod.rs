@@ -38,7 +38,8 @@ pub(crate) use area::Area;
 pub use context::{Context, Exit};
 pub(crate) use entry::init;
 pub use memory::{
-    MapError, is_held, is_mapped, load_u32, map, next_held, protect, read, unmap, write,
+    MapError, is_held, is_lent, is_mapped, lend, load_u32, map, map_bytes, next_held, protect,
+    read, unmap, write,
 };
 pub use registers::Registers;
 pub use vectors::{VectorState, WrongLength};
