@@ -201,6 +201,33 @@ fn rare_uses_of_system_calls_answer_as_linux_does() {
     }
 }
 
+#[test]
+fn clocks_are_read_without_system_calls() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    for link in ["-static", "-static-pie"] {
+        let Some(program) = c(&place, "clocks.c", &[link]) else {
+            return;
+        };
+        answers_as_here(&place, &program, &[]);
+        // The log has a line for each call.
+        let logged = run(&place, &program, &["--cmdline", "log=debug"]);
+        let calls = |number: u32| {
+            let call = format!("call {number} ");
+            logged.out.matches(&call).count()
+        };
+        assert_eq!(
+            calls(228),
+            3,
+            "clock_gettime, as the program says: {logged:#?}"
+        );
+        assert_eq!(calls(96), 0, "gettimeofday");
+        assert_eq!(calls(201), 0, "time");
+    }
+}
+
 /// Few short sequences here; `TARE_SOAK=SEQUENCES` for more, of 2000 calls each.
 #[test]
 fn random_system_calls_answer_as_linux_does() {

@@ -6,6 +6,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | `load` | the program's file into memory; its first stack |
+//! | `vdso` | the object through which it reads clocks |
 //! | `space` | areas of the address space; what a page fault means |
 //! | `memory` | its pages, as the machine gives them |
 //! | `user` | bytes and words at the program's pointers |
@@ -41,6 +42,7 @@ mod signals;
 mod space;
 mod thread;
 mod user;
+mod vdso;
 
 #[cfg(target_os = "none")]
 pub use run::{RunError, run};

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use linux_raw_sys::auxvec::{
     AT_BASE, AT_CLKTCK, AT_EGID, AT_ENTRY, AT_EUID, AT_EXECFN, AT_FLAGS, AT_GID, AT_HWCAP, AT_NULL,
-    AT_PAGESZ, AT_PHDR, AT_PHENT, AT_PHNUM, AT_PLATFORM, AT_RANDOM, AT_SECURE, AT_UID,
+    AT_PAGESZ, AT_PHDR, AT_PHENT, AT_PHNUM, AT_PLATFORM, AT_RANDOM, AT_SECURE, AT_SYSINFO_EHDR,
+    AT_UID,
 };
 use tare_program::Start;
 use tare_program::elf::{Layout, LoadAddress, Segment};
@@ -16,6 +17,7 @@ use crate::files::Bytes;
 use crate::memory::{DATA, PAGE, Rights};
 use crate::process::Process;
 use crate::space::{Area, Backing, RELOCATED, STACK_TOP};
+use crate::vdso;
 
 /// Bytes of the first stack, as Linux's limit is by default.
 pub(crate) const STACK_BYTES: u64 = 8 << 20;
@@ -43,6 +45,8 @@ pub(crate) struct AuxFacts {
     pub(crate) features: u32,
     /// For the program's own seeds.
     pub(crate) random: [u8; 16],
+    /// Functions of the program's vDSO, by name and address.
+    pub(crate) functions: [(&'static str, u64); 3],
 }
 
 /// Maps a program, and its loader if it has one, and makes its stack. As on Linux, a loader
@@ -70,6 +74,7 @@ pub(crate) fn load(
         }
     };
     let auxiliary = [
+        (AT_SYSINFO_EHDR, vdso(process, &machine.functions)?),
         (AT_PHDR, layout.headers.map_or(0, |at| base + at)),
         (AT_PHENT, HEADER_BYTES),
         (AT_PHNUM, layout.header_count.into()),
@@ -100,6 +105,28 @@ fn loader_base(process: &Process, layout: &Layout) -> Result {
     let bytes = pages.end - pages.start;
     let start = process.space.lock().find(bytes, 0)?;
     start.checked_sub(pages.start).ok_or(Errno::ENOEXEC)
+}
+
+/// Maps the object through which the program reads clocks; gives its address.
+fn vdso(process: &Process, functions: &[(&str, u64)]) -> Result {
+    let mut space = process.space.lock();
+    let base = space.find(PAGE, 0)?;
+    let area = Area {
+        end: 0,
+        rights: Rights {
+            read: true,
+            write: false,
+            execute: true,
+        },
+        backing: Backing::File {
+            bytes: Bytes::new(vdso::image(base, functions)),
+            offset: 0,
+            end: u64::MAX,
+        },
+        name: "[vdso]",
+    };
+    space.map(base..base + PAGE, area)?;
+    Ok(base)
 }
 
 fn map_all(process: &Process, base: u64, executable: &Executable) -> Result<()> {

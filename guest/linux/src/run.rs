@@ -119,6 +119,7 @@ pub fn run() -> Result<u8, RunError> {
     let machine = AuxFacts {
         features: tare_hal::cpu_features(),
         random: bytes,
+        functions: tare_hal::user::clock_calls(),
     };
     let begin = load::load(&process, &program, loader.as_ref(), &start, machine)
         .map_err(|Errno(errno)| RunError::Load { path, errno })?;

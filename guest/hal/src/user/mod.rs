@@ -24,6 +24,7 @@
 #![allow(unsafe_code)]
 
 mod area;
+mod clock_calls;
 mod context;
 mod entry;
 pub(crate) mod flush;
@@ -35,6 +36,7 @@ pub(crate) mod vectors;
 pub use crate::memory::access::Access;
 pub use crate::memory::layout::{PROGRAMS as WINDOW, low};
 pub(crate) use area::Area;
+pub use clock_calls::clock_calls;
 pub use context::{Context, Exit};
 pub(crate) use entry::init;
 pub use memory::{

@@ -1,0 +1,86 @@
+//! Clocks that a program reads by a call instead of a system call, as from Linux's vDSO
+//! (`vdso(7)`): functions of the library OS on the program's stack, in ring 3.
+//!
+//! A pointer to what is not there is a fault of the program, at the function's address. One to
+//! memory of the library OS overwrites it, as the program can by itself (see `user`).
+
+#![allow(unsafe_code)]
+
+use crate::clock;
+
+/// Clocks by their numbers (kernel `include/uapi/linux/time.h`).
+const REALTIME: u32 = 0;
+const MONOTONIC: u32 = 1;
+const MONOTONIC_RAW: u32 = 4;
+const REALTIME_COARSE: u32 = 5;
+const MONOTONIC_COARSE: u32 = 6;
+const BOOTTIME: u32 = 7;
+/// What a C library takes for "make the system call".
+const ENOSYS: i32 = 38;
+
+const GIGA: u64 = 1_000_000_000;
+
+/// `timespec`, and `timeval` with microseconds.
+#[repr(C)]
+struct Pair {
+    seconds: u64,
+    rest: u64,
+}
+
+/// The functions' names in a vDSO, and their addresses.
+pub fn clock_calls() -> [(&'static str, u64); 3] {
+    // The first look at the wall clock asks the hypervisor, which is not for a program's stack.
+    clock::wall_ns();
+    [
+        (
+            "__vdso_clock_gettime",
+            (clock_gettime as *const ()).addr() as u64,
+        ),
+        (
+            "__vdso_gettimeofday",
+            (gettimeofday as *const ()).addr() as u64,
+        ),
+        ("__vdso_time", (time as *const ()).addr() as u64),
+    ]
+}
+
+extern "C" fn clock_gettime(clock: u32, to: *mut Pair) -> i32 {
+    let ns = match clock {
+        REALTIME | REALTIME_COARSE => clock::wall_ns(),
+        MONOTONIC | MONOTONIC_RAW | MONOTONIC_COARSE | BOOTTIME => clock::now_ns(),
+        _ => return -ENOSYS,
+    };
+    let now = Pair {
+        seconds: ns / GIGA,
+        rest: ns % GIGA,
+    };
+    // SAFETY: the pointer is the program's, on its thread: see above.
+    unsafe { to.write_unaligned(now) };
+    0
+}
+
+extern "C" fn gettimeofday(to: *mut Pair, zone: *mut u64) -> i32 {
+    if !zone.is_null() {
+        // SAFETY: the pointer is the program's, on its thread: see above.
+        unsafe { zone.write_unaligned(0) };
+    }
+    if !to.is_null() {
+        let ns = clock::wall_ns();
+        let now = Pair {
+            seconds: ns / GIGA,
+            rest: ns % GIGA / 1000,
+        };
+        // SAFETY: the pointer is the program's, on its thread: see above.
+        unsafe { to.write_unaligned(now) };
+    }
+    0
+}
+
+extern "C" fn time(to: *mut u64) -> u64 {
+    let seconds = clock::wall_ns() / GIGA;
+    if !to.is_null() {
+        // SAFETY: the pointer is the program's, on its thread: see above.
+        unsafe { to.write_unaligned(seconds) };
+    }
+    seconds
+}
