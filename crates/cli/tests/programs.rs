@@ -228,6 +228,29 @@ fn clocks_are_read_without_system_calls() {
     }
 }
 
+#[test]
+fn calls_that_are_made_often_become_jumps_and_answer_as_before() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "jumps.c", &["-static"]) else {
+        return;
+    };
+    answers_as_here(&place, &program, &[]);
+    let two = run(&place, &program, &["--cpus", "2"]);
+    two.expect(0, "began again 1 y, alarms 1");
+    let logged = run(&place, &program, &["--cmdline", "log=debug"]);
+    let is_slow = logged.out.contains("SYSCALL leaves the machine");
+    // read, write, pread64, getpid.
+    for number in [0, 1, 17, 39] {
+        let jump = logged.out.lines().any(|line| {
+            line.contains(&format!("call {number} at")) && line.ends_with("a jump from now on")
+        });
+        assert_eq!(jump, is_slow, "{number}");
+    }
+}
+
 /// Few short sequences here; `TARE_SOAK=SEQUENCES` for more, of 2000 calls each.
 #[test]
 fn random_system_calls_answer_as_linux_does() {

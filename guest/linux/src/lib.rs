@@ -8,6 +8,7 @@
 //! | `load` | the program's file into memory; its first stack |
 //! | `vdso` | the object through which it reads clocks |
 //! | `space` | areas of the address space; what a page fault means |
+//! | `sites` | system calls that became jumps |
 //! | `memory` | its pages, as the machine gives them |
 //! | `user` | bytes and words at the program's pointers |
 //! | `run` | a thread's loop: run, serve a call, deliver signals |
@@ -39,6 +40,7 @@ mod process;
 #[cfg(target_os = "none")]
 mod run;
 mod signals;
+mod sites;
 mod space;
 mod thread;
 mod user;

@@ -90,6 +90,11 @@ mod machine {
     pub(crate) fn load_u32(address: u64) -> Option<u32> {
         user::load_u32(address)
     }
+
+    /// Writes the word at `address`, a multiple of 8, in one access.
+    pub(crate) fn store_u64(address: u64, value: u64) -> bool {
+        user::store_u64(address, value)
+    }
 }
 #[cfg(target_os = "none")]
 pub(crate) use machine::*;
@@ -236,6 +241,24 @@ mod host {
         let mut bytes = [0; 4];
         (address.is_multiple_of(4) && read(address, &mut bytes)).then(|| u32::from_le_bytes(bytes))
     }
+
+    pub(crate) fn store_u64(address: u64, value: u64) -> bool {
+        address.is_multiple_of(8) && write(address, &value.to_le_bytes())
+    }
 }
 #[cfg(not(target_os = "none"))]
 pub(crate) use host::*;
+
+/// Replaces a page that is lent by a copy, which may be written; whether there was memory.
+pub(crate) fn own(address: u64, rights: Rights) -> bool {
+    let page = address & !(PAGE - 1);
+    if !is_lent(page) {
+        return true;
+    }
+    let mut bytes = alloc::vec![0; PAGE as usize];
+    if !read(page, &mut bytes) {
+        return false;
+    }
+    release(page..page + PAGE);
+    populate(page..page + PAGE, rights, &bytes).is_ok()
+}

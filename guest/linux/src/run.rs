@@ -134,6 +134,12 @@ pub fn run() -> Result<u8, RunError> {
         .iter_mut()
         .zip(last)
         .for_each(|(slot, byte)| *slot = byte);
+    if tare_hal::ring::is_ring_0_slow() {
+        log::debug!("SYSCALL leaves the machine: what is called often becomes a jump");
+        let mut space = process.space.lock();
+        let target = tare_hal::user::jump_target();
+        space.sites.start(target, libos_thread::cores());
+    }
     let thread = Thread::new(PID, 0, name);
     process.threads.lock().insert(PID, thread.clone());
     let first = libos_thread::Builder::new()
@@ -301,6 +307,7 @@ fn start_thread(context: &mut Context<'_>, new: &NewThread) -> CallResult {
 fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program) {
     thread.begin();
     let mut buffer = Vec::new();
+    let mut last = Exit::Interrupt;
     loop {
         while let Some(taken) = process.take_signal(thread) {
             match taken.does {
@@ -313,9 +320,17 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
         }
         libos_thread::before_program(written_due());
         let may_run = || libos_thread::may_run_program() && !process.has_signal(thread);
-        match program.enter(may_run) {
-            Exit::SystemCall => {
+        if last != Exit::Jump {
+            let space = process.space.lock();
+            program.registers.rip = space.sites.resume(program.registers.rip);
+        }
+        last = program.enter(may_run);
+        match last {
+            Exit::SystemCall | Exit::Jump => {
                 let number = program.registers.rax;
+                if last == Exit::SystemCall {
+                    note_call(process, program.registers.rip, number);
+                }
                 if net::has_written() && !calls::continues_output(number) {
                     net::send_written();
                 }
@@ -325,7 +340,11 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
                             return;
                         }
                     }
-                    c::__NR_rt_sigreturn => return_from_signal(process, thread, &mut program),
+                    c::__NR_rt_sigreturn => {
+                        return_from_signal(process, thread, &mut program);
+                        // It goes on wherever the signal came.
+                        last = Exit::Interrupt;
+                    }
                     _ => serve(process, thread, &mut program, &mut buffer),
                 }
             }
@@ -336,6 +355,13 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
             } => fault(process, thread, &mut program, (vector, error, address)),
             Exit::Interrupt => {}
         }
+    }
+}
+
+/// Notes where a SYSCALL was.
+fn note_call(process: &Process, behind: u64, number: u64) {
+    if process.space.lock().note_call(behind, number) {
+        log::debug!("call {number} at {behind:#x} is a jump from now on");
     }
 }
 
@@ -384,7 +410,7 @@ fn serve(
     let Some(taken) = process.take_signal(thread) else {
         // Another thread took the signal.
         if thread.restore_mask() || calls::restarts(number) {
-            again(program, number);
+            again(process, program, number);
         }
         return;
     };
@@ -392,7 +418,7 @@ fn serve(
         Does::End => end_by_signal(process, taken.signal),
         Does::Handler(action) => {
             if action.flags & u64::from(c::SA_RESTART) != 0 && calls::restarts(number) {
-                again(program, number);
+                again(process, program, number);
             }
             let signal = (taken.signal, action);
             handle_signal(process, thread, program, signal, taken.cause());
@@ -401,10 +427,10 @@ fn serve(
 }
 
 /// Lets the program make its last call again.
-fn again(program: &mut Program, number: u64) {
-    program.registers.rax = number;
-    // SYSCALL has two bytes.
-    program.registers.rip -= 2;
+fn again(process: &Process, program: &mut Program, number: u64) {
+    let registers = &mut program.registers;
+    registers.rax = number;
+    registers.rip = process.space.lock().sites.again(registers.rip);
 }
 
 /// Ends a thread; says whether others go on. The last one ends the machine.

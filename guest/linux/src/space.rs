@@ -12,6 +12,7 @@ use tare_libos::heap;
 use crate::errno::{Errno, Result};
 use crate::files::Bytes;
 use crate::memory::{self, DATA, PAGE, Rights, WINDOW};
+use crate::sites::Sites;
 
 /// Most areas, as Linux has it (`vm.max_map_count`).
 const MOST_AREAS: usize = 65_530;
@@ -112,6 +113,8 @@ pub(crate) struct Space {
     /// Where the search for a free range begins.
     next: u64,
     program_break: u64,
+    /// System calls of its code.
+    pub(crate) sites: Sites,
 }
 
 impl Space {
@@ -120,6 +123,7 @@ impl Space {
             areas: BTreeMap::new(),
             next: MAPPINGS.start,
             program_break: BREAK.start,
+            sites: Sites::new(),
         }
     }
 
@@ -127,6 +131,19 @@ impl Space {
     pub(crate) fn area_of(&self, address: u64) -> Option<(u64, &Area)> {
         let (&start, area) = self.areas.range(..=address).next_back()?;
         (address < area.end).then_some((start, area))
+    }
+
+    /// The first free range of `bytes`, whole pages, behind the area that holds `address`.
+    pub(crate) fn find_behind(&self, address: u64, bytes: u64) -> Option<u64> {
+        let (_, area) = self.area_of(address)?;
+        let mut at = area.end;
+        for (start, area) in self.areas.range(at..) {
+            if start - at >= bytes {
+                break;
+            }
+            at = area.end;
+        }
+        is_own(&(at..at.checked_add(bytes)?)).then_some(at)
     }
 
     /// The areas, ascending.
@@ -160,6 +177,7 @@ impl Space {
     pub(crate) fn unmap(&mut self, range: Range<u64>) {
         self.split(range.start);
         self.split(range.end);
+        self.sites.forget(&range);
         while let Some((&start, area)) = self.areas.range(range.clone()).next() {
             memory::release(start..area.end);
             self.areas.remove(&start);

@@ -234,6 +234,17 @@ fn a_page_that_can_be_written_is_a_copy() {
 }
 
 #[test]
+fn code_of_the_archive_is_copied_before_it_is_changed() {
+    let (mut space, start) = archived(READ);
+    assert_eq!(space.fault(start, Access::Read), Ok(()));
+    assert!(memory::own(start + 17, READ));
+    assert!(!memory::is_lent(start) && memory::is_lent(start + PAGE));
+    let mut bytes = [0; 20];
+    assert!(memory::read(start, &mut bytes));
+    assert_eq!(bytes, [5; 20]);
+}
+
+#[test]
 fn a_file_that_was_written_is_not_lent() {
     let (mut space, start) = archived(READ);
     let (_, area) = space.area_of(start).expect("mapped");

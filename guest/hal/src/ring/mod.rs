@@ -29,4 +29,5 @@ pub use tare_abi::rings::{Note, Rings};
 pub(crate) use choice::choose;
 pub use level::{Ring, current};
 pub(crate) use level::{enter, is_user, open_interrupts, wait_for_interrupt};
+pub use service::is_ring_0_slow;
 pub use trespass::{Trespass, ask_nonsense, trespass};

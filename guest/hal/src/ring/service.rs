@@ -4,6 +4,8 @@
 
 use core::arch::asm;
 
+use crate::clock;
+
 /// Lets hardware interrupts in; the entry code does it.
 pub(crate) const OPEN: u64 = 0;
 /// Writes a register of KVM's: number, value.
@@ -43,4 +45,17 @@ pub(crate) fn call(number: u64, arguments: [u64; 3]) -> u64 {
         );
     }
     result
+}
+
+/// Whether ring 0 is so slow that KVM must be emulating it: a visit takes tens of thousands of
+/// cycles there, some thousands in QEMU's translator, and some hundreds on hardware. Ring 3 only.
+pub fn is_ring_0_slow() -> bool {
+    const SLOW_CYCLES: u64 = 10_000;
+    const TRIES: usize = 4;
+    const NOTHING: u64 = u64::MAX;
+    (0..TRIES).all(|_| {
+        let begin = clock::ticks();
+        call(NOTHING, [0; 3]);
+        clock::ticks().wrapping_sub(begin) > SLOW_CYCLES
+    })
 }

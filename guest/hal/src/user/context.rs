@@ -23,6 +23,9 @@ pub enum Exit {
     /// SYSCALL: the number is in RAX, arguments in RDI, RSI, RDX, R10, R8 and R9, RIP is
     /// the instruction after it; RCX holds RIP and R11 the flags.
     SystemCall,
+    /// A system call by a jump to [`super::jump_target`]: the same, but that RIP is what the
+    /// program said, and the flags are not its own.
+    Jump,
     /// An interrupt, which has been handled: a chance to run another thread.
     Interrupt,
     /// An exception at RIP.
@@ -104,6 +107,10 @@ impl Context {
             entry::SYSTEM_CALL => {
                 cpu::enable_interrupts();
                 Exit::SystemCall
+            }
+            entry::JUMP => {
+                cpu::enable_interrupts();
+                Exit::Jump
             }
             _ => {
                 let [vector, error, address] = &cpu.user.fault;

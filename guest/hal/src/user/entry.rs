@@ -21,6 +21,10 @@ use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_OF
 pub(super) const SYSTEM_CALL: u64 = 0;
 pub(super) const INTERRUPT: u64 = 1;
 pub(super) const FAULT: u64 = 2;
+pub(super) const JUMP: u64 = 3;
+/// Flags after a system call by a jump: those that are always set. A C compiler takes them as
+/// changed by any assembly.
+const FLAGS_OF_JUMP: u32 = 0x202;
 
 const IA32_STAR: u32 = 0xc000_0081;
 const IA32_LSTAR: u32 = 0xc000_0082;
@@ -36,6 +40,7 @@ const CLEARED: u64 = 0x100 | 0x400 | 0x4000 | 0x4_0000;
 
 unsafe extern "C" {
     static tare_syscall_entry: u8;
+    static tare_user_jump: u8;
 
     /// Loads `registers` and continues the program; gives why it came back. The
     /// software flag must be off; it is off after a system call and a fault, on
@@ -48,6 +53,15 @@ unsafe extern "C" {
     /// Reads an aligned word; 1 if the address was not accessible.
     #[link_name = "tare_user_load"]
     pub(super) fn load(from: *const u32, to: &mut u32) -> u64;
+    /// Writes an aligned word at once; 1 if the address was not accessible.
+    #[link_name = "tare_user_store"]
+    pub(super) fn store(to: *mut u64, value: u64) -> u64;
+}
+
+/// Where a program's code may jump in place of SYSCALL: RCX holds the address to go on at, the
+/// other registers are as for SYSCALL. In ring 3, where the library OS is.
+pub fn jump_target() -> u64 {
+    (&raw const tare_user_jump).addr() as u64
 }
 
 /// Points SYSCALL at the entry code and switches the vector registers on. In ring 0,
@@ -90,6 +104,18 @@ global_asm!(
     mov [rcx + {r13}], r13
     mov [rcx + {r14}], r14
     mov [rcx + {r15}], r15
+    .endm
+
+    .macro TARE_USER_SAVE_CALL
+    TARE_USER_SAVE_COMMON
+    mov rdx, gs:[{flags}]
+    mov rax, gs:[{resume}]
+    mov [rcx + {r11}], rdx
+    mov [rcx + {rflags}], rdx
+    mov [rcx + {rcx}], rax
+    mov [rcx + {rip}], rax
+    cld
+    mov qword ptr gs:[{context}], 0
     .endm
 
     .section .text.tare_user, "ax", @progbits
@@ -211,16 +237,28 @@ tare_syscall_here:
 4:
     ud2                         // the library OS made a system call
 5:
-    TARE_USER_SAVE_COMMON
-    mov rdx, gs:[{flags}]
-    mov rax, gs:[{resume}]
-    mov [rcx + {r11}], rdx
-    mov [rcx + {rflags}], rdx
-    mov [rcx + {rcx}], rax
-    mov [rcx + {rip}], rax
-    cld
-    mov qword ptr gs:[{context}], 0
+    TARE_USER_SAVE_CALL
     mov eax, {system_call}
+    jmp tare_user_leave
+
+    // The same by a jump, RCX as SYSCALL would have left it. In a section of its own, which
+    // images without programs leave out.
+    .section .text.tare_user_jump, "ax", @progbits
+    .balign 16
+    .global tare_user_jump
+tare_user_jump:
+    mov qword ptr gs:[{on}], 0
+    mov gs:[{resume}], rcx
+    mov r11d, {flags_of_jump}
+    mov gs:[{flags}], r11
+    mov rcx, gs:[{context}]
+    jrcxz 6f
+    jmp 7f
+6:
+    ud2                         // the library OS jumped here
+7:
+    TARE_USER_SAVE_CALL
+    mov eax, {jump}
     jmp tare_user_leave
 
     // Accesses to a program's memory: a fault here makes them give 1.
@@ -228,6 +266,7 @@ tare_syscall_here:
     .balign 16
     .global tare_user_copy
     .global tare_user_load
+    .global tare_user_store
     .global tare_user_access
     .global tare_user_access_end
 tare_user_copy:
@@ -239,6 +278,10 @@ tare_user_access:
 tare_user_load:
     mov ecx, [rdi]
     mov [rsi], ecx
+    xor eax, eax
+    ret
+tare_user_store:
+    mov [rdi], rsi
     xor eax, eax
     ret
 tare_user_access_end:
@@ -274,6 +317,8 @@ tare_user_access_end:
     pending = const PENDING_OFFSET,
     resume = const RESUME_OFFSET,
     system_call = const SYSTEM_CALL,
+    jump = const JUMP,
+    flags_of_jump = const FLAGS_OF_JUMP,
     interrupt = const INTERRUPT,
     fault = const FAULT,
 );

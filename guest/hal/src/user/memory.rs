@@ -253,6 +253,16 @@ pub fn load_u32(address: u64) -> Option<u32> {
     (failed == 0).then_some(word)
 }
 
+/// Writes the word at a program's `address` at once, for code that another CPU may execute;
+/// whether the address is aligned, writable and a program's.
+pub fn store_u64(address: u64, value: u64) -> bool {
+    let end = address.saturating_add(8);
+    // SAFETY: as for `write`: 1. The address lies in programs' memory. 2. A fault ends the write.
+    address.is_multiple_of(8)
+        && is_in_windows(&(address..end))
+        && unsafe { entry::store(address as *mut u64, value) == 0 }
+}
+
 /// Makes every other CPU forget cached translations.
 ///
 /// # Panics

@@ -39,9 +39,10 @@ pub(crate) use area::Area;
 pub use clock_calls::clock_calls;
 pub use context::{Context, Exit};
 pub(crate) use entry::init;
+pub use entry::jump_target;
 pub use memory::{
     MapError, is_held, is_lent, is_mapped, lend, load_u32, map, map_bytes, next_held, protect,
-    read, unmap, write,
+    read, store_u64, unmap, write,
 };
 pub use registers::Registers;
 pub use vectors::{VectorState, WrongLength};

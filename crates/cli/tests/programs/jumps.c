@@ -1,0 +1,91 @@
+/* Makes calls so often that they become jumps, with waits, threads and signals around them. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#define CALLS 100
+static int waits[2], again[2];
+static volatile int alarms;
+static void on_alarm(int s) { alarms++; }
+static void *waiter(void *unused) {
+    /* Waits in the call that becomes a jump meanwhile. */
+    char byte = 0;
+    long got = read(waits[0], &byte, 1);
+    printf("waited for %ld, %c\n", got, byte);
+    return NULL;
+}
+static void *late(void *unused) {
+    usleep(90000);
+    write(again[1], "y", 1);
+    return NULL;
+}
+static long bytes(int fd, int writes) {
+    char some[64] = {0};
+    long sum = 0;
+    for (int i = 0; i < CALLS; i++) sum += writes ? write(fd, some, sizeof some) : read(fd, some, sizeof some);
+    return sum;
+}
+/* Five arguments survive, and so do registers and what is below the stack pointer. */
+static long leaf(int fd, long a, long b) {
+    volatile long below[8] = {a, b, a + b};
+    long sum = 0;
+    for (int i = 0; i < CALLS; i++) {
+        register long r10 __asm__("r10") = 0, r8 __asm__("r8") = 0;
+        long result, rbx = a, r12 = b;
+        __asm__ volatile("mov $17, %%eax\n\tsyscall" /* pread64 */
+            : "=a"(result), "+r"(rbx), "+r"(r12)
+            : "D"(fd), "S"(below + 4), "d"(8), "r"(r10), "r"(r8) : "rcx", "r11", "memory");
+        sum += result + (rbx == a) + (r12 == b) + (below[2] == a + b);
+    }
+    return sum;
+}
+int main(void) {
+    int zero = open("/dev/zero", O_RDONLY), null = open("/dev/null", O_WRONLY);
+    pthread_t thread;
+    if (pipe(waits) || pipe(again)) return 1;
+    pthread_create(&thread, NULL, waiter, NULL);
+    usleep(50000);
+    printf("read %ld\n", bytes(zero, 0));
+    printf("written %ld\n", bytes(null, 1));
+    long ids = 0, bad = 0, none = 0;
+    for (int i = 0; i < CALLS; i++) {
+        ids += syscall(SYS_getpid) == getpid();
+        bad += read(99, &ids, 8) == -1 && errno == EBADF;
+        none += write(null, (void *)8, 8) == 8 || errno == EFAULT;
+    }
+    printf("ids %ld, bad %ld, none %ld\n", ids, bad, none);
+    printf("leaf %ld\n", leaf(zero, 11, 31));
+    write(waits[1], "x", 1);
+    pthread_join(thread, NULL);
+    /* Signals that end a call, or let it begin again. */
+    for (int flags = 0; flags <= SA_RESTART; flags += SA_RESTART) {
+        struct sigaction action = { .sa_handler = on_alarm, .sa_flags = flags };
+        sigaction(SIGALRM, &action, NULL);
+        alarms = 0;
+        struct itimerval soon = { .it_value = { 0, 30000 } };
+        setitimer(ITIMER_REAL, &soon, NULL);
+        char byte;
+        if (flags) {
+            pthread_t other;
+            pthread_create(&other, NULL, late, NULL);
+            long got = read(again[0], &byte, 1);
+            printf("began again %ld %c, alarms %d\n", got, byte, alarms);
+            pthread_join(other, NULL);
+        } else {
+            long got = read(again[0], &byte, 1);
+            printf("ended %ld %d, alarms %d\n", got, got < 0 ? errno : 0, alarms);
+        }
+    }
+    struct pollfd none_ready = { again[0], POLLIN, 0 };
+    long polls = 0;
+    for (int i = 0; i < CALLS; i++) polls += poll(&none_ready, 1, 0);
+    printf("polls %ld\n", polls);
+    return 0;
+}

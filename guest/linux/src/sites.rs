@@ -1,0 +1,350 @@
+//! System calls by a jump. Where KVM emulates ring 0, SYSCALL leaves the machine, which takes
+//! 1 to 50 µs by processor; the library OS is in the program's own ring and address space, and a
+//! jump to it takes nothing. So a SYSCALL of a file's code that is used often is rewritten in
+//! memory, never in the file:
+//!
+//! | code | becomes |
+//! |---|---|
+//! | `mov eax, N`; `syscall` | `jmp stub`; `syscall` |
+//! | `syscall`; `cmp rax, N` | `jmp stub`; three bytes that nothing executes |
+//!
+//! In the first form all instructions begin where they did, so that a jump to any of them still
+//! works. In the second the comparison is gone: a thread that is to go on there goes on in the
+//! stub, and code with a jump that could lead there is left as it is. gVisor's systrap does the
+//! same with the first form.
+//!
+//! A stub loads the number, puts the address of its second half into RCX, and jumps to the library
+//! OS; the second half compares, and jumps back behind the site.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::memory::{self, PAGE, Rights};
+use crate::space::{Area, Backing, Space};
+
+/// Calls of a site until it is rewritten.
+const PATIENCE: u32 = 32;
+/// Sites that are counted; programs have some tens.
+const MOST_COUNTED: usize = 256;
+const MOST_PAGES: usize = 16;
+/// Bytes of a stub. The first of a page holds the address of the library OS's entry.
+const STUB: u64 = 32;
+const STUBS: u64 = PAGE / STUB;
+
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// `cmp rax` with 32 bits.
+const COMPARE: [u8; 2] = [0x48, 0x3d];
+/// Bytes of it.
+const COMPARISON: usize = 6;
+const MOV_EAX: u8 = 0xb8;
+const JUMP: u8 = 0xe9;
+/// Bytes of `jmp` with 32 bits, and of `mov eax` with them.
+const LONG: u64 = 5;
+/// Bytes before and behind SYSCALL that tell its form.
+const BEFORE: usize = 6;
+const AROUND: usize = BEFORE + SYSCALL.len() + COMPARISON;
+
+const CODE: Rights = Rights {
+    read: true,
+    write: false,
+    execute: true,
+};
+const OPEN: Rights = Rights {
+    read: true,
+    write: true,
+    execute: true,
+};
+
+/// What can be rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// The number is loaded just before.
+    Number(u32),
+    /// The result is compared just behind, by this instruction.
+    Compared([u8; COMPARISON]),
+}
+
+impl Form {
+    /// The form of a site by the bytes around it, and the number that it was called with.
+    fn of(around: &[u8; AROUND], number: u64) -> Option<Self> {
+        let (before, rest) = around.split_at(BEFORE);
+        let behind = rest.strip_prefix(&SYSCALL)?.first_chunk()?;
+        let loaded = u32::from_le_bytes([before[2], before[3], before[4], before[5]]);
+        // With a prefix it is another register.
+        let is_plain = before[1] == MOV_EAX && before[0] & 0xf0 != 0x40 && before[0] != 0x66;
+        if is_plain && u64::from(loaded) == number {
+            Some(Self::Number(loaded))
+        } else if behind.starts_with(&COMPARE) {
+            Some(Self::Compared(*behind))
+        } else {
+            None
+        }
+    }
+
+    /// The rewritten bytes: where they begin, by the address behind SYSCALL.
+    fn start(self, behind: u64) -> u64 {
+        match self {
+            Self::Number(_) => behind - 2 - LONG,
+            Self::Compared(_) => behind - 2,
+        }
+    }
+
+    /// Where the program goes on.
+    fn end(self, behind: u64) -> u64 {
+        match self {
+            Self::Number(_) => behind,
+            Self::Compared(_) => behind + COMPARISON as u64,
+        }
+    }
+}
+
+/// A rewritten site.
+#[derive(Clone, Copy, Debug)]
+struct Rewritten {
+    /// The address behind SYSCALL.
+    behind: u64,
+    is_compared: bool,
+    stub: u64,
+    /// The stub's second half.
+    back: u64,
+}
+
+/// What became of the SYSCALLs of a program. Lists, not maps: they are short, and only calls that
+/// leave the machine look into them.
+#[derive(Debug)]
+pub(crate) struct Sites {
+    /// Where stubs jump to; none where SYSCALL is quick.
+    target: Option<u64>,
+    cpus: usize,
+    /// Calls by the address behind SYSCALL.
+    counted: Vec<(u64, u32)>,
+    rewritten: Vec<Rewritten>,
+    /// Pages of stubs, and how many each holds.
+    pages: Vec<(u64, u64)>,
+}
+
+impl Sites {
+    pub(crate) const fn new() -> Self {
+        Self {
+            target: None,
+            cpus: 1,
+            counted: Vec::new(),
+            rewritten: Vec::new(),
+            pages: Vec::new(),
+        }
+    }
+
+    /// Rewrites from now on, with jumps to `target`, for this many CPUs.
+    pub(crate) fn start(&mut self, target: u64, cpus: usize) {
+        self.target = Some(target);
+        self.cpus = cpus;
+    }
+
+    /// What was at these addresses is no more. Stubs stay, for threads that are on their way back.
+    pub(crate) fn forget(&mut self, range: &Range<u64>) {
+        self.counted.retain(|(behind, _)| !range.contains(behind));
+        self.rewritten.retain(|site| !range.contains(&site.behind));
+    }
+
+    /// Where a thread that was to go on at `rip` goes on.
+    pub(crate) fn resume(&self, rip: u64) -> u64 {
+        let mut sites = self.rewritten.iter();
+        let site = sites.find(|site| site.is_compared && site.behind == rip);
+        site.map_or(rip, |site| site.back)
+    }
+
+    /// Where the call begins again that goes on at `rip`.
+    pub(crate) fn again(&self, rip: u64) -> u64 {
+        let mut sites = self.rewritten.iter();
+        let site = sites.find(|site| site.back == rip);
+        site.map_or(rip - SYSCALL.len() as u64, |site| site.stub)
+    }
+
+    /// Counts a call; whether the site is to be rewritten.
+    fn is_busy(&mut self, behind: u64) -> bool {
+        if self.target.is_none() {
+            return false;
+        }
+        if let Some((_, count)) = self.counted.iter_mut().find(|(at, _)| *at == behind) {
+            *count = count.saturating_add(1);
+            return *count == PATIENCE;
+        }
+        if self.counted.len() < MOST_COUNTED {
+            self.counted.push((behind, 1));
+        }
+        false
+    }
+}
+
+impl Space {
+    /// Notes a system call by SYSCALL, with `behind` the address behind it; whether it will be a
+    /// jump from now on.
+    pub(crate) fn note_call(&mut self, behind: u64, number: u64) -> bool {
+        self.sites.is_busy(behind) && self.rewrite(behind, number).is_some()
+    }
+
+    fn rewrite(&mut self, behind: u64, number: u64) -> Option<()> {
+        let target = self.sites.target?;
+        let from = behind.checked_sub((BEFORE + SYSCALL.len()) as u64)?;
+        let mut around = [0; AROUND];
+        let (start, area) = self.code_around(from..from + AROUND as u64)?;
+        memory::read(from, &mut around).then_some(())?;
+        let form = Form::of(&around, number)?;
+        let is_compared = matches!(form, Form::Compared(_));
+        if is_compared && area.may_jump_into(start, &(behind..behind + 3)) {
+            return None;
+        }
+        let start = form.start(behind);
+        let stub = self.stub(start, target)?;
+        let bytes = encode(form, stub, form.end(behind));
+        let back = stub + bytes.back;
+        let jump = jump(start, stub)?;
+        open(stub, || memory::write(stub, &bytes.code)).then_some(())?;
+        memory::own(start, CODE).then_some(())?;
+        open(start, || place(start, jump, self.sites.cpus)).then_some(())?;
+        self.sites.rewritten.push(Rewritten {
+            behind,
+            is_compared,
+            stub,
+            back,
+        });
+        Some(())
+    }
+
+    /// The area of all of `range`, where it is a file's code that nothing writes.
+    fn code_around(&self, range: Range<u64>) -> Option<(u64, &Area)> {
+        let (start, area) = self.area_of(range.start)?;
+        let is_code = area.rights == CODE && matches!(area.backing, Backing::File { .. });
+        // Rewritten bytes lie in one page.
+        let same_page = range.start / PAGE == (range.end - 1) / PAGE;
+        (is_code && same_page && range.end <= area.end).then_some((start, area))
+    }
+
+    /// The address of a new stub that a jump from `site` reaches.
+    fn stub(&mut self, site: u64, target: u64) -> Option<u64> {
+        let reaches = |page: u64| page.abs_diff(site) < (1 << 31) - PAGE;
+        let mut pages = self.sites.pages.iter_mut();
+        if let Some((page, used)) = pages.find(|it| reaches(it.0) && it.1 < STUBS) {
+            *used += 1;
+            return Some(*page + (*used - 1) * STUB);
+        }
+        if self.sites.pages.len() >= MOST_PAGES {
+            return None;
+        }
+        let page = self.find_behind(site, PAGE).filter(|page| reaches(*page))?;
+        let area = Area {
+            end: 0,
+            rights: CODE,
+            backing: Backing::Anonymous,
+            name: "[calls]",
+        };
+        self.map(page..page + PAGE, area).ok()?;
+        memory::populate(page..page + PAGE, CODE, &target.to_le_bytes()).ok()?;
+        self.sites.pages.push((page, 2));
+        Some(page + STUB)
+    }
+}
+
+/// Lets `act` write to the page of `address`, which is code.
+fn open(address: u64, act: impl FnOnce() -> bool) -> bool {
+    let page = address & !(PAGE - 1);
+    memory::set_rights(page..page + PAGE, OPEN);
+    let done = act();
+    memory::set_rights(page..page + PAGE, CODE);
+    done
+}
+
+/// Writes a jump over code. Other CPUs may execute it: they see all of it or nothing, so that it
+/// must lie in one aligned word.
+fn place(at: u64, jump: [u8; LONG as usize], cpus: usize) -> bool {
+    if cpus == 1 {
+        return memory::write(at, &jump);
+    }
+    let (word, offset) = (at & !7, (at % 8) as usize);
+    let mut bytes = [0; 8];
+    let Some(part) = bytes.get_mut(offset..offset + jump.len()) else {
+        return false;
+    };
+    part.fill(0);
+    if !memory::read(word, &mut bytes) {
+        return false;
+    }
+    bytes[offset..offset + jump.len()].copy_from_slice(&jump);
+    memory::store_u64(word, u64::from_le_bytes(bytes))
+}
+
+/// A jump from `at` to `to`.
+fn jump(at: u64, to: u64) -> Option<[u8; LONG as usize]> {
+    let distance = to.wrapping_sub(at.wrapping_add(LONG)) as i64;
+    let [a, b, c, d] = i32::try_from(distance).ok()?.to_le_bytes();
+    Some([JUMP, a, b, c, d])
+}
+
+struct Encoded {
+    code: [u8; STUB as usize],
+    /// Offset of the second half.
+    back: u64,
+}
+
+/// A stub at `at`, which goes on at `end`.
+fn encode(form: Form, at: u64, end: u64) -> Encoded {
+    let mut code = Vec::with_capacity(STUB as usize);
+    if let Form::Number(number) = form {
+        code.push(MOV_EAX);
+        code.extend(number.to_le_bytes());
+    }
+    // lea rcx, [rip + 6]: behind the next jump, which has 6 bytes.
+    code.extend([0x48, 0x8d, 0x0d, 6, 0, 0, 0]);
+    // jmp [rip + ...]: the page's first word.
+    let next = at + code.len() as u64 + 6;
+    let word = (at & !(PAGE - 1)).wrapping_sub(next) as u32;
+    code.extend([0xff, 0x25]);
+    code.extend(word.to_le_bytes());
+    let back = code.len() as u64;
+    if let Form::Compared(comparison) = form {
+        code.extend(comparison);
+    }
+    // The page was chosen so that it reaches.
+    let home = jump(at + code.len() as u64, end).unwrap_or([0xcc; LONG as usize]);
+    code.extend(home);
+    let mut stub = [0xcc; STUB as usize];
+    stub[..code.len()].copy_from_slice(&code);
+    Encoded { code: stub, back }
+}
+
+impl Area {
+    /// Whether some bytes of its file, wherever instructions begin, could be a jump into
+    /// `forbidden`. It begins at `start`.
+    fn may_jump_into(&self, start: u64, forbidden: &Range<u64>) -> bool {
+        let Backing::File { bytes, offset, end } = &self.backing else {
+            return true;
+        };
+        let until = offset.saturating_add(self.end - start).min(*end);
+        bytes.with(*offset, until, |code| may_jump_into(code, start, forbidden))
+    }
+}
+
+/// Whether bytes of `code`, which is at `start`, could be a jump into `forbidden`.
+fn may_jump_into(code: &[u8], start: u64, forbidden: &Range<u64>) -> bool {
+    let leads = |next: u64, distance: i64| forbidden.contains(&next.wrapping_add(distance as u64));
+    let near = |(at, pair): (u64, &[u8])| {
+        let is_jump = matches!(pair[0], 0x70..=0x7f | 0xe0..=0xe3 | 0xeb);
+        is_jump && leads(at + 2, i64::from(pair[1] as i8))
+    };
+    let far = |(at, word): (u64, &[u8])| {
+        let distance = i32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+        leads(at + 4, distance.into())
+    };
+    // Near ones reach 128 bytes.
+    let begin = (forbidden.start.saturating_sub(start + 130)) as usize;
+    let end = code
+        .len()
+        .min((forbidden.end.saturating_sub(start) + 130) as usize);
+    let around = code.get(begin.min(end)..end).unwrap_or_default();
+    (start + begin as u64..).zip(around.windows(2)).any(near)
+        || (start..).zip(code.windows(4)).any(far)
+}
+
+#[cfg(test)]
+#[path = "sites_tests.rs"]
+mod tests;

@@ -1,0 +1,195 @@
+//! Tests of rewritten calls, on the host's pages.
+
+#![allow(clippy::unwrap_used)]
+
+use super::{Area, Backing, CODE, JUMP, OPEN, PAGE, PATIENCE, SYSCALL, Space, memory};
+use crate::files::Bytes;
+
+const AT: u64 = 0x6000_1000_0000;
+const TARGET: u64 = 0x12_3450;
+/// cmp rax, -4096.
+const COMPARISON: [u8; 6] = [0x48, 0x3d, 0x00, 0xf0, 0xff, 0xff];
+/// mov r8d, 0x28.
+const MOV_R8: [u8; 6] = [0x41, 0xb8, 0x28, 0, 0, 0];
+
+/// A space with this code at `AT + 0x100`, sites that are rewritten, and its pages there.
+fn space(code: &[u8], cpus: usize) -> Space {
+    memory::release(AT..AT + 8 * PAGE);
+    let mut file = vec![0x90; 2 * PAGE as usize];
+    file[0x100..0x100 + code.len()].copy_from_slice(code);
+    let mut space = Space::new();
+    space.sites.start(TARGET, cpus);
+    let area = Area {
+        end: 0,
+        rights: CODE,
+        backing: Backing::File {
+            bytes: Bytes::new(file),
+            offset: 0,
+            end: u64::MAX,
+        },
+        name: "program",
+    };
+    space.map(AT..AT + 2 * PAGE, area).unwrap();
+    space.fault(AT, crate::space::Access::Execute).unwrap();
+    space
+}
+
+fn at(code: &[u8]) -> u64 {
+    let found = code.windows(2).position(|two| two == SYSCALL).unwrap();
+    AT + 0x100 + found as u64 + 2
+}
+
+fn bytes<const N: usize>(at: u64) -> [u8; N] {
+    let mut bytes = [0; N];
+    assert!(memory::read(at, &mut bytes));
+    bytes
+}
+
+/// Calls as often as it takes; whether the site was rewritten then, and not before.
+fn call(space: &mut Space, behind: u64, number: u64) -> bool {
+    for _ in 1..PATIENCE {
+        assert!(!space.note_call(behind, number));
+    }
+    space.note_call(behind, number)
+}
+
+/// Runs the code from `rip` on as a processor would: RAX, RCX, and where the library OS is
+/// entered or a byte is met that no stub has.
+fn execute(mut rip: u64, mut rax: u64) -> (u64, u64, u64) {
+    let mut rcx = 0;
+    loop {
+        match bytes::<7>(rip) {
+            [0xb8, a, b, c, d, ..] => {
+                rax = u32::from_le_bytes([a, b, c, d]).into();
+                rip += 5;
+            }
+            [0xe9, a, b, c, d, ..] => {
+                let distance = i32::from_le_bytes([a, b, c, d]);
+                rip = (rip + 5).wrapping_add(i64::from(distance) as u64);
+            }
+            [0x48, 0x8d, 0x0d, a, b, c, d] => {
+                rip += 7;
+                rcx = rip + u64::from(u32::from_le_bytes([a, b, c, d]));
+            }
+            [0xff, 0x25, a, b, c, d, _] => {
+                let distance = i32::from_le_bytes([a, b, c, d]);
+                let word = (rip + 6).wrapping_add(i64::from(distance) as u64);
+                return (rax, rcx, u64::from_le_bytes(bytes(word)));
+            }
+            _ => return (rax, rcx, rip),
+        }
+    }
+}
+
+#[test]
+fn a_number_and_a_call_become_a_jump_that_loads_it() {
+    let code = [0xb8, 232, 0, 0, 0, 0x0f, 0x05, 0xc3];
+    let mut space = space(&code, 1);
+    let behind = at(&code);
+    assert!(call(&mut space, behind, 232));
+    let (number, back, target) = execute(behind - 7, 99);
+    assert_eq!((number, target), (232, TARGET));
+    assert_eq!(execute(back, 5), (5, 0, behind), "goes on behind the call");
+    assert_eq!(bytes(behind - 2), SYSCALL, "a jump to the call still works");
+    assert_eq!(space.sites.resume(behind), behind);
+    let again = space.sites.again(back);
+    assert_eq!(execute(again, 0).0, 232, "a call that is made again");
+    assert_eq!(space.sites.again(behind), behind - 2);
+}
+
+#[test]
+fn a_call_with_a_comparison_becomes_a_jump_that_compares() {
+    let mut code = vec![0x31, 0xc0, 0x0f, 0x05];
+    code.extend(COMPARISON);
+    code.extend([0x77, 0x40, 0xc3]);
+    let mut space = space(&code, 1);
+    let behind = at(&code);
+    assert!(call(&mut space, behind, 0));
+    let (number, back, target) = execute(behind - 2, 7);
+    assert_eq!((number, target), (7, TARGET), "the number stays");
+    assert_eq!(bytes(back), COMPARISON);
+    assert_eq!(execute(back + 6, 0).2, behind + 6);
+    // A thread that waited in the call meanwhile.
+    assert_eq!(space.sites.resume(behind), back);
+    assert_eq!(execute(space.sites.again(back), 3).0, 3);
+}
+
+#[test]
+fn what_only_looks_like_a_number_is_left_alone() {
+    for before in [
+        MOV_R8,
+        [0x66, 0xb8, 0x28, 0, 0, 0],
+        [0x90, 0xb8, 0x29, 0, 0, 0],
+    ] {
+        let code = [&before[..], &SYSCALL, &[0xc3]].concat();
+        let mut space = space(&code, 1);
+        assert!(!call(&mut space, at(&code), 0x28), "{before:x?}");
+        assert_eq!(bytes(AT + 0x100), before);
+    }
+}
+
+#[test]
+fn a_comparison_that_a_jump_may_lead_to_stays() {
+    let mut code = vec![0x31, 0xc0, 0x0f, 0x05];
+    code.extend(COMPARISON);
+    // jmp to the comparison, near and far.
+    let near = [&code[..], &[0xeb, 0xf8]].concat();
+    let far = [&code[..], &[0xe9, 0xf5, 0xff, 0xff, 0xff]].concat();
+    for code in [near, far] {
+        let mut space = space(&code, 1);
+        assert!(!call(&mut space, at(&code), 0));
+    }
+}
+
+#[test]
+fn code_that_is_not_a_files_or_can_be_written_stays() {
+    let code = [0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0xc3];
+    let mut space = space(&code, 1);
+    space.protect(AT..AT + 2 * PAGE, OPEN).unwrap();
+    assert!(!call(&mut space, at(&code), 1));
+}
+
+#[test]
+fn several_cpus_see_a_jump_whole_or_not_at_all() {
+    // In one aligned word, and across two.
+    for (padding, is_rewritten) in [(3, true), (4, false)] {
+        let mut code = vec![0x90; padding];
+        code.extend([0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0xc3]);
+        let mut space = space(&code, 2);
+        assert_eq!(call(&mut space, at(&code), 1), is_rewritten);
+        assert_eq!(bytes::<1>(at(&code) - 7)[0] == JUMP, is_rewritten);
+    }
+}
+
+#[test]
+fn stubs_share_pages_until_one_is_full() {
+    let one = [0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0xc3];
+    let code = one.repeat(200);
+    let mut space = space(&code, 1);
+    let mut backs = alloc::collections::BTreeSet::new();
+    for site in 0..200 {
+        let behind = AT + 0x100 + site * 8 + 7;
+        assert!(call(&mut space, behind, 1), "{site}");
+        let (number, back, target) = execute(behind - 7, 0);
+        assert_eq!((number, target), (1, TARGET));
+        assert_eq!(execute(back, 0).2, behind);
+        assert!(backs.insert(back));
+    }
+    assert_eq!(space.sites.pages.len(), 2);
+}
+
+#[test]
+fn what_is_unmapped_is_forgotten() {
+    let mut code = vec![0x31, 0xc0, 0x0f, 0x05];
+    code.extend(COMPARISON);
+    let mut space = space(&code, 1);
+    let behind = at(&code);
+    assert!(call(&mut space, behind, 0));
+    space.unmap(AT..AT + 2 * PAGE);
+    assert_eq!(
+        space.sites.resume(behind),
+        behind,
+        "other code may come there"
+    );
+    assert!(!space.note_call(behind, 0));
+}
