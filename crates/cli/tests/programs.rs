@@ -327,6 +327,55 @@ fn an_answer_that_is_written_in_parts_is_one_frame() {
     }
 }
 
+#[test]
+fn answers_to_several_clients_in_one_turn_are_notified_once() {
+    if !can_run() || !passt() {
+        return;
+    }
+    const CLIENTS: usize = 8;
+    const ROUNDS: u64 = 30;
+    let place = TestDir::new();
+    let Some(program) = c(&place, "several.c", &["-static"]) else {
+        return;
+    };
+    let port = free_port();
+    let publish = format!("{port}:80");
+    let words = ["run", &program, "--name", "several", "-p", &publish];
+    let child = place.tare(&words).spawn().unwrap();
+    eventually("it listens", || {
+        place.run(&["logs", "several"]).out.contains("ready")
+    });
+    let connect = |_| TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut clients: Vec<TcpStream> = (0..CLIENTS).map(connect).collect();
+    round(&mut clients).unwrap();
+    let before = [
+        net(&place, "several", "tx_frames"),
+        net(&place, "several", "notifications"),
+    ];
+    for _ in 0..ROUNDS {
+        round(&mut clients).unwrap();
+    }
+    let frames = net(&place, "several", "tx_frames") - before[0];
+    let notifications = net(&place, "several", "notifications") - before[1];
+    place.run(&["stop", "several"]);
+    end(child);
+    assert!(frames >= ROUNDS * CLIENTS as u64, "{frames}");
+    // One a round, beside acknowledgements where a busy host leaves no answer in time.
+    assert!(notifications < ROUNDS * 4, "{notifications}");
+}
+
+/// Each client of `several.c` asks once, and has its answer.
+fn round(clients: &mut [TcpStream]) -> std::io::Result<()> {
+    for client in &mut *clients {
+        client.set_read_timeout(Some(Duration::from_secs(5)))?;
+        client.write_all(b"?")?;
+    }
+    let mut answer = [0; 100];
+    clients
+        .iter_mut()
+        .try_for_each(|client| client.read_exact(&mut answer))
+}
+
 /// Asks `parts.c` for answers, one after the other on one connection.
 fn answers(port: u16, count: u64) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
@@ -342,11 +391,16 @@ fn answers(port: u16, count: u64) -> std::io::Result<()> {
 
 /// Frames that the guest has sent.
 fn frames_sent(place: &TestDir, name: &str) -> u64 {
+    net(place, name, "tx_frames")
+}
+
+/// A counter of the network device.
+fn net(place: &TestDir, name: &str, counter: &str) -> u64 {
     let stats = place.run(&["stats", name, "--json"]);
     let stats: serde_json::Value = serde_json::from_str(&stats.out).unwrap();
     let devices = stats["devices"].as_array().unwrap();
     let net = devices.iter().find(|device| device["kind"] == "net");
-    net.unwrap()["counters"]["tx_frames"].as_u64().unwrap()
+    net.unwrap()["counters"][counter].as_u64().unwrap()
 }
 
 #[test]

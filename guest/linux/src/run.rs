@@ -404,6 +404,10 @@ fn serve(
         Ok(value) => value,
         Err(errno) => errno.to_rax(),
     };
+    if result == Err(Errno::EAGAIN) && net::has_written() {
+        // What it looks for may be the answer to what waits to be sent.
+        net::send_written();
+    }
     if result != Err(Errno::EINTR) {
         return;
     }

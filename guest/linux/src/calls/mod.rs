@@ -76,8 +76,9 @@ mod table {
         )
     }
 
-    /// Whether a call neither waits nor looks at what came: what was written before it and what
-    /// is written after it go together.
+    /// Whether what was written before a call and what is written after it go together: a program
+    /// that answers several peers in turn reads, opens files and writes. A call that has to wait
+    /// sends what was written by then, and so does one that finds nothing (`run`).
     pub(crate) fn continues_output(number: u64) -> bool {
         matches!(
             Call::of(number as u32),
@@ -88,6 +89,19 @@ mod table {
                     | Call::sendmsg
                     | Call::sendmmsg
                     | Call::sendfile
+                    | Call::read
+                    | Call::readv
+                    | Call::pread64
+                    | Call::preadv
+                    | Call::recvfrom
+                    | Call::recvmsg
+                    | Call::accept
+                    | Call::accept4
+                    | Call::open
+                    | Call::openat
+                    | Call::fstat
+                    | Call::newfstatat
+                    | Call::close
                     | Call::setsockopt
                     | Call::epoll_ctl
                     | Call::clock_gettime
