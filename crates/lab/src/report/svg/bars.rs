@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::scale::Scale;
-use super::{Width, figure};
+use super::{Drawing, figure};
 use crate::figure::Figure;
 use crate::number::number;
 
@@ -13,9 +13,6 @@ const TOP: f64 = 8.0;
 const ROW: f64 = 24.0;
 const THICK: f64 = 13.0;
 const AXIS: f64 = 38.0;
-
-/// Ratios this far apart have a logarithmic axis.
-const WIDE: f64 = 8.0;
 
 /// A bar.
 #[derive(Clone, Debug)]
@@ -46,106 +43,66 @@ pub fn bars(bars: &[Bar], unit: &str, same: Option<(f64, f64)>, description: &st
     let low = |bar: &Bar| bar.figure.low.unwrap_or(bar.figure.value);
     let least = bars.iter().map(low).fold(f64::INFINITY, f64::min);
     let least = least.min(same.map_or(least, |same| same.0));
+    // Ratios far apart have a logarithmic axis, and all have a line at 1.
     let is_ratio = unit.contains(" over ");
     figure(description, |width| {
         let right = width.units() - VALUE;
-        // Ratios far apart have a logarithmic axis, and all have a line at 1.
-        let x = if is_ratio && least > 0.0 && greatest > WIDE * least {
+        let x = if is_ratio && Scale::is_wide(least, greatest) {
             Scale::log(least.min(1.0), greatest, (LABEL, right))
         } else {
             Scale::linear(least.min(0.0), greatest, (LABEL, right))
         };
         let bottom = TOP + ROW * bars.len() as f64;
-        let mut out = String::new();
-        if let Some(same) = same {
-            band(&mut out, (x.at(same.0), x.at(same.1)), bottom);
+        let mut drawing = Drawing::default();
+        if let Some((from, to)) = same {
+            let title = "A/A: arms that are the same differ by so much";
+            drawing.band((x.at(from), x.at(to)), (TOP, bottom), title);
         }
-        axis(&mut out, x, bottom, unit, width);
+        let ticks = x.ticks(width.of([8, 3])).into_iter();
+        drawing.columns(ticks.map(|tick| (x.at(tick), number(tick))), (TOP, bottom));
+        let middle = (f64::midpoint(LABEL, right), bottom + 32.0);
+        drawing.text(middle, "middle", unit);
         for (row, bar) in bars.iter().enumerate() {
             let from = if is_ratio { 1.0 } else { 0.0 };
-            draw(&mut out, bar, x, from, TOP + ROW * (row as f64 + 0.5));
+            draw(&mut drawing, bar, x, from, TOP + ROW * (row as f64 + 0.5));
         }
         if is_ratio {
             let at = x.at(1.0);
-            let _ = writeln!(
-                out,
-                "<path class=\"one\" d=\"M{at:.1} {TOP}V{bottom:.1}\"/>"
-            );
+            drawing.path("one", format_args!("M{at:.1} {TOP}V{bottom:.1}"));
         }
-        (bottom + AXIS, out)
+        (bottom + AXIS, drawing)
     })
 }
 
-/// What arms that are the same differ by, behind the bars.
-fn band(out: &mut String, (from, to): (f64, f64), bottom: f64) {
-    let _ = writeln!(
-        out,
-        "<rect class=\"band\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{:.1}\">\
-         <title>A/A: arms that are the same differ by so much</title></rect>",
-        to - from,
-        bottom - TOP
-    );
-}
-
-fn axis(out: &mut String, x: Scale, bottom: f64, unit: &str, width: Width) {
-    let count = match width {
-        Width::Wide => 8,
-        Width::Narrow => 3,
-    };
-    for tick in x.ticks(count) {
-        let at = x.at(tick);
-        let _ = writeln!(
-            out,
-            "<path class=\"grid\" d=\"M{at:.1} {TOP}V{bottom:.1}\"/>\
-             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            bottom + 15.0,
-            number(tick)
-        );
-    }
-    let _ = writeln!(
-        out,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-        f64::midpoint(LABEL, width.units() - VALUE),
-        bottom + 32.0,
-        crate::report::escape(unit)
-    );
-}
-
-fn draw(out: &mut String, bar: &Bar, x: Scale, from: f64, middle: f64) {
+fn draw(drawing: &mut Drawing, bar: &Bar, x: Scale, from: f64, middle: f64) {
     let (zero, end) = (x.at(from), x.at(bar.figure.value));
     let ends = bar.figure.ends().map(|(low, high)| (x.at(low), x.at(high)));
-    let top = middle - THICK / 2.0;
-    let text = middle + 4.0;
-    let line = ends.map_or(String::new(), |(low, high)| {
-        format!(
-            "<path class=\"line s{}\" d=\"M{low:.1} {middle:.1}H{high:.1}\"/>",
-            bar.series
-        )
-    });
+    let (top, text) = (middle - THICK / 2.0, middle + 4.0);
     // What cannot be told from 1 is pale.
     let holds = |(low, high): (f64, f64)| from == 1.0 && low <= 1.0 && 1.0 <= high;
-    let same = if bar.figure.ends().is_some_and(holds) {
-        "same"
-    } else {
-        ""
-    };
-    let _ = writeln!(
-        out,
-        "<g class=\"{same}\"><text x=\"{:.1}\" y=\"{text:.1}\" text-anchor=\"end\">{}</text>\
-         <path class=\"area s{series}\" d=\"M{zero:.1} {top:.1}H{end:.1}v{THICK}H{zero:.1}Z\"/>\
-         {line}<circle class=\"dot s{series}\" cx=\"{end:.1}\" cy=\"{middle:.1}\" r=\"3\"/>\
-         <text x=\"{:.1}\" y=\"{text:.1}\">{}</text></g>",
-        LABEL - 7.0,
-        crate::report::escape(&bar.label),
-        ends.map_or(end, |(_, high)| high.max(end)) + 7.0,
-        number(bar.figure.value),
-        series = bar.series,
+    let is_same = bar.figure.ends().is_some_and(holds);
+    let class = if is_same { "same" } else { "" };
+    let _ = writeln!(drawing.0, "<g class=\"{class}\">");
+    drawing.text((LABEL - 7.0, text), "end", &bar.label);
+    let area = format!("area s{}", bar.series);
+    drawing.path(
+        &area,
+        format_args!("M{zero:.1} {top:.1}H{end:.1}v{THICK}H{zero:.1}Z"),
     );
+    if let Some((low, high)) = ends {
+        let class = format!("line s{}", bar.series);
+        drawing.path(&class, format_args!("M{low:.1} {middle:.1}H{high:.1}"));
+    }
+    drawing.dot(bar.series, (end, middle), 3.0, "");
+    let behind = ends.map_or(end, |(_, high)| high.max(end)) + 7.0;
+    drawing.text((behind, text), "", &number(bar.figure.value));
+    drawing.0.push_str("</g>\n");
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use super::super::Width;
     use super::*;
     use crate::figure::{Spread, Statistic};
 

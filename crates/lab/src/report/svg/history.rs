@@ -3,18 +3,16 @@
 use std::fmt::Write as _;
 
 use super::scale::Scale;
-use super::{COLOURS, Width, figure, legend_of, upright_axis};
+use super::{COLOURS, Drawing, Width, figure, legend_of, line};
 use crate::figure::Figure;
 use crate::number::number;
-use crate::report::escape;
 
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 18.0;
 const TOP: f64 = 12.0;
 const HEIGHT: f64 = 130.0;
+const BOTTOM: f64 = TOP + HEIGHT;
 const AXIS: f64 = 34.0;
-/// Values this far apart have a logarithmic axis.
-const WIDE: f64 = 8.0;
 
 /// A run on the time axis.
 #[derive(Clone, Debug)]
@@ -44,77 +42,63 @@ pub(crate) fn history(runs: &[Run], series: &[Series<'_>], description: &str) ->
     let chart = figure(description, |width| {
         let right = width.units() - RIGHT;
         let x = Scale::linear(-0.5, runs.len() as f64 - 0.5, (LEFT, right));
-        let bounds = (TOP + HEIGHT, TOP);
-        let y = if least > 0.0 && greatest > WIDE * least {
-            Scale::log(least, greatest, bounds)
+        let y = if Scale::is_wide(least, greatest) {
+            Scale::log(least, greatest, (BOTTOM, TOP))
         } else {
-            Scale::linear(least.min(0.0), greatest, bounds)
+            Scale::linear(least.min(0.0), greatest, (BOTTOM, TOP))
         };
-        let mut out = String::new();
-        axes(&mut out, runs, (x, y), right, width);
+        let mut drawing = Drawing::default();
+        drawing.rows(y, (LEFT, right), 4, number);
+        axis(&mut drawing, runs, x, width);
         for (index, one) in series.iter().enumerate() {
-            draw(&mut out, runs, one, index % COLOURS, (x, y));
+            draw(&mut drawing, runs, one, index % COLOURS, (x, y));
         }
-        (TOP + HEIGHT + AXIS, out)
+        (BOTTOM + AXIS, drawing)
     });
     let names = series.iter().enumerate();
     legend_of(names.map(|(index, one)| (index, one.name))) + &chart
 }
 
-fn axes(out: &mut String, runs: &[Run], (x, y): (Scale, Scale), right: f64, width: Width) {
-    upright_axis(out, y, (LEFT, right), 4, number);
-    let most = match width {
-        Width::Wide => 9,
-        Width::Narrow => 4,
-    };
-    let every = runs.len().div_ceil(most).max(1);
+/// Dates, and an upright line between machines.
+fn axis(drawing: &mut Drawing, runs: &[Run], x: Scale, width: Width) {
+    let every = runs.len().div_ceil(width.of([9, 4])).max(1);
     for (place, run) in runs.iter().enumerate() {
         let between = x.at(place as f64 - 0.5);
         if !run.continues && place > 0 {
-            let bottom = TOP + HEIGHT;
-            let _ = writeln!(
-                out,
-                "<path class=\"one\" d=\"M{between:.1} {TOP}V{bottom}\"/>"
-            );
+            drawing.path("one", format_args!("M{between:.1} {TOP}V{BOTTOM}"));
         }
         if place % every == 0 {
-            let _ = writeln!(
-                out,
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                x.at(place as f64),
-                TOP + HEIGHT + 18.0,
-                escape(&run.label)
-            );
+            let at = (x.at(place as f64), BOTTOM + 18.0);
+            drawing.text(at, "middle", &run.label);
         }
     }
 }
 
 /// Points with their intervals; a line joins those of one machine.
-fn draw(out: &mut String, runs: &[Run], one: &Series<'_>, colour: usize, (x, y): (Scale, Scale)) {
-    let (mut line, mut ends, mut dots) = (String::new(), String::new(), String::new());
-    let mut is_joined = false;
+fn draw(
+    drawing: &mut Drawing,
+    runs: &[Run],
+    one: &Series<'_>,
+    colour: usize,
+    (x, y): (Scale, Scale),
+) {
+    let (mut places, mut ends, mut is_apart) = (Vec::new(), String::new(), true);
     for (place, (run, figure)) in runs.iter().zip(&one.figures).enumerate() {
-        is_joined &= run.continues;
+        is_apart |= !run.continues;
         let Some(figure) = figure else { continue };
-        let (across, down) = (x.at(place as f64), y.at(figure.value));
-        let pen = if is_joined { 'L' } else { 'M' };
-        let _ = write!(line, "{pen}{across:.1} {down:.1}");
-        is_joined = true;
+        let at = (x.at(place as f64), y.at(figure.value));
+        places.push((at, is_apart, figure));
+        is_apart = false;
         if let Some((low, high)) = figure.ends() {
             let (low, high) = (y.at(low), y.at(high));
-            let _ = write!(ends, "M{across:.1} {low:.1}V{high:.1}");
+            let _ = write!(ends, "M{:.1} {low:.1}V{high:.1}", at.0);
         }
-        let _ = writeln!(
-            dots,
-            "<circle class=\"dot s{colour}\" cx=\"{across:.1}\" cy=\"{down:.1}\" r=\"3.5\">\
-             <title>{}: {}</title></circle>",
-            escape(one.name),
-            escape(&figure.text())
-        );
     }
-    let _ = writeln!(
-        out,
-        "<path class=\"line dash s{colour}\" d=\"{line}\"/>\
-         <path class=\"line s{colour}\" d=\"{ends}\"/>{dots}"
-    );
+    let joined = line(places.iter().map(|(at, is_apart, _)| (*at, *is_apart)));
+    drawing.path(&format!("line dash s{colour}"), format_args!("{joined}"));
+    drawing.path(&format!("line s{colour}"), format_args!("{ends}"));
+    for (at, _, figure) in places {
+        let title = format!("{}: {}", one.name, figure.text());
+        drawing.dot(colour, at, 3.5, &title);
+    }
 }

@@ -9,8 +9,9 @@ mod scale;
 mod scatter;
 mod timeline;
 
-use std::fmt::Write as _;
+use std::fmt::{Arguments, Write as _};
 
+use super::escape;
 use scale::Scale;
 
 pub use bars::{Bar, bars, reach};
@@ -31,57 +32,118 @@ pub(crate) enum Width {
 }
 
 impl Width {
+    /// What is for this width, of what is for wide and narrow.
+    const fn of<T: Copy>(self, [wide, narrow]: [T; 2]) -> T {
+        match self {
+            Self::Wide => wide,
+            Self::Narrow => narrow,
+        }
+    }
+
     /// Units of the drawing, about pixels.
     pub(crate) const fn units(self) -> f64 {
-        match self {
-            Self::Wide => 820.0,
-            Self::Narrow => 372.0,
-        }
-    }
-
-    const fn class(self) -> &'static str {
-        match self {
-            Self::Wide => "wide",
-            Self::Narrow => "narrow",
-        }
+        self.of([820.0, 372.0])
     }
 }
 
-/// Both drawings of a chart with its description for those who cannot see it.
-pub(crate) fn figure(description: &str, draw: impl Fn(Width) -> (f64, String)) -> String {
-    let mut out = String::from("<figure>\n");
-    for width in [Width::Wide, Width::Narrow] {
-        let (height, body) = draw(width);
-        out.push_str(&format!(
-            "<div class=\"{}\"><svg viewBox=\"0 0 {} {height:.0}\" role=\"img\" \
-             aria-label=\"{}\">\n{body}</svg></div>\n",
-            width.class(),
-            width.units(),
-            super::escape(description),
-        ));
-    }
-    out.push_str("</figure>\n");
-    out
+/// Both drawings of a chart, of which `draw` gives height and content, with a description for
+/// those who cannot see it.
+fn figure(description: &str, draw: impl Fn(Width) -> (f64, Drawing)) -> String {
+    let description = escape(description);
+    let drawings = [Width::Wide, Width::Narrow].map(|width| {
+        let (height, Drawing(body)) = draw(width);
+        let (class, units) = (width.of(["wide", "narrow"]), width.units());
+        format!(
+            "<div class=\"{class}\"><svg viewBox=\"0 0 {units} {height:.0}\" role=\"img\" \
+             aria-label=\"{description}\">\n{body}</svg></div>\n"
+        )
+    });
+    format!("<figure>\n{}</figure>\n", drawings.concat())
 }
 
-/// Lines across a drawing at the round values of its upright axis, with their labels.
-fn upright_axis(
-    out: &mut String,
-    y: Scale,
-    (left, right): (f64, f64),
-    count: usize,
-    label: impl Fn(f64) -> String,
-) {
-    for tick in y.ticks(count) {
-        let (at, text) = (y.at(tick), label(tick));
+/// Elements of a drawing. Writing to it cannot fail.
+#[derive(Debug, Default)]
+struct Drawing(String);
+
+impl Drawing {
+    fn path(&mut self, class: &str, d: Arguments<'_>) {
+        let _ = writeln!(self.0, "<path class=\"{class}\" d=\"{d}\"/>");
+    }
+
+    /// Text that begins at a place, or with an `anchor` of `middle` or `end` stands there.
+    fn text(&mut self, (x, y): (f64, f64), anchor: &str, text: &str) {
+        let anchor = match anchor {
+            "" => String::new(),
+            anchor => format!(" text-anchor=\"{anchor}\""),
+        };
+        let text = escape(text);
         let _ = writeln!(
-            out,
-            "<path class=\"grid\" d=\"M{left} {at:.1}H{right:.1}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
-            left - 6.0,
-            at + 4.0
+            self.0,
+            "<text x=\"{x:.1}\" y=\"{y:.1}\"{anchor}>{text}</text>"
         );
     }
+
+    /// A dot, with what it says where it is pointed at.
+    fn dot(&mut self, series: usize, (x, y): (f64, f64), radius: f64, title: &str) {
+        let series = series % COLOURS;
+        let dot =
+            format!("circle class=\"dot s{series}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"");
+        let _ = match title {
+            "" => writeln!(self.0, "<{dot}/>"),
+            title => writeln!(self.0, "<{dot}><title>{}</title></circle>", escape(title)),
+        };
+    }
+
+    /// A shaded rectangle between two places across, with what it says where it is pointed at.
+    fn band(&mut self, (from, to): (f64, f64), (top, bottom): (f64, f64), title: &str) {
+        let (width, height) = (to - from, bottom - top);
+        let end = match title {
+            "" => "/>".to_owned(),
+            title => format!("><title>{}</title></rect>", escape(title)),
+        };
+        let _ = writeln!(
+            self.0,
+            "<rect class=\"band\" x=\"{from:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
+             height=\"{height:.1}\"{end}"
+        );
+    }
+
+    /// Lines across at the round values of an upright axis, with their labels.
+    fn rows(
+        &mut self,
+        y: Scale,
+        (left, right): (f64, f64),
+        count: usize,
+        label: impl Fn(f64) -> String,
+    ) {
+        for tick in y.ticks(count) {
+            let at = y.at(tick);
+            self.path("grid", format_args!("M{left} {at:.1}H{right:.1}"));
+            self.text((left - 6.0, at + 4.0), "end", &label(tick));
+        }
+    }
+
+    /// Upright lines at places, with their labels below.
+    fn columns(
+        &mut self,
+        places: impl IntoIterator<Item = (f64, String)>,
+        (top, bottom): (f64, f64),
+    ) {
+        for (at, label) in places {
+            self.path("grid", format_args!("M{at:.1} {top}V{bottom:.1}"));
+            self.text((at, bottom + 16.0), "middle", &label);
+        }
+    }
+}
+
+/// A line through places, from the first to the last; `true` begins it anew there.
+fn line(places: impl IntoIterator<Item = ((f64, f64), bool)>) -> String {
+    let mut path = String::new();
+    for ((x, y), begins) in places {
+        let pen = if begins || path.is_empty() { 'M' } else { 'L' };
+        let _ = write!(path, "{pen}{x:.1} {y:.1}");
+    }
+    path
 }
 
 /// A legend of series in the order of their colours.
@@ -92,17 +154,14 @@ pub fn legend(names: &[&str]) -> String {
 /// A legend of series, each by the number of its colour.
 fn legend_of<'a>(series: impl Iterator<Item = (usize, &'a str)>) -> String {
     let items = series.map(|(index, name)| {
+        let (colour, name) = (index % COLOURS, escape(name));
         format!(
             "<span><svg viewBox=\"0 0 30 10\" aria-hidden=\"true\">\
-             <path class=\"line dash s{}\" d=\"M0 5H30\"/></svg>{}</span>",
-            index % COLOURS,
-            super::escape(name)
+             <path class=\"line dash s{colour}\" d=\"M0 5H30\"/></svg>{name}</span>"
         )
     });
-    format!(
-        "<div class=\"legend\">{}</div>\n",
-        items.collect::<String>()
-    )
+    let items: String = items.collect();
+    format!("<div class=\"legend\">{items}</div>\n")
 }
 
 #[cfg(test)]
@@ -113,14 +172,12 @@ mod tests {
     fn every_colour_is_a_lines_and_a_dots_in_the_pages_style() {
         let style = include_str!("../style.css");
         for index in 0..COLOURS {
-            assert!(
-                style.contains(&format!("svg .s{index}{{stroke:")),
-                "{index}"
-            );
-            assert!(
-                style.contains(&format!("svg .dot.s{index}{{fill:")),
-                "{index}"
-            );
+            for rule in [
+                format!("svg .s{index}{{stroke:"),
+                format!("svg .dot.s{index}{{fill:"),
+            ] {
+                assert!(style.contains(&rule), "{rule}");
+            }
         }
     }
 }

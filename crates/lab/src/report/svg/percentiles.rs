@@ -1,18 +1,27 @@
 //! Latency by percentile: the distribution with its tail stretched, as
 //! HdrHistogram plots it, on a logarithmic latency axis.
 
-use std::fmt::Write as _;
-
 use super::scale::Scale;
-use super::{COLOURS, figure, legend_of, upright_axis};
+use super::{COLOURS, Drawing, figure, legend_of, line};
+use crate::number::number;
 
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 18.0;
 const TOP: f64 = 14.0;
 const HEIGHT: f64 = 250.0;
+const BOTTOM: f64 = TOP + HEIGHT;
 const AXIS: f64 = 40.0;
 /// Points of a line at most.
 const POINTS: usize = 300;
+/// Shares that are marked on the axis.
+const MARKS: [(f64, &str); 6] = [
+    (0.0, "0"),
+    (0.5, "50"),
+    (0.9, "90"),
+    (0.99, "99"),
+    (0.999, "99.9"),
+    (0.9999, "99.99"),
+];
 
 /// One series.
 #[derive(Clone, Debug)]
@@ -43,16 +52,21 @@ pub(crate) fn percentiles(names: &[&str], series: &[Distribution], description: 
         .iter()
         .filter_map(|one| Some((one.series, *names.get(one.series)?)));
     let chart = figure(description, |width| {
-        let y = Scale::log(least, greatest, (TOP + HEIGHT, TOP));
+        let y = Scale::log(least, greatest, (BOTTOM, TOP));
         let right = width.units() - RIGHT;
         let x = Scale::linear(0.0, nines(tail(longest)), (LEFT, right));
-        let mut out = String::new();
-        upright_axis(&mut out, y, (LEFT, right), 7, time);
-        percentile_axis(&mut out, x, longest);
+        let mut drawing = Drawing::default();
+        drawing.rows(y, (LEFT, right), 7, time);
+        let marks = MARKS.iter().filter(|(share, _)| *share <= tail(longest));
+        let marks = marks.map(|(share, label)| (x.at(nines(*share)), (*label).to_owned()));
+        drawing.columns(marks, (TOP, BOTTOM));
+        drawing.path("axis", format_args!("M{LEFT} {BOTTOM}H{right:.1}"));
+        let middle = (f64::midpoint(LEFT, right), BOTTOM + 34.0);
+        drawing.text(middle, "middle", "percentile");
         for one in series {
-            draw(&mut out, one, x, y);
+            draw(&mut drawing, one, x, y);
         }
-        (TOP + HEIGHT + AXIS, out)
+        (BOTTOM + AXIS, drawing)
     });
     legend_of(present) + &chart
 }
@@ -67,64 +81,18 @@ fn nines(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
 
-fn percentile_axis(out: &mut String, x: Scale, longest: usize) {
-    let bottom = TOP + HEIGHT;
-    let marks = [
-        (0.0, "0"),
-        (0.5, "50"),
-        (0.9, "90"),
-        (0.99, "99"),
-        (0.999, "99.9"),
-        (0.9999, "99.99"),
-    ];
-    for (share, label) in marks
-        .into_iter()
-        .filter(|(share, _)| *share <= tail(longest))
-    {
-        let at = x.at(nines(share));
-        let _ = writeln!(
-            out,
-            "<path class=\"grid\" d=\"M{at:.1} {TOP}V{bottom}\"/>\
-             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
-            bottom + 16.0
-        );
-    }
-    let _ = writeln!(
-        out,
-        "<path class=\"axis\" d=\"M{LEFT} {bottom}H{:.1}\"/>\
-         <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">percentile</text>",
-        x.at(nines(tail(longest))),
-        f64::midpoint(LEFT, x.at(nines(tail(longest)))),
-        bottom + 34.0
-    );
-}
-
-fn draw(out: &mut String, one: &Distribution, x: Scale, y: Scale) {
+fn draw(drawing: &mut Drawing, one: &Distribution, x: Scale, y: Scale) {
     let n = one.sorted_us.len();
-    let mut path = String::new();
-    for point in 0..POINTS.min(n) {
+    let points = (0..POINTS.min(n)).map(|point| {
         let index = index_of(point, n);
         let share = (index as f64 + 1.0) / (n as f64 + 1.0);
-        let pen = if path.is_empty() { 'M' } else { 'L' };
-        let at = (x.at(nines(share)), y.at(one.sorted_us[index]));
-        let _ = write!(path, "{pen}{:.1} {:.1}", at.0, at.1);
-    }
-    let _ = writeln!(
-        out,
-        "<path class=\"line dash s{}\" d=\"{path}\"/>",
-        one.series % COLOURS
-    );
-    for share in [0.5, 0.99] {
+        ((x.at(nines(share)), y.at(one.sorted_us[index])), false)
+    });
+    let class = format!("line dash s{}", one.series % COLOURS);
+    drawing.path(&class, format_args!("{}", line(points)));
+    for share in [0.5, 0.99].into_iter().filter(|share| *share <= tail(n)) {
         let value = tare_stats::quantile(&one.sorted_us, share);
-        if share <= tail(n) {
-            let _ = writeln!(
-                out,
-                "<circle class=\"dot s{}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\"/>",
-                one.series % COLOURS,
-                x.at(nines(share)),
-                y.at(value)
-            );
-        }
+        drawing.dot(one.series, (x.at(nines(share)), y.at(value)), 3.5, "");
     }
 }
 
@@ -145,7 +113,7 @@ pub(crate) fn time(us: f64) -> String {
         _ if us >= 1e3 => (us / 1e3, "ms"),
         _ => (us, "µs"),
     };
-    format!("{} {unit}", crate::number::number(value))
+    format!("{} {unit}", number(value))
 }
 
 #[cfg(test)]

@@ -16,7 +16,15 @@ enum ScaleKind {
     Log,
 }
 
+/// Values this far apart have a logarithmic axis.
+const WIDE: f64 = 8.0;
+
 impl Scale {
+    /// Whether values from `least` to `greatest` want a logarithmic axis.
+    pub(crate) fn is_wide(least: f64, greatest: f64) -> bool {
+        least > 0.0 && greatest > WIDE * least
+    }
+
     /// A linear axis.
     pub(crate) fn linear(from: f64, to: f64, ends: (f64, f64)) -> Self {
         let to = if to > from { to } else { from + 1.0 };

@@ -1,10 +1,11 @@
-//! A share in percent (of a core, of completions) over time, one panel for each arm above a common axis, as
-//! Toro draws it.
+//! A share in percent (of a core, of completions) over time, one panel for each arm above a common
+//! axis, as Toro draws it.
 
 use std::fmt::Write as _;
 
 use super::scale::Scale;
-use super::{Width, figure};
+use super::{Drawing, Width, figure};
+use crate::number::number;
 use crate::report::escape;
 
 const LEFT: f64 = 40.0;
@@ -52,111 +53,53 @@ impl Timeline {
         figure(description, |width| self.draw(width))
     }
 
-    fn draw(&self, width: Width) -> (f64, String) {
-        let panel = match width {
-            Width::Wide => 96.0,
-            Width::Narrow => 80.0,
-        };
-        let x = Scale::linear(0.0, self.end, (LEFT, width.units() - RIGHT));
-        let mut out = String::new();
-        let mut top = TOP;
-        self.labels(&mut out, x);
+    fn draw(&self, width: Width) -> (f64, Drawing) {
+        let panel = width.of([96.0, 80.0]);
+        let right = width.units() - RIGHT;
+        let x = Scale::linear(0.0, self.end, (LEFT, right));
+        let mut drawing = Drawing::default();
+        let mut bottom = TOP + panel;
+        self.labels(&mut drawing, x);
         for (index, arm) in self.panels.iter().enumerate() {
-            top = TOP + index as f64 * (panel + GAP);
-            let y = Scale::linear(0.0, self.greatest(), (top + panel, top));
-            self.backdrop(&mut out, width, x, y, (top, panel));
-            draw_windows(&mut out, arm, x, y, index);
+            let top = TOP + index as f64 * (panel + GAP);
+            bottom = top + panel;
+            let y = Scale::linear(0.0, self.greatest(), (bottom, top));
+            for Band { span, .. } in &self.bands {
+                drawing.band((x.at(span.0), x.at(span.1)), (top, bottom), "");
+            }
+            drawing.rows(y, (LEFT, right), 2, |tick| format!("{tick}%"));
+            draw_windows(&mut drawing, arm, x, y, index);
+            let (title, above) = (escape(&arm.title), top - 7.0);
             let _ = writeln!(
-                out,
-                "<text class=\"name\" x=\"{LEFT}\" y=\"{:.1}\">{}</text>",
-                top - 7.0,
-                escape(&arm.title)
+                drawing.0,
+                "<text class=\"name\" x=\"{LEFT}\" y=\"{above:.1}\">{title}</text>"
             );
         }
-        let bottom = top + panel;
-        self.time_axis(&mut out, width, x, bottom);
-        (bottom + AXIS, out)
+        drawing.path("axis", format_args!("M{LEFT} {bottom:.1}H{right}"));
+        for tick in x.ticks(width.of([10, 5])) {
+            drawing.text((x.at(tick), bottom + 16.0), "middle", &number(tick));
+        }
+        let middle = (f64::midpoint(LEFT, right), bottom + 33.0);
+        drawing.text(middle, "middle", self.axis);
+        (bottom + AXIS, drawing)
     }
 
     /// What happened in the bands, above all panels, where there is room.
-    fn labels(&self, out: &mut String, x: Scale) {
+    fn labels(&self, drawing: &mut Drawing, x: Scale) {
         let mut free = 0.0;
         for band in &self.bands {
             let middle = f64::midpoint(x.at(band.span.0), x.at(band.span.1));
             let half = band.label.len() as f64 * 3.4;
-            if middle - half < free {
-                continue;
+            if middle - half >= free {
+                free = middle + half + 4.0;
+                drawing.text((middle, LABELS), "middle", band.label);
             }
-            free = middle + half + 4.0;
-            let _ = writeln!(
-                out,
-                "<text x=\"{middle:.1}\" y=\"{LABELS}\" text-anchor=\"middle\">{}</text>",
-                escape(band.label)
-            );
         }
-    }
-
-    /// Shades, grid and share axis of a panel.
-    fn backdrop(
-        &self,
-        out: &mut String,
-        width: Width,
-        x: Scale,
-        y: Scale,
-        (top, height): (f64, f64),
-    ) {
-        for band in &self.bands {
-            let (from, to) = (x.at(band.span.0), x.at(band.span.1));
-            let _ = writeln!(
-                out,
-                "<rect class=\"band\" x=\"{from:.1}\" y=\"{top:.1}\" width=\"{:.1}\" \
-                 height=\"{height}\"/>",
-                to - from
-            );
-        }
-        let right = width.units() - RIGHT;
-        for tick in y.ticks(2) {
-            let at = y.at(tick);
-            let _ = writeln!(
-                out,
-                "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{right}\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{tick}%</text>",
-                LEFT - 5.0,
-                at + 4.0
-            );
-        }
-    }
-
-    fn time_axis(&self, out: &mut String, width: Width, x: Scale, bottom: f64) {
-        let right = width.units() - RIGHT;
-        let _ = writeln!(
-            out,
-            "<path class=\"axis\" d=\"M{LEFT} {bottom:.1}H{right}\"/>"
-        );
-        let count = if width == Width::Wide { 10 } else { 5 };
-        for tick in x.ticks(count) {
-            let _ = writeln!(
-                out,
-                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                x.at(tick),
-                bottom + 16.0,
-                crate::number::number(tick)
-            );
-        }
-        let _ = writeln!(
-            out,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            f64::midpoint(LEFT, right),
-            bottom + 33.0,
-            escape(self.axis)
-        );
     }
 
     fn greatest(&self) -> f64 {
-        let shares = self
-            .panels
-            .iter()
-            .flat_map(|p| p.windows.iter().map(|w| w.2));
+        let panels = self.panels.iter();
+        let shares = panels.flat_map(|panel| panel.windows.iter().map(|window| window.2));
         let greatest = shares.fold(100.0, f64::max);
         // What is a little above one core is noise of the account.
         if greatest <= 115.0 {
@@ -168,21 +111,18 @@ impl Timeline {
 }
 
 /// Steps from window to window, with a gap where windows are apart.
-fn draw_windows(out: &mut String, panel: &Panel, x: Scale, y: Scale, series: usize) {
+fn draw_windows(drawing: &mut Drawing, panel: &Panel, x: Scale, y: Scale, series: usize) {
     let (mut line, mut area) = (String::new(), String::new());
     let zero = y.at(0.0);
     let mut end = f64::NEG_INFINITY;
     for &(from, to, share) in &panel.windows {
         let (left, right, at) = (x.at(from), x.at(to), y.at(share));
-        let joined = left - end < 8.0;
-        let pen = if joined { 'L' } else { 'M' };
-        let start = if joined { end } else { left };
+        let is_joined = left - end < 8.0;
+        let (pen, start) = if is_joined { ('L', end) } else { ('M', left) };
         let _ = write!(line, "{pen}{start:.1} {at:.1}H{right:.1}");
         let _ = write!(area, "M{start:.1} {zero:.1}V{at:.1}H{right:.1}V{zero:.1}Z");
         end = right;
     }
-    let _ = writeln!(
-        out,
-        "<path class=\"area s{series}\" d=\"{area}\"/><path class=\"line s{series}\" d=\"{line}\"/>"
-    );
+    drawing.path(&format!("area s{series}"), format_args!("{area}"));
+    drawing.path(&format!("line s{series}"), format_args!("{line}"));
 }
