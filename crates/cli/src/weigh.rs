@@ -80,7 +80,7 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
         return Ok(code);
     };
     // What failed or was interrupted has figures too; its own exit code comes first.
-    let compared = tare_lab::compare(&before, &KeptRun::read(&outcome.directory)?)?;
+    let compared = tare_lab::compare(&before, &KeptRun::read(&outcome.directory)?, &known())?;
     print(&compared.text())?;
     let judged = judged(&compared, args.fail_on)?;
     Ok(match code {
@@ -107,7 +107,8 @@ fn options(args: PlatformArgs) -> PlatformOptions {
 
 /// Compares two runs.
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
-    let compared = tare_lab::compare(&KeptRun::read(&args.before)?, &KeptRun::read(&args.after)?)?;
+    let (before, after) = (KeptRun::read(&args.before)?, KeptRun::read(&args.after)?);
+    let compared = tare_lab::compare(&before, &after, &known())?;
     print(&match args.format {
         CompareFormat::Text => compared.text(),
         CompareFormat::Markdown => compared.markdown(),

@@ -93,3 +93,13 @@ impl From<LinuxError> for RunError {
         }
     }
 }
+
+/// Why an arm that need not be there is not; anything else stays an error.
+pub(crate) fn optional<T>(result: Result<T, RunError>) -> Result<Option<String>, RunError> {
+    match result {
+        Ok(_) => Ok(None),
+        Err(RunError::Appliance(error)) => Ok(Some(error.to_string())),
+        Err(RunError::Other(error)) => Ok(Some(error.to_string())),
+        Err(error) => Err(error),
+    }
+}

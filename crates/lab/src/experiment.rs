@@ -1,16 +1,18 @@
-//! What an experiment is: its plan, its run, and what it makes of its samples.
+//! What an experiment is: its plan, its turns, and what it makes of its samples.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use tare_control::stats::Kvm;
 
-use crate::bench::{Bench, RunError};
+use crate::bench::{self, Bench, RunError};
+use crate::data::Data;
 use crate::error::WeighError;
 use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::host::HostFacts;
 use crate::interrupt::Interrupt;
+use crate::metric::{Direction, Metric};
 use crate::progress::Progress;
 use crate::record::Recorder;
 use crate::replay::{Record, Replay};
@@ -24,11 +26,23 @@ pub trait Experiment {
         no_options_of_tailor(request)
     }
 
-    /// Planned duration.
-    fn planned(&self) -> Duration;
-
     /// The plan, for the record.
     fn plan(&self) -> Value;
+
+    /// Its turns, in their order.
+    fn turns(&self) -> Vec<Turn> {
+        Vec::new()
+    }
+
+    /// Does one of them.
+    fn take_turn(&mut self, _bench: &mut Bench<'_>, _turn: &Turn) -> Result<(), RunError> {
+        Ok(())
+    }
+
+    /// Planned duration.
+    fn planned(&self) -> Duration {
+        self.turns().iter().map(|turn| turn.planned).sum()
+    }
 
     /// Takes over the plan of a record that is to be read back.
     fn replan(&mut self, _plan: &Value) {}
@@ -44,11 +58,41 @@ pub trait Experiment {
         })
     }
 
-    /// Runs it. Samples taken before an error are kept.
-    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError>;
+    /// Runs it: its turns, one after the other. Samples taken before an error are kept.
+    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        for turn in self.turns() {
+            let known = self.data().is_some_and(|data| data.is_missing(&turn.label));
+            if turn.if_fails != IfFails::Drop || !known {
+                bench.progress.step(&turn.step);
+                let result = self.take_turn(bench, &turn);
+                let why = match turn.if_fails {
+                    IfFails::BreakOff => result.map(|()| None)?,
+                    IfFails::GoOn | IfFails::Drop => bench::optional(result)?,
+                };
+                if let Some(data) = self.data_mut() {
+                    data.unavailable(&turn.label, why);
+                }
+                bench.recorder.flush()?;
+            }
+            bench.progress.done(turn.planned);
+        }
+        Ok(())
+    }
+
+    /// What it has measured, if it keeps that in the form that most have.
+    fn data(&self) -> Option<&Data> {
+        None
+    }
+
+    /// The same, to add to.
+    fn data_mut(&mut self) -> Option<&mut Data> {
+        None
+    }
 
     /// The KVM that executed guests, as the machines reported it.
-    fn kvm(&self) -> Kvm;
+    fn kvm(&self) -> Kvm {
+        self.data().map_or(Kvm::None, |data| data.kvm)
+    }
 
     /// Where the runs are from, if they were read from records instead of measured.
     fn merged(&self) -> Option<&Merged> {
@@ -57,9 +101,6 @@ pub trait Experiment {
 
     /// Figures so far.
     fn figures(&self) -> Vec<Figure>;
-
-    /// Goals for the figures.
-    fn goals(&self) -> &'static [Goal];
 
     /// The longest that its own threads were seen to wait for a CPU while a figure was taken,
     /// percent of that time, beside what is seen of the whole run.
@@ -74,11 +115,111 @@ pub trait Experiment {
 
     /// Failed samples and checks, one sentence each.
     fn failures(&self) -> Vec<String> {
-        Vec::new()
+        self.data()
+            .map_or_else(Vec::new, |data| data.failures.clone())
     }
 
     /// The experiment's part of the report.
     fn report(&self, figures: &[Figure]) -> ReportText;
+}
+
+/// Has an experiment's samples in its field `data`.
+macro_rules! has_data {
+    () => {
+        fn data(&self) -> Option<&crate::data::Data> {
+            Some(&self.data)
+        }
+
+        fn data_mut(&mut self) -> Option<&mut crate::data::Data> {
+            Some(&mut self.data)
+        }
+    };
+}
+pub(crate) use has_data;
+
+/// A turn: what is done between two steps of progress.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// Which of the experiment's arms, in its own order.
+    pub(crate) index: usize,
+    /// Which time the arm has its turn, from 0.
+    pub(crate) round: usize,
+    /// What a report calls it where it is unavailable.
+    pub(crate) label: String,
+    /// What progress calls it.
+    pub(crate) step: String,
+    /// How long it is planned to take.
+    pub(crate) planned: Duration,
+    /// What follows where it fails.
+    pub(crate) if_fails: IfFails,
+}
+
+/// What follows where a machine fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfFails {
+    /// The experiment ends; what was measured is kept.
+    BreakOff,
+    /// The report says why, and the rest goes on.
+    GoOn,
+    /// The same, and the arm has no further turn.
+    Drop,
+}
+
+impl Turn {
+    /// A turn in the first round, without which the experiment ends.
+    pub(crate) fn new(index: usize, label: &str, planned: Duration) -> Self {
+        Self {
+            index,
+            round: 0,
+            label: label.to_owned(),
+            step: label.to_owned(),
+            planned,
+            if_fails: IfFails::BreakOff,
+        }
+    }
+
+    /// With what follows where it fails.
+    pub(crate) fn if_fails(self, if_fails: IfFails) -> Self {
+        Self { if_fails, ..self }
+    }
+}
+
+/// Rounds of blocks, each of as many arms as it says, in which each arm has its turn, if `turn` gives one
+/// for block, arm and round. The order within a block is rotated by `by` arms from round to
+/// round, so that none is always first.
+pub(crate) fn rounds(
+    rounds: usize,
+    blocks: &[usize],
+    by: usize,
+    turn: impl Fn(usize, usize, usize) -> Option<Turn>,
+) -> Vec<Turn> {
+    let mut turns = Vec::new();
+    for round in 0..rounds {
+        for (block, count) in blocks.iter().enumerate() {
+            let arms = (0..*count).map(|place| (place + round * by) % count);
+            turns.extend(arms.filter_map(|arm| {
+                let turn = turn(block, arm, round)?;
+                let step = format!("round {} of {rounds}: {}", round + 1, turn.label);
+                Some(Turn {
+                    round,
+                    step,
+                    ..turn
+                })
+            }));
+        }
+    }
+    turns
+}
+
+/// A time, `count` times.
+pub(crate) fn times(time: Duration, count: usize) -> Duration {
+    time * u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// Takes a number of a record's plan, if it is there.
+pub(crate) fn replanned(plan: &Value, name: &str, number: &mut usize) {
+    let recorded = plan.get(name).and_then(Value::as_u64);
+    *number = recorded.map_or(*number, |it| it as usize);
 }
 
 /// Where merged runs are from.
@@ -113,8 +254,28 @@ pub struct Entry {
     pub about: &'static str,
     /// Which option names what it measures.
     pub subject: Subject,
+    /// What it measures.
+    pub metrics: &'static [Metric],
+    /// Goals for its figures.
+    pub goals: &'static [Goal],
     /// Makes it; its subject may be given.
     pub make: fn(Depth, Option<String>) -> Box<dyn Experiment>,
+}
+
+/// Metrics of earlier versions: of figures in stored runs alone.
+const EARLIER: [Metric; 4] = [
+    Metric::less("aa_difference_pct", ""),
+    Metric::more("bytes_per_s", ""),
+    Metric::more("delivery_ratio", ""),
+    Metric::more("gbit_per_s", ""),
+];
+
+/// The better side of a figure, by the metrics of these experiments; `None` for one of none.
+pub(crate) fn better(known: &[Entry], figure: &str) -> Option<Direction> {
+    let metrics = known.iter().flat_map(|entry| entry.metrics);
+    let mut all = metrics.chain(&EARLIER);
+    all.find(|metric| metric.is_of(figure))
+        .map(|metric| metric.better)
 }
 
 /// Which option names what an experiment measures.
@@ -126,4 +287,66 @@ pub enum Subject {
     App,
     /// Options of its own.
     Own,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use Direction::{Less, More, Neither};
+
+    use super::*;
+    use crate::experiments::ALL;
+
+    #[test]
+    fn every_figure_of_a_kept_run_has_a_better_side() {
+        let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+        let mut seen = 0;
+        for (run, summary) in crate::stored_runs::all(&[&runs]) {
+            let is_here = ALL.iter().any(|entry| entry.name == summary.experiment);
+            for figure in summary.figures.iter().filter(|_| is_here) {
+                assert!(
+                    better(ALL, &figure.name).is_some(),
+                    "{run}: {}",
+                    figure.name
+                );
+                seen += 1;
+            }
+        }
+        assert!(seen > 1_000, "{seen} figures");
+    }
+
+    #[test]
+    fn rates_of_work_are_better_high_and_a_name_has_one_better_side() {
+        for (figure, direction) in [
+            ("ipis_skipped_per_message.spin", Some(More)),
+            ("iops_off_over_vic.cif32", Some(Less)),
+            ("interrupts_per_io.cif32.vic", Some(Less)),
+            ("db_iops.vic", Some(More)),
+            ("in_flight.cif1", Some(Neither)),
+            ("iopsx.vic", None),
+        ] {
+            assert_eq!(better(ALL, figure), direction, "{figure}");
+        }
+        for metric in ALL.iter().flat_map(|entry| entry.metrics) {
+            assert_eq!(
+                better(ALL, metric.name),
+                Some(metric.better),
+                "{}",
+                metric.name
+            );
+        }
+    }
+
+    #[test]
+    fn a_rotation_has_each_once_from_the_given_one_on() {
+        let order = |by| {
+            let turn = |_, arm: usize, _| Some(Turn::new(arm, "arm", Duration::ZERO));
+            let turns = rounds(3, &[3], by, turn).into_iter();
+            turns.map(|turn| turn.index).collect::<Vec<_>>()
+        };
+        assert_eq!(order(0), [0, 1, 2, 0, 1, 2, 0, 1, 2]);
+        assert_eq!(order(1), [0, 1, 2, 1, 2, 0, 2, 0, 1]);
+        assert_eq!(order(5), [0, 1, 2, 2, 0, 1, 1, 2, 0]);
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tare_stats::{Interval, count_interval, mean_interval, quantile_interval, signed_rank};
 
+use crate::metric::Metric;
 use crate::number::number;
 
 /// One figure of `summary.json`.
@@ -268,6 +269,11 @@ impl Samples {
         let series = self.series.entry(name.to_owned()).or_insert_with(empty);
         series.values.push(value);
         series.rounds.push(self.round);
+    }
+
+    /// Adds a sample of a metric to an arm's figure.
+    pub(crate) fn put(&mut self, metric: Metric, arm: &str, value: f64) {
+        self.add(&metric.of(arm), metric.unit, value);
     }
 
     /// The samples of a figure; none if there is no such figure.

@@ -18,22 +18,23 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// A goal wherever there is a KVM.
-    pub(crate) const fn on_any_kvm(figure: &'static str, at_most: f64) -> Self {
+    /// A goal on such KVMs.
+    pub(crate) const fn on(on: &'static [Kvm], figure: &'static str, at_most: f64) -> Self {
         Self {
             figure,
             at_most,
-            on: &[Kvm::Emulated, Kvm::Hardware],
+            on,
         }
+    }
+
+    /// A goal wherever there is a KVM.
+    pub(crate) const fn on_any_kvm(figure: &'static str, at_most: f64) -> Self {
+        Self::on(&[Kvm::Emulated, Kvm::Hardware], figure, at_most)
     }
 
     /// A goal on every machine, with a KVM or without.
     pub const fn on_any(figure: &'static str, at_most: f64) -> Self {
-        Self {
-            figure,
-            at_most,
-            on: &[Kvm::None, Kvm::Emulated, Kvm::Hardware],
-        }
+        Self::on(&[Kvm::None, Kvm::Emulated, Kvm::Hardware], figure, at_most)
     }
 }
 

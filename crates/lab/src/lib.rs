@@ -22,7 +22,7 @@
 mod appliance;
 mod bench;
 mod compare;
-mod direction;
+mod data;
 mod error;
 mod experiment;
 mod experiments;
@@ -34,6 +34,7 @@ mod host;
 mod interrupt;
 mod linux;
 mod load;
+mod metric;
 mod number;
 mod observe;
 mod outcome;
@@ -83,6 +84,7 @@ pub mod kit {
     pub use crate::goal::{Goal, Judgement};
     pub use crate::host::{HostFacts, sha256_of_text};
     pub use crate::interrupt::{Interrupt, Interrupted};
+    pub use crate::metric::Metric;
     pub use crate::number::number;
     pub use crate::progress::Progress;
     pub use crate::record::Recorder;

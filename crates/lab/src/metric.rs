@@ -1,7 +1,6 @@
 //! What is measured: a metric has a name, a unit, and a side that is better. A figure is a
 //! metric, mostly of an arm: `NAME.ARM`.
 
-use crate::experiments;
 use crate::figure::{self, Figure};
 
 /// Which side is better.
@@ -53,6 +52,11 @@ impl Metric {
         }
     }
 
+    /// Whether a figure of this name is one of its.
+    pub(crate) fn is_of(&self, figure: &str) -> bool {
+        figure.split('.').next() == Some(self.name)
+    }
+
     /// Its figure of an arm, if it is there.
     pub fn find<'a>(&self, figures: &'a [Figure], arm: &str) -> Option<&'a Figure> {
         figure::find(figures, &self.of(arm))
@@ -89,135 +93,3 @@ macro_rules! metrics {
     };
 }
 pub(crate) use metrics;
-
-/// Metrics of experiments in other crates, and of earlier versions: of figures in stored runs.
-const ELSEWHERE: &[Metric] = &[
-    Metric::less("aa_difference_pct", ""),
-    Metric::less("aa_half_width_pct", ""),
-    Metric::neither("aa_pct", ""),
-    Metric::less("aa_significant_pct", ""),
-    Metric::more("bytes_per_s", ""),
-    Metric::more("carried_rps", ""),
-    Metric::less("commit_p50_us", ""),
-    Metric::less("cpu_1rps_pct", ""),
-    Metric::neither("cpu_again_over_off", ""),
-    Metric::less("cpu_burst_pct", ""),
-    Metric::more("cpu_gain_pct", ""),
-    Metric::less("cpu_idle_pct", ""),
-    Metric::less("cpu_us_per_io", ""),
-    Metric::less("cpu_vic_over_off", ""),
-    Metric::neither("db_in_flight", ""),
-    Metric::less("db_interrupts_per_io", ""),
-    Metric::less("db_interrupts_per_s", ""),
-    Metric::more("db_iops", ""),
-    Metric::less("db_latency_ms", ""),
-    Metric::less("decision_ns", ""),
-    Metric::neither("delivered_per_io", ""),
-    Metric::more("delivery_ratio", ""),
-    Metric::less("exits_per_connection", ""),
-    Metric::less("exits_per_request", ""),
-    Metric::more("finds_5pct_of_100", ""),
-    Metric::less("first_byte_ms", ""),
-    Metric::less("first_line_ms", ""),
-    Metric::less("fsync_p50_us", ""),
-    Metric::less("fsync_p99_us", ""),
-    Metric::less("fsync_plain_over_off", ""),
-    Metric::less("fsync_vic_over_off", ""),
-    Metric::more("gbit_per_s", ""),
-    Metric::less("idle_exits_per_s", ""),
-    Metric::neither("in_flight", ""),
-    Metric::less("insns_per_connection", ""),
-    Metric::less("insns_per_request", ""),
-    Metric::more("instructions_gain_pct", ""),
-    Metric::less("instructions_per_interrupt", ""),
-    Metric::less("instructions_per_io", ""),
-    Metric::less("interrupt_share_pct", ""),
-    Metric::less("interrupts_per_connection", ""),
-    Metric::less("interrupts_per_io", ""),
-    Metric::less("interrupts_per_request", ""),
-    Metric::more("iops", ""),
-    Metric::more("iops_gain_pct", ""),
-    Metric::neither("iops_off_over_again", ""),
-    Metric::less("iops_off_over_vic", ""),
-    Metric::neither("latency_again_over_off", ""),
-    Metric::less("latency_p50_us", ""),
-    Metric::less("latency_p90_us", ""),
-    Metric::neither("latency_p99_again_over_off", ""),
-    Metric::less("latency_p99_us", ""),
-    Metric::less("latency_p99_vic_over_off", ""),
-    Metric::less("latency_vic_over_off", ""),
-    Metric::less("monitor_rss_kib", ""),
-    Metric::less("observer_accounted_pct", ""),
-    Metric::less("observer_cost_pct", ""),
-    Metric::less("passt_cpu_1rps_pct", ""),
-    Metric::less("passt_cpu_burst_pct", ""),
-    Metric::less("passt_cpu_idle_pct", ""),
-    Metric::more("pin_gain_pct", ""),
-    Metric::less("policy_text_bytes", ""),
-    Metric::less("pso_pct", ""),
-    Metric::less("pto_pct", ""),
-    Metric::less("ratio", ""),
-    Metric::less("runs_to_find_5pct", ""),
-    Metric::less("settled_ms", ""),
-    Metric::less("stats_request_us", ""),
-    Metric::less("tcg_boot_insns", ""),
-    Metric::less("tcg_insns_per_connection", ""),
-    Metric::less("tcg_insns_per_request", ""),
-    Metric::more("tps", ""),
-    Metric::less("worst_cost", ""),
-];
-
-/// The better side of a figure; `None` for one of no known metric.
-pub(crate) fn known(figure: &str) -> Option<Direction> {
-    let name = figure.split('.').next().unwrap_or_default();
-    let here = experiments::ALL.iter().flat_map(|entry| entry.metrics);
-    let mut all = here.chain(ELSEWHERE);
-    all.find(|metric| metric.name == name)
-        .map(|metric| metric.better)
-}
-
-/// The better side of a figure; neither for one of no known metric.
-pub(crate) fn better(figure: &str) -> Direction {
-    known(figure).unwrap_or(Direction::Neither)
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use std::path::Path;
-
-    use Direction::{Less, More, Neither};
-
-    use super::*;
-
-    #[test]
-    fn every_figure_of_a_kept_run_has_a_direction() {
-        let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-        let mut seen = 0;
-        for (run, summary) in crate::stored_runs::all(&[&runs]) {
-            for figure in summary.figures {
-                assert!(known(&figure.name).is_some(), "{run}: {}", figure.name);
-                seen += 1;
-            }
-        }
-        assert!(seen > 1_000, "{seen} figures");
-    }
-
-    #[test]
-    fn rates_of_work_are_better_high_and_a_name_has_one_better_side() {
-        for (figure, direction) in [
-            ("ipis_skipped_per_message.spin", More),
-            ("iops_off_over_vic.cif32", Less),
-            ("interrupts_per_io.cif32.vic", Less),
-            ("db_iops.vic", More),
-            ("in_flight.cif1", Neither),
-        ] {
-            assert_eq!(known(figure), Some(direction), "{figure}");
-        }
-        assert_eq!((known("iopsx.vic"), better("iopsx.vic")), (None, Neither));
-        let all = experiments::ALL.iter().flat_map(|entry| entry.metrics);
-        for metric in all.chain(ELSEWHERE) {
-            assert_eq!(known(metric.name), Some(metric.better), "{}", metric.name);
-        }
-    }
-}

@@ -1,6 +1,7 @@
 //! Threads of the lab on CPUs of their own.
 
 use std::io;
+use std::thread;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -20,6 +21,31 @@ pub(crate) fn this_thread(cpu: Option<usize>) -> bool {
     sched_setaffinity(None, &set).is_ok()
 }
 
+/// Does both in threads of their own, `caller` on the first of `cpus` CPUs and `other` on the
+/// last; what `caller` gives.
+pub(crate) fn pair<T: Send>(
+    cpus: usize,
+    other: impl FnOnce() + Send,
+    caller: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    let allowed = allowed()?;
+    let (Some(&first), Some(&last)) = (allowed.first(), allowed.get(cpus - 1)) else {
+        return Err(io::Error::other("there are not enough CPUs"));
+    };
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            this_thread(Some(last));
+            other();
+        });
+        let caller = scope.spawn(move || {
+            this_thread(Some(first));
+            caller()
+        });
+        let panicked = |_| Err(io::Error::other("a thread of the host's arm ended early"));
+        caller.join().unwrap_or_else(panicked)
+    })
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -30,5 +56,10 @@ mod tests {
         let cpu = *allowed().unwrap().last().unwrap();
         let seen = std::thread::spawn(move || (this_thread(Some(cpu)), allowed().unwrap()));
         assert_eq!(seen.join().unwrap(), (true, vec![cpu]));
+    }
+
+    #[test]
+    fn more_cpus_than_there_are_is_an_error() {
+        assert!(pair(100_000, || (), || Ok(())).is_err());
     }
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 use tare_stats::{SplitMix64, permutation, signed_rank, summarize};
 
 use crate::compare::{Change, of_figures};
+use crate::experiments::ALL;
 use crate::figure::{Figure, median, paired_ratio, rate};
 
 /// Effects that are planted, percent.
@@ -160,7 +161,7 @@ fn of_compared(noise: &mut Noise<'_>, factor: f64) -> Said {
         (0..20).filter_map(&mut of).collect()
     };
     let (before, after) = (run(1.0), run(factor));
-    let rows = of_figures(&before, &after);
+    let rows = of_figures(&before, &after, ALL);
     let (low, high) = rows[0].ratio_interval.unwrap();
     let named = |change| matches!(change, Change::Better | Change::Worse);
     // With no effect any figure that is named is an alarm.

@@ -24,6 +24,15 @@ impl Depth {
         named.next().unwrap_or_default()
     }
 
+    /// What is for this depth, of what is for quick, standard and full.
+    pub(crate) const fn of<T: Copy>(self, [quick, standard, full]: [T; 3]) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Standard => standard,
+            Self::Full => full,
+        }
+    }
+
     /// The name as written in records and reports.
     pub const fn name(self) -> &'static str {
         match self {

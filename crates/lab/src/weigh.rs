@@ -177,7 +177,7 @@ impl Weighing<'_> {
         recorder.flush()?;
         host.kvm = experiment.kvm();
         let origin = Origin {
-            experiment: self.entry.name,
+            entry: self.entry,
             started: merged.map_or_else(|| rfc3339(started), |it| it.started.clone()),
             revision: merged.map_or(&self.revision, |it| &it.revision).clone(),
             machine: host,
@@ -210,7 +210,7 @@ impl Weighing<'_> {
 
 /// Where a run's samples come from.
 struct Origin {
-    experiment: &'static str,
+    entry: Entry,
     started: String,
     revision: String,
     machine: HostFacts,
@@ -247,12 +247,9 @@ fn write(
     figures.extend(lost);
     #[cfg(test)]
     for figure in &figures {
-        let known = crate::direction::known(&figure.name);
-        assert!(
-            known.is_some(),
-            "{}: no family in direction.rs",
-            figure.name
-        );
+        let mut metrics = origin.entry.metrics.iter();
+        let known = metrics.find(|metric| metric.is_of(&figure.name));
+        assert!(known.is_some(), "{}: of no metric", figure.name);
         assert!(
             Effect::is_told(figure),
             "{}: a ratio in \"{}\" has no effect",
@@ -262,12 +259,12 @@ fn write(
     }
     let not_judged = origin.machine.not_judged();
     let goals = match not_judged {
-        None => experiment.goals(),
+        None => origin.entry.goals,
         Some(_) => &[],
     };
     let summary = Summary {
         schema: SCHEMA,
-        experiment: origin.experiment.to_owned(),
+        experiment: origin.entry.name.to_owned(),
         started: origin.started,
         duration_s: origin.took.as_secs_f64(),
         status: Status::of(ending, &failures),
@@ -379,7 +376,7 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, Wei
         return Err(WeighError::Option(why));
     }
     let origin = Origin {
-        experiment: entry.name,
+        entry,
         started: record.word("started").unwrap_or_default(),
         revision: record.word("revision").unwrap_or_default(),
         machine,

@@ -46,6 +46,7 @@ use plan::{Cell, Turn};
 use stage::{Ran, Stage};
 use tare_lab::kit::Figure;
 use tare_lab::kit::Goal;
+use tare_lab::kit::Metric;
 use tare_lab::kit::Record;
 use tare_lab::kit::WeighError;
 use tare_lab::kit::{Bench, RunError};
@@ -92,11 +93,30 @@ pub(crate) struct Platforms {
     took: BTreeMap<Cell, f64>,
 }
 
+/// What it measures.
+pub(crate) const METRICS: &[Metric] = &[
+    Metric::less("ratio", "x"),
+    Metric::less("pto_pct", "%"),
+    Metric::less("pso_pct", "%"),
+    Metric::more("pin_gain_pct", "%"),
+    Metric::neither("pin_control_pct", "%"),
+    Metric::neither("quota_to_set_pct", "%"),
+    Metric::neither("aa_pct", "%"),
+    Metric::less("aa_half_width_pct", "%"),
+    Metric::less("aa_significant_pct", "%"),
+    Metric::more("finds_5pct_of_100", "1"),
+    Metric::less("runs_to_find_5pct", "1"),
+    Metric::less("observer_cost_pct", "%"),
+    Metric::less("observer_accounted_pct", "%"),
+];
+
 /// The study among the experiments.
 pub const ENTRY: Entry = Entry {
     name: "platforms",
     about: "bare metal, container, VM, container in VM: what each costs, and what pinning gains",
     subject: Subject::Own,
+    metrics: METRICS,
+    goals: GOALS,
     make: |depth, _| Box::new(Platforms::new(depth)),
 };
 
@@ -647,10 +667,6 @@ impl Experiment for Platforms {
 
     fn figures(&self) -> Vec<Figure> {
         analysis::figures(&self.data)
-    }
-
-    fn goals(&self) -> &'static [Goal] {
-        GOALS
     }
 
     fn failures(&self) -> Vec<String> {

@@ -38,7 +38,7 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
     let half = value(figures, "aa_half_width_pct");
     let best = of("aa_half_width_pct.").map(|(least, _)| least);
     let widths = half.map(|half| between(best.unwrap_or(half), half));
-    let text = Template::new(include_str!("report.md"), figures)
+    let text = Template::new(include_str!("report.md"), crate::METRICS, figures)
         .maybe("engine", engine)
         .only_if("translated", translated)
         .only_if("native", !translated)

@@ -64,9 +64,15 @@ impl Fakes {
             served: |_| Vec::new(),
         }
     }
-}
 
-impl Fakes {
+    /// Machines that print, on a KVM that emulates.
+    pub(crate) fn printing(prints: fn(&GuestSpec) -> Vec<Value>, fault: Fault) -> Self {
+        Self {
+            prints,
+            ..Self::new(Kvm::Emulated, fault)
+        }
+    }
+
     /// Counts a machine that starts, or ends as it does.
     fn starts(&mut self) -> Result<(), ApplianceError> {
         self.started += 1;

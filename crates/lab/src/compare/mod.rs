@@ -16,9 +16,10 @@ use serde::Serialize;
 use tare_host::printable::printable;
 use tare_stats::{Difference, Estimated, Interval, adjusted, difference};
 
-use crate::direction::{self, Direction};
+use crate::experiment::{Entry, better};
 use crate::export::word;
 use crate::figure::{Figure, Statistic, find};
+use crate::metric::Direction;
 use crate::stored_runs::{StoredRunError, summary};
 use crate::summary::{Status, Summary};
 
@@ -142,9 +143,13 @@ impl KeptRun {
     }
 }
 
-/// Compares two runs, the second against the first.
-pub fn compare(before: &KeptRun, after: &KeptRun) -> Result<Compared, CompareError> {
-    compared(&before.0, &after.0)
+/// Compares two runs of one of the experiments that are known, the second against the first.
+pub fn compare(
+    before: &KeptRun,
+    after: &KeptRun,
+    known: &[Entry],
+) -> Result<Compared, CompareError> {
+    compared(&before.0, &after.0, known)
 }
 
 fn same_experiment(before: &str, after: &str) -> Result<(), CompareError> {
@@ -157,9 +162,9 @@ fn same_experiment(before: &str, after: &str) -> Result<(), CompareError> {
     })
 }
 
-fn compared(before: &Summary, after: &Summary) -> Result<Compared, CompareError> {
+fn compared(before: &Summary, after: &Summary, known: &[Entry]) -> Result<Compared, CompareError> {
     same_experiment(&before.experiment, &after.experiment)?;
-    let figures = of_figures(&before.figures, &after.figures);
+    let figures = of_figures(&before.figures, &after.figures, known);
     if figures.is_empty() {
         return Err(CompareError::Nothing);
     }
@@ -182,10 +187,10 @@ fn compared(before: &Summary, after: &Summary) -> Result<Compared, CompareError>
 }
 
 /// Figures that are in both, compared all at once.
-pub(crate) fn of_figures(before: &[Figure], after: &[Figure]) -> Vec<Row> {
+pub(crate) fn of_figures(before: &[Figure], after: &[Figure], known: &[Entry]) -> Vec<Row> {
     let both = before.iter();
     let mut rows: Vec<Row> = both
-        .filter_map(|figure| Some(row(figure, same(after, figure)?)))
+        .filter_map(|figure| Some(row(figure, same(after, figure)?, known)))
         .collect();
     correct(&mut rows);
     rows
@@ -228,7 +233,7 @@ fn warnings(before: &Summary, after: &Summary) -> Vec<String> {
     warnings
 }
 
-fn row(before: &Figure, after: &Figure) -> Row {
+fn row(before: &Figure, after: &Figure, known: &[Entry]) -> Row {
     let positive = before.value > 0.0 && after.value > 0.0;
     let exact = is_exact(before) && is_exact(after);
     let apart = estimated(before, |v| v).zip(estimated(after, |v| v));
@@ -252,7 +257,7 @@ fn row(before: &Figure, after: &Figure) -> Row {
             Some(_) => Change::None,
         },
         texts: [before.text(), after.text()],
-        direction: direction::of(&before.name),
+        direction: better(known, &before.name).unwrap_or(Direction::Neither),
         shift: apart.map(|it| it.interval),
     }
 }

@@ -5,6 +5,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::experiments::ALL;
 use crate::figure::{exact, median, rate};
 use crate::host::HostFacts;
 
@@ -23,7 +24,7 @@ fn times(mean: f64) -> Vec<f64> {
 }
 
 fn change_of(before: Figure, after: Figure) -> Row {
-    let both = compared(&run("x", vec![before]), &run("x", vec![after]));
+    let both = compared(&run("x", vec![before]), &run("x", vec![after]), ALL);
     both.unwrap().figures.remove(0)
 }
 
@@ -70,7 +71,7 @@ fn more_is_better_for_rates_and_exact_figures_have_no_error() {
 #[test]
 fn only_worse_than_allowed_fails() {
     let of = |mean: f64| vec![median("wake_p50_us", "us", &times(mean)).unwrap()];
-    let both = compared(&run("x", of(10.0)), &run("x", of(11.0))).unwrap();
+    let both = compared(&run("x", of(10.0)), &run("x", of(11.0)), ALL).unwrap();
     assert_eq!(both.worse_than(3.0).len(), 1);
     assert_eq!(both.worse_than(20.0).len(), 0);
     assert!(both.markdown().contains("| **worse** |"));
@@ -82,9 +83,9 @@ fn only_worse_than_allowed_fails() {
 #[test]
 fn runs_that_do_not_compare_are_refused() {
     let figure = || vec![exact("x", "B", &[1.0]).unwrap()];
-    let error = compared(&run("kv", figure()), &run("vic", figure())).unwrap_err();
+    let error = compared(&run("kv", figure()), &run("vic", figure()), ALL).unwrap_err();
     assert!(error.to_string().contains("kv and vic"), "{error}");
-    let error = compared(&run("kv", figure()), &run("kv", Vec::new())).unwrap_err();
+    let error = compared(&run("kv", figure()), &run("kv", Vec::new()), ALL).unwrap_err();
     assert!(matches!(error, CompareError::Nothing));
     let elsewhere = Summary {
         machine: HostFacts {
@@ -93,7 +94,7 @@ fn runs_that_do_not_compare_are_refused() {
         },
         ..run("kv", figure())
     };
-    let both = compared(&run("kv", figure()), &elsewhere).unwrap();
+    let both = compared(&run("kv", figure()), &elsewhere, ALL).unwrap();
     assert!(both.warnings[0].contains("processor differs"), "{both:?}");
 }
 
@@ -103,7 +104,7 @@ fn what_does_not_compare_is_named() {
     fn figure() -> Figure {
         exact("x", "B", &[1.0]).unwrap()
     }
-    let both = compared(&run("kv", size("us")), &run("kv", size("ns"))).unwrap();
+    let both = compared(&run("kv", size("us")), &run("kv", size("ns")), ALL).unwrap();
     assert_eq!(both.figures.len(), 1);
     assert!(
         both.text().ends_with("another unit: a,b\n"),
@@ -111,13 +112,13 @@ fn what_does_not_compare_is_named() {
         both.text()
     );
     assert!(both.markdown().ends_with("another unit: a,b\n"));
-    let both = compared(&run("kv", size("us")), &run("kv", size("us"))).unwrap();
+    let both = compared(&run("kv", size("us")), &run("kv", size("us")), ALL).unwrap();
     assert!(both.csv().contains("\"a,b\",us,1,1,"), "{}", both.csv());
     let broken = Summary {
         status: Status::Broken,
         ..run("kv", size("us"))
     };
-    let both = compared(&run("kv", size("us")), &broken).unwrap();
+    let both = compared(&run("kv", size("us")), &broken, ALL).unwrap();
     assert!(
         both.warnings[0].contains("second run is broken"),
         "{both:?}"
@@ -147,11 +148,11 @@ fn many_figures_that_did_not_change_rarely_raise_an_alarm() {
         let (mut alarms, mut alone, mut found) = (0, 0, 0);
         for _ in 0..COMPARISONS {
             let runs = [0.0, 0.0, 10.0].map(|worse| drawn(&mut dice, 60, samples, worse));
-            let same = compared(&runs[0], &runs[1]).unwrap();
+            let same = compared(&runs[0], &runs[1], ALL).unwrap();
             let named = |row: &&Row| matches!(row.change, Change::Better | Change::Worse);
             alarms += usize::from(same.figures.iter().any(|row| named(&row)));
             alone += same.count_by_interval();
-            let slower = compared(&runs[0], &runs[2]).unwrap();
+            let slower = compared(&runs[0], &runs[2], ALL).unwrap();
             found += usize::from(slower.figures[0].change == Change::Worse);
         }
         let alone = alone as f64 / COMPARISONS as f64;
@@ -187,7 +188,7 @@ fn text_of_a_foreign_run_moves_no_cursor_and_makes_no_column() {
         machine,
         ..run("kv", of(2.0))
     };
-    let both = compared(&run("kv", of(1.0)), &other).unwrap();
+    let both = compared(&run("kv", of(1.0)), &other, ALL).unwrap();
     for text in [both.text(), both.markdown(), both.csv(), both.json()] {
         assert!(
             text.chars().all(|c| c == '\n' || !c.is_control()),
@@ -204,6 +205,6 @@ fn text_of_a_foreign_run_moves_no_cursor_and_makes_no_column() {
         !markdown.contains("<b>") && !markdown.contains("<i>"),
         "{markdown}"
     );
-    let error = compared(&run("a\u{1b}[2J", of(1.0)), &other).unwrap_err();
+    let error = compared(&run("a\u{1b}[2J", of(1.0)), &other, ALL).unwrap_err();
     assert!(!error.to_string().contains('\u{1b}'));
 }

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use serde_json::Value;
-use tare_control::stats::Kvm;
 use tempfile::TempDir;
 
 use super::ALL;
-use super::ping_pong::PingPong;
+use super::ping_pong::{PingPong, PingPongSpec};
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiment::Experiment;
@@ -20,7 +19,7 @@ use crate::host::HostFacts;
 use crate::interrupt::Interrupt;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
-use crate::request::WeighRequest;
+use crate::request::{Depth, WeighRequest};
 use crate::summary::{SCHEMA, Status, Summary};
 use crate::weigh::{Files, Weighing};
 
@@ -123,20 +122,16 @@ impl Run {
     /// A short weighing of two threads that answer each other, with machines that
     /// say what `prints` gives.
     pub(crate) fn of_dialogue(
-        planned: PingPong,
+        kind: &'static PingPongSpec,
         prints: fn(&GuestSpec) -> Vec<Value>,
         fault: Fault,
     ) -> Self {
         let short = PingPong {
             turns: 2,
             exchanges: 4,
-            ..planned
+            ..PingPong::new(kind, Depth::Quick, None)
         };
-        let fakes = Fakes {
-            prints,
-            ..Fakes::new(Kvm::Emulated, fault)
-        };
-        Self::of(short.kind.image, Box::new(short), fakes)
+        Self::of(kind.image, Box::new(short), Fakes::printing(prints, fault))
     }
 
     /// A file of the results.

@@ -19,5 +19,5 @@ mod tests;
 pub(crate) use exchange::{Exchange, Expected};
 pub(crate) use first_byte::first_byte;
 pub(crate) use generator::{Generator, LoadError};
-pub(crate) use request::{Failure, Request, Target};
+pub(crate) use request::{Failure, Request, Target, failed};
 pub(crate) use schedule::{Connections, Schedule};

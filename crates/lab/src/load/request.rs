@@ -38,6 +38,14 @@ impl Request {
     }
 }
 
+/// A sentence about requests that failed, of which `what` says when; `None` if none has.
+pub(crate) fn failed(asked: &[Request], what: &str) -> Option<String> {
+    let mut failed = asked.iter().filter_map(|request| request.failure);
+    let first = failed.next()?;
+    let (count, all) = (failed.count() + 1, asked.len());
+    Some(format!("{count} of {all} {what}, the first: {first}"))
+}
+
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -23,13 +23,13 @@
 //! interval, `{x:round}` no decimals, `{x:2}` two. `{a / b}`, `{a - b}` and `{a * 0.001}` are
 //! of figures and numbers. A sentence that lacks a value is left out, a cell has a dash, and a
 //! row is left out where all its figures are missing. Names that are neither given nor of a
-//! family of figures fail the test of all reports.
+//! metric fail the test of all reports.
 
 use std::collections::BTreeMap;
 
 use super::{ReportText, Section, table};
-use crate::direction;
 use crate::figure::{Figure, Statistic, find};
+use crate::metric::Metric;
 use crate::number::number;
 
 /// What stands in a cell without a value.
@@ -62,15 +62,17 @@ struct Block {
 #[derive(Debug)]
 pub struct Template<'a> {
     blocks: Vec<Block>,
+    metrics: &'static [Metric],
     figures: &'a [Figure],
     given: BTreeMap<&'static str, Option<String>>,
 }
 
 impl<'a> Template<'a> {
-    /// The text of `markdown`, with these figures.
-    pub fn new(markdown: &str, figures: &'a [Figure]) -> Self {
+    /// The text of `markdown`, with these figures of `metrics`.
+    pub fn new(markdown: &str, metrics: &'static [Metric], figures: &'a [Figure]) -> Self {
         Self {
             blocks: blocks(markdown),
+            metrics,
             figures,
             given: BTreeMap::new(),
         }
@@ -108,6 +110,25 @@ impl<'a> Template<'a> {
             limitations: self.sentences("Limitations"),
             ..ReportText::default()
         }
+    }
+
+    /// The same with the glance table of these rows, with sections, and with a limitation for
+    /// each that is missing.
+    pub fn report_with(
+        &self,
+        glance: impl IntoIterator<Item = Row>,
+        sections: impl IntoIterator<Item = Option<Section>>,
+        missing: &[String],
+    ) -> ReportText {
+        let mut report = self.report();
+        let mut glance = glance.into_iter().peekable();
+        if glance.peek().is_some() {
+            report.glance = self.table("Glance", glance);
+        }
+        report.sections = sections.into_iter().flatten().collect();
+        let missing = missing.iter().map(|why| format!("Not measured: {why}."));
+        report.limitations.splice(..0, missing);
+        report
     }
 
     /// The sentences below a heading whose values are all there.
@@ -260,8 +281,8 @@ impl<'a> Template<'a> {
 
     fn known(&self, name: &str) -> Option<&'a Figure> {
         debug_assert!(
-            direction::known(name).is_some(),
-            "'{name}' in a report's text is neither given nor of a family of figures"
+            self.metrics.iter().any(|metric| metric.is_of(name)),
+            "'{name}' in a report's text is neither given nor of a metric"
         );
         find(self.figures, name)
     }
@@ -358,6 +379,8 @@ in two lines.
 | given | {seen} | 1 |
 ";
 
+    const METRICS: &[Metric] = &[Metric::less("exit_ns", "ns")];
+
     fn figures() -> Vec<Figure> {
         let figures = [
             median("exit_ns.cpuid", "ns", &[10.4]),
@@ -369,7 +392,7 @@ in two lines.
     #[test]
     fn sentences_and_rows_without_a_value_are_left_out() {
         let figures = figures();
-        let template = Template::new(TEXT, &figures)
+        let template = Template::new(TEXT, METRICS, &figures)
             .set("app", "x")
             .set("said", "{y}");
         let report = template.only_if("emulated", true).report();
@@ -378,7 +401,7 @@ in two lines.
         let said = ["It takes 10 ns, 2.6 of the other.", "Emulated: {y}."];
         assert_eq!(report.answer, said);
         assert_eq!(report.method, Vec::<String>::new());
-        let template = Template::new(TEXT, &figures)
+        let template = Template::new(TEXT, METRICS, &figures)
             .set("app", "x")
             .set("said", "y");
         assert_eq!(
@@ -393,7 +416,7 @@ in two lines.
     #[test]
     fn a_row_stands_for_each_that_has_figures() {
         let figures = figures();
-        let template = Template::new(TEXT, &figures)
+        let template = Template::new(TEXT, METRICS, &figures)
             .set("app", "x")
             .set("said", "");
         let template = template.maybe("seen", None::<f64>);
@@ -410,8 +433,8 @@ in two lines.
 
     #[test]
     #[cfg(debug_assertions)]
-    #[should_panic(expected = "neither given nor of a family")]
+    #[should_panic(expected = "neither given nor of a metric")]
     fn a_name_that_is_not_known_is_a_mistake() {
-        Template::new("# {exitns.cpuid}", &[]).report();
+        Template::new("# {exitns.cpuid}", METRICS, &[]).report();
     }
 }

@@ -26,22 +26,41 @@ use serde_json::{Value, json};
 use tare_control::sentence::chain;
 use tare_control::stats::Kvm;
 
-use self::arms::Arm;
+use self::arms::{Arm, CONTAINER, LINUX_TCG, PROCESS, TARE, TARE_TCG};
 use self::services::{Load, SERVICES, Service};
-use super::guest_bench::{self, Data};
 use crate::appliance::{Appliance, ApplianceError};
 use crate::bench::{Bench, RunError};
-use crate::experiment::Experiment;
-use crate::figure::{Figure, exact, median, needed, paired_ratio, rate};
+use crate::data::Data;
+use crate::experiment::{
+    Entry, Experiment, IfFails, Subject, Turn, has_data, replanned, rounds, times,
+};
+use crate::figure::{Figure, exact, needed, rate};
 use crate::goal::Goal;
 use crate::interrupt::Interrupt;
 use crate::linux::catalog::{self, App};
 use crate::linux::dialog::ask;
-use crate::load::{Connections, Exchange, Generator, Request, Schedule};
+use crate::load::{Connections, Exchange, Generator, Schedule, failed};
+use crate::metric::{Metric, metrics};
 use crate::observe::counters::{activity_between, seconds_between};
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::Depth;
+
+metrics! {
+    PER_S: more("app_per_s", "1/s");
+    P50: less("app_p50_us", "us");
+    P99: less("app_p99_us", "us");
+    CPU_PER_REQUEST: less("app_cpu_us_per_request", "us");
+    CPU_IDLE: less("app_cpu_idle_pct", "%");
+    IDLE_EXITS: less("app_idle_exits_per_s", "1/s");
+    MEMORY: less("app_memory_mib", "MiB");
+    FIRST_ANSWER: less("app_first_answer_ms", "ms");
+    IMAGE: less("app_image_bytes", "bytes");
+    RATE_RATIO: more("app_rate_ratio", "1");
+    TIMES_SLOWER: less("app_times_slower", "1");
+    OVER_LINUX: more("app_over_linux", "1");
+    MEMORY_BEYOND: less("app_memory_beyond_mib", "MiB");
+}
 
 /// Connections under load.
 const CONNECTIONS: usize = 8;
@@ -79,6 +98,16 @@ const GOALS: &[Goal] = &[
     Goal::on_any_kvm("app_memory_beyond_mib.nginx", 6.0),
 ];
 
+/// The experiment.
+pub(super) const ENTRY: Entry = Entry {
+    name: "apps",
+    about: "memcached, redis, nginx: process, container, Tare, Linux guest; what weighs least",
+    subject: Subject::Own,
+    metrics: METRICS,
+    goals: GOALS,
+    make: |depth, _| Box::new(Apps::new(depth)),
+};
+
 /// The experiment and what it has measured.
 pub(crate) struct Apps {
     depth: Depth,
@@ -90,10 +119,11 @@ pub(crate) struct Apps {
     /// As much as the server carries.
     load: Duration,
     idle: Duration,
+    /// Applications whose files are there, by their place in [`SERVICES`].
+    ready: BTreeMap<usize, Ready>,
     data: Data,
     /// Exits and time of each idle window, by figure.
     windows: BTreeMap<String, Vec<(f64, f64)>>,
-    failures: Vec<String>,
 }
 
 /// What one boot gave: a line of the record.
@@ -121,8 +151,8 @@ struct Boot {
 }
 
 impl Boot {
-    fn value(&mut self, figure: &str, of: &str, value: f64) {
-        self.values.insert(format!("{figure}.{of}"), value);
+    fn value(&mut self, metric: Metric, of: &str, value: f64) {
+        self.values.insert(metric.of(of), value);
     }
 
     /// Of which packaging of which application.
@@ -145,11 +175,11 @@ struct Ready {
 impl Apps {
     /// Planned for a depth.
     pub(crate) fn new(depth: Depth) -> Self {
-        let (cycles, translated, alone_ms, load_ms, idle_ms) = match depth {
-            Depth::Quick => (2, 1, 400, 600, 1_500),
-            Depth::Standard => (6, 6, 500, 1_000, 3_000),
-            Depth::Full => (12, 12, 1_000, 3_000, 10_000),
-        };
+        let (cycles, translated, alone_ms, load_ms, idle_ms) = depth.of([
+            (2, 1, 400, 600, 1_500),
+            (6, 6, 500, 1_000, 3_000),
+            (12, 12, 1_000, 3_000, 10_000),
+        ]);
         Self {
             depth,
             cycles,
@@ -157,63 +187,36 @@ impl Apps {
             alone: Duration::from_millis(alone_ms),
             load: Duration::from_millis(load_ms),
             idle: Duration::from_millis(idle_ms),
+            ready: BTreeMap::new(),
             data: Data::default(),
             windows: BTreeMap::new(),
-            failures: Vec::new(),
         }
     }
 
-    /// Gets an application's files; `None` where they are not available.
-    fn ready(
-        &mut self,
-        bench: &mut Bench<'_>,
-        service: &'static Service,
-    ) -> Result<Option<Ready>, RunError> {
-        bench.progress.step(&format!("files of {}", service.name));
+    /// Gets an application's files.
+    fn bring(&mut self, bench: &mut Bench<'_>, place: usize) -> Result<(), RunError> {
+        let service = &SERVICES[place];
         let mut app = catalog::find(service.name)?;
-        app.command
-            .extend(service.words.iter().map(|word| (*word).to_owned()));
-        let error = match bench.executor.bring(&app) {
+        let words = service.words.iter().map(|word| (*word).to_owned());
+        app.command.extend(words);
+        let mut boot = Boot {
+            app: service.name.to_owned(),
+            arm: "all packagings".to_owned(),
+            ..Boot::default()
+        };
+        match bench.executor.bring(&app) {
             Ok(bytes) => {
-                return Ok(Some(Ready {
+                let ready = Ready {
                     service,
                     app,
                     bytes,
-                }));
+                };
+                self.ready.insert(place, ready);
+                return Ok(());
             }
-            Err(error) => error,
-        };
-        let boot = Boot {
-            app: service.name.to_owned(),
-            arm: "all packagings".to_owned(),
-            broken: missing(Err(error.into()))?,
-            ..Boot::default()
-        };
+            Err(error) => boot.broken = missing(Err(error.into()))?,
+        }
         bench.recorder.sample(&boot)?;
-        self.take(&boot);
-        Ok(None)
-    }
-
-    /// One boot of an arm, and what it gave.
-    fn turn(
-        &mut self,
-        bench: &mut Bench<'_>,
-        ready: &Ready,
-        arm: Arm,
-        cycle: usize,
-    ) -> Result<(), RunError> {
-        let mut boot = Boot {
-            app: ready.service.name.to_owned(),
-            arm: arm.name().to_owned(),
-            cycle,
-            ..Boot::default()
-        };
-        boot.broken = match arm.obstacle(self.data.kvm) {
-            Some(obstacle) => Some(obstacle.to_owned()),
-            None => missing(self.boot(bench, ready, arm, &mut boot))?,
-        };
-        bench.recorder.sample(&boot)?;
-        bench.recorder.flush()?;
         self.take(&boot);
         Ok(())
     }
@@ -226,11 +229,11 @@ impl Apps {
         boot: &mut Boot,
     ) -> Result<(), RunError> {
         let (app, name) = (&ready.app, ready.service.name);
-        let mut server = bench.executor.package(app, arm.packaging())?;
+        let mut server = bench.executor.package(app, arm.packaging)?;
         let first = first_answer(server.as_mut(), app, bench.interrupt)?;
-        boot.value("app_first_answer_ms", name, first.as_secs_f64() * 1e3);
+        boot.value(FIRST_ANSWER, name, first.as_secs_f64() * 1e3);
         if let Some(added) = server.image_bytes() {
-            boot.value("app_image_bytes", name, (ready.bytes + added) as f64);
+            boot.value(IMAGE, name, (ready.bytes + added) as f64);
         }
         for load in ready.service.loads {
             self.alone(bench, server.as_mut(), app, load, boot)?;
@@ -239,7 +242,7 @@ impl Apps {
         self.idle(bench, server.as_mut(), boot)?;
         if let Some(bytes) = server.resident_bytes() {
             let mib = bytes as f64 / f64::from(1 << 20);
-            boot.value("app_memory_mib", name, mib);
+            boot.value(MEMORY, name, mib);
         }
         Ok(())
     }
@@ -256,14 +259,15 @@ impl Apps {
         let exchange = load.exchange(app, server.address());
         let mut generator = generator(server, exchange, 1);
         let asked = generator.run(closed(1, self.alone), bench.interrupt)?;
-        boot.failures.extend(failure(load, &asked));
+        boot.failures
+            .extend(failed(&asked, &format!("failed ({})", load.about)));
         let right = asked.iter().filter(|request| request.failure.is_none());
         let us = right.map(|request| request.latency_ns() as f64 / 1e3);
         if let Some(sorted) = tare_stats::sorted(&us.collect::<Vec<_>>()) {
             let quantile = |q| tare_stats::quantile(&sorted, q);
-            boot.value("app_p50_us", load.name, quantile(0.5));
+            boot.value(P50, load.name, quantile(0.5));
             if sorted.len() >= needed(0.99) {
-                boot.value("app_p99_us", load.name, quantile(0.99));
+                boot.value(P99, load.name, quantile(0.99));
             }
         }
         Ok(())
@@ -286,13 +290,14 @@ impl Apps {
         let asked = generator.run(closed(CONNECTIONS, self.load), bench.interrupt)?;
         let seconds = begin.elapsed().as_secs_f64();
         let spent = server.cpu()?.since(&cpu);
-        boot.failures.extend(failure(load, &asked));
+        boot.failures
+            .extend(failed(&asked, &format!("failed ({})", load.about)));
         let right = asked.iter().filter(|request| request.failure.is_none());
         let answered = (right.count() * at_once) as f64;
         if answered > 0.0 {
-            boot.value("app_per_s", load.name, answered / seconds);
+            boot.value(PER_S, load.name, answered / seconds);
             let us = (spent.monitor_ns + spent.helper_ns) as f64 / 1e3;
-            boot.value("app_cpu_us_per_request", load.name, us / answered);
+            boot.value(CPU_PER_REQUEST, load.name, us / answered);
         }
         Ok(())
     }
@@ -312,7 +317,7 @@ impl Apps {
         let spent = server.cpu()?.since(&before);
         let share = spent.monitor_pct() + spent.helper_pct();
         let name = boot.app.clone();
-        boot.value("app_cpu_idle_pct", &name, share);
+        boot.value(CPU_IDLE, &name, share);
         if let (Some(from), Some(to)) = (from, server.stats()?) {
             boot.kvm = to.kvm;
             let exits = activity_between(&from, &to);
@@ -329,70 +334,73 @@ impl Apps {
         }
         self.data.samples.enter_round(boot.cycle);
         for (figure, value) in &boot.values {
-            let unit = unit_of(figure);
-            let name = format!("{figure}.{arm}");
-            self.data.samples.add(&name, unit, *value);
+            let name = figure.split('.').next();
+            let metric = METRICS.iter().find(|metric| name == Some(metric.name));
+            let unit = metric.map_or("1", |metric| metric.unit);
+            let figure = format!("{figure}.{arm}");
+            self.data.samples.add(&figure, unit, *value);
         }
         if let Some(window) = boot.idle {
-            let name = format!("app_idle_exits_per_s.{}.{arm}", boot.app);
+            let name = IDLE_EXITS.of(&format!("{}.{arm}", boot.app));
             self.windows.entry(name).or_default().push(window);
         }
-        let failed = boot.failures.iter();
-        let sentences = failed.map(|why| format!("{}: {why}", boot.place()));
-        self.failures.extend(sentences);
         // A packaging that is not installed is not a failure; one of Tare's that fails is.
-        let broken = boot.broken.as_ref().filter(|_| *arm == Arm::Tare.name());
-        self.failures
-            .extend(broken.map(|why| format!("{}: {why}", boot.place())));
+        let broken = boot.broken.as_ref().filter(|_| *arm == TARE.name);
+        let failed = boot.failures.iter().chain(broken);
+        let sentences = failed.map(|why| format!("{}: {why}", boot.place()));
+        self.data.failures.extend(sentences);
         self.data.unavailable(&boot.place(), boot.broken.clone());
     }
 
-    fn is_missing(&self, app: &str, arm: Arm) -> bool {
-        let begin = format!("{}: ", place(app, arm.name()));
-        self.data.missing.iter().any(|it| it.starts_with(&begin))
-    }
-
     /// A figure of one arm over another's, in pairs of cycles.
-    fn ratio(&self, name: &str, of: &str, [over, under]: [Arm; 2]) -> Option<Figure> {
-        let pairs = self.data.samples.pairs(of, [over.name(), under.name()]);
+    fn ratio(&self, metric: Metric, arm: &str, load: &str, arms: [Arm; 2]) -> Option<Figure> {
+        let pairs = self
+            .data
+            .samples
+            .pairs(&PER_S.of(load), arms.map(|arm| arm.name));
         let ratios: Vec<f64> = pairs.iter().map(|(over, under)| over / under).collect();
-        paired_ratio(name, "1", &ratios)
+        metric.paired(arm, &ratios)
     }
 
     /// Ratios of rates of a load.
     fn ratios(&self, load: &str) -> Vec<Figure> {
-        let of = format!("app_per_s.{load}");
-        let others = Arm::ALL.into_iter().filter(|arm| *arm != Arm::Process);
+        let others = arms::ALL.into_iter().filter(|arm| *arm != PROCESS);
         let over_process = others.filter_map(|arm| {
-            let name = format!("app_rate_ratio.{load}.{}", arm.name());
-            self.ratio(&name, &of, [arm, Arm::Process])
+            let name = format!("{load}.{}", arm.name);
+            self.ratio(RATE_RATIO, &name, load, [arm, PROCESS])
         });
         let mut all: Vec<Figure> = over_process.collect();
-        let slower = format!("app_times_slower.{load}");
-        all.extend(self.ratio(&slower, &of, [self.reference(load), Arm::Tare]));
-        let over_linux = format!("app_over_linux.{load}");
-        all.extend(self.ratio(&over_linux, &of, [Arm::TareTcg, Arm::LinuxTcg]));
+        all.extend(self.ratio(TIMES_SLOWER, load, load, [self.reference(load), TARE]));
+        all.extend(self.ratio(OVER_LINUX, load, load, [TARE_TCG, LINUX_TCG]));
         all
     }
 
     /// What Tare's rate is held against: the container's, else the bare process's.
     fn reference(&self, load: &str) -> Arm {
-        let of = |arm: Arm| format!("app_per_s.{load}.{}", arm.name());
-        match self.data.samples.values(&of(Arm::Container)) {
-            [] => Arm::Process,
-            _ => Arm::Container,
+        let container = format!("{load}.{}", CONTAINER.name);
+        match self.data.samples.values(&PER_S.of(&container)) {
+            [] => PROCESS,
+            _ => CONTAINER,
         }
     }
 
     /// Memory of a machine of Tare beyond the bare process's, in pairs of cycles.
     fn beyond(&self, app: &str) -> Option<Figure> {
-        let arms = [Arm::Tare, Arm::Process].map(Arm::name);
-        let pairs = self
-            .data
-            .samples
-            .pairs(&format!("app_memory_mib.{app}"), arms);
+        let arms = [TARE, PROCESS].map(|arm| arm.name);
+        let pairs = self.data.samples.pairs(&MEMORY.of(app), arms);
         let beyond: Vec<f64> = pairs.iter().map(|(tare, process)| tare - process).collect();
-        median(&format!("app_memory_beyond_mib.{app}"), "MiB", &beyond)
+        MEMORY_BEYOND.median(app, &beyond)
+    }
+
+    /// What a boot of an arm is planned to take, if it is measured everywhere.
+    fn planned_boot(&self, service: &Service, arm: Arm) -> Duration {
+        let loaded = times(self.alone + WARM_UP + self.load, service.loads.len());
+        let boot = START + loaded + SETTLE + self.idle;
+        if !arm.is_measured_everywhere() {
+            return Duration::ZERO;
+        }
+        let translated = arm.is_translated().then_some(TRANSLATED_START);
+        boot + translated.unwrap_or_default()
     }
 }
 
@@ -457,44 +465,8 @@ fn closed(concurrency: usize, until: Duration) -> Schedule {
     }
 }
 
-/// A sentence about requests that failed.
-fn failure(load: &Load, asked: &[Request]) -> Option<String> {
-    let mut failed = asked.iter().filter_map(|request| request.failure);
-    let first = failed.next()?;
-    let (count, all, about) = (failed.count() + 1, asked.len(), load.about);
-    Some(format!(
-        "{count} of {all} failed ({about}), the first: {first}"
-    ))
-}
-
-/// The unit of a figure of a boot.
-fn unit_of(figure: &str) -> &'static str {
-    match figure.split('.').next() {
-        Some("app_per_s") => "1/s",
-        Some("app_p50_us" | "app_p99_us" | "app_cpu_us_per_request") => "us",
-        Some("app_cpu_idle_pct") => "%",
-        Some("app_memory_mib") => "MiB",
-        Some("app_first_answer_ms") => "ms",
-        Some("app_image_bytes") => "bytes",
-        _ => "1",
-    }
-}
-
 impl Experiment for Apps {
-    fn planned(&self) -> Duration {
-        let times = |time: Duration, n: usize| time * u32::try_from(n).unwrap_or(u32::MAX);
-        let loads: usize = SERVICES.iter().map(|service| service.loads.len()).sum();
-        let loaded = times(self.alone + WARM_UP + self.load, loads);
-        let rest = times(START + SETTLE + self.idle, SERVICES.len());
-        let started = times(TRANSLATED_START, SERVICES.len());
-        let of = |is_translated: bool| {
-            let arms = Arm::ALL.into_iter();
-            arms.filter(|arm| arm.is_measured_everywhere() && arm.is_translated() == is_translated)
-                .count()
-        };
-        times(loaded + rest, of(false) * self.cycles)
-            + times(loaded + rest + started, of(true) * self.translated)
-    }
+    has_data!();
 
     fn plan(&self) -> Value {
         json!({
@@ -502,19 +474,21 @@ impl Experiment for Apps {
             "alone_ms": self.alone.as_millis() as u64, "load_ms": self.load.as_millis() as u64,
             "idle_ms": self.idle.as_millis() as u64, "connections": CONNECTIONS,
             "pipelined": services::PIPELINED, "apps": SERVICES.each_ref().map(|it| it.name),
-            "arms": Arm::ALL.map(Arm::name),
+            "arms": arms::ALL.map(|arm| arm.name),
         })
     }
 
     fn replan(&mut self, plan: &Value) {
-        let number = |name: &str| plan.get(name).and_then(Value::as_u64);
-        let ms = |name: &str| number(name).map(Duration::from_millis);
-        let count = |name: &str| -> Option<usize> { number(name)?.try_into().ok() };
-        self.cycles = count("cycles").unwrap_or(self.cycles);
-        self.translated = count("translated").unwrap_or(self.translated);
-        self.alone = ms("alone_ms").unwrap_or(self.alone);
-        self.load = ms("load_ms").unwrap_or(self.load);
-        self.idle = ms("idle_ms").unwrap_or(self.idle);
+        replanned(plan, "cycles", &mut self.cycles);
+        replanned(plan, "translated", &mut self.translated);
+        for (name, time) in [
+            ("alone_ms", &mut self.alone),
+            ("load_ms", &mut self.load),
+            ("idle_ms", &mut self.idle),
+        ] {
+            let ms = plan.get(name).and_then(Value::as_u64);
+            *time = ms.map_or(*time, Duration::from_millis);
+        }
     }
 
     fn replay(&mut self, record: &Record) -> Result<(), RunError> {
@@ -526,45 +500,60 @@ impl Experiment for Apps {
         Ok(())
     }
 
-    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        let mut all = Vec::new();
-        for service in &SERVICES {
-            all.extend(self.ready(bench, service)?);
-        }
-        for cycle in 0..self.cycles {
-            for ready in &all {
-                let name = ready.service.name;
-                for arm in guest_bench::rotated(&Arm::ALL, cycle) {
-                    let is_over = arm.is_translated() && cycle >= self.translated;
-                    if is_over || self.is_missing(name, arm) {
-                        continue;
-                    }
-                    let what = place(name, arm.name());
-                    guest_bench::announce(bench, cycle, self.cycles, &what);
-                    let begin = Instant::now();
-                    self.turn(bench, ready, arm, cycle)?;
-                    bench.progress.done(begin.elapsed());
-                }
-            }
-        }
-        Ok(())
+    /// The files of each application; then, of each application, the packagings in turn.
+    fn turns(&self) -> Vec<Turn> {
+        let files = SERVICES.iter().enumerate().map(|(place, service)| {
+            let step = format!("files of {}", service.name);
+            let turn = Turn::new(place, service.name, Duration::ZERO);
+            Turn { step, ..turn }
+        });
+        let turn = |service: usize, place: usize, cycle| {
+            let arm = arms::ALL[place];
+            let label = self::place(SERVICES[service].name, arm.name);
+            let planned = self.planned_boot(&SERVICES[service], arm);
+            let index = SERVICES.len() + service * arms::ALL.len() + place;
+            let turn = Turn::new(index, &label, planned).if_fails(IfFails::Drop);
+            (!arm.is_translated() || cycle < self.translated).then_some(turn)
+        };
+        let boots = rounds(self.cycles, &[arms::ALL.len(); SERVICES.len()], 1, turn);
+        files.chain(boots).collect()
     }
 
-    fn kvm(&self) -> Kvm {
-        self.data.kvm
+    /// One boot of an arm, and what it gave.
+    fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
+        let Some(place) = turn.index.checked_sub(SERVICES.len()) else {
+            return self.bring(bench, turn.index);
+        };
+        let (service, arm) = (place / arms::ALL.len(), arms::ALL[place % arms::ALL.len()]);
+        let Some(ready) = self.ready.get(&service) else {
+            return Ok(());
+        };
+        let mut boot = Boot {
+            app: ready.service.name.to_owned(),
+            arm: arm.name.to_owned(),
+            cycle: turn.round,
+            ..Boot::default()
+        };
+        boot.broken = match arm.obstacle(self.data.kvm) {
+            Some(obstacle) => Some(obstacle.to_owned()),
+            None => missing(self.boot(bench, ready, arm, &mut boot))?,
+        };
+        bench.recorder.sample(&boot)?;
+        self.take(&boot);
+        Ok(())
     }
 
     fn figures(&self) -> Vec<Figure> {
         let mut figures = self.data.samples.figures();
         for figure in &mut figures {
             let samples = self.data.samples.values(&figure.name);
-            let size = exact(&figure.name, "bytes", samples);
-            if let Some(size) = size.filter(|_| figure.name.starts_with("app_image_bytes")) {
+            let size = exact(&figure.name, IMAGE.unit, samples);
+            if let Some(size) = size.filter(|_| figure.name.starts_with(IMAGE.name)) {
                 *figure = size;
             }
         }
         for (name, windows) in &self.windows {
-            figures.extend(rate(name, "1/s", windows));
+            figures.extend(rate(name, IDLE_EXITS.unit, windows));
         }
         for service in &SERVICES {
             let loads = service.loads.iter();
@@ -573,14 +562,6 @@ impl Experiment for Apps {
         }
         figures.sort_by(|a, b| a.name.cmp(&b.name));
         figures
-    }
-
-    fn goals(&self) -> &'static [Goal] {
-        GOALS
-    }
-
-    fn failures(&self) -> Vec<String> {
-        self.failures.clone()
     }
 
     fn report(&self, figures: &[Figure]) -> ReportText {

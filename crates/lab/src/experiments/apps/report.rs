@@ -4,34 +4,37 @@ use std::time::Duration;
 
 use tare_control::stats::Kvm;
 
-use super::arms::Arm;
+use super::arms::{Arm, CHOICE};
 use super::services::{PIPELINED, SERVICES};
-use super::{Apps, CONNECTIONS, SETTLE};
-use crate::direction::{self, Direction};
+use super::{
+    Apps, CONNECTIONS, CPU_IDLE, CPU_PER_REQUEST, FIRST_ANSWER, IDLE_EXITS, IMAGE, MEMORY, P50,
+    P99, PER_S, SETTLE,
+};
 use crate::figure::{Figure, find};
+use crate::metric::{Direction, Metric};
 use crate::number::number;
 use crate::report::{ReportText, Row, Template, row};
 
 /// Figures of a load, each with its factor.
-const OF_LOAD: [(&str, &str, &str); 4] = [
-    ("requests a second", "app_per_s", "1"),
-    ("median of a lone request, µs", "app_p50_us", "1"),
-    ("99th percentile of it, µs", "app_p99_us", "1"),
-    ("CPU time a request, µs", "app_cpu_us_per_request", "1"),
+const OF_LOAD: [(&str, Metric, &str); 4] = [
+    ("requests a second", PER_S, "1"),
+    ("median of a lone request, µs", P50, "1"),
+    ("99th percentile of it, µs", P99, "1"),
+    ("CPU time a request, µs", CPU_PER_REQUEST, "1"),
 ];
 /// Figures of an application.
-const OF_APP: [(&str, &str, &str); 5] = [
-    ("CPU while idle, % of a core", "app_cpu_idle_pct", "1"),
-    ("exits a second while idle", "app_idle_exits_per_s", "1"),
-    ("resident memory, MiB", "app_memory_mib", "1"),
-    ("start to the first answer, ms", "app_first_answer_ms", "1"),
-    ("files and image, MB", "app_image_bytes", "0.000001"),
+const OF_APP: [(&str, Metric, &str); 5] = [
+    ("CPU while idle, % of a core", CPU_IDLE, "1"),
+    ("exits a second while idle", IDLE_EXITS, "1"),
+    ("resident memory, MiB", MEMORY, "1"),
+    ("start to the first answer, ms", FIRST_ANSWER, "1"),
+    ("files and image, MB", IMAGE, "0.000001"),
 ];
 
 pub(super) fn report_text(experiment: &Apps, figures: &[Figure]) -> ReportText {
     let seconds = |time: Duration| number(time.as_secs_f64());
     let is_emulated = experiment.data.kvm == Kvm::Emulated;
-    let text = Template::new(include_str!("report.md"), figures)
+    let text = Template::new(include_str!("report.md"), super::METRICS, figures)
         .set("cycles", experiment.cycles)
         .set("translated", experiment.translated)
         .set("alone_s", seconds(experiment.alone))
@@ -48,18 +51,16 @@ pub(super) fn report_text(experiment: &Apps, figures: &[Figure]) -> ReportText {
         text.tabled("all", measures().map(|it| it.row())),
         text.tabled("ratios", ratios),
     ];
-    let mut report = text.report();
-    report.sections = sections.into_iter().flatten().collect();
-    let rates = measures().filter(|it| it.figure.starts_with("app_per_s"));
-    report.glance = text.table("Glance", rates.map(|it| it.row()));
-    experiment.data.add_missing(&mut report);
-    report
+    let rates = measures().filter(|it| it.figure.starts_with(PER_S.name));
+    let rates = rates.map(|it| it.row());
+    text.report_with(rates, sections, &experiment.data.missing)
 }
 
 /// What is measured of an application or a load: a row of the tables.
 struct Measure {
     about: String,
     figure: String,
+    better: Direction,
     scale: &'static str,
 }
 
@@ -75,11 +76,13 @@ impl Measure {
 
 /// All, by application.
 fn measures() -> impl Iterator<Item = Measure> {
-    let of = |about: &str, name: &str, (what, figure, scale): (&str, &str, &'static str)| Measure {
-        about: format!("{about}: {what}"),
-        figure: format!("{figure}.{name}"),
-        scale,
-    };
+    let of =
+        |about: &str, name: &str, (what, metric, scale): (&str, Metric, &'static str)| Measure {
+            about: format!("{about}: {what}"),
+            figure: metric.of(name),
+            better: metric.better,
+            scale,
+        };
     SERVICES.iter().flat_map(move |service| {
         let loads = service.loads.iter();
         let of_loads = loads.flat_map(move |load| OF_LOAD.map(|it| of(load.about, load.name, it)));
@@ -88,14 +91,14 @@ fn measures() -> impl Iterator<Item = Measure> {
 }
 
 fn least_row(measure: &Measure, figures: &[Figure]) -> Option<Row> {
-    let least = least(figures, &measure.figure)?;
+    let least = least(figures, &measure.figure, measure.better)?;
     Some(row([("about", &measure.about), ("least", &least)]))
 }
 
 /// The packagings that weigh least by a figure: the best, and each whose interval or range
 /// reaches that of the best. `None` where fewer than two have it.
-fn least(figures: &[Figure], figure: &str) -> Option<String> {
-    let is_more = direction::of(figure) == Direction::More;
+fn least(figures: &[Figure], figure: &str, better: Direction) -> Option<String> {
+    let is_more = better == Direction::More;
     let weight = |figure: &Figure| {
         let (low, high) = figure.ends().unwrap_or((figure.value, figure.value));
         if is_more { (-high, -low) } else { (low, high) }
@@ -103,10 +106,10 @@ fn least(figures: &[Figure], figure: &str) -> Option<String> {
     let of = |arm: Arm| {
         Some((
             arm,
-            weight(find(figures, &format!("{figure}.{}", arm.name()))?),
+            weight(find(figures, &format!("{figure}.{}", arm.name))?),
         ))
     };
-    let weights: Vec<_> = Arm::CHOICE.into_iter().filter_map(of).collect();
+    let weights: Vec<_> = CHOICE.into_iter().filter_map(of).collect();
     if weights.len() < 2 {
         return None;
     }
@@ -115,7 +118,7 @@ fn least(figures: &[Figure], figure: &str) -> Option<String> {
         .map(|(_, (_, high))| *high)
         .reduce(f64::min)?;
     let reach = weights.iter().filter(|(_, (low, _))| *low <= best);
-    let names: Vec<&str> = reach.map(|(arm, _)| arm.name()).collect();
+    let names: Vec<&str> = reach.map(|(arm, _)| arm.name).collect();
     Some(names.join(" or "))
 }
 
@@ -123,6 +126,7 @@ fn least(figures: &[Figure], figure: &str) -> Option<String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use crate::figure::median;
+    use crate::metric::Direction;
 
     #[test]
     fn what_weighs_least_is_best_or_cannot_be_told_from_it() {
@@ -135,9 +139,10 @@ mod tests {
             of("app_memory_mib.x.container", &[30.0]),
             of("app_cpu_idle_pct.x.tare", &[0.0]),
         ];
-        let least = |figure| super::least(&figures, figure);
+        let least = |figure| super::least(&figures, figure, Direction::Less);
+        let most = |figure| super::least(&figures, figure, Direction::More);
         let both = Some("tare or container".to_owned());
-        assert_eq!(least("app_per_s.x"), both, "more is less weight");
+        assert_eq!(most("app_per_s.x"), both, "more is less weight");
         assert_eq!(least("app_memory_mib.x"), Some("tare".to_owned()));
         assert_eq!(least("app_cpu_idle_pct.x"), None, "of one alone");
     }

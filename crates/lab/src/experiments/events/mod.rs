@@ -3,27 +3,32 @@
 //! message costs, as the library OS's scheduler counts them.
 
 mod host;
-mod report;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::time::Duration;
 
-use super::guest_bench::Exchange;
-use super::ping_pong::{Arm, PingPong, PingPongSpec, Where};
+use super::guest_bench::{Arm, Place, Settings, cpus};
+use super::ping_pong::{PingPong, PingPongSpec};
+use crate::experiment::{Entry, Subject};
+use crate::figure::Figure;
 use crate::goal::Goal;
-use crate::request::Depth;
+use crate::metric::metrics;
+use crate::number::number;
+use crate::report::{ReportText, Row, row};
 
 /// Distribution of round trips, in us.
 const ROUND_TRIP: &str = "round_trip_us";
-/// The guest's counters that are given for each message, with their figures.
-const PER_MESSAGE: [(&str, &str); 5] = [
-    ("halts", "halts_per_message"),
-    ("ipis", "ipis_per_message"),
-    ("ipis_skipped", "ipis_skipped_per_message"),
-    ("timers", "timers_per_message"),
-    ("spins_caught", "caught_per_message"),
-];
+
+metrics! {
+    P50: less("round_trip_us_p50", "us");
+    P99: less("round_trip_us_p99", "us");
+    HALTS: less("halts_per_message", "1");
+    IPIS: less("ipis_per_message", "1");
+    SKIPPED: more("ipis_skipped_per_message", "1");
+    TIMERS: less("timers_per_message", "1");
+    CAUGHT: neither("caught_per_message", "1");
+}
 
 /// At most one halt and one interrupt a message between two CPUs, no timer
 /// writes, none of all on one.
@@ -42,85 +47,135 @@ const GOALS: &[Goal] = &[
     Goal::on_any_kvm("timers_per_message.one", 0.0),
 ];
 
-const fn arm(name: &'static str, about: &'static str, place: Where) -> Arm {
-    Arm {
-        name,
-        suffix: name,
-        about,
-        place,
+const fn with(count: u8, words: &'static str) -> Settings {
+    Settings {
+        words,
+        ..cpus(count)
     }
 }
 
-const fn tare(cpus: u8, words: &'static str) -> Where {
-    Where::Tare { cpus, words }
+const fn arm(name: &'static str, about: &'static str, place: Place) -> Arm {
+    Arm { name, about, place }
 }
 
+const SPIN: &str = "by=event halt_spin_ns=1100000 halt_spin_budget=100";
+
 static ARMS: [Arm; 7] = [
-    arm("event", "event: events, two vCPUs", tare(2, "by=event")),
+    arm(
+        "event",
+        "event: events, two vCPUs",
+        Place::Tare(with(2, "by=event")),
+    ),
     arm(
         "condvar",
         "condvar: condition variables, two vCPUs",
-        tare(2, "by=condvar"),
+        Place::Tare(with(2, "by=condvar")),
     ),
     arm(
         "nospin",
         "nospin: events, two vCPUs, no spin before the halt",
-        tare(2, "by=event halt_spin_ns=0"),
+        Place::Tare(with(2, "by=event halt_spin_ns=0")),
     ),
     arm(
         "spin",
         "spin: events, two vCPUs, a spin of up to 1 ms for any share of a CPU",
-        tare(2, "by=event halt_spin_ns=1100000 halt_spin_budget=100"),
+        Place::Tare(with(2, SPIN)),
     ),
     arm(
         "one",
         "one: events, both threads on one vCPU",
-        tare(1, "by=event"),
+        Place::Tare(with(1, "by=event")),
     ),
     arm(
         "qemu",
         "qemu: events, two vCPUs in QEMU on the same KVM",
-        Where::Qemu {
-            cpus: 2,
-            words: "by=event",
-        },
+        Place::Qemu(with(2, "by=event")),
     ),
     arm(
         "host",
         "host: condition variables, two CPUs of the host",
-        Where::Host { cpus: 2 },
+        Place::Host { cpus: 2 },
     ),
 ];
 
 static KIND: PingPongSpec = PingPongSpec {
     image: "events",
-    exchange: Exchange {
-        times: "round",
-        series: ROUND_TRIP,
-        number: "messages",
-        counters: &PER_MESSAGE,
-        of_kvm: &[],
-        // 50 round trips of two messages.
-        warm_up: 100.0,
-    },
     word: "rounds",
-    sizes: |depth| match depth {
-        Depth::Quick => (1, 200),
-        Depth::Standard => (6, 300),
-        Depth::Full => (10, 1000),
-    },
+    sizes: [(1, 200), (6, 300), (10, 1000)],
     turn: Duration::from_millis(700),
     each: Duration::from_millis(2),
     arms: &ARMS,
+    times: "round",
+    series: ROUND_TRIP,
+    quantiles: [(P50, 0.5), (P99, 0.99)],
+    number: "messages",
+    counters: &[
+        ("halts", HALTS, ""),
+        ("ipis", IPIS, ""),
+        ("ipis_skipped", SKIPPED, ""),
+        ("timers", TIMERS, ""),
+        ("spins_caught", CAUGHT, ""),
+    ],
+    of_kvm: &[],
+    // 50 round trips of two messages.
+    warm_up: 100.0,
+    host: host::round_trips,
     program: None,
     exits: None,
-    host: |rounds, _cpus| Ok(host::round_trips(rounds)),
-    quantiles: &[("round_trip_us_p50", 0.5), ("round_trip_us_p99", 0.99)],
-    goals: GOALS,
-    report_text: report::report_text,
+    metrics: METRICS,
+    report: report_text,
 };
 
-/// Planned for a depth; the image may be another than Tare's own.
-pub(crate) fn planned(depth: Depth, image: Option<String>) -> PingPong {
-    PingPong::new(&KIND, depth, image)
+/// The experiment.
+pub(super) const ENTRY: Entry = Entry {
+    name: "events",
+    about: "two threads that signal each other: round trips, halts and interrupts a message",
+    subject: Subject::Image,
+    metrics: METRICS,
+    goals: GOALS,
+    make: |depth, image| Box::new(PingPong::new(&KIND, depth, image)),
+};
+
+/// What KVM counts, as the table names it.
+const COUNTED: [&str; 5] = [
+    "halt_exits",
+    "halt_wakeup",
+    "irq_injections",
+    "halt_attempted_poll",
+    "halt_successful_poll",
+];
+
+fn report_text(experiment: &PingPong, figures: &[Figure]) -> ReportText {
+    let [two, one] = ["event", "one"].map(|arm| P50.value(figures, arm));
+    let is_slower = two.zip(one).is_some_and(|(two, one)| two > 2.0 * one);
+    let counters: Vec<&str> = KIND.counters.iter().map(|counter| counter.0).collect();
+    let text = experiment
+        .text(include_str!("report.md"), figures)
+        .set("counters", counters.join(", "))
+        .only_if("slower", is_slower);
+    let chart = experiment.percentiles("Round-trip time by percentile for the arms");
+    let sections = [
+        text.section("trips", chart),
+        text.tabled(
+            "counted",
+            ARMS.iter().filter_map(|arm| counted(experiment, arm)),
+        ),
+    ];
+    text.report_with(
+        ARMS.iter().map(Arm::row),
+        sections,
+        &experiment.data.missing,
+    )
+}
+
+/// KVM's counts for each message, of an arm that has some.
+fn counted(experiment: &PingPong, arm: &Arm) -> Option<Row> {
+    let data = &experiment.data;
+    data.counted.get(arm.name)?;
+    let messages = data.of(ROUND_TRIP, arm.name).len() as f64 * 2.0;
+    let each = COUNTED.map(|name| {
+        let count = data.counter(arm.name, name);
+        (name, count.map(|count| number(count / messages)))
+    });
+    Some(row([("arm", arm.name)]).into_iter().chain(each).collect())
 }

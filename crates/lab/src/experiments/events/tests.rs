@@ -1,7 +1,5 @@
 //! The weighing against fakes that print what the image prints.
 
-#![allow(clippy::unwrap_used)]
-
 use serde_json::{Value, json};
 
 use super::*;
@@ -21,8 +19,8 @@ fn prints(spec: &GuestSpec) -> Vec<Value> {
     ]
 }
 
-fn run(fault: Fault) -> Run {
-    Run::of_dialogue(planned(Depth::Quick, None), prints, fault)
+pub(crate) fn run(fault: Fault) -> Run {
+    Run::of_dialogue(&KIND, prints, fault)
 }
 
 #[test]
@@ -56,17 +54,4 @@ fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
     assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
     figure(&summary, "round_trip_us_p50.host");
     assert!(run.text("report.html").contains("Not measured: qemu: "));
-}
-
-#[test]
-fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
-    let run = run(Fault::Ends(3));
-    assert!(matches!(run.outcome.ending, Ending::Broken(_)));
-    figure(&run.summary(), "ipis_per_message.condvar");
-    run.nothing_is_left();
-}
-
-#[test]
-fn the_report_of_events_is_made_again_from_raw_samples() {
-    run(Fault::None).is_rebuilt_from_its_samples();
 }

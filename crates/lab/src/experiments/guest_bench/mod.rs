@@ -6,14 +6,13 @@
 //! `{"done":true}`, after which it holds. Where printing would disturb the
 //! account, it prints after `{"end":true}` and another moment.
 //!
-//! The order of turns and the sentences that these reports share are here too.
+//! [`Arm`]s say where.
 
-mod data;
-mod exchange;
-mod sentences;
+mod arm;
 mod turns;
 mod watched;
 
+use std::io;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -22,9 +21,8 @@ use tare_control::stats::Stats;
 use crate::appliance::{ApplianceError, GuestSpec};
 use crate::bench::{Bench, RunError};
 
-pub(crate) use data::Data;
-pub(crate) use exchange::Exchange;
-pub(crate) use sentences::exchanged;
+pub(crate) use crate::bench::optional;
+pub(crate) use arm::{Arm, Place, Settings, cpus};
 pub(crate) use turns::{announce, rotated};
 pub(crate) use watched::{PAUSE, exits, step_name, steps, watch};
 
@@ -126,15 +124,6 @@ fn stats(
     Ok(stats)
 }
 
-/// Why an arm that need not be there is not; anything else stays an error.
-pub(crate) fn optional(result: Result<(), RunError>) -> Result<Option<String>, RunError> {
-    match result {
-        Ok(()) => Ok(None),
-        Err(RunError::Appliance(error)) => Ok(Some(error.to_string())),
-        Err(error) => Err(error),
-    }
-}
-
 /// Keeps why a turn failed. Of a record that is read back: what it said then.
 pub(crate) fn failed(
     bench: &mut Bench<'_>,
@@ -147,6 +136,26 @@ pub(crate) fn failed(
     }
     keep(bench, place, "failed", &json!(why))?;
     Ok(why)
+}
+
+/// What threads of the host take, ns, measured now or read from a record, in whose line it is
+/// `name`.
+pub(crate) fn on_host(
+    bench: &mut Bench<'_>,
+    place: ArmRound,
+    name: &str,
+    measure: impl FnOnce() -> io::Result<Vec<f64>>,
+) -> Result<Vec<f64>, RunError> {
+    bench.interrupt.check()?;
+    if bench.executor.is_replay() {
+        let record = bench.executor.recorded(place.arm, "host");
+        return Ok(numbers(&record.unwrap_or_default(), name).collect());
+    }
+    let measured = measure();
+    bench.interrupt.check()?;
+    let times = measured.map_err(|error| RunError::Other(Box::new(error)))?;
+    keep(bench, place, "host", &json!({name: times}))?;
+    Ok(times)
 }
 
 /// The numbers of a list in a line.

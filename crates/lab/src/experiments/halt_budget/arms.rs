@@ -13,42 +13,40 @@ pub(super) enum Policy {
     Dedicated,
 }
 
-impl Policy {
-    pub(super) const ALL: [Self; 5] = [
-        Self::Never,
-        Self::Kernel,
-        Self::Poll,
-        Self::Budget,
-        Self::Dedicated,
-    ];
+use Policy::{Budget, Dedicated, Kernel, Never, Poll};
 
-    pub(super) const fn name(self) -> &'static str {
+impl Policy {
+    pub(super) const ALL: [Self; 5] = [Never, Kernel, Poll, Budget, Dedicated];
+
+    /// Its name, what `tare run --halt` takes, and what it is.
+    const fn facts(self) -> [&'static str; 3] {
         match self {
-            Self::Never => "never",
-            Self::Kernel => "kernel",
-            Self::Poll => "poll",
-            Self::Budget => "budget",
-            Self::Dedicated => "dedicated",
+            Never => ["never", "never", "never: scheduled out at once"],
+            Kernel => ["kernel", "kernel", "kernel: as the host's parameters say"],
+            Poll => ["poll", "poll=200000", "poll: KVM polls for up to 200 µs"],
+            Budget => [
+                "budget",
+                "budget=1",
+                "budget: polling for at most 1 % of a CPU",
+            ],
+            Dedicated => [
+                "dedicated",
+                "dedicated",
+                "dedicated: a CPU alone, halts that KVM takes no part in",
+            ],
         }
     }
 
-    /// As `tare run --halt` takes it.
+    pub(super) const fn name(self) -> &'static str {
+        self.facts()[0]
+    }
+
     pub(super) const fn halt(self) -> &'static str {
-        match self {
-            Self::Poll => "poll=200000",
-            Self::Budget => "budget=1",
-            other => other.name(),
-        }
+        self.facts()[1]
     }
 
     pub(super) const fn about(self) -> &'static str {
-        match self {
-            Self::Never => "never: scheduled out at once",
-            Self::Kernel => "kernel: as the host's parameters say",
-            Self::Poll => "poll: KVM polls for up to 200 µs",
-            Self::Budget => "budget: polling for at most 1 % of a CPU",
-            Self::Dedicated => "dedicated: a CPU alone, halts that KVM takes no part in",
-        }
+        self.facts()[2]
     }
 }
 
@@ -62,51 +60,60 @@ pub(super) enum Load {
     Sleep10us,
 }
 
+use Load::{Bursts, Every1ms, Every100us, Idle, Sleep10us};
+
 impl Load {
-    pub(super) const ALL: [Self; 5] = [
-        Self::Idle,
-        Self::Every100us,
-        Self::Every1ms,
-        Self::Bursts,
-        Self::Sleep10us,
-    ];
+    pub(super) const ALL: [Self; 5] = [Idle, Every100us, Every1ms, Bursts, Sleep10us];
+
+    /// Its name, words for the image, and what it is.
+    const fn facts(self) -> [&'static str; 3] {
+        match self {
+            Idle => ["idle", "load=idle", "idle: nothing happens"],
+            Every100us => [
+                "every100us",
+                "load=every gap_us=100",
+                "an interrupt every 100 µs",
+            ],
+            Every1ms => [
+                "every1ms",
+                "load=every gap_us=1000",
+                "an interrupt every ms",
+            ],
+            Bursts => [
+                "bursts",
+                "load=bursts gap_us=100 burst=8 pause_us=100000",
+                "8 interrupts 100 µs apart, then 100 ms of nothing",
+            ],
+            Sleep10us => [
+                "sleep10us",
+                "load=sleep gap_us=10",
+                "a loop of sleeps of 10 µs by the timer",
+            ],
+        }
+    }
 
     pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Every100us => "every100us",
-            Self::Every1ms => "every1ms",
-            Self::Bursts => "bursts",
-            Self::Sleep10us => "sleep10us",
-        }
+        self.facts()[0]
+    }
+
+    pub(super) const fn words(self) -> &'static str {
+        self.facts()[1]
     }
 
     pub(super) const fn about(self) -> &'static str {
-        match self {
-            Self::Idle => "idle: nothing happens",
-            Self::Every100us => "an interrupt every 100 µs",
-            Self::Every1ms => "an interrupt every ms",
-            Self::Bursts => "8 interrupts 100 µs apart, then 100 ms of nothing",
-            Self::Sleep10us => "a loop of sleeps of 10 µs by the timer",
-        }
-    }
-
-    /// Words for the image.
-    pub(super) const fn words(self) -> &'static str {
-        match self {
-            Self::Idle => "load=idle",
-            Self::Every100us => "load=every gap_us=100",
-            Self::Every1ms => "load=every gap_us=1000",
-            Self::Bursts => "load=bursts gap_us=100 burst=8 pause_us=100000",
-            Self::Sleep10us => "load=sleep gap_us=10",
-        }
+        self.facts()[2]
     }
 
     /// Those with a sender have a vCPU for it.
     pub(super) const fn cpus(self) -> u8 {
         match self {
-            Self::Idle | Self::Sleep10us => 1,
+            Idle | Sleep10us => 1,
             _ => 2,
         }
+    }
+
+    /// The figures' part behind the metric.
+    pub(super) fn of(self, policy: Policy) -> String {
+        format!("{}.{}", policy.name(), self.name())
     }
 }

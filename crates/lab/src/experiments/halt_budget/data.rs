@@ -2,13 +2,31 @@
 
 use std::collections::BTreeMap;
 
-use tare_control::stats::{Kvm, Stats, ThreadStats, VcpuStats};
+use serde_json::Value;
+use tare_control::stats::{Stats, ThreadStats, VcpuStats};
 use tare_policy::halt::{Costs, Halt};
 
 use super::arms::{BUDGET, Load, Policy};
-use super::simulate;
-use super::simulate::Point;
-use crate::figure::{Figure, Samples, median};
+use super::simulate::{self, Point};
+use super::wakeups::Wakeups;
+use crate::data::Data;
+use crate::experiments::guest_bench::numbers;
+use crate::figure::Figure;
+use crate::metric::{Metric, metrics};
+
+metrics! {
+    CPU: less("cpu_share_pct", "%");
+    POLLED: less("poll_share_pct", "%");
+    WAITING: less("waiting_pct", "%");
+    IDLE_HALTS: less("idle_halts", "1");
+    IDLE_LOOKS: less("idle_looks", "1");
+    IDLE_EXTRA: less("idle_extra_pct", "%");
+    IDLE_EXTRA_HALTS: less("idle_extra_halts", "1");
+    WAKE: less("wake_p50_us", "us");
+    CAUGHT: neither("caught_share", "1");
+    FRONTIER_GAP: less("frontier_gap_pct", "%");
+    REACHABLE_GAP: less("reachable_gap_pct", "%");
+}
 
 /// A share of caught wake-ups above which an arm's median is that of caught
 /// ones.
@@ -20,9 +38,9 @@ const MIN_WAITS: usize = 100;
 type Best = fn(&[Halt], Costs, u64) -> Point;
 
 /// What a budget's latency is compared with.
-const BESTS: [(&str, Best); 2] = [
-    ("frontier_gap_pct", simulate::best),
-    ("reachable_gap_pct", simulate::reachable),
+const BESTS: [(Metric, Best); 2] = [
+    (FRONTIER_GAP, simulate::best),
+    (REACHABLE_GAP, simulate::reachable),
 ];
 
 /// One machine's measured time.
@@ -84,49 +102,54 @@ fn less(now: u64, then: u64) -> f64 {
     now.saturating_sub(then) as f64
 }
 
+/// The waits of a turn: as recorded, else as KVM's histogram has them.
+pub(super) fn waits(recording: Option<Wakeups>, begin: &Stats, end: &Stats) -> Vec<Halt> {
+    let vcpu = end.threads.iter().find(|thread| thread.name == "vcpu0");
+    let recorded = recording
+        .zip(vcpu)
+        .and_then(|(recording, vcpu)| recording.end(vcpu.tid).ok());
+    if let Some(waits) = recorded.filter(|waits| !waits.is_empty()) {
+        return waits;
+    }
+    let of = |stats: &Stats| {
+        let histogram = stats.vcpus.first()?.histograms.get("halt_wait_hist");
+        histogram.cloned()
+    };
+    let (then, now) = (of(begin).unwrap_or_default(), of(end).unwrap_or_default());
+    let counts: Vec<u64> = now
+        .iter()
+        .enumerate()
+        .map(|(n, count)| count.saturating_sub(then.get(n).copied().unwrap_or(0)))
+        .collect();
+    simulate::of_histogram(&counts, end.uptime_ns.saturating_sub(begin.uptime_ns))
+}
+
 /// All turns.
-#[derive(Debug)]
-pub(super) struct Data {
-    kvm: Kvm,
-    samples: Samples,
+#[derive(Debug, Default)]
+pub(super) struct Measured {
+    pub(super) data: Data,
     wakes_us: BTreeMap<(Load, Policy), Vec<f64>>,
     halts: BTreeMap<(Load, Policy), (f64, f64)>,
     waits: BTreeMap<Load, Vec<Halt>>,
-    missing: BTreeMap<Policy, String>,
-    unrecorded: Option<String>,
+    /// Why waits come from histograms, if they do.
+    pub(super) unrecorded: Option<String>,
 }
 
-impl Default for Data {
-    fn default() -> Self {
-        Self {
-            kvm: Kvm::None,
-            samples: Samples::default(),
-            wakes_us: BTreeMap::new(),
-            halts: BTreeMap::new(),
-            waits: BTreeMap::new(),
-            missing: BTreeMap::new(),
-            unrecorded: None,
-        }
-    }
-}
-
-impl Data {
+impl Measured {
     pub(super) fn add(&mut self, policy: Policy, load: Load, end: &Stats, turn: Turn) {
-        self.kvm = end.kvm;
-        let place = format!("{}.{}", policy.name(), load.name());
-        let mut share = |what: &str, ns: f64| {
-            let name = format!("{what}.{place}");
-            self.samples.add(&name, "%", ns / turn.elapsed_ns * 100.0);
-        };
-        share("cpu_share_pct", turn.cpu_ns);
-        share("poll_share_pct", turn.polled_ns);
-        share("waiting_pct", turn.waiting_ns);
+        self.data.kvm = end.kvm;
+        let samples = &mut self.data.samples;
+        for (metric, ns) in [
+            (CPU, turn.cpu_ns),
+            (POLLED, turn.polled_ns),
+            (WAITING, turn.waiting_ns),
+        ] {
+            let share = ns / turn.elapsed_ns * 100.0;
+            samples.put(metric, &load.of(policy), share);
+        }
         if load == Load::Idle {
-            let name = policy.name();
-            self.samples
-                .add(&format!("idle_halts.{name}"), "1", turn.halts);
-            self.samples
-                .add(&format!("idle_looks.{name}"), "1", turn.looks);
+            samples.put(IDLE_HALTS, policy.name(), turn.halts);
+            samples.put(IDLE_LOOKS, policy.name(), turn.looks);
         }
         let key = (load, policy);
         self.wakes_us.entry(key).or_default().extend(turn.wakes_us);
@@ -134,30 +157,16 @@ impl Data {
         *halts = (halts.0 + turn.halts, halts.1 + turn.caught);
     }
 
-    /// Keeps the waits of a turn: as recorded, else as KVM's histogram has them.
-    pub(super) fn keep_waits(
-        &mut self,
-        load: Load,
-        recorded: Option<Vec<Halt>>,
-        begin: &Stats,
-        end: &Stats,
-    ) {
-        let waits = recorded.filter(|waits| !waits.is_empty());
-        let waits = waits.unwrap_or_else(|| {
-            let of = |stats: &Stats| {
-                let vcpu = stats.vcpus.first();
-                vcpu.and_then(|v| v.histograms.get("halt_wait_hist").cloned())
-            };
-            let then = of(begin).unwrap_or_default();
-            let now = of(end).unwrap_or_default();
-            let counts: Vec<u64> = now
-                .iter()
-                .enumerate()
-                .map(|(n, count)| count.saturating_sub(then.get(n).copied().unwrap_or(0)))
-                .collect();
-            simulate::of_histogram(&counts, end.uptime_ns.saturating_sub(begin.uptime_ns))
-        });
-        self.waits.insert(load, waits);
+    /// Keeps the waits of a turn, from their line of the record.
+    pub(super) fn keep_waits(&mut self, load: Load, kept: &Value) {
+        let ns = |name| numbers(kept, name).map(|ns| ns as u64);
+        let halts = ns("busy_ns").zip(ns("wait_ns"));
+        let halts = halts.map(|(busy_ns, wait_ns)| Halt { busy_ns, wait_ns });
+        self.waits.insert(load, halts.collect());
+        if self.unrecorded.is_none() {
+            let why = kept.get("unrecorded").and_then(Value::as_str);
+            self.unrecorded = why.map(str::to_owned);
+        }
     }
 
     pub(super) fn has_waits(&self, load: Load) -> bool {
@@ -169,52 +178,20 @@ impl Data {
         self.waits.get(&load).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn unrecorded(&mut self, why: Option<String>) {
-        if self.unrecorded.is_none() {
-            self.unrecorded = why;
-        }
-    }
-
-    /// Why waits come from histograms, if they do.
-    pub(super) fn why_unrecorded(&self) -> Option<&str> {
-        self.unrecorded.as_deref()
-    }
-
-    pub(super) fn missing(&mut self, policy: Policy, why: Option<String>) {
-        if let Some(why) = why {
-            self.missing.insert(policy, why);
-        }
-    }
-
-    pub(super) fn is_missing(&self, policy: Policy) -> bool {
-        self.missing.contains_key(&policy)
-    }
-
     /// How long a vCPU under a budget was ready and had no CPU, percent of the worst load's
     /// time: KVM does not poll while another task wants the CPU, so a budget that is unspent
     /// there shows nothing.
     pub(super) fn waited_pct(&self) -> Option<f64> {
-        let waited = Load::ALL.into_iter().flat_map(|load| {
-            let name = format!("waiting_pct.{}.{}", Policy::Budget.name(), load.name());
-            let waited = median(&name, "%", self.values(&name));
+        let waited = Load::ALL.into_iter().filter_map(|load| {
+            let waited = self.middle(WAITING, &load.of(Policy::Budget));
             waited.map(|figure| figure.value)
         });
         waited.reduce(f64::max)
     }
 
-    /// Policies that are unavailable here, with the reason.
-    pub(super) fn not_to_be_had(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        let missing = self.missing.iter();
-        missing.map(|(policy, why)| (policy.name(), why.as_str()))
-    }
-
-    pub(super) const fn kvm(&self) -> Kvm {
-        self.kvm
-    }
-
-    /// Samples of a figure.
-    pub(super) fn values(&self, name: &str) -> &[f64] {
-        self.samples.values(name)
+    /// The median of an arm's samples.
+    fn middle(&self, metric: Metric, arm: &str) -> Option<Figure> {
+        metric.median(arm, self.data.samples.values(&metric.of(arm)))
     }
 
     /// Share of wake-ups that were polled for; `None` without halts.
@@ -225,7 +202,7 @@ impl Data {
 
     fn p50_us(&self, load: Load, policy: Policy) -> Option<f64> {
         let wakes = self.wakes_us.get(&(load, policy))?;
-        median("p50", "us", wakes).map(|figure| figure.value)
+        WAKE.median("", wakes).map(|figure| figure.value)
     }
 
     /// What a wake-up takes that was polled for, and one that was not: medians of
@@ -257,35 +234,32 @@ impl Data {
     }
 
     /// By how much an idle machine under a budget exceeds one that never polls.
-    fn extra(&self, name: &str, unit: &str, of: &str, load: &str) -> Option<Figure> {
-        let budget = median("budget", unit, self.values(&format!("{of}.budget{load}")))?;
-        let never = median("never", unit, self.values(&format!("{of}.never{load}")))?;
-        median(name, unit, &[(budget.value - never.value).max(0.0)])
+    fn extra(&self, metric: Metric, of: Metric, load: &str) -> Option<Figure> {
+        let [budget, never] = [Policy::Budget, Policy::Never]
+            .map(|policy| self.middle(of, &format!("{}{load}", policy.name())));
+        metric.median("", &[(budget?.value - never?.value).max(0.0)])
     }
 
     pub(super) fn figures(&self) -> Vec<Figure> {
-        let mut figures = self.samples.figures();
-        let base = |f: &Figure| {
-            let names = ["cpu_share_pct", "poll_share_pct", "waiting_pct", "idle_"];
-            names.iter().position(|name| f.name.starts_with(name))
+        let mut figures = self.data.samples.figures();
+        let place = |f: &Figure| {
+            let mut order = [CPU.name, POLLED.name, WAITING.name, "idle_"].iter();
+            order.position(|name| f.name.starts_with(name))
         };
-        figures.sort_by_key(base);
-        figures.extend(self.extra("idle_extra_pct", "%", "cpu_share_pct", ".idle"));
-        figures.extend(self.extra("idle_extra_halts", "1", "idle_halts", ""));
+        figures.sort_by_key(place);
+        figures.extend(self.extra(IDLE_EXTRA, CPU, ".idle"));
+        figures.extend(self.extra(IDLE_EXTRA_HALTS, IDLE_HALTS, ""));
         for ((load, policy), wakes) in &self.wakes_us {
-            let place = format!("{}.{}", policy.name(), load.name());
-            figures.extend(median(&format!("wake_p50_us.{place}"), "us", wakes));
+            figures.extend(WAKE.median(&load.of(*policy), wakes));
         }
         for (load, policy) in self.halts.keys() {
-            let name = format!("caught_share.{}.{}", policy.name(), load.name());
             let caught = self.caught(*load, *policy);
-            figures.extend(caught.and_then(|caught| median(&name, "1", &[caught])));
+            figures.extend(caught.and_then(|it| CAUGHT.median(&load.of(*policy), &[it])));
         }
         for load in Load::ALL {
-            for (base, best) in BESTS {
-                let name = format!("{base}.{}", load.name());
+            for (metric, best) in BESTS {
                 let gap = self.gap(load, best);
-                figures.extend(gap.and_then(|gap| median(&name, "%", &[gap])));
+                figures.extend(gap.and_then(|gap| metric.median(load.name(), &[gap])));
             }
         }
         figures
@@ -298,12 +272,12 @@ mod tests {
 
     #[test]
     fn a_budget_on_a_busy_host_is_not_judged() {
-        let mut data = Data::default();
-        let mut add = |name: &str, waited| data.samples.add(name, "%", waited);
-        add("waiting_pct.budget.idle", 2.9);
-        add("waiting_pct.poll.bursts", 50.0);
-        assert_eq!(data.waited_pct(), Some(2.9));
-        data.samples.add("waiting_pct.budget.bursts", "%", 35.2);
-        assert_eq!(data.waited_pct(), Some(35.2));
+        let mut measured = Measured::default();
+        let mut put = |arm: &str, waited| measured.data.samples.put(WAITING, arm, waited);
+        put("budget.idle", 2.9);
+        put("poll.bursts", 50.0);
+        assert_eq!(measured.waited_pct(), Some(2.9));
+        measured.data.samples.put(WAITING, "budget.bursts", 35.2);
+        assert_eq!(measured.waited_pct(), Some(35.2));
     }
 }

@@ -9,22 +9,22 @@ mod data;
 mod report;
 mod simulate;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod wakeups;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tare_control::stats::Kvm;
 use tare_policy::halt::Halt;
 
 use self::arms::{Load, Policy};
-use self::data::{Data, Turn};
+use self::data::{METRICS, Measured, Turn as Measurement};
 use self::wakeups::Wakeups;
 use super::guest_bench::{self, ArmRound};
 use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
-use crate::experiment::Experiment;
+use crate::data::Data;
+use crate::experiment::{Entry, Experiment, IfFails, Subject, Turn, rounds};
 use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::report::ReportText;
@@ -56,6 +56,16 @@ const GOALS: &[Goal] = &[
     Goal::on_any_kvm("idle_extra_halts", 0.0),
 ];
 
+/// The experiment.
+pub(super) const ENTRY: Entry = Entry {
+    name: "halt-budget",
+    about: "ways for a halted CPU to wait: CPU against wake-up time, and the best possible",
+    subject: Subject::Image,
+    metrics: METRICS,
+    goals: GOALS,
+    make: |depth, image| Box::new(HaltBudget::new(depth, image)),
+};
+
 /// The experiment and what it has measured.
 pub(crate) struct HaltBudget {
     depth: Depth,
@@ -63,28 +73,25 @@ pub(crate) struct HaltBudget {
     rounds: usize,
     warm: Duration,
     time: Duration,
-    data: Data,
+    measured: Measured,
 }
 
 impl HaltBudget {
     /// Planned for a depth; the image may be another than Tare's own.
     pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
-        let (rounds, warm_ms, time_ms) = match depth {
-            Depth::Quick => (1, 400, 600),
-            Depth::Standard => (6, 500, 1000),
-            Depth::Full => (6, 2000, 10_000),
-        };
+        let sizes = [(1, 400, 600), (6, 500, 1000), (6, 2000, 10_000)];
+        let (rounds, warm_ms, time_ms) = depth.of(sizes);
         Self {
             depth,
             image: image.unwrap_or_else(|| "halt-load".to_owned()),
             rounds,
             warm: Duration::from_millis(warm_ms),
             time: Duration::from_millis(time_ms),
-            data: Data::default(),
+            measured: Measured::default(),
         }
     }
 
-    fn turn(
+    fn machine(
         &mut self,
         bench: &mut Bench<'_>,
         policy: Policy,
@@ -105,44 +112,41 @@ impl HaltBudget {
             halt: policy.halt(),
             ..place.machine(&self.image, load.cpus(), cmdline)
         };
-        // Waits as they are without polling, once.
-        let records = policy == Policy::Never && !self.data.has_waits(load);
-        // A replay takes none from this host, whose threads may have the numbers of the record's.
-        let is_replay = bench.executor.is_replay();
-        let (mut wakes_us, mut recording) = (Vec::new(), None);
-        let mut unavailable = None;
+        // Waits as they are without polling, once; those of a record are in it.
+        let records = policy == Policy::Never && !self.measured.has_waits(load);
+        let watches = records && !bench.executor.is_replay();
+        let (mut wakes_us, mut recording, mut unrecorded) = (Vec::new(), None, None);
         let snapshots = guest_bench::run(bench, place, &spec, |record| {
             let wakes = guest_bench::numbers(record, "wake_ns");
             wakes_us.extend(wakes.map(|ns| ns / 1e3));
-            if records && !is_replay && record.get("begin").is_some() {
+            if watches && record.get("begin").is_some() {
                 match Wakeups::begin() {
                     Ok(begun) => recording = Some(begun),
-                    Err(error) => unavailable = Some(error.to_string()),
+                    Err(error) => unrecorded = Some(error.to_string()),
                 }
             }
         })?;
-        self.data.unrecorded(unavailable);
         let (Some(begin), Some(end)) = (snapshots.begin, snapshots.end) else {
             return Ok(());
         };
-        let turn = Turn::between(&begin, &end, wakes_us);
         if records {
-            let waits = if is_replay {
-                let line = bench.executor.recorded(policy.name(), "waits");
-                line.and_then(|line| waits_of(&line))
-            } else {
-                let vcpu = end.threads.iter().find(|thread| thread.name == "vcpu0");
-                let recorded = recording.zip(vcpu);
-                recorded.and_then(|(recording, vcpu)| recording.end(vcpu.tid).ok())
+            let kept = match bench.executor.recorded(place.arm, "waits") {
+                Some(kept) => kept,
+                None => {
+                    let waits = data::waits(recording, &begin, &end);
+                    let ns = |of: fn(&Halt) -> u64| waits.iter().map(of).collect::<Vec<_>>();
+                    let kept = json!({
+                        "load": load.name(), "busy_ns": ns(|halt| halt.busy_ns),
+                        "wait_ns": ns(|halt| halt.wait_ns), "unrecorded": unrecorded,
+                    });
+                    guest_bench::keep(bench, place, "waits", &kept)?;
+                    kept
+                }
             };
-            self.data.keep_waits(load, waits, &begin, &end);
-            let waits = self.data.waits(load);
-            let busy_ns: Vec<u64> = waits.iter().map(|halt| halt.busy_ns).collect();
-            let wait_ns: Vec<u64> = waits.iter().map(|halt| halt.wait_ns).collect();
-            let waits = json!({"load": load.name(), "busy_ns": busy_ns, "wait_ns": wait_ns});
-            guest_bench::keep(bench, place, "waits", &waits)?;
+            self.measured.keep_waits(load, &kept);
         }
-        self.data.add(policy, load, &end, turn);
+        let turn = Measurement::between(&begin, &end, wakes_us);
+        self.measured.add(policy, load, &end, turn);
         Ok(())
     }
 
@@ -155,37 +159,15 @@ impl HaltBudget {
             _ => self.time,
         }
     }
-
-    fn planned_turn(&self, policy: Policy, load: Load) -> Duration {
-        START + self.warm + self.time(policy, load)
-    }
-}
-
-/// The waits that a record has of a turn; `None` where the line is of another form.
-fn waits_of(line: &Value) -> Option<Vec<Halt>> {
-    let numbers = |name: &str| -> Option<Vec<u64>> {
-        line.get(name)?
-            .as_array()?
-            .iter()
-            .map(Value::as_u64)
-            .collect()
-    };
-    let waits = numbers("busy_ns")?.into_iter().zip(numbers("wait_ns")?);
-    Some(
-        waits
-            .map(|(busy_ns, wait_ns)| Halt { busy_ns, wait_ns })
-            .collect(),
-    )
 }
 
 impl Experiment for HaltBudget {
-    fn planned(&self) -> Duration {
-        let always = Policy::ALL.into_iter().filter(|p| *p != Policy::Dedicated);
-        let turns = always.flat_map(|policy| Load::ALL.map(|load| (policy, load)));
-        let round: Duration = turns
-            .map(|(policy, load)| self.planned_turn(policy, load))
-            .sum();
-        round * u32::try_from(self.rounds).unwrap_or(u32::MAX)
+    fn data(&self) -> Option<&Data> {
+        Some(&self.measured.data)
+    }
+
+    fn data_mut(&mut self) -> Option<&mut Data> {
+        Some(&mut self.measured.data)
     }
 
     fn plan(&self) -> Value {
@@ -197,46 +179,38 @@ impl Experiment for HaltBudget {
         })
     }
 
-    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        for round in 0..self.rounds {
-            for load in Load::ALL {
-                for policy in guest_bench::rotated(&Policy::ALL, round) {
-                    if self.data.is_missing(policy) {
-                        continue;
-                    }
-                    let what = format!("{}, {}", policy.name(), load.name());
-                    guest_bench::announce(bench, round, self.rounds, &what);
-                    let result = self.turn(bench, policy, load, round);
-                    match policy {
-                        Policy::Dedicated => {
-                            let why = guest_bench::optional(result)?;
-                            self.data.missing(policy, why);
-                        }
-                        _ => {
-                            result?;
-                            bench.progress.done(self.planned_turn(policy, load));
-                        }
-                    }
-                }
-            }
+    /// Of each load, the policies in turn.
+    fn turns(&self) -> Vec<Turn> {
+        let turn = |load: usize, arm: usize, _| {
+            let (policy, load_) = (Policy::ALL[arm], Load::ALL[load]);
+            let planned = START + self.warm + self.time(policy, load_);
+            let index = load * Policy::ALL.len() + arm;
+            let turn = Turn::new(index, policy.name(), planned);
+            Some(match policy {
+                Policy::Dedicated => turn.if_fails(IfFails::Drop),
+                _ => turn,
+            })
+        };
+        let mut turns = rounds(self.rounds, &[Policy::ALL.len(); 5], 1, turn);
+        for turn in &mut turns {
+            let load = Load::ALL[turn.index / Policy::ALL.len()];
+            turn.step = format!("{}, {}", turn.step, load.name());
         }
-        Ok(())
+        turns
     }
 
-    fn kvm(&self) -> Kvm {
-        self.data.kvm()
+    fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
+        let policies = Policy::ALL.len();
+        let (load, policy) = (turn.index / policies, turn.index % policies);
+        self.machine(bench, Policy::ALL[policy], Load::ALL[load], turn.round)
     }
 
     fn figures(&self) -> Vec<Figure> {
-        self.data.figures()
-    }
-
-    fn goals(&self) -> &'static [Goal] {
-        GOALS
+        self.measured.figures()
     }
 
     fn waited_pct(&self) -> Option<f64> {
-        self.data.waited_pct()
+        self.measured.waited_pct()
     }
 
     fn report(&self, figures: &[Figure]) -> ReportText {

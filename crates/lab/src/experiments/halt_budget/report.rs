@@ -6,8 +6,9 @@ use tare_policy::halt::{Costs, Halt};
 
 use super::HaltBudget;
 use super::arms::{BUDGET, Load, Policy};
+use super::data::POLLED;
 use super::simulate::{self, Point};
-use crate::figure::{Figure, value};
+use crate::figure::Figure;
 use crate::number::number;
 use crate::report::svg::{Mark, scatter};
 use crate::report::{ReportText, Section, Template, row};
@@ -20,13 +21,11 @@ const REPORTED: Costs = Costs {
 };
 
 pub(super) fn report_text(experiment: &HaltBudget, figures: &[Figure]) -> ReportText {
-    let data = &experiment.data;
-    let costs = data.costs();
+    let measured = &experiment.measured;
+    let costs = measured.costs();
     let us = |ns: u64| number(ns as f64 / 1e3);
-    let polled = Load::ALL.iter().filter_map(|load| {
-        let name = format!("poll_share_pct.budget.{}", load.name());
-        value(figures, &name)
-    });
+    let polled = Load::ALL.iter();
+    let polled = polled.filter_map(|load| POLLED.value(figures, &load.of(Policy::Budget)));
     let most = polled.fold(0.0, f64::max);
     let waiting = figures
         .iter()
@@ -34,7 +33,7 @@ pub(super) fn report_text(experiment: &HaltBudget, figures: &[Figure]) -> Report
     let worst = waiting.max_by(|a, b| a.value.total_cmp(&b.value));
     let worst = worst.filter(|worst| worst.value > crate::host::CROWDED_PCT);
     let seconds = |policy| experiment.time(policy, Load::Bursts).as_secs();
-    let text = Template::new(include_str!("report.md"), figures)
+    let text = Template::new(include_str!("report.md"), super::METRICS, figures)
         .set("most", number((most * 1000.0).round() / 1000.0))
         .maybe("caught_us", costs.map(|costs| us(costs.caught_ns)))
         .maybe("scheduled_us", costs.map(|costs| us(costs.scheduled_ns)))
@@ -44,40 +43,32 @@ pub(super) fn report_text(experiment: &HaltBudget, figures: &[Figure]) -> Report
         .set("time_ms", experiment.time.as_millis())
         .set("kept_s", seconds(Policy::Budget))
         .set("recorded_s", seconds(Policy::Never))
-        .only_if("recorded", data.why_unrecorded().is_none())
-        .maybe("unrecorded", data.why_unrecorded())
+        .only_if("recorded", measured.unrecorded.is_none())
+        .maybe("unrecorded", measured.unrecorded.as_ref())
         .only_if("measured", costs.is_some())
         .only_if("reported", costs.is_none())
-        .only_if("emulated", data.kvm() == Kvm::Emulated)
+        .only_if("emulated", measured.data.kvm == Kvm::Emulated)
         .maybe(
             "busiest",
             worst.map(|it| it.name.trim_start_matches("waiting_pct.")),
         )
         .maybe("waited", worst.map(|it| number(it.value.round())));
     let loads = Load::ALL.map(|load| row([("about", load.about()), ("load", load.name())]));
-    let measured = Load::ALL.into_iter().flat_map(|load| {
+    let measured_rows = Load::ALL.into_iter().flat_map(|load| {
         Policy::ALL.map(|policy| row([("load", load.name()), ("policy", policy.name())]))
     });
     let costs = costs.unwrap_or(REPORTED);
     let simulated = Load::ALL.into_iter().filter_map(|load| {
-        let waits = data.waits(load);
+        let waits = measured.waits(load);
         if waits.len() > 10 {
             rules(&text, load, waits, costs)
         } else {
             None
         }
     });
-    let mut report = text.report();
-    report.glance = text.table("Glance", loads);
-    report.sections = text
-        .tabled("measured", measured)
-        .into_iter()
-        .chain(simulated)
-        .collect();
-    let missing = data.not_to_be_had();
-    let missing = missing.map(|(policy, why)| format!("Not measured: {policy}: {why}."));
-    report.limitations.splice(..0, missing);
-    report
+    let sections = [text.tabled("measured", measured_rows)].into_iter();
+    let sections = sections.chain(simulated.map(Some));
+    text.report_with(loads, sections, &measured.data.missing)
 }
 
 /// The recorded waits of a load through every rule.

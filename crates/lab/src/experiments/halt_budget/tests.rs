@@ -1,15 +1,23 @@
 //! The weighing against fakes that print what the image prints.
 
-#![allow(clippy::unwrap_used)]
+use std::path::Path;
 
+use tare_control::stats::Kvm;
+
+use super::data::FRONTIER_GAP;
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::outcome::Ending;
 use crate::replay::Record;
 
-fn short() -> Box<HaltBudget> {
-    Box::new(HaltBudget::new(Depth::Quick, None))
+pub(crate) fn run(fault: Fault) -> Run {
+    let fakes = Fakes {
+        kvm: Kvm::Hardware,
+        ..Fakes::printing(prints, fault)
+    };
+    let short = HaltBudget::new(Depth::Quick, None);
+    Run::of("halt-budget", Box::new(short), fakes)
 }
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
@@ -27,17 +35,12 @@ fn prints(spec: &GuestSpec) -> Vec<Value> {
 
 #[test]
 fn every_policy_has_figures_under_every_load() {
-    let fakes = Fakes {
-        prints,
-        ..Fakes::new(Kvm::Hardware, Fault::None)
-    };
-    let run = Run::of("halt-budget", short(), fakes);
+    let run = run(Fault::None);
     assert_eq!(run.outcome.ending, Ending::Complete);
     let summary = run.summary();
     for policy in Policy::ALL {
         for load in Load::ALL {
-            let place = format!("{}.{}", policy.name(), load.name());
-            figure(&summary, &format!("wake_p50_us.{place}"));
+            figure(&summary, &format!("wake_p50_us.{}", load.of(policy)));
         }
     }
     let fast = figure(&summary, "wake_p50_us.poll.bursts");
@@ -48,11 +51,7 @@ fn every_policy_has_figures_under_every_load() {
 #[test]
 fn a_policy_that_is_not_to_be_had_is_named_and_the_rest_goes_on() {
     // The fifth machine of the first load is the dedicated one.
-    let fakes = Fakes {
-        prints,
-        ..Fakes::new(Kvm::Hardware, Fault::Ends(5))
-    };
-    let run = Run::of("halt-budget", short(), fakes);
+    let run = run(Fault::Ends(5));
     assert_eq!(run.outcome.ending, Ending::Complete);
     let html = run.text("report.html");
     assert!(html.contains("Not measured: dedicated: "), "{html}");
@@ -63,22 +62,18 @@ fn a_policy_that_is_not_to_be_had_is_named_and_the_rest_goes_on() {
 /// number of the record's vCPU.
 #[test]
 fn a_replay_takes_the_waits_of_its_record() {
-    let dir = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../lab/runs/2026-11-21-halt-budget-quick"
-    );
-    let record = Record::read(std::path::Path::new(dir)).unwrap();
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    let record = Record::read(&runs.join("2026-11-21-halt-budget-quick")).unwrap();
     let mut budget = HaltBudget::new(Depth::Quick, None);
     budget.replay(&record).unwrap();
     let figures = budget.figures();
     // As the run itself had them, in its summary.json.
-    for (name, pct) in [
+    for (load, pct) in [
         ("every100us", 1.3063),
         ("bursts", 9.7130),
         ("sleep10us", 6.1495),
     ] {
-        let name = format!("frontier_gap_pct.{name}");
-        let gap = crate::figure::find(&figures, &name).unwrap().value;
-        assert!((gap - pct).abs() < 1e-4, "{name}: {gap}");
+        let gap = FRONTIER_GAP.value(&figures, load).unwrap();
+        assert!((gap - pct).abs() < 1e-4, "{load}: {gap}");
     }
 }

@@ -14,9 +14,8 @@ use tare_control::stats::Kvm;
 use super::HttpBursts;
 use super::arms::Arm;
 use crate::bench::{Bench, RunError};
-use crate::experiment::Experiment;
+use crate::experiment::{Entry, Experiment, Subject};
 use crate::figure::{Figure, Samples, Statistic};
-use crate::goal::Goal;
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::Depth;
@@ -24,7 +23,7 @@ use crate::request::Depth;
 /// What a machine is planned to take.
 const MACHINE: Duration = Duration::from_secs(3);
 /// Figures of the web server that are counts.
-const COUNTS: [&str; 7] = [
+const COUNTED: [&str; 7] = [
     "boot_insns",
     "insns_per_request",
     "exits_per_request",
@@ -35,6 +34,16 @@ const COUNTS: [&str; 7] = [
 ];
 /// How figures of images begin.
 const IMAGE: &str = "image_bytes.";
+
+/// The experiment among the others.
+pub(crate) const COUNTS: Entry = Entry {
+    name: "counts",
+    about: "instructions, exits and interrupts of a request, and sizes of images",
+    subject: Subject::Image,
+    metrics: super::METRICS,
+    goals: &[],
+    make: |depth, image| Box::new(Counts::new(depth, image)),
+};
 
 /// The experiment.
 pub(crate) struct Counts {
@@ -110,7 +119,7 @@ impl Experiment for Counts {
     fn figures(&self) -> Vec<Figure> {
         let figures = self.server.data.samples.figures();
         let counts = figures.into_iter().filter(|figure| {
-            COUNTS.contains(&figure.name.as_str()) || figure.name.starts_with(IMAGE)
+            COUNTED.contains(&figure.name.as_str()) || figure.name.starts_with(IMAGE)
         });
         counts
             .map(|figure| {
@@ -124,10 +133,6 @@ impl Experiment for Counts {
                 }
             })
             .collect()
-    }
-
-    fn goals(&self) -> &'static [Goal] {
-        &[]
     }
 
     fn failures(&self) -> Vec<String> {

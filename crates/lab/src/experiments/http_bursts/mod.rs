@@ -29,7 +29,7 @@ use serde_json::Value;
 use tare_control::exit::ExitCode;
 use tare_control::stats::Kvm;
 
-pub(crate) use self::counts::Counts;
+pub(super) use self::counts::COUNTS;
 
 use self::arms::Arm;
 use self::data::Data;
@@ -38,9 +38,9 @@ use self::plan::{Plan, ms};
 use self::sample::{Line, Phase};
 use self::session::{BOOT, FILE, Session, Turn, body, spec};
 use crate::bench::{Bench, RunError};
-use crate::experiment::Experiment;
+use crate::experiment::{Entry, Experiment, Subject};
 use crate::figure::Figure;
-use crate::goal::Goal;
+use crate::metric::Metric;
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::Depth;
@@ -51,6 +51,47 @@ const START: Duration = Duration::from_millis(800);
 const BATCH: Duration = Duration::from_millis(600);
 /// The same for an arm that is counted in the translator.
 const COMPARED: Duration = Duration::from_secs(6);
+
+/// What it measures.
+pub(crate) const METRICS: &[Metric] = &[
+    Metric::less("cpu_idle_pct", "%"),
+    Metric::less("cpu_burst_pct", "%"),
+    Metric::less("cpu_1rps_pct", "%"),
+    Metric::less("idle_exits_per_s", "1/s"),
+    Metric::less("latency_p50_us", "us"),
+    Metric::less("latency_p90_us", "us"),
+    Metric::less("latency_p99_us", "us"),
+    Metric::less("boot_insns", "insns"),
+    Metric::less("insns_per_request", "insns"),
+    Metric::less("insns_per_connection", "insns"),
+    Metric::less("first_byte_ms", "ms"),
+    Metric::less("first_line_ms", "ms"),
+    Metric::less("monitor_rss_kib", "KiB"),
+    Metric::less("image_bytes", "bytes"),
+    Metric::less("tcg_insns_per_request", "insns"),
+    Metric::less("tcg_insns_per_connection", "insns"),
+    Metric::less("tcg_boot_insns", "insns"),
+    Metric::less("exits_per_request", "exits"),
+    Metric::less("exits_per_connection", "exits"),
+    Metric::less("interrupts_per_request", "1"),
+    Metric::less("interrupts_per_connection", "1"),
+    Metric::more("carried_rps", "1/s"),
+    Metric::less("settled_ms", "ms"),
+    Metric::less("stats_request_us", "us"),
+    Metric::less("passt_cpu_idle_pct", "%"),
+    Metric::less("passt_cpu_burst_pct", "%"),
+    Metric::less("passt_cpu_1rps_pct", "%"),
+];
+
+/// The experiment.
+pub(super) const ENTRY: Entry = Entry {
+    name: "http-bursts",
+    about: "a web server under bursts and breaks: CPU, exits, latency of three ways to wait",
+    subject: Subject::Image,
+    metrics: METRICS,
+    goals: goals::GOALS,
+    make: |depth, image| Box::new(HttpBursts::new(depth, image)),
+};
 
 /// The experiment and what it has measured.
 pub(crate) struct HttpBursts {
@@ -285,10 +326,6 @@ impl Experiment for HttpBursts {
 
     fn figures(&self) -> Vec<Figure> {
         self.data.figures()
-    }
-
-    fn goals(&self) -> &'static [Goal] {
-        goals::GOALS
     }
 
     fn cause(&self, figures: &[Figure], figure: &Figure) -> Option<String> {

@@ -32,7 +32,7 @@ const GLANCE: [(&str, &str, &str); 6] = [
 
 /// The report of a run, complete or not.
 pub(crate) fn report_text(plan: &Plan, data: &Data, figures: &[Figure]) -> ReportText {
-    let text = Template::new(include_str!("report.md"), figures);
+    let text = Template::new(include_str!("report.md"), super::METRICS, figures);
     let text = with_findings(with_plan(text, plan), data, figures);
     let text = with_comparison(text, data, figures);
     let glance = GLANCE.map(|(about, figure, scale)| {

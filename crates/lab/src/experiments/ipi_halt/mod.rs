@@ -10,7 +10,7 @@
 mod host;
 mod report;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use serde_json::{Value, json};
 use tare_account::Account;
 use tare_control::stats::Kvm;
 
-use self::host::HostError;
-use super::guest_bench::{self, ArmRound, Data};
-use crate::appliance::GuestSpec;
-use crate::bench::{Bench, RunError};
-use crate::experiment::Experiment;
+use super::guest_bench::{self, Arm, Place, Settings, cpus};
+use crate::bench::{Bench, RunError, optional};
+use crate::data::Data;
+use crate::experiment::{Entry, Experiment, Subject, Turn, has_data, replanned, rounds, times};
 use crate::figure::{Figure, median};
 use crate::goal::Goal;
+use crate::metric::{Metric, metrics};
 use crate::report::ReportText;
 use crate::request::Depth;
 
@@ -34,82 +34,100 @@ const GAP: Duration = Duration::from_micros(100);
 const TURN: Duration = Duration::from_millis(900);
 /// The same in QEMU.
 const QEMU_TURN: Duration = Duration::from_secs(7);
-/// The quantiles of KVM Message Passing 2015's table, and p90.
-const QUANTILES: [(&str, f64); 5] = [
-    ("min", 0.0),
-    ("p50", 0.5),
-    ("p90", 0.9),
-    ("p99", 0.99),
-    ("max", 1.0),
-];
 /// Distribution of wake-ups, in cycles (of the host's arm in ns).
 const WAKE: &str = "wake_cycles";
 /// The median wake-up of each turn, by arm and round.
-const TURN_MEDIAN: &str = "wake_cycles_turn";
+const TURN_MEDIAN: Metric = Metric::less("wake_cycles_turn", "cycles");
 /// What sending took, in cycles.
 const SEND: &str = "send_cycles";
 
+metrics! {
+    MIN: less("wake_cycles_min", "cycles");
+    P50: less("wake_cycles_p50", "cycles");
+    P90: less("wake_cycles_p90", "cycles");
+    P99: less("wake_cycles_p99", "cycles");
+    MAX: less("wake_cycles_max", "cycles");
+    SEND_P50: less("send_cycles_p50", "cycles");
+    STEP: less("step_ns_p50", "ns");
+    POLL_TO_NEVER: neither("wake_poll_to_never", "1");
+    RING_3_TO_RING_0: neither("wake_ring_3_to_ring_0", "1");
+    POLLS: neither("polls_per_wake", "1");
+}
+
+/// The quantiles of KVM Message Passing 2015's table, and p90.
+const QUANTILES: [(Metric, f64); 5] = [(MIN, 0.0), (P50, 0.5), (P90, 0.9), (P99, 0.99), (MAX, 1.0)];
+
 /// KVM Message Passing 2015: polling wakes in 1/3.5 of the time of scheduling.
 const GOALS: &[Goal] = &[
-    Goal {
-        figure: "wake_poll_to_never",
-        at_most: 0.2857,
-        on: &[Kvm::Hardware],
-    },
-    Goal {
-        figure: "wake_ring_3_to_ring_0",
-        at_most: 1.3,
-        on: &[Kvm::Emulated],
-    },
+    Goal::on(&[Kvm::Hardware], POLL_TO_NEVER.name, 0.2857),
+    Goal::on(&[Kvm::Emulated], RING_3_TO_RING_0.name, 1.3),
 ];
 
+const NEVER: &str = "never";
+const RING_3: &str = "ring3";
+const POLL: &str = "poll";
+const HOST: &str = "host";
+
+const fn arm(name: &'static str, about: &'static str, place: Place) -> Arm {
+    Arm { name, about, place }
+}
+
+const fn waiting(halt: &'static str, ring: &'static str) -> Place {
+    Place::Tare(Settings {
+        halt,
+        ring,
+        ..cpus(2)
+    })
+}
+
 /// Who is woken, and how it waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Arm {
-    Never,
-    Ring3,
-    Poll,
-    Budget,
-    Dedicated,
-    Qemu,
-    Host,
-}
+static ARMS: [Arm; 7] = [
+    arm(
+        NEVER,
+        "never: Tare, KVM schedules on a halt",
+        waiting("never", "0"),
+    ),
+    arm(
+        RING_3,
+        "ring3: the same with the image in ring 3",
+        waiting("never", "3"),
+    ),
+    arm(
+        POLL,
+        "poll: Tare, KVM polls for 200 µs",
+        waiting("poll=200000", "0"),
+    ),
+    arm(
+        "budget",
+        "budget: Tare, KVM polls for at most 1 % of a CPU",
+        waiting("budget=1", "0"),
+    ),
+    arm(
+        "dedicated",
+        "dedicated: Tare, halts that KVM takes no part in",
+        waiting("dedicated", "0"),
+    ),
+    arm(
+        "qemu",
+        "qemu: QEMU on the same KVM, as the kernel is set",
+        Place::Qemu(cpus(2)),
+    ),
+    arm(
+        HOST,
+        "host: two threads, futex wake to running",
+        Place::Host { cpus: 2 },
+    ),
+];
 
-impl Arm {
-    const ALL: [Self; 7] = [
-        Self::Never,
-        Self::Ring3,
-        Self::Poll,
-        Self::Budget,
-        Self::Dedicated,
-        Self::Qemu,
-        Self::Host,
-    ];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Never => "never",
-            Self::Ring3 => "ring3",
-            Self::Poll => "poll",
-            Self::Budget => "budget",
-            Self::Dedicated => "dedicated",
-            Self::Qemu => "qemu",
-            Self::Host => "host",
-        }
-    }
-
-    const fn about(self) -> &'static str {
-        match self {
-            Self::Never => "never: Tare, KVM schedules on a halt",
-            Self::Ring3 => "ring3: the same with the image in ring 3",
-            Self::Poll => "poll: Tare, KVM polls for 200 µs",
-            Self::Budget => "budget: Tare, KVM polls for at most 1 % of a CPU",
-            Self::Dedicated => "dedicated: Tare, halts that KVM takes no part in",
-            Self::Qemu => "qemu: QEMU on the same KVM, as the kernel is set",
-            Self::Host => "host: two threads, futex wake to running",
-        }
-    }
-}
+/// The experiment.
+pub(super) const ENTRY: Entry = Entry {
+    name: "ipi-halt",
+    about: "an interrupt to a halted CPU: cycles with and without halt polling",
+    subject: Subject::Image,
+    metrics: METRICS,
+    goals: GOALS,
+    make: |depth, image| Box::new(IpiHalt::new(depth, image)),
+};
 
 /// The experiment and what it has measured.
 pub(crate) struct IpiHalt {
@@ -122,8 +140,6 @@ pub(crate) struct IpiHalt {
     watched: Option<Account>,
     /// Turns in ring 3, and why those of them failed that did.
     ring_3: (usize, Vec<String>),
-    /// Dedicated vCPUs are not available here.
-    refused: bool,
     /// Frequency of the guest's counter.
     khz: Option<f64>,
 }
@@ -131,11 +147,7 @@ pub(crate) struct IpiHalt {
 impl IpiHalt {
     /// Planned for a depth; the image may be another than Tare's own.
     pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
-        let (rounds, samples) = match depth {
-            Depth::Quick => (2, 100),
-            Depth::Standard => (6, 200),
-            Depth::Full => (10, 1000),
-        };
+        let (rounds, samples) = depth.of([(2, 100), (6, 200), (10, 1000)]);
         Self {
             depth,
             image: image.unwrap_or_else(|| "ipi-halt".to_owned()),
@@ -144,224 +156,151 @@ impl IpiHalt {
             data: Data::default(),
             watched: None,
             ring_3: (0, Vec::new()),
-            refused: false,
             khz: None,
         }
     }
 
-    fn turn(&mut self, bench: &mut Bench<'_>, arm: Arm, round: usize) -> Result<(), RunError> {
-        let place = ArmRound {
-            arm: arm.name(),
-            round,
-        };
-        let (engine, halt, ring) = match arm {
-            Arm::Never => ("tare", "never", "0"),
-            Arm::Ring3 => ("tare", "never", "3"),
-            Arm::Poll => ("tare", "poll=200000", "0"),
-            Arm::Budget => ("tare", "budget=1", "0"),
-            Arm::Dedicated => ("tare", "dedicated", "0"),
-            Arm::Qemu => ("qemu-kvm", "kernel", "0"),
-            Arm::Host => return self.host(bench, place),
-        };
-        let samples = self.in_turn(arm);
-        let cmdline = format!("samples={samples} gap_us={} hold", GAP.as_micros());
-        let spec = GuestSpec {
-            engine,
-            halt,
-            ring,
-            ..place.machine(&self.image, 2, cmdline)
-        };
+    fn words(&self, samples: usize) -> String {
+        format!("samples={samples} gap_us={} hold", GAP.as_micros())
+    }
+
+    fn guest(&mut self, bench: &mut Bench<'_>, arm: &Arm, round: usize) -> Result<(), RunError> {
+        // QEMU has one turn with all samples.
+        let turns = self.rounds / arm.turns(self.rounds).max(1);
+        let spec = arm.machine(round, &self.image, &self.words(self.samples * turns));
         let (mut wakes, mut sends, mut khz) = (Vec::new(), Vec::new(), None);
-        let snapshots = guest_bench::run(bench, place, &spec, |record| {
+        let snapshots = guest_bench::run(bench, arm.round(round), &spec, |record| {
             wakes.extend(guest_bench::numbers(record, "wake"));
             sends.extend(guest_bench::numbers(record, "send"));
             khz = khz.or(record.get("khz").and_then(Value::as_f64));
         })?;
         self.khz = self.khz.or(khz);
         if let Some(figure) = median("turn", "cycles", &wakes) {
-            let name = format!("{TURN_MEDIAN}.{}", arm.name());
             self.data.samples.enter_round(round);
-            self.data.samples.add(&name, "cycles", figure.value);
+            self.data.samples.put(TURN_MEDIAN, arm.name, figure.value);
         }
-        self.data.extend(WAKE, arm.name(), wakes.into_iter());
-        self.data.extend(SEND, arm.name(), sends.into_iter());
+        self.data.extend(WAKE, arm.name, wakes.into_iter());
+        self.data.extend(SEND, arm.name, sends.into_iter());
         if let Some(end) = &snapshots.end {
-            self.data.count(arm.name(), None, end);
+            self.data.count(arm.name, None, end);
+        }
+        Ok(())
+    }
+
+    /// A turn in ring 3, in which images of earlier records did not run: one that fails is counted.
+    fn in_ring_3(
+        &mut self,
+        bench: &mut Bench<'_>,
+        arm: &Arm,
+        round: usize,
+    ) -> Result<(), RunError> {
+        self.ring_3.0 += 1;
+        if let Some(why) = optional(self.guest(bench, arm, round))? {
+            let why = guest_bench::failed(bench, arm.round(round), why)?;
+            self.ring_3.1.push(why);
         }
         Ok(())
     }
 
     /// A turn under watch, for the steps of a wake-up that is scheduled.
-    fn watch(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        let place = ArmRound {
-            arm: Arm::Never.name(),
-            round: self.rounds,
-        };
-        let (samples, gap_us) = (self.samples, GAP.as_micros());
-        let cmdline = format!(
-            "samples={samples} gap_us={gap_us} hold {}",
-            guest_bench::PAUSE
-        );
-        let spec = GuestSpec {
-            halt: "never",
-            ..place.machine(&self.image, 2, cmdline)
-        };
-        bench.progress.step("the steps of a wake-up");
-        self.watched = guest_bench::watch(bench, place, &spec)?;
-        if self
-            .watched
-            .as_ref()
-            .is_none_or(|account| guest_bench::steps(account).is_empty())
-        {
-            let why = self
-                .watched
-                .as_ref()
-                .and_then(|account| account.unavailable.first());
-            let why = why.map_or(
-                "nothing was seen from outside".to_owned(),
-                ToString::to_string,
-            );
+    fn watch(&mut self, bench: &mut Bench<'_>, arm: &Arm) -> Result<(), RunError> {
+        let words = format!("{} {}", self.words(self.samples), guest_bench::PAUSE);
+        let spec = arm.machine(self.rounds, &self.image, &words);
+        self.watched = guest_bench::watch(bench, arm.round(self.rounds), &spec)?;
+        let watched = self.watched.as_ref();
+        if watched.is_none_or(|account| guest_bench::steps(account).is_empty()) {
+            let why = watched.and_then(|account| account.unavailable.first());
+            let why = why.map_or("nothing was seen from outside".into(), ToString::to_string);
             self.data.missing.push(format!("steps of a wake-up: {why}"));
         }
         Ok(())
     }
 
-    /// QEMU's firmware takes seconds under emulation: it has one turn with all
-    /// samples.
-    fn in_turn(&self, arm: Arm) -> usize {
-        match arm {
-            Arm::Qemu => self.samples * self.rounds,
-            _ => self.samples,
-        }
-    }
-
-    fn host(&mut self, bench: &mut Bench<'_>, place: ArmRound) -> Result<(), RunError> {
-        if bench.executor.is_replay() {
-            let record = bench
-                .executor
-                .recorded(place.arm, "host")
-                .unwrap_or_default();
-            let wakes: Vec<f64> = guest_bench::numbers(&record, "wake_ns").collect();
-            self.data.extend(WAKE, place.arm, wakes.into_iter());
-            return Ok(());
-        }
-        let wakes = match host::wakes(self.samples, GAP, bench.interrupt) {
-            Ok(wakes) => wakes,
-            Err(HostError::Interrupted(interrupted)) => return Err(interrupted.into()),
-            Err(error) => {
-                self.data.missing.push(format!("host: {error}"));
-                return Ok(());
-            }
-        };
-        guest_bench::keep(bench, place, "host", &json!({"wake_ns": wakes}))?;
-        self.data.extend(WAKE, place.arm, wakes.into_iter());
-        Ok(())
-    }
-
     /// Cycles in a unit of an arm's samples; `None` while it is unknown.
-    fn cycles(&self, arm: Arm) -> Option<f64> {
-        match arm {
-            Arm::Host => self.khz.map(|khz| khz / 1e6),
+    fn cycles(&self, arm: &Arm) -> Option<f64> {
+        match arm.name {
+            HOST => self.khz.map(|khz| khz / 1e6),
             _ => Some(1.0),
         }
-    }
-
-    fn in_order(round: usize) -> impl Iterator<Item = Arm> {
-        guest_bench::rotated(&Arm::ALL, round).filter(move |arm| *arm != Arm::Qemu || round == 0)
     }
 }
 
 impl Experiment for IpiHalt {
+    has_data!();
+
     fn planned(&self) -> Duration {
-        TURN * u32::try_from(self.rounds * 5).unwrap_or(u32::MAX) + QEMU_TURN
+        times(TURN, self.rounds * 5) + QEMU_TURN
     }
 
     fn plan(&self) -> Value {
         json!({
             "depth": self.depth.name(), "image": self.image, "rounds": self.rounds,
             "samples": self.samples, "gap_us": GAP.as_micros() as u64,
-            "arms": Arm::ALL.map(Arm::about),
+            "arms": ARMS.each_ref().map(|arm| arm.about),
         })
     }
 
     fn replan(&mut self, plan: &Value) {
-        let number = |name: &str| Some(plan.get(name)?.as_u64()? as usize);
-        self.rounds = number("rounds").unwrap_or(self.rounds);
-        self.samples = number("samples").unwrap_or(self.samples);
+        replanned(plan, "rounds", &mut self.rounds);
+        replanned(plan, "samples", &mut self.samples);
     }
 
-    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        for round in 0..self.rounds {
-            for arm in Self::in_order(round) {
-                if arm == Arm::Dedicated && self.refused {
-                    continue;
-                }
-                guest_bench::announce(bench, round, self.rounds, arm.name());
-                let result = self.turn(bench, arm, round);
-                match arm {
-                    // Images of earlier records run in ring 0 only.
-                    Arm::Ring3 => {
-                        self.ring_3.0 += 1;
-                        if let Some(why) = guest_bench::optional(result)? {
-                            let arm = arm.name();
-                            let why = guest_bench::failed(bench, ArmRound { arm, round }, why)?;
-                            self.ring_3.1.push(why);
-                        }
-                        bench.progress.done(TURN);
-                    }
-                    Arm::Dedicated => {
-                        let why = guest_bench::optional(result)?;
-                        self.refused = why.is_some();
-                        self.data.unavailable(arm.name(), why);
-                    }
-                    Arm::Qemu => {
-                        let why = guest_bench::optional(result)?;
-                        self.data.unavailable(arm.name(), why);
-                        bench.progress.done(QEMU_TURN);
-                    }
-                    _ => {
-                        result?;
-                        bench.progress.done(TURN);
-                    }
-                }
+    fn turns(&self) -> Vec<Turn> {
+        let turn = |_, index: usize, round| {
+            let arm: &Arm = &ARMS[index];
+            let planned = match arm.place {
+                Place::Qemu(_) => QEMU_TURN,
+                _ => TURN,
+            };
+            let turn = Turn::new(index, arm.name, planned).if_fails(arm.if_fails());
+            (round < arm.turns(self.rounds)).then_some(turn)
+        };
+        let mut turns = rounds(self.rounds, &[ARMS.len()], 1, turn);
+        turns.push(Turn {
+            round: self.rounds,
+            step: "the steps of a wake-up".to_owned(),
+            ..Turn::new(0, NEVER, Duration::ZERO)
+        });
+        turns
+    }
+
+    fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
+        let arm = &ARMS[turn.index];
+        match (arm.place, arm.name) {
+            _ if turn.round == self.rounds => self.watch(bench, arm),
+            (Place::Host { cpus }, _) => {
+                let measure = || host::wakes(self.samples, GAP, cpus);
+                let place = arm.round(turn.round);
+                let wakes = guest_bench::on_host(bench, place, "wake_ns", measure)?;
+                self.data.extend(WAKE, arm.name, wakes.into_iter());
+                Ok(())
             }
+            (_, RING_3) => self.in_ring_3(bench, arm, turn.round),
+            _ => self.guest(bench, arm, turn.round),
         }
-        self.watch(bench)
-    }
-
-    fn kvm(&self) -> Kvm {
-        self.data.kvm
     }
 
     fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
-        for which in QUANTILES {
-            for arm in Arm::ALL {
-                let Some(scale) = self.cycles(arm) else {
-                    continue;
-                };
-                let of = self
-                    .data
-                    .quantiles(WAKE, arm.name(), "cycles", scale, &[which]);
-                figures.extend(of);
-            }
+        for (metric, q) in QUANTILES {
+            figures.extend(ARMS.iter().filter_map(|arm| {
+                let wakes = self.data.groups(WAKE, arm.name);
+                let figure = metric.quantile(arm.name, wakes, q)?;
+                Some(figure.scaled(self.cycles(arm)?, metric.unit))
+            }));
         }
-        for arm in Arm::ALL.into_iter().filter(|arm| *arm != Arm::Host) {
-            let of = self
-                .data
-                .quantiles(SEND, arm.name(), "cycles", 1.0, &[("p50", 0.5)]);
-            figures.extend(of);
-        }
+        figures.extend(ARMS.iter().filter_map(|arm| {
+            let sends = self.data.groups(SEND, arm.name);
+            SEND_P50.quantile(arm.name, sends, 0.5)
+        }));
         figures.extend(report::steps(self));
         figures.extend(report::ratios(&self.data));
-        for arm in [Arm::Never, Arm::Ring3, Arm::Poll, Arm::Budget] {
-            figures.extend(report::polling(&self.data, arm));
-        }
+        figures.extend(
+            ARMS[..4]
+                .iter()
+                .filter_map(|arm| report::polling(&self.data, arm)),
+        );
         figures
-    }
-
-    fn goals(&self) -> &'static [Goal] {
-        GOALS
     }
 
     fn report(&self, figures: &[Figure]) -> ReportText {

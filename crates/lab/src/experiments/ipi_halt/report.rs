@@ -2,72 +2,80 @@
 
 use tare_account::Step;
 
-use super::{Arm, GAP, IpiHalt, QUANTILES, TURN_MEDIAN, WAKE};
-use crate::experiments::guest_bench::{self, Data, exchanged};
-use crate::figure::{Figure, find, median, quantile};
+use super::{
+    ARMS, GAP, IpiHalt, NEVER, POLL, POLL_TO_NEVER, POLLS, QUANTILES, RING_3, RING_3_TO_RING_0,
+    STEP, TURN_MEDIAN, WAKE,
+};
+use crate::data::Data;
+use crate::experiments::guest_bench::{self, Arm};
+use crate::figure::{Figure, quantile};
 use crate::number::number;
 use crate::report::svg::{Distribution, percentiles};
-use crate::report::{ReportText, Row, Template, row, table};
+use crate::report::{ReportText, Row, Template, table};
 
 /// Polling's wake-ups over scheduling's in KVM Message Passing 2015: 1 to 3.5.
 const REPORTED_RATIO: f64 = 0.2857;
 
 /// Medians against those of an image in ring 0 that is scheduled, round by round.
 pub(super) fn ratios(data: &Data) -> impl Iterator<Item = Figure> {
-    let ratio = |name: &str, arm: Arm| {
-        let rounds = data
-            .samples
-            .pairs(TURN_MEDIAN, [arm, Arm::Never].map(Arm::name));
+    let ratios = [(POLL_TO_NEVER, POLL), (RING_3_TO_RING_0, RING_3)];
+    ratios.into_iter().filter_map(|(metric, arm)| {
+        let rounds = data.samples.pairs(TURN_MEDIAN.name, [arm, NEVER]);
         let ratios: Vec<f64> = rounds.iter().map(|(value, never)| value / never).collect();
-        median(name, "1", &ratios)
-    };
-    let ratios = [
-        ratio("wake_poll_to_never", Arm::Poll),
-        ratio("wake_ring_3_to_ring_0", Arm::Ring3),
-    ];
-    ratios.into_iter().flatten()
+        metric.median("", &ratios)
+    })
 }
 
 /// Median of each step of a wake-up that is scheduled.
-pub(super) fn steps(experiment: &IpiHalt) -> Vec<Figure> {
+pub(super) fn steps(experiment: &IpiHalt) -> impl Iterator<Item = Figure> {
     let steps = experiment.watched.as_ref().map(guest_bench::steps);
-    let figures = steps.into_iter().flatten().filter_map(|(step, times)| {
+    steps.into_iter().flatten().filter_map(|(step, times)| {
         let ns = times.buckets.iter();
         let ns: Vec<f64> = ns
             .flat_map(|b| std::iter::repeat_n(b.from_ns as f64, b.count as usize))
             .collect();
-        let name = format!("step_ns_p50.{}.never", guest_bench::step_name(step));
-        quantile(&name, "ns", &ns, 0.5)
-    });
-    figures.collect()
+        let name = STEP.of(&format!("{}.{NEVER}", guest_bench::step_name(step)));
+        quantile(&name, STEP.unit, &ns, 0.5)
+    })
 }
 
 /// Share of halts in which KVM polled and was woken while it did.
-pub(super) fn polling(data: &Data, arm: Arm) -> Option<Figure> {
-    let wakes = data.of(WAKE, arm.name()).len() as f64;
-    let polled = data.counter(arm.name(), "halt_successful_poll")?;
-    let name = format!("polls_per_wake.{}", arm.name());
-    let mut figure = median(&name, "1", &[polled / wakes])?;
-    figure.n = wakes as usize;
-    Some(figure)
+pub(super) fn polling(data: &Data, arm: &Arm) -> Option<Figure> {
+    let wakes = data.of(WAKE, arm.name).len();
+    let polled = data.counter(arm.name, "halt_successful_poll")?;
+    let figure = POLLS.median(arm.name, &[polled / wakes as f64])?;
+    Some(Figure { n: wakes, ..figure })
+}
+
+/// Whether two arms differ, by what was randomised: a value for each machine that was booted.
+fn exchanged(a: &[f64], b: &[f64]) -> String {
+    let machines = a.len().min(b.len());
+    match tare_stats::permutation(a, b) {
+        Some(p) if p < 0.001 => format!("By {machines} machines of each arm, p is below 0.001."),
+        Some(p) => format!("By {machines} machines of each arm, p is {p:.3}."),
+        None => format!(
+            "No p: {machines} machines of each arm ran, and a test needs {}.",
+            tare_stats::LEAST_UNITS
+        ),
+    }
 }
 
 pub(super) fn report_text(experiment: &IpiHalt, figures: &[Figure]) -> ReportText {
     let data = &experiment.data;
-    let machines = [Arm::Poll, Arm::Never].map(|arm| data.medians(WAKE, arm.name()));
+    let machines = [POLL, NEVER].map(|arm| data.medians(WAKE, arm));
     let (turns, failed) = &experiment.ring_3;
     let (whole, some): (Vec<&String>, Vec<&String>) =
         failed.iter().partition(|_| failed.len() == *turns);
     let lost = lost_polls(data);
-    let saved_less =
-        find(figures, "wake_poll_to_never").is_some_and(|ratio| ratio.value > REPORTED_RATIO);
-    let text = Template::new(include_str!("report.md"), figures)
+    let ratio = POLL_TO_NEVER.value(figures, "");
+    let suffixes = QUANTILES.map(|(metric, _)| metric.name.trim_start_matches("wake_cycles_"));
+    let text = Template::new(include_str!("report.md"), super::METRICS, figures)
         .set("gap_us", GAP.as_micros())
         .set("exchanged", exchanged(&machines[0], &machines[1]))
         .set("image", &experiment.image)
         .set("rounds", experiment.rounds)
         .set("samples", experiment.samples)
-        .set("quantiles", QUANTILES.map(|(name, _)| name).join(", "))
+        .set("quantiles", suffixes.join(", "))
         .maybe("no_ring_3", whole.first())
         .set("failed", some.len())
         .set("turns", turns)
@@ -75,45 +83,38 @@ pub(super) fn report_text(experiment: &IpiHalt, figures: &[Figure]) -> ReportTex
         .maybe("polls", lost.map(|lost| number(lost[0])))
         .maybe("caught", lost.map(|lost| number(lost[1])))
         .maybe("lost_ns", lost.map(|lost| number(lost[2].round())))
-        .only_if("saved_less", saved_less);
-    let rows = Arm::ALL
-        .into_iter()
-        .filter_map(|arm| wakes(experiment, arm));
+        .only_if("saved_less", ratio.is_some_and(|it| it > REPORTED_RATIO));
     let sections = [
         text.section("wakes", chart(experiment)),
         text.tabled("steps", watched_steps(experiment)),
         text.tabled("counters", counters(data)),
         histogram(data).and_then(|html| text.section("histogram", html)),
     ];
-    let mut report = text.report();
-    report.glance = text.table("Glance", rows);
-    report.sections = sections.into_iter().flatten().collect();
-    data.add_missing(&mut report);
-    report
+    let wakes = ARMS.iter().filter_map(|arm| wakes(experiment, arm));
+    text.report_with(wakes, sections, &data.missing)
 }
 
-fn wakes(experiment: &IpiHalt, arm: Arm) -> Option<Row> {
+fn wakes(experiment: &IpiHalt, arm: &Arm) -> Option<Row> {
     let scale = experiment.cycles(arm)?;
-    let sorted = tare_stats::sorted(&experiment.data.of(WAKE, arm.name()))?;
+    let sorted = tare_stats::sorted(&experiment.data.of(WAKE, arm.name))?;
     sorted.first()?;
     let at = |q: f64| tare_stats::quantile(&sorted, q) * scale;
     let quantiles = [("min", 0.0), ("p50", 0.5), ("p99", 0.99), ("max", 1.0)];
     let quantiles = quantiles.map(|(name, q)| (name, Some(number(at(q).round()))));
-    let us = number(at(0.5) * 1e3 / experiment.khz?);
-    let named = row([("about", arm.about()), ("us", &us)]);
-    Some(named.into_iter().chain(quantiles).collect())
+    let us = ("us", Some(number(at(0.5) * 1e3 / experiment.khz?)));
+    Some(arm.row().into_iter().chain(quantiles).chain([us]).collect())
 }
 
 fn chart(experiment: &IpiHalt) -> String {
-    let arms = Arm::ALL.into_iter().enumerate();
+    let arms = ARMS.iter().enumerate();
     let distributions = arms.filter_map(|(series, arm)| {
         let us = experiment.cycles(arm)? * 1e3 / experiment.khz?;
-        let wakes = experiment.data.of(WAKE, arm.name());
+        let wakes = experiment.data.of(WAKE, arm.name);
         let scaled: Vec<f64> = wakes.iter().map(|wake| wake * us).collect();
         Distribution::of(series, &scaled)
     });
     percentiles(
-        &Arm::ALL.map(Arm::name),
+        &ARMS.each_ref().map(|arm| arm.name),
         &distributions.collect::<Vec<_>>(),
         "Wake-up time by percentile for the arms",
     )
@@ -161,12 +162,8 @@ fn counters(data: &Data) -> impl Iterator<Item = Row> {
     ];
     let names = names.into_iter().filter(|_| !data.counted.is_empty());
     names.map(|name| {
-        let of = |arm: Arm| (arm.name(), data.counter(arm.name(), name).map(number));
-        vec![
-            ("counter", Some(name.to_owned())),
-            of(Arm::Never),
-            of(Arm::Poll),
-        ]
+        let of = |arm| (arm, data.counter(arm, name).map(number));
+        vec![("counter", Some(name.to_owned())), of(NEVER), of(POLL)]
     })
 }
 
@@ -177,13 +174,13 @@ fn histogram(data: &Data) -> Option<String> {
         "halt_poll_success_hist",
         "halt_poll_fail_hist",
     ];
-    let series: Vec<(String, &Vec<u64>)> = [Arm::Never, Arm::Poll]
+    let series: Vec<(String, &Vec<u64>)> = [NEVER, POLL]
         .into_iter()
-        .filter_map(|arm| Some((arm, data.counted.get(arm.name())?)))
+        .filter_map(|arm| Some((arm, data.counted.get(arm)?)))
         .flat_map(|(arm, counted)| {
             names.into_iter().filter_map(move |name| {
                 let buckets = counted.histograms.get(name)?;
-                Some((format!("{}: {name}", arm.name()), buckets))
+                Some((format!("{arm}: {name}"), buckets))
             })
         })
         .filter(|(_, buckets)| buckets.iter().any(|count| *count > 0))
@@ -211,7 +208,7 @@ fn histogram(data: &Data) -> Option<String> {
 /// Polls of the polling arm, those that caught a wake-up, and how long the others lasted, ns:
 /// where KVM ended most of them early, which it meant to do and could not.
 fn lost_polls(data: &Data) -> Option<[f64; 3]> {
-    let of = |name| data.counter(Arm::Poll.name(), name);
+    let of = |name| data.counter(POLL, name);
     let (attempted, caught) = (of("halt_attempted_poll")?, of("halt_successful_poll")?);
     let failed = attempted - caught;
     let each = of("halt_poll_fail_ns")? / failed;

@@ -1,19 +1,10 @@
 //! The weighing against fakes that print what the image prints.
 
-#![allow(clippy::unwrap_used)]
-
 use super::*;
+use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::outcome::Ending;
-
-fn short() -> Box<IpiHalt> {
-    Box::new(IpiHalt {
-        rounds: 2,
-        samples: 4,
-        ..IpiHalt::new(Depth::Quick, None)
-    })
-}
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let wake = match (spec.engine, spec.halt) {
@@ -28,25 +19,29 @@ fn prints(spec: &GuestSpec) -> Vec<Value> {
     ]
 }
 
-fn fakes(fault: Fault) -> Fakes {
-    Fakes {
-        prints,
-        ..Fakes::new(Kvm::Hardware, fault)
-    }
+pub(crate) fn run(fault: Fault) -> Run {
+    let short = IpiHalt {
+        samples: 4,
+        ..IpiHalt::new(Depth::Quick, None)
+    };
+    let fakes = Fakes {
+        kvm: Kvm::Hardware,
+        ..Fakes::printing(prints, fault)
+    };
+    Run::of("ipi-halt", Box::new(short), fakes)
 }
 
 #[test]
 fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
-    let run = Run::of("ipi-halt", short(), fakes(Fault::None));
+    let run = run(Fault::None);
     assert_eq!(run.outcome.ending, Ending::Complete);
     let summary = run.summary();
-    for arm in Arm::ALL {
-        for suffix in ["min", "p50", "max"] {
-            figure(&summary, &format!("wake_cycles_{suffix}.{}", arm.name()));
+    for arm in &ARMS {
+        for metric in [MIN, P50, MAX] {
+            figure(&summary, &metric.of(arm.name));
         }
         // Eight wake-ups say nothing about one in ten.
-        let p99 = format!("wake_cycles_p99.{}", arm.name());
-        assert!(summary.figures.iter().all(|f| f.name != p99));
+        assert_eq!(P99.find(&summary.figures, arm.name), None);
     }
     assert_eq!(figure(&summary, "wake_cycles_min.never").value, 40_000.0);
     assert_eq!(figure(&summary, "wake_cycles_p50.poll").n, 2);
@@ -66,7 +61,7 @@ fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
 #[test]
 fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
     // The sixth machine of the first round is QEMU's.
-    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(6)));
+    let run = run(Fault::Ends(6));
     assert_eq!(run.outcome.ending, Ending::Complete);
     let summary = run.summary();
     assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
@@ -77,7 +72,7 @@ fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
 
 #[test]
 fn a_kvm_that_refuses_dedicated_vcpus_is_asked_once_and_named() {
-    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(5)));
+    let run = run(Fault::Ends(5));
     assert_eq!(run.outcome.ending, Ending::Complete);
     let summary = run.summary();
     let dedicated = |f: &Figure| f.name.ends_with(".dedicated");
@@ -91,7 +86,7 @@ fn a_kvm_that_refuses_dedicated_vcpus_is_asked_once_and_named() {
 fn turns_in_ring_3_that_fail_are_counted_and_pair_with_none() {
     // The second machine of the first round is ring 3's, and the first of the second.
     for machine in [2, 7] {
-        let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(machine)));
+        let run = run(Fault::Ends(machine));
         assert_eq!(run.outcome.ending, Ending::Complete);
         let html = run.text("report.html");
         assert!(
@@ -106,16 +101,8 @@ fn turns_in_ring_3_that_fail_are_counted_and_pair_with_none() {
 }
 
 #[test]
-fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
-    let run = Run::of("ipi-halt", short(), fakes(Fault::Ends(3)));
-    assert!(matches!(run.outcome.ending, Ending::Broken(_)));
-    figure(&run.summary(), "wake_cycles_p50.never");
-    run.nothing_is_left();
-}
-
-#[test]
 fn raw_samples_are_kept_with_arm_and_round() {
-    let run = Run::of("ipi-halt", short(), fakes(Fault::None));
+    let run = run(Fault::None);
     let raw = run.text("raw.jsonl");
     let of = |arm: &str| {
         let arm = format!("\"arm\":\"{arm}\"");
@@ -129,9 +116,4 @@ fn raw_samples_are_kept_with_arm_and_round() {
         (of("never"), of("poll"), of("qemu"), of("host")),
         (8 + 3, 8, 3, 2)
     );
-}
-
-#[test]
-fn the_report_of_ipi_halt_is_made_again_from_raw_samples() {
-    Run::of("ipi-halt", short(), fakes(Fault::None)).is_rebuilt_from_its_samples();
 }

@@ -7,25 +7,26 @@
 //! executes a guest itself, the instructions of a `get` and a `set` are counted.
 
 pub(super) mod mix;
-mod report;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tare_control::stats::{Kvm, Stats};
 
-use super::guest_bench::{self, ArmRound, Data};
+use super::guest_bench::{self, ArmRound};
 use crate::appliance::{Appliance, Spec};
 use crate::bench::{Bench, RunError};
-use crate::experiment::Experiment;
-use crate::figure::{Figure, grouped_quantile};
-use crate::goal::Goal;
-use crate::load::{Connections, Exchange, Generator, Request, Schedule};
+use crate::data::Data;
+use crate::experiment::{Entry, Experiment, IfFails, Subject, Turn, has_data, rounds};
+use crate::figure::Figure;
+use crate::load::{Connections, Exchange, Generator, Request, Schedule, failed};
+use crate::metric::{Metric, metrics};
+use crate::number::number;
 use crate::observe::counters::{activity_between, instructions_between};
 use crate::replay::Record;
-use crate::report::ReportText;
+use crate::report::{ReportText, Template, row};
 use crate::request::Depth;
 
 /// Connections, and commands under way at once while calibrating.
@@ -45,30 +46,39 @@ const START: Duration = Duration::from_secs(2);
 /// Distribution of answers, in us.
 const LATENCY: &str = "kv_us";
 
-/// Who serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Arm {
-    Tare,
-    Memcached,
+metrics! {
+    P50: less("kv_p50_us", "us");
+    P90: less("kv_p90_us", "us");
+    P99: less("kv_p99_us", "us");
+    CARRIED: more("kv_ops_per_s", "1/s");
+    CPU: neither("kv_cpu_pct", "%");
+    INSNS_PER_GET: less("kv_insns_per_get", "insns");
+    EXITS_PER_GET: less("kv_exits_per_get", "exits");
+    INSNS_PER_SET: less("kv_insns_per_set", "insns");
+    EXITS_PER_SET: less("kv_exits_per_set", "exits");
 }
 
-impl Arm {
-    const ALL: [Self; 2] = [Self::Tare, Self::Memcached];
+const TARE: &str = "tare";
+const MEMCACHED: &str = "memcached";
 
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Tare => "tare",
-            Self::Memcached => "memcached",
-        }
-    }
+/// Who serves, with what it is.
+const ARMS: [(&str, &str); 2] = [
+    (TARE, "tare: the kv appliance on one vCPU"),
+    (
+        MEMCACHED,
+        "memcached: one thread in a container (runc), the host's network",
+    ),
+];
 
-    const fn about(self) -> &'static str {
-        match self {
-            Self::Tare => "tare: the kv appliance on one vCPU",
-            Self::Memcached => "memcached: one thread in a container (runc), the host's network",
-        }
-    }
-}
+/// The experiment.
+pub(super) const ENTRY: Entry = Entry {
+    name: "kv",
+    about: "a cache: Tare's appliance and memcached in a container, rate and latency",
+    subject: Subject::Image,
+    metrics: METRICS,
+    goals: &[],
+    make: |depth, image| Box::new(Kv::new(depth, image)),
+};
 
 /// The experiment and what it has measured.
 pub(crate) struct Kv {
@@ -79,19 +89,13 @@ pub(crate) struct Kv {
     load: Duration,
     batch: usize,
     data: Data,
-    /// Commands a second that are offered, once it is known.
-    rate: Option<f64>,
-    failures: Vec<String>,
 }
 
 impl Kv {
     /// Planned for a depth; the image may be another than Tare's own.
     pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
-        let (turns, calibrate_s, load_s, batch) = match depth {
-            Depth::Quick => (1, 1, 3, 20),
-            Depth::Standard => (6, 2, 4, 50),
-            Depth::Full => (10, 5, 20, 100),
-        };
+        let sizes = [(1, 1, 3, 20), (6, 2, 4, 50), (10, 5, 20, 100)];
+        let (turns, calibrate_s, load_s, batch) = depth.of(sizes);
         Self {
             depth,
             image: image.unwrap_or_else(|| "kv".to_owned()),
@@ -100,39 +104,30 @@ impl Kv {
             load: Duration::from_secs(load_s),
             batch,
             data: Data::default(),
-            rate: None,
-            failures: Vec::new(),
         }
     }
 
-    /// Starts a loaded server; `None` if the optional arm is unavailable.
+    /// Starts a loaded server.
     fn serve(
         &mut self,
         bench: &mut Bench<'_>,
-        arm: Arm,
-    ) -> Result<Option<Box<dyn Appliance>>, RunError> {
+        arm: &'static str,
+    ) -> Result<Box<dyn Appliance>, RunError> {
         let mut server = match arm {
-            Arm::Tare => bench.executor.start(&self.spec())?,
-            Arm::Memcached => match bench.executor.contain(ITEMS_MIB) {
-                Ok(server) => server,
-                Err(error) => return self.missing(arm, error.into()),
-            },
+            TARE => bench.executor.start(&self.spec())?,
+            _ => bench.executor.contain(ITEMS_MIB)?,
         };
-        match server.wait_serving(BOOT, bench.interrupt) {
-            Ok(_) => {}
-            Err(error) if arm == Arm::Memcached => return self.missing(arm, error.into()),
-            Err(error) => return Err(error.into()),
-        }
+        server.wait_serving(BOOT, bench.interrupt)?;
         let fill = mix::fill();
         let schedule = Schedule::one_by_one(fill.len());
         let filled = generator(server.as_ref(), fill).run(schedule, bench.interrupt)?;
         self.check(arm, "filling", &filled);
-        Ok(Some(server))
+        Ok(server)
     }
 
     fn spec(&self) -> Spec {
         Spec {
-            label: Arm::Tare.name().to_owned(),
+            label: TARE.to_owned(),
             image: self.image.clone(),
             root: None,
             port: 11211,
@@ -145,18 +140,9 @@ impl Kv {
         }
     }
 
-    /// Records once why an arm is unavailable; an interruption is passed on.
-    fn missing<T>(&mut self, arm: Arm, error: RunError) -> Result<Option<T>, RunError> {
-        let why = guest_bench::optional(Err(error))?;
-        self.data.unavailable(arm.name(), why);
-        Ok(None)
-    }
-
     /// Finds what an arm carries.
-    fn calibrate(&mut self, bench: &mut Bench<'_>, arm: Arm) -> Result<(), RunError> {
-        let Some(server) = self.serve(bench, arm)? else {
-            return Ok(());
-        };
+    fn calibrate(&mut self, bench: &mut Bench<'_>, arm: &'static str) -> Result<(), RunError> {
+        let server = self.serve(bench, arm)?;
         let schedule = Schedule::Closed {
             concurrency: CONNECTIONS,
             until: self.calibrate,
@@ -168,16 +154,13 @@ impl Kv {
         self.check(arm, "calibrating", &asked);
         let answered = asked.iter().filter(|r| r.failure.is_none()).count();
         let record = json!({"answered": answered, "seconds": seconds});
-        self.keep(bench, place(arm, 0), "calibration", &record)
+        self.keep(bench, ArmRound { arm, round: 0 }, "calibration", &record)
     }
 
     /// Half of what the slower arm carries, commands a second; `None` before it is known.
     fn offered(&self) -> Option<f64> {
-        let carried = Arm::ALL.iter().flat_map(|arm| {
-            let name = format!("kv_ops_per_s.{}", arm.name());
-            self.data.samples.values(&name).to_vec()
-        });
-        let slowest = carried.reduce(f64::min)?;
+        let of = |(arm, _): (&str, _)| self.data.samples.values(&CARRIED.of(arm)).to_vec();
+        let slowest = ARMS.into_iter().flat_map(of).reduce(f64::min)?;
         Some((slowest / 2.0).max(1.0))
     }
 
@@ -202,42 +185,43 @@ impl Kv {
             let us = answered.map(|request| request.latency_ns() as f64 / 1e3);
             self.data.extend(LATENCY, arm, us);
         } else if let Some((answered, seconds)) = number("answered").zip(number("seconds")) {
-            let name = format!("kv_ops_per_s.{arm}");
-            self.data.samples.add(&name, "1/s", answered / seconds);
+            self.data.samples.put(CARRIED, arm, answered / seconds);
         }
     }
 
     /// Keeps a sample of a figure.
-    fn value(&mut self, bench: &mut Bench<'_>, figure: &str, value: f64) -> Result<(), RunError> {
-        let line = json!({"sample": "value", "figure": figure, "value": value});
+    fn value(
+        &mut self,
+        bench: &mut Bench<'_>,
+        metric: Metric,
+        arm: &str,
+        value: f64,
+    ) -> Result<(), RunError> {
+        let line = json!({"sample": "value", "figure": metric.of(arm), "value": value});
         bench.recorder.sample(&line)?;
-        self.data.samples.add(figure, unit_of(figure), value);
+        self.data.samples.put(metric, arm, value);
         Ok(())
     }
 
     /// Open-loop load, then what a command costs.
-    fn turn(
-        &mut self,
-        bench: &mut Bench<'_>,
-        arm: Arm,
-        round: usize,
-        rate: f64,
-    ) -> Result<(), RunError> {
-        let Some(mut server) = self.serve(bench, arm)? else {
-            return Ok(());
-        };
-        let schedule = Schedule::steady(rate, self.load);
+    fn loaded(&mut self, bench: &mut Bench<'_>, place: ArmRound) -> Result<(), RunError> {
+        let arm = place.arm;
+        let mut server = self.serve(bench, arm)?;
+        let schedule = Schedule::steady(self.offered().unwrap_or(1.0), self.load);
         let cpu = server.cpu()?;
         let asked = generator(server.as_ref(), mix::mixed()).run(schedule, bench.interrupt)?;
         let spent = server.cpu()?.since(&cpu);
-        self.keep(bench, place(arm, round), "load", &json!(asked))?;
+        self.keep(bench, place, "load", &json!(asked))?;
         self.check(arm, "load", &asked);
         let share = (spent.monitor_ns + spent.helper_ns) as f64 / spent.wall_ns as f64;
-        let name = format!("kv_cpu_pct.{}", arm.name());
-        self.value(bench, &name, share * 100.0)?;
-        if arm == Arm::Tare {
-            self.count(bench, server.as_mut(), "get", mix::gets())?;
-            self.count(bench, server.as_mut(), "set", mix::sets())?;
+        self.value(bench, CPU, arm, share * 100.0)?;
+        if arm == TARE {
+            for (exchanges, metrics) in [
+                (mix::gets(), [INSNS_PER_GET, EXITS_PER_GET]),
+                (mix::sets(), [INSNS_PER_SET, EXITS_PER_SET]),
+            ] {
+                self.count(bench, server.as_mut(), exchanges, metrics)?;
+            }
         }
         Ok(())
     }
@@ -247,8 +231,8 @@ impl Kv {
         &mut self,
         bench: &mut Bench<'_>,
         server: &mut dyn Appliance,
-        what: &str,
         exchanges: Vec<Exchange>,
+        [insns, exits]: [Metric; 2],
     ) -> Result<(), RunError> {
         let mut generator = generator(server, exchanges);
         // The first opens the connection, the second runs on a warm one.
@@ -256,14 +240,13 @@ impl Kv {
         let from = self.quiet(bench, server)?;
         let asked = generator.run(Schedule::one_by_one(self.batch), bench.interrupt)?;
         let to = self.quiet(bench, server)?;
-        self.check(Arm::Tare, "counting", &asked);
+        self.check(TARE, "counting", &asked);
         if let (Some(from), Some(to)) = (from, to) {
             let n = asked.len() as f64;
             if let Some(count) = instructions_between(&from, &to) {
-                self.value(bench, &format!("kv_insns_per_{what}"), count / n)?;
+                self.value(bench, insns, "", count / n)?;
             }
-            let exits = activity_between(&from, &to) / n;
-            self.value(bench, &format!("kv_exits_per_{what}"), exits)?;
+            self.value(bench, exits, "", activity_between(&from, &to) / n)?;
         }
         Ok(())
     }
@@ -284,23 +267,10 @@ impl Kv {
         Ok(stats)
     }
 
-    fn check(&mut self, arm: Arm, when: &str, asked: &[Request]) {
-        let mut failed = asked.iter().filter_map(|r| r.failure);
-        if let Some(first) = failed.next() {
-            let count = failed.count() + 1;
-            self.failures.push(format!(
-                "{}: {count} of {} commands failed while {when}, the first: {first}",
-                arm.name(),
-                asked.len()
-            ));
-        }
-    }
-}
-
-fn place(arm: Arm, round: usize) -> ArmRound {
-    ArmRound {
-        arm: arm.name(),
-        round,
+    fn check(&mut self, arm: &str, when: &str, asked: &[Request]) {
+        let failed = failed(asked, &format!("commands failed while {when}"));
+        let sentences = failed.map(|failed| format!("{arm}: {failed}"));
+        self.data.failures.extend(sentences);
     }
 }
 
@@ -309,22 +279,8 @@ fn generator(server: &dyn Appliance, exchanges: Vec<Exchange>) -> Generator {
     Generator::of(server.address(), exchanges, mode, TIMEOUT)
 }
 
-/// The unit of a figure that is kept by value.
-fn unit_of(figure: &str) -> &'static str {
-    match figure.split('.').next() {
-        Some("kv_cpu_pct") => "%",
-        Some("kv_insns_per_get" | "kv_insns_per_set") => "insns",
-        Some("kv_exits_per_get" | "kv_exits_per_set") => "exits",
-        _ => "1",
-    }
-}
-
 impl Experiment for Kv {
-    fn planned(&self) -> Duration {
-        let turns = u32::try_from(self.turns).unwrap_or(u32::MAX);
-        let arms = Arm::ALL.len() as u32;
-        (START + self.calibrate) * arms + (START + self.load) * arms * turns
-    }
+    has_data!();
 
     fn plan(&self) -> Value {
         json!({
@@ -332,12 +288,42 @@ impl Experiment for Kv {
             "calibrate_ms": self.calibrate.as_millis() as u64,
             "load_ms": self.load.as_millis() as u64, "connections": CONNECTIONS,
             "keys": mix::KEYS, "value_bytes": mix::VALUE, "reads_per_write": mix::READS,
-            "arms": Arm::ALL.map(Arm::about),
+            "arms": ARMS.map(|(_, about)| about),
         })
     }
 
+    /// The capacity of each arm, before the first round, then loads.
+    fn turns(&self) -> Vec<Turn> {
+        let turn = |index: usize, planned| {
+            let arm = ARMS[index % ARMS.len()].0;
+            let if_fails = match arm {
+                TARE => IfFails::BreakOff,
+                _ => IfFails::GoOn,
+            };
+            Turn::new(index, arm, START + planned).if_fails(if_fails)
+        };
+        let capacity = [2, 3].map(|index| {
+            let turn = turn(index, self.calibrate);
+            let step = format!("capacity of {}", turn.label);
+            Turn { step, ..turn }
+        });
+        let load = |_, arm, _| Some(turn(arm, self.load));
+        let loads = rounds(self.turns, &[ARMS.len()], 1, load);
+        capacity.into_iter().chain(loads).collect()
+    }
+
+    fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
+        let (arm, _) = ARMS[turn.index % ARMS.len()];
+        let round = turn.round;
+        if turn.index < ARMS.len() {
+            self.loaded(bench, ArmRound { arm, round })
+        } else {
+            self.calibrate(bench, arm)
+        }
+    }
+
     fn replay(&mut self, record: &Record) -> Result<(), RunError> {
-        for arm in Arm::ALL.map(Arm::name) {
+        for (arm, _) in ARMS {
             for sample in ["calibration", "load"] {
                 let lines = record.of(sample).filter(|line| line["arm"] == arm);
                 for kept in lines.filter_map(|line| line.get("record")) {
@@ -348,62 +334,45 @@ impl Experiment for Kv {
         if let Some(line) = record.of("kvm").last() {
             self.data.kvm = serde_json::from_value(line["kvm"].clone()).unwrap_or(Kvm::None);
         }
-        self.rate = self.offered();
         for line in record.of("value") {
-            let text = |name: &str| Some(line.get(name)?.as_str()?.to_owned());
-            let value = line.get("value").and_then(Value::as_f64);
-            if let Some((figure, value)) = text("figure").zip(value) {
-                self.data.samples.add(&figure, unit_of(&figure), value);
+            let figure = line.get("figure").and_then(Value::as_str);
+            let (name, arm) = figure.map_or(("", ""), |it| it.split_once('.').unwrap_or((it, "")));
+            let metric = METRICS.iter().find(|metric| metric.name == name);
+            if let Some((metric, value)) = metric.zip(line.get("value").and_then(Value::as_f64)) {
+                self.data.samples.put(*metric, arm, value);
             }
         }
         Ok(())
-    }
-
-    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        for arm in Arm::ALL {
-            bench.progress.step(&format!("capacity of {}", arm.name()));
-            self.calibrate(bench, arm)?;
-            bench.progress.done(START + self.calibrate);
-        }
-        self.rate = self.offered();
-        let rate = self.rate.unwrap_or(1.0);
-        for round in 0..self.turns {
-            for arm in guest_bench::rotated(&Arm::ALL, round) {
-                guest_bench::announce(bench, round, self.turns, arm.name());
-                self.turn(bench, arm, round, rate)?;
-                bench.recorder.flush()?;
-                bench.progress.done(START + self.load);
-            }
-        }
-        Ok(())
-    }
-
-    fn kvm(&self) -> Kvm {
-        self.data.kvm
     }
 
     fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
-        for (base, q) in [("kv_p50_us", 0.5), ("kv_p90_us", 0.9), ("kv_p99_us", 0.99)] {
-            for arm in Arm::ALL {
-                let name = format!("{base}.{}", arm.name());
-                let times = self.data.groups(LATENCY, arm.name());
-                figures.extend(grouped_quantile(&name, "us", times, q));
-            }
+        for (metric, q) in [(P50, 0.5), (P90, 0.9), (P99, 0.99)] {
+            let of = |(arm, _)| metric.quantile(arm, self.data.groups(LATENCY, arm), q);
+            figures.extend(ARMS.into_iter().filter_map(of));
         }
         figures.extend(self.data.samples.figures());
         figures
     }
 
-    fn goals(&self) -> &'static [Goal] {
-        &[]
-    }
-
-    fn failures(&self) -> Vec<String> {
-        self.failures.clone()
-    }
-
     fn report(&self, figures: &[Figure]) -> ReportText {
-        report::report_text(self, figures)
+        let carried = ARMS.map(|(arm, _)| CARRIED.value(figures, arm));
+        let is_slower = matches!(carried, [Some(tare), Some(memcached)] if tare < memcached);
+        let text = Template::new(include_str!("report.md"), METRICS, figures)
+            .maybe("rate", self.offered().map(|rate| number(rate.round())))
+            .set("reads", mix::READS)
+            .set("keys", mix::KEYS)
+            .set("bytes", mix::VALUE)
+            .set("connections", CONNECTIONS)
+            .set("calibrate_s", number(self.calibrate.as_secs_f64()))
+            .set("load_s", number(self.load.as_secs_f64()))
+            .set("turns", self.turns)
+            .set("batch", self.batch)
+            .only_if("slower", is_slower);
+        let arms = ARMS.map(|(arm, about)| row([("about", about), ("arm", arm)]));
+        let names = ARMS.map(|(arm, _)| arm);
+        let about = "Answer time by percentile";
+        let chart = self.data.percentiles(LATENCY, &names, about);
+        text.report_with(arms, [text.section("answers", chart)], &self.data.missing)
     }
 }

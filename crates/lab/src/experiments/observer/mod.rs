@@ -5,7 +5,6 @@
 //! two without in each round (the A/A pair). A guest's loss is what it executes for each
 //! second of its CPU time in a watched window, against the windows before and after.
 
-mod report;
 #[cfg(test)]
 mod tests;
 
@@ -13,79 +12,83 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tare_control::stats::{Kvm, Stats};
+use tare_control::stats::Stats;
 use tare_probe::kvm::Observer;
 use tare_probe::vm::Vm;
 
-use super::guest_bench::{self, ArmRound, Data};
+use super::guest_bench::{self, ArmRound};
 use crate::appliance::{ApplianceError, Guest};
 use crate::bench::{Bench, RunError};
-use crate::experiment::Experiment;
+use crate::data::Data;
+use crate::experiment::{Entry, Experiment, Subject, Turn, has_data, times};
 use crate::figure::Figure;
 use crate::goal::Goal;
+use crate::metric::{Metric, metrics};
+use crate::observe::CpuReading;
 use crate::observe::counters::{activity_between, instructions_between};
 use crate::replay::Record;
-use crate::report::ReportText;
+use crate::report::svg::{Bar, bars, reach};
+use crate::report::{ReportText, Template, row};
 use crate::request::Depth;
+
+metrics! {
+    COST: less("watch_cost_pct", "%");
+    START_MS: less("watch_start_ms", "ms");
+    COUNTED: more("counted_pct", "%");
+    LOSS: less("guest_loss_pct", "%");
+    CONTROL: neither("control_loss_pct", "%");
+}
 
 /// What a load is planned to take beside its windows, for each machine.
 const START: Duration = Duration::from_millis(300);
 /// Longest silence of an image before it begins.
 const SILENCE: Duration = Duration::from_secs(40);
 
-/// Machines that run alike.
+/// Machines with one vCPU that run alike.
 #[derive(Clone, Copy, Debug)]
 struct Workload {
     name: &'static str,
     about: &'static str,
     cmdline: &'static str,
-    cpus: u8,
-    machines: fn(Depth) -> usize,
+    /// How many, by depth.
+    machines: [usize; 3],
+}
+
+const fn load(
+    name: &'static str,
+    about: &'static str,
+    cmdline: &'static str,
+    machines: [usize; 3],
+) -> Workload {
+    Workload {
+        name,
+        about,
+        cmdline,
+        machines,
+    }
 }
 
 const LOADS: [Workload; 5] = [
-    Workload {
-        name: "one",
-        about: "one idle machine",
-        cmdline: "mode=quiet",
-        cpus: 1,
-        machines: |_| 1,
-    },
-    Workload {
-        name: "ticking",
-        about: "machines that tick at 150 Hz",
-        cmdline: "mode=tick hz=150",
-        cpus: 1,
-        machines: |depth| match depth {
-            Depth::Quick => 8,
-            Depth::Standard | Depth::Full => 30,
-        },
-    },
-    Workload {
-        name: "many",
-        about: "idle machines",
-        cmdline: "mode=quiet",
-        cpus: 1,
-        machines: |depth| match depth {
-            Depth::Quick => 30,
-            Depth::Standard => 100,
-            Depth::Full => 300,
-        },
-    },
-    Workload {
-        name: "cpuid",
-        about: "one machine that executes CPUID again and again",
-        cmdline: "mode=exit kind=cpuid",
-        cpus: 1,
-        machines: |_| 1,
-    },
-    Workload {
-        name: "self_ipi",
-        about: "one machine that interrupts itself again and again",
-        cmdline: "mode=exit kind=self_ipi",
-        cpus: 1,
-        machines: |_| 1,
-    },
+    load("one", "one idle machine", "mode=quiet", [1; 3]),
+    load(
+        "ticking",
+        "machines that tick at 150 Hz",
+        "mode=tick hz=150",
+        [8, 30, 30],
+    ),
+    load("many", "idle machines", "mode=quiet", [30, 100, 300]),
+    load(
+        "cpuid",
+        "one machine that executes CPUID again and again",
+        "mode=exit kind=cpuid",
+        [1; 3],
+    ),
+    load(
+        "self_ipi",
+        "one machine that interrupts itself again and again",
+        "mode=exit kind=self_ipi",
+        [1; 3],
+    ),
 ];
 
 /// Loads whose guests run all the time: what they lose can be seen.
@@ -113,6 +116,16 @@ enum Window {
 /// A/A pair.
 const ROUND: [Window; 4] = [Window::Alone, Window::Alone, Window::Watched, Window::Alone];
 
+/// The experiment.
+pub(super) const ENTRY: Entry = Entry {
+    name: "observer",
+    about: "tare why's own cost: one machine, many, and storms; what the guests lose",
+    subject: Subject::Image,
+    metrics: METRICS,
+    goals: GOALS,
+    make: |depth, image| Box::new(Observing::new(depth, image)),
+};
+
 /// The experiment and what it has measured.
 pub(crate) struct Observing {
     depth: Depth,
@@ -125,11 +138,7 @@ pub(crate) struct Observing {
 impl Observing {
     /// Planned for a depth; the image may be another than Tare's own.
     pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
-        let (rounds, window_s) = match depth {
-            Depth::Quick => (2, 1.5),
-            Depth::Standard => (8, 2.0),
-            Depth::Full => (16, 4.0),
-        };
+        let (rounds, window_s) = depth.of([(2, 1.5), (8, 2.0), (16, 4.0)]);
         Self {
             depth,
             image: image.unwrap_or_else(|| "storm".to_owned()),
@@ -141,10 +150,10 @@ impl Observing {
 
     fn workload(&mut self, bench: &mut Bench<'_>, workload: &Workload) -> Result<(), RunError> {
         let mut machines = Vec::new();
-        for round in 0..(workload.machines)(self.depth) {
+        for round in 0..self.depth.of(workload.machines) {
             let arm = workload.name;
             let place = ArmRound { arm, round };
-            let spec = place.machine(&self.image, workload.cpus, workload.cmdline.to_owned());
+            let spec = place.machine(&self.image, 1, workload.cmdline.to_owned());
             let mut guest = bench.executor.measure(&spec)?;
             guest
                 .record(SILENCE, bench.interrupt)?
@@ -225,29 +234,19 @@ impl Observing {
     fn take(&mut self, load: &'static str, record: &Value) {
         let windows = record["windows"].as_array().map_or(&[][..], Vec::as_slice);
         let Some(watched) = windows.iter().find(|window| !window["watched"].is_null()) else {
-            let missing = format!("{load}: its machines have no KVM");
-            if !self.data.missing.contains(&missing) {
-                self.data.missing.push(missing);
-            }
-            return;
+            let why = "its machines have no KVM".to_owned();
+            return self.data.unavailable(load, Some(why));
         };
-        let mut add = |name: &str, unit: &'static str, value: f64| {
-            self.data
-                .samples
-                .add(&format!("{name}.{load}"), unit, value);
-        };
+        let samples = &mut self.data.samples;
+        let mut add = |metric: Metric, value: f64| samples.put(metric, load, value);
         let figures = &watched["watched"];
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
         let cost = &figures["cost"];
         let spent = number(&cost["user_space_ns"]) + number(&cost["bpf_ns"]);
         let window_ns = number(&figures["window_ns"]).max(1.0);
-        add("watch_cost_pct", "%", spent / window_ns * 100.0);
-        add("watch_start_ms", "ms", number(&figures["start_ns"]) / 1e6);
-        add(
-            "counted_pct",
-            "%",
-            number(&figures["counted_share"]) * 100.0,
-        );
+        add(COST, spent / window_ns * 100.0);
+        add(START_MS, number(&figures["start_ns"]) / 1e6);
+        add(COUNTED, number(&figures["counted_share"]) * 100.0);
         if !STORMS.contains(&load) {
             return;
         }
@@ -258,8 +257,8 @@ impl Observing {
             .collect();
         if let (&[first, second, last], Some(watched)) = (alone.as_slice(), pace(watched)) {
             let beside = f64::midpoint(second, last);
-            add("guest_loss_pct", "%", (1.0 - watched / beside) * 100.0);
-            add("control_loss_pct", "%", (1.0 - second / first) * 100.0);
+            add(LOSS, (1.0 - watched / beside) * 100.0);
+            add(CONTROL, (1.0 - second / first) * 100.0);
         }
     }
 }
@@ -280,24 +279,26 @@ fn stats(machines: &mut [Box<dyn Guest>]) -> Result<Vec<Stats>, RunError> {
     Ok(all)
 }
 
-fn cpu(machines: &mut [Box<dyn Guest>]) -> Result<Vec<crate::observe::CpuReading>, RunError> {
+fn cpu(machines: &mut [Box<dyn Guest>]) -> Result<Vec<CpuReading>, RunError> {
     let readings = machines.iter_mut().map(|guest| guest.cpu());
     Ok(readings.collect::<Result<_, _>>()?)
 }
 
 impl Experiment for Observing {
+    has_data!();
+
+    /// Machines and windows report their progress by themselves.
     fn planned(&self) -> Duration {
-        let windows = u32::try_from(self.rounds * ROUND.len()).unwrap_or(u32::MAX);
-        let machines: usize = LOADS.iter().map(|load| (load.machines)(self.depth)).sum();
-        self.window * windows * LOADS.len() as u32
-            + START * u32::try_from(machines).unwrap_or(u32::MAX)
+        let machines = LOADS.iter().map(|load| self.depth.of(load.machines));
+        let windows = self.rounds * ROUND.len() * LOADS.len();
+        times(self.window, windows) + times(START, machines.sum())
     }
 
     fn plan(&self) -> Value {
         let loads = LOADS.map(|load| {
             json!({
                 "name": load.name, "about": load.about, "cmdline": load.cmdline,
-                "machines": (load.machines)(self.depth),
+                "machines": self.depth.of(load.machines),
             })
         });
         json!({
@@ -319,26 +320,45 @@ impl Experiment for Observing {
         Ok(())
     }
 
-    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        for load in &LOADS {
-            self.workload(bench, load)?;
-        }
-        Ok(())
+    fn turns(&self) -> Vec<Turn> {
+        let loads = LOADS.iter().enumerate();
+        loads
+            .map(|(index, load)| Turn::new(index, load.name, Duration::ZERO))
+            .collect()
     }
 
-    fn kvm(&self) -> Kvm {
-        self.data.kvm
+    fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
+        self.workload(bench, &LOADS[turn.index])
     }
 
     fn figures(&self) -> Vec<Figure> {
         self.data.samples.figures()
     }
 
-    fn goals(&self) -> &'static [Goal] {
-        GOALS
-    }
-
     fn report(&self, figures: &[Figure]) -> ReportText {
-        report::report_text(self, figures)
+        let text = Template::new(include_str!("report.md"), METRICS, figures)
+            .set("image", &self.image)
+            .set("rounds", self.rounds)
+            .set("window_ms", self.window.as_millis());
+        let loads = LOADS.iter().map(|load| {
+            let machines = self.depth.of(load.machines).to_string();
+            row([
+                ("about", load.about),
+                ("load", load.name),
+                ("machines", &machines),
+            ])
+        });
+        let losses = STORMS.iter().enumerate().filter_map(|(series, load)| {
+            Some(Bar {
+                label: (*load).to_owned(),
+                figure: LOSS.find(figures, load)?.clone(),
+                series,
+            })
+        });
+        let controls = STORMS.iter();
+        let same = reach(controls.filter_map(|load| CONTROL.find(figures, load)));
+        let about = "What the guests lose while they are watched";
+        let chart = bars(&losses.collect::<Vec<_>>(), "% less", same, about);
+        text.report_with(loads, [text.section("losses", chart)], &self.data.missing)
     }
 }

@@ -58,10 +58,7 @@ fn machines_without_kvm_are_named_as_not_measured() {
     experiment.rounds = 1;
     experiment.window = Duration::from_millis(5);
     let prints = |_: &GuestSpec| vec![json!({"storm": "x"}), json!({"done": true})];
-    let fakes = Fakes {
-        prints,
-        ..Fakes::new(Kvm::Emulated, Fault::None)
-    };
+    let fakes = Fakes::printing(prints, Fault::None);
     let run = Run::of("observer", Box::new(experiment), fakes);
     assert_eq!(run.outcome.ending, Ending::Complete);
     assert!(run.summary().figures.is_empty());

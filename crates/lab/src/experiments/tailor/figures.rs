@@ -10,10 +10,73 @@ use super::plan::{
     self, DEBIAN, FIRECRACKER, FIRECRACKER_UNHARDENED, Pair, TAILORED, TRUSTING, UNHARDENED,
 };
 use super::rates::Step;
-use crate::figure::{Figure, Samples, Statistic, median, value};
+use crate::figure::{Figure, Samples, Statistic, median};
+use crate::goal::Goal;
 use crate::linux::counter::Count;
 use crate::linux::kernels::Bootable;
 use crate::linux::machine::Booted;
+use crate::metric::{Metric, metrics};
+
+metrics! {
+    SYSCALLS_USED: neither("syscalls_used", "");
+    OPTIONS: less("options", "");
+    OPTIONS_SETTABLE: neither("options_settable", "");
+    IMAGE_BYTES: less("image_bytes", "B");
+    BOOT_INSNS: less("boot_insns", "insns");
+    BOOT_REPS: less("boot_rep_iterations", "");
+    KERNEL_BOOT_INSNS: less("kernel_boot_insns", "insns");
+    BOOT_MS: less("boot_ms", "ms");
+    PEAK_INSNS: less("peak_insns", "insns");
+    PEAK_FASTEST: less("peak_insns_fastest", "insns");
+    PEAK_KERNEL: less("peak_kernel_insns", "insns");
+    PEAK_REPS: less("peak_rep_iterations", "");
+    BROWSING_INSNS: less("browsing_insns", "insns");
+    BROWSING_FASTEST: less("browsing_insns_fastest", "insns");
+    BROWSING_KERNEL: less("browsing_kernel_insns", "insns");
+    BROWSING_REPS: less("browsing_rep_iterations", "");
+    GUEST_RSS: less("guest_rss_kib", "KiB");
+    ANSWERS_DIFFER: less("answers_differ", "");
+    RPS_MAX: more("rps_max", "1/s");
+    RESPONSE: less("response_us", "us");
+    CALL: less("syscall_cycles", "insns");
+    REQUEST: less("request_pct", "%");
+    BROWSING: less("browsing_pct", "%");
+    BOOT: less("boot_pct", "%");
+    KERNEL_BOOT: less("kernel_boot_pct", "%");
+    OF_UNHARDENED: less("request_of_unhardened_pct", "%");
+    OF_FIRECRACKER: less("request_of_firecracker_pct", "%");
+    OF_FIRECRACKER_UNHARDENED: less("request_of_firecracker_unhardened_pct", "%");
+    GAIN: more("gain_pct", "%");
+    CALL_GAIN: more("call_gain_pct", "%");
+}
+
+/// A request 35 % below Debian's kernel and 30 % below that of Firecracker's configuration, each
+/// of equal safety, and a quarter of Debian's own boot. With all trust it is held against
+/// Debian's kernel with the same trust by boot parameters.
+pub(super) const GOALS: &[Goal] = &[
+    Goal::on_any("request_pct.tailored", 65.0),
+    Goal::on_any("request_of_firecracker_pct.tailored", 70.0),
+    Goal::on_any("request_of_unhardened_pct.trusting", 75.0),
+    Goal::on_any("kernel_boot_pct.tailored", 25.0),
+    Goal::on_any("image_bytes.tailored", 3_000_000.0),
+    Goal::on_any("answers_differ.tailored", 0.0),
+    Goal::on_any("answers_differ.trusting", 0.0),
+];
+
+/// What single requests of a phase are: its name, their instructions, the mean of the fastest,
+/// those in the kernel, and iterations of REP.
+const PHASES: [(&str, [Metric; 4]); 2] = [
+    ("peak", [PEAK_INSNS, PEAK_FASTEST, PEAK_KERNEL, PEAK_REPS]),
+    (
+        "browsing",
+        [
+            BROWSING_INSNS,
+            BROWSING_FASTEST,
+            BROWSING_KERNEL,
+            BROWSING_REPS,
+        ],
+    ),
+];
 
 /// How many of the fastest samples make the ideal case, as in Kernel Tailoring.
 const FASTEST: usize = 30;
@@ -35,50 +98,42 @@ pub(super) struct Weighed {
 }
 
 impl Weighed {
-    /// Adds a sample of a kernel's figure.
-    fn add(&mut self, figure: &str, kernel: &str, unit: &'static str, value: f64) {
-        self.samples.add(&format!("{figure}.{kernel}"), unit, value);
-    }
-
     /// Calls that the application makes.
     pub(super) fn used(&mut self, profile: &Profile) {
         let count = profile.calls.len() as f64;
-        self.samples.add("syscalls_used", "", count);
+        self.samples.put(SYSCALLS_USED, "", count);
     }
 
     /// Options that are on, and those of them that a person can set.
     pub(super) fn options(&mut self, name: &str, config: &Config, prompts: &Prompts) {
-        for (figure, count) in [
-            ("options", config.options()),
-            ("options_settable", prompts.count(config)),
-        ] {
-            self.add(figure, name, "", count as f64);
-        }
+        self.samples.put(OPTIONS, name, config.options() as f64);
+        let settable = prompts.count(config) as f64;
+        self.samples.put(OPTIONS_SETTABLE, name, settable);
     }
 
     /// A kernel's sizes.
     pub(super) fn kernel(&mut self, kernel: &Bootable, prompts: &Prompts) {
         self.options(&kernel.name, &kernel.config, prompts);
         let bytes = kernel.image_bytes as f64;
-        self.add("image_bytes", &kernel.name, "B", bytes);
+        self.samples.put(IMAGE_BYTES, &kernel.name, bytes);
     }
 
     /// A boot with the counter, whose time is the counter's too.
     pub(super) fn booted(&mut self, kernel: &str, booted: Booted) {
-        let count = booted.count;
-        self.add("boot_insns", kernel, "insns", count.total() as f64);
-        self.iterations("boot", kernel, count);
+        let total = booted.count.total() as f64;
+        self.samples.put(BOOT_INSNS, kernel, total);
+        self.iterations(BOOT_REPS, kernel, booted.count);
     }
 
     /// A start of the kernel alone.
     pub(super) fn started_alone(&mut self, kernel: &str, insns: u64) {
-        self.add("kernel_boot_insns", kernel, "insns", insns as f64);
+        self.samples.put(KERNEL_BOOT_INSNS, kernel, insns as f64);
     }
 
     /// A boot without it.
     pub(super) fn started(&mut self, kernel: &str, booted: Booted) {
         let ms = booted.after.as_secs_f64() * 1e3;
-        self.add("boot_ms", kernel, "ms", ms);
+        self.samples.put(BOOT_MS, kernel, ms);
     }
 
     /// Instructions of single requests of a phase.
@@ -86,27 +141,28 @@ impl Weighed {
         if !self.kernels.iter().any(|name| name == kernel) {
             self.kernels.push(kernel.to_owned());
         }
+        let Some((_, [insns, _, in_kernel, iterations])) =
+            PHASES.iter().find(|(name, _)| *name == phase)
+        else {
+            return;
+        };
         for count in counts {
-            let mut add = |what: &str, value: u64| {
-                self.add(&format!("{phase}_{what}"), kernel, "insns", value as f64);
-            };
-            add("insns", count.total());
-            add("kernel_insns", count.kernel);
-            self.iterations(phase, kernel, *count);
+            self.samples.put(*insns, kernel, count.total() as f64);
+            self.samples.put(*in_kernel, kernel, count.kernel as f64);
+            self.iterations(*iterations, kernel, *count);
         }
     }
 
     /// Iterations of REP, where they are counted apart.
-    fn iterations(&mut self, phase: &str, kernel: &str, count: Count) {
+    fn iterations(&mut self, metric: Metric, kernel: &str, count: Count) {
         if !self.iterations_inside {
-            let figure = format!("{phase}_rep_iterations");
-            self.add(&figure, kernel, "", count.iterations as f64);
+            self.samples.put(metric, kernel, count.iterations as f64);
         }
     }
 
     /// Guest memory ever touched.
     pub(super) fn memory(&mut self, kernel: &str, kib: u64) {
-        self.add("guest_rss_kib", kernel, "KiB", kib as f64);
+        self.samples.put(GUEST_RSS, kernel, kib as f64);
     }
 
     /// Answers to the fuzzed requests.
@@ -115,7 +171,7 @@ impl Weighed {
         self.answers.insert(kernel.to_owned(), answers);
         if kernel != DEBIAN {
             let differ = self.different(kernel).len() as f64;
-            self.add("answers_differ", kernel, "", differ);
+            self.samples.put(ANSWERS_DIFFER, kernel, differ);
         }
     }
 
@@ -123,9 +179,9 @@ impl Weighed {
     pub(super) fn rates(&mut self, kernel: &str, steps: &[Step]) {
         let carried = steps.iter().filter(|step| step.carried);
         let most = carried.map(|step| step.rate).fold(0.0, f64::max);
-        self.add("rps_max", kernel, "1/s", most);
+        self.samples.put(RPS_MAX, kernel, most);
         if let Some(first) = steps.first() {
-            self.add("response_us", kernel, "us", first.p50_us);
+            self.samples.put(RESPONSE, kernel, first.p50_us);
         }
         self.steps.insert(kernel.to_owned(), steps.to_vec());
     }
@@ -134,8 +190,8 @@ impl Weighed {
     pub(super) fn calls(&mut self, kernel: &str, calls: &Calls) {
         for (call, times) in calls {
             for time in times {
-                let figure = format!("syscall_cycles.{call}.{kernel}.p50");
-                self.samples.add(&figure, "insns", *time as f64);
+                let of = format!("{call}.{kernel}.p50");
+                self.samples.put(CALL, &of, *time as f64);
             }
         }
     }
@@ -180,44 +236,45 @@ impl Weighed {
                 .filter_map(|figure| self.ideal(figure)),
         );
         for kernel in self.kernels.iter().filter(|name| *name != DEBIAN) {
-            for (of, name) in [
-                ("peak_insns", "request_pct"),
-                ("browsing_insns", "browsing_pct"),
-                ("boot_insns", "boot_pct"),
-                ("kernel_boot_insns", "kernel_boot_pct"),
+            for (of, metric) in [
+                (PEAK_INSNS, REQUEST),
+                (BROWSING_INSNS, BROWSING),
+                (BOOT_INSNS, BOOT),
+                (KERNEL_BOOT_INSNS, KERNEL_BOOT),
             ] {
-                figures.extend(percent(&figures, [of, name], kernel, DEBIAN));
+                figures.extend(percent(&figures, of, metric, [kernel, DEBIAN]));
             }
         }
-        for (name, kernel, other) in [
-            ("request_of_unhardened_pct", TRUSTING, UNHARDENED),
-            ("request_of_firecracker_pct", TAILORED, FIRECRACKER),
+        for (metric, kernels) in [
+            (OF_UNHARDENED, [TRUSTING, UNHARDENED]),
+            (OF_FIRECRACKER, [TAILORED, FIRECRACKER]),
             (
-                "request_of_firecracker_unhardened_pct",
-                TRUSTING,
-                FIRECRACKER_UNHARDENED,
+                OF_FIRECRACKER_UNHARDENED,
+                [TRUSTING, FIRECRACKER_UNHARDENED],
             ),
         ] {
-            figures.extend(percent(&figures, ["peak_insns", name], kernel, other));
+            figures.extend(percent(&figures, PEAK_INSNS, metric, kernels));
         }
-        let by_request = |kernel: &str| format!("gain_pct.{kernel}");
-        figures.extend(gains(&figures, "peak_insns_fastest", by_request));
+        let of_request = |kernel: &str| PEAK_FASTEST.value(&figures, kernel);
+        let mut gained = gains(of_request, |name| GAIN.of(name));
         for call in calls_of(&figures) {
-            let by_call = |kernel: &str| format!("call_gain_pct.{kernel}.{call}");
-            figures.extend(gains(&figures, &format!("syscall_cycles.{call}"), by_call));
+            let of_call = |kernel: &str| CALL.value(&figures, &format!("{call}.{kernel}"));
+            let name = |name: &str| CALL_GAIN.of(&format!("{name}.{call}"));
+            gained.extend(gains(of_call, name));
         }
+        figures.extend(gained);
         figures
     }
 
     /// The mean of the fastest, for figures that Kernel Tailoring gives so.
     fn ideal(&self, of: &Figure) -> Option<Figure> {
+        let of_phase = |(_, [insns, fastest, ..]): &(&str, [Metric; 4])| {
+            let kernel = of.name.strip_prefix(insns.name)?.strip_prefix('.')?;
+            Some(fastest.of(kernel))
+        };
         let name = match of.name.strip_suffix(".p50") {
             Some(call) => call.to_owned(),
-            None => of
-                .name
-                .split_once("_insns.")
-                .filter(|(phase, _)| matches!(*phase, "peak" | "browsing"))
-                .map(|(phase, kernel)| format!("{phase}_insns_fastest.{kernel}"))?,
+            None => PHASES.iter().find_map(of_phase)?,
         };
         let mut sorted = tare_stats::sorted(self.samples.values(&of.name))?;
         sorted.truncate(FASTEST);
@@ -228,25 +285,23 @@ impl Weighed {
     }
 }
 
-/// A kernel's figure as a percentage of another's; `names` are the figure's and the result's.
+/// A kernel's figure as a percentage of another's.
 fn percent(
     figures: &[Figure],
-    [base, name]: [&str; 2],
-    kernel: &str,
-    other: &str,
+    of: Metric,
+    metric: Metric,
+    [kernel, other]: [&str; 2],
 ) -> Option<Figure> {
-    let of = |kernel: &str| value(figures, &format!("{base}.{kernel}"));
-    let share = 100.0 * of(kernel)? / of(other)?;
-    median(&format!("{name}.{kernel}"), "%", &[share])
+    let [kernels, others] = [kernel, other].map(|kernel| of.value(figures, kernel));
+    metric.median(kernel, &[100.0 * kernels? / others?])
 }
 
 /// What cuts take off a figure of each kernel, for requests and calls by the
 /// fastest samples, which differ least from run to run.
-fn gains(figures: &[Figure], of: &str, name: impl Fn(&str) -> String) -> Vec<Figure> {
+fn gains(of: impl Fn(&str) -> Option<f64>, name: impl Fn(&str) -> String) -> Vec<Figure> {
     let gain = |pair: Pair| {
-        let of = |kernel: &str| value(figures, &format!("{of}.{kernel}"));
         let share = 100.0 * (1.0 - of(&pair.with)? / of(&pair.without)?);
-        median(&name(&pair.name), "%", &[share])
+        median(&name(&pair.name), GAIN.unit, &[share])
     };
     plan::pairs().into_iter().filter_map(gain).collect()
 }
@@ -261,9 +316,9 @@ pub(super) fn calls_of(figures: &[Figure]) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::figure::value;
 
     fn counts(user: u64, kernel: u64) -> Vec<Count> {
         (0..40)

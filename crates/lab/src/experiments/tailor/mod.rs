@@ -4,7 +4,6 @@
 
 mod calls;
 mod figures;
-mod goals;
 mod plan;
 mod rates;
 mod report;
@@ -14,19 +13,17 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tare_control::sentence::chain;
-use tare_control::stats::Kvm;
 use tare_rootfs::{Cache, Tree};
 use tare_tailor::kconfig::{GivenConfig, Prompts};
 use tare_tailor::lock;
 
 pub(crate) use self::calls::print as print_calls;
-use self::figures::Weighed;
+use self::figures::{GOALS, METRICS, Weighed};
 use self::plan::{Arm, DEBIAN, FIRECRACKER, MadeOf, Plan};
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
-use crate::experiment::Experiment;
+use crate::experiment::{Entry, Experiment, Subject};
 use crate::figure::Figure;
-use crate::goal::Goal;
 use crate::linux::LinuxError;
 use crate::linux::catalog::{self, App};
 use crate::linux::counter::{Count, Plugin, contain_iterations};
@@ -37,7 +34,18 @@ use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::{Depth, WeighRequest};
 
-/// The experiment and what it has measured.
+/// The experiment.
+pub(super) const ENTRY: Entry = Entry {
+    name: "tailor",
+    about: "a kernel cut to one application against Debian's: instructions, sizes, answers",
+    subject: Subject::App,
+    metrics: METRICS,
+    goals: GOALS,
+    make: |depth, app| Box::new(Tailor::new(depth, app)),
+};
+
+/// The experiment and what it has measured; of no KVM, since the translator's machines run the
+/// same way with and without one.
 pub(crate) struct Tailor {
     plan: Plan,
     weighed: Weighed,
@@ -330,17 +338,8 @@ impl Experiment for Tailor {
         Ok(())
     }
 
-    /// The translator's machines run the same way with and without a KVM.
-    fn kvm(&self) -> Kvm {
-        Kvm::None
-    }
-
     fn figures(&self) -> Vec<Figure> {
         self.weighed.figures()
-    }
-
-    fn goals(&self) -> &'static [Goal] {
-        goals::GOALS
     }
 
     fn failures(&self) -> Vec<String> {

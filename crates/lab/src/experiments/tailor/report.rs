@@ -43,7 +43,7 @@ const ROWS: &[(&str, &str)] = &[
 ];
 
 pub(super) fn report_text(plan: &Plan, weighed: &Weighed, figures: &[Figure]) -> ReportText {
-    let text = Template::new(include_str!("report.md"), figures)
+    let text = Template::new(include_str!("report.md"), super::METRICS, figures)
         .set("app", &plan.app)
         .set("requests", plan.requests)
         .set("dialogs", plan.dialogs)
@@ -75,9 +75,7 @@ pub(super) fn report_text(plan: &Plan, weighed: &Weighed, figures: &[Figure]) ->
         text.section("single", cuts_of_calls(figures)),
         text.tabled("rates", rates(weighed)),
     ];
-    let mut report = text.report();
-    report.sections = sections.into_iter().flatten().collect();
-    report
+    text.report_with([], sections, &[])
 }
 
 /// Whether the kernel of Firecracker's configuration was measured.

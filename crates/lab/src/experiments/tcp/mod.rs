@@ -8,7 +8,6 @@
 
 mod linux;
 mod ours;
-mod report;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -19,17 +18,20 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tare_control::sentence::chain;
-use tare_control::stats::Kvm;
 use tare_host::tap_namespace as tap;
-use tare_tcp::wire::{COMPARED, Impairment};
+use tare_tcp::wire::COMPARED;
 
 use crate::bench::{Bench, RunError};
+use crate::data::Data;
 use crate::error::WeighError;
-use crate::experiment::{Experiment, no_options_of_tailor};
-use crate::figure::{Figure, Samples, Statistic, median, paired_ratio};
+use crate::experiment::{
+    Entry, Experiment, Subject, Turn, has_data, no_options_of_tailor, replanned, rounds,
+};
+use crate::figure::{Figure, Statistic};
 use crate::goal::Goal;
+use crate::metric::{Metric, metrics};
 use crate::replay::Record;
-use crate::report::ReportText;
+use crate::report::{ReportText, Template, row};
 use crate::request::{Depth, WeighRequest};
 
 use transfer::{Arm, transfer};
@@ -64,6 +66,16 @@ const KEYS: [&str; 15] = [
     "all",
 ];
 
+metrics! {
+    GOODPUT: more("goodput", "Mbit/s");
+    AGAIN: less("again_pct", "%");
+    SLOWDOWN: less("slowdown", "1");
+    AGAIN_RATIO: less("again_ratio", "1");
+    FAILED: less("failed", "1");
+}
+/// Segments sent again and half a segment, so that nothing sent again compares too.
+const AGAIN_SHARE: Metric = Metric::less("again_share", "1");
+
 /// Goodput of at least 0.8 of Linux's, at most 1.5 times its share of segments sent again, and
 /// no transfer that fails: it has no time, so that no ratio shows it.
 macro_rules! goals {
@@ -81,35 +93,27 @@ const GOALS: &[Goal] = goals!(
     "jitter" "queue_50" "queue_8" "rtt_20_loss" "rtt_100_loss" "all"
 );
 
+/// The experiment.
+pub(super) const ENTRY: Entry = Entry {
+    name: "tcp",
+    about: "our TCP beside Linux's on the same wire, under fifteen impairments",
+    subject: Subject::Own,
+    metrics: METRICS,
+    goals: GOALS,
+    make: |depth, _| Box::new(Tcp::new(depth)),
+};
+
 /// The experiment and what it has measured.
 pub(crate) struct Tcp {
     depth: Depth,
     rounds: usize,
     /// Whether 20 MiB are sent under each impairment too.
     is_long: bool,
-    samples: Samples,
+    data: Data,
     /// Impairments under which 20 MiB arrived, and whether each byte was right.
     long: Vec<(String, bool)>,
-    failures: Vec<String>,
-    /// Tare's transfers under each impairment.
-    ours: BTreeMap<String, Tally>,
-}
-
-/// How transfers ended.
-#[derive(Clone, Copy, Default)]
-struct Tally {
-    all: usize,
-    failed: usize,
-}
-
-/// A transfer to be made.
-#[derive(Clone, Copy)]
-struct Turn {
-    key: &'static str,
-    impairment: Impairment,
-    arm: Arm,
-    round: usize,
-    bytes: usize,
+    /// Tare's transfers under each impairment, and those that failed.
+    ours: BTreeMap<String, [usize; 2]>,
 }
 
 impl Tcp {
@@ -117,51 +121,12 @@ impl Tcp {
     pub(crate) fn new(depth: Depth) -> Self {
         Self {
             depth,
-            rounds: match depth {
-                Depth::Quick => 1,
-                Depth::Standard => 6,
-                Depth::Full => 20,
-            },
+            rounds: depth.of([1, 6, 20]),
             is_long: depth != Depth::Quick,
-            samples: Samples::default(),
+            data: Data::default(),
             long: Vec::new(),
-            failures: Vec::new(),
             ours: BTreeMap::new(),
         }
-    }
-
-    /// One transfer: a sample, whether it arrived or not.
-    fn turn(&mut self, bench: &mut Bench<'_>, turn: Turn) -> Result<(), RunError> {
-        let Turn {
-            key,
-            arm,
-            round,
-            bytes,
-            ..
-        } = turn;
-        bench.interrupt.check()?;
-        let limit = if bytes == BYTES { LIMIT } else { LONG_LIMIT };
-        let seed = 1 + round as u64;
-        let outcome = transfer(arm, turn.impairment, (bytes, seed), limit, bench.interrupt);
-        bench.interrupt.check()?;
-        let mut sample = json!({
-            "sample": "transfer", "impairment": key, "arm": arm.name(), "round": round,
-            "bytes": bytes,
-        });
-        let result = match outcome {
-            Ok(outcome) => json!({
-                "s": outcome.received.took.as_secs_f64(), "received": outcome.received.bytes,
-                "right": outcome.received.is_right, "segments": outcome.segments,
-                "again": outcome.again,
-            }),
-            Err(error) => json!({"failure": chain(&error)}),
-        };
-        if let (Value::Object(sample), Value::Object(result)) = (&mut sample, result) {
-            sample.extend(result);
-        }
-        bench.recorder.sample(&sample)?;
-        self.note(&sample);
-        Ok(())
     }
 
     /// Takes a sample, measured now or read from a record.
@@ -178,57 +143,60 @@ impl Tcp {
             self.long.push((key.to_owned(), complete));
         }
         if arm == Arm::Tare.name() {
-            let tally = self.ours.entry(key.to_owned()).or_default();
-            tally.all += 1;
-            tally.failed += usize::from(!complete);
+            let [all, failed] = self.ours.entry(key.to_owned()).or_default();
+            *all += 1;
+            *failed += usize::from(!complete);
         }
         if !complete {
             let why = word("failure").unwrap_or("bytes are wrong or missing");
             let mib = bytes / f64::from(1 << 20);
-            self.failures
-                .push(format!("{key}, {arm}, {mib} MiB: {why}"));
+            let failed = format!("{key}, {arm}, {mib} MiB: {why}");
+            self.data.failures.push(failed);
             return;
         }
         if bytes > BYTES as f64 {
             return;
         }
-        let (Some(s), Some(segments), Some(again)) =
-            (number("s"), number("segments"), number("again"))
-        else {
+        let numbers = ["s", "segments", "again"].map(number);
+        let [Some(s), Some(segments), Some(again)] = numbers else {
             return;
         };
-        let round = sample.get("round").and_then(Value::as_u64);
-        let round = round.and_then(|round| round.try_into().ok());
-        self.samples.enter_round(round.unwrap_or_default());
-        let mut add = |figure: &str, unit, value| {
-            self.samples
-                .add(&format!("{figure}.{key}.{arm}"), unit, value);
-        };
-        add("goodput", "Mbit/s", bytes * 8.0 / s / 1e6);
-        add("again_pct", "%", 100.0 * again / segments);
-        // Half a segment more, so that nothing sent again compares too.
-        add("again_share", "1", (again + 0.5) / segments);
-    }
-
-    fn values(&self, figure: &str, key: &str, arm: Arm) -> &[f64] {
-        self.samples
-            .values(&format!("{figure}.{key}.{}", arm.name()))
+        let samples = &mut self.data.samples;
+        samples.enter_round(number("round").unwrap_or_default() as usize);
+        for (metric, value) in [
+            (GOODPUT, bytes * 8.0 / s / 1e6),
+            (AGAIN, 100.0 * again / segments),
+            (AGAIN_SHARE, (again + 0.5) / segments),
+        ] {
+            samples.put(metric, &format!("{key}.{arm}"), value);
+        }
     }
 
     /// A figure of one arm over the other, `over`, in pairs of rounds that both have.
-    fn ratio(&self, name: &str, of: &str, over: Arm, under: Arm, key: &str) -> Option<Figure> {
+    fn ratio(
+        &self,
+        metric: Metric,
+        of: Metric,
+        [over, under]: [Arm; 2],
+        key: &str,
+    ) -> Option<Figure> {
         let arms = [over.name(), under.name()];
-        let pairs = self.samples.pairs(&format!("{of}.{key}"), arms);
+        let pairs = self.data.samples.pairs(&of.of(key), arms);
         let ratios: Vec<f64> = pairs.iter().map(|(over, under)| over / under).collect();
-        paired_ratio(&format!("{name}.{key}"), "1", &ratios)
+        metric.paired(key, &ratios)
     }
 
     /// Tare's transfers that failed.
     fn failed(&self, key: &str) -> Option<Figure> {
-        let Tally { all, failed } = *self.ours.get(key)?;
-        let name = format!("failed.{key}");
-        let failed = failed as f64;
-        Some(Figure::bare(&name, "1", failed, Statistic::Exact, all))
+        let [all, failed] = *self.ours.get(key)?;
+        let (name, unit) = (FAILED.of(key), FAILED.unit);
+        Some(Figure::bare(
+            &name,
+            unit,
+            failed as f64,
+            Statistic::Exact,
+            all,
+        ))
     }
 }
 
@@ -249,19 +217,14 @@ fn obstacle() -> Option<String> {
 }
 
 impl Experiment for Tcp {
+    has_data!();
+
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
         no_options_of_tailor(request)?;
         match obstacle() {
             None => Ok(()),
             Some(why) => Err(WeighError::Option(format!("tcp cannot run here: {why}"))),
         }
-    }
-
-    fn planned(&self) -> Duration {
-        let transfers = self.rounds * COMPARED.len() * Arm::BOTH.len();
-        let long = if self.is_long { COMPARED.len() } else { 0 };
-        let times = |planned: Duration, n: usize| planned * u32::try_from(n).unwrap_or(u32::MAX);
-        times(PLANNED, transfers) + times(LONG_PLANNED, long)
     }
 
     fn plan(&self) -> Value {
@@ -271,51 +234,60 @@ impl Experiment for Tcp {
         })
     }
 
-    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        for round in 0..self.rounds {
-            for (index, (key, compared)) in KEYS.into_iter().zip(COMPARED).enumerate() {
-                bench.progress.step(&format!(
-                    "round {} of {}: {}",
-                    round + 1,
-                    self.rounds,
-                    compared.name
-                ));
-                for turn in 0..Arm::BOTH.len() {
-                    // Neither is always first.
-                    let arm = Arm::BOTH[(round + index + turn) % Arm::BOTH.len()];
-                    let turn = Turn {
-                        key,
-                        impairment: compared.impairment,
-                        arm,
-                        round,
-                        bytes: BYTES,
-                    };
-                    self.turn(bench, turn)?;
-                    bench.progress.done(PLANNED);
-                }
-            }
-        }
-        let long = KEYS.into_iter().zip(COMPARED).filter(|_| self.is_long);
-        for (key, compared) in long.collect::<Vec<_>>() {
-            bench.progress.step(&format!("20 MiB: {}", compared.name));
-            let turn = Turn {
-                key,
-                impairment: compared.impairment,
-                arm: Arm::Tare,
-                round: 0,
-                bytes: LONG,
-            };
-            self.turn(bench, turn)?;
-            bench.progress.done(LONG_PLANNED);
-        }
-        Ok(())
+    fn replan(&mut self, plan: &Value) {
+        replanned(plan, "rounds", &mut self.rounds);
     }
 
-    fn replan(&mut self, plan: &Value) {
-        let rounds = plan.get("rounds").and_then(Value::as_u64);
-        self.rounds = rounds
-            .and_then(|it| it.try_into().ok())
-            .unwrap_or(self.rounds);
+    /// Of each impairment both arms, of which neither is always first; then the long transfers,
+    /// Tare's alone.
+    fn turns(&self) -> Vec<Turn> {
+        let turn = |key: usize, place: usize, round: usize| {
+            let arm = (round + key + place) % Arm::BOTH.len();
+            let index = key * Arm::BOTH.len() + arm;
+            Some(Turn::new(index, COMPARED[key].name, PLANNED))
+        };
+        let mut turns = rounds(self.rounds, &[Arm::BOTH.len(); KEYS.len()], 0, turn);
+        let long = COMPARED.iter().enumerate().filter(|_| self.is_long);
+        turns.extend(long.map(|(key, compared)| Turn {
+            round: self.rounds,
+            step: format!("20 MiB: {}", compared.name),
+            ..Turn::new(key * Arm::BOTH.len(), compared.name, LONG_PLANNED)
+        }));
+        turns
+    }
+
+    /// One transfer: a sample, whether it arrived or not.
+    fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
+        bench.interrupt.check()?;
+        let arm = Arm::BOTH[turn.index % Arm::BOTH.len()];
+        let place = turn.index / Arm::BOTH.len();
+        let (round, bytes, limit) = if turn.round < self.rounds {
+            (turn.round, BYTES, LIMIT)
+        } else {
+            (0, LONG, LONG_LIMIT)
+        };
+        let seed = 1 + round as u64;
+        let impairment = COMPARED[place].impairment;
+        let outcome = transfer(arm, impairment, (bytes, seed), limit, bench.interrupt);
+        bench.interrupt.check()?;
+        let mut sample = json!({
+            "sample": "transfer", "impairment": KEYS[place], "arm": arm.name(), "round": round,
+            "bytes": bytes,
+        });
+        let result = match outcome {
+            Ok(outcome) => json!({
+                "s": outcome.received.took.as_secs_f64(), "received": outcome.received.bytes,
+                "right": outcome.received.is_right, "segments": outcome.segments,
+                "again": outcome.again,
+            }),
+            Err(error) => json!({"failure": chain(&error)}),
+        };
+        if let (Value::Object(sample), Value::Object(result)) = (&mut sample, result) {
+            sample.extend(result);
+        }
+        bench.recorder.sample(&sample)?;
+        self.note(&sample);
+        Ok(())
     }
 
     fn replay(&mut self, record: &Record) -> Result<(), RunError> {
@@ -323,38 +295,55 @@ impl Experiment for Tcp {
         Ok(())
     }
 
-    fn kvm(&self) -> Kvm {
-        Kvm::None
-    }
-
     fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
+        let (ours, linux) = (Arm::Tare, Arm::Linux);
         for key in KEYS {
-            let of = |figure: &str, unit: &str, arm: Arm| {
-                let name = format!("{figure}.{key}.{}", arm.name());
-                median(&name, unit, self.values(figure, key, arm))
-            };
             for arm in Arm::BOTH {
-                figures.extend(of("goodput", "Mbit/s", arm));
-                figures.extend(of("again_pct", "%", arm));
+                let arm = format!("{key}.{}", arm.name());
+                figures.extend([GOODPUT, AGAIN].into_iter().filter_map(|metric| {
+                    metric.median(&arm, self.data.samples.values(&metric.of(&arm)))
+                }));
             }
-            let (ours, linux) = (Arm::Tare, Arm::Linux);
-            figures.extend(self.ratio("slowdown", "goodput", linux, ours, key));
-            figures.extend(self.ratio("again_ratio", "again_share", ours, linux, key));
+            figures.extend(self.ratio(SLOWDOWN, GOODPUT, [linux, ours], key));
+            figures.extend(self.ratio(AGAIN_RATIO, AGAIN_SHARE, [ours, linux], key));
             figures.extend(self.failed(key));
         }
         figures
     }
 
-    fn goals(&self) -> &'static [Goal] {
-        GOALS
-    }
-
-    fn failures(&self) -> Vec<String> {
-        self.failures.clone()
-    }
-
     fn report(&self, figures: &[Figure]) -> ReportText {
-        report::report_text(self, figures)
+        let (fast, of_fast) = within(figures, SLOWDOWN, 1.25);
+        let (lean, of_lean) = within(figures, AGAIN_RATIO, 1.5);
+        let right = self.long.iter().filter(|(_, is_right)| *is_right).count();
+        let text = Template::new(include_str!("report.md"), METRICS, figures)
+            .set("fast", fast)
+            .set("of_fast", of_fast)
+            .set("lean", lean)
+            .set("of_lean", of_lean)
+            .set("long_mib", LONG >> 20)
+            .set("right", right)
+            .maybe("of_right", Some(self.long.len()).filter(|all| *all > 0))
+            .set("mib", BYTES >> 20)
+            .set("rounds", self.rounds);
+        let impairments = KEYS.into_iter().zip(COMPARED);
+        let rows = impairments.map(|(key, it)| row([("key", key), ("name", it.name)]));
+        text.report_with([], [text.tabled("goodput", rows)], &[])
     }
+}
+
+/// Under how many impairments a figure is at most `most`, and of how many. One under which a
+/// transfer failed counts, and not as a good one.
+fn within(figures: &[Figure], metric: Metric, most: f64) -> (usize, usize) {
+    let has_failed = |key: &str| {
+        FAILED
+            .value(figures, key)
+            .is_some_and(|failed| failed > 0.0)
+    };
+    let of = |key: &str| metric.value(figures, key);
+    let counted = KEYS
+        .iter()
+        .filter(|key| of(key).is_some() || has_failed(key));
+    let is_good = |key: &&&str| of(key).is_some_and(|it| it <= most) && !has_failed(key);
+    (counted.clone().filter(is_good).count(), counted.count())
 }

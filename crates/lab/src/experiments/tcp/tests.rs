@@ -1,5 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
+use tare_tcp::wire::Impairment;
+
 use super::*;
 use crate::interrupt::Interrupt;
 
@@ -71,7 +73,7 @@ fn ratios_pair_rounds_and_failures_are_named() {
     assert!((value("again_ratio.loss_1") - 30.5 / 10.5).abs() < 1e-9);
     assert_eq!(value("again_pct.loss_1.linux"), 1.0);
     assert_eq!(
-        tcp.failures,
+        tcp.data.failures,
         ["loss_1, tare, 20 MiB: bytes are wrong or missing"]
     );
     let report = tcp.report(&figures);
@@ -80,7 +82,7 @@ fn ratios_pair_rounds_and_failures_are_named() {
         "{:?}",
         report.answer
     );
-    for goal in tcp.goals() {
+    for goal in GOALS {
         let key = goal.figure.split('.').nth(1).unwrap();
         assert!(KEYS.contains(&key), "{key}");
     }
@@ -115,7 +117,7 @@ fn a_failed_transfer_moves_no_pair_and_misses_a_goal() {
     assert_eq!((slowdown.value, slowdown.n), (1.0, 6));
     assert_eq!(slowdown.interval(), Some((1.0, 1.0)));
     assert_eq!((of("failed.loss_1").value, of("failed.loss_1").n), (1.0, 8));
-    let verdicts = crate::goal::verdicts(&figures, tcp.goals(), Kvm::None);
+    let verdicts = crate::goal::verdicts(&figures, GOALS, tcp.kvm());
     let missed = verdicts
         .iter()
         .filter(|it| it.verdict == crate::goal::Judgement::Missed);

@@ -4,22 +4,28 @@
 
 mod host;
 mod linux;
-mod report;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tare_control::stats::Kvm;
 
 pub(crate) use self::linux::{GuestFilesError, print as print_transactions};
-use super::guest_bench::Exchange;
-use super::ping_pong::{Arm, PingPong, PingPongSpec, Where};
+use super::guest_bench::{Arm, Place, cpus};
+use super::ping_pong::{PingPong, PingPongSpec, suffix};
+use crate::experiment::{Entry, Subject};
+use crate::figure::Figure;
 use crate::goal::Goal;
-use crate::request::Depth;
+use crate::metric::{Metric, metrics};
+use crate::report::{ReportText, row};
 
-/// Distribution of transactions, in us.
-const RR: &str = "rr_us";
+metrics! {
+    RR: less("rr_us", "us");
+    P99: less("rr_p99_us", "us");
+    EXITS: less("exits_per_rr", "1");
+}
 
 /// At most one halt and one interrupt a message (two a transaction) between two
 /// vCPUs, none on one. The timer is not written on a transaction's way. Its own
@@ -30,117 +36,131 @@ const GOALS: &[Goal] = &[
     Goal::on_any_kvm("exits_per_rr.halt.2vcpu", 2.0),
     Goal::on_any_kvm("exits_per_rr.ipi.2vcpu", 2.0),
     Goal::on_any_kvm("exits_per_rr.timer.2vcpu", 0.0),
-    Goal {
-        figure: "exits_per_rr.timer_renewed.2vcpu",
-        at_most: 0.1,
-        on: &[Kvm::Emulated],
-    },
-    Goal {
-        figure: "exits_per_rr.timer_renewed.2vcpu",
-        at_most: 0.001,
-        on: &[Kvm::Hardware],
-    },
+    Goal::on(&[Kvm::Emulated], "exits_per_rr.timer_renewed.2vcpu", 0.1),
+    Goal::on(&[Kvm::Hardware], "exits_per_rr.timer_renewed.2vcpu", 0.001),
     Goal::on_any_kvm("exits_per_rr.halt.1vcpu", 0.0),
     Goal::on_any_kvm("exits_per_rr.ipi.1vcpu", 0.0),
     Goal::on_any_kvm("exits_per_rr.timer.1vcpu", 0.0),
 ];
 
-/// What KVM itself counts, then what the monitor serves. KVM's `exits` are more
-/// than those on a KVM that emulates: also turns of its own loop.
-const OF_KVM: &[(&str, &str)] = &[
-    ("halt_exits", "exits_per_rr.kvm_halt"),
-    ("irq_injections", "exits_per_rr.kvm_injected"),
-    ("irq_window_exits", "exits_per_rr.kvm_irq_window"),
-    ("exits", "exits_per_rr.kvm_exits"),
-    ("insn_emulation", "exits_per_rr.kvm_emulated"),
-    ("pio_out", "exits_per_rr.pio_out"),
-    ("mmio_write", "exits_per_rr.mmio_write"),
+/// What the guest counts, as its line names it.
+const OWN: &[(&str, Metric, &str)] = &[
+    ("halts", EXITS, "halt"),
+    ("ipis", EXITS, "ipi"),
+    ("timers", EXITS, "timer"),
+    ("timers_renewed", EXITS, "timer_renewed"),
 ];
 
+/// What KVM itself counts, then what the monitor serves. KVM's `exits` are more
+/// than those on a KVM that emulates: also turns of its own loop.
+const OF_KVM: &[(&str, Metric, &str)] = &[
+    ("halt_exits", EXITS, "kvm_halt"),
+    ("irq_injections", EXITS, "kvm_injected"),
+    ("irq_window_exits", EXITS, "kvm_irq_window"),
+    ("exits", EXITS, "kvm_exits"),
+    ("insn_emulation", EXITS, "kvm_emulated"),
+    ("pio_out", EXITS, "pio_out"),
+    ("mmio_write", EXITS, "mmio_write"),
+];
+
+const fn arm(name: &'static str, about: &'static str, place: Place) -> Arm {
+    Arm { name, about, place }
+}
+
 static ARMS: [Arm; 8] = [
-    Arm {
-        name: "1vcpu.libos",
-        suffix: "1vcpu",
-        about: "library OS, one vCPU",
-        place: Where::Tare { cpus: 1, words: "" },
-    },
-    Arm {
-        name: "2vcpu.libos",
-        suffix: "2vcpu",
-        about: "library OS, two vCPUs",
-        place: Where::Tare { cpus: 2, words: "" },
-    },
-    Arm {
-        name: "1vcpu.qemu",
-        suffix: "1vcpu.qemu",
-        about: "library OS in QEMU on the same KVM, one vCPU",
-        place: Where::Qemu { cpus: 1, words: "" },
-    },
-    Arm {
-        name: "2vcpu.qemu",
-        suffix: "2vcpu.qemu",
-        about: "library OS in QEMU on the same KVM, two vCPUs",
-        place: Where::Qemu { cpus: 2, words: "" },
-    },
-    Arm {
-        name: "1vcpu.linux",
-        suffix: "1vcpu.linux",
-        about: "Linux guest in QEMU, one vCPU (translated where KVM emulates)",
-        place: Where::Linux { cpus: 1 },
-    },
-    Arm {
-        name: "2vcpu.linux",
-        suffix: "2vcpu.linux",
-        about: "Linux guest in QEMU, two vCPUs (translated where KVM emulates)",
-        place: Where::Linux { cpus: 2 },
-    },
-    Arm {
-        name: "1vcpu.host",
-        suffix: "1vcpu.host",
-        about: "host, both threads pinned to one CPU",
-        place: Where::Host { cpus: 1 },
-    },
-    Arm {
-        name: "2vcpu.host",
-        suffix: "2vcpu.host",
-        about: "host, threads pinned to two CPUs",
-        place: Where::Host { cpus: 2 },
-    },
+    arm("1vcpu.libos", "library OS, one vCPU", Place::Tare(cpus(1))),
+    arm("2vcpu.libos", "library OS, two vCPUs", Place::Tare(cpus(2))),
+    arm(
+        "1vcpu.qemu",
+        "library OS in QEMU on the same KVM, one vCPU",
+        Place::Qemu(cpus(1)),
+    ),
+    arm(
+        "2vcpu.qemu",
+        "library OS in QEMU on the same KVM, two vCPUs",
+        Place::Qemu(cpus(2)),
+    ),
+    arm(
+        "1vcpu.linux",
+        "Linux guest in QEMU, one vCPU (translated where KVM emulates)",
+        Place::Linux { cpus: 1 },
+    ),
+    arm(
+        "2vcpu.linux",
+        "Linux guest in QEMU, two vCPUs (translated where KVM emulates)",
+        Place::Linux { cpus: 2 },
+    ),
+    arm(
+        "1vcpu.host",
+        "host, both threads pinned to one CPU",
+        Place::Host { cpus: 1 },
+    ),
+    arm(
+        "2vcpu.host",
+        "host, threads pinned to two CPUs",
+        Place::Host { cpus: 2 },
+    ),
 ];
 
 static KIND: PingPongSpec = PingPongSpec {
     image: "tcp-rr",
-    exchange: Exchange {
-        times: "rr",
-        series: RR,
-        number: "transactions",
-        counters: &[
-            ("halts", "exits_per_rr.halt"),
-            ("ipis", "exits_per_rr.ipi"),
-            ("timers", "exits_per_rr.timer"),
-            ("timers_renewed", "exits_per_rr.timer_renewed"),
-        ],
-        of_kvm: OF_KVM,
-        warm_up: 20.0,
-    },
     word: "transactions",
-    sizes: |depth| match depth {
-        Depth::Quick => (1, 60),
-        Depth::Standard => (6, 100),
-        Depth::Full => (10, 1000),
-    },
+    sizes: [(1, 60), (6, 100), (10, 1000)],
     turn: Duration::from_millis(900),
     each: Duration::from_millis(16),
     arms: &ARMS,
-    program: Some(linux::fill),
-    exits: Some("exits_per_rr"),
+    times: "rr",
+    series: RR.name,
+    quantiles: [(RR, 0.5), (P99, 0.99)],
+    number: "transactions",
+    counters: OWN,
+    of_kvm: OF_KVM,
+    warm_up: 20.0,
     host: host::transactions,
-    quantiles: &[(RR, 0.5), ("rr_p99_us", 0.99)],
-    goals: GOALS,
-    report_text: report::report_text,
+    program: Some(linux::fill),
+    exits: Some(EXITS),
+    metrics: METRICS,
+    report: report_text,
 };
 
-/// Planned for a depth; the image may be another than Tare's own.
-pub(crate) fn planned(depth: Depth, image: Option<String>) -> PingPong {
-    PingPong::new(&KIND, depth, image)
+/// The experiment.
+pub(super) const ENTRY: Entry = Entry {
+    name: "tcp-rr",
+    about: "one byte each way over the loopback, on one and two CPUs, guest and host",
+    subject: Subject::Image,
+    metrics: METRICS,
+    goals: GOALS,
+    make: |depth, image| Box::new(PingPong::new(&KIND, depth, image)),
+};
+
+fn report_text(experiment: &PingPong, figures: &[Figure]) -> ReportText {
+    let text = experiment.text(include_str!("report.md"), figures);
+    let guests = ARMS.iter().filter(|arm| match arm.place {
+        Place::Tare(_) | Place::Qemu(_) => !experiment.data.of(RR.name, arm.name).is_empty(),
+        Place::Linux { .. } | Place::Host { .. } => false,
+    });
+    let guests = guests.map(|arm| row([("about", arm.about), ("arm", suffix(arm))]));
+    let kinds = kinds(figures).into_iter().map(|kind| row([("kind", kind)]));
+    let sections = [
+        text.section(
+            "trips",
+            experiment.percentiles("Transaction time by percentile"),
+        ),
+        text.tabled("costs", guests),
+        text.tabled("kinds", kinds),
+    ];
+    text.report_with([], sections, &experiment.data.missing)
+}
+
+/// Kinds of exit as trace points tell them: whose names are not the counters' of the guest or
+/// of KVM's statistics.
+fn kinds(figures: &[Figure]) -> BTreeSet<&str> {
+    let counted = |kind: &str| OWN.iter().chain(OF_KVM).any(|(_, _, it)| *it == kind);
+    let kinds = figures.iter().filter_map(|figure| {
+        let name = figure.name.strip_prefix(EXITS.name)?.strip_prefix('.')?;
+        let (kind, cpus) = name.rsplit_once('.')?;
+        let is_ours = ["1vcpu", "2vcpu"].contains(&cpus) && !kind.contains('.');
+        (is_ours && !counted(kind)).then_some(kind)
+    });
+    kinds.collect()
 }

@@ -11,9 +11,9 @@ use crate::appliance::GuestSpec;
 use crate::appliance::fake::Fault;
 use crate::experiment::Experiment as _;
 use crate::experiments::testing::{Run, figure};
-use crate::figure::value;
 use crate::outcome::Ending;
 use crate::replay::Record;
+use crate::request::Depth;
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let halts = if spec.cpus == 2 { 8 } else { 0 };
@@ -27,8 +27,8 @@ fn prints(spec: &GuestSpec) -> Vec<Value> {
     ]
 }
 
-fn run(fault: Fault) -> Run {
-    Run::of_dialogue(planned(Depth::Quick, None), prints, fault)
+pub(crate) fn run(fault: Fault) -> Run {
+    Run::of_dialogue(&KIND, prints, fault)
 }
 
 #[test]
@@ -62,23 +62,10 @@ fn transactions_are_counted_for_each_arm_and_judged() {
 fn a_kept_run_is_read_without_the_programs_of_its_guests() {
     let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
     let record = Record::read(&runs.join("2026-11-21-tcp-rr-quick")).unwrap();
-    let mut experiment = planned(Depth::Quick, None);
+    let mut experiment = PingPong::new(&KIND, Depth::Quick, None);
     experiment.replay(&record).unwrap();
     let figures = experiment.figures();
-    assert_eq!(value(&figures, "rr_us.1vcpu.linux"), Some(288.539));
-}
-
-#[test]
-fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
-    let run = run(Fault::Ends(2));
-    assert!(matches!(run.outcome.ending, Ending::Broken(_)));
-    figure(&run.summary(), "rr_us.1vcpu.libos");
-    run.nothing_is_left();
-}
-
-#[test]
-fn the_report_of_tcp_rr_is_made_again_from_raw_samples() {
-    run(Fault::None).is_rebuilt_from_its_samples();
+    assert_eq!(RR.value(&figures, "1vcpu.linux"), Some(288.539));
 }
 
 #[test]

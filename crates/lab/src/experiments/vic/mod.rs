@@ -37,9 +37,9 @@ use tare_control::stats::Kvm;
 use super::guest_bench::{self, ArmRound, rotated};
 use crate::appliance::{ApplianceError, Guest, GuestSpec};
 use crate::bench::{Bench, RunError};
-use crate::experiment::Experiment;
+use crate::experiment::{Entry, Experiment, Subject};
 use crate::figure::{Figure, Samples, exact};
-use crate::goal::Goal;
+use crate::metric::Metric;
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::Depth;
@@ -63,6 +63,55 @@ const EMULATED_IOPS_THRESHOLD: u32 = 10;
 const IN_A_LATENCY: f64 = 96.0;
 /// Bounds of a disk's latency.
 const LATENCY_US: [f64; 2] = [5_000.0, 500_000.0];
+
+/// What it measures.
+pub(crate) const METRICS: &[Metric] = &[
+    Metric::more("iops", "1/s"),
+    Metric::less("interrupts_per_io", "1"),
+    Metric::less("cpu_us_per_io", "us"),
+    Metric::less("latency_p50_us", "us"),
+    Metric::less("latency_p99_us", "us"),
+    Metric::less("instructions_per_io", "1"),
+    Metric::neither("delivered_per_io", "1"),
+    Metric::neither("in_flight", "1"),
+    Metric::less("fsync_p50_us", "us"),
+    Metric::less("fsync_p99_us", "us"),
+    Metric::less("commit_p50_us", "us"),
+    Metric::less("iops_off_over_vic", "1"),
+    Metric::less("cpu_vic_over_off", "1"),
+    Metric::less("latency_vic_over_off", "1"),
+    Metric::less("latency_p99_vic_over_off", "1"),
+    Metric::neither("iops_off_over_again", "1"),
+    Metric::neither("cpu_again_over_off", "1"),
+    Metric::neither("latency_again_over_off", "1"),
+    Metric::neither("latency_p99_again_over_off", "1"),
+    Metric::less("fsync_vic_over_off", "1"),
+    Metric::less("fsync_plain_over_off", "1"),
+    Metric::more("iops_gain_pct", "%"),
+    Metric::more("cpu_gain_pct", "%"),
+    Metric::more("instructions_gain_pct", "%"),
+    Metric::less("instructions_per_interrupt", "1"),
+    Metric::less("interrupt_share_pct", "%"),
+    Metric::less("decision_ns", "ns"),
+    Metric::less("policy_text_bytes", "B"),
+    Metric::less("worst_cost", "1"),
+    Metric::more("tps", "1/s"),
+    Metric::less("db_latency_ms", "ms"),
+    Metric::less("db_interrupts_per_s", "1/s"),
+    Metric::less("db_interrupts_per_io", "1"),
+    Metric::more("db_iops", "1/s"),
+    Metric::neither("db_in_flight", "1"),
+];
+
+/// The experiment.
+pub(super) const ENTRY: Entry = Entry {
+    name: "vic",
+    about: "a disk's interrupts: off, coalesced by depth, QEMU's own device",
+    subject: Subject::Image,
+    metrics: METRICS,
+    goals: goals::GOALS,
+    make: |depth, image| Box::new(Vic::new(depth, image)),
+};
 
 /// The experiment, as far as it came.
 pub(crate) struct Vic {
@@ -451,10 +500,6 @@ impl Experiment for Vic {
             figures.extend(exact(&name, "1", &[case.factor]));
         }
         figures
-    }
-
-    fn goals(&self) -> &'static [Goal] {
-        goals::GOALS
     }
 
     fn failures(&self) -> Vec<String> {

@@ -7,9 +7,8 @@
 //! had a cost in Tare is then measured in QEMU on the same KVM, all in one machine, and
 //! with the image in ring 3.
 
-mod report;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,25 +16,47 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
-use super::guest_bench::{self, ArmRound, Data};
-use crate::appliance::GuestSpec;
+use super::guest_bench::{self, Arm, Place, Settings, cpus};
 use crate::bench::{Bench, RunError};
-use crate::experiment::Experiment;
+use crate::data::Data;
+use crate::experiment::{
+    Entry, Experiment, IfFails, Subject, Turn, has_data, replanned, rounds, times,
+};
 use crate::figure::Figure;
-use crate::goal::Goal;
-use crate::report::ReportText;
+use crate::metric::metrics;
+use crate::number::number;
+use crate::report::svg::{Bar, bars};
+use crate::report::{ReportText, Row, Template, row};
 use crate::request::Depth;
 
 /// What a turn is planned to take beside its samples.
 const TURN: Duration = Duration::from_millis(500);
 /// The same for QEMU's, which measures all kinds.
 const QEMU_TURN: Duration = Duration::from_secs(10);
-/// What the figures of QEMU end in.
-const QEMU: &str = "qemu";
-/// What the figures of the image in ring 3 end in.
-const RING_3: &str = "ring3";
 /// The kind that is only the loop.
 const CONTROL: &str = "control";
+
+metrics! {
+    EXIT_NS: less("exit_ns", "ns");
+}
+
+/// Several kinds in one machine: those that had a cost in Tare, and all, of which those that
+/// ring 3 has not say so.
+static TOGETHER: [Arm; 2] = [
+    Arm {
+        name: "qemu",
+        about: "all kinds in QEMU",
+        place: Place::Qemu(cpus(4)),
+    },
+    Arm {
+        name: "ring3",
+        about: "all kinds in ring 3",
+        place: Place::Tare(Settings {
+            ring: "3",
+            ..cpus(4)
+        }),
+    },
+];
 
 /// Kinds of exit with what they are; the image knows them by these names.
 const KINDS: [(&str, &str); 19] = [
@@ -78,6 +99,16 @@ const KINDS: [(&str, &str); 19] = [
     ("gate", "call of ring 3's service gate, refused"),
 ];
 
+/// The experiment.
+pub(super) const ENTRY: Entry = Entry {
+    name: "vmexit",
+    about: "the cost of each kind of exit: cpuid, ports, memory, timers, interrupts, CR3",
+    subject: Subject::Image,
+    metrics: METRICS,
+    goals: &[],
+    make: |depth, image| Box::new(Vmexit::new(depth, image)),
+};
+
 /// The experiment and what it has measured.
 pub(crate) struct Vmexit {
     depth: Depth,
@@ -93,11 +124,7 @@ pub(crate) struct Vmexit {
 impl Vmexit {
     /// Planned for a depth; the image may be another than Tare's own.
     pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
-        let (rounds, samples, target_ms) = match depth {
-            Depth::Quick => (1, 6, 5),
-            Depth::Standard => (2, 6, 15),
-            Depth::Full => (10, 10, 200),
-        };
+        let (rounds, samples, target_ms) = depth.of([(1, 6, 5), (2, 6, 15), (10, 10, 200)]);
         Self {
             depth,
             image: image.unwrap_or_else(|| "vmexit".to_owned()),
@@ -109,18 +136,29 @@ impl Vmexit {
         }
     }
 
-    fn turn(
+    fn words(&self, kinds: &str) -> String {
+        let (samples, target_us) = (self.samples, self.target.as_micros());
+        format!("kind={kinds} samples={samples} target_us={target_us} hold")
+    }
+
+    /// A machine for one kind.
+    fn one(
         &mut self,
         bench: &mut Bench<'_>,
         kind: &'static str,
         round: usize,
     ) -> Result<(), RunError> {
-        let place = ArmRound { arm: kind, round };
-        let (samples, target_us) = (self.samples, self.target.as_micros());
-        let cmdline = format!("kind={kind} samples={samples} target_us={target_us} hold");
-        let spec = place.machine(&self.image, cpus(kind), cmdline);
+        let arm = Arm {
+            name: kind,
+            about: "",
+            place: Place::Tare(cpus(match kind {
+                "ipi_each" | "ipi_cluster" | "ipi_hypercall" => 4,
+                _ => 2,
+            })),
+        };
+        let spec = arm.machine(round, &self.image, &self.words(kind));
         let (mut khz, mut sampled, mut total, mut why) = (None, None, None, None);
-        let snapshots = guest_bench::run(bench, place, &spec, |record| {
+        let snapshots = guest_bench::run(bench, arm.round(round), &spec, |record| {
             khz = khz.or(record.get("khz").and_then(Value::as_f64));
             total = total.or(record.get("total").and_then(Value::as_f64));
             why = why.take().or(record
@@ -141,55 +179,27 @@ impl Vmexit {
         Ok(())
     }
 
-    /// The kinds with a known cost, in one QEMU machine.
-    fn in_qemu(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        let costed: Vec<&str> = KINDS
-            .iter()
-            .map(|(kind, _)| *kind)
-            .filter(|kind| !self.data.samples.values(&figure(kind)).is_empty())
-            .collect();
-        self.together(bench, QEMU, "qemu-kvm", "0", &costed)
-    }
-
-    /// All kinds with the image in ring 3; those that ring 3 has not say so.
-    fn in_ring_3(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        self.together(bench, RING_3, "tare", "3", &KINDS.map(|(kind, _)| kind))
-    }
-
     /// Several kinds in one machine.
-    fn together(
-        &mut self,
-        bench: &mut Bench<'_>,
-        arm: &'static str,
-        engine: &'static str,
-        ring: &'static str,
-        kinds: &[&str],
-    ) -> Result<(), RunError> {
-        let place = ArmRound { arm, round: 0 };
-        let (samples, target_us) = (self.samples, self.target.as_micros());
-        let kinds = kinds.join(",");
-        let cmdline = format!("kind={kinds} samples={samples} target_us={target_us} hold");
-        let spec = GuestSpec {
-            engine,
-            ring,
-            ..place.machine(&self.image, 4, cmdline)
-        };
+    fn together(&mut self, bench: &mut Bench<'_>, arm: &Arm) -> Result<(), RunError> {
+        let costs = |kind: &&str| !self.data.samples.values(&EXIT_NS.of(kind)).is_empty();
+        let kinds = KINDS.iter().map(|(kind, _)| *kind);
+        let kinds = kinds.filter(|kind| matches!(arm.place, Place::Tare(_)) || costs(kind));
+        let words = self.words(&kinds.collect::<Vec<_>>().join(","));
+        let spec = arm.machine(0, &self.image, &words);
         let (mut khz, mut all) = (None, Vec::new());
-        let result = guest_bench::run(bench, place, &spec, |record| {
+        let result = guest_bench::run(bench, arm.round(0), &spec, |record| {
             khz = khz.or(record.get("khz").and_then(Value::as_f64));
             if record.get("cycles").is_some() {
                 all.push(record.clone());
             }
         });
-        let why = guest_bench::optional(result.map(|_| ()))?;
         for sampled in &all {
             let kind = sampled.get("kind").and_then(Value::as_str);
             if let (Some(khz), Some(kind)) = (khz, kind) {
-                self.add_cost(&format!("{kind}.{arm}"), sampled, khz);
+                self.add_cost(&format!("{kind}.{}", arm.name), sampled, khz);
             }
         }
-        self.data.unavailable(arm, why);
-        Ok(())
+        result.map(drop)
     }
 
     /// Keeps the samples of a kind.
@@ -197,34 +207,13 @@ impl Vmexit {
         let iterations = sampled.get("iterations").and_then(Value::as_f64);
         let ns = 1e6 / khz / iterations.unwrap_or(f64::NAN);
         for cycles in guest_bench::numbers(sampled, "cycles") {
-            self.data.samples.add(&figure(kind), "ns", cycles * ns);
+            self.data.samples.put(EXIT_NS, kind, cycles * ns);
         }
-    }
-
-    fn planned_turn(&self) -> Duration {
-        TURN + self.target * u32::try_from(self.samples * 2).unwrap_or(1)
-    }
-}
-
-/// The figure of a kind.
-fn figure(kind: &str) -> String {
-    format!("exit_ns.{kind}")
-}
-
-/// vCPUs of the machine of a kind.
-fn cpus(kind: &str) -> u8 {
-    match kind {
-        "ipi_each" | "ipi_cluster" | "ipi_hypercall" => 4,
-        _ => 2,
     }
 }
 
 impl Experiment for Vmexit {
-    fn planned(&self) -> Duration {
-        self.planned_turn() * u32::try_from(self.rounds * KINDS.len()).unwrap_or(u32::MAX)
-            + QEMU_TURN
-            + self.planned_turn()
-    }
+    has_data!();
 
     fn plan(&self) -> Value {
         json!({
@@ -234,32 +223,37 @@ impl Experiment for Vmexit {
         })
     }
 
-    fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        for round in 0..self.rounds {
-            // Rotated by a third of the list, so that no kind is always early.
-            for (kind, _) in guest_bench::rotated(&KINDS, round * 5) {
-                guest_bench::announce(bench, round, self.rounds, kind);
-                let result = self.turn(bench, kind, round);
-                // Every cost is relative to the empty loop.
-                let why = match kind {
-                    CONTROL => result.map(|()| None)?,
-                    _ => guest_bench::optional(result)?,
-                };
-                self.data.unavailable(kind, why);
-                bench.progress.done(self.planned_turn());
-            }
-        }
-        bench.progress.step("all kinds in QEMU");
-        self.in_qemu(bench)?;
-        bench.progress.done(QEMU_TURN);
-        bench.progress.step("all kinds in ring 3");
-        self.in_ring_3(bench)?;
-        bench.progress.done(self.planned_turn());
-        Ok(())
+    fn replan(&mut self, plan: &Value) {
+        replanned(plan, "rounds", &mut self.rounds);
     }
 
-    fn kvm(&self) -> Kvm {
-        self.data.kvm
+    fn turns(&self) -> Vec<Turn> {
+        let planned = TURN + times(self.target, self.samples * 2);
+        // Every cost is relative to the empty loop.
+        let turn = |_, index: usize, _| {
+            Some(
+                Turn::new(index, KINDS[index].0, planned).if_fails(match index {
+                    0 => IfFails::BreakOff,
+                    _ => IfFails::GoOn,
+                }),
+            )
+        };
+        // Rotated by a quarter of the list, so that no kind is always early.
+        let mut turns = rounds(self.rounds, &[KINDS.len()], 5, turn);
+        for (arm, planned) in TOGETHER.iter().zip([QEMU_TURN, planned]) {
+            turns.push(Turn {
+                step: arm.about.to_owned(),
+                ..Turn::new(turns.len(), arm.name, planned).if_fails(IfFails::GoOn)
+            });
+        }
+        turns
+    }
+
+    fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
+        match TOGETHER.iter().find(|arm| arm.name == turn.label) {
+            Some(arm) => self.together(bench, arm),
+            None => self.one(bench, KINDS[turn.index].0, turn.round),
+        }
     }
 
     fn figures(&self) -> Vec<Figure> {
@@ -267,18 +261,68 @@ impl Experiment for Vmexit {
         let place = |f: &Figure| {
             let kind = f.name.split('.').nth(1).unwrap_or("").to_owned();
             let index = KINDS.iter().position(|(name, _)| *name == kind);
-            let arm = [QEMU, RING_3].map(|arm| f.name.ends_with(arm));
+            let arm = TOGETHER.each_ref().map(|arm| f.name.ends_with(arm.name));
             (arm, index)
         };
         figures.sort_by_key(place);
         figures
     }
 
-    fn goals(&self) -> &'static [Goal] {
-        &[]
-    }
-
     fn report(&self, figures: &[Figure]) -> ReportText {
-        report::report_text(self, figures)
+        let missing = &self.data.missing;
+        let is_read_only =
+            |why: &String| why.starts_with("hypercall: ") && why.contains("page fault writing");
+        let dearest = dearest(figures);
+        let text = Template::new(include_str!("report.md"), METRICS, figures)
+            .maybe("dearest", dearest.map(|(what, _)| what))
+            .maybe("dearest_ns", dearest.map(|(_, ns)| number(ns.round())))
+            .only_if("emulated", self.data.kvm == Kvm::Emulated)
+            .set("image", &self.image)
+            .set("rounds", self.rounds)
+            .set("target_ms", number(self.target.as_secs_f64() * 1e3))
+            .set("samples", self.samples)
+            .only_if("text_is_read_only", missing.iter().any(is_read_only));
+        let about = "Price of each kind of exit in ns";
+        let chart = bars(&shown(figures), "ns", None, about);
+        let rows = KINDS.iter().map(|(kind, what)| costs(self, kind, what));
+        let sections = [text.section("prices", chart), text.tabled("costs", rows)];
+        let mut report = text.report_with([], sections, &[]);
+        // The first line of what a machine said is enough.
+        let first = |why: &String| why.split(" | ").next().unwrap_or(why).to_owned();
+        let missing = missing.iter();
+        let missing = missing.map(|why| format!("Unavailable here: {}.", first(why)));
+        report.limitations.splice(..0, missing);
+        report
     }
+}
+
+/// The kind that costs most beyond the loop's own, and its cost, ns.
+fn dearest(figures: &[Figure]) -> Option<(&'static str, f64)> {
+    let control = EXIT_NS.value(figures, CONTROL)?;
+    let others = KINDS.iter().filter(|(kind, _)| *kind != CONTROL);
+    let nets =
+        others.filter_map(|(kind, what)| Some((*what, EXIT_NS.value(figures, kind)? - control)));
+    nets.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+fn shown(figures: &[Figure]) -> Vec<Bar> {
+    let shown = KINDS.iter().filter_map(|(kind, _)| {
+        Some(Bar {
+            label: (*kind).to_owned(),
+            series: if *kind == CONTROL { 2 } else { 1 },
+            figure: EXIT_NS.find(figures, kind)?.clone(),
+        })
+    });
+    shown.collect()
+}
+
+fn costs(experiment: &Vmexit, kind: &str, what: &str) -> Row {
+    let iterations = experiment.iterations.get(kind).filter(|n| **n > 0.0);
+    let each = ["exits", "insn_emulation"].map(|name| {
+        let count = experiment.data.counter(kind, name).zip(iterations);
+        let each = count.map(|(count, iterations)| number(count / iterations));
+        (name, each)
+    });
+    let kind = row([("kind", kind), ("what", what)]);
+    kind.into_iter().chain(each).collect()
 }

@@ -1,19 +1,10 @@
 //! The weighing against fakes that print what the image prints.
 
-#![allow(clippy::unwrap_used)]
-
 use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::outcome::Ending;
-
-fn short() -> Box<Vmexit> {
-    Box::new(Vmexit {
-        rounds: 2,
-        ..Vmexit::new(Depth::Quick, None)
-    })
-}
 
 /// 100 cycles for the loop, 2,100 for everything else; no hypercall.
 fn prints(spec: &GuestSpec) -> Vec<Value> {
@@ -43,12 +34,13 @@ fn prints(spec: &GuestSpec) -> Vec<Value> {
     ]
 }
 
-fn run(fault: Fault) -> Run {
-    let fakes = Fakes {
-        prints,
-        ..Fakes::new(Kvm::Emulated, fault)
+pub(crate) fn run(fault: Fault) -> Run {
+    let short = Vmexit {
+        rounds: 2,
+        ..Vmexit::new(Depth::Quick, None)
     };
-    Run::of("vmexit", short(), fakes)
+    let fakes = Fakes::printing(prints, fault);
+    Run::of("vmexit", Box::new(short), fakes)
 }
 
 #[test]

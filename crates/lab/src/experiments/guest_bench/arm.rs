@@ -1,0 +1,108 @@
+//! Where something is measured, and with which settings.
+
+use super::ArmRound;
+use crate::appliance::GuestSpec;
+use crate::experiment::IfFails;
+use crate::report::{Row, row};
+
+/// An arm of an experiment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arm {
+    /// Name in figures.
+    pub(crate) name: &'static str,
+    /// For people.
+    pub(crate) about: &'static str,
+    /// What executes it.
+    pub(crate) place: Place,
+}
+
+/// What executes an arm.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    /// An image in Tare's own monitor.
+    Tare(Settings),
+    /// The same in QEMU on the same KVM, as the kernel is set.
+    Qemu(Settings),
+    /// A Linux guest in QEMU: on KVM where that is hardware's, else translated.
+    Linux {
+        /// vCPUs.
+        cpus: u8,
+    },
+    /// Threads of the host.
+    Host {
+        /// CPUs that they are pinned to.
+        cpus: usize,
+    },
+}
+
+/// Settings of a machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    /// vCPUs.
+    pub(crate) cpus: u8,
+    /// How a halted vCPU waits, as `tare run --halt` takes it.
+    pub(crate) halt: &'static str,
+    /// Processor ring of the image.
+    pub(crate) ring: &'static str,
+    /// Further words for the image.
+    pub(crate) words: &'static str,
+}
+
+/// A number of vCPUs in ring 0, where counts of instructions and halts compare with those of earlier
+/// runs, on a KVM that waits as the kernel has it.
+pub(crate) const fn cpus(cpus: u8) -> Settings {
+    Settings {
+        cpus,
+        halt: "kernel",
+        ring: "0",
+        words: "",
+    }
+}
+
+impl Arm {
+    /// How many of `rounds` it has: QEMU's firmware takes seconds under emulation, so that its
+    /// arms have their turn in the first round alone.
+    pub(crate) fn turns(&self, rounds: usize) -> usize {
+        match self.place {
+            Place::Tare(_) | Place::Host { .. } => rounds,
+            Place::Qemu(_) | Place::Linux { .. } => rounds.min(1),
+        }
+    }
+
+    /// What follows where it fails: what not every host has is named in the report.
+    pub(crate) fn if_fails(&self) -> IfFails {
+        match self.place {
+            Place::Tare(settings) if settings.halt == "dedicated" => IfFails::Drop,
+            Place::Tare(_) => IfFails::BreakOff,
+            Place::Qemu(_) | Place::Linux { .. } | Place::Host { .. } => IfFails::GoOn,
+        }
+    }
+
+    /// The machine of a turn.
+    pub(crate) fn machine(&self, round: usize, image: &str, words: &str) -> GuestSpec {
+        let (engine, settings) = match self.place {
+            Place::Tare(settings) => ("tare", settings),
+            Place::Qemu(settings) => ("qemu-kvm", settings),
+            Place::Linux { cpus: count } => ("qemu", cpus(count)),
+            Place::Host { .. } => ("tare", cpus(1)),
+        };
+        let words = format!("{words} {}", settings.words).trim_end().to_owned();
+        GuestSpec {
+            engine,
+            halt: settings.halt,
+            ring: settings.ring,
+            ..self.round(round).machine(image, settings.cpus, words)
+        }
+    }
+
+    /// Its place in the record.
+    pub(crate) fn round(&self, round: usize) -> ArmRound {
+        let arm = self.name;
+        ArmRound { arm, round }
+    }
+
+    /// Its row in a report's tables: `about` and `arm`.
+    pub(crate) fn row(&self) -> Row {
+        row([("about", self.about), ("arm", self.name)])
+    }
+}
