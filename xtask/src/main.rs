@@ -12,6 +12,7 @@
 //! | `ioctls` | `crates/profile/src/names/ioctl.rs` from the kernel's headers |
 //! | `results` | `docs/results.md` and the README's figures from `lab/runs` |
 //! | `fuzz` | each fuzz target for some seconds |
+//! | `size` | what the bytes of a guest image are, by crate, module and function |
 //! | `soak` | the hostile guest on 1 and 2 vCPUs, interrupts and gates of ring 3, kills below a disk, then each fuzz target |
 
 mod advisories;
@@ -27,6 +28,7 @@ mod links;
 mod qemus;
 mod results;
 mod shell;
+mod size;
 mod soak;
 mod spec;
 mod tidy;
@@ -69,6 +71,13 @@ enum Verb {
         #[arg(long, default_value_t = 10)]
         seconds: u32,
     },
+    /// Print what the bytes of a guest image are.
+    Size {
+        /// An image with symbols.
+        image: std::path::PathBuf,
+        #[command(flatten)]
+        detail: size::Detail,
+    },
     /// Run the hostile guest on 1 and on 2 vCPUs, ten million interrupts, then each fuzz target.
     Soak {
         /// Seconds of the hostile guest for each number of vCPUs.
@@ -95,6 +104,7 @@ fn main() -> Result<()> {
         Verb::Ioctls => ioctls::write(),
         Verb::Results => results::write(),
         Verb::Fuzz { seconds } => fuzz::run(seconds),
+        Verb::Size { image, detail } => size::print(&image, detail),
         Verb::Soak {
             seconds,
             fuzz,
