@@ -6,13 +6,13 @@
 //! where KVM emulates the guest's instructions it ends the machine, and CPUID
 //! does not tell.
 
+mod chacha;
 mod device;
 
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 use tare_hal::virtio::Transport;
 
 use crate::sync::SpinLock;
+use chacha::Stream;
 use device::Entropy;
 
 /// Bytes between two looks at the source.
@@ -96,9 +96,9 @@ struct Generator {
 
 impl Generator {
     fn fill(&mut self, out: &mut [u8]) {
-        let mut stream = ChaCha20Rng::from_seed(self.key);
-        stream.fill_bytes(&mut self.key);
-        stream.fill_bytes(out);
+        let mut stream = Stream::new(&self.key);
+        stream.fill(&mut self.key);
+        stream.fill(out);
     }
 }
 
