@@ -76,14 +76,35 @@ fn main() {
         .filter(|(_, media)| *media != "application/octet-stream")
         .collect();
     types.extend(OWN);
-    let mut text = format!("static TYPES: [(&str, &str); {}] = [\n", types.len());
-    for (extension, media) in &types {
-        let charset = charset_of(media);
-        writeln!(text, "    (\"{extension}\", \"{media}{charset}\"),").expect("a string takes all");
-    }
-    text.push_str("];\n");
+    let media_of = |media: &&str| format!("{media}{}", charset_of(media));
+    let mut media: Vec<String> = types.values().map(media_of).collect();
+    media.sort();
+    media.dedup();
+    let numbers: Vec<usize> = types
+        .values()
+        .filter_map(|kind| media.binary_search(&media_of(kind)).ok())
+        .collect();
+    let extensions: Vec<&str> = types.keys().copied().collect();
+    let media: Vec<&str> = media.iter().map(String::as_str).collect();
+    let mut text = String::new();
+    words(&mut text, "EXTENSION", &extensions);
+    words(&mut text, "MEDIA", &media);
+    let count = numbers.len();
+    writeln!(text, "static MEDIA_OF: [u8; {count}] = {numbers:?};").expect("a string takes all");
     let directory = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     fs::write(directory.join("content_types.rs"), text).expect("OUT_DIR is writable");
+}
+
+/// Writes words as one text and where each of them ends: a reference to each would take 16 bytes.
+fn words(text: &mut String, name: &str, words: &[&str]) {
+    let ends = words.iter().scan(0, |end, word| {
+        *end += word.len();
+        Some(*end)
+    });
+    let ends: Vec<usize> = ends.collect();
+    let (joined, count) = (words.concat(), ends.len());
+    writeln!(text, "static {name}S: &str = {joined:?};").expect("a string takes all");
+    writeln!(text, "static {name}_ENDS: [u16; {count}] = {ends:?};").expect("a string takes all");
 }
 
 /// Text is UTF-8 here, and so are the kinds of XML that browsers show.

@@ -1,6 +1,8 @@
 //! A file's media type from its name's extension. The table is made when the image
 //! is built (`build.rs`).
 
+use core::cmp::Ordering;
+
 include!(concat!(env!("OUT_DIR"), "/content_types.rs"));
 
 /// Longest extension of the table.
@@ -21,8 +23,29 @@ fn find(extension: &[u8]) -> Option<&'static str> {
     let lower = lower.get_mut(..extension.len())?;
     lower.copy_from_slice(extension);
     lower.make_ascii_lowercase();
-    let found = TYPES.binary_search_by(|(known, _)| known.as_bytes().cmp(lower));
-    found.ok().map(|at| TYPES[at].1)
+    let (mut low, mut high) = (0, EXTENSION_ENDS.len());
+    while low < high {
+        let middle = (low + high) / 2;
+        let known = word(EXTENSIONS, &EXTENSION_ENDS, middle);
+        match known.as_bytes().cmp(lower) {
+            Ordering::Less => low = middle + 1,
+            Ordering::Greater => high = middle,
+            Ordering::Equal => return Some(media_of(middle)),
+        }
+    }
+    None
+}
+
+/// The media type of an extension by its number.
+fn media_of(extension: usize) -> &'static str {
+    word(MEDIAS, &MEDIA_ENDS, MEDIA_OF[extension].into())
+}
+
+/// A word of a text by its number.
+fn word(text: &'static str, ends: &[u16], number: usize) -> &'static str {
+    let start = number.checked_sub(1).map_or(0, |before| ends[before]);
+    let range = usize::from(start)..usize::from(ends[number]);
+    text.get(range).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -42,8 +65,10 @@ mod tests {
 
     #[test]
     fn extensions_are_sorted_lower_case_and_fit() {
-        assert!(TYPES.is_sorted_by(|(a, _), (b, _)| a < b));
-        for (extension, media) in TYPES {
+        let extension = |number| word(EXTENSIONS, &EXTENSION_ENDS, number);
+        let types = (0..EXTENSION_ENDS.len()).map(|number| (extension(number), media_of(number)));
+        assert!(types.clone().is_sorted_by(|(a, _), (b, _)| a < b));
+        for (extension, media) in types {
             assert_eq!(extension, extension.to_ascii_lowercase());
             assert!(
                 extension.len() <= LONGEST && media.contains('/'),
