@@ -39,6 +39,7 @@ unsafe impl Hal for Dma {
         }
     }
 
+    #[inline]
     unsafe fn share(buffer: NonNull<[u8]>, _direction: BufferDirection) -> PhysAddr {
         let address = buffer.cast::<u8>().addr().get() as u64;
         if crate::memory::layout::is_in_stacks(address) {

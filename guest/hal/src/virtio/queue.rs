@@ -188,16 +188,12 @@ impl Queue {
         if count == 0 || !self.has_room(count) {
             return None;
         }
-        let inputs = inputs.iter().map(|it| (NonNull::from(*it), 0));
-        let outputs = outputs.iter_mut();
-        let outputs = outputs.map(|it| (NonNull::from(&mut **it), WRITE));
-        let buffers = inputs.chain(outputs);
         let head = if self.tables.is_empty() || count == 1 {
             // SAFETY: the caller keeps the buffers.
-            unsafe { self.add_chain(buffers, count) }
+            unsafe { self.add_chain(inputs, outputs) }
         } else {
             // SAFETY: as above.
-            unsafe { self.add_table(buffers) }
+            unsafe { self.add_table(inputs, outputs) }
         };
         let slot = usize::from(self.prepared & (self.size - 1));
         self.write(self.available_at + RING_HEADER + 2 * slot, head);
@@ -206,36 +202,53 @@ impl Queue {
     }
 
     /// # Safety
-    /// As for [`Self::add`]; there are `count` free descriptors.
+    /// As for [`Self::add`]; there is a free descriptor for each buffer.
     #[inline]
-    unsafe fn add_chain(
-        &mut self,
-        buffers: impl Iterator<Item = (NonNull<[u8]>, u16)>,
-        count: usize,
-    ) -> u16 {
+    unsafe fn add_chain(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> u16 {
         let head = self.free;
-        for (place, (buffer, write)) in buffers.enumerate() {
-            let index = self.free;
-            let next = self.links[usize::from(index)].next;
-            let is_last = place + 1 == count;
-            let descriptor = Descriptor {
-                // SAFETY: the caller keeps the buffer.
-                address: unsafe { share(buffer, write) },
-                len: buffer.len() as u32,
-                flags: write | if is_last { 0 } else { NEXT },
-                next,
-            };
-            self.write(usize::from(index) * size_of::<Descriptor>(), descriptor);
-            self.free = next;
+        let count = (inputs.len() + outputs.len()) as u16;
+        let mut left = count;
+        for input in inputs {
+            left -= 1;
+            // SAFETY: the caller keeps the buffer.
+            unsafe { self.chain_one(NonNull::from(*input), 0, left) };
         }
-        self.links[usize::from(head)].chain = count as u16;
-        self.free_len -= count as u16;
+        for output in outputs {
+            left -= 1;
+            // SAFETY: as above.
+            unsafe { self.chain_one(NonNull::from(&mut **output), WRITE, left) };
+        }
+        self.links[usize::from(head)].chain = count;
+        self.free_len -= count;
         head
+    }
+
+    /// Writes the descriptor of one buffer, before `left` others of its chain.
+    ///
+    /// # Safety
+    /// As for [`Self::add`]; there is a free descriptor.
+    #[inline]
+    unsafe fn chain_one(&mut self, buffer: NonNull<[u8]>, write: u16, left: u16) {
+        let index = usize::from(self.free);
+        let next = self.links[index].next;
+        let descriptor = Descriptor {
+            // SAFETY: the caller keeps the buffer.
+            address: unsafe { share(buffer, write) },
+            len: buffer.len() as u32,
+            flags: write | if left == 0 { 0 } else { NEXT },
+            next,
+        };
+        self.write(index * size_of::<Descriptor>(), descriptor);
+        self.free = next;
     }
 
     /// # Safety
     /// As for [`Self::add`]; there is a free descriptor, and room for tables.
-    unsafe fn add_table(&mut self, buffers: impl Iterator<Item = (NonNull<[u8]>, u16)>) -> u16 {
+    unsafe fn add_table(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> u16 {
+        let inputs = inputs.iter().map(|it| (NonNull::from(*it), 0));
+        let outputs = outputs.iter_mut();
+        let outputs = outputs.map(|it| (NonNull::from(&mut **it), WRITE));
+        let buffers = inputs.chain(outputs);
         let head = self.free;
         let mut table = core::mem::take(&mut self.tables[usize::from(head)]);
         table.clear();

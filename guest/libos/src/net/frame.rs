@@ -282,6 +282,7 @@ fn parse_icmpv6(
     }))
 }
 
+#[inline]
 fn parse_tcp(
     on: Addresses,
     segment: &[u8],
@@ -358,6 +359,7 @@ impl Addresses {
     }
 
     /// Ports are the first two fields of TCP and of UDP; port 0 is reserved.
+    #[inline]
     fn flow(self, header: &[u8]) -> Result<Flow, FrameError> {
         let remote_port = u16::from_be_bytes([header[0], header[1]]);
         let local_port = u16::from_be_bytes([header[2], header[3]]);

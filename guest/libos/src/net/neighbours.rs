@@ -65,6 +65,8 @@ pub(crate) struct Neighbours {
     asked: [Option<(IpAddr, Instant)>; REQUESTS],
     next_request: usize,
     probes: [Option<Probe>; PROBED],
+    /// When the next probe is due: asked for at each frame.
+    probe_due: Option<Instant>,
 }
 
 impl Neighbours {
@@ -74,6 +76,7 @@ impl Neighbours {
             asked: [None; REQUESTS],
             next_request: 0,
             probes: [None; PROBED],
+            probe_due: None,
         }
     }
 
@@ -148,6 +151,7 @@ impl Neighbours {
             sent: 0,
             due: now,
         });
+        self.note_probes();
         if let Some(entry) = self.entry_at(address, mac) {
             entry.is_doubted = true;
         }
@@ -162,6 +166,12 @@ impl Neighbours {
     /// A probe that is due: of whom, and where it goes, `None` for everybody. One that had
     /// all its probes is given up.
     pub(crate) fn next_probe(&mut self, now: Instant) -> Option<(IpAddr, Option<Mac>)> {
+        let next = self.take_due_probe(now);
+        self.note_probes();
+        next
+    }
+
+    fn take_due_probe(&mut self, now: Instant) -> Option<(IpAddr, Option<Mac>)> {
         for slot in &mut self.probes {
             let Some(probe) = slot.as_mut().filter(|probe| probe.due <= now) else {
                 continue;
@@ -185,15 +195,23 @@ impl Neighbours {
     }
 
     /// When the next probe is due.
+    #[inline]
     pub(crate) fn probe_deadline(&self) -> Option<Instant> {
-        self.probes.iter().flatten().map(|probe| probe.due).min()
+        self.probe_due
+    }
+
+    /// Probes have changed.
+    fn note_probes(&mut self) {
+        self.probe_due = self.probes.iter().flatten().map(|probe| probe.due).min();
     }
 
     /// Ends the probing of a neighbour: what it was reached by.
     fn end_probe(&mut self, address: IpAddr) -> Option<Mac> {
         let is_of = |slot: &&mut Option<Probe>| slot.is_some_and(|it| it.address == address);
         let slot = self.probes.iter_mut().find(is_of)?;
-        slot.take().map(|probe| probe.mac)
+        let ended = slot.take();
+        self.note_probes();
+        ended.map(|probe| probe.mac)
     }
 
     /// Whether this side has lately asked for `address`.

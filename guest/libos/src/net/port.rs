@@ -8,7 +8,7 @@
 use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
 use smoltcp::phy::{Checksum, ChecksumCapabilities, Device, DeviceCapabilities, RxToken, TxToken};
 use smoltcp::time::{Duration, Instant};
-use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, Ipv4Address, Ipv4Cidr};
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, Ipv4Address, Ipv4Cidr};
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -43,8 +43,17 @@ pub struct Port<L> {
     pub link: L,
     properties: Properties,
     interface: Interface,
+    /// The interface's addresses, each with everybody's in its network: looked at for each frame.
+    own: [Option<Own>; 2],
     pub(super) neighbours: Neighbours,
     pub(super) ipv6: Addresses,
+}
+
+/// An address of IPv4.
+#[derive(Clone, Copy)]
+struct Own {
+    address: Ipv4Address,
+    broadcast: Option<Ipv4Address>,
 }
 
 impl<L: Link> Port<L> {
@@ -62,6 +71,7 @@ impl<L: Link> Port<L> {
             link,
             properties,
             interface,
+            own: [None; 2],
             neighbours: Neighbours::new(),
             ipv6: Addresses::default(),
         }
@@ -74,13 +84,17 @@ impl<L: Link> Port<L> {
 
     /// The first address, if it has one.
     pub fn address(&self) -> Option<Ipv4Address> {
-        self.interface.ipv4_addr()
+        self.own[0].map(|own| own.address)
     }
 
     /// Whether `address` is one of this side's.
+    #[inline]
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
         match address {
-            IpAddr::V4(address) => self.interface.has_ip_addr(address),
+            IpAddr::V4(address) => {
+                let is = |own: Option<Own>| own.is_some_and(|own| own.address == address);
+                is(self.own[0]) || is(self.own[1])
+            }
             IpAddr::V6(address) => self.ipv6.has(address),
         }
     }
@@ -97,23 +111,27 @@ impl<L: Link> Port<L> {
     }
 
     /// Whether `address` is everybody's in the network of one of this side's.
+    #[inline]
     pub(crate) fn is_subnet_broadcast(&self, address: IpAddr) -> bool {
         let IpAddr::V4(address) = address else {
             return false;
         };
-        let mut addresses = self.interface.ip_addrs().iter();
-        addresses.any(|own| match own {
-            IpCidr::Ipv4(own) => own.broadcast() == Some(address),
-        })
+        let is = |own: Option<Own>| own.is_some_and(|own| own.broadcast == Some(address));
+        is(self.own[0]) || is(self.own[1])
     }
 
-    /// Replaces all addresses.
-    pub(crate) fn set_addresses(&mut self, addresses: impl IntoIterator<Item = Ipv4Cidr>) {
+    /// Replaces all addresses; at most two, as many as smoltcp has room for (feature
+    /// `iface-max-addr-count-2`).
+    pub(crate) fn set_addresses(&mut self, addresses: [Option<Ipv4Cidr>; 2]) {
+        self.own = addresses.map(|address| {
+            address.map(|own| Own {
+                address: own.address(),
+                broadcast: own.broadcast(),
+            })
+        });
         self.interface.update_ip_addrs(|list| {
             list.clear();
-            for address in addresses {
-                // There is room for all that are ever set: see the feature
-                // `iface-max-addr-count-2`.
+            for address in addresses.into_iter().flatten() {
                 let _ = list.push(address.into());
             }
         });

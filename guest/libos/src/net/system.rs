@@ -161,22 +161,29 @@ fn poll_for_ever() {
     }
 }
 
+#[inline]
 fn system() -> &'static SpinLock<System> {
     loop {
         match SYSTEM.get() {
             Some(system) => return system,
-            None => start(
-                Device::absent(),
-                Configuration::loopback_only(),
-                Turns::Block,
-            ),
+            None => start_without_device(),
         }
     }
+}
+
+#[cold]
+fn start_without_device() {
+    start(
+        Device::absent(),
+        Configuration::loopback_only(),
+        Turns::Block,
+    );
 }
 
 /// The stack, locked. When let go, wakes the network thread if a deadline is nearer than the one it sleeps for.
 pub(super) struct Guard(SpinGuard<'static, System>);
 
+#[inline]
 pub(super) fn lock() -> Guard {
     Guard(system().lock())
 }
@@ -196,17 +203,20 @@ impl core::ops::DerefMut for Guard {
 }
 
 impl Drop for Guard {
+    #[inline]
     fn drop(&mut self) {
-        let System {
-            stack,
-            sleeps_until,
-        } = &mut *self.0;
-        if let Some(sleeps_until) = *sleeps_until
-            && let Some(deadline) = stack.deadline()
-            && sleeps_until.is_none_or(|until| deadline < until)
-        {
-            WORK.set();
+        if let Some(until) = self.0.sleeps_until {
+            wake_for_deadline(&self.0.stack, until);
         }
+    }
+}
+
+/// Wakes the network thread, which sleeps `until` then, if a deadline is nearer.
+fn wake_for_deadline(stack: &SystemStack, until: Option<StackInstant>) {
+    if let Some(deadline) = stack.deadline()
+        && until.is_none_or(|until| deadline < until)
+    {
+        WORK.set();
     }
 }
 

@@ -59,7 +59,14 @@ impl<W: Wake> Waiters<W> {
     }
 
     /// Wakes all; each looks for itself.
+    #[inline]
     pub(crate) fn wake_all(&mut self) {
+        if self.first.is_some() {
+            self.wake_some();
+        }
+    }
+
+    fn wake_some(&mut self) {
         if let Some(first) = self.first.take() {
             first.wake();
             self.more.drain(..).for_each(W::wake);

@@ -68,6 +68,7 @@ impl Core {
         self.current.try_borrow().ok()?.clone()
     }
 
+    #[inline]
     pub(super) fn set_current(&self, thread: Thread) {
         let previous = self.current.replace(Some(thread));
         drop(previous);
@@ -103,7 +104,7 @@ impl Core {
     pub(crate) fn collect(&self) {
         let inbox = self.inbox();
         if inbox.is_filled() {
-            self.ready.borrow_mut().extend(inbox.take());
+            inbox.take_into(&mut self.ready.borrow_mut());
         }
         if self.next_deadline_ns().is_some() {
             self.expire(clock::now_ns());

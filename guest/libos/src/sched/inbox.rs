@@ -6,6 +6,7 @@
 //! both put a full fence between their store and their load. A waker on the
 //! core itself can only be an interrupt handler, which ends the halt anyway.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
@@ -80,13 +81,15 @@ impl<T> Inbox<T> {
         self.filled.load(Ordering::Acquire)
     }
 
-    /// Takes what has arrived.
-    pub(crate) fn take(&self) -> Vec<T> {
+    /// Moves what has arrived into `ready`. The inbox keeps its memory: who fills it is often an
+    /// interrupt handler, which then need not allocate.
+    pub(crate) fn take_into(&self, ready: &mut VecDeque<T>) {
         let mut threads = self.threads.lock();
         self.filled.store(false, Ordering::Relaxed);
-        let taken = ::core::mem::take(&mut *threads);
-        self.delivered.add(taken.len() as u64);
-        taken
+        self.delivered.add(threads.len() as u64);
+        for thread in threads.drain(..) {
+            ready.push_back(thread);
+        }
     }
 
     /// Announces a halt; what arrives from now on comes with an interrupt.

@@ -112,6 +112,7 @@ impl<T> Timers<T> {
         self.place(b);
     }
 
+    #[inline]
     fn place(&mut self, at: usize) {
         let id = self.heap[at].id;
         self.positions[id as usize] = at as u32;

@@ -116,7 +116,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
             counters: Counters::default(),
             turns_without_timers: 0,
         };
-        stack.loopback.set_addresses([config::LOCALHOST]);
+        stack
+            .loopback
+            .set_addresses([Some(config::LOCALHOST), None]);
         stack.loopback.ipv6.mirror(&stack.wire.ipv6);
         if let Setup::Static { address, gateway } = setup {
             stack.set_address(Some(address), gateway);
@@ -161,14 +163,10 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// When [`Stack::poll`] is due without a frame; `None`: never.
     pub fn deadline(&self) -> Option<Instant> {
-        let deadlines = [
-            self.tcp.timers.earliest(),
-            self.setup.deadline,
-            self.udp.deadline,
-            self.ipv6.deadline,
-            self.wire.neighbours.probe_deadline(),
-        ];
-        deadlines.into_iter().flatten().min()
+        let tcp = self.tcp.timers.earliest();
+        let others = sooner(self.setup.deadline, self.udp.deadline);
+        let links = sooner(self.ipv6.deadline, self.wire.neighbours.probe_deadline());
+        sooner(tcp, sooner(others, links))
     }
 
     /// The address on the wire; none before DHCP has given one.
@@ -414,8 +412,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         if self.setup.deadline.is_some_and(|deadline| deadline <= now) {
             self.drive_setup(now);
         }
-        let ipv6 = [self.ipv6.deadline, self.ipv6.next_end];
-        if ipv6.into_iter().flatten().any(|due| due <= now) {
+        if sooner(self.ipv6.deadline, self.ipv6.next_end).is_some_and(|due| due <= now) {
             self.run_ipv6(now);
         }
         if self.udp.deadline.is_some_and(|deadline| deadline <= now) {
@@ -456,10 +453,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// Sets or takes back the address on the wire.
     fn set_address(&mut self, address: Option<Ipv4Cidr>, gateway: Option<Ipv4Addr>) {
-        self.wire.set_addresses(address);
+        self.wire.set_addresses([address, None]);
         let own = address.map(|cidr| Ipv4Cidr::new(cidr.address(), 32));
-        self.loopback
-            .set_addresses([Some(config::LOCALHOST), own].into_iter().flatten());
+        self.loopback.set_addresses([Some(config::LOCALHOST), own]);
         let routes = self.wire.interface().routes_mut();
         match gateway {
             // The table has room for one default route.
@@ -467,6 +463,15 @@ impl<L: Link, W: Wake> Stack<L, W> {
             None => drop(routes.remove_default_ipv4_route()),
         }
         self.configured.wake_all();
+    }
+}
+
+/// The earlier of two deadlines.
+#[inline]
+fn sooner(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
     }
 }
 
@@ -491,17 +496,26 @@ fn is_for_dhcp_client(found: &frame::Datagram) -> bool {
 /// Whether a flow from the wire has addresses that may come from there (RFC
 /// 1122, 3.2.1.3; RFC 4291, 2.5 and 2.7): a unicast sender that is not this host.
 fn is_foreign(flow: &Flow) -> bool {
-    let (remote, local) = (flow.remote.ip(), flow.local.ip());
-    let is_odd = match remote {
-        IpAddr::V4(remote) => remote.is_broadcast(),
-        IpAddr::V6(remote) => remote.to_ipv4_mapped().is_some(),
-    };
-    !(is_odd
-        || remote.is_loopback()
-        || remote.is_multicast()
-        || remote.is_unspecified()
-        || local.is_loopback()
-        || remote == local)
+    match (flow.remote.ip(), flow.local.ip()) {
+        (IpAddr::V4(remote), IpAddr::V4(local)) => {
+            !(remote.is_broadcast()
+                || remote.is_loopback()
+                || remote.is_multicast()
+                || remote.is_unspecified()
+                || local.is_loopback()
+                || remote == local)
+        }
+        (IpAddr::V6(remote), IpAddr::V6(local)) => {
+            !(remote.to_ipv4_mapped().is_some()
+                || remote.is_loopback()
+                || remote.is_multicast()
+                || remote.is_unspecified()
+                || local.is_loopback()
+                || remote == local)
+        }
+        // No flow has both.
+        _ => false,
+    }
 }
 
 #[cfg(test)]

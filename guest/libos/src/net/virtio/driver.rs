@@ -107,6 +107,26 @@ impl VirtioNet {
         }
     }
 
+    /// Lets the device see what it does not see yet, and notifies it if it wants that.
+    fn publish(&mut self) {
+        self.transmit.publish();
+        // The queue publishes the frames and then looks at whether the
+        // device wants a notification; without a fence between the two the
+        // look may come first and see a device that is still awake.
+        fence(Ordering::SeqCst);
+        if self.transmit.should_notify() {
+            self.transport.notify(TRANSMIT);
+        }
+    }
+
+    /// Makes room in a full queue, if the device has sent some of it.
+    #[cold]
+    fn make_ready(&mut self) -> bool {
+        self.flush();
+        self.reclaim();
+        self.in_flight < self.transmit.size()
+    }
+
     /// Takes back what the device has sent.
     fn reclaim(&mut self) {
         while let Some(token) = self.transmit.peek() {
@@ -217,12 +237,9 @@ impl Link for VirtioNet {
         }
     }
 
+    #[inline]
     fn send_ready(&mut self) -> bool {
-        if self.in_flight == self.transmit.size() {
-            self.flush();
-            self.reclaim();
-        }
-        self.in_flight < self.transmit.size()
+        self.in_flight < self.transmit.size() || self.make_ready()
     }
 
     fn send_room(&mut self) -> usize {
@@ -257,17 +274,10 @@ impl Link for VirtioNet {
     /// Frames since the last call become visible together: a device that is awake would else
     /// send the first of an answer's segments alone, and what is behind the device may treat
     /// each by itself.
+    #[inline]
     fn flush(&mut self) {
-        if self.transmit.unpublished() == 0 {
-            return;
-        }
-        self.transmit.publish();
-        // The queue publishes the frames and then looks at whether the
-        // device wants a notification; without a fence between the two the
-        // look may come first and see a device that is still awake.
-        fence(Ordering::SeqCst);
-        if self.transmit.should_notify() {
-            self.transport.notify(TRANSMIT);
+        if self.transmit.unpublished() != 0 {
+            self.publish();
         }
     }
 }

@@ -20,6 +20,7 @@ pub(super) fn checksums(header: &[u8]) -> Checksums {
 }
 
 /// Writes the header of a frame to be sent.
+#[inline]
 pub(super) fn write(header: &mut [u8], checksum: Option<PartialChecksum>) {
     header.fill(0);
     if let Some(PartialChecksum { start, offset }) = checksum {
