@@ -141,9 +141,10 @@ fn entry_of(address: u64) -> &'static AtomicU64 {
 
 fn image_table(image: &Image, base: u64) -> u64 {
     let table = new_table();
+    let parts = supervisor::parts();
     let mut page = base;
     for entry in &table.0 {
-        let rights = if supervisor::part_at(page).is_some() {
+        let rights = if parts.iter().any(|part| part.range.contains(&page)) {
             if image.text.contains(&page) {
                 PRESENT
             } else {
