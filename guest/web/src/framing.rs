@@ -45,9 +45,12 @@ enum Coding {
 }
 
 impl FramingFields {
-    /// Takes the value of a `Content-Length`. Two that differ are refused.
+    /// Takes the value of a `Content-Length`. Two that differ are refused, and one beyond
+    /// what can be counted (RFC 9110, 8.6): two of these would look the same.
     pub fn take_length(&mut self, value: &[u8]) -> Result<(), BodyError> {
-        let length = digits(value).ok_or(BodyError::Malformed)?;
+        let length = digits(value)
+            .filter(|length| *length != u64::MAX)
+            .ok_or(BodyError::Malformed)?;
         match self.length.replace(length) {
             Some(known) if known != length => Err(BodyError::Malformed),
             _ => Ok(()),
@@ -131,7 +134,7 @@ mod tests {
         assert_eq!(framing(&[], &[], 1), Ok(Framing::Length(0)));
         assert_eq!(framing(&["5", "5"], &[], 0), Ok(Framing::Length(5)));
         let huge = framing(&["99999999999999999999999"], &[], 1);
-        assert_eq!(huge, Ok(Framing::Length(u64::MAX)));
+        assert_eq!(huge, Err(BodyError::Malformed));
         for coding in ["chunked", "Chunked", " ,chunked, "] {
             assert_eq!(framing(&[], &[coding], 1), Ok(Framing::Chunked), "{coding}");
         }

@@ -113,6 +113,43 @@ fn request_lines() {
             405,
             Kept,
         ),
+        (
+            "9112 2.1 line feed alone",
+            "GET / HTTP/1.1\nHost: a\n\n",
+            200,
+            Kept,
+        ),
+        (
+            "9112 3 leading space",
+            " GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+            400,
+            Closed,
+        ),
+        (
+            "9112 3 trailing space",
+            "GET / HTTP/1.1 \r\nHost: a\r\n\r\n",
+            400,
+            Closed,
+        ),
+        (
+            "9112 2.3 no minor",
+            "GET / HTTP/1\r\nHost: a\r\n\r\n",
+            400,
+            Closed,
+        ),
+        (
+            "9112 2.3 two digits",
+            "GET / HTTP/1.10\r\nHost: a\r\n\r\n",
+            400,
+            Closed,
+        ),
+        ("9112 2.3 no version", "GET /\r\n\r\n", 400, Closed),
+        (
+            "9110 9.3.6 CONNECT",
+            "CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n",
+            405,
+            Kept,
+        ),
     ]);
 }
 
@@ -173,7 +210,36 @@ fn targets() {
             400,
             Kept,
         ),
+        (
+            "9110 4.1 control",
+            "GET /a\u{1}b HTTP/1.1\r\nHost: a\r\n\r\n",
+            400,
+            Closed,
+        ),
+        (
+            "9112 3.2.3 authority",
+            "GET a:80 HTTP/1.1\r\nHost: a\r\n\r\n",
+            400,
+            Kept,
+        ),
+        (
+            "3986 2.1 NUL",
+            "GET /a%00b HTTP/1.1\r\nHost: a\r\n\r\n",
+            400,
+            Kept,
+        ),
     ]);
+}
+
+#[test]
+fn a_request_line_may_have_8000_octets() {
+    let line = "GET /ten.txt? HTTP/1.1".len();
+    for (octets, status) in [(5_000, 200), (8_000, 200), (9_000, 414)] {
+        let query = "q".repeat(octets - line);
+        let bytes = format!("GET /ten.txt?{query} HTTP/1.1\r\nHost: a\r\n\r\n{NEXT}");
+        let answers = ask(&server(), &bytes);
+        assert_eq!(answers[0].status, status, "9112 3: {octets}");
+    }
 }
 
 #[test]
@@ -366,6 +432,24 @@ fn lengths() {
             400,
             Closed,
         ),
+        (
+            "9110 8.6 overflow",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n",
+            400,
+            Closed,
+        ),
+        (
+            "9110 8.6 underscore",
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1_0\r\n\r\n",
+            400,
+            Closed,
+        ),
+        (
+            "9112 6.1 1.0",
+            "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            400,
+            Closed,
+        ),
     ]);
 }
 
@@ -377,6 +461,31 @@ fn codings() {
         (
             "9112 6.3 not last",
             "chunked, gzip\r\n\r\n0\r\n\r\n",
+            400,
+            Closed,
+        ),
+        ("9112 6.1 prefix", "xchunked\r\n\r\n0\r\n\r\n", 400, Closed),
+        (
+            "9112 7.1 underscore",
+            "chunked\r\n\r\n1_0\r\nabc\r\n",
+            400,
+            Closed,
+        ),
+        (
+            "9112 7.1 leading space",
+            "chunked\r\n\r\n 3\r\nabc\r\n",
+            400,
+            Closed,
+        ),
+        (
+            "9112 7.1 no size",
+            "chunked\r\n\r\n;a\r\nabc\r\n",
+            400,
+            Closed,
+        ),
+        (
+            "9112 7.1 too short",
+            "chunked\r\n\r\n4\r\nabc\r\n0\r\n\r\n",
             400,
             Closed,
         ),
