@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use support::guest::{self, Then};
 use support::needs::{built, kvm, passt, skip};
-use support::{Ended, TestDir, end, eventually, free_port, get, get_within, installed, tiny};
+use support::{
+    Ended, TestDir, end, eventually, free_port, get, get_within, installed, output, tiny,
+};
 
 /// The HTTP appliance, if it is built.
 fn http() -> Option<PathBuf> {
@@ -273,6 +275,29 @@ fn a_killed_machine_leaves_nothing_that_hinders_the_next() {
     place.run(&["ps", "-a"]).expect(0, "killed");
     place.run(&["rm", "web"]).expect(0, "");
     assert!(place.run_directories().is_empty());
+}
+
+/// At whatever moment of its start a machine is ended, the next one finds nothing of it, also not
+/// its port.
+#[test]
+fn a_start_that_is_broken_off_leaves_nothing() {
+    if !passt() {
+        return;
+    }
+    let place = TestDir::new();
+    let image = place.file("tiny", &guest::image("hello from ring 0", Then::Halt));
+    let port = format!("{}:80", free_port());
+    for step in 0..16 {
+        let words = ["run", &image, "--name", "web", "-p", &port];
+        let child = place.tare(&words).spawn().unwrap();
+        sleep(Duration::from_millis(25 * step));
+        output("kill", &["-TERM", &child.id().to_string()]);
+        let ended = end(child);
+        // By the signal itself before there is anything to take back.
+        let is_expected = matches!(ended.code, None | Some(143));
+        assert!(is_expected, "after {step} steps: {ended:#?}");
+        assert!(place.run_directories().is_empty(), "after {step} steps");
+    }
 }
 
 #[test]
