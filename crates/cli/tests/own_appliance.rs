@@ -107,7 +107,7 @@ fn a_directory_without_an_appliance_is_refused() {
     in_place(&["run", "."]).expect(10, "is not a file");
     for (manifest, code, says) in [
         ("[package]\nname = \"a\"\n", 2, "no IMAGE given"),
-        ("[package", 48, "Cargo.toml is not valid"),
+        ("[package", 48, "Cargo.toml is invalid"),
         (
             "[package.metadata.tare]\nports = []\n",
             48,
