@@ -421,6 +421,31 @@ fn rfc9293_a_closed_window_is_probed_and_the_reader_goes_on() {
     assert_eq!(script.data(), [(1, 1012), (1013, 1012)]);
 }
 
+/// A peer need not announce that a small window has grown, and some answer data alone.
+#[test]
+fn rfc9293_a_window_smaller_than_a_segment_is_used_after_a_while() {
+    let mut script = Script::open(modern());
+    let mut small = script.segment(ACK, 1, 1, b"");
+    small.window = 300;
+    script.tcp.on_segment(script.now, &small);
+    script.send(1500);
+    script.nothing();
+    assert_eq!(script.wait_for_deadline(), 210);
+    assert_eq!(script.data(), [(1, 300)]);
+    let mut again = script.segment(ACK, 1, 301, b"");
+    again.window = 200;
+    script.tcp.on_segment(script.now, &again);
+    script.nothing();
+    script.wait_for_deadline();
+    assert_eq!(
+        script.data(),
+        [(301, 200)],
+        "once for each time that it waited"
+    );
+    script.inject(ACK, 1, 501, b"");
+    assert_eq!(script.data(), [(501, 1000)]);
+}
+
 #[test]
 fn rfc9293_a_reader_that_stalls_but_answers_is_kept() {
     let mut script = Script::open(modern());

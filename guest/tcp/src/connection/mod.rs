@@ -102,7 +102,8 @@ enum Wait {
     Probe,
     /// Reordering that may turn out to be loss (RFC 8985, 6).
     Reordering,
-    /// A window that stays closed (RFC 9293, 3.8.6.1).
+    /// A window that stays closed, or too small for a full segment (RFC 9293, 3.8.6.1 and
+    /// 3.8.6.2.1).
     Persist,
 }
 
@@ -189,6 +190,8 @@ pub struct Connection {
     probe_allowed: bool,
     duplicates: u32,
     window_probe: bool,
+    /// The next segment may be as small as the peer's window (RFC 9293, 3.8.6.2.1).
+    window_override: bool,
     last_sent: Instant,
 
     keep_alive: Option<KeepAlive>,

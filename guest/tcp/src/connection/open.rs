@@ -132,6 +132,7 @@ impl Connection {
             probe_allowed: false,
             duplicates: 0,
             window_probe: false,
+            window_override: false,
             last_sent: now,
             keep_alive: None,
             keep_alive_due: Instant::NEVER,

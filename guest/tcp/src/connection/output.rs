@@ -125,7 +125,7 @@ impl Connection {
             return self.fin_queued || self.probe_allowed || may_go;
         }
         // The window cuts it.
-        len >= self.window_max / 2 && self.window_max > 0
+        self.window_override || (len >= self.window_max / 2 && self.window_max > 0)
     }
 
     #[inline]
@@ -144,6 +144,7 @@ impl Connection {
         if self.probe_allowed {
             self.probe_allowed = false;
         }
+        self.window_override = false;
         self.arm(now);
         let is_last = seq + len == self.send_base + self.send.len() as u32;
         self.small.note_sent(self.next, len < self.mss, is_last);

@@ -75,7 +75,11 @@ impl Connection {
         }
     }
 
-    /// The peer's window is closed: ask from time to time whether it still is.
+    fn has_window(&self) -> bool {
+        (self.una + self.window).since(self.next) > 0
+    }
+
+    /// The peer's window is closed, or small: ask from time to time whether it still is.
     pub(super) fn arm_persist(&mut self, now: Instant) {
         if self.timer == Instant::NEVER {
             self.wait = Wait::Persist;
@@ -121,7 +125,13 @@ impl Connection {
                     self.time_out();
                 }
                 Wait::Persist => {
-                    self.window_probe = true;
+                    // Data that the window has room for is the better probe: passt does not
+                    // answer an old number.
+                    if self.has_window() {
+                        self.window_override = true;
+                    } else {
+                        self.window_probe = true;
+                    }
                     self.backoff += 1;
                     self.arm_persist(now);
                 }
