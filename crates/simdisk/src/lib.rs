@@ -11,7 +11,9 @@ mod load;
 mod loads;
 mod simulation;
 
-pub use load::{Costs, Disk, Load, MS, Pace, Service, Stream, US, paced, readers};
+pub use load::{
+    Costs, Disk, Load, MS, Pace, Requests, Service, Stream, US, committer, paced, readers,
+};
 pub use loads::{arbitrary, equal, known, mixed};
 pub use simulation::{Outcome, Sample, Simulation};
 

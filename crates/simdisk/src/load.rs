@@ -1,5 +1,7 @@
 //! What a simulated guest does and what its disk is like: plain data.
 
+use tare_policy::coalesce::RequestKind;
+
 /// One microsecond in nanoseconds.
 pub const US: u64 = 1_000;
 /// One millisecond in nanoseconds.
@@ -42,6 +44,28 @@ pub enum Pace {
     Arrivals(u64),
 }
 
+/// What the threads of a stream ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requests {
+    /// Reads.
+    Reads,
+    /// Writes into a cache, never flushed.
+    Writes,
+    /// A write, then a flush, then the next write: a database's log.
+    Commits,
+}
+
+impl Requests {
+    /// The kind of a thread's request, by how many it has submitted before.
+    pub(crate) const fn kind(self, number: u64) -> RequestKind {
+        match self {
+            Self::Reads => RequestKind::Read,
+            Self::Commits if number % 2 == 1 => RequestKind::Flush,
+            Self::Writes | Self::Commits => RequestKind::Write,
+        }
+    }
+}
+
 /// Threads that do the same.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
@@ -51,8 +75,8 @@ pub struct Stream {
     pub service: Service,
     /// When each submits its next.
     pub pace: Pace,
-    /// Writes instead of reads.
-    pub writes: bool,
+    /// What they ask for.
+    pub requests: Requests,
     /// The queue that they use.
     pub queue: usize,
 }
@@ -114,12 +138,20 @@ pub fn readers(threads: usize, service: Service) -> Stream {
         threads,
         service,
         pace: Pace::Closed,
-        writes: false,
+        requests: Requests::Reads,
         queue: 0,
     }
 }
 
-/// The same with another pace.
+/// One thread that writes and flushes, on queue 0.
+pub fn committer(service: Service) -> Stream {
+    Stream {
+        requests: Requests::Commits,
+        ..readers(1, service)
+    }
+}
+
+/// Readers with another pace.
 pub fn paced(threads: usize, service: Service, pace: Pace) -> Stream {
     Stream {
         pace,

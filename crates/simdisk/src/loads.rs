@@ -1,6 +1,8 @@
 //! The loads that are simulated by name.
 
-use crate::load::{Disk, Load, MS, Pace, Service, Stream, US, hash, paced, readers};
+use crate::load::{
+    Disk, Load, MS, Pace, Requests, Service, Stream, US, committer, hash, paced, readers,
+};
 
 /// A fast stream beside slow requests on one queue.
 pub fn mixed() -> Vec<Load> {
@@ -16,7 +18,7 @@ pub fn mixed() -> Vec<Load> {
             loads.push(Load::new(name, Disk::Parallel, streams));
         }
         let writer = Stream {
-            writes: true,
+            requests: Requests::Writes,
             ..readers(1, fast)
         };
         let streams = vec![writer, readers(7, Service::Exponential(slow_ms * MS))];
@@ -157,9 +159,40 @@ fn uneven() -> Vec<Load> {
     ]
 }
 
+/// Readers beside one thread that writes and flushes: its completions interrupt at once.
+fn committing() -> Vec<Load> {
+    let mut loads = Vec::new();
+    for depth in [4, 8, 16, 32, 64] {
+        let us = (depth as u64 * 100).max(1_000);
+        let services = [
+            ("constant", Service::Constant(us * US)),
+            ("uniform", Service::Uniform(us * US / 2, us * US * 3 / 2)),
+        ];
+        for (name, service) in services {
+            let name = format!("{depth} readers, {name} {us} us, beside one that commits");
+            let streams = vec![readers(depth, service), committer(service)];
+            loads.push(Load::new(name, Disk::Parallel, streams));
+        }
+        let name = format!("{depth} readers, constant {us} us, beside a quicker one that commits");
+        let quicker = committer(Service::Constant(us * US / 4));
+        let streams = vec![readers(depth, Service::Constant(us * US)), quicker];
+        loads.push(Load::new(name, Disk::Parallel, streams));
+    }
+    // A guest in ring 3 below an emulator, as `tare weigh vic` has it: busy for two thirds.
+    for (depth, with) in [(16, 1), (32, 0), (32, 1), (64, 0), (64, 1)] {
+        let service = Service::Constant(5_300 * US);
+        let mut streams = vec![readers(depth, service)];
+        streams.extend((0..with).map(|_| committer(service)));
+        let name = format!("{depth} readers and {with} that commit, 5,300 us, slow guest");
+        let load = Load::new(name, Disk::Parallel, streams);
+        loads.push(load.with_costs(12 * US, 43 * US, 5 * US));
+    }
+    loads
+}
+
 /// Everything that is not mixed.
 pub fn known() -> Vec<Load> {
-    [steady(), saturated(), uneven()].concat()
+    [steady(), saturated(), uneven(), committing()].concat()
 }
 
 /// Loads whose requests all take the same time, and the most interrupts for each
@@ -209,13 +242,27 @@ pub fn arbitrary(number: u64) -> Load {
                 threads: 1 + below(most) as usize,
                 service,
                 pace,
-                writes: below(4) == 0,
+                requests: match below(4) {
+                    0 => Requests::Writes,
+                    _ => Requests::Reads,
+                },
                 queue: below(4) as usize / 3,
             }
         })
         .collect();
-    let load = Load::new(format!("arbitrary load {number}"), disk, streams);
-    match below(3) {
+    let mut load = Load::new(format!("arbitrary load {number}"), disk, streams);
+    let costs = below(3);
+    // Drawn apart, so that the other loads stay what they were before there were commits.
+    let also = hash(number ^ 0xc0_3317);
+    if also.is_multiple_of(4) {
+        let us = (40 << (also >> 8 & 7)) * US;
+        load.streams.push(Stream {
+            threads: 1 + (also >> 16) as usize % 4,
+            queue: (also >> 24) as usize % 2,
+            ..committer(Service::Exponential(us))
+        });
+    }
+    match costs {
         0 => load.with_costs(below(5) * US, below(3) * US, below(20) * US),
         _ => load,
     }

@@ -239,11 +239,7 @@ impl<'a> Simulation<'a> {
         let request = Request {
             thread,
             queue: of_stream.queue,
-            kind: if of_stream.writes {
-                RequestKind::Write
-            } else {
-                RequestKind::Read
-            },
+            kind: of_stream.requests.kind(number),
             submitted_ns: self.now_ns,
             service_ns: of_stream.service.time_ns(seed),
         };
@@ -260,6 +256,10 @@ impl<'a> Simulation<'a> {
         };
         self.requests[index] = request;
         self.queues[request.queue].coalescer.submitted(request.kind);
+        if request.kind == RequestKind::Flush {
+            let all = self.queues.iter_mut();
+            all.for_each(|queue| queue.coalescer.flushed_elsewhere());
+        }
         match self.load.disk {
             Disk::Servers(servers) if self.busy_servers == servers => self.waiting.push_back(index),
             _ => self.serve(index),
