@@ -123,7 +123,7 @@ impl Pair {
         let latency_ns = self.latency_ns;
         let epochs = self.coalescer.counters().epochs;
         let decision = self.coalescer.completed(self.now_ns, kind, latency_ns);
-        let holds = self.coalescer.ratio() != Ratio::ONE;
+        let longest_cycle = self.coalescer.ratio().skip_up();
         let ends = self.coalescer.counters().epochs > epochs;
         // A trial may end an epoch early, and nothing ends one late.
         let lapsed = self.epoch_start_ns + self.model.parameters.epoch_ns <= self.now_ns;
@@ -131,7 +131,11 @@ impl Pair {
         if ends {
             self.epoch_start_ns = self.now_ns;
         }
-        let trial = (ends, holds, self.coalescer.hold_limit_ns(latency_ns));
+        let trial = (
+            ends,
+            longest_cycle,
+            self.coalescer.hold_limit_ns(latency_ns),
+        );
         let (_, expected) = self.model.completed(self.now_ns, index, trial);
         prop_assert_eq!(decision, expected);
         self.came += 1;

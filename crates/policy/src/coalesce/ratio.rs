@@ -76,6 +76,14 @@ impl Ratio {
         Self::of(1, skip_up)
     }
 
+    /// One of this many completions is delivered at least, two or more.
+    pub(super) fn with_cycle_of_at_most(self, completions: u32) -> Self {
+        if self.count_up > 1 || self.skip_up <= completions {
+            return self;
+        }
+        Self::of(1, completions)
+    }
+
     /// Completions delivered of each cycle.
     pub const fn count_up(self) -> u32 {
         self.count_up

@@ -36,10 +36,13 @@ impl Loop {
         steady
     }
 
-    /// One whose ratio has settled: six epochs have passed.
+    /// One whose ratio has settled: six epochs have passed, and eight more for each trial of
+    /// half the ratio.
     fn settled(settings: Settings, cif: u32, gap_ns: u64) -> Self {
         let mut steady = Self::new(settings, cif, gap_ns);
-        let until_ns = steady.now_ns + 6 * settings.parameters().epoch_ns + gap_ns;
+        let trials = 1 + u64::from((cif / 8).max(1).ilog2());
+        let epochs = 6 + 8 * trials;
+        let until_ns = steady.now_ns + epochs * settings.parameters().epoch_ns + gap_ns;
         while steady.now_ns <= until_ns {
             let _ = steady.turn();
         }

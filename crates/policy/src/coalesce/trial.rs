@@ -5,7 +5,10 @@
 //! requests of equal length that once complete together do so again, and a disk with a
 //! backlog loses nothing. Where latencies are regular, they are tried ([`Phase::Bold`])
 //! and kept as long as mean, 99th percentile and IOPS stay what they are without holds
-//! ([`Phase::Plain`]). Holds that end by their deadline save nothing: then there are
+//! ([`Phase::Plain`]). The first trial delivers one completion of two, each that succeeds is
+//! followed by one of half the ratio, down to the table's; one that fails goes back to the last
+//! that succeeded. So a trial costs little where holds cost anything, and a guest or a disk that bears
+//! some coalescing gets it. Holds that end by their deadline save nothing: then there are
 //! none for a while ([`Phase::Paused`]).
 
 use super::Ratio;
@@ -85,6 +88,11 @@ struct Base {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trial {
     phase: Phase,
+    /// Bold holds deliver one completion of 2 to the power of this at least; 0 while none were
+    /// found to be free.
+    level: u8,
+    /// Whether the level may still rise.
+    grows: bool,
     /// Epochs until bold holds may be tried, and how long it was the last time.
     bold_after: u32,
     last_bold_after: u32,
@@ -157,21 +165,23 @@ impl Trial {
         if table == Ratio::ONE {
             self.begin_anew();
         } else {
-            self.choose(load.cif);
+            self.choose(table, load.cif);
         }
         match self.phase {
-            Phase::Settling | Phase::Bold | Phase::Careful => table,
+            Phase::Settling | Phase::Bold => table.with_cycle_of_at_most(1 << self.level),
+            Phase::Careful => table,
             Phase::Plain | Phase::Paused => Ratio::ONE,
         }
     }
 
-    fn choose(&mut self, cif: u32) {
+    fn choose(&mut self, table: Ratio, cif: u32) {
         let rounds = self.window.completions / u64::from(cif.max(1));
         match self.phase {
             Phase::Plain if self.left > 0 => self.window = Window::default(),
             Phase::Plain if rounds >= PLAIN_ROUNDS => {
                 self.base = self.window.measured(cif);
                 if self.base.is_regular() && self.bold_after == 0 {
+                    (self.level, self.grows) = (self.level.max(1), true);
                     self.enter(Phase::Settling, BOLD_EPOCHS);
                 } else {
                     self.enter(Phase::Careful, self.bold_after);
@@ -190,7 +200,7 @@ impl Trial {
                 }
             }
             Phase::Settling if rounds >= SETTLING_ROUNDS => self.enter(Phase::Bold, BOLD_EPOCHS),
-            Phase::Bold if rounds >= ROUNDS => self.judge_bold(),
+            Phase::Bold if rounds >= ROUNDS => self.judge_bold(table),
             Phase::Careful if rounds >= ROUNDS => self.judge_careful(),
             Phase::Paused if self.left == 0 => self.enter(Phase::Plain, 0),
             _ => {}
@@ -204,6 +214,7 @@ impl Trial {
         if bold && !self.latency_is_free() {
             self.back_off();
         }
+        self.level = 0;
         self.enter(Phase::Plain, NEW_LOAD_EPOCHS);
     }
 
@@ -228,20 +239,33 @@ impl Trial {
         self.bold_after = self.last_bold_after;
     }
 
-    fn judge_bold(&mut self) {
+    fn judge_bold(&mut self, table: Ratio) {
         let (window, base) = (&self.window, &self.base);
         let now = window.measured(base.cif);
         let free = self.latency_is_free()
             && now.iops + now.iops / MEAN_SHARE >= base.iops
             && !window.ends_by_deadlines();
         if !free {
-            self.back_off();
-            self.enter(Phase::Careful, self.bold_after);
+            self.lower();
+        } else if self.grows && table.skip_up() > 1 << self.level {
+            self.level += 1;
+            self.enter(Phase::Settling, BOLD_EPOCHS);
         } else if self.left == 0 {
             self.last_bold_after = 0;
             self.enter(Phase::Plain, 0);
         } else {
             self.window = Window::default();
+        }
+    }
+
+    /// Holds of this level cost something: those of the level below, which did not, or careful ones.
+    fn lower(&mut self) {
+        (self.level, self.grows) = (self.level.saturating_sub(1), false);
+        if self.level == 0 {
+            self.back_off();
+            self.enter(Phase::Careful, self.bold_after);
+        } else {
+            self.enter(Phase::Settling, BOLD_EPOCHS);
         }
     }
 
@@ -346,6 +370,29 @@ mod tests {
         trial.back_off();
         trial.enter(Phase::Careful, trial.bold_after);
         trial
+    }
+
+    /// Of a trial in which holds at 1 of 4 cost something, and none at 1 of 2.
+    #[test]
+    fn holds_that_cost_go_back_to_those_that_did_not() {
+        let table = Ratio::of_slot(10).unwrap_or(Ratio::ONE);
+        let mut trial = Trial::default();
+        let (mut cycles, mut changes, mut cycle) = ([0; 8], 0, 1);
+        for _ in 0..100 {
+            let held = if cycle > 2 { 3_000 } else { 0 };
+            let load = Load {
+                completions: 3_200,
+                iops: 320_000,
+                elapsed_ns: 10_000_000,
+                cif: 32,
+            };
+            (0..load.completions).for_each(|_| trial.completed(100_000 + held));
+            let next = trial.turn(table, &load).skip_up();
+            if next != cycle {
+                (cycle, cycles[changes], changes) = (next, next, changes + 1);
+            }
+        }
+        assert_eq!(cycles[..changes], [2, 4, 2]);
     }
 
     #[test]

@@ -70,16 +70,16 @@ impl Model {
     }
 
     /// `trial` is what the comparison with an epoch without holds says: whether this
-    /// epoch ends, whether there are holds, and for how long.
+    /// epoch ends, the longest cycle (1: no holds), and for how long completions are held.
     pub(crate) fn completed(
         &mut self,
         now_ns: u64,
         index: usize,
-        trial: (bool, bool, u64),
+        trial: (bool, u32, u64),
     ) -> (RequestKind, Decision) {
-        let (ends, holds, limit_ns) = trial;
+        let (ends, longest_cycle, limit_ns) = trial;
         if ends {
-            self.epoch(now_ns, holds);
+            self.epoch(now_ns, longest_cycle);
         }
         let driver_sees = self.in_flight.len() + self.held.len();
         self.seen.push((driver_sees - self.answered) as u64);
@@ -166,7 +166,7 @@ impl Model {
         }
     }
 
-    fn epoch(&mut self, now_ns: u64, holds: bool) {
+    fn epoch(&mut self, now_ns: u64, longest_cycle: u32) {
         let start_ns = self.epoch_start_ns.unwrap_or(0);
         if self.parameters.mode == Mode::Auto {
             let seconds = (now_ns - start_ns).max(1) as f64 / 1e9;
@@ -175,8 +175,15 @@ impl Model {
                 0 => peak(&self.seen) as f64,
                 count => self.peaks.iter().sum::<u64>() as f64 / count as f64,
             };
-            let table = self.table(mean.ceil() as u32, iops);
-            let (pair, inverse) = if holds { table } else { ((1, 1), (0, 1)) };
+            let ((count, skip), inverse) = self.table(mean.ceil() as u32, iops);
+            // A trial holds less than the table: one of two, of four and so on.
+            let (pair, inverse) = match longest_cycle {
+                1 => ((1, 1), (0, 1)),
+                cycle if count == 1 && skip > cycle && cycle.is_power_of_two() => {
+                    ((1, cycle), (0, 1))
+                }
+                _ => ((count, skip), inverse),
+            };
             if (pair, inverse) != (self.pair, self.inverse) {
                 (self.pair, self.inverse) = (pair, inverse);
                 (self.counter, self.cycles) = (1, 0);
