@@ -11,7 +11,7 @@ use tare_vhost::front::Front;
 
 use crate::daemon::{Daemon, started};
 use crate::kinds::{Loop, Mounted};
-use crate::support::fuse::{FuseDisk, HostCache, Mood};
+use crate::support::fuse::{Call, FuseDisk, HostCache, Mood};
 use crate::support::needs::{built, kvm, skip};
 use crate::support::{TestDir, end, eventually};
 
@@ -65,6 +65,52 @@ fn a_daemon_whose_disk_hangs_answers_and_leaves_its_places() {
         disk.abort();
         let left = "requests in flight did not end within 1.5 s";
         daemon.ended().expect(143, left);
+    }
+}
+
+/// Each request of the kernel's in turn, as an NFS server that is gone answers none: the daemon answers,
+/// whatever the guest does and who asks for another size, and SIGTERM frees its places. The process
+/// itself goes without the file system unless that has a request of it (ADR 44).
+#[test]
+fn whatever_call_hangs_a_daemon_answers_and_leaves_its_places() {
+    let mut asked = Vec::new();
+    for call in Call::ALL {
+        let place = TestDir::new();
+        let fs = place.path().join("fs");
+        let Some(mut disk) = FuseDisk::mount(&fs, BYTES, HostCache::No) else {
+            return;
+        };
+        let mut daemon = Daemon::start(&place, &disk.path());
+        let front = started(&place);
+        disk.set(Mood::HangsAt(call));
+        front.offer_write_in(0, 0, 1, 0x5a);
+        front.offer_flush_in(1, 1);
+        front.offer_zeroes(2, 8, 8);
+        front.notify();
+        daemon.until("it has the requests", |stats| {
+            stats.devices[0].counters["notifications"] >= 1
+        });
+        // The answer differs with the call.
+        let _ = place.run(&["set", "disk", "disk0.size=16M"]);
+        answers(&place, "disk");
+        drop(front);
+        answers(&place, "disk");
+        let hangs_before = disk.hanging() > 0;
+        daemon.ask(Signal::TERM);
+        eventually("its places are free", || {
+            !place.path().join("s").exists() && place.run_directories().is_empty()
+        });
+        if disk.hanging() == 0 {
+            assert_eq!(daemon.ended().code, Some(143), "{call:?}");
+        } else {
+            asked.push((call, hangs_before));
+            disk.abort();
+            assert_eq!(daemon.ended().code, Some(143), "{call:?}");
+        }
+    }
+    println!("hung in the file system: {asked:?}");
+    for call in [Call::GetAttr, Call::Write, Call::Fsync, Call::Allocate] {
+        assert!(asked.contains(&(call, true)), "{call:?} is not asked for");
     }
 }
 
@@ -229,6 +275,37 @@ fn beside_a_request_that_hangs_others_are_served() {
     assert_eq!((daemon.counter("reads"), daemon.counter("writes")), (1, 0));
     disk.abort();
     assert_eq!(daemon.signal(Signal::TERM).code, Some(143));
+}
+
+/// The same for a machine's own disk.
+#[test]
+fn whatever_call_hangs_a_machine_answers_and_leaves_its_place() {
+    let Some(image) = kvm().then(|| built("blk")).flatten() else {
+        return;
+    };
+    for call in Call::ALL {
+        let place = TestDir::new();
+        let fs = place.path().join("fs");
+        let Some(mut disk) = FuseDisk::mount(&fs, BYTES, HostCache::No) else {
+            return;
+        };
+        let job = "cif=4 read=50 flush_every=4 ms=600000 warm_ms=0";
+        let machine = place.loads_disk(&image, &disk.path(), job);
+        eventually("the guest reads", || {
+            let stats = place.run(&["stats", "db", "--json"]).out;
+            stats.contains("\"reads\"") && !stats.contains("\"reads\": 0")
+        });
+        disk.set(Mood::HangsAt(call));
+        let _ = place.run(&["set", "db", "disk0.size=16M"]);
+        answers(&place, "db");
+        let pid = rustix::process::Pid::from_child(&machine);
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        eventually("its place is free", || place.run_directories().is_empty());
+        if disk.hanging() > 0 {
+            disk.abort();
+        }
+        assert_eq!(end(machine).code, Some(143), "{call:?}");
+    }
 }
 
 #[test]

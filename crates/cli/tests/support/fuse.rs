@@ -28,6 +28,57 @@ pub(crate) enum Mood {
     Serves,
     /// Reads, writes and fsync(2) are taken and never answered.
     Hangs,
+    /// This request is taken and never answered.
+    HangsAt(Call),
+}
+
+/// A request of the kernel's, by its number (`linux/fuse.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    Lookup = 1,
+    /// fstat(2), statx(2), and lseek(2) to the end.
+    GetAttr = 3,
+    SetAttr = 4,
+    Open = 14,
+    Read = 15,
+    Write = 16,
+    StatFs = 17,
+    Fsync = 20,
+    /// close(2).
+    Flush = 25,
+    Ioctl = 39,
+    Allocate = 43,
+    Lseek = 46,
+}
+
+impl Call {
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Lookup,
+        Self::GetAttr,
+        Self::SetAttr,
+        Self::Open,
+        Self::Read,
+        Self::Write,
+        Self::StatFs,
+        Self::Fsync,
+        Self::Flush,
+        Self::Ioctl,
+        Self::Allocate,
+        Self::Lseek,
+    ];
+}
+
+impl Mood {
+    /// Whether a request of that number is never answered.
+    fn hangs(self, opcode: u32) -> bool {
+        match self {
+            Self::Serves => false,
+            Self::Hangs => [Call::Read, Call::Write, Call::Fsync]
+                .iter()
+                .any(|call| *call as u32 == opcode),
+            Self::HangsAt(call) => call as u32 == opcode,
+        }
+    }
 }
 
 /// Whether the host keeps the disk's bytes in its page cache.
@@ -182,7 +233,7 @@ const ENOSYS: i32 = 38;
 fn answer(request: &[u8], store: &mut Store) -> Option<Result<Vec<u8>, i32>> {
     let (opcode, node) = (word32(request, 4), word64(request, 16));
     let arguments = &request[40..];
-    if store.mood == Mood::Hangs && matches!(opcode, 15 | 16 | 20) {
+    if store.mood.hangs(opcode) {
         store.taken += 1;
         return None;
     }

@@ -5,10 +5,9 @@
 //! system says so, and a file system that hangs costs the caller [`TIMEOUT`] at most, for all
 //! steps together. A block device, and a file that its owner has extended, are measured by what
 //! the kernel knows of them. Of a file on FUSE or the network it may know an old length,
-//! and may wait for a server to learn another: there, a second ring asks
-//! ([`measure`](super::measure)). The ring also asks on file systems that are neither known to be local nor
-//! known to have a server. Without io_uring those are measured by lseek(2), as
-//! they keep the length in the kernel; the ones with a server then take no new size.
+//! and may wait for a server to learn another: there, and on each file system that is not
+//! known to keep lengths in the kernel, a second ring asks ([`measure`](super::measure)).
+//! Without io_uring those take no new size: only a wait could tell.
 //!
 //! Called on the main thread; the device learns the result by
 //! [`Blk::set_bytes`](super::Blk::set_bytes). A disk never becomes shorter: what its last
@@ -89,7 +88,8 @@ pub enum GrowthError {
 
 /// Extends the file of one disk.
 pub struct Growth {
-    file: File,
+    /// Closed when the process ends: close(2) may wait for the file system too.
+    file: ManuallyDrop<File>,
     block: BlockSize,
     kind: StorageKind,
     /// `None`: a device, a disk that is only read, or a system without io_uring.
@@ -111,8 +111,6 @@ enum StorageKind {
     Device,
     /// The kernel knows its length.
     Local,
-    /// The kernel keeps its length, as far as its file system is known.
-    Unlisted,
     /// A server may know another length, or not answer.
     Remote,
 }
@@ -124,7 +122,6 @@ impl StorageKind {
         } else {
             match length_keeper(file) {
                 LengthKeeper::Kernel => Self::Local,
-                LengthKeeper::Unlisted => Self::Unlisted,
                 LengthKeeper::Server => Self::Remote,
             }
         })
@@ -142,13 +139,12 @@ impl Growth {
     fn of_kind(disk: &Disk, file: File, kind: StorageKind) -> Self {
         let extends = kind != StorageKind::Device && disk.is_writable();
         let allocation = extends.then(|| Ring::for_allocation(&file).ok());
-        let asks = matches!(kind, StorageKind::Unlisted | StorageKind::Remote);
-        let measurement = asks.then(|| Measurement::new(&file).ok());
+        let measurement = (kind == StorageKind::Remote).then(|| Measurement::new(&file).ok());
         Self {
             block: disk.block(),
             allocation: allocation.flatten().map(Hung::new),
             measurement: measurement.flatten().map(Hung::new),
-            file,
+            file: ManuallyDrop::new(file),
             kind,
         }
     }
@@ -160,11 +156,11 @@ impl Growth {
         Ok(Self::of_kind(disk, file, StorageKind::Remote))
     }
 
-    /// As for a file on a file system that is not listed.
+    /// As for a file on a file system that keeps lengths in the kernel.
     #[cfg(test)]
-    pub(super) fn of_unlisted(disk: &Disk) -> io::Result<Self> {
+    pub(super) fn of_local(disk: &Disk) -> io::Result<Self> {
         let file = disk.file().try_clone()?;
-        Ok(Self::of_kind(disk, file, StorageKind::Unlisted))
+        Ok(Self::of_kind(disk, file, StorageKind::Local))
     }
 
     /// As where the file system has not answered an earlier measurement or extension.
@@ -216,7 +212,7 @@ impl Growth {
             (Some(measurement), _) => measurement,
             (None, StorageKind::Remote) => return Err(GrowthError::Unmeasured),
             (None, _) => {
-                let bytes = seek(&self.file, SeekFrom::End(0)).map_err(io::Error::from)?;
+                let bytes = seek(&*self.file, SeekFrom::End(0)).map_err(io::Error::from)?;
                 return Ok(bytes);
             }
         };

@@ -310,9 +310,8 @@ pub(super) enum LengthKeeper {
     /// This kernel: the answer to how long the file is needs no server and no lock that is held
     /// across I/O.
     Kernel,
-    /// This kernel, as far as is known: overlayfs, ZFS, FAT and others that are not listed.
-    Unlisted,
-    /// A server. A file system that does not name itself is taken for such a one.
+    /// Perhaps a server: FUSE, NFS and others, overlayfs over one of them, and each file
+    /// system that is not listed or does not name itself.
     Server,
 }
 
@@ -321,9 +320,9 @@ pub(super) fn length_keeper(file: &File) -> LengthKeeper {
 }
 
 fn length_keeper_of(file_system: u32) -> LengthKeeper {
-    /// ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, tmpfs and ramfs (`linux/magic.h`,
-    /// `fs/bcachefs/bcachefs_format.h`).
-    const KERNEL: [u32; 7] = [
+    /// ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, tmpfs, ramfs, FAT, exFAT, JFS, NTFS3 and ZFS
+    /// (`linux/magic.h`, the file systems' own headers).
+    const KERNEL: [u32; 12] = [
         0xef53,
         0x5846_5342,
         0x9123_683e,
@@ -331,36 +330,16 @@ fn length_keeper_of(file_system: u32) -> LengthKeeper {
         0xca45_1a4e,
         0x0102_1994,
         0x8584_58f6,
-    ];
-    /// FUSE, NFS, SMB, CIFS, SMB2, 9p, Ceph, AFS (two), Coda, NCP, OCFS2, GFS2, Lustre, vboxsf,
-    /// GPFS, PanFS and BeeGFS (`linux/magic.h`, the file systems' own headers, GNU coreutils'
-    /// `stat`).
-    const SERVER: [u32; 18] = [
-        0x6573_5546,
-        0x6969,
-        0x517b,
-        0xff53_4d42,
-        0xfe53_4d42,
-        0x0102_1997,
-        0x00c3_6400,
-        0x5346_414f,
-        0x6b41_4653,
-        0x7375_7245,
-        0x564c,
-        0x7461_636f,
-        0x0116_1970,
-        0x0bd0_0bd0,
-        0x786f_4256,
-        0x4750_4653,
-        0xaad7_aaea,
-        0x1983_0326,
+        0x4d44,
+        0x2011_bab0,
+        0x3153_464a,
+        0x7366_746e,
+        0x2fc1_2fc1,
     ];
     if KERNEL.contains(&file_system) {
         LengthKeeper::Kernel
-    } else if SERVER.contains(&file_system) {
-        LengthKeeper::Server
     } else {
-        LengthKeeper::Unlisted
+        LengthKeeper::Server
     }
 }
 
@@ -482,9 +461,17 @@ mod tests {
             0xc3_6400,
         ];
         assert_eq!(of(&remote), [LengthKeeper::Server; 6]);
-        // overlayfs, ZFS, FAT, exFAT and JFS.
-        let unlisted = [0x794c_7630, 0x2fc1_2fc1, 0x4d44, 0x2011_bab0, 0x3153_464a];
-        assert_eq!(of(&unlisted), [LengthKeeper::Unlisted; 5]);
-        assert_eq!(of(&[0xef53, 0x0102_1994]), [LengthKeeper::Kernel; 2]);
+        // overlayfs may be over one of these, and one that is not listed may be anything.
+        assert_eq!(of(&[0x794c_7630, 0x1234_5678]), [LengthKeeper::Server; 2]);
+        // ext4, tmpfs, ZFS, FAT, exFAT and JFS.
+        let local = [
+            0xef53,
+            0x0102_1994,
+            0x2fc1_2fc1,
+            0x4d44,
+            0x2011_bab0,
+            0x3153_464a,
+        ];
+        assert_eq!(of(&local), [LengthKeeper::Kernel; 6]);
     }
 }

@@ -107,7 +107,6 @@ fn a_remote_file_is_extended_or_taken_over_as_its_owner_has_extended_it() {
     growth.grow(2 * NOW, 4 * NOW).unwrap();
     // Nothing was allocated for what was there.
     assert_eq!(file.metadata().unwrap().len(), 4 * NOW);
-    drop(growth);
     let mut growth = Growth::of_remote(&disk(&file, Access::ReadOnly)).unwrap();
     let refused = growth.grow(4 * NOW, 5 * NOW);
     assert!(matches!(refused, Err(GrowthError::Found { found, .. }) if found == 4 * NOW));
@@ -115,23 +114,19 @@ fn a_remote_file_is_extended_or_taken_over_as_its_owner_has_extended_it() {
     growth.grow(4 * NOW, 5 * NOW).unwrap();
 }
 
-/// overlayfs, ZFS, FAT and others.
+/// No call that might wait for a server is made in its place.
 #[test]
-fn without_a_ring_a_file_on_an_unlisted_file_system_is_taken_over() {
+fn without_a_ring_only_what_the_kernel_knows_the_length_of_takes_a_size() {
     let file = file();
     let disk = disk(&file, Access::ReadWrite);
-    let mut growth = Growth::of_unlisted(&disk).unwrap().without_rings();
-    let refused = growth.grow(NOW, 2 * NOW);
-    assert!(matches!(
-        refused,
-        Err(GrowthError::Found { found: NOW, .. })
-    ));
     file.set_len(2 * NOW).unwrap();
-    growth.grow(NOW, 2 * NOW).unwrap();
-    // One with a server may have to be waited for.
     let mut growth = Growth::of_remote(&disk).unwrap().without_rings();
     let refused = growth.grow(NOW, 2 * NOW);
     assert!(matches!(refused, Err(GrowthError::Unmeasured)));
+    let mut growth = Growth::of_local(&disk).unwrap().without_rings();
+    growth.grow(NOW, 2 * NOW).unwrap();
+    let refused = growth.grow(2 * NOW, 4 * NOW);
+    assert!(matches!(refused, Err(GrowthError::Found { found, .. }) if found == 2 * NOW));
 }
 
 #[test]
