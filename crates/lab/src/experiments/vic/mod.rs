@@ -1,18 +1,20 @@
 //! Interrupt coalescing of a disk (vIC 2011): off against vIC by
 //! depth, interleaved, under several loads, and QEMU's own device on the same file.
 //!
-//! A machine for each arm, load and round; it goes through the depths. The guest
+//! A machine for each arm, load, deeper depth and round; one goes through depths 1 to 8. The guest
 //! (`guests/blk`) has a thread for each command in flight and counts interrupts and
 //! latencies; CPU time is read from outside around each run, of all threads.
 //!
-//! Where KVM emulates the guest's ring 0, a command costs the guest a millisecond, and
-//! a file in the host's cache answers in 50 µs: the device has one command at a time at
-//! any depth, and there is nothing to hold. So the disk takes as much longer there as
-//! the guest does (`latency_us=`), the rule's times are scaled like it,
-//! and both are recorded. On hardware neither is done. On such a disk the guest is
-//! mostly idle, and a command cannot come sooner for an interrupt less; so two more
-//! loads keep the guest busy: a disk that is faster than the guest, with more threads
-//! than commands with it ([`Load::Busy`]), and the file as it is ([`Load::Cached`]).
+//! Where KVM emulates ring 0, the guest runs in ring 3, natively, but each command costs it some
+//! 50 µs of gates and exits, and a file in the host's cache answers as quickly: the device
+//! has few commands at a time at any depth, and there is nothing to hold. So the disk takes
+//! longer there (`latency_us=`): at each depth so long that it makes some 2,000 reads a second, from which
+//! on the rule acts, and the guest is mostly idle. On hardware the disk is as it is. On such a disk
+//! a command cannot come sooner for an interrupt less; so two more loads keep the guest busy: a
+//! disk that is faster than the guest, with more threads than commands with it
+//! ([`Load::Busy`]), and the file as it is ([`Load::Cached`]).
+//!
+//! A window counts by latencies: the rule decides by what it has seen in some 20 of them.
 //!
 //! [`database`]: PostgreSQL in a Linux guest in QEMU over `tare blk`.
 
@@ -43,7 +45,7 @@ use crate::metric::Metric;
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::Depth;
-use plan::{Arm, Load, Plan};
+use plan::{Arm, Latency, Load, Plan};
 use rule::WorstCase;
 use sample::Outside;
 use scratch::Scratch;
@@ -53,16 +55,16 @@ use snapshot::{Reading, Snapshots};
 const IMAGE: &str = "blk";
 /// Longest silence: a run, and QEMU's start where KVM emulates.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Ring 3 where KVM emulates ring 0.
+const RING: &str = "auto";
 /// Samples of the decision's time.
 const DECISION_SAMPLES: usize = 11;
-/// Where KVM emulates the guest: completions a second from which the rule acts, since
-/// they are counted in tens and hundreds there.
-const EMULATED_IOPS_THRESHOLD: u32 = 10;
-/// Commands that the guest could send while the disk has one: half as many again as
-/// the deepest queue has, so that it is the disk that is waited for.
-const IN_A_LATENCY: f64 = 96.0;
+/// The rule's own longest hold, and the share of a slower disk's latency that takes its place: runs
+/// of held completions at a ratio of 8/CIF last about as long.
+const LONGEST_HOLD_US: u32 = 1_000;
+const VIC_HOLD_SHARE: u32 = 8;
 /// Bounds of a disk's latency.
-const LATENCY_US: [f64; 2] = [5_000.0, 500_000.0];
+const LATENCY_US: [f64; 2] = [500.0, 500_000.0];
 
 /// What it measures.
 pub(crate) const METRICS: &[Metric] = &[
@@ -83,6 +85,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric::less("latency_p99_vic_over_off", "1"),
     Metric::neither("iops_off_over_again", "1"),
     Metric::neither("cpu_again_over_off", "1"),
+    Metric::neither("latencies_in_window", "1"),
     Metric::neither("latency_again_over_off", "1"),
     Metric::neither("latency_p99_again_over_off", "1"),
     Metric::less("fsync_vic_over_off", "1"),
@@ -119,6 +122,9 @@ pub(crate) struct Vic {
     plan: Plan,
     image: String,
     kvm: Kvm,
+    /// Of a record: its guests ran in ring 0 where KVM emulated it, on a slower disk and with
+    /// settings of the rule that were scaled like it.
+    is_scaled: bool,
     /// Commands a second that the guest sends where it waits for none.
     pace: Option<f64>,
     samples: Samples,
@@ -126,7 +132,7 @@ pub(crate) struct Vic {
     failures: Vec<String>,
     /// What the disk did in each of vIC's runs of the first load and round.
     over_time: Vec<DiskInterval>,
-    /// R's distribution in them.
+    /// R's distribution in them, by ratio from many interrupts to few.
     distribution: Vec<RatioShare>,
     /// The rule's settings as they were read back.
     settings: Option<Value>,
@@ -142,6 +148,7 @@ impl Vic {
             plan: Plan::of(depth),
             image: image.unwrap_or_else(|| IMAGE.to_owned()),
             kvm: Kvm::None,
+            is_scaled: false,
             pace: None,
             samples: Samples::default(),
             missing: Vec::new(),
@@ -190,6 +197,7 @@ impl Vic {
         );
         let spec = GuestSpec {
             disks: vec![disk(scratch, Arm::Off, 0)],
+            ring: RING,
             ..place.machine(&self.image, 1, words)
         };
         let mut guest = bench.executor.measure(&spec)?;
@@ -200,54 +208,38 @@ impl Vic {
                 self.kvm = stats.kvm;
             }
             if record.get("completed").is_some() {
-                guest_bench::keep(bench, place, "pace", &record)?;
-                let number = |name: &str| record.get(name).and_then(Value::as_f64);
-                let pace = number("completed").zip(number("ns"));
-                self.pace = pace.map(|(completed, ns)| completed * 1e9 / ns);
+                let mut kept = record;
+                kept["kvm"] = json!(self.kvm);
+                guest_bench::keep(bench, place, "pace", &kept)?;
+                self.take_pace(&kept);
                 break;
             }
         }
         Ok(())
     }
 
-    /// The latency that the disk is given, microseconds; 0 for its own. Where KVM
-    /// emulates: such that the disk is what is waited for.
-    fn latency_us(&self) -> u32 {
-        self.time_of(IN_A_LATENCY)
+    /// Takes over how many commands a second the guest sent, from its run's line.
+    fn take_pace(&mut self, line: &Value) {
+        let number = |name: &str| line.get(name).and_then(Value::as_f64);
+        let pace = number("completed").zip(number("ns"));
+        self.pace = pace.map(|(completed, ns)| completed * 1e9 / ns);
     }
 
-    /// The same under a load of one of `depths`.
+    /// The latency that the disk is given under a load of `depths`, microseconds; 0 for its own.
+    /// Where KVM emulates: such that the disk is what is waited for, or that the guest is.
     fn latency_under(&self, load: Load, depths: &[u32]) -> u32 {
-        match load {
-            Load::Cached => 0,
-            // This many are with the disk while the guest sends as fast as it can.
-            Load::Busy => self.time_of(depths.first().copied().unwrap_or(1).into()),
-            _ => self.latency_us(),
-        }
+        let (commands, per_second) = match (self.kvm, self.pace, Latency::under(load, depths)) {
+            (Kvm::Emulated, Some(_), Latency::Disk(depth)) => (depth, plan::DISK_IOPS),
+            (Kvm::Emulated, Some(pace), Latency::Guest(depth)) if pace > 0.0 => (depth, pace),
+            _ => return 0,
+        };
+        let [least, most] = LATENCY_US;
+        (f64::from(commands) / per_second * 1e6).clamp(least, most) as u32
     }
 
-    /// The guest's own time for the commands in flight, where KVM emulates it.
-    fn time_of(&self, commands: f64) -> u32 {
-        match (self.kvm, self.pace) {
-            (Kvm::Emulated, Some(pace)) if pace > 0.0 => {
-                let [least, most] = LATENCY_US;
-                (commands / pace * 1e6).clamp(least, most) as u32
-            }
-            _ => 0,
-        }
-    }
-
-    /// What is set of the rule for a disk of such a latency. The longest hold is to it
-    /// as the rule's own is to that of vIC 2011's storage.
-    fn rule_words(&self, latency_us: u32) -> Vec<String> {
-        match latency_us {
-            0 if self.latency_us() > 0 => self.rule_words(self.latency_us()),
-            0 => Vec::new(),
-            latency_us => vec![
-                format!("disk0.coalesce.iops_threshold={EMULATED_IOPS_THRESHOLD}"),
-                format!("disk0.coalesce.longest_hold_us={}", latency_us / 2),
-            ],
-        }
+    /// Whether the disk is given a latency.
+    fn has_slow_disk(&self) -> bool {
+        self.latency_under(Load::Busy, &[64]) > 0
     }
 
     /// A turn of an arm: a machine, or several.
@@ -291,14 +283,15 @@ impl Vic {
             "{} cif={} ms={} warm_ms={} ramp_ms={} hold",
             load.words(),
             threads.join(","),
-            self.plan.counted.max(latency * 8).as_millis(),
-            (self.plan.warm_up + latency * 2).as_millis(),
+            self.plan.counted_on(latency).as_millis(),
+            self.plan.warm_up_on(latency).as_millis(),
             // Commands that begin together complete together forever.
-            latency.as_millis()
+            latency.as_millis().max(1)
         );
         let spec = GuestSpec {
             engine: arm.engine(),
             disks: vec![disk(scratch, arm, latency_us)],
+            ring: RING,
             ..place.machine(&self.image, 1, cmdline)
         };
         let mut guest = bench.executor.measure(&spec)?;
@@ -324,8 +317,9 @@ impl Vic {
         }
     }
 
-    /// Finds out what executes the guest, and sets the rule, and plain coalescing's
-    /// longest hold, as they must be there.
+    /// Finds out what executes the guest and how the rule is set. On a disk that is given a latency
+    /// the longest hold is set to it as the rule's own is to vIC 2011's storage, plain
+    /// coalescing's so that its ratio delivers and not its deadline.
     fn adjust(
         &mut self,
         bench: &mut Bench<'_>,
@@ -338,13 +332,15 @@ impl Vic {
             return Ok(());
         };
         self.kvm = stats.kvm;
-        let words = self.rule_words(latency_us);
-        if !matches!(arm, Arm::Vic | Arm::Plain) || words.is_empty() {
-            return Ok(());
-        }
         let mut change = SettingsChange::default();
-        for word in &words {
-            if let Err(error) = change.set(word) {
+        let longest_hold_us = match arm {
+            Arm::Vic => latency_us / VIC_HOLD_SHARE,
+            Arm::Plain => latency_us / 2,
+            Arm::Off | Arm::Again | Arm::Qemu => 0,
+        };
+        if longest_hold_us > LONGEST_HOLD_US {
+            let word = format!("disk0.coalesce.longest_hold_us={longest_hold_us}");
+            if let Err(error) = change.set(&word) {
                 self.failures.push(format!("{word}: {error}"));
             }
         }
@@ -395,9 +391,15 @@ impl Vic {
         }
         self.samples.enter_round(round);
         sample::add(&mut self.samples, load, *arm, line, &outside);
-        self.over_time.extend(outside.intervals);
+        for interval in outside.intervals {
+            sample::append(&mut self.over_time, interval);
+        }
         if let Some(shares) = outside.distribution {
-            self.distribution = shares;
+            // Earlier records have those of all windows so far.
+            if self.is_scaled {
+                self.distribution.clear();
+            }
+            sample::merge(&mut self.distribution, shares);
         }
     }
 }
@@ -426,9 +428,18 @@ impl Experiment for Vic {
             "cif": plan::CIF,
             "loads": Load::ALL.map(|load| json!({"about": load.about(), "words": load.words()})),
             "disk_mib": self.plan.disk_mib,
-            "iops_threshold_where_emulated": EMULATED_IOPS_THRESHOLD,
+            "ring": RING,
             "database": self.plan.database.as_ref().map(database::Plan::describe),
         })
+    }
+
+    fn replan(&mut self, plan: &Value) {
+        let ms = |name: &str| Some(Duration::from_millis(plan.get(name)?.as_u64()?));
+        self.plan.counted = ms("counted_ms").unwrap_or(self.plan.counted);
+        self.plan.warm_up = ms("warm_up_ms").unwrap_or(self.plan.warm_up);
+        let rounds = plan.get("rounds").and_then(Value::as_u64);
+        self.plan.rounds = rounds.map_or(self.plan.rounds, |rounds| rounds as usize);
+        self.is_scaled = plan.get("iops_threshold_where_emulated").is_some();
     }
 
     fn replay(&mut self, record: &Record) -> Result<(), RunError> {
@@ -443,11 +454,15 @@ impl Experiment for Vic {
             match (load, sample) {
                 (Some(load), _) if said.get("completed").is_some() => last = Some((load, said)),
                 (_, "pace") => {
-                    let number = |name: &str| said.get(name).and_then(Value::as_f64);
-                    let pace = number("completed").zip(number("ns"));
-                    self.pace = pace.map(|(completed, ns)| completed * 1e9 / ns);
+                    let kvm = said.get("kvm").cloned().unwrap_or_default();
+                    self.kvm = serde_json::from_value(kvm).unwrap_or(self.kvm);
+                    self.take_pace(said);
                 }
                 (_, "settings") => {
+                    // Once they were changed where KVM emulates, and nowhere else.
+                    if self.is_scaled {
+                        self.kvm = Kvm::Emulated;
+                    }
                     self.settings.get_or_insert(said.clone());
                 }
                 (_, "worst") => self.worst.extend(serde_json::from_value(said.clone())),
@@ -473,7 +488,7 @@ impl Experiment for Vic {
         {
             self.missing.push(format!("the database: {why}"));
         }
-        let slow_disk = self.latency_us() > 0;
+        let slow_disk = self.has_slow_disk();
         for round in 0..self.plan.rounds {
             for load in Load::ALL {
                 if load.needs_slow_disk() && !slow_disk {

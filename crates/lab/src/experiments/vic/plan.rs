@@ -7,11 +7,10 @@ use crate::request::Depth;
 
 /// Commands in flight. From 3 to 8 the rule begins to hold completions: each is measured.
 pub(super) const CIF: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64];
-/// Those of the mixed load: the question is about a deep reader.
-const CIF_DEEP: [u32; 1] = [32];
-/// Those of QEMU's own device, each of whose machines takes seconds to start, of a disk that
-/// answers at once, and of other blocks.
-const CIF_FEW: [u32; 4] = [1, 8, 32, 64];
+/// Those that a machine goes through.
+const CIF_SHALLOW: [u32; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+/// Those of a disk that answers at once.
+const CIF_CACHED: [u32; 2] = [1, 32];
 /// Threads for each command that is to be with the disk while the guest is busy.
 const BUSY_THREADS: u32 = 2;
 
@@ -154,24 +153,61 @@ impl Arm {
     }
 }
 
-/// The depths of an arm under a load, those that a machine goes through together.
+/// The depths of an arm under a load, those that a machine goes through together: each has a disk
+/// with a latency of its own. QEMU's machines take seconds to start.
 pub(super) const fn machines(load: Load, arm: Arm) -> &'static [&'static [u32]] {
     match (load, arm) {
-        (Load::Committer, _) => &[&CIF_DEEP],
-        // Each has a latency of its own.
+        (Load::Cached, _) => &[&CIF_CACHED],
+        // The question is about a deep reader.
+        (Load::Committer | Load::Mixed, _) | (_, Arm::Qemu) => &[&[32]],
+        (Load::Sequential, _) => &[&[64]],
         (Load::Busy, _) => &[&[32], &[64]],
-        (Load::Cached | Load::Mixed | Load::Sequential, _) | (_, Arm::Qemu) => &[&CIF_FEW],
-        _ => &[&CIF],
+        _ => &[&CIF_SHALLOW, &[16], &[32], &[64]],
     }
 }
+
+/// Reads a second of a disk that is waited for, at whatever depth: the rule acts from 2,000 on, and
+/// the guest's part of a latency is not the disk's. The slower the disk, the smaller that part.
+pub(super) const DISK_IOPS: f64 = 2_300.0;
+/// The depth that makes as many on the disk of a machine which goes through the shallow ones.
+const SHALLOW_DEPTH: u32 = 4;
+
+/// What makes the latency of a disk for these depths, of those commands that are with it at once:
+/// as many in [`DISK_IOPS`], as many at the guest's pace, or its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Latency {
+    Disk(u32),
+    Guest(u32),
+    Own,
+}
+
+impl Latency {
+    pub(super) fn under(load: Load, depths: &[u32]) -> Self {
+        let deepest = depths.last().copied().unwrap_or(1);
+        match load {
+            Load::Cached => Self::Own,
+            Load::Busy => Self::Guest(deepest),
+            _ if deepest == CIF_SHALLOW[CIF_SHALLOW.len() - 1] => Self::Disk(SHALLOW_DEPTH),
+            _ => Self::Disk(deepest),
+        }
+    }
+}
+
+/// Latencies of the disk in the time that counts, at least: what a window says of shares is
+/// as exact as it has turns of the queue.
+const COUNTED_LATENCIES: u32 = 40;
+/// Latencies before: a trial of holds settles over 4 and is judged after 16, and there are three at
+/// the deepest (`policy/src/coalesce/trial.rs`).
+const WARM_UP_LATENCIES: u32 = 80;
 
 /// How much of it all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) rounds: usize,
-    /// Time that counts, of each depth.
+    /// Time that counts, of each depth, at least.
     pub(super) counted: Duration,
-    /// Time before: four epochs of the rule, so that its ratio is settled.
+    /// Time before, besides latencies: seven epochs of the rule. The load is new for two, is measured
+    /// without holds in one or two more, and the comparison ends with an epoch.
     pub(super) warm_up: Duration,
     /// Size of the disk.
     pub(super) disk_mib: u64,
@@ -189,10 +225,20 @@ impl Plan {
         Self {
             rounds,
             counted: Duration::from_millis(ms),
-            warm_up: Duration::from_millis(850),
+            warm_up: Duration::from_millis(1400),
             disk_mib: 64,
             database: Some(database::Plan::of(depth)),
         }
+    }
+
+    /// Time that counts on a disk of such a latency.
+    pub(super) fn counted_on(&self, latency: Duration) -> Duration {
+        self.counted.max(latency * COUNTED_LATENCIES)
+    }
+
+    /// Time before, in which the rule decides.
+    pub(super) fn warm_up_on(&self, latency: Duration) -> Duration {
+        self.warm_up + latency * WARM_UP_LATENCIES
     }
 
     pub(super) fn took(&self) -> Duration {
@@ -200,13 +246,20 @@ impl Plan {
             let arms = Arm::of(*load).iter();
             arms.flat_map(|arm| {
                 let machines = machines(*load, *arm).iter();
-                machines.map(|depths| (depths.len() as u32, *arm))
+                machines.map(|depths| (*depths, *load, *arm))
             })
         });
-        let each = self.counted + self.warm_up + Duration::from_millis(250);
-        let of = |(depths, arm): (u32, Arm)| match arm {
-            Arm::Qemu => each * depths + Duration::from_secs(6),
-            _ => each * depths + Duration::from_secs(1),
+        let each = |depths: &[u32], load| {
+            let latency = match Latency::under(load, depths) {
+                Latency::Disk(depth) => Duration::from_secs_f64(f64::from(depth) / DISK_IOPS),
+                Latency::Guest(_) | Latency::Own => Duration::ZERO,
+            };
+            let between = Duration::from_millis(100) + latency;
+            (self.counted_on(latency) + self.warm_up_on(latency) + between) * depths.len() as u32
+        };
+        let of = |(depths, load, arm): (&[u32], Load, Arm)| match arm {
+            Arm::Qemu => each(depths, load) + Duration::from_secs(6),
+            _ => each(depths, load) + Duration::from_millis(500),
         };
         let database = self.database.map(|plan| plan.took());
         runs.map(of).sum::<Duration>() * self.rounds as u32 + database.unwrap_or_default()

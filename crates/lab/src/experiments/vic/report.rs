@@ -1,7 +1,5 @@
 //! What the runs say.
 
-use tare_control::stats::Kvm;
-
 use super::Vic;
 use super::plan::{Arm, CIF, Load};
 use crate::figure::{Figure, find};
@@ -31,8 +29,7 @@ const RATIOS: [(&str, &str, &str); 3] = [
 
 pub(super) fn report_text(experiment: &Vic, figures: &[Figure]) -> ReportText {
     let plan = &experiment.plan;
-    let latency_us = experiment.latency_us();
-    let is_slow = latency_us > 0;
+    let is_slow = experiment.has_slow_disk();
     let widest = widest(figures);
     let at = |it: &Figure| it.name.rsplit('.').next().unwrap_or_default().to_owned();
     let pace = experiment.pace.unwrap_or_default();
@@ -47,11 +44,12 @@ pub(super) fn report_text(experiment: &Vic, figures: &[Figure]) -> ReportText {
         .set("counted_ms", plan.counted.as_millis())
         .set("warm_up_ms", plan.warm_up.as_millis())
         .maybe("pace", is_slow.then(|| number(pace)))
-        .set("latency_ms", number(f64::from(latency_us) / 1e3))
+        .set("disk_iops", number(super::plan::DISK_IOPS))
         .maybe("settings", experiment.settings.as_ref())
         .maybe("database", plan.database.as_ref().map(|it| it.describe()))
-        .only_if("emulated", experiment.kvm == Kvm::Emulated)
-        .set("words", experiment.rule_words(latency_us).join(" and "));
+        .maybe("latencies", fewest_latencies(figures).map(number))
+        .only_if("slow", is_slow && !experiment.is_scaled)
+        .only_if("scaled", is_slow && experiment.is_scaled);
     let text = with_worst_cases(text, experiment);
     let depths = CIF.map(|cif| row([("cif", &cif.to_string())]));
     let loads = Load::ALL
@@ -89,6 +87,14 @@ fn widest(figures: &[Figure]) -> Option<&Figure> {
         figure.name.starts_with("latency_again_over_off") && figure.interval().is_some()
     });
     same.max_by(|a, b| half_width(a).total_cmp(&half_width(b)))
+}
+
+/// Latencies in the shortest window of vIC, by the median over the rounds.
+fn fewest_latencies(figures: &[Figure]) -> Option<f64> {
+    let windows = figures.iter().filter(|figure| {
+        figure.name.starts_with("latencies_in_window.") && figure.name.ends_with(".vic")
+    });
+    windows.map(|figure| figure.value).min_by(f64::total_cmp)
 }
 
 fn half_width(figure: &Figure) -> f64 {

@@ -21,7 +21,7 @@ pub(super) struct Outside {
     /// What it did meanwhile, where that is drawn.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) intervals: Vec<DiskInterval>,
-    /// R's distribution since the machine began, where that is drawn.
+    /// R's distribution, where that is drawn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) distribution: Option<Vec<RatioShare>>,
 }
@@ -47,6 +47,11 @@ pub(super) fn add(samples: &mut Samples, load: Load, arm: Arm, line: &Value, out
         put("cpu_us_per_io", "us", us / get("completions"));
     }
     put("latency_p50_us", "us", time("latency_ns", "p50"));
+    put(
+        "latencies_in_window",
+        "1",
+        get("ns") / 1e3 / time("latency_ns", "mean"),
+    );
     if get("completions") >= needed(0.99) as f64 {
         put("latency_p99_us", "us", time("latency_ns", "p99"));
     }
@@ -69,6 +74,26 @@ pub(super) fn add(samples: &mut Samples, load: Load, arm: Arm, line: &Value, out
         put("fsync_p99_us", time("flush_ns", "p99"));
         put("commit_p50_us", time("commit_ns", "p50"));
     }
+}
+
+/// A window behind the others; each machine has a time of its own.
+pub(super) fn append(windows: &mut Vec<DiskInterval>, mut next: DiskInterval) {
+    let last_s = windows.last().map_or(0.0, |last| last.to_s);
+    if next.from_s < last_s {
+        (next.from_s, next.to_s) = (last_s, last_s + next.to_s - next.from_s);
+    }
+    windows.push(next);
+}
+
+/// Adds the completions of one window to those of the others.
+pub(super) fn merge(all: &mut Vec<RatioShare>, shares: Vec<RatioShare>) {
+    for share in shares {
+        match all.iter_mut().find(|known| known.r == share.r) {
+            Some(known) => known.completions += share.completions,
+            None => all.push(share),
+        }
+    }
+    all.sort_by(|a, b| b.r.total_cmp(&a.r));
 }
 
 /// Compared in pairs of one round: figure, of which series, and arms, the second over the

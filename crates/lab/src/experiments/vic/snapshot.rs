@@ -25,8 +25,10 @@ impl Reading {
         })
     }
 
+    /// In ring 3 KVM executes next to none of them.
     fn instructions(&self) -> Option<u64> {
-        let vcpus = self.stats.as_ref()?.vcpus.iter();
+        let stats = self.stats.as_ref().filter(|stats| stats.ring != Some(3))?;
+        let vcpus = stats.vcpus.iter();
         let counts = vcpus.filter_map(|vcpu| vcpu.kvm.get("insn_emulation"));
         Some(counts.sum())
     }
@@ -77,10 +79,11 @@ impl Snapshots {
         grown.filter(|(name, _)| !name.ends_with("_ns")).collect()
     }
 
-    /// Since the machine began: it went through all depths.
+    /// R's distribution meanwhile, of epochs that have ended.
     pub(super) fn distribution(&self) -> Option<Vec<RatioShare>> {
-        let (_, end) = self.stats()?;
-        let (_, disk) = live::disks(end).next()?;
-        Some(live::distribution(None, disk))
+        let (begin, end) = self.stats()?;
+        let (_, before) = live::disks(begin).next()?;
+        let (_, after) = live::disks(end).next()?;
+        Some(live::distribution(Some(before), after))
     }
 }
