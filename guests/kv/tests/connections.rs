@@ -4,10 +4,14 @@
 
 mod support;
 
+use std::time::Duration;
+
 use support::{ask, server, talk};
+use tare_guest_kv::connection;
 use tare_guest_kv::host::HostClock;
 use tare_guest_kv::server::{Server, Settings};
 use tare_guest_kv::store::Counts;
+use tare_libos::serve::script::{Act, Script};
 
 const MIXED: &[u8] = b"set a 1 0 3\r\nabc\r\nget a b\r\nappend a 0 0 2 noreply\r\nde\r\n\
     gets a\r\nincr a 1\r\nset n 0 0 1\r\n9\r\nincr n 2\r\nset a 0 0 2\r\ntoolong\r\n\
@@ -166,6 +170,25 @@ fn a_scrape_ends_the_connection_however_it_comes() {
     }
     let plain = talk(&server, [b"GET /metrics\r\nget a\r\n".to_vec()]);
     assert_eq!(plain.text(), "ERROR\r\nEND\r\n");
+}
+
+/// `idle_s=`; without it nothing but probes of the peer ends a quiet connection.
+#[test]
+fn a_quiet_connection_ends_where_that_is_limited() {
+    const GET: &[u8] = b"get a\r\n";
+    for (limit_s, answers, elapsed_s) in [(Some(60), 2, 119), (None, 3, 120)] {
+        let settings = Settings {
+            idle: limit_s.map(Duration::from_secs),
+            ..Settings::default()
+        };
+        let server = Server::new(settings, HostClock);
+        let quiet = |seconds| Act::Wait(Duration::from_secs(seconds));
+        let get = || Act::Send(GET.to_vec());
+        let mut script = Script::new([get(), quiet(59), get(), quiet(61), get()]);
+        connection::serve(&mut script, &server);
+        assert_eq!(script.sent, b"END\r\n".repeat(answers), "{limit_s:?}");
+        assert_eq!(script.elapsed(), Duration::from_secs(elapsed_s));
+    }
 }
 
 #[test]
