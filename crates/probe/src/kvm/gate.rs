@@ -89,6 +89,18 @@ pub struct Limits {
     pub closed_share: Option<f64>,
     /// Processes whose tasks are read at once; `None`: 8192.
     pub owners: Option<u32>,
+    /// Whether a storm that shows itself is counted in a burst at once.
+    pub first_burst: FirstBurst,
+}
+
+/// A burst of 5 ms, in which a storm that has shown itself is counted before the gate closes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FirstBurst {
+    /// It is counted.
+    #[default]
+    Counted,
+    /// It is left out, as by versions before it: experiments measure what it costs.
+    LeftOut,
 }
 
 /// The gate of one object's programs.
@@ -99,6 +111,7 @@ pub(super) struct Gate {
     counting: Counting,
     /// Share of a core that calls which find it closed may take.
     closed_share: f64,
+    first_burst: FirstBurst,
     /// The window so far, in stretches of equal openness.
     stretches: Vec<Stretch>,
     rhythm: Mode,
@@ -169,6 +182,7 @@ impl Gate {
             tick_ns,
             counting: limits.counting,
             closed_share: limits.closed_share.unwrap_or(CLOSED_SHARE),
+            first_burst: limits.first_burst,
             stretches: vec![Stretch::new(now_ns, PERIOD_TICKS)],
             rhythm: Mode::Slices,
             bursts: 0,
@@ -332,7 +346,11 @@ impl Gate {
             return Programs::Stay;
         };
         if calls_share(measured) > self.closed_limit() {
-            return self.first_burst(map, now_ns);
+            return match self.first_burst {
+                FirstBurst::Counted => self.first_burst(map, now_ns),
+                // What was open until now was the first one.
+                FirstBurst::LeftOut => self.after_burst(map, measured, now_ns),
+            };
         }
         if self.open_ticks() == PERIOD_TICKS {
             self.whole_runs = lately(self.whole_runs, measured.acts);

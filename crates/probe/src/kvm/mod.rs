@@ -27,7 +27,7 @@ mod weighted;
 
 use std::time::{Duration, Instant};
 
-pub use gate::{Counting, Limits};
+pub use gate::{Counting, FirstBurst, Limits};
 pub(crate) use host::kernel_threads;
 pub use observer::Observer;
 

@@ -3,7 +3,8 @@
 //!
 //! The machines of a load run through windows, in turns without and with the observer, and
 //! two without in each round (the A/A pair). A guest's loss is what it executes for each
-//! second of its CPU time in a watched window, against the windows before and after.
+//! second of its CPU time in a watched window, against the windows before and after. Storms are
+//! watched once more without the burst in which one that shows itself is counted.
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tare_control::stats::Stats;
-use tare_probe::kvm::Observer;
+use tare_probe::kvm::{FirstBurst, Limits, Observer};
 use tare_probe::vm::Vm;
 
 use super::guest_bench::{self, ArmRound};
@@ -37,6 +38,9 @@ metrics! {
     COUNTED: more("counted_pct", "%");
     LOSS: less("guest_loss_pct", "%");
     CONTROL: neither("control_loss_pct", "%");
+    BURST_COST: neither("burst_cost_pct", "%");
+    UNBURST_COST: less("unburst_cost_pct", "%");
+    UNBURST_COUNTED: more("unburst_counted_pct", "%");
 }
 
 /// What a load is planned to take beside its windows, for each machine.
@@ -110,11 +114,41 @@ const GOALS: &[Goal] = &[
 enum Window {
     Alone,
     Watched,
+    /// A storm that shows itself is not counted in a burst at once.
+    WithoutBurst,
 }
 
 /// A round: each watched window has one alone before and after it, and the first two are the
-/// A/A pair.
-const ROUND: [Window; 4] = [Window::Alone, Window::Alone, Window::Watched, Window::Alone];
+/// A/A pair. Storms have the last one too.
+const ROUND: [Window; 5] = [
+    Window::Alone,
+    Window::Alone,
+    Window::Watched,
+    Window::Alone,
+    Window::WithoutBurst,
+];
+
+impl Window {
+    /// Those of a round of a load.
+    fn of(load: &str) -> impl Iterator<Item = Self> {
+        let is_storm = STORMS.contains(&load);
+        let windows = ROUND.into_iter();
+        windows.filter(move |window| is_storm || *window != Self::WithoutBurst)
+    }
+
+    /// What an observer is limited to in it; `None` without one.
+    fn limits(self) -> Option<Limits> {
+        let first_burst = match self {
+            Self::Alone => return None,
+            Self::Watched => FirstBurst::Counted,
+            Self::WithoutBurst => FirstBurst::LeftOut,
+        };
+        Some(Limits {
+            first_burst,
+            ..Limits::default()
+        })
+    }
+}
 
 /// The experiment.
 pub(super) const ENTRY: Entry = Entry {
@@ -165,7 +199,7 @@ impl Observing {
         for round in 0..self.rounds {
             guest_bench::announce(bench, round, self.rounds, workload.name);
             let mut measured = Vec::new();
-            for window in ROUND {
+            for window in Window::of(workload.name) {
                 measured.push(self.window(bench, window, &mut machines, &vms)?);
                 bench.progress.done(self.window);
             }
@@ -194,7 +228,8 @@ impl Observing {
         // its start to its turn.
         let (from, before) = (stats(machines)?, cpu(machines)?);
         let start_ns = tare_probe::clock::thread_cpu_ns();
-        let mut observer = (window == Window::Watched).then(|| Observer::start(vms));
+        let limits = window.limits();
+        let mut observer = limits.map(|limits| Observer::within(vms, limits));
         let start_ns = tare_probe::clock::thread_cpu_ns().saturating_sub(start_ns);
         let end = Instant::now() + self.window;
         while Instant::now() < end {
@@ -222,6 +257,7 @@ impl Observing {
             json!({
                 "window_ns": account.window_ns, "cost": account.observer,
                 "counted_share": account.counted_share, "start_ns": start_ns,
+                "without_burst": window == Window::WithoutBurst,
             })
         });
         Ok(json!({
@@ -233,7 +269,10 @@ impl Observing {
     /// Samples of a round from its record.
     fn take(&mut self, load: &'static str, record: &Value) {
         let windows = record["windows"].as_array().map_or(&[][..], Vec::as_slice);
-        let Some(watched) = windows.iter().find(|window| !window["watched"].is_null()) else {
+        // Kept runs of earlier versions have no window without the burst.
+        let is_without = |window: &&Value| window["watched"]["without_burst"] == true;
+        let mut observed = windows.iter().filter(|window| !window["watched"].is_null());
+        let Some(watched) = observed.find(|window| !is_without(window)) else {
             let why = "its machines have no KVM".to_owned();
             return self.data.unavailable(load, Some(why));
         };
@@ -241,10 +280,18 @@ impl Observing {
         let mut add = |metric: Metric, value: f64| samples.put(metric, load, value);
         let figures = &watched["watched"];
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
-        let cost = &figures["cost"];
-        let spent = number(&cost["user_space_ns"]) + number(&cost["bpf_ns"]);
-        let window_ns = number(&figures["window_ns"]).max(1.0);
-        add(COST, spent / window_ns * 100.0);
+        let cost_pct = |figures: &Value| {
+            let cost = &figures["cost"];
+            let spent = number(&cost["user_space_ns"]) + number(&cost["bpf_ns"]);
+            spent / number(&figures["window_ns"]).max(1.0) * 100.0
+        };
+        add(COST, cost_pct(figures));
+        if let Some(without) = windows.iter().find(is_without) {
+            let without = &without["watched"];
+            add(UNBURST_COST, cost_pct(without));
+            add(BURST_COST, cost_pct(figures) - cost_pct(without));
+            add(UNBURST_COUNTED, number(&without["counted_share"]) * 100.0);
+        }
         add(START_MS, number(&figures["start_ns"]) / 1e6);
         add(COUNTED, number(&figures["counted_share"]) * 100.0);
         if !STORMS.contains(&load) {
@@ -290,7 +337,8 @@ impl Experiment for Observing {
     /// Machines and windows report their progress by themselves.
     fn planned(&self) -> Duration {
         let machines = LOADS.iter().map(|load| self.depth.of(load.machines));
-        let windows = self.rounds * ROUND.len() * LOADS.len();
+        let windows = LOADS.iter().map(|load| Window::of(load.name).count());
+        let windows = self.rounds * windows.sum::<usize>();
         times(self.window, windows) + times(START, machines.sum())
     }
 

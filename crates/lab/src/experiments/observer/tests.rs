@@ -35,6 +35,11 @@ fn a_guest_s_loss_is_against_the_windows_around_it() {
     assert!((of("watch_start_ms.cpuid").value - 80.0).abs() < 1e-9);
     assert!((of("guest_loss_pct.cpuid").value - 3.0).abs() < 1e-9);
     assert!((of("control_loss_pct.cpuid").value - 1.0).abs() < 1e-9);
+    assert!(
+        figures
+            .iter()
+            .all(|figure| figure.name != "burst_cost_pct.cpuid")
+    );
     let losses = &observing.report(&figures).sections[0];
     assert!(losses.html.contains("class=\"band\"") && losses.html.contains(">3<"));
     // An idle guest executes nothing that could be lost.
@@ -50,6 +55,42 @@ fn a_guest_s_loss_is_against_the_windows_around_it() {
             .iter()
             .all(|figure| figure.name != "guest_loss_pct.one")
     );
+}
+
+#[test]
+fn the_first_burst_of_a_storm_costs_what_a_window_without_it_saves() {
+    let watched = |bpf_ns: u64, counted: f64, without_burst: bool| {
+        json!({
+            "window_ns": 1_000_000_000_u64, "counted_share": counted, "start_ns": 80_000_000,
+            "cost": {"user_space_ns": 4_000_000, "bpf_ns": bpf_ns, "bpf_runs": 7},
+            "without_burst": without_burst,
+        })
+    };
+    let mut observing = Observing::new(Depth::Quick, None);
+    let windows = [
+        window(1_000.0, &Value::Null),
+        window(990.0, &Value::Null),
+        window(970.0, &watched(9_000_000, 0.1, false)),
+        window(1_010.0, &Value::Null),
+        window(900.0, &watched(7_500_000, 0.04, true)),
+    ];
+    observing.take("cpuid", &json!({"machines": 1, "windows": windows}));
+    let figures = observing.figures();
+    let of = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap();
+    for (name, value) in [
+        ("watch_cost_pct.cpuid", 1.3),
+        ("unburst_cost_pct.cpuid", 1.15),
+        ("burst_cost_pct.cpuid", 0.15),
+        ("counted_pct.cpuid", 10.0),
+        ("unburst_counted_pct.cpuid", 4.0),
+        ("guest_loss_pct.cpuid", 3.0),
+    ] {
+        let figure = of(name);
+        assert!((figure.value - value).abs() < 1e-9, "{figure:?}");
+    }
+    // Only storms have one.
+    let windows = |load: &str| Window::of(load).count();
+    assert_eq!((windows("one"), windows("self_ipi")), (4, 5));
 }
 
 #[test]

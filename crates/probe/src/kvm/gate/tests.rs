@@ -246,6 +246,25 @@ fn stretches_count_with_their_own_openness_and_slices() {
 }
 
 #[test]
+fn a_storm_that_shows_has_a_burst_unless_it_is_left_out() {
+    for (first_burst, expected) in [
+        (FirstBurst::Counted, Programs::Stay),
+        (FirstBurst::LeftOut, Programs::Detach),
+    ] {
+        let limits = Limits {
+            first_burst,
+            ..Limits::default()
+        };
+        let mut map = InMemory::default();
+        let mut gate = Gate::new(limits, KERNEL_TICK_NS, 0);
+        gate.open(&mut map, 0);
+        let storm = measured(20_000_000 * 130, 20_000_000, SECOND);
+        let shown = gate.choose(&mut map, Some(storm), BURST_NS / 2);
+        assert_eq!(shown, expected);
+    }
+}
+
+#[test]
 fn what_a_run_takes_is_known_where_all_time_was_counted() {
     let mut map = InMemory::default();
     let mut gate = gate();
