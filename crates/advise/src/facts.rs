@@ -159,6 +159,12 @@ pub struct Facts {
     pub disks: Vec<Disk>,
     /// KVM emulates ring 0 here.
     pub emulated: bool,
+    /// KVM can be opened here: without, a virtual machine runs in QEMU's translator.
+    pub kvm_opens: bool,
+    /// QEMU's translator executes the target.
+    pub translated: bool,
+    /// The target is a machine whose halts end by its own timers, hardly ever by a device.
+    pub timer_driven: bool,
 }
 
 fn class<S: serde::Serializer>(class: &Option<Class>, to: S) -> Result<S::Ok, S::Error> {

@@ -83,6 +83,46 @@ pub(super) fn coalescing(facts: &Facts, _: &Runs) -> Verdict {
     }))
 }
 
+/// KVM instead of QEMU's translator.
+pub(super) fn translated(facts: &Facts, _: &Runs) -> Verdict {
+    let rule = "kvm-instead-of-translator";
+    facts.translated.then_some(())?;
+    if !facts.kvm_opens {
+        return not_applicable(
+            rule,
+            "QEMU's translator executes this machine, and KVM cannot be opened here: tare doctor \
+             says why",
+        );
+    }
+    if facts.emulated {
+        return not_applicable(
+            rule,
+            "QEMU's translator executes this machine, and this host's KVM emulates ring 0: of \
+             unmodified kernels it runs the boot only",
+        );
+    }
+    Some(Ok(Advice {
+        rule,
+        what: "restart it with KVM (QEMU: -accel kvm -cpu host; libvirt: <domain type='kvm'>)"
+            .to_owned(),
+        because: "QEMU's translator executes it although /dev/kvm can be opened".to_owned(),
+        evidence: "later sources: Tare's runs, in which a translated guest computes 5 times slower than the processor",
+        gain: Gain::Unknown,
+        command: None,
+        change: Change::None,
+    }))
+}
+
+/// A machine that only its own timers wake waits for no input or output.
+pub(super) fn timer_driven(facts: &Facts, _: &Runs) -> Verdict {
+    facts.timer_driven.then_some(())?;
+    not_applicable(
+        "pin-io-bound",
+        "its own timers end its halts, not devices: it waits for the next tick, not for input or \
+         output (tare why names the timer)",
+    )
+}
+
 /// What an emulating KVM hides.
 pub(super) fn emulated(facts: &Facts, _: &Runs) -> Verdict {
     let is_vm = facts.platform.is_some_and(Platform::is_vm);

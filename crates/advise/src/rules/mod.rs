@@ -28,6 +28,8 @@ const RULES: &[Rule] = &[
     size::platform,
     size::quota_and_set,
     size::throttled,
+    machine::translated,
+    machine::timer_driven,
     machine::halting,
     machine::coalescing,
     machine::emulated,

@@ -82,11 +82,19 @@ pub(super) fn platform(facts: &Facts, _: &Runs) -> Verdict {
         ),
         _ => return None,
     };
+    let would_be_machine = class != Class::CpuBound;
+    if would_be_machine && !facts.kvm_opens {
+        return not_applicable(
+            rule,
+            "KVM cannot be opened here (tare doctor says why): a virtual machine would run in \
+             QEMU's translator, which is several times slower than a container",
+        );
+    }
     if facts.emulated {
         return not_applicable(
             rule,
-            "this host's KVM emulates ring 0: its virtual machines cannot be compared with those \
-             of hardware KVM",
+            "this host's KVM emulates ring 0: a virtual machine is slower here than on a processor \
+             with VT-x or SVM, and Linux guests run in QEMU's translator",
         );
     }
     Some(Ok(Advice {
@@ -95,8 +103,7 @@ pub(super) fn platform(facts: &Facts, _: &Runs) -> Verdict {
         because: format!("it is {}", class_name(class)),
         evidence,
         gain: Gain::Unknown,
-        command: (class != Class::CpuBound)
-            .then(|| "tare run --kernel debian --root IMAGE.tar".to_owned()),
+        command: would_be_machine.then(|| "tare run --kernel debian --root IMAGE.tar".to_owned()),
         change: Change::None,
     }))
 }

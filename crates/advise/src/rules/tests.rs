@@ -10,6 +10,7 @@ fn container() -> Facts {
         name: "web".to_owned(),
         platform: Some(Platform::Container),
         class: Some(Class::CpuBound),
+        kvm_opens: true,
         resources: Resources {
             host_cpus: 112,
             host_nodes: 4,
@@ -243,6 +244,62 @@ fn what_is_unknown_here_is_listed_with_the_reason() {
     let mut emulated = machine(Class::CpuBound);
     emulated.emulated = true;
     assert_eq!(untold_of(&emulated), ["machine-on-emulating-kvm"]);
+}
+
+#[test]
+fn a_virtual_machine_is_recommended_only_where_kvm_runs_it() {
+    for class in [Class::IoBound, Class::UltraIoBound] {
+        let mut planned = container();
+        (planned.platform, planned.class) = (None, Some(class));
+        let command = told(&planned, "platform").command.unwrap();
+        assert!(command.starts_with("tare run"), "{command}");
+        for change in [
+            (|facts| facts.kvm_opens = false) as fn(&mut Facts),
+            |facts| facts.emulated = true,
+        ] {
+            let mut without = planned.clone();
+            change(&mut without);
+            assert!(!rules(&without).contains(&"platform"), "{without:?}");
+            assert!(untold_of(&without).contains(&"platform"), "{without:?}");
+        }
+    }
+    // A container needs no KVM.
+    let mut planned = container();
+    (planned.platform, planned.kvm_opens) = (None, false);
+    let told = told(&planned, "platform");
+    assert!(
+        told.what.contains("container") && told.command.is_none(),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn a_translated_machine_is_told_to_use_a_kvm_that_can_run_it() {
+    let rule = "kvm-instead-of-translator";
+    let mut facts = machine(Class::IoBound);
+    facts.platform = Some(Platform::Vm);
+    assert!(!rules(&facts).contains(&rule));
+    facts.translated = true;
+    let advice = told(&facts, rule);
+    assert!(advice.what.contains("-accel kvm"), "{advice:?}");
+    for change in [
+        (|facts| facts.kvm_opens = false) as fn(&mut Facts),
+        |facts| facts.emulated = true,
+    ] {
+        let mut without = facts.clone();
+        change(&mut without);
+        assert!(!rules(&without).contains(&rule), "{without:?}");
+        assert!(untold_of(&without).contains(&rule), "{without:?}");
+    }
+}
+
+#[test]
+fn a_machine_that_only_timers_wake_is_not_pinned_as_i_o_bound() {
+    let mut facts = machine(Class::IoBound);
+    assert!(rules(&facts).contains(&"pin-io-bound"));
+    (facts.class, facts.timer_driven) = (None, true);
+    assert_eq!(rules(&facts), [""; 0]);
+    assert_eq!(untold_of(&facts), ["pin-io-bound"]);
 }
 
 #[test]

@@ -36,6 +36,7 @@ pub(super) fn facts_of(host: &Host, name: &str) -> Facts {
     Facts {
         name: name.to_owned(),
         emulated: !tare_probe::proc::has_hardware_virtualisation(),
+        kvm_opens: tare_hv::Kvm::open().is_ok(),
         resources: Resources {
             host_cpus: host.cpus.len() as u64,
             host_nodes: host.nodes() as u64,

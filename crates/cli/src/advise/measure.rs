@@ -11,6 +11,7 @@ use tare_policy::placement::{Class, CpuMask};
 use tare_probe::sched::{Cause, Observer, Times};
 use tare_probe::vm::{Monitor, Role, Vm};
 use tare_probe::{Unavailable, kvm};
+use tare_why::{Load, Source};
 
 use super::advised::facts_of;
 use super::disks;
@@ -21,6 +22,8 @@ use crate::failure::Failure;
 const IDLE_MILLICPUS: u64 = 20;
 /// Halts a second from which a machine's halts are waits for input and output.
 const IO_HALTS_PER_S: u64 = 50;
+/// Interrupts of timers for each of a device from which a machine waits for its timers.
+const TIMERS_ONLY: f64 = 20.0;
 
 /// Watches a target for a while.
 pub(super) fn measure(
@@ -47,9 +50,11 @@ pub(super) fn measure(
     if let Some(times) = &times {
         judge(&mut facts, times, halt(target));
     }
+    facts.translated = matches!(target.kind, TargetKind::Machine(..));
     if let Some(account) = &account {
         facts.emulated = account.emulated;
         facts.halting = Some(halting(account));
+        waits_for_timers(&mut facts, &Load::from(account));
     }
     facts.layout = layout(target, host);
     facts.resources = resources(target, &facts);
@@ -143,6 +148,16 @@ fn judge(facts: &mut Facts, times: &Times, halt: Option<Cause>) {
     };
     if facts.busy_millicpus >= IDLE_MILLICPUS {
         facts.class = Class::of(runnable_ns, io_ns);
+    }
+}
+
+/// A machine whose halts its own timers end waits for no input or output.
+fn waits_for_timers(facts: &mut Facts, load: &Load) {
+    let sum = |sources: &[Source]| sources.iter().map(|it| load.taken(*it)).sum::<f64>();
+    let timers = sum(&[Source::Timer, Source::Hpet, Source::Pit, Source::Rtc]);
+    let is_io = matches!(facts.class, Some(Class::IoBound | Class::UltraIoBound));
+    if is_io && timers > 0.0 && load.taken(Source::Device) < timers / TIMERS_ONLY {
+        (facts.class, facts.timer_driven) = (None, true);
     }
 }
 
@@ -255,6 +270,32 @@ mod tests {
         assert_eq!(class(20, Some(Cause::Lock)), Some(Class::CpuBound));
         assert_eq!(class(400, Some(Cause::Halt)), Some(Class::CpuBound));
         assert_eq!(class(400, None), Some(Class::IoBound));
+    }
+
+    #[test]
+    fn a_machine_that_only_its_timers_wake_is_not_called_i_o_bound() {
+        let account: Account = serde_json::from_str(include_str!(
+            "../../../why/tests/accounts/periodic_tick-qemu.json"
+        ))
+        .unwrap();
+        let mut load = Load::from(&account);
+        let judged = |load: &Load, class| {
+            let mut facts = Facts {
+                class: Some(class),
+                ..Facts::default()
+            };
+            waits_for_timers(&mut facts, load);
+            (facts.class, facts.timer_driven)
+        };
+        assert_eq!(judged(&load, Class::IoBound), (None, true));
+        let cpu_bound = (Some(Class::CpuBound), false);
+        assert_eq!(judged(&load, Class::CpuBound), cpu_bound);
+        let timers = load.taken(Source::Timer);
+        load.vcpus[0]
+            .interrupts
+            .insert(Source::Device, timers / 10.0);
+        let io_bound = (Some(Class::IoBound), false);
+        assert_eq!(judged(&load, Class::IoBound), io_bound);
     }
 
     #[test]
