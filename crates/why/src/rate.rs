@@ -83,6 +83,19 @@ impl Rate {
         Some(ends.map(part))
     }
 
+    /// As text for evidence below a headline that has the interval.
+    pub(crate) const fn brief(&self) -> Brief<'_> {
+        Brief(self)
+    }
+
+    fn fmt_known(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.per_second < SMALL_HZ {
+            write!(f, "{:.1}/s", self.per_second)
+        } else {
+            write!(f, "{}/s", thousands(self.known() as u64))
+        }
+    }
+
     /// The last digit that is known.
     fn unit(&self) -> f64 {
         let margin = match self.interval {
@@ -94,16 +107,24 @@ impl Rate {
     }
 }
 
+/// A rate without its interval: `about 30,000/s` if it has one to be printed.
+pub(crate) struct Brief<'a>(&'a Rate);
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_rough() {
+            write!(f, "about ")?;
+        }
+        self.0.fmt_known(f)
+    }
+}
+
 /// Without digits that are not known: `30,000/s (20,000 to 45,000; 14 % of the time counted)`.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = self.unit();
         let known = |units: f64| thousands((units * unit) as u64);
-        if self.per_second < SMALL_HZ {
-            write!(f, "{:.1}/s", self.per_second)?;
-        } else {
-            write!(f, "{}/s", thousands(self.known() as u64))?;
-        }
+        self.fmt_known(f)?;
         let counted = percent(self.counted_share);
         match self.interval {
             None if self.counted_share < NEARLY_ALL => {
@@ -157,6 +178,15 @@ mod tests {
             text(0.0, 7.2, 0.02),
             "0.0/s (0 to 8; 2.0 % of the time counted)"
         );
+    }
+
+    #[test]
+    fn evidence_has_the_rate_without_its_interval() {
+        let brief = |hz, margin| Rate::new(hz, margin, 0.14).brief().to_string();
+        assert_eq!(brief(30_412.0, 12_345.0), "about 30,000/s");
+        assert_eq!(brief(30_412.0, f64::INFINITY), "about 30,000/s");
+        assert_eq!(brief(30_412.0, 900.0), "30,400/s");
+        assert_eq!(brief(3.4, 0.0), "3.4/s");
     }
 
     #[test]

@@ -326,8 +326,9 @@ fn exits_cost_what_was_measured_on_that_kind_of_kvm_and_the_evidence_says_so() {
     let evidence = exits.evidence.join("; ");
     assert!((exits.share - 0.1).abs() < 1e-9, "{exits:?}");
     assert!(
-        evidence
-            .ends_with("its share is 10,000 ns for each: the vCPU's time is less than all prices"),
+        evidence.ends_with(
+            "its share comes to 10,000 ns each: the vCPU's time is less than the prices add up to"
+        ),
         "{evidence}"
     );
 }
@@ -337,7 +338,7 @@ fn charged(load: &Load) -> Option<String> {
     let findings = diagnose(load, None).findings.into_iter();
     let mut exits = findings.filter(|found| found.cause == Cause::Exits);
     let evidence = exits.next().unwrap().evidence.into_iter();
-    let mut charged = evidence.filter(|line| line.starts_with("its share is"));
+    let mut charged = evidence.filter(|line| line.starts_with("its share comes to"));
     charged.next()
 }
 
@@ -353,7 +354,7 @@ fn exits_within_wake_ups_are_the_reason_where_each_has_less_than_its_price() {
     load.vcpus[0].exits = [(Exit::Cpuid, 10_000.0)].into();
     assert_eq!(
         charged(&load).unwrap(),
-        "its share is 1,600 ns for each: 60 % of them are in time charged to wake-ups"
+        "its share comes to 1,600 ns each: 60 % of these exits are in time that wake-ups are charged with"
     );
 }
 
@@ -369,13 +370,13 @@ fn on_hardware_the_kernels_clocks_are_the_reason_where_each_has_another_price() 
     };
     assert_eq!(
         with_guest(0.3).unwrap(),
-        "its share is 2,000 ns for each: the kernel's clocks show more time outside the guest \
-         than all prices"
+        "its share comes to 2,000 ns each: the kernel's clocks show more time outside the guest \
+         than the prices add up to"
     );
     assert_eq!(
         with_guest(0.48).unwrap(),
-        "its share is 200 ns for each: the kernel's clocks show less time outside the guest \
-         than all prices"
+        "its share comes to 200 ns each: the kernel's clocks show less time outside the guest \
+         than the prices add up to"
     );
     assert_eq!(with_guest(0.43), None);
 }

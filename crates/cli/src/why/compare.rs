@@ -9,7 +9,7 @@ use serde::Deserialize;
 use tare_control::exit::ExitCode;
 use tare_host::printable::printable;
 use tare_why::Basis;
-use tare_why::text::{list, percent};
+use tare_why::text::{interval, known_percent, list, percent};
 
 use crate::failure::Explain;
 
@@ -120,6 +120,19 @@ impl Share {
         high: CHANGED,
     };
 
+    /// As `tare why` prints it.
+    fn text(self) -> String {
+        if self == Self::NOT_LISTED {
+            return format!("below {}", percent(CHANGED));
+        }
+        let ends = self.high.is_finite().then_some([self.low, self.high]);
+        format!(
+            "{}{}",
+            known_percent(self.share, ends),
+            interval(self.share, ends)
+        )
+    }
+
     fn and(self, other: Self) -> Self {
         Self {
             share: self.share + other.share,
@@ -219,8 +232,8 @@ fn changes(before: &BTreeMap<String, Shares>, after: &BTreeMap<String, Shares>) 
 /// A cause in both documents.
 struct Compared<'a> {
     cause: &'a str,
-    then: f64,
-    now: f64,
+    then: Share,
+    now: Share,
     change: Change,
 }
 
@@ -244,13 +257,13 @@ fn causes<'a>(then: &'a Shares, now: &'a Shares, is_in_both: bool) -> Vec<Compar
             };
             Compared {
                 cause,
-                then: then.share,
-                now: now.share,
+                then,
+                now,
                 change,
             }
         })
         .collect();
-    let by = |it: &Compared<'_>| (it.now - it.then).abs();
+    let by = |it: &Compared<'_>| (it.now.share - it.then.share).abs();
     compared.sort_by(|a, b| by(b).total_cmp(&by(a)));
     compared
 }
@@ -258,10 +271,10 @@ fn causes<'a>(then: &'a Shares, now: &'a Shares, is_in_both: bool) -> Vec<Compar
 impl Compared<'_> {
     fn line(&self) -> String {
         format!(
-            "  {:<20} {:>8} was {:>8}\n",
+            "  {:<20} {:>8}, was {}\n",
             printable(self.cause),
-            percent(self.now),
-            percent(self.then)
+            self.now.text(),
+            self.then.text()
         )
     }
 }
@@ -315,7 +328,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "a: 2.0 % of a core, was 30 %");
         assert!(
-            lines[1].contains("hpet") && lines[1].contains("0.0 % was     28 %"),
+            lines[1].contains("hpet") && lines[1].contains("below 0.2 %, was 28 %"),
             "{text}"
         );
         assert!(lines[3].starts_with("gone (only in the first)"), "{text}");
@@ -326,7 +339,10 @@ mod tests {
     fn a_change_is_named_where_the_intervals_do_not_overlap() {
         let text = |then, now| changes(&machine("exits", then), &machine("exits", now));
         let apart = text(between(0.2, 0.3, 0.4), between(0.41, 0.5, 0.6));
-        assert!(apart.contains("exits") && apart.contains("50 % was     30 %"));
+        assert!(
+            apart.contains("exits") && apart.contains("50 % (41 to 60 %), was 30 % (20 to 40 %)"),
+            "{apart}"
+        );
         let overlap = text(between(0.2, 0.3, 0.4), between(0.35, 0.5, 0.6));
         assert_eq!(
             overlap,

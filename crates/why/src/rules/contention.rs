@@ -150,7 +150,7 @@ fn takers(waiting: &[&Vcpu]) -> Option<String> {
         .filter(|(_, share)| *share >= WORTH_NAMING)
         .map(|(name, share)| format!("{name} {}", percent(share)))
         .collect();
-    (!named.is_empty()).then(|| format!("meanwhile their CPU ran {}", named.join(", ")))
+    (!named.is_empty()).then(|| format!("meanwhile their CPUs ran: {}", named.join(", ")))
 }
 
 fn waits(members: &[&Vcpu]) -> String {

@@ -89,13 +89,17 @@ fn charged(load: &Load, exit: &Exit, time: &Attribution, price_ns: f64) -> Optio
     let differs = beyond(high) > DIFFERS || (low > 0.0 && beyond(low) < -DIFFERS);
     (ns.is_finite() && differs).then(|| {
         let awake = 1.0 - priced / all;
-        let awake = (awake > PLAYS_A_PART)
-            .then(|| format!("{} of them are in time charged to wake-ups", percent(awake)));
+        let awake = (awake > PLAYS_A_PART).then(|| {
+            format!(
+                "{} of these exits are in time that wake-ups are charged with",
+                percent(awake)
+            )
+        });
         let paid = share / priced - 1.0;
         let paid = (paid.abs() > PLAYS_A_PART).then(|| paying(load, exit, paid > 0.0).to_owned());
         let causes: Vec<String> = awake.into_iter().chain(paid).collect();
         format!(
-            "its share is {} ns for each: {}",
+            "its share comes to {} ns each: {}",
             thousands(ns.round() as u64),
             causes.join(", and ")
         )
@@ -107,9 +111,15 @@ fn paying(load: &Load, exit: &Exit, is_more: bool) -> &'static str {
     let mut vcpus = load.vcpus.iter();
     let clocked = vcpus.any(|vcpu| vcpu.guest.is_some() && vcpu.exits.contains_key(exit));
     match (clocked, is_more) {
-        (true, true) => "the kernel's clocks show more time outside the guest than all prices",
-        (true, false) => "the kernel's clocks show less time outside the guest than all prices",
-        (false, true) => "exits explain most of the vCPU's time and are charged with all of it",
-        (false, false) => "the vCPU's time is less than all prices",
+        (true, true) => {
+            "the kernel's clocks show more time outside the guest than the prices add up to"
+        }
+        (true, false) => {
+            "the kernel's clocks show less time outside the guest than the prices add up to"
+        }
+        (false, true) => {
+            "by their prices exits take most of the vCPU's time, so they are charged with all of it"
+        }
+        (false, false) => "the vCPU's time is less than the prices add up to",
     }
 }

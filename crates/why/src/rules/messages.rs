@@ -40,12 +40,12 @@ fn ipis(load: &Load, time: &Attribution, spread: &Spread<'_>, source: Source) ->
     let of = |vcpu: &Vcpu| {
         let hz = vcpu.interrupts.get(&source).copied()?;
         let rate = load.taken_rate(source, hz);
-        (hz >= 1.0).then(|| format!("vCPU {} took {rate}", vcpu.index))
+        (hz >= 1.0).then(|| format!("vCPU {} took {}", vcpu.index, rate.brief()))
     };
     found.evidence.extend(load.vcpus.iter().filter_map(of));
     found
         .evidence
-        .push(format!("{} IPIs sent", load.sent_rate()));
+        .push(format!("{} IPIs sent", load.sent_rate().brief()));
     Some(found)
 }
 
@@ -66,11 +66,13 @@ fn devices(load: &Load, time: &Attribution, spread: &Spread<'_>) -> Option<Findi
     let raised = raised.copied().unwrap_or_default();
     found.evidence.push(format!(
         "devices raised {}, {} of them by VMM threads",
-        load.raised_rate(&[Source::Device], raised.hz),
+        load.raised_rate(&[Source::Device], raised.hz).brief(),
         load.raised_rate(&[Source::Device], raised.by_monitor_hz)
+            .brief()
     ));
-    found
-        .evidence
-        .push(format!("{} halts ended by any interrupt", load.halt_rate()));
+    found.evidence.push(format!(
+        "{} halts ended by any interrupt",
+        load.halt_rate().brief()
+    ));
     Some(found)
 }

@@ -28,7 +28,7 @@ pub(super) fn findings(load: &Load) -> Option<Finding> {
     let what = format!(
         "halt polling (halt_poll_ns): {} polls failed, {} succeeded",
         load.poll_rate(lost_hz),
-        load.poll_rate(won_hz)
+        load.poll_rate(won_hz).brief()
     );
     let parts = Breakdown {
         polling: won + lost,

@@ -57,7 +57,7 @@ fn vmm(load: &Load, prices: &Prices<'_>) -> Option<Finding> {
         found.evidence.push(format!(
             "without {} of the main loop for {} of its timers",
             percent(timers),
-            timers_rate
+            timers_rate.brief()
         ));
     }
     Some(found)

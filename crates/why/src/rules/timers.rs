@@ -89,9 +89,12 @@ fn chip(
         .map(|(vcpus, vmm)| [vcpus[0] + vmm[0] + kernel, vcpus[1] + vmm[1] + kernel]);
     found.rate = Some(rate);
     found.evidence.push(if by_kernel {
-        format!("KVM's PIT thread raises the line {raises}")
+        format!("KVM's PIT thread raises the line {}", raises.brief())
     } else {
-        format!("a timer of the VMM's main loop raises the line {raises}")
+        format!(
+            "a timer of the VMM's main loop raises the line {}",
+            raises.brief()
+        )
     });
     found.evidence.push(format!(
         "{} in vCPUs that it wakes up, {} in threads that raise it",
@@ -150,6 +153,8 @@ fn tick(load: &Load, time: &Attribution, spread: &Spread<'_>) -> Option<Finding>
         "interrupts of the vCPUs' own APIC timers; {} of the intervals are even",
         percent(regularity)
     ));
-    found.evidence.push(format!("{} halts", load.halt_rate()));
+    found
+        .evidence
+        .push(format!("{} halts", load.halt_rate().brief()));
     Some(found)
 }

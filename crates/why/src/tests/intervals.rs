@@ -189,6 +189,26 @@ fn what_intervals_leave_open_is_not_claimed() {
     assert_eq!(charged(&sampled(load, 2.0)), None);
 }
 
+/// The headline has the rate's interval and the share's; what is below it has none.
+#[test]
+fn a_finding_prints_the_interval_of_a_rate_once() {
+    let mut rough = 0;
+    for seed in 1..1_000 {
+        for off_by in [0.3, f64::INFINITY] {
+            for found in diagnose(&sampled(some_load(seed), off_by), None).findings {
+                let counted = |text: &str| text.matches("of the time counted").count();
+                let headline = found.headline();
+                assert!(counted(&headline) <= 1, "{seed}: {headline}");
+                rough += counted(&headline);
+                for evidence in &found.evidence {
+                    assert_eq!(counted(evidence), 0, "{seed}: {headline}: {evidence}");
+                }
+            }
+        }
+    }
+    assert!(rough > 1_000, "{rough}");
+}
+
 #[test]
 fn a_share_that_may_be_nothing_says_so() {
     let mut load = idle();
