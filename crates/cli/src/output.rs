@@ -1,6 +1,6 @@
 //! What verbs write: their result to standard output, warnings to standard error.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 
 use tare_control::exit::ExitCode;
 use tare_host::printable::printable_lines;
@@ -40,7 +40,38 @@ impl Terminal for Stderr {
     }
 }
 
+/// Widths of text, however wide the terminal is.
+const WIDTHS: std::ops::RangeInclusive<usize> = 40..=100;
+/// Where standard output is not a terminal.
+const DEFAULT_WIDTH: usize = 79;
+
+/// The terminal's width, within reason.
+pub(crate) fn width() -> usize {
+    let is_terminal = io::stdout().is_terminal();
+    let size = is_terminal.then(|| ratatui::crossterm::terminal::size().ok());
+    width_of(size.flatten().map(|(columns, _)| columns))
+}
+
+/// One column is left free: some terminals wrap a line that fills them.
+fn width_of(columns: Option<u16>) -> usize {
+    columns.map_or(DEFAULT_WIDTH, |columns| {
+        let columns = usize::from(columns).saturating_sub(1);
+        columns.clamp(*WIDTHS.start(), *WIDTHS.end())
+    })
+}
+
 /// Prints a warning: one line to the user.
 pub(crate) fn warn(text: &str) {
     eprintln!("tare: {}", printable_lines(text));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_as_wide_as_the_terminal_within_reason() {
+        let widths = [None, Some(0), Some(20), Some(60), Some(80), Some(300)];
+        assert_eq!(widths.map(width_of), [79, 40, 40, 59, 79, 100]);
+    }
 }

@@ -5,9 +5,7 @@ use std::fmt::Write as _;
 use tare_advise::class_name;
 
 use super::advised::Advised;
-
-/// Width of a line.
-const WIDTH: usize = 79;
+use crate::output::width;
 
 /// The whole advice as text.
 pub(super) fn of(all: &[Advised]) -> String {
@@ -58,6 +56,7 @@ fn measured(advised: &Advised) -> Option<String> {
     facts.platform?;
     let kind = match facts.class {
         Some(class) => class_name(class),
+        None if facts.timer_driven => "waits for its own timers",
         None => "ran too little to classify",
     };
     Some(format!(
@@ -79,7 +78,7 @@ fn sentence(text: &str) -> String {
 
 fn paragraph(head: &str, text: &str) -> String {
     let indent = " ".repeat(head.chars().count());
-    let options = textwrap::Options::new(WIDTH)
+    let options = textwrap::Options::new(width())
         .initial_indent(head)
         .subsequent_indent(&indent)
         .break_words(false);

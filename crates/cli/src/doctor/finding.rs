@@ -4,8 +4,6 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-/// Widest line printed.
-const WIDTH: usize = 79;
 /// Where the value begins.
 const VALUE_COLUMN: usize = 24;
 
@@ -66,8 +64,8 @@ impl Finding {
     }
 }
 
-/// The findings for people, below 80 columns.
-pub(crate) fn text(findings: &[Finding]) -> String {
+/// The findings for people, in lines of up to `width` columns.
+pub(crate) fn text(findings: &[Finding], width: usize) -> String {
     let mut text = String::new();
     for finding in findings {
         let status = match finding.status {
@@ -80,15 +78,15 @@ pub(crate) fn text(findings: &[Finding]) -> String {
         if let Some(remedy) = &finding.remedy {
             let _ = write!(words, "; {remedy}");
         }
-        wrapped(&head, &words, &mut text);
+        wrapped(&head, &words, width, &mut text);
     }
     text
 }
 
-fn wrapped(head: &str, words: &str, text: &mut String) {
+fn wrapped(head: &str, words: &str, width: usize, text: &mut String) {
     let mut line = head.to_owned();
     for word in words.split(' ') {
-        if line.len() > VALUE_COLUMN && line.len() + 1 + word.len() > WIDTH {
+        if line.len() > VALUE_COLUMN && line.len() + 1 + word.len() > width {
             let _ = writeln!(text, "{}", line.trim_end());
             line = " ".repeat(VALUE_COLUMN);
         }
@@ -108,7 +106,7 @@ mod tests {
     fn long_findings_are_wrapped_beneath_their_value() {
         let finding = Finding::missing("bpf", "no ".repeat(40).trim_end())
             .remedy("mount tracefs: mount -t tracefs nodev /sys/kernel/tracing");
-        let text = text(&[finding, Finding::ok("kvm", "hardware")]);
+        let text = text(&[finding, Finding::ok("kvm", "hardware")], 79);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.iter().all(|line| line.len() < 80), "{text}");
         assert!(lines[0].starts_with("missing  bpf            "), "{text}");

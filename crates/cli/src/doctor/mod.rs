@@ -17,7 +17,7 @@ use tare_control::exit::ExitCode;
 
 use crate::args::DoctorArgs;
 use crate::failure::{Failure, Outcome};
-use crate::output::print;
+use crate::output::{print, width};
 use finding::{Finding, Status, text};
 
 /// Looks at everything and prints what was found. Nothing that runs a machine
@@ -32,7 +32,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Outcome {
             .map_err(|error| Failure::new(ExitCode::Internal, error))?;
         print(&(json + "\n"))?;
     } else {
-        print(&text(&findings))?;
+        print(&text(&findings, width()))?;
     }
     let missing = |name| {
         findings

@@ -13,10 +13,7 @@ use super::stats_error::StatsError;
 use super::watch::{Form, Watching, watch};
 use crate::args::{StatsArgs, WatchSeconds};
 use crate::failure::{Failure, Outcome};
-use crate::output::print;
-
-/// Widest line printed.
-const WIDTH: usize = 79;
+use crate::output::{print, width};
 
 /// Prints the statistics of a machine.
 pub(crate) fn stats(args: &StatsArgs) -> Outcome {
@@ -162,7 +159,7 @@ fn counters(title: &str, counters: &BTreeMap<String, u64>, text: &mut String) {
     };
     for (name, value) in counters.iter().filter(|(_, value)| **value != 0) {
         let word = format!(" {name} {value}");
-        if line.len() + word.len() > WIDTH {
+        if line.len() + word.len() > width() {
             let _ = writeln!(text, "{line}");
             line = "   ".to_owned();
         }

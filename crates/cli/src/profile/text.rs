@@ -7,9 +7,8 @@ use std::path::Path;
 use tare_profile::{Argument, Asked, Call, Features, Observer, Profile};
 
 use super::units::{time, time_or_none};
+use crate::output::width;
 
-/// Columns of the terminal.
-const WIDTH: usize = 79;
 /// Calls of x86-64 that a kernel of this year has.
 const ALL_CALLS: usize = 381;
 /// A call that was made less often has constant arguments by chance.
@@ -274,7 +273,7 @@ pub(super) fn paragraph(text: &mut String, name: &str, items: &[String]) {
         shown.push(format!("and {} more", items.len() - MOST));
     }
     let line = format!("{name}: {}", printable(&shown.join(", ")));
-    let options = textwrap::Options::new(WIDTH).subsequent_indent("  ");
+    let options = textwrap::Options::new(width()).subsequent_indent("  ");
     for line in textwrap::wrap(&line, options) {
         text.push_str(&line);
         text.push('\n');

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use std::time::SystemTime;
 
 use super::cost::RunCost;
 use super::prices::Prices;
 use super::secrets::masked;
+use crate::output::width;
 use serde::Serialize;
 use tare_account::{Account, Source, Unavailable};
 use tare_host::printable::printable;
@@ -16,9 +16,6 @@ use tare_host::shell::quoted;
 use tare_why::text::{interval, known_percent, percent};
 use tare_why::{Diagnosis, Execution, Finding, Load, Monitor, diagnose};
 
-/// Widths of text, however wide the terminal is.
-const WIDTHS: std::ops::RangeInclusive<usize> = 40..=100;
-const DEFAULT_WIDTH: usize = 79;
 /// Smallest share of a core that is printed as a part of the whole.
 const SHOWN: f64 = 0.0005;
 /// Version of the document; a field that changes its meaning changes it.
@@ -265,16 +262,4 @@ fn fill(text: &str, first: &str, others: &str) -> String {
         .initial_indent(first)
         .subsequent_indent(others);
     textwrap::fill(&printable(text), options) + "\n"
-}
-
-/// The terminal's width, within reason.
-fn width() -> usize {
-    let size = std::io::stdout()
-        .is_terminal()
-        .then(|| ratatui::crossterm::terminal::size().ok());
-    size.flatten().map_or(DEFAULT_WIDTH, |(columns, _)| {
-        usize::from(columns)
-            .saturating_sub(1)
-            .clamp(*WIDTHS.start(), *WIDTHS.end())
-    })
 }
