@@ -346,11 +346,8 @@ fn charged(load: &Load) -> Option<String> {
 fn exits_within_wake_ups_are_the_reason_where_each_has_less_than_its_price() {
     // Of 0.5 of a core the wake-ups have 0.3: 100 a second of 3 ms.
     let mut load = woken(idle(), Source::Device, 100.0, 0.5);
-    let awake = Awake {
-        hz: 100.0,
-        share: 0.3,
-    };
-    load.vcpus[0].awake = [(Source::Device, awake)].into();
+    let (hz, share) = (100.0, 0.3);
+    load.vcpus[0].awake = [(Source::Device, Awake { hz, share })].into();
     load.vcpus[0].exits = [(Exit::Cpuid, 10_000.0)].into();
     assert_eq!(
         charged(&load).unwrap(),
