@@ -2,13 +2,15 @@
 //! except that the main thread removes the run directory; no TCP, no sockets
 //! with abstract names, and no signals from the other threads.
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset,
     RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
+
+use rustix::fs::{OFlags, fcntl_getfl};
 
 use super::ConfineError;
 
@@ -28,6 +30,19 @@ pub const INSTALLED: [&str; 10] = [
     "/nix/store",
     "/gnu/store",
     "/etc/ld.so.cache",
+];
+
+/// What compilers and scripts read beside what is installed: which program a name stands for
+/// (`update-alternatives(1)`), where the linker looks (`ld(1)`).
+pub const OF_COMPILERS: [&str; 3] = ["/etc/alternatives", "/etc/ld.so.conf", "/etc/ld.so.conf.d"];
+
+/// Devices without hardware that scripts use.
+pub const PLAIN_DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
 ];
 
 /// Which files a confined program reads and executes.
@@ -81,6 +96,79 @@ impl Files {
             files.rules = files.rules.add_rule(PathBeneath::new(found, allowed))?;
         }
         Ok(files)
+    }
+
+    /// For a build: what is installed, `sources` and `programs` are read and executed, `objects`
+    /// is changed in any way but by devices and sockets, `/proc` is read.
+    pub(super) fn build(
+        sources: &Path,
+        objects: &Path,
+        programs: &[PathBuf],
+    ) -> Result<Self, ConfineError> {
+        let mut files = Self::none()?;
+        let execute = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
+        let installed = INSTALLED.iter().chain(&OF_COMPILERS).map(Path::new);
+        let executed = installed.chain(programs.iter().map(PathBuf::as_path));
+        for path in executed.chain([sources]) {
+            files.allow(path, execute)?;
+        }
+        files.allow(Path::new("/proc"), AccessFs::ReadFile | AccessFs::ReadDir)?;
+        for device in PLAIN_DEVICES.map(Path::new) {
+            let used = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
+            files.allow(device, used)?;
+        }
+        let special = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::MakeSock;
+        files.allow(objects, AccessFs::from_all(NEWEST) & !special)?;
+        Ok(files)
+    }
+
+    /// For an emulator, from before it starts: what is installed and `brought` is read and executed,
+    /// `/proc` is read, `devices` are used, and what it has open is opened again in the same way.
+    pub(super) fn emulate(
+        brought: Option<&Path>,
+        devices: &[&Path],
+        opened: &[BorrowedFd<'_>],
+        network: Network,
+    ) -> Result<Self, ConfineError> {
+        let net = match network {
+            Network::None => AccessNet::from_all(NEWEST),
+            Network::Listens => AccessNet::ConnectTcp.into(),
+        };
+        let rules = rules_with(net, Scope::AbstractUnixSocket | Scope::Signal)?;
+        let mut files = Self { rules, quiet: true };
+        let execute = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
+        for path in INSTALLED.iter().map(Path::new).chain(brought) {
+            files.allow(path, execute)?;
+        }
+        files.allow(Path::new("/proc"), AccessFs::ReadFile | AccessFs::ReadDir)?;
+        for device in devices {
+            let used = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
+            files.allow(device, used)?;
+        }
+        for fd in opened {
+            let flags = fcntl_getfl(fd).unwrap_or(OFlags::RDONLY);
+            let mut again = BitFlags::from(AccessFs::ReadFile);
+            if flags.intersects(OFlags::WRONLY | OFlags::RDWR) {
+                again |= AccessFs::WriteFile | AccessFs::Truncate;
+            }
+            // Memory and sockets are of no file system that rules are about, and need none.
+            let _ = (&mut files.rules).add_rule(PathBeneath::new(fd, again));
+        }
+        Ok(files)
+    }
+
+    /// Allows what is at a path, if it is there; of a file what files have.
+    fn allow(&mut self, path: &Path, allowed: BitFlags<AccessFs>) -> Result<(), ConfineError> {
+        let Ok(found) = PathFd::new(path) else {
+            return Ok(());
+        };
+        let allowed = if path.is_dir() {
+            allowed
+        } else {
+            allowed & AccessFs::from_file(NEWEST)
+        };
+        (&mut self.rules).add_rule(PathBeneath::new(found, allowed))?;
+        Ok(())
     }
 
     /// For the set-up: what `/proc` and `/sys` show may be read, and what
@@ -159,10 +247,27 @@ impl Files {
     }
 }
 
+/// What an emulator does with TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Nothing.
+    None,
+    /// It listens, in a network namespace of its own.
+    Listens,
+}
+
 fn rules(scope: BitFlags<Scope>) -> Result<RulesetCreated, ConfineError> {
+    rules_with(AccessNet::from_all(NEWEST), scope)
+}
+
+/// Rules by which nothing is allowed of files, nor of these uses of TCP.
+fn rules_with(
+    net: BitFlags<AccessNet>,
+    scope: BitFlags<Scope>,
+) -> Result<RulesetCreated, ConfineError> {
     Ok(Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
-        .handle_access(AccessNet::from_all(NEWEST))?
+        .handle_access(net)?
         .scope(scope)?
         .create()?)
 }

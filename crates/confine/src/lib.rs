@@ -1,21 +1,26 @@
 //! Confinement: what each thread may still ask of the kernel once a guest
 //! runs. No new privileges, Landlock (`files`), no capabilities
 //! (`capabilities`), system calls with their arguments (`calls`). What is read before, and
-//! what others wrote: a confined thread (`reader`) or program (`program`).
+//! what others wrote: a confined thread (`reader`), program (`program`) or build (`build`). `emulator` is for
+//! QEMU.
 
 mod apart;
+mod build;
 mod calls;
 mod capabilities;
+mod emulator;
 mod error;
 mod files;
 mod program;
 mod reader;
 mod violation;
 
+pub use build::enter_build;
 pub use calls::Role;
 pub use capabilities::{drop_capabilities, drop_capabilities_but_removal};
+pub use emulator::enter_emulator;
 pub use error::ConfineError;
-pub use files::{Files, INSTALLED, Reads};
+pub use files::{Files, INSTALLED, Network, OF_COMPILERS, PLAIN_DEVICES, Reads};
 pub use program::spawn_confined;
 pub use reader::read_confined;
 pub use violation::{OnViolation, install as install_violation_handler};

@@ -11,10 +11,12 @@ use seccompiler::{
 
 use super::ConfineError;
 
+mod build;
 mod program;
 mod reader;
 mod set_up;
 
+pub(super) use build::restrict_build;
 pub(super) use program::restrict_program;
 pub(super) use reader::{Opens, restrict_reader};
 pub(super) use set_up::restrict_set_up;

@@ -16,7 +16,7 @@ use super::{any_of, argument, numbers};
 use crate::ConfineError;
 
 /// With any arguments: files that are open, memory, processes of its own, their end.
-const PROGRAM: &[c_long] = &[
+pub(super) const PROGRAM: &[c_long] = &[
     libc::SYS_access,
     libc::SYS_alarm,
     libc::SYS_arch_prctl,
@@ -113,7 +113,7 @@ const PROGRAM: &[c_long] = &[
 ];
 
 /// Whether a stream is a terminal, and its size (`asm-generic/ioctls.h`).
-const IS_TERMINAL: &[u64] = &[0x5401, 0x802c_542a, 0x5413];
+pub(super) const IS_TERMINAL: &[u64] = &[0x5401, 0x802c_542a, 0x5413];
 
 /// Filters the calling thread, and what it starts.
 pub(crate) fn restrict_program() -> Result<(), ConfineError> {
@@ -126,15 +126,25 @@ pub(super) fn program() -> Result<BpfProgram, ConfineError> {
     let read = |index| argument(index, SeccompCmpOp::MaskedEq(WRITES), 0);
     rules.insert(libc::SYS_open, vec![read(1)?]);
     rules.insert(libc::SYS_openat, vec![read(2)?]);
-    // Processes and threads, in the namespaces that there are. The flags of clone3(2) are in
-    // memory: it fails, and the C library uses clone(2).
-    let no_namespaces = argument(0, SeccompCmpOp::MaskedEq(NO_THREAD), 0)?;
-    rules.insert(libc::SYS_clone, vec![no_namespaces]);
+    rules.insert(libc::SYS_clone, vec![no_namespaces()?]);
     let descriptors = [DESCRIPTORS, &[libc::F_DUPFD]].concat();
     rules.insert(libc::SYS_fcntl, any_of(1, &numbers(&descriptors))?);
     rules.insert(libc::SYS_ioctl, any_of(1, IS_TERMINAL)?);
     rules.insert(libc::SYS_prctl, any_of(0, PROCESS)?);
     rules.insert(libc::SYS_prlimit64, vec![own_limits()?]);
+    lacking_others(rules)
+}
+
+/// Processes and threads, in the namespaces that there are. The flags of clone3(2) are in memory,
+/// where no filter sees them: it fails, and the C library uses clone(2).
+pub(super) fn no_namespaces() -> Result<SeccompRule, ConfineError> {
+    argument(0, SeccompCmpOp::MaskedEq(NO_THREAD), 0)
+}
+
+/// The filter of what `rules` allow. Another call fails as if the kernel lacked it.
+pub(super) fn lacking_others(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+) -> Result<BpfProgram, ConfineError> {
     let filter = SeccompFilter::new(
         rules,
         SeccompAction::Errno(libc::ENOSYS.unsigned_abs()),

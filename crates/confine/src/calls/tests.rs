@@ -5,6 +5,7 @@ use seccompiler::sock_filter;
 
 use super::*;
 
+mod build;
 mod program;
 mod reader;
 mod set_up;
