@@ -106,7 +106,12 @@ pub fn take_inherited(number: RawFd) -> std::io::Result<OwnedFd> {
     if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
         return Err(std::io::Error::last_os_error());
     }
-    // SAFETY: as above.
+    copy(number)
+}
+
+/// A copy of a descriptor by its number, which reaches no further program.
+pub fn copy(number: RawFd) -> std::io::Result<OwnedFd> {
+    // SAFETY: integers only; any number may be asked about.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     if copy == -1 {
         return Err(std::io::Error::last_os_error());

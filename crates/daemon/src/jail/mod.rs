@@ -10,13 +10,17 @@
 //! in its root until [`empty_root_of`] takes them away (`program`). A root without the
 //! capabilities for that order starts it as the user, by way of a user namespace ([`Order`]).
 //!
-//! No PID namespace: its first process must be a child, and a machine in the foreground is
+//! A build of somebody else's sources is in a jail of this kind too (`build`).
+//!
+//! No PID namespace for a machine: its first process must be a child, and a machine in the foreground is
 //! the process that the user started. The filters leave no call that names another process.
 //!
 //! Reference: `namespaces(7)`, `user_namespaces(7)`, `switch_root(8)`, `capabilities(7)`.
 
 #![allow(unsafe_code)]
 
+mod bound;
+mod build;
 mod emptying;
 mod error;
 mod namespaces;
@@ -46,16 +50,24 @@ use tare_control::config::{Jail, JailUser};
 use tare_host::child::ParentDeath;
 use tare_host::tap_namespace::raise_loopback;
 
+pub use build::{Build, BuildProcess, Forked, fork_into_build};
 pub use emptying::{Emptied, empty_root_of};
 pub use error::JailError;
 pub use namespaces::enter_network_of;
 pub use program::{Accelerator, Loopback, Program};
 
+use build::BuildFiles;
 use error::{failed, failed_io, not_restored};
+use program::ProgramFiles;
 
 /// Where the new root is put together; it exists on every Linux, and only the new mount
 /// namespace sees what is mounted there.
 const ASSEMBLY: &str = "/tmp";
+/// Namespaces of every jail.
+const NAMESPACES: UnshareFlags = UnshareFlags::NEWNS
+    .union(UnshareFlags::NEWIPC)
+    .union(UnshareFlags::NEWUTS)
+    .union(UnshareFlags::NEWNET);
 /// Read when halt polling is the kernel's choice.
 const KVM_PARAMETERS: &str = "/sys/module/kvm/parameters";
 
@@ -129,19 +141,30 @@ fn enter_with(jail: &Jail, program: Option<&Program>, tie: &ParentDeath) -> Resu
 }
 
 fn enter_namespaces(program: Option<&Program>, user: Option<&JailUser>) -> Result<(), JailError> {
-    let flags =
-        UnshareFlags::NEWNS | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS | UnshareFlags::NEWNET;
     let loopback = program.map_or(Loopback::Down, |program| program.loopback);
-    if make_namespaces(flags, loopback)? == Granted::No {
+    if make_namespaces(NAMESPACES, loopback)? == Granted::No {
         return Ok(());
     }
     if loopback == Loopback::Up {
         raise_loopback().map_err(failed_io("bring up the loopback interface"))?;
     }
+    if separate_mounts()? == Granted::No {
+        return Ok(());
+    }
+    // Before the new root covers where they are, and after the old one is this namespace's.
+    let files = match program {
+        Some(program) => RootFiles::Program(program.open()?),
+        None => RootFiles::Kvm,
+    };
+    enter_new_root(&files, user)
+}
+
+/// Keeps what is mounted here from the host.
+fn separate_mounts() -> Result<Granted, JailError> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     match mount_change("/", private) {
-        Ok(()) => enter_new_root(program, user),
-        Err(errno) if is_forbidden(errno) => Ok(()),
+        Ok(()) => Ok(Granted::Yes),
+        Err(errno) if is_forbidden(errno) => Ok(Granted::No),
         Err(errno) => Err(failed("separate the mounts")(errno)),
     }
 }
@@ -204,19 +227,29 @@ fn map_ids(uid: Uid, gid: Gid) -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 
-fn enter_new_root(program: Option<&Program>, user: Option<&JailUser>) -> Result<(), JailError> {
-    // Before the new root covers where they are, and after the old one is this namespace's.
-    let files = program.map(Program::open).transpose()?;
+/// What a new root holds beside `/proc`.
+#[derive(Debug)]
+enum RootFiles {
+    /// KVM's parameters.
+    Kvm,
+    /// What a program needs to start.
+    Program(ProgramFiles),
+    /// What a build needs.
+    Build(BuildFiles),
+}
+
+fn enter_new_root(files: &RootFiles, user: Option<&JailUser>) -> Result<(), JailError> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    let options = c"size=64k,nr_inodes=64,mode=755";
+    let options = c"size=64k,nr_inodes=512,mode=755";
     mount("tmpfs", ASSEMBLY, "tmpfs", flags, options).map_err(failed("mount the root"))?;
     chdir(ASSEMBLY).map_err(failed("enter the root"))?;
     mount_proc(flags).map_err(failed("mount /proc"))?;
     // The machine's user reads what root makes here, whatever root's umask is.
     let before = umask(Mode::WGRP | Mode::WOTH);
     let provided = match files {
-        Some(files) => files.provide(user),
-        None => bind_kvm_parameters(),
+        RootFiles::Program(files) => files.provide(user),
+        RootFiles::Build(files) => files.provide(),
+        RootFiles::Kvm => bind_kvm_parameters(),
     };
     umask(before);
     provided?;

@@ -3,22 +3,20 @@
 //! [`super::empty_root_of`] takes all of it away before a guest runs.
 
 use std::env;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, symlink};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    CWD, FileType, Gid, Mode, OFlags, Uid, chown, major, makedev, minor, mknodat, open,
-};
+use rustix::fs::{CWD, FileType, Gid, Mode, Uid, chown, major, makedev, minor, mknodat};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_bind_recursive};
 use serde::{Deserialize, Serialize};
 use tare_confine::INSTALLED;
 use tare_control::config::JailUser;
 
-use super::{JailError, emptying, failed, failed_io, restricted};
+use super::bound::{Access, BoundFiles, below_root, make_file};
+use super::{JailError, emptying, failed};
 
 const KVM: &str = "/dev/kvm";
 
@@ -51,51 +49,38 @@ pub enum Accelerator {
     Kvm,
 }
 
-/// A file or directory of the host, and its place in the root.
-#[derive(Debug)]
-struct Source {
-    file: OwnedFd,
-    below: PathBuf,
-    is_directory: bool,
-}
-
 /// What a program needs to start, open: the new root may cover where it is.
 #[derive(Debug)]
 pub(super) struct ProgramFiles {
-    sources: Vec<Source>,
-    /// Symbolic links and what they hold.
-    links: Vec<(PathBuf, PathBuf)>,
+    bound: BoundFiles,
     accelerator: Accelerator,
 }
 
 impl Program {
-    pub(super) fn open(&self) -> Result<ProgramFiles, JailError> {
+    /// What goes with it beside what is installed.
+    pub fn brought(&self) -> Option<&Path> {
         let home = env::var_os("HOME").map(PathBuf::from);
-        let own = brought(&self.path, home.as_deref());
-        let paths = INSTALLED.iter().map(Path::new).chain(own);
-        let mut files = ProgramFiles {
-            sources: Vec::new(),
-            links: Vec::new(),
-            accelerator: self.accelerator,
-        };
-        for path in paths {
-            let below = below_root(path);
-            match fs::symlink_metadata(path) {
-                Ok(found) if found.is_symlink() => {
-                    let target = fs::read_link(path).map_err(failed_io("read a link"))?;
-                    files.links.push((below, target));
-                }
-                Ok(found) => files.sources.push(Source {
-                    file: open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
-                        .map_err(failed("open a program's files"))?,
-                    below,
-                    is_directory: found.is_dir(),
-                }),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(failed_io("find a program's files")(error)),
-            }
+        brought(&self.path, home.as_deref())
+    }
+
+    /// Devices of the host that it opens.
+    pub fn devices(&self) -> Vec<&'static Path> {
+        match self.accelerator {
+            Accelerator::Translator => Vec::new(),
+            Accelerator::Kvm => vec![Path::new(KVM)],
         }
-        Ok(files)
+    }
+
+    pub(super) fn open(&self) -> Result<ProgramFiles, JailError> {
+        let paths = INSTALLED.iter().map(Path::new).chain(self.brought());
+        let mut bound = BoundFiles::default();
+        for path in paths {
+            bound.add(path, Access::Read)?;
+        }
+        Ok(ProgramFiles {
+            bound,
+            accelerator: self.accelerator,
+        })
     }
 }
 
@@ -122,46 +107,16 @@ fn holds_other_things(directory: &Path, home: Option<&Path>) -> bool {
     is_first_level || is_home || home.is_some_and(|home| home.starts_with(directory))
 }
 
-fn below_root(path: &Path) -> PathBuf {
-    path.strip_prefix("/").unwrap_or(path).to_owned()
-}
-
 impl ProgramFiles {
     /// Fills the working directory, the new root. `owner` is who the program becomes.
     pub(super) fn provide(&self, owner: Option<&JailUser>) -> Result<(), JailError> {
         emptying::mark()?;
-        for source in &self.sources {
-            source.bind().map_err(failed("mount a program's files"))?;
-        }
-        for (below, target) in &self.links {
-            symlink(target, below).map_err(failed_io("make a link"))?;
-        }
+        self.bound.provide()?;
         match self.accelerator {
             Accelerator::Translator => Ok(()),
             Accelerator::Kvm => provide_kvm(owner).map_err(failed("provide /dev/kvm")),
         }
     }
-}
-
-impl Source {
-    fn bind(&self) -> Result<(), Errno> {
-        let made = if self.is_directory {
-            fs::create_dir_all(&self.below)
-        } else {
-            make_file(&self.below)
-        };
-        made.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        mount_bind_recursive(path, &self.below)?;
-        restricted::make(&self.below)
-    }
-}
-
-fn make_file(path: &Path) -> io::Result<()> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent)?;
-    }
-    File::create(path).map(drop)
 }
 
 /// A node of the machine's user, as root can make it; else the host's.

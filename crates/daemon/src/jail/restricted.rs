@@ -19,6 +19,17 @@ pub(super) fn make(place: &Path) -> Result<(), Errno> {
     }
 }
 
+/// A mount, without those below it, has neither set-user-ID programs nor devices, and stays
+/// changeable if it is.
+pub(super) fn make_changeable(place: &Path) -> Result<(), Errno> {
+    let found = statvfs(place)?.f_flag;
+    let mut flags = kept_flags(found) | MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV;
+    if found.contains(StatVfsMountFlags::RDONLY) {
+        flags |= MountFlags::RDONLY;
+    }
+    mount_remount(place, flags, c"")
+}
+
 fn all_at_once(place: &Path) -> Result<(), Errno> {
     let path = CString::new(place.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
     let wanted = libc::mount_attr {
