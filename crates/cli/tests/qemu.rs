@@ -378,3 +378,36 @@ fn qemu_gets_files_that_only_their_owner_may_read() {
     args.extend(["--user", "self"]);
     place.run(&args).expect(0, "hello from ring 0");
 }
+
+/// What `tare` executes in QEMU's jail where the host grants no namespaces: a shell in its place.
+#[test]
+fn rules_for_files_hold_qemu_where_there_are_no_namespaces() {
+    let place = TestDir::new();
+    let secret = place.file("secret", b"secret");
+    let kernel = place.file("kernel", b"kernel");
+    let script = format!(
+        "cat /proc/self/fd/7; cat {secret}; cat {kernel} > {secret}; test -r /usr/bin/env && echo usr"
+    );
+    let shell = std::fs::canonicalize("/bin/sh").unwrap();
+    let jailed = serde_json::json!({
+        "program": { "path": shell, "accelerator": "Translator", "loopback": "Down" },
+        "jail": { "namespaces": false, "user": null },
+        "order": "Namespaces",
+    });
+    // Without a change of user: what keeps the files is what is tested.
+    let tare = place.tare(&[]).get_program().to_owned();
+    let mut command = Command::new("sh");
+    let start = "exec 7< \"$1\"; shift; exec \"$@\"";
+    command.args(["-c", start, "sh", &kernel]).arg(tare);
+    command.args(["--become-jailed", &jailed.to_string(), "-c", &script]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let (out, err) = (
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8(output.stderr).unwrap(),
+    );
+    if err.contains("this kernel has no Landlock") {
+        return tare_vmtest::lacks("this kernel has no Landlock");
+    }
+    assert_eq!(out, "kernelusr\n", "{err}");
+    assert_eq!(std::fs::read(&secret).unwrap(), b"secret", "{err}");
+}

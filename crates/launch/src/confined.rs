@@ -4,23 +4,26 @@
 //! thread.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid};
-use rustix::thread::{CapabilitySet, capabilities, set_no_new_privs};
+use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 use tare_control::config::{Jail, JailUser};
 use tare_control::exit::ExitCode;
 use tare_daemon::jail::{Emptied, Order};
 use tare_daemon::{confine, jail};
-use tare_host::child::{ParentDeath, ended_within, ends_with_us, keeps_only};
+use tare_host::child::{ParentDeath, copy, ended_within, ends_with_us, keeps_only};
 use tare_qemu::Accelerator;
 
 use crate::attempt::read_task;
+use crate::building;
 use crate::failure::Failure;
 use crate::forward;
 use crate::user::MachineUser;
@@ -179,6 +182,8 @@ pub fn become_program(mut args: impl Iterator<Item = OsString>) -> Option<Result
         empty_root(args.next())
     } else if word == OsStr::new(forward::WORD) {
         forward::forward(args.next())
+    } else if word == OsStr::new(building::WORD) {
+        building::build(args.next(), args)
     } else {
         return None;
     };
@@ -193,9 +198,37 @@ fn enter_jail(jailed: Option<OsString>) -> io::Result<PathBuf> {
     let jailed: Jailed = read_task(jailed)?;
     jail::enter_for(&jailed.program, &jailed.jail, jailed.order).map_err(io::Error::other)?;
     confine::drop_capabilities(&[])?;
-    set_no_new_privs(true)?;
+    narrow_files(&jailed.program)?;
     death.restore()?;
     Ok(jailed.program.path)
+}
+
+/// The rules for files hold QEMU beyond its start, also in the host's root.
+fn narrow_files(program: &jail::Program) -> io::Result<()> {
+    let network = match program.loopback {
+        jail::Loopback::Down => confine::Network::None,
+        jail::Loopback::Up => confine::Network::Listens,
+    };
+    let inherited = inherited()?;
+    let opened: Vec<BorrowedFd<'_>> = inherited.iter().map(AsFd::as_fd).collect();
+    let (brought, devices) = (program.brought(), program.devices());
+    let has_landlock = confine::enter_emulator(brought, &devices, &opened, network);
+    if !has_landlock.map_err(io::Error::other)? {
+        eprintln!(
+            "tare: this kernel has no Landlock; QEMU is held by its user, namespaces and filter alone"
+        );
+    }
+    Ok(())
+}
+
+/// Copies of what this process was started with, beyond the standard streams.
+fn inherited() -> io::Result<Vec<OwnedFd>> {
+    let listed = fs::read_dir("/proc/self/fd")?.flatten();
+    let numbers = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
+    let numbers: Vec<RawFd> = numbers.filter(|number| *number > 2).collect();
+    // The descriptor of the list itself is gone by now.
+    let copies = numbers.into_iter().filter_map(|number| copy(number).ok());
+    Ok(copies.collect())
 }
 
 /// Ends with what started it, also once it is another user.

@@ -16,8 +16,8 @@
 //! say exit code and hint ([`Explain`]); [`Failure`] is any of them.
 //!
 //! [`keep()`] launches again what fails (`restart`). [`jailed_guest`] starts QEMU in the same jail for
-//! guests that are not machines: proofs and observations. [`reload`] gives
-//! a machine that runs another root.
+//! guests that are not machines: proofs and observations. [`building`] starts what a kernel's
+//! sources execute. [`reload`] gives a machine that runs another root.
 //!
 //! The calling program starts itself again to supervise QEMU, to confine it and to keep a machine,
 //! so its `main` calls [`confined::become_program`], [`supervise::from_args`],
@@ -26,6 +26,7 @@
 mod arp;
 mod attempt;
 mod background;
+pub mod building;
 mod cmdline;
 pub mod confined;
 pub mod disk;

@@ -21,6 +21,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::process::{Uid, getegid, geteuid, getpriority_user};
 use rustix::thread::{CapabilitySet, capabilities};
+use tare_control::config::JailUser;
 use tare_control::exit::ExitCode;
 
 use crate::failure::Explain;
@@ -30,6 +31,9 @@ use crate::failure::Explain;
 const FIRST: u32 = 1_900_000_000;
 /// Machines in the range, each with two users.
 const MACHINES: u32 = 32_768;
+/// Who builds kernels for root, always the same: objects stay whose they are, and no two builds see
+/// each other's processes. Above the machines' users.
+const BUILDS: u32 = FIRST + 2 * MACHINES + 2;
 /// A locked file for each user that is taken, by its number.
 const CLAIMS: &str = "/run/tare-users";
 
@@ -145,6 +149,15 @@ pub(crate) fn choose(choice: UserChoice) -> Result<Option<MachineUser>, UserErro
             }))
         }
     }
+}
+
+/// The user who builds for root; None: who starts the build.
+pub(crate) fn of_builds() -> Option<JailUser> {
+    may_become(BUILDS).then_some(JailUser {
+        uid: BUILDS,
+        gid: BUILDS,
+        claim: None,
+    })
 }
 
 /// Whether this is root with the capabilities for it, and the user exists in this namespace.
