@@ -1,11 +1,18 @@
 //! Debian's packages: downloaded by apt and unpacked, never installed.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::{Mode, OFlags, Uid, chown, open};
+use rustix::process::geteuid;
+use sha2::{Digest as _, Sha256};
+
 use crate::archive::{self, ArchiveError};
+
+/// Largest package, bytes: ten times that of the kernel's sources.
+const LARGEST: u64 = 2 << 30;
 
 /// Why a package is not available.
 #[derive(Debug, thiserror::Error)]
@@ -89,22 +96,94 @@ fn is_plain(version: &str) -> bool {
     version.starts_with(|c: char| c.is_ascii_digit()) && version.chars().all(allowed)
 }
 
-/// Downloads a package and unpacks it into `dir`; its version. apt checks who signed it.
+/// Downloads a package and unpacks it into `dir`; its version.
+///
+/// apt checks who signed the lists, and downloads as its own user (`_apt`), in a directory that is that
+/// user's. What came is held against the list's hash where that user cannot change it.
 pub fn download(package: &str, dir: &Path) -> Result<String, PackageError> {
+    let io = |what| move |source| PackageError::Io { what, source };
     let version = candidate(package)?;
     let wanted = format!("{package}={version}");
-    // apt leaves the package in its working directory, which its own user may
-    // not enter; it then says so and goes on as root.
-    output_of("apt-get", &["download", "-qq", &wanted], Some(dir))?;
-    let file = only_file(dir, package)?;
-    let io = |what| move |source| PackageError::Io { what, source };
-    let packed = File::open(&file).map_err(io("read the package"))?;
+    let uris = output_of(
+        "apt-get",
+        &["download", "--print-uris", "-qq", &wanted],
+        None,
+    )?;
+    let expected = listed_hash(&uris).ok_or_else(|| PackageError::Failed {
+        what: format!("apt-get download --print-uris {wanted}"),
+        said: "it names no SHA-256".to_owned(),
+    })?;
+    let place = tempfile::Builder::new().prefix("tare-apt-").tempdir();
+    let place = place.map_err(io("make a directory for apt"))?;
+    if geteuid().is_root()
+        && let Some(user) = sandbox_user()
+    {
+        let owner = Some(Uid::from_raw(user));
+        chown(place.path(), owner, None)
+            .map_err(|errno| io("make a directory for apt")(errno.into()))?;
+    }
+    output_of("apt-get", &["download", "-qq", &wanted], Some(place.path()))?;
+    let file = only_file(place.path(), package)?;
+    let kept = tempfile::tempfile_in(dir).map_err(io("write the cache"))?;
+    let packed = keep_checked(&file, kept, expected, package)?;
     archive::unpack_package(packed, package, dir).map_err(|source| PackageError::Unpack {
         package: package.to_owned(),
         source,
     })?;
-    fs::remove_file(&file).map_err(io("write the cache"))?;
     Ok(version)
+}
+
+/// The hash in a line `'URI' FILE BYTES SHA256:HASH`.
+fn listed_hash(uris: &str) -> Option<&str> {
+    let hash = uris.lines().next()?.rsplit_once(" SHA256:")?.1;
+    let is_hash = hash.len() == 64 && hash.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_hash.then_some(hash)
+}
+
+/// As whom apt downloads for root.
+fn sandbox_user() -> Option<u32> {
+    let users = fs::read_to_string("/etc/passwd").ok()?;
+    let line = users.lines().find_map(|line| line.strip_prefix("_apt:"))?;
+    line.split(':').nth(1)?.parse().ok()
+}
+
+/// Copies a file into one without a name, if it has that SHA-256.
+fn keep_checked(
+    path: &Path,
+    mut kept: File,
+    expected: &str,
+    package: &str,
+) -> Result<File, PackageError> {
+    let io = |source| PackageError::Io {
+        what: "read the package",
+        source,
+    };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = open(path, flags, Mode::empty()).map_err(|errno| io(errno.into()))?;
+    let mut file = File::from(file).take(LARGEST);
+    let mut hash = Sha256::new();
+    let mut part = vec![0; 1 << 16];
+    loop {
+        let read = file.read(&mut part).map_err(io)?;
+        if read == 0 {
+            break;
+        }
+        hash.update(&part[..read]);
+        kept.write_all(&part[..read]).map_err(io)?;
+    }
+    let found: String = hash
+        .finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    if found != expected {
+        return Err(PackageError::Failed {
+            what: format!("the check of {package}"),
+            said: format!("SHA-256 {found}, apt's list has {expected}"),
+        });
+    }
+    kept.rewind().map_err(io)?;
+    Ok(kept)
 }
 
 fn only_file(dir: &Path, package: &str) -> Result<PathBuf, PackageError> {
@@ -150,8 +229,33 @@ fn output_of(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_package_of_another_hash_than_apts_list_has_is_refused() {
+        let hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let line = format!("'http://deb.debian.org/a.deb' a.deb 3 SHA256:{hash}\n");
+        assert_eq!(listed_hash(&line), Some(hash));
+        for bad in ["", "'http://a' a.deb 3 MD5Sum:00", "a SHA256:12"] {
+            assert_eq!(listed_hash(bad), None);
+        }
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("a.deb");
+        let kept = || tempfile::tempfile().unwrap();
+        fs::write(&path, "abc").unwrap();
+        let mut text = String::new();
+        let mut packed = keep_checked(&path, kept(), hash, "a").unwrap();
+        packed.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "abc");
+        fs::write(&path, "abd").unwrap();
+        let error = keep_checked(&path, kept(), hash, "a").unwrap_err();
+        assert!(error.to_string().contains(hash), "{error}");
+        let link = place.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(keep_checked(&link, kept(), hash, "a").is_err());
+    }
 
     #[test]
     fn a_version_that_could_be_a_path_is_refused() {
