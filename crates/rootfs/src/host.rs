@@ -4,13 +4,17 @@
 //! A program's libraries are listed by the dynamic linker that the program itself names, and this
 //! can be any program: it is confined, and writes, connects and signals nothing.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
+use object::Endianness;
+use object::elf::{FileHeader64, PN_XNUM, PT_INTERP};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
+use rustix::fs::{Mode, OFlags};
 use tare_confine::{ConfineError, Reads};
 
 use crate::capability::Attributes;
@@ -19,6 +23,8 @@ use crate::tree::{NameError, Node, Tree};
 
 /// x86-64's, which the ABI names.
 const DYNAMIC_LINKER: &str = "/lib64/ld-linux-x86-64.so.2";
+/// Most bytes of a path (`PATH_MAX`).
+const LONGEST_PATH: u64 = 4096;
 /// Most bytes of a list of libraries.
 const LONGEST_LIST: u64 = 1 << 20;
 
@@ -114,8 +120,15 @@ pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, HostError> {
         path: program.to_owned(),
         source,
     };
-    let bytes = fs::read(program).map_err(read)?;
-    match interpreter(&bytes) {
+    // A profile may name it, and so choose what it is: a pipe, or a terabyte of holes.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file =
+        rustix::fs::open(program, flags, Mode::empty()).map_err(|errno| read(errno.into()))?;
+    let file = File::from(file);
+    if !file.metadata().map_err(read)?.is_file() {
+        return Err(read(io::ErrorKind::InvalidInput.into()));
+    }
+    match interpreter(&file) {
         None => Ok(Vec::new()),
         Some(interpreter) => list(program, interpreter),
     }
@@ -188,13 +201,23 @@ fn listed(text: &str) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-fn interpreter(bytes: &[u8]) -> Option<PathBuf> {
-    let file = ElfFile64::<object::Endianness>::parse(bytes).ok()?;
-    let endian = file.endian();
-    let headers = file.elf_header().program_headers(endian, bytes).ok()?;
-    let path = headers
+/// The dynamic linker that a program names. Of the file only headers and that name are read.
+fn interpreter(file: &File) -> Option<PathBuf> {
+    let file = ReadCache::new(file);
+    let header = FileHeader64::<Endianness>::parse(&file).ok()?;
+    let endian = header.endian().ok()?;
+    // A larger number would stand in a section.
+    if header.e_phnum(endian) == PN_XNUM {
+        return None;
+    }
+    let headers = header.program_headers(endian, &file).ok()?;
+    let named = headers
         .iter()
-        .find_map(|header| header.interpreter(endian, bytes).ok()?)?;
+        .find(|header| header.p_type(endian) == PT_INTERP)?;
+    if named.p_filesz(endian) > LONGEST_PATH {
+        return None;
+    }
+    let path = named.interpreter(endian, &file).ok()??;
     Some(PathBuf::from(std::str::from_utf8(path).ok()?))
 }
 
@@ -226,7 +249,36 @@ pub fn place(path: &Path) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::unix::fs::FileExt as _;
+
     use super::*;
+
+    #[test]
+    fn of_a_program_only_headers_are_read() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        let shell = fs::read(fs::canonicalize("/bin/sh").unwrap()).unwrap();
+        // A terabyte, of which the disk has what the shell has.
+        fs::write(path("large"), &shell).unwrap();
+        let large = File::options().write(true).open(path("large")).unwrap();
+        large.set_len(1 << 40).unwrap();
+        assert!(!libraries(&path("large")).unwrap().is_empty());
+        // The name of the dynamic linker as long as the file, and more segments than fit.
+        let mut named = shell.clone();
+        let table = u64::from_le_bytes(named[32..40].try_into().unwrap()) as usize;
+        let count = u16::from_le_bytes([named[56], named[57]]) as usize;
+        let of = |at: usize| table + at * 56;
+        let interp = (0..count).map(of).find(|at| named[*at] == 3).unwrap();
+        named[interp + 32..interp + 40].copy_from_slice(&(1_u64 << 39).to_le_bytes());
+        large.write_all_at(&named, 0).unwrap();
+        assert!(libraries(&path("large")).unwrap().is_empty());
+        named[56..58].copy_from_slice(&[0xff, 0xff]);
+        large.write_all_at(&named, 0).unwrap();
+        assert!(libraries(&path("large")).unwrap().is_empty());
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, path("pipe"), mode).unwrap();
+        assert!(libraries(&path("pipe")).is_err());
+    }
 
     #[test]
     fn a_program_brings_its_libraries() {
