@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 use tare_control::exit::ExitCode;
-use tare_host::printable::printable_lines;
+use tare_host::printable::{ConsoleFilter, printable_lines};
 use tare_launch::Terminal;
 
 use crate::failure::{Explain, Outcome};
@@ -36,7 +36,7 @@ impl Terminal for Stderr {
     }
 
     fn console(&self, log: &[u8]) {
-        eprint!("{}", String::from_utf8_lossy(log));
+        eprint!("{}", console_text(log));
     }
 }
 
@@ -60,6 +60,12 @@ fn width_of(columns: Option<u16>) -> usize {
     })
 }
 
+/// What a guest wrote, without what a terminal could act on.
+fn console_text(log: &[u8]) -> String {
+    let mut filter = ConsoleFilter::default();
+    filter.clean(log) + &filter.finish()
+}
+
 /// Prints a warning: one line to the user.
 pub(crate) fn warn(text: &str) {
     eprintln!("tare: {}", printable_lines(text));
@@ -73,5 +79,16 @@ mod tests {
     fn text_is_as_wide_as_the_terminal_within_reason() {
         let widths = [None, Some(0), Some(20), Some(60), Some(80), Some(300)];
         assert_eq!(widths.map(width_of), [79, 40, 40, 59, 79, 100]);
+    }
+
+    #[test]
+    fn the_console_of_a_machine_that_did_not_start_does_not_steer_the_terminal() {
+        let log = b"boot\x1b]0;title\x07ing\r\n\x1b[2Jtare-monitor: no\x9b memory\n\xc3";
+        let text = console_text(log);
+        assert!(text.starts_with("booting\ntare-monitor: no"), "{text:?}");
+        assert!(
+            !text.contains(|c: char| c.is_control() && c != '\n'),
+            "{text:?}"
+        );
     }
 }
