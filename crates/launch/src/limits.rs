@@ -378,6 +378,83 @@ mod tests {
         assert!(text("cgroup.subtree_control").starts_with("+io"));
     }
 
+    /// The block device that [`io_max_holds_back_what_reads_a_disk`] reads.
+    const DISK: &str = "TARE_TEST_IO_MAX_DISK";
+
+    /// For a guest whose control groups are of version 2, whose root has this program with its
+    /// libraries as `/t`, and a shell:
+    ///
+    /// ```text
+    /// tare run --engine qemu --kernel debian --root ROOT --net none --disk IMAGE \
+    ///   --cmdline cgroup_no_v1=all -- /bin/sh -c \
+    ///   'TARE_TEST_IO_MAX_DISK=/dev/vda exec /t --exact limits::tests::io_max_holds_back_what_reads_a_disk'
+    /// ```
+    ///
+    /// The time that it takes has a lower bound, which no load on the host makes shorter.
+    #[test]
+    fn io_max_holds_back_what_reads_a_disk() {
+        use std::io::Read as _;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        use std::time::{Duration, Instant};
+
+        const READ: usize = 8 << 20;
+        let Some(path) = std::env::var_os(DISK) else {
+            return println!("SKIP: {DISK} names no block device of a guest");
+        };
+        let root = Path::new(ROOT);
+        if !root.join("cgroup.controllers").exists() {
+            let flags = rustix::mount::MountFlags::empty();
+            rustix::mount::mount("cgroup2", root, "cgroup2", flags, c"").unwrap();
+        }
+        let open = || {
+            let mut options = fs::OpenOptions::new();
+            let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+            options.read(true).custom_flags(direct).open(&path).unwrap()
+        };
+        let disk = OpenDisk {
+            path: path.to_string_lossy().into_owned(),
+            file: open(),
+            access: tare_devices::blk::Access::ReadOnly,
+            cache: Default::default(),
+            serial: String::new(),
+            queues: 1,
+            coalesce: Default::default(),
+            latency_us: 0,
+            limits: DiskLimits::default(),
+        };
+        let read = || {
+            let mut buffer = vec![0; (64 << 10) + 4096];
+            let aligned = buffer.as_ptr().align_offset(4096);
+            let (mut file, begin) = (open(), Instant::now());
+            for _ in 0..READ / (64 << 10) {
+                let part = &mut buffer[aligned..aligned + (64 << 10)];
+                file.read_exact(part).unwrap();
+            }
+            begin.elapsed()
+        };
+        let free = read();
+        let limited = Limits {
+            io: Some("bytes_per_s=1048576".parse().unwrap()),
+            ..Limits::default()
+        };
+        enter(limited, std::slice::from_ref(&disk), "web").unwrap();
+        let group = root
+            .join(PARENT)
+            .join(format!("web.{}", std::process::id()));
+        let text = |file: &str| fs::read_to_string(group.join(file)).unwrap();
+        let held = read();
+        println!("{READ} bytes: {free:?} without, {held:?} with a limit of 1 MiB/s");
+        println!("io.max: {}io.stat: {}", text("io.max"), text("io.stat"));
+        assert!(
+            text("io.max").contains("rbps=1048576"),
+            "{}",
+            text("io.max")
+        );
+        let accounted = format!("rbytes={READ} ");
+        assert!(text("io.stat").contains(&accounted), "{}", text("io.stat"));
+        assert!(held >= Duration::from_secs(4), "{held:?}");
+    }
+
     #[test]
     fn version_one_gets_limits_of_reads_and_writes() {
         let root = tempfile::tempdir().unwrap();

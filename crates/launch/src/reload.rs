@@ -302,7 +302,10 @@ impl Slot {
     /// disk is to become.
     fn extend(&self, now: u64) -> Result<u64, ReloadError> {
         let extended = self.file.metadata().and_then(|file| {
-            let size = file.len().max(now + SECTOR).next_multiple_of(SECTOR);
+            // The machine says how long the disk is, and a guest may have taken it over.
+            let size = file.len().max(now.saturating_add(SECTOR));
+            let size = size.checked_next_multiple_of(SECTOR);
+            let size = size.ok_or(io::ErrorKind::FileTooLarge)?;
             self.at_least(size).map(|()| size)
         });
         extended.map_err(|source| self.failed(source))
@@ -382,6 +385,17 @@ mod tests {
     use tare_rootfs::tree::Node;
 
     use super::*;
+
+    #[test]
+    fn a_disk_that_a_machine_says_has_no_end_is_an_error() {
+        let (_keep, dir) = dir();
+        let slot = Slot::open(&dir, "web").unwrap();
+        for now in [u64::MAX, u64::MAX - SECTOR, 1 << 62] {
+            let error = slot.extend(now).unwrap_err();
+            assert!(matches!(error, ReloadError::Write { .. }), "{error}");
+        }
+        assert!(slot.extend(0).unwrap() < 1 << 20);
+    }
 
     fn dir() -> (tempfile::TempDir, RunDir) {
         let keep = tempfile::tempdir().unwrap();
