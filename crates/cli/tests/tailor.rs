@@ -3,6 +3,8 @@
 //! missing, or that the command ended, by what they were configured with.
 #![allow(clippy::unwrap_used)]
 
+#[path = "tailor/builds.rs"]
+mod builds;
 mod support;
 
 use std::fs;
@@ -26,6 +28,13 @@ use tare_rootfs::guest::find_init;
 /// Programs that a tailoring runs here: without apt nothing is downloaded.
 const PROGRAMS: &[&str] = &[
     "make",
+    "bash",
+    "setsid",
+    "sleep",
+    "id",
+    "env",
+    "touch",
+    "ln",
     "echo",
     "sh",
     "cp",
@@ -155,12 +164,12 @@ impl Bench {
 }
 
 /// A recipe for a kernel that works with an option, and one that ends with this
-/// line without it; both are files of the place.
+/// line without it; both are files of the sources.
 fn works_with(bench: &Bench, option: &str, lacking: &str) -> String {
     let works = image(&format!("{STATUS_LINE}0"), Then::Exit(0x10));
-    let works = bench.place.file("works", &works);
+    let works = bench.place.file("tree/works", &works);
     let ends = image(lacking, Then::Exit(0x11));
-    let ends = bench.place.file("ends", &ends);
+    let ends = bench.place.file("tree/ends", &ends);
     format!("cp $$(grep -q {option}=y $(O)/.config && echo {works} || echo {ends}) $(OUT)")
         .replace("echo", "printf %s")
 }
@@ -310,7 +319,7 @@ impl Proving {
     }
 
     fn start_as(bench: &Bench, start: impl FnOnce(Command) -> Child) -> Self {
-        let halts = bench.place.file("halts", &image("up", Then::Halt));
+        let halts = bench.place.file("tree/halts", &image("up", Then::Halt));
         bench.makes(&format!("cp {halts} $(OUT)"));
         let profile = bench.profile(&["read"], &[]);
         let words = ["--patience", "600", "--check", "http:80/"];
@@ -408,7 +417,7 @@ fn an_ordinary_users_proof_is_in_the_jail_of_a_machine() {
 /// Tailors a kernel that prints the figures of a start and halts: QEMU takes connections for it.
 fn reached(bench: &Bench) -> Command {
     let figures = Figures::default().to_string();
-    let halts = bench.place.file("halts", &image(&figures, Then::Halt));
+    let halts = bench.place.file("tree/halts", &image(&figures, Then::Halt));
     bench.makes(&format!("cp {halts} $(OUT)"));
     let profile = bench.profile(&["read"], &[]);
     bench.command(&profile, &["--patience", "20", "--check", "tcp:80"])

@@ -1,5 +1,5 @@
 //! Starts what the sources of a kernel execute (their Makefile, scripts, and the compilers that those
-//! call), in a jail of its own (ADR 61).
+//! call), in its own jail (ADR 65).
 //!
 //! `tare` starts itself for it ([`command`]). That process makes the namespaces and waits; its child
 //! becomes the user who builds, confines itself ([`confine::enter_build`]) and starts the program. What

@@ -12,9 +12,15 @@ use std::io::{BufRead, BufReader, PipeReader};
 use std::num::NonZeroUsize;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
+use tare_host::child::ended_within;
+
+use crate::objects;
 use crate::source::Tree;
+use crate::starter::{Starter, is_missing, is_signaled};
 
 /// Day that every image says it was built on.
 const TIMESTAMP: &str = "Thu Jan  1 00:00:00 UTC 1970";
@@ -22,6 +28,12 @@ const TIMESTAMP: &str = "Thu Jan  1 00:00:00 UTC 1970";
 pub const LOG: &str = "build.log";
 /// Free space that a kernel's objects need, bytes: twice those of a small one (120 to 180 MiB).
 pub(crate) const SPACE_BYTES: u64 = 350 << 20;
+/// How long `make` may take to end on request: it removes what it has half made.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The images, in the build directory.
+pub(crate) const BZ_IMAGE: &str = "arch/x86/boot/bzImage";
+pub(crate) const VMLINUX: &str = "vmlinux";
 
 /// A kernel that was built.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +80,7 @@ pub enum BuildError {
 /// Builds the configuration in `build` with more flags for the compiler. `progress` gets each file that is
 /// made, and may end the build by `false`.
 pub fn build(
+    starter: &Starter,
     tree: &Tree,
     build: &Path,
     flags: &[String],
@@ -79,11 +92,11 @@ pub fn build(
         path: path.to_owned(),
         source,
     };
-    let log = fs::File::create(&log_path).map_err(|error| file(&log_path, error))?;
-    let (output, mut make) = start(tree, build, flags, jobs)?;
+    let log = objects::create(build, LOG).map_err(|error| file(&log_path, error))?;
+    let (output, mut make) = start(make(starter, tree, build, flags, jobs)?)?;
     let said = follow(output, log, &mut progress);
     if !said.goes_on {
-        end(&make);
+        end(&mut make);
     }
     let status = make.wait().map_err(|error| file(build, error))?;
     if !said.goes_on {
@@ -92,45 +105,48 @@ pub fn build(
     if !status.success() {
         return Err(failure(build, &log_path, status, said));
     }
+    let image = |name: &str| {
+        let path = build.join(name);
+        // What the build has not made itself is not its image.
+        match objects::open(build, name) {
+            Ok(_) => Ok(path),
+            Err(source) => Err(BuildError::File { path, source }),
+        }
+    };
     Ok(Image {
-        bz_image: build.join("arch/x86/boot/bzImage"),
-        vmlinux: build.join("vmlinux"),
+        bz_image: image(BZ_IMAGE)?,
+        vmlinux: image(VMLINUX)?,
     })
 }
 
 /// Output and errors come by one pipe, in their order; it ends with the last
 /// compiler.
-fn start(
-    tree: &Tree,
-    build: &Path,
-    flags: &[String],
-    jobs: NonZeroUsize,
-) -> Result<(PipeReader, Child), BuildError> {
+fn start(mut make: Command) -> Result<(PipeReader, Child), BuildError> {
     let (output, words) = io::pipe().map_err(BuildError::NoMake)?;
     let errors = words.try_clone().map_err(BuildError::NoMake)?;
-    let mut make = make(tree, build, flags, jobs);
     let child = make.stdout(words).stderr(errors).spawn();
     Ok((output, child.map_err(BuildError::NoMake)?))
 }
 
-fn make(tree: &Tree, build: &Path, flags: &[String], jobs: NonZeroUsize) -> Command {
-    let mut make = Command::new("make");
-    make.arg("-C")
-        .arg(tree.dir())
-        .arg(format!("O={}", build.display()))
-        .arg(format!("-j{jobs}"))
+fn make(
+    starter: &Starter,
+    tree: &Tree,
+    build: &Path,
+    flags: &[String],
+    jobs: NonZeroUsize,
+) -> Result<Command, BuildError> {
+    let make = starter.make(tree.dir(), build);
+    let mut make = make.map_err(BuildError::NoMake)?;
+    make.arg(format!("-j{jobs}"))
         .arg(format!("KCFLAGS={}", flags.join(" ")))
-        .args(["ARCH=x86_64", "LOCALVERSION=", "bzImage"])
+        .args(["LOCALVERSION=", "bzImage"])
         .env("KBUILD_BUILD_TIMESTAMP", TIMESTAMP)
         .env("KBUILD_BUILD_USER", "tare")
         .env("KBUILD_BUILD_HOST", "tare")
         .env("KBUILD_BUILD_VERSION", "1")
-        .env("LC_ALL", "C")
-        .env_remove("MAKEFLAGS")
-        .stdin(Stdio::null())
         // Its compilers end with it.
         .process_group(0);
-    make
+    Ok(make)
 }
 
 /// What a build printed.
@@ -226,7 +242,7 @@ impl Reach {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 self.add(&path);
             } else if path.to_string_lossy().ends_with(".o.cmd") {
-                let text = fs::read_to_string(&path).unwrap_or_default();
+                let text = objects::read_text(dir, entry.file_name()).unwrap_or_default();
                 self.objects += 1;
                 for option in options(&text) {
                     *self.of.entry(option.to_owned()).or_insert(0) += 1;
@@ -253,19 +269,23 @@ fn made(line: &str) -> Option<&str> {
     is_verb.then(|| words.next_back())?
 }
 
-fn end(make: &Child) {
-    let group = i32::try_from(make.id())
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
-    if let Some(group) = group {
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::TERM);
+/// Ends a build on request, and one that does not heed it.
+fn end(make: &mut Child) {
+    let Some(group) = i32::try_from(make.id()).ok().and_then(Pid::from_raw) else {
+        return;
+    };
+    let _ = kill_process_group(group, Signal::TERM);
+    if ended_within(make, PATIENCE).is_none() {
+        let _ = kill_process_group(group, Signal::KILL);
     }
 }
 
 fn failure(build: &Path, log: &Path, status: ExitStatus, said: BuildOutput) -> BuildError {
-    use std::os::unix::process::ExitStatusExt;
-    if status.signal().is_some() {
+    if is_signaled(status) {
         return BuildError::Interrupted;
+    }
+    if is_missing(status) {
+        return BuildError::NoMake(io::ErrorKind::NotFound.into());
     }
     if said.full {
         return BuildError::Full {

@@ -20,19 +20,46 @@ fn tree(recipe: &str) -> (tempfile::TempDir, Tree) {
 fn built(recipe: &str, progress: impl FnMut(&str) -> bool) -> Result<Image, BuildError> {
     let (_dir, tree) = tree(recipe);
     let out = tempfile::tempdir().unwrap();
-    build(&tree, out.path(), &[], NonZeroUsize::MIN, progress)
+    let jobs = NonZeroUsize::MIN;
+    build(&Starter::Test, &tree, out.path(), &[], jobs, progress)
 }
 
 #[test]
 fn each_file_that_is_made_is_reported() {
     let mut files = Vec::new();
-    let recipe = "echo '  CC      fs/open.o'; echo '  LD      vmlinux'; echo 'Kernel: ready'";
+    let recipe = "echo '  CC      fs/open.o'; echo '  LD      vmlinux'; echo 'Kernel: ready'; \
+                  mkdir -p $(O)/arch/x86/boot; touch $(O)/arch/x86/boot/bzImage $(O)/vmlinux";
     let image = built(recipe, |file| {
         files.push(file.to_owned());
         true
     });
     assert!(image.unwrap().bz_image.ends_with("arch/x86/boot/bzImage"));
     assert_eq!(files, ["fs/open.o", "vmlinux"]);
+}
+
+#[test]
+fn a_link_is_no_image_of_a_build() {
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    let link = format!("ln -s {} $(O)/vmlinux", secret.path().display());
+    let recipe = format!("mkdir -p $(O)/arch/x86/boot; touch $(O)/arch/x86/boot/bzImage; {link}");
+    let error = built(&recipe, |_| true).unwrap_err();
+    assert!(error.to_string().ends_with("vmlinux"), "{error}");
+}
+
+#[test]
+fn the_log_is_not_written_where_a_link_in_its_place_leads() {
+    let (_dir, tree) =
+        tree("rm $(O)/build.log; ln -s $(O)/../kept $(O)/build.log; echo said; exit 1");
+    let place = tempfile::tempdir().unwrap();
+    let kept = place.path().join("kept");
+    fs::write(&kept, "kept").unwrap();
+    let out = place.path().join("out");
+    fs::create_dir(&out).unwrap();
+    for _ in 0..2 {
+        let jobs = NonZeroUsize::MIN;
+        build(&Starter::Test, &tree, &out, &[], jobs, |_| true).unwrap_err();
+        assert_eq!(fs::read(&kept).unwrap(), b"kept");
+    }
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! those whose code the configuration leaves out.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::PathBuf;
 
@@ -10,6 +9,7 @@ use tare_profile::Profile;
 
 use crate::kconfig::Config;
 use crate::mapping::{Trigger, rows};
+use crate::objects;
 use crate::source::Tree;
 
 /// The table of x86-64's calls.
@@ -25,10 +25,12 @@ pub struct TableError {
 
 /// Names of the calls in a tree's table, without x32's.
 pub fn of(tree: &Tree) -> Result<BTreeSet<String>, TableError> {
-    let path = tree.dir().join(TABLE);
-    match fs::read_to_string(&path) {
+    match objects::read_text(tree.dir(), TABLE) {
         Ok(text) => Ok(in_table(&text)),
-        Err(source) => Err(TableError { path, source }),
+        Err(source) => Err(TableError {
+            path: tree.dir().join(TABLE),
+            source,
+        }),
     }
 }
 

@@ -1,16 +1,19 @@
 //! Bytes of machine code in a built kernel, by directory of the sources.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use object::read::archive::ArchiveFile;
 use object::{Object as _, ObjectSection as _, SectionFlags};
 
+use crate::objects;
+
 /// The archives that are linked: a thin one of all objects, and libraries of which the
 /// linker takes what is called.
 const LINKED: [&str; 3] = ["vmlinux.a", "lib/lib.a", "arch/x86/lib/lib.a"];
+/// Largest archive or object that is read, bytes.
+const LARGEST: u64 = 256 << 20;
 /// `SHF_EXECINSTR` (ELF, figure 4-11).
 const EXECUTABLE: u64 = 4;
 
@@ -21,30 +24,27 @@ const EXECUTABLE: u64 = 4;
 ///
 /// When a file of the build cannot be read, or an archive or object is damaged.
 pub fn by_directory(build: &Path) -> io::Result<BTreeMap<String, u64>> {
-    let mut objects = BTreeSet::new();
+    let mut found = BTreeSet::new();
     for archive in LINKED.map(Path::new) {
         let dir = archive.parent().unwrap_or(Path::new(""));
         // Which of them exist is the configuration's choice.
         if build.join(archive).exists() {
-            objects.extend(
-                members(&build.join(archive))?
-                    .iter()
-                    .map(|name| dir.join(name)),
-            );
+            let members = members(build, archive)?;
+            found.extend(members.iter().map(|name| dir.join(name)));
         }
     }
     let mut bytes = BTreeMap::new();
-    for object in objects {
+    for object in found {
         let first = object.components().next().unwrap_or(Component::CurDir);
         let directory = first.as_os_str().to_string_lossy().into_owned();
-        *bytes.entry(directory).or_default() += code(&build.join(object))?;
+        *bytes.entry(directory).or_default() += code(build, &object)?;
     }
     Ok(bytes)
 }
 
 /// Paths of a thin archive's members, from its own directory.
-fn members(path: &Path) -> io::Result<Vec<String>> {
-    let data = fs::read(path)?;
+fn members(build: &Path, path: &Path) -> io::Result<Vec<String>> {
+    let data = objects::read(build, path, LARGEST)?;
     let archive = ArchiveFile::parse(&*data).map_err(damaged(path))?;
     let mut names = Vec::new();
     for member in archive.members() {
@@ -55,8 +55,8 @@ fn members(path: &Path) -> io::Result<Vec<String>> {
 }
 
 /// Bytes of an object's executable sections.
-fn code(object: &Path) -> io::Result<u64> {
-    let data = fs::read(object)?;
+fn code(build: &Path, object: &Path) -> io::Result<u64> {
+    let data = objects::read(build, object, LARGEST)?;
     let file = object::File::parse(&*data).map_err(damaged(object))?;
     let is_code =
         |flags| matches!(flags, SectionFlags::Elf { sh_flags } if sh_flags & EXECUTABLE != 0);
@@ -72,6 +72,7 @@ fn damaged(path: &Path) -> impl FnOnce(object::Error) -> io::Error {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::fs;
     use std::process::Command;
 
     use super::*;

@@ -7,11 +7,11 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
 use std::path::Path;
 use std::rc::Rc;
 
 use crate::kconfig::Config;
+use crate::objects;
 
 /// Names of a directory's makefile, the one that counts first.
 const MAKEFILES: [&str; 2] = ["Kbuild", "Makefile"];
@@ -126,7 +126,7 @@ impl<'a> Kbuild<'a> {
         }
         let text = MAKEFILES
             .iter()
-            .find_map(|name| fs::read_to_string(self.tree.join(dir).join(name)).ok());
+            .find_map(|name| objects::read_text(self.tree, Path::new(dir).join(name)).ok());
         let rules = Rc::new(rules(&text.unwrap_or_default()));
         let mut read = self.read.borrow_mut();
         read.insert(dir.to_owned(), Rc::clone(&rules));
@@ -179,6 +179,8 @@ fn rule(line: &str) -> Option<Rule> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn tree() -> tempfile::TempDir {

@@ -19,7 +19,8 @@ use crate::source::{
     ObtainError, PatchError, Source, SourceError, Sources, Tree, patched, switched,
 };
 use crate::spec::KernelSpec;
-use crate::{build, kconfig, lock};
+use crate::starter::Starter;
+use crate::{build, kconfig, lock, objects};
 
 /// Objects of the build, in the kernel's directory.
 pub const OBJECTS: &str = "build";
@@ -119,6 +120,8 @@ pub struct KernelBuilder {
     pub jobs: NonZeroUsize,
     /// Trees with patches.
     pub patching: Patching,
+    /// Who starts what the sources execute.
+    pub starter: Starter,
 }
 
 /// Where patches go: a build from another directory compiles everything again.
@@ -161,7 +164,7 @@ impl KernelBuilder {
             cuts: &spec.cuts,
             flags: flags(&spec.cuts),
         };
-        let solve = |tree: &Tree, build: &Path| kconfig::solve(tree, build, &choice);
+        let solve = |tree: &Tree, build: &Path| kconfig::solve(&self.starter, tree, build, &choice);
         let mut kernel = self.build(&recipe, dir, solve, progress)?;
         kernel.choice = choice;
         Ok(kernel)
@@ -180,7 +183,8 @@ impl KernelBuilder {
             cuts: &BTreeSet::new(),
             flags: Vec::new(),
         };
-        let solve = |tree: &Tree, build: &Path| kconfig::solve_given(tree, build, given);
+        let solve =
+            |tree: &Tree, build: &Path| kconfig::solve_given(&self.starter, tree, build, given);
         self.build(&recipe, dir, solve, progress)
     }
 
@@ -212,7 +216,8 @@ impl KernelBuilder {
         let lines = GivenConfig::of_lines(lines)
             .map_err(MakeError::LockConfig)?
             .text();
-        let solve = |tree: &Tree, build: &Path| kconfig::solve_lines(tree, build, &lines);
+        let solve =
+            |tree: &Tree, build: &Path| kconfig::solve_lines(&self.starter, tree, build, &lines);
         let ours = patches(&lock.cuts);
         for patch in &lock.patches {
             let same = ours.iter().any(|(name, text)| {
@@ -228,7 +233,7 @@ impl KernelBuilder {
     /// The configuration of a spec, without building it.
     pub fn configure(&self, spec: &KernelSpec, dir: &Path) -> Result<Config, MakeError> {
         let tree = self.source.tree(&self.cache)?;
-        Ok(kconfig::solve(&tree, dir, &choose(spec))?)
+        Ok(kconfig::solve(&self.starter, &tree, dir, &choose(spec))?)
     }
 
     fn build(
@@ -261,10 +266,12 @@ impl KernelBuilder {
         } = prepared?;
         let begin = Instant::now();
         let mut files_made = 0;
-        let image = build::build(&tree, &objects, &recipe.flags, self.jobs, |file| {
+        let (starter, flags) = (&self.starter, &recipe.flags);
+        let image = build::build(starter, &tree, &objects, flags, self.jobs, |file| {
             files_made += 1;
             progress(file)
         })?;
+        let packed = objects::open(&objects, build::BZ_IMAGE).map_err(failed(&image.bz_image))?;
         let lock = Lock {
             schema: lock::SCHEMA.to_owned(),
             tare_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -275,8 +282,8 @@ impl KernelBuilder {
             flags: recipe.flags.clone(),
             tools: lock::tools(),
             config: config.lines(),
-            image_sha256: lock::sha256_of_file(&image.bz_image)?,
-            image_bytes: size(&image.bz_image)?,
+            image_bytes: packed.metadata().map_err(failed(&image.bz_image))?.len(),
+            image_sha256: lock::sha256_of(packed).map_err(failed(&image.bz_image))?,
         };
         lock.write(&dir.join(LOCK))?;
         Ok(Kernel {
@@ -362,11 +369,6 @@ fn room(objects: &Path) -> Result<(), MakeError> {
     } else {
         Ok(())
     }
-}
-
-fn size(path: &Path) -> Result<u64, MakeError> {
-    let data = fs::metadata(path).map_err(failed(path))?;
-    Ok(data.len())
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> MakeError {

@@ -4,7 +4,8 @@
 //! From nothing upward (`allnoconfig` and what is listed): [`choose`] turns a
 //! profile into configuration symbols, each with the reasons why, by the
 //! [`mapping`], which is data. [`kconfig`] has the kernel's own scripts solve
-//! the dependencies, and holds what was granted against what was asked.
+//! the dependencies, and holds what was granted against what was asked; [`starter`] starts them
+//! in a jail.
 //! [`build`] makes the image and [`lock`] says what it was made of; [`kernel`]
 //! is all of that in one call. [`tailoring`] proves it, and where the proof fails finds
 //! what is missing: [`missing`] by the guest's words, `refused` by its system calls,
@@ -32,6 +33,7 @@ pub mod lock;
 pub mod machine;
 pub mod mapping;
 pub mod missing;
+mod objects;
 pub mod prove;
 mod refused;
 pub mod report;
@@ -40,6 +42,7 @@ pub mod search;
 pub mod several;
 pub mod source;
 pub mod spec;
+pub mod starter;
 pub mod tailoring;
 pub mod target;
 #[cfg(test)]

@@ -10,10 +10,14 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::cut::Cut;
+use crate::objects;
 use crate::source::Tree;
 
 /// The schema that this version writes and reads.
 pub const SCHEMA: &str = "tare-kernel-lock/1";
+
+/// Largest file of sources, bytes: Linux's has 20 MiB.
+const LARGEST_SOURCE: u64 = 256 << 20;
 
 /// A built kernel's ingredients and what came of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,7 +162,8 @@ pub(crate) fn sha256_of_tree(tree: &Tree) -> Result<String, LockError> {
         let content = if path.is_symlink() {
             fs::read_link(&path).map(|target| target.into_os_string().into_encoded_bytes())
         } else {
-            fs::read(&path)
+            // A pipe would be waited for, a device read without end.
+            objects::read(tree.dir(), name, LARGEST_SOURCE)
         };
         let content = content.map_err(file(&path))?;
         hash.update((content.len() as u64).to_le_bytes());

@@ -38,6 +38,7 @@ use tare_tailor::root::{self, Application, RootFrom};
 use tare_tailor::several::{self, TailoredForAll};
 use tare_tailor::source::Source;
 use tare_tailor::spec::KernelSpec;
+use tare_tailor::starter::Starter;
 use tare_tailor::tailoring::{Control, Step, Tailored, Tailoring};
 
 use crate::failure::{Failure, Outcome};
@@ -63,12 +64,18 @@ pub(crate) fn tailor(args: &TailorArgs) -> Outcome {
         source: args.source.clone().map(Source::at).unwrap_or_default(),
         jobs: args.jobs.unwrap_or_else(cpus),
         patching: Patching::Cached,
+        starter: Starter::Tare(this_program()?),
     };
     let interrupted = signals::flag().map_err(|error| Failure::new(ExitCode::Internal, error))?;
     match &args.lock {
         Some(lock) => again(args, lock, &builder, &interrupted),
         None => anew(args, &builder, interrupted),
     }
+}
+
+/// `tare` starts itself to confine what it starts.
+fn this_program() -> Result<PathBuf, Failure> {
+    env::current_exe().map_err(|error| Failure::new(ExitCode::Internal, error))
 }
 
 fn cpus() -> NonZeroUsize {
@@ -205,7 +212,7 @@ fn subjects(
                     command after --, and an image as --root";
         return Err(Failure::new(ExitCode::Usage, what));
     }
-    let tare = env::current_exe().map_err(|error| Failure::new(ExitCode::Internal, error))?;
+    let tare = this_program()?;
     let subject = |(profiled, check): (&Profiled, Check)| -> Result<Subject, Failure> {
         let Profiled { name, profile } = profiled;
         let logs = dir.join(LOGS);

@@ -5,23 +5,24 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Module;
 use tare_rootfs::{Cache, Tree};
 use tare_tailor::choose::choose;
 use tare_tailor::cut::Cut;
-use tare_tailor::kconfig::{Config, KconfigError};
+use tare_tailor::kconfig::{self, Config};
 use tare_tailor::kernel::{Kernel, KernelBuilder, LOCK, MakeError, Patching};
 use tare_tailor::lock::{self, Lock};
 use tare_tailor::mapping::Symbol;
 use tare_tailor::source::{Source, Sources};
 use tare_tailor::spec::KernelSpec;
+use tare_tailor::starter::Starter;
 use tare_tailor::target::{Part, Target};
 
 use super::LinuxError;
 use super::catalog::App;
+use super::machine;
 use crate::interrupt::Interrupt;
 
 /// The cache's directory of kernels made for the lab.
@@ -196,6 +197,7 @@ fn make(
         source: Source::default(),
         jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         patching: Patching::InPlace,
+        starter: Starter::Tare(machine::this_program()?),
     };
     let objects = entries(cache).join(objects(&order.cuts));
     let made = builder.make(order, &objects, |_| interrupt.check().is_ok());
@@ -253,27 +255,13 @@ impl Yardstick {
     /// Has the kernel's scripts solve it.
     pub(crate) fn configuration(self, sources: &Sources) -> Result<Config, LinuxError> {
         let objects = tempfile::tempdir().map_err(LinuxError::file("a temporary directory"))?;
-        let asked = objects.path().join("asked.config");
-        let least = "CONFIG_64BIT=y\nCONFIG_EXPERT=y\n";
-        fs::write(&asked, least).map_err(LinuxError::file(&asked))?;
-        let mut make = Command::new("make");
-        make.arg("-C")
-            .arg(sources.tree.dir())
-            .arg(format!("O={}", objects.path().display()))
-            .arg("ARCH=x86_64")
-            .env_remove("MAKEFLAGS")
-            .stdin(Stdio::null());
-        match self {
-            Self::DefconfigKvm => make.args(["x86_64_defconfig", "kvm_guest.config"]),
-            Self::Floor => make.arg("allnoconfig").env("KCONFIG_ALLCONFIG", &asked),
+        let starter = Starter::Tare(machine::this_program()?);
+        let (targets, lines): (&[&str], _) = match self {
+            Self::DefconfigKvm => (&["x86_64_defconfig", "kvm_guest.config"], None),
+            Self::Floor => (&["allnoconfig"], Some("CONFIG_64BIT=y\nCONFIG_EXPERT=y\n")),
         };
-        let output = make.output().map_err(LinuxError::file("make"))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            let failed = MakeError::Kconfig(KconfigError::Scripts { said });
-            return Err(not_made(self.name(), failed));
-        }
-        configuration(&objects.path().join(".config"))
+        kconfig::made_by(&starter, &sources.tree, objects.path(), targets, lines)
+            .map_err(|error| not_made(self.name(), MakeError::Kconfig(error)))
     }
 }
 

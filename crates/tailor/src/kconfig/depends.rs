@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::mapping::Symbol;
+use crate::objects;
 use crate::source::Tree;
 
 /// Other processors, whose symbols may have the same names.
@@ -13,7 +14,7 @@ const OURS: &str = "x86";
 /// group (`if`, `menu`) are not seen. `None` for a symbol that no file defines.
 pub(crate) fn of(tree: &Tree, symbol: &Symbol) -> Option<Vec<String>> {
     let files = kconfig_files(tree.dir()).into_iter();
-    let texts = files.filter_map(|file| fs::read_to_string(file).ok());
+    let texts = files.filter_map(|file| objects::read_text(tree.dir(), file).ok());
     let found: Vec<Vec<String>> = texts.filter_map(|text| in_text(&text, symbol)).collect();
     (!found.is_empty()).then(|| found.concat())
 }
@@ -46,9 +47,10 @@ pub(super) fn defined(line: &str) -> Option<&str> {
     Some(name.trim())
 }
 
-pub(super) fn kconfig_files(dir: &Path) -> Vec<PathBuf> {
+/// Kconfig files below a directory, by their names from there.
+pub(super) fn kconfig_files(tree: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    let mut dirs = vec![dir.to_owned()];
+    let mut dirs = vec![tree.to_owned()];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -57,7 +59,7 @@ pub(super) fn kconfig_files(dir: &Path) -> Vec<PathBuf> {
             if is_dir && (!is_arch || entry.file_name() == OURS) {
                 dirs.push(path);
             } else if entry.file_name().to_string_lossy().starts_with("Kconfig") {
-                files.push(path);
+                files.extend(path.strip_prefix(tree).map(Path::to_owned));
             }
         }
     }

@@ -15,7 +15,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 pub use config::Config;
 pub use given::{GivenConfig, GivenError};
@@ -23,7 +22,9 @@ pub use prompts::Prompts;
 
 use crate::choose::Choice;
 use crate::mapping::Symbol;
+use crate::objects;
 use crate::source::Tree;
+use crate::starter::{Starter, is_missing};
 
 /// The requested list, in the build directory.
 const REQUESTED: &str = "asked.config";
@@ -82,8 +83,13 @@ fn list(all: &[NotGranted]) -> String {
 
 /// Has the kernel's scripts make a configuration with what was chosen, in
 /// `build`, which then holds it as `.config`.
-pub(crate) fn solve(tree: &Tree, build: &Path, choice: &Choice) -> Result<Config, KconfigError> {
-    let config = solve_lines(tree, build, &fragment(choice))?;
+pub(crate) fn solve(
+    starter: &Starter,
+    tree: &Tree,
+    build: &Path,
+    choice: &Choice,
+) -> Result<Config, KconfigError> {
+    let config = solve_lines(starter, tree, build, &fragment(choice))?;
     match not_granted(tree, choice, &config) {
         none if none.is_empty() => Ok(config),
         some => Err(KconfigError::NotGranted(some)),
@@ -91,25 +97,46 @@ pub(crate) fn solve(tree: &Tree, build: &Path, choice: &Choice) -> Result<Config
 }
 
 /// The same for the lines of a configuration, without asking what was granted.
-pub(crate) fn solve_lines(tree: &Tree, build: &Path, lines: &str) -> Result<Config, KconfigError> {
+pub(crate) fn solve_lines(
+    starter: &Starter,
+    tree: &Tree,
+    build: &Path,
+    lines: &str,
+) -> Result<Config, KconfigError> {
     let build = &made(build)?;
-    let asked = build.join(REQUESTED);
-    fs::write(&asked, lines).map_err(file(&asked))?;
-    run_scripts(tree, build, "allnoconfig", Some(&asked))?;
+    let asked = write(build, REQUESTED, lines)?;
+    run_scripts(starter, tree, build, &["allnoconfig"], Some(&asked))?;
     result(build)
 }
 
 /// A configuration of other sources on these: what it does not name is as the kernel's
 /// defaults have it (`make olddefconfig`).
 pub(crate) fn solve_given(
+    starter: &Starter,
     tree: &Tree,
     build: &Path,
     given: &GivenConfig,
 ) -> Result<Config, KconfigError> {
     let build = &made(build)?;
-    let config = build.join(RESULT);
-    fs::write(&config, given.text()).map_err(file(&config))?;
-    run_scripts(tree, build, "olddefconfig", None)?;
+    write(build, RESULT, &given.text())?;
+    run_scripts(starter, tree, build, &["olddefconfig"], None)?;
+    result(build)
+}
+
+/// A configuration that targets of the kernel's Makefile make (`x86_64_defconfig`), in `build`; from
+/// `lines`, if there are any.
+pub fn made_by(
+    starter: &Starter,
+    tree: &Tree,
+    build: &Path,
+    targets: &[&str],
+    lines: Option<&str>,
+) -> Result<Config, KconfigError> {
+    let build = &made(build)?;
+    let asked = lines
+        .map(|lines| write(build, REQUESTED, lines))
+        .transpose()?;
+    run_scripts(starter, tree, build, targets, asked.as_deref())?;
     result(build)
 }
 
@@ -120,9 +147,18 @@ fn made(build: &Path) -> Result<PathBuf, KconfigError> {
         .map_err(file(build))
 }
 
+/// Writes a file of the build directory.
+fn write(build: &Path, name: &str, text: &str) -> Result<PathBuf, KconfigError> {
+    let path = build.join(name);
+    let written = objects::create(build, name)
+        .and_then(|mut file| io::Write::write_all(&mut file, text.as_bytes()));
+    written.map_err(file(&path))?;
+    Ok(path)
+}
+
 fn result(build: &Path) -> Result<Config, KconfigError> {
     let result = build.join(RESULT);
-    let text = fs::read_to_string(&result).map_err(file(&result))?;
+    let text = objects::read_text(build, RESULT).map_err(file(&result))?;
     Ok(Config::read(&text))
 }
 
@@ -137,25 +173,26 @@ fn fragment(choice: &Choice) -> String {
 }
 
 fn run_scripts(
+    starter: &Starter,
     tree: &Tree,
     build: &Path,
-    how: &str,
+    targets: &[&str],
     asked: Option<&Path>,
 ) -> Result<(), KconfigError> {
-    let output = Command::new("make")
-        .arg("-C")
-        .arg(tree.dir())
-        .arg(format!("O={}", build.display()))
-        .args(["ARCH=x86_64", how])
+    let mut make = starter
+        .make(tree.dir(), build)
+        .map_err(KconfigError::NoMake)?;
+    let output = make
+        .args(targets)
         .env_remove("KCONFIG_ALLCONFIG")
         .envs(asked.map(|asked| ("KCONFIG_ALLCONFIG", asked)))
-        .env("LC_ALL", "C")
-        .env_remove("MAKEFLAGS")
-        .stdin(Stdio::null())
         .output()
         .map_err(KconfigError::NoMake)?;
     if output.status.success() {
         return Ok(());
+    }
+    if is_missing(output.status) {
+        return Err(KconfigError::NoMake(io::ErrorKind::NotFound.into()));
     }
     Err(KconfigError::Scripts {
         said: why(&String::from_utf8_lossy(&output.stderr)),

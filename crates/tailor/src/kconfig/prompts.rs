@@ -2,9 +2,9 @@
 //! that are on in the smallest kernel most are of this kind.
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use super::{Config, depends};
+use crate::objects;
 use crate::source::Tree;
 
 /// Words that begin a line with a prompt after them.
@@ -18,7 +18,7 @@ impl Prompts {
     /// Reads the tree's Kconfig files.
     pub fn of(tree: &Tree) -> Self {
         let files = depends::kconfig_files(tree.dir()).into_iter();
-        let texts = files.filter_map(|file| fs::read_to_string(file).ok());
+        let texts = files.filter_map(|file| objects::read_text(tree.dir(), file).ok());
         Self(texts.flat_map(|text| in_text(&text)).collect())
     }
 

@@ -51,7 +51,13 @@ fn every_target_is_granted_all_that_it_asks() {
     let cuts = [BTreeSet::new(), Cut::by_default(), Cut::all_trusting()];
     for (target, cuts) in targets.into_iter().zip(cuts) {
         let build = tempfile::tempdir().unwrap();
-        let config = solve(&tree, build.path(), &everything(target, &cuts)).unwrap();
+        let config = solve(
+            &Starter::Test,
+            &tree,
+            build.path(),
+            &everything(target, &cuts),
+        )
+        .unwrap();
         assert!(config.has(&Symbol::new("EPOLL").unwrap()));
         assert!(!config.has(&Symbol::new("SOUND").unwrap()));
         assert_eq!(config.modules(), 0);
@@ -66,7 +72,9 @@ fn what_is_not_granted_is_named_with_what_it_depends_on() {
     let symbol = Symbol::new("VIRTIO_NET").unwrap();
     let reasons = BTreeSet::from(["a test".to_owned()]);
     choice.symbols.insert(symbol, reasons);
-    let error = solve(&tree, build.path(), &choice).unwrap_err().to_string();
+    let error = solve(&Starter::Test, &tree, build.path(), &choice)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("VIRTIO_NET (for a test; it depends on VIRTIO"),
         "{error}"

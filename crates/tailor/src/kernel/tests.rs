@@ -12,7 +12,8 @@ use crate::target::{Part, Target};
 const MAKEFILE: &str = "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 1\n\
     allnoconfig:\n\t@cp $(KCONFIG_ALLCONFIG) $(O)/.config\n\
     bzImage:\n\t@echo '  CC      a.o'\n\t@mkdir -p $(O)/arch/x86/boot\n\
-    \t@cat $(O)/.config > $(O)/arch/x86/boot/bzImage; echo '$(KCFLAGS)' >> $(O)/arch/x86/boot/bzImage\n";
+    \t@cat $(O)/.config > $(O)/arch/x86/boot/bzImage; echo '$(KCFLAGS)' >> $(O)/arch/x86/boot/bzImage\n\
+    \t@touch $(O)/vmlinux\n";
 
 struct Fixture {
     dir: tempfile::TempDir,
@@ -30,6 +31,7 @@ fn fixture() -> Fixture {
         source: Source::Directory(tree),
         jobs: NonZeroUsize::MIN,
         patching: Patching::Cached,
+        starter: Starter::Test,
     };
     Fixture { dir, builder }
 }

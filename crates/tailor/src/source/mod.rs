@@ -4,12 +4,13 @@ mod obtain;
 mod patch;
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use obtain::{ObtainError, Source, Sources};
 pub use patch::{PatchError, patched, switched};
+
+use crate::objects;
 
 /// Versions that the mapping and the patches were checked against.
 pub(crate) const SUPPORTED: (u32, u32) = (6, 1);
@@ -92,7 +93,7 @@ impl Tree {
             return Err(no_tree());
         }
         let path = dir.join("Makefile");
-        let makefile = fs::read_to_string(&path).map_err(|source| SourceError::Read {
+        let makefile = objects::read_text(dir, "Makefile").map_err(|source| SourceError::Read {
             path: path.clone(),
             source,
         })?;
@@ -135,6 +136,8 @@ fn version(makefile: &str) -> Option<Version> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::fs;
+
     use super::*;
 
     fn tree(makefile: &str) -> tempfile::TempDir {
@@ -150,6 +153,36 @@ mod tests {
         let dir = tree("# SPDX\nVERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 192\nEXTRAVERSION =\n");
         let version = Tree::open(dir.path()).unwrap().version();
         assert_eq!(version.to_string(), "6.1.192");
+    }
+
+    /// Sources of somebody else's: what waits or has no end is passed over, or an error.
+    #[test]
+    fn pipes_and_devices_in_sources_are_not_read() {
+        use std::os::unix::fs::symlink;
+
+        use rustix::fs::{CWD, Mode, mkfifoat};
+
+        let dir = tree("VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 1\n");
+        let sources = Tree::open(dir.path()).unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for name in ["fs", "net", "mm"] {
+            fs::create_dir(path(name)).unwrap();
+        }
+        fs::write(path("mm/Kconfig"), "config PSI\n\tbool \"psi\"\n").unwrap();
+        mkfifoat(CWD, path("fs/Kconfig"), Mode::RUSR | Mode::WUSR).unwrap();
+        symlink("/dev/zero", path("net/Kconfig")).unwrap();
+        symlink("/dev/zero", path("net/Makefile")).unwrap();
+        assert!(crate::kconfig::Prompts::of(&sources).has("PSI"));
+        let config = crate::kconfig::Config::read("CONFIG_NET=y\n");
+        let kbuild = crate::kbuild::Kbuild::of(sources.dir());
+        assert!(kbuild.compiles("net/ipv4/a.c", &config) || !path("net/ipv4").exists());
+        // A pipe has no hash; a link counts by what it points at.
+        assert!(crate::lock::sha256_of_tree(&sources).is_err());
+        fs::remove_file(path("fs/Kconfig")).unwrap();
+        assert!(crate::lock::sha256_of_tree(&sources).is_ok());
+        fs::remove_file(path("Makefile")).unwrap();
+        symlink("/dev/zero", path("Makefile")).unwrap();
+        assert!(Tree::open(dir.path()).is_err());
     }
 
     #[test]

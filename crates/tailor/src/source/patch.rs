@@ -15,8 +15,8 @@ use tare_rootfs::cache::{Cache, CacheError};
 
 use super::{SourceError, Sources, Tree};
 use crate::cut::Cut;
-use crate::lock;
 use crate::lock::Patch;
+use crate::{lock, objects};
 
 /// The cache's directory of trees with patches.
 const ENTRIES: &str = "linux-patched";
@@ -114,14 +114,17 @@ pub fn switched(
         .filter_map(|cut| -> Option<&str> { cut.patch() });
     let changed: BTreeSet<&str> = asked.chain(known).flat_map(files).collect();
     for file in &changed {
-        let (from, to) = (sources.tree.dir().join(file), scratch.path().join(file));
+        let to = scratch.path().join(file);
         let parent = to.parent().unwrap_or(dir);
         fs::create_dir_all(parent).map_err(unwritten(parent))?;
-        match fs::copy(&from, &to) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(unwritten(&to)(error));
-            }
-            _ => (),
+        // Sources of somebody else's may have a link there.
+        match objects::open(sources.tree.dir(), file) {
+            Ok(mut from) => fs::File::create(&to)
+                .and_then(|mut to| io::copy(&mut from, &mut to))
+                .map(drop)
+                .map_err(unwritten(&to))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unwritten(&to)(error)),
         }
     }
     for (name, text) in patches {
