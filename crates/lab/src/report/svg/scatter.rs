@@ -15,6 +15,8 @@ const BOTTOM: f64 = TOP + HEIGHT;
 const AXIS: f64 = 42.0;
 /// What is left of this share is drawn as nothing, percent.
 const LEAST_PCT: f64 = 0.01;
+/// About how wide a letter is.
+const LETTER: f64 = 6.5;
 
 /// A point with its name.
 #[derive(Clone, Debug)]
@@ -55,13 +57,59 @@ pub(crate) fn scatter(marks: &[Mark], best: &[(f64, f64)], description: &str) ->
                 .map(|(cpu, us)| ((x.at(*cpu), y.at(*us)), false));
             drawing.path("line dash s0", format_args!("{}", line(places)));
         }
+        let place = |mark: &Mark| (x.at(mark.cpu_pct), y.at(mark.latency_us));
+        let mut taken: Vec<Space> = marks.iter().map(|mark| Space::dot(place(mark))).collect();
         for mark in marks {
-            let (across, down) = (x.at(mark.cpu_pct), y.at(mark.latency_us));
-            drawing.dot(mark.series, (across, down), 4.0, "");
-            drawing.text((across + 7.0, down - 5.0), "", &mark.name);
+            let dot = place(mark);
+            drawing.dot(mark.series, dot, 4.0, "");
+            let (at, anchor, space) = beside(dot, &mark.name, &taken);
+            drawing.text(at, anchor, &mark.name);
+            taken.push(space);
         }
         (BOTTOM + AXIS, drawing)
     })
+}
+
+/// What a dot or a name covers.
+#[derive(Clone, Copy)]
+struct Space {
+    across: (f64, f64),
+    down: (f64, f64),
+}
+
+impl Space {
+    fn dot((x, y): (f64, f64)) -> Self {
+        let (across, down) = ((x - 4.0, x + 4.0), (y - 4.0, y + 4.0));
+        Self { across, down }
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        let meet = |a: (f64, f64), b: (f64, f64)| a.0 < b.1 && b.0 < a.1;
+        meet(self.across, other.across) && meet(self.down, other.down)
+    }
+}
+
+/// The place of a dot's name that covers nothing else, as near as there is
+/// one: above it, on either side, then further and further down.
+fn beside((x, y): (f64, f64), name: &str, taken: &[Space]) -> ((f64, f64), &'static str, Space) {
+    let wide = name.chars().count() as f64 * LETTER;
+    let option = |left: bool, y: f64| {
+        let (at, anchor, from) = if left {
+            (x - 7.0, "end", x - 7.0 - wide)
+        } else {
+            (x + 7.0, "", x + 7.0)
+        };
+        let (across, down) = ((from, from + wide), (y - 10.0, y + 2.0));
+        ((at, y), anchor, Space { across, down })
+    };
+    let rows = [-5.0, 14.0, 27.0, 40.0, 53.0, 66.0];
+    let options = rows.into_iter().flat_map(|row| [(false, row), (true, row)]);
+    options
+        .map(|(left, row)| option(left, y + row))
+        .find(|(_, _, space)| {
+            space.across.0 >= LEFT && !taken.iter().any(|other| other.meets(space))
+        })
+        .unwrap_or_else(|| option(false, y - 5.0))
 }
 
 #[cfg(test)]
@@ -81,5 +129,15 @@ mod tests {
         assert!(chart.contains("&lt;never&gt;") && chart.contains("always"));
         assert!(!chart.contains("NaN") && !chart.contains("inf"), "{chart}");
         assert_eq!(scatter(&[], &[], "x"), "");
+    }
+    #[test]
+    fn names_of_dots_at_one_place_cover_neither_each_other_nor_a_dot() {
+        let dots = [(100.0, 50.0), (100.0, 50.0), (104.0, 50.0), (140.0, 45.0)];
+        let mut taken = dots.map(Space::dot).to_vec();
+        for dot in dots {
+            let (_, _, space) = beside(dot, "always", &taken);
+            assert!(!taken.iter().any(|other| other.meets(&space)));
+            taken.push(space);
+        }
     }
 }
