@@ -384,8 +384,14 @@ pub(crate) fn set_pages_here(address: u64, first: u64, count: u64) -> bool {
     // Eight at a time: where this is emulated, each instruction takes a microsecond.
     let (groups, rest) = table.0[start..start + count as usize].as_chunks::<8>();
     for [a, b, c, d, e, f, g, h] in groups {
-        (set(a), set(b), set(c), set(d));
-        (set(e), set(f), set(g), set(h));
+        set(a);
+        set(b);
+        set(c);
+        set(d);
+        set(e);
+        set(f);
+        set(g);
+        set(h);
     }
     rest.iter().for_each(&mut set);
     if replaced != 0 {
