@@ -10,6 +10,8 @@ mod program;
 mod reader;
 mod set_up;
 
+const ALLOW: u32 = 0x7fff_0000; // SECCOMP_RET_ALLOW
+const LACKING: u32 = 0x0005_0000 + libc::ENOSYS as u32; // SECCOMP_RET_ERRNO
 const ROLES: [Role; 4] = [Role::Vcpu, Role::Io, Role::Main, Role::Frontend];
 
 /// Runs a filter as the kernel does (`net/core/filter.c`), as far as seccompiler
@@ -44,9 +46,19 @@ fn verdict(program: &[sock_filter], call: c_long, arguments: &[u64]) -> u32 {
     }
 }
 
+/// Whether a filter allows a call, which it else answers with `refused` and nothing else.
+fn is_allowed(program: &[sock_filter], call: c_long, arguments: &[u64], refused: u32) -> bool {
+    let verdict = verdict(program, call, arguments);
+    assert!(
+        verdict == ALLOW || verdict == refused,
+        "{call}: {verdict:#x}"
+    );
+    verdict == ALLOW
+}
+
 fn allows(role: Role, call: c_long, arguments: &[u64]) -> bool {
     let program = program(role).expect("a filter");
-    verdict(&program, call, arguments) == 0x7fff_0000 // SECCOMP_RET_ALLOW
+    verdict(&program, call, arguments) == ALLOW
 }
 
 fn own_pid() -> u64 {

@@ -3,7 +3,6 @@
 use super::super::reader::{Opens, program, without_opening};
 use super::*;
 
-const ALLOW: u32 = 0x7fff_0000; // SECCOMP_RET_ALLOW
 const REFUSE: u32 = 0x0005_0000 + libc::EACCES as u32; // SECCOMP_RET_ERRNO
 /// Numbers of calls up to Linux 6.18, and some more.
 const CALLS: std::ops::Range<c_long> = 0..512;

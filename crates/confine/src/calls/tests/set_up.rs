@@ -3,7 +3,6 @@
 use super::super::set_up::{SET_UP, program, without_clone3};
 use super::*;
 
-const ALLOW: u32 = 0x7fff_0000; // SECCOMP_RET_ALLOW
 const TRAP: u32 = 0x0003_0000; // SECCOMP_RET_TRAP
 /// KVM_CREATE_VM.
 const CREATE_VM: u64 = 0xae01;
@@ -13,11 +12,7 @@ const THREAD_OF_A_LIBRARY: u64 = 0x003d_0f00;
 const O_CLOEXEC: u64 = libc::O_CLOEXEC as u64;
 
 fn may(call: c_long, arguments: &[u64]) -> bool {
-    match verdict(&program().expect("a filter"), call, arguments) {
-        ALLOW => true,
-        TRAP => false,
-        other => panic!("{call}: {other:#x}"),
-    }
+    is_allowed(&program().expect("a filter"), call, arguments, TRAP)
 }
 
 #[test]
