@@ -1,5 +1,8 @@
 //! [`SlowStart`]: leaves slow start before the queue overflows, when the round
 //! trip grows from one round to the next (HyStart++, RFC 9406).
+//!
+//! Beyond the RFC, conservative slow start ends before its five rounds if the round trip has grown
+//! by as much again: then a queue fills, and three times the window would overflow it.
 
 use crate::seq::Seq;
 use crate::time::Duration;
@@ -58,8 +61,8 @@ impl SlowStart {
         if left {
             return Step::Leave;
         }
-        if let Some(sample) = sample {
-            self.note(sample);
+        if sample.is_some_and(|sample| self.is_queue_filling(sample)) {
+            return Step::Leave;
         }
         match self.conservative {
             Some(_) => Step::Grow(acked / GROWTH_DIVISOR),
@@ -67,24 +70,33 @@ impl SlowStart {
         }
     }
 
-    fn note(&mut self, sample: Duration) {
+    /// Takes a round trip. Whether it shows, in conservative slow start, that a queue fills.
+    fn is_queue_filling(&mut self, sample: Duration) -> bool {
         let current = self.current.map_or(sample, |current| current.min(sample));
         self.current = Some(current);
         self.samples = self.samples.saturating_add(1);
         let Some(last) = self.last.filter(|_| self.samples >= SAMPLES) else {
-            return;
+            return false;
         };
-        let eighth = Duration::from_micros(last.as_micros() / 8);
-        let threshold = eighth.clamp(THRESHOLD_MIN, THRESHOLD_MAX);
         match self.conservative {
-            None if current >= last + threshold => {
+            None if current >= last + threshold(last) => {
                 self.conservative = Some(Conservative {
                     baseline: current,
                     rounds: 0,
                 });
             }
-            Some(conservative) if current < conservative.baseline => self.conservative = None,
-            _ => {}
+            Some(Conservative { baseline, .. }) if current < baseline => self.conservative = None,
+            Some(Conservative { baseline, .. }) => {
+                return current >= baseline + threshold(baseline);
+            }
+            None => {}
         }
+        false
     }
+}
+
+/// How much longer than `round_trip` the next round's must be to mean a queue.
+fn threshold(round_trip: Duration) -> Duration {
+    let eighth = Duration::from_micros(round_trip.as_micros() / 8);
+    eighth.clamp(THRESHOLD_MIN, THRESHOLD_MAX)
 }

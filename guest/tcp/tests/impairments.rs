@@ -157,3 +157,31 @@ fn batches_of_acknowledgements_send_no_flight_again() {
         }
     }
 }
+
+/// A peer with a large window, as Linux's, leaves it to slow start to find the path's queue:
+/// it must not send several times what fits before it notices.
+#[test]
+fn slow_start_does_not_overflow_a_queue_that_it_fills() {
+    let config = Config {
+        receive_initial: 1 << 20,
+        receive_max: 4 << 20,
+        send_max: 1 << 20,
+        ..Config::default()
+    };
+    let row = rows()
+        .find(|row| row.name == "10 Mbit, queue 50")
+        .expect("a row");
+    for batch_us in [0, 300, 1000] {
+        let (mut sent, mut again) = (0, 0);
+        for seed in 1..=6 {
+            let mut world = World::new(row.impairment, config, seed);
+            world.batch_us = batch_us;
+            let outcome = transfer(&mut world, MIB);
+            sent += outcome.sent;
+            again += outcome.retransmitted;
+        }
+        let share = again * 10_000 / sent;
+        println!("batches of {batch_us:>4} us: {share} of 10,000 sent again");
+        assert!(share <= 40, "batches of {batch_us} us: {share} of 10,000");
+    }
+}
