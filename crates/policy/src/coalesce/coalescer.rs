@@ -121,6 +121,7 @@ impl Coalescer {
     /// interrupt of a batch, in which completions may be held that came after
     /// the delivered one.
     pub fn caught_up(&mut self, now_ns: u64) {
+        self.trial.caught_up();
         self.release(now_ns, Cause::CaughtUp);
     }
 

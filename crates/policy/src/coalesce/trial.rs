@@ -8,8 +8,9 @@
 //! ([`Phase::Plain`]). The first trial delivers one completion of two, each that succeeds is
 //! followed by one of half the ratio, down to the table's; one that fails goes back to the last
 //! that succeeded. So a trial costs little where holds cost anything, and a guest or a disk that bears
-//! some coalescing gets it. Holds that end by their deadline save nothing: then there are
-//! none for a while ([`Phase::Paused`]).
+//! some coalescing gets it. Holds that end by their deadline save nothing, nor do any where
+//! completions arrive in batches that share an interrupt and are as large as the ratio would
+//! make them: then there are no holds for a while ([`Phase::Paused`]).
 
 use super::Ratio;
 use super::epoch::Load;
@@ -60,6 +61,8 @@ enum Phase {
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     completions: u64,
+    /// Batches of completions that the driver caught up with: interrupts at most.
+    batches: u64,
     elapsed_ns: u64,
     /// Sum of latencies, holds included.
     total_ns: u64,
@@ -129,6 +132,11 @@ impl Trial {
         }
     }
 
+    /// The driver learns of all completions so far by one interrupt, or sees them without.
+    pub(super) const fn caught_up(&mut self) {
+        self.window.batches += 1;
+    }
+
     /// The first completion of a run of held ones.
     pub(super) fn first_held(&mut self, latency_ns: u64) {
         self.first_held_ns = latency_ns;
@@ -178,6 +186,9 @@ impl Trial {
         let rounds = self.window.completions / u64::from(cif.max(1));
         match self.phase {
             Phase::Plain if self.left > 0 => self.window = Window::default(),
+            Phase::Plain if rounds >= PLAIN_ROUNDS && self.window.has_batches_of(table) => {
+                self.pause();
+            }
             Phase::Plain if rounds >= PLAIN_ROUNDS => {
                 self.base = self.window.measured(cif);
                 if self.base.is_regular() && self.bold_after == 0 {
@@ -295,6 +306,13 @@ impl Trial {
 }
 
 impl Window {
+    /// Whether no more of the completions had an interrupt than `table` would give one. Without
+    /// batches nothing is known of them.
+    fn has_batches_of(&self, table: Ratio) -> bool {
+        let (count_up, skip_up) = (u64::from(table.count_up()), u64::from(table.skip_up()));
+        self.batches > 0 && self.batches * skip_up <= self.completions * count_up
+    }
+
     #[cold]
     #[inline(never)]
     fn end_block(&mut self) {

@@ -184,23 +184,41 @@ fn depth_one_is_never_held_however_fast() {
     }
 }
 
-#[test]
-fn reaping_in_batches_does_not_make_a_load_look_lighter() {
+/// A queue of depth 64 whose completions come in batches of this many, 80 us apart.
+fn reaped_in_batches_of(batch: usize) -> Coalescer {
     let mut coalescer = Coalescer::new(Settings::default());
     (0..64).for_each(|_| coalescer.submitted(RequestKind::Read));
-    let mut now_ns = 0;
+    let (mut now_ns, mut unanswered) = (0, 0);
     for _ in 0..20_000 {
         now_ns += 80 * US;
         let mut wanted = Decision::Hold;
-        for _ in 0..16 {
+        unanswered += batch;
+        for _ in 0..batch {
             wanted = wanted.or(coalescer.completed(now_ns, RequestKind::Read, LONG_NS));
         }
-        assert_eq!(wanted, Decision::Deliver);
-        coalescer.caught_up(now_ns);
-        (0..16).for_each(|_| coalescer.submitted(RequestKind::Read));
+        if wanted == Decision::Deliver {
+            coalescer.caught_up(now_ns);
+            (0..unanswered).for_each(|_| coalescer.submitted(RequestKind::Read));
+            unanswered = 0;
+        }
     }
-    assert_eq!(coalescer.ratio().skip_up(), 8);
-    assert_eq!(coalescer.deadline(), None);
+    coalescer
+}
+
+#[test]
+fn reaping_in_batches_does_not_make_a_load_look_lighter() {
+    assert_eq!(reaped_in_batches_of(4).ratio().skip_up(), 8);
+}
+
+/// Batches as large as the ratio would make them share an interrupt already: a hold would
+/// cost latency and save nothing.
+#[test]
+fn completions_that_share_an_interrupt_are_not_held() {
+    for batch in [8, 16] {
+        let coalescer = reaped_in_batches_of(batch);
+        assert_eq!(coalescer.counters().held, 0, "batches of {batch}");
+        assert_eq!(coalescer.ratio().skip_up(), 1);
+    }
 }
 
 /// A guest whose threads each need a while to take a completion in and to send
