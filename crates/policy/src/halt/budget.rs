@@ -35,6 +35,9 @@ const LOOK_BY_CLOCK_NS: u64 = 1_000_000_000;
 const REST_NS: u64 = 1_000_000_000;
 /// Less waiting for a CPU than this says nothing.
 const STEAL_NOISE_NS: u64 = 1_000_000;
+/// Over this time waiting for a CPU is held against running. A machine in bursts runs for less than
+/// a millisecond between two looks: one delay of the host's would be more than all of that.
+const STEAL_MEMORY_NS: u64 = 1_000_000_000;
 
 /// What the rule may spend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +89,7 @@ pub struct Budget {
     /// What may still be spent; below zero, what was spent too much.
     account_ns: i64,
     lately: Lately,
+    demand: Demand,
     gaps: Gaps,
     holds: bool,
     window_ns: u64,
@@ -106,6 +110,7 @@ impl Budget {
             experience: Experience::new(),
             account_ns: 0,
             lately: Lately::new(),
+            demand: Demand::NONE,
             gaps: Gaps::new(),
             holds: false,
             window_ns: 0,
@@ -157,7 +162,8 @@ impl Budget {
         let experience = &mut self.experience;
         experience.add(self.window_ns, counted, predicted_ns, now_ns);
         self.book(counted, now_ns);
-        if contended(counted) {
+        self.demand.add(counted);
+        if self.demand.is_contended() {
             self.rest_until_ns = now_ns.saturating_add(REST_NS);
         }
         let curve = Curve::corrected(&self.waits, &self.experience, now_ns);
@@ -321,12 +327,34 @@ impl Budget {
     }
 }
 
-/// Whether the vCPUs waited for a CPU for more than a quarter of the time that
-/// they wanted one. KVM gives a poll up then, and polling takes the
-/// CPU from another thread.
-fn contended(counted: &Reading) -> bool {
-    let wanted = counted.run_ns.saturating_add(counted.steal_ns);
-    counted.steal_ns > STEAL_NOISE_NS && counted.steal_ns > wanted / 4
+/// How long the vCPUs wanted a CPU lately, and did not get one. What is old fades.
+#[derive(Clone, Copy, Debug)]
+struct Demand {
+    run_ns: u64,
+    steal_ns: u64,
+}
+
+impl Demand {
+    const NONE: Self = Self {
+        run_ns: 0,
+        steal_ns: 0,
+    };
+
+    fn add(&mut self, counted: &Reading) {
+        let all_ns = STEAL_MEMORY_NS.saturating_add(counted.now_ns);
+        let add = |sum_ns: u64, more_ns| {
+            mul_div(sum_ns, STEAL_MEMORY_NS, all_ns).saturating_add(more_ns)
+        };
+        self.run_ns = add(self.run_ns, counted.run_ns);
+        self.steal_ns = add(self.steal_ns, counted.steal_ns);
+    }
+
+    /// Whether they waited for more than a quarter of the time that they wanted a CPU. KVM gives a
+    /// poll up then, and polling takes the CPU from another thread.
+    fn is_contended(&self) -> bool {
+        let wanted_ns = self.run_ns.saturating_add(self.steal_ns);
+        self.steal_ns > STEAL_NOISE_NS && self.steal_ns > wanted_ns / 4
+    }
 }
 
 fn signed(ns: u64) -> i64 {

@@ -182,10 +182,30 @@ fn where_others_want_the_cpu_nothing_is_polled_for_a_while() {
     step(&mut rule, 0, 0);
     step(&mut rule, 0, 2000 * MS);
     assert!(step(&mut rule, 0, 2000 * MS) > 0);
-    assert_eq!(step(&mut rule, 10 * MS, 100 * MS), 0);
+    assert_eq!(step(&mut rule, 20 * MS, 100 * MS), 0);
     assert_eq!(rule.standing(), Standing::Contended);
     assert_eq!(step(&mut rule, 0, 500 * MS), 0);
     assert!(step(&mut rule, 0, 2000 * MS) > 0);
+}
+
+/// A quiet host lets a thread wait for a millisecond or two now and then.
+#[test]
+fn one_delay_of_the_host_does_not_stop_polling_for_a_machine_in_bursts() {
+    let mut rule = budget(10);
+    let mut reading = Reading::default();
+    let mut step = |rule: &mut Budget, steal_ns: u64| {
+        reading.now_ns += 50 * MS;
+        reading.run_ns += 700 * US;
+        reading.steal_ns += steal_ns;
+        reading.waited[16] += 100;
+        let _ = rule.look(&reading);
+        rule.standing()
+    };
+    (0..40).for_each(|_| assert_ne!(step(&mut rule, 20 * US), Standing::Contended));
+    assert_ne!(step(&mut rule, 2 * MS), Standing::Contended);
+    // Every wake-up waits: others want the CPU.
+    let waiting = (0..10).map(|_| step(&mut rule, 2 * MS));
+    assert!(waiting.into_iter().any(|it| it == Standing::Contended));
 }
 
 #[test]
