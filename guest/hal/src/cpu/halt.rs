@@ -1,6 +1,6 @@
 //! Letting interrupts in, and halting until one comes.
 
-use super::interrupts::{disable_interrupts, enable_interrupts, in_interrupt};
+use super::interrupts::{enable_interrupts, in_interrupt, wait_if};
 use crate::{apic, ring};
 
 /// Lets the hardware interrupt this CPU, once, and handlers run.
@@ -16,11 +16,5 @@ pub fn start_interrupts() {
 #[inline]
 pub fn halt_if(may_halt: impl FnOnce() -> bool) -> bool {
     assert!(!in_interrupt(), "interrupt handlers cannot halt");
-    let _ = disable_interrupts();
-    let halts = may_halt();
-    if halts {
-        ring::wait_for_interrupt();
-    }
-    enable_interrupts();
-    halts
+    wait_if(ring::wait_for_interrupt, may_halt)
 }

@@ -1,4 +1,4 @@
-//! The software interrupt flag of the CPU that runs this code.
+//! The software interrupt flag ([`super::flag`]) of the CPU that runs this code.
 
 #![allow(unsafe_code)]
 
@@ -21,36 +21,98 @@ mod arch {
     use core::arch::asm;
 
     use super::InterruptState;
+    use crate::cpu::flag::{self, Area};
     use crate::percpu;
     use crate::trap::irq;
+    use crate::trap::vector;
+
+    /// The area of the CPU that runs this code. The flag is in memory, so that it costs the
+    /// same in ring 3; assembly keeps each access one instruction, and their order.
+    struct Own;
+
+    impl Area for Own {
+        #[inline(always)]
+        fn is_on(&self) -> bool {
+            let on: u64;
+            // SAFETY: this CPU's own flag.
+            unsafe {
+                asm!("mov {}, gs:[{flag}]", out(reg) on, flag = const percpu::INTERRUPTS_ON_OFFSET,
+                    options(nostack, preserves_flags));
+            }
+            on != 0
+        }
+
+        #[inline(always)]
+        fn set(&self, on: bool) {
+            if on {
+                // SAFETY: this CPU's own flag.
+                unsafe {
+                    asm!("mov qword ptr gs:[{flag}], 1", flag = const percpu::INTERRUPTS_ON_OFFSET,
+                        options(nostack, preserves_flags));
+                }
+            } else {
+                // SAFETY: as above.
+                unsafe {
+                    asm!("mov qword ptr gs:[{flag}], 0", flag = const percpu::INTERRUPTS_ON_OFFSET,
+                        options(nostack, preserves_flags));
+                }
+            }
+        }
+
+        #[inline(always)]
+        fn pending(&self) -> u64 {
+            let pending: u64;
+            // SAFETY: this CPU's own pending interrupts.
+            unsafe {
+                asm!("mov {}, gs:[{all}]", out(reg) pending, all = const percpu::PENDING_OFFSET,
+                    options(nostack, preserves_flags));
+            }
+            pending
+        }
+
+        #[inline(always)]
+        fn take_pending(&self) -> u64 {
+            let mut pending: u64 = 0;
+            // SAFETY: as above; an exchange is one instruction.
+            unsafe {
+                asm!("xchg {}, gs:[{all}]", inout(reg) pending, all = const percpu::PENDING_OFFSET,
+                    options(nostack, preserves_flags));
+            }
+            pending
+        }
+
+        #[inline(always)]
+        fn handle(&self, bit: u32) {
+            irq::handle(percpu::current(), usize::from(vector::FIRST) + bit as usize);
+        }
+    }
+
+    /// Called by the entry code with the software flag off; turns it on again.
+    #[unsafe(no_mangle)]
+    extern "C" fn tare_interrupt(vector: u64) {
+        flag::arrived(&Own, vector as u32 - u32::from(vector::FIRST));
+    }
+
+    /// For entry code: handles the interrupts that are pending on this CPU.
+    #[unsafe(no_mangle)]
+    extern "C" fn tare_handle_pending() {
+        flag::handle_pending(&Own);
+    }
 
     /// Keeps interrupt handlers from running on this CPU and says whether they
     /// might. An interrupt that arrives meanwhile is noted, and handled when they
-    /// may run again: the flag is in memory, so that it costs the same in ring 3.
+    /// may run again.
     #[inline(always)]
     pub fn disable_interrupts() -> InterruptState {
-        let on: u64;
-        // SAFETY: this CPU's own flag. A handler between the two instructions
-        // leaves the flag as it was.
-        unsafe {
-            asm!(
-                "mov {on}, gs:[{flag}]",
-                "mov qword ptr gs:[{flag}], 0",
-                on = out(reg) on,
-                flag = const percpu::INTERRUPTS_ON_OFFSET,
-                options(nostack, preserves_flags),
-            );
+        InterruptState {
+            enabled: flag::disable(&Own),
         }
-        InterruptState { enabled: on != 0 }
     }
 
     /// Whether interrupt handlers may run on this CPU.
     #[inline]
     pub(crate) fn interrupts_are_on() -> bool {
-        percpu::current()
-            .interrupts_on
-            .load(core::sync::atomic::Ordering::Relaxed)
-            != 0
+        Own.is_on()
     }
 
     /// Puts the flag back.
@@ -64,22 +126,13 @@ mod arch {
     /// Lets interrupt handlers run, first those of pending interrupts.
     #[inline(always)]
     pub(crate) fn enable_interrupts() {
-        let pending: u64;
-        // SAFETY: this CPU's own flag and pending interrupts. One that arrives
-        // after the first instruction is handled at once.
-        unsafe {
-            asm!(
-                "mov qword ptr gs:[{flag}], 1",
-                "mov {pending}, gs:[{all}]",
-                pending = out(reg) pending,
-                flag = const percpu::INTERRUPTS_ON_OFFSET,
-                all = const percpu::PENDING_OFFSET,
-                options(nostack, preserves_flags),
-            );
-        }
-        if pending != 0 {
-            irq::handle_pending();
-        }
+        flag::enable(&Own);
+    }
+
+    /// Halts by `wait` until an interrupt has been handled ([`flag::halt_if`]).
+    #[inline(always)]
+    pub(crate) fn wait_if(wait: impl FnOnce(), may_halt: impl FnOnce() -> bool) -> bool {
+        flag::halt_if(&Own, wait, may_halt)
     }
 
     /// Whether an interrupt handler is running on this CPU.

@@ -4,12 +4,16 @@
 //! |---|---|
 //! | `set` | how many CPUs there can be, sets of them |
 //! | `pause` | the pause of wait loops |
-//! | `interrupts` | the software interrupt flag |
+//! | `flag` | the software interrupt flag as a state machine |
+//! | `interrupts` | the same, of this CPU |
 //! | `halt` | letting interrupts in, and halting until one comes |
+//! | `doorbell` | who wakes a CPU that halts |
 //! | `fault` | a fault at will |
 
+mod doorbell;
 #[cfg(target_os = "none")]
 mod fault;
+mod flag;
 #[cfg(target_os = "none")]
 mod halt;
 #[cfg(not(target_os = "none"))]
@@ -18,10 +22,16 @@ mod interrupts;
 mod pause;
 mod set;
 
+/// Those of [`Doorbell`]; a test of all interleavings has others.
+mod atomics {
+    pub(super) use core::sync::atomic::{AtomicBool, Ordering, fence};
+}
+
 #[cfg(target_os = "none")]
 pub use crate::percpu::index;
 #[cfg(target_os = "none")]
 pub use crate::smp::count;
+pub use doorbell::Doorbell;
 #[cfg(target_os = "none")]
 pub use fault::fault;
 #[cfg(target_os = "none")]

@@ -4,11 +4,11 @@
 #![allow(unsafe_code)]
 
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, compiler_fence};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::vector::{FIRST, FIRST_DEVICE, GATES, SPURIOUS, TIMER, WAKE};
+use super::vector::{FIRST_DEVICE, GATES, SPURIOUS, TIMER, WAKE};
 use crate::apic::eoi::end_of_interrupt;
-use crate::percpu::{self, Cpu, EXPIRED};
+use crate::percpu::{Cpu, EXPIRED};
 use crate::user::flush;
 
 pub use super::vector::Vector;
@@ -40,57 +40,8 @@ pub fn register(vector: Vector, handler: Handler) {
     HANDLERS[usize::from(vector.0)].store(cell, Ordering::Release);
 }
 
-/// Called by the entry code with the software flag off; turns it on again.
-#[unsafe(no_mangle)]
-extern "C" fn tare_interrupt(vector: u64) {
-    let cpu = percpu::current();
-    handle(cpu, vector as usize);
-    finish(cpu);
-}
-
-/// [`handle_pending`] for entry code.
-#[unsafe(no_mangle)]
-extern "C" fn tare_handle_pending() {
-    handle_pending();
-}
-
-/// Handles the interrupts that are pending on this CPU.
-#[cold]
-pub(crate) fn handle_pending() {
-    let cpu = percpu::current();
-    turn_off(cpu);
-    finish(cpu);
-}
-
-/// Handles what is pending until nothing is, and leaves the flag on.
-fn finish(cpu: &Cpu) {
-    loop {
-        let mut pending = if cpu.pending.load(Ordering::Relaxed) == 0 {
-            0
-        } else {
-            cpu.pending.swap(0, Ordering::Relaxed)
-        };
-        while pending != 0 {
-            let bit = pending.trailing_zeros();
-            pending &= pending - 1;
-            handle(cpu, usize::from(FIRST) + bit as usize);
-        }
-        // One that arrives from here on finds the flag on, or is seen below.
-        cpu.interrupts_on.store(1, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        if cpu.pending.load(Ordering::Relaxed) == 0 {
-            return;
-        }
-        turn_off(cpu);
-    }
-}
-
-fn turn_off(cpu: &Cpu) {
-    cpu.interrupts_on.store(0, Ordering::Relaxed);
-    compiler_fence(Ordering::SeqCst);
-}
-
-fn handle(cpu: &Cpu, vector: usize) {
+/// Runs the handler of `vector` on this CPU, whose flag is off, and ends the interrupt.
+pub(crate) fn handle(cpu: &Cpu, vector: usize) {
     cpu.interrupt_depth.set(cpu.interrupt_depth.get() + 1);
     match vector as u8 {
         TIMER => cpu.armed_ns.store(EXPIRED, Ordering::Relaxed),

@@ -83,7 +83,7 @@ pub(crate) trait Work {
     fn has_work(&self) -> bool;
     /// The nearest deadline of a thread of this core.
     fn next_deadline_ns(&self) -> Option<u64>;
-    /// Announces a halt; what arrives from now on comes with an interrupt.
+    /// Announces a halt, with interrupts off; what arrives from now on comes with an interrupt.
     fn announce_halt(&self);
     /// The halt is over, or was not begun; how long ago another core undertook
     /// to end it, if one did.
@@ -189,8 +189,9 @@ struct Halt {
 
 /// Halts the core until an interrupt, unless there is work; `begin_ns` is now.
 fn halt(core: &impl Work, begin_ns: u64, pace: Pace) -> Halt {
-    core.announce_halt();
     let halted = cpu::halt_if(|| {
+        // With interrupts off: one that takes the announcement back ends the halt.
+        core.announce_halt();
         if core.has_work() {
             return false;
         }

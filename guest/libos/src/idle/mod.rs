@@ -1,7 +1,7 @@
 //! What a core does when it has nothing to do: spin for a bounded time that is
 //! chosen at run time, then halt without any periodic timer.
 //!
-//! The halt: flag the core as halted, interrupts off, look again, arm one
+//! The halt: interrupts off, flag the core as halted, look again, arm one
 //! deadline unless it is armed already, `sti; hlt` as a pair, look again. See
 //! [`crate::sched`] for why no wake-up is lost. The spin's length comes from
 //! `tare_policy::spin`, which lets it grow where it pays or its budget allows;
