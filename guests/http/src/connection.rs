@@ -518,7 +518,10 @@ fn ends_head(bytes: &[u8], seen: usize) -> bool {
 fn too_long(bytes: &[u8]) -> Status {
     if bytes.contains(&b'\n') {
         Status::HeaderFieldsTooLarge
-    } else {
+    } else if bytes.contains(&b' ') {
         Status::UriTooLong
+    } else {
+        // Not even a method.
+        Status::BadRequest
     }
 }
