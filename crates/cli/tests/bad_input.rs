@@ -226,7 +226,8 @@ fn a_site_file_that_cannot_be_used() {
     refused(
         &["--reload"],
         2,
-        "tiny ignores --reload, which is for the image http",
+        "tiny ignores --reload, which is for the image http: leave it out, or serve the files as a \
+         directory: tare run http --root DIR --reload",
     );
     let words = ["reload", "web", "--root", root.path().to_str().unwrap()];
     place.run(&words).expect(51, "web");

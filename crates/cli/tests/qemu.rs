@@ -114,6 +114,7 @@ fn appliance(place: &TestDir, words: &[&str]) -> Option<u16> {
     let site = place.path().join("site");
     std::fs::create_dir(&site).unwrap();
     std::fs::write(site.join("index.html"), "<p>weighed").unwrap();
+    std::fs::write(site.join("large"), vec![b'.'; 256 << 10]).unwrap();
     let port = support::free_port();
     let publish = format!("{port}:80");
     let mut all = vec!["run", image.to_str().unwrap(), "-d", "--name", "web"];
@@ -134,6 +135,29 @@ fn the_appliance_serves_a_directory() {
     if appliance(&place, &[]).is_some() {
         place.run(&["stop", "web"]).expect(0, "");
     }
+}
+
+/// The disk of `--reload` becomes longer by QMP, and the guest learns of it.
+#[test]
+fn a_site_in_qemu_gets_another_root() {
+    let place = TestDir::new();
+    let Some(port) = appliance(&place, &["--reload"]) else {
+        return;
+    };
+    let next = place.path().join("next");
+    std::fs::create_dir(&next).unwrap();
+    let next = next.to_str().unwrap();
+    let words = ["reload", "web", "--root", next];
+    for text in ["the next site", "the third site"] {
+        place.file("next/index.html", text.as_bytes());
+        place.run(&words).expect(0, "web: serving 1 files");
+        assert!(support::get(port, "/").unwrap().ends_with(text));
+    }
+    let site = place.file("site.toml", b"[log]\nformat = \"json\"\n");
+    let logs = place.run(&[&words[..], &["--site", &site]].concat());
+    logs.expect(47, "cannot change while the machine runs");
+    place.run(&["stop", "web"]).expect(0, "");
+    assert!(place.run_directories().is_empty());
 }
 
 /// passt starts beside QEMU: its errors are reported, and QEMU ends.
@@ -202,6 +226,21 @@ fn a_thousand_connections_stay_open_in_64_mib() {
     let mut connections: Vec<TcpStream> = (0..CONNECTIONS).map(open).collect();
     // All of them are served still, the oldest first.
     connections.iter_mut().for_each(ask);
+    // Then all are slow: heads and bodies that do not end, readers that do not read. A client
+    // that behaves is served beside them.
+    for (number, stream) in connections.iter_mut().enumerate() {
+        let slow: &[u8] = match number % 3 {
+            0 => b"GET / HTTP/1.1\r\nHost: te",
+            1 => b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 100\r\n\r\nhalf",
+            _ => b"GET /large HTTP/1.1\r\nHost: test\r\n\r\n",
+        };
+        stream.write_all(slow).unwrap();
+    }
+    eventually("a client beside a thousand slow ones is served", || {
+        let limit = Duration::from_secs(5);
+        let answer = support::get_within(limit, port, "/index.html");
+        answer.is_ok_and(|answer| answer.ends_with("<p>weighed"))
+    });
     place.run(&["stop", "web"]).expect(0, "");
 }
 

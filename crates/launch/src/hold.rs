@@ -4,84 +4,49 @@
 //! The commands go over a monitor of their own (QMP, QEMU `docs/interop/qmp-spec`) on a
 //! socket pair, which ends with the release.
 
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
+use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
-use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use serde_json::Value;
+use serde_json::json;
 
-/// Longest answer of QEMU in bytes.
-const LONGEST_LINE: u64 = 1 << 16;
-/// Most lines before an answer: events, the greeting.
-const MOST_LINES: usize = 64;
-/// How long QEMU may say nothing. It reads its image and sets up its machine in this time.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::qmp::Qmp;
 
 /// A QEMU that waits.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    commands: UnixStream,
+    commands: Qmp,
 }
 
 impl Hold {
     /// Has a command of QEMU wait. The descriptor is to be kept until that has started.
     pub(crate) fn of(command: &mut Command) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
-        ours.set_read_timeout(Some(PATIENCE))?;
         fcntl_setfd(&theirs, FdFlags::empty())?;
         let chardev = format!("socket,id=hold,fd={}", theirs.as_raw_fd());
         command.args(["-S", "-chardev", &chardev]);
         command.args(["-mon", "chardev=hold,mode=control"]);
-        Ok((Self { commands: ours }, theirs.into()))
+        let commands = Qmp::over(ours)?;
+        Ok((Self { commands }, theirs.into()))
     }
 
     /// Waits until QEMU has set up its machine, does `then`, and lets the guest run. A QEMU
     /// that ends before is not an error: its status says why.
-    pub(crate) fn release(self, then: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let mut answers = BufReader::new(&self.commands);
-        // QEMU's main loop answers this, which runs once the machine is set up.
-        if !self.ask("qmp_capabilities", &mut answers)? {
+    pub(crate) fn release(mut self, then: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if !self.commands.begin()? {
             return Ok(());
         }
         then()?;
-        self.ask("cont", &mut answers).map(drop)
-    }
-
-    /// Whether QEMU is still there.
-    fn ask(&self, command: &str, answers: &mut BufReader<&UnixStream>) -> io::Result<bool> {
-        let line = format!("{{\"execute\":\"{command}\"}}\n");
-        if (&self.commands).write_all(line.as_bytes()).is_err() {
-            return Ok(false);
-        }
-        for _ in 0..MOST_LINES {
-            let mut line = Vec::new();
-            let read = answers.take(LONGEST_LINE).read_until(b'\n', &mut line);
-            match read {
-                Ok(0) => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(io::Error::other("QEMU does not answer"));
-                }
-                other => other?,
-            };
-            let answer: Value = serde_json::from_slice(&line)?;
-            if answer.get("return").is_some() {
-                return Ok(true);
-            }
-            if let Some(error) = answer.get("error") {
-                return Err(io::Error::other(format!("QEMU refuses {command}: {error}")));
-            }
-        }
-        Err(io::Error::other("QEMU does not answer"))
+        self.commands.execute("cont", &json!({})).map(drop)
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::thread;
 
     use super::*;
@@ -89,6 +54,7 @@ mod tests {
     /// A hold, and the other end of its socket.
     fn pair() -> (Hold, UnixStream) {
         let (commands, qemu) = UnixStream::pair().unwrap();
+        let commands = Qmp::over(commands).unwrap();
         (Hold { commands }, qemu)
     }
 
@@ -111,8 +77,13 @@ mod tests {
         })
         .unwrap();
         assert!(is_done);
-        let asked = "{\"execute\":\"qmp_capabilities\"}\n{\"execute\":\"cont\"}\n";
-        assert_eq!(fake.join().unwrap(), asked);
+        let asked = fake.join().unwrap();
+        let commands: Vec<serde_json::Value> = asked
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let commands = commands.iter().map(|command| &command["execute"]);
+        assert!(commands.eq(["qmp_capabilities", "cont"]), "{asked}");
     }
 
     #[test]
@@ -130,24 +101,5 @@ mod tests {
         let mut asked = String::new();
         qemu.read_to_string(&mut asked).unwrap();
         assert!(!asked.contains("cont"), "{asked}");
-    }
-
-    #[test]
-    fn a_qemu_that_says_nothing_is_an_error() {
-        let (hold, _silent) = pair();
-        hold.commands
-            .set_read_timeout(Some(Duration::from_millis(1)))
-            .unwrap();
-        let error = hold.release(|| unreachable!("it has not answered"));
-        assert_eq!(error.unwrap_err().to_string(), "QEMU does not answer");
-    }
-
-    #[test]
-    fn an_answer_that_is_none_is_an_error() {
-        for answer in [&b"{\"error\": {}}\n"[..], b"hello\n"] {
-            let (hold, mut qemu) = pair();
-            qemu.write_all(answer).unwrap();
-            assert!(hold.release(|| Ok(())).is_err());
-        }
     }
 }

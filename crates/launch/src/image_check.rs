@@ -76,7 +76,10 @@ impl Explain for ImageCheckError {
         match self {
             Self::Ring { .. } => Some("leave --ring out".to_owned()),
             Self::Site { .. } => Some("leave --site out".to_owned()),
-            Self::Reload { .. } => Some("leave --reload out".to_owned()),
+            Self::Reload { .. } => Some(
+                "leave it out, or serve the files as a directory: tare run http --root DIR --reload"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }

@@ -45,7 +45,7 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
         files,
         net,
         limits,
-        reload: has_reload,
+        reload: reloadable,
         attempt,
         ..
     } = plan;
@@ -56,6 +56,7 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
         None => RunDirGuard::take(&RunRoot::open_default()?, &name)?,
     };
     let mut record = record(&machine, &engine, &net);
+    record.reload = reloadable;
     if let Some(attempt) = &attempt {
         record.restarts = attempt.restarts;
         record.keeper = Some(attempt.keeper);
@@ -64,7 +65,7 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
     user::sweep();
     // From here on what is started is in the group: passt, the monitor or QEMU.
     limits::enter(limits, &machine.disks, run_dir.dir().name())?;
-    if has_reload {
+    if reloadable.is_some() {
         machine.disks.push(reload::disk(run_dir.dir())?);
     }
     let passt_user = machine.user.as_ref().map(passt_user).transpose();
@@ -113,6 +114,7 @@ pub(crate) fn record(machine: &MachineSpec, engine: &Engine, net: &Net) -> Recor
         restarts: 0,
         keeper: None,
         waits_after: None,
+        reload: None,
         user: machine.user.as_ref().map(|user| user.uid),
     }
 }

@@ -21,6 +21,7 @@ use crate::memory_choice::{self, MemoryChoice};
 use crate::memory_size::MemorySize;
 use crate::net_choice::NetChoice;
 use crate::publish::Publish;
+use crate::record::Reloadable;
 use crate::request::{JobMode, Request};
 use crate::run_dir_guard::Name;
 use crate::{
@@ -45,8 +46,8 @@ pub struct Plan {
     pub(crate) emulated: Option<String>,
     /// What it may use at most.
     pub(crate) limits: Limits,
-    /// Whether it can get another root while it runs.
-    pub(crate) reload: bool,
+    /// How it gets another root while it runs, if it can.
+    pub(crate) reload: Option<Reloadable>,
     /// The attempt of a keeper's that it is.
     pub(crate) attempt: Option<Attempt>,
 }
@@ -69,9 +70,6 @@ pub(crate) enum PlanError {
     /// Another root for what has none.
     #[error("--reload is for the image http, not for programs and Linux guests")]
     ReloadForProgram,
-    /// Another root in an engine that cannot tell the guest.
-    #[error("--reload needs Tare's own monitor (--engine tare)")]
-    ReloadWithoutTare,
     /// Halt polling in an engine that cannot set it.
     #[error("--halt needs Tare's own monitor (--engine tare)")]
     HaltWithoutTare,
@@ -134,9 +132,6 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
     image_check::check(&boot.image, guest, memory_mib, &engine)?;
     if request.reload {
         image_check::check_reload(&boot.image)?;
-        if !matches!(engine, Engine::Tare(_)) {
-            return Err(PlanError::ReloadWithoutTare.into());
-        }
     }
     if let (Some(ring), true) = (request.ring, guest != GuestKind::Linux) {
         image_check::check_ring(&boot.image, ring)?;
@@ -151,6 +146,10 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         // The first disk: the first process gets its name.
         disks.insert(0, disk.make(cpus)?);
     }
+    let reload = request.reload.then(|| Reloadable {
+        disk: u32::try_from(disks.len()).unwrap_or(u32::MAX),
+        has_site: request.site.is_some(),
+    });
     Ok(Plan {
         machine: MachineSpec {
             guest,
@@ -172,7 +171,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         net,
         emulated,
         limits: request.limits,
-        reload: request.reload,
+        reload,
         attempt: request.attempt,
     })
 }

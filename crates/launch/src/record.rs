@@ -47,6 +47,19 @@ pub struct Record {
     /// The exit code after which it waits for its next start. [`Self::pid`] is the keeper's.
     #[serde(default)]
     pub waits_after: Option<u8>,
+    /// How it gets another root while it runs, if it can (`tare run --reload`).
+    #[serde(default)]
+    pub reload: Option<Reloadable>,
+}
+
+/// What `tare reload` needs to know of a machine whose engine has no word for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reloadable {
+    /// The number of the disk by which it gets the root.
+    pub disk: u32,
+    /// Whether its root has rules, which another one without would lose.
+    pub has_site: bool,
 }
 
 /// A process, named so that it cannot be mistaken for another one.

@@ -2,17 +2,19 @@
 //!
 //! A machine that was started with `--reload` has one disk more, whose file is in its
 //! run directory. The root is packed and checked as for a start, written to that file, and
-//! announced by a disk that becomes longer, as by `tare set`. The guest answers in a sector of the
+//! announced by a disk that becomes longer, as by `tare set`; in QEMU by QMP. The guest answers in a sector of the
 //! disk ([`tare_site::reload`]), which is read here as what a hostile guest wrote.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::io::Errno;
+use serde_json::json;
 use tare_abi::cmdline;
 use tare_abi::layout::MIB;
 use tare_control::client::{Client, ClientError};
@@ -33,6 +35,7 @@ use tare_site::reload::{
 use crate::disk::OpenDisk;
 use crate::failure::{Explain, Failure};
 use crate::machine::RunFileError;
+use crate::qmp::Qmp;
 use crate::record::Record;
 use crate::{Terminal, site};
 
@@ -82,6 +85,14 @@ pub enum ReloadError {
         /// Why.
         source: ClientError,
     },
+    /// QEMU did not, or refused.
+    #[error("cannot tell QEMU of the new root for {name:?}")]
+    AskQemu {
+        /// The machine.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
     /// The guest did not answer.
     #[error("{name:?} did not load the new root within {} s and keeps the old one", limit.as_secs())]
     TimedOut {
@@ -109,7 +120,9 @@ impl Explain for ReloadError {
             Self::NotReloadable(_) | Self::NoSite(_) => ExitCode::Usage,
             Self::Write { .. } => ExitCode::Output,
             Self::Ended(_) => ExitCode::NoSuchMachine,
-            Self::Busy(_) | Self::Ask { .. } | Self::TimedOut { .. } => ExitCode::ControlFailed,
+            Self::Busy(_) | Self::Ask { .. } | Self::AskQemu { .. } | Self::TimedOut { .. } => {
+                ExitCode::ControlFailed
+            }
             Self::Refused { source, .. } => match source {
                 Refusal::Memory { .. } => ExitCode::RootTooLarge,
                 Refusal::Archive | Refusal::Disk => ExitCode::ControlFailed,
@@ -164,37 +177,16 @@ pub(crate) fn disk(dir: &RunDir) -> Result<OpenDisk, RunFileError> {
 pub fn reload(request: &ReloadRequest, terminal: &dyn Terminal) -> Result<u32, Failure> {
     let name = || request.name.clone();
     let dir = RunRoot::open_default()?.find(&request.name)?;
-    if Record::read(&dir).is_ok_and(|record| !record.engine.answers()) {
-        return Err(ReloadError::NotReloadable(name()).into());
-    }
-    let ask = |source| ReloadError::Ask {
-        name: name(),
-        source,
-    };
-    let mut client = Client::new(dir.control_socket());
-    let config = client.machine().map_err(ask)?.config;
-    let disk = disk_of(&config).ok_or_else(|| ReloadError::NotReloadable(name()))?;
+    let mut machine = Machine::find(&dir, name())?;
     let has_site = request.site.is_some();
-    if !has_site && cmdline::value(&config.cmdline, tare_site::PARAMETER).is_some() {
+    if machine.has_site && !has_site {
         return Err(ReloadError::NoSite(name()).into());
     }
-    let tree = tree(request, &config, terminal)?;
+    let tree = tree(request, machine.memory_mib, terminal)?;
     let slot = Slot::open(&dir, &request.name)?;
     let offer = slot.write(&tree, has_site)?;
-    let now = client
-        .settings()
-        .map_err(ask)?
-        .disks
-        .get(&disk)
-        .map_or(0, |disk| disk.size);
-    let size = slot.extend(now)?;
-    let mut change = SettingsChange::default();
-    let grown = DiskChange {
-        size: Some(size),
-        ..DiskChange::default()
-    };
-    change.disks.insert(disk, grown);
-    client.set(&change).map_err(ask)?;
+    let size = slot.extend(machine.disk_bytes(&slot)?)?;
+    machine.set_disk_bytes(size)?;
     let begin = Instant::now();
     let goes_on = || dir.is_alive() && begin.elapsed() < request.limit;
     match slot.wait(offer.generation, goes_on)? {
@@ -213,6 +205,108 @@ pub fn reload(request: &ReloadRequest, terminal: &dyn Terminal) -> Result<u32, F
     }
 }
 
+/// A machine that can get another root.
+struct Machine {
+    name: String,
+    /// The disk for it, as the engine calls it.
+    disk: String,
+    has_site: bool,
+    memory_mib: u32,
+    control: Control,
+}
+
+/// How to tell the engine that the disk has become longer.
+enum Control {
+    /// Tare's monitor, by HTTP.
+    Monitor(Client),
+    /// QEMU, by QMP.
+    Qemu(PathBuf),
+}
+
+impl Machine {
+    fn find(dir: &RunDir, name: String) -> Result<Self, ReloadError> {
+        match Record::read(dir) {
+            Ok(record) if !record.engine.answers() => {
+                let Some(reloadable) = record.reload else {
+                    return Err(ReloadError::NotReloadable(name));
+                };
+                Ok(Self {
+                    name,
+                    disk: tare_daemon::disk::name(reloadable.disk as usize),
+                    has_site: reloadable.has_site,
+                    memory_mib: record.memory_mib,
+                    control: Control::Qemu(dir.control_socket()),
+                })
+            }
+            _ => Self::of_monitor(dir, name),
+        }
+    }
+
+    fn of_monitor(dir: &RunDir, name: String) -> Result<Self, ReloadError> {
+        let mut client = Client::new(dir.control_socket());
+        let machine = client.machine();
+        let config = match machine {
+            Ok(machine) => machine.config,
+            Err(source) => return Err(ReloadError::Ask { name, source }),
+        };
+        let Some(disk) = disk_of(&config) else {
+            return Err(ReloadError::NotReloadable(name));
+        };
+        Ok(Self {
+            name,
+            disk,
+            has_site: cmdline::value(&config.cmdline, tare_site::PARAMETER).is_some(),
+            memory_mib: config.memory_mib,
+            control: Control::Monitor(client),
+        })
+    }
+
+    /// How long the disk is for the guest, at most.
+    fn disk_bytes(&mut self, slot: &Slot) -> Result<u64, ReloadError> {
+        match &mut self.control {
+            Control::Monitor(client) => match client.settings() {
+                Ok(settings) => Ok(settings.disks.get(&self.disk).map_or(0, |disk| disk.size)),
+                Err(source) => Err(ReloadError::Ask {
+                    name: self.name.clone(),
+                    source,
+                }),
+            },
+            // Its file never becomes shorter.
+            Control::Qemu(_) => slot.bytes(),
+        }
+    }
+
+    fn set_disk_bytes(&mut self, size: u64) -> Result<(), ReloadError> {
+        let name = self.name.clone();
+        match &mut self.control {
+            Control::Monitor(client) => {
+                let mut change = SettingsChange::default();
+                let grown = DiskChange {
+                    size: Some(size),
+                    ..DiskChange::default()
+                };
+                change.disks.insert(self.disk.clone(), grown);
+                let set = client.set(&change);
+                set.map(drop)
+                    .map_err(|source| ReloadError::Ask { name, source })
+            }
+            Control::Qemu(socket) => match resize(socket, &self.disk, size) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(ReloadError::Ended(name)),
+                Err(source) => Err(ReloadError::AskQemu { name, source }),
+            },
+        }
+    }
+}
+
+/// Has QEMU tell the guest how long the disk is (`block_resize`, QEMU `qapi/block-core.json`). The
+/// file is that long already. False if QEMU has ended.
+fn resize(socket: &Path, disk: &str, bytes: u64) -> io::Result<bool> {
+    let mut qmp = Qmp::over(UnixStream::connect(socket)?)?;
+    let arguments = json!({ "device": disk, "size": bytes });
+    Ok(qmp.begin()? && qmp.execute("block_resize", &arguments)?)
+}
+
 /// The name of the disk for reloads in settings.
 fn disk_of(config: &MachineConfig) -> Option<String> {
     let mut disks = config.disks.iter();
@@ -225,11 +319,11 @@ fn disk_of(config: &MachineConfig) -> Option<String> {
 /// than the machine has is not worth asking.
 fn tree(
     request: &ReloadRequest,
-    config: &MachineConfig,
+    memory_mib: u32,
     terminal: &dyn Terminal,
 ) -> Result<Tree, Failure> {
     let site = request.site.as_deref().map(site::read).transpose()?;
-    let room = u64::from(config.memory_mib) * MIB;
+    let room = u64::from(memory_mib) * MIB;
     let mut listing = walk(&request.root, Links::Followed, room)?;
     listing
         .warnings
@@ -311,6 +405,11 @@ impl Slot {
         extended.map_err(|source| self.failed(source))
     }
 
+    fn bytes(&self) -> Result<u64, ReloadError> {
+        let file = self.file.metadata().map_err(|source| self.failed(source))?;
+        Ok(file.len())
+    }
+
     fn at_least(&self, bytes: u64) -> io::Result<()> {
         match self.file.metadata()?.len() {
             len if len < bytes => self.file.set_len(bytes),
@@ -380,7 +479,6 @@ fn generation() -> u64 {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::MetadataExt as _;
-    use std::path::Path;
 
     use tare_rootfs::tree::Node;
 

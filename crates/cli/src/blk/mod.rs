@@ -221,6 +221,7 @@ fn record(image: String) -> Record {
         restarts: 0,
         keeper: None,
         waits_after: None,
+        reload: None,
         user: None,
     }
 }

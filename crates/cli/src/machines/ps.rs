@@ -175,6 +175,7 @@ mod tests {
                 restarts: 0,
                 keeper: None,
                 waits_after: None,
+                reload: None,
                 user: None,
             },
             confinement: "seccomp+ns",

@@ -105,6 +105,8 @@ pub(super) mod line {
 
     const INTERRUPT_STATUS: u64 = 0x60;
     const INTERRUPT_ACK: u64 = 0x64;
+    /// Of the status: the device's configuration has changed.
+    const CONFIG_CHANGE: u32 = 2;
     /// Rounds before a device that never stops is left alone until next time.
     const MAX_ROUNDS: u32 = 64;
 
@@ -113,7 +115,13 @@ pub(super) mod line {
     pub(in crate::virtio) struct Shared {
         registers: u64,
         line: u32,
-        handlers: Option<&'static IrqLock<Vec<Callback>>>,
+        handlers: Option<&'static IrqLock<Handlers>>,
+    }
+
+    #[derive(Debug)]
+    struct Handlers {
+        queues: Vec<Callback>,
+        config: Option<Callback>,
     }
 
     #[derive(Clone, Copy)]
@@ -138,11 +146,13 @@ pub(super) mod line {
         /// Adds a handler; the first one switches the line on.
         pub(in crate::virtio) fn handle(&mut self, handler: Handler) {
             if let Some(handlers) = self.handlers {
-                handlers.lock().push(Callback(handler));
+                handlers.lock().queues.push(Callback(handler));
                 return;
             }
-            let handlers = &*Box::leak(Box::new(IrqLock::new(Vec::new())));
-            handlers.lock().push(Callback(handler));
+            let handlers = &*Box::leak(Box::new(IrqLock::new(Handlers {
+                queues: alloc::vec![Callback(handler)],
+                config: None,
+            })));
             self.handlers = Some(handlers);
             let registers = self.registers;
             let dispatch = Box::leak(Box::new(move || serve(registers, handlers)));
@@ -152,9 +162,23 @@ pub(super) mod line {
                 log::error!("interrupt line {} cannot be used", self.line);
             }
         }
+
+        /// Sets the handler of changes of the configuration. False if there is one, or if no
+        /// queue has switched the line on.
+        pub(in crate::virtio) fn handle_config(&mut self, handler: Handler) -> bool {
+            let Some(handlers) = self.handlers else {
+                return false;
+            };
+            let mut handlers = handlers.lock();
+            let is_free = handlers.config.is_none();
+            if is_free {
+                handlers.config = Some(Callback(handler));
+            }
+            is_free
+        }
     }
 
-    fn serve(registers: u64, handlers: &IrqLock<Vec<Callback>>) {
+    fn serve(registers: u64, handlers: &IrqLock<Handlers>) {
         for _ in 0..MAX_ROUNDS {
             // SAFETY: the device's registers, mapped forever (virtio 1.2, 4.2.2).
             let status = unsafe { ((registers + INTERRUPT_STATUS) as *const u32).read_volatile() };
@@ -163,8 +187,12 @@ pub(super) mod line {
             }
             // SAFETY: as above.
             unsafe { ((registers + INTERRUPT_ACK) as *mut u32).write_volatile(status) };
-            for callback in handlers.lock().iter() {
+            let handlers = handlers.lock();
+            for callback in &handlers.queues {
                 (callback.0)();
+            }
+            if let (true, Some(config)) = (status & CONFIG_CHANGE != 0, handlers.config) {
+                (config.0)();
             }
         }
     }

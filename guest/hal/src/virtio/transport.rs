@@ -58,21 +58,25 @@ impl Transport {
         self.interrupts.handle(queue, cpu, handler);
     }
 
-    /// Calls `handler` on CPU 0 when the device's configuration changes. False where that has no
-    /// vector of its own (on a line, every interrupt of the device would look like a change), or
-    /// has a handler already.
+    /// Calls `handler` on CPU 0 when the device's configuration changes. False where there is a
+    /// handler already or nothing tells of a change. To be called when the queues have theirs.
     pub fn on_config_change(&mut self, handler: Handler) -> bool {
-        #[cfg(target_os = "none")]
-        if let (Notifier::Pci(pci), Interrupts::Msix(msix)) = (&self.notifier, &mut self.interrupts)
-        {
-            if msix.entry(pci::CONFIG) != NO_VECTOR {
-                return false;
+        match (&self.notifier, &mut self.interrupts) {
+            #[cfg(target_os = "none")]
+            (Notifier::Pci(pci), Interrupts::Msix(msix)) => {
+                if msix.entry(pci::CONFIG) != NO_VECTOR {
+                    return false;
+                }
+                msix.handle(pci::CONFIG, 0, handler);
+                pci.set_config_vector(msix.entry(pci::CONFIG))
             }
-            msix.handle(pci::CONFIG, 0, handler);
-            return pci.set_config_vector(msix.entry(pci::CONFIG));
+            #[cfg(target_os = "none")]
+            (_, Interrupts::Line(line)) => line.handle_config(handler),
+            _ => {
+                let _ = handler;
+                false
+            }
         }
-        let _ = handler;
-        false
     }
 }
 
