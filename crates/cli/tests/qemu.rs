@@ -160,6 +160,27 @@ fn a_site_in_qemu_gets_another_root() {
     assert!(place.run_directories().is_empty());
 }
 
+/// QEMU writes the log itself.
+#[test]
+fn the_log_of_a_machine_in_qemu_stays_bounded() {
+    if !qemu() {
+        return;
+    }
+    let place = TestDir::new();
+    let mut run = tiny::foreground(&place, WORDS);
+    let log = place.run_root().join("web/console.log");
+    let mut file = std::fs::File::options().append(true).open(&log).unwrap();
+    file.write_all(&vec![b'x'; 5 << 20]).unwrap();
+    eventually("the first half has gone", || {
+        std::fs::metadata(&log).unwrap().len() <= 4 << 20
+    });
+    let text = std::fs::read(&log).unwrap();
+    assert!(text.starts_with(b"[tare: earlier output was dropped]\n"));
+    assert!(text.ends_with(b"xxx"));
+    place.run(&["stop", "web"]).expect(0, "");
+    run.wait().unwrap();
+}
+
 /// passt starts beside QEMU: its errors are reported, and QEMU ends.
 #[test]
 fn a_network_that_fails_while_qemu_starts_ends_it_too() {

@@ -16,6 +16,7 @@ pub mod api;
 pub mod client;
 pub mod config;
 pub mod console_exit;
+pub mod console_log;
 pub mod exit;
 pub mod halt;
 pub mod live;

@@ -46,6 +46,7 @@ pub mod jailed_guest;
 mod launch;
 pub mod limits;
 pub mod linux;
+mod log_bound;
 mod mac;
 mod machine;
 pub mod machine_size;

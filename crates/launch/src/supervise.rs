@@ -35,6 +35,7 @@ use crate::confined::Jailed;
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::hold::Hold;
 use crate::linux::stdio;
+use crate::log_bound::LogBound;
 use crate::{Terminal, confined, relay};
 
 /// First word of a supervisor's command line; no verb begins like this.
@@ -276,6 +277,7 @@ fn start_and_wait(
     let handle = signals.handle();
     let tare = env::current_exe().map_err(failed)?;
     let (mut child, hold) = spawn(&tare, task, uplink).map_err(failed)?;
+    let bound = LogBound::start(RunDir::at(&task.run_dir).console_log());
     let received = Arc::new(AtomicI32::new(0));
     let qemu = Uncollected::of(&child);
     let passing = pass_on(signals, qemu.clone(), Arc::clone(&received));
@@ -297,6 +299,7 @@ fn start_and_wait(
         end_held(&mut child)
     };
     stop(&handle, passing);
+    bound.stop();
     let signal = received.load(Ordering::SeqCst);
     // A signal from a terminal ends what empties QEMU's root as well.
     if signal == 0 {

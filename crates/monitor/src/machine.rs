@@ -12,6 +12,7 @@ use std::time::Instant;
 use tare_abi::{layout, ports};
 use tare_boot::{LoadOptions, Protocol};
 use tare_control::config::{GuestKind, MachineConfig};
+use tare_control::console_log::ConsoleLog;
 use tare_control::halt::HaltPolicy;
 use tare_control::{config, stats};
 use tare_devices::rng::{OsEntropy, Rng};
@@ -22,7 +23,6 @@ use vmm_sys_util::eventfd::EventFd;
 
 use crate::assembly::Devices;
 use crate::bus::Bus;
-use crate::console::log::ConsoleLog;
 use crate::console::output::Output;
 use crate::console::{Console, terminal};
 use crate::exit_reason::ShutdownHandle;

@@ -1,12 +1,13 @@
 //! `tare logs`: what a machine wrote to its console.
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Read as _, Write as _};
+use std::io::{self, IsTerminal as _, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify;
+use tare_control::console_log::HALVED_BYTES;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunRoot};
 use tare_host::printable::ConsoleFilter;
@@ -76,6 +77,7 @@ fn follow(dir: &RunDir, printer: &mut Printer) -> Result<(), LogError> {
         // Looked at before reading: what comes in between is read.
         let links = log.metadata().map_err(LogError::Read)?.nlink();
         let over = links == 0 || !dir.is_alive();
+        go_on(&mut log).map_err(LogError::Read)?;
         printer.pass(&mut log)?;
         if over {
             return Ok(());
@@ -86,6 +88,14 @@ fn follow(dir: &RunDir, printer: &mut Printer) -> Result<(), LogError> {
                 .map_err(|errno| LogError::Read(errno.into()))?;
         }
     }
+}
+
+/// Goes on where the log does if its first half has gone meanwhile.
+fn go_on(log: &mut File) -> io::Result<()> {
+    if log.metadata()?.len() < log.stream_position()? {
+        log.seek(SeekFrom::Start(HALVED_BYTES))?;
+    }
+    Ok(())
 }
 
 /// An event for each write and, as a change of the link count, for the removal.
@@ -136,5 +146,28 @@ impl Printer {
         io::stdout()
             .write_all(rest.as_bytes())
             .map_err(LogError::Write)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tare_control::console_log::{LIMIT_BYTES, halve};
+
+    use super::*;
+
+    #[test]
+    fn a_log_that_lost_its_first_half_is_read_on() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![b'x'; LIMIT_BYTES as usize]).unwrap();
+        go_on(&mut file).unwrap();
+        assert_eq!(file.stream_position().unwrap(), LIMIT_BYTES);
+        halve(&file, LIMIT_BYTES).unwrap();
+        go_on(&mut file).unwrap();
+        file.write_all(b"new").unwrap();
+        file.seek(SeekFrom::Current(-3)).unwrap();
+        let mut rest = String::new();
+        file.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "new");
     }
 }

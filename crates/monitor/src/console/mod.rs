@@ -6,7 +6,6 @@
 //! has room for it (`input`).
 
 pub mod input;
-pub mod log;
 pub mod output;
 pub mod terminal;
 

@@ -12,8 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
-
-use super::log::ConsoleLog;
+use tare_control::console_log::ConsoleLog;
 
 /// How long a write waits for a reader that does not read, in ms.
 const TIMEOUT_MS: i64 = 250;

@@ -1,7 +1,8 @@
 //! `console.log`, bounded: a guest that writes forever does not fill the disk.
 //!
 //! When the file reaches [`LIMIT_BYTES`], its first half goes and the second
-//! half moves to the front, behind a line that says so.
+//! half moves to the front, behind a line that says so. The monitor writes through
+//! [`ConsoleLog`]; QEMU writes the file itself, and [`halve`] bounds that.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +13,9 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 /// Longest `console.log` in bytes.
 pub const LIMIT_BYTES: u64 = 4 << 20;
 const KEPT_BYTES: u64 = LIMIT_BYTES / 2;
-const NOTE: &[u8] = b"[tare-monitor: earlier output was dropped]\n";
+const NOTE: &[u8] = b"[tare: earlier output was dropped]\n";
+/// Where the log goes on for a reader that had read all of it when it was halved.
+pub const HALVED_BYTES: u64 = KEPT_BYTES + NOTE.len() as u64;
 
 /// The file.
 #[derive(Debug)]
@@ -42,26 +45,33 @@ impl ConsoleLog {
     }
 
     fn halve(&mut self) -> io::Result<()> {
-        let mut from = self.length.saturating_sub(KEPT_BYTES);
-        self.file.write_all_at(NOTE, 0)?;
-        let mut to = NOTE.len() as u64;
-        let mut chunk = [0; 4096];
-        // A file that is open for writing only keeps nothing.
-        while let Ok(count @ 1..) = self.file.read_at(&mut chunk, from) {
-            self.file.write_all_at(&chunk[..count], to)?;
-            from += count as u64;
-            to += count as u64;
-        }
-        self.file.set_len(to)?;
-        self.length = to;
+        self.length = halve(&self.file, self.length)?;
         Ok(())
     }
+}
+
+/// Keeps the second half of a log of `length` bytes, at least; how long it is then. The file is not
+/// open to append. What another process appends meanwhile is kept but for what comes in the moment
+/// before the end.
+pub fn halve(file: &File, length: u64) -> io::Result<u64> {
+    let mut from = length.saturating_sub(KEPT_BYTES);
+    file.write_all_at(NOTE, 0)?;
+    let mut to = NOTE.len() as u64;
+    let mut chunk = [0; 4096];
+    // A file that is open for writing only keeps nothing.
+    while let Ok(count @ 1..) = file.read_at(&mut chunk, from) {
+        file.write_all_at(&chunk[..count], to)?;
+        from += count as u64;
+        to += count as u64;
+    }
+    file.set_len(to)?;
+    Ok(to)
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::io::{Read as _, Seek as _};
+    use std::io::{Read as _, Seek as _, Write as _};
 
     use super::*;
 
@@ -97,5 +107,21 @@ mod tests {
             log.append(&[b'y'; 8192]).unwrap();
         }
         assert!(std::fs::metadata(&path).unwrap().len() <= LIMIT_BYTES);
+    }
+
+    #[test]
+    fn what_another_process_appends_is_bounded_and_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("console.log");
+        let open = |options: &mut std::fs::OpenOptions| options.create(true).open(&path).unwrap();
+        let mut theirs = open(File::options().append(true));
+        let file = open(File::options().read(true).write(true));
+        theirs.write_all(&vec![b'y'; LIMIT_BYTES as usize]).unwrap();
+        let length = file.metadata().unwrap().len();
+        assert_eq!(halve(&file, length).unwrap(), HALVED_BYTES);
+        theirs.write_all(b"the end").unwrap();
+        let text = std::fs::read(&path).unwrap();
+        assert_eq!(text.len() as u64, HALVED_BYTES + 7);
+        assert!(text.starts_with(NOTE) && text.ends_with(b"ythe end"));
     }
 }
