@@ -2,7 +2,7 @@
 //!
 //! Counters only grow while the machine runs; times are nanoseconds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -87,6 +87,9 @@ pub struct VcpuStats {
     /// KVM's own counters, by KVM's names (`halt_exits`, `halt_wait_ns`,
     /// `irq_injections`, `insn_emulation`, ...); empty where it has none.
     pub kvm: BTreeMap<String, u64>,
+    /// Which of these are of the moment (`guest_mode`, `blocking`): they do not only grow.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub states: BTreeSet<String>,
     /// KVM's histograms of waits, log2 buckets of ns (`halt_wait_hist`, ...).
     pub histograms: BTreeMap<String, Vec<u64>>,
 }

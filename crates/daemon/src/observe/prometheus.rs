@@ -1,7 +1,8 @@
 //! Statistics as Prometheus text (exposition format 0.0.4).
 //!
 //! Names begin with `tare_`; times are seconds, sizes bytes, as Prometheus
-//! wants its units. KVM's counters keep KVM's names behind `tare_kvm_`.
+//! wants its units. KVM's statistics have KVM's names between `tare_kvm_` and the endings
+//! that Prometheus wants: `halt_wait_ns` is `tare_kvm_halt_wait_seconds_total`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -48,22 +49,39 @@ fn vcpus(page: &mut Page, stats: &Stats) {
 fn kvm(page: &mut Page, stats: &Stats) {
     let names: BTreeSet<&String> = stats.vcpus.iter().flat_map(|v| v.kvm.keys()).collect();
     for name in names {
-        let metric = format!("tare_kvm_{name}");
-        page.family(&metric, "untyped", "A statistic of KVM's, by KVM's name.");
+        let is_state = stats.vcpus.iter().any(|vcpu| vcpu.states.contains(name));
+        let (name_s, unit) = match name.strip_suffix("_ns") {
+            Some(time) => (time, "_seconds"),
+            None => (name.as_str(), ""),
+        };
+        let (kind, ending) = if is_state {
+            ("gauge", "")
+        } else {
+            ("counter", "_total")
+        };
+        let metric = format!("tare_kvm_{name_s}{unit}{ending}");
+        page.family(&metric, kind, "A statistic of KVM's, by KVM's name.");
         for vcpu in &stats.vcpus {
-            if let Some(value) = vcpu.kvm.get(name) {
-                page.sample(&metric, &[("vcpu", &vcpu.index.to_string())], value);
+            let Some(value) = vcpu.kvm.get(name) else {
+                continue;
+            };
+            let index = vcpu.index.to_string();
+            match unit {
+                "" => page.sample(&metric, &[("vcpu", &index)], value),
+                _ => page.sample(&metric, &[("vcpu", &index)], seconds(*value)),
             }
         }
     }
 }
 
-/// Bucket 0 holds zeros, bucket n values below 2^n; the last all that are longer.
+/// Bucket 0 holds zeros, bucket n values below 2^n ns; the last all that are longer.
 fn histograms(page: &mut Page, stats: &Stats) {
     let all = stats.vcpus.iter().flat_map(|v| v.histograms.keys());
     for name in all.collect::<BTreeSet<_>>() {
-        let metric = format!("tare_kvm_{name}");
-        page.family(&metric, "histogram", "A histogram of KVM's, in ns.");
+        let time = name.strip_suffix("_hist").unwrap_or(name);
+        // Not the name of the sum, which is a family as well.
+        let metric = format!("tare_kvm_{name}_seconds");
+        page.family(&metric, "histogram", "A histogram of KVM's.");
         for vcpu in &stats.vcpus {
             let Some(counts) = vcpu.histograms.get(name) else {
                 continue;
@@ -73,18 +91,15 @@ fn histograms(page: &mut Page, stats: &Stats) {
             let mut total = 0;
             for (n, count) in counts.iter().enumerate() {
                 total += count;
-                let le = (1u128 << n.min(127)) - 1;
+                let le = 1u64.checked_shl(n as u32).unwrap_or(0).wrapping_sub(1);
                 if n + 1 < counts.len() {
-                    page.sample(&bucket, &[("vcpu", &index), ("le", &le.to_string())], total);
+                    page.sample(&bucket, &[("vcpu", &index), ("le", &seconds(le))], total);
                 }
             }
             page.sample(&bucket, &[("vcpu", &index), ("le", "+Inf")], total);
             // KVM keeps the sum beside the histogram: halt_wait_hist, halt_wait_ns.
-            let sum = vcpu
-                .kvm
-                .get(&name.replace("_hist", "_ns"))
-                .copied()
-                .unwrap_or_default();
+            let sum = vcpu.kvm.get(&format!("{time}_ns")).copied();
+            let sum = seconds(sum.unwrap_or_default());
             page.sample(&format!("{metric}_sum"), &[("vcpu", &index)], sum);
             page.sample(&format!("{metric}_count"), &[("vcpu", &index)], total);
         }
@@ -241,7 +256,12 @@ mod tests {
             vcpus: vec![VcpuStats {
                 index: 0,
                 exits: BTreeMap::from([("pio_in".to_owned(), 3)]),
-                kvm: BTreeMap::from([("halt_wait_ns".to_owned(), 77)]),
+                kvm: BTreeMap::from([
+                    ("halt_wait_ns".to_owned(), 77),
+                    ("halt_exits".to_owned(), 7),
+                    ("blocking".to_owned(), 1),
+                ]),
+                states: BTreeSet::from(["blocking".to_owned()]),
                 histograms: BTreeMap::from([("halt_wait_hist".to_owned(), vec![1, 0, 2, 4])]),
             }],
             devices: vec![],
@@ -286,15 +306,35 @@ mod tests {
     }
 
     #[test]
+    fn every_family_has_a_type_and_times_are_seconds() {
+        let text = text(&sample_stats());
+        for line in [
+            "# TYPE tare_kvm_halt_wait_seconds_total counter\n",
+            "tare_kvm_halt_wait_seconds_total{vcpu=\"0\"} 0.000000077\n",
+            "# TYPE tare_kvm_halt_exits_total counter\n",
+            "tare_kvm_halt_exits_total{vcpu=\"0\"} 7\n",
+            "# TYPE tare_kvm_blocking gauge\n",
+            "tare_kvm_blocking{vcpu=\"0\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{line}\n{text}");
+        }
+        for line in text.lines().filter(|line| line.starts_with("# TYPE ")) {
+            assert!(!line.ends_with(" untyped"), "{line}");
+            assert!(!line.contains("_ns"), "{line}");
+        }
+    }
+
+    #[test]
     fn histograms_accumulate_and_close() {
         let text = text(&sample_stats());
         let bucket = |le: &str, value: u64| {
-            format!("tare_kvm_halt_wait_hist_bucket{{vcpu=\"0\",le=\"{le}\"}} {value}\n")
+            format!("tare_kvm_halt_wait_hist_seconds_bucket{{vcpu=\"0\",le=\"{le}\"}} {value}\n")
         };
-        for (le, value) in [("0", 1), ("1", 1), ("3", 3), ("+Inf", 7)] {
+        let finite = [("0.000000000", 1), ("0.000000001", 1), ("0.000000003", 3)];
+        for (le, value) in finite.into_iter().chain([("+Inf", 7)]) {
             assert!(text.contains(&bucket(le, value)), "{le}\n{text}");
         }
-        assert!(text.contains("tare_kvm_halt_wait_hist_sum{vcpu=\"0\"} 77\n"));
+        assert!(text.contains("tare_kvm_halt_wait_hist_seconds_sum{vcpu=\"0\"} 0.000000077\n"));
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub(super) struct Descriptor {
     pub(super) name: String,
     pub(super) unit: StatsUnit,
     pub(super) kind: DescriptorKind,
+    is_cumulative: bool,
     pub(super) offset: usize,
     pub(super) count: usize,
 }
@@ -86,6 +87,7 @@ impl Descriptor {
                 kvm::KVM_STATS_TYPE_LOG_HIST => DescriptorKind::Log,
                 _ => DescriptorKind::Scalar,
             },
+            is_cumulative: flags & kvm::KVM_STATS_TYPE_MASK == kvm::KVM_STATS_TYPE_CUMULATIVE,
             offset,
             count,
         })
@@ -104,6 +106,7 @@ impl Descriptor {
         Stat {
             name: &self.name,
             unit: self.unit,
+            only_grows: self.is_cumulative,
             value,
         }
     }

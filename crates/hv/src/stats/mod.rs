@@ -86,6 +86,8 @@ pub struct Stat<'a> {
     pub name: &'a str,
     /// Unit of the value, or of a histogram's buckets.
     pub unit: StatsUnit,
+    /// Whether it is a number that only grows: not one of the moment, a peak or a histogram.
+    pub only_grows: bool,
     /// The value.
     pub value: StatsValue,
 }

@@ -77,6 +77,7 @@ fn scalars_and_histograms_are_read() {
         .add("wait", kvm::KVM_STATS_UNIT_SECONDS, -9, &[1_000])
         .add("hist", kvm::KVM_STATS_TYPE_LOG_HIST, 0, &[1, 2, 3])
         .add("linear", kvm::KVM_STATS_TYPE_LINEAR_HIST, 0, &[4, 5])
+        .add("now", kvm::KVM_STATS_TYPE_INSTANT, 0, &[1])
         .file();
     let stats = StatsFd::parse(file).unwrap();
     let values = stats.read().unwrap();
@@ -94,6 +95,8 @@ fn scalars_and_histograms_are_read() {
             counts
         }
     );
+    let only_grows: Vec<bool> = values.iter().map(|stat| stat.only_grows).collect();
+    assert_eq!(only_grows, [true, true, false, false, false]);
     assert_eq!(stats.scalar("wait").unwrap(), Some(1_000));
     assert_eq!(stats.scalar("hist").unwrap(), None);
     assert_eq!(stats.scalar("none").unwrap(), None);

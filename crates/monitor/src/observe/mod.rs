@@ -4,7 +4,6 @@
 //! All files of /proc are opened before the monitor confines itself.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -101,14 +100,18 @@ impl ObservedVcpu {
         let mut stats = VcpuStats {
             index: self.index,
             exits: self.exits.snapshot(),
-            kvm: BTreeMap::new(),
-            histograms: BTreeMap::new(),
+            ..VcpuStats::default()
         };
         let read = self.kvm.as_ref().and_then(|kvm| kvm.read().ok());
         for stat in read.unwrap_or_default() {
             let name = stat.name.to_owned();
             match stat.value {
-                StatsValue::Scalar(value) => drop(stats.kvm.insert(name, value)),
+                StatsValue::Scalar(value) => {
+                    if !stat.only_grows {
+                        stats.states.insert(name.clone());
+                    }
+                    stats.kvm.insert(name, value);
+                }
                 StatsValue::LogHistogram(counts) => drop(stats.histograms.insert(name, counts)),
                 // No vCPU statistic is one so far, and the type has no place
                 // for the width of a bucket.
