@@ -19,9 +19,10 @@
 //! was there before allocates nothing.
 //!
 //! Limits: no binary protocol (a connection that begins with it is closed), no UDP, no
-//! authentication, of the meta commands neither `b` (base64 keys) nor `l` (time since
-//! the last access); `stats` has what monitoring reads (general, `items`, `slabs`,
-//! `settings`, `sizes`). As in memcached, keys may hold
+//! authentication, of the meta flags not `l` (time since the last access); `stats` has
+//! what monitoring reads (general, `items`, `slabs`, `settings`, `sizes`, `reset`). Not planned:
+//! `stats conns` and `detail`, `slabs automove`, `lru_crawler`, `watch`, `cache_memlimit`, which
+//! steer or show what this store does not have. As in memcached, keys may hold
 //! control characters other than the line's end and NUL: it is the client
 //! that must not send them.
 
