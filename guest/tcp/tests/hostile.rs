@@ -46,6 +46,83 @@ fn step() -> impl Strategy<Value = Step> {
         )
 }
 
+/// SplitMix64: fast, and the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// Mostly near zero, now and then anywhere.
+    fn near(&mut self) -> i32 {
+        let bits = [2, 2, 2, 12, 12, 17, 32][self.below(7) as usize];
+        (self.next() as i32) >> (32 - bits)
+    }
+
+    fn step(&mut self) -> Step {
+        let is = |one_in: u64, random: &mut Self| random.below(one_in) == 0;
+        Step {
+            // Ends and resets are rare: after them little is left to break.
+            flags: match self.below(300) {
+                0 => self.next() as u8 & 0x3f,
+                1..4 => self.next() as u8 & 0x3b,
+                4..100 => self.next() as u8 & 0x3a,
+                _ => 0x10,
+            },
+            seq: self.near(),
+            ack: self.near(),
+            window: if is(2, self) {
+                self.next() as u16
+            } else {
+                65_535
+            },
+            len: if is(3, self) {
+                self.below(1500) as usize
+            } else {
+                0
+            },
+            block: is(2, self).then(|| (self.near(), self.next() as u16)),
+            stamp: is(3, self).then(|| (self.next() as u32, self.next() as u32)),
+            wait_ms: match self.below(500) {
+                0 => self.below(70_000),
+                1..100 => self.below(400),
+                _ => self.below(30),
+            },
+            action: self.below(16) as u8,
+        }
+    }
+}
+
+/// As many segments as `TARE_SEGMENTS` says, with the seed `TARE_SEED`. ADR 33 has a run of a
+/// billion.
+#[test]
+fn many_segments_do_no_harm() {
+    let number = |name| std::env::var(name).ok().and_then(|word| word.parse().ok());
+    let wanted: u64 = number("TARE_SEGMENTS").unwrap_or(100_000);
+    let mut random = Random(number("TARE_SEED").unwrap_or(1));
+    let mut done = 0;
+    while done < wanted {
+        let mut options = Options {
+            sack_permitted: random.below(4) > 0,
+            ..modern()
+        };
+        options.timestamps = (random.below(2) > 0).then_some(Timestamps { value: 0, echo: 0 });
+        let steps: Vec<Step> = (0..1 + random.below(200)).map(|_| random.step()).collect();
+        run(&steps, options);
+        done += steps.len() as u64;
+    }
+    println!("{done} segments");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
