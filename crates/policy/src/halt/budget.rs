@@ -342,9 +342,8 @@ impl Demand {
 
     fn add(&mut self, counted: &Reading) {
         let all_ns = STEAL_MEMORY_NS.saturating_add(counted.now_ns);
-        let add = |sum_ns: u64, more_ns| {
-            mul_div(sum_ns, STEAL_MEMORY_NS, all_ns).saturating_add(more_ns)
-        };
+        let add =
+            |sum_ns: u64, more_ns| mul_div(sum_ns, STEAL_MEMORY_NS, all_ns).saturating_add(more_ns);
         self.run_ns = add(self.run_ns, counted.run_ns);
         self.steal_ns = add(self.steal_ns, counted.steal_ns);
     }

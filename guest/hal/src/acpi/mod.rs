@@ -39,7 +39,7 @@ pub fn find(memory: &impl Physical, rsdp: u64) -> Option<Tables> {
     Some(tables)
 }
 
-/// The area is asked for once: it has 8,192 places for the pointer.
+/// Requests the area once: it has 8,192 places for the pointer.
 fn scan(memory: &impl Physical) -> Option<u64> {
     let area = memory.bytes(BIOS_AREA.start, BIOS_AREA.end - BIOS_AREA.start)?;
     let mut places = area.chunks(16);
