@@ -257,9 +257,20 @@ pub(crate) fn map_gib_here(address: u64, is_ram: bool) -> bool {
 fn large_pages(base: u64, rights: u64) -> u64 {
     let table = new_table();
     let mut page = base | rights | LARGE_PAGE;
-    for entry in &table.0 {
+    let mut set = |entry: &AtomicU64| {
         entry.store(page, Ordering::Relaxed);
         page += LARGE;
+    };
+    // Eight at a time, for two instructions an entry.
+    for [a, b, c, d, e, f, g, h] in table.0.as_chunks::<8>().0 {
+        set(a);
+        set(b);
+        set(c);
+        set(d);
+        set(e);
+        set(f);
+        set(g);
+        set(h);
     }
     address_of(table)
 }
@@ -289,27 +300,46 @@ pub(crate) fn map_pages_here(address: u64, frame: u64, count: u64) -> bool {
         return false;
     }
     let _changes = CHANGES.lock();
-    (0..count).all(|page| map_page(address + page * PAGE, frame + page * PAGE))
+    let mut at = address;
+    let mut value = frame | RAM;
+    while at < end {
+        let Some(table) = leaf_table(at) else {
+            return false;
+        };
+        // Those of one table.
+        let first = index(at, 12);
+        let last = (first as u64 + (end - at) / PAGE).min(512) as usize;
+        for entry in &table.0[first..last] {
+            if entry.load(Ordering::Relaxed) & PRESENT != 0 {
+                return false;
+            }
+            entry.store(value, Ordering::Release);
+            value += PAGE;
+        }
+        at += (last - first) as u64 * PAGE;
+    }
+    true
 }
 
-fn map_page(address: u64, frame: u64) -> bool {
-    let mut table = boot_tables().0;
-    for shift in [39, 30, 21] {
-        let entry = &table.0[index(address, shift)];
-        if entry.load(Ordering::Relaxed) & PRESENT == 0 {
-            let Some(page) = supervisor::table_page() else {
-                return false;
-            };
-            entry.store(page | TABLE, Ordering::Release);
-        }
-        table = table_at(entry.load(Ordering::Relaxed));
+/// The table that holds the entry of a page, with those above it, which are made if they are missing;
+/// `None` without memory. Step by step rather than in a loop: where it is emulated, each
+/// instruction takes a microsecond.
+fn leaf_table(address: u64) -> Option<&'static Table> {
+    let table = table_below(boot_tables().0, index(address, 39))?;
+    let table = table_below(table, index(address, 30))?;
+    table_below(table, index(address, 21))
+}
+
+#[inline(always)]
+fn table_below(table: &Table, index: usize) -> Option<&'static Table> {
+    let entry = &table.0[index];
+    let value = entry.load(Ordering::Relaxed);
+    if value & (PRESENT | LARGE_PAGE) == PRESENT {
+        return Some(table_at(value));
     }
-    let entry = &table.0[index(address, 12)];
-    if entry.load(Ordering::Relaxed) & PRESENT != 0 {
-        return false;
-    }
-    entry.store(frame | RAM, Ordering::Release);
-    true
+    let page = supervisor::table_page()?;
+    entry.store(page | TABLE, Ordering::Release);
+    Some(table_at(page))
 }
 
 /// The entry of a page of programs' memory; 0 if there is none.
@@ -340,48 +370,41 @@ pub(crate) fn empty_until(address: u64) -> Option<u64> {
     None
 }
 
+/// Whether the pages of a request were mapped before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Earlier {
+    /// None of them: no translation of one is cached.
+    Nothing,
+    /// Some may have been.
+    Some,
+}
+
 /// Writes the entries of `count` pages of programs' memory from `address`, all in one
 /// table: `first`, made by [`ProgramPages::entry`], and the frames that follow its
-/// own; or none, if `first` is 0. In ring 0. Says whether that was done; without memory
-/// for tables it is not.
-pub(crate) fn set_pages_here(address: u64, first: u64, count: u64) -> bool {
+/// own. In ring 0. Says whether that was done; without memory for tables it is not.
+///
+/// Each instruction takes a microsecond where this is emulated, and a start of a program has
+/// hundreds of requests. A wrong `earlier` leaves ring 3 with stale translations, of frames
+/// that it could map again.
+pub(crate) fn set_pages_here(address: u64, first: u64, count: u64, earlier: Earlier) -> bool {
     let start = index(address, 12);
-    if !address.is_multiple_of(PAGE) || count == 0 || count > (512 - start) as u64 {
+    if !is_request(address, start, count) || first & !ProgramPages::BITS != 0 || first == 0 {
         return false;
     }
     let frame = ProgramPages::frame(first);
-    let end = address.saturating_add(count * PAGE);
-    if !is_program_range(&(address..end))
-        || first & !ProgramPages::BITS != 0
-        || first != 0 && supervisor::overlaps(&(frame..frame + count * PAGE))
-    {
+    if supervisor::overlaps(&(frame..frame + count * PAGE)) {
         return false;
     }
     let _changes = CHANGES.lock();
-    let mut table = boot_tables().0;
-    for shift in [39, 30, 21] {
-        let entry = &table.0[index(address, shift)];
-        let value = entry.load(Ordering::Relaxed);
-        if value & PRESENT == 0 || value & LARGE_PAGE != 0 {
-            if first == 0 {
-                return true;
-            }
-            let Some(page) = supervisor::table_page() else {
-                return false;
-            };
-            entry.store(page | TABLE, Ordering::Release);
-        }
-        table = table_at(entry.load(Ordering::Relaxed));
-    }
-    let step = if first == 0 { 0 } else { PAGE };
-    let mut value = first;
-    let mut replaced = 0;
-    let mut set = |entry: &AtomicU64| {
-        replaced |= entry.load(Ordering::Relaxed);
-        entry.store(value, Ordering::Relaxed);
-        value += step;
+    let Some(table) = leaf_table(address) else {
+        return false;
     };
-    // Eight at a time: where this is emulated, each instruction takes a microsecond.
+    let mut value = first;
+    let mut set = |entry: &AtomicU64| {
+        entry.store(value, Ordering::Relaxed);
+        value += PAGE;
+    };
+    // Eight at a time, for two instructions a page.
     let (groups, rest) = table.0[start..start + count as usize].as_chunks::<8>();
     for [a, b, c, d, e, f, g, h] in groups {
         set(a);
@@ -393,11 +416,57 @@ pub(crate) fn set_pages_here(address: u64, first: u64, count: u64) -> bool {
         set(g);
         set(h);
     }
-    rest.iter().for_each(&mut set);
-    if replaced != 0 {
+    let (pairs, rest) = rest.as_chunks::<2>();
+    for [a, b] in pairs {
+        set(a);
+        set(b);
+    }
+    rest.iter().for_each(set);
+    if earlier == Earlier::Some {
         flush();
     }
     true
+}
+
+/// Takes the entries of `count` pages of programs' memory from `address` away, all in one table.
+/// In ring 0. Says whether that was asked for pages of programs.
+pub(crate) fn clear_pages_here(address: u64, count: u64) -> bool {
+    let start = index(address, 12);
+    if !is_request(address, start, count) {
+        return false;
+    }
+    let _changes = CHANGES.lock();
+    let mut table = boot_tables().0;
+    for shift in [39, 30, 21] {
+        let value = table.0[index(address, shift)].load(Ordering::Relaxed);
+        if value & (PRESENT | LARGE_PAGE) != PRESENT {
+            return true;
+        }
+        table = table_at(value);
+    }
+    let entries = &table.0[start..start + count as usize];
+    // SAFETY: 1. The entries are atomics, which interior changes are for. 2. Whoever holds
+    //    `CHANGES` alone changes them. 3. The count is theirs.
+    unsafe {
+        core::arch::asm!(
+            "rep stosq",
+            inout("rdi") entries.as_ptr() => _,
+            inout("rcx") count => _,
+            in("rax") 0,
+            options(nostack, preserves_flags),
+        );
+    }
+    flush();
+    true
+}
+
+/// Whether `count` pages from `address`, whose index is `start`, are programs' memory in one table.
+#[inline]
+fn is_request(address: u64, start: usize, count: u64) -> bool {
+    address.is_multiple_of(PAGE)
+        && count != 0
+        && count <= (512 - start) as u64
+        && is_program_range(&(address..address.saturating_add(count * PAGE)))
 }
 
 /// Entries of programs' pages.

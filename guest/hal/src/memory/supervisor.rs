@@ -95,10 +95,27 @@ pub(crate) fn part_at(address: u64) -> Option<&'static str> {
     Some(part.name)
 }
 
-/// Whether any of `range` belongs to ring 0.
+/// Whether any of `range` belongs to ring 0. Asked for each request of programs' pages, so it
+/// makes no list.
+#[inline]
 pub(crate) fn overlaps(range: &Range<u64>) -> bool {
-    let touches = |part: &Part| range.start < part.range.end && part.range.start < range.end;
-    range.start >= range.end || parts().iter().any(touches)
+    let touches = |start: u64, end: u64| range.start < end && start < range.end;
+    let holds = |start: *const u8, end: *const u8| touches(start.addr() as u64, end.addr() as u64);
+    let further = further();
+    range.start >= range.end
+        || holds(
+            &raw const tare_ring0_text_start,
+            &raw const tare_ring0_text_end,
+        )
+        || holds(
+            &raw const tare_ring0_data_start,
+            &raw const tare_ring0_data_end,
+        )
+        || holds(
+            &raw const tare_ring0_bss_start,
+            &raw const tare_ring0_bss_end,
+        )
+        || touches(further.start, further.end)
 }
 
 /// A zeroed page for a table; `None` when all are used.
@@ -131,6 +148,7 @@ pub(crate) fn reserve(ram_bytes: u64) {
 }
 
 /// The large page that [`reserve`] took; empty without one.
+#[inline]
 pub(crate) fn further() -> Range<u64> {
     match FURTHER.load(Ordering::Relaxed) {
         0 => 0..0,

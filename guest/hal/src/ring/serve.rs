@@ -6,10 +6,12 @@
 use x86_64::registers::model_specific::Msr;
 
 use super::service::{
-    FLUSH, MAP_GIB, MAP_PAGES, READ_MSR, SEND_IPI, SET_PAGES, WRITE_FS, WRITE_MSR,
+    CLEAR_PAGES, FLUSH, MAP_GIB, MAP_PAGES, READ_MSR, SEND_IPI, SET_NEW_PAGES, SET_PAGES, WRITE_FS,
+    WRITE_MSR,
 };
 use crate::apic::eoi;
-use crate::memory::{paging, supervisor};
+use crate::memory::paging::{self, Earlier};
+use crate::memory::supervisor;
 use crate::{clock, ipi};
 
 /// Refused or unknown.
@@ -31,7 +33,14 @@ extern "C" fn tare_service(number: u64, first: u64, second: u64, third: u64) -> 
             ipi::call_here(u128::from(first), second as u32);
             0
         }
-        SET_PAGES => u64::from(paging::set_pages_here(first, second, third)),
+        SET_NEW_PAGES => u64::from(paging::set_pages_here(
+            first,
+            second,
+            third,
+            Earlier::Nothing,
+        )),
+        SET_PAGES => u64::from(paging::set_pages_here(first, second, third, Earlier::Some)),
+        CLEAR_PAGES => u64::from(paging::clear_pages_here(first, third)),
         WRITE_FS => write_fs(first),
         _ => REFUSED,
     }

@@ -24,6 +24,12 @@ pub(crate) const SEND_IPI: u64 = 6;
 pub(crate) const SET_PAGES: u64 = 7;
 /// Writes FS.base: address.
 pub(crate) const WRITE_FS: u64 = 8;
+/// The same as [`SET_PAGES`] where none of them was mapped.
+pub(crate) const SET_NEW_PAGES: u64 = 9;
+/// Takes entries of programs' pages away, all in one table: address, 0, count.
+pub(crate) const CLEAR_PAGES: u64 = 10;
+/// The last number.
+pub(crate) const LAST: u64 = CLEAR_PAGES;
 
 /// Asks ring 0 for a service. Ring 3 only.
 pub(crate) fn call(number: u64, arguments: [u64; 3]) -> u64 {

@@ -84,13 +84,17 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
     };
     let upcalls = (ask_nonsense as *const ()).addr() as u64 & !4095;
     for (address, entry) in [(upcalls, 0), (upcalls, upcalls | 7), (0x6000_0000_0000, 7)] {
-        let answer = service::call(service::SET_PAGES, [address, entry, 1]);
-        // The last one maps a page of the first MiB, which is ring 3's.
-        assert_eq!(
-            answer,
-            u64::from(entry == 7),
-            "entry {entry:#x} at {address:#x}"
-        );
+        for number in [service::SET_PAGES, service::SET_NEW_PAGES] {
+            let answer = service::call(number, [address, entry, 1]);
+            // The last one maps a page of the first MiB, which is ring 3's.
+            let expected = u64::from(entry == 7);
+            assert_eq!(
+                answer, expected,
+                "{number}, entry {entry:#x} at {address:#x}"
+            );
+        }
+        let answer = service::call(service::CLEAR_PAGES, [address, 0, 1]);
+        assert_eq!(answer, u64::from(entry == 7), "clearing {address:#x}");
     }
     let own = supervisor::image_parts().map(|part| part.range.start);
     let mut taken = 0;
@@ -113,7 +117,7 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
             registers.halt();
         }
         // Numbers beyond the last, and those of which every answer is harmless.
-        let number = match draw() % 8 {
+        let number = match draw() % 10 {
             0 => service::MAP_PAGES,
             1 => service::WRITE_MSR,
             2 => service::READ_MSR,
@@ -121,7 +125,9 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
             4 => service::WRITE_FS,
             5 => service::FLUSH,
             6 => service::OPEN,
-            _ => 9 + draw() % (1 << 32),
+            7 => service::SET_NEW_PAGES,
+            8 => service::CLEAR_PAGES,
+            _ => service::LAST + 1 + draw() % (1 << 32),
         };
         taken += u32::from(registers.ask(number, arguments) == 1);
     }

@@ -9,11 +9,13 @@ use core::arch::global_asm;
 use super::vector::{GATES, STAMP};
 use crate::percpu::{
     INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_CONTEXT_OFFSET, USER_FAULT_OFFSET,
+    USER_SCRATCH_OFFSET,
 };
 use crate::trap::registers::{restore_registers, save_registers};
 
 /// Bytes of a stub.
 const STUB: usize = 16;
+const PAGE_FAULT: usize = 14;
 
 unsafe extern "C" {
     static tare_stubs: u8;
@@ -33,7 +35,9 @@ tare_stubs:
     .set vector, 0
     .rept {gates}
     .balign {stub}
-    .if vector < 32
+    .if vector == {page_fault}
+    jmp tare_page_fault_entry
+    .elseif vector < 32
     // Exceptions that push an error code themselves.
     .if (0x60227d00 >> vector) & 1
     .else
@@ -83,6 +87,28 @@ tare_interrupt_entry:
     pop rbp
     add rsp, 8
     iretq
+
+    // The most frequent exception, a program's use of a page that is not there, in few
+    // instructions. While a program runs, its context is set.
+tare_page_fault_entry:
+    test byte ptr [rsp + 16], 3
+    jz 7f
+    cmp qword ptr gs:[{context}], 0
+    je 7f
+    pop qword ptr gs:[{fault} + 8]
+    pop qword ptr gs:[{resume}]
+    mov gs:[{scratch}], rax
+    mov rax, cr2
+    mov gs:[{fault} + 16], rax
+    mov rax, gs:[{scratch}]
+    mov qword ptr gs:[{fault}], {page_fault}
+    mov qword ptr gs:[{on}], 0
+    .byte 0x68                  // push, sign-extended
+    .long tare_user_fault
+    and dword ptr [rsp + 16], ~0x100
+    iretq
+7:
+    push {page_fault}
 
     // A program's fault goes to ring 3, one of an access to its memory to the end of
     // the access. Not these: NMI, double fault, machine check.
@@ -159,4 +185,6 @@ tare_programs_own:
     context = const USER_CONTEXT_OFFSET,
     fault = const USER_FAULT_OFFSET,
     resume = const RESUME_OFFSET,
+    scratch = const USER_SCRATCH_OFFSET,
+    page_fault = const PAGE_FAULT,
 );

@@ -78,7 +78,8 @@ pub fn lend(start: u64, bytes: &'static [u8], access: Access) -> Result<(), MapE
     let mut at = start;
     while at < range.end {
         let count = ((range.end - at) / PAGE).min(TABLE - at / PAGE % TABLE);
-        if !set(at, frame + (at - start), count, access, false) {
+        let entry = ProgramPages::entry(frame + (at - start), access, false);
+        if !set_new(at, entry, count) {
             if at > start {
                 unmap(start..at)?;
             }
@@ -114,7 +115,7 @@ fn map_some(at: u64, most: u64, access: Access, bytes: &[u8]) -> Option<u64> {
         ..access
     };
     let first = if is_low { writable } else { access };
-    if !set(at, frame, count, first, !is_low) {
+    if !set_new(at, ProgramPages::entry(frame, first, !is_low), count) {
         if !is_low {
             (0..count).for_each(|page| frames::give(frame + page * PAGE));
         }
@@ -142,10 +143,16 @@ pub fn unmap(range: Range<u64>) -> Result<(), MapError> {
         // Frames are given back only when no CPU can reach them.
         let end = range.end.min((at / PAGE / TABLE + 1) * TABLE * PAGE);
         let mut owned = [0; TABLE as usize];
+        let mut last = at;
         for (page, slot) in pages(&(at..end)).zip(&mut owned) {
-            *slot = ProgramPages::owned_frame(paging::program_entry(page));
+            let entry = paging::program_entry(page);
+            if entry != 0 {
+                last = page;
+            }
+            *slot = ProgramPages::owned_frame(entry);
         }
-        service::call(service::SET_PAGES, [at, 0, (end - at) / PAGE]);
+        let count = (last - at) / PAGE + 1;
+        service::call(service::CLEAR_PAGES, [at, 0, count]);
         shoot_down();
         let owned = owned.into_iter().filter(|frame| *frame != 0);
         owned.for_each(frames::give);
@@ -314,7 +321,13 @@ fn pages(range: &Range<u64>) -> impl Iterator<Item = u64> {
     range.clone().step_by(PAGE as usize)
 }
 
-/// Has ring 0 write the entries of `count` pages at `address`, all in one table.
+/// Has ring 0 write the entries of `count` pages at `address`, all in one table, none of which is
+/// mapped.
+fn set_new(address: u64, entry: u64, count: u64) -> bool {
+    service::call(service::SET_NEW_PAGES, [address, entry, count]) == 1
+}
+
+/// The same of pages that may be mapped.
 fn set(address: u64, frame: u64, count: u64, access: Access, is_owned: bool) -> bool {
     let entry = ProgramPages::entry(frame, access, is_owned);
     service::call(service::SET_PAGES, [address, entry, count]) == 1
