@@ -249,6 +249,18 @@ fn calls_that_are_made_often_become_jumps_and_answer_as_before() {
         });
         assert_eq!(jump, is_slow, "{number}");
     }
+    // Those of other_forms: three sites with read, one with write, beside the C library's.
+    let jumps = |number: u32| {
+        let call = format!("call {number} at");
+        let lines = logged.out.lines();
+        lines
+            .filter(|line| line.contains(&call) && line.ends_with("a jump from now on"))
+            .count()
+    };
+    if is_slow {
+        assert!(jumps(0) >= 4, "{logged:#?}");
+        assert!(jumps(1) >= 2, "{logged:#?}");
+    }
 }
 
 /// Few short sequences here; `TARE_SOAK=SEQUENCES` for more, of 2000 calls each.

@@ -6,15 +6,16 @@
 //! | code | becomes |
 //! |---|---|
 //! | `mov eax, N`; `syscall` | `jmp stub`; `syscall` |
-//! | `syscall`; `cmp rax, N` | `jmp stub`; three bytes that nothing executes |
+//! | `syscall`; three bytes of instructions or more that mean the same elsewhere, such as `cmp rax, N` | `jmp stub`; bytes that nothing executes |
+//! | `syscall`; `ret`; padding | the same |
 //!
 //! In the first form all instructions begin where they did, so that a jump to any of them still
-//! works. In the second the comparison is gone: a thread that is to go on there goes on in the
+//! works. In the others some are gone: a thread that is to go on there goes on in the
 //! stub, and code with a jump that could lead there is left as it is. gVisor's systrap does the
 //! same with the first form.
 //!
 //! A stub loads the number, puts the address of its second half into RCX, and jumps to the library
-//! OS; the second half compares, and jumps back behind the site.
+//! OS; the second half has what was moved, and jumps back behind the site.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -32,17 +33,19 @@ const STUB: u64 = 32;
 const STUBS: u64 = PAGE / STUB;
 
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-/// `cmp rax` with 32 bits.
-const COMPARE: [u8; 2] = [0x48, 0x3d];
-/// Bytes of it.
-const COMPARISON: usize = 6;
+/// Most bytes of instructions that move, and how many make room for a jump.
+const MOST_MOVED: usize = 9;
+const LEAST_MOVED: usize = 3;
+const RETURN: u8 = 0xc3;
+/// No instruction has it where code has 64 bits.
+const NO_INSTRUCTION: u8 = 0x06;
 const MOV_EAX: u8 = 0xb8;
 const JUMP: u8 = 0xe9;
 /// Bytes of `jmp` with 32 bits, and of `mov eax` with them.
 const LONG: u64 = 5;
 /// Bytes before and behind SYSCALL that tell its form.
 const BEFORE: usize = 6;
-const AROUND: usize = BEFORE + SYSCALL.len() + COMPARISON;
+const AROUND: usize = BEFORE + SYSCALL.len() + MOST_MOVED;
 
 const CODE: Rights = Rights {
     read: true,
@@ -60,8 +63,105 @@ const OPEN: Rights = Rights {
 enum Form {
     /// The number is loaded just before.
     Number(u32),
-    /// The result is compared just behind, by this instruction.
-    Compared([u8; COMPARISON]),
+    /// The instructions behind can move.
+    Moved(Moved),
+}
+
+/// Instructions that mean the same elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Moved {
+    bytes: [u8; MOST_MOVED],
+    count: usize,
+}
+
+impl Moved {
+    /// The first ones of `bytes`, as many as make room.
+    fn of(bytes: &[u8; MOST_MOVED]) -> Option<Self> {
+        let mut count = 0;
+        while count < LEAST_MOVED {
+            let rest = &bytes[count..];
+            if let [RETURN, behind @ ..] = rest {
+                count += 1;
+                let has_room = are_padding(behind, LEAST_MOVED - count);
+                return has_room.then_some(Self {
+                    bytes: *bytes,
+                    count,
+                });
+            }
+            let length = movable(rest)?;
+            // All of it is known.
+            rest.get(..length)
+                .filter(|code| !code.contains(&NO_INSTRUCTION))?;
+            count += length;
+        }
+        (count <= MOST_MOVED).then_some(Self {
+            bytes: *bytes,
+            count,
+        })
+    }
+
+    fn code(&self) -> &[u8] {
+        &self.bytes[..self.count]
+    }
+}
+
+/// Whether `count` bytes, where nothing falls through to, begin what compilers put between
+/// functions.
+fn are_padding(bytes: &[u8], count: usize) -> bool {
+    const SEVERAL: [&[u8]; 5] = [
+        &[0x66, 0x90],
+        &[0x0f, 0x1f],
+        &[0x66, 0x0f, 0x1f],
+        &[0x66, 0x2e, 0x0f, 0x1f],
+        &[0x66, 0x66, 0x2e],
+    ];
+    match bytes {
+        _ if count == 0 => true,
+        [0x90 | 0xcc, rest @ ..] => are_padding(rest, count - 1),
+        _ => SEVERAL.iter().any(|nop| bytes.starts_with(nop)),
+    }
+}
+
+/// Bytes of the instruction that `bytes` begin with, if it is one of those that are known to
+/// mean the same at any address (Intel SDM vol. 2, appendix A).
+fn movable(bytes: &[u8]) -> Option<usize> {
+    let (prefix, bytes) = match bytes {
+        [0x40..=0x4f, rest @ ..] => (1, rest),
+        _ => (0, bytes),
+    };
+    let length = match *bytes {
+        // push, pop, nop.
+        [0x50..=0x5f | 0x90, ..] => 1,
+        // cmp rAX.
+        [0x3d, ..] => 5,
+        // Arithmetic on registers: with 8 bits, with 32 bits, not and neg.
+        [0x83, 0xc0..=0xff, ..] => 3,
+        [0x81, 0xc0..=0xff, ..] => 6,
+        [0xf7, 0xd0..=0xdf, ..] => 2,
+        // xor, cmp, movsxd, test, mov.
+        [
+            0x31 | 0x39 | 0x3b | 0x63 | 0x85 | 0x89 | 0x8b,
+            operand,
+            ref rest @ ..,
+        ] => 1 + operand_bytes(operand, rest.first().copied())?,
+        _ => return None,
+    };
+    Some(prefix + length)
+}
+
+/// Bytes of a ModRM operand that is not relative to RIP.
+fn operand_bytes(operand: u8, scaled: Option<u8>) -> Option<usize> {
+    let (mode, base) = (operand >> 6, operand & 7);
+    let sib = usize::from(mode != 3 && base == 4);
+    let base = if sib == 1 { scaled? & 7 } else { base };
+    match mode {
+        3 => Some(1),
+        2 => Some(5 + sib),
+        1 => Some(2 + sib),
+        // RIP, or an address of 32 bits.
+        _ if base == 5 => None,
+        _ => Some(1 + sib),
+    }
 }
 
 impl Form {
@@ -74,10 +174,8 @@ impl Form {
         let is_plain = before[1] == MOV_EAX && before[0] & 0xf0 != 0x40 && before[0] != 0x66;
         if is_plain && u64::from(loaded) == number {
             Some(Self::Number(loaded))
-        } else if behind.starts_with(&COMPARE) {
-            Some(Self::Compared(*behind))
         } else {
-            None
+            Moved::of(behind).map(Self::Moved)
         }
     }
 
@@ -85,7 +183,7 @@ impl Form {
     fn start(self, behind: u64) -> u64 {
         match self {
             Self::Number(_) => behind - 2 - LONG,
-            Self::Compared(_) => behind - 2,
+            Self::Moved(_) => behind - 2,
         }
     }
 
@@ -93,7 +191,7 @@ impl Form {
     fn end(self, behind: u64) -> u64 {
         match self {
             Self::Number(_) => behind,
-            Self::Compared(_) => behind + COMPARISON as u64,
+            Self::Moved(moved) => behind + moved.count as u64,
         }
     }
 }
@@ -103,7 +201,7 @@ impl Form {
 struct Rewritten {
     /// The address behind SYSCALL.
     behind: u64,
-    is_compared: bool,
+    is_moved: bool,
     stub: u64,
     /// The stub's second half.
     back: u64,
@@ -149,7 +247,7 @@ impl Sites {
     /// Where a thread that was to go on at `rip` goes on.
     pub(crate) fn resume(&self, rip: u64) -> u64 {
         let mut sites = self.rewritten.iter();
-        let site = sites.find(|site| site.is_compared && site.behind == rip);
+        let site = sites.find(|site| site.is_moved && site.behind == rip);
         site.map_or(rip, |site| site.back)
     }
 
@@ -186,12 +284,14 @@ impl Space {
     fn rewrite(&mut self, behind: u64, number: u64) -> Option<()> {
         let target = self.sites.target?;
         let from = behind.checked_sub((BEFORE + SYSCALL.len()) as u64)?;
-        let mut around = [0; AROUND];
-        let (start, area) = self.code_around(from..from + AROUND as u64)?;
-        memory::read(from, &mut around).then_some(())?;
+        // As far as the page goes.
+        let mut around = [NO_INSTRUCTION; AROUND];
+        let known = (PAGE - from % PAGE).min(AROUND as u64);
+        let (start, area) = self.code_around(from..from + known)?;
+        memory::read(from, &mut around[..known as usize]).then_some(())?;
         let form = Form::of(&around, number)?;
-        let is_compared = matches!(form, Form::Compared(_));
-        if is_compared && area.may_jump_into(start, &(behind..behind + 3)) {
+        let is_moved = matches!(form, Form::Moved(_));
+        if is_moved && area.may_jump_into(start, &(behind..behind + LEAST_MOVED as u64)) {
             return None;
         }
         let start = form.start(behind);
@@ -204,7 +304,7 @@ impl Space {
         open(start, || place(start, jump, self.sites.cpus)).then_some(())?;
         self.sites.rewritten.push(Rewritten {
             behind,
-            is_compared,
+            is_moved,
             stub,
             back,
         });
@@ -217,7 +317,8 @@ impl Space {
         let is_code = area.rights == CODE && matches!(area.backing, Backing::File { .. });
         // Rewritten bytes lie in one page.
         let same_page = range.start / PAGE == (range.end - 1) / PAGE;
-        (is_code && same_page && range.end <= area.end).then_some((start, area))
+        let has_call = range.end - range.start >= (BEFORE + SYSCALL.len()) as u64;
+        (is_code && same_page && has_call && range.end <= area.end).then_some((start, area))
     }
 
     /// The address of a new stub that a jump from `site` reaches.
@@ -301,8 +402,8 @@ fn encode(form: Form, at: u64, end: u64) -> Encoded {
     code.extend([0xff, 0x25]);
     code.extend(word.to_le_bytes());
     let back = code.len() as u64;
-    if let Form::Compared(comparison) = form {
-        code.extend(comparison);
+    if let Form::Moved(moved) = form {
+        code.extend(moved.code());
     }
     // The page was chosen so that it reaches.
     let home = jump(at + code.len() as u64, end).unwrap_or([0xcc; LONG as usize]);
@@ -332,8 +433,14 @@ fn may_jump_into(code: &[u8], start: u64, forbidden: &Range<u64>) -> bool {
         is_jump && leads(at + 2, i64::from(pair[1] as i8))
     };
     let far = |(at, word): (u64, &[u8])| {
-        let distance = i32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-        leads(at + 4, distance.into())
+        // call, jmp, a jump on a condition, xbegin, or lea of an address to jump to.
+        let may_be = match (word[0], word[1]) {
+            (_, 0xe8 | 0xe9) | (0x0f, 0x80..=0x8f) | (0xc7, 0xf8) => true,
+            (0x8d, operand) => operand & 0xc7 == 0x05,
+            _ => false,
+        };
+        let distance = i32::from_le_bytes([word[2], word[3], word[4], word[5]]);
+        may_be && leads(at + 6, distance.into())
     };
     // Near ones reach 128 bytes.
     let begin = (forbidden.start.saturating_sub(start + 130)) as usize;
@@ -342,7 +449,7 @@ fn may_jump_into(code: &[u8], start: u64, forbidden: &Range<u64>) -> bool {
         .min((forbidden.end.saturating_sub(start) + 130) as usize);
     let around = code.get(begin.min(end)..end).unwrap_or_default();
     (start + begin as u64..).zip(around.windows(2)).any(near)
-        || (start..).zip(code.windows(4)).any(far)
+        || (start..).zip(code.windows(6)).any(far)
 }
 
 #[cfg(test)]

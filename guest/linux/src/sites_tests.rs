@@ -114,6 +114,76 @@ fn a_call_with_a_comparison_becomes_a_jump_that_compares() {
     assert_eq!(execute(space.sites.again(back), 3).0, 3);
 }
 
+/// What follows a call in code that compilers make, and how much of it moves.
+const MOVED: [(&[u8], usize); 12] = [
+    // mov [rsp + 0x30], eax; ret: Go's futex.
+    (&[0x89, 0x44, 0x24, 0x30, 0xc3], 4),
+    // mov rdi, rax; call: musl.
+    (&[0x48, 0x89, 0xc7, 0xe8, 1, 2, 3, 4], 3),
+    // mov edx, eax; test edx, edx; js.
+    (&[0x89, 0xc2, 0x85, 0xd2, 0x78, 0x20], 4),
+    // cmp eax, -4096.
+    (&[0x3d, 0x00, 0xf0, 0xff, 0xff, 0x77, 0x10], 5),
+    // cmp rax, -38.
+    (&[0x48, 0x83, 0xf8, 0xda, 0x74, 0x10], 4),
+    // pop rbx; pop rbp; pop r12.
+    (&[0x5b, 0x5d, 0x41, 0x5c, 0xc3], 4),
+    // mov [rsp + 0x130], rax.
+    (&[0x48, 0x89, 0x84, 0x24, 0x30, 1, 0, 0], 8),
+    // neg eax; mov [rbx + 8], eax.
+    (&[0xf7, 0xd8, 0x89, 0x43, 0x08], 5),
+    // ret, and what is between functions.
+    (&[0xc3, 0x66, 0x90], 1),
+    (&[0xc3, 0xcc, 0xcc], 1),
+    (&[0xc3, 0x90, 0x0f, 0x1f, 0x40, 0x00], 1),
+    (&[0x5b, 0xc3, 0x66, 0x66, 0x2e, 0x0f], 2),
+];
+
+#[test]
+fn what_follows_a_call_moves_if_it_means_the_same_elsewhere() {
+    for (following, count) in MOVED {
+        let code = [&[0x89, 0xf8, 0x0f, 0x05], following].concat();
+        let mut space = space(&code, 1);
+        let behind = at(&code);
+        assert!(call(&mut space, behind, 9), "{following:x?}");
+        let (number, back, target) = execute(behind - 2, 9);
+        assert_eq!((number, target), (9, TARGET));
+        assert_eq!(space.sites.resume(behind), back);
+        let moved: [u8; 9] = bytes(back);
+        assert_eq!(moved[..count], following[..count], "{following:x?}");
+        if !following[..count].ends_with(&[0xc3]) {
+            let end = execute(back + count as u64, 0).2;
+            assert_eq!(end, behind + count as u64, "{following:x?}");
+        }
+    }
+}
+
+#[test]
+fn what_follows_a_call_stays_if_it_depends_on_its_place_or_is_too_short() {
+    for following in [
+        // mov [rip + ...], eax; the same with an address alone.
+        &[0x89, 0x05, 1, 2, 3, 4][..],
+        &[0x89, 0x04, 0x25, 1, 2, 3, 4],
+        // test eax, eax; js.
+        &[0x85, 0xc0, 0x78, 0x20],
+        // call.
+        &[0xe8, 1, 2, 3, 4],
+        // Another function behind ret: mov edi, edi; movzx.
+        &[0xc3, 0x89, 0xff],
+        &[0xc3, 0x0f, 0xb6],
+        &[0xc3, 0x90, 0x55],
+        // test eax, 1: an immediate.
+        &[0xf7, 0xc0, 1, 0, 0, 0],
+        // A prefix that is not known.
+        &[0xf3, 0x90, 0x90],
+    ] {
+        let code = [&[0x89, 0xf8, 0x0f, 0x05], following].concat();
+        let mut space = space(&code, 1);
+        assert!(!call(&mut space, at(&code), 9), "{following:x?}");
+        assert_eq!(bytes(at(&code) - 2), SYSCALL);
+    }
+}
+
 #[test]
 fn what_only_looks_like_a_number_is_left_alone() {
     for before in [
@@ -121,7 +191,7 @@ fn what_only_looks_like_a_number_is_left_alone() {
         [0x66, 0xb8, 0x28, 0, 0, 0],
         [0x90, 0xb8, 0x29, 0, 0, 0],
     ] {
-        let code = [&before[..], &SYSCALL, &[0xc3]].concat();
+        let code = [&before[..], &SYSCALL, &[0xe8]].concat();
         let mut space = space(&code, 1);
         assert!(!call(&mut space, at(&code), 0x28), "{before:x?}");
         assert_eq!(bytes(AT + 0x100), before);
@@ -135,10 +205,42 @@ fn a_comparison_that_a_jump_may_lead_to_stays() {
     // jmp to the comparison, near and far.
     let near = [&code[..], &[0xeb, 0xf8]].concat();
     let far = [&code[..], &[0xe9, 0xf5, 0xff, 0xff, 0xff]].concat();
-    for code in [near, far] {
+    let on_condition = [&code[..], &[0x0f, 0x84, 0xf4, 0xff, 0xff, 0xff]].concat();
+    // lea rax, [rip - 13], for a jump by it.
+    let by_address = [&code[..], &[0x48, 0x8d, 0x05, 0xf3, 0xff, 0xff, 0xff]].concat();
+    for code in [near, far, on_condition, by_address] {
         let mut space = space(&code, 1);
-        assert!(!call(&mut space, at(&code), 0));
+        assert!(!call(&mut space, at(&code), 0), "{code:x?}");
     }
+    // What no jump begins with is none.
+    let number = [&code[..], &[0x66, 0xf6, 0xff, 0xff, 0xff]].concat();
+    assert!(call(&mut space(&number, 1), at(&number), 0));
+}
+
+#[test]
+fn a_call_at_the_end_of_a_page_becomes_a_jump_if_all_of_it_is_there() {
+    let page = PAGE as usize - 0x100;
+    for (following, from_end, is_rewritten) in [
+        (&[0x48, 0x89, 0xc7][..], 3, true),
+        (&[0x48, 0x89, 0xc7], 2, false),
+        (&COMPARISON, 6, true),
+        (&COMPARISON, 5, false),
+        (&[0xc3, 0xcc, 0xcc], 3, true),
+        (&[0xc3, 0xcc, 0xcc], 2, false),
+    ] {
+        let mut code = vec![0x90; page - from_end - 2];
+        code.extend(SYSCALL);
+        code.extend(following);
+        let mut space = space(&code, 1);
+        let behind = at(&code);
+        assert_eq!(behind, AT + PAGE - from_end as u64);
+        let is_now = call(&mut space, behind, 9);
+        assert_eq!(is_now, is_rewritten, "{following:x?} {from_end}");
+    }
+    // With its number before it, nothing behind it is needed.
+    let mut code = vec![0x90; page - 7];
+    code.extend([0xb8, 1, 0, 0, 0, 0x0f, 0x05, 0xc3]);
+    assert!(call(&mut space(&code, 1), at(&code), 1));
 }
 
 #[test]

@@ -46,6 +46,25 @@ static long leaf(int fd, long a, long b) {
     }
     return sum;
 }
+/* Calls whose number is not just before them, with what compilers put behind. */
+#define CALL(name, behind) \
+    long name(long number, long a, void *b, long c); \
+    __asm__(".text\n.balign 16\n" #name ":\n\tmov %rdi, %rax\n\tmov %rsi, %rdi\n\tmov %rdx, %rsi\n\t" \
+            "mov %rcx, %rdx\n\tjmp 1f\n.balign 16\n1:\tsyscall\n\t" behind "\n.balign 16\n");
+CALL(returns, "ret")
+CALL(moves, "mov %rax, %rcx\n\tmov %rcx, %rax\n\tret")
+CALL(stores, "mov %eax, -24(%rsp)\n\tmovslq -24(%rsp), %rax\n\tret")
+CALL(compares, "cmp $-4096, %eax\n\tja 2f\n\tret\n2:\tmov $-1, %rax\n\tret")
+static long other_forms(int fd, int null) {
+    char some[64] = {0};
+    long sum = 0;
+    for (int i = 0; i < CALLS; i++) {
+        sum += returns(SYS_read, fd, some, 3) + moves(SYS_read, fd, some, 5);
+        sum += stores(SYS_write, null, some, 7) + compares(SYS_read, fd, some, 11);
+        sum += returns(SYS_read, 99, some, 3) + compares(SYS_read, 99, some, 3);
+    }
+    return sum;
+}
 int main(void) {
     int zero = open("/dev/zero", O_RDONLY), null = open("/dev/null", O_WRONLY);
     pthread_t thread;
@@ -62,6 +81,7 @@ int main(void) {
     }
     printf("ids %ld, bad %ld, none %ld\n", ids, bad, none);
     printf("leaf %ld\n", leaf(zero, 11, 31));
+    printf("other forms %ld\n", other_forms(zero, null));
     write(waits[1], "x", 1);
     pthread_join(thread, NULL);
     /* Signals that end a call, or let it begin again. */
