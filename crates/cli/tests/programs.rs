@@ -497,3 +497,140 @@ fn what_cannot_run_is_refused_in_a_sentence_before_a_machine_starts() {
     };
     run(&place, &low, &[]).expect(15, "-static-pie");
 }
+
+#[test]
+fn a_program_at_a_limit_gets_linuxs_errno_or_ends_in_a_sentence() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "limits.c", &["-static"]) else {
+        return;
+    };
+    let at = |words: &[&str]| {
+        run(
+            &place,
+            &program,
+            &[&["--memory", "64M", "--"], words].concat(),
+        )
+    };
+    let memory = at(&["memory"]);
+    memory.expect(137, "the program needs more memory: see --memory");
+    for refused in ["mapping ENOMEM", "break ENOMEM", "malloc ENOMEM"] {
+        assert!(memory.out.contains(refused), "{refused}: {memory:#?}");
+    }
+    let disk = at(&["disk"]);
+    disk.expect(0, "write ENOSPC\nsome 1\nagain 1");
+    let threads = at(&["threads"]);
+    threads.expect(0, "thread EAGAIN\nsome 1");
+    let fork = at(&["fork"]);
+    fork.expect(0, "fork ENOSYS");
+    for sentence in ["exec ENOSYS", "calls execve", "as one process"] {
+        assert!(fork.out.contains(sentence), "{sentence}: {fork:#?}");
+    }
+    assert!(place.run_directories().is_empty());
+}
+
+#[test]
+fn a_program_that_a_signal_ends_gives_128_and_its_number() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "limits.c", &["-static"]) else {
+        return;
+    };
+    for (words, signal) in [
+        (&["raise", "6"][..], 6),
+        (&["raise", "9"], 9),
+        (&["raise", "34"], 34),
+        (&["null"], 11),
+        (&["divide"], 8),
+        (&["illegal"], 4),
+    ] {
+        let ended = run(&place, &program, &[&["--"], words].concat());
+        ended.expect(128 + signal, &format!("was ended by signal {signal}"));
+    }
+}
+
+#[test]
+fn words_and_variables_have_a_limit() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "limits.c", &["-static"]) else {
+        return;
+    };
+    // Linux takes no single one of 128 KiB.
+    let long = "x".repeat(100_000);
+    let ended = run(&place, &program, &["--", "words", &long]);
+    ended.expect(4, "3 words, the last has 100000 bytes");
+    let mut words = vec!["--", "words"];
+    words.extend(std::iter::repeat_n(long.as_str(), 11));
+    run(&place, &program, &words).expect(2, "the limit is 1048576");
+}
+
+/// A program with one of its headers' fields changed: where its type is `kind`, the field at
+/// `at` (ELF-64 program header, System V ABI, chapter 5).
+fn with_field(bytes: &[u8], kind: u32, is_writable: bool, at: usize, value: u64) -> Vec<u8> {
+    const BYTES: usize = 56;
+    let mut bytes = bytes.to_vec();
+    let u16_at = |bytes: &[u8], at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    let count = usize::from(u16_at(&bytes, 56));
+    let header = (0..count).map(|index| 64 + index * BYTES).find(|&header| {
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+        word(header) == kind && (word(header + 4) & 2 != 0) == is_writable
+    });
+    let field = header.expect("such a header") + at;
+    bytes[field..field + 8].copy_from_slice(&value.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn programs_with_wrong_headers_are_refused_in_a_sentence() {
+    const LOAD: u32 = 1;
+    const FLAGS: usize = 0;
+    const ADDRESS: usize = 16;
+    const MEMORY: usize = 40;
+    let place = TestDir::new();
+    let Some(program) = c(&place, "hello.c", &["-static-pie"]) else {
+        return;
+    };
+    if built("linux").is_none() {
+        return;
+    }
+    let good = fs::read(&program).unwrap();
+    let refused = |name: &str, bytes: &[u8], code: i32, says: &str| {
+        let file = place.file(name, bytes);
+        let ended = place.run(&["run", &file, "--net", "none"]);
+        ended.expect(code, says);
+        assert!(ended.err.lines().count() <= 3, "{ended:#?}");
+    };
+    let data = |at, value| with_field(&good, LOAD, true, at, value);
+    let kernel = 0xffff_8000_0000_0000 | data_offset(&good);
+    refused("kernel", &data(ADDRESS, kernel), 15, "in the kernel's half");
+    refused("overlap", &data(ADDRESS, data_offset(&good)), 15, "overlap");
+    let writable_code = 7 << 32 | u64::from(LOAD);
+    refused(
+        "wx",
+        &data(FLAGS, writable_code),
+        11,
+        "writable and executable",
+    );
+    refused("bss", &data(MEMORY, 1 << 40), 21, "give it more memory");
+    refused("script", b"#!/bin/sh\necho\n", 11, "ELF");
+    let mut arm = good.clone();
+    arm[18] = 183;
+    refused("arm", &arm, 11, "for another processor");
+    assert!(place.run_directories().is_empty());
+}
+
+/// Where a page of the data begins in its file, less whole pages.
+fn data_offset(bytes: &[u8]) -> u64 {
+    let header = (0..usize::from(bytes[56]))
+        .map(|index| 64 + index * 56)
+        .find(|&header| bytes[header] == 1 && bytes[header + 4] & 2 != 0);
+    let at = header.expect("data") + 8;
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) % 4096
+}

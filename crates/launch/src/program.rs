@@ -86,6 +86,18 @@ pub(crate) enum ProgramError {
         /// Memory of the machine.
         memory_mib: u32,
     },
+    /// It needs more memory than the machine has before its first instruction.
+    #[error(
+        "cannot run {path}: its segments need {need_mib} MiB, and the machine has {memory_mib} MiB"
+    )]
+    TooLarge {
+        /// The program.
+        path: String,
+        /// What it needs.
+        need_mib: u64,
+        /// Memory of the machine.
+        memory_mib: u32,
+    },
     /// The root has no such file.
     #[error("the root has no file {0}")]
     Missing(String),
@@ -119,6 +131,7 @@ impl Explain for ProgramError {
             },
             Self::Dynamic { .. } | Self::NotFile(_) => ExitCode::CannotRun,
             Self::Addresses { .. } | Self::FixedLoader { .. } => ExitCode::ImageLayout,
+            Self::TooLarge { .. } => ExitCode::Memory,
             Self::Missing(_) => ExitCode::CommandNotFound,
             Self::Start(_) | Self::Variable(_) | Self::NoCommand => ExitCode::Usage,
             Self::Name(_) => ExitCode::RootImage,
@@ -141,6 +154,7 @@ impl Explain for ProgramError {
                 Some("give it more memory with --memory, or link it with -static-pie".to_owned())
             }
             Self::Addresses { .. } => Some("link it with -static-pie".to_owned()),
+            Self::TooLarge { .. } => Some("give it more memory with --memory".to_owned()),
             Self::Elf {
                 source: ElfError::WritableCode(_),
                 ..
@@ -275,6 +289,14 @@ fn check(path: &str, bytes: &[u8], tree: &Tree, memory_mib: u32) -> Result<(), P
     }
     let free_end = FIXED_END.min(u64::from(memory_mib) * MIB / 2);
     let pages = layout.pages();
+    let bytes = layout.memory_bytes();
+    if bytes > u64::from(memory_mib) * MIB {
+        return Err(ProgramError::TooLarge {
+            path,
+            need_mib: bytes.div_ceil(MIB),
+            memory_mib,
+        });
+    }
     if layout.place == LoadAddress::Fixed && (pages.start < FIXED_START || pages.end > free_end) {
         return Err(ProgramError::Addresses {
             path,

@@ -16,7 +16,7 @@ use crate::errno::{Errno, Result};
 use crate::files::Bytes;
 use crate::memory::{DATA, PAGE, Rights};
 use crate::process::Process;
-use crate::space::{Area, Backing, RELOCATED, STACK_TOP};
+use crate::space::{Area, Backing, RELOCATED, RELOCATED_BYTES, STACK_TOP, may_commit};
 use crate::vdso;
 
 /// Bytes of the first stack, as Linux's limit is by default.
@@ -59,6 +59,11 @@ pub(crate) fn load(
     machine: AuxFacts,
 ) -> Result<Begin> {
     let layout = &program.layout;
+    let span = layout.pages().end - layout.pages().start;
+    if layout.place == LoadAddress::Relocatable && span > RELOCATED_BYTES {
+        return Err(Errno::ENOEXEC);
+    }
+    may_commit(layout.memory_bytes())?;
     let base = match layout.place {
         LoadAddress::Fixed => 0,
         LoadAddress::Relocatable => RELOCATED - layout.pages().start,

@@ -20,6 +20,8 @@ const MOST_AREAS: usize = 65_530;
 const MAPPINGS: Range<u64> = 0x6000_1000_0000..0x6800_0000_0000;
 /// Where programs begin that may be anywhere.
 pub(crate) const RELOCATED: u64 = 0x6a00_0000_0000;
+/// How far such a program may reach: to the break.
+pub(crate) const RELOCATED_BYTES: u64 = BREAK.start - RELOCATED;
 /// Where the break begins, and its limit.
 const BREAK: Range<u64> = 0x6b00_0000_0000..0x6c00_0000_0000;
 /// Where the first stack ends.
