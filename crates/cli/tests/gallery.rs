@@ -1,0 +1,175 @@
+//! The programs of `examples/`, built as their pages say and tried in machines. SKIP without
+//! /dev/kvm, passt, or what builds one.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use support::needs::{built, kvm, passt, skip};
+use support::{TestDir, end, eventually, free_port, get, installed};
+
+fn example(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples")
+        .join(name)
+}
+
+/// Whether an example for this image can run here, built by `tool`.
+fn can_run(image: &str, tool: &str) -> bool {
+    if !(kvm() && passt() && built(image).is_some()) {
+        return false;
+    }
+    let is_there = installed(tool);
+    if !is_there {
+        tare_vmtest::lacks(format!("{tool} is not installed"));
+    }
+    is_there
+}
+
+/// Starts `tare run` with a published port.
+fn start(place: &TestDir, words: &[&str], guest_port: u16) -> (Child, u16) {
+    let port = free_port();
+    let publish = format!("{port}:{guest_port}");
+    let all = [&["run", "--name", "example", "-p", &publish][..], words].concat();
+    (place.tare(&all).spawn().unwrap(), port)
+}
+
+fn stop(place: &TestDir, child: Child) -> support::Ended {
+    let stopped = place.run(&["stop", "example"]);
+    stopped.expect(0, "");
+    let ended = end(child);
+    assert!(place.run_directories().is_empty(), "{ended:#?}");
+    ended
+}
+
+/// What a server answers to `text`, until it closes or has answered `expected`.
+fn say(port: u16, text: &str, expected: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.write_all(text.as_bytes())?;
+    let (mut all, mut some) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&all).contains(expected) {
+        match stream.read(&mut some)? {
+            0 => break,
+            count => all.extend_from_slice(&some[..count]),
+        }
+    }
+    Ok(String::from_utf8_lossy(&all).into_owned())
+}
+
+#[test]
+fn the_go_service_keeps_notes() {
+    if !can_run("linux", "go") {
+        return;
+    }
+    let place = TestDir::new();
+    let program = place.path().join("notes");
+    let mut go = Command::new("go");
+    go.env("CGO_ENABLED", "0")
+        .current_dir(example("go-service"))
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg(".");
+    assert!(go.status().unwrap().success());
+    let (child, port) = start(&place, &[program.to_str().unwrap()], 80);
+    eventually("it answers", || {
+        get(port, "/notes").is_ok_and(|answer| answer.contains("[]"))
+    });
+    let body = "{\"text\": \"milk\"}";
+    let post = format!(
+        "POST /notes HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let created = say(port, &post, "milk").unwrap();
+    assert!(created.contains("201 Created"), "{created}");
+    let one = get(port, "/notes/1").unwrap();
+    assert!(one.contains("{\"number\":1,\"text\":\"milk\"}"), "{one}");
+    assert!(get(port, "/notes/2").unwrap().contains("404"));
+    stop(&place, child).expect(0, "1 notes");
+}
+
+#[test]
+fn the_job_ends_with_its_own_status() {
+    if !can_run("linux", "rustc") {
+        return;
+    }
+    let place = TestDir::new();
+    let program = place.path().join("job");
+    let built = Command::new("rustc")
+        .args(["-O", "-C", "target-feature=+crt-static", "-o"])
+        .arg(&program)
+        .arg(example("job/job.rs"))
+        .output()
+        .unwrap();
+    if !built.status.success() {
+        // Without the C library's archives, for example.
+        let said = String::from_utf8_lossy(&built.stderr);
+        skip(format!("rustc cannot link a static program: {said}"));
+        return;
+    }
+    let root = example("job/data");
+    let run = |words: &[&str]| {
+        let all = ["run", program.to_str().unwrap(), "--net", "none", "--root"];
+        let root = [root.to_str().unwrap(), "--"];
+        place.run(&[&all[..], &root, words].concat())
+    };
+    run(&["/amounts.csv"]).expect(0, "{\"rows\": 3, \"total\": 405}");
+    run(&["/missing.csv"]).expect(3, "/missing.csv: No such file");
+    run(&[]).expect(2, "usage: job FILE");
+}
+
+#[test]
+fn the_static_site_is_served() {
+    if !(kvm() && passt() && built("http").is_some()) {
+        return;
+    }
+    let place = TestDir::new();
+    let site = example("static-site/site");
+    let (child, port) = start(&place, &["http", "--root", site.to_str().unwrap()], 80);
+    eventually("it answers", || {
+        get(port, "/").is_ok_and(|page| page.contains("<h1>A static site</h1>"))
+    });
+    let style = get(port, "/style.css").unwrap();
+    assert!(style.contains("text/css"), "{style}");
+    stop(&place, child);
+}
+
+#[test]
+fn the_cache_keeps_values() {
+    if !can_run("linux", "memcached") {
+        return;
+    }
+    let place = TestDir::new();
+    let root = place.path().join("root");
+    let made = Command::new(example("cache/root.sh")).arg(&root).status();
+    assert!(made.unwrap().success());
+    assert!(fs::metadata(root.join("bin/memcached")).is_ok());
+    let words = [
+        "--root",
+        root.to_str().unwrap(),
+        "--memory",
+        "128M",
+        "--",
+        "/bin/memcached",
+        "-u",
+        "root",
+        "-m",
+        "64",
+    ];
+    let (child, port) = start(&place, &words, 11211);
+    eventually("it answers", || {
+        say(port, "version\r\n", "VERSION").is_ok_and(|answer| answer.contains("VERSION"))
+    });
+    let answer = say(port, "set key 0 0 5\r\nvalue\r\nget key\r\n", "END").unwrap();
+    assert!(
+        answer.contains("STORED\r\nVALUE key 0 5\r\nvalue\r\nEND"),
+        "{answer}"
+    );
+    stop(&place, child);
+}

@@ -1,0 +1,3 @@
+module example.invalid/notes
+
+go 1.19
