@@ -1,5 +1,5 @@
 //! `cargo xtask soak`: the hostile guest for a long time, on one and on two vCPUs, then ten million
-//! interrupts and requests at random of the gates into ring 0, kills and failures of power below
+//! interrupts, requests at random of the gates into ring 0 and wild ends of ring 3, kills and failures of power below
 //! a disk that is written, and each fuzz target. The monitor must
 //! survive, must not grow, and must stop on request.
 
@@ -99,6 +99,7 @@ pub(crate) fn run(soak: &Soak) -> Result<()> {
         return Ok(());
     }
     gates(&programs, place.path())?;
+    wild_ends(&programs, place.path())?;
     interrupts(&programs, place.path())?;
     disks()?;
     fuzz::run(soak.fuzz)
@@ -109,6 +110,10 @@ const INTERRUPTS: [(u32, u64); 2] = [(1, 10_000_000), (2, 1_000_000)];
 /// Seeds of the requests of the gates, and requests of each.
 const GATE_SEEDS: std::ops::Range<u64> = 1..21;
 const GATE_REQUESTS: u64 = 200_000;
+/// Exit code of a machine whose guest ended by a fault (`docs/exit-codes.md`).
+const FAULT: i32 = 71;
+/// Machines that end wildly.
+const WILD_ENDS: u64 = 600;
 
 /// No interrupt is lost on the way to an image in ring 3: some minutes, an hour on a busy
 /// host that emulates ring 0.
@@ -134,8 +139,30 @@ fn gates(programs: &Path, place: &Path) -> Result<()> {
     Ok(())
 }
 
+/// However an image in ring 3 ends itself, the monitor reports a fault with registers.
+fn wild_ends(programs: &Path, place: &Path) -> Result<()> {
+    for seed in 0..WILD_ENDS {
+        let words = format!("trespass=wild seed={seed}");
+        let ended = in_ring_3_command(programs, place, 1, &words).output()?;
+        let said = String::from_utf8_lossy(&ended.stdout);
+        let is_report = said.contains("wild: ") && said.contains("rip ");
+        ensure!(
+            ended.status.code() == Some(FAULT) && is_report,
+            "seed {seed}: {}:\n{said}{}",
+            ended.status,
+            String::from_utf8_lossy(&ended.stderr)
+        );
+    }
+    println!("wild ends: {WILD_ENDS}, each with a report of registers");
+    Ok(())
+}
+
 /// What the selftest prints in ring 3 until it ends with status 0.
 fn in_ring_3(programs: &Path, place: &Path, cpus: u32, words: &str) -> Result<String> {
+    shell::output(&mut in_ring_3_command(programs, place, cpus, words))
+}
+
+fn in_ring_3_command(programs: &Path, place: &Path, cpus: u32, words: &str) -> Command {
     let mut command = Command::new(programs.join("tare"));
     command
         .env("TARE_RUN_ROOT", place.join("run"))
@@ -143,7 +170,7 @@ fn in_ring_3(programs: &Path, place: &Path, cpus: u32, words: &str) -> Result<St
         .args(["run", "selftest", "--engine", "tare", "--ring", "3"])
         .args(["--net", "none", "--cpus", &cpus.to_string()])
         .args(["--cmdline", words]);
-    shell::output(&mut command)
+    command
 }
 
 /// 200 kills of `tare blk`, 50 of the monitor, 4,000 failures of power: some minutes.

@@ -220,3 +220,32 @@ fn a_monitor_survives_a_guest_that_keeps_no_rule() {
         place.run(&["stop", "hostile"]).expect(0, "");
     }
 }
+
+/// Whatever an image in ring 3 does to end itself, its monitor reports a fault, with the
+/// registers, and ends by the documented code.
+#[test]
+fn an_image_that_breaks_out_of_ring_3_ends_itself_and_not_its_monitor() {
+    let Some(image) = built("selftest").filter(|_| kvm()) else {
+        return;
+    };
+    let named = [
+        "page-table",
+        "jump",
+        "text",
+        "no-stack",
+        "return",
+        "no-area",
+    ];
+    let named = named.map(|what| format!("trespass={what}"));
+    // Consecutive seeds have all kinds in turn (`tare_hal::ring::WildEnd`).
+    let wild = (13..26).map(|seed| format!("trespass=wild seed={seed}"));
+    for words in named.into_iter().chain(wild) {
+        let place = TestDir::new();
+        let mut all = vec!["run", image.to_str().unwrap(), "--engine", "tare"];
+        all.extend(["--net", "none", "--ring", "3", "--cmdline", &words]);
+        let ended = place.run(&all);
+        ended.expect(71, "r13 ");
+        assert!(ended.out.contains("fault: "), "{words}: {ended:#?}");
+        assert!(place.run_directories().is_empty(), "{words}: {ended:#?}");
+    }
+}

@@ -12,6 +12,8 @@ use tare_abi::exit::GuestExit;
 use tare_vmtest::{Accelerator, MachineType, Outcome, RunError, TestMachine, image, or_skip};
 
 const LIMIT: Duration = Duration::from_secs(60);
+/// Kinds of wild ends, of which consecutive seeds have all in turn.
+const WILD_KINDS: u64 = 13;
 
 fn run(
     machine_type: MachineType,
@@ -125,6 +127,35 @@ fn ring_3_cannot_reach_descriptor_tables() {
 fn ring_3_cannot_jump_into_entry_code_or_mask_interrupts() {
     trespassed("jump", "page fault executing", "holds ring 0's entry code");
     trespassed("cli", "general protection", "cs 23");
+}
+
+#[test]
+fn ring_3_cannot_write_its_code_or_execute_its_data() {
+    trespassed("text", "page fault writing", "error 0x7");
+    trespassed("data", "page fault executing", "error 0x15");
+}
+
+/// One of each kind; `make soak` draws more of them, on KVM.
+#[test]
+fn a_wild_end_of_ring_3_is_a_report_of_registers() {
+    for seed in 0..WILD_KINDS {
+        let words = format!("ring=3 trespass=wild seed={seed}");
+        let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, &words) else {
+            return;
+        };
+        let console = outcome.console;
+        for word in ["wild: ", "fault: ", "rip ", "r13 "] {
+            assert!(
+                console.contains(word),
+                "seed {seed}: no {word}in:\n{console}"
+            );
+        }
+        assert_eq!(
+            outcome.exit,
+            Some(GuestExit::Fault),
+            "seed {seed}: {console}"
+        );
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@
 //! | layer, from the top | files |
 //! |---|---|
 //! | boot | `boot`, `ring::choice`, `ring::serve` |
-//! | measurements | `exits`, `stamp`, `paravirt`, `ring::trespass` |
+//! | measurements | `exits`, `stamp`, `paravirt`, `ring::trespass`, `ring::wild` |
 //! | devices, power | `virtio`, `pci`, `legacy`, `raw`, `power`, `panic` |
 //! | what runs | `fiber`, `user` |
 //! | CPUs, time | `smp`, `ipi`, `timer`, `clock`, `cpu::halt`, `apic` |

@@ -26,24 +26,31 @@ pub(crate) fn chosen() -> Option<u8> {
 /// Tries what an image in ring 3 must not be able to do.
 #[cfg(target_os = "none")]
 fn trespasses() -> Option<u8> {
-    use tare_libos::hal::ring::{Trespass, ask_nonsense, trespass};
+    use tare_libos::hal::ring::{Trespass, Wild, ask_nonsense, trespass};
 
+    let seed = env::var("seed").and_then(|text| text.parse().ok());
     let what = match env::var("trespass")? {
         "page-table" => Trespass::WritePageTable,
         "descriptors" => Trespass::WriteDescriptors,
         "read" => Trespass::ReadDescriptors,
         "jump" => Trespass::Jump,
+        "text" => Trespass::WriteText,
+        "data" => Trespass::ExecuteData,
         "cli" => Trespass::Privileged,
         "no-stack" => Trespass::NoStack,
         "return" => Trespass::WildReturn,
         "no-area" => Trespass::NoArea,
         "gates" => {
-            let seed = env::var("seed").and_then(|text| text.parse().ok());
             let requests = env::var("requests").and_then(|text| text.parse().ok());
             let requests: u32 = requests.unwrap_or(20_000);
             let taken = ask_nonsense(seed.unwrap_or(0x7461_7265), requests);
             tare_libos::println!("gates: {requests} requests, {taken} taken");
             return Some(0);
+        }
+        "wild" => {
+            let wild = Wild::draw(seed.unwrap_or_default());
+            tare_libos::println!("wild: {:?}", wild.end);
+            wild.end();
         }
         _ => return None,
     };

@@ -11,6 +11,7 @@
 //! | `level` | the ring that runs |
 //! | `gate` | entry code: interrupts, the halt gate, the service gate |
 //! | `service`, `serve` | what ring 3 asks of ring 0, and what ring 0 does: MSRs, page tables |
+//! | `trespass`, `wild` | attempts on ring 0, for tests |
 //!
 //! Interrupts use one software flag in both rings (`crate::cpu`), so `cli` and
 //! `sti` appear only here and around `hlt`. See ADR 35.
@@ -22,6 +23,7 @@ mod level;
 mod serve;
 pub(crate) mod service;
 mod trespass;
+mod wild;
 
 pub use tare_abi::options;
 pub use tare_abi::rings::{Note, Rings};
@@ -31,3 +33,4 @@ pub use level::{Ring, current};
 pub(crate) use level::{enter, is_user, open_interrupts, wait_for_interrupt};
 pub use service::is_ring_0_slow;
 pub use trespass::{Trespass, ask_nonsense, trespass};
+pub use wild::{Wild, WildEnd};

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use core::arch::{asm, global_asm};
+use core::sync::atomic::AtomicU8;
 
 use super::{gate, service};
 use crate::memory::supervisor;
@@ -20,6 +21,10 @@ pub enum Trespass {
     ReadDescriptors,
     /// Jumps to ring 0's entry code.
     Jump,
+    /// Writes to the image's own code.
+    WriteText,
+    /// Executes the image's own data.
+    ExecuteData,
     /// Executes `cli`.
     Privileged,
     /// Goes through the halt gate's sibling, the service gate, and on without a stack.
@@ -49,6 +54,13 @@ pub fn trespass(what: Trespass) -> ! {
         Trespass::ReadDescriptors => drop(unsafe { (descriptors as *const u64).read_volatile() }),
         // SAFETY: see above.
         Trespass::Jump => unsafe { asm!("call {}", in(reg) gate::halt(), clobber_abi("C")) },
+        // SAFETY: see above.
+        Trespass::WriteText => unsafe { (trespass as *mut u64).write_volatile(0) },
+        // SAFETY: see above.
+        Trespass::ExecuteData => unsafe {
+            static RETURN: AtomicU8 = AtomicU8::new(0xc3);
+            asm!("call {}", in(reg) RETURN.as_ptr(), clobber_abi("C"));
+        },
         // SAFETY: see above.
         Trespass::Privileged => unsafe { asm!("cli") },
         // SAFETY: see above.
@@ -144,8 +156,9 @@ const RDI: usize = 5;
 const FLAGS: usize = 15;
 /// Those that a called function keeps: RBX, RBP, R12 to R15; and all flags, by IRETQ.
 const KEPT: [usize; 7] = [1, 6, 11, 12, 13, 14, FLAGS];
-/// Carry, parity, adjust, zero, sign, direction, overflow.
-const FREE_FLAGS: u64 = 0xcd5;
+/// Carry, parity, adjust, zero, sign, direction, overflow, alignment check, ID. Not nested task:
+/// a KVM that emulates ring 0 clears it on the way.
+const FREE_FLAGS: u64 = 0x24_0cd5;
 /// Interrupts are on, and a bit that is always one.
 const ALWAYS_FLAGS: u64 = 0x202;
 
