@@ -140,6 +140,10 @@ impl Executor for Replay {
         Err(missing())
     }
 
+    fn native(&mut self, _: &Path) -> Result<Box<dyn Appliance>, ApplianceError> {
+        Err(missing())
+    }
+
     fn contain(&mut self, _: u32) -> Result<Box<dyn Appliance>, ApplianceError> {
         Err(missing())
     }
@@ -165,6 +169,10 @@ impl Executor for Replay {
     fn recorded(&mut self, arm: &str, sample: &str) -> Option<Value> {
         let key = (arm.to_owned(), sample.to_owned());
         self.others.get_mut(&key)?.pop_front()
+    }
+
+    fn has(&self, arm: &str) -> bool {
+        self.turns.keys().any(|(known, _)| known == arm)
     }
 
     fn is_replay(&self) -> bool {

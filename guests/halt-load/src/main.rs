@@ -18,7 +18,7 @@ extern crate alloc;
 mod load;
 
 #[cfg(target_os = "none")]
-tare_libos::entry!(load::main, ring = 0);
+tare_libos::entry!(load::main);
 
 /// Interrupts are the machine's: the host has none to send.
 #[cfg(not(target_os = "none"))]

@@ -18,6 +18,7 @@ use rustix::process::{Signal, getegid, geteuid};
 use serde_json::{Value, json};
 use tare_control::stats::Stats;
 use tare_host::child::ends_with_us;
+use tare_host::program::find_program;
 use tempfile::TempDir;
 
 use super::{Appliance, ApplianceError, Runtime};
@@ -92,6 +93,27 @@ impl Contained {
             }));
         }
         Self::run(bundle, Runtime::Runc, id, port, &config)
+    }
+
+    /// Starts the host's lighttpd, which serves `root` on a port of the loopback.
+    pub(super) fn lighttpd(port: u16, root: &Path) -> Result<Self, ApplianceError> {
+        let directory = directory()?;
+        let config = directory.path().join("lighttpd.conf");
+        // A connection is never closed for having carried many requests.
+        let text = format!(
+            "server.document-root = \"{}\"\nserver.port = {port}\n\
+             server.bind = \"127.0.0.1\"\nserver.max-keep-alive-requests = 65535\n\
+             mimetype.assign = ( \".txt\" => \"text/plain\" )\n",
+            root.display()
+        );
+        fs::write(&config, text).map_err(ApplianceError::Prepare)?;
+        // Debian's is not on every user's search path.
+        let program = ["lighttpd", "/usr/sbin/lighttpd"].into_iter();
+        let program = program.filter_map(|name| find_program(name).ok()).next();
+        let mut command = Command::new(program.unwrap_or_else(|| "lighttpd".into()));
+        command.arg("-D").arg("-f").arg(config);
+        ends_with_us(&mut command, Signal::KILL);
+        Self::spawn(command, directory, None, port)
     }
 
     /// Starts an application with this root in a container.

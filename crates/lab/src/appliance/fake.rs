@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -85,8 +86,47 @@ impl Fakes {
         })
     }
 
+    /// A web server that answers every request with the file.
+    fn file_server(
+        &mut self,
+        root: &Path,
+        kvm: Kvm,
+        ring: u8,
+        cpus: u8,
+    ) -> Result<Box<dyn Appliance>, ApplianceError> {
+        let file = std::fs::read(root.join("kib.txt")).map_err(ApplianceError::Prepare)?;
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(ApplianceError::Prepare)?;
+        let address = listener.local_addr().map_err(ApplianceError::Prepare)?;
+        let requests = Arc::new(AtomicU64::new(0));
+        let over = Arc::new(AtomicBool::new(false));
+        let server = Server {
+            file,
+            fault: self.fault,
+            requests: Arc::clone(&requests),
+            over: Arc::clone(&over),
+        };
+        thread::spawn(move || server.accept(&listener));
+        let others = self.alive.fetch_add(1, Ordering::SeqCst);
+        self.most = self.most.max(others + 1);
+        Ok(Box::new(Fake {
+            started: Instant::now(),
+            address,
+            kvm,
+            ring,
+            cpus,
+            requests,
+            over,
+            alive: Arc::clone(&self.alive),
+        }))
+    }
+
     /// A cache that answers `get` and `set` as `experiments::kv` asks them.
-    fn cache(&mut self, cpus: u8, kvm: Kvm) -> Result<Box<dyn Appliance>, ApplianceError> {
+    fn cache(
+        &mut self,
+        cpus: u8,
+        kvm: Kvm,
+        ring: u8,
+    ) -> Result<Box<dyn Appliance>, ApplianceError> {
         let listener = TcpListener::bind("127.0.0.1:0").map_err(ApplianceError::Prepare)?;
         let address = listener.local_addr().map_err(ApplianceError::Prepare)?;
         let requests = Arc::new(AtomicU64::new(0));
@@ -106,7 +146,7 @@ impl Fakes {
             started: Instant::now(),
             address,
             kvm,
-            ring: 3,
+            ring,
             cpus,
             requests,
             over,
@@ -118,34 +158,21 @@ impl Fakes {
 impl Executor for Fakes {
     fn start(&mut self, spec: &Spec) -> Result<Box<dyn Appliance>, ApplianceError> {
         self.starts()?;
+        // As the monitor chooses where KVM emulates ring 0.
+        let ring = if spec.ring == "0" { 0 } else { 3 };
         let Some(root) = &spec.root else {
-            return self.cache(spec.cpus, self.kvm);
+            return self.cache(spec.cpus, self.kvm, ring);
         };
-        let file = std::fs::read(root.join("kib.txt")).map_err(ApplianceError::Prepare)?;
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(ApplianceError::Prepare)?;
-        let address = listener.local_addr().map_err(ApplianceError::Prepare)?;
-        let requests = Arc::new(AtomicU64::new(0));
-        let over = Arc::new(AtomicBool::new(false));
-        let server = Server {
-            file,
-            fault: self.fault,
-            requests: Arc::clone(&requests),
-            over: Arc::clone(&over),
+        let kvm = if spec.engine == "qemu" {
+            Kvm::None
+        } else {
+            self.kvm
         };
-        thread::spawn(move || server.accept(&listener));
-        let others = self.alive.fetch_add(1, Ordering::SeqCst);
-        self.most = self.most.max(others + 1);
-        Ok(Box::new(Fake {
-            started: Instant::now(),
-            address,
-            kvm: self.kvm,
-            // As the monitor chooses where KVM emulates ring 0.
-            ring: if spec.ring == "0" { 0 } else { 3 },
-            cpus: spec.cpus,
-            requests,
-            over,
-            alive: Arc::clone(&self.alive),
-        }))
+        self.file_server(root, kvm, ring, spec.cpus)
+    }
+
+    fn native(&mut self, root: &Path) -> Result<Box<dyn Appliance>, ApplianceError> {
+        self.file_server(root, Kvm::None, 0, 1)
     }
 
     fn contain(&mut self, _memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError> {
@@ -156,7 +183,7 @@ impl Executor for Fakes {
                 said: "no namespaces".into(),
             });
         }
-        self.cache(1, Kvm::None)
+        self.cache(1, Kvm::None, 0)
     }
 
     /// Only a cache has files here.
@@ -180,7 +207,7 @@ impl Executor for Fakes {
             }),
             Packaging::Tare("auto") => {
                 self.starts()?;
-                self.cache(1, self.kvm)
+                self.cache(1, self.kvm, 3)
             }
             // QEMU has no statistics.
             Packaging::Tare(_) | Packaging::Linux(_) => self.contain(0),

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -82,6 +82,9 @@ pub(crate) trait Executor {
     /// Starts a machine and returns at once; it need not serve yet.
     fn start(&mut self, spec: &Spec) -> Result<Box<dyn Appliance>, ApplianceError>;
 
+    /// Starts a web server of the host (lighttpd) that serves `root`.
+    fn native(&mut self, root: &Path) -> Result<Box<dyn Appliance>, ApplianceError>;
+
     /// Starts memcached in a container of its own.
     fn contain(&mut self, memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError>;
 
@@ -105,6 +108,11 @@ pub(crate) trait Executor {
     /// What an arm measured without a machine, from a record that is read back.
     fn recorded(&mut self, _arm: &str, _sample: &str) -> Option<Value> {
         None
+    }
+
+    /// Whether it has machines of an arm: a record of an earlier version lacks later arms.
+    fn has(&self, _arm: &str) -> bool {
+        true
     }
 
     /// Whether it hands out a record instead of starting machines.

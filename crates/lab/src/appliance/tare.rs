@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -105,6 +105,11 @@ impl Executor for TareRun {
             spec: spec.clone(),
             tries: PORT_TRIES,
         }))
+    }
+
+    fn native(&mut self, root: &Path) -> Result<Box<dyn Appliance>, ApplianceError> {
+        let port = free_port().map_err(ApplianceError::Prepare)?;
+        Ok(Box::new(Contained::lighttpd(port, root)?))
     }
 
     fn contain(&mut self, memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError> {

@@ -268,7 +268,8 @@ impl Experiment for PingPong {
         let watched = arms
             .iter()
             .enumerate()
-            .filter(|(_, arm)| self.kind.exits.is_some() && matches!(arm.place, Place::Tare(_)));
+            .filter(|(_, arm)| self.kind.exits.is_some() && matches!(arm.place, Place::Tare(_)))
+            .filter(|(_, arm)| !arm.is_in_ring_3());
         turns.extend(watched.map(|(index, arm)| Turn {
             round: self.turns,
             step: format!("exits by kind: {}", arm.about),
@@ -279,6 +280,9 @@ impl Experiment for PingPong {
 
     fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
         let arm = &self.kind.arms[turn.index];
+        if arm.is_in_ring_3() && !bench.executor.has(arm.name) {
+            return Ok(());
+        }
         let place = arm.round(turn.round);
         match (arm.place, self.kind.exits) {
             (Place::Tare(_), Some(exits)) if turn.round == self.turns => {

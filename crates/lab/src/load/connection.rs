@@ -86,10 +86,12 @@ impl Connection {
     /// Does what can be done without waiting.
     pub(crate) fn advance(&mut self, exchange: &Exchange) -> Turn {
         let request = &exchange.wire;
-        match self.send(request) {
-            Ok(()) if self.sent < request.len() => return Turn::Waiting,
-            Ok(()) => {}
-            Err(error) => return self.lost(&error),
+        if self.sent < request.len() {
+            // Its answer makes the connection readable: to look now would be a call in vain.
+            return match self.send(request) {
+                Ok(()) => Turn::Waiting,
+                Err(error) => self.lost(&error),
+            };
         }
         let mut chunk = [0; 4096];
         loop {

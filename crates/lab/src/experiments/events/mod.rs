@@ -8,7 +8,7 @@ pub(super) mod tests;
 
 use std::time::Duration;
 
-use super::guest_bench::{Arm, Place, Settings, cpus};
+use super::guest_bench::{Arm, Place, Settings, cpus, in_ring_3};
 use super::ping_pong::{PingPong, PingPongSpec};
 use crate::experiment::{Entry, Subject};
 use crate::figure::Figure;
@@ -36,11 +36,15 @@ const GOALS: &[Goal] = &[
     Goal::on_any_kvm("halts_per_message.event", 1.0),
     Goal::on_any_kvm("halts_per_message.condvar", 1.0),
     Goal::on_any_kvm("halts_per_message.nospin", 1.0),
+    Goal::on_any_kvm("halts_per_message.ring3", 1.0),
     Goal::on_any_kvm("halts_per_message.one", 0.0),
+    Goal::on_any_kvm("halts_per_message.one3", 0.0),
     Goal::on_any_kvm("ipis_per_message.event", 1.0),
     Goal::on_any_kvm("ipis_per_message.condvar", 1.0),
     Goal::on_any_kvm("ipis_per_message.nospin", 1.0),
+    Goal::on_any_kvm("ipis_per_message.ring3", 1.0),
     Goal::on_any_kvm("ipis_per_message.one", 0.0),
+    Goal::on_any_kvm("ipis_per_message.one3", 0.0),
     Goal::on_any_kvm("timers_per_message.event", 0.0),
     Goal::on_any_kvm("timers_per_message.condvar", 0.0),
     Goal::on_any_kvm("timers_per_message.nospin", 0.0),
@@ -60,7 +64,7 @@ const fn arm(name: &'static str, about: &'static str, place: Place) -> Arm {
 
 const SPIN: &str = "by=event halt_spin_ns=1100000 halt_spin_budget=100";
 
-static ARMS: [Arm; 7] = [
+static ARMS: [Arm; 9] = [
     arm(
         "event",
         "event: events, two vCPUs",
@@ -95,6 +99,16 @@ static ARMS: [Arm; 7] = [
         "host",
         "host: condition variables, two CPUs of the host",
         Place::Host { cpus: 2 },
+    ),
+    arm(
+        "ring3",
+        "ring3: events, two vCPUs, image in ring 3",
+        Place::Tare(in_ring_3(with(2, "by=event"))),
+    ),
+    arm(
+        "one3",
+        "one3: events, both threads on one vCPU, image in ring 3",
+        Place::Tare(in_ring_3(with(1, "by=event"))),
     ),
 ];
 

@@ -31,6 +31,7 @@ fn messages_are_counted_for_each_arm_and_judged() {
     assert_eq!(figure(&summary, "round_trip_us_p50.event").value, 2.5);
     assert_eq!(figure(&summary, "round_trip_us_p50.event").n, 2);
     assert_eq!(figure(&summary, "halts_per_message.condvar").value, 1.0);
+    assert_eq!(figure(&summary, "round_trip_us_p50.ring3").n, 2);
     // The fake's lone halt on one CPU misses the goal of none.
     assert_eq!(figure(&summary, "halts_per_message.one").value, 0.125);
     assert!(

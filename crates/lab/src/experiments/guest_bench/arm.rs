@@ -59,7 +59,20 @@ pub(crate) const fn cpus(cpus: u8) -> Settings {
     }
 }
 
+/// The same in ring 3.
+pub(crate) const fn in_ring_3(settings: Settings) -> Settings {
+    Settings {
+        ring: "3",
+        ..settings
+    }
+}
+
 impl Arm {
+    /// Whether its machines run in ring 3, which earlier versions' did not.
+    pub(crate) fn is_in_ring_3(&self) -> bool {
+        matches!(self.place, Place::Tare(settings) if settings.ring == "3")
+    }
+
     /// How many of `rounds` it has: QEMU's firmware takes seconds under emulation, so that its
     /// arms have their turn in the first round alone.
     pub(crate) fn turns(&self, rounds: usize) -> usize {

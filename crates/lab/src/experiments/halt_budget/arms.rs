@@ -11,12 +11,14 @@ pub(super) enum Policy {
     Poll,
     Budget,
     Dedicated,
+    /// As [`Policy::Kernel`], with the image in ring 3.
+    Ring3,
 }
 
-use Policy::{Budget, Dedicated, Kernel, Never, Poll};
+use Policy::{Budget, Dedicated, Kernel, Never, Poll, Ring3};
 
 impl Policy {
-    pub(super) const ALL: [Self; 5] = [Never, Kernel, Poll, Budget, Dedicated];
+    pub(super) const ALL: [Self; 6] = [Never, Kernel, Poll, Budget, Dedicated, Ring3];
 
     /// Its name, what `tare run --halt` takes, and what it is.
     const fn facts(self) -> [&'static str; 3] {
@@ -34,6 +36,7 @@ impl Policy {
                 "dedicated",
                 "dedicated: a CPU alone, halts that KVM takes no part in",
             ],
+            Ring3 => ["ring3", "kernel", "ring3: as kernel, the image in ring 3"],
         }
     }
 
@@ -43,6 +46,14 @@ impl Policy {
 
     pub(super) const fn halt(self) -> &'static str {
         self.facts()[1]
+    }
+
+    /// Processor ring of the image, in which counts compare with those of earlier runs.
+    pub(super) const fn ring(self) -> &'static str {
+        match self {
+            Ring3 => "3",
+            _ => "0",
+        }
     }
 
     pub(super) const fn about(self) -> &'static str {

@@ -1,4 +1,4 @@
-//! The arms: three ways for the same image to wait.
+//! The arms: three ways for the same image to wait; and who serves the same file at full speed.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,60 @@ impl Arm {
     /// The figure `base` of this arm.
     pub(crate) fn figure(self, base: &str) -> String {
         format!("{base}.{}", self.name())
+    }
+}
+
+/// Who serves the same file at full speed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Peer {
+    /// Tare's image in ring 3.
+    Ring3,
+    /// The same image in ring 0.
+    Ring0,
+    /// The same image in QEMU's translator.
+    Translator,
+    /// lighttpd on the host.
+    Native,
+}
+
+impl Peer {
+    /// All of them.
+    pub(crate) const ALL: [Self; 4] = [Self::Ring3, Self::Ring0, Self::Translator, Self::Native];
+
+    /// Name in figures.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ring3 => "ring3",
+            Self::Ring0 => "ring0",
+            Self::Translator => "translator",
+            Self::Native => "native",
+        }
+    }
+
+    /// In words.
+    pub(crate) const fn about(self) -> &'static str {
+        match self {
+            Self::Ring3 => "Tare, ring 3",
+            Self::Ring0 => "Tare, ring 0",
+            Self::Translator => "the same image in QEMU's translator",
+            Self::Native => "lighttpd on the host",
+        }
+    }
+
+    /// The figure `base` of this server.
+    pub(crate) fn figure(self, base: &str) -> String {
+        format!("{base}.{}", self.name())
+    }
+
+    /// Engine and ring of a machine; `None` for one that is none.
+    pub(super) const fn machine(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Ring3 => Some(("auto", "3")),
+            Self::Ring0 => Some(("auto", "0")),
+            Self::Translator => Some(("qemu", "auto")),
+            Self::Native => None,
+        }
     }
 }
 

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use tare_control::stats::Kvm;
 
-use super::arms::Arm;
+use super::arms::{Arm, Peer};
 use super::linux::Side;
 use super::sample::{CpuSample, Line, Phase, SamplePosition};
 use crate::error::WeighError;
 use crate::figure::{Figure, Samples, exact, grouped_quantile, rate};
 use crate::linux::counter::contain_iterations;
 use crate::load::{Failure, Request};
+use crate::observe::CpuSpent;
 use crate::record::Recorder;
 use crate::replay::Record;
 
@@ -51,6 +52,10 @@ pub(crate) struct Data {
     pub(crate) image: Option<PathBuf>,
     /// Arms of the comparison with Linux that were unavailable, and why.
     pub(crate) uncompared: Vec<String>,
+    /// Servers beside Tare's that were unavailable, and why.
+    pub(crate) unpeered: Vec<String>,
+    /// Sentences about their requests that failed, and Tare's at full speed.
+    pub(crate) peer_failures: Vec<String>,
     /// Whether translated instructions of a record contain iterations of REP.
     pub(crate) iterations_inside: bool,
 }
@@ -69,6 +74,8 @@ impl Default for Data {
             requests: BTreeMap::new(),
             image: None,
             uncompared: Vec::new(),
+            unpeered: Vec::new(),
+            peer_failures: Vec::new(),
             iterations_inside: false,
         }
     }
@@ -146,6 +153,22 @@ impl Data {
                 carried_per_s,
                 burst_per_s,
             } => (self.rate, self.carried) = (Some(burst_per_s), carried_per_s),
+            Line::Carried {
+                peer,
+                connections,
+                answered,
+                seconds,
+                spent,
+                ..
+            } => self.carried(
+                &format!("{}.{connections}", peer.name()),
+                answered,
+                seconds,
+                &spent,
+            ),
+            Line::PeerCpu {
+                peer, phase, spent, ..
+            } => self.peer_cpu(peer, phase, &spent),
             Line::Request { place, request } => self.request(place, request),
         }
     }
@@ -174,6 +197,30 @@ impl Data {
         self.cpu.push(sample);
     }
 
+    /// CPU time of a request is of all threads of the monitor and of the network's process.
+    fn carried(&mut self, arm: &str, answered: usize, seconds: f64, spent: &CpuSpent) {
+        let rate = answered as f64 / seconds;
+        self.samples.add(&format!("rps_max.{arm}"), "1/s", rate);
+        if answered > 0 {
+            let us = (spent.monitor_ns + spent.helper_ns) as f64 / 1e3 / answered as f64;
+            self.samples
+                .add(&format!("cpu_us_per_request.{arm}"), "us", us);
+        }
+    }
+
+    fn peer_cpu(&mut self, peer: Peer, phase: Phase, spent: &CpuSpent) {
+        let base = match phase {
+            Phase::Burst => "cpu_burst_pct",
+            _ => "cpu_idle_pct",
+        };
+        let (own, helper) = (spent.monitor_pct(), spent.helper_pct());
+        self.samples.add(&peer.figure(base), "%", own);
+        if peer == Peer::Ring3 || peer == Peer::Ring0 {
+            let base = format!("passt_{base}");
+            self.samples.add(&peer.figure(&base), "%", helper);
+        }
+    }
+
     /// Failed requests are counted and have no latency.
     fn request(&mut self, place: SamplePosition, request: Request) {
         let (all, failed) = self.requests.entry(place).or_default();
@@ -190,9 +237,9 @@ impl Data {
     /// A sentence for each phase in which requests failed.
     pub(crate) fn failures(&self) -> Vec<String> {
         let requests = self.requests.iter();
-        requests
-            .filter_map(|(place, (all, failed))| sentence(*place, *all, failed))
-            .collect()
+        let sentences =
+            requests.filter_map(|(place, (all, failed))| sentence(*place, *all, failed));
+        sentences.chain(self.peer_failures.clone()).collect()
     }
 
     /// Latencies of an arm's bursts, us, a group for each machine.
@@ -249,6 +296,9 @@ const ORDER: &[&str] = &[
     "latency_p50_us",
     "latency_p90_us",
     "latency_p99_us",
+    "rps_max",
+    "cpu_us_per_request",
+    "ring",
     "boot_insns",
     "insns_per_request",
     "insns_per_connection",

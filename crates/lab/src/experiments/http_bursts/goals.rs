@@ -5,6 +5,7 @@ use tare_control::stats::Kvm;
 use crate::goal::Goal;
 
 const ANY_KVM: &[Kvm] = &[Kvm::Emulated, Kvm::Hardware];
+const HARDWARE: &[Kvm] = &[Kvm::Hardware];
 const EMULATED: &[Kvm] = &[Kvm::Emulated];
 const EVERYWHERE: &[Kvm] = &[Kvm::Emulated, Kvm::Hardware, Kvm::None];
 
@@ -22,11 +23,16 @@ pub(crate) const GOALS: &[Goal] = &[
     goal("cpu_idle_pct.tare.2cpu", 0.05, ANY_KVM),
     goal("idle_exits_per_s.tare", 0.1, ANY_KVM),
     goal("idle_exits_per_s.tare.2cpu", 0.1, ANY_KVM),
-    goal("cpu_1rps_pct.tare", 3.0, ANY_KVM),
+    goal("cpu_burst_pct.tare", 2.0, EMULATED),
+    goal("cpu_1rps_pct.tare", 0.05, EMULATED),
+    goal("cpu_1rps_pct.tare", 3.0, HARDWARE),
+    goal("cpu_us_per_request.ring3.1", 60.0, EMULATED),
+    goal("cpu_us_per_request.ring3.100", 30.0, EMULATED),
     goal("boot_insns", 1_000_000.0, EMULATED),
     goal("insns_per_request", 20_000.0, EMULATED),
     goal("insns_per_connection", 60_000.0, EMULATED),
-    goal("first_byte_ms", 1000.0, ANY_KVM),
+    goal("first_byte_ms", 60.0, EMULATED),
+    goal("first_byte_ms", 1000.0, HARDWARE),
     goal("first_line_ms.tcg", 49.0, EVERYWHERE),
     goal("monitor_rss_kib", 4096.0, ANY_KVM),
     goal("image_bytes", 420_000.0, EVERYWHERE),

@@ -3,7 +3,8 @@
 //!
 //! Every arm has its turn in every cycle, in rotated order: boot, burst, break,
 //! one request a second. One machine is alive at a time, since a spinning one
-//! would disturb the others. Then two machines without requests are idle side by side, while
+//! would disturb the others. Then the same file is served at full speed by Tare's image in
+//! either ring, in QEMU's translator, and by a native server (`peers`). Then two machines without requests are idle side by side, while
 //! instructions are counted on others, which no load on the host changes. At the end the same
 //! files come from Apache on Linux, counted in the translator.
 
@@ -13,6 +14,7 @@ mod counts;
 mod data;
 mod goals;
 mod linux;
+mod peers;
 mod phases;
 mod plan;
 mod report;
@@ -21,6 +23,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -61,6 +64,9 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric::less("latency_p50_us", "us"),
     Metric::less("latency_p90_us", "us"),
     Metric::less("latency_p99_us", "us"),
+    Metric::more("rps_max", "1/s"),
+    Metric::less("cpu_us_per_request", "us"),
+    Metric::neither("ring", ""),
     Metric::less("boot_insns", "insns"),
     Metric::less("insns_per_request", "insns"),
     Metric::less("insns_per_connection", "insns"),
@@ -177,6 +183,29 @@ impl HttpBursts {
         Ok(())
     }
 
+    /// The same file from Tare's image in either ring and from others, at full speed.
+    fn peers(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
+        let (rounds, planned) = (self.plan.capacity_rounds, peers::planned(&self.plan));
+        let mut missing = BTreeSet::new();
+        for round in 0..rounds {
+            for peer in peers::order(&self.plan, round) {
+                if !missing.contains(&peer) {
+                    let about = peer.about();
+                    let step = format!("full speed, round {} of {rounds}: {about}", round + 1);
+                    bench.progress.step(&step);
+                    let measured = self.session(bench).peer(root, peer, round);
+                    if let Some(why) = peers::missing(peer, measured)? {
+                        self.data.unpeered.push(format!("{about}: {why}"));
+                        missing.insert(peer);
+                    }
+                    bench.recorder.flush()?;
+                }
+                bench.progress.done(planned);
+            }
+        }
+        Ok(())
+    }
+
     /// Idle with one vCPU and with two at the same time, on machines that got no request.
     /// Meanwhile instructions are counted, on a machine for each cycle: an idle machine has no
     /// thread that runs, and counts do not depend on what else the host does. Each of these
@@ -282,9 +311,12 @@ impl Experiment for HttpBursts {
         let calibrating = (START + ms(self.plan.calibrate_ms)) * count(Arm::ALL.len());
         let counting = self.counting() * count(self.plan.cycles);
         let compared = COMPARED * count(self.plan.compared.min(1) * linux::Side::ALL.len());
+        let rounds = 0..self.plan.capacity_rounds;
+        let peers: usize = rounds.map(|it| peers::order(&self.plan, it).len()).sum();
         START * 2 * count(self.plan.starts)
             + calibrating
             + turns
+            + peers::planned(&self.plan) * count(peers)
             + counting
             + compared
             + self.planned_rest()
@@ -315,6 +347,7 @@ impl Experiment for HttpBursts {
                 bench.recorder.flush()?;
             }
         }
+        self.peers(bench, &root)?;
         self.idle_and_count(bench, &root)?;
         self.translated(bench, &root)?;
         linux::compare(&mut self.data, &self.plan, bench)

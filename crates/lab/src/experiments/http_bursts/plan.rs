@@ -72,6 +72,21 @@ pub(crate) struct Plan {
     pub(crate) compared: usize,
     /// Where the comparison's tailored kernel comes from.
     pub(crate) tailored: Tailored,
+    /// Rounds in which Tare's image serves at full speed; earlier records have none.
+    #[serde(default)]
+    pub(crate) capacity_rounds: usize,
+    /// In every this many of them the other servers do too.
+    #[serde(default)]
+    pub(crate) peers_every: usize,
+    /// One window at full speed, or without requests.
+    #[serde(default)]
+    pub(crate) capacity_ms: u64,
+    /// One burst of a server in such a round.
+    #[serde(default)]
+    pub(crate) peer_burst_ms: u64,
+    /// Whether slow servers get 100 connections.
+    #[serde(default)]
+    pub(crate) with_slow: bool,
 }
 
 /// Where a tailored kernel comes from.
@@ -112,6 +127,11 @@ impl Plan {
             connections: 16,
             compared: 40,
             tailored: Tailored::Kept,
+            capacity_rounds: 6,
+            peers_every: 3,
+            capacity_ms: 200,
+            peer_burst_ms: 400,
+            with_slow: false,
         };
         match depth {
             Depth::Standard => standard,
@@ -125,6 +145,8 @@ impl Plan {
                 compared: 20,
                 idle_ms: 0,
                 idle_2cpu_ms: 0,
+                capacity_rounds: 1,
+                peers_every: 1,
                 ..standard
             },
             Depth::Full => Self {
@@ -143,6 +165,11 @@ impl Plan {
                 tailored: Tailored::Made,
                 idle_ms: 60_000,
                 idle_2cpu_ms: 60_000,
+                capacity_rounds: 7,
+                peers_every: 1,
+                capacity_ms: 3000,
+                peer_burst_ms: 10_000,
+                with_slow: true,
                 ..standard
             },
         }

@@ -1,9 +1,10 @@
 //! The experiment's report: what its text needs beside figures, charts and tables.
 
-use super::arms::Arm;
+use super::arms::{Arm, Peer};
 use super::charts::{distributions, timeline};
 use super::data::Data;
 use super::goals::GOALS;
+use super::peers::SLOW_RPS;
 use super::plan::{Plan, SOURCE_RATE};
 use super::sample::{CpuSample, Phase};
 use crate::figure::{Figure, value};
@@ -45,11 +46,13 @@ pub(crate) fn report_text(plan: &Plan, data: &Data, figures: &[Figure]) -> Repor
     );
     let cpu =
         timeline(plan, data).figure("CPU use of the three arms over time, under bursts and breaks");
+    let peers = Peer::ALL.map(|peer| row([("about", peer.about()), ("peer", peer.name())]));
     let sections = [
         text.section("cpu", cpu),
         text.section("latency", latencies),
         text.tabled("control", against_control(data)),
         text.section("threads", threads(data)),
+        text.tabled("peers", peers),
         text.tabled("linux", ONCE),
     ];
     let mut report = text.report();
@@ -74,6 +77,9 @@ fn with_plan<'a>(text: Template<'a>, plan: &Plan) -> Template<'a> {
         .set("connections", plan.connections)
         .set("window_ms", plan.window_ms)
         .set("settle_ms", plan.settle_ms)
+        .only_if("peers", plan.capacity_rounds > 0)
+        .set("capacity_ms", plan.capacity_ms)
+        .set("slow", number(SLOW_RPS))
 }
 
 /// The rate of the bursts, and what could not be measured or is uncertain.
@@ -90,6 +96,7 @@ fn with_findings<'a>(text: Template<'a>, data: &Data, figures: &[Figure]) -> Tem
         .only_if("carries_less", carries == Some(false))
         .maybe("unmeasured", joined(unmeasured(data, figures), ", "))
         .maybe("uncompared", joined(data.uncompared.clone(), "; "))
+        .maybe("unpeered", joined(data.unpeered.clone(), "; "))
         .maybe("woken", (*windows > 0).then_some(windows))
         .set("rose", rose.collect::<Vec<_>>().join(", "))
         .maybe("noise", noise(data))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tare_control::stats::Stats;
 
-use super::arms::Arm;
+use super::arms::{Arm, Peer};
 use crate::linux::counter::Count;
 use crate::load::Request;
 use crate::observe::CpuSpent;
@@ -124,6 +124,32 @@ pub(crate) enum Line {
         carried_per_s: f64,
         /// The bursts', requests per second.
         burst_per_s: f64,
+    },
+    /// What a server carried at full speed.
+    Carried {
+        /// Who.
+        peer: Peer,
+        /// Which time, from 0.
+        round: usize,
+        /// On how many connections.
+        connections: usize,
+        /// Requests that were answered.
+        answered: usize,
+        /// In how long.
+        seconds: f64,
+        /// Its CPU time meanwhile.
+        spent: CpuSpent,
+    },
+    /// CPU time of a server without requests, or at the source's rate.
+    PeerCpu {
+        /// Whose.
+        peer: Peer,
+        /// Which time, from 0.
+        round: usize,
+        /// Idle or burst.
+        phase: Phase,
+        /// How much.
+        spent: CpuSpent,
     },
     /// Instructions counted in the translator.
     Translated {

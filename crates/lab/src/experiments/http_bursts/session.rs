@@ -109,9 +109,13 @@ impl Session<'_, '_> {
         if arm == Arm::Tare
             && cpus == self.plan.cpus
             && let Some(stats) = self.stats(server, Phase::Start)?
-            && let Some(count) = instructions(&stats)
         {
-            self.value("boot_insns", "insns", count)?;
+            if let Some(ring) = stats.ring {
+                self.value("ring", "", f64::from(ring))?;
+            }
+            if let Some(count) = instructions(&stats) {
+                self.value("boot_insns", "insns", count)?;
+            }
         }
         Ok(())
     }

@@ -32,6 +32,10 @@ fn short() -> Plan {
         quiet_ms: 20,
         timeout_ms: 500,
         compared: 0,
+        capacity_rounds: 1,
+        capacity_ms: 30,
+        peer_burst_ms: 50,
+        with_slow: true,
         ..Plan::new(Depth::Quick, None)
     }
 }
@@ -111,6 +115,16 @@ fn a_whole_weighing_has_every_figure_and_ends_its_machines() {
     assert_eq!(figure("monitor_rss_kib").value, 3072.0);
     assert_eq!(figure("image_bytes").value, 123_456.0);
     assert_eq!(figure("idle_exits_per_s.tare.2cpu").value, 0.0);
+    for peer in ["ring3", "ring0", "translator", "native"] {
+        for connections in [1, 10, 100] {
+            assert!(figure(&format!("rps_max.{peer}.{connections}")).value > 0.0);
+            figure(&format!("cpu_us_per_request.{peer}.{connections}"));
+        }
+        figure(&format!("cpu_burst_pct.{peer}"));
+        figure(&format!("cpu_idle_pct.{peer}"));
+    }
+    assert_eq!(figure("ring.ring0").value, 0.0);
+    assert_eq!(figure("ring.ring3").value, 3.0);
     assert_eq!(
         run.fakes.most, 3,
         "both idle machines rest while one counts"

@@ -51,6 +51,8 @@ metrics! {
     P90: less("kv_p90_us", "us");
     P99: less("kv_p99_us", "us");
     CARRIED: more("kv_ops_per_s", "1/s");
+    ALONE: more("kv_gets_per_s", "1/s");
+    ALONE_P50: less("kv_get_us", "us");
     CPU: neither("kv_cpu_pct", "%");
     INSNS_PER_GET: less("kv_insns_per_get", "insns");
     EXITS_PER_GET: less("kv_exits_per_get", "exits");
@@ -60,15 +62,27 @@ metrics! {
 
 const TARE: &str = "tare";
 const MEMCACHED: &str = "memcached";
+const RING_0: &str = "ring0";
+
+/// What is counted of a get and of a set: exits as the appliance is meant to run, instructions
+/// in ring 0.
+const EXITS: [[Option<Metric>; 2]; 2] = [[None, Some(EXITS_PER_GET)], [None, Some(EXITS_PER_SET)]];
+const INSNS: [[Option<Metric>; 2]; 2] = [[Some(INSNS_PER_GET), None], [Some(INSNS_PER_SET), None]];
 
 /// Who serves, with what it is.
-const ARMS: [(&str, &str); 2] = [
+const ARMS: [(&str, &str); 3] = [
     (TARE, "tare: the kv appliance on one vCPU"),
     (
         MEMCACHED,
         "memcached: one thread in a container (runc), the host's network",
     ),
+    (
+        RING_0,
+        "ring0: the kv appliance in ring 0, where KVM may emulate it",
+    ),
 ];
+/// Those that are held against each other at a rate that both carry.
+const COMPARED: usize = 2;
 
 /// The experiment.
 pub(super) const ENTRY: Entry = Entry {
@@ -87,6 +101,7 @@ pub(crate) struct Kv {
     turns: usize,
     calibrate: Duration,
     load: Duration,
+    alone: Duration,
     batch: usize,
     data: Data,
 }
@@ -102,6 +117,7 @@ impl Kv {
             turns,
             calibrate: Duration::from_secs(calibrate_s),
             load: Duration::from_secs(load_s),
+            alone: Duration::from_millis(500),
             batch,
             data: Data::default(),
         }
@@ -114,7 +130,8 @@ impl Kv {
         arm: &'static str,
     ) -> Result<Box<dyn Appliance>, RunError> {
         let mut server = match arm {
-            TARE => bench.executor.start(&self.spec())?,
+            TARE => bench.executor.start(&self.spec("auto"))?,
+            RING_0 => bench.executor.start(&self.spec("0"))?,
             _ => bench.executor.contain(ITEMS_MIB)?,
         };
         server.wait_serving(BOOT, bench.interrupt)?;
@@ -125,7 +142,7 @@ impl Kv {
         Ok(server)
     }
 
-    fn spec(&self) -> Spec {
+    fn spec(&self, ring: &'static str) -> Spec {
         Spec {
             label: TARE.to_owned(),
             image: self.image.clone(),
@@ -133,7 +150,7 @@ impl Kv {
             port: 11211,
             cmdline: format!("mem={ITEMS_MIB}"),
             engine: "auto",
-            ring: "auto",
+            ring,
             idle: "block",
             cpus: 1,
             memory_mib: MEMORY_MIB,
@@ -160,7 +177,11 @@ impl Kv {
     /// Half of what the slower arm carries, commands a second; `None` before it is known.
     fn offered(&self) -> Option<f64> {
         let of = |(arm, _): (&str, _)| self.data.samples.values(&CARRIED.of(arm)).to_vec();
-        let slowest = ARMS.into_iter().flat_map(of).reduce(f64::min)?;
+        let slowest = ARMS
+            .into_iter()
+            .take(COMPARED)
+            .flat_map(of)
+            .reduce(f64::min)?;
         Some((slowest / 2.0).max(1.0))
     }
 
@@ -215,13 +236,58 @@ impl Kv {
         self.check(arm, "load", &asked);
         let share = (spent.monitor_ns + spent.helper_ns) as f64 / spent.wall_ns as f64;
         self.value(bench, CPU, arm, share * 100.0)?;
+        self.alone(bench, server.as_ref(), arm)?;
         if arm == TARE {
-            for (exchanges, metrics) in [
-                (mix::gets(), [INSNS_PER_GET, EXITS_PER_GET]),
-                (mix::sets(), [INSNS_PER_SET, EXITS_PER_SET]),
-            ] {
-                self.count(bench, server.as_mut(), exchanges, metrics)?;
-            }
+            self.count_all(bench, server.as_mut(), EXITS)?;
+        }
+        Ok(())
+    }
+
+    /// Gets on one connection, one after the other.
+    fn alone(
+        &mut self,
+        bench: &mut Bench<'_>,
+        server: &dyn Appliance,
+        arm: &str,
+    ) -> Result<(), RunError> {
+        let mode = Connections::KeepAlive(1);
+        let mut generator = Generator::of(server.address(), mix::gets(), mode, TIMEOUT);
+        generator.run(Schedule::one_by_one(1), bench.interrupt)?;
+        let schedule = Schedule::Closed {
+            concurrency: 1,
+            until: self.alone,
+            count: usize::MAX,
+        };
+        let begin = Instant::now();
+        let asked = generator.run(schedule, bench.interrupt)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        self.check(arm, "getting on one connection", &asked);
+        let answered = asked.iter().filter(|request| request.failure.is_none());
+        let us = answered.map(|request| request.latency_ns() as f64 / 1e3);
+        let us: Vec<f64> = us.collect();
+        self.value(bench, ALONE, arm, us.len() as f64 / seconds)?;
+        if let Some(summary) = tare_stats::summarize(&us) {
+            self.value(bench, ALONE_P50, arm, summary.median)?;
+        }
+        Ok(())
+    }
+
+    /// The appliance in ring 0: its rate on one connection, and what KVM counts where it
+    /// executes every instruction itself.
+    fn in_ring_0(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        let mut server = self.serve(bench, RING_0)?;
+        self.alone(bench, server.as_ref(), RING_0)?;
+        self.count_all(bench, server.as_mut(), INSNS)
+    }
+
+    fn count_all(
+        &mut self,
+        bench: &mut Bench<'_>,
+        server: &mut dyn Appliance,
+        what: [[Option<Metric>; 2]; 2],
+    ) -> Result<(), RunError> {
+        for (exchanges, metrics) in [mix::gets(), mix::sets()].into_iter().zip(what) {
+            self.count(bench, server, exchanges, metrics)?;
         }
         Ok(())
     }
@@ -232,7 +298,7 @@ impl Kv {
         bench: &mut Bench<'_>,
         server: &mut dyn Appliance,
         exchanges: Vec<Exchange>,
-        [insns, exits]: [Metric; 2],
+        [insns, exits]: [Option<Metric>; 2],
     ) -> Result<(), RunError> {
         let mut generator = generator(server, exchanges);
         // The first opens the connection, the second runs on a warm one.
@@ -243,10 +309,12 @@ impl Kv {
         self.check(TARE, "counting", &asked);
         if let (Some(from), Some(to)) = (from, to) {
             let n = asked.len() as f64;
-            if let Some(count) = instructions_between(&from, &to) {
+            if let Some((insns, count)) = insns.zip(instructions_between(&from, &to)) {
                 self.value(bench, insns, "", count / n)?;
             }
-            self.value(bench, exits, "", activity_between(&from, &to) / n)?;
+            if let Some(exits) = exits {
+                self.value(bench, exits, "", activity_between(&from, &to) / n)?;
+            }
         }
         Ok(())
     }
@@ -300,10 +368,14 @@ impl Experiment for Kv {
                 TARE => IfFails::BreakOff,
                 _ => IfFails::GoOn,
             };
+            let planned = match arm {
+                RING_0 => self.alone,
+                _ => planned + self.alone,
+            };
             Turn::new(index, arm, START + planned).if_fails(if_fails)
         };
-        let capacity = [2, 3].map(|index| {
-            let turn = turn(index, self.calibrate);
+        let capacity = [0, 1].map(|arm| {
+            let turn = turn(ARMS.len() + arm, self.calibrate);
             let step = format!("capacity of {}", turn.label);
             Turn { step, ..turn }
         });
@@ -315,7 +387,9 @@ impl Experiment for Kv {
     fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
         let (arm, _) = ARMS[turn.index % ARMS.len()];
         let round = turn.round;
-        if turn.index < ARMS.len() {
+        if arm == RING_0 {
+            self.in_ring_0(bench)
+        } else if turn.index < ARMS.len() {
             self.loaded(bench, ArmRound { arm, round })
         } else {
             self.calibrate(bench, arm)
@@ -356,7 +430,7 @@ impl Experiment for Kv {
     }
 
     fn report(&self, figures: &[Figure]) -> ReportText {
-        let carried = ARMS.map(|(arm, _)| CARRIED.value(figures, arm));
+        let carried = [TARE, MEMCACHED].map(|arm| CARRIED.value(figures, arm));
         let is_slower = matches!(carried, [Some(tare), Some(memcached)] if tare < memcached);
         let text = Template::new(include_str!("report.md"), METRICS, figures)
             .maybe("rate", self.offered().map(|rate| number(rate.round())))
@@ -370,7 +444,7 @@ impl Experiment for Kv {
             .set("batch", self.batch)
             .only_if("slower", is_slower);
         let arms = ARMS.map(|(arm, about)| row([("about", about), ("arm", arm)]));
-        let names = ARMS.map(|(arm, _)| arm);
+        let names = [TARE, MEMCACHED];
         let about = "Answer time by percentile";
         let chart = self.data.percentiles(LATENCY, &names, about);
         text.report_with(arms, [text.section("answers", chart)], &self.data.missing)

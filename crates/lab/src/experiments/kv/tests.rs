@@ -10,6 +10,7 @@ pub(crate) fn run(fault: Fault) -> Run {
         turns: 2,
         calibrate: Duration::from_millis(100),
         load: Duration::from_millis(200),
+        alone: Duration::from_millis(50),
         batch: 10,
         ..Kv::new(Depth::Quick, None)
     };
@@ -26,11 +27,18 @@ fn both_caches_are_asked_the_same_and_every_answer_is_checked() {
         run.outcome.table
     );
     let summary = run.summary();
-    for (arm, _) in ARMS {
-        for metric in [CARRIED, P50] {
+    for arm in [TARE, MEMCACHED] {
+        for metric in [CARRIED, P50, CPU] {
             assert!(figure(&summary, &metric.of(arm)).value > 0.0);
         }
     }
+    for (arm, _) in ARMS {
+        for metric in [ALONE, ALONE_P50] {
+            assert!(figure(&summary, &metric.of(arm)).value > 0.0, "{arm}");
+        }
+    }
+    // Instructions are counted in ring 0 alone, where the fake takes 1,000 a command.
+    assert_eq!(figure(&summary, "kv_insns_per_get").value, 1000.0);
     run.nothing_is_left();
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tare_control::stats::Kvm;
 
 pub(crate) use self::linux::{GuestFilesError, print as print_transactions};
-use super::guest_bench::{Arm, Place, cpus};
+use super::guest_bench::{Arm, Place, cpus, in_ring_3};
 use super::ping_pong::{PingPong, PingPongSpec, suffix};
 use crate::experiment::{Entry, Subject};
 use crate::figure::Figure;
@@ -67,7 +67,7 @@ const fn arm(name: &'static str, about: &'static str, place: Place) -> Arm {
     Arm { name, about, place }
 }
 
-static ARMS: [Arm; 8] = [
+static ARMS: [Arm; 10] = [
     arm("1vcpu.libos", "library OS, one vCPU", Place::Tare(cpus(1))),
     arm("2vcpu.libos", "library OS, two vCPUs", Place::Tare(cpus(2))),
     arm(
@@ -99,6 +99,16 @@ static ARMS: [Arm; 8] = [
         "2vcpu.host",
         "host, threads pinned to two CPUs",
         Place::Host { cpus: 2 },
+    ),
+    arm(
+        "1vcpu.ring3",
+        "library OS in ring 3, one vCPU",
+        Place::Tare(in_ring_3(cpus(1))),
+    ),
+    arm(
+        "2vcpu.ring3",
+        "library OS in ring 3, two vCPUs",
+        Place::Tare(in_ring_3(cpus(2))),
     ),
 ];
 

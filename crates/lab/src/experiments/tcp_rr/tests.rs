@@ -38,6 +38,7 @@ fn transactions_are_counted_for_each_arm_and_judged() {
     let summary = run.summary();
     assert_eq!(figure(&summary, "rr_us.1vcpu.libos").value, 2.5);
     assert_eq!(figure(&summary, "rr_us.2vcpu.libos").n, 2);
+    assert_eq!(figure(&summary, "rr_us.2vcpu.ring3").n, 2);
     assert_eq!(figure(&summary, "rr_us.1vcpu.host").n, 2);
     assert_eq!(figure(&summary, "exits_per_rr.halt.2vcpu").value, 2.0);
     assert_eq!(figure(&summary, "exits_per_rr.halt.1vcpu").value, 0.0);
@@ -54,7 +55,7 @@ fn transactions_are_counted_for_each_arm_and_judged() {
     // Statistics are read at the end of measuring, not after printing.
     let raw = run.text("raw.jsonl");
     let stats = raw.lines().filter(|l| l.contains("\"sample\":\"stats\""));
-    assert_eq!(stats.count(), 2 * 2 * 2);
+    assert_eq!(stats.count(), 4 * 2 * 2);
     run.nothing_is_left();
 }
 

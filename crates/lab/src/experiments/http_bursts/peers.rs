@@ -1,0 +1,230 @@
+//! What the same file costs elsewhere: Tare's image in either ring, in QEMU's translator, and a
+//! native server on the host, each at full speed on 1, 10 and 100 connections, at the rate of
+//! the source's bursts, and without requests.
+//!
+//! Tare's image in the ring that this machine chooses has its turn in every round, so that its
+//! figures have intervals; the others, which take longer, in some.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tare_control::sentence::chain;
+
+use super::arms::{Arm, Peer};
+use super::plan::{Plan, SOURCE_RATE, ms};
+use super::sample::{Line, Phase};
+use super::session::{BOOT, FILE, Session, Turn, body, spec};
+use crate::appliance::{Appliance, ApplianceError};
+use crate::bench::RunError;
+use crate::load::{Connections, Generator, Request, Schedule, Target, failed};
+
+/// Connections at full speed.
+pub(super) const CONNECTIONS: [usize; 3] = [1, 10, 100];
+/// Time limit of a request: an arm in an emulated ring opens 100 connections in seconds.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Who carries less than this on 10 connections gets 100 in a full run only: opening
+/// them takes seconds.
+pub(super) const SLOW_RPS: f64 = 1000.0;
+/// Time of a machine's start and of opening its connections.
+const START: Duration = Duration::from_millis(600);
+
+/// Those that have their turn in a round, rotated, so that none is always first.
+pub(super) fn order(plan: &Plan, round: usize) -> Vec<Peer> {
+    let mut order = Peer::ALL;
+    order.rotate_left(round % Peer::ALL.len());
+    let is_for_all = round.is_multiple_of(plan.peers_every.max(1));
+    let taking_part = order
+        .into_iter()
+        .filter(|peer| *peer == Peer::Ring3 || is_for_all);
+    taking_part.collect()
+}
+
+/// Time that one turn is planned to take.
+pub(super) fn planned(plan: &Plan) -> Duration {
+    let windows = plan.capacity_ms * (CONNECTIONS.len() as u64 + 1) + plan.peer_burst_ms;
+    START + ms(windows)
+}
+
+/// Why a server that need not be there is not; other errors stay.
+pub(super) fn missing(
+    peer: Peer,
+    result: Result<(), RunError>,
+) -> Result<Option<String>, RunError> {
+    match result {
+        Ok(()) => Ok(None),
+        Err(error) if peer == Peer::Ring3 => Err(error),
+        Err(RunError::Appliance(ApplianceError::Execute { path, source }))
+            if source.kind() == ErrorKind::NotFound =>
+        {
+            let path = path.display();
+            Ok(Some(format!("{path} is not installed")))
+        }
+        Err(RunError::Appliance(error)) => Ok(Some(chain(&error))),
+        Err(error) => Err(error),
+    }
+}
+
+impl Session<'_, '_> {
+    /// One turn: without requests, at the source's rate, then at full speed.
+    pub(super) fn peer(&mut self, root: &Path, peer: Peer, round: usize) -> Result<(), RunError> {
+        let mut server = self.start_peer(root, peer)?;
+        let server = server.as_mut();
+        server.wait_serving(BOOT, self.bench.interrupt)?;
+        if let Some(ring) = server.stats()?.and_then(|stats| stats.ring) {
+            self.value(&peer.figure("ring"), "", f64::from(ring))?;
+        }
+        self.open(server, peer, 1)?;
+        self.bench.interrupt.sleep(ms(self.plan.settle_ms))?;
+        self.spends(server, peer, round, Phase::Idle)?;
+        self.spends(server, peer, round, Phase::Burst)?;
+        for connections in CONNECTIONS {
+            let rate = self.carries(server, peer, round, connections)?;
+            if connections == 10 && rate < SLOW_RPS && !self.plan.with_slow {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn start_peer(&mut self, root: &Path, peer: Peer) -> Result<Box<dyn Appliance>, RunError> {
+        let Some((engine, ring)) = peer.machine() else {
+            return Ok(self.bench.executor.native(root)?);
+        };
+        let turn = Turn {
+            arm: Arm::Tare,
+            cycle: 0,
+            cpus: self.plan.cpus,
+            ring,
+        };
+        let mut spec = spec(self.plan, root, turn, engine);
+        peer.name().clone_into(&mut spec.label);
+        Ok(self.bench.executor.start(&spec)?)
+    }
+
+    /// A generator whose connections are open.
+    fn open(
+        &mut self,
+        server: &mut dyn Appliance,
+        peer: Peer,
+        connections: usize,
+    ) -> Result<Generator, RunError> {
+        let target = Target {
+            address: server.address(),
+            path: format!("/{FILE}"),
+            body: body().into(),
+        };
+        let mode = Connections::KeepAlive(connections);
+        let mut generator = Generator::new(&target, mode, TIMEOUT);
+        let each_once = Schedule::Closed {
+            concurrency: connections,
+            until: Duration::MAX,
+            count: connections,
+        };
+        let opened = generator.run(each_once, self.bench.interrupt)?;
+        self.complain(peer, &opened, "requests failed on new connections");
+        Ok(generator)
+    }
+
+    /// CPU time without requests, or at the source's rate.
+    fn spends(
+        &mut self,
+        server: &mut dyn Appliance,
+        peer: Peer,
+        round: usize,
+        phase: Phase,
+    ) -> Result<(), RunError> {
+        let mut generator = self.open(server, peer, 1)?;
+        let before = server.cpu()?;
+        if phase == Phase::Burst {
+            let burst = Schedule::steady(SOURCE_RATE, ms(self.plan.peer_burst_ms));
+            let requests = generator.run(burst, self.bench.interrupt)?;
+            self.complain(peer, &requests, "requests failed in a burst");
+        } else {
+            self.bench.interrupt.sleep(ms(self.plan.capacity_ms))?;
+        }
+        let spent = server.cpu()?.since(&before);
+        let line = Line::PeerCpu {
+            peer,
+            round,
+            phase,
+            spent,
+        };
+        Ok(self.data.keep(self.bench.recorder, line)?)
+    }
+
+    /// What it carries on some connections, requests per second.
+    fn carries(
+        &mut self,
+        server: &mut dyn Appliance,
+        peer: Peer,
+        round: usize,
+        connections: usize,
+    ) -> Result<f64, RunError> {
+        let mut generator = self.open(server, peer, connections)?;
+        let schedule = Schedule::Closed {
+            concurrency: connections,
+            until: ms(self.plan.capacity_ms),
+            count: usize::MAX,
+        };
+        let before = server.cpu()?;
+        let begin = Instant::now();
+        let requests = generator.run(schedule, self.bench.interrupt)?;
+        let seconds = begin.elapsed().as_secs_f64();
+        let spent = server.cpu()?.since(&before);
+        self.complain(peer, &requests, "requests failed at full speed");
+        let answered = requests.iter().filter(|it| it.failure.is_none()).count();
+        let line = Line::Carried {
+            peer,
+            round,
+            connections,
+            answered,
+            seconds,
+            spent,
+        };
+        self.data.keep(self.bench.recorder, line)?;
+        Ok(answered as f64 / seconds)
+    }
+
+    fn complain(&mut self, peer: Peer, requests: &[Request], what: &str) {
+        let why = failed(requests, what).map(|why| format!("{}: {why}", peer.about()));
+        self.data.peer_failures.extend(why);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::Depth;
+
+    #[test]
+    fn the_ring_that_is_chosen_has_enough_samples_for_an_interval() {
+        for depth in [Depth::Standard, Depth::Full] {
+            let plan = Plan::new(depth, None);
+            let rounds = |peer: Peer| {
+                let rounds = 0..plan.capacity_rounds;
+                rounds
+                    .filter(|round| order(&plan, *round).contains(&peer))
+                    .count()
+            };
+            assert!(rounds(Peer::Ring3) >= 6, "{depth:?}");
+            assert!(Peer::ALL.into_iter().all(|peer| rounds(peer) > 0));
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_not_installed_is_named() {
+        let missing_program = || {
+            Err(RunError::Appliance(ApplianceError::Execute {
+                path: "lighttpd".into(),
+                source: ErrorKind::NotFound.into(),
+            }))
+        };
+        let why = missing(Peer::Native, missing_program());
+        assert_eq!(
+            why.ok().flatten().as_deref(),
+            Some("lighttpd is not installed")
+        );
+        assert!(missing(Peer::Ring3, missing_program()).is_err());
+    }
+}
