@@ -18,3 +18,4 @@ pub mod msi;
 pub mod options;
 pub mod ports;
 pub mod rings;
+pub mod streams;
