@@ -21,6 +21,11 @@ fn virtio_rng_survives_its_corpus() {
 }
 
 #[test]
+fn virtio_console_survives_its_corpus() {
+    files::replay("virtio_console", fuzz_entry::virtio_console);
+}
+
+#[test]
 fn virtio_blk_survives_its_corpus() {
     files::replay("virtio_blk", fuzz_entry::virtio_blk);
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::blk::BlkCounters;
+use crate::console::ConsoleCounters;
 use crate::net::NetCounters;
 use crate::pci::BusCounters;
 use crate::power::PowerCounters;
@@ -30,6 +31,7 @@ fn every_counter_is_used_by_its_device() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     for (room, names) in [
         ("blk", BlkCounters::NAMES),
+        ("console", ConsoleCounters::NAMES),
         ("net", NetCounters::NAMES),
         ("pci", BusCounters::NAMES),
         ("power", PowerCounters::NAMES),

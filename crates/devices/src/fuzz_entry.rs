@@ -15,12 +15,13 @@ use crate::blk::{
     Access, Blk, BlkSettings, Cache, Disk, MonotonicClock, Request, RequestLimits, SERIAL_BYTES,
     Shape, SyncIoEngine, parse,
 };
+use crate::console::{Backend, Console, Direction, Moved, PortSettings};
 use crate::net::{
     Link, LinkError, LinkFeatures, LinkOffload, Net, NetHeader, NetSettings, RxFrame,
 };
 use crate::rng::{Entropy, Rng};
-use crate::virtio::VirtioDevice;
 use crate::virtio::driver::{Driver, MEMORY_LEN, MockMachine, put};
+use crate::virtio::{Interest, VirtioDevice};
 
 /// Configuration space by ports and by memory, BARs and MSI-X, in any order.
 pub fn pci_config(input: &[u8]) {
@@ -60,6 +61,22 @@ fn limits(choice: u8) -> NetLimits {
 /// virtio-rng on a started device.
 pub fn rng(input: &[u8]) {
     start_and_play(Rng::new(Pattern), &mut Input(input));
+}
+
+/// virtio-console with three ports on a started device, over streams that are sometimes full,
+/// empty or closed: messages, rings and notifications in any order.
+pub fn virtio_console(input: &[u8]) {
+    let mut input = Input(input);
+    let port = |name, direction| PortSettings { name, direction };
+    let ports = [
+        port("in", Direction::Input),
+        port("out", Direction::Output),
+        port("err", Direction::Output),
+    ];
+    let streams = Streams {
+        state: input.byte().into(),
+    };
+    start_and_play(Console::new(&ports, streams), &mut input);
 }
 
 /// The parser of block requests: what it accepts lies on the disk.
@@ -179,7 +196,7 @@ fn play<D: VirtioDevice + 'static>(machine: &MockMachine<D>, input: &mut Input<'
             7 => machine
                 .bus
                 .memory_read(bar + u64::from(at % 0x8004), &mut data[..len]),
-            8 => drop(machine.io(|device| device.notified(at % 4))),
+            8 => drop(machine.io(|device| device.notified(at % 8))),
             9 => drop(machine.io(|device| device.backend_ready())),
             10 => {
                 machine.io(|device| device.deadline_passed());
@@ -300,5 +317,42 @@ impl Link for Echo {
 
     fn has_unsent(&self) -> bool {
         false
+    }
+}
+
+/// Streams that move some bytes, none, or end, by the numbers of a generator.
+struct Streams {
+    state: u32,
+}
+
+impl Streams {
+    fn moved(&mut self, most: usize) -> Moved {
+        self.state = self
+            .state
+            .wrapping_mul(1_664_525)
+            .wrapping_add(1_013_904_223);
+        let number = (self.state >> 16) as usize;
+        match number % 8 {
+            0 => Moved::Blocked,
+            1 if number % 64 == 1 => Moved::Closed,
+            _ => Moved::Bytes(number % most + 1),
+        }
+    }
+}
+
+impl Backend for Streams {
+    fn read(&mut self, port: usize, bytes: &mut [u8]) -> Moved {
+        assert_eq!(port, 0);
+        bytes.fill(0x5a);
+        self.moved(bytes.len())
+    }
+
+    fn write(&mut self, port: usize, bytes: &[u8]) -> Moved {
+        assert!(matches!(port, 1 | 2));
+        self.moved(bytes.len())
+    }
+
+    fn watch(&mut self, port: usize, interest: Interest) {
+        assert!(port < 3 && !(interest.readable && interest.writable));
     }
 }

@@ -1,10 +1,10 @@
 //! Device models on guest memory: serial port, wall clock, power control, and
-//! virtio network, block and entropy devices on a PCI bus with MSI-X.
+//! virtio network, block, console and entropy devices on a PCI bus with MSI-X.
 //!
 //! Nothing here calls KVM, starts a thread or waits: the monitor forwards guest
 //! accesses and readiness of descriptors, and gives each device the traits by
 //! which it reaches the outside ([`Interrupts`], [`MsixRoutes`], [`Kick`],
-//! [`net::Link`], [`rng::Entropy`]). The one exception is [`blk`], whose engine reads
+//! [`net::Link`], [`console::Backend`], [`rng::Entropy`]). The one exception is [`blk`], whose engine reads
 //! and writes the disk's file itself.
 //!
 //! # Interface
@@ -40,6 +40,7 @@ pub mod bench_entry;
 pub mod blk;
 mod clock;
 pub mod cmos;
+pub mod console;
 #[cfg(test)]
 mod corpus;
 pub mod counters;
