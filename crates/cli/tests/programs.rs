@@ -216,7 +216,7 @@ fn clocks_are_read_without_system_calls() {
         let logged = run(&place, &program, &["--cmdline", "log=debug"]);
         let calls = |number: u32| {
             let call = format!("call {number} ");
-            logged.out.matches(&call).count()
+            logged.err.matches(&call).count()
         };
         assert_eq!(
             calls(228),
@@ -241,10 +241,10 @@ fn calls_that_are_made_often_become_jumps_and_answer_as_before() {
     let two = run(&place, &program, &["--cpus", "2"]);
     two.expect(0, "began again 1 y, alarms 1");
     let logged = run(&place, &program, &["--cmdline", "log=debug"]);
-    let is_slow = logged.out.contains("SYSCALL leaves the machine");
+    let is_slow = logged.err.contains("SYSCALL leaves the machine");
     // read, write, pread64, getpid.
     for number in [0, 1, 17, 39] {
-        let jump = logged.out.lines().any(|line| {
+        let jump = logged.err.lines().any(|line| {
             line.contains(&format!("call {number} at")) && line.ends_with("a jump from now on")
         });
         assert_eq!(jump, is_slow, "{number}");

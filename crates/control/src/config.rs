@@ -54,6 +54,9 @@ pub struct MachineConfig {
     pub own_cpus: Vec<OwnCpu>,
     /// Where the serial console's output goes.
     pub console: Console,
+    /// Where the standard streams of the guest's program are.
+    #[serde(default)]
+    pub streams: Streams,
     /// Listening UNIX socket of the control interface.
     pub control: Descriptor,
     /// The run directory, removed by the monitor when it ends.
@@ -302,6 +305,17 @@ impl DiskCoalesce {
             Self::Ratio { delivered, of } => Mode::Fixed(Ratio::new(delivered, of)?),
         })
     }
+}
+
+/// Where the standard streams of the guest's program are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Streams {
+    /// On the serial console.
+    #[default]
+    Serial,
+    /// Ports of a virtio console; the serial console then goes to standard error.
+    Ports,
 }
 
 /// Where the serial console goes.

@@ -112,7 +112,7 @@ impl VcpuStats {
 /// Counters of one device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DeviceStats {
-    /// `serial`, `net`, `blk`, `rng`, ...
+    /// `serial`, `net`, `blk`, `console` (ports of a program's streams), `rng`, ...
     pub kind: String,
     /// PCI address such as `00:01.0`; empty for a device that has none.
     pub address: String,

@@ -61,6 +61,12 @@ impl Poll {
         Ok(Self { epoll })
     }
 
+    /// Another descriptor of the set: ready to read when one of it is ready, as a member of
+    /// another set.
+    pub fn try_clone(&self) -> io::Result<OwnedFd> {
+        self.epoll.try_clone()
+    }
+
     /// Watches `source` to read.
     pub fn add(&self, source: impl AsFd, token: u64) -> io::Result<()> {
         self.change(source, token, Interest::default(), Interest::READ)

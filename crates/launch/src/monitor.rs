@@ -11,16 +11,19 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::stdio::stdin;
+use rustix::termios::isatty;
 use tare_control::client::Client;
 use tare_control::config::{
-    Console, Descriptor, DiskConfig, Jail, JailUser, Leaves, MachineConfig, NetBackend, NetConfig,
-    OwnCpu,
+    Console, Descriptor, DiskConfig, GuestKind, Jail, JailUser, Leaves, MachineConfig, NetBackend,
+    NetConfig, OwnCpu, Streams,
 };
 use tare_control::exit::ExitCode;
 use tare_control::rundir::RunDir;
 use tare_devices::blk::Access;
 use tare_host::child::{holds_back, in_own_session};
 use tare_host::signals::hold_back;
+use tare_rootfs::guest;
 
 use crate::attempt::Output;
 use crate::disk::OpenDisk;
@@ -116,6 +119,7 @@ fn configuration(
             JobMode::Foreground | JobMode::Attempt(Output::Terminal) => Console::Stdio { log },
             JobMode::Background | JobMode::Attempt(Output::Log) => Console::Log { log },
         },
+        streams: streams(machine),
         leaves: match machine.spec.place {
             JobMode::Foreground => Leaves::Nothing,
             JobMode::Background => Leaves::OwnEnd,
@@ -136,6 +140,21 @@ fn configuration(
             user: machine.spec.user.as_ref().map(jail_user).transpose()?,
         },
     })
+}
+
+/// A program has ports always. The command of a Linux guest has them when a pipeline is its
+/// input, as in QEMU: a terminal is better served by the serial console, which is one.
+fn streams(machine: &PreparedMachine) -> Streams {
+    let has_command = || guest::starts_init(&machine.spec.cmdline) && !isatty(stdin());
+    match (machine.spec.guest, machine.spec.place) {
+        (GuestKind::Program, _) => Streams::Ports,
+        (GuestKind::Linux, JobMode::Foreground | JobMode::Attempt(Output::Terminal))
+            if has_command() =>
+        {
+            Streams::Ports
+        }
+        _ => Streams::Serial,
+    }
 }
 
 fn net(link: &Link) -> Result<NetConfig, MonitorError> {

@@ -11,6 +11,7 @@ use tare_daemon::disk::DiskRules;
 use tare_daemon::rules::SharedRules;
 use tare_devices::blk::{Blk, MonotonicClock};
 use tare_devices::cmos::Cmos;
+use tare_devices::console as virtio_console;
 use tare_devices::net::{Link, Net, NetSettings};
 use tare_devices::pci::{MemoryWindow, PciBus};
 use tare_devices::power::Power;
@@ -22,7 +23,9 @@ use vmm_sys_util::eventfd::EventFd;
 
 use crate::bus::{Bus, StrayAccesses};
 use crate::console::Console;
+use crate::console::ports::{PORTS, Ports};
 use crate::disk::OpenDisk;
+use crate::drain::{Drain, Drained};
 use crate::io::{IoDevice, QueueWork};
 use crate::link::AnyLink;
 use crate::observe::ObservedDevice;
@@ -145,6 +148,22 @@ impl Devices {
             });
         }
         Ok(())
+    }
+
+    /// A console whose ports are a program's standard streams; how its output is drained.
+    pub(crate) fn add_streams(&mut self, ports: Ports) -> Result<Drain, StartError> {
+        let event = ports.event().map_err(failed_to("copy an epoll"))?;
+        let counters = ports.counters();
+        let device = virtio_console::Console::new(&PORTS, ports);
+        let drain = Drain::new()?;
+        let asked = drain.clone();
+        let queues = self.add_served("console", device, Some(event), |device| {
+            Box::new(Drained::new(device, asked))
+        })?;
+        if let Some(console) = self.observed.last_mut() {
+            console.counters.push(counters);
+        }
+        Ok(drain.through(queues))
     }
 
     /// A virtio device at the next PCI address; its queues' events.

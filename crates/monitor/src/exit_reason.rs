@@ -75,6 +75,11 @@ impl ExitReason {
         )
     }
 
+    /// Whether the end waits for nothing.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.was_requested() || matches!(self, Self::Failed(_))
+    }
+
     /// The code of the table.
     pub fn code(&self) -> ExitCode {
         match self {
@@ -114,7 +119,7 @@ impl fmt::Display for ExitReason {
             }
             Self::Guest(GuestExit::Fault) => write!(
                 f,
-                "the guest raised a processor exception that it does not handle that it does not handle; the registers are on its console"
+                "the guest raised a processor exception that it does not handle; the registers are on its console"
             ),
             Self::PowerOff => write!(f, "the guest powered off"),
             Self::Reset => write!(f, "the guest asked for a reset"),
@@ -156,7 +161,7 @@ impl ShutdownHandle {
         &self.event
     }
 
-    /// The reason, once there is one.
+    /// The reason, once there is one. Another one may follow.
     pub fn take(&self) -> Option<ExitReason> {
         self.lock().take()
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! main ── signals, end of the run, control socket (http, routes, observe)
 //! vcpuN ─ KVM_RUN, port and memory accesses (vcpu, bus), console output
-//! io ──── queues, links, standard input (io, link, console)
+//! io ──── queues, links, standard streams (io, link, console)
 //! ```
 //!
 //! `machine` puts the rooms below together (`hv`, `boot`, `devices`); [`run()`] is
@@ -16,6 +16,8 @@ mod assembly;
 pub mod bus;
 pub mod console;
 mod disk;
+mod drain;
+mod ending;
 pub mod exit_reason;
 pub mod exits;
 pub mod halt;

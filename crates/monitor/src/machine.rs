@@ -23,8 +23,11 @@ use vmm_sys_util::eventfd::EventFd;
 
 use crate::assembly::Devices;
 use crate::bus::Bus;
+use crate::console::log::SharedLog;
 use crate::console::output::Output;
+use crate::console::ports::{Ports, Unread};
 use crate::console::{Console, terminal};
+use crate::drain::Drain;
 use crate::exit_reason::ShutdownHandle;
 use crate::exits::ExitCounters;
 use crate::halt::{CanPoll, Governor};
@@ -45,6 +48,8 @@ pub(crate) struct AssembledMachine {
     pub(crate) adjustable: Adjustable,
     /// Asks the guest to end itself, if it is one that does.
     pub(crate) stop_line: Option<EventFd>,
+    /// Brings what it wrote to the host before the end, if its streams are ports.
+    pub(crate) drain: Option<Drain>,
 }
 
 /// What ends the machine and its threads.
@@ -83,7 +88,14 @@ impl AssembledMachine {
         if setup.config.rng {
             devices.add("rng", Rng::new(OsEntropy), None)?;
         }
-        let (console, input) = console(setup, &vm)?;
+        let log = setup.console_log.try_clone().and_then(ConsoleLog::new);
+        let log = SharedLog::new(log.map_err(failed_to("use its console log"))?);
+        let drain = streams(setup, &mut devices, &log)?;
+        let input = match (&setup.config.console, &drain) {
+            (config::Console::Stdio { .. }, None) if terminal::may_read() => ConsoleInput::Stdin,
+            _ => ConsoleInput::None,
+        };
+        let console = console(setup, &vm, log)?;
         let stop_line = stop_line(setup, &vm)?;
         let mut adjustable = devices.adjustable();
         let (bus, io_devices, observed_devices) = devices.finish(console);
@@ -106,6 +118,7 @@ impl AssembledMachine {
             io: io.map_err(failed_to("watch its descriptors"))?,
             io_stop,
             stop_line,
+            drain,
             adjustable,
             observer: Observer {
                 name: setup.config.name.clone(),
@@ -173,25 +186,27 @@ fn stop_line(setup: &Setup, vm: &Vm) -> Result<Option<EventFd>, StartError> {
     Ok(Some(line))
 }
 
-/// The serial port, and whether it reads standard input.
-fn console(setup: &mut Setup, vm: &Vm) -> Result<(Console, ConsoleInput), StartError> {
-    let (screen, input) = match setup.config.console {
-        config::Console::Log { .. } => (None, ConsoleInput::None),
-        config::Console::Stdio { .. } => {
-            let input = if terminal::may_read() {
-                ConsoleInput::Stdin
-            } else {
-                ConsoleInput::None
-            };
-            (setup.screen.take(), input)
-        }
+/// The device of the standard streams, if they are ports.
+fn streams(
+    setup: &mut Setup,
+    devices: &mut Devices,
+    log: &SharedLog,
+) -> Result<Option<Drain>, StartError> {
+    let Some(streams) = setup.streams.take() else {
+        return Ok(None);
     };
-    let log = setup.console_log.try_clone().and_then(ConsoleLog::new);
-    let output = Output::new(log.map_err(failed_to("use its console log"))?, screen);
+    let unread = Unread::of(setup.config.guest);
+    let ports = Ports::new(streams, log.clone(), unread).map_err(failed_to("make an epoll"))?;
+    devices.add_streams(ports).map(Some)
+}
+
+/// The serial port.
+fn console(setup: &mut Setup, vm: &Vm, log: SharedLog) -> Result<Console, StartError> {
+    let output = Output::new(log, setup.screen.take());
     let line = eventfd()?;
     vm.irqfd(ports::COM1_IRQ, &line)?;
     let port = SerialPort::new(IrqLine(line), output);
-    Ok((Console::new(port, eventfd()?), input))
+    Ok(Console::new(port, eventfd()?))
 }
 
 /// The ring in which a library-OS image runs: what its command line says,

@@ -8,6 +8,7 @@ use tare_daemon::interface::{self, Interface};
 use tare_daemon::main_loop::Service;
 use tare_daemon::signals::Request;
 
+use crate::ending::Ending;
 use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::http::{self, Response, Routes};
 use crate::observe::Observer;
@@ -18,6 +19,8 @@ use vmm_sys_util::eventfd::EventFd;
 pub(crate) const END: u32 = 0;
 /// The next look at halt polling is due.
 pub(crate) const HALT: u32 = 1;
+/// The host has the guest's output.
+pub(crate) const DRAINED: u32 = 2;
 
 /// The control interface of one machine.
 pub(crate) struct Control {
@@ -31,6 +34,8 @@ pub(crate) struct Control {
     pub shutdown: ShutdownHandle,
     /// Asks the guest to end itself, if it is one that does.
     pub stop_line: Option<EventFd>,
+    /// What is left to be done when there is a reason to end.
+    pub(crate) ending: Ending,
     /// Whether it was asked to end.
     pub state: State,
 }
@@ -49,13 +54,18 @@ impl Service for Control {
     }
 
     fn event(&mut self, number: u32) {
-        if number == HALT {
-            self.observer.halt.borrow_mut().due();
+        match number {
+            // A reason is there before its event, so none is missed.
+            END => drop(self.shutdown.event().read()),
+            HALT => self.observer.halt.borrow_mut().due(),
+            DRAINED => self.ending.drained(),
+            _ => {}
         }
     }
 
     fn end(&mut self) -> Option<ExitReason> {
-        self.shutdown.take()
+        let new = self.shutdown.take();
+        self.ending.next(new)
     }
 }
 

@@ -21,6 +21,7 @@ use tare_hv::KickHandle;
 
 use crate::confine::{ConfineError, Files, OnViolation, Role};
 use crate::console::terminal;
+use crate::ending::Ending;
 use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::inherit::{Inherited, borrow};
 use crate::machine::{AssembledMachine, Control};
@@ -213,8 +214,15 @@ fn run_machine(
         main.watch(borrow(event), routes::HALT)?;
     }
     if matches!(setup.config.console, Console::Stdio { .. }) {
-        terminal::enter_raw();
+        terminal::enter(match machine.drain {
+            Some(_) => terminal::Keys::Lines,
+            None => terminal::Keys::Raw,
+        });
     }
+    if let Some(drain) = &machine.drain {
+        main.watch(borrow(drain.done()), routes::DRAINED)?;
+    }
+    let kicks = machine.kick_handles;
     let files = match removable {
         Some([root, directory]) => Files::remove_in(root, directory)?,
         None => Files::none()?,
@@ -225,6 +233,7 @@ fn run_machine(
         adjustable: machine.adjustable,
         shutdown: shutdown.clone(),
         stop_line: machine.stop_line,
+        ending: Ending::new(machine.drain, Arc::clone(&control.stop), kicks.clone()),
         state: State::Running,
     };
     confine::confine(Role::Main, files)?;
@@ -235,7 +244,7 @@ fn run_machine(
     });
     control.stop.store(true, Ordering::Release);
     let _ = machine.io_stop.write(1);
-    let kick = |_, _| machine.kick_handles.iter().for_each(KickHandle::kick);
+    let kick = |_, _| kicks.iter().for_each(KickHandle::kick);
     if let Err(error) = threads.join(TIMEOUT, kick) {
         complain(&error.to_string());
     }

@@ -8,10 +8,10 @@ use std::io::{Read as _, Seek as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 
-use rustix::stdio::stdout;
+use rustix::stdio::{stderr, stdout};
 use tare_abi::layout::{MAX_CPUS, MIN_MEMORY_MIB};
 use tare_boot::LoadError;
-use tare_control::config::{Console, Descriptor, MachineConfig};
+use tare_control::config::{Console, Descriptor, MachineConfig, Streams};
 use tare_control::exit::ExitCode;
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::{RunDir, valid_name};
@@ -22,6 +22,7 @@ use tare_hv::{Kvm, Probe};
 
 use crate::confine::ConfineError;
 use crate::console::output::Screen;
+use crate::console::ports;
 use crate::disk;
 use crate::disk::OpenDisk;
 use crate::inherit::{InheritError, Inherited};
@@ -136,6 +137,8 @@ pub(crate) fn failed_to(what: &'static str) -> impl FnOnce(io::Error) -> StartEr
 /// neither devices nor terminals nor rings. Nothing of what others wrote is read for it.
 pub(crate) struct Setup {
     pub(crate) screen: Option<Screen>,
+    /// Standard streams that are ports, if they are.
+    pub(crate) streams: Option<ports::Standard>,
     pub(crate) config: MachineConfig,
     pub(crate) link: Option<AnyLink>,
     pub(crate) disks: Vec<OpenDisk>,
@@ -192,13 +195,8 @@ impl Setup {
             .map(serde_json::from_value)
             .transpose()
             .map_err(StartError::ParseConfig)?;
-        let screen = match config.console {
-            Console::Stdio { .. } => Some(Screen::new(stdout())),
-            Console::Log { .. } => None,
-        };
-        let screen = screen
-            .transpose()
-            .map_err(failed_to("use its standard output"))?;
+        let (screen, streams) =
+            open_streams(&config).map_err(failed_to("use its standard streams"))?;
         let mut take = |descriptor| inherited.take(descriptor);
         let (Console::Stdio { log } | Console::Log { log }) = config.console;
         let image = take(config.image)?.into();
@@ -227,6 +225,7 @@ impl Setup {
         inherited.close_rest();
         let setup = Self {
             screen,
+            streams,
             config,
             link,
             disks,
@@ -242,6 +241,19 @@ impl Setup {
         };
         Ok((setup, sources))
     }
+}
+
+/// Where the serial port is shown, and the streams that are ports.
+fn open_streams(config: &MachineConfig) -> io::Result<(Option<Screen>, Option<ports::Standard>)> {
+    Ok(match (&config.console, config.streams) {
+        (Console::Stdio { .. }, Streams::Serial) => (Some(Screen::new(stdout())?), None),
+        (Console::Stdio { .. }, Streams::Ports) => (
+            Some(Screen::new(stderr())?),
+            Some(ports::Standard::of_process()?),
+        ),
+        (Console::Log { .. }, Streams::Serial) => (None, None),
+        (Console::Log { .. }, Streams::Ports) => (None, Some(ports::Standard::default())),
+    })
 }
 
 fn check(config: &MachineConfig) -> Result<(), StartError> {

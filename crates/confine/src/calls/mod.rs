@@ -26,7 +26,7 @@ pub(super) use set_up::restrict_set_up;
 pub enum Role {
     /// Runs a vCPU.
     Vcpu,
-    /// Queues, links, standard input.
+    /// Queues, links, standard streams.
     Io,
     /// Signals, control socket, the end.
     Main,
@@ -94,6 +94,10 @@ const EVENTS: &[c_long] = &[
     libc::SYS_epoll_pwait2,
     libc::SYS_epoll_wait,
 ];
+
+/// Output of a program's ports goes to the console's log, which is halved when it is full. The
+/// thread may overwrite the disks' files already.
+const LOG: &[c_long] = &[libc::SYS_ftruncate];
 
 const LINKS: &[c_long] = &[libc::SYS_recvfrom, libc::SYS_sendto];
 
@@ -189,7 +193,7 @@ pub(super) fn restrict(role: Role) -> Result<(), ConfineError> {
 fn program(role: Role) -> Result<BpfProgram, ConfineError> {
     let lists: &[&[c_long]] = match role {
         Role::Vcpu => &[EVERYWHERE, CONSOLE, CACHE_MODE],
-        Role::Io => &[EVERYWHERE, EVENTS, LINKS, DISKS],
+        Role::Io => &[EVERYWHERE, EVENTS, LINKS, DISKS, LOG],
         Role::Main => &[EVERYWHERE, EVENTS, CONTROL],
         Role::Frontend => &[EVERYWHERE, EVENTS, DISKS, FRONTEND],
     };

@@ -1,4 +1,5 @@
-//! The serial console: the port, where its output goes, where input comes from.
+//! The serial console: the port, where its output goes, where input comes from. A program's
+//! standard streams are ports of a device of their own (`ports`).
 //!
 //! Output is written by the vCPU thread that wrote the port, byte by byte and
 //! unbuffered, so that nothing is lost however the run ends; it never waits
@@ -6,7 +7,10 @@
 //! has room for it (`input`).
 
 pub mod input;
+pub mod log;
 pub mod output;
+pub(crate) mod ports;
+pub mod stream;
 pub mod terminal;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,18 +1,18 @@
-//! Where the console's output goes: `console.log` and perhaps standard output.
+//! Where the serial port's output goes: `console.log` and perhaps standard output, or
+//! standard error where the guest's own streams are ports ([`super::ports`]).
 //!
-//! A reader of standard output that does not read holds a vCPU for
+//! A reader that does not read holds a vCPU for
 //! `TIMEOUT_MS` once; then output to it is dropped until it takes some again.
 //! The log has everything. A closed reader is forgotten.
 
 use std::io;
 use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::SendFlags;
-use tare_control::console_log::ConsoleLog;
+
+use super::log::SharedLog;
+use super::stream::Stream;
 
 /// How long a write waits for a reader that does not read, in ms.
 const TIMEOUT_MS: i64 = 250;
@@ -20,13 +20,13 @@ const TIMEOUT_MS: i64 = 250;
 /// Output of the serial port.
 #[derive(Debug)]
 pub struct Output {
-    log: ConsoleLog,
+    log: SharedLog,
     screen: Option<Screen>,
 }
 
 impl Output {
     /// Output to `log`, and to `screen` if there is one.
-    pub fn new(log: ConsoleLog, screen: Option<Screen>) -> Self {
+    pub fn new(log: SharedLog, screen: Option<Screen>) -> Self {
         Self { log, screen }
     }
 }
@@ -58,28 +58,16 @@ enum Shown {
 /// A standard output that is written without waiting forever.
 #[derive(Debug)]
 pub struct Screen {
-    fd: OwnedFd,
-    is_socket: bool,
+    stream: Stream,
     /// The reader did not read the last time.
     stalled: bool,
 }
 
 impl Screen {
-    /// The stream behind `fd`, with its own description where that is
-    /// possible: others share `fd`'s and must not find it non-blocking.
+    /// The stream behind `fd`.
     pub fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
-        let own = match kind {
-            FileType::Fifo | FileType::CharacterDevice => reopen(fd),
-            _ => None,
-        };
-        let fd = match own {
-            Some(fd) => fd,
-            None => fd.try_clone_to_owned()?,
-        };
         Ok(Self {
-            fd,
-            is_socket: kind == FileType::Socket,
+            stream: Stream::output(fd)?,
             stalled: false,
         })
     }
@@ -91,13 +79,12 @@ impl Screen {
     /// The same with another `wait`, which returns whether the reader takes more.
     fn show_with(&mut self, mut bytes: &[u8], mut wait: impl FnMut(&Self) -> bool) -> Shown {
         while !bytes.is_empty() {
-            match self.write_some(bytes) {
+            match self.stream.write(bytes) {
                 Ok(0) => return Shown::Gone,
                 Ok(count) => {
                     self.stalled = false;
                     bytes = &bytes[count..];
                 }
-                Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if self.stalled => return Shown::Dropped,
                 Err(Errno::AGAIN) => self.stalled = !wait(self),
                 Err(_) => return Shown::Gone,
@@ -106,35 +93,16 @@ impl Screen {
         Shown::Taken
     }
 
-    fn write_some(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        if self.is_socket {
-            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            rustix::net::send(&self.fd, bytes, flags)
-        } else {
-            rustix::io::write(&self.fd, bytes)
-        }
-    }
-
     fn wait(&self) -> bool {
-        let timeout = Timespec {
-            tv_sec: 0,
-            tv_nsec: TIMEOUT_MS * 1_000_000,
-        };
-        let mut fds = [PollFd::new(&self.fd, PollFlags::OUT)];
-        !matches!(poll(&mut fds, Some(&timeout)), Ok(0))
+        self.stream.wait_for_room(TIMEOUT_MS)
     }
-}
-
-fn reopen(fd: BorrowedFd<'_>) -> Option<OwnedFd> {
-    use std::os::fd::AsRawFd as _;
-    let path = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
-    let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).ok()
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::fd::AsFd as _;
+
     use rustix::pipe::pipe;
 
     use super::*;

@@ -1,7 +1,9 @@
-//! Raw mode of the terminal on standard input, and the way back, also from a
+//! The mode of the terminal on standard input, and the way back, also from a
 //! panic and from a signal handler.
 //!
-//! Every key goes to the guest except Ctrl-C, which ends the run.
+//! Raw mode is a serial console's: every key goes to the guest except Ctrl-C, which ends the
+//! run. A program's ports are not a terminal: it gets lines, as the terminal edits and shows
+//! them, and Ctrl-D ends its input.
 
 use std::sync::OnceLock;
 
@@ -20,18 +22,30 @@ pub(crate) fn may_read() -> bool {
     !isatty(stdin()) || in_foreground()
 }
 
-/// Switches to raw mode if standard input is a terminal of ours. Errors leave
+/// What the guest gets of the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// Each by itself.
+    Raw,
+    /// Lines.
+    Lines,
+}
+
+/// Switches the mode if standard input is a terminal of ours. Errors leave
 /// it as it is: a console without raw mode still works.
-pub(crate) fn enter_raw() {
+pub(crate) fn enter(keys: Keys) {
     if !isatty(stdin()) || !in_foreground() {
         return;
     }
     let Ok(before) = tcgetattr(stdin()) else {
         return;
     };
-    let raw = raw(&before);
+    let mode = match keys {
+        Keys::Raw => raw(&before),
+        Keys::Lines => lines(&before),
+    };
     if BEFORE.set(before).is_ok() {
-        let _ = tcsetattr(stdin(), OptionalActions::Now, &raw);
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &mode);
     }
 }
 
@@ -49,12 +63,18 @@ fn in_foreground() -> bool {
 fn raw(before: &Termios) -> Termios {
     let mut raw = before.clone();
     raw.make_raw();
-    // Ctrl-C still ends the run; a stopped monitor or a core dump is useless.
+    // Ctrl-C still ends the run.
     raw.local_modes |= LocalModes::ISIG;
-    for key in [SpecialCodeIndex::VSUSP, SpecialCodeIndex::VQUIT] {
-        raw.special_codes[key] = 0;
-    }
     // The guest's lines end as the terminal wants them.
     raw.output_modes |= OutputModes::OPOST | OutputModes::ONLCR;
-    raw
+    lines(&raw)
+}
+
+/// A stopped monitor or a core dump is useless.
+fn lines(before: &Termios) -> Termios {
+    let mut lines = before.clone();
+    for key in [SpecialCodeIndex::VSUSP, SpecialCodeIndex::VQUIT] {
+        lines.special_codes[key] = 0;
+    }
+    lines
 }

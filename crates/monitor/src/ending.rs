@@ -1,0 +1,118 @@
+//! From a reason to end to the end: a guest that ended by itself has its output drained
+//! first ([`crate::drain`]), unless somebody asks for the end meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tare_hv::KickHandle;
+
+use crate::drain::Drain;
+use crate::exit_reason::ExitReason;
+
+/// The way to the end.
+pub(crate) struct Ending {
+    /// None: nothing is to be drained.
+    drain: Option<Drain>,
+    /// Set before a kick: vCPU threads return.
+    stop: Arc<AtomicBool>,
+    kicks: Vec<KickHandle>,
+    waiting: Option<ExitReason>,
+    is_drained: bool,
+}
+
+impl Ending {
+    pub(crate) fn new(drain: Option<Drain>, stop: Arc<AtomicBool>, kicks: Vec<KickHandle>) -> Self {
+        Self {
+            drain,
+            stop,
+            kicks,
+            waiting: None,
+            is_drained: false,
+        }
+    }
+
+    /// The host has all output.
+    pub(crate) fn drained(&mut self) {
+        self.is_drained = true;
+    }
+
+    /// The reason with which to end now, if it is time; `new` is one that has come.
+    pub(crate) fn next(&mut self, new: Option<ExitReason>) -> Option<ExitReason> {
+        match new {
+            Some(reason) if reason.is_urgent() => return Some(reason),
+            // What becomes of another vCPU of a guest that has ended says nothing.
+            Some(_) if self.waiting.is_some() => {}
+            Some(reason) => match &self.drain {
+                None => return Some(reason),
+                Some(drain) => {
+                    self.stop.store(true, Ordering::Release);
+                    self.kicks.iter().for_each(KickHandle::kick);
+                    drain.ask();
+                    self.waiting = Some(reason);
+                }
+            },
+            None => {}
+        }
+        if self.is_drained {
+            return self.waiting.take();
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use tare_abi::exit::GuestExit;
+    use tare_control::api::Stop;
+
+    use super::*;
+
+    fn ending(drain: Option<Drain>) -> Ending {
+        Ending::new(drain, Arc::default(), Vec::new())
+    }
+
+    fn status(number: u8) -> ExitReason {
+        ExitReason::Guest(GuestExit::Status(number))
+    }
+
+    fn number(reason: Option<ExitReason>) -> Option<u8> {
+        match reason? {
+            ExitReason::Guest(GuestExit::Status(number)) => Some(number),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn without_ports_a_reason_ends_at_once() {
+        assert_eq!(number(ending(None).next(Some(status(3)))), Some(3));
+    }
+
+    #[test]
+    fn output_is_drained_before_the_first_reason_ends() {
+        let mut ending = ending(Some(Drain::new().unwrap()));
+        assert!(ending.next(None).is_none());
+        assert!(ending.next(Some(status(3))).is_none());
+        assert!(ending.stop.load(Ordering::Relaxed), "vCPUs stop");
+        assert!(ending.next(Some(ExitReason::GuestCrash)).is_none());
+        ending.drained();
+        assert_eq!(number(ending.next(None)), Some(3));
+    }
+
+    #[test]
+    fn who_asks_for_the_end_waits_for_no_reader() {
+        for asked in [
+            ExitReason::Interrupted,
+            ExitReason::Terminated,
+            ExitReason::Stopped(Stop::Kill),
+            ExitReason::Failed("x".to_owned()),
+        ] {
+            let mut ending = ending(Some(Drain::new().unwrap()));
+            assert!(ending.next(Some(status(3))).is_none());
+            assert!(!matches!(
+                ending.next(Some(asked)),
+                None | Some(ExitReason::Guest(_))
+            ));
+        }
+    }
+}
