@@ -25,7 +25,10 @@ pub(crate) fn start() {
             DeviceType::EntropySource => crate::random::attach(transport),
             DeviceType::Network if network.is_none() => network = Some(transport),
             DeviceType::Block => disks.extend(open_disk(transport)),
-            other => log::debug!("no driver for a device of type {other:?}"),
+            other => match virtio::console_driver() {
+                Some(take) if other == DeviceType::Console => take(transport),
+                _ => log::debug!("no driver for a device of type {other:?}"),
+            },
         }
     }
     block::settle(block::attach(disks));

@@ -6,7 +6,7 @@
 #[cfg(not(target_os = "none"))]
 #[macro_export]
 macro_rules! entry {
-    ($main:path $(, ring = $ring:literal $(, low_end = $low:expr)?)?) => {};
+    ($main:path $(, ring = $ring:literal $(, low_end = $low:expr $(, console = $driver:path)?)?)?) => {};
 }
 
 /// Makes `main` the image's entry: a function without arguments that returns
@@ -14,7 +14,8 @@ macro_rules! entry {
 /// ring 0 or 3 (`tare_hal::ring`). With `ring = 0` it runs in ring 0 only: for images
 /// that execute privileged instructions themselves. With `ring = 3` it runs in ring 3
 /// only: for images that run other programs (`tare_hal::user`); `low_end = ADDRESS`
-/// then keeps the addresses from 4 MiB to there for them.
+/// then keeps the addresses from 4 MiB to there for them, and `console = DRIVER` names the
+/// function that gets the machine's virtio console.
 #[cfg(target_os = "none")]
 #[macro_export]
 macro_rules! entry {
@@ -22,7 +23,7 @@ macro_rules! entry {
         // A test harness needs std.
         #[cfg(test)]
         ::core::compile_error!("an image has no test harness: run the tests on the host: cargo t");
-        $crate::entry!(@ $main, EITHER, 0);
+        $crate::entry!(@ $main, EITHER, 0, None);
     };
     // With options of `tare run` that most images ignore (`tare_abi::options`).
     ($main:path, takes = $option:ident $(+ $more:ident)*) => {
@@ -38,15 +39,18 @@ macro_rules! entry {
         };
     };
     ($main:path, ring = 0) => {
-        $crate::entry!(@ $main, ZERO, 0);
+        $crate::entry!(@ $main, ZERO, 0, None);
     };
     ($main:path, ring = 3) => {
-        $crate::entry!(@ $main, THREE, 0);
+        $crate::entry!(@ $main, THREE, 0, None);
     };
     ($main:path, ring = 3, low_end = $low:expr) => {
-        $crate::entry!(@ $main, THREE, $low);
+        $crate::entry!(@ $main, THREE, $low, None);
     };
-    (@ $main:path, $rings:ident, $low:expr) => {
+    ($main:path, ring = 3, low_end = $low:expr, console = $driver:path) => {
+        $crate::entry!(@ $main, THREE, $low, Some($driver));
+    };
+    (@ $main:path, $rings:ident, $low:expr, $console:expr) => {
         const _: () = {
             use $crate::hal::ring::{Note, Rings};
 
@@ -57,6 +61,10 @@ macro_rules! entry {
             #[allow(unsafe_code)]
             #[unsafe(no_mangle)]
             static TARE_LOW_END: u64 = $low;
+
+            #[allow(unsafe_code)]
+            #[unsafe(no_mangle)]
+            static TARE_CONSOLE: Option<fn($crate::hal::virtio::Transport)> = $console;
 
             #[allow(unsafe_code)]
             #[unsafe(link_section = ".note.tare")]

@@ -56,6 +56,7 @@ pub mod io;
 #[cfg(target_os = "none")]
 mod logger;
 pub mod net;
+pub mod ports;
 pub mod random;
 #[cfg(target_os = "none")]
 #[doc(hidden)]

@@ -12,7 +12,7 @@ use linux_raw_sys::general as c;
 use tare_hal::user::{Context as Program, Exit, Registers};
 use tare_libos::sync::SpinLock;
 use tare_libos::time::Instant;
-use tare_libos::{env, fs, heap, net, random, thread as libos_thread};
+use tare_libos::{env, fs, heap, net, ports, random, thread as libos_thread};
 use tare_program::elf::{ElfError, Layout};
 use tare_program::offered::{KernelFile, OWN_FILE};
 use tare_program::{FILE, Start, StartError};
@@ -21,6 +21,7 @@ use crate::calls::{self, system::end};
 use crate::context::Context;
 use crate::delivery::{Cause, Does};
 use crate::errno::{Errno, Result as CallResult};
+use crate::files::stream::Stream;
 use crate::files::tree::{Last, NodeKind, Tree};
 use crate::files::{Descriptor, Device, Open, Table};
 use crate::futex::Futexes;
@@ -249,12 +250,23 @@ fn name_server() -> String {
     net::address().map_or("127.0.0.1", |_| gateway).into()
 }
 
+/// Ports where the machine has them, else the serial console.
 fn standard_files() -> Table {
+    let open: [Arc<Open>; 3] = match ports::open() {
+        Some(ports) => core::array::from_fn(|number| {
+            let stream = Stream::new(ports[number], number);
+            let access = stream.access();
+            Open::new(Arc::new(stream), access)
+        }),
+        None => {
+            let console = Open::new(Arc::new(Device::Console), c::O_RDWR);
+            core::array::from_fn(|_| console.clone())
+        }
+    };
     let mut table = Table::new();
-    let open = Open::new(Arc::new(Device::Console), c::O_RDWR);
-    for number in 0..3 {
+    for (number, open) in open.into_iter().enumerate() {
         let descriptor = Descriptor {
-            open: open.clone(),
+            open,
             close_on_exec: false,
         };
         table.put(number, descriptor).ok();

@@ -4,7 +4,12 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]
-tare_libos::entry!(main, ring = 3, low_end = LOW_END);
+tare_libos::entry!(
+    main,
+    ring = 3,
+    low_end = LOW_END,
+    console = tare_libos::ports::attach
+);
 
 /// End of the addresses of programs that are linked at fixed ones; at most half of
 /// memory.

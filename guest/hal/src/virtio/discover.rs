@@ -25,6 +25,18 @@ use crate::{boot, memory};
 
 const VENDOR_CAPABILITY: u8 = 9;
 
+unsafe extern "Rust" {
+    /// What takes a console over, if the image uses one; defined by `tare_libos::entry!`.
+    static TARE_CONSOLE: Option<fn(Transport)>;
+}
+
+/// What takes a console over. The image names it, so that only one that runs other programs
+/// links that driver.
+pub fn console_driver() -> Option<fn(Transport)> {
+    // SAFETY: a constant of the image.
+    unsafe { TARE_CONSOLE }
+}
+
 /// The machine's virtio devices, in bus order. The first call finds and
 /// returns them all; later calls return nothing.
 pub fn devices() -> Vec<Transport> {

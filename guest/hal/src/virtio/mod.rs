@@ -24,7 +24,7 @@ mod queue;
 mod transport;
 
 #[cfg(target_os = "none")]
-pub use discover::devices;
+pub use discover::{console_driver, devices};
 pub use dma::Dma;
 #[cfg(not(target_os = "none"))]
 pub use in_memory::{Registers, Sight};
@@ -37,4 +37,10 @@ pub use transport::Transport;
 #[cfg(not(target_os = "none"))]
 pub fn devices() -> alloc::vec::Vec<Transport> {
     alloc::vec::Vec::new()
+}
+
+/// The host has no image that names one.
+#[cfg(not(target_os = "none"))]
+pub fn console_driver() -> Option<fn(Transport)> {
+    None
 }

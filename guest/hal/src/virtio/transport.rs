@@ -203,7 +203,7 @@ mod pci {
     const QUEUE_SELECT: u64 = 0x16;
     const QUEUE_MSIX_VECTOR: u64 = 0x1a;
     const QUEUE_NOTIFY_OFF: u64 = 0x1e;
-    /// Queues whose address is kept; drivers here use three at most.
+    /// Queues whose address is kept; a console of three ports has eight.
     const MAX_QUEUES: usize = 8;
 
     /// Addresses of a device's structures, mapped forever.

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general as c;
 use tare_libos::sync::SpinLock;
-use tare_program::offered::{DESCRIPTORS, OWN_FILE, OpenFlag};
+use tare_program::offered::{DESCRIPTORS, DeviceFile, OWN_FILE, OpenFlag};
 
 use super::arguments::Arguments;
 use super::descriptors::insert;
@@ -76,6 +76,17 @@ pub(super) fn masked(context: &Context<'_>, mode: u64) -> u32 {
     mode as u32 & !context.process.mask.load(Ordering::Relaxed)
 }
 
+/// The descriptor that a path stands for: Linux has links to `/proc/self/fd` there.
+fn descriptor(path: &str) -> Option<&str> {
+    let streams = [DeviceFile::Stdin, DeviceFile::Stdout, DeviceFile::Stderr];
+    let stream = streams.iter().position(|stream| stream.value() == path);
+    let mut before = DESCRIPTORS.iter();
+    match stream {
+        Some(number) => ["0", "1", "2"].get(number).copied(),
+        None => before.find_map(|before| path.strip_prefix(before)),
+    }
+}
+
 pub(super) fn openat(
     context: &Context<'_>,
     directory: u64,
@@ -87,10 +98,7 @@ pub(super) fn openat(
     let flags = flags as u32 & (c::O_ACCMODE | OpenFlag::MASK);
     let has = |bits: u32| flags & bits == bits;
     let tree = &context.process.tree;
-    let number = DESCRIPTORS
-        .iter()
-        .find_map(|before| path.strip_prefix(before));
-    if let Some(number) = number {
+    if let Some(number) = descriptor(&path) {
         let number = number.parse().map_err(|_| Errno::ENOENT)?;
         let open = opened(context, number)?;
         return insert(context, open, flags);

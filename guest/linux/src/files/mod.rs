@@ -13,6 +13,7 @@ pub(crate) mod pipe;
 pub(crate) mod regular;
 #[cfg(target_os = "none")]
 pub(crate) mod socket;
+pub(crate) mod stream;
 mod table;
 pub(crate) mod timer;
 pub(crate) mod tree;

@@ -1,0 +1,91 @@
+//! Standard streams of a program: ports of a virtio console (virtio 1.2, 5.3), in a machine
+//! whose monitor has them ([`tare_abi::streams`]). For the image that runs other programs;
+//! no other one links this.
+//!
+//! The number of a port is that of the descriptor. Writing copies into a buffer of the
+//! device's queue, up to [`CAPACITY`] bytes of them, and notifies the device once; reading
+//! takes from buffers that the device fills, which it gets with the first look for input.
+//! Nothing here waits: a thread that is [`Port::watch`]ing is unparked when a port may have
+//! changed.
+
+#![cfg_attr(not(target_os = "none"), allow(dead_code))] // the host has no devices
+
+mod control;
+mod device;
+mod input;
+mod output;
+mod readiness;
+
+use tare_hal::virtio::Transport;
+
+use crate::io::Result;
+use crate::thread::Thread;
+use device::DEVICE;
+pub use readiness::{ATOMIC, CAPACITY, Readiness};
+
+/// A port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port(usize);
+
+/// Takes the device over, at boot; called by what [`entry!`](crate::entry!) names.
+#[doc(hidden)]
+pub fn attach(transport: Transport) {
+    if let Err(error) = DEVICE.attach(transport) {
+        log::error!("ports: the console cannot be set up: {error}");
+    }
+}
+
+/// The ports of input, output and errors, if the machine has them. Waits a short time for the
+/// host to say what they are.
+pub fn open() -> Option<[Port; 3]> {
+    DEVICE.wait().then(|| core::array::from_fn(Port))
+}
+
+impl Port {
+    /// Reads; 0 at the end.
+    ///
+    /// # Errors
+    /// `WouldBlock` where nothing is there, and for a port that is written.
+    pub fn try_read(self, to: &mut [u8]) -> Result<usize> {
+        if to.is_empty() {
+            return Ok(0);
+        }
+        DEVICE.read(self.0, to)
+    }
+
+    /// Writes some or all of it.
+    ///
+    /// # Errors
+    /// `WouldBlock` without room, `BrokenPipe` where nobody takes it.
+    pub fn try_write(self, from: &[u8]) -> Result<usize> {
+        if from.is_empty() {
+            return Ok(0);
+        }
+        DEVICE.write(self.0, from)
+    }
+
+    /// What can be done now. What cannot makes the device tell of a change.
+    pub fn readiness(self) -> Readiness {
+        DEVICE.readiness(self.0)
+    }
+
+    /// Bytes that can be read without waiting.
+    pub fn readable_bytes(self) -> usize {
+        DEVICE.readable(self.0).0
+    }
+
+    /// Bytes that have ever come.
+    pub fn arrived_bytes(self) -> u64 {
+        DEVICE.readable(self.0).1
+    }
+
+    /// Has `thread` unparked when [`Self::readiness`] may have changed.
+    pub fn watch(self, thread: &Thread) {
+        DEVICE.watch(self.0, thread);
+    }
+
+    /// Takes [`Self::watch`] back.
+    pub fn unwatch(self, thread: &Thread) {
+        DEVICE.unwatch(self.0, thread);
+    }
+}
