@@ -15,6 +15,8 @@ use crate::space::Access;
 const PATH_MAX: usize = 4096;
 /// Most parts of a vector (`UIO_MAXIOV`).
 const MOST_PARTS: u64 = 1024;
+/// Where Linux ends the addresses of programs, with four levels of page tables.
+const USER_END: u64 = 0x7fff_ffff_f000;
 
 impl Process {
     /// Copies from the program.
@@ -182,6 +184,14 @@ impl Process {
                 return Err(Errno::EINVAL);
             }
             parts.push((base, length as usize));
+        }
+        let is_far = |(base, length): &(u64, usize)| {
+            let end = base.checked_add(*length as u64);
+            end.is_none_or(|end| end > USER_END)
+        };
+        // Also where nothing would be copied, as at a file's end.
+        if parts.iter().any(is_far) {
+            return Err(Errno::EFAULT);
         }
         Ok(parts)
     }

@@ -433,6 +433,23 @@ static void partly(void)
     T(ftruncate(f, 0));
     T(write(f, area, 0));
     T(lseek(f, 0, SEEK_END));
+    /* Parts in the kernel's half, at the end of a file and without a message. */
+    struct iovec far[3] = {{back, 1}, {(void *)-4096, 8}, {(void *)-4096, 0}};
+    struct msghdr m = {.msg_iov = far, .msg_iovlen = 2};
+    T(readv(f, far, 1));
+    T(readv(f, far, 2));
+    T(readv(f, far + 2, 1));
+    T(preadv(f, far, 2, 0));
+    T(writev(f, far, 2));
+    T(lseek(f, 0, SEEK_END));
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, p);
+    T(recvmsg(p[1], &m, MSG_DONTWAIT));
+    T(sendmsg(p[0], &m, MSG_DONTWAIT));
+    T(recv(p[1], back, 8, MSG_DONTWAIT));
+    far[1].iov_len = -1;
+    T(readv(f, far, 2));
+    close(p[0]);
+    close(p[1]);
     close(f);
     unlink("partly");
     munmap(area, 4 << 20);
