@@ -110,7 +110,8 @@ impl Session<'_, '_> {
             && cpus == self.plan.cpus
             && let Some(stats) = self.stats(server, Phase::Start)?
         {
-            if let Some(ring) = stats.ring {
+            // Other machines' ring is the experiment's choice.
+            if let Some(ring) = stats.ring.filter(|_| server.turn.ring == "auto") {
                 self.value("ring", "", f64::from(ring))?;
             }
             if let Some(count) = instructions(&stats) {

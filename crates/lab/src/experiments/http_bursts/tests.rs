@@ -123,6 +123,7 @@ fn a_whole_weighing_has_every_figure_and_ends_its_machines() {
         figure(&format!("cpu_burst_pct.{peer}"));
         figure(&format!("cpu_idle_pct.{peer}"));
     }
+    assert_eq!(figure("ring").ends(), Some((3.0, 3.0)));
     assert_eq!(figure("ring.ring0").value, 0.0);
     assert_eq!(figure("ring.ring3").value, 3.0);
     assert_eq!(
