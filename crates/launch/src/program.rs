@@ -366,7 +366,7 @@ fn content(tree: &Tree, path: &str) -> Result<Vec<u8>, ProgramError> {
     };
     match &tree.get(path).ok_or_else(not_file)?.kind {
         EntryKind::File(Content::Bytes(bytes)) => Ok(bytes.to_vec()),
-        EntryKind::File(Content::Host(host)) => std::fs::read(host.path()).map_err(failed),
+        EntryKind::File(Content::Host(host)) => host.read(MOST_BYTES).map_err(failed),
         EntryKind::File(Content::Part {
             file,
             offset,
@@ -421,6 +421,29 @@ mod tests {
             let is_fixed = matches!(checked, Err(ProgramError::FixedLoader { .. }));
             assert_eq!(is_fixed, !is_taken);
         }
+    }
+
+    /// Its owner may exchange it for a link to what only this user may read, or for a pipe.
+    #[test]
+    fn a_program_that_is_exchanged_after_it_was_listed_is_not_read() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("app");
+        let other = place.path().join("secret");
+        std::fs::write(&other, "secret").expect("a file");
+        std::fs::write(&path, "listed").expect("a file");
+        let mut tree = Tree::new();
+        let node = Node::host(&path, 0o755).expect("a file");
+        tree.insert("app", node).expect("a name");
+        assert_eq!(content(&tree, "app").expect("content"), b"listed");
+        std::fs::remove_file(&path).expect("removed");
+        std::os::unix::fs::symlink(&other, &path).expect("a link");
+        let refused = content(&tree, "app");
+        assert!(matches!(refused, Err(ProgramError::Read { .. })));
+        std::fs::remove_file(&path).expect("removed");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).expect("a pipe");
+        let refused = content(&tree, "app");
+        assert!(matches!(refused, Err(ProgramError::Read { .. })));
     }
 
     #[test]

@@ -116,21 +116,24 @@ pub fn add_file(tree: &mut Tree, path: &Path) -> Result<(), HostError> {
 /// The interpreter and the libraries of a program; none if it is static or a
 /// script.
 pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, HostError> {
-    let read = |source| HostError::Read {
+    let file = open_regular(program).map_err(|source| HostError::Read {
         path: program.to_owned(),
         source,
-    };
-    // A profile may name it, and so choose what it is: a pipe, or a terabyte of holes.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file =
-        rustix::fs::open(program, flags, Mode::empty()).map_err(|errno| read(errno.into()))?;
-    let file = File::from(file);
-    if !file.metadata().map_err(read)?.is_file() {
-        return Err(read(io::ErrorKind::InvalidInput.into()));
-    }
-    match interpreter(&file) {
+    })?;
+    match interpreter(file) {
         None => Ok(Vec::new()),
         Some(interpreter) => list(program, interpreter),
+    }
+}
+
+/// A profile may name a file, and so choose what it is: a pipe that nobody writes to, or a device.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::ErrorKind::InvalidInput.into())
     }
 }
 
@@ -138,7 +141,7 @@ pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, HostError> {
 /// what is not such an object.
 pub fn libraries_of_plugin(plugin: &Path) -> Result<Vec<PathBuf>, HostError> {
     let mut magic = [0; 4];
-    let read = fs::File::open(plugin).and_then(|mut file| file.read_exact(&mut magic));
+    let read = open_regular(plugin).and_then(|mut file| file.read_exact(&mut magic));
     match read {
         Ok(()) if magic == *b"\x7fELF" => list(plugin, PathBuf::from(DYNAMIC_LINKER)),
         _ => Ok(Vec::new()),
@@ -202,7 +205,7 @@ fn listed(text: &str) -> Result<Vec<PathBuf>, String> {
 }
 
 /// The dynamic linker that a program names. Of the file only headers and that name are read.
-fn interpreter(file: &File) -> Option<PathBuf> {
+pub(crate) fn interpreter(file: impl io::Read + io::Seek) -> Option<PathBuf> {
     let file = ReadCache::new(file);
     let header = FileHeader64::<Endianness>::parse(&file).ok()?;
     let endian = header.endian().ok()?;
@@ -218,7 +221,9 @@ fn interpreter(file: &File) -> Option<PathBuf> {
         return None;
     }
     let path = named.interpreter(endian, &file).ok()??;
-    Some(PathBuf::from(std::str::from_utf8(path).ok()?))
+    // The kernel would take any other from the working directory.
+    let path = std::str::from_utf8(path).ok()?;
+    path.starts_with('/').then(|| PathBuf::from(path))
 }
 
 /// The program of that name on the search path and where root's programs are.

@@ -7,7 +7,7 @@
 //! opened without waiting, and one that is not the listed one is refused.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -193,6 +193,13 @@ impl HostFile {
         self.bytes == 0
     }
 
+    /// The first bytes of the file that was listed, `most` of them at most.
+    pub fn read(&self, most: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.open()?.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Opens the file that was listed.
     pub(crate) fn open(&self) -> Result<File, OpenError> {
         let file = match &self.root {
@@ -215,6 +222,15 @@ impl HostFile {
             Ok(file)
         } else {
             Err(OpenError::Changed)
+        }
+    }
+}
+
+impl From<OpenError> for io::Error {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Open(error) => error,
+            OpenError::Changed => io::Error::other("it changed while it was read"),
         }
     }
 }
