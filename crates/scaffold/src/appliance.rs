@@ -1,10 +1,14 @@
 //! A crate that makes an image, by what its Cargo.toml says.
 
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
+
+/// Largest Cargo.toml, bytes.
+const LARGEST: u64 = 1 << 20;
 
 /// A crate with `[package.metadata.tare]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +60,7 @@ impl Appliance {
     /// The appliance in `directory`.
     pub fn open(directory: &Path) -> Result<Self, ManifestError> {
         let path = directory.join("Cargo.toml");
-        let text = match fs::read_to_string(&path) {
+        let text = match read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(ManifestError::NoCrate(directory.to_owned()));
@@ -88,9 +92,28 @@ impl Appliance {
     }
 }
 
+/// The user names the directory, whose owner chooses what its manifest is: a pipe that nobody writes
+/// to, or a file without an end.
+fn read(path: &Path) -> io::Result<String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    if !file.metadata()?.is_file() {
+        let why = "not a regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    let mut text = String::new();
+    file.take(LARGEST + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > LARGEST {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::fs;
 
     use super::*;
 
@@ -121,6 +144,24 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let none = Appliance::open(place.path()).unwrap_err();
         assert!(matches!(none, ManifestError::NoCrate(_)), "{none}");
+    }
+
+    #[test]
+    fn a_manifest_that_is_a_pipe_or_has_no_end_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("Cargo.toml");
+        let mode = Mode::from_raw_mode(0o600);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        let refused = Appliance::open(place.path()).unwrap_err();
+        assert!(matches!(refused, ManifestError::Read(..)), "{refused}");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        let refused = Appliance::open(place.path()).unwrap_err();
+        assert!(matches!(refused, ManifestError::Read(..)), "{refused}");
+        fs::remove_file(&path).unwrap();
+        fs::File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let refused = Appliance::open(place.path()).unwrap_err();
+        assert!(matches!(refused, ManifestError::Read(..)), "{refused}");
     }
 
     #[test]
