@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::os::unix::fs::FileExt as _;
 use std::process::Child;
 
 use serde_json::Value;
@@ -179,6 +180,32 @@ fn a_machine_in_the_background_counts_its_restarts_and_is_stopped_between_two() 
     place.run(&["stop", "web"]).expect(0, "");
     is_gone(keeper);
     assert!(place.run_directories().is_empty());
+}
+
+/// A guest may write the first bytes of another format into its disk.
+#[test]
+fn a_machine_is_started_again_whatever_its_guest_wrote_to_its_disk() {
+    if !kvm() {
+        return;
+    }
+    let place = TestDir::new();
+    let disk = place.file("d.img", &[0; 1 << 16]);
+    let words = [TARE, &["--restart", "on-failure", "-d", "--disk", &disk]].concat();
+    let started = end(start(&place, Then::ExitAfter(PANIC, 100_000), &words));
+    assert_eq!(started.code, Some(0), "{started:#?}");
+    let file = std::fs::File::options().write(true).open(&disk).unwrap();
+    file.write_all_at(b"QFI\xfb", 0).unwrap();
+    let before = restarts(&place);
+    eventually("it is started again, and fails as before", || {
+        let row = listed(&place).unwrap();
+        let again = row["restarts"].as_u64().unwrap() > before + 1;
+        again && row["state"] == "restarting" && row["exit_code"] == 70
+    });
+    place.run(&["stop", "web"]).expect(0, "");
+    let image = place.file("tiny", &guest::image(LINE, Then::Halt));
+    let anew = place.run(&["run", &image, "--net", "none", "--disk", &disk]);
+    anew.expect(35, "is a qcow2 image");
+    anew.expect(35, "format=raw");
 }
 
 #[test]

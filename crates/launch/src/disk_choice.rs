@@ -93,6 +93,14 @@ impl FromStr for DiskChoice {
     }
 }
 
+/// The same disks, whose first bytes are not looked at.
+pub(crate) fn all_raw(mut disks: Vec<DiskChoice>) -> Vec<DiskChoice> {
+    for disk in &mut disks {
+        disk.format = Format::Raw;
+    }
+    disks
+}
+
 impl DiskChoice {
     fn set(&mut self, word: &str) -> Result<(), DiskChoiceError> {
         match word.split_once('=') {

@@ -25,8 +25,8 @@ use crate::record::Reloadable;
 use crate::request::{JobMode, Request};
 use crate::run_dir_guard::Name;
 use crate::{
-    Terminal, cmdline, disk, frame_rules, image_check, initrd, machine_size, own_cpus, passt,
-    ports, program, site, tap, user,
+    Terminal, cmdline, disk, disk_choice, frame_rules, image_check, initrd, machine_size, own_cpus,
+    passt, ports, program, site, tap, user,
 };
 
 /// A run that can be started.
@@ -128,7 +128,12 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         _ => Vec::new(),
     };
     let (cmdline, emulated) = linux::emulated::spare(boot.cmdline, probe.as_ref())?;
-    let mut disks = disk::open(request.disks, cpus, &engine)?;
+    let asked = match &request.attempt {
+        // Their content is the guest's since it ran.
+        Some(attempt) if attempt.restarts > 0 => disk_choice::all_raw(request.disks),
+        _ => request.disks,
+    };
+    let mut disks = disk::open(asked, cpus, &engine)?;
     image_check::check(&boot.image, guest, memory_mib, &engine)?;
     if request.reload {
         image_check::check_reload(&boot.image)?;
