@@ -4,15 +4,27 @@
 //! They read and execute what is installed, the sources, and directories of programs; they change
 //! files in one directory, that of the objects; they connect to nothing, and signal, trace and read no
 //! process but their own. Namespaces and a user of its own are the caller's part
-//! (`tare_daemon::jail`).
-//! Limits: time, memory and space are not bounded. Without Landlock (kernels before 5.13) files are
+//! (`tare_daemon::jail`), as are the time and space of all its processes together: here each has limits.
+//! Limits: the memory of all of them together is not bounded. Without Landlock (kernels before 5.13) files are
 //! held by the caller's part alone.
 
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::set_no_new_privs;
 
 use super::{ConfineError, Files, calls, capabilities};
+
+/// Largest file of a build, bytes; a kernel with all its debug information has less than 2 GiB.
+pub const FILE_BYTES: u64 = 4 << 30;
+/// CPU time of one process of a build, seconds: no compiler or linker takes minutes for a file.
+pub const CPU_SECONDS: u64 = 3600;
+/// Address space of one process of a build, bytes.
+const MEMORY_BYTES: u64 = 16 << 30;
+/// Processes of the user that builds.
+const PROCESSES: u64 = 4096;
+/// What a process has to end in after it was asked to by SIGXCPU.
+const LAST_SECONDS: u64 = 10;
 
 /// Confines the calling thread, and what it starts; whether the kernel has Landlock.
 pub fn enter_build(
@@ -21,11 +33,33 @@ pub fn enter_build(
     programs: &[PathBuf],
 ) -> Result<bool, ConfineError> {
     let files = Files::build(sources, objects, programs)?;
+    limit().map_err(ConfineError::Limits)?;
     set_no_new_privs(true).map_err(|errno| ConfineError::NoNewPrivs(errno.into()))?;
     let has_landlock = files.restrict()?;
     capabilities::drop_all().map_err(ConfineError::Capabilities)?;
     calls::restrict_build()?;
     Ok(has_landlock)
+}
+
+/// What each process may take. Without capabilities none raises its limits again.
+fn limit() -> std::io::Result<()> {
+    for (resource, asked, most) in [
+        (Resource::Fsize, FILE_BYTES, FILE_BYTES),
+        (Resource::Cpu, CPU_SECONDS, CPU_SECONDS + LAST_SECONDS),
+        (Resource::As, MEMORY_BYTES, MEMORY_BYTES),
+        (Resource::Nproc, PROCESSES, PROCESSES),
+        (Resource::Core, 0, 0),
+    ] {
+        // Who starts it may have less.
+        let had = getrlimit(resource);
+        let at_most = |had: Option<u64>, limit: u64| Some(had.map_or(limit, |had| had.min(limit)));
+        let limit = Rlimit {
+            current: at_most(had.current, asked),
+            maximum: at_most(had.maximum, most),
+        };
+        setrlimit(resource, limit)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -127,6 +161,33 @@ mod tests {
         }
         let names = |name| fs::read_dir(place.path(name)).unwrap().count();
         assert_eq!((names(""), names("sources")), (3, 1));
+    }
+
+    #[test]
+    fn each_process_of_a_build_has_limits_that_it_cannot_raise() {
+        let place = Place::new();
+        let all = "ulimit -f; ulimit -t; ulimit -v; ulimit -c";
+        // In blocks of 1,024 bytes, seconds, and again blocks.
+        let expected = format!(
+            "{}\n{CPU_SECONDS}\n{}\n0\n",
+            FILE_BYTES >> 10,
+            MEMORY_BYTES >> 10
+        );
+        let output = place.bash(all, "");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+        for raise in [
+            "ulimit -f unlimited",
+            "ulimit -v unlimited",
+            "ulimit -Ht unlimited",
+        ] {
+            let output = place.bash(raise, "");
+            assert!(!output.status.success(), "{raise}: {output:?}");
+        }
+        // A hole is no less a file.
+        let output = place.bash("truncate -s 5G large", "");
+        assert!(!output.status.success(), "{output:?}");
+        let bytes = fs::metadata(place.path("objects/large")).map_or(0, |file| file.len());
+        assert!(bytes <= FILE_BYTES, "{bytes}");
     }
 
     #[test]

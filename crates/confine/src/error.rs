@@ -9,6 +9,9 @@ pub enum ConfineError {
     /// `capset`.
     #[error("the kernel refused to take away capabilities")]
     Capabilities(#[source] std::io::Error),
+    /// `setrlimit`.
+    #[error("the kernel refused to limit the process")]
+    Limits(#[source] std::io::Error),
     /// Landlock is there and refused the rules.
     #[error("Landlock refused the rules for files")]
     Landlock(#[from] landlock::RulesetError),

@@ -15,7 +15,7 @@ mod program;
 mod reader;
 mod violation;
 
-pub use build::enter_build;
+pub use build::{CPU_SECONDS, FILE_BYTES, enter_build};
 pub use calls::Role;
 pub use capabilities::{drop_capabilities, drop_capabilities_but_removal};
 pub use emulator::enter_emulator;

@@ -5,6 +5,8 @@
 //! becomes the user who builds, confines itself ([`confine::enter_build`]) and starts the program. What
 //! the program leaves behind ends with it.
 //!
+//! The process that waits ends a build that goes beyond its [`Bounds`].
+//!
 //! Limits: where the kernel grants no namespaces, and without Landlock, less is held; the build's log
 //! says so.
 
@@ -20,7 +22,9 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, wait};
 use serde::{Deserialize, Serialize};
 use tare_control::config::{Jail, JailUser};
-use tare_daemon::jail::{Build, Forked};
+pub use tare_daemon::confine::{CPU_SECONDS, FILE_BYTES};
+pub use tare_daemon::jail::BuildBounds as Bounds;
+use tare_daemon::jail::{Build, BuildEnd, Excess, Forked};
 use tare_daemon::{confine, jail};
 use tare_host::child::{ends_with_us, keeps_only};
 use tare_host::signals::hold_back;
@@ -34,6 +38,12 @@ pub(crate) const WORD: &str = "--build-jailed";
 pub const MISSING: i32 = 127;
 /// Exit status where the jail cannot be made.
 pub const NO_JAIL: i32 = 126;
+/// Exit status where a build took more space than it may; `make`'s own is 2 at most.
+pub const TOO_LARGE: i32 = 122;
+/// Exit status where a build left less space free than it has to.
+pub const TOO_FULL: i32 = 123;
+/// Exit status where a build took longer than it may.
+pub const TOO_LONG: i32 = 124;
 /// Variables of the environment that say where programs and libraries are. Others may hold secrets,
 /// and where agents listen.
 const KEPT: &[&str] = &[
@@ -54,14 +64,21 @@ const KEPT_PREFIX: &str = "NIX_";
 struct Building {
     build: Build,
     user: Option<JailUser>,
+    bounds: Bounds,
 }
 
 /// A program that builds `sources` into `objects`, both directories, killed when this thread ends. Its
 /// arguments and streams are the caller's to add. It has a process group of its own.
 ///
-/// Its exit status is the program's, or [`MISSING`], [`NO_JAIL`], or 128 and the number of the signal
-/// that ended it.
-pub fn command(tare: &Path, sources: &Path, objects: &Path, program: &str) -> io::Result<Command> {
+/// Its exit status is the program's, or [`MISSING`], [`NO_JAIL`], [`TOO_LARGE`], [`TOO_FULL`], [`TOO_LONG`], or
+/// 128 and the number of the signal that ended it.
+pub fn command(
+    tare: &Path,
+    sources: &Path,
+    objects: &Path,
+    bounds: Bounds,
+    program: &str,
+) -> io::Result<Command> {
     let build = Build {
         sources: sources.canonicalize()?,
         objects: objects.canonicalize()?,
@@ -71,6 +88,7 @@ pub fn command(tare: &Path, sources: &Path, objects: &Path, program: &str) -> io
     let task = Building {
         build,
         user: user::of_builds(),
+        bounds,
     };
     let mut command = Command::new(tare);
     keeps_only(ends_with_us(&mut command, Signal::KILL), Vec::new())
@@ -125,7 +143,10 @@ pub(crate) fn build(
         user: task.user,
     };
     match jail::fork_into_build(&task.build, &jail) {
-        Ok(Forked::Parent(child)) => exit(child.wait()?),
+        Ok(Forked::Parent(child)) => {
+            let end = child.wait(&task.build.objects, task.bounds)?;
+            exit(status_of_end(end))
+        }
         Ok(Forked::Child) => {
             let status = run(&task.build, &program, args).unwrap_or_else(|error| {
                 eprintln!("tare: error: cannot build: {error}");
@@ -138,6 +159,15 @@ pub(crate) fn build(
             eprintln!("tare: error: {error}");
             exit(NO_JAIL)
         }
+    }
+}
+
+fn status_of_end(end: BuildEnd) -> i32 {
+    match end {
+        BuildEnd::Status(status) => status,
+        BuildEnd::Excess(Excess::Time) => TOO_LONG,
+        BuildEnd::Excess(Excess::Space) => TOO_LARGE,
+        BuildEnd::Excess(Excess::Free) => TOO_FULL,
     }
 }
 
@@ -194,6 +224,8 @@ fn status_of(child: Pid) -> io::Result<i32> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -224,7 +256,13 @@ mod tests {
             assert!(!is_kept(OsStr::new(name)), "{name}");
         }
         let place = tempfile::tempdir().unwrap();
-        let command = command(Path::new("tare"), place.path(), place.path(), "make").unwrap();
+        let bounds = Bounds {
+            time: Duration::from_secs(60),
+            bytes: 1 << 30,
+            free_bytes: 0,
+        };
+        let (tare, place) = (Path::new("tare"), place.path());
+        let command = command(tare, place, place, bounds, "make").unwrap();
         let words: Vec<_> = command.get_args().filter_map(OsStr::to_str).collect();
         assert_eq!((words[0], words[2]), (WORD, "make"));
     }

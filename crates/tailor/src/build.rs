@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::io::{BufRead, BufReader, PipeReader};
+use std::io::{PipeReader, Write as _};
 use std::num::NonZeroUsize;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tare_host::child::ended_within;
 
 use crate::objects;
+use crate::output::{Lines, quoted};
 use crate::source::Tree;
-use crate::starter::{Starter, is_missing, is_signaled};
+use crate::starter::{Excess, Starter, excess_of_a_process, is_missing, is_signaled};
 
 /// Day that every image says it was built on.
 const TIMESTAMP: &str = "Thu Jan  1 00:00:00 UTC 1970";
@@ -28,6 +29,8 @@ const TIMESTAMP: &str = "Thu Jan  1 00:00:00 UTC 1970";
 pub const LOG: &str = "build.log";
 /// Free space that a kernel's objects need, bytes: twice those of a small one (120 to 180 MiB).
 pub(crate) const SPACE_BYTES: u64 = 350 << 20;
+/// Longest log, bytes; that of a kernel with everything has 3 MiB.
+const LOG_BYTES: u64 = 64 << 20;
 /// How long `make` may take to end on request: it removes what it has half made.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -60,6 +63,14 @@ pub enum BuildError {
         said: String,
         /// The log.
         log: PathBuf,
+    },
+    /// It took too much.
+    #[error("the build in {} was ended: {excess}", dir.display())]
+    Excess {
+        /// The build directory.
+        dir: PathBuf,
+        /// Of what.
+        excess: Excess,
     },
     /// It was ended from outside.
     #[error("the build was interrupted: run the same command again, it goes on from there")]
@@ -103,7 +114,8 @@ pub fn build(
         return Err(BuildError::Interrupted);
     }
     if !status.success() {
-        return Err(failure(build, &log_path, status, said));
+        let excess = starter.excess(status).or(said.excess);
+        return Err(failure(build, &log_path, status, excess, said));
     }
     let image = |name: &str| {
         let path = build.join(name);
@@ -156,6 +168,8 @@ struct BuildOutput {
     goes_on: bool,
     /// Whether anybody found no room.
     full: bool,
+    /// What one of its processes took too much of.
+    excess: Option<Excess>,
     /// The first line that says error.
     error: Option<String>,
     /// The last line.
@@ -172,15 +186,17 @@ fn follow(
     let mut said = BuildOutput {
         goes_on: true,
         full: false,
+        excess: None,
         error: None,
         last: "it said nothing".to_owned(),
     };
-    let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
-    for line in lines {
-        let line = String::from_utf8_lossy(&line);
+    let mut lines = Lines::new(output);
+    let mut room = Some(LOG_BYTES);
+    while let Some(line) = lines.next_line() {
+        let line = String::from_utf8_lossy(line);
         // A log that cannot be written does not end a build; the same full
         // disk will.
-        let _ = io::Write::write_all(&mut log, format!("{line}\n").as_bytes());
+        let _ = keep(&mut log, &mut room, &line);
         if let Some(made) = made(&line) {
             if !progress(made) {
                 said.goes_on = false;
@@ -188,13 +204,24 @@ fn follow(
             }
             continue;
         }
+        said.excess = said.excess.or_else(|| excess_of_a_process(&line));
         said.full |= line.contains("No space left on device");
         if said.error.is_none() && (line.contains("error:") || line.contains("Error ")) {
-            said.error = Some(line.trim().to_owned());
+            said.error = Some(quoted(&line));
         }
-        line.trim().clone_into(&mut said.last);
+        said.last = quoted(&line);
     }
     said
+}
+
+/// Adds a line to a log as long as it has room; the last line says that it had no more.
+fn keep(log: &mut fs::File, room: &mut Option<u64>, line: &str) -> io::Result<()> {
+    let Some(bytes) = *room else { return Ok(()) };
+    *room = bytes.checked_sub(line.len() as u64 + 1);
+    match room {
+        Some(_) => log.write_all(format!("{line}\n").as_bytes()),
+        None => log.write_all(b"(tare: the log has its largest size, the rest is left out)\n"),
+    }
 }
 
 /// Bytes on the disk of what is in a build directory.
@@ -280,7 +307,17 @@ fn end(make: &mut Child) {
     }
 }
 
-fn failure(build: &Path, log: &Path, status: ExitStatus, said: BuildOutput) -> BuildError {
+fn failure(
+    build: &Path,
+    log: &Path,
+    status: ExitStatus,
+    excess: Option<Excess>,
+    said: BuildOutput,
+) -> BuildError {
+    if let Some(excess) = excess {
+        let dir = build.to_owned();
+        return BuildError::Excess { dir, excess };
+    }
     if is_signaled(status) {
         return BuildError::Interrupted;
     }

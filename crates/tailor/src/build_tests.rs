@@ -130,3 +130,56 @@ fn what_an_option_compiles_again_is_in_the_build_directory() {
     assert!(!reach.is_near("SMP") && reach.is_near("PSI") && reach.is_near("NEW"));
     assert!(Reach::of(&dir.path().join("none")).is_near("SMP"));
 }
+
+#[test]
+fn a_build_that_took_too_much_says_of_what() {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use tare_launch::building::{TOO_FULL, TOO_LARGE, TOO_LONG};
+
+    use crate::starter::BOUNDS;
+
+    let bounds = crate::starter::Bounds {
+        time: Duration::from_secs(90),
+        ..BOUNDS
+    };
+    let starter = Starter::Tare(PathBuf::from("tare"), bounds);
+    let said = |code: i32| {
+        let excess = starter.excess(ExitStatus::from_raw(code << 8));
+        excess.map(|excess| excess.to_string()).unwrap_or_default()
+    };
+    assert_eq!(said(TOO_LONG), "it took longer than 2 min");
+    assert_eq!(said(TOO_LARGE), "what it made takes more than 8192 MiB");
+    let free = "it left less than 64 MiB of the file system free";
+    assert_eq!(said(TOO_FULL), free);
+    for code in [0, 1, 2, 126, 127, 137] {
+        assert_eq!(starter.excess(ExitStatus::from_raw(code << 8)), None);
+    }
+    for (recipe, says) in [
+        (
+            "ulimit -f 1; head -c 100000 /dev/zero > $(O)/x",
+            "would be larger than 4096 MiB",
+        ),
+        ("bash -c 'kill -XCPU $$$$'", "more than 60 min of CPU time"),
+    ] {
+        let error = built(recipe, |_| true).unwrap_err();
+        assert!(matches!(error, BuildError::Excess { .. }), "{error:?}");
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[test]
+fn a_log_has_a_largest_size_and_says_so() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("log");
+    let mut log = fs::File::create(&path).unwrap();
+    let mut room = Some(10);
+    for line in ["abcd", "efgh", "ij", "k"] {
+        keep(&mut log, &mut room, line).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap();
+    assert!(kept.starts_with("abcd\nefgh\n("), "{kept}");
+    assert_eq!(kept.lines().count(), 3, "{kept}");
+}

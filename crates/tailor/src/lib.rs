@@ -34,6 +34,7 @@ pub mod machine;
 pub mod mapping;
 pub mod missing;
 mod objects;
+mod output;
 pub mod prove;
 mod refused;
 pub mod report;

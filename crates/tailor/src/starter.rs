@@ -3,14 +3,24 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::time::Duration;
 
 use tare_launch::building;
+pub use tare_launch::building::Bounds;
+
+/// What a build may take unless its caller says otherwise: a kernel with debug information and all
+/// that its configuration builds in takes some 3 GiB.
+pub const BOUNDS: Bounds = Bounds {
+    time: Duration::from_secs(3 * 3600),
+    bytes: 8 << 30,
+    free_bytes: 64 << 20,
+};
 
 /// Who starts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Starter {
-    /// This program `tare`, in a jail ([`building`]).
-    Tare(PathBuf),
+    /// This program `tare`, in a jail ([`building`]), and within these bounds.
+    Tare(PathBuf, Bounds),
     /// The test, whose sources are its own.
     #[cfg(test)]
     Test,
@@ -20,7 +30,7 @@ impl Starter {
     /// `make` for sources, which writes below `objects` only.
     pub(crate) fn make(&self, sources: &Path, objects: &Path) -> io::Result<Command> {
         let mut make = match self {
-            Self::Tare(tare) => building::command(tare, sources, objects, "make")?,
+            Self::Tare(tare, bounds) => building::command(tare, sources, objects, *bounds, "make")?,
             #[cfg(test)]
             Self::Test => Command::new("make"),
         };
@@ -32,6 +42,56 @@ impl Starter {
             .env_remove("MAKEFLAGS")
             .stdin(std::process::Stdio::null());
         Ok(make)
+    }
+}
+
+/// What a build took too much of, and was ended for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Excess {
+    /// Time.
+    #[error("it took longer than {} min", .0.as_secs().div_ceil(60))]
+    Time(Duration),
+    /// Space of its directory.
+    #[error("what it made takes more than {} MiB", .0 >> 20)]
+    Space(u64),
+    /// The file system's free space.
+    #[error("it left less than {} MiB of the file system free", .0 >> 20)]
+    Free(u64),
+    /// One file.
+    #[error("one of its files would be larger than {} MiB", .0 >> 20)]
+    File(u64),
+    /// CPU time of one process.
+    #[error("one of its processes took more than {} min of CPU time", .0 / 60)]
+    Cpu(u64),
+}
+
+impl Starter {
+    /// What a status says that the build took too much of.
+    pub(crate) fn excess(&self, status: ExitStatus) -> Option<Excess> {
+        let bounds = match self {
+            Self::Tare(_, bounds) => bounds,
+            #[cfg(test)]
+            Self::Test => &BOUNDS,
+        };
+        match status.code()? {
+            building::TOO_LONG => Some(Excess::Time(bounds.time)),
+            building::TOO_LARGE => Some(Excess::Space(bounds.bytes)),
+            building::TOO_FULL => Some(Excess::Free(bounds.free_bytes)),
+            _ => None,
+        }
+    }
+}
+
+/// What a line that a build printed says of the limits of its processes: shells and `make` name the
+/// signal in these words (`LC_ALL=C`), programs that handle it the error.
+pub(crate) fn excess_of_a_process(line: &str) -> Option<Excess> {
+    let says = |words: &[&str]| words.iter().any(|word| line.contains(word));
+    if says(&["File size limit exceeded", "File too large"]) {
+        Some(Excess::File(building::FILE_BYTES))
+    } else if says(&["CPU time limit exceeded"]) {
+        Some(Excess::Cpu(building::CPU_SECONDS))
+    } else {
+        None
     }
 }
 

@@ -1,6 +1,6 @@
 //! The arguments of `tare tailor`.
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
@@ -62,9 +62,12 @@ pub(crate) struct TailorArgs {
     /// Parallel compiler processes [default: the number of CPUs]
     #[arg(short, long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
-    /// Minutes after which to try no further kernel
-    #[arg(long, value_name = "N", default_value_t = 60)]
-    pub(crate) minutes: u64,
+    /// Minutes after which to end a build, and to try no further kernel
+    #[arg(long, value_name = "N", default_value = "60")]
+    pub(crate) minutes: NonZeroU64,
+    /// GiB on the disk that the objects of a build may take
+    #[arg(long, value_name = "N", default_value = "8")]
+    pub(crate) space: NonZeroU32,
     /// Seconds to wait for a check to pass
     #[arg(long, value_name = "N", default_value_t = 60)]
     pub(crate) patience: u64,

@@ -3,10 +3,12 @@
 use tare_control::exit::ExitCode;
 use tare_tailor::build::BuildError;
 use tare_tailor::cves::RecordsError;
+use tare_tailor::kconfig::KconfigError;
 use tare_tailor::kernel::MakeError;
 use tare_tailor::lock::LockError;
 use tare_tailor::prove::ProveError;
 use tare_tailor::root::RootError;
+use tare_tailor::starter::Excess;
 use tare_tailor::tailoring::TailorError;
 
 use crate::failure::Explain;
@@ -19,12 +21,35 @@ impl Explain for MakeError {
             Self::OtherFlags | Self::LockConfig(_) => ExitCode::KernelSources,
             Self::Kconfig(_) => ExitCode::KernelConfig,
             Self::Build(BuildError::Interrupted) => ExitCode::Interrupted,
-            Self::Build(BuildError::Full { .. }) => ExitCode::Output,
+            Self::Build(
+                BuildError::Full { .. }
+                | BuildError::Excess {
+                    excess: Excess::Free(_),
+                    ..
+                },
+            ) => ExitCode::Output,
             Self::Build(_) => ExitCode::KernelBuild,
             Self::Lock(error) => error.code(),
             Self::Busy(_) => ExitCode::NameInUse,
             Self::Dir { .. } | Self::Space { .. } => ExitCode::Output,
         }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let excess = match self {
+            Self::Build(BuildError::Excess { excess, .. }) => excess,
+            Self::Kconfig(KconfigError::Excess(excess)) => excess,
+            _ => return None,
+        };
+        let hint = match excess {
+            Excess::Time(_) => "give it more time (--minutes): it goes on from there",
+            Excess::Space(_) => "give it more space (--space), or remove that directory",
+            Excess::Free(_) => "free some and run the same command again: it goes on from there",
+            Excess::File(_) | Excess::Cpu(_) => {
+                "use other sources (--source): no kernel needs that"
+            }
+        };
+        Some(hint.to_owned())
     }
 }
 
@@ -61,6 +86,13 @@ impl Explain for TailorError {
             Self::Make(error) => error.code(),
             Self::Prove(error) => error.code(),
             Self::OutOfTime { .. } | Self::Control { .. } => ExitCode::NotProven,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Make(error) => error.hint(),
+            _ => None,
         }
     }
 }

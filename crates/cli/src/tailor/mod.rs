@@ -38,7 +38,7 @@ use tare_tailor::root::{self, Application, RootFrom};
 use tare_tailor::several::{self, TailoredForAll};
 use tare_tailor::source::Source;
 use tare_tailor::spec::KernelSpec;
-use tare_tailor::starter::Starter;
+use tare_tailor::starter::{BOUNDS, Bounds, Starter};
 use tare_tailor::tailoring::{Control, Step, Tailored, Tailoring};
 
 use crate::failure::{Failure, Outcome};
@@ -64,13 +64,26 @@ pub(crate) fn tailor(args: &TailorArgs) -> Outcome {
         source: args.source.clone().map(Source::at).unwrap_or_default(),
         jobs: args.jobs.unwrap_or_else(cpus),
         patching: Patching::Cached,
-        starter: Starter::Tare(this_program()?),
+        starter: Starter::Tare(this_program()?, bounds(args)),
     };
     let interrupted = signals::flag().map_err(|error| Failure::new(ExitCode::Internal, error))?;
     match &args.lock {
         Some(lock) => again(args, lock, &builder, &interrupted),
         None => anew(args, &builder, interrupted),
     }
+}
+
+/// What each `make` may take.
+fn bounds(args: &TailorArgs) -> Bounds {
+    Bounds {
+        time: limit(args),
+        bytes: u64::from(args.space.get()) << 30,
+        ..BOUNDS
+    }
+}
+
+fn limit(args: &TailorArgs) -> Duration {
+    Duration::from_secs(args.minutes.get().saturating_mul(60))
 }
 
 /// `tare` starts itself to confine what it starts.
@@ -134,7 +147,7 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     let debian = Debian::obtain(&builder.cache);
     let control = debian.as_ref().map(Debian::control);
     let mut progress = Progress::new(applications.iter().map(|it| it.name.clone()).collect());
-    let limit = Duration::from_secs(args.minutes.saturating_mul(60));
+    let limit = limit(args);
     let tailorings: Vec<Tailoring<'_>> = subjects
         .iter()
         .map(|subject| Tailoring {

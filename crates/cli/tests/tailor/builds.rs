@@ -3,9 +3,14 @@
 use std::fs;
 use std::net::TcpListener;
 use std::process::{Child, Command};
+use std::time::Duration;
+
+use tare_launch::building::{self, Bounds};
 
 use super::Bench;
-use super::support::process::{as_user, may_make_namespaces, users_make_namespaces};
+use super::support::process::{
+    as_user, can_refuse_namespaces, may_make_namespaces, users_make_namespaces, without_namespaces,
+};
 use super::support::{end, eventually};
 
 /// What the sources' author would like to know and do: `$1` is the directory of objects, `$2` the
@@ -126,4 +131,112 @@ fn a_build_ends_with_a_tare_that_is_killed() {
     tare.kill().unwrap();
     tare.wait().unwrap();
     eventually("nothing of it is left", || !sleeps("712.4"));
+}
+
+const BOUNDS: Bounds = Bounds {
+    time: Duration::from_secs(3600),
+    bytes: 1 << 30,
+    free_bytes: 0,
+};
+
+/// A build within these bounds, whose program is a script; `$1` is the directory of objects.
+fn script(bench: &Bench, bounds: Bounds, script: &str) -> Command {
+    let objects = bench.path("objects");
+    fs::create_dir_all(&objects).unwrap();
+    let tare = env!("CARGO_BIN_EXE_tare").as_ref();
+    let mut bash = building::command(tare, &bench.path("tree"), &objects, bounds, "bash").unwrap();
+    bash.args(["-c", script, "bash"]).arg(&objects);
+    bash
+}
+
+/// Builds that do not end, with what they go beyond.
+fn excesses() -> [(Bounds, &'static str, i32); 3] {
+    let forever = "setsid sleep 712.5 & sleep 712.5";
+    let fills = "setsid sleep 712.5 & n=0; while n=$((n + 1)); do \
+                 head -c 1048576 /dev/zero > \"$1/$n\"; done";
+    let time = Duration::from_secs(1);
+    [
+        (Bounds { time, ..BOUNDS }, forever, building::TOO_LONG),
+        (
+            Bounds {
+                bytes: 16 << 20,
+                ..BOUNDS
+            },
+            fills,
+            building::TOO_LARGE,
+        ),
+        (
+            Bounds {
+                free_bytes: u64::MAX,
+                ..BOUNDS
+            },
+            forever,
+            building::TOO_FULL,
+        ),
+    ]
+}
+
+#[test]
+fn a_build_beyond_its_bounds_is_ended_and_leaves_no_process() {
+    let bench = Bench::new("");
+    for (bounds, what, status) in excesses() {
+        let ended = script(&bench, bounds, what).status().unwrap();
+        assert_eq!(ended.code(), Some(status), "{what}");
+        assert!(!sleeps("712.5"), "{what}: a process is left");
+        fs::remove_dir_all(bench.path("objects")).unwrap();
+    }
+}
+
+/// There no process namespace ends what the build leaves.
+#[test]
+fn a_build_without_namespaces_is_ended_beyond_its_bounds_too() {
+    if !can_refuse_namespaces() {
+        return;
+    }
+    let bench = Bench::new("");
+    for (bounds, what, status) in excesses() {
+        let what = what.replace("712.5", "712.6");
+        let build = script(&bench, bounds, &what);
+        let ended = end(without_namespaces(&build).spawn().unwrap());
+        assert_eq!(ended.code, Some(status), "{what}: {ended:#?}");
+        assert!(!sleeps("712.6"), "{what}: a process is left");
+        fs::remove_dir_all(bench.path("objects")).unwrap();
+    }
+}
+
+#[test]
+fn a_build_that_makes_too_large_a_file_is_an_error_that_says_so() {
+    let bench = Bench::new("truncate -s 5G $(O)/large");
+    let profile = bench.profile(&["read"], &[]);
+    let ended = end(bench.command(&profile, &[]).spawn().unwrap());
+    ended.expect(46, "one of its files would be larger than 4096 MiB");
+    ended.expect(46, "use other sources (--source)");
+    assert!(fs::metadata(bench.path("out/build/large")).map_or(0, |it| it.len()) <= 4 << 30);
+}
+
+/// Neither the scripts' output nor a line of the compiler's costs `tare` memory.
+#[test]
+fn a_build_that_prints_without_end_costs_no_memory() {
+    let bench = Bench::new("head -c 1000000000 /dev/zero; exit 1");
+    let profile = bench.profile(&["read"], &[]);
+    let tare = bench.command(&profile, &[]);
+    let mut limited = Command::new("prlimit");
+    limited
+        .args(["--as=800000000", "--"])
+        .arg(tare.get_program());
+    limited.args(tare.get_args());
+    for (name, value) in tare.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited.stdout(std::process::Stdio::piped());
+    limited.stderr(std::process::Stdio::piped());
+    let ended = end(limited.spawn().unwrap());
+    ended.expect(46, "the kernel did not compile");
+    let log = fs::metadata(bench.path("out/build/build.log"))
+        .unwrap()
+        .len();
+    assert!(log <= 65 << 20, "{log}");
 }

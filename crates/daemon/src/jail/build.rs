@@ -10,6 +10,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{
@@ -19,7 +21,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    Pid, Signal, WaitOptions, geteuid, set_parent_process_death_signal, waitpid,
+    Pid, Signal, WaitOptions, geteuid, getpid, kill_process, set_child_subreaper,
+    set_parent_process_death_signal, wait, waitpid,
 };
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
@@ -27,6 +30,7 @@ use tare_confine::{INSTALLED, OF_COMPILERS, PLAIN_DEVICES};
 use tare_control::config::{Jail, JailUser};
 
 use super::bound::{Access, BoundFiles};
+use super::build_bounds::{BuildBounds, Excess, Watch};
 use super::{
     Granted, JailError, Loopback, NAMESPACES, RootFiles, become_user, enter_new_root, failed,
     failed_io, make_namespaces, separate_mounts,
@@ -34,6 +38,8 @@ use super::{
 
 /// Deepest directory of objects whose owner is changed.
 const DEPTH_MAX: usize = 64;
+/// How often the process outside looks at the build.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// What a build reads and changes; absolute paths without symbolic links.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,21 +69,73 @@ pub struct BuildProcess {
     _alive: OwnedFd,
 }
 
+/// How a build ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildEnd {
+    /// By itself: an exit status, or 128 and the number of a signal, as shells have it.
+    Status(i32),
+    /// It took too much, and was killed.
+    Excess(Excess),
+}
+
 impl BuildProcess {
-    /// Waits for the end: an exit status, or 128 and the number of a signal, as shells have it.
-    pub fn wait(&self) -> io::Result<i32> {
+    /// Waits for the end, which this process makes where the build goes beyond its bounds. No
+    /// process of the build is left.
+    pub fn wait(&self, objects: &Path, bounds: BuildBounds) -> io::Result<BuildEnd> {
+        let end = self.wait_for_first(objects, bounds);
+        // In its own process namespace all have ended with the first.
+        end_children();
+        end
+    }
+
+    fn wait_for_first(&self, objects: &Path, bounds: BuildBounds) -> io::Result<BuildEnd> {
+        // What cannot be counted is too much.
+        let Ok(mut watch) = Watch::begin(objects, bounds) else {
+            return Ok(BuildEnd::Excess(Excess::Space));
+        };
         loop {
-            let (_, status) = match waitpid(Some(self.child), WaitOptions::empty()) {
-                Ok(Some(ended)) => ended,
-                Ok(None) | Err(Errno::INTR) => continue,
+            match waitpid(Some(self.child), WaitOptions::NOHANG) {
+                Ok(Some((_, status))) => {
+                    let signaled = status.terminating_signal().map(|signal| 128 + signal);
+                    if let Some(code) = status.exit_status().or(signaled) {
+                        return Ok(BuildEnd::Status(code));
+                    }
+                }
+                Ok(None) => {
+                    if let Some(excess) = watch.excess() {
+                        return Ok(BuildEnd::Excess(excess));
+                    }
+                    thread::sleep(LOOK);
+                }
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
-            };
-            let signaled = status.terminating_signal().map(|signal| 128 + signal);
-            if let Some(code) = status.exit_status().or(signaled) {
-                return Ok(code);
             }
         }
     }
+}
+
+/// Kills and collects the children of this process until it has none; what a child leaves
+/// becomes this process's ([`fork_into_build`]).
+fn end_children() {
+    loop {
+        for child in children() {
+            let _ = kill_process(child, Signal::KILL);
+        }
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(Errno::INTR) => {}
+            Ok(None) => thread::sleep(LOOK),
+            Err(_) => return,
+        }
+    }
+}
+
+/// Children of this process, which has one thread (`proc_tid_children(5)`).
+fn children() -> Vec<Pid> {
+    let own = getpid().as_raw_nonzero();
+    let listed = fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
+    let listed = listed.unwrap_or_default();
+    let numbers = listed.split_whitespace().filter_map(|it| it.parse().ok());
+    numbers.filter_map(Pid::from_raw).collect()
 }
 
 /// Forks into a jail. Where the kernel grants no namespaces the child stays this user, in the
@@ -94,6 +152,8 @@ pub fn fork_into_build(build: &Build, jail: &Jail) -> Result<Forked, JailError> 
         let owner = user.map_or((0, 0), |user| (user.uid, user.gid));
         give(&build.objects, owner).map_err(failed_io("hand over the objects"))?;
     }
+    // Without a process namespace, what the build leaves behind comes to this process.
+    set_child_subreaper(Some(getpid())).map_err(failed("take over what a build leaves"))?;
     let (parents_end, alive) = pipe_with(PipeFlags::CLOEXEC).map_err(failed("make a pipe"))?;
     // SAFETY: this process has one thread, so that the child may do what the parent may.
     match unsafe { libc::fork() } {

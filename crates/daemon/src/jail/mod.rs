@@ -21,6 +21,7 @@
 
 mod bound;
 mod build;
+mod build_bounds;
 mod emptying;
 mod error;
 mod namespaces;
@@ -50,7 +51,8 @@ use tare_control::config::{Jail, JailUser};
 use tare_host::child::ParentDeath;
 use tare_host::tap_namespace::raise_loopback;
 
-pub use build::{Build, BuildProcess, Forked, fork_into_build};
+pub use build::{Build, BuildEnd, BuildProcess, Forked, fork_into_build};
+pub use build_bounds::{BuildBounds, Excess};
 pub use emptying::{Emptied, empty_root_of};
 pub use error::JailError;
 pub use namespaces::enter_network_of;

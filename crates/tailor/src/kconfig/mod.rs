@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 pub use config::Config;
 pub use given::{GivenConfig, GivenError};
@@ -23,13 +24,16 @@ pub use prompts::Prompts;
 use crate::choose::Choice;
 use crate::mapping::Symbol;
 use crate::objects;
+use crate::output::{beginning, quoted};
 use crate::source::Tree;
-use crate::starter::{Starter, is_missing};
+use crate::starter::{Excess, Starter, excess_of_a_process, is_missing};
 
 /// The requested list, in the build directory.
 const REQUESTED: &str = "asked.config";
 /// The result, in the build directory.
 const RESULT: &str = ".config";
+/// Most bytes of the scripts' errors that are looked at.
+const ERROR_BYTES: u64 = 1 << 20;
 
 /// Why a configuration cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +44,9 @@ pub enum KconfigError {
         /// The first line that says why they stopped, else their last.
         said: String,
     },
+    /// They took too much.
+    #[error("the kernel's configuration scripts were ended: {0}")]
+    Excess(Excess),
     /// No `make`.
     #[error("cannot run make: install make, gcc, flex and bison")]
     NoMake(#[source] io::Error),
@@ -182,21 +189,30 @@ fn run_scripts(
     let mut make = starter
         .make(tree.dir(), build)
         .map_err(KconfigError::NoMake)?;
-    let output = make
+    let mut make = make
         .args(targets)
         .env_remove("KCONFIG_ALLCONFIG")
         .envs(asked.map(|asked| ("KCONFIG_ALLCONFIG", asked)))
-        .output()
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
         .map_err(KconfigError::NoMake)?;
-    if output.status.success() {
+    let errors = make.stderr.take();
+    let said = errors.map(|errors| beginning(errors, ERROR_BYTES));
+    let status = make.wait().map_err(KconfigError::NoMake)?;
+    if status.success() {
         return Ok(());
     }
-    if is_missing(output.status) {
+    let said = said.unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    let of_a_process = || said.lines().find_map(excess_of_a_process);
+    if let Some(excess) = starter.excess(status).or_else(of_a_process) {
+        return Err(KconfigError::Excess(excess));
+    }
+    if is_missing(status) {
         return Err(KconfigError::NoMake(io::ErrorKind::NotFound.into()));
     }
-    Err(KconfigError::Scripts {
-        said: why(&String::from_utf8_lossy(&output.stderr)),
-    })
+    Err(KconfigError::Scripts { said: why(&said) })
 }
 
 /// Why scripts stopped: the line before make's own where a program was not found, else
@@ -212,7 +228,7 @@ fn why(said: &str) -> String {
     let missing = before.filter(is_missing);
     let stopped = stopped.map(|at| &lines[at]);
     let why = missing.or(stopped).or(lines.last());
-    why.copied().unwrap_or("they said nothing").to_owned()
+    quoted(why.copied().unwrap_or("they said nothing"))
 }
 
 fn not_granted(tree: &Tree, choice: &Choice, config: &Config) -> Vec<NotGranted> {

@@ -1,0 +1,224 @@
+//! What a build may take: time, and space for what it makes.
+//!
+//! The process outside of the build's jail looks, since no limit of the kernel's counts a directory for
+//! an ordinary user. What one process may take is the kernel's to hold
+//! ([`tare_confine::enter_build`]).
+//!
+//! Limits: what a build writes between two looks comes on top. A file that it has deleted and keeps open
+//! is not counted in the directory; the space that has to stay free holds that.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstatvfs, openat, statat};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+/// Deepest directory that is counted; the kernel's have ten levels.
+const DEPTH_MAX: usize = 64;
+/// An entry counts at least this many bytes: an empty file takes an inode.
+const ENTRY_BYTES: u64 = 4096;
+/// How long a count holds where the file system does not become fuller: others may delete meanwhile.
+const COUNT_HOLDS: Duration = Duration::from_secs(30);
+
+/// What a build may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BuildBounds {
+    /// How long it may last.
+    pub time: Duration,
+    /// Bytes of the directory that it changes.
+    pub bytes: u64,
+    /// Bytes that stay free on the file system of that directory.
+    pub free_bytes: u64,
+}
+
+/// What a build took too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// Time.
+    Time,
+    /// Space: its directory is larger, deeper, or cannot be counted.
+    Space,
+    /// Free space of the file system.
+    Free,
+}
+
+/// Looks at what a build takes.
+#[derive(Debug)]
+pub(super) struct Watch {
+    objects: OwnedFd,
+    bounds: BuildBounds,
+    began: Instant,
+    counted: Counted,
+}
+
+/// What was in the directory once.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    bytes: u64,
+    /// What was free then.
+    free_bytes: u64,
+    at: Instant,
+}
+
+impl Watch {
+    /// For a build that begins now.
+    pub(super) fn begin(objects: &Path, bounds: BuildBounds) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let objects = openat(CWD, objects, flags, Mode::empty())?;
+        let counted = Counted::in_directory(&objects)?;
+        Ok(Self {
+            objects,
+            bounds,
+            began: Instant::now(),
+            counted,
+        })
+    }
+
+    /// What it takes too much of by now.
+    pub(super) fn excess(&mut self) -> Option<Excess> {
+        if self.began.elapsed() >= self.bounds.time {
+            return Some(Excess::Time);
+        }
+        // Asked of an open directory, which does not fail.
+        let free_bytes = free_bytes(&self.objects).unwrap_or(u64::MAX);
+        if free_bytes < self.bounds.free_bytes {
+            return Some(Excess::Free);
+        }
+        let taken = self.counted.free_bytes.saturating_sub(free_bytes);
+        let may_exceed = taken > 0 && self.counted.bytes.saturating_add(taken) > self.bounds.bytes;
+        if may_exceed || self.counted.at.elapsed() >= COUNT_HOLDS {
+            match Counted::in_directory(&self.objects) {
+                Ok(counted) => self.counted = counted,
+                Err(_) => return Some(Excess::Space),
+            }
+        }
+        (self.counted.bytes > self.bounds.bytes).then_some(Excess::Space)
+    }
+}
+
+impl Counted {
+    fn in_directory(directory: &OwnedFd) -> io::Result<Self> {
+        Ok(Self {
+            bytes: bytes_below(directory, DEPTH_MAX)?,
+            free_bytes: free_bytes(directory)?,
+            at: Instant::now(),
+        })
+    }
+}
+
+/// Free for who is not root.
+fn free_bytes(directory: impl AsFd) -> io::Result<u64> {
+    let there = fstatvfs(directory)?;
+    Ok(there.f_bavail.saturating_mul(there.f_frsize))
+}
+
+/// Bytes on the disk below a directory that changes meanwhile. No link is followed.
+fn bytes_below(directory: &OwnedFd, depth: usize) -> io::Result<u64> {
+    let mut sum = 0;
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if !matches!(name.to_bytes(), b"." | b"..") {
+            sum += missing_is_nothing(bytes_of(directory, name, depth))?;
+        }
+    }
+    Ok(sum)
+}
+
+fn bytes_of(directory: &OwnedFd, name: &CStr, depth: usize) -> io::Result<u64> {
+    let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let own = on_disk(&found).max(ENTRY_BYTES);
+    if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+        return Ok(own);
+    }
+    let depth = depth.checked_sub(1).ok_or(Errno::NAMETOOLONG)?;
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let below = openat(directory, name, flags, Mode::empty())?;
+    Ok(own + bytes_below(&below, depth)?)
+}
+
+fn on_disk(found: &Stat) -> u64 {
+    u64::try_from(found.st_blocks).unwrap_or_default() * 512
+}
+
+/// What was deleted, or replaced by a link, since it was listed.
+fn missing_is_nothing(counted: io::Result<u64>) -> io::Result<u64> {
+    match counted {
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(0),
+            _ => Err(error),
+        },
+        counted => counted,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const BOUNDS: BuildBounds = BuildBounds {
+        time: Duration::from_secs(3600),
+        bytes: 1 << 20,
+        free_bytes: 0,
+    };
+
+    #[test]
+    fn what_a_directory_takes_is_bounded_in_bytes_entries_and_depth() {
+        let place = tempfile::tempdir().unwrap();
+        fs::write(place.path().join("a.o"), vec![7; 100_000]).unwrap();
+        // Neither what links lead to nor a hole counts.
+        symlink("/usr", place.path().join("source")).unwrap();
+        let hole = fs::File::create(place.path().join("hole")).unwrap();
+        hole.set_len(1 << 30).unwrap();
+        let excess = |bounds| Watch::begin(place.path(), bounds).unwrap().excess();
+        assert_eq!(excess(BOUNDS), None);
+        let fewer = BuildBounds {
+            bytes: 50_000,
+            ..BOUNDS
+        };
+        assert_eq!(excess(fewer), Some(Excess::Space));
+        for number in 0..300 {
+            fs::write(place.path().join(number.to_string()), "").unwrap();
+        }
+        assert_eq!(excess(BOUNDS), Some(Excess::Space), "empty files");
+        let deep = "d/".repeat(DEPTH_MAX + 1);
+        fs::create_dir_all(place.path().join(deep)).unwrap();
+        assert!(Watch::begin(place.path(), BOUNDS).is_err());
+    }
+
+    #[test]
+    fn time_and_what_is_left_free_are_bounded() {
+        let place = tempfile::tempdir().unwrap();
+        let excess = |bounds| Watch::begin(place.path(), bounds).unwrap().excess();
+        let at_once = BuildBounds {
+            time: Duration::ZERO,
+            ..BOUNDS
+        };
+        assert_eq!(excess(at_once), Some(Excess::Time));
+        let all = BuildBounds {
+            free_bytes: u64::MAX,
+            ..BOUNDS
+        };
+        assert_eq!(excess(all), Some(Excess::Free));
+    }
+
+    #[test]
+    fn what_is_written_later_is_counted() {
+        let place = tempfile::tempdir().unwrap();
+        let mut watch = Watch::begin(place.path(), BOUNDS).unwrap();
+        assert_eq!(watch.excess(), None);
+        fs::write(place.path().join("a.o"), vec![7; 3 << 20]).unwrap();
+        // As if that had made the file system fuller.
+        watch.counted.free_bytes = u64::MAX;
+        assert_eq!(watch.excess(), Some(Excess::Space));
+    }
+}
