@@ -1,6 +1,6 @@
-//! Entry point for fuzzing: bytes are an archive of a container image. Whatever
+//! Entry points for fuzzing: bytes are an archive of a container image. Whatever
 //! they are, nothing panics, names stay inside the root, and no more is unpacked
-//! than allowed.
+//! than allowed. Or they are a program of this host, which names its dynamic linker.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -8,9 +8,9 @@ use std::io::{self, Write as _};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::cpio;
 use crate::oci::{Limits, read_archive};
 use crate::tree::{EntryKind, PATH_MAX, Tree};
+use crate::{cpio, host};
 
 /// What an image may unpack to.
 const LIMITS: Limits = Limits {
@@ -32,6 +32,17 @@ pub fn image_archive(archive: &[u8]) {
     }
     if let Ok(Some(image)) = read_archive(file, LIMITS) {
         judge(&image.tree);
+    }
+}
+
+/// Looks for the dynamic linker that a program names.
+///
+/// # Panics
+///
+/// When that is not an absolute path, or longer than one may be.
+pub fn host_program(bytes: &[u8]) {
+    if let Some(path) = host::interpreter(io::Cursor::new(bytes)) {
+        assert!(path.is_absolute() && path.as_os_str().len() <= PATH_MAX);
     }
 }
 
@@ -83,6 +94,11 @@ mod tests {
     #[test]
     fn the_corpus_of_images_does_no_harm() {
         super::corpus::replay("image_archive", image_archive);
+    }
+
+    #[test]
+    fn the_corpus_of_programs_does_no_harm() {
+        super::corpus::replay("host_program", super::host_program);
     }
 
     proptest! {

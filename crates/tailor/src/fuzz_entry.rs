@@ -1,10 +1,14 @@
-//! Entry point for fuzzing: bytes are the consoles of two guests. Whatever they say,
-//! nothing panics, and what is reported of it is bounded and has no control characters.
+//! Entry points for fuzzing: bytes are the consoles of two guests, or a lock or configuration of
+//! somebody's. Whatever they say, nothing panics, what is reported of it is bounded and has no control
+//! characters, and no line of it is a command.
+
+use std::path::Path;
 
 use tare_init::Figures;
 use tare_profile::Profile;
 
-use crate::kconfig::Config;
+use crate::kconfig::{Config, GivenConfig};
+use crate::lock::Lock;
 use crate::spec::KernelSpec;
 use crate::target::Target;
 use crate::{machine, missing, refused};
@@ -43,6 +47,43 @@ pub fn consoles(bytes: &[u8]) {
     );
 }
 
+/// Reads a lock, and a configuration as a lock or a file has it.
+///
+/// # Panics
+///
+/// When a line is taken that make or a shell would execute, or a lock is not read as it was written.
+pub fn lock(bytes: &[u8]) {
+    let place = Path::new("kernel.lock");
+    match Lock::parse(place, bytes) {
+        Ok(lock) => {
+            let written = serde_json::to_vec(&lock).unwrap_or_default();
+            let again = Lock::parse(place, &written);
+            assert!(again.is_ok_and(|again| again == lock), "read as written");
+            take(GivenConfig::of_lines(lock.config.iter().map(String::as_str)).ok());
+        }
+        Err(error) => assert!(error.to_string().len() < 512, "{error}"),
+    }
+    take(GivenConfig::read(bytes).ok());
+}
+
+fn take(given: Option<GivenConfig>) {
+    let Some(given) = given else { return };
+    let text = given.text();
+    assert!(commands_nothing(&text), "{text}");
+    // The kernel's scripts read the same options.
+    let again = GivenConfig::read(text.as_bytes()).ok();
+    assert_eq!(again.map(|again| again.text()), Some(text));
+}
+
+/// Whether no line has a character that make or a shell acts on, but for the `#` of an option that is off.
+fn commands_nothing(text: &str) -> bool {
+    let acts = |c: char| matches!(c, '$' | '`' | ';' | '\\' | '&' | '|' | '<' | '>' | '#');
+    text.lines().all(|line| {
+        let line = line.strip_prefix("# CONFIG_").unwrap_or(line);
+        !line.contains(acts)
+    })
+}
+
 #[cfg(test)]
 #[path = "../../../fuzz/judges/corpus.rs"]
 mod corpus;
@@ -52,5 +93,10 @@ mod tests {
     #[test]
     fn the_corpus_of_consoles_does_no_harm() {
         super::corpus::replay("guest_console", super::consoles);
+    }
+
+    #[test]
+    fn the_corpus_of_locks_does_no_harm() {
+        super::corpus::replay("kernel_lock", super::lock);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,6 +16,8 @@ use crate::source::Tree;
 /// The schema that this version writes and reads.
 pub const SCHEMA: &str = "tare-kernel-lock/1";
 
+/// Largest lock, bytes; one of a kernel with all options has 500 KiB.
+const LARGEST_LOCK: u64 = 16 << 20;
 /// Largest file of sources, bytes: Linux's has 20 MiB.
 const LARGEST_SOURCE: u64 = 256 << 20;
 
@@ -89,12 +91,23 @@ pub enum LockError {
 impl Lock {
     /// Reads a lock file.
     pub fn read(path: &Path) -> Result<Self, LockError> {
-        let bytes = fs::read(path).map_err(file(path))?;
+        let mut bytes = Vec::new();
+        let opened = fs::File::open(path);
+        let read = opened.and_then(|file| file.take(LARGEST_LOCK + 1).read_to_end(&mut bytes));
+        read.map_err(file(path))?;
+        if bytes.len() as u64 > LARGEST_LOCK {
+            return Err(file(path)(io::ErrorKind::FileTooLarge.into()));
+        }
+        Self::parse(path, &bytes)
+    }
+
+    /// What a file's bytes say.
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, LockError> {
         let json = |source| LockError::Json {
             path: path.to_owned(),
             source,
         };
-        let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(json)?;
+        let value: serde_json::Value = serde_json::from_slice(bytes).map_err(json)?;
         let found = value.get("schema").and_then(|schema| schema.as_str());
         match found {
             Some(SCHEMA) => serde_json::from_value(value).map_err(json),

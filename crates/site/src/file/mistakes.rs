@@ -5,6 +5,8 @@ use std::ops::Range;
 
 /// Most mistakes that are listed.
 const MOST_LISTED: usize = 50;
+/// Most characters of one: it may quote the file.
+const MOST_CHARS: usize = 400;
 
 /// A place in a text, both from 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +33,39 @@ impl Position {
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// Places in rising order: a text may have as many mistakes as lines, and is gone through once.
+struct Places<'t> {
+    text: &'t str,
+    at: usize,
+    position: Position,
+}
+
+impl<'t> Places<'t> {
+    fn new(text: &'t str) -> Self {
+        let position = Position { line: 1, column: 1 };
+        Self {
+            text,
+            at: 0,
+            position,
+        }
+    }
+
+    /// The place of a byte that is not before the last one's.
+    fn next(&mut self, at: usize) -> Position {
+        let at = self.text.floor_char_boundary(at).max(self.at);
+        let between = &self.text[self.at..at];
+        match between.rsplit_once('\n') {
+            Some((before, last)) => {
+                self.position.line += before.matches('\n').count() + 1;
+                self.position.column = last.chars().count() + 1;
+            }
+            None => self.position.column += between.chars().count(),
+        }
+        self.at = at;
+        self.position
     }
 }
 
@@ -73,8 +108,10 @@ impl Mistakes {
 pub(super) struct Found(Vec<(usize, String)>);
 
 impl Found {
-    pub(super) fn add(&mut self, span: &Range<usize>, text: impl Into<String>) {
-        self.0.push((span.start, text.into()));
+    pub(super) fn add(&mut self, span: &Range<usize>, text: impl AsRef<str>) {
+        let shown = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+        let text = text.as_ref().chars().take(MOST_CHARS).map(shown);
+        self.0.push((span.start, text.collect()));
     }
 
     /// `value`, unless there are mistakes.
@@ -83,8 +120,9 @@ impl Found {
             return Ok(value);
         }
         self.0.sort_by_key(|(at, _)| *at);
+        let mut places = Places::new(text);
         let mistakes = self.0.into_iter().map(|(at, what)| Mistake {
-            at: Position::of(text, at),
+            at: places.next(at),
             text: what,
         });
         Err(Mistakes(mistakes.collect()))
