@@ -334,6 +334,49 @@ fn a_machine_whose_disk_hangs_answers_and_ends() {
     assert_eq!(end(machine).code, Some(143));
 }
 
+/// Where no signal ends a request, the machine's process stays until the file system goes on.
+#[test]
+fn a_machine_on_a_frozen_file_system_answers_and_leaves_its_place() {
+    let Some(image) = kvm().then(|| built("blk")).flatten() else {
+        return;
+    };
+    let place = TestDir::new();
+    let Some((_device, mounted)) = file_system(&place) else {
+        return;
+    };
+    // Before the machine: a host that cannot freeze has nothing to end.
+    if Frozen::freeze(&mounted.0).is_none() {
+        return;
+    }
+    let disk = format!("{}/d.img", mounted.0);
+    std::fs::write(&disk, vec![0; BYTES]).unwrap();
+    let job = "cif=4 read=50 flush_every=4 ms=600000 warm_ms=0";
+    let machine = place.loads_disk(&image, &disk, job);
+    let writes = || {
+        let stats = place.run(&["stats", "db", "--json"]).out;
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap_or_default();
+        stats["devices"][0]["counters"]["writes"].as_u64()
+    };
+    eventually("the guest writes", || {
+        writes().is_some_and(|count| count > 0)
+    });
+    let frozen = Frozen::freeze(&mounted.0);
+    let mut before = None;
+    eventually("nothing is written any more", || {
+        let now = writes();
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        now.is_some() && std::mem::replace(&mut before, now) == now
+    });
+    answers(&place, "db");
+    let grown = place.run(&["set", "db", "disk0.size=16M"]);
+    grown.expect(2, "did not answer within 1 s");
+    let pid = rustix::process::Pid::from_child(&machine);
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    eventually("its place is free", || place.run_directories().is_empty());
+    drop(frozen);
+    assert_eq!(end(machine).code, Some(143));
+}
+
 /// Beside the build, which is on a disk: /tmp may be memory.
 fn file_for_o_direct(bytes: u64) -> Option<(tempfile::TempDir, String)> {
     let dir = tempfile::tempdir_in(Path::new(env!("CARGO_TARGET_TMPDIR"))).unwrap();

@@ -178,6 +178,67 @@ fn what_is_durable_survives_a_failure_of_power() {
     }
 }
 
+/// The same for a machine's disk: its guest writes blocks again and again, each time with the next
+/// pattern. What is durable adds up to the writes that were answered before, at least, where the cache is
+/// write-through, and else to the flushes of a guest that flushes after each write.
+#[test]
+fn what_a_machine_has_made_durable_survives_a_failure_of_power() {
+    const DEPTH: usize = 8;
+    const BYTES: usize = 4 << 20;
+    let Some(image) = kvm().then(|| built("blk")).flatten() else {
+        return;
+    };
+    let endless = "read=0 verify=on ms=600000 warm_ms=0 ramp_ms=0";
+    for (cache, job, durable) in [
+        ("writethrough", format!("cif={DEPTH} {endless}"), "writes"),
+        (
+            "writeback",
+            format!("cif=1 flush_every=1 {endless}"),
+            "flushes",
+        ),
+    ] {
+        let place = TestDir::new();
+        let Some(disk) = FuseDisk::mount(&place.path().join("fs"), BYTES, HostCache::No) else {
+            return;
+        };
+        let path = format!("{},cache={cache}", disk.path());
+        let mut machine = place.loads_disk(&image, &path, &job);
+        let mut control = Client::new(place.run_root().join("db/control.sock"));
+        let mut told = 0;
+        for round in 0..rounds(8, 500) {
+            let before = told;
+            eventually("the guest writes", || {
+                let stats = control.stats();
+                let devices = stats.iter().flat_map(|stats| &stats.devices);
+                told = devices.filter_map(|it| it.counters.get(durable)).sum();
+                told > before + 20
+            });
+            let (there, torn) = generations(&disk.durable());
+            assert!(
+                torn <= DEPTH,
+                "{cache}: {torn} blocks are neither old nor new"
+            );
+            assert!(
+                torn > 0 || there >= told,
+                "{cache}, round {round}: {there} of {told} {durable}"
+            );
+        }
+        let pid = Pid::from_child(&machine);
+        kill_process(pid, Signal::TERM).unwrap();
+        machine.wait().unwrap();
+    }
+}
+
+/// How often the `blk` appliance has written the blocks of a disk together, and how many are neither
+/// empty nor whole.
+fn generations(disk: &[u8]) -> (u64, usize) {
+    const BLOCK: usize = 4096;
+    let blocks = (0..).zip(disk.chunks(BLOCK));
+    let all: Vec<_> = blocks.map(|(n, bytes)| generation(bytes, n)).collect();
+    let torn = all.iter().filter(|it| it.is_none()).count();
+    (all.iter().flatten().sum(), torn)
+}
+
 /// How often the `blk` appliance has written the block with its pattern; `None`: it is
 /// neither empty nor whole.
 fn generation(bytes: &[u8], block: u64) -> Option<u64> {
@@ -203,7 +264,6 @@ fn generation(bytes: &[u8], block: u64) -> Option<u64> {
 #[test]
 fn no_write_is_lost_when_the_monitor_is_killed() {
     const DEPTH: usize = 8;
-    const BLOCK: usize = 4096;
     let Some(image) = kvm().then(|| built("blk")).flatten() else {
         return;
     };
@@ -225,11 +285,8 @@ fn no_write_is_lost_when_the_monitor_is_killed() {
         kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::KILL).unwrap();
         machine.wait().unwrap();
         let found = std::fs::read(&disk).unwrap();
-        let blocks = (0..).zip(found.chunks(BLOCK));
-        let generations: Vec<_> = blocks.map(|(n, bytes)| generation(bytes, n)).collect();
-        let torn = generations.iter().filter(|it| it.is_none()).count();
+        let (there, torn) = generations(&found);
         assert!(torn <= DEPTH, "{torn} blocks are neither old nor new");
-        let there: u64 = generations.iter().flatten().sum();
         assert!(torn > 0 || there >= writes, "{there} of {writes} writes");
     }
 }
