@@ -8,11 +8,12 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::inotify;
+use rustix::fs::{OFlags, inotify};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tare_control::console_log::{LIMIT_BYTES, halve};
 
@@ -50,6 +51,19 @@ impl LogBound {
             let _ = thread.join();
         }
     }
+}
+
+/// Bounds a log once: that of a machine which is started again and again, whose attempts write their
+/// errors to it although no machine comes of them.
+pub(crate) fn bound_once(log: &Path) -> io::Result<()> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(log)?;
+    bound(&file);
+    Ok(())
 }
 
 /// Looks until the other side of `end` is closed.
@@ -116,6 +130,22 @@ mod tests {
         let text = std::fs::read(&path).unwrap();
         assert!(text.len() as u64 <= LIMIT_BYTES, "{} bytes", text.len());
         assert!(text.starts_with(b"[tare: ") && text.ends_with(b"xthe end"));
+    }
+
+    #[test]
+    fn a_log_that_is_too_long_is_bounded_once_and_a_link_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("console.log");
+        let file = File::create(&path).unwrap();
+        file.set_len(LIMIT_BYTES).unwrap();
+        bound_once(&path).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), LIMIT_BYTES);
+        file.set_len(3 * LIMIT_BYTES).unwrap();
+        bound_once(&path).unwrap();
+        assert!(file.metadata().unwrap().len() < LIMIT_BYTES);
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(bound_once(&link).is_err());
     }
 
     #[test]

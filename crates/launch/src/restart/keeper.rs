@@ -24,6 +24,7 @@ use crate::attempt::{ATTEMPT, Attempt, Output, read_task};
 use crate::engine::Engine;
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::interruption::Interruption;
+use crate::log_bound::bound_once;
 use crate::machine::{Launched, RunFileError, Starting};
 use crate::plan::Plan;
 use crate::record::{ProcessName, Record};
@@ -248,6 +249,8 @@ impl Keeper {
     /// Leaves the directory as a start finds it, with this process as the machine's.
     fn begin(&self, record: &mut Record) -> Result<(), Failure> {
         self.dir.begin_again()?;
+        let bounded = bound_once(&self.dir.console_log());
+        bounded.map_err(RunFileError::of("the console's log", &self.dir))?;
         record.keeper = ProcessName::own();
         record.set_process(std::process::id());
         self.write(record)
