@@ -71,9 +71,12 @@ fn compare(off: &Outcome, auto: &Outcome) -> Vec<Cost> {
     all
 }
 
+/// Comparisons without coalescing from which chance is known.
+const CONTROLS: u64 = 4;
+
 /// The worst figure of a load. Where requests wait for each other in the disk, another
-/// order of them is chance: then ten seeds are pooled, and what ten others differ by
-/// without coalescing (an A/A comparison) is taken off.
+/// order of them is chance: then ten seeds are pooled, and the most that ten others differ by
+/// without coalescing (of [`CONTROLS`] A/A comparisons) is taken off.
 pub fn worst(load: &Load, seed: u64) -> Cost {
     let off = run(load, Mode::Off, seed);
     let first = max(compare(&off, &run(load, Mode::Auto, seed)));
@@ -84,22 +87,19 @@ pub fn worst(load: &Load, seed: u64) -> Cost {
         let runs = (from..from + 10).map(|more| run(load, mode, seed + more));
         runs.reduce(Outcome::pool)
     };
-    let arms = (
-        pooled(Mode::Off, 0),
-        pooled(Mode::Auto, 0),
-        pooled(Mode::Off, 10),
-    );
-    let (Some(off), Some(auto), Some(control)) = arms else {
+    let arms = (pooled(Mode::Off, 0), pooled(Mode::Auto, 0));
+    let (Some(off), Some(auto)) = arms else {
         return first;
     };
-    let chance = compare(&off, &control);
-    let costs = compare(&off, &auto).into_iter().zip(chance);
-    max(costs
-        .map(|(cost, chance)| Cost {
-            factor: cost.factor / chance.factor.max(1.0 / chance.factor),
-            ..cost
-        })
-        .collect())
+    let mut costs = compare(&off, &auto);
+    let controls = (1..=CONTROLS).filter_map(|ten| pooled(Mode::Off, ten * 10));
+    let chances: Vec<_> = controls.map(|other| compare(&off, &other)).collect();
+    for (at, cost) in costs.iter_mut().enumerate() {
+        let chance = chances.iter().filter_map(|figures| figures.get(at));
+        let differs = |it: &Cost| it.factor.max(1.0 / it.factor);
+        cost.factor /= chance.map(differs).fold(1.0, f64::max);
+    }
+    max(costs)
 }
 
 fn max(costs: Vec<Cost>) -> Cost {

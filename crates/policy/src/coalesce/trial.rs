@@ -1,6 +1,6 @@
 //! How long completions may be held: by comparison with what there is without holds.
 //!
-//! A hold of a 64th of a request's latency costs its thread 1.6 %, whatever else is
+//! A hold of a 128th of a request's latency costs its thread 0.8 %, whatever else is
 //! in flight: so much is always allowed ([`Phase::Careful`]). Longer holds can be free:
 //! requests of equal length that once complete together do so again, and a disk with a
 //! backlog loses nothing. Where latencies are regular, they are tried ([`Phase::Bold`])
@@ -16,7 +16,7 @@ use super::Ratio;
 use super::epoch::Load;
 
 /// A careful hold may cost this share of a latency: 2 to the power of minus so much.
-const SHARE: u32 = 6;
+const SHARE: u32 = 7;
 /// The highest latency of this many completions stands for the 99th percentile.
 const BLOCK: u32 = 128;
 /// Bold holds may cost this share of the mean latency, and of IOPS: one of so much.
@@ -51,7 +51,7 @@ enum Phase {
     Settling,
     /// Holds as long as the ratio says.
     Bold,
-    /// Holds that cost a 64th.
+    /// Holds that cost a 128th.
     Careful,
     /// No holds.
     Paused,
