@@ -33,8 +33,11 @@ fn judge_rules(table: &Table<'_>) {
     assert!(table.listings.len() <= MOST_LISTINGS);
     assert!(!table.root.split('/').any(|part| part == ".."));
     // Their own paths match some of the rules.
-    let globs = table.paths.iter().map(|rule| rule.glob);
-    let globs = globs.chain(table.redirects.iter().map(|it| it.from()));
+    let globs = table
+        .paths
+        .iter()
+        .map(|rule| rule.glob)
+        .chain(table.redirects.iter().map(|it| it.from()));
     let own = globs
         .take(8)
         .map(|glob| glob.as_str()[1..].replace('*', "x"));

@@ -50,7 +50,7 @@ pub(crate) fn judge(bytes: &[u8]) {
     run(&steps, options);
 }
 
-/// Numbers with a scale of their own, so that near ones are as easy to reach as far ones.
+/// Numbers with their own scale, so that near ones are as easy to reach as far ones.
 fn step(bytes: &[u8; STEP]) -> Step {
     let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
     let scaled = |at: usize, scale: u8| {

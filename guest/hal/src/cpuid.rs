@@ -96,7 +96,7 @@ pub(crate) fn has_gib_pages() -> bool {
     leaf(EXTENDED + 1).edx & (1 << 26) != 0
 }
 
-/// Whether the processor is AMD's, whose hypercall has an instruction of its own.
+/// Whether the processor is AMD's, whose hypercall has its own instruction.
 pub(crate) fn is_amd() -> bool {
     leaf(0).ebx == u32::from_le_bytes(*b"Auth")
 }

@@ -1,4 +1,4 @@
-//! Instructions that leave the guest, to be priced: each in a loop of its own,
+//! Instructions that leave the guest, to be measured: each in its own loop,
 //! timed by the time stamp counter. None has a lasting effect.
 
 #![allow(unsafe_code)]
@@ -31,7 +31,7 @@ const NO_SERVICE: u64 = u64::MAX;
 /// A deadline that does not come.
 const FAR: u64 = 1 << 62;
 
-/// What is priced.
+/// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// The loop by itself.
@@ -101,7 +101,7 @@ impl Exit {
 
 /// Does it `iterations` times: cycles that all took. An error says what is not
 /// there; an instruction that the machine cannot execute ends the image.
-pub fn price(exit: Exit, iterations: u64) -> Result<u64, &'static str> {
+pub fn measure(exit: Exit, iterations: u64) -> Result<u64, &'static str> {
     match exit {
         // KVM answers CPUID there with the host's leaves, and natively.
         Exit::Cpuid | Exit::Hypercall | Exit::Cr3 if ring::is_user() => {

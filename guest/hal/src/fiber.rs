@@ -51,13 +51,13 @@ unsafe impl Sync for Inner {}
 // SAFETY: bodies are `Send`; a fiber that has begun stays on its CPU.
 unsafe impl Send for Inner {}
 
-/// The fibers of one CPU. On cache lines of their own, two for the prefetcher that loads pairs:
+/// The fibers of one CPU. On their own cache lines, two for the prefetcher that loads pairs:
 /// each switch writes them.
 #[repr(align(128))]
 struct Slots {
     /// The one that runs, once the CPU has adopted one.
     current: UnsafeCell<Option<Fiber>>,
-    /// The one that was left last, to be let go by the next one.
+    /// The one that was left last; the next one releases it.
     previous: UnsafeCell<Option<Fiber>>,
 }
 
@@ -165,7 +165,7 @@ impl Drop for Inner {
     }
 }
 
-/// Suspends the running fiber and runs `to`; returns when somebody switches
+/// Suspends the running fiber and runs `to`; returns when another fiber switches
 /// back. Does nothing if `to` is the running fiber.
 ///
 /// # Panics

@@ -7,7 +7,7 @@
 //! image uses, on every hypervisor. KVM's own call, `KVM_HC_SEND_IPI`, names 128
 //! by one bitmap (kernel `Documentation/virt/kvm/x86/hypercalls.rst`): for what
 //! lies in several clusters, or has no x2APIC. Each costs one exit; `vmexit`
-//! prices all three.
+//! measures all three.
 
 #![allow(unsafe_code)]
 

@@ -170,8 +170,8 @@ fn rtc(hz: u64) -> Result<u64, &'static str> {
     let rate = |selection: &u8| 32_768 >> (selection - 1);
     let selection = RTC_SELECTIONS
         .filter(|selection| rate(selection) <= hz)
-        .min();
-    let selection = selection.unwrap_or(*RTC_SELECTIONS.end());
+        .min()
+        .unwrap_or(*RTC_SELECTIONS.end());
     if cmos::read(RTC_B) == 0xff {
         return Err("there is no clock chip");
     }

@@ -106,10 +106,10 @@ pub(crate) fn functions() -> impl Iterator<Item = (DeviceFunction, u32)> {
             (id != u32::MAX).then_some((at, id))
         };
         let first = present(function(0));
-        let others = first.is_some() && !is_dense;
-        let others = others && read(function(0), HEADER) & MULTI_FUNCTION != 0;
-        let others = if others { 1..8 } else { 0..0 };
-        let others = others.filter_map(move |number| present(function(number)));
+        let has_others =
+            first.is_some() && !is_dense && read(function(0), HEADER) & MULTI_FUNCTION != 0;
+        let numbers = if has_others { 1..8 } else { 0..0 };
+        let others = numbers.filter_map(move |number| present(function(number)));
         (first.is_some() || !is_dense).then(|| first.into_iter().chain(others))
     });
     devices.flatten()

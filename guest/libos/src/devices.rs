@@ -31,7 +31,7 @@ pub(crate) fn start() {
             },
         }
     }
-    block::settle(block::attach(disks));
+    block::set_disks(block::attach(disks));
     crate::net::boot::start(network);
 }
 

@@ -1,7 +1,7 @@
 //! [`Rack`]: loss detection by time (RFC 8985, 6). A segment is lost when one
 //! that was sent later has arrived and enough time for reordering has passed.
 
-use crate::scoreboard::{Order, Record, Scoreboard};
+use crate::scoreboard::{Record, Scoreboard, SendOrder};
 use crate::seq::Seq;
 use crate::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const MULTIPLIER_MAX: u8 = 32;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rack {
     /// The most recent transmission that has arrived, and its round trip.
-    latest: Option<Order>,
+    latest: Option<SendOrder>,
     round_trip: Duration,
     /// Highest end that has arrived.
     highest: Option<Seq>,

@@ -28,15 +28,15 @@ pub(crate) struct Record {
     pub(crate) sent_at: Instant,
     /// Grows with each transmission: many share one time where acknowledgements are
     /// handled in batches.
-    pub(crate) order: Order,
+    pub(crate) order: SendOrder,
     flags: u8,
 }
 
 /// The place of a transmission among all of its connection; it wraps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Order(u32);
+pub(crate) struct SendOrder(u32);
 
-impl Order {
+impl SendOrder {
     pub(crate) fn is_after(self, other: Self) -> bool {
         (self.0.wrapping_sub(other.0) as i32) > 0
     }
@@ -76,7 +76,7 @@ pub(crate) struct Scoreboard {
     pipe: u32,
     sacked: u32,
     lost: u32,
-    last_order: Order,
+    last_order: SendOrder,
 }
 
 impl Scoreboard {
@@ -132,8 +132,8 @@ impl Scoreboard {
     }
 
     #[inline]
-    fn next_order(&mut self) -> Order {
-        self.last_order = Order(self.last_order.0.wrapping_add(1));
+    fn next_order(&mut self) -> SendOrder {
+        self.last_order = SendOrder(self.last_order.0.wrapping_add(1));
         self.last_order
     }
 

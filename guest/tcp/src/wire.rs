@@ -77,15 +77,15 @@ pub enum Fate {
 
 /// One direction.
 #[derive(Clone, Debug)]
-pub struct Lane {
+pub struct Direction {
     impairment: Impairment,
     /// When the last queued packet has left.
     free_at: u64,
     departures: VecDeque<u64>,
 }
 
-impl Lane {
-    /// A lane that is empty.
+impl Direction {
+    /// A direction without packets.
     pub fn new(impairment: Impairment) -> Self {
         Self {
             impairment,
@@ -155,7 +155,7 @@ pub struct Named {
 }
 
 /// The fifteen impairments that this TCP is compared with Linux's under; those without a
-/// rate of their own have 1 Gbit/s, those without a delay 0.1 ms.
+/// rate have 1 Gbit/s, those without a delay 0.1 ms.
 pub const COMPARED: [Named; 15] = {
     const MS: u64 = 1000;
     const MBIT: u64 = 1_000_000;
@@ -248,8 +248,8 @@ mod tests {
             delay_us: 100,
             ..Impairment::default()
         };
-        let (mut lane, mut random) = (Lane::new(limits), Random::new(1));
-        let mut carry = |now| lane.carry(&mut random, now, 986);
+        let (mut direction, mut random) = (Direction::new(limits), Random::new(1));
+        let mut carry = |now| direction.carry(&mut random, now, 986);
         // 1,000 bytes take 1 ms.
         assert_eq!(carry(0), Fate::Arrives(1100, None));
         assert_eq!(carry(0), Fate::Arrives(2100, None));
@@ -266,8 +266,8 @@ mod tests {
             ..Impairment::default()
         };
         let fates = |seed| {
-            let (mut lane, mut random) = (Lane::new(limits), Random::new(seed));
-            (0..10_000).map(move |now| lane.carry(&mut random, now, 100))
+            let (mut direction, mut random) = (Direction::new(limits), Random::new(seed));
+            (0..10_000).map(move |now| direction.carry(&mut random, now, 100))
         };
         assert!(fates(7).eq(fates(7)) && !fates(7).eq(fates(8)));
         let lost = fates(3).filter(|fate| *fate == Fate::Lost).count();

@@ -17,7 +17,7 @@ use crate::{date, limits};
 /// Serves a connection until it ends.
 pub fn converse<T: Transport>(transport: T, answer: &impl Fn(&Request) -> Response) {
     let mut connection = Connection::new(transport);
-    if let Err(Ending::Refused) = connection.run(answer) {
+    if let Err(CloseReason::Refused) = connection.run(answer) {
         connection.linger(limits::LINGER);
     }
 }
@@ -25,20 +25,20 @@ pub fn converse<T: Transport>(transport: T, answer: &impl Fn(&Request) -> Respon
 /// Answers a connection beyond the limit, whose thread is the one that accepts others.
 pub(crate) fn refuse<T: Transport>(transport: T) {
     let mut connection = Connection::new(transport);
-    if let Err(Ending::Refused) = connection.refuse::<()>(Refusal::Connections) {
+    if let Err(CloseReason::Refused) = connection.refuse::<()>(Refusal::Connections) {
         connection.linger(Duration::from_millis(10));
     }
 }
 
 /// Why a connection ends.
-enum Ending {
+enum CloseReason {
     /// The peer has ended, is silent, or does not take its answer.
     Closed,
     /// An answer said so, and the peer may still be sending.
     Refused,
 }
 
-impl From<TransportError> for Ending {
+impl From<TransportError> for CloseReason {
     fn from(_: TransportError) -> Self {
         Self::Closed
     }
@@ -79,7 +79,7 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    fn run(&mut self, answer: &impl Fn(&Request) -> Response) -> Result<(), Ending> {
+    fn run(&mut self, answer: &impl Fn(&Request) -> Response) -> Result<(), CloseReason> {
         loop {
             for _ in 0..limits::BATCH {
                 self.exchange(answer)?;
@@ -89,21 +89,25 @@ impl<T: Transport> Connection<T> {
     }
 
     /// One request and its answer.
-    fn exchange(&mut self, answer: &impl Fn(&Request) -> Response) -> Result<(), Ending> {
+    fn exchange(&mut self, answer: &impl Fn(&Request) -> Response) -> Result<(), CloseReason> {
         let head = self.head()?;
         let keeps = head.keeps;
         let request = self.body(head)?;
         let response = answer(&request);
         self.send(&response, request.method(), keeps)?;
-        if keeps { Ok(()) } else { Err(Ending::Refused) }
+        if keeps {
+            Ok(())
+        } else {
+            Err(CloseReason::Refused)
+        }
     }
 
-    fn head(&mut self) -> Result<Head, Ending> {
+    fn head(&mut self) -> Result<Head, CloseReason> {
         self.skip_empty_lines();
         while self.buffer.is_empty() {
-            let room = self.buffer.room().map_err(|_| Ending::Closed)?;
+            let room = self.buffer.room().map_err(|_| CloseReason::Closed)?;
             match self.transport.receive(room, Some(limits::IDLE))? {
-                0 => return Err(Ending::Closed),
+                0 => return Err(CloseReason::Closed),
                 n => self.buffer.received(n),
             }
             self.skip_empty_lines();
@@ -143,7 +147,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// The request with its body.
-    fn body(&mut self, head: Head) -> Result<Request, Ending> {
+    fn body(&mut self, head: Head) -> Result<Request, CloseReason> {
         if head.body == Framing::Length(0) {
             return Ok(head.request);
         }
@@ -176,7 +180,7 @@ impl<T: Transport> Connection<T> {
     }
 
     /// Receives bytes of a request that has begun.
-    fn receive(&mut self, deadline: Duration) -> Result<(), Ending> {
+    fn receive(&mut self, deadline: Duration) -> Result<(), CloseReason> {
         let room = match self.buffer.room() {
             Ok(room) => room,
             Err(NoRoom::Full) => return self.refuse(Refusal::HeadTooLarge),
@@ -188,7 +192,7 @@ impl<T: Transport> Connection<T> {
             within => self.transport.receive(room, Some(within)),
         };
         match received {
-            Ok(0) | Err(TransportError::Broken) => Err(Ending::Closed),
+            Ok(0) | Err(TransportError::Broken) => Err(CloseReason::Closed),
             Ok(n) => {
                 self.buffer.received(n);
                 Ok(())
@@ -197,15 +201,15 @@ impl<T: Transport> Connection<T> {
         }
     }
 
-    fn refuse<R>(&mut self, refusal: Refusal) -> Result<R, Ending> {
+    fn refuse<R>(&mut self, refusal: Refusal) -> Result<R, CloseReason> {
         let mut answer = Short::<MAX_REFUSAL>::new();
-        write_refusal(&mut answer, refusal, date_text(&now())).map_err(|_| Ending::Closed)?;
+        write_refusal(&mut answer, refusal, date_text(&now())).map_err(|_| CloseReason::Closed)?;
         self.send_parts([answer.bytes(), b""])?;
-        Err(Ending::Refused)
+        Err(CloseReason::Refused)
     }
 
     /// Without memory for its head a response cannot be sent, and what has no answer ends.
-    fn send(&mut self, response: &Response, method: &str, keeps: bool) -> Result<(), Ending> {
+    fn send(&mut self, response: &Response, method: &str, keeps: bool) -> Result<(), CloseReason> {
         let mut head = Growing::default();
         let written = response.write_head(&mut head, date_text(&now()), keeps);
         if written.is_err() {
@@ -214,7 +218,7 @@ impl<T: Transport> Connection<T> {
         self.send_parts([head.bytes(), response.body_for(method)])
     }
 
-    fn send_parts(&mut self, mut parts: [&[u8]; 2]) -> Result<(), Ending> {
+    fn send_parts(&mut self, mut parts: [&[u8]; 2]) -> Result<(), CloseReason> {
         let left = parts[0].len() + parts[1].len();
         let allowed = limits::WRITE + Duration::from_secs((left / limits::LEAST_RATE) as u64);
         let deadline = self.transport.now() + allowed;
@@ -226,7 +230,7 @@ impl<T: Transport> Connection<T> {
                 sent -= taken;
             }
             if self.transport.now() > deadline {
-                return Err(Ending::Closed);
+                return Err(CloseReason::Closed);
             }
         }
         Ok(())

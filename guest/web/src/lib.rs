@@ -16,7 +16,7 @@
 //! }
 //! ```
 //!
-//! A connection has a thread of its own, which calls the function for one request after
+//! A connection has its own thread, which calls the function for one request after
 //! the other; those of other connections run meanwhile where the function waits. A
 //! function without sockets is tested on the host as it is.
 //!

@@ -42,7 +42,7 @@ struct Web<F> {
 
 impl<F: Fn(&Request) -> Response + Send + Sync + 'static> Service for Web<F> {
     const NAME: &'static str = "web";
-    /// The function is somebody's, and may format and parse.
+    /// The function is the application's, and may format and parse.
     const STACK_BYTES: usize = 64 * 1024;
 
     fn has_room(&self) -> bool {

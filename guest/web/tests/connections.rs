@@ -1,4 +1,4 @@
-//! Connections over a scripted client with a clock of its own: no test waits.
+//! Connections over a scripted client with its own clock: no test waits.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;

@@ -15,10 +15,10 @@ thread_local! {
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-struct Ending;
+struct LimitedHeap;
 
 #[global_allocator]
-static HEAP: Ending = Ending;
+static HEAP: LimitedHeap = LimitedHeap;
 
 fn is_allowed() -> bool {
     LEFT.with(|left| match left.get() {
@@ -32,7 +32,7 @@ fn is_allowed() -> bool {
 }
 
 // SAFETY: what is given is the system's, unchanged; a null pointer is a refusal.
-unsafe impl GlobalAlloc for Ending {
+unsafe impl GlobalAlloc for LimitedHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_allowed() {
             // SAFETY: the caller keeps the system's contract.
@@ -134,8 +134,9 @@ fn no_allocation_of_a_connection_must_succeed() {
         let lines = text.split("HTTP/1.1 ").skip(1);
         lines.map(|line| line[..3].parse().unwrap()).collect()
     };
-    let whole = (0..1000).find(|allowed| statuses(&talk(*allowed)) == [204, 202]);
-    let whole = whole.expect("a bounded number of allocations");
+    let whole = (0..1000)
+        .find(|allowed| statuses(&talk(*allowed)) == [204, 202])
+        .expect("a bounded number of allocations");
     assert!(whole > 80, "40 fields need more than {whole} allocations");
     let mut refused = 0;
     for allowed in 0..whole {

@@ -110,7 +110,7 @@ impl Default for Job {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
     /// Its value.
-    #[error("{key}={value} makes no sense: it is {wanted}")]
+    #[error("{key}={value} is invalid: use {wanted}")]
     Value {
         /// The word's key.
         key: &'static str,
@@ -185,8 +185,10 @@ fn bounded(
     least: u64,
     most: u64,
 ) -> Result<u64, JobError> {
-    let number = value.parse().ok();
-    let number = number.filter(|number| (least..=most).contains(number));
+    let number = value
+        .parse()
+        .ok()
+        .filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| wrong(key, value, wanted))
 }
 

@@ -12,7 +12,7 @@ use tare_guest_blk::{Job, prepare, report};
 use tare_libos::block::{Disk, SECTOR_BYTES};
 use tare_libos::{env, println, thread};
 
-/// Time for somebody to set the disk.
+/// Time for the host to set the disk's rule.
 const PAUSE: Duration = Duration::from_millis(50);
 
 fn blk() -> Result<(), String> {

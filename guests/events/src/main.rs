@@ -27,7 +27,7 @@ use tare_libos::{env, println, thread};
 const BATCH: usize = 100;
 /// Round trips that are not counted: threads start, the spin finds its length.
 const WARM_UP: u64 = 50;
-/// Time for somebody to read the machine's statistics.
+/// Time for the host to read the machine's statistics.
 const PAUSE: Duration = Duration::from_millis(100);
 
 fn events() -> Result<(), &'static str> {

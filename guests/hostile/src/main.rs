@@ -7,7 +7,8 @@
 //! `flood=N`: 64 reads of N MiB each of the first disk at a time, as long as the machine runs.
 //!
 //! `operations=N`, with `seed=N`: this many operations of nonsense on every virtio device
-//! (`devices`); `hold` keeps the machine afterwards. Devices may overwrite the image, so that it can also end in a crash of its own.
+//! (`devices`); `hold` keeps the machine afterwards. Devices may overwrite the image, so the guest
+//! may also crash.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 

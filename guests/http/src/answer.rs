@@ -56,7 +56,7 @@ pub(crate) fn plain(head: &mut Vec<u8>, status: Status, fields: &[u8]) -> Answer
 }
 
 /// An answer whose content is the file at `path`, in its plain form. It has no validators:
-/// they would be those of the file, which is not what was asked for.
+/// they would be those of the file, which is not what was requested.
 pub(crate) fn page(head: &mut Vec<u8>, status: Status, path: &str, asset: Arc<Asset>) -> Answer {
     put(head, status.line());
     put(head, b"Content-Type: ");

@@ -89,7 +89,7 @@ impl Sizes for Heads {
 }
 
 /// Why a connection ends.
-enum Ending {
+enum CloseReason {
     /// The peer has ended, or the answer said so.
     Closed,
     /// The answer said so, and the peer may still be sending.
@@ -122,7 +122,7 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
     }
 
     /// Answers requests; only ever returns with the reason for the end.
-    fn run(&mut self) -> Result<(), Ending> {
+    fn run(&mut self) -> Result<(), CloseReason> {
         loop {
             for _ in 0..limits::BATCH {
                 self.exchange()?;
@@ -132,7 +132,7 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
     }
 
     /// One request and its answer.
-    fn exchange(&mut self) -> Result<(), Ending> {
+    fn exchange(&mut self) -> Result<(), CloseReason> {
         let mut deadline = None;
         loop {
             self.skip_empty_lines();
@@ -168,18 +168,18 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
         }
     }
 
-    fn await_request(&mut self) -> Result<(), Ending> {
+    fn await_request(&mut self) -> Result<(), CloseReason> {
         match self.receive(limits::IDLE) {
             Ok(()) => Ok(()),
-            Err(Received::TimedOut) => Err(Ending::Idle),
-            Err(Received::Ended) => Err(Ending::Closed),
-            Err(Received::Broken | Received::Full) => Err(Ending::Broken),
+            Err(Received::TimedOut) => Err(CloseReason::Idle),
+            Err(Received::Ended) => Err(CloseReason::Closed),
+            Err(Received::Broken | Received::Full) => Err(CloseReason::Broken),
         }
     }
 
     /// Receives until the bytes hold the end of a head, so that a head that
     /// drips in is not parsed again for each byte.
-    fn await_head(&mut self, deadline: Duration) -> Result<(), Ending> {
+    fn await_head(&mut self, deadline: Duration) -> Result<(), CloseReason> {
         loop {
             let seen = self.buffer.filled().len();
             let within = deadline.saturating_sub(self.transport.now());
@@ -195,8 +195,8 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
                     self.server.counters.request_timeouts.one();
                     return self.refuse(Status::RequestTimeout);
                 }
-                Err(Received::Ended) => return Err(Ending::Closed),
-                Err(Received::Broken) => return Err(Ending::Broken),
+                Err(Received::Ended) => return Err(CloseReason::Closed),
+                Err(Received::Broken) => return Err(CloseReason::Broken),
             }
         }
     }
@@ -219,7 +219,7 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
     }
 
     /// Lets the request's body pass, then sends the answer.
-    fn conclude(&mut self, pending: Pending) -> Result<(), Ending> {
+    fn conclude(&mut self, pending: Pending) -> Result<(), CloseReason> {
         let mut persistence = pending.persistence;
         if pending.body != Framing::Length(0) {
             if pending.closes_instead_of_reading() {
@@ -232,14 +232,14 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
         self.send(&pending.answer, pending.method, persistence)?;
         self.reset_scratch();
         match persistence {
-            Persistence::Close if pending.body == Framing::Length(0) => Err(Ending::Closed),
-            Persistence::Close => Err(Ending::Refused),
+            Persistence::Close if pending.body == Framing::Length(0) => Err(CloseReason::Closed),
+            Persistence::Close => Err(CloseReason::Refused),
             Persistence::Keep | Persistence::KeepByRequest => Ok(()),
         }
     }
 
     /// Reads a body away. The error is the status to refuse with, or the end.
-    fn discard(&mut self, pending: &Pending) -> Result<(), Result<Status, Ending>> {
+    fn discard(&mut self, pending: &Pending) -> Result<(), Result<Status, CloseReason>> {
         let mut body = BodyReader::new(pending.body, limits::DISCARDED)
             .map_err(|error| Ok(Status::from(error)))?;
         if pending.expects_continue && self.buffer.is_empty() {
@@ -267,17 +267,17 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
                     self.server.counters.request_timeouts.one();
                     Ok(Status::RequestTimeout)
                 }
-                Received::Ended => Err(Ending::Closed),
-                Received::Broken | Received::Full => Err(Ending::Broken),
+                Received::Ended => Err(CloseReason::Closed),
+                Received::Broken | Received::Full => Err(CloseReason::Broken),
             })?;
         }
     }
 
     /// Refuses a request; the connection ends.
-    fn refuse<R>(&mut self, status: Status) -> Result<R, Ending> {
+    fn refuse<R>(&mut self, status: Status) -> Result<R, CloseReason> {
         let answer = plain(&mut self.head, status, b"");
         self.send(&answer, Method::Get, Persistence::Close)?;
-        Err(Ending::Refused)
+        Err(CloseReason::Refused)
     }
 
     fn send(
@@ -285,7 +285,7 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
         answer: &Answer,
         method: Method,
         persistence: Persistence,
-    ) -> Result<(), Ending> {
+    ) -> Result<(), CloseReason> {
         let tail = Tail::new(self.server.date_line(), persistence);
         let head = core::mem::take(&mut self.head);
         let (head_bytes, content): (&[u8], &[u8]) = match &answer.content {
@@ -313,7 +313,11 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
 
     /// Sends what follows the head, if that was sent.
     #[cold]
-    fn send_pieces(&mut self, parts: &Multipart, head: Result<(), Ending>) -> Result<(), Ending> {
+    fn send_pieces(
+        &mut self,
+        parts: &Multipart,
+        head: Result<(), CloseReason>,
+    ) -> Result<(), CloseReason> {
         let mut left = parts.len();
         if head.is_err() {
             self.logged.unsent = left;
@@ -365,7 +369,7 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
         }
     }
 
-    fn send_parts(&mut self, mut parts: [&[u8]; 3]) -> Result<(), Ending> {
+    fn send_parts(&mut self, mut parts: [&[u8]; 3]) -> Result<(), CloseReason> {
         let mut deadline = None;
         let mut left: usize = parts.iter().map(|part| part.len()).sum();
         self.server.counters.sent_bytes.add(left as u64);
@@ -375,8 +379,8 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
                 Err(error) => {
                     self.logged.unsent = left;
                     return Err(match error {
-                        TransportError::TimedOut => Ending::Stalled,
-                        TransportError::Broken => Ending::Broken,
+                        TransportError::TimedOut => CloseReason::Stalled,
+                        TransportError::Broken => CloseReason::Broken,
                     });
                 }
             };
@@ -388,7 +392,7 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
                 limits::WRITE + Duration::from_secs((left >> limits::MIN_RATE_SHIFT) as u64);
             if now >= *deadline.get_or_insert(now + allowed) {
                 self.logged.unsent = left - sent;
-                return Err(Ending::Stalled);
+                return Err(CloseReason::Stalled);
             }
             left -= sent;
             skip(&mut parts, sent);
@@ -403,14 +407,14 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
     }
 
     #[cold]
-    fn end(&mut self, ending: Ending) {
+    fn end(&mut self, ending: CloseReason) {
         let counters = &self.server.counters;
         match ending {
-            Ending::Closed => {}
-            Ending::Refused => self.linger(),
-            Ending::Idle => counters.idle_timeouts.one(),
-            Ending::Stalled => counters.write_timeouts.one(),
-            Ending::Broken => counters.resets.one(),
+            CloseReason::Closed => {}
+            CloseReason::Refused => self.linger(),
+            CloseReason::Idle => counters.idle_timeouts.one(),
+            CloseReason::Stalled => counters.write_timeouts.one(),
+            CloseReason::Broken => counters.resets.one(),
         }
     }
 

@@ -105,7 +105,7 @@ fn seconds(time: SystemTime) -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// Serves every connection of `listener` on a thread of its own, until the
+/// Serves every connection of `listener` on its own thread, until the
 /// listener fails.
 pub fn serve<P: Platform + Send + Sync + 'static>(listener: &TcpListener, server: &Arc<Server<P>>) {
     let server = Arc::clone(server);

@@ -1,6 +1,6 @@
 //! HTTP/1.1 static file server as an appliance.
 //!
-//! The protocol (RFC 9110 to 9112) is a library without I/O of its own, tested on
+//! The protocol (RFC 9110 to 9112) is a library without I/O, tested on
 //! the host: a request is parsed and judged ([`request`]), its target resolved
 //! ([`target`]), its conditions and range evaluated (`conditions`, [`range`]),
 //! and the answer put together from parts that were prepared before ([`site`],

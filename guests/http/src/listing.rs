@@ -19,7 +19,7 @@ pub(crate) const MOST_ENTRIES: usize = 4096;
 const MOST_BYTES: usize = 512 * 1024;
 /// Memory that a listing may take while it is made: entries with the longest names, and a
 /// page that grows.
-pub const MOST_MEMORY: u64 = 3 * 1024 * 1024;
+pub(crate) const MOST_MEMORY: u64 = 3 * 1024 * 1024;
 
 /// What a directory has; the order is that of the page.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -24,12 +24,12 @@ pub struct Multipart {
     boundary: u64,
     /// What stands before each part, and behind the last.
     between: Vec<u8>,
-    parts: Vec<Place>,
+    parts: Vec<PartRange>,
 }
 
 /// Where a part is.
 #[derive(Debug)]
-struct Place {
+struct PartRange {
     /// End of what stands before it.
     between_end: usize,
     bytes: Range<usize>,
@@ -53,7 +53,7 @@ impl Multipart {
             put(&mut between, kind);
             site::push_content_range(&mut between, &asset, part);
             put(&mut between, b"\r\n");
-            places.push(Place {
+            places.push(PartRange {
                 between_end: between.len(),
                 bytes: bytes_of(part),
             });

@@ -55,7 +55,7 @@ impl Root {
     }
 }
 
-/// Files in memory, each in memory of its own: that of one goes with the last answer that has it.
+/// Files in memory, each with its own memory: that of one goes with the last answer that has it.
 #[derive(Debug, Default)]
 pub struct Loaded {
     /// In ascending order of their paths' bytes.

@@ -24,7 +24,7 @@ use crate::target::{self, Form, Resource, TargetError};
 pub use crate::virtual_host::Missing;
 use crate::virtual_host::{Location, VirtualHost};
 
-/// The machine below a server: files, wall clock, figures of its own.
+/// The machine below a server: files, wall clock, its figures.
 pub trait Platform: Files {
     /// Seconds since 1970.
     fn unix_s(&self) -> u64;
@@ -50,18 +50,18 @@ pub struct Server<P> {
     pub counters: Counters,
 }
 
-/// Whether the server's figures are served at `/metrics`, to everybody who can reach
+/// Whether the server's figures are served at `/metrics`, to all clients that can reach
 /// its port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metrics {
     /// `/metrics` is a path like any other.
     #[default]
     Off,
-    /// In the place of a file of that name.
+    /// Instead of a file of that name.
     On,
 }
 
-/// Whether `FILE.br`, `FILE.zst` and `FILE.gz` are sent in the place of `FILE` to clients
+/// Whether `FILE.br`, `FILE.zst` and `FILE.gz` are sent instead of `FILE` to clients
 /// that take them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precompressed {
@@ -421,7 +421,7 @@ impl<P: Platform> Server<P> {
     }
 
     /// The same for a file of the host without a name. The form may be of a root that came after
-    /// the file's: it has a head of its own.
+    /// the file's: it has its own head.
     #[cold]
     fn load_by_path(&self, path: &str, encoding: Encoding) -> Option<Arc<Asset>> {
         let root = self.root();

@@ -24,7 +24,7 @@ pub trait Files {
     fn find(&self, path: &str) -> Result<Option<Node>, FindError>;
 
     /// Time of the last change of the file at `path`, seconds since 1970, without reading
-    /// it; `None` for no file, and where that cannot be said.
+    /// it; `None` for no file, and where that is not known.
     fn modified_s(&self, path: &str) -> Option<u64> {
         match self.find(path) {
             Ok(Some(Node::File { modified_s, .. })) => Some(modified_s),

@@ -217,8 +217,8 @@ fn several_ranges_are_sent_as_parts() {
         ("bytes 7-9/10", &b"789"[..]),
         ("bytes 0-1/10", b"01"),
         ("bytes 4-4/10", b"4"),
-    ];
-    let expected = expected.map(|(range, bytes)| (range.to_owned(), bytes.to_vec()));
+    ]
+    .map(|(range, bytes)| (range.to_owned(), bytes.to_vec()));
     assert_eq!(parts_of(&answer), expected);
     let again = get(&server, "/ten.txt", several);
     assert_ne!(answer.field("Content-Type"), again.field("Content-Type"));
@@ -241,8 +241,9 @@ fn several_ranges_are_sent_as_parts() {
 fn parts_of_a_large_file_come_in_small_sends_too() {
     let server = server();
     let head = "GET /big.bin HTTP/1.1\r\nHost: a\r\nRange: bytes=-5,0-99999,200000-200004\r\n\r\n";
-    let script = Script::new([Act::Send(head.into())]);
-    let script = script.slow(777, Duration::ZERO).run(&server);
+    let script = Script::new([Act::Send(head.into())])
+        .slow(777, Duration::ZERO)
+        .run(&server);
     let answer = responses(&script.sent, &[]).remove(0);
     let big = support::big();
     let tail = big.len() - 5;
@@ -511,8 +512,8 @@ fn forms_are_read_when_they_are_wanted_and_take_nothing_away() {
     let forms = ["a.css", "a.css.br", "a.css.gz"];
     let with = |files: MemoryFiles, name| files.with(name, name.as_bytes(), 1000);
     let files = forms.into_iter().fold(MemoryFiles::new(), with);
-    let server = Server::new(Damaged(files, Mutex::default()));
-    let server = server.with_precompressed(Precompressed::On);
+    let server =
+        Server::new(Damaged(files, Mutex::default())).with_precompressed(Precompressed::On);
     let ask = |coding: &str| {
         let head = format!("GET /a.css HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {coding}\r\n\r\n");
         let script = Script::new([Act::Send(head.into())]).run(&server);
@@ -549,7 +550,7 @@ fn figures_are_served_as_text() {
     assert_eq!(server.counters.responses(Status::Ok), 2);
 }
 
-/// RFC 9110, 12.5.3 and 8.8.3.3: a form for the client, with a tag and a length of its own.
+/// RFC 9110, 12.5.3 and 8.8.3.3: a form for the client, with its own tag and length.
 #[test]
 fn compressed_forms_go_to_clients_that_take_them() {
     let files = || {

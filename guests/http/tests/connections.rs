@@ -123,8 +123,8 @@ fn expect_100_continue_is_answered_or_refused() {
 #[test]
 fn quiet_clients_are_let_go_after_a_minute() {
     let server = server();
-    let script = Script::new([send(GET), seconds(59), send(GET), seconds(61), send(GET)]);
-    let script = script.run(&server);
+    let script =
+        Script::new([send(GET), seconds(59), send(GET), seconds(61), send(GET)]).run(&server);
     assert_eq!(statuses(&script), [200, 200]);
     assert_eq!(script.elapsed(), Duration::from_secs(119));
     assert_eq!(server.counters.idle_timeouts.get(), 1);

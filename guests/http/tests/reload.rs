@@ -242,8 +242,9 @@ fn rules_come_and_go_with_their_root() {
         missing: Missing::Page("404.html"),
         hosts: vec![named],
         ..Table::default()
-    };
-    let table = table.to_bytes().unwrap();
+    }
+    .to_bytes()
+    .unwrap();
     let with_site: [Entry<'_>; 5] = [
         (FILE, FILE_MODE, &table),
         ("404.html", FILE_MODE, b"no such page"),

@@ -16,7 +16,7 @@ use tare_guest_http::host;
 const GET: &[u8] = b"GET /ten.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 const LAST: &[u8] = b"GET /ten.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
-/// A server on a port of its own, for the rest of the test's process.
+/// A server on its own port, for the rest of the test's process.
 fn start() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

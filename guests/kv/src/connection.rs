@@ -50,14 +50,14 @@ impl Sizes for Commands {
 
 /// Why a connection ends.
 #[derive(Debug)]
-enum Ending {
+enum CloseReason {
     /// The peer has ended, asked for it, or sent an invalid command.
     Closed,
     /// The stream has failed, or a wait has been too long.
     Failed,
 }
 
-impl From<TransportError> for Ending {
+impl From<TransportError> for CloseReason {
     fn from(_: TransportError) -> Self {
         Self::Failed
     }
@@ -80,7 +80,7 @@ impl<'s, T: Transport, C: Clock> Connection<'s, T, C> {
     }
 
     /// Carries out commands; only ever returns with the reason for the end.
-    fn run(&mut self) -> Result<(), Ending> {
+    fn run(&mut self) -> Result<(), CloseReason> {
         let mut served = 0;
         loop {
             self.pass_skipped()?;
@@ -108,7 +108,7 @@ impl<'s, T: Transport, C: Clock> Connection<'s, T, C> {
         }
     }
 
-    fn follow(&mut self, then: Then) -> Result<(), Ending> {
+    fn follow(&mut self, then: Then) -> Result<(), CloseReason> {
         match then {
             Then::Continue => Ok(self.output.flush_if_full()?),
             Then::Skip(bytes) => {
@@ -117,13 +117,13 @@ impl<'s, T: Transport, C: Clock> Connection<'s, T, C> {
             }
             Then::Close => {
                 self.output.flush()?;
-                Err(Ending::Closed)
+                Err(CloseReason::Closed)
             }
         }
     }
 
     /// Lets the bytes of a refused value pass.
-    fn pass_skipped(&mut self) -> Result<(), Ending> {
+    fn pass_skipped(&mut self) -> Result<(), CloseReason> {
         while self.skip > 0 {
             let passed = self.skip.min(self.buffer.filled().len());
             self.buffer.consume(passed);
@@ -137,7 +137,7 @@ impl<'s, T: Transport, C: Clock> Connection<'s, T, C> {
 
     /// Receives until the bytes may hold a whole command, so that one that drips
     /// in is not parsed again for each byte.
-    fn gather(&mut self, awaited: Awaited) -> Result<(), Ending> {
+    fn gather(&mut self, awaited: Awaited) -> Result<(), CloseReason> {
         loop {
             let seen = self.buffer.filled().len();
             if self.receive()? == Received::NoRoom {
@@ -161,7 +161,7 @@ impl<'s, T: Transport, C: Clock> Connection<'s, T, C> {
 
     /// There is no memory for what the client is sending.
     #[cold]
-    fn refuse_data(&mut self) -> Result<(), Ending> {
+    fn refuse_data(&mut self) -> Result<(), CloseReason> {
         let filled = self.buffer.filled();
         match request::parse(filled) {
             Parsed::Data { total, verb, key } => {
@@ -172,12 +172,12 @@ impl<'s, T: Transport, C: Clock> Connection<'s, T, C> {
                 self.skip = total - present;
                 Ok(())
             }
-            _ => Err(Ending::Failed),
+            _ => Err(CloseReason::Failed),
         }
     }
 
     /// Sends what is left to send and waits for more.
-    fn receive(&mut self) -> Result<Received, Ending> {
+    fn receive(&mut self) -> Result<Received, CloseReason> {
         if !self.output.bytes.is_empty() {
             self.output.flush()?;
         }
@@ -186,7 +186,7 @@ impl<'s, T: Transport, C: Clock> Connection<'s, T, C> {
         };
         let within = self.server.settings.idle;
         match self.output.transport.receive(room, within)? {
-            0 => Err(Ending::Closed),
+            0 => Err(CloseReason::Closed),
             n => {
                 self.buffer.received(n);
                 self.server.traffic.received(n);

@@ -21,7 +21,7 @@ impl Clock for HostClock {
     }
 }
 
-/// Serves every connection of `listener` on a thread of its own, until the
+/// Serves every connection of `listener` on its own thread, until the
 /// listener fails.
 pub fn serve<C: Clock + Send + Sync + 'static>(listener: &TcpListener, server: &Arc<Server<C>>) {
     let server = Arc::clone(server);

@@ -41,7 +41,7 @@ pub struct Settings {
     pub port: u16,
     /// How long a connection may be quiet, if that is limited.
     pub idle: Option<Duration>,
-    /// Serves figures for Prometheus at `/metrics`, to everybody who can reach the port, with
+    /// Serves figures for Prometheus at `/metrics`, to all clients that can reach the port, with
     /// those of the machine, which this appends.
     pub metrics: Option<AppendFigures>,
     /// The secret of the store's hashes.

@@ -122,7 +122,7 @@ fn without_unique(words: &[&str]) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// Each script on an empty cache and a connection of its own.
+/// Each script on an empty cache and its own connection.
 fn compare(memcached: &Memcached, script: &[u8]) {
     let script = [script, QUIT].concat();
     memcached.ask(b"flush_all\r\nquit\r\n");

@@ -41,8 +41,9 @@ fn trespasses() -> Option<u8> {
         "return" => Trespass::WildReturn,
         "no-area" => Trespass::NoArea,
         "gates" => {
-            let requests = env::var("requests").and_then(|text| text.parse().ok());
-            let requests: u32 = requests.unwrap_or(20_000);
+            let requests: u32 = env::var("requests")
+                .and_then(|text| text.parse().ok())
+                .unwrap_or(20_000);
             let taken = ask_nonsense(seed.unwrap_or(0x7461_7265), requests);
             tare_libos::println!("gates: {requests} requests, {taken} taken");
             return Some(0);

@@ -56,7 +56,7 @@ fn send(core: usize, cores: usize, vector: Vector, share: u64) -> u64 {
         state ^= state << 17;
         let has_come = || COUNTED[core].load(Ordering::Relaxed) == number;
         match state % 16 {
-            // Another core: it runs, halts, or handles one of its own.
+            // Another core: it runs, halts, or handles another interrupt.
             0 if cores > 1 => ipi::raise((core + 1) % cores, vector),
             1..=5 => ipi::raise(core, vector),
             6..=10 => {

@@ -137,7 +137,7 @@ impl Act {
 
     fn perform(self, times: u64) -> Result<(), &'static str> {
         match self {
-            Self::Exit(exit) => exits::price(exit, times).map(drop),
+            Self::Exit(exit) => exits::measure(exit, times).map(drop),
             Self::Read(clock) => legacy::read(clock, times),
             Self::Print => {
                 (0..times).for_each(|_| println!("."));

@@ -27,7 +27,7 @@ const PORT: u16 = 5002;
 const BATCH: usize = 100;
 /// Transactions that are not counted.
 const WARM_UP: u64 = 20;
-/// Time for somebody to read the machine's statistics, unless given.
+/// Time for the host to read the machine's statistics, unless given.
 const PAUSE_MS: u64 = 100;
 
 fn tcp_rr() -> io::Result<()> {

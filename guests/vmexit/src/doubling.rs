@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use tare_libos::hal::clock;
-use tare_libos::hal::exits::{Exit, price};
+use tare_libos::hal::exits::{Exit, measure};
 use tare_libos::hal::ring;
 use tare_libos::{env, println, thread};
 
-/// Time for somebody to read the machine's statistics.
+/// Time for the host to read the machine's statistics.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) fn main() -> Result<(), &'static str> {
@@ -63,11 +63,11 @@ struct Sampled {
 
 fn sample(exit: Exit, target: u64, samples: u64) -> Result<Sampled, &'static str> {
     let (mut iterations, mut total) = (1, 1);
-    while price(exit, iterations)? < target {
+    while measure(exit, iterations)? < target {
         iterations *= 2;
         total += iterations;
     }
-    let cycles = (0..samples).map(|_| price(exit, iterations));
+    let cycles = (0..samples).map(|_| measure(exit, iterations));
     Ok(Sampled {
         iterations,
         cycles: cycles.collect::<Result<_, _>>()?,

@@ -1,4 +1,4 @@
-//! The price of one kind of exit: the instruction in a loop whose iterations
+//! The cost of one kind of exit: the instruction in a loop whose iterations
 //! double until they take long enough, as kvm-unit-tests does it.
 //!
 //! Prints JSON, a line each: `{"khz":N,"ring":N}`, `{"begin":true}` (and waits 100 ms),
@@ -7,7 +7,7 @@
 //! `{"unavailable":REASON}` before it. Command line: `kind=NAME[,NAME]`,
 //! `target_us=N` (20000), `samples=N` (5), and `hold`, which keeps the machine for
 //! who wants its statistics. An instruction that the machine lacks ends it: where
-//! that may be, each kind has a machine of its own.
+//! that may be, each kind has its own machine.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 

@@ -6,7 +6,7 @@
 //! | `registers` | the registers, behind either interface |
 //! | `eoi` | ends of interrupts |
 //! | `command` | interrupts to other CPUs |
-//! | `timed` | registers as they are priced |
+//! | `timed` | registers as they are measured |
 //! | `ioapic` | lines of devices |
 
 #![allow(unsafe_code)]

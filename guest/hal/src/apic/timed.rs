@@ -1,4 +1,4 @@
-//! Registers of the local APIC as they are priced (`crate::exits`).
+//! Registers of the local APIC as they are measured (`crate::exits`).
 
 use core::sync::atomic::Ordering;
 

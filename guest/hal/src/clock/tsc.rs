@@ -15,7 +15,7 @@ pub enum Frequency {
     Cpuid,
     /// KVM's clock.
     Kvm,
-    /// Nobody: it was measured.
+    /// No source: it was measured.
     Measured,
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn low_end(ram_bytes: u64) -> u64 {
     end
 }
 
-/// End of low memory for programs; ring 0 goes by a copy of its own.
+/// End of low memory for programs; ring 0 uses its own copy.
 static LOW: AtomicU64 = AtomicU64::new(LOW_START);
 #[unsafe(link_section = ".bss.ring0.state")]
 static LOW_OF_RING_0: AtomicU64 = AtomicU64::new(0);

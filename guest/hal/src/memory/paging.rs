@@ -1,5 +1,5 @@
-//! Page tables: memory is mapped at its physical address, stacks in a window
-//! of their own. One set of tables for all CPUs, and entries only ever become
+//! Page tables: memory is mapped at its physical address, stacks in a separate
+//! window. One set of tables for all CPUs, and entries only ever become
 //! more permissive after the other CPUs run, so that no CPU has to be notified.
 //!
 //! The image's code is read-only, everything else is not executable, page 0 is
@@ -232,7 +232,7 @@ fn map_range(range: &Range<u64>, is_ram: bool) {
 }
 
 /// Maps the GiB at `address` at its own address, unless it is mapped. In ring 0, or
-/// before the tables are protected. Says whether it was asked for what there is.
+/// before the tables are protected. False if no GiB can be there.
 pub(crate) fn map_gib_here(address: u64, is_ram: bool) -> bool {
     // The first GiB is mapped by the entry code; programs' memory, stacks and the
     // window lie in the upper quarter of what 47 bits address.

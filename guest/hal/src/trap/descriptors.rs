@@ -21,8 +21,8 @@ use crate::cpu::MAX;
 use crate::percpu;
 use crate::ring::{Ring, gate};
 
-/// Exceptions run on a stack of their own: an overflowing stack cannot take
-/// the frame of its own page fault.
+/// Exceptions run on their own stack: an overflowing stack has no room
+/// for the frame of the page fault that it causes.
 const FAULT_STACK_BYTES: usize = 16 * 1024;
 const FAULT_STACK: u8 = 1;
 /// Interrupts of an image in ring 3 use the lower part of the fault stack, since they may

@@ -21,7 +21,7 @@ static HANDLERS: [AtomicPtr<Handler>; GATES] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; GATES];
 static NEXT: AtomicUsize = AtomicUsize::new(FIRST_DEVICE);
 
-/// Gives `handler` a vector of its own; `None` when all are taken.
+/// Gives `handler` its own vector; `None` when all are taken.
 pub fn allocate(handler: Handler) -> Option<Vector> {
     let vector = NEXT
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {

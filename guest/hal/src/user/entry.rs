@@ -35,7 +35,7 @@ const SYSCALL_ENABLE: u64 = 1;
 const SELECTORS: u64 = 0x10 << 48 | 0x08 << 32;
 /// Flags that SYSCALL clears: TF, DF, NT, AC. Not IF: where KVM leaves the program in
 /// ring 3, nothing would set it again. So interrupts may find the entry code in ring 0,
-/// on the program's stack; they have a stack of their own and are noted as pending.
+/// on the program's stack; they have their own stack and are noted as pending.
 const CLEARED: u64 = 0x100 | 0x400 | 0x4000 | 0x4_0000;
 
 unsafe extern "C" {
@@ -241,7 +241,7 @@ tare_syscall_here:
     mov eax, {system_call}
     jmp tare_user_leave
 
-    // The same by a jump, RCX as SYSCALL would have left it. In a section of its own, which
+    // The same by a jump, RCX as SYSCALL would have left it. In its own section, which
     // images without programs leave out.
     .section .text.tare_user_jump, "ax", @progbits
     .balign 16

@@ -1,5 +1,5 @@
-//! Memory of programs: ranges of pages with access rights, in a window of the address
-//! space of their own and, for programs linked at a fixed address, in low memory that
+//! Memory of programs: ranges of pages with access rights, in their own window of the
+//! address space and, for programs linked at a fixed address, in low memory that
 //! the image reserves. Ring 0 writes the entries, through the service gate.
 
 #![allow(unsafe_code)]

@@ -1,5 +1,5 @@
 //! Unmodified programs in ring 3, beside the library OS: enter one, come back when
-//! it makes a system call, faults or is interrupted, and give it memory of its own.
+//! it makes a system call, faults or is interrupted, and give it its own memory.
 //!
 //! | file | what |
 //! |---|---|

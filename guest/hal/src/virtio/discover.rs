@@ -58,8 +58,9 @@ pub fn devices() -> Vec<Transport> {
 
 /// From the command line, and from ACPI where there is nothing on PCI.
 fn mmio_words(has_pci: bool) -> Vec<MmioWord> {
-    let words = cmdline::values(boot::cmdline(), VIRTIO_MMIO);
-    let mut words: Vec<_> = words.filter_map(MmioWord::parse).collect();
+    let mut words: Vec<_> = cmdline::values(boot::cmdline(), VIRTIO_MMIO)
+        .filter_map(MmioWord::parse)
+        .collect();
     if !has_pci {
         for word in boot::acpi_virtio_mmio() {
             if !words.iter().any(|known| known.base == word.base) {

@@ -20,7 +20,7 @@ pub(super) enum Interrupts {
 
 impl Interrupts {
     /// Calls `handler` when the device signals `queue`, on that CPU if the
-    /// queue has a vector of its own.
+    /// queue has its own vector.
     pub(super) fn handle(&mut self, queue: u16, cpu: usize, handler: Handler) {
         match self {
             #[cfg(not(target_os = "none"))]
@@ -86,7 +86,7 @@ pub(super) mod msix {
 
 #[cfg(target_os = "none")]
 pub(super) mod line {
-    //! A line: read the interrupt status, acknowledge it, call everybody.
+    //! A line: read the interrupt status, acknowledge it, call all handlers.
     //!
     //! Lines are edges here (Linux and Firecracker agree), so the handler goes
     //! on until the status is clear: else a signal between its read and its

@@ -246,8 +246,9 @@ impl Queue {
     /// As for [`Self::add`]; there is a free descriptor, and room for tables.
     unsafe fn add_table(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> u16 {
         let inputs = inputs.iter().map(|it| (NonNull::from(*it), 0));
-        let outputs = outputs.iter_mut();
-        let outputs = outputs.map(|it| (NonNull::from(&mut **it), WRITE));
+        let outputs = outputs
+            .iter_mut()
+            .map(|it| (NonNull::from(&mut **it), WRITE));
         let buffers = inputs.chain(outputs);
         let head = self.free;
         let mut table = core::mem::take(&mut self.tables[usize::from(head)]);

@@ -45,8 +45,8 @@ impl Transport {
     }
 
     /// Calls `handler` when the device signals `queue`. To be called before
-    /// the driver sets the queue up. With MSI-X the queue gets a vector of its
-    /// own; otherwise the device's line is shared by the handlers of all its
+    /// the driver sets the queue up. With MSI-X the queue gets its own
+    /// vector; otherwise the device's line is shared by the handlers of all its
     /// queues, and acknowledged before they are called.
     pub fn on_interrupt(&mut self, queue: u16, handler: Handler) {
         self.on_interrupt_at(queue, 0, handler);

@@ -195,8 +195,9 @@ impl fmt::Debug for Disk {
 
 impl fmt::Display for Disk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let serial = Some(self.serial()).filter(|serial| !serial.is_empty());
-        let serial: Option<String> = serial.map(|serial| alloc::format!(" ({serial})"));
+        let serial: Option<String> = Some(self.serial())
+            .filter(|serial| !serial.is_empty())
+            .map(|serial| alloc::format!(" ({serial})"));
         write!(f, "{}{}", self.name, serial.unwrap_or_default())
     }
 }

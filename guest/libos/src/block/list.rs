@@ -52,7 +52,7 @@ pub(crate) fn attach(devices: Vec<Arc<dyn Device>>) -> Vec<Disk> {
 }
 
 /// Makes `disks` the machine's; the first call counts.
-pub(crate) fn settle(disks: Vec<Disk>) {
+pub(crate) fn set_disks(disks: Vec<Disk>) {
     let _ = DISKS.set(disks);
 }
 

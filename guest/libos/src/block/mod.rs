@@ -32,7 +32,7 @@ pub(crate) use device::{Device, Geometry, Operation};
 pub use disk::Disk;
 pub use error::BlockError;
 #[cfg_attr(not(target_os = "none"), allow(unused_imports))] // the host has no devices
-pub(crate) use list::{attach, settle};
+pub(crate) use list::{attach, set_disks};
 pub use list::{disk, disks};
 #[cfg_attr(not(target_os = "none"), allow(unused_imports))] // as above
 pub(crate) use virtio::{Tables, VirtioBlk};

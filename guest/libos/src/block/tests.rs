@@ -16,7 +16,7 @@ struct Scribe {
     answer: Result<(), BlockError>,
     /// Sectors that it has beyond those that it had when it was opened.
     grown: u64,
-    /// How often it was asked for its size.
+    /// How often its size was requested.
     measured: AtomicU32,
 }
 

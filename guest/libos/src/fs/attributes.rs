@@ -2,14 +2,14 @@
 
 use core::time::Duration;
 
-use super::cpio::{Entry, Kind};
+use super::cpio::{Entry, EntryKind};
 
 /// What is known about a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     pub(super) len: u64,
     pub(super) modified_s: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
 }
 
 impl Metadata {
@@ -34,11 +34,11 @@ impl Metadata {
 
     /// Whether this is a directory.
     pub fn is_dir(&self) -> bool {
-        self.kind == Kind::Directory
+        self.kind == EntryKind::Directory
     }
 
     /// Whether this is a regular file.
     pub fn is_file(&self) -> bool {
-        self.kind == Kind::File
+        self.kind == EntryKind::File
     }
 }

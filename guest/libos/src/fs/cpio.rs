@@ -19,7 +19,7 @@ const MODE_LINK: u32 = 0o120_000;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// A regular file.
     File,
     /// A directory.
@@ -40,7 +40,7 @@ pub struct Entry<'a> {
     /// Permissions, twelve bits.
     pub permissions: u32,
     /// File or directory.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// Modification time in seconds since 1970.
     pub modified_s: u32,
 }
@@ -148,12 +148,12 @@ impl Header {
 
     /// What the entry is.
     #[inline]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> EntryKind {
         match self.mode & MODE_KIND {
-            MODE_FILE => Kind::File,
-            MODE_DIRECTORY => Kind::Directory,
-            MODE_LINK => Kind::Link,
-            _ => Kind::Other,
+            MODE_FILE => EntryKind::File,
+            MODE_DIRECTORY => EntryKind::Directory,
+            MODE_LINK => EntryKind::Link,
+            _ => EntryKind::Other,
         }
     }
 }
@@ -212,8 +212,8 @@ impl<'a> RawEntry<'a> {
         Some(Entry {
             path,
             data: match kind {
-                Kind::File | Kind::Link => self.data,
-                Kind::Directory | Kind::Other => &[],
+                EntryKind::File | EntryKind::Link => self.data,
+                EntryKind::Directory | EntryKind::Other => &[],
             },
             permissions: self.header.mode & 0o7777,
             kind,

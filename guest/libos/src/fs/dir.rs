@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::attributes::Metadata;
-use super::cpio::{Entry, Kind};
+use super::cpio::{Entry, EntryKind};
 use super::tree::{Tree, parent};
 use crate::io::{ErrorKind, Result};
 
@@ -26,7 +26,7 @@ impl ReadDir {
     pub(super) fn archived(tree: &'static Tree<'static>, path: &str) -> Result<Self> {
         let entry = tree.lookup(path).ok_or(ErrorKind::NotFound)?;
         match entry.kind {
-            Kind::Directory => Ok(Self(Entries::Archived {
+            EntryKind::Directory => Ok(Self(Entries::Archived {
                 path: entry.path,
                 rest: tree.entries().iter(),
             })),

@@ -2,7 +2,7 @@
 
 use super::attributes::Metadata;
 use super::content::Content;
-use super::cpio::Kind;
+use super::cpio::EntryKind;
 use super::mounted;
 use crate::io::{Error, ErrorKind, Read, Result};
 
@@ -59,7 +59,7 @@ impl Read for File {
     }
 }
 
-impl Kind {
+impl EntryKind {
     /// Only regular files have content.
     pub(super) fn check_openable(self) -> Result<()> {
         match self {

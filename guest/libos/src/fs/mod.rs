@@ -88,7 +88,7 @@ pub fn read(path: &str) -> Result<Content> {
 /// The file at `path` of the initramfs, whatever is mounted in its place.
 pub fn in_initramfs(path: &str) -> Option<&'static [u8]> {
     let entry = mounted::tree().lookup(path)?;
-    (entry.kind == cpio::Kind::File).then_some(entry.data)
+    (entry.kind == cpio::EntryKind::File).then_some(entry.data)
 }
 
 /// What is known about the file or directory at `path`.
@@ -136,7 +136,7 @@ pub fn origin() -> Origin {
     if let Some(volume) = source() {
         return Origin::Disk(volume.disk_name());
     }
-    let files = |entry: &&cpio::Entry<'_>| entry.kind == cpio::Kind::File;
+    let files = |entry: &&cpio::Entry<'_>| entry.kind == cpio::EntryKind::File;
     Origin::Archive {
         files: mounted::tree().entries().iter().filter(files).count(),
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::cpio::{self, Archive, ArchiveError, HEADER_LEN, Header, Kind, TRAILER};
+use super::cpio::{self, Archive, ArchiveError, EntryKind, HEADER_LEN, Header, TRAILER};
 use super::tree::Tree;
 
 const FILE: u32 = 0o100_644;
@@ -58,8 +58,8 @@ fn finds_files_by_any_spelling_of_their_path() {
     for path in ["index.html", "/index.html", "./index.html", "//index.html"] {
         assert_eq!(tree.lookup(path).unwrap().data, b"<p>hello", "{path}");
     }
-    assert_eq!(tree.lookup("/css/").unwrap().kind, Kind::Directory);
-    assert_eq!(tree.lookup("").unwrap().kind, Kind::Directory);
+    assert_eq!(tree.lookup("/css/").unwrap().kind, EntryKind::Directory);
+    assert_eq!(tree.lookup("").unwrap().kind, EntryKind::Directory);
     assert_eq!(tree.lookup("css/a.css").unwrap().modified_s, 1_700_000_000);
     for path in ["css/b", "css/../index.html", "INDEX.HTML", "css/a.css/x"] {
         assert!(tree.lookup(path).is_none(), "{path}");
@@ -71,7 +71,11 @@ fn directories_that_are_left_out_exist() {
     let archive = pack(&[("a/b/c/file", FILE, b"x"), ("a/b/other", FILE, b"y")]);
     let tree = Tree::build(&archive);
     for path in ["a", "a/b", "a/b/c"] {
-        assert_eq!(tree.lookup(path).unwrap().kind, Kind::Directory, "{path}");
+        assert_eq!(
+            tree.lookup(path).unwrap().kind,
+            EntryKind::Directory,
+            "{path}"
+        );
     }
     assert_eq!(tree.entries().len(), 6);
 }
@@ -111,7 +115,7 @@ fn links_and_odd_names_are_never_content() {
     let link = tree.lookup("link").unwrap();
     assert_eq!(
         (link.kind, link.data),
-        (Kind::Link, b"/etc/passwd".as_slice())
+        (EntryKind::Link, b"/etc/passwd".as_slice())
     );
     assert!(tree.lookup("../up").is_none());
     assert!(tree.lookup("ok").is_some());
@@ -145,10 +149,10 @@ fn fields_must_be_hexadecimal() {
 #[test]
 fn a_header_by_itself_says_what_its_entry_is() {
     for (mode, kind) in [
-        (FILE, Kind::File),
-        (DIRECTORY, Kind::Directory),
-        (LINK, Kind::Link),
-        (0o010_644, Kind::Other),
+        (FILE, EntryKind::File),
+        (DIRECTORY, EntryKind::Directory),
+        (LINK, EntryKind::Link),
+        (0o010_644, EntryKind::Other),
     ] {
         let mut archive = pack(&[("./a/b", mode, b"12345")]);
         let header = Header::parse(archive.first_chunk().unwrap()).unwrap();

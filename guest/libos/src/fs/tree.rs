@@ -7,7 +7,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::cpio::{self, Archive, ArchiveError, Entry, Kind};
+use super::cpio::{self, Archive, ArchiveError, Entry, EntryKind};
 
 /// Index of an archive.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ fn directory(path: &str) -> Entry<'_> {
         path,
         data: &[],
         permissions: 0o755,
-        kind: Kind::Directory,
+        kind: EntryKind::Directory,
         modified_s: 0,
     }
 }

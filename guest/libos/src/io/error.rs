@@ -47,7 +47,7 @@ pub enum ErrorKind {
     MessageTooLong,
     /// Too many sockets or ports are in use.
     ResourceBusy,
-    /// What was asked for does not exist here.
+    /// What was requested does not exist here.
     Unsupported,
     /// Anything else.
     Other,
@@ -95,7 +95,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error with a reason of its own.
+    /// An error with a reason beside its kind.
     pub const fn new(kind: ErrorKind, reason: &'static str) -> Self {
         Self {
             kind,

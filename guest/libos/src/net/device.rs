@@ -1,7 +1,7 @@
 //! [`Device`]: the appliance's network device, or none.
 
 use super::link::{Absent, Link, Properties, Received};
-use super::virtio::{Filled, VirtioNet};
+use super::virtio::{ReceivedFrame, VirtioNet};
 
 /// The device of the one stack.
 pub(crate) enum Device {
@@ -14,7 +14,7 @@ pub(crate) enum Device {
 /// A received frame's buffer.
 pub(crate) enum Buffer {
     Absent([u8; 0]),
-    Virtio(Filled),
+    Virtio(ReceivedFrame),
 }
 
 impl AsRef<[u8]> for Buffer {

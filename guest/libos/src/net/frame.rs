@@ -317,7 +317,7 @@ fn parse_udp(
         return Err(FrameError::Malformed);
     }
     let datagram = datagram.get(..len).ok_or(FrameError::Truncated)?;
-    // IPv6 has no checksum of its own, so there the datagram's is required (RFC 8200, 8.1).
+    // IPv6 has no header checksum, so there the datagram's is required (RFC 8200, 8.1).
     let has_checksum = header[6..8] != [0, 0] || matches!(on, Addresses::V6(_));
     if checksums == Checksums::Unverified
         && has_checksum

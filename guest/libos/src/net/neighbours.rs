@@ -4,7 +4,7 @@
 //! as Linux does): three times at the hardware address that is known, which is used meanwhile,
 //! then three times by broadcast. So one that has moved is found without its announcement.
 //!
-//! TCP sends by this table. smoltcp keeps one of its own for everything else and
+//! TCP sends by this table. smoltcp keeps its own for everything else and
 //! offers no way to look into it. An announcement changes only what is known
 //! already (RFC 826).
 
@@ -22,7 +22,7 @@ const LONG_AGO: Instant = Instant::from_micros_const(i64::MIN / 2);
 /// Time between two requests for an address.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
-/// Probes of a neighbour at the known address, then of everybody (RFC 4861, 10; Linux:
+/// Probes of a neighbour at the known address, then by broadcast (RFC 4861, 10; Linux:
 /// `ucast_solicit`, `mcast_solicit`).
 const UNICAST_PROBES: u32 = 3;
 const PROBES: u32 = UNICAST_PROBES + 3;
@@ -119,8 +119,10 @@ impl Neighbours {
         if self.probes.iter().flatten().any(is_lost) {
             return;
         }
-        let known = self.find(address).filter(|entry| entry.learned != LONG_AGO);
-        let known = known.map(|entry| entry.mac);
+        let known = self
+            .find(address)
+            .filter(|entry| entry.learned != LONG_AGO)
+            .map(|entry| entry.mac);
         if let Some(mac) = self.end_probe(address).or(known) {
             self.learn(address, mac, now);
         }
@@ -163,7 +165,7 @@ impl Neighbours {
         entry.filter(|entry| (entry.address, entry.mac) == (address, mac))
     }
 
-    /// A probe that is due: of whom, and where it goes, `None` for everybody. One that had
+    /// A probe that is due: of whom, and where it goes, `None` for broadcast. One that had
     /// all its probes is given up.
     pub(crate) fn next_probe(&mut self, now: Instant) -> Option<(IpAddr, Option<Mac>)> {
         let next = self.take_due_probe(now);

@@ -33,7 +33,7 @@ pub(crate) enum Egress {
     Done(Option<Instant>),
     /// The link takes no more frames for now.
     LinkFull,
-    /// The neighbour's hardware address was asked for; ask again then.
+    /// The neighbour's hardware address was requested; ask again then.
     Unresolved(Option<Instant>),
 }
 
@@ -43,7 +43,7 @@ pub struct Port<L> {
     pub link: L,
     properties: Properties,
     interface: Interface,
-    /// The interface's addresses, each with everybody's in its network: looked at for each frame.
+    /// The interface's addresses, each with its network's broadcast address: looked at for each frame.
     own: [Option<Own>; 2],
     pub(super) neighbours: Neighbours,
     pub(super) ipv6: Addresses,
@@ -110,7 +110,7 @@ impl<L: Link> Port<L> {
         }
     }
 
-    /// Whether `address` is everybody's in the network of one of this side's.
+    /// Whether `address` is the broadcast address of one of this side's networks.
     #[inline]
     pub(crate) fn is_subnet_broadcast(&self, address: IpAddr) -> bool {
         let IpAddr::V4(address) = address else {
@@ -167,7 +167,7 @@ impl<L: Link> Port<L> {
         usize::from(self.mtu(remote).saturating_sub(headers))
     }
 
-    /// Most bytes of a datagram to `remote`: on the loopback, whose own fragments nobody
+    /// Most bytes of a datagram to `remote`: on the loopback, whose own fragments no code
     /// would put together, what one frame carries.
     pub(super) fn datagram_longest(&self, remote: IpAddr) -> usize {
         match self.properties.medium {
@@ -288,7 +288,7 @@ impl<L: Link> Port<L> {
         }
     }
 
-    /// Asks for the hardware address of `address`: the station `to`, or everybody.
+    /// Asks for the hardware address of `address`: the station `to`, or broadcast.
     fn request(&mut self, address: IpAddr, to: Option<Mac>) {
         match address {
             IpAddr::V4(address) => self.ask(address, to.unwrap_or(arp::BROADCAST)),

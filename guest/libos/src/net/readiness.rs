@@ -1,4 +1,4 @@
-//! What sockets can do without waiting, and what of it somebody waits for.
+//! What sockets can do without waiting, and what of it threads wait for.
 
 /// What a socket can do without waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -169,7 +169,7 @@ fn an_observer_learns_once_for_each_watch() {
         thread::yield_now();
     }
     assert_eq!(*events.tokens.lock(), [7]);
-    // Watched again while there is data: the next data is an event of its own.
+    // Watched again while there is data: the next data is another event.
     while peer.bytes_readable().unwrap() < 2 {
         thread::yield_now();
     }

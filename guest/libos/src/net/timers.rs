@@ -1,6 +1,6 @@
 //! `Timers`: a heap of deadlines, one for each small number, that can be
 //! moved and taken back at any time. A deadline that is taken back leaves
-//! nothing behind, so that a quiet connection never wakes anybody.
+//! nothing behind, so that a quiet connection wakes no thread.
 
 use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
@@ -56,12 +56,12 @@ impl Timers {
             (None, Some(deadline)) => {
                 self.heap.push((deadline, number));
                 self.note(self.heap.len() - 1);
-                self.rise(self.heap.len() - 1);
+                self.sift_up(self.heap.len() - 1);
             }
             (Some(at), Some(deadline)) => {
                 if self.heap[at].0 != deadline {
                     self.heap[at].0 = deadline;
-                    self.settle(at);
+                    self.sift(at);
                 }
             }
             (Some(at), None) => {
@@ -69,7 +69,7 @@ impl Timers {
                 self.places[number as usize] = NONE;
                 if at < self.heap.len() {
                     self.note(at);
-                    self.settle(at);
+                    self.sift(at);
                 }
             }
         }
@@ -90,12 +90,12 @@ impl Timers {
         self.places[number] = at as u32;
     }
 
-    fn settle(&mut self, at: usize) {
-        let at = self.rise(at);
-        self.sink(at);
+    fn sift(&mut self, at: usize) {
+        let at = self.sift_up(at);
+        self.sift_down(at);
     }
 
-    fn rise(&mut self, mut at: usize) -> usize {
+    fn sift_up(&mut self, mut at: usize) -> usize {
         while at > 0 && self.heap[at].0 < self.heap[(at - 1) / 2].0 {
             self.swap(at, (at - 1) / 2);
             at = (at - 1) / 2;
@@ -103,7 +103,7 @@ impl Timers {
         at
     }
 
-    fn sink(&mut self, mut at: usize) {
+    fn sift_down(&mut self, mut at: usize) {
         loop {
             let children = 2 * at + 1..self.heap.len().min(2 * at + 3);
             let Some(child) = children.min_by_key(|&child| self.heap[child].0) else {

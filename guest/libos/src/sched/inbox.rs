@@ -18,7 +18,7 @@ pub(crate) struct Inbox<T> {
     threads: IrqLock<Vec<T>>,
     /// Whether there are some, readable without the lock, and whether the core halts.
     bell: Doorbell,
-    /// Counter when somebody found the core halted and undertook to wake it; 0
+    /// Counter when a waker found the core halted and undertook to wake it; 0
     /// once the core has seen it.
     rung: AtomicU64,
     delivered: Counter,

@@ -66,7 +66,7 @@ fn failed(error: std::io::Error) -> TransportError {
     }
 }
 
-/// Serves every connection of `listener` on a thread of its own, until the
+/// Serves every connection of `listener` on its own thread, until the
 /// listener fails.
 pub fn serve(listener: &TcpListener, serve: impl Fn(Stream) + Clone + Send + 'static) {
     for tcp in listener.incoming().map_while(Result::ok) {

@@ -11,7 +11,7 @@
 //! | `metrics` | figures for Prometheus |
 //! | `host` | the same on a host's sockets, for tests and measurements |
 //! | `memory` | a client in memory, to count what commands cost |
-//! | `script` | a client in memory with a clock of its own, for tests |
+//! | `script` | a client in memory with its own clock, for tests |
 //!
 //! One thread at a time waits in `accept`. Whoever gets a connection makes sure
 //! that another one takes its place, a rested thread if there is one, and serves

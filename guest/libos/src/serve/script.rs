@@ -1,4 +1,4 @@
-//! [`Script`]: a client in memory with a clock of its own, for tests of servers: nothing waits.
+//! [`Script`]: a client in memory with its own clock, for tests of servers: nothing waits.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

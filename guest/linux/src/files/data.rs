@@ -79,7 +79,7 @@ impl Bytes {
         }
     }
 
-    /// Bytes of its own.
+    /// Bytes that belong to this file.
     pub(crate) fn new(bytes: Vec<u8>) -> Self {
         Self(Arc::new(SpinLock::new(Content::Own(bytes))))
     }

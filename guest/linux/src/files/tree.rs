@@ -186,13 +186,13 @@ impl Tree {
         };
         for entry in Archive::parse(archive).flatten() {
             let kind = match entry.kind {
-                cpio::Kind::File => NodeKind::File(Bytes::archived(entry.data)),
-                cpio::Kind::Directory => NodeKind::Directory(SpinLock::new(BTreeMap::new())),
-                cpio::Kind::Link => match core::str::from_utf8(entry.data) {
+                cpio::EntryKind::File => NodeKind::File(Bytes::archived(entry.data)),
+                cpio::EntryKind::Directory => NodeKind::Directory(SpinLock::new(BTreeMap::new())),
+                cpio::EntryKind::Link => match core::str::from_utf8(entry.data) {
                     Ok(target) => NodeKind::Link(target.into()),
                     Err(_) => continue,
                 },
-                cpio::Kind::Other => continue,
+                cpio::EntryKind::Other => continue,
             };
             let modified_ns = u64::from(entry.modified_s) * 1_000_000_000;
             if !entry.path.is_empty() && !is_tares_own(entry.path) {

@@ -25,7 +25,7 @@ impl Connection {
         if segment.ack.before(self.una) {
             return;
         }
-        let (before, pipe, flight) = (self.una, self.board.pipe(), self.flight());
+        let (before, pipe, flight) = (self.una, self.board.pipe(), self.flight_size());
         let was_limited = u64::from(pipe) * 2 >= u64::from(self.congestion.window());
         let duplicate = self.note_duplicate_report(segment);
         let delivered = self.mark(now, segment);
@@ -268,7 +268,7 @@ impl Connection {
         is_duplicate
     }
 
-    /// Whether a tail loss probe repaired a loss that otherwise nobody would
+    /// Whether a tail loss probe repaired a loss that otherwise no check would
     /// have noticed (RFC 8985, 7.4.2).
     fn judge_tail_probe(&mut self, segment: &Segment<'_>, acked: u32, duplicate: bool) {
         let Some(probe) = self.tail_probe else {

@@ -481,7 +481,7 @@ impl Connection {
         stamp(self.timestamp_offset, now)
     }
 
-    fn flight(&self) -> u32 {
+    fn flight_size(&self) -> u32 {
         self.next.since(self.una)
     }
 

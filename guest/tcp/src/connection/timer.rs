@@ -21,8 +21,7 @@ impl Connection {
 
     #[inline]
     pub(super) fn earliest(&self) -> Instant {
-        let protocol = self.timer.min(self.delayed_ack.due());
-        let protocol = protocol.min(self.small.due());
+        let protocol = self.timer.min(self.delayed_ack.due()).min(self.small.due());
         protocol.min(self.keep_alive_due).min(self.time_wait_end)
     }
 
@@ -117,7 +116,7 @@ impl Connection {
                 }
                 Wait::Reordering => {
                     if self.detect_by_time(now) && self.congestion.phase() == Phase::Open {
-                        self.enter_recovery(self.flight());
+                        self.enter_recovery(self.flight_size());
                     }
                     self.arm(now);
                 }

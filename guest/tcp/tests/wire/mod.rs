@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use tare_tcp::time::{Duration, Instant};
 use tare_tcp::{Config, Connection, FourTuple, Identity, Pool, Secret, Segment};
 
-use tare_tcp::wire::{Fate, Lane};
+use tare_tcp::wire::{Direction, Fate};
 pub(crate) use tare_tcp::wire::{Impairment, Random};
 
 /// Bytes of an IPv4 header.
@@ -30,7 +30,7 @@ pub(crate) struct World {
     pub now: Instant,
     pub ends: [Connection; 2],
     impairment: Impairment,
-    lanes: [Lane; 2],
+    directions: [Direction; 2],
     arrivals: BinaryHeap<Reverse<Arrival>>,
     random: Random,
     order: u64,
@@ -75,7 +75,7 @@ impl World {
             now,
             ends: [client, server],
             impairment,
-            lanes: [Lane::new(impairment), Lane::new(impairment)],
+            directions: [Direction::new(impairment), Direction::new(impairment)],
             arrivals: BinaryHeap::new(),
             random: Random::new(seed),
             order: 0,
@@ -96,7 +96,7 @@ impl World {
 
     fn carry(&mut self, from: usize, bytes: Vec<u8>) {
         let (now, size) = (self.now.as_micros(), bytes.len() + IP_HEADER);
-        let arrivals = match self.lanes[from].carry(&mut self.random, now, size) {
+        let arrivals = match self.directions[from].carry(&mut self.random, now, size) {
             Fate::TooLarge if self.impairment.reports_mtu => {
                 let seq = Segment::parse(&bytes).expect("own segment").seq;
                 let mss = self.impairment.mtu as u16 - 40;

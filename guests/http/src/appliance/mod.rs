@@ -3,8 +3,8 @@
 //!
 //! Options on the command line: `port=N` (80), `connections=N` (as many as the heap
 //! carries, up to [`MOST_CONNECTIONS`]), `metrics=on` to serve figures for Prometheus
-//! at `/metrics` (off), `precompressed=on` to send `FILE.br`, `FILE.zst` or `FILE.gz` in the
-//! place of `FILE` to clients that take it (off), and for paths without a file
+//! at `/metrics` (off), `precompressed=on` to send `FILE.br`, `FILE.zst` or `FILE.gz`
+//! instead of `FILE` to clients that take it (off), and for paths without a file
 //! `not_found=FILE` to send it with 404, or `fallback=FILE` to send it with 200.
 //! `site=NAME` names the table of a site's file in the initramfs (crate `tare-site`), which
 //! `tare run --site` puts there: headers by path, redirects, listings, hosts, an access log, and
@@ -86,8 +86,9 @@ fn serve_files(also: impl FnOnce(&'static Http, Log) -> io::Result<()>) -> io::R
         }
     };
     let origin = platform.origin();
-    let missing = given().missing(site.as_ref(), &AppliancePlatform::new());
-    let missing = missing.map_err(|RulesError(why)| Error::new(ErrorKind::InvalidInput, why))?;
+    let missing = given()
+        .missing(site.as_ref(), &AppliancePlatform::new())
+        .map_err(|RulesError(why)| Error::new(ErrorKind::InvalidInput, why))?;
     let mut server = Server::new(platform)
         .with_metrics(metrics()?)
         .with_precompressed(precompressed()?)
@@ -127,8 +128,8 @@ fn start_reload(http: &'static Http, log: Log) -> io::Result<()> {
         return Ok(());
     }
     let unsupported = |reason| Error::new(ErrorKind::Unsupported, reason);
-    let disk = block::disk(reload::SERIAL);
-    let disk = disk.ok_or_else(|| unsupported("reload=on: want the disk of tare run --reload"))?;
+    let disk = block::disk(reload::SERIAL)
+        .ok_or_else(|| unsupported("reload=on: want the disk of tare run --reload"))?;
     let changed = disk.watch();
     let changed =
         changed.map_err(|_| unsupported("reload=on: the disk has no interrupt for its changes"))?;
@@ -231,8 +232,8 @@ fn given() -> Given {
 /// initramfs can come from anywhere.
 fn site(name: &str) -> io::Result<Table<'static>> {
     let invalid = |reason| Error::new(ErrorKind::InvalidInput, reason);
-    let bytes = fs::in_initramfs(name);
-    let bytes = bytes.ok_or_else(|| invalid("site=: the initramfs has no such file"))?;
+    let bytes =
+        fs::in_initramfs(name).ok_or_else(|| invalid("site=: the initramfs has no such file"))?;
     Table::parse(bytes).map_err(|error| {
         invalid(match error {
             TableError::Header => "site=: not a site's table of the version that this image reads",

@@ -1,4 +1,4 @@
-//! An archive on a disk, read from its first byte to its last into files with memory of their own.
+//! An archive on a disk, read from its first byte to its last into files, each with its own memory.
 //!
 //! It is hostile: each length is checked against what is left, paths come in ascending order as
 //! the host packs them, and what does not parse refuses the whole.
@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use tare_libos::block::{Disk, SECTOR_BYTES};
 use tare_libos::fs::Content;
-use tare_libos::fs::cpio::{self, HEADER_LEN, Header, Kind, TRAILER};
+use tare_libos::fs::cpio::{self, EntryKind, HEADER_LEN, Header, TRAILER};
 use tare_libos::heap;
 use tare_site::reload::{ARCHIVE_SECTOR, Refusal, Request};
 use tare_site::{FILE, MOST_BYTES};
@@ -45,13 +45,13 @@ pub(super) fn read(disk: &Disk, request: &Request) -> Result<Archive, Refusal> {
             continue;
         }
         let node = match header.kind() {
-            Kind::Directory => Node::Directory,
-            Kind::File => Node::File {
+            EntryKind::Directory => Node::Directory,
+            EntryKind::File => Node::File {
                 bytes: Content::loaded(bytes.content(header.len)?),
                 modified_s: header.modified_s.into(),
             },
             // Not served, as in an initramfs.
-            Kind::Link | Kind::Other => {
+            EntryKind::Link | EntryKind::Other => {
                 bytes.skip(header.len)?;
                 continue;
             }
@@ -82,7 +82,7 @@ fn missing(bytes: usize) -> Refusal {
 /// Zeros in memory that may be refused: peers take some meanwhile.
 #[cold]
 #[inline(never)]
-fn room(bytes: usize) -> Result<Vec<u8>, Refusal> {
+fn zeroed(bytes: usize) -> Result<Vec<u8>, Refusal> {
     if !heap::has_room(bytes) {
         return Err(missing(bytes));
     }
@@ -112,7 +112,7 @@ impl<'d> Bytes<'d> {
         Ok(Self {
             disk,
             next: ARCHIVE_SECTOR,
-            window: room(WINDOW)?,
+            window: zeroed(WINDOW)?,
             filled: 0,
             taken: 0,
             before: 0,
@@ -151,7 +151,7 @@ impl<'d> Bytes<'d> {
         if len as u64 > self.len - self.at() {
             return Err(Refusal::Archive);
         }
-        let mut content = room(len)?;
+        let mut content = zeroed(len)?;
         self.fill(&mut content)?;
         self.align()?;
         Ok(content)

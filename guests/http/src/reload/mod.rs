@@ -1,7 +1,7 @@
 //! A new root for a server that runs: the guest's side of `tare reload`
 //! (`docs/adr/0052-reload-of-a-site.md`; what is on the disk: [`tare_site::reload`]).
 //!
-//! The archive is read into memory of its own and checked as a root is at the start. Only then it
+//! The archive is read into separate memory and checked as a root is at the start. Only then it
 //! is served, as a whole; whatever is wrong with it leaves the one before in its place.
 //!
 //! Its functions are cold and not inlined: an image has them once, and small.
@@ -115,8 +115,10 @@ impl Reload {
     #[cold]
     #[inline(never)]
     fn missing(&self, table: Option<&[u8]>, files: &Loaded) -> Result<Missing, Refusal> {
-        let site = table.map(Table::parse).transpose();
-        let site = site.map_err(|_| Refusal::Table)?;
+        let site = table
+            .map(Table::parse)
+            .transpose()
+            .map_err(|_| Refusal::Table)?;
         if site.as_ref().map_or(Log::Off, |site| site.log) != self.log {
             return Err(Refusal::Log);
         }

@@ -247,7 +247,7 @@ fn only_one_expectation_is_known() {
     let old = "GET / HTTP/1.0\r\nExpect: 100-continue\r\n\r\n";
     assert!(
         !complete(old).expects_continue,
-        "1.0 clients are not to be told"
+        "1.0 clients must not get 100"
     );
 }
 

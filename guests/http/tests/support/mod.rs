@@ -1,4 +1,4 @@
-//! Clients with a clock of their own, so that no test here waits, and the site that they ask.
+//! Clients with their own clock, so that no test here waits, and the site that they ask.
 
 #![allow(dead_code, clippy::unwrap_used)]
 

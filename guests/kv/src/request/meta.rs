@@ -161,8 +161,10 @@ pub(super) fn parse_set<'a>(mut words: Words<'a>, bytes: &'a [u8], data: usize) 
     let Some(key) = words.next() else {
         return Parsed::Command(ERROR, data);
     };
-    let length = words.next().and_then(signed_32);
-    let length = length.and_then(|length| usize::try_from(length).ok());
+    let length = words
+        .next()
+        .and_then(signed_32)
+        .and_then(|length| usize::try_from(length).ok());
     let (Some(length), true) = (length, key.len() <= MAX_KEY) else {
         return Parsed::Command(Command::Answer(BAD_FORMAT), data);
     };

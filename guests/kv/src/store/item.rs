@@ -36,7 +36,7 @@ pub(super) struct Item {
     pub(super) state: u8,
 }
 
-/// The item was asked for since it was stored.
+/// The item was requested since it was stored.
 pub(super) const FETCHED: u8 = 1;
 /// The item was invalidated.
 pub(super) const STALE: u8 = 2;

@@ -40,7 +40,7 @@ pub(crate) fn talk(
     }
 }
 
-/// The answers of a server of its own to one piece.
+/// The answers of a new server to one piece.
 pub(crate) fn ask(bytes: impl AsRef<[u8]>) -> Answers {
     talk(&server(), [bytes.as_ref().to_vec()])
 }

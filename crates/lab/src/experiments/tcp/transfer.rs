@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tare_tcp::wire::{Fate, Impairment, Lane, Random};
+use tare_tcp::wire::{Direction, Fate, Impairment, Random};
 
 use super::linux::{self, End, Received};
 use super::ours::Ours;
@@ -71,7 +71,7 @@ struct Arrival {
 
 struct Wire {
     begin: Instant,
-    lanes: [Lane; 2],
+    directions: [Direction; 2],
     random: Random,
     arrivals: BinaryHeap<Reverse<Arrival>>,
     order: u64,
@@ -79,8 +79,8 @@ struct Wire {
 }
 
 /// Sends `bytes` bytes from `arm` to Linux over a wire that is `impairment`, at most for
-/// `limit`. The threads of wire and ends go before others of the host, which would else be
-/// an impairment of their own.
+/// `limit`. The threads of wire and ends have priority over others of the host, whose delays would
+/// else be a second impairment.
 pub(super) fn transfer(
     arm: Arm,
     impairment: Impairment,
@@ -138,7 +138,7 @@ impl Wire {
     fn new(impairment: Impairment, seed: u64) -> Self {
         Self {
             begin: Instant::now(),
-            lanes: [Lane::new(impairment), Lane::new(impairment)],
+            directions: [Direction::new(impairment), Direction::new(impairment)],
             random: Random::new(seed),
             arrivals: BinaryHeap::new(),
             order: 0,
@@ -175,8 +175,11 @@ impl Wire {
     }
 
     fn wait(&self, sender: &Sender, receiver: &File) -> io::Result<()> {
-        let next = self.arrivals.peek().map(|Reverse(arrival)| arrival.at_us);
-        let next = next.map(|at| at.saturating_sub(self.now_us()));
+        let next = self
+            .arrivals
+            .peek()
+            .map(|Reverse(arrival)| arrival.at_us)
+            .map(|at| at.saturating_sub(self.now_us()));
         let mut files = vec![PollFd::from_borrowed_fd(receiver.as_fd(), PollFlags::IN)];
         let due = match sender {
             Sender::Ours(ours) => ours.due_us(),
@@ -214,9 +217,9 @@ impl Wire {
         if is_to_receiver {
             self.count.note(&frame);
         }
-        let lane = &mut self.lanes[usize::from(is_to_receiver)];
+        let direction = &mut self.directions[usize::from(is_to_receiver)];
         let bytes = frame.len() - ETHERNET_HEADER;
-        match lane.carry(&mut self.random, now, bytes) {
+        match direction.carry(&mut self.random, now, bytes) {
             Fate::TooLarge | Fate::Lost => {}
             Fate::Damaged(at) => {
                 // In TCP's header or its data.

@@ -23,7 +23,7 @@ use crate::thread;
 
 /// A queue, its interrupts counted.
 #[derive(Default)]
-struct Lane {
+struct QueueState {
     ring: OnceCell<IrqLock<Ring>>,
     interrupts: AtomicU64,
 }
@@ -31,7 +31,7 @@ struct Lane {
 /// A virtio block device.
 pub(crate) struct VirtioBlk {
     geometry: Geometry,
-    lanes: Vec<&'static Lane>,
+    queues: Vec<&'static QueueState>,
     /// Notifies queues.
     transport: IrqLock<Transport>,
     features: u64,
@@ -45,17 +45,17 @@ impl VirtioBlk {
         let config =
             setup::config(&transport, features, thread::cores()).map_err(OpenError::Setup)?;
         let (indirect, event_idx) = (has(features::INDIRECT), has(features::EVENT_IDX));
-        let mut lanes: Vec<&'static Lane> = Vec::new();
+        let mut queues: Vec<&'static QueueState> = Vec::new();
         let mut depth = 0;
         for index in 0..config.queues {
             // Handlers live forever, and so do disks.
-            let lane: &'static Lane = Box::leak(Box::default());
-            let handler = Box::leak(Box::new(move || lane.interrupted()));
+            let queue: &'static QueueState = Box::leak(Box::default());
+            let handler = Box::leak(Box::new(move || queue.interrupted()));
             transport.on_interrupt_at(index as u16, index, handler);
             let ring = Ring::new(&mut transport, index as u16, indirect, event_idx)?;
             depth += ring.depth(indirect);
-            let _ = lane.ring.set(IrqLock::new(ring));
-            lanes.push(lane);
+            let _ = queue.ring.set(IrqLock::new(ring));
+            queues.push(queue);
         }
         transport.finish_init();
         let mut blk = Self {
@@ -67,9 +67,9 @@ impl VirtioBlk {
                 zero_sectors: config.zero_sectors,
                 request_bytes: config.request_bytes,
                 depth,
-                queues: lanes.len(),
+                queues: queues.len(),
             },
-            lanes,
+            queues,
             transport: IrqLock::new(transport),
             features,
         };
@@ -87,18 +87,18 @@ impl VirtioBlk {
     }
 
     /// The queue of this core.
-    fn lane(&self) -> (u16, &'static Lane) {
-        let index = match self.lanes.len() {
+    fn queue(&self) -> (u16, &'static QueueState) {
+        let index = match self.queues.len() {
             1 => 0,
-            lanes => thread::current_core() % lanes,
+            queues => thread::current_core() % queues,
         };
-        (index as u16, self.lanes[index])
+        (index as u16, self.queues[index])
     }
 
     /// Carries a request out; its data is used until this returns.
     fn submit(&self, request: [u8; LEN], data: Data) -> Result<(), BlockError> {
-        let (index, lane) = self.lane();
-        let Some(ring) = lane.ring.get() else {
+        let (index, queue) = self.queue();
+        let Some(ring) = queue.ring.get() else {
             return Err(BlockError::Broken);
         };
         let completion = Completion {
@@ -134,7 +134,7 @@ impl VirtioBlk {
     }
 }
 
-impl Lane {
+impl QueueState {
     /// Called with interrupts off, on the queue's core.
     fn interrupted(&self) {
         self.interrupts.fetch_add(1, Ordering::Relaxed);
@@ -198,9 +198,9 @@ impl Device for VirtioBlk {
 
     fn stats(&self) -> DiskStats {
         let mut stats = DiskStats::default();
-        for lane in &self.lanes {
-            stats.interrupts += lane.interrupts.load(Ordering::Relaxed);
-            let Some(ring) = lane.ring.get() else {
+        for queue in &self.queues {
+            stats.interrupts += queue.interrupts.load(Ordering::Relaxed);
+            let Some(ring) = queue.ring.get() else {
                 continue;
             };
             let ring = ring.lock();

@@ -10,7 +10,7 @@
 //!
 //! A request takes three descriptors (two for a flush), so 85 are in flight in
 //! a queue of 256; further threads wait. `blk_indirect=on` on the command line
-//! asks for indirect tables: 256 in flight, each with a table of its own.
+//! asks for indirect tables: 256 in flight, each with its own table.
 
 #![cfg_attr(not(target_os = "none"), allow(dead_code))] // the host has no devices
 

@@ -44,7 +44,7 @@ struct Frame {
     status: u8,
 }
 
-struct Flight {
+struct InFlightRequest {
     frame: Box<Frame>,
     completion: NonNull<Completion>,
     thread: Thread,
@@ -54,7 +54,7 @@ struct Flight {
 pub(super) struct Ring {
     queue: Queue,
     /// By the token of their first descriptor.
-    flights: Vec<Option<Flight>>,
+    in_flight: Vec<Option<InFlightRequest>>,
     #[allow(clippy::vec_box)] // the device gets their addresses
     spare: Vec<Box<Frame>>,
     /// Threads that found no room, first come first.
@@ -106,7 +106,7 @@ impl Ring {
         }
         Ok(Self {
             queue,
-            flights: (0..size).map(|_| None).collect(),
+            in_flight: (0..size).map(|_| None).collect(),
             spare: Vec::with_capacity(size),
             waiting: VecDeque::new(),
             broken: false,
@@ -175,14 +175,14 @@ impl Ring {
         let Some(token) = token else {
             return Err(NotAdded::Full);
         };
-        self.flights[usize::from(token)] = Some(Flight {
+        self.in_flight[usize::from(token)] = Some(InFlightRequest {
             frame,
             completion,
             thread: thread.clone(),
         });
-        // The queue publishes the request and then looks at whether the device
-        // wants to be told; without a fence between the two the look may come
-        // first and see a device that is still awake.
+        // The queue publishes the request and then reads whether the device wants a
+        // notification; without a fence between the two the read may come first and
+        // see a device that is still awake.
         fence(Ordering::SeqCst);
         if !self.queue.should_notify() {
             return Ok(Added::Quiet);
@@ -210,7 +210,7 @@ impl Ring {
 
     /// Whether `token` was one of ours.
     fn complete(&mut self, token: u16) -> bool {
-        let Some(slot) = self.flights.get_mut(usize::from(token)) else {
+        let Some(slot) = self.in_flight.get_mut(usize::from(token)) else {
             return false;
         };
         let Some(flight) = slot.take() else {
@@ -223,7 +223,7 @@ impl Ring {
         };
         self.completions += 1;
         self.errors += u64::from(result.is_err());
-        let Flight {
+        let InFlightRequest {
             frame,
             completion,
             thread,
@@ -243,7 +243,7 @@ impl Ring {
         if !core::mem::replace(&mut self.broken, true) {
             log::error!("block: invalid used ring, the device is disabled");
         }
-        for slot in &mut self.flights {
+        for slot in &mut self.in_flight {
             if let Some(flight) = slot.take() {
                 self.errors += 1;
                 Box::leak(flight.frame);

@@ -36,7 +36,7 @@ pub(crate) enum OpenError {
 pub(crate) enum Tables {
     /// Three descriptors of the queue for each request.
     Direct,
-    /// One descriptor, and a table of its own.
+    /// One descriptor with its own table.
     Indirect,
 }
 

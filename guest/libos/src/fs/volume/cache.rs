@@ -1,8 +1,8 @@
 //! [`Cache`]: the files of a disk that are in memory.
 //!
 //! Whoever serves a file holds a handle of its content. A file without such a
-//! handle makes room for another one, the one that was asked for least recently
-//! first.
+//! handle makes room for another one, the least recently
+//! used first.
 
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -62,12 +62,12 @@ mod tests {
     use alloc::vec;
 
     use super::*;
-    use crate::fs::cpio::Kind;
+    use crate::fs::cpio::EntryKind;
 
     const METADATA: Metadata = Metadata {
         len: 1,
         modified_s: 0,
-        kind: Kind::File,
+        kind: EntryKind::File,
     };
 
     #[test]

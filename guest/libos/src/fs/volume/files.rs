@@ -16,7 +16,7 @@ use super::{MountError, superblock};
 use crate::block::Disk;
 use crate::fs::attributes::Metadata;
 use crate::fs::content::Content;
-use crate::fs::cpio::Kind;
+use crate::fs::cpio::EntryKind;
 use crate::fs::dir::DirEntry;
 use crate::heap;
 use crate::io::{Error, ErrorKind, Result};
@@ -56,7 +56,7 @@ impl Files {
             disk: disk.to_string(),
             source,
         })?;
-        let checked = superblock::check(&bytes, disk.bytes(), room());
+        let checked = superblock::check(&bytes, disk.bytes(), free_bytes());
         checked.map_err(|problem| MountError::Superblock {
             disk: disk.to_string(),
             problem,
@@ -193,15 +193,15 @@ fn convert(metadata: &ext4_view::Metadata) -> Metadata {
         len: metadata.len(),
         modified_s: u64::try_from(metadata.modified().seconds()).unwrap_or(0),
         kind: match metadata.file_type() {
-            FileType::Regular => Kind::File,
-            FileType::Directory => Kind::Directory,
-            _ => Kind::Other,
+            FileType::Regular => EntryKind::File,
+            FileType::Directory => EntryKind::Directory,
+            _ => EntryKind::Other,
         },
     }
 }
 
 /// Memory that files may take now: a quarter of the heap stays for the rest.
-pub(super) fn room() -> u64 {
+pub(super) fn free_bytes() -> u64 {
     let heap = heap::stats();
     match heap.total {
         0 => HOST_BYTES,

@@ -1,6 +1,6 @@
 //! Files on a disk: an ext2, ext3 or ext4 file system, read by the ext4-view crate.
 //!
-//! That crate keeps to one thread, so a volume has a thread of its own
+//! That crate keeps to one thread, so a volume has its own thread
 //! that answers questions (`files`); callers sleep meanwhile. A disk is hostile input: what
 //! the crate would believe of the superblock is checked first (`superblock`), and
 //! nothing is read that memory does not suffice for. Symbolic links are followed
@@ -48,7 +48,7 @@ pub struct Volume {
 impl Volume {
     /// Mounts the file system on `disk`, to be read only.
     pub fn open(disk: &Disk) -> core::result::Result<Self, MountError> {
-        Self::open_within(disk, files::room)
+        Self::open_within(disk, files::free_bytes)
     }
 
     /// The same with the memory that `room` leaves for files, in bytes.
@@ -80,7 +80,7 @@ impl Volume {
     }
 
     /// A file's content and metadata. The content stays in memory for as long as
-    /// somebody holds it, and longer unless the memory is needed.
+    /// a handle to it exists, and longer unless the memory is needed.
     pub fn read(&self, path: &str) -> Result<(Content, Metadata)> {
         let path = absolute(path)?;
         self.ask(move |files| files.read(&path))
@@ -133,7 +133,8 @@ impl fmt::Debug for Volume {
 
 /// From the root; no path leaves it.
 fn absolute(path: &str) -> Result<String> {
-    let path = cpio::normalize(path).filter(|path| !path.contains('\0'));
-    let path = path.ok_or(ErrorKind::NotFound)?;
+    let path = cpio::normalize(path)
+        .filter(|path| !path.contains('\0'))
+        .ok_or(ErrorKind::NotFound)?;
     Ok(alloc::format!("/{path}"))
 }

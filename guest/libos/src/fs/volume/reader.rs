@@ -12,7 +12,7 @@ pub(super) struct Reader(pub(super) Disk);
 
 impl Reader {
     /// Fills `into` from byte `start` on. Whole sectors in the middle are read
-    /// where they belong, the ends through a sector of their own.
+    /// into their place, the ends through a sector's buffer.
     pub(super) fn fill(&self, start: u64, mut into: &mut [u8]) -> Result<(), BlockError> {
         let mut sector = start / SECTOR_BYTES as u64;
         let mut skip = (start % SECTOR_BYTES as u64) as usize;

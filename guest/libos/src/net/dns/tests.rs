@@ -4,7 +4,7 @@ use super::*;
 use crate::net::TcpListener;
 use crate::thread;
 
-/// A server that sends a byte now and then keeps nobody longer than the whole timeout:
+/// A server that sends a byte now and then blocks a caller no longer than the whole timeout:
 /// with a timeout for each byte this takes hours.
 #[test]
 fn an_answer_in_drops_ends_with_the_timeout() {

@@ -171,8 +171,11 @@ impl RouterAdvertisement {
                 }
                 OPTION_NAME_SERVERS if found.name_servers.len() < OPTIONS_MAX => {
                     let (octets, _) = option[8..].as_chunks::<16>();
-                    let addresses = octets.iter().map(|octets| Ipv6Addr::from_octets(*octets));
-                    let addresses = addresses.take(OPTIONS_MAX).collect();
+                    let addresses = octets
+                        .iter()
+                        .map(|octets| Ipv6Addr::from_octets(*octets))
+                        .take(OPTIONS_MAX)
+                        .collect();
                     found
                         .name_servers
                         .extend(word(option, 4).map(|life| (addresses, life)));
@@ -212,7 +215,7 @@ fn with_mac(mut message: Vec<u8>, option: u8, mac: Mac) -> Vec<u8> {
     message
 }
 
-/// Asks for routers. Without an address of its own a host does not say its
+/// Asks for routers. Without an address a host does not say its
 /// hardware address (RFC 4861, 4.1).
 pub(crate) fn router_solicitation(mac: Mac) -> Vec<u8> {
     let message = Vec::from([ROUTER_SOLICITATION, 0, 0, 0, 0, 0, 0, 0]);
@@ -224,7 +227,7 @@ pub(crate) fn solicitation(target: Ipv6Addr, mac: Mac) -> Vec<u8> {
     with_mac(probe(target), OPTION_SOURCE_MAC, mac)
 }
 
-/// Asks whether somebody else has `target` (RFC 4862, 5.4.2).
+/// Asks whether another host has `target` (RFC 4862, 5.4.2).
 pub(crate) fn probe(target: Ipv6Addr) -> Vec<u8> {
     let mut message = Vec::from([NEIGHBOR_SOLICITATION, 0, 0, 0, 0, 0, 0, 0]);
     message.extend(target.octets());

@@ -1,5 +1,5 @@
 //! [`Addresses`]: the IPv6 addresses of a port, the networks on its link, and its
-//! routers. All lists are bounded, since anybody on the link can announce.
+//! routers. All lists are bounded, since any host on the link can announce.
 
 use alloc::vec::Vec;
 use core::net::Ipv6Addr;

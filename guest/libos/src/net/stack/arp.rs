@@ -36,7 +36,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         }
         if packet.target == own {
             self.note_neighbor(packet.sender.into(), packet.sender_mac, now);
-            self.wire.ingress(frame, &mut self.nobody, now);
+            self.wire.ingress(frame, &mut self.no_sockets, now);
         } else if self.wire.neighbours.knows(packet.sender.into()) {
             self.learn(packet.sender, packet.sender_mac, now);
         } else {
@@ -46,7 +46,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// The neighbour that answers a SYN: the one that sent it, except that a SYN
-    /// alone moves nobody who is known. From another network it came through a
+    /// alone moves no known neighbour. From another network it came through a
     /// router, and goes back there if there is a route.
     pub(super) fn neighbor_of_syn(
         &mut self,
@@ -83,7 +83,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         let mut frame = [0; FRAME_BYTES];
         packet.write(own_mac, &mut frame);
         self.note_neighbor(address.into(), mac, now);
-        self.wire.ingress(&frame, &mut self.nobody, now);
+        self.wire.ingress(&frame, &mut self.no_sockets, now);
     }
 
     /// Notes a neighbour; connections through it follow when it has moved.
@@ -108,7 +108,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         self.send_arp(&reply, probe.sender_mac);
     }
 
-    /// Asks whether somebody else has the new address, and tells everybody that it
+    /// Asks whether another host has the new address, and announces to all that it
     /// is ours. It is used at once: waiting for an answer would delay each start.
     pub(super) fn claim_address(&mut self, own: Ipv4Addr, now: Instant) {
         self.claim = Claim {

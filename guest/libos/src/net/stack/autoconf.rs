@@ -32,7 +32,7 @@ pub(super) struct Ipv6 {
     pub(super) name_servers: Vec<(Ipv6Addr, Until)>,
     /// When this side wants to speak.
     pub(super) deadline: Option<Instant>,
-    /// When the next thing that was announced ends. Nobody is woken for it: ends are
+    /// When the next thing that was announced ends. No thread is woken for it: ends are
     /// looked at when something is used, and acted on with the next frame.
     pub(super) next_end: Option<Instant>,
 }

@@ -18,7 +18,7 @@ pub struct Counters {
     pub other_protocol: u64,
     /// Frames from addresses that cannot be on the wire.
     pub martian: u64,
-    /// TCP segments and ICMP messages to or from everybody, or to another host.
+    /// TCP segments and ICMP messages to or from broadcast, or to another host.
     pub broadcast: u64,
     /// ICMP errors not sent since there were too many.
     pub icmp_errors_suppressed: u64,

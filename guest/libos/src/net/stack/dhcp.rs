@@ -94,7 +94,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         self.set_address(None, None);
     }
 
-    /// Refuses the lease: its address is somebody else's, or no host's.
+    /// Refuses the lease: its address is another host's, or invalid.
     pub(super) fn decline_lease(&mut self, address: Ipv4Addr, now: Instant) {
         self.counters.leases_declined += 1;
         let Some(client) = &mut self.setup.client else {

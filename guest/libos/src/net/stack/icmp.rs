@@ -66,8 +66,9 @@ pub(super) fn send_port_unreachable<L: Link>(
     refused: &Datagram,
     frame: &[u8],
 ) {
-    let packet = frame.get(port.ip_offset()..usize::from(refused.end));
-    let packet = packet.unwrap_or_default();
+    let packet = frame
+        .get(port.ip_offset()..usize::from(refused.end))
+        .unwrap_or_default();
     let quoted = &packet[..packet.len().min(QUOTED_MAX)];
     let mut message = Vec::with_capacity(HEADER + quoted.len());
     let kind = match refused.flow.local {

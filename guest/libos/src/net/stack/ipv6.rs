@@ -33,7 +33,7 @@ const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
 const PROBATION: Duration = Duration::from_secs(2);
 /// Addresses that are tried in one network (RFC 7217, 6).
 const TRIES_MAX: u8 = 3;
-/// No advertisement shortens the rest of an address's life below this, since anybody
+/// No advertisement shortens the rest of an address's life below this, since any host
 /// can send one (RFC 4862, 5.5.3 e).
 const SHORTEST_LIFE: Duration = Duration::from_secs(2 * 3600);
 /// Requests to DHCPv6 servers; the time between two doubles.
@@ -150,7 +150,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         });
     }
 
-    /// Takes an address: joins its group and asks whether somebody else has it.
+    /// Takes an address: joins its group and asks whether another host has it.
     fn take_address(&mut self, own: Own) {
         if !self.wire.ipv6.add(own) {
             return;
@@ -235,7 +235,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         }
     }
 
-    /// Somebody asks for an address, or whether it is free (RFC 4861, 7.2.3).
+    /// A host solicits an address, or whether it is free (RFC 4861, 7.2.3).
     fn on_solicitation(
         &mut self,
         source: Ipv6Addr,

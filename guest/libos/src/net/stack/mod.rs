@@ -79,7 +79,7 @@ pub struct Stack<L: Link, W: Wake> {
     wire: Port<L>,
     loopback: Port<Loopback>,
     /// For frames that concern no socket: ARP, ICMP, resets for unknown connections.
-    nobody: SocketSet<'static>,
+    no_sockets: SocketSet<'static>,
     setup: lease::State,
     claim: claim::Claim,
     icmp_errors: icmp::ErrorBudget,
@@ -104,7 +104,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         let mut stack = Self {
             wire: Port::new(link, seed, now),
             loopback: Port::new(Loopback::default(), !seed, now),
-            nobody: SocketSet::new(alloc::vec::Vec::new()),
+            no_sockets: SocketSet::new(alloc::vec::Vec::new()),
             setup: lease::State::new(setup),
             claim: claim::Claim::default(),
             icmp_errors: icmp::ErrorBudget::default(),
@@ -245,7 +245,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         true
     }
 
-    /// A frame with a priority and no network of its own is like one without the tag
+    /// A frame with a priority and no network number is like one without the tag
     /// (IEEE 802.1Q, 9.6).
     #[cold]
     fn ingress_tagged(&mut self, bytes: &[u8], checksums: Checksums, now: Instant) {
@@ -335,13 +335,13 @@ impl<L: Link, W: Wake> Stack<L, W> {
         if !is_foreign(&flow) {
             self.counters.martian += 1;
         } else if bytes[0] & 1 == 1 || !self.wire.has_address(flow.local.ip()) {
-            // Echo requests to everybody are what amplifiers are made of.
+            // Answers to broadcast echo requests would make this host an amplifier.
             self.counters.broadcast += 1;
         } else if bytes.get(PROTOCOL) == Some(&ICMP) || self.may_send_error(now) {
             if let Some(report) = reports::report(bytes) {
                 self.follow_report(report, now);
             }
-            self.wire.ingress(bytes, &mut self.nobody, now);
+            self.wire.ingress(bytes, &mut self.no_sockets, now);
         }
     }
 
@@ -401,7 +401,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             }
             Ok(_) => match reports::report_in_packet(&buffer) {
                 Some(report) => self.follow_report(report, now),
-                None => self.loopback.ingress(&buffer, &mut self.nobody, now),
+                None => self.loopback.ingress(&buffer, &mut self.no_sockets, now),
             },
             Err(error) => self.count_refusal(error),
         }

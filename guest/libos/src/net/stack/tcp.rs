@@ -474,7 +474,7 @@ impl<W: Wake> Tcp<W> {
         connection.map_or(0, |connection| connection.tcp.statistics().timeouts)
     }
 
-    /// The peer acknowledges nothing. Not for handshakes, with which anybody could make this
+    /// The peer acknowledges nothing. Not for handshakes, with which any host could make this
     /// side ask for hosts.
     #[cold]
     fn suspect_neighbor<L: Link>(&self, wire: &mut Port<L>, id: u32, now: Instant) {

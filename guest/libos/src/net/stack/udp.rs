@@ -260,7 +260,7 @@ impl<W: Wake> Udp<W> {
         }
     }
 
-    /// A free port, beginning where nobody can guess (RFC 6056).
+    /// A free port, beginning at an unpredictable number (RFC 6056).
     pub(super) fn free_port(&mut self, ip: IpAddr) -> Option<SocketAddr> {
         let mut step = [0; 2];
         crate::random::fill(&mut step);

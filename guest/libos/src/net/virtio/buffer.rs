@@ -23,13 +23,13 @@ impl Buffer {
 }
 
 /// A received frame in its buffer.
-pub(crate) struct Filled {
+pub(crate) struct ReceivedFrame {
     pub(super) buffer: Box<Buffer>,
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
-impl AsRef<[u8]> for Filled {
+impl AsRef<[u8]> for ReceivedFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
         self.buffer.bytes.get(self.start..self.end).unwrap_or(&[])

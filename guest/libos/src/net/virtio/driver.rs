@@ -10,7 +10,7 @@ use core::sync::atomic::{Ordering, fence};
 use tare_hal::virtio::{Handler, Queue, QueueOptions, Transport};
 use virtio_drivers::transport::Transport as _;
 
-use super::buffer::{Buffer, FRAME_MAX, Filled};
+use super::buffer::{Buffer, FRAME_MAX, ReceivedFrame};
 use super::{features, header};
 use crate::net::frame::{self, Checksums, Medium};
 use crate::net::link::{Link, Properties, Received, SendChecksums};
@@ -64,8 +64,8 @@ impl VirtioNet {
     /// Takes the device over; `on_receive` is called when frames have come.
     pub(crate) fn new(mut transport: Transport, on_receive: Handler) -> Result<Self, OpenError> {
         transport.on_interrupt(RECEIVE, on_receive);
-        let features = virtio::negotiate(&mut transport, features::WANTED);
-        let features = features.map_err(|virtio::Refused| OpenError::Features)?;
+        let features = virtio::negotiate(&mut transport, features::WANTED)
+            .map_err(|virtio::Refused| OpenError::Features)?;
         let has = |feature| features & feature != 0;
         let event_idx = has(features::EVENT_IDX);
         let (mac, mtu) = read_config(&transport, features).map_err(OpenError::Setup)?;
@@ -192,7 +192,7 @@ fn local_mac() -> [u8; 6] {
 }
 
 impl Link for VirtioNet {
-    type Buffer = Filled;
+    type Buffer = ReceivedFrame;
 
     fn properties(&self) -> Properties {
         Properties {
@@ -204,7 +204,7 @@ impl Link for VirtioNet {
         }
     }
 
-    fn receive(&mut self) -> Option<Received<Filled>> {
+    fn receive(&mut self) -> Option<Received<ReceivedFrame>> {
         let Some(token) = self.receive.peek() else {
             self.run = 0;
             return None;
@@ -217,7 +217,7 @@ impl Link for VirtioNet {
             _ => header::checksums(&buffer.bytes),
         };
         Some(Received {
-            buffer: Filled {
+            buffer: ReceivedFrame {
                 start: self.header_len,
                 end: len.clamp(self.header_len, buffer.bytes.len()),
                 buffer,
@@ -226,7 +226,7 @@ impl Link for VirtioNet {
         })
     }
 
-    fn recycle(&mut self, filled: Filled) {
+    fn recycle(&mut self, filled: ReceivedFrame) {
         self.post(filled.buffer);
         // The device looks for new buffers by itself while it has any left. If
         // it ran out, all of the queue has come since it was last seen empty,

@@ -15,7 +15,7 @@ mod driver;
 mod features;
 mod header;
 
-pub(crate) use buffer::Filled;
+pub(crate) use buffer::ReceivedFrame;
 pub(crate) use driver::{OpenError, VirtioNet};
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ impl Crowd {
         assert!(counters.orphans as usize <= self.limits.orphans);
     }
 
-    /// Turns until nobody waits or `limit` has passed.
+    /// Turns until no client waits or `limit` has passed.
     fn run(&mut self, limit: Duration) {
         let end = self.world.now + limit;
         while !self.clients.is_empty() && self.world.now < end {
@@ -162,7 +162,7 @@ fn a_client_is_served_within_two_seconds_during_a_flood_of_syns() {
             crowd.connect();
         }
         crowd.turn();
-        // The answers to the flood reach nobody.
+        // The answers to the flood reach no host.
         crowd.world.client.link().take_sent();
     }
     crowd.run(PATIENCE);

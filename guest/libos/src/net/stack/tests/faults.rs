@@ -81,7 +81,7 @@ fn damage_is_noticed_and_counted() {
     world.client.link().faults.damaged = 1000;
     for _ in 0..50 {
         write(&mut world.client, client, b"damaged on the way", world.now).unwrap();
-        world.settle();
+        world.run_until_quiet();
     }
     let mut got = Vec::new();
     let _ = read_into(&mut world.server, server, &mut got, world.now);

@@ -72,7 +72,7 @@ fn a_flood_of_syns_is_bounded_and_passes() {
         let from = Ipv4Addr::new(10, 0, 0, 3 + (n % 200) as u8);
         let syn = segment(from, 1024 + n, flags::SYN, u32::from(n));
         world.server.link().inject(&syn);
-        world.settle();
+        world.run_until_quiet();
         assert!(world.server.counters().connections <= 16);
     }
     // The rest is answered by cookies, and no one is reset.
@@ -98,7 +98,7 @@ fn segments_from_impossible_addresses_are_dropped() {
     ] {
         let syn = segment(from.parse().unwrap(), 1024, flags::SYN, 1);
         world.server.link().inject(&syn);
-        world.settle();
+        world.run_until_quiet();
     }
     assert_eq!(world.server.counters().martian, 5);
     assert_eq!(world.server.counters().connections, 0);

@@ -11,10 +11,10 @@ fn a_thousand_quiet_connections_arm_no_timer() {
     let open: Vec<_> = (0..1000).map(|_| world.connect(listener)).collect();
     for &(server, client) in &open {
         write(&mut world.client, client, b"GET", world.now).unwrap();
-        world.settle();
+        world.run_until_quiet();
         read_into(&mut world.server, server, &mut Vec::new(), world.now).unwrap();
         write(&mut world.server, server, b"200", world.now).unwrap();
-        world.settle();
+        world.run_until_quiet();
         read_into(&mut world.client, client, &mut Vec::new(), world.now).unwrap();
     }
     world.pass(Duration::from_secs(2));
@@ -33,7 +33,7 @@ fn an_answer_carries_the_acknowledgement() {
     world.pass(Duration::from_secs(1));
     let before = world.server.link().sent;
     write(&mut world.client, client, b"GET", world.now).unwrap();
-    world.settle();
+    world.run_until_quiet();
     read_into(&mut world.server, server, &mut Vec::new(), world.now).unwrap();
     write(&mut world.server, server, b"200", world.now).unwrap();
     world.pass(Duration::from_secs(1));
@@ -47,14 +47,14 @@ fn deadlines_of_an_interactive_connection_are_far() {
     let (server, client) = world.connect(listener);
     let ask = |world: &mut World| {
         write(&mut world.client, client, b"?", world.now).unwrap();
-        world.settle();
+        world.run_until_quiet();
         let due = world.server.deadline().unwrap() - world.now;
         read_into(&mut world.server, server, &mut Vec::new(), world.now).unwrap();
         due
     };
     let answer = |world: &mut World| {
         write(&mut world.server, server, b"!", world.now).unwrap();
-        world.settle();
+        world.run_until_quiet();
         read_into(&mut world.client, client, &mut Vec::new(), world.now).unwrap();
     };
     assert_eq!(ask(&mut world), Duration::from_millis(40));
@@ -64,7 +64,7 @@ fn deadlines_of_an_interactive_connection_are_far() {
     }
     answer(&mut world);
     assert_eq!(ask(&mut world), Duration::from_millis(200));
-    // Nobody answers: the acknowledgement goes by itself, the next one sooner.
+    // The application does not answer: the acknowledgement is sent alone, the next one sooner.
     let before = world.server.link().sent;
     world.pass(Duration::from_millis(201));
     assert_eq!(world.server.link().sent, before + 1);
@@ -78,9 +78,9 @@ fn closed_connections_answer_for_ten_seconds() {
     for _ in 0..100 {
         let (server, client) = world.connect(listener);
         world.server.close(server, world.now);
-        world.settle();
+        world.run_until_quiet();
         world.client.close(client, world.now);
-        world.settle();
+        world.run_until_quiet();
     }
     let kept = world.server.counters().connections;
     assert_eq!(kept, 100);

@@ -30,7 +30,7 @@ pub(super) fn world() -> World {
         };
         stack.start_ipv6(setup, [host as u8; 16], now);
     }
-    world.settle();
+    world.run_until_quiet();
     world
 }
 
@@ -101,7 +101,7 @@ fn a_dual_stack_listener_serves_both_families() {
     let data: Vec<u8> = (0..300_000u32).map(|n| (n * 7) as u8).collect();
     for address in [IpAddr::from([10, 0, 0, 1]), host_address(1).into()] {
         let client = world.client.connect((address, 80), world.now).unwrap();
-        world.settle();
+        world.run_until_quiet();
         world.client.connected(client).unwrap();
         let (server, peer) = world.server.accept(listener).unwrap();
         assert_eq!(peer.is_ipv6(), address.is_ipv6());
@@ -122,7 +122,7 @@ fn a_listener_of_ipv4_leaves_ipv6_to_others() {
     world.server.listen(([0, 0, 0, 0], 80), 10).unwrap();
     world.server.listen((host_address(1), 80), 10).unwrap();
     let unknown = world.client.connect((host_address(1), 81), world.now);
-    world.settle();
+    world.run_until_quiet();
     let refused = world.client.connected(unknown.unwrap()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }
@@ -137,7 +137,7 @@ fn datagrams_and_closed_ports_over_ipv6() {
         .client
         .send_to(client, b"question", to, world.now)
         .unwrap();
-    world.settle();
+    world.run_until_quiet();
     let mut buf = [0; 100];
     let (n, from) = world
         .server
@@ -156,7 +156,7 @@ fn datagrams_and_closed_ports_over_ipv6() {
         .client
         .send_to(client, b"?", closed, world.now)
         .unwrap();
-    world.settle();
+    world.run_until_quiet();
     let refused = world.client.receive_from(client, &mut buf, Take::Remove);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
     let here = world.server.bind((Ipv6Addr::LOCALHOST, 9)).unwrap();
@@ -189,11 +189,13 @@ fn a_host_makes_itself_an_address_in_each_announced_network() {
     world.client.poll(world.now, 16);
     assert!(waiter.0.get() > 0);
     let addresses = world.client.addresses();
-    let global = addresses.iter().find_map(|address| match address {
-        IpAddr::V6(address) if is_within(*address, PREFIX, 64) => Some(*address),
-        _ => None,
-    });
-    let global = global.expect("an address in the network");
+    let global = addresses
+        .iter()
+        .find_map(|address| match address {
+            IpAddr::V6(address) if is_within(*address, PREFIX, 64) => Some(*address),
+            _ => None,
+        })
+        .expect("an address in the network");
     assert!(sent(&mut world).iter().any(|(found, _)| {
         found.source.is_unspecified() && found.destination == solicited_node(global)
     }));
@@ -355,7 +357,7 @@ fn packets_that_do_not_fit_the_path_are_sent_smaller() {
         .client
         .connect((host_address(1), 80), world.now)
         .unwrap();
-    world.settle();
+    world.run_until_quiet();
     let (server, _) = world.server.accept(listener).unwrap();
     // The frames do not arrive; a router says why.
     write(&mut world.server, server, &[5; 4000], world.now).unwrap();

@@ -25,7 +25,7 @@ fn connections_that_peers_do_not_end_are_forgotten_beyond_a_limit() {
         // The client never closes, so the server's end stays in FIN-WAIT-2.
         let (server, _) = world.connect(listener);
         world.server.close(server, world.now);
-        world.settle();
+        world.run_until_quiet();
         assert!(world.server.counters().orphans <= 3);
     }
     let counters = world.server.counters();
@@ -43,7 +43,7 @@ fn closed_connections_give_way_to_new_ones() {
     for (server, _) in &open[..3] {
         world.server.close(*server, world.now);
     }
-    world.settle();
+    world.run_until_quiet();
     for _ in 0..3 {
         world.connect(listener);
     }
@@ -57,7 +57,7 @@ fn a_full_table_drops_what_asks_and_serves_what_it_has() {
     let listener = world.listen(4);
     let open: Vec<_> = (0..8).map(|_| world.connect(listener)).collect();
     let late = world.client.connect(HTTP, world.now).unwrap();
-    world.settle();
+    world.run_until_quiet();
     assert!(world.client.connected(late).is_err());
     assert_eq!(world.server.counters().refused, 1);
     let (server, _) = open[0];

@@ -24,7 +24,7 @@ fn talk_over(address: Ipv4Addr) {
     assert_eq!(got, data);
     assert_eq!(world.server.link().sent, CLAIMS);
     world.server.close(client, world.now);
-    world.settle();
+    world.run_until_quiet();
     assert!(read_into(&mut world.server, server, &mut got, world.now).unwrap());
     world.server.close(server, world.now);
     world.pass(Duration::from_secs(11));

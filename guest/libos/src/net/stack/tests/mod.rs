@@ -1,4 +1,4 @@
-//! Two stacks on one cable, without threads and with a clock of their own.
+//! Two stacks on one cable, without threads and with their own clock.
 
 #![allow(clippy::unwrap_used)]
 

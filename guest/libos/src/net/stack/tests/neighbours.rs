@@ -13,7 +13,7 @@ use crate::net::checksum::Sum;
 use crate::net::frame::{self, Frame, FrameError, flags};
 
 pub(super) const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-pub(super) const EVERYBODY: [u8; 6] = [0xff; 6];
+pub(super) const BROADCAST_MAC: [u8; 6] = [0xff; 6];
 pub(super) const REQUEST: u8 = 1;
 pub(super) const REPLY: u8 = 2;
 
@@ -95,8 +95,13 @@ fn an_address_is_probed_and_announced_when_it_is_taken() {
     let mut world = World::new(200);
     let sent = world.server.link().take_sent();
     let own = (OWN_MAC, SERVER);
-    let probe = arp(REQUEST, EVERYBODY, (OWN_MAC, Ipv4Addr::UNSPECIFIED), SERVER);
-    assert_eq!(sent, [probe, arp(REQUEST, EVERYBODY, own, SERVER)]);
+    let probe = arp(
+        REQUEST,
+        BROADCAST_MAC,
+        (OWN_MAC, Ipv4Addr::UNSPECIFIED),
+        SERVER,
+    );
+    assert_eq!(sent, [probe, arp(REQUEST, BROADCAST_MAC, own, SERVER)]);
 }
 
 #[test]
@@ -120,7 +125,7 @@ fn what_came_through_a_router_is_not_learned() {
     world.listen(16);
     let mut far = segment(Ipv4Addr::new(192, 0, 2, 9), 1000, flags::SYN, 7);
     far[6..12].copy_from_slice(&mac(1));
-    // There is no route back, and the router's address is nobody's on this link.
+    // There is no route back, and no host on this link has the router's address.
     assert!(answers(&mut world, &far).is_empty());
 }
 
@@ -130,13 +135,13 @@ fn an_announcement_moves_a_neighbour_that_is_known() {
     world.listen(16);
     let sent = answers(&mut world, &syn(9, mac(9)));
     assert_eq!(sent[0][..6], mac(9));
-    // From another station, but not announced: a SYN alone moves nobody.
+    // From another station, but not announced: a SYN alone moves no neighbour.
     let sent = answers(&mut world, &syn(9, mac(1)));
     assert!(sent.iter().all(|frame| frame[..6] == mac(9)));
     for (operation, new) in [(REQUEST, mac(10)), (REPLY, mac(11))] {
         answers(
             &mut world,
-            &arp(operation, EVERYBODY, (new, host(9)), host(9)),
+            &arp(operation, BROADCAST_MAC, (new, host(9)), host(9)),
         );
         let mut echo = packet(OWN_MAC, SERVER, 1, &echo_request());
         echo[26..30].copy_from_slice(&host(9).octets());
@@ -162,7 +167,7 @@ fn a_neighbour_that_has_moved_is_found_by_probes() {
         let about_client = asked.filter(|it| it[38..42] == host(2).octets());
         about_client.map(|it| it[..6].try_into().unwrap()).collect()
     };
-    // The client is gone: nobody takes what the server sends.
+    // The client is gone: nothing acknowledges what the server sends.
     let mut requests = Vec::new();
     let mut segments_to = Vec::new();
     for _ in 0..100 {
@@ -175,11 +180,11 @@ fn a_neighbour_that_has_moved_is_found_by_probes() {
         requests.extend(asks(&sent));
         let segments = sent.iter().filter(|it| it[12..14] == [8, 0]);
         segments_to.extend(segments.map(|it| it[..6].to_vec()));
-        if requests.last() == Some(&EVERYBODY) {
+        if requests.last() == Some(&BROADCAST_MAC) {
             break;
         }
     }
-    assert_eq!(requests, [old, old, old, EVERYBODY]);
+    assert_eq!(requests, [old, old, old, BROADCAST_MAC]);
     assert!(segments_to.iter().all(|to| *to == old));
     // The host answers from another station: what was lost goes there.
     answers(&mut world, &arp(REPLY, OWN_MAC, (new, host(2)), SERVER));
@@ -223,7 +228,10 @@ fn announcements_of_strangers_are_not_learned() {
     let mut world = alone(204);
     for number in 2..202 {
         let stranger = (mac(number), host(number));
-        let sent = answers(&mut world, &arp(REQUEST, EVERYBODY, stranger, host(number)));
+        let sent = answers(
+            &mut world,
+            &arp(REQUEST, BROADCAST_MAC, stranger, host(number)),
+        );
         assert!(sent.is_empty());
     }
 }
@@ -231,7 +239,12 @@ fn announcements_of_strangers_are_not_learned() {
 #[test]
 fn a_probe_for_our_address_is_answered() {
     let mut world = alone(205);
-    let probe = arp(REQUEST, EVERYBODY, (mac(9), Ipv4Addr::UNSPECIFIED), SERVER);
+    let probe = arp(
+        REQUEST,
+        BROADCAST_MAC,
+        (mac(9), Ipv4Addr::UNSPECIFIED),
+        SERVER,
+    );
     let sent = answers(&mut world, &probe);
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0][..6], mac(9));
@@ -241,7 +254,7 @@ fn a_probe_for_our_address_is_answered() {
     );
     let other = arp(
         REQUEST,
-        EVERYBODY,
+        BROADCAST_MAC,
         (mac(9), Ipv4Addr::UNSPECIFIED),
         host(77),
     );
@@ -251,7 +264,7 @@ fn a_probe_for_our_address_is_answered() {
 #[test]
 fn a_claim_to_our_address_is_counted_and_answered_now_and_then() {
     let mut world = alone(206);
-    let claim = arp(REQUEST, EVERYBODY, (mac(9), SERVER), SERVER);
+    let claim = arp(REQUEST, BROADCAST_MAC, (mac(9), SERVER), SERVER);
     assert_eq!(answers(&mut world, &claim).len(), 1);
     assert_eq!(answers(&mut world, &claim).len(), 0);
     world.now += Duration::from_secs(10);
@@ -271,9 +284,15 @@ fn echoes_and_segments_to_everybody_are_not_answered() {
     for to in [subnet, Ipv4Addr::BROADCAST, host(44)] {
         assert!(answers(&mut world, &packet(OWN_MAC, to, 1, &echo_request())).is_empty());
     }
-    assert!(answers(&mut world, &packet(EVERYBODY, SERVER, 1, &echo_request())).is_empty());
+    assert!(
+        answers(
+            &mut world,
+            &packet(BROADCAST_MAC, SERVER, 1, &echo_request())
+        )
+        .is_empty()
+    );
     let mut in_broadcast_frame = syn(9, mac(9));
-    in_broadcast_frame[..6].copy_from_slice(&EVERYBODY);
+    in_broadcast_frame[..6].copy_from_slice(&BROADCAST_MAC);
     assert!(answers(&mut world, &in_broadcast_frame).is_empty());
     assert!(answers(&mut world, &segment(subnet, 1000, flags::SYN, 1)).is_empty());
     let counters = world.server.counters();
@@ -298,7 +317,12 @@ fn icmp_errors_are_limited() {
     // Teach it the neighbour, so that errors are sent at once.
     answers(
         &mut world,
-        &arp(REQUEST, EVERYBODY, ([2, 0, 0, 0, 0, 2], host(2)), SERVER),
+        &arp(
+            REQUEST,
+            BROADCAST_MAC,
+            ([2, 0, 0, 0, 0, 2], host(2)),
+            SERVER,
+        ),
     );
     let udp = [0, 9, 0x77, 0x77, 0, 8, 0, 0];
     let mut errors = 0;

@@ -11,7 +11,9 @@ use super::super::{ConnectionId, Setup, Stack};
 use super::cable::cable;
 use super::hostile::segment;
 use super::ipv6::{from, host_address};
-use super::neighbours::{EVERYBODY, OWN_MAC, REPLY, REQUEST, alone, answers, arp, host, mac, syn};
+use super::neighbours::{
+    BROADCAST_MAC, OWN_MAC, REPLY, REQUEST, alone, answers, arp, host, mac, syn,
+};
 use super::world::{SERVER, World, seeds, write};
 use crate::net::checksum::Sum;
 use crate::net::frame::flags;
@@ -32,7 +34,7 @@ fn behind_router(seed: u64) -> World {
     world.listen(16);
     answers(
         &mut world,
-        &arp(REQUEST, EVERYBODY, (mac(1), ROUTER), SERVER),
+        &arp(REQUEST, BROADCAST_MAC, (mac(1), ROUTER), SERVER),
     );
     world
 }
@@ -44,9 +46,12 @@ fn from_far(bits: u8, seq: u32) -> Vec<u8> {
     frame
 }
 
-/// What a station says of its own address.
+/// A station's announcement of its address.
 fn announce(world: &mut World, station: [u8; 6], address: Ipv4Addr) {
-    answers(world, &arp(REPLY, EVERYBODY, (station, address), address));
+    answers(
+        world,
+        &arp(REPLY, BROADCAST_MAC, (station, address), address),
+    );
 }
 
 fn station(frame: &[u8]) -> [u8; 6] {
@@ -152,11 +157,11 @@ fn a_router_is_used_while_it_is_probed_and_lost_when_it_does_not_answer() {
         requests.extend(sent.iter().filter(is_request).map(|it| station(it)));
         match requests.as_slice() {
             [] => {}
-            [.., last] if *last == EVERYBODY => break,
+            [.., last] if *last == BROADCAST_MAC => break,
             _ => assert_eq!(datagram_to(&mut world, 10), [mac(1)], "{requests:?}"),
         }
     }
-    assert_eq!(requests, [mac(1), mac(1), mac(1), EVERYBODY]);
+    assert_eq!(requests, [mac(1), mac(1), mac(1), BROADCAST_MAC]);
     assert!(datagram_to(&mut world, 11).is_empty());
     // It answers from another station: datagrams and connections go there.
     let reply = arp(REPLY, OWN_MAC, (mac(5), ROUTER), SERVER);
@@ -188,7 +193,7 @@ fn an_answer_without_a_hardware_address_confirms_the_known_one() {
     let listener = world.server.listen((any, 80), 4).unwrap();
     let to = SocketAddr::from((host_address(1), 80));
     world.client.connect(to, world.now).unwrap();
-    world.settle();
+    world.run_until_quiet();
     let (server, _) = world.server.accept(listener).unwrap();
     write(&mut world.server, server, b"hello", world.now).unwrap();
     let peer = IpAddr::V6(host_address(2));
@@ -218,7 +223,7 @@ fn an_answer_without_a_hardware_address_confirms_the_known_one() {
         assert_eq!(is_probed(&world), !confirms, "{bits:#x} to {to}");
         assert_eq!(known(&world), Some(station));
     }
-    // A request to everybody wants an answer that says where.
+    // A broadcast request wants an answer that says where.
     probe_again(&mut world);
     for _ in 0..50 {
         if known(&world).is_none() {

@@ -15,12 +15,12 @@ fn a_request_is_answered_and_both_sides_close() {
     assert_eq!(world.server.flow(server).unwrap().remote.ip(), CLIENT);
 
     write(&mut world.client, client, b"ping", world.now).unwrap();
-    world.settle();
+    world.run_until_quiet();
     let mut got = Vec::new();
     assert!(!read_into(&mut world.server, server, &mut got, world.now).unwrap());
     write(&mut world.server, server, b"pong", world.now).unwrap();
     world.server.close(server, world.now);
-    world.settle();
+    world.run_until_quiet();
     let mut answer = Vec::new();
     assert!(read_into(&mut world.client, client, &mut answer, world.now).unwrap());
     world.client.close(client, world.now);
@@ -38,7 +38,7 @@ fn a_request_is_answered_and_both_sides_close() {
 fn a_port_without_a_listener_refuses() {
     let mut world = World::new(2);
     let id = world.client.connect(HTTP, world.now).unwrap();
-    world.settle();
+    world.run_until_quiet();
     let error = world.client.connected(id).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
 }
@@ -68,7 +68,7 @@ fn a_full_backlog_lets_no_more_in_until_someone_accepts() {
     let ids: Vec<_> = (0..3)
         .map(|_| {
             let id = world.client.connect(HTTP, world.now).unwrap();
-            world.settle();
+            world.run_until_quiet();
             id
         })
         .collect();
@@ -99,7 +99,7 @@ fn one_wait_is_one_wake_up() {
         .wait(server, Interest::Readable, cancelled.clone());
     world.server.cancel(server, Interest::Readable, &cancelled);
     write(&mut world.client, client, b"x", world.now).unwrap();
-    world.settle();
+    world.run_until_quiet();
     assert_eq!((kept.0.get(), cancelled.0.get()), (1, 0));
 }
 
@@ -111,7 +111,7 @@ fn a_writer_is_woken_when_half_of_the_buffer_is_free() {
     let data = [7; 64 * 1024];
     let sent = write(&mut world.server, server, &data, world.now).unwrap();
     assert!(sent < data.len());
-    world.settle();
+    world.run_until_quiet();
     let writer = Sleeper::default();
     world
         .server
@@ -131,9 +131,9 @@ fn closing_with_unread_data_resets() {
     let listener = world.listen(4);
     let (server, client) = world.connect(listener);
     write(&mut world.client, client, b"unwanted", world.now).unwrap();
-    world.settle();
+    world.run_until_quiet();
     world.server.close(server, world.now);
-    world.settle();
+    world.run_until_quiet();
     let mut got = Vec::new();
     let error = read_into(&mut world.client, client, &mut got, world.now).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -154,11 +154,11 @@ fn a_half_closed_connection_still_answers() {
         .unwrap();
     let error = write(&mut world.client, client, b"x", world.now).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::BrokenPipe);
-    world.settle();
+    world.run_until_quiet();
     let mut got = Vec::new();
     assert!(read_into(&mut world.server, server, &mut got, world.now).unwrap());
     write(&mut world.server, server, b"answer", world.now).unwrap();
-    world.settle();
+    world.run_until_quiet();
     let mut answer = Vec::new();
     assert!(!read_into(&mut world.client, client, &mut answer, world.now).unwrap());
     assert_eq!(
@@ -203,10 +203,10 @@ fn a_closed_listener_resets_what_was_not_accepted() {
     let mut world = World::new(11);
     let listener = world.listen(4);
     let id = world.client.connect(HTTP, world.now).unwrap();
-    world.settle();
+    world.run_until_quiet();
     world.client.connected(id).unwrap();
     world.server.close_listener(listener, world.now);
-    world.settle();
+    world.run_until_quiet();
     assert!(world.server.accept(listener).is_err());
     assert_eq!(world.server.counters().connections, 0);
     assert!(world.server.listen(HTTP, 1).is_ok());
@@ -259,13 +259,13 @@ fn what_is_written_for_later_goes_in_one_segment() {
     for part in [&b"head "[..], b"and ", b"body"] {
         write_as(&mut world.server, server, part, Sending::Later, world.now);
     }
-    world.settle();
+    world.run_until_quiet();
     assert!(world.server.has_written());
     assert_eq!(world.server.link().sent, before);
     world.server.send_written(world.now);
     assert!(!world.server.has_written());
     assert_eq!(world.server.link().sent, before + 1);
-    world.settle();
+    world.run_until_quiet();
     let mut got = Vec::new();
     read_into(&mut world.client, client, &mut got, world.now).unwrap();
     assert_eq!(got, b"head and body");
@@ -294,7 +294,7 @@ fn what_fills_the_buffer_or_ends_the_connection_goes_at_once() {
         .client
         .shutdown(client, Half::Write, world.now)
         .unwrap();
-    world.settle();
+    world.run_until_quiet();
     let mut got = Vec::new();
     assert!(read_into(&mut world.server, server, &mut got, world.now).unwrap());
     assert_eq!(got, b"last");
@@ -346,7 +346,7 @@ fn what_more_follows_waits_for_it_and_a_cork_ends() {
     assert_eq!(world.server.link().sent, before + 1);
     world.server.set_corked(server, false, world.now).unwrap();
     assert_eq!(world.server.link().sent, before + 2);
-    world.settle();
+    world.run_until_quiet();
     let mut got = Vec::new();
     read_into(&mut world.client, client, &mut got, world.now).unwrap();
     assert_eq!(got, b"head body cork");

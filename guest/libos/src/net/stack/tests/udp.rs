@@ -20,7 +20,7 @@ fn datagrams_go_both_ways_and_wake_the_reader() {
         .client
         .send_to(client, b"question", to, world.now)
         .unwrap();
-    world.settle();
+    world.run_until_quiet();
     assert_eq!(reader.0.get(), 1);
     let mut buf = [0; 100];
     let (n, from) = world
@@ -32,7 +32,7 @@ fn datagrams_go_both_ways_and_wake_the_reader() {
         .server
         .send_to(server, b"answer", from, world.now)
         .unwrap();
-    world.settle();
+    world.run_until_quiet();
     let (n, from) = world
         .client
         .receive_from(client, &mut buf[..3], Take::Remove)
@@ -86,7 +86,7 @@ fn a_connected_socket_learns_of_a_closed_port_and_hears_its_peer_only() {
     let reader = Sleeper::default();
     world.client.wait_datagram(client, reader.clone());
     world.client.send_to(client, b"hi", to, world.now).unwrap();
-    world.settle();
+    world.run_until_quiet();
     assert_eq!(reader.0.get(), 1);
     assert!(world.client.datagram_readiness(client).failed);
     let mut buf = [0; 10];
@@ -100,7 +100,7 @@ fn a_connected_socket_learns_of_a_closed_port_and_hears_its_peer_only() {
     world.server.send_to(other, b"no", back, world.now).unwrap();
     let peer = world.server.bind(to).unwrap();
     world.server.send_to(peer, b"yes", back, world.now).unwrap();
-    world.settle();
+    world.run_until_quiet();
     for take in [Take::Peek, Take::Remove] {
         let (n, from) = world.client.receive_from(client, &mut buf, take).unwrap();
         assert_eq!((&buf[..n], from), (&b"yes"[..], to.into()));
@@ -151,7 +151,7 @@ fn what_a_socket_keeps_is_bounded() {
             .client
             .send_to(client, &[7; 1400], to, world.now)
             .unwrap();
-        world.settle();
+        world.run_until_quiet();
     }
     let mut kept = 0;
     let mut take = || world.server.receive_from(server, &mut [0], Take::Remove);
@@ -175,7 +175,7 @@ fn the_last_datagrams_to_a_host_go_when_it_answers_and_other_hosts_lose_none() {
         let to = if (5..100).contains(&n) { silent } else { to };
         world.client.send_to(client, &[n], to, world.now).unwrap();
     }
-    world.settle();
+    world.run_until_quiet();
     let mut got = alloc::vec::Vec::new();
     let mut buf = [0; 4];
     while let Ok((1, _)) = world.server.receive_from(server, &mut buf, Take::Remove) {
@@ -307,7 +307,7 @@ fn fragments_go_all_or_not_at_all() {
     let client = world.client.bind(SocketAddrV4::new(ANY, 0)).unwrap();
     let to = SocketAddrV4::new(SERVER, 53);
     world.client.send_to(client, b"?", to, world.now).unwrap();
-    world.settle();
+    world.run_until_quiet();
     let sent = world.client.link().sent;
     // 14 frames.
     world.client.link().room = 13;
@@ -328,7 +328,7 @@ fn fragments_go_all_or_not_at_all() {
     world.client.link().ring = 13;
     let refused = world.client.send_to(client, &[7; 20_000], to, world.now);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::WouldBlock);
-    world.settle();
+    world.run_until_quiet();
     let refused = world.client.send_to(client, &[7; 20_000], to, world.now);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::MessageTooLong);
 }

@@ -50,7 +50,7 @@ impl World {
     }
 
     /// Lets everything happen that does not need time.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn run_until_quiet(&mut self) {
         for _ in 0..10_000 {
             let server = self.server.poll(self.now, 16);
             let client = self.client.poll(self.now, 16);
@@ -69,13 +69,13 @@ impl World {
     /// Lets `duration` pass, stopping at every deadline on the way.
     pub(super) fn pass(&mut self, duration: Duration) {
         let end = self.now + duration;
-        self.settle();
+        self.run_until_quiet();
         while let Some(next) = self.next_deadline().filter(|next| *next <= end) {
             self.now = next.max(self.now + Duration::from_micros(1));
-            self.settle();
+            self.run_until_quiet();
         }
         self.now = end;
-        self.settle();
+        self.run_until_quiet();
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
@@ -92,7 +92,7 @@ impl World {
     /// An open connection: the server's end and the client's.
     pub(super) fn connect(&mut self, listener: ListenerId) -> (ConnectionId, ConnectionId) {
         let client = self.client.connect(HTTP, self.now).unwrap();
-        self.settle();
+        self.run_until_quiet();
         self.client.connected(client).unwrap();
         (self.server.accept(listener).unwrap().0, client)
     }
