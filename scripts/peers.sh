@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The same appliance under Tare and under other monitors, on one tap in a network namespace
-# of its own: memory beyond the guest's, threads, CPU when nothing happens. A monitor that is
+# The same appliance under Tare and under other monitors, on one tap in a separate network
+# namespace: memory beyond the guest's, threads, CPU when nothing happens. A monitor that is
 # not on PATH is left out. Needs root. Prints one line of JSON for each.
 # Usage: scripts/peers.sh [TARE [IMAGE]]
 set -euo pipefail

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CgroupVersion {
-    /// The `cpu` controller of its own hierarchy: `cpu.cfs_quota_us`.
+    /// The `cpu` controller in a hierarchy by itself: `cpu.cfs_quota_us`.
     V1,
     /// The unified hierarchy: `cpu.max`.
     V2,

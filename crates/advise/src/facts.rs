@@ -59,11 +59,11 @@ pub struct Layout {
     pub threads: u64,
     /// NUMA nodes that the allowed CPUs lie on.
     pub nodes: u64,
-    /// Pairs of vCPUs that are tied to CPUs of one core.
+    /// Pairs of vCPUs that are pinned to CPUs of one core.
     pub sibling_vcpus: u64,
-    /// Cores that no vCPU is tied to.
+    /// Cores that no vCPU is pinned to.
     pub free_cores: u64,
-    /// Emulator and I/O threads that may run where a tied vCPU runs.
+    /// Emulator and I/O threads that may run where a pinned vCPU runs.
     pub helpers_on_vcpus: u64,
     /// vCPUs on isolated CPUs.
     pub isolated_vcpus: u64,

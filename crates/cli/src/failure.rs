@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use tare_control::exit::{Ended, ExitCode};
+use tare_control::exit::{ExitCode, RunExit};
 use tare_control::rundir::RunDirError;
 use tare_rootfs::cache::CacheError;
 use tare_rootfs::cpio::PackError;
@@ -12,7 +12,7 @@ use tare_rootfs::kernel::debian::ObtainError;
 use tare_rootfs::modules::ModuleError;
 
 /// An error with the exit code that it means here and what the user can do. It is a trait
-/// of this crate, unlike [`tare_launch::Explain`], so that it can be said of any error.
+/// of this crate, unlike [`tare_launch::Explain`], so that any error can have it.
 pub(crate) trait Explain: Error + Send + Sync + 'static {
     /// The exit code for this cause.
     fn code(&self) -> ExitCode;
@@ -65,7 +65,7 @@ impl Failure {
         self.0.sentence()
     }
 
-    /// A failure that has no error type of its own.
+    /// A failure without its own error type.
     pub(crate) fn new(code: ExitCode, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(tare_launch::Failure::new(code, error))
     }
@@ -85,7 +85,7 @@ impl From<tare_launch::Failure> for Failure {
 }
 
 /// The outcome of a run: a code, or the status of a Linux guest's command.
-pub(crate) type RunOutcome = Result<Ended, Failure>;
+pub(crate) type RunOutcome = Result<RunExit, Failure>;
 
 /// The outcome of a verb.
 pub(crate) type Outcome = Result<ExitCode, Failure>;

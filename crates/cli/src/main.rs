@@ -30,7 +30,7 @@ mod why;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use tare_control::exit::{Ended, ExitCode as Code};
+use tare_control::exit::{ExitCode as Code, RunExit};
 use tare_host::printable::printable_lines;
 use tare_launch::{Attempt, confined, supervise};
 
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn outcome() -> Result<Ended, Failure> {
+fn outcome() -> Result<RunExit, Failure> {
     let after_name = || std::env::args_os().skip(1);
     if let Some(done) = confined::become_program(after_name()) {
         return Ok(done.map(|()| Code::Success.into())?);
@@ -69,7 +69,7 @@ fn outcome() -> Result<Ended, Failure> {
 }
 
 /// Carries a verb out; `run` as the attempt of a keeper, if it is one.
-fn perform(verb: Verb, attempt: Option<Attempt>) -> Result<Ended, Failure> {
+fn perform(verb: Verb, attempt: Option<Attempt>) -> Result<RunExit, Failure> {
     let outcome = match verb {
         Verb::Run(args) => {
             return match attempt {
@@ -102,5 +102,5 @@ fn perform(verb: Verb, attempt: Option<Attempt>) -> Result<Ended, Failure> {
         Verb::Completions(args) => manual::completions(&args),
         Verb::Man(args) => manual::man(&args),
     };
-    outcome.map(Ended::from)
+    outcome.map(RunExit::from)
 }

@@ -260,7 +260,7 @@ mod tests {
         let ms = Duration::from_millis;
         assert_eq!(paid_for(ms(1_000), ms(3)), ms(1_000));
         assert_eq!(paid_for(ms(1_000), ms(60)), ms(3_000));
-        // However dear it was, figures come; who asks for more gets it.
+        // Figures are printed whatever it cost; a user who requests more gets more.
         assert_eq!(paid_for(ms(1_000), ms(5_000)), LONGEST);
         assert_eq!(paid_for(ms(60_000), ms(5_000)), ms(60_000));
     }

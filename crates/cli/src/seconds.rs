@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Shortest and longest time that can be asked for, s.
+/// Shortest and longest time that can be requested, s.
 const SHORTEST: f64 = 0.1;
 const LONGEST: f64 = 86_400.0;
 

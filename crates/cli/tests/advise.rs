@@ -10,7 +10,7 @@ use rustix::process::{Pid, geteuid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::Value;
 use support::needs::{built, kvm, skip};
-use support::{Ended, TestDir, end};
+use support::{CommandOutput, TestDir, end};
 
 /// A shell that does this until the test ends.
 struct Doing(Child);
@@ -39,7 +39,7 @@ impl Drop for Doing {
     }
 }
 
-fn advise(place: &TestDir, words: &[&str]) -> Ended {
+fn advise(place: &TestDir, words: &[&str]) -> CommandOutput {
     let mut command = place.tare(&["advise"]);
     command
         .args(words)
@@ -126,7 +126,7 @@ fn a_machine_whose_disk_is_loaded_is_advised_to_coalesce() {
     place.run(&["stop", "loaded", "--time", "2"]).expect(0, "");
 }
 
-/// A process that is alone with its CPU gains nothing from being told so.
+/// A process that is alone with its CPU gains nothing from a pin.
 #[test]
 fn a_trial_that_does_not_help_leaves_nothing() {
     let place = TestDir::new();

@@ -364,7 +364,7 @@ fn what_a_user_without_rights_may_not_do() {
         let refused = as_nobody(&["run", &image, "--net", "none"]);
         match refused.code {
             Some(60) => refused.expect(60, "no permission to open /dev/kvm"),
-            _ => tare_vmtest::lacks("everybody may open /dev/kvm here"),
+            _ => tare_vmtest::lacks("every user may open /dev/kvm here"),
         }
     }
     let low = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");

@@ -18,7 +18,7 @@ use support::{TestDir, needs, output};
 const GROWTH: f64 = 1.03;
 
 #[derive(serde::Serialize, serde::Deserialize)]
-struct Kept {
+struct StoredCounts {
     rustc: String,
     counts: BTreeMap<String, f64>,
 }
@@ -32,7 +32,7 @@ fn exact_counts_are_those_that_are_kept() {
     let rustc = output("rustc", &["--version"]);
     let rustc = String::from_utf8(rustc.stdout).unwrap().trim().to_owned();
     let bless = std::env::var_os("TARE_BLESS").is_some();
-    let kept: Option<Kept> = std::fs::read(&path)
+    let kept: Option<StoredCounts> = std::fs::read(&path)
         .ok()
         .map(|bytes| serde_json::from_slice(&bytes).unwrap());
     if !bless && kept.as_ref().is_some_and(|kept| kept.rustc != rustc) {
@@ -48,7 +48,7 @@ fn exact_counts_are_those_that_are_kept() {
     let summary = std::fs::read(out.join("summary.json")).unwrap();
     let counts = exact(&serde_json::from_slice(&summary).unwrap());
     if bless {
-        let kept = Kept { rustc, counts };
+        let kept = StoredCounts { rustc, counts };
         let text = serde_json::to_string_pretty(&kept).unwrap() + "\n";
         return std::fs::write(&path, text).unwrap();
     }

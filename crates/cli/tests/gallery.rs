@@ -40,7 +40,7 @@ fn start(place: &TestDir, words: &[&str], guest_port: u16) -> (Child, u16) {
     (place.tare(&all).spawn().unwrap(), port)
 }
 
-fn stop(place: &TestDir, child: Child) -> support::Ended {
+fn stop(place: &TestDir, child: Child) -> support::CommandOutput {
     let stopped = place.run(&["stop", "example"]);
     stopped.expect(0, "");
     let ended = end(child);

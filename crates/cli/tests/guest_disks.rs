@@ -183,7 +183,7 @@ fn a_job_that_a_disk_cannot_do_ends_with_a_sentence() {
             "error: the disk disk0 is read-only, and the job writes",
         ),
         ("disk=disk1", "error: there is no disk disk1"),
-        ("cif=0", "error: cif=0 makes no sense: it is 1 to 256"),
+        ("cif=0", "error: cif=0 is invalid: use 1 to 256"),
     ] {
         let run = ["run", image.to_str().unwrap(), "--net", "none", "--disk"];
         let ended = place.run(&[&run[..], &[&disk, "--cmdline", words]].concat());

@@ -188,7 +188,7 @@ fn a_monitor_survives_a_guest_that_keeps_no_rule() {
         words.extend(["--cmdline", OPERATIONS]);
         place.run(&words).expect(0, "");
         let logs = || place.run(&["logs", "hostile"]).out;
-        // With two vCPUs devices may overwrite the image, which ends in its own crash
+        // With two vCPUs devices may overwrite the image, which makes the guest crash
         // (`docs/exit-codes.md`) and never in one of the monitor.
         let crashed = || {
             let list = place.run(&["ps", "--all"]).out;

@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 
 use support::cargo::{COMPILING, compiles, offline, target_dir};
 use support::needs::passt;
-use support::{Ended, TestDir, end, end_within, eventually, free_port, get};
+use support::{CommandOutput, TestDir, end, end_within, eventually, free_port, get};
 
 /// The command in `directory`, without a registry.
-fn in_crate(mut command: Command, directory: &Path) -> Ended {
+fn in_crate(mut command: Command, directory: &Path) -> CommandOutput {
     offline(&mut command)
         .current_dir(directory)
         .stdin(Stdio::null())
@@ -155,7 +155,7 @@ impl Toolchain {
         fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    fn build(&self) -> Ended {
+    fn build(&self) -> CommandOutput {
         let mut command = self.place.tare(&["build"]);
         command
             .current_dir(self.place.path())

@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use support::guest::{self, Then};
 use support::needs::{kvm, skip};
-use support::{Ended, TestDir, end, eventually, installed};
+use support::{CommandOutput, TestDir, end, eventually, installed};
 
 /// Where a process's threads may run, by thread and its start.
 type Seats = BTreeMap<(i32, u64), Vec<usize>>;
@@ -77,7 +77,7 @@ fn comm(pid: u32, tid: i32) -> String {
 /// `tare pin` with a state directory of the test's own.
 trait Pin {
     fn pin_command(&self, words: &[&str]) -> Command;
-    fn pin(&self, words: &[&str]) -> Ended;
+    fn pin(&self, words: &[&str]) -> CommandOutput;
     fn state(&self) -> PathBuf;
     fn journals(&self) -> usize;
 }
@@ -89,7 +89,7 @@ impl Pin for TestDir {
         command
     }
 
-    fn pin(&self, words: &[&str]) -> Ended {
+    fn pin(&self, words: &[&str]) -> CommandOutput {
         end(self.pin_command(words).spawn().unwrap())
     }
 
@@ -125,7 +125,7 @@ fn sleeper() -> Living {
 
 /// Pins by machine `target`, checks each role, undoes, checks that all is as before.
 fn there_and_back(place: &TestDir, target: &str, pid: u32, is_vcpu: impl Fn(&str) -> bool) {
-    // An odd placement of one's own must come back as it is.
+    // An odd placement that the user made must come back as it is.
     put(i32::try_from(pid).unwrap(), &[0]);
     let before = seats(&[pid]);
     let planned = place.pin(&[target, "--cpus", "0,1", "--dry-run"]);
@@ -299,8 +299,9 @@ fn qemu() -> bool {
 }
 
 fn firecracker() -> Option<PathBuf> {
-    let peers = std::env::var_os("TARE_PEERS").map(PathBuf::from);
-    let peers = peers.unwrap_or_else(|| std::env::temp_dir().join("peers/bin"));
+    let peers = std::env::var_os("TARE_PEERS")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| std::env::temp_dir().join("peers/bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found = std::env::split_paths(&path)
         .chain([peers])
@@ -592,7 +593,7 @@ fn cpus_and_targets_that_are_not_there_are_refused() {
         .pin(&[&pid, "--cpus", "1000"])
         .expect(23, "this host has no CPU 1000");
     for (list, message) in [
-        ("3-1", "runs backwards"),
+        ("3-1", "is reversed"),
         ("", "the list of CPUs is empty"),
         ("0,x", "is not a list of CPUs"),
         ("0-99999", "is beyond"),

@@ -79,7 +79,7 @@ fn what_cannot_be_profiled_is_said_before_anything_starts() {
     let text = place.file("text", b"{");
     let merged = place.path().join("m").to_str().unwrap().to_owned();
     let cases: &[(&[&str], i32, &str)] = &[
-        (&["--", "no-such-program"], 127, "no program is called"),
+        (&["--", "no-such-program"], 127, "program not found:"),
         (&["--", &text], 126, "cannot be executed"),
         (&[], 2, "nothing to profile"),
         (&["--pid", "4194304"], 64, "no process has the ID"),

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use support::needs::{built, kvm, passt, skip};
-use support::{Ended, TestDir, end, eventually, free_port, get, installed};
+use support::{CommandOutput, TestDir, end, eventually, free_port, get, installed};
 
 /// The source of a test program.
 fn source(name: &str) -> PathBuf {
@@ -45,7 +45,7 @@ fn c(place: &TestDir, name: &str, words: &[&str]) -> Option<String> {
     Some(program.to_str().unwrap().to_owned())
 }
 
-fn run(place: &TestDir, program: &str, words: &[&str]) -> Ended {
+fn run(place: &TestDir, program: &str, words: &[&str]) -> CommandOutput {
     let mut all = vec!["run", program, "--net", "none", "--env", "KEY=value"];
     all.extend(words);
     place.run(&all)

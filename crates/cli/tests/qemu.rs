@@ -20,7 +20,7 @@ use support::{TestDir, end, eventually, installed, output, tiny};
 /// For machines without a network.
 const WORDS: &[&str] = &["--net", "none", "--engine", "qemu"];
 
-fn run(then: Then) -> support::Ended {
+fn run(then: Then) -> support::CommandOutput {
     let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello from ring 0", then));
     let ended = place.run(&["run", &image, "--net", "none", "--engine", "qemu"]);

@@ -29,7 +29,7 @@ fn verbs(name: &str) -> Vec<Vec<&str>> {
     ]
 }
 
-/// What a directory of the user's, or somebody who may write there, can hold.
+/// What a directory of the user's, or one that others may write to, can hold.
 fn plant(root: &Path) {
     fs::create_dir_all(root.join("photos/2026")).unwrap();
     fs::write(root.join("photos/2026/a.jpg"), "x").unwrap();

@@ -12,7 +12,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 use support::needs::{built, kvm, skip};
-use support::{Ended, TestDir, end, eventually, installed};
+use support::{CommandOutput, TestDir, end, eventually, installed};
 
 /// The program of these tests, if it can run here.
 fn program(place: &TestDir) -> Option<String> {
@@ -71,7 +71,7 @@ fn output(child: &mut Child) -> Vec<u8> {
 
 /// The message that says how many bytes it was is the only one.
 #[track_caller]
-fn copied(ended: &Ended, count: usize) {
+fn copied(ended: &CommandOutput, count: usize) {
     ended.expect(0, "");
     assert_eq!(ended.err, format!("copied {count}\n"));
 }
@@ -258,7 +258,7 @@ fn a_reader_that_never_reads_keeps_no_signal_or_stop_from_ending_the_machine() {
                     None
                 }
             };
-            // Nobody has read until the machine was gone.
+            // No process has read until the machine was gone.
             eventually("the run directory is gone", || {
                 place.run_directories().is_empty()
             });

@@ -18,7 +18,7 @@ use support::process::{
     USER, as_user, can_refuse_namespaces, children, has_own, is_gone, may_make_namespaces, root,
     status, users_make_namespaces, without, without_namespaces,
 };
-use support::{Ended, TestDir, end, eventually, installed};
+use support::{CommandOutput, TestDir, end, eventually, installed};
 use tare_abi::exit::STATUS_LINE;
 use tare_init::Figures;
 use tare_init::Refusal;
@@ -138,7 +138,7 @@ impl Bench {
     }
 
     /// `tare tailor` for an application in the root.
-    fn tailor(&self, profile: &str, more: &[&str]) -> Ended {
+    fn tailor(&self, profile: &str, more: &[&str]) -> CommandOutput {
         let more = [&["--patience", "20"][..], more].concat();
         end(self.command(profile, &more).spawn().unwrap())
     }
@@ -438,7 +438,7 @@ fn an_ordinary_users_port_leads_into_the_namespace_of_its_qemu() {
     assert!(!ended.err.contains("namespaces"), "{}", ended.err);
 }
 
-/// As root in a container: the user of its own makes the namespaces, by way of a user namespace.
+/// As root in a container: the jail's user makes the namespaces, in a user namespace.
 #[test]
 fn a_root_that_may_use_no_namespaces_proves_kernels_in_those_of_a_user() {
     if !ready() || !users_make_namespaces() {
@@ -477,7 +477,7 @@ fn a_host_that_grants_no_namespaces_proves_kernels_and_says_so() {
     let tare = reached(&bench);
     let ended = end(without_namespaces(&tare).spawn().unwrap());
     ended.expect(0, "Proven by");
-    ended.expect(0, "this host grants QEMU no namespaces of its own");
+    ended.expect(0, "this host grants QEMU no namespaces");
 }
 
 #[test]

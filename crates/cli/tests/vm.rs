@@ -19,7 +19,7 @@ use std::time::Duration;
 use support::guest::{self, Then};
 use support::needs::{built, kvm, passt, skip};
 use support::{
-    Ended, TestDir, end, eventually, free_port, get, get_within, installed, output, tiny,
+    CommandOutput, TestDir, end, eventually, free_port, get, get_within, installed, output, tiny,
 };
 
 /// The HTTP appliance, if it is built.
@@ -27,7 +27,7 @@ fn http() -> Option<PathBuf> {
     built("http")
 }
 
-fn run(image: &[u8]) -> Ended {
+fn run(image: &[u8]) -> CommandOutput {
     let place = TestDir::new();
     let image = place.file("tiny", image);
     let ended = place.run(&["run", &image, "--net", "none"]);
@@ -35,7 +35,7 @@ fn run(image: &[u8]) -> Ended {
     ended
 }
 
-fn tiny_guest(then: Then) -> Ended {
+fn tiny_guest(then: Then) -> CommandOutput {
     run(&guest::image("hello from ring 0", then))
 }
 

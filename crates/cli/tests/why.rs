@@ -38,7 +38,7 @@ use rustix::process::{Pid, geteuid};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::Value;
 use support::needs::{built, kvm, skip};
-use support::{Ended, TestDir, eventually, free_port, installed};
+use support::{CommandOutput, TestDir, eventually, free_port, installed};
 
 /// How long a machine is watched.
 const SECONDS: &str = "1.5";
@@ -154,8 +154,8 @@ impl Drop for Meanwhile {
     }
 }
 
-/// A process that takes what it gets of a CPU, until it is dropped. It has a
-/// session of its own: the scheduler shares a CPU out between sessions first
+/// A process that takes what it gets of a CPU, until it is dropped. It has
+/// its own session: the scheduler shares a CPU out between sessions first
 /// (`CONFIG_SCHED_AUTOGROUP`), and three threads of one would get no more than
 /// the machine.
 struct Hog(Child);
@@ -281,15 +281,16 @@ fn record(machine: &Value, cause: &str) {
         return;
     }
     let causes = machine["findings"].as_array().unwrap().iter();
-    let mut first = causes.map(|found| found["cause"].as_str().unwrap());
-    let first = first.find(|first| *first == cause || *first != "steal");
+    let first = causes
+        .map(|found| found["cause"].as_str().unwrap())
+        .find(|first| *first == cause || *first != "steal");
     assert_eq!(first, Some(cause), "record it on a computer with free CPUs");
     let accounts = concat!(env!("CARGO_MANIFEST_DIR"), "/../why/tests/accounts");
     let monitor = machine["monitor"].as_str().unwrap();
     let path = Path::new(accounts).join(format!("{cause}-{monitor}.json"));
     std::fs::create_dir_all(accounts).unwrap();
     let mut account = machine["account"].clone();
-    // Paths of this computer are nobody's business.
+    // Paths of this computer stay private.
     account["vm"]["command"] = Value::Array(Vec::new());
     std::fs::write(path, serde_json::to_vec(&account).unwrap()).unwrap();
 }
@@ -479,7 +480,7 @@ fn an_unknown_machine_is_an_error() {
     place
         .run(&["why", "4194304"])
         .expect(51, "no process has the ID");
-    place.run(&["why", "nobody"]).expect(51, "nobody");
+    place.run(&["why", "no-machine"]).expect(51, "no-machine");
     for seconds in ["0", "inf", "many", "86401"] {
         place
             .run(&["why", "--seconds", seconds])
@@ -552,7 +553,7 @@ fn a_machine_that_ends_meanwhile_is_reported_until_then() {
     // The report of what ends is as new as the last reading of its times.
     std::thread::sleep(Duration::from_millis(500));
     drop(machine);
-    let ended: Ended = support::end(watching);
+    let ended: CommandOutput = support::end(watching);
     ended.expect(0, "then it ended");
     ended.expect(0, "Where the CPU time went: ");
 }
@@ -569,8 +570,8 @@ fn top_prints_a_table_where_there_is_no_terminal() {
     let line = ended
         .out
         .lines()
-        .find(|line| line.starts_with(&machine.name));
-    let line = line.unwrap_or_else(|| panic!("{ended:#?}"));
+        .find(|line| line.starts_with(&machine.name))
+        .unwrap_or_else(|| panic!("{ended:#?}"));
     // As a busy computer may have it, it got no CPU, or too little to be called one.
     let causes = ["spins", "steal", "guest"];
     assert!(causes.iter().any(|it| line.ends_with(it)), "{line}");

@@ -1,9 +1,9 @@
-//! A build of sources that somebody else wrote: their Makefile and scripts are programs of
+//! A build of untrusted sources: their Makefile and scripts are programs of
 //! their author's.
 //!
 //! They read and execute what is installed, the sources, and directories of programs; they change
 //! files in one directory, that of the objects; they connect to nothing, and signal, trace and read no
-//! process but their own. Namespaces and a user of its own are the caller's part
+//! process but their own. Namespaces and a separate user are the caller's part
 //! (`tare_daemon::jail`), as are the time and space of all its processes together: here each has limits.
 //! Limits: the memory of all of them together is not bounded. Without Landlock (kernels before 5.13) files are
 //! held by the caller's part alone.
@@ -72,11 +72,11 @@ mod tests {
     use super::*;
     use crate::apart::apart;
 
-    struct Place {
+    struct TestDirs {
         dir: tempfile::TempDir,
     }
 
-    impl Place {
+    impl TestDirs {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             for name in ["sources", "objects"] {
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_build_makes_files_and_processes_in_its_directory() {
-        let place = Place::new();
+        let place = TestDirs::new();
         let script = "set -e; cat \"$1/sources/given\" | cat > a; mkdir -p d/e; mv a d/e/b; \
                       ln -s b d/e/link; ln d/e/b hard; chmod 600 hard; touch -d @7 hard; \
                       mkfifo pipe; cat pipe & echo x > pipe; wait; truncate -s 3 hard; \
@@ -125,7 +125,7 @@ mod tests {
     /// `make` starts programs by `posix_spawn(3)`, with its own user again.
     #[test]
     fn make_starts_programs_in_a_build() {
-        let place = Place::new();
+        let place = TestDirs::new();
         let makefile = "all: one two\none two:\n\techo $@ > $@\n\tcat $@\n";
         fs::write(place.path("sources/Makefile"), makefile).unwrap();
         if Command::new("make").arg("-v").output().is_err() {
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_build_changes_and_reads_nothing_elsewhere() {
-        let place = Place::new();
+        let place = TestDirs::new();
         if !Files::none().unwrap().are_enforced() {
             return println!("SKIP: this kernel has no Landlock");
         }
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn each_process_of_a_build_has_limits_that_it_cannot_raise() {
-        let place = Place::new();
+        let place = TestDirs::new();
         let all = "ulimit -f; ulimit -t; ulimit -v; ulimit -c";
         // In blocks of 1,024 bytes, seconds, and again blocks.
         let expected = format!(
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_build_connects_to_nothing_and_reaches_no_other_process() {
-        let place = Place::new();
+        let place = TestDirs::new();
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         listener.set_nonblocking(true).unwrap();
         let port = listener.local_addr().unwrap().port().to_string();

@@ -4,10 +4,10 @@
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
     /// `PR_SET_NO_NEW_PRIVS`.
-    #[error("the kernel refused to take away new privileges")]
+    #[error("the kernel refused to set no_new_privs")]
     NoNewPrivs(#[source] std::io::Error),
     /// `capset`.
-    #[error("the kernel refused to take away capabilities")]
+    #[error("the kernel refused to drop capabilities")]
     Capabilities(#[source] std::io::Error),
     /// `setrlimit`.
     #[error("the kernel refused to limit the process")]

@@ -252,7 +252,7 @@ impl Files {
 pub enum Network {
     /// Nothing.
     None,
-    /// It listens, in a network namespace of its own.
+    /// It listens, in its own network namespace.
     Listens,
 }
 

@@ -1,4 +1,4 @@
-//! A program that reads what somebody else wrote (a decompressor, the reader of a package), from
+//! A program that reads untrusted input (a decompressor, the reader of a package), from
 //! its standard input to its standard output.
 //!
 //! A thread confines itself and starts it, so that the program is confined from its first

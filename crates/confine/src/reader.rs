@@ -1,4 +1,4 @@
-//! A thread that reads what somebody else wrote, in a process that is not confined:
+//! A thread that reads untrusted input, in a process that is not confined:
 //! container images, archives and packages are unpacked in it.
 //!
 //! The thread has descriptors that are open, at most one directory below which it opens files,

@@ -2,7 +2,7 @@
 //!
 //! | request | answer |
 //! |---|---|
-//! | `GET /v1/machine` | [`Machine`] |
+//! | `GET /v1/machine` | [`MachineStatus`] |
 //! | `GET /v1/stats` | [`crate::stats::Stats`] |
 //! | `GET /metrics` | Prometheus text 0.0.4 |
 //! | `GET /v1/settings` | [`crate::settings::Settings`] |
@@ -18,8 +18,8 @@ use crate::stats::Kvm;
 
 /// A machine as it is now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
-    /// What the machine was asked to be.
+pub struct MachineStatus {
+    /// The configuration that was requested.
     pub config: MachineConfig,
     /// Process ID of the monitor.
     pub pid: u32,
@@ -37,7 +37,7 @@ pub struct Machine {
 pub enum State {
     /// Its vCPUs run (or are halted, waiting for an interrupt).
     Running,
-    /// It was asked to end.
+    /// Its end was requested.
     Stopping,
 }
 

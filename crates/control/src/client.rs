@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
 
-use crate::api::{ErrorBody, Machine, Stop, StopRequest};
+use crate::api::{ErrorBody, MachineStatus, Stop, StopRequest};
 use crate::settings::{Settings, SettingsChange};
 use crate::stats::Stats;
 
@@ -95,7 +95,7 @@ impl Client {
     }
 
     /// The machine's configuration and state.
-    pub fn machine(&mut self) -> Result<Machine, ClientError> {
+    pub fn machine(&mut self) -> Result<MachineStatus, ClientError> {
         self.json("/v1/machine")
     }
 

@@ -50,8 +50,8 @@ pub struct MachineConfig {
     pub halt: HaltPolicy,
     /// CPUs of the host that the vCPUs have alone, one for each; empty unless
     /// [`Self::halt`] is dedicated.
-    #[serde(default)]
-    pub own_cpus: Vec<OwnCpu>,
+    #[serde(default, rename = "own_cpus")]
+    pub dedicated_cpus: Vec<DedicatedCpu>,
     /// Where the serial console's output goes.
     pub console: Console,
     /// Where the standard streams of the guest's program are.
@@ -85,7 +85,7 @@ pub enum HugePages {
     Off,
 }
 
-/// What stays in the run directory of a machine that ends, unless its end was asked for.
+/// What stays in the run directory of a machine that ends, unless its end was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Leaves {
@@ -102,7 +102,7 @@ pub enum Leaves {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jail {
-    /// Namespaces of its own for mounts, IPC, host name and network, where the kernel grants
+    /// Its own namespaces for mounts, IPC, host name and network, where the kernel grants
     /// them.
     pub namespaces: bool,
     /// The user that it becomes; None: it keeps its own.
@@ -124,7 +124,7 @@ pub struct JailUser {
 /// A CPU of the host that a vCPU has alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OwnCpu {
+pub struct DedicatedCpu {
     /// Its number.
     pub cpu: u16,
     /// Locked file that says whose it is.

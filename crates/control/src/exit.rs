@@ -140,7 +140,7 @@ exit_codes! {
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RunExit {
     /// With a code of the table.
     Code(ExitCode),
     /// With the status of a Linux guest's command, which becomes the exit code
@@ -148,7 +148,7 @@ pub enum Ended {
     Status(u8),
 }
 
-impl Ended {
+impl RunExit {
     /// The process's exit code.
     pub fn number(self) -> u8 {
         match self {
@@ -158,14 +158,14 @@ impl Ended {
     }
 }
 
-impl From<ExitCode> for Ended {
+impl From<ExitCode> for RunExit {
     fn from(code: ExitCode) -> Self {
         Self::Code(code)
     }
 }
 
-impl From<Ended> for std::process::ExitCode {
-    fn from(ended: Ended) -> Self {
+impl From<RunExit> for std::process::ExitCode {
+    fn from(ended: RunExit) -> Self {
         ended.number().into()
     }
 }

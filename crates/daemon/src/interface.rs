@@ -2,7 +2,7 @@
 //! requests and answers is in [`tare_control::api`].
 
 use serde::Serialize;
-use tare_control::api::{Machine, Stop, StopRequest};
+use tare_control::api::{MachineStatus, Stop, StopRequest};
 use tare_control::sentence::chain;
 use tare_control::settings::{Settings, SettingsChange, SettingsError};
 use tare_control::stats::Stats;
@@ -16,7 +16,7 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// A program that answers on its control socket.
 pub trait Interface {
     /// Its machine, if it runs one.
-    fn machine(&self) -> Option<Machine> {
+    fn machine(&self) -> Option<MachineStatus> {
         None
     }
 

@@ -30,7 +30,7 @@ pub trait Service: Routes {
     fn event(&mut self, number: u32);
 
     /// How long to sleep at most; `None`: until something happens.
-    fn patience(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         None
     }
 
@@ -69,7 +69,7 @@ impl MainLoop {
     pub fn run<S: Service>(mut self, service: &mut S) -> io::Result<S::End> {
         let mut ready = Vec::with_capacity(16);
         loop {
-            let most = service.patience();
+            let most = service.timeout();
             self.poll
                 .wait(&mut ready, self.server.wait().or_after(most))?;
             service.look();

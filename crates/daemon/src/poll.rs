@@ -33,7 +33,7 @@ pub enum Wait {
 impl Wait {
     /// As long, but no longer than `most`.
     #[must_use]
-    pub fn or_after(self, most: Option<Duration>) -> Self {
+    pub(crate) fn or_after(self, most: Option<Duration>) -> Self {
         let Some(most) = most else {
             return self;
         };

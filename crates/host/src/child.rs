@@ -35,8 +35,8 @@ pub fn in_own_session(command: &mut Command) -> &mut Command {
 }
 
 /// A program that handles SIGHUP even where it was started to ignore it (QEMU) outlives the
-/// terminal as this process does: where this ignores SIGHUP (`nohup`), the child has a session of its
-/// own, which a terminal's hangup does not reach.
+/// terminal as this process does: where this ignores SIGHUP (`nohup`), the child has its own session,
+/// which a terminal's hangup does not reach.
 pub fn ignores_hangups_with_us(command: &mut Command) -> &mut Command {
     if signals::is_ignored(libc::SIGHUP) {
         in_own_session(command);
@@ -44,8 +44,8 @@ pub fn ignores_hangups_with_us(command: &mut Command) -> &mut Command {
     command
 }
 
-/// The keys of this process's terminal are not for the child, which has a process group of its
-/// own; otherwise as [`ignores_hangups_with_us`].
+/// The keys of this process's terminal are not for the child, which has its own process
+/// group; otherwise as [`ignores_hangups_with_us`].
 pub fn apart_from_terminal(command: &mut Command) -> &mut Command {
     if signals::is_ignored(libc::SIGHUP) {
         in_own_session(command)
@@ -102,7 +102,7 @@ fn first_unused(limit: Option<u64>) -> RawFd {
 
 /// A copy of a descriptor that this process was started with. Neither reaches a further program.
 pub fn take_inherited(number: RawFd) -> std::io::Result<OwnedFd> {
-    // SAFETY: integers only; any number may be asked about.
+    // SAFETY: integers only; any number is valid input.
     if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } == -1 {
         return Err(std::io::Error::last_os_error());
     }
@@ -111,7 +111,7 @@ pub fn take_inherited(number: RawFd) -> std::io::Result<OwnedFd> {
 
 /// A copy of a descriptor by its number, which reaches no further program.
 pub fn copy(number: RawFd) -> std::io::Result<OwnedFd> {
-    // SAFETY: integers only; any number may be asked about.
+    // SAFETY: integers only; any number is valid input.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     if copy == -1 {
         return Err(std::io::Error::last_os_error());

@@ -3,7 +3,7 @@
 //! Each holds a marker file, made with the directory. Removal refuses a directory without it,
 //! works through descriptors, follows no link and leaves what is mounted below alone. So a
 //! journal or cache that was edited, or a name that became a link, cannot turn a removal
-//! into one of somebody else's files.
+//! into one of another user's files.
 
 use std::ffi::CString;
 use std::io;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProgramError {
     /// Nothing has this name.
-    #[error("no program is called {0:?}")]
+    #[error("program not found: {0:?}")]
     NotFound(String),
     /// A directory, or without permission.
     #[error("{0} cannot be executed: not a program file with permission to execute")]

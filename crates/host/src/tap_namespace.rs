@@ -60,8 +60,8 @@ pub fn raise_loopback() -> io::Result<()> {
     Ok(())
 }
 
-/// Moves the calling thread into a new namespace, with `address` (`192.0.2.1/24`) on a tap of
-/// its own; the other end, which does not block and carries Ethernet frames. All of it ends
+/// Moves the calling thread into a new namespace, with `address` (`192.0.2.1/24`) on a new
+/// tap; the other end, which does not block and carries Ethernet frames. All of it ends
 /// with the thread and the file. Needs root, [`DEVICE`] and the program `ip`.
 pub fn enter(address: &str) -> io::Result<File> {
     // SAFETY: descriptors stay shared, since CLONE_FILES is not among the flags.

@@ -1,5 +1,5 @@
 //! KVM as a mechanism: machines, vCPUs, statistics, and the probe of what
-//! this KVM is. No policy, no devices, no threads of its own (the probe's
+//! this KVM is. No policy, no devices, no threads (the probe's
 //! watchdog apart).
 //!
 //! ```text

@@ -27,7 +27,7 @@ pub enum MemoryError {
     /// Zero, or not a multiple of the page size.
     #[error("guest memory of {size_bytes} bytes is not a positive multiple of 4 KiB")]
     Size {
-        /// What was asked for.
+        /// What was requested.
         size_bytes: u64,
     },
     /// The host refused the mapping.
@@ -36,7 +36,7 @@ pub enum MemoryError {
         size_bytes >> 20
     )]
     Map {
-        /// What was asked for.
+        /// What was requested.
         size_bytes: u64,
         /// The host's reason.
         #[source]
@@ -117,7 +117,7 @@ fn aligned_mapping(size: usize) -> Result<MmapRegion, MmapRegionError> {
 /// space that is never touched.
 fn unmap(start: *mut libc::c_void, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: only `aligned_mapping` calls this, with ends of its own mapping.
+        // SAFETY: only `aligned_mapping` calls this, with ends of the mapping that it made.
         unsafe { libc::munmap(start, bytes) };
     }
 }

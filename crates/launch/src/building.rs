@@ -68,7 +68,7 @@ struct Building {
 }
 
 /// A program that builds `sources` into `objects`, both directories, killed when this thread ends. Its
-/// arguments and streams are the caller's to add. It has a process group of its own.
+/// arguments and streams are the caller's to add. It has its own process group.
 ///
 /// Its exit status is the program's, or [`MISSING`], [`NO_JAIL`], [`TOO_LARGE`], [`TOO_FULL`], [`TOO_LONG`], or
 /// 128 and the number of the signal that ended it.
@@ -235,8 +235,10 @@ mod tests {
         fs::create_dir(&own).unwrap();
         let link = place.path().join("link");
         std::os::unix::fs::symlink(&own, &link).unwrap();
-        let listed = ["/usr/bin", "bin", "", ".", "/", "/no/such/place"].map(PathBuf::from);
-        let listed = listed.into_iter().chain([own.clone(), link]);
+        let listed = ["/usr/bin", "bin", "", ".", "/", "/no/such/place"]
+            .map(PathBuf::from)
+            .into_iter()
+            .chain([own.clone(), link]);
         let path = env::join_paths(listed).unwrap();
         assert_eq!(programs(Some(&path)), [own]);
         assert!(programs(None).is_empty());

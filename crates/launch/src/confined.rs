@@ -17,7 +17,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use serde::{Deserialize, Serialize};
 use tare_control::config::{Jail, JailUser};
 use tare_control::exit::ExitCode;
-use tare_daemon::jail::{Emptied, Order};
+use tare_daemon::jail::{Emptied, EntryOrder};
 use tare_daemon::{confine, jail};
 use tare_host::child::{ParentDeath, copy, ended_within, ends_with_us, keeps_only};
 use tare_qemu::Accelerator;
@@ -47,7 +47,7 @@ pub(crate) struct Jailed {
     /// Its user and namespaces.
     pub(crate) jail: Jail,
     /// Which of them comes first.
-    pub(crate) order: Order,
+    pub(crate) order: EntryOrder,
 }
 
 impl Jailed {
@@ -61,9 +61,9 @@ impl Jailed {
         Ok(Self {
             program: jail::Program {
                 path: program.canonicalize()?,
-                accelerator: match accelerator {
-                    Accelerator::Tcg => jail::Accelerator::Translator,
-                    Accelerator::Kvm => jail::Accelerator::Kvm,
+                device: match accelerator {
+                    Accelerator::Tcg => jail::HostDevice::None,
+                    Accelerator::Kvm => jail::HostDevice::Kvm,
                 },
                 loopback: jail::Loopback::Down,
             },
@@ -78,9 +78,9 @@ impl Jailed {
             // `/proc/PID/ns` of another user's process is open to whoever may trace it
             // (`namespaces(7)`), and a default container's root may not.
             order: if has(CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_PTRACE) {
-                Order::Namespaces
+                EntryOrder::Namespaces
             } else {
-                Order::User
+                EntryOrder::User
             },
         })
     }
@@ -89,7 +89,7 @@ impl Jailed {
     pub(crate) fn that_listens(mut self) -> Self {
         self.program.loopback = jail::Loopback::Up;
         if !has(CapabilitySet::NET_ADMIN) {
-            self.order = Order::User;
+            self.order = EntryOrder::User;
             // Root that stays root makes no user namespace.
             self.jail.namespaces &= self.jail.user.is_some() || !geteuid().is_root();
         }
@@ -99,8 +99,8 @@ impl Jailed {
     /// Who enters the namespaces, if not who started them.
     pub(crate) fn enters(&self) -> Option<JailUser> {
         match self.order {
-            Order::Namespaces => None,
-            Order::User => self.jail.user,
+            EntryOrder::Namespaces => None,
+            EntryOrder::User => self.jail.user,
         }
     }
 }
@@ -224,8 +224,10 @@ fn narrow_files(program: &jail::Program) -> io::Result<()> {
 /// Copies of what this process was started with, beyond the standard streams.
 fn inherited() -> io::Result<Vec<OwnedFd>> {
     let listed = fs::read_dir("/proc/self/fd")?.flatten();
-    let numbers = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok());
-    let numbers: Vec<RawFd> = numbers.filter(|number| *number > 2).collect();
+    let numbers: Vec<RawFd> = listed
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok())
+        .filter(|number| *number > 2)
+        .collect();
     // The descriptor of the list itself is gone by now.
     let copies = numbers.into_iter().filter_map(|number| copy(number).ok());
     Ok(copies.collect())

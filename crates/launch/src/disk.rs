@@ -78,7 +78,7 @@ impl Explain for OpenDiskError {
     }
 }
 
-/// Opens, judges and locks the disks that were asked for.
+/// Opens, judges and locks the disks that were requested.
 pub(crate) fn open(
     asked: Vec<DiskChoice>,
     cpus: u8,

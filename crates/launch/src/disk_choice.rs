@@ -8,7 +8,7 @@ use tare_control::config::{DiskCache, DiskCoalesce, NoCoalesce};
 use tare_devices::blk::{Access, Format, MAX_QUEUES, SERIAL_BYTES};
 use tare_policy::limit::DiskLimits;
 
-/// A disk as it was asked for.
+/// A disk as it was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskChoice {
     /// File or block device.

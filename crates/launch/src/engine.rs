@@ -60,7 +60,7 @@ pub(crate) enum EngineError {
     /// Neither KVM nor QEMU.
     #[error("neither KVM nor QEMU is available: {0}")]
     Nothing(String),
-    /// QEMU was asked for and is missing.
+    /// QEMU was requested and is missing.
     #[error("{} is not installed", qemu::PROGRAM)]
     NoQemu,
     /// The monitor is not where it should be.

@@ -3,7 +3,7 @@
 
 use std::error::Error;
 
-use tare_control::exit::{Ended, ExitCode};
+use tare_control::exit::{ExitCode, RunExit};
 use tare_control::sentence::chain;
 
 /// An error that knows which exit code it means and what the user can do.
@@ -65,7 +65,7 @@ impl<E: Explain> From<E> for Failure {
 }
 
 /// The outcome of a run: a code, or the status of a Linux guest's command.
-pub type RunOutcome = Result<Ended, Failure>;
+pub type RunOutcome = Result<RunExit, Failure>;
 
 #[cfg(test)]
 mod tests {

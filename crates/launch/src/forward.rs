@@ -1,5 +1,5 @@
-//! Carries what comes to ports of this host to QEMU, which listens for its guest in a network
-//! namespace of its own.
+//! Forwards connections to ports of this host to QEMU, which listens for its guest in a separate
+//! network namespace.
 //!
 //! `tare` starts itself for it ([`command`]). The process enters QEMU's namespace, by way of its
 //! user namespace where root did not start it; root's becomes an unprivileged user. Without

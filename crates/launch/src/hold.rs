@@ -1,7 +1,7 @@
 //! QEMU's guest is held (`-S`) until its jail is whole: by then QEMU has opened what it
 //! needs by name, and its root is emptied.
 //!
-//! The commands go over a monitor of their own (QMP, QEMU `docs/interop/qmp-spec`) on a
+//! The commands go over a separate monitor (QMP, QEMU `docs/interop/qmp-spec`) on a
 //! socket pair, which ends with the release.
 
 use std::io;

@@ -1,6 +1,6 @@
-//! What can be said about an image before a machine is made for it. Its first
+//! What can be checked about an image before a machine is made for it. Its first
 //! bytes, always. The rest is read by the loader in the monitor; QEMU's own
-//! loader says too little, so before QEMU ours tries in memory of its own.
+//! loader says too little, so before QEMU starts, ours tries in separate memory.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! QEMU in the jail of `tare run`'s machines (ADR 43) for guests that are none of them: the kernel
+//! QEMU in the jail of `tare run`'s machines (ADR 43) for guests that are not such machines: the kernel
 //! that `tare tailor` proves, the application that `tare profile --in-guest` observes (ADR 55).
 //!
 //! Such a guest has no name, run directory or control socket, and ends with the thread that
@@ -32,7 +32,7 @@ use crate::qemu::draft::Draft;
 use crate::user::{self, MachineUser, UserChoice};
 
 /// Where a guest with ports is held by QEMU alone.
-const SHARED: &str = "this host grants QEMU no namespaces of its own: the guest reaches nothing, \
+const SHARED: &str = "this host grants QEMU no namespaces: the guest reaches nothing, \
     and its QEMU is held by a system call filter only (docs/security.md)";
 
 /// A guest that is to be started.
@@ -63,7 +63,7 @@ struct PortError {
 }
 
 impl JailedGuest {
-    /// A guest of `cpus` vCPUs, in QEMU's sandbox. Root's becomes its own user.
+    /// A guest of `cpus` vCPUs, in QEMU's sandbox. Root's runs as its own user.
     pub fn new(
         machine_type: MachineType,
         accelerator: Accelerator,

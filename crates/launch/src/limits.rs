@@ -360,8 +360,8 @@ mod tests {
 
     #[test]
     fn version_two_gets_controllers_limits_and_the_process() {
-        let root = tempfile::tempdir().unwrap();
-        let root = root.path();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
         group(root, &["cgroup.subtree_control"]);
         fs::write(root.join("cgroup.controllers"), "cpuset cpu io memory\n").unwrap();
         group(&root.join("tare"), &["cgroup.subtree_control"]);
@@ -457,8 +457,8 @@ mod tests {
 
     #[test]
     fn version_one_gets_limits_of_reads_and_writes() {
-        let root = tempfile::tempdir().unwrap();
-        let root = root.path();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
         group(&root.join("blkio"), &["cgroup.procs"]);
         let files = [
             "blkio.throttle.read_iops_device",

@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 
 use tare_control::config::{GuestKind, HugePages};
-use tare_control::exit::{Ended, ExitCode};
+use tare_control::exit::{ExitCode, RunExit};
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::RunDir;
 use tare_frames::Rules;
@@ -17,12 +17,12 @@ use tare_policy::limit::NetLimits;
 use tare_rootfs::Tree;
 use tare_rootfs::walk::Listing;
 
+use crate::dedicated_cpus::DedicatedCpu;
 use crate::disk::OpenDisk;
 use crate::failure::{Explain, Failure};
 use crate::image::Image;
 use crate::interruption::Interruption;
 use crate::linux::root::LinuxRoot;
-use crate::own_cpus::OwnCpu;
 use crate::passt::Passt;
 use crate::publish::Publish;
 use crate::record::Record;
@@ -51,7 +51,7 @@ pub(crate) struct MachineSpec {
     /// How a halted vCPU waits.
     pub(crate) halt: HaltPolicy,
     /// CPUs of the host that its vCPUs have alone.
-    pub(crate) own_cpus: Vec<OwnCpu>,
+    pub(crate) dedicated_cpus: Vec<DedicatedCpu>,
     /// The user that it becomes; None: the one who starts it.
     pub(crate) user: Option<MachineUser>,
     /// Where the run belongs.
@@ -215,7 +215,7 @@ pub enum Launched {
     /// The machine runs in the background under this name.
     Background(String),
     /// The machine has ended.
-    Ended(Ended),
+    Ended(RunExit),
 }
 
 /// A file of the run that cannot be made.

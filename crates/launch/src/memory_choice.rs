@@ -10,7 +10,7 @@ use crate::memory_size::{MemorySize, SizeError};
 /// MiB that a monitor takes beside its guest's memory, at most.
 const MONITOR_MIB: u32 = 8;
 
-/// Guest memory as it was asked for.
+/// Guest memory as it was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryChoice {
     /// How much.

@@ -1,5 +1,5 @@
 //! Tare's engine: this process becomes `tare-monitor`, or starts it in a
-//! session of its own and waits until the machine answers.
+//! new session and waits until the machine answers.
 
 use std::fs::File;
 use std::io;
@@ -15,8 +15,8 @@ use rustix::stdio::stdin;
 use rustix::termios::isatty;
 use tare_control::client::Client;
 use tare_control::config::{
-    Console, Descriptor, DiskConfig, GuestKind, Jail, JailUser, Leaves, MachineConfig, NetBackend,
-    NetConfig, OwnCpu, Streams,
+    Console, DedicatedCpu, Descriptor, DiskConfig, GuestKind, Jail, JailUser, Leaves,
+    MachineConfig, NetBackend, NetConfig, Streams,
 };
 use tare_control::exit::ExitCode;
 use tare_control::rundir::RunDir;
@@ -31,7 +31,7 @@ use crate::failure::{Explain, Failure};
 use crate::machine::{Launched, Link, LinkEnd, PreparedMachine, RunFileError};
 use crate::request::JobMode;
 use crate::user::MachineUser;
-use crate::{Terminal, background, own_cpus, passt};
+use crate::{Terminal, background, dedicated_cpus, passt};
 
 /// One attempt to get an answer, so that an early end is noticed soon.
 const ATTEMPT: Duration = Duration::from_millis(250);
@@ -109,11 +109,11 @@ fn configuration(
             .collect::<Result<_, _>>()?,
         rng: true,
         halt: machine.spec.halt,
-        own_cpus: machine
+        dedicated_cpus: machine
             .spec
-            .own_cpus
+            .dedicated_cpus
             .iter()
-            .map(own_cpu)
+            .map(dedicated_cpu)
             .collect::<Result<_, _>>()?,
         console: match machine.spec.place {
             JobMode::Foreground | JobMode::Attempt(Output::Terminal) => Console::Stdio { log },
@@ -199,8 +199,8 @@ fn jail_user(user: &MachineUser) -> Result<JailUser, MonitorError> {
     })
 }
 
-fn own_cpu(own: &own_cpus::OwnCpu) -> Result<OwnCpu, MonitorError> {
-    Ok(OwnCpu {
+fn dedicated_cpu(own: &dedicated_cpus::DedicatedCpu) -> Result<DedicatedCpu, MonitorError> {
+    Ok(DedicatedCpu {
         cpu: own.cpu,
         lock: inherit(&own.lock)?,
     })

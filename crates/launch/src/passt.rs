@@ -3,7 +3,7 @@
 //! passt goes into the background by itself once its ports are bound, so its
 //! exit status says whether it started. Then it is not our child any more (no zombie),
 //! has its own session (no Ctrl-C), and ends when the machine's end of the socket pair
-//! closes. Started as root it switches to user nobody.
+//! closes. Started as root it switches to the user `nobody`.
 //!
 //! Two things that passt does not do by itself:
 //! - It learns the guest's hardware address from frames that it gets, and sends
@@ -118,7 +118,7 @@ enum Template {
 
 /// Starts passt for a guest with that hardware address; [`Passt::wait_ready`]
 /// waits for it, so that other work can be done in between.
-/// It becomes `user`; without one, root's passt becomes nobody.
+/// It becomes `user`; without one, root's passt becomes `nobody`.
 pub(crate) fn start(
     forwards: &[Publish],
     mac: [u8; 6],

@@ -25,8 +25,8 @@ use crate::record::Reloadable;
 use crate::request::{JobMode, Request};
 use crate::run_dir_guard::Name;
 use crate::{
-    Terminal, cmdline, disk, disk_choice, frame_rules, image_check, initrd, machine_size, own_cpus,
-    passt, ports, program, site, tap, user,
+    Terminal, cmdline, dedicated_cpus, disk, disk_choice, frame_rules, image_check, initrd,
+    machine_size, passt, ports, program, site, tap, user,
 };
 
 /// A run that can be started.
@@ -123,8 +123,8 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
     }
     let huge_pages = huge_pages(memory, &request.limits, &engine)?;
     let halt = halt(request.halt, &engine)?;
-    let own_cpus = match halt {
-        HaltPolicy::Dedicated => own_cpus::take(cpus)?,
+    let dedicated_cpus = match halt {
+        HaltPolicy::Dedicated => dedicated_cpus::take(cpus)?,
         _ => Vec::new(),
     };
     let (cmdline, emulated) = linux::emulated::spare(boot.cmdline, probe.as_ref())?;
@@ -165,7 +165,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
             cmdline,
             disks,
             halt,
-            own_cpus,
+            dedicated_cpus,
             user: user::choose(request.user)?,
             place,
             probe,

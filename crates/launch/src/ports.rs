@@ -14,7 +14,7 @@ use crate::publish::{Protocol, Publish};
 /// A port that cannot be forwarded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PortError {
-    /// Somebody listens there.
+    /// A program listens there.
     #[error("port {} of {} is in use", forward.host, forward.address)]
     InUse {
         /// The forward.
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_free_port_is_taken() {
-        // A port that was just let go may be somebody else's already.
+        // A port that was just let go may be another program's already.
         let free = (0..20).any(|_| {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
             let port = listener.local_addr().expect("its address").port();

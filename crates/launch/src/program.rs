@@ -318,8 +318,10 @@ fn layout(path: &str, bytes: &[u8]) -> Result<Layout, ProgramError> {
 }
 
 fn check_loader(path: String, loader: String, tree: &Tree) -> Result<(), ProgramError> {
-    let found = tree.through_all_links(loader.trim_start_matches('/'));
-    let found = found.ok().filter(|found| tree.get(found).is_some());
+    let found = tree
+        .through_all_links(loader.trim_start_matches('/'))
+        .ok()
+        .filter(|found| tree.get(found).is_some());
     let Some(found) = found else {
         return Err(ProgramError::Dynamic { path, loader });
     };

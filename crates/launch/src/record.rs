@@ -96,7 +96,7 @@ pub enum EngineName {
     Qemu,
     /// QEMU with KVM.
     QemuKvm,
-    /// No guest: `tare blk` serves a disk to somebody else's.
+    /// No guest: `tare blk` serves a disk to another monitor's.
     Blk,
 }
 
@@ -186,7 +186,7 @@ impl Record {
 }
 
 /// Whether a process has other mounts than its parent, and nothing in its root. A kernel may
-/// grant the mounts of its own, and then refuse the root (Landlock, AppArmor).
+/// grant a mount namespace, and then refuse the root (Landlock, AppArmor).
 fn has_empty_root(parent: &str, pid: &str) -> bool {
     let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
     let is_separate = matches!(

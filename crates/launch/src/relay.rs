@@ -1,4 +1,4 @@
-//! The filter of frames for the QEMU engine: QEMU has none that goes by address,
+//! The filter of frames for the QEMU engine: QEMU has none by address,
 //! so its network's socket leads here, and from here to passt.
 //!
 //! One thread for each direction, blocking. Frames come with QEMU's framing, a

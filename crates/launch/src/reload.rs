@@ -397,9 +397,11 @@ impl Slot {
     fn extend(&self, now: u64) -> Result<u64, ReloadError> {
         let extended = self.file.metadata().and_then(|file| {
             // The machine says how long the disk is, and a guest may have taken it over.
-            let size = file.len().max(now.saturating_add(SECTOR));
-            let size = size.checked_next_multiple_of(SECTOR);
-            let size = size.ok_or(io::ErrorKind::FileTooLarge)?;
+            let size = file
+                .len()
+                .max(now.saturating_add(SECTOR))
+                .checked_next_multiple_of(SECTOR)
+                .ok_or(io::ErrorKind::FileTooLarge)?;
             self.at_least(size).map(|()| size)
         });
         extended.map_err(|source| self.failed(source))

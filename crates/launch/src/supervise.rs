@@ -24,7 +24,7 @@ use signal_hook::iterator::{Handle, Signals};
 use tare_abi::exit::GuestExit;
 use tare_control::config::GuestKind;
 use tare_control::console_exit::{self, ConsoleExit};
-use tare_control::exit::{Ended, ExitCode};
+use tare_control::exit::{ExitCode, RunExit};
 use tare_control::rundir::RunDir;
 use tare_control::sentence::chain;
 use tare_frames::Rules;
@@ -255,7 +255,7 @@ fn outcome(task: &Supervised, status: ExitStatus, signal: i32) -> RunOutcome {
         SIGINT => Ok(ExitCode::Interrupted.into()),
         SIGTERM | SIGHUP => Ok(ExitCode::Terminated.into()),
         _ => match (said, meaning(status)?) {
-            (Some(ConsoleExit::Status(status)), _) => Ok(Ended::Status(status)),
+            (Some(ConsoleExit::Status(status)), _) => Ok(RunExit::Status(status)),
             (Some(ConsoleExit::Panic), _) => Err(SuperviseError::Panic.into()),
             (None, code) => Ok(code.into()),
         },

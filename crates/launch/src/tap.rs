@@ -37,7 +37,7 @@ pub(crate) enum TapError {
     /// Another program is attached to it.
     #[error("the tap interface {0} is in use by another program")]
     Busy(String),
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error("this user may not use the tap interface {0}")]
     NotAllowed(String),
     /// `/dev/net/tun` cannot be opened.

@@ -289,7 +289,7 @@ mod tests {
         assert_eq!("self".parse(), Ok(UserChoice::Own));
         assert_eq!("1000".parse(), ids(1000, 1000));
         assert_eq!("1000:5".parse(), ids(1000, 5));
-        for bad in ["0", "0:1", "1:0", "nobody", "", "-1", "4294967295", "1:2:3"] {
+        for bad in ["0", "0:1", "1:0", "name", "", "-1", "4294967295", "1:2:3"] {
             assert_eq!(bad.parse::<UserChoice>(), Err(BadUser), "{bad}");
         }
     }

@@ -1,5 +1,5 @@
 //! From a reason to end to the end: a guest that ended by itself has its output drained
-//! first ([`crate::drain`]), unless somebody asks for the end meanwhile.
+//! first ([`crate::drain`]), unless another process asks for the end meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -10,7 +10,7 @@ use tare_control::api::Stop;
 use tare_control::config::GuestKind;
 use tare_control::console_exit;
 use tare_control::console_exit::ConsoleExit;
-use tare_control::exit::{Ended, ExitCode};
+use tare_control::exit::{ExitCode, RunExit};
 use tare_daemon::signals::Request;
 use tare_hv::Crash;
 use vmm_sys_util::eventfd::EventFd;
@@ -42,17 +42,17 @@ pub enum ExitReason {
 
 impl ExitReason {
     /// The monitor's exit code for a machine of that kind.
-    pub fn ended(&self, guest: GuestKind) -> Ended {
+    pub fn ended(&self, guest: GuestKind) -> RunExit {
         match (self, guest) {
             (Self::Guest(GuestExit::Status(status)), GuestKind::Linux | GuestKind::Program) => {
-                Ended::Status(*status)
+                RunExit::Status(*status)
             }
             _ => self.code().into(),
         }
     }
 
     /// What it means: Linux that panics asks for a reset, after it said why; a kernel
-    /// without ports for its processes powers off, after the command's status was said.
+    /// without ports for its processes powers off, after it printed the command's status.
     pub fn explained(self, guest: GuestKind, console_log: &File) -> Self {
         match (&self, guest) {
             (Self::Reset | Self::PowerOff, GuestKind::Linux) => {}
@@ -225,22 +225,22 @@ mod tests {
         writeln!(log, "{STATUS_LINE}42\r\n[ 1.0] reboot: Power down").unwrap();
         let ended = |reason: ExitReason, guest| reason.explained(guest, &log).ended(guest);
         let linux = GuestKind::Linux;
-        assert_eq!(ended(ExitReason::PowerOff, linux), Ended::Status(42));
-        let reset = Ended::Code(ExitCode::GuestReset);
+        assert_eq!(ended(ExitReason::PowerOff, linux), RunExit::Status(42));
+        let reset = RunExit::Code(ExitCode::GuestReset);
         assert_eq!(ended(ExitReason::Reset, linux), reset);
         let library_os = ended(ExitReason::PowerOff, GuestKind::LibraryOs);
-        assert_eq!(library_os, Ended::Code(ExitCode::Success));
+        assert_eq!(library_os, RunExit::Code(ExitCode::Success));
     }
 
     #[test]
     fn the_status_of_linuxs_command_is_passed_on() {
         let ended = |guest| ExitReason::Guest(GuestExit::Status(77)).ended(guest);
-        assert_eq!(ended(GuestKind::Linux), Ended::Status(77));
+        assert_eq!(ended(GuestKind::Linux), RunExit::Status(77));
         assert_eq!(
             ended(GuestKind::LibraryOs),
-            Ended::Code(ExitCode::GuestStatus)
+            RunExit::Code(ExitCode::GuestStatus)
         );
         let panic = ExitReason::Guest(GuestExit::Panic).ended(GuestKind::Linux);
-        assert_eq!(panic, Ended::Code(ExitCode::GuestPanic));
+        assert_eq!(panic, RunExit::Code(ExitCode::GuestPanic));
     }
 }

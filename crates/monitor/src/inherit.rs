@@ -19,7 +19,9 @@ pub enum InheritError {
     #[error("cannot list the inherited descriptors")]
     List(#[source] io::Error),
     /// It is not open, is a standard stream, or was taken before.
-    #[error("descriptor {0} of the configuration is not an inherited one of its own")]
+    #[error(
+        "descriptor {0} of the configuration is not one that the monitor inherited for it alone"
+    )]
     NotInherited(RawFd),
     /// It cannot be closed on exec.
     #[error("descriptor {fd} of the configuration cannot be used")]

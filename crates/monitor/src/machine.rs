@@ -241,7 +241,10 @@ fn vcpus(
         };
         let runs = VcpuLoop {
             vcpu,
-            own_cpu: config.own_cpus.get(usize::from(index)).map(|own| own.cpu),
+            dedicated_cpu: config
+                .dedicated_cpus
+                .get(usize::from(index))
+                .map(|own| own.cpu),
             bus: Arc::clone(bus),
             exits,
             shutdown: control.shutdown.clone(),

@@ -1,6 +1,6 @@
 //! What the control socket answers; the table is in [`tare_control::api`].
 
-use tare_control::api::{Machine, State, Stop};
+use tare_control::api::{MachineStatus, State, Stop};
 use tare_control::config::MachineConfig;
 use tare_control::settings::{Settings, SettingsChange, SettingsError};
 use tare_control::stats::Stats;
@@ -24,7 +24,7 @@ pub(crate) const DRAINED: u32 = 2;
 
 /// The control interface of one machine.
 pub(crate) struct Control {
-    /// What the machine was asked to be.
+    /// The configuration that was requested.
     pub config: MachineConfig,
     /// Its statistics.
     pub observer: Observer,
@@ -70,8 +70,8 @@ impl Service for Control {
 }
 
 impl Interface for Control {
-    fn machine(&self) -> Option<Machine> {
-        Some(Machine {
+    fn machine(&self) -> Option<MachineStatus> {
+        Some(MachineStatus {
             config: self.config.clone(),
             pid: std::process::id(),
             kvm: self.observer.kvm,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tare_abi::exit::GuestExit;
 use tare_control::api::State;
 use tare_control::config::{Console, Jail, Leaves};
-use tare_control::exit::{Ended, ExitCode};
+use tare_control::exit::{ExitCode, RunExit};
 use tare_control::rundir::{Removal, RunDir, record_end};
 use tare_control::sentence::chain;
 use tare_daemon::main_loop::MainLoop;
@@ -26,7 +26,7 @@ use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::inherit::{Inherited, borrow};
 use crate::machine::{AssembledMachine, Control};
 use crate::start::{Setup, Sources, StartError, failed_to, read_config};
-use crate::vcpu::settle;
+use crate::vcpu::pin_thread;
 use crate::wiring::eventfd;
 use crate::{confine, routes};
 
@@ -34,7 +34,7 @@ use crate::{confine, routes};
 const TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Runs the monitor with the program's arguments; the result is its exit code.
-pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
+pub fn run(arguments: impl Iterator<Item = OsString>) -> RunExit {
     let started = Instant::now();
     end_on_panic();
     // Before any descriptor is made.
@@ -65,7 +65,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> Ended {
             let (code, kept) = live(&mut setup, sources, removable, started);
             (code, kept, Some(setup.lock))
         }
-        Err(error) => (refuse(&error).into(), Kept::of_failed(leaves), None),
+        Err(error) => (refuse(&error).into(), Retained::of_failed(leaves), None),
     };
     match removal {
         Ok(Some(removal)) => {
@@ -86,7 +86,7 @@ type Removable<'a> = Option<[&'a OwnedFd; 2]>;
 
 /// What stays of a machine in its run directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+enum Retained {
     Nothing,
     /// For the keeper, which sees the exit code.
     Log,
@@ -94,7 +94,7 @@ enum Kept {
     LogAndCode,
 }
 
-impl Kept {
+impl Retained {
     /// Of a machine that did not start.
     fn of_failed(leaves: Leaves) -> Self {
         match leaves {
@@ -106,16 +106,16 @@ impl Kept {
 
 fn leave(
     removal: &Removal,
-    kept: Kept,
+    kept: Retained,
     lock: Option<&OwnedFd>,
-    ended: Ended,
+    ended: RunExit,
 ) -> std::io::Result<()> {
     match (kept, lock) {
-        (Kept::LogAndCode, Some(lock)) => {
+        (Retained::LogAndCode, Some(lock)) => {
             removal.remove_only_running()?;
             record_end(lock, ended.number())
         }
-        (Kept::Log, _) => removal.remove_only_running(),
+        (Retained::Log, _) => removal.remove_only_running(),
         _ => removal.remove(),
     }
 }
@@ -145,7 +145,7 @@ fn live(
     sources: Sources,
     removable: Removable<'_>,
     started: Instant,
-) -> (Ended, Kept) {
+) -> (RunExit, Retained) {
     let outcome = build(setup, sources, started)
         .and_then(|(machine, control)| run_machine(setup, removable, machine, &control));
     terminal::restore();
@@ -161,19 +161,22 @@ fn live(
                 Leaves::ForKeeper => !(reason.was_requested() || was_asked),
             };
             if stays {
-                (ended, Kept::LogAndCode)
+                (ended, Retained::LogAndCode)
             } else {
-                (ended, Kept::Nothing)
+                (ended, Retained::Nothing)
             }
         }
-        Err(error) => (refuse(&error).into(), Kept::of_failed(setup.config.leaves)),
+        Err(error) => (
+            refuse(&error).into(),
+            Retained::of_failed(setup.config.leaves),
+        ),
     }
 }
 
 /// A machine's end.
 struct Reached {
     reason: ExitReason,
-    /// Somebody has asked for it, and the guest may have ended by itself then.
+    /// A user requested it, and the guest may have ended by itself then.
     was_asked: bool,
 }
 
@@ -273,7 +276,7 @@ fn spawn(
     threads.spawn("io".to_owned(), Role::Io, || (), io)?;
     for vcpu in vcpus {
         let name = format!("vcpu{}", vcpu.vcpu.index());
-        let (own_cpu, shutdown) = (vcpu.own_cpu, shutdown.clone());
+        let (dedicated_cpu, shutdown) = (vcpu.dedicated_cpu, shutdown.clone());
         let work = move |settled: Result<(), ExitReason>, confined: Result<(), ConfineError>| {
             let confined = confined.map_err(|error| ExitReason::Failed(chain(&error)));
             match settled.and(confined) {
@@ -281,7 +284,7 @@ fn spawn(
                 Err(reason) => shutdown.end(reason),
             }
         };
-        threads.spawn(name, Role::Vcpu, move || settle(own_cpu), work)?;
+        threads.spawn(name, Role::Vcpu, move || pin_thread(dedicated_cpu), work)?;
     }
     Ok(threads)
 }
@@ -295,7 +298,7 @@ fn end_on_panic() {
     }));
 }
 
-/// Says why the run ended, unless that is what everybody expects.
+/// Says why the run ended, unless that is the usual end.
 fn tell(reason: &ExitReason) {
     if !matches!(
         reason,
@@ -379,6 +382,6 @@ mod tests {
         let error = enter_jail(&jail, Some(removal.directories()), &gone).unwrap_err();
         assert!(matches!(error, StartError::Jail(JailError::ParentEnded)));
         assert_eq!(geteuid().as_raw(), USER);
-        leave(&removal, Kept::Nothing, None, error.code().into()).unwrap();
+        leave(&removal, Retained::Nothing, None, error.code().into()).unwrap();
     }
 }

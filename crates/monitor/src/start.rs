@@ -208,7 +208,7 @@ impl Setup {
             // Its user is this machine's alone as long as this process lives.
             std::mem::forget(take(claim)?);
         }
-        for own in &config.own_cpus {
+        for own in &config.dedicated_cpus {
             // Its lock lives as long as this process.
             std::mem::forget(take(own.lock)?);
         }
@@ -268,7 +268,7 @@ fn check(config: &MachineConfig) -> Result<(), StartError> {
         HaltPolicy::Dedicated => usize::from(config.cpus),
         _ => 0,
     };
-    if config.own_cpus.len() != own {
+    if config.dedicated_cpus.len() != own {
         return bad("dedicated vCPUs and the CPUs that they have alone differ in number");
     }
     let (asked, most) = (config.cpus, usize::from(MAX_CPUS));

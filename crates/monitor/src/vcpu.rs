@@ -16,7 +16,7 @@ pub(crate) struct VcpuLoop {
     /// The processor.
     pub vcpu: Vcpu,
     /// The CPU of the host that it has alone, if it has.
-    pub own_cpu: Option<u16>,
+    pub dedicated_cpu: Option<u16>,
     /// Where its accesses go.
     pub bus: Arc<Bus>,
     /// Counts its exits.
@@ -76,8 +76,8 @@ impl VcpuLoop {
 
 /// Keeps the calling thread on the CPU of the host that its vCPU has alone, if
 /// it has one; before the thread is confined.
-pub(crate) fn settle(own_cpu: Option<u16>) -> Result<(), ExitReason> {
-    let Some(cpu) = own_cpu else {
+pub(crate) fn pin_thread(dedicated_cpu: Option<u16>) -> Result<(), ExitReason> {
+    let Some(cpu) = dedicated_cpu else {
         return Ok(());
     };
     let mut set = CpuSet::new();

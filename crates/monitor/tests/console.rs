@@ -42,7 +42,7 @@ fn a_closed_standard_output_ends_nothing() {
     if !kvm() {
         return;
     }
-    let guest = code::all(&[&code::print("to nobody"), &code::exit(GuestExit::Status(0))]);
+    let guest = code::all(&[&code::print("unread"), &code::exit(GuestExit::Status(0))]);
     Rig::new(&guest).screen(Screen::Closed).run().expect(0, "");
 }
 

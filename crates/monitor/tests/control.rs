@@ -141,7 +141,7 @@ fn wrong_requests_get_their_status_and_change_nothing() {
     assert!(answer.contains("application/json"));
 }
 
-/// As anybody may use it, without any part of Tare.
+/// As a program without any part of Tare may use it.
 #[test]
 fn curl_reads_the_control_socket() {
     if !kvm() {

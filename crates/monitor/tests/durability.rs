@@ -53,7 +53,7 @@ fn guest(kind: u32, features: u32) -> Vec<u8> {
         &descriptor(4, FLUSHED, 1, DEVICE_WRITES),
         &store32(HEADER, kind),
         &store32(FLUSH, 4),
-        // Nobody wants an interrupt.
+        // The driver wants no interrupt.
         &store16(AVAILABLE, 1),
     ]);
     for entry in 0..ENTRIES {

@@ -19,7 +19,7 @@ pub enum CpuListError {
     #[error("{0:?} is not a list of CPUs (such as 0, 2-3, or 0,2-3)")]
     Part(String),
     /// A range whose end comes before its beginning.
-    #[error("the range {0} runs backwards")]
+    #[error("the range {0} is reversed")]
     Backwards(String),
     /// A number beyond what is supported.
     #[error("CPU {0} is beyond the {limit} CPUs that can be placed on", limit = CpuMask::BITS)]

@@ -111,7 +111,7 @@ pub fn pin(
     if let Some(cpuset) = plan.cpuset() {
         pinned.bound(cpuset)?;
     }
-    pinned.settle(stop)?;
+    pinned.pin_until_stable(stop)?;
     Ok(pinned)
 }
 
@@ -199,7 +199,7 @@ impl Pinned {
             let Some(before) = cpuset.cpus() else {
                 continue;
             };
-            // One below that has none of its own takes those of the one above.
+            // One below without CPUs takes those of the one above.
             if depth > 0 && before.is_empty() {
                 continue;
             }
@@ -218,7 +218,7 @@ impl Pinned {
         })
     }
 
-    fn settle(&mut self, stop: &dyn Fn() -> bool) -> Result<(), PinError> {
+    fn pin_until_stable(&mut self, stop: &dyn Fn() -> bool) -> Result<(), PinError> {
         let mut quiet = 0;
         for _ in 0..ROUNDS {
             if stop() {
@@ -289,7 +289,7 @@ impl Pinned {
             Ok(got) if got == seat.cpus => Ok(Seated::Moved),
             // It ended meanwhile.
             Err(Errno::SRCH) => Ok(Seated::There),
-            // The kernel does not let go of some of its own threads.
+            // The kernel keeps some of its threads where they are.
             Err(Errno::INVAL) if is_kernel(seat) => Ok(Seated::There),
             Ok(got) => Err(PinError::Changed {
                 tid,

@@ -13,7 +13,7 @@
 const HALTS: u64 = 4;
 
 /// A timer that is early by less stays: the halt ends then in any case.
-pub const LEAST_EARLY_NS: u64 = 1_000_000;
+const LEAST_EARLY_NS: u64 = 1_000_000;
 
 /// How long a core halts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

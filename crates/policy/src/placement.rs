@@ -12,7 +12,7 @@
 //!    interrupts and services of a host are mostly on the first.
 //! 5. Emulator and I/O threads get the node's CPUs that no vCPU has. Where none is
 //!    left they share the vCPUs'.
-//! 6. Fewer CPUs than vCPUs: no vCPU is tied to one, all share all of them. Two
+//! 6. Fewer CPUs than vCPUs: no vCPU is pinned to one, all share all of them. Two
 //!    vCPUs on one CPU stop each other in the middle of a lock.
 //!
 //! CHR, the share of a host's cores that a container is assigned, is the measure
@@ -45,7 +45,7 @@ pub struct Cpu {
 /// Whether the host's scheduler leaves a CPU alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isolation {
-    /// Anybody may run there.
+    /// Any thread may run there.
     Shared,
     /// Only who was put there.
     Isolated,

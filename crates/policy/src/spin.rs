@@ -147,7 +147,7 @@ impl Spin {
     /// Picks the best length for the window's histogram and lets it fade.
     #[cold]
     fn choose(&mut self, wait_ns: u64, now_ns: u64) {
-        // The first window began before anybody said when.
+        // The first window began before its time was known.
         let since_ns = self.since_ns.unwrap_or(now_ns.saturating_sub(wait_ns));
         self.elapsed_ns = (self.elapsed_ns >> 1).saturating_add(now_ns.saturating_sub(since_ns));
         self.since_ns = Some(now_ns);

@@ -11,10 +11,10 @@
  * for them (`threads`). Everything else is left alone, but for interrupts from
  * threads outside any VM, which are counted for process 0.
  *
- * A storm of events would make watching dear: user space then lets the programs
+ * A storm of events would make watching expensive: user space then lets the programs
  * count in a slice of each period only (`gate`), or attaches them for bursts. How
- * long a slice is depends on the load, so what was counted in each has a weight of its
- * own: the time that it stands for (src/kvm/weighted.rs). What a thread did in one slice
+ * long a slice is depends on the load, so what was counted in each has its own
+ * weight: the time that it stands for (src/kvm/weighted.rs). What a thread did in one slice
  * says nothing about the next.
  */
 #include "tare.bpf.h"
@@ -196,7 +196,7 @@ HASH_MAP(counts, 32768, struct key, struct value);
 ARRAY_MAP(gate, 1, struct gate);
 
 /*
- * Runs of programs, by the low bits of the CPU's number, each in a cache line of its own: the
+ * Runs of programs, by the low bits of the CPU's number, each in its own cache line: the
  * kernel counts them only while it measures them.
  */
 struct runs {

@@ -517,8 +517,8 @@ INLINE u32 octave(u64 ns)
 }
 
 /*
- * Keeps the time if it is among the fastest of this CPU. Inline, since in a function
- * of its own the loop has too many states for verifiers before Linux 6.5.
+ * Keeps the time if it is among the fastest of this CPU. Inline, since as a separate
+ * function the loop has too many states for verifiers before Linux 6.5.
  */
 INLINE void keep(struct call *call, u64 ns)
 {

@@ -89,8 +89,9 @@ fn reads_of(vms: &[Vm]) -> Option<(u64, u64)> {
 
 #[test]
 fn a_look_at_many_machines_reads_as_often_as_at_few() {
-    let number = std::env::var("TARE_TEST_MACHINES").ok();
-    let number = number.map_or(FEW, |number| number.parse().unwrap());
+    let number = std::env::var("TARE_TEST_MACHINES")
+        .ok()
+        .map_or(FEW, |number| number.parse().unwrap());
     let machines: Vec<_> = (0..number).map_while(|_| IdleMachine::start()).collect();
     if machines.len() < number {
         support::skip::<()>("no KVM for many machines");

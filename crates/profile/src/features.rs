@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names;
 
-/// What was asked of the kernel beyond the calls themselves.
+/// Features of the kernel that calls used beyond their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Features {

@@ -1,4 +1,4 @@
-//! A profile from a file, which anybody may have edited.
+//! A profile from a file, which any user may have edited.
 
 use crate::call::{Call, MAX_ARGUMENTS};
 use crate::error::ProfileError;

@@ -266,8 +266,8 @@ fn interpreter(file: &[u8], headers: &[ProgramHeader64<Le>]) -> Result<Option<St
         .map_err(|()| ElfError::Truncated("the loader's path"))?;
     let path = bytes
         .strip_suffix(b"\0")
-        .filter(|path| path.len() <= MOST_PATH);
-    let path = path.and_then(|path| core::str::from_utf8(path).ok());
+        .filter(|path| path.len() <= MOST_PATH)
+        .and_then(|path| core::str::from_utf8(path).ok());
     path.map(|path| Some(String::from(path)))
         .ok_or(ElfError::Interpreter)
 }

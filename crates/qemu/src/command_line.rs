@@ -108,7 +108,7 @@ impl CommandLine {
         self
     }
 
-    /// QEMU's own system call filter, for guests that somebody else made.
+    /// QEMU's own system call filter, for untrusted guests.
     pub fn sandbox(&mut self) -> &mut Self {
         self.option("-sandbox", SANDBOX)
     }

@@ -139,8 +139,9 @@ fn gap(at: u64) -> u64 {
 /// Writes an entry of this many bytes that means nothing; gives how many.
 fn fill(bytes: u64, to: &mut impl Write) -> Result<u64, PackError> {
     if let Some(zeros) = bytes.checked_sub(FILLER) {
-        let entry = Builder::new("").set_mode_file_type(ModeFileType::Regular);
-        let mut entry = entry.write(&mut *to, zeros as u32);
+        let mut entry = Builder::new("")
+            .set_mode_file_type(ModeFileType::Regular)
+            .write(&mut *to, zeros as u32);
         let written = entry.write_all(&vec![0; zeros as usize]);
         written
             .and_then(|()| entry.finish().map(drop))

@@ -55,7 +55,7 @@ pub fn write(tree: &Tree, dir: &Path, owners: Owners) -> Result<(), WriteError> 
     // Last, so that a directory without write permission can be filled.
     for (name, node) in tree.entries() {
         let place = dir.join(name);
-        settle(&place, node, owners).map_err(at(&place))?;
+        set_attributes(&place, node, owners).map_err(at(&place))?;
     }
     Ok(())
 }
@@ -87,7 +87,7 @@ fn lay_out(place: &Path, node: &Node) -> Result<(), WriteError> {
     }
 }
 
-fn settle(place: &Path, node: &Node, owners: Owners) -> io::Result<()> {
+fn set_attributes(place: &Path, node: &Node, owners: Owners) -> io::Result<()> {
     if owners == Owners::Kept && rustix::process::geteuid().is_root() {
         lchown(place, Some(node.uid), Some(node.gid))?;
     }

@@ -32,7 +32,7 @@ const LONGEST_LIST: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// No program of that name on the search path.
-    #[error("no program is called {0} here")]
+    #[error("program not found: {0}")]
     Unknown(String),
     /// A file cannot be read.
     #[error("cannot read {}", path.display())]
@@ -324,9 +324,6 @@ mod tests {
     #[test]
     fn an_unknown_program_is_named() {
         let error = add_program(&mut Tree::new(), "no-such-program").unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "no program is called no-such-program here"
-        );
+        assert_eq!(error.to_string(), "program not found: no-such-program");
     }
 }

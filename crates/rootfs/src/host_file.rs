@@ -21,7 +21,7 @@ const NO_LINKS: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 
-/// Permission bits of everybody else.
+/// Permission bits of other users.
 const OTHERS_READ: u32 = 0o004;
 const OTHERS_SEARCH: u32 = 0o001;
 

@@ -60,7 +60,7 @@ pub enum PackageError {
     },
 }
 
-/// The package that a package of no content of its own depends on and that
+/// The package that a package without content depends on and that
 /// `is_meant`.
 pub fn newest(meta: &str, is_meant: impl Fn(&str) -> bool) -> Result<String, PackageError> {
     let unknown = || PackageError::Unknown(meta.to_owned());
@@ -113,8 +113,10 @@ pub fn download(package: &str, dir: &Path) -> Result<String, PackageError> {
         what: format!("apt-get download --print-uris {wanted}"),
         said: "it names no SHA-256".to_owned(),
     })?;
-    let place = tempfile::Builder::new().prefix("tare-apt-").tempdir();
-    let place = place.map_err(io("make a directory for apt"))?;
+    let place = tempfile::Builder::new()
+        .prefix("tare-apt-")
+        .tempdir()
+        .map_err(io("make a directory for apt"))?;
     if geteuid().is_root()
         && let Some(user) = sandbox_user()
     {

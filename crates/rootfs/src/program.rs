@@ -1,4 +1,4 @@
-//! Programs that read what somebody else wrote, confined ([`tare_confine::spawn_confined`]) and
+//! Programs that read untrusted files, confined ([`tare_confine::spawn_confined`]) and
 //! within bounds on their memory, their errors and their time.
 
 use std::fs::File;

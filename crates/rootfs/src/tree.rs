@@ -154,7 +154,7 @@ impl Node {
     }
 
     /// A file of root's from the host that every user there may read; None for any other. For names
-    /// that somebody else chose.
+    /// that another user chose.
     pub fn public(path: &Path) -> Option<Self> {
         let (file, permissions) = HostFile::public(path)?;
         Some(Self::of(EntryKind::File(Content::Host(file)), permissions))

@@ -75,7 +75,7 @@ fn listens(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// How long a supervisor may take to make room for `READY=1`.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Tells a supervisor what the service does, if one listens.
 #[derive(Debug)]
@@ -109,7 +109,7 @@ impl Supervisor {
         };
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;
-        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(TIMEOUT))?;
         Ok(Self {
             socket: Some(socket),
             watchdog: None,

@@ -27,9 +27,9 @@ tare_devices::counters! {
         cache_changes,
         /// Attempts to change other device configuration, which cannot be changed.
         config_writes_refused,
-        /// Times that the front-end was told to read the configuration again.
+        /// Times that the front-end was notified to read the configuration again.
         config_changes,
-        /// Times that it could not be told, since it did not read its channel.
+        /// Times that it could not be notified, since it did not read its channel.
         config_changes_lost,
         /// Queues that were started.
         queue_starts,

@@ -21,7 +21,7 @@ const HEADER_BYTES: usize = 12;
 /// Longest body (the `vhost` crate's `MAX_MSG_SIZE`); it refuses longer ones.
 const MAX_BODY_BYTES: u32 = 0x1000;
 /// How long a front-end may take for its first message, and for the rest of one.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the rest is looked for at first, and at last.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 
@@ -96,15 +96,15 @@ fn look_at_bytes(socket: BorrowedFd<'_>) -> io::Result<Incoming> {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     since: Instant,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Waiting {
-    /// From now on, for so long; [`PATIENCE`] but in tests.
-    pub(crate) fn begin(patience: Duration) -> Self {
+    /// From now on, for so long; [`TIMEOUT`] but in tests.
+    pub(crate) fn begin(timeout: Duration) -> Self {
         Self {
             since: Instant::now(),
-            patience,
+            timeout,
         }
     }
 
@@ -113,9 +113,9 @@ impl Waiting {
         interval_after(self.since.elapsed())
     }
 
-    /// What is left of the patience.
+    /// What is left of the timeout.
     pub(crate) fn left(&self) -> Duration {
-        self.patience.saturating_sub(self.since.elapsed())
+        self.timeout.saturating_sub(self.since.elapsed())
     }
 }
 

@@ -16,7 +16,7 @@ use tare_devices::blk::{Clock as _, MonotonicClock};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::counters::VhostCounters;
-use crate::incoming::{self, Incoming, PATIENCE, Waiting};
+use crate::incoming::{self, Incoming, TIMEOUT, Waiting};
 use crate::session::{Channel, Session, install_bus_error_handler};
 
 const STOP: u64 = 0;
@@ -52,7 +52,7 @@ pub(crate) struct IoLoop {
     /// The front-end has to send its first message, or the rest of one.
     waiting: Option<Waiting>,
     /// How long it may take.
-    patience: Duration,
+    timeout: Duration,
     /// What the connection is watched for.
     watched: Interest,
     /// The listener is not watched until then.
@@ -103,7 +103,7 @@ impl IoLoop {
             session,
             frontend: None,
             waiting: None,
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             watched: Interest::default(),
             accepts_after: None,
             connected: Connected::default(),
@@ -120,10 +120,10 @@ impl IoLoop {
         Ok(io)
     }
 
-    /// Other patience than [`PATIENCE`].
+    /// Another timeout than [`TIMEOUT`].
     #[cfg(test)]
-    pub(crate) fn with_patience(self, patience: Duration) -> Self {
-        Self { patience, ..self }
+    pub(crate) fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Where the connection is found while there is one.
@@ -150,8 +150,8 @@ impl IoLoop {
     pub(crate) fn run(mut self) -> io::Result<()> {
         let mut ready = Vec::with_capacity(16);
         loop {
-            let patience = self.patience();
-            self.poll.wait(&mut ready, patience)?;
+            let timeout = self.timeout();
+            self.poll.wait(&mut ready, timeout)?;
             // Messages first: they may change what else was ready.
             for token in &ready {
                 match *token {
@@ -205,7 +205,7 @@ impl IoLoop {
     }
 
     /// How long to wait: without work, and with nothing held, forever.
-    fn patience(&self) -> Wait {
+    fn timeout(&self) -> Wait {
         let session = lock(&self.session);
         if session.has_more() {
             return Wait::No;
@@ -233,8 +233,8 @@ impl IoLoop {
         }
     }
 
-    /// What comes by time and not by an event: the rest of a message, the end of the
-    /// patience for one, the next try to accept.
+    /// What comes by time and not by an event: the rest of a message or its timeout,
+    /// the next try to accept.
     fn look_again(&mut self) -> io::Result<()> {
         if self.accepts_after.is_some_and(|at| at <= Instant::now()) {
             self.accepts_after = None;
@@ -290,7 +290,7 @@ impl IoLoop {
         stream.set_nonblocking(false)?;
         self.poll.add(&ours, FRONTEND)?;
         self.watched = Interest::READ;
-        self.waiting = Some(Waiting::begin(self.patience));
+        self.waiting = Some(Waiting::begin(self.timeout));
         *self
             .connected
             .lock()
@@ -332,12 +332,12 @@ impl IoLoop {
         if !takes_a_reply {
             // The reply to a message would wait for it.
             self.waiting
-                .get_or_insert_with(|| Waiting::begin(self.patience));
+                .get_or_insert_with(|| Waiting::begin(self.timeout));
             return self.watch(REPLIES);
         }
         if found == Incoming::Part {
             self.waiting
-                .get_or_insert_with(|| Waiting::begin(self.patience));
+                .get_or_insert_with(|| Waiting::begin(self.timeout));
             return self.watch(Interest::default());
         }
         if found == Incoming::Broken {

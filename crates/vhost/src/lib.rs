@@ -21,7 +21,7 @@
 
 mod activation;
 mod counters;
-mod ended;
+mod exit_reason;
 mod failure;
 #[cfg(any(test, feature = "testing"))]
 pub mod front;
@@ -38,7 +38,7 @@ mod watchdog;
 
 pub use activation::{ActivationError, Supervisor, sockets as passed_sockets};
 pub use counters::VhostCounters;
-pub use ended::Ended;
+pub use exit_reason::ExitReason;
 pub use limits::{MOST_DISKS, TooFewDescriptors, allow_descriptors};
 pub use serve::{BlkDaemon, ServedDisk, serve};
 pub use socket::{Socket, SocketError};

@@ -17,7 +17,7 @@ use tare_daemon::observe::{MemoryObserver, ThreadObserver};
 use tare_daemon::signals;
 use tare_devices::CounterSource;
 
-use crate::ended::Ended;
+use crate::exit_reason::ExitReason;
 use crate::watchdog::{Turns, Watchdog};
 
 /// One disk, seen from the main thread.
@@ -46,7 +46,7 @@ pub(crate) struct Control {
     pub(crate) memory: MemoryObserver,
     pub(crate) watchdog: Watchdog,
     /// Why serving ends, once that is known.
-    pub(crate) end: Option<Ended>,
+    pub(crate) end: Option<ExitReason>,
 }
 
 impl Routes for Control {
@@ -56,9 +56,9 @@ impl Routes for Control {
 }
 
 impl Service for Control {
-    type End = Ended;
+    type End = ExitReason;
 
-    fn patience(&self) -> Option<Duration> {
+    fn timeout(&self) -> Option<Duration> {
         self.watchdog.left(Instant::now())
     }
 
@@ -71,7 +71,7 @@ impl Service for Control {
     }
 
     fn signal(&mut self, request: signals::Request) {
-        self.end.get_or_insert(Ended::Signal(request));
+        self.end.get_or_insert(ExitReason::Signal(request));
     }
 
     fn event(&mut self, number: u32) {
@@ -81,11 +81,11 @@ impl Service for Control {
                 failure.unwrap_or_else(PoisonError::into_inner).clone()
             });
             let failed = failed.unwrap_or_else(|| "an I/O thread failed".to_owned());
-            self.end.get_or_insert(Ended::Failed(failed));
+            self.end.get_or_insert(ExitReason::Failed(failed));
         }
     }
 
-    fn end(&mut self) -> Option<Ended> {
+    fn end(&mut self) -> Option<ExitReason> {
         self.end.take()
     }
 }
@@ -141,6 +141,6 @@ impl Interface for Control {
     }
 
     fn stop(&mut self, how: Stop) {
-        self.end.get_or_insert(Ended::Stopped(how));
+        self.end.get_or_insert(ExitReason::Stopped(how));
     }
 }

@@ -20,7 +20,7 @@ use tare_devices::virtio::VirtioDevice as _;
 
 use crate::activation::Supervisor;
 use crate::counters::VhostCounters;
-use crate::ended::Ended;
+use crate::exit_reason::ExitReason;
 use crate::failure::complain;
 use crate::io::{Connected, IoLoop, QUEUES};
 use crate::routes::{self, Control, DiskControl, Failure};
@@ -38,7 +38,7 @@ const END_TIMEOUT: Duration = Duration::from_millis(1_500);
 pub struct BlkDaemon {
     /// Name of the run.
     pub name: String,
-    /// Its disks, each with an I/O thread of its own; one at least.
+    /// Its disks, each with its own I/O thread; one at least.
     pub disks: Vec<ServedDisk>,
     /// Listening control socket.
     pub control: UnixListener,
@@ -64,7 +64,7 @@ pub struct ServedDisk {
 
 /// Serves the disk until a signal or a request; `ready` is called when front-ends
 /// can connect. The socket is removed at the end.
-pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, SetUpError> {
+pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<ExitReason, SetUpError> {
     let started = Instant::now();
     let on_violation = OnViolation {
         program: "tare blk",
@@ -122,9 +122,9 @@ pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<Ended, SetUpErro
     threads.open_gate();
     ready();
     routes.watchdog.supervisor().ready();
-    let reason = main
-        .run(&mut routes)
-        .unwrap_or_else(|error| Ended::Failed(format!("the main thread cannot wait: {error}")));
+    let reason = main.run(&mut routes).unwrap_or_else(|error| {
+        ExitReason::Failed(format!("the main thread cannot wait: {error}"))
+    });
     routes.watchdog.supervisor().stopping();
     end(&threads, &stops, &connected);
     Ok(reason)

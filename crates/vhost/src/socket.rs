@@ -135,7 +135,7 @@ fn listen(path: &Path, mode: u32) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     // The file gets these bits less the umask's. Changing them by name afterwards would
-    // follow a link that somebody put in its place.
+    // follow a link that another user put in its place.
     fchmod(&socket, Mode::from_raw_mode(mode))?;
     let address = SocketAddrUnix::new(path)?;
     {

@@ -16,7 +16,7 @@ use crate::load::{
 };
 use crate::monitor::Monitor;
 
-/// Lines with a meaning of their own on a PC (ACPI connects interrupt 0 to the
+/// Lines with their own meaning on a PC (ACPI connects interrupt 0 to the
 /// third pin).
 const TIMER_LINES: [u32; 2] = [0, 2];
 const RTC_LINE: u32 = 8;
@@ -136,8 +136,9 @@ fn awake(
         let by_vector = stretch
             .vector
             .map(|vector| of_vector(account, lines, observed.index, vector));
-        let parts = by_vector.filter(|parts| !parts.is_empty());
-        let parts = parts.unwrap_or_else(|| interrupts.clone());
+        let parts = by_vector
+            .filter(|parts| !parts.is_empty())
+            .unwrap_or_else(|| interrupts.clone());
         let all: f64 = parts.values().sum();
         for (source, hz) in parts {
             let part = if all > 0.0 { hz / all } else { 0.0 };
@@ -246,8 +247,10 @@ fn margins(account: &Account, lines: &Lines) -> Margins {
 /// What a vCPU did, per second.
 fn exits(account: &Account, observed: &Observed) -> BTreeMap<Exit, f64> {
     let mut exits = by_exit(account, observed, Figure::Rate);
-    let returned = observed.exits.iter();
-    let returned = returned.filter(|exit| matches!(exit.kind, ExitKind::UserSpace { .. }));
+    let returned = observed
+        .exits
+        .iter()
+        .filter(|exit| matches!(exit.kind, ExitKind::UserSpace { .. }));
     let returned = account.per_second(returned.map(|exit| exit.count).sum());
     doorbells(returned, &mut exits);
     exits

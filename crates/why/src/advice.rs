@@ -297,7 +297,7 @@ pub(crate) fn steal(load: &Load, waiting: &[&Vcpu]) -> Vec<Remedy> {
     if load.vcpus.len() as u32 > load.host_cpus {
         remedies.push(fewer_vcpus(load));
     } else if remedies.is_empty() {
-        remedies.push(own_cpus(load, waiting, &[]));
+        remedies.push(dedicated_cpus(load, waiting, &[]));
     }
     remedies
 }
@@ -317,18 +317,18 @@ fn fewer_vcpus(load: &Load) -> Remedy {
 }
 
 /// A CPU for each vCPU, other than those that are `taken`.
-pub(crate) fn own_cpus(load: &Load, vcpus: &[&Vcpu], taken: &[u32]) -> Remedy {
+pub(crate) fn dedicated_cpus(load: &Load, vcpus: &[&Vcpu], taken: &[u32]) -> Remedy {
     if load.monitor != Monitor::Libvirt {
         let target = match load.monitor {
             Monitor::Tare => load.name.clone(),
             _ => load.pid.to_string(),
         };
-        return Remedy::run("pin each vCPU to a CPU of its own", "tare pin", &[&target]);
+        return Remedy::run("pin each vCPU to its own CPU", "tare pin", &[&target]);
     }
     let moved = vcpus.get(1).or(vcpus.first()).map_or(0, |vcpu| vcpu.index);
     let free = (0..load.host_cpus).find(|cpu| !taken.contains(cpu));
     Remedy::run(
-        &format!("pin vCPU {moved} to a CPU of its own"),
+        &format!("pin vCPU {moved} to its own CPU"),
         "virsh vcpupin",
         &[
             &load.name,

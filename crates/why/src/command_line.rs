@@ -88,10 +88,12 @@ impl CommandLine {
 
     /// Sockets at which QEMU takes commands.
     pub(crate) fn control_sockets(&self) -> Vec<&str> {
-        let direct = self.values(&["-qmp", "-monitor"]);
-        let direct = direct.filter_map(|value| value.strip_prefix("unix:")?.split(',').next());
-        let chardevs = self.values(&["-chardev"]);
-        let chardevs = chardevs.filter(|value| value.starts_with("socket,"));
+        let direct = self
+            .values(&["-qmp", "-monitor"])
+            .filter_map(|value| value.strip_prefix("unix:")?.split(',').next());
+        let chardevs = self
+            .values(&["-chardev"])
+            .filter(|value| value.starts_with("socket,"));
         direct
             .chain(chardevs.filter_map(|value| property(value, "path")))
             .collect()

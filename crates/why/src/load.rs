@@ -137,7 +137,7 @@ pub struct Vcpu {
     pub halt_median_us: Option<u64>,
     /// Interrupts per second that it took, by source.
     pub interrupts: BTreeMap<Source, f64>,
-    /// Share (0 to 1) of its own timer's interrupts that came evenly.
+    /// Share (0 to 1) of the vCPU timer's interrupts that came evenly.
     pub timer_regularity: f64,
     /// Time awake between halts, by the source of the interrupt that ended the halt; empty
     /// if it was not observed.

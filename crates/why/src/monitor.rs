@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_qemu_of_libvirt_differs_from_one_started_by_hand() {
-        // As libvirt 9.0 starts it: as a system's service, and with a root of its own.
+        // As libvirt 9.0 starts it: as a system's service, and with its own root.
         let key = r#"{"qom-type":"secret","id":"masterKey0","file":"/var/lib/libvirt/qemu/domain-1-db/master-key.aes"}"#;
         assert_eq!(
             monitor_of(&["qemu-system-x86_64", "-object", key]),

@@ -90,8 +90,8 @@ fn every_price_is_in_the_table_with_its_values() {
         let block = source[begin..].split("};").next().unwrap();
         let fields = block
             .lines()
-            .filter_map(|line| line.trim().split_once(": "));
-        let fields = fields.filter(|(name, _)| !name.starts_with("const"));
+            .filter_map(|line| line.trim().split_once(": "))
+            .filter(|(name, _)| !name.starts_with("const"));
         fields
             .map(|(name, value)| (name.to_owned(), value.trim_end_matches(',').to_owned()))
             .collect()

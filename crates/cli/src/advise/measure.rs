@@ -65,8 +65,10 @@ pub(super) fn measure(
 /// the target.
 fn during(then: &[pin::Quota], now: &[pin::Quota], owned: &[&pin::Quota]) -> Vec<Quota> {
     let of = |now: &pin::Quota| {
-        let then = then.iter().find(|then| then.file == now.file);
-        let then = then.map_or(now.throttled_periods, |then| then.throttled_periods);
+        let then = then
+            .iter()
+            .find(|then| then.file == now.file)
+            .map_or(now.throttled_periods, |then| then.throttled_periods);
         let file = quoted(&now.file.to_string_lossy());
         Quota {
             millicpus: now.millicpus,
@@ -204,7 +206,7 @@ fn layout(target: &Target, host: &Host) -> Layout {
     let online = host.online();
     let mut layout = Layout::default();
     let mut nodes = BTreeSet::new();
-    let mut tied = CpuMask::EMPTY;
+    let mut pinned = CpuMask::EMPTY;
     let mut cores = Vec::new();
     let mut helpers = Vec::new();
     for (task, role) in target.tasks() {
@@ -216,7 +218,7 @@ fn layout(target: &Target, host: &Host) -> Layout {
         nodes.extend(cpus.iter().filter_map(|cpu| host.node_of(cpu)));
         match role {
             Role::Vcpu(_) if cpus.count() == 1 => {
-                tied = tied.or(&cpus);
+                pinned = pinned.or(&cpus);
                 cores.extend(cpus.iter().filter_map(|cpu| host.core_of(cpu)));
                 let isolated = cpus.is_within(&host.isolated());
                 layout.isolated_vcpus += u64::from(isolated);
@@ -230,7 +232,7 @@ fn layout(target: &Target, host: &Host) -> Layout {
     layout.sibling_vcpus = (cores.len() - different.len()) as u64;
     let all: BTreeSet<u16> = host.cpus.iter().map(|cpu| cpu.core).collect();
     layout.free_cores = (all.len() - different.len()) as u64;
-    let on_vcpus = helpers.iter().filter(|cpus| !cpus.and(&tied).is_empty());
+    let on_vcpus = helpers.iter().filter(|cpus| !cpus.and(&pinned).is_empty());
     layout.helpers_on_vcpus = on_vcpus.count() as u64;
     layout
 }

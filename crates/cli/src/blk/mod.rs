@@ -179,7 +179,7 @@ pub(crate) fn blk(args: BlkArgs) -> Outcome {
     };
     let ended = tare_vhost::serve(daemon, || lines.iter().for_each(|line| warn(line)))?;
     match ended {
-        tare_vhost::Ended::Failed(sentence) => Err(Failure::new(ExitCode::Internal, sentence)),
+        tare_vhost::ExitReason::Failed(sentence) => Err(Failure::new(ExitCode::Internal, sentence)),
         ended => Ok(ended.code()),
     }
 }

@@ -52,9 +52,9 @@ impl Explain for StoreError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Io { .. } | Self::NotOurs(_) | Self::NoHome => Some(
-                "nothing was changed; set TARE_STATE_DIR to a directory of your own".to_owned(),
-            ),
+            Self::Io { .. } | Self::NotOurs(_) | Self::NoHome => {
+                Some("nothing was changed; set TARE_STATE_DIR to your own directory".to_owned())
+            }
             Self::Held { .. } => Some("end that process".to_owned()),
             Self::Nothing(_) => None,
         }

@@ -53,7 +53,7 @@ pub(crate) fn pin(args: &PinArgs) -> Outcome {
     }
 }
 
-/// Puts back what somebody who was killed left, and says so.
+/// Undoes what a killed process left, and reports it.
 pub(crate) fn recover(store: &Store) {
     for recovered in store.recover() {
         let (name, undone) = (&recovered.asked, &recovered.undone);

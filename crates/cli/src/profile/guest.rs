@@ -1,7 +1,7 @@
 //! `tare profile --in-guest`: the application in a guest with Debian's kernel, which
 //! has every tracer, observed from within; QEMU's translator runs it.
 //!
-//! The observer there (`tare-observe`) writes its finds to a disk, which is a
+//! The observer there (`tare-observe`) writes its output to a disk, which is a
 //! temporary file here. Ctrl-C is a line on the guest's second serial port. Call
 //! graphs come from a second run, since tracing would spoil the times.
 
@@ -12,7 +12,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tare_control::exit::{Ended, ExitCode};
+use tare_control::exit::{ExitCode, RunExit};
 use tare_launch::linux;
 use tare_probe::graph;
 use tare_probe::guest::archive::ArchiveError;
@@ -88,7 +88,7 @@ pub(super) fn profile(plan: &Plan, root: &Path, command: &[String]) -> RunOutcom
         .map(|text| String::from_utf8_lossy(text))
         .and_then(|text| text.parse().ok());
     Ok(match (plan.length, status) {
-        (None, Some(status)) => Ended::Status(status),
+        (None, Some(status)) => RunExit::Status(status),
         _ => ExitCode::Success.into(),
     })
 }

@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
-use tare_control::exit::{Ended, ExitCode};
+use tare_control::exit::{ExitCode, RunExit};
 use tare_host::printable::printable_lines;
 use tare_launch::ending;
 use tare_probe::Unavailable;
@@ -86,7 +86,7 @@ impl Explain for WatchError {
 /// Profiles an application, or merges profiles.
 pub(crate) fn profile(args: ProfileArgs) -> RunOutcome {
     if let Some(ProfileVerb::Merge(args)) = &args.verb {
-        return merge::merge(args).map(Ended::from);
+        return merge::merge(args).map(RunExit::from);
     }
     let plan = plan::plan(args)?;
     match &plan.subject {
@@ -198,9 +198,9 @@ fn observe(
 }
 
 /// The command's status is passed on, unless we ended it.
-fn ended(course: &Course) -> Ended {
+fn ended(course: &Course) -> RunExit {
     match (course.because, course.status) {
-        (Because::Ended, Some(status)) => Ended::Status(ending::status(status)),
+        (Because::Ended, Some(status)) => RunExit::Status(ending::status(status)),
         (Because::Ended | Because::Time, _) => ExitCode::Success.into(),
         // Ending it is how a process that runs is observed for as long as wished.
         (Because::Interrupted, None) => ExitCode::Success.into(),

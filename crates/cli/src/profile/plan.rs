@@ -61,9 +61,9 @@ pub(super) struct Plan {
 /// Whom it is about.
 #[derive(Debug)]
 pub(super) enum Subject {
-    Command(Words),
+    Command(FoundCommand),
     /// A static program, for the library OS.
-    Program(Words),
+    Program(FoundCommand),
     Pid(u32),
     Container(Container),
     Guest {
@@ -74,13 +74,13 @@ pub(super) enum Subject {
 
 /// A command whose program was found.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(super) struct FoundCommand {
     pub(super) program: PathBuf,
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
 }
 
-impl Words {
+impl FoundCommand {
     /// As the user wrote it.
     pub(super) fn all(&self) -> Vec<String> {
         let mut all = vec![self.name.clone()];
@@ -131,14 +131,14 @@ fn subject(args: &ProfileArgs) -> Result<Subject, Failure> {
             path.insert_str(0, "./");
         }
         let all = [&[path], args.command.as_slice()].concat();
-        return Ok(Subject::Program(words(&all)?));
+        return Ok(Subject::Program(find_command(&all)?));
     }
-    Ok(Subject::Command(words(&args.command)?))
+    Ok(Subject::Command(find_command(&args.command)?))
 }
 
-fn words(command: &[String]) -> Result<Words, Failure> {
+fn find_command(command: &[String]) -> Result<FoundCommand, Failure> {
     let (name, arguments) = command.split_first().ok_or(PlanError::Nothing)?;
-    Ok(Words {
+    Ok(FoundCommand {
         program: find_program(name)?,
         arguments: arguments.to_vec(),
         name: name.clone(),

@@ -42,7 +42,7 @@ pub(crate) enum ParseError {
     Confine(#[from] ConfineError),
 }
 
-/// Reads a profile, which somebody else or a guest may have written, by a thread that can open,
+/// Reads a profile, which another user or a guest may have written, by a thread that can open,
 /// start and connect nothing.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Profile, ParseError> {
     Ok(confine::read_confined(None, || Profile::read(bytes))??)

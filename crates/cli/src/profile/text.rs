@@ -162,7 +162,7 @@ fn sockets(features: &Features) -> Vec<String> {
         .collect()
 }
 
-/// How many paths there are, by the most that was asked of each.
+/// How many paths there are, by the most demanding operation on each.
 fn paths(profile: &Profile) -> Vec<String> {
     let (mut opened, mut listed, mut looked_at) = (0_usize, 0_usize, 0_usize);
     for asked in profile.paths.values() {

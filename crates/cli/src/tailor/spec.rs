@@ -72,14 +72,14 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Words {
+    struct TestCli {
         #[command(flatten)]
         args: TailorArgs,
     }
 
     fn has_smp(words: &[&str]) -> bool {
         let all = [&["tailor", "p.json"], words].concat();
-        let parsed = Words::try_parse_from(all).map(|words| words.args);
+        let parsed = TestCli::try_parse_from(all).map(|words| words.args);
         let spec = parsed.map(|args| spec(Profile::empty(), &args));
         let smp = Symbol::new("SMP");
         spec.is_ok_and(|spec| {

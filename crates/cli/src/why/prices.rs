@@ -40,7 +40,7 @@ pub(crate) enum Prices {
 /// Copies the results of a run that prices exits to the state directory, where every
 /// working directory finds them.
 pub(crate) fn remember(experiment: &str, run: &Path) -> io::Result<()> {
-    let (Some(runs), Some(name)) = (kept(), run.file_name()) else {
+    let (Some(runs), Some(name)) = (runs_directory(), run.file_name()) else {
         return Ok(());
     };
     if experiment != EXPERIMENT {
@@ -63,11 +63,11 @@ fn places() -> Vec<PathBuf> {
     let tree = tree
         .into_iter()
         .flat_map(|tree| stored_runs::PLACES.map(|place| tree.join(place)));
-    kept().into_iter().chain(tree).collect()
+    runs_directory().into_iter().chain(tree).collect()
 }
 
 /// Where [`remember`] keeps runs.
-fn kept() -> Option<PathBuf> {
+fn runs_directory() -> Option<PathBuf> {
     Some(state_directory()?.join("runs"))
 }
 

@@ -119,8 +119,10 @@ impl Report {
     }
 
     fn breakdown(&self, text: &mut String) {
-        let ends = self.diagnosis.breakdown_interval;
-        let ends = ends.map(|ends| ends.map(|end| end.parts()));
+        let ends = self
+            .diagnosis
+            .breakdown_interval
+            .map(|ends| ends.map(|end| end.parts()));
         let parts = self
             .diagnosis
             .breakdown

@@ -8,7 +8,7 @@ use tare_control::client::Client;
 use tare_control::stats::Stats;
 use tare_vhost::front::Front;
 
-use crate::support::{Ended, TestDir, end};
+use crate::support::{CommandOutput, TestDir, end};
 
 /// A front-end of the daemon on the place's socket `s`, whose first queue runs.
 pub(crate) fn started(place: &TestDir) -> Front {
@@ -110,7 +110,7 @@ impl Daemon {
     }
 
     /// Asks it to end with that signal.
-    pub(crate) fn signal(&mut self, signal: rustix::process::Signal) -> Ended {
+    pub(crate) fn signal(&mut self, signal: rustix::process::Signal) -> CommandOutput {
         self.ask(signal);
         self.ended()
     }
@@ -122,8 +122,8 @@ impl Daemon {
         rustix::process::kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for an end that somebody else asked for.
-    pub(crate) fn ended(&mut self) -> Ended {
+    /// Waits for an end that another process requested.
+    pub(crate) fn ended(&mut self) -> CommandOutput {
         end(self.child.take().unwrap())
     }
 }

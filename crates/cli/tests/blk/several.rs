@@ -179,7 +179,7 @@ fn systemds_socket_activation_starts_a_daemon_when_a_front_end_comes() {
     shell.stderr(std::process::Stdio::piped());
     let mut daemon = Daemon::of(&place, shell.spawn().unwrap());
     eventually("it listens", || is_listening(&socket));
-    assert!(place.run_directories().is_empty(), "nobody has come");
+    assert!(place.run_directories().is_empty(), "no run directory");
     assert_eq!(read(&place, "s"), 9);
     place.run(&["stop", "disk"]).expect(0, "");
     assert_eq!(daemon.ended().code, Some(0));

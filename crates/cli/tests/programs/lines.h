@@ -23,7 +23,7 @@ struct group {
     void (*run)(void);
 };
 
-/* Runs the groups, or the one that the first word names, in a directory of their own.
+/* Runs the groups, or the one that the first word names, in their own directory.
    LINES in the environment: each line is printed at once, for a program that hangs. */
 static inline int run_groups(const char *program, const struct group *groups, int most,
                              int count, char **words)

@@ -64,7 +64,7 @@ impl TestDir {
     }
 
     /// Runs `tare` to its end.
-    pub(crate) fn run(&self, words: &[&str]) -> Ended {
+    pub(crate) fn run(&self, words: &[&str]) -> CommandOutput {
         end(self.tare(words).spawn().unwrap())
     }
 
@@ -103,13 +103,13 @@ impl Drop for TestDir {
 
 /// How a command ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct CommandOutput {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-impl Ended {
+impl CommandOutput {
     /// Fails the test unless the command ended so.
     #[track_caller]
     pub(crate) fn expect(&self, code: i32, words: &str) {
@@ -120,12 +120,12 @@ impl Ended {
 }
 
 /// Waits for the end, for a bounded time.
-pub(crate) fn end(child: Child) -> Ended {
+pub(crate) fn end(child: Child) -> CommandOutput {
     end_within(LIMIT, child)
 }
 
 /// The same for a command that compiles.
-pub(crate) fn end_within(limit: Duration, mut child: Child) -> Ended {
+pub(crate) fn end_within(limit: Duration, mut child: Child) -> CommandOutput {
     let out = reader(child.stdout.take());
     let err = reader(child.stderr.take());
     let begin = Instant::now();
@@ -140,7 +140,7 @@ pub(crate) fn end_within(limit: Duration, mut child: Child) -> Ended {
         }
         std::thread::sleep(Duration::from_millis(2));
     };
-    Ended {
+    CommandOutput {
         code: status.code(),
         out: out.join().unwrap(),
         err: err.join().unwrap(),
@@ -162,7 +162,7 @@ pub(crate) fn output(program: &str, words: &[&str]) -> Output {
     Command::new(program).args(words).output().unwrap()
 }
 
-/// One request of its own connection; the whole answer, or none after a while.
+/// One request on a new connection; the whole answer, or none after a while.
 pub(crate) fn get(port: u16, path: &str) -> std::io::Result<String> {
     get_within(Duration::from_secs(2), port, path)
 }

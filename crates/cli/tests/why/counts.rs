@@ -1,8 +1,6 @@
 //! Rates against what the guest knows that it did: a machine that stands still until
 //! it is watched, and does each of several things so often.
 
-use std::process::Command;
-
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -70,8 +68,10 @@ fn counted(account: &Value, kind: &Value) -> u64 {
         fields.all(|(name, value)| exit["kind"][name] == *value)
     };
     let threads = account["threads"].as_array().unwrap().iter();
-    let exits = threads.filter_map(|thread| thread["vcpu"]["exits"].as_array());
-    let exits = exits.flatten().filter(is);
+    let exits = threads
+        .filter_map(|thread| thread["vcpu"]["exits"].as_array())
+        .flatten()
+        .filter(is);
     exits.map(|exit| exit["count"].as_u64().unwrap()).sum()
 }
 
@@ -82,8 +82,10 @@ fn watched(place: &TestDir, image: &std::path::Path, cmdline: &str) -> (Value, u
     let qemu = Qemu::spawn(place, image, "q35", cmdline, &["-S", "-qmp", &qmp]);
     eventually("QEMU listens", || is_listening(&socket));
     let pid = qemu.pid().to_string();
-    let mut why: Command = place.tare(&["why", &pid, "--seconds", "120", "--json"]);
-    let why = why.spawn().unwrap();
+    let why = place
+        .tare(&["why", &pid, "--seconds", "120", "--json"])
+        .spawn()
+        .unwrap();
     until_it_watches(&why);
     resume(socket.to_str().unwrap());
     qemu.until_it_prints("done\":");

@@ -1,4 +1,4 @@
-//! Processes of their own that work for a machine: virtiofsd, `tare blk`.
+//! Separate processes that work for a machine: virtiofsd, `tare blk`.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

@@ -50,8 +50,11 @@ impl Qemu {
         if !model.starts_with("microvm") && Path::new(FIRMWARE).is_file() {
             command.args(["-bios", FIRMWARE]);
         }
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
-        let child = child.unwrap();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         Self { child, console }
     }
 

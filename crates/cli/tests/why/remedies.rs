@@ -13,8 +13,10 @@ use super::{Hog, RunningMachine, expect_cause, found, pin, ready, ready_with, vc
 /// The shell's lines of a remedy, each after the colon behind its effect.
 pub(super) fn lines(found: &Value) -> Vec<String> {
     let remedy = found["remedy"].as_str().unwrap();
-    let commands = remedy.split("; or ").filter_map(|one| one.split_once(": "));
-    let commands = commands.filter(|(effect, _)| *effect != "in the guest");
+    let commands = remedy
+        .split("; or ")
+        .filter_map(|one| one.split_once(": "))
+        .filter(|(effect, _)| *effect != "in the guest");
     commands.map(|(_, command)| command.to_owned()).collect()
 }
 
@@ -104,7 +106,7 @@ fn the_commands_against_halt_polling_end_it() {
     assert_eq!(polls(&after), 0.0, "{after}");
 }
 
-/// A CPU quota of its own control group, of the version that this host has.
+/// A CPU quota in a new control group, of the version that this host has.
 struct Quota(std::path::PathBuf);
 
 impl Quota {

@@ -68,7 +68,7 @@ fn bytes_of_a_tap_are_those_of_its_namespace() {
     assert!(inside.status.success(), "{inside:?}");
 }
 
-/// Not a test of its own: the process in the namespace.
+/// Not a test by itself: the process in the namespace.
 #[test]
 fn in_a_namespace() {
     let Some(outside) = std::env::var_os(OUTSIDE) else {

@@ -68,7 +68,7 @@ const BUILD: &[c_long] = &[
     libc::SYS_sendfile,
     libc::SYS_sendto,
     libc::SYS_setitimer,
-    // To what the process is already: without capabilities it becomes nobody else
+    // To what the process is already: without capabilities it cannot become another user
     // (`POSIX_SPAWN_RESETIDS`).
     libc::SYS_setgid,
     libc::SYS_setpgid,
@@ -130,7 +130,7 @@ pub(super) fn program() -> Result<BpfProgram, ConfineError> {
     rules.insert(libc::SYS_prctl, any_of(0, &process)?);
     // Its own limits, also to change them: `make` gives itself a larger stack.
     rules.insert(libc::SYS_prlimit64, own_process(0)?);
-    // Pairs lead to nobody else. Rust's library makes one to start a program.
+    // Socket pairs lead to no other process. Rust's library makes one to start a program.
     rules.insert(libc::SYS_socketpair, any_of(0, &[libc::AF_UNIX as u64])?);
     // The pipes of a job server (make 4.4), and no devices.
     rules.insert(libc::SYS_mknod, vec![fifo(1)?]);

@@ -1,4 +1,4 @@
-//! The filter of a program that reads what somebody else wrote
+//! The filter of a program that reads untrusted input
 //! ([`crate::spawn_confined`]), and of what it starts.
 //!
 //! Which calls a program makes is its C library's choice, in each version another: one that is not
@@ -15,7 +15,7 @@ use super::set_up::{DESCRIPTORS, NO_THREAD, PROCESS, WRITES, own_limits};
 use super::{any_of, argument, numbers};
 use crate::ConfineError;
 
-/// With any arguments: files that are open, memory, processes of its own, their end.
+/// With any arguments: files that are open, memory, its own processes, their end.
 pub(super) const PROGRAM: &[c_long] = &[
     libc::SYS_access,
     libc::SYS_alarm,

@@ -1,4 +1,4 @@
-//! The filter of a thread that reads what somebody else wrote, in a process that is not
+//! The filter of a thread that reads untrusted input, in a process that is not
 //! confined ([`crate::read_confined`]).
 
 use std::collections::BTreeMap;

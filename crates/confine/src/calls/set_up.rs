@@ -79,7 +79,7 @@ const MEMORY_ADVICE: &[i32] = &[MADV_GUARD_INSTALL, MADV_GUARD_REMOVE, libc::MAD
 /// A thread shares memory, descriptors and signals with the process that it is in.
 const THREAD: u64 =
     (libc::CLONE_VM | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD) as u64;
-/// Namespaces of its own, tracing.
+/// New namespaces, tracing.
 pub(super) const NO_THREAD: u64 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
     | libc::CLONE_NEWUTS

@@ -77,7 +77,7 @@ impl RunDir {
         self.path.join(entry::RELOAD)
     }
 
-    /// Whether a machine runs here, that is, somebody holds the lock.
+    /// Whether a machine runs here, that is, a process holds the lock.
     pub fn is_alive(&self) -> bool {
         match self.examine() {
             Ok((_, Found::Run(found))) => matches!(found.state(), Ok(RunState::Running)),

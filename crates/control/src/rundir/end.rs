@@ -19,7 +19,7 @@ pub enum RunState {
 /// What a machine left that was to be started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// It removed the directory: its end was asked for.
+    /// It removed the directory: its end was requested.
     Removed,
     /// Neither: it did not start, or was killed.
     Nothing,

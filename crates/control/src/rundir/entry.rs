@@ -51,7 +51,7 @@ pub(super) struct FoundRun {
 }
 
 impl FoundRun {
-    /// Whether somebody holds the lock, else what its holder recorded at its end. That is
+    /// Whether a process holds the lock, else what its holder recorded at its end. That is
     /// read after the lock was free: before, its holder may have yet to record it.
     pub(super) fn state(&self) -> io::Result<RunState> {
         match flock(&self.lock, FlockOperation::NonBlockingLockShared) {

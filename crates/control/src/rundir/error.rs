@@ -27,7 +27,7 @@ pub enum RunDirError {
     /// The root is something else, or a link to a directory.
     #[error("the root of run directories, {}, is not a directory", .0.display())]
     NotADirectory(PathBuf),
-    /// The root belongs to somebody else, who could exchange what is in it.
+    /// The root belongs to another user, who could exchange what is in it.
     #[error("the root of run directories, {}, belongs to another user", .0.display())]
     NotOurs(PathBuf),
     /// Others could exchange what is in the root.

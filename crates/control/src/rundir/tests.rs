@@ -141,7 +141,7 @@ fn only_what_a_killed_machine_left_is_removed_as_such() {
     assert!(!killed.path().exists() && shared.path().join("photo.jpg").exists());
 }
 
-/// What a user's directory, or somebody who may write to it, can hold.
+/// What a user's directory, or one that others may write to, can hold.
 fn plant(root: &Path) {
     fs::create_dir_all(root.join("photos/2026")).unwrap();
     fs::write(root.join("photos/2026/a.jpg"), "x").unwrap();

@@ -220,12 +220,15 @@ impl Settings {
                 meaning,
             })
         });
-        let net = self.net.iter().flat_map(|net| net.rows());
-        let net = net.map(|(key, value, meaning)| Row {
-            key: format!("net.{key}"),
-            value,
-            meaning,
-        });
+        let net = self
+            .net
+            .iter()
+            .flat_map(|net| net.rows())
+            .map(|(key, value, meaning)| Row {
+                key: format!("net.{key}"),
+                value,
+                meaning,
+            });
         halt.into_iter().chain(net).chain(disks).collect()
     }
 }

@@ -1,6 +1,6 @@
-//! The jail of a build of somebody else's sources: namespaces as for a machine and one for
-//! processes, a root with what is installed, the sources and the directory of objects, and a user of
-//! its own where root builds.
+//! The jail of a build of untrusted sources: namespaces as for a machine and one for
+//! processes, a root with what is installed, the sources and the directory of objects, and a separate
+//! user where root builds.
 //!
 //! The process forks: the child is the first of its process namespace, so that the build's processes
 //! end with it, whatever they did to stay.
@@ -146,7 +146,7 @@ pub fn fork_into_build(build: &Build, jail: &Jail) -> Result<Forked, JailError> 
     } else {
         Granted::No
     };
-    // Without a root of its own another user may not reach the files.
+    // Without its own root another user may not reach the files.
     let user = jail.user.filter(|_| granted == Granted::Yes);
     if geteuid().is_root() {
         let owner = user.map_or((0, 0), |user| (user.uid, user.gid));

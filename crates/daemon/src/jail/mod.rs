@@ -1,5 +1,5 @@
 //! The jail around a daemon's set-up: entered when every privileged thing is open, and before
-//! a byte that somebody else wrote (image, initramfs, disks' formats) is read.
+//! an untrusted byte (image, initramfs, disks' formats) is read.
 //!
 //! In this order: a user namespace (for a process without privileges), its own namespaces
 //! for mounts, IPC, host name and network, an empty root with only `/proc` and KVM's
@@ -8,9 +8,9 @@
 //!
 //! A program that opens files by name when it starts (QEMU: libraries, firmware) finds those
 //! in its root until [`empty_root_of`] takes them away (`program`). A root without the
-//! capabilities for that order starts it as the user, by way of a user namespace ([`Order`]).
+//! capabilities for that order starts it as the user, by way of a user namespace ([`EntryOrder`]).
 //!
-//! A build of somebody else's sources is in a jail of this kind too (`build`).
+//! A build of untrusted sources is in a jail of this kind too (`build`).
 //!
 //! No PID namespace for a machine: its first process must be a child, and a machine in the foreground is
 //! the process that the user started. The filters leave no call that names another process.
@@ -56,7 +56,7 @@ pub use build_bounds::{BuildBounds, Excess};
 pub use emptying::{Emptied, empty_root_of};
 pub use error::JailError;
 pub use namespaces::enter_network_of;
-pub use program::{Accelerator, Loopback, Program};
+pub use program::{HostDevice, Loopback, Program};
 
 use build::BuildFiles;
 use error::{failed, failed_io, not_restored};
@@ -92,7 +92,7 @@ pub fn tie() -> Result<ParentDeath, JailError> {
 
 /// What comes first in a jail that has a user and namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Order {
+pub enum EntryOrder {
     /// The namespaces, which root makes.
     Namespaces,
     /// The user, who makes them by way of a user namespace: root may not make all of them, or not
@@ -102,10 +102,10 @@ pub enum Order {
 
 /// Enters the jail as what will execute `program`, whose root has the files that it needs to
 /// start. Otherwise as [`enter`].
-pub fn enter_for(program: &Program, jail: &Jail, order: Order) -> Result<(), JailError> {
+pub fn enter_for(program: &Program, jail: &Jail, order: EntryOrder) -> Result<(), JailError> {
     let tie = tie()?;
     let mut rest = *jail;
-    if order == Order::User
+    if order == EntryOrder::User
         && let Some(user) = rest.user.take()
     {
         become_for_good(&user)?;

@@ -25,8 +25,8 @@ const KVM: &str = "/dev/kvm";
 pub struct Program {
     /// Where it is, without symbolic links.
     pub path: PathBuf,
-    /// What it executes guests with.
-    pub accelerator: Accelerator,
+    /// The device of the host that it needs.
+    pub device: HostDevice,
     /// Whether it can listen in its network namespace.
     pub loopback: Loopback,
 }
@@ -42,9 +42,9 @@ pub enum Loopback {
 
 /// Which device of the host a program needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Accelerator {
+pub enum HostDevice {
     /// None.
-    Translator,
+    None,
     /// `/dev/kvm`.
     Kvm,
 }
@@ -53,7 +53,7 @@ pub enum Accelerator {
 #[derive(Debug)]
 pub(super) struct ProgramFiles {
     bound: BoundFiles,
-    accelerator: Accelerator,
+    device: HostDevice,
 }
 
 impl Program {
@@ -65,9 +65,9 @@ impl Program {
 
     /// Devices of the host that it opens.
     pub fn devices(&self) -> Vec<&'static Path> {
-        match self.accelerator {
-            Accelerator::Translator => Vec::new(),
-            Accelerator::Kvm => vec![Path::new(KVM)],
+        match self.device {
+            HostDevice::None => Vec::new(),
+            HostDevice::Kvm => vec![Path::new(KVM)],
         }
     }
 
@@ -79,7 +79,7 @@ impl Program {
         }
         Ok(ProgramFiles {
             bound,
-            accelerator: self.accelerator,
+            device: self.device,
         })
     }
 }
@@ -94,8 +94,10 @@ fn brought<'a>(program: &'a Path, home: Option<&Path>) -> Option<&'a Path> {
     let directory = program.parent()?;
     // QEMU's build directory: `get_relocated_path`, util/cutils.c.
     let is_own = directory.ends_with("bin") || directory.join("qemu-bundle").is_dir();
-    let prefix = directory.parent().filter(|_| is_own);
-    let prefix = prefix.filter(|prefix| !holds_other_things(prefix, home));
+    let prefix = directory
+        .parent()
+        .filter(|_| is_own)
+        .filter(|prefix| !holds_other_things(prefix, home));
     Some(prefix.unwrap_or(program))
 }
 
@@ -112,9 +114,9 @@ impl ProgramFiles {
     pub(super) fn provide(&self, owner: Option<&JailUser>) -> Result<(), JailError> {
         emptying::mark()?;
         self.bound.provide()?;
-        match self.accelerator {
-            Accelerator::Translator => Ok(()),
-            Accelerator::Kvm => provide_kvm(owner).map_err(failed("provide /dev/kvm")),
+        match self.device {
+            HostDevice::None => Ok(()),
+            HostDevice::Kvm => provide_kvm(owner).map_err(failed("provide /dev/kvm")),
         }
     }
 }

@@ -166,10 +166,10 @@ impl Blk {
     /// away, and memory may change. Takes nothing new.
     pub fn quiesce(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         self.now_ns = self.clock.now_ns();
-        let _ = self.settle(queues)?;
+        let _ = self.submit_and_complete(queues)?;
         while self.in_flight.any() {
             self.engine.wait();
-            let _ = self.settle(queues)?;
+            let _ = self.submit_and_complete(queues)?;
         }
         // The next request finds the memory that there is then.
         self.in_flight.forget();
@@ -239,8 +239,8 @@ impl Blk {
             self.counters.malformed_requests.increment();
             return self.give_up(index, queue, memory);
         };
-        let request = parse(&self.shape(memory)?, self.request_limits());
-        let request = request.and_then(|request| self.negotiated(request));
+        let request = parse(&self.shape(memory)?, self.request_limits())
+            .and_then(|request| self.negotiated(request));
         let bytes = request.map_or(0, Request::transferred);
         self.buckets.take(self.now_ns, bytes);
         let durability = self.durability();
@@ -479,14 +479,14 @@ impl VirtioDevice for Blk {
     fn process(&mut self, index: u16, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
         self.now_ns = self.clock.now_ns();
         let taken = self.take_requests(index.into(), queues)?;
-        let settled = self.settle(queues)?;
+        let settled = self.submit_and_complete(queues)?;
         Ok(taken.or(settled))
     }
 
     fn backend_ready(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
         self.now_ns = self.clock.now_ns();
         self.engine.acknowledge();
-        let mut progress = self.settle(queues)?;
+        let mut progress = self.submit_and_complete(queues)?;
         let mut resumed = false;
         for index in 0..self.queue_states.len() {
             if std::mem::take(&mut self.queue_states[index].blocked) {
@@ -498,7 +498,7 @@ impl VirtioDevice for Blk {
             }
         }
         if resumed {
-            progress = progress.or(self.settle(queues)?);
+            progress = progress.or(self.submit_and_complete(queues)?);
         }
         Ok(progress)
     }

@@ -378,7 +378,7 @@ fn check_writable(file: &File, access: Access) -> Result<(), Problem> {
     }
 }
 
-/// The logical block of a device; a file's content may be anybody's, and 512 fits all.
+/// The logical block of a device; a file may have been written for any block size, and 512 fits all.
 fn block_size(file: &File) -> io::Result<BlockSize> {
     if !file.metadata()?.file_type().is_block_device() {
         return Ok(BlockSize::B512);

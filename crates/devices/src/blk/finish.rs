@@ -17,7 +17,10 @@ use crate::virtio::{Progress, QueueError, Queues, Virtqueue};
 impl Blk {
     /// Hands over what was started, answers what has ended, and lets the
     /// coalescers know which completions the driver will see.
-    pub(super) fn settle(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+    pub(super) fn submit_and_complete(
+        &mut self,
+        queues: &mut Queues<'_>,
+    ) -> Result<Progress, QueueError> {
         let mut progress = Progress::Done;
         self.start_parts(queues)?;
         if self.engine.submit().is_err() {

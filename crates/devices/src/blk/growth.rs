@@ -47,7 +47,7 @@ pub enum GrowthError {
     /// Part of a block at its end.
     #[error("{wanted} bytes are not a multiple of its blocks of {block} bytes")]
     PartOfABlock {
-        /// What was asked for.
+        /// What was requested.
         wanted: u64,
         /// Its logical block.
         block: u64,
@@ -278,8 +278,9 @@ impl<R> Hung<R> {
                 self.waits = false;
                 return result.map(Some).map_err(failed);
             }
-            let left = deadline.checked_duration_since(Instant::now());
-            let left = left.and_then(|left| Timespec::try_from(left).ok());
+            let left = deadline
+                .checked_duration_since(Instant::now())
+                .and_then(|left| Timespec::try_from(left).ok());
             let (Some(left), Some(event)) = (left, event(&self.ring)) else {
                 return Ok(None);
             };

@@ -94,7 +94,7 @@ pub trait IoEngine: Send {
     fn acknowledge(&mut self);
 
     /// When the next operation that has ended may be reported (by the device's clock), on a
-    /// disk with a latency of its own.
+    /// disk with its own latency.
     fn due_ns(&self) -> Option<u64> {
         None
     }

@@ -1,9 +1,9 @@
-//! A disk with a latency of its own: each operation takes at least that long, as on
+//! A disk with its own latency: each operation takes at least that long, as on
 //! slower storage.
 //!
 //! For weighing what happens at depths that a file in the host's cache never
 //! shows, and for trying applications on slow storage. Operations do not wait for
-//! each other: with N in flight, N end in each latency. No timer of its own: the
+//! each other: with N in flight, N end in each latency. It has no timer: the
 //! I/O loop's timeout is [`IoEngine::due_ns`].
 
 use std::collections::VecDeque;

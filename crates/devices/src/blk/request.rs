@@ -125,8 +125,10 @@ impl Refusal {
 /// Judges a request.
 pub fn parse(shape: &Shape, limits: RequestLimits) -> Result<Request, Refusal> {
     let data_in = shape.writable.checked_sub(1).ok_or(Refusal::NoStatus)? as u64;
-    let data_out = shape.readable.checked_sub(HEADER_BYTES);
-    let data_out = data_out.ok_or(Refusal::Malformed)? as u64;
+    let data_out = shape
+        .readable
+        .checked_sub(HEADER_BYTES)
+        .ok_or(Refusal::Malformed)? as u64;
     let sector = word64(&shape.start, 8);
     match word32(&shape.start, 0) {
         VIRTIO_BLK_T_IN => {

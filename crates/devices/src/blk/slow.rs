@@ -290,7 +290,7 @@ mod tests {
                 .start_parts(&mut Queues::new(&memory, &mut live))
                 .unwrap();
             assert!(device.in_flight.any(), "the engine has it");
-            let gone = device.settle(&mut Queues::new(&memory, &mut []));
+            let gone = device.submit_and_complete(&mut Queues::new(&memory, &mut []));
             assert!(gone.is_ok() && !device.in_flight.any());
         }
         assert_eq!((device.slow.made, device.slow.idle.len()), (1, 1));

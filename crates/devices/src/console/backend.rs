@@ -9,7 +9,7 @@ pub enum Moved {
     Bytes(usize),
     /// None: the call would have had to wait.
     Blocked,
-    /// None, now and later: the input has ended, or nobody takes the output.
+    /// None, now and later: the input has ended, or no process reads the output.
     Closed,
 }
 

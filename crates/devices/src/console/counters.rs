@@ -7,7 +7,7 @@ counters! {
     pub struct ConsoleCounters {
         /// Bytes that the host took.
         tx_bytes,
-        /// Bytes that nobody takes: a port of input, or its host's end is closed.
+        /// Bytes that no reader takes: a port of input, or its host's end is closed.
         tx_discarded,
         /// Times that output waited for the host.
         tx_backpressure,

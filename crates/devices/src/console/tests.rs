@@ -95,7 +95,7 @@ impl World {
         Driver::new(&self.machine).start(VERSION_1 | MULTIPORT, CONTROL_QUEUE_SIZE)
     }
 
-    /// A driver that has both ports open; what it was told is taken.
+    /// A driver that has both ports open; its messages are read.
     fn opened(&self) -> Vec<Ring<'_>> {
         let mut rings = self.start();
         offer_messages(&mut rings[TO_DRIVER], 16);
@@ -164,7 +164,7 @@ fn ports_are_announced_named_and_opened_in_that_order() {
     let _ = world.notify(TO_DRIVER);
     assert!(
         world.heard(&mut rings[TO_DRIVER]).is_empty(),
-        "nobody asked"
+        "no reader asked"
     );
     world.say(&mut rings, [0xff; 4], 0, 1);
     let added = world.heard(&mut rings[TO_DRIVER]);
@@ -466,7 +466,7 @@ fn a_drain_ends_when_the_host_has_everything() {
     let _ = world.machine.io(|device| device.backend_ready());
     assert!(is_drained(&world));
     assert_eq!(world.output().len(), 8);
-    // Nobody takes it, or nobody can give it any more.
+    // No reader takes it, or nothing can give it any more.
     world.host.lock().unwrap().room = 0;
     rings[OUTPUT].offer(&[(BUFFERS, 8, 0)]);
     drain();

@@ -143,8 +143,12 @@ impl<L: Link> Net<L> {
             self.counters.malformed.increment();
             Refused::Frame
         };
-        let len = self.chain.readable_len().checked_sub(HEADER_LEN);
-        let len = len.filter(|len| *len > 0).ok_or_else(malformed)?;
+        let len = self
+            .chain
+            .readable_len()
+            .checked_sub(HEADER_LEN)
+            .filter(|len| *len > 0)
+            .ok_or_else(malformed)?;
         if len > self.link.features().max_frame {
             return Err(Refused::Frame);
         }

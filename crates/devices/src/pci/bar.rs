@@ -67,7 +67,7 @@ impl Bar {
     }
 
     /// Judges the register after a write that reached its last byte.
-    pub(super) fn settle(&mut self) -> BarWrite {
+    pub(super) fn end_write(&mut self) -> BarWrite {
         if self.sizing() || self.written & self.mask() == self.address {
             return BarWrite::Kept;
         }

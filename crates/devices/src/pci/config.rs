@@ -171,7 +171,7 @@ impl ConfigSpace {
         if let (Some(bar), BAR0..0x14) = (&mut self.bar, at) {
             bar.write_byte(at - BAR0, value);
             return if at == 0x13 {
-                bar.settle()
+                bar.end_write()
             } else {
                 BarWrite::Kept
             };

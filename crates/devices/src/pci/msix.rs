@@ -121,7 +121,7 @@ impl Msix {
             self.forget_routes();
         }
         for index in 0..self.vectors.len() {
-            self.settle(index);
+            self.update_route(index);
         }
     }
 
@@ -132,7 +132,7 @@ impl Msix {
             return Outcome::Nowhere;
         }
         self.vectors[index].pending = true;
-        self.settle(index);
+        self.update_route(index);
         if self.vectors[index].pending {
             Outcome::Pending
         } else {
@@ -160,7 +160,7 @@ impl Msix {
         let last = offset.saturating_add(data.len().saturating_sub(1));
         for index in offset / ENTRY_LEN..=last / ENTRY_LEN {
             if index < self.vectors.len() {
-                self.settle(index);
+                self.update_route(index);
             }
         }
     }
@@ -176,7 +176,7 @@ impl Msix {
     }
 
     /// Brings the route up to date and delivers what is pending, if nothing masks it.
-    fn settle(&mut self, index: usize) {
+    fn update_route(&mut self, index: usize) {
         let vector = &mut self.vectors[index];
         if !self.control.delivers() || vector.masked() {
             return;

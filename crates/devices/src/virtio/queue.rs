@@ -89,7 +89,7 @@ impl Virtqueue {
     }
 
     /// Whether a chain waits.
-    pub fn has_waiting(&self, memory: &GuestRam) -> Result<bool, QueueError> {
+    pub(crate) fn has_waiting(&self, memory: &GuestRam) -> Result<bool, QueueError> {
         let offered = self
             .queue
             .avail_idx(memory, Ordering::Acquire)

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::instructions::INSTRUCTIONS;
 use super::{Capabilities, Feature, InstructionResult, KvmKind, Outcome, Probe};
 
-/// The document. Instructions and features go by name.
+/// The document. Instructions and features have names.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedProbe {

@@ -33,7 +33,7 @@ pub enum VmError {
     /// KVM refused a routing table, an irqfd or an ioeventfd.
     #[error("KVM refused {what}")]
     Event {
-        /// What was asked for.
+        /// What was requested.
         what: String,
         /// KVM's reason.
         #[source]

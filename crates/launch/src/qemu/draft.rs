@@ -87,7 +87,7 @@ impl Draft {
 }
 
 /// Whether that user can open an open file for reading, by mode, access lists and whatever else
-/// the kernel goes by: tried by a thread that becomes the user, without any other group and,
+/// the kernel uses: tried by a thread that becomes the user, without any other group and,
 /// by the change from root, without capabilities (`capabilities(7)`).
 fn may_read(file: &File, uid: u32, gid: u32) -> bool {
     let body = || {

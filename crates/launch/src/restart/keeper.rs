@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use tare_control::exit::{Ended, ExitCode};
+use tare_control::exit::{ExitCode, RunExit};
 use tare_control::rundir::{Recorded, RunDir, RunRoot};
 use tare_control::sentence::chain;
 use tare_host::child::{ends_with_us, in_own_session, take_inherited};
@@ -106,7 +106,7 @@ pub fn keep(
         // Another machine may have the name.
         run_dir.hand_over();
     }
-    Ok(Launched::Ended(Ended::Status(end.code)))
+    Ok(Launched::Ended(RunExit::Status(end.code)))
 }
 
 /// A keeper in the background, and a machine that answers.
@@ -164,7 +164,7 @@ fn in_background(task: Task, words: Vec<OsString>, terminal: &dyn Terminal) -> R
     if let Err(error) = keeper.leave(&end) {
         terminal.warn(&chain(&error));
     }
-    Ok(Ended::Status(end.code))
+    Ok(RunExit::Status(end.code))
 }
 
 impl Task {
@@ -190,7 +190,7 @@ struct Keeper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct End {
     code: u8,
-    /// It was asked for, so that nothing stays.
+    /// It was requested, so that nothing stays.
     was_requested: bool,
     /// The directory is gone.
     is_removed: bool,

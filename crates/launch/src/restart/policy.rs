@@ -12,7 +12,7 @@ pub enum Restart {
     #[default]
     No,
     /// Those by a panic, a fault, another exit code than 0, or a signal that kills; not those
-    /// that were asked for.
+    /// that were requested.
     OnFailure {
         /// Starts in a row before the machine is given up.
         most: Option<u32>,
@@ -34,8 +34,12 @@ impl FromStr for Restart {
         let most = match text.strip_prefix("on-failure").ok_or(RestartError)? {
             "" => None,
             count => {
-                let count = count.strip_prefix(':').ok_or(RestartError)?;
-                let count = count.parse().ok().filter(|count| *count > 0);
+                let count = count
+                    .strip_prefix(':')
+                    .ok_or(RestartError)?
+                    .parse()
+                    .ok()
+                    .filter(|count| *count > 0);
                 Some(count.ok_or(RestartError)?)
             }
         };

@@ -10,7 +10,7 @@ use crate::ending;
 /// How an attempt ended, with its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Because somebody asked for it, or with the code 0: the last one.
+    /// Because a user requested it, or with the code 0: the last one.
     Over(u8),
     /// The machine failed.
     Failed(u8),

@@ -1,5 +1,5 @@
 //! The serial console: the port, where its output goes, where input comes from. A program's
-//! standard streams are ports of a device of their own (`ports`).
+//! standard streams are ports of a separate device (`ports`).
 //!
 //! Output is written by the vCPU thread that wrote the port, byte by byte and
 //! unbuffered, so that nothing is lost however the run ends; it never waits

@@ -40,7 +40,7 @@ pub(crate) const PORTS: [PortSettings; 3] = {
     ]
 };
 
-/// What becomes of output that nobody reads any more.
+/// What becomes of output that no process reads any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
     /// Its writer hears of it, as of a broken pipe.

@@ -1,5 +1,5 @@
 //! What the machine looks like from inside: statistics of vCPUs, devices, host
-//! threads and memory, gathered when somebody asks and never otherwise.
+//! threads and memory, gathered on request only.
 //!
 //! All files of /proc are opened before the monitor confines itself.
 

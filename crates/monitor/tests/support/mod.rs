@@ -60,7 +60,7 @@ pub(crate) struct Running {
 
 /// How a machine ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct MonitorOutput {
     pub code: Option<i32>,
     pub signal: Option<i32>,
     pub stdout: String,
@@ -215,7 +215,7 @@ impl Rig {
     }
 
     /// Starts the monitor and waits for its end.
-    pub(crate) fn run(self) -> Ended {
+    pub(crate) fn run(self) -> MonitorOutput {
         self.start().wait()
     }
 }
@@ -282,7 +282,7 @@ impl Running {
     }
 
     /// Waits for the end.
-    pub(crate) fn wait(mut self) -> Ended {
+    pub(crate) fn wait(mut self) -> MonitorOutput {
         let streams = (self.child.stdout.take(), self.child.stderr.take());
         let stdout = thread::spawn(move || streams.0.map_or_else(String::new, read_all));
         let stderr = thread::spawn(move || streams.1.map_or_else(String::new, read_all));
@@ -301,7 +301,7 @@ impl Running {
             }
             thread::sleep(Duration::from_millis(2));
         };
-        Ended {
+        MonitorOutput {
             code: status.code(),
             signal: status.signal(),
             stdout: stdout.join().unwrap(),
@@ -324,7 +324,7 @@ impl Drop for Running {
     }
 }
 
-impl Ended {
+impl MonitorOutput {
     /// Checks the exit code, the message, and that nothing is left.
     pub(crate) fn expect(&self, code: u8, message: &str) {
         assert_eq!(self.code, Some(code.into()), "{self:?}");

@@ -35,7 +35,7 @@ pub enum StoreError {
         /// Why.
         source: io::Error,
     },
-    /// Somebody else could change it.
+    /// Another user could change it.
     #[error("{0} belongs to another user")]
     NotOurs(PathBuf),
     /// No directory to keep it in.

@@ -26,7 +26,7 @@ pub struct Undone {
     pub ended: usize,
     /// cgroups that are as they were.
     pub cpusets: usize,
-    /// What could not be put back, or was changed by somebody else since and left
+    /// What could not be put back, or was changed by another program since and left
     /// as it is; sentences.
     pub left: Vec<String>,
 }
@@ -86,7 +86,7 @@ fn undo_cpusets(entries: &[Entry], undone: &mut Undone) -> bool {
             steps.push((folder.clone(), before.0));
         } else {
             undone.left.push(format!(
-                "{} was changed to {} by somebody else",
+                "{} was changed to {} by another program",
                 folder.display(),
                 CpuList(now)
             ));
@@ -123,7 +123,7 @@ pub(crate) fn write_cpusets(steps: &[(PathBuf, CpuMask)]) -> Result<(), (PathBuf
     Ok(())
 }
 
-/// `since`: where it was put; a thread that is elsewhere was moved by somebody.
+/// `since`: where it was put; a thread that is elsewhere was moved by another program.
 fn undo_thread(id: &TaskId, before: &CpuMask, since: Option<&CpuMask>, undone: &mut Undone) {
     if !id.lives() {
         undone.ended += 1;
@@ -133,7 +133,7 @@ fn undo_thread(id: &TaskId, before: &CpuMask, since: Option<&CpuMask>, undone: &
         now if now == *before => Ok(now),
         now if since.is_some_and(|since| *since != now) => {
             undone.left.push(format!(
-                "thread {} was moved to {} by somebody else",
+                "thread {} was moved to {} by another program",
                 id.tid,
                 CpuList(now)
             ));

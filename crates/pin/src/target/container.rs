@@ -19,14 +19,14 @@ const RUNTIMES: [&str; 2] = ["podman", "docker"];
 /// Shortest part of an ID that stands for it.
 const SHORTEST_ID: usize = 12;
 
-/// A container: processes in a cgroup of their own.
+/// A container: processes in their own cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
     /// As the user or its runtime calls it.
     pub name: String,
     /// A folder whose processes, and those below it, are the container's.
     pub processes: PathBuf,
-    /// The cgroup that bounds its CPUs, if it has one of its own.
+    /// The cgroup that bounds this container's CPUs alone, if it has one.
     pub cpuset: Option<Cpuset>,
     /// The folder with its CPU quota.
     pub(crate) cpu: Option<PathBuf>,

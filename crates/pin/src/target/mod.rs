@@ -121,8 +121,7 @@ impl Target {
             TargetKind::Vm(vm) => {
                 let lives = task::of(vm.pid, vm.pid)
                     .is_some_and(|task| task.id.started_ticks == vm.started_ticks);
-                let threads = if lives { vm::threads(vm) } else { Vec::new() };
-                let threads = threads.into_iter();
+                let threads = lives.then(|| vm::threads(vm)).into_iter().flatten();
                 threads
                     .filter_map(|thread| Some((task::of(thread.pid, thread.tid)?, thread.role)))
                     .collect()

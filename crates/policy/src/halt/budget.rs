@@ -179,15 +179,16 @@ impl Budget {
     /// clock.
     fn hold(&mut self, counted: &Reading, cost_ppm: u64) {
         let needed = if self.holds { 0 } else { self.enough_ns() };
-        let holding = Holding::of(&self.waits, self.window_ns, self.budget_ppm());
-        let holding = holding.filter(|holding| match self.standing {
-            Standing::Within => {
-                self.account_ns > needed
-                    && cost_ppm.saturating_add(holding.extra_ppm) <= self.budget_ppm()
-            }
-            Standing::Spending => holding.pays(cost_ppm),
-            _ => false,
-        });
+        let holding = Holding::of(&self.waits, self.window_ns, self.budget_ppm()).filter(
+            |holding| match self.standing {
+                Standing::Within => {
+                    self.account_ns > needed
+                        && cost_ppm.saturating_add(holding.extra_ppm) <= self.budget_ppm()
+                }
+                Standing::Spending => holding.pays(cost_ppm),
+                _ => false,
+            },
+        );
         self.holds = holding.is_some();
         if self.holds {
             self.limit_ns = self.gaps.limit_ns(counted, self.window_ns);
@@ -296,7 +297,7 @@ impl Budget {
         self.share_of(SAVED_NS)
     }
 
-    /// What is to be saved before something dearer begins.
+    /// What is to be saved before something more expensive begins.
     fn enough_ns(&self) -> i64 {
         signed(self.most_saved_ns()) / 2
     }

@@ -73,8 +73,10 @@ impl Curve {
     /// What a window of the curve costs, in millionths of a CPU; 0 for others.
     pub(super) fn cost_ppm(&self, window_ns: u64) -> u64 {
         let hull = self.hull[..self.len].iter();
-        let cost_ns = hull.filter(|point| point.window_ns == window_ns);
-        let cost_ns: u128 = cost_ns.map(|point| point.cost_ns).sum();
+        let cost_ns: u128 = hull
+            .filter(|point| point.window_ns == window_ns)
+            .map(|point| point.cost_ns)
+            .sum();
         let whole_ns = u128::from(self.elapsed_ns) * u128::from(Waits::UNIT);
         let ppm = cost_ns * 1_000_000 / whole_ns.max(1);
         u64::try_from(ppm).unwrap_or(u64::MAX)

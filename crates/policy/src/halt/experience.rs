@@ -12,7 +12,7 @@ use super::{LONGEST_WINDOW_NS, Reading, SHORTEST_SHIFT};
 /// Polling of this length is enough to judge a window by, and to correct its cost.
 const ENOUGH_NS: u64 = 2_000_000;
 /// A catch that costs more than this many of the longest window does not pay.
-const DEAR: u64 = 2;
+const EXPENSIVE: u64 = 2;
 /// A window that does not pay rests for this long, and twice as long each time again.
 const REST_NS: u64 = 2_000_000_000;
 const LONGEST_REST_NS: u64 = 64_000_000_000;
@@ -105,7 +105,7 @@ impl Tried {
     }
 
     fn judge(&mut self, now_ns: u64) {
-        let worth_ns = self.caught.saturating_mul(DEAR * LONGEST_WINDOW_NS);
+        let worth_ns = self.caught.saturating_mul(EXPENSIVE * LONGEST_WINDOW_NS);
         if self.polled_ns > worth_ns {
             self.rests_until_ns = now_ns.saturating_add(self.next_rest_ns);
             self.next_rest_ns = mul_div(self.next_rest_ns, 2, 1).min(LONGEST_REST_NS);

@@ -50,7 +50,7 @@ impl Reading {
     }
 
     /// Polls that saw the wake-up.
-    pub fn catches(&self) -> u64 {
+    pub(crate) fn catches(&self) -> u64 {
         sum(&self.caught)
     }
 

@@ -107,8 +107,11 @@ fn waits_that_kvm_s_rule_cannot_catch_are_no_longer_polled_for() {
 
 /// Bursts of eight waits with 100 ms between them, for so long.
 fn bursts_during(seconds: usize) -> [Vec<Halt>; 2] {
-    let equal = [80, 80, 80, 80, 80, 80, 80, 80, 100_000].map(|us| halt(40 * US, us * US));
-    let equal = equal.into_iter().cycle().take(9 * 10 * seconds);
+    let equal = [80, 80, 80, 80, 80, 80, 80, 80, 100_000]
+        .map(|us| halt(40 * US, us * US))
+        .into_iter()
+        .cycle()
+        .take(9 * 10 * seconds);
     [equal.collect(), bursts(10 * seconds)]
 }
 

@@ -1,5 +1,5 @@
 //! The observer in a guest: starts the command, observes it as requested, writes
-//! its finds to a disk. Its only argument is a [`tare_probe::guest::ObserveRequest`].
+//! its output to a disk. Its only argument is a [`tare_probe::guest::ObserveRequest`].
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,9 @@ use tare_control::sentence::chain;
 use tare_host::program::find_program;
 use tare_init::account::look_up;
 use tare_probe::guest::tracer::Tracer;
-use tare_probe::guest::{FAILURE, FINDS, ORDERS, ObserveRequest, PROFILE, STATUS, TRACE, archive};
+use tare_probe::guest::{
+    FAILURE, OUTPUT_DISK, ObserveRequest, PROFILE, STATUS, STOP_PORT, TRACE, archive,
+};
 use tare_probe::syscalls::{Limits, Recorder};
 use tare_profile::Way;
 
@@ -36,14 +38,14 @@ fn main() -> ExitCode {
     let code = status.to_string();
     let pieces = [(name, bytes.as_slice()), (STATUS, code.as_bytes())];
     if let Err(error) = hand_over(&pieces) {
-        eprintln!("tare-observe: cannot write to {FINDS}: {error}");
+        eprintln!("tare-observe: cannot write to {OUTPUT_DISK}: {error}");
         return CANNOT_RUN.into();
     }
     status.into()
 }
 
 fn hand_over(pieces: &[(&str, &[u8])]) -> io::Result<()> {
-    let disk = OpenOptions::new().write(true).open(FINDS)?;
+    let disk = OpenOptions::new().write(true).open(OUTPUT_DISK)?;
     let mut buffered = io::BufWriter::with_capacity(1 << 20, disk);
     archive::write(pieces, &mut buffered)?;
     buffered.into_inner()?.sync_all()
@@ -70,7 +72,7 @@ fn observe() -> Result<Finds, String> {
 /// A line from the host means: come to an end.
 fn listen(flag: Arc<AtomicBool>) {
     thread::spawn(move || {
-        if File::open(ORDERS).is_ok_and(|mut port| port.read(&mut [0; 1]).is_ok_and(|n| n > 0)) {
+        if File::open(STOP_PORT).is_ok_and(|mut port| port.read(&mut [0; 1]).is_ok_and(|n| n > 0)) {
             flag.store(true, Ordering::Relaxed);
         }
     });

@@ -153,8 +153,10 @@ impl Object {
     fn attach_one(&mut self, point: Point<'_>, types: &mut Option<Btf>) -> Result<(), Unavailable> {
         let (source, name, function) = point.parts();
         let unavailable = |why: String| Unavailable::named(source, &name, why);
-        let program = self.ebpf.program_mut(function);
-        let program = program.ok_or_else(|| unavailable(format!("no program {function}")))?;
+        let program = self
+            .ebpf
+            .program_mut(function)
+            .ok_or_else(|| unavailable(format!("no program {function}")))?;
         let link = point
             .attach(program, types)
             .map_err(|error| unavailable(reason::of(&error)))?;
@@ -178,12 +180,12 @@ impl Object {
     }
 
     /// Whether a program is attached to a raw trace point or a record.
-    pub fn is_attached(&self, function: &str) -> bool {
+    pub(crate) fn is_attached(&self, function: &str) -> bool {
         self.links.iter().any(|(attached, _)| attached == function)
     }
 
     /// Loads a program that iterates over the kernel's objects of a type, such as `task`.
-    pub fn load_iterator(&mut self, function: &str, over: &str) -> Result<(), Unavailable> {
+    pub(crate) fn load_iterator(&mut self, function: &str, over: &str) -> Result<(), Unavailable> {
         let refused = |error: &(dyn Error + 'static)| {
             Unavailable::named(Source::Bpf, function, reason::of(error))
         };
@@ -193,7 +195,7 @@ impl Object {
     }
 
     /// All that an iterator writes in one pass over its objects.
-    pub fn iterate(&mut self, function: &str) -> Result<Vec<u8>, Unavailable> {
+    pub(crate) fn iterate(&mut self, function: &str) -> Result<Vec<u8>, Unavailable> {
         let mut read = || -> Result<Vec<u8>, Box<dyn Error>> {
             let program = iterator(&mut self.ebpf, function)?;
             let link = program.attach()?;
@@ -232,12 +234,17 @@ impl Object {
     }
 
     /// Puts an entry into a hash map whose keys and values are numbers of 32 bits.
-    pub fn insert_number(&mut self, map: &str, key: u32, value: u32) -> Result<(), Unavailable> {
+    pub(crate) fn insert_number(
+        &mut self,
+        map: &str,
+        key: u32,
+        value: u32,
+    ) -> Result<(), Unavailable> {
         self.insert_entry(map, key, value)
     }
 
     /// Removes an entry of such a map.
-    pub fn remove_number(&mut self, map: &str, key: u32) {
+    pub(crate) fn remove_number(&mut self, map: &str, key: u32) {
         self.remove_entries::<u32, u32>(map, [key]);
     }
 

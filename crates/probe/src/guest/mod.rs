@@ -1,5 +1,5 @@
 //! Observing within a guest: what the observer there is to observe ([`ObserveRequest`]) and how it
-//! hands its finds to the host ([`archive`], on a disk of the guest's).
+//! hands its output to the host ([`archive`], on a disk of the guest's).
 //!
 //! The observer is the program `tare-observe`, linked statically like the guest's
 //! first process. The guest is hostile: what it hands over is bounded and parsed.
@@ -12,15 +12,15 @@ pub use request::ObserveRequest;
 
 /// The observer's place in the guest.
 pub const OBSERVER: &str = ".tare/observe";
-/// The disk that finds are written to.
-pub const FINDS: &str = "/dev/vda";
-/// The serial port on which a line means: come to an end.
-pub const ORDERS: &str = "/dev/ttyS1";
-/// Name of the profile among the finds.
+/// The disk that the output is written to.
+pub const OUTPUT_DISK: &str = "/dev/vda";
+/// The serial port on which a line ends the observation.
+pub const STOP_PORT: &str = "/dev/ttyS1";
+/// Name of the profile in the output.
 pub const PROFILE: &str = "profile.json";
-/// Name of the call graphs' trace among the finds.
+/// Name of the call graphs' trace in the output.
 pub const TRACE: &str = "trace";
-/// Name of a failure, one sentence, among the finds.
+/// Name of a failure, one sentence, in the output.
 pub const FAILURE: &str = "failure";
-/// Name of the command's status among the finds, in decimal.
+/// Name of the command's status in the output, in decimal.
 pub const STATUS: &str = "status";

@@ -304,13 +304,13 @@ impl Gate {
     }
 
     /// What the window has cost is drawn from the budget.
-    pub(super) fn settle(&mut self, now_ns: u64, spent: Spent) {
-        self.ledger.settle(now_ns, spent);
+    pub(super) fn charge(&mut self, now_ns: u64, spent: Spent) {
+        self.ledger.charge(now_ns, spent);
     }
 
     /// The same of all that the last window has cost: what follows is of the next one.
     pub(super) fn close_bill(&mut self, now_ns: u64, spent: Spent) {
-        self.ledger.settle(now_ns, spent);
+        self.ledger.charge(now_ns, spent);
         self.ledger.begin(now_ns);
     }
 
@@ -493,7 +493,7 @@ impl Gate {
         self.switching_ns += spent_ns;
     }
 
-    /// Bursts so far; none while no storm is dear.
+    /// Bursts so far; none while no storm is expensive.
     pub(super) fn bursts(&self) -> u64 {
         self.bursts
     }
@@ -543,7 +543,7 @@ impl Gate {
         let open_ns = now_ns.saturating_sub(burst.from_ns);
         let before = self.stretches.iter().rev().nth(1);
         let before_ns = before.map_or(0, |rest| self.left_of(rest, burst.from_ns));
-        // One that was cut short would be a window of its own.
+        // One that was cut short would count as a separate window.
         weighted::of_time(
             open_ns.max(SHORTEST_BURST_NS / 2),
             open_ns + before_ns + rest_ns,

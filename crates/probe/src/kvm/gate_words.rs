@@ -43,7 +43,7 @@ pub(super) struct Periods {
 
 /// Where the gate is.
 pub(super) trait GateMap {
-    /// Whether the programs go by these words from now on.
+    /// Whether the programs use these words from now on.
     fn write(&mut self, words: Words) -> bool;
     /// A gate that cannot be read says nothing.
     fn read(&self) -> Words;
@@ -124,8 +124,10 @@ fn set<const N: usize>(object: &mut Object, map: &str, index: u32, words: [u64; 
 where
     [u64; N]: Pod,
 {
-    let map = object.ebpf().map_mut(map);
-    let map = map.and_then(|map| Array::<&mut MapData, [u64; N]>::try_from(map).ok());
+    let map = object
+        .ebpf()
+        .map_mut(map)
+        .and_then(|map| Array::<&mut MapData, [u64; N]>::try_from(map).ok());
     map.is_some_and(|mut map| map.set(index, words, 0).is_ok())
 }
 

@@ -73,7 +73,7 @@ impl Ledger {
     }
 
     /// Time pays, and what was spent since the last settlement is drawn.
-    pub(super) fn settle(&mut self, now_ns: u64, spent: Spent) {
+    pub(super) fn charge(&mut self, now_ns: u64, spent: Spent) {
         let since = |then_ns: u64| now_ns.saturating_sub(then_ns) as f64;
         let account_ns = spent.account_ns as f64;
         let paid = self.balance_ns + self.share * since(self.settled_ns);
@@ -137,11 +137,11 @@ mod tests {
     #[test]
     fn a_debt_is_paid_back_before_more_is_spent() {
         let mut ledger = Ledger::new(SHARE, 0);
-        ledger.settle(100 * MS, spent(0, 9, 0));
+        ledger.charge(100 * MS, spent(0, 9, 0));
         // 1.5 ms were paid for.
         assert!((ledger.budget() - (SHARE - 0.0075)).abs() < 1e-9);
         let wait_ns = expect_wait(&ledger, 3.0, 700);
-        ledger.settle(100 * MS + wait_ns, spent(0, 9, 0));
+        ledger.charge(100 * MS + wait_ns, spent(0, 9, 0));
         expect_wait(&ledger, 3.0, 0);
         assert_eq!(ledger.budget(), SHARE);
     }
@@ -149,11 +149,11 @@ mod tests {
     #[test]
     fn the_account_at_the_end_is_saved_for() {
         let mut ledger = Ledger::new(SHARE, 0);
-        ledger.settle(300 * MS, spent(0, 0, 10));
+        ledger.charge(300 * MS, spent(0, 0, 10));
         // 4.5 ms were paid for, of which 2 are kept, and 6.7 of 15 ms a second are saved.
         expect_wait(&ledger, 2.5, 0);
         expect_wait(&ledger, 3.0, 60);
-        ledger.settle(2_000 * MS, spent(0, 5, 10));
+        ledger.charge(2_000 * MS, spent(0, 5, 10));
         // 15 ms are left, and 10 of them kept.
         expect_wait(&ledger, 5.0, 0);
         expect_wait(&ledger, 8.0, 200);
@@ -162,22 +162,22 @@ mod tests {
     #[test]
     fn quiet_time_saves_for_no_storm_of_its_own_length() {
         let mut ledger = Ledger::new(SHARE, 0);
-        ledger.settle(600_000 * MS, spent(0, 0, 0));
+        ledger.charge(600_000 * MS, spent(0, 0, 0));
         assert_eq!(ledger.budget(), SHARE);
-        ledger.settle(600_000 * MS, spent(0, 10, 0));
+        ledger.charge(600_000 * MS, spent(0, 10, 0));
         expect_wait(&ledger, 3.0, 200);
     }
 
     #[test]
     fn windows_follow_each_other_in_one_account() {
         let mut ledger = Ledger::new(SHARE, 0);
-        ledger.settle(1_000 * MS, spent(5, 30, 0));
+        ledger.charge(1_000 * MS, spent(5, 30, 0));
         ledger.begin(1_000 * MS);
-        ledger.settle(1_000 * MS, spent(0, 0, 0));
+        ledger.charge(1_000 * MS, spent(0, 0, 0));
         // 10 ms were saved, and 35 spent.
         assert!(ledger.affords_after(0.0) > 1_600 * MS);
         // Programs keep a part.
-        ledger.settle(1_001 * MS, spent(500, 0, 0));
+        ledger.charge(1_001 * MS, spent(500, 0, 0));
         assert_eq!(ledger.budget(), SHARE * LEAST);
     }
 }

@@ -102,8 +102,10 @@ impl Observer {
             points,
             missing: mut unavailable,
         } = events::load(vms, entries.as_slice());
-        let bpf = object.is_some().then(Cost::start);
-        let bpf = bpf.and_then(|bpf| bpf.map_err(|why| unavailable.push(why)).ok());
+        let bpf = object
+            .is_some()
+            .then(Cost::start)
+            .and_then(|bpf| bpf.map_err(|why| unavailable.push(why)).ok());
         let iterator = object.as_mut().map(tasks::load);
         let threads = match iterator {
             Some(Ok(())) => Reader::Tasks,
@@ -377,7 +379,7 @@ impl Observer {
             account_ns: self.turn_ns,
         };
         let now_ns = monotonic_ns();
-        self.gate.settle(now_ns, spent);
+        self.gate.charge(now_ns, spent);
         match self.gate.choose(object, measured, now_ns) {
             Programs::Stay => {}
             Programs::Attach => self.burst(),

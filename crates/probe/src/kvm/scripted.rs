@@ -158,7 +158,7 @@ fn a_line_that_is_routed_to_a_message_has_no_level() {
             continue;
         }
         assert_eq!(script.counted(classes::LINE), 3);
-        // A message of its own.
+        // A separate message.
         script.message();
         assert_eq!(script.counted(classes::LINE), 4);
         return;

@@ -100,8 +100,7 @@ impl Slices<'_> {
         if self.gate.open_ticks == ALL && self.gate.burst == slice {
             return Some(self.now_ns);
         }
-        let old = Some(self.gate.old);
-        let old = old.filter(|old| old.open_ticks > 0 && slice <= old.slice);
+        let old = Some(self.gate.old).filter(|old| old.open_ticks > 0 && slice <= old.slice);
         let last = old.or_else(|| self.gate.periods())?;
         if last.slice / A_SETTING != slice / A_SETTING {
             return None;

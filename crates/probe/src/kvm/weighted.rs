@@ -1,6 +1,6 @@
 //! What was counted in slices of time, each with the weight of its slice.
 //!
-//! The gate is open for longer where little happens, so a part of a window that is dear to
+//! The gate is open for longer where little happens, so a part of a window that is expensive to
 //! watch has a smaller part of what was counted than of the window: events that come there
 //! would be scaled by too little. Each slice has a weight instead: the time that it stands for, by
 //! the time that it was open. A slice of a period stands for its period. A burst stands for half of the rest

@@ -31,7 +31,7 @@ pub enum FollowError {
     /// No process has this ID.
     #[error("no process has the ID {0}")]
     NoProcess(u32),
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error("process {0} belongs to another user: become root to observe it")]
     NotPermitted(u32),
     /// Nothing is called so.
@@ -42,7 +42,7 @@ pub enum FollowError {
     /// Several are.
     #[error("{count} cgroups match {name:?}; give more of the ID, or the path")]
     Ambiguous {
-        /// What was asked for.
+        /// What was requested.
         name: String,
         /// How many.
         count: usize,

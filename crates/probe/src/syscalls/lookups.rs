@@ -62,11 +62,12 @@ impl Default for Lookups {
 impl Lookups {
     /// A path was found.
     pub(super) fn found(&mut self, record: &PathRecord) {
-        let asked = ASKED
+        let asked: Vec<Asked> = ASKED
             .iter()
             .enumerate()
-            .filter(|(bit, _)| record.mode >> bit & 1 == 1);
-        let asked: Vec<Asked> = asked.map(|(_, asked)| *asked).collect();
+            .filter(|(bit, _)| record.mode >> bit & 1 == 1)
+            .map(|(_, asked)| *asked)
+            .collect();
         self.add(record, &asked);
     }
 

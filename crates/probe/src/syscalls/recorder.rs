@@ -146,7 +146,7 @@ impl Recorder {
         }
     }
 
-    /// Follows everybody in a container, those who enter it later included.
+    /// Follows all processes in a container, also those that enter it later.
     pub fn follow_container(&mut self, container: Container) -> Result<usize, FollowError> {
         let name = container.cgroup.display().to_string();
         for pid in container.processes() {
@@ -394,7 +394,7 @@ fn numbers_agree() -> Result<(), Unavailable> {
     match std::fs::read_link("/proc/self/ns/pid") {
         Ok(here) if here.to_str() != Some(FIRST) => Err(Unavailable::new(
             Source::Bpf,
-            "this is a PID namespace of its own: run tare on the host",
+            "this process is in a PID namespace: run tare on the host",
         )),
         _ => Ok(()),
     }

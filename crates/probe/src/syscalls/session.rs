@@ -1,5 +1,5 @@
 //! The course of an observation: until its subject ends, its time is over, or
-//! somebody says so.
+//! a signal ends it.
 
 use std::io;
 use std::process::{Child, ExitStatus};

@@ -74,7 +74,7 @@ fn archives_of_every_compression_are_unpacked_by_confined_readers() {
         let (run, again) = (fs::metadata(at("run")), fs::metadata(at("again")));
         let run = run.unwrap();
         assert_eq!(run.ino(), again.unwrap().ino());
-        // Nobody else may change what this user compiles, nor become this user by it.
+        // No other user may change what this user compiles, nor become this user by it.
         assert_eq!(run.permissions().mode() & 0o7777, 0o755);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }

@@ -79,7 +79,7 @@ struct Config {
 }
 
 impl Settings {
-    /// The whole command, with the user's words in the place of `cmd`.
+    /// The whole command, with the user's arguments instead of `cmd`.
     pub fn command(&self, user: &[String]) -> Vec<String> {
         let rest = match user {
             [] => &self.cmd,
@@ -276,7 +276,7 @@ impl<'a> Merged<'a> {
     fn make_volumes(&mut self, settings: &Settings) -> Result<(), ImageError> {
         for volume in settings.volumes.keys() {
             self.budget.take_entry()?;
-            let name = layer::inside(volume, CONFIGURATION)?;
+            let name = layer::relative_name(volume, CONFIGURATION)?;
             let Some(name) = name else { continue };
             let place = self.place(&name, CONFIGURATION)?;
             if self.tree.get(&place).is_none() {

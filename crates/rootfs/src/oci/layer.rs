@@ -122,7 +122,7 @@ impl<'a> Unpacker<'a> {
             self.left_out.add(&path, "its name is not UTF-8");
             return Ok(());
         };
-        let Some(path) = inside(path, name)? else {
+        let Some(path) = relative_name(path, name)? else {
             return Ok(());
         };
         if layer.note_whiteout(&path) {
@@ -151,7 +151,7 @@ impl<'a> Unpacker<'a> {
                     return Ok(None);
                 };
                 if entry.header().entry_type() == EntryType::Link {
-                    return Ok(inside(target, layer)?.map(Added::HardLink));
+                    return Ok(relative_name(target, layer)?.map(Added::HardLink));
                 }
                 checked(target, layer)?;
                 EntryKind::Link(target.to_owned())
@@ -280,7 +280,7 @@ fn saturating(value: u64) -> u32 {
 }
 
 /// A name relative to the root; `None` for the root itself.
-pub(super) fn inside(path: &str, layer: &str) -> Result<Option<String>, ImageError> {
+pub(super) fn relative_name(path: &str, layer: &str) -> Result<Option<String>, ImageError> {
     let parts: Vec<&str> = path
         .split('/')
         .filter(|part| !matches!(*part, "" | "."))

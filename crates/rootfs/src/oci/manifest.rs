@@ -159,8 +159,10 @@ fn of_index(store: &Store, index: &Index, nesting: u32) -> Result<Manifest, Imag
 
 fn of_docker(store: &Store, name: Option<&str>) -> Result<Manifest, ImageError> {
     let images: Vec<DockerImage> = parse(DOCKER_MANIFEST, &store.document(DOCKER_MANIFEST)?)?;
-    let image = choice::choose(images, name)?.into_iter().next();
-    let image = image.ok_or_else(|| ImageError::Missing("image".to_owned()))?;
+    let image = choice::choose(images, name)?
+        .into_iter()
+        .next()
+        .ok_or_else(|| ImageError::Missing("image".to_owned()))?;
     let layer = |name| LayerName { name, digest: None };
     Ok(Manifest {
         config: store.document(&image.config)?,

@@ -105,7 +105,7 @@ pub enum ImageError {
         list(known)
     )]
     Unknown {
-        /// The name that was asked for.
+        /// The name that was requested.
         name: String,
         /// The images' names.
         known: Vec<String>,

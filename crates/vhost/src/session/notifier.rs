@@ -2,7 +2,7 @@
 //!
 //! The front-end holds the same open files, and with them the O_NONBLOCK flag: nothing
 //! here relies on it. Only eventfds are taken. A read does not wait by RWF_NOWAIT; a
-//! write does not wait by [`super::signal`], or goes by [`send`] where io_uring is not
+//! write does not wait by [`super::signal`], or uses [`send`] where io_uring is not
 //! allowed.
 
 use std::fs::File;

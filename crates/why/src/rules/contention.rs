@@ -57,8 +57,11 @@ fn quota_finding(
     quota: &Throttled,
     throttled: &mut BTreeMap<u32, f64>,
 ) -> Option<Finding> {
-    let members = load.vcpus.iter().filter(|v| quota.threads.contains(&v.tid));
-    let members: Vec<&Vcpu> = members.collect();
+    let members: Vec<&Vcpu> = load
+        .vcpus
+        .iter()
+        .filter(|v| quota.threads.contains(&v.tid))
+        .collect();
     let mut left = quota.share;
     let mut share = 0.0;
     for vcpu in &members {
@@ -106,7 +109,7 @@ fn pinned(load: &Load, cpus: &[u32], members: &[&Vcpu], throttled: &BTreeMap<u32
     );
     let mut found = lost(load, Cause::PinnedTogether, what, share);
     found.evidence.push(waits(members));
-    found.remedies = vec![advice::own_cpus(load, members, cpus)];
+    found.remedies = vec![advice::dedicated_cpus(load, members, cpus)];
     found
 }
 

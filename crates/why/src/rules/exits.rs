@@ -20,7 +20,7 @@ const DIFFERS: f64 = 0.25;
 /// Part from which one of the causes of such a difference is named: together two lesser ones
 /// do not make it.
 const PLAYS_A_PART: f64 = DIFFERS / 2.0;
-/// Kinds that get a sentence of their own.
+/// Kinds that get their own sentence.
 const KINDS: usize = 3;
 
 pub(super) fn findings(

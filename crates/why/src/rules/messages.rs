@@ -62,8 +62,11 @@ fn devices(load: &Load, time: &Attribution, spread: &Spread<'_>) -> Option<Findi
     let own = Own::Source(Source::Device);
     found.share_interval = spread.interval(own, |it| it.source(Source::Device));
     found.rate = Some(all);
-    let raised = load.raised.get(&Source::Device);
-    let raised = raised.copied().unwrap_or_default();
+    let raised = load
+        .raised
+        .get(&Source::Device)
+        .copied()
+        .unwrap_or_default();
     found.evidence.push(format!(
         "devices raised {}, {} of them by VMM threads",
         load.raised_rate(&[Source::Device], raised.hz).brief(),

@@ -63,7 +63,7 @@ fn vmm(load: &Load, prices: &Prices<'_>) -> Option<Finding> {
     Some(found)
 }
 
-/// vhost workers; KVM's PIT has a finding of its own while it fires.
+/// vhost workers; KVM's PIT has its own finding while it fires.
 fn kernel(load: &Load) -> Option<Finding> {
     let fires = kernel_pit_fires(load);
     let is_here = |role| role == Role::Vhost || (role == Role::Kvm && !fires);
@@ -75,7 +75,7 @@ fn kernel(load: &Load) -> Option<Finding> {
     outside(load, Cause::KernelThreads, whose, parts, is_here)
 }
 
-/// Processes of their own, such as passt and vhost-user daemons.
+/// Separate processes, such as passt and vhost-user daemons.
 fn helpers(load: &Load) -> Option<Finding> {
     let is_here = |role| role == Role::Helper;
     let parts = Breakdown {
@@ -107,8 +107,11 @@ fn outside(
 
 /// Those that ran, the busiest first.
 fn busiest(load: &Load, is: impl Fn(Role) -> bool) -> Vec<&Thread> {
-    let threads = load.threads.iter();
-    let mut threads: Vec<&Thread> = threads.filter(|t| is(t.role) && t.cpu > 0.0).collect();
+    let mut threads: Vec<&Thread> = load
+        .threads
+        .iter()
+        .filter(|t| is(t.role) && t.cpu > 0.0)
+        .collect();
     threads.sort_by(|a, b| b.cpu.total_cmp(&a.cpu));
     threads
 }

@@ -56,7 +56,7 @@ impl Port {
     /// Writes some or all of it.
     ///
     /// # Errors
-    /// `WouldBlock` without room, `BrokenPipe` where nobody takes it.
+    /// `WouldBlock` without room, `BrokenPipe` where no process takes it.
     pub fn try_write(self, from: &[u8]) -> Result<usize> {
         if from.is_empty() {
             return Ok(0);

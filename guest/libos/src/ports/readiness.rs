@@ -12,6 +12,6 @@ pub struct Readiness {
     pub readable: bool,
     /// There is room for [`ATOMIC`] bytes.
     pub writable: bool,
-    /// The host's end is closed: nothing more comes, or nobody takes what is written.
+    /// The host's end is closed: nothing more comes, or no process takes what is written.
     pub closed: bool,
 }

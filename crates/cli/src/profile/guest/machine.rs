@@ -1,4 +1,4 @@
-//! The guest's machine: QEMU with two serial ports and a disk for the finds.
+//! The guest's machine: QEMU with two serial ports and a disk for the output.
 
 use std::env;
 use std::fs::File;
@@ -83,7 +83,7 @@ impl ProfiledMachine {
         let image = File::open(&kernel.image).map_err(failed("open the guest's kernel"))?;
         let mut guest = Self::guest(&image, initramfs, &finds, &theirs)
             .map_err(failed("prepare the guest's machine"))?;
-        guest.line().memory_mib(memory_mib).append(&words(plan));
+        guest.line().memory_mib(memory_mib).append(&boot_line(plan));
         if !plan.publish.is_empty() {
             let published = guest.publish(&plan.publish);
             published.map_err(failed("publish the guest's ports"))?;
@@ -164,7 +164,7 @@ fn finds() -> io::Result<File> {
     Ok(file)
 }
 
-fn words(plan: &Plan) -> String {
+fn boot_line(plan: &Plan) -> String {
     let address = if plan.publish.is_empty() {
         ""
     } else {

@@ -1,4 +1,4 @@
-//! The filter of a program that reads what somebody else wrote.
+//! The filter of a program that reads untrusted input.
 
 use super::super::program::program;
 use super::*;

@@ -147,7 +147,7 @@ fn an_idle_machine_is_not_looked_at_by_the_clock() {
     replay(&mut rule, burst(8, 80, 100));
     let busy = rule.looks_by_clock();
     assert!(busy > 100, "{busy}");
-    // Ten minutes of a halt, for which nothing polls and nobody looks once the burst is old.
+    // Ten minutes of a halt, for which nothing polls and no rule looks once the burst is old.
     let mut halts = burst(8, 80, 100);
     halts.push(halt(US, 600_000 * MS));
     let mut rule = Governed::new(budget(1), COSTS);

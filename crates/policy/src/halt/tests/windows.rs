@@ -53,7 +53,7 @@ fn most_in_kept(polls: &[(u64, u64)]) -> u64 {
     most
 }
 
-/// A machine of several vCPUs with the same halts again and again, on a CPU of its own each.
+/// A machine of several vCPUs with the same halts again and again, on its own CPU each.
 struct Crowd {
     budget: Budget,
     vcpus: Vec<GrowShrink>,

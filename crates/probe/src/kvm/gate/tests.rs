@@ -109,7 +109,7 @@ fn a_storm_whose_calls_alone_are_dear_is_counted_in_bursts() {
 fn a_storm_that_calms_down_in_a_burst_is_sampled_at_once() {
     let mut gate = gate();
     gate.rhythm = Mode::Burst { until_ns: 0 };
-    // 90,000 calls a second are not dear when they find the gate closed, but 420 ns each
+    // 90,000 calls a second are not expensive when they find the gate closed, but 420 ns each
     // are beyond the budget when they count.
     let burst = |runs: u64| measured(runs * 420, runs, BURST_NS);
     let calm = burst(90_000 * BURST_NS / SECOND);
@@ -155,7 +155,7 @@ fn the_meter_rests_when_a_whole_period_of_this_opening_was_measured() {
     let mut map = InMemory::default();
     let mut gate = gate();
     gate.open(&mut map, 0);
-    // 120,000 calls a second are too dear to be all counted, and not to be made.
+    // 120,000 calls a second are too expensive to count all, but not to make.
     let open = |ticks: u64, ms: u64| {
         let whole = second_of(120_000, ticks).spent;
         measured(whole.ns * ms / 1_000, whole.runs * ms / 1_000, ms * MS)

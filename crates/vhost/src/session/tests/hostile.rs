@@ -221,7 +221,7 @@ fn a_connection_that_ends_in_a_message_makes_room_at_once() {
 #[test]
 fn a_front_end_that_does_not_read_its_replies_does_not_stop_its_queues() {
     use std::io::Read as _;
-    let daemon = Daemon::with_patience(Duration::from_secs(120));
+    let daemon = Daemon::with_timeout(Duration::from_secs(120));
     let mut front = daemon.connect();
     front.share();
     front.start(0, 0).unwrap();

@@ -96,7 +96,7 @@ struct Events {
 
 /// What a window says of the events in a part of it, as parts of the truth.
 #[derive(Clone, Copy, Debug)]
-struct Said {
+struct Reported {
     /// By the weights of the slices.
     counted: f64,
     margin: Option<f64>,
@@ -238,7 +238,7 @@ impl World {
         let elapsed_ns = self.book.elapsed_ns(self.now_ns);
         let due = self.gate.is_due(elapsed_ns, self.now_ns);
         let look = self.look(Due::from(due));
-        self.gate.settle(self.now_ns, self.spent());
+        self.gate.charge(self.now_ns, self.spent());
         match self.gate.choose(&mut self.map, look, self.now_ns) {
             Programs::Stay => {}
             Programs::Attach => {
@@ -284,7 +284,7 @@ impl World {
     }
 
     /// What it says of events that come while one of the loads does, as often as its runs do.
-    fn watch_events(mut self, loads: &[Load], part: usize, window_ns: u64) -> Said {
+    fn watch_events(mut self, loads: &[Load], part: usize, window_ns: u64) -> Reported {
         let began_ns = self.now_ns;
         self.events.part = Some(part);
         self.run(loads, window_ns);
@@ -298,7 +298,7 @@ impl World {
         } = self.events;
         let sum = sample.sum(&weighted, counted, sample.rest());
         let of_truth = |events: f64| events / truth as f64;
-        Said {
+        Reported {
             counted: of_truth(sum.all()),
             margin: sample.margin(&sum, &sample.along()).map(of_truth),
             by_share: of_truth(counted as f64 / sample.share()),
@@ -377,7 +377,7 @@ fn a_storm_of_ten_minutes_costs_the_budget_and_is_counted() {
 
 /// Windows of this length in all orders of the loads, from several times of a period on: what each
 /// says of the events of each load but the quiet one.
-fn said(window_ns: u64) -> Vec<(Load, Said)> {
+fn said(window_ns: u64) -> Vec<(Load, Reported)> {
     const BEGINS: u64 = 2;
     let period_ns = KERNEL_TICK_NS * PERIOD_TICKS;
     let mut said = Vec::new();
@@ -393,7 +393,7 @@ fn said(window_ns: u64) -> Vec<(Load, Said)> {
 }
 
 /// The mean of what windows say of the events of one load.
-fn mean(said: &[(Load, Said)], load: Load, of: fn(&Said) -> f64) -> f64 {
+fn mean(said: &[(Load, Reported)], load: Load, of: fn(&Reported) -> f64) -> f64 {
     let own: Vec<f64> = said
         .iter()
         .filter(|(of, _)| *of == load)
@@ -425,8 +425,9 @@ fn an_interval_holds_what_came_in_a_part_of_a_window() {
         let seen: Vec<_> = all.iter().filter(|(_, it)| it.counted > 0.0).collect();
         let held = seen
             .iter()
-            .filter(|(_, it)| it.margin.is_some_and(|off| (it.counted - 1.0).abs() <= off));
-        let held = held.count() as f64 / seen.len() as f64;
+            .filter(|(_, it)| it.margin.is_some_and(|off| (it.counted - 1.0).abs() <= off))
+            .count() as f64
+            / seen.len() as f64;
         let mean = all.iter().map(|(_, it)| it.counted).sum::<f64>() / all.len() as f64;
         println!(
             "{window_ns}: {held:.3} of {} seen, {} in all, mean {mean:.3}",
@@ -439,7 +440,7 @@ fn an_interval_holds_what_came_in_a_part_of_a_window() {
             seen.len()
         );
         assert!(held >= 0.95, "{window_ns}: {held}");
-        // A short window ends in the rest after a storm, and goes by its bounds.
+        // A short window ends in the rest after a storm, and is judged by its bounds.
         if window_ns == 6 * SECOND {
             assert!((mean - 1.0).abs() < 0.05, "{window_ns}: {mean}");
         }

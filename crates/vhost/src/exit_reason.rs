@@ -6,7 +6,7 @@ use tare_daemon::signals;
 
 /// Why serving ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExitReason {
     /// A signal.
     Signal(signals::Request),
     /// A request on the control socket.
@@ -15,7 +15,7 @@ pub enum Ended {
     Failed(String),
 }
 
-impl Ended {
+impl ExitReason {
     /// The process's exit code.
     pub fn code(&self) -> ExitCode {
         match self {

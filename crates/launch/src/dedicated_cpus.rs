@@ -18,7 +18,7 @@ const CPUS: &str = "/sys/devices/system/cpu";
 
 /// A CPU that is taken as long as this lives.
 #[derive(Debug)]
-pub(crate) struct OwnCpu {
+pub(crate) struct DedicatedCpu {
     /// Its number.
     pub(crate) cpu: u16,
     /// Its lock.
@@ -27,7 +27,7 @@ pub(crate) struct OwnCpu {
 
 /// CPUs that cannot be had.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum OwnCpuError {
+pub(crate) enum DedicatedCpuError {
     /// Too few of them.
     #[error(
         "{asked} dedicated vCPUs need as many CPUs of this host alone, and {free} of the {usable} \
@@ -46,7 +46,7 @@ pub(crate) enum OwnCpuError {
     Unknown(#[source] io::Error),
 }
 
-impl Explain for OwnCpuError {
+impl Explain for DedicatedCpuError {
     fn code(&self) -> ExitCode {
         match self {
             Self::TooFew { .. } => ExitCode::Cpus,
@@ -64,27 +64,31 @@ impl Explain for OwnCpuError {
 
 /// Takes a CPU for each of `asked` vCPUs, the last ones first: interrupts and
 /// services of the host are mostly on the first.
-pub(crate) fn take(asked: u8) -> Result<Vec<OwnCpu>, OwnCpuError> {
+pub(crate) fn take(asked: u8) -> Result<Vec<DedicatedCpu>, DedicatedCpuError> {
     take_in(Path::new(CPUS), &usable()?, asked)
 }
 
-fn usable() -> Result<Vec<u16>, OwnCpuError> {
-    let set = sched_getaffinity(None).map_err(|errno| OwnCpuError::Unknown(errno.into()))?;
+fn usable() -> Result<Vec<u16>, DedicatedCpuError> {
+    let set = sched_getaffinity(None).map_err(|errno| DedicatedCpuError::Unknown(errno.into()))?;
     let all = 0..u16::try_from(CpuSet::MAX_CPU).unwrap_or(u16::MAX);
     Ok(all.filter(|cpu| set.is_set(usize::from(*cpu))).collect())
 }
 
-fn take_in(directory: &Path, usable: &[u16], asked: u8) -> Result<Vec<OwnCpu>, OwnCpuError> {
+fn take_in(
+    directory: &Path,
+    usable: &[u16],
+    asked: u8,
+) -> Result<Vec<DedicatedCpu>, DedicatedCpuError> {
     let free = usable.iter().rev().filter_map(|cpu| {
         let lock = fs::File::open(directory.join(format!("cpu{cpu}"))).ok()?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()?;
-        Some(OwnCpu { cpu: *cpu, lock })
+        Some(DedicatedCpu { cpu: *cpu, lock })
     });
-    let taken: Vec<OwnCpu> = free.take(asked.into()).collect();
+    let taken: Vec<DedicatedCpu> = free.take(asked.into()).collect();
     if taken.len() == usize::from(asked) {
         Ok(taken)
     } else {
-        Err(OwnCpuError::TooFew {
+        Err(DedicatedCpuError::TooFew {
             asked,
             free: taken.len(),
             usable: usable.len(),
