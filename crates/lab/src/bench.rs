@@ -94,7 +94,7 @@ impl From<LinuxError> for RunError {
     }
 }
 
-/// Why an arm that need not be there is not; anything else stays an error.
+/// Turns the unavailability of an optional arm into its reason; other errors stay errors.
 pub(crate) fn optional<T>(result: Result<T, RunError>) -> Result<Option<String>, RunError> {
     match result {
         Ok(_) => Ok(None),

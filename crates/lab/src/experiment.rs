@@ -285,7 +285,7 @@ pub enum Subject {
     Image,
     /// An example application: `--app`.
     App,
-    /// Options of its own.
+    /// The experiment's own options.
     Own,
 }
 

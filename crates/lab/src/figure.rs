@@ -68,7 +68,7 @@ pub enum Statistic {
 
 impl Statistic {
     /// In words, for reports.
-    pub const fn words(self) -> &'static str {
+    pub const fn text(self) -> &'static str {
         match self {
             Self::Median => "median",
             Self::Quantile => "quantile",

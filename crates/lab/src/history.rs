@@ -127,8 +127,8 @@ fn drawn(runs: &[(String, Summary)], axis: &[Run], names: &[&str]) -> Section {
     Section {
         title: title.to_owned(),
         lead: known.map_or_else(String::new, |figure| match figure.unit.as_str() {
-            "" | "1" => figure.statistic.words().to_owned(),
-            unit => format!("{unit}; {}", figure.statistic.words()),
+            "" | "1" => figure.statistic.text().to_owned(),
+            unit => format!("{unit}; {}", figure.statistic.text()),
         }),
         html: charts.collect(),
     }

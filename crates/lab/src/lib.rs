@@ -59,7 +59,7 @@ pub mod by_hand {
 pub use compare::{Change, CompareError, Compared, KeptRun, Row, compare};
 pub use error::WeighError;
 pub use history::history;
-pub use outcome::{Ending, Outcome};
+pub use outcome::{Outcome, WeighEnd};
 pub use request::{Depth, WeighRequest};
 pub use weigh::{Files, rebuild, weigh, weigh_planned};
 

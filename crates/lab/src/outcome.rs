@@ -22,12 +22,12 @@ pub struct Outcome {
     /// Whether a missed goal fails the run.
     pub fail_on_missed: bool,
     /// How it ended.
-    pub ending: Ending,
+    pub ending: WeighEnd,
 }
 
 /// How a weighing ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum WeighEnd {
     /// Everything planned was done.
     Complete,
     /// A machine or a step failed; what was measured until then is kept.
@@ -40,16 +40,16 @@ impl Outcome {
     /// The exit code of `tare weigh`.
     pub fn exit_code(&self) -> ExitCode {
         match self.ending {
-            Ending::Interrupted(code) | Ending::Broken(code) => code,
-            Ending::Complete if !self.failures.is_empty() => ExitCode::WeighFailed,
-            Ending::Complete if self.fail_on_missed && !self.missed.is_empty() => {
+            WeighEnd::Interrupted(code) | WeighEnd::Broken(code) => code,
+            WeighEnd::Complete if !self.failures.is_empty() => ExitCode::WeighFailed,
+            WeighEnd::Complete if self.fail_on_missed && !self.missed.is_empty() => {
                 ExitCode::GoalMissed
             }
             // A gate that could not look is not open.
-            Ending::Complete if self.fail_on_missed && self.not_judged.is_some() => {
+            WeighEnd::Complete if self.fail_on_missed && self.not_judged.is_some() => {
                 ExitCode::WeighFailed
             }
-            Ending::Complete => ExitCode::Success,
+            WeighEnd::Complete => ExitCode::Success,
         }
     }
 }
@@ -67,9 +67,9 @@ impl fmt::Display for Outcome {
             writeln!(f, "goals {why}")?;
         }
         match self.ending {
-            Ending::Complete => {}
-            Ending::Broken(_) => writeln!(f, "broken off; partial results are kept")?,
-            Ending::Interrupted(_) => writeln!(f, "interrupted; partial results are kept")?,
+            WeighEnd::Complete => {}
+            WeighEnd::Broken(_) => writeln!(f, "broken off; partial results are kept")?,
+            WeighEnd::Interrupted(_) => writeln!(f, "interrupted; partial results are kept")?,
         }
         writeln!(
             f,
@@ -92,7 +92,7 @@ mod tests {
             missed: vec!["x is 2".to_owned()],
             not_judged: None,
             fail_on_missed,
-            ending: Ending::Complete,
+            ending: WeighEnd::Complete,
         };
         assert_eq!(outcome(false).exit_code(), ExitCode::Success);
         assert_eq!(outcome(true).exit_code(), ExitCode::GoalMissed);
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(busy(true).exit_code(), ExitCode::WeighFailed);
         assert!(busy(false).to_string().contains("goals not judged: others"));
         let interrupted = Outcome {
-            ending: Ending::Interrupted(ExitCode::Interrupted),
+            ending: WeighEnd::Interrupted(ExitCode::Interrupted),
             ..outcome(true)
         };
         assert_eq!(interrupted.exit_code(), ExitCode::Interrupted);

@@ -1,4 +1,4 @@
-//! Threads of the lab on CPUs of their own.
+//! Threads of the lab, each on its own CPU.
 
 use std::io;
 use std::thread;
@@ -21,7 +21,7 @@ pub(crate) fn this_thread(cpu: Option<usize>) -> bool {
     sched_setaffinity(None, &set).is_ok()
 }
 
-/// Does both in threads of their own, `caller` on the first of `cpus` CPUs and `other` on the
+/// Does both in new threads, `caller` on the first of `cpus` CPUs and `other` on the
 /// last; what `caller` gives.
 pub(crate) fn pair<T: Send>(
     cpus: usize,

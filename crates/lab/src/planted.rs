@@ -100,7 +100,7 @@ impl Noise<'_> {
 }
 
 /// What an analysis says of one weighing with an effect.
-struct Said {
+struct AnalysisResult {
     found: bool,
     /// Whether its interval holds the truth; `None` where it has none.
     holds: Option<bool>,
@@ -117,42 +117,42 @@ struct Analysis {
     /// Fewest intervals of 1,000 that hold the truth, and most: exact intervals of few
     /// samples hold more than they say.
     holds: [usize; 2],
-    say: fn(&mut Noise<'_>, f64) -> Said,
+    say: fn(&mut Noise<'_>, f64) -> AnalysisResult,
 }
 
 /// By the interval of the ratio of this many pairs.
-fn of_pairs<const COUNT: usize>(noise: &mut Noise<'_>, factor: f64) -> Said {
+fn of_pairs<const COUNT: usize>(noise: &mut Noise<'_>, factor: f64) -> AnalysisResult {
     let logs = noise.logs(COUNT, factor.ln());
     let ratios: Vec<f64> = logs.iter().map(|log| log.exp()).collect();
     let figure = paired_ratio("x", "1", &ratios).unwrap();
     let (low, high) = figure.interval().unwrap();
-    Said {
+    AnalysisResult {
         found: low > 1.0 || high < 1.0,
         holds: Some(low <= factor && factor <= high),
     }
 }
 
 /// By the rank test of the logarithms of 24 pairs.
-fn of_ranks(noise: &mut Noise<'_>, factor: f64) -> Said {
+fn of_ranks(noise: &mut Noise<'_>, factor: f64) -> AnalysisResult {
     let test = signed_rank(&noise.logs(24, factor.ln())).unwrap();
     let interval = test.interval.unwrap();
-    Said {
+    AnalysisResult {
         found: test.p.unwrap() < ALPHA,
         holds: Some(interval.low <= factor.ln() && factor.ln() <= interval.high),
     }
 }
 
 /// By the permutation test of 6 machines of each arm.
-fn of_machines(noise: &mut Noise<'_>, factor: f64) -> Said {
+fn of_machines(noise: &mut Noise<'_>, factor: f64) -> AnalysisResult {
     let (a, b) = (noise.around(6, 1.0), noise.around(6, factor));
-    Said {
+    AnalysisResult {
         found: permutation(&a, &b).unwrap() < 0.05,
         holds: None,
     }
 }
 
 /// By the first of 20 figures of `tare compare`, medians of 6.
-fn of_compared(noise: &mut Noise<'_>, factor: f64) -> Said {
+fn of_compared(noise: &mut Noise<'_>, factor: f64) -> AnalysisResult {
     let mut run = |factor: f64| -> Vec<Figure> {
         let mut of = |index: usize| {
             let middle = if index == 0 { factor } else { 1.0 };
@@ -170,7 +170,7 @@ fn of_compared(noise: &mut Noise<'_>, factor: f64) -> Said {
     } else {
         rows[0].change == Change::Worse
     };
-    Said {
+    AnalysisResult {
         found,
         holds: Some(low <= factor && factor <= high),
     }

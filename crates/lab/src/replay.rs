@@ -37,8 +37,9 @@ impl Record {
     pub fn read(dir: &Path) -> Result<Self, WeighError> {
         let path = dir.join("raw.jsonl");
         let text = fs::read_to_string(&path).map_err(|source| WeighError::Read { path, source })?;
-        let lines = text.lines();
-        let lines = lines.filter_map(|line| serde_json::from_str(line).ok());
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
         let this = Self {
             dir: dir.to_owned(),
             lines: lines.collect(),
@@ -249,7 +250,7 @@ mod tests {
             line("guest", "{\"done\":true}"),
             line("host", "[1]"),
             line("guest", "{\"n\":2}"),
-            // The second turn failed; the next round is a turn of its own.
+            // The second turn failed; the next round is its own turn.
             of(1, "guest", "{\"n\":3}"),
             "{\"sample\":\"gu".to_owned(),
         ];

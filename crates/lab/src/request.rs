@@ -1,4 +1,4 @@
-//! What `tare weigh` was asked for.
+//! What `tare weigh` is to run.
 
 use std::path::PathBuf;
 

@@ -74,7 +74,7 @@ pub enum StoredRunError {
         file: PathBuf,
         /// The experiment in it.
         found: String,
-        /// The one that was asked for.
+        /// The one that was requested.
         wanted: String,
     },
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::figure::{Figure, Statistic};
 use crate::goal::Verdict;
 use crate::host::HostFacts;
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 
 /// Version of the form; it rises when a field changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 2;
@@ -90,7 +90,7 @@ impl Effect {
     /// Whether the figure is not a ratio of two arms, or has an effect; half widths and
     /// differences in percent are beside one that has.
     #[cfg(test)]
-    pub(crate) fn is_told(figure: &Figure) -> bool {
+    pub(crate) fn is_shown(figure: &Figure) -> bool {
         !is_ratio(figure) || figure.unit == "%" || Self::of(figure).is_some()
     }
 }
@@ -116,12 +116,12 @@ pub(crate) enum Status {
 
 impl Status {
     /// From how the run ended and what failed.
-    pub(crate) fn of(ending: Ending, failures: &[String]) -> Self {
+    pub(crate) fn of(ending: WeighEnd, failures: &[String]) -> Self {
         match ending {
-            Ending::Complete if failures.is_empty() => Self::Complete,
-            Ending::Complete => Self::Failed,
-            Ending::Broken(_) => Self::Broken,
-            Ending::Interrupted(_) => Self::Interrupted,
+            WeighEnd::Complete if failures.is_empty() => Self::Complete,
+            WeighEnd::Complete => Self::Failed,
+            WeighEnd::Broken(_) => Self::Broken,
+            WeighEnd::Interrupted(_) => Self::Interrupted,
         }
     }
 }

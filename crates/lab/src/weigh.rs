@@ -21,7 +21,7 @@ use crate::goal::{Judgement, Verdict, verdicts};
 use crate::host::{self, HostFacts};
 use crate::interrupt::Interrupt;
 use crate::observe::Crowding;
-use crate::outcome::{Ending, Outcome};
+use crate::outcome::{Outcome, WeighEnd};
 use crate::progress::Progress;
 use crate::record::Recorder;
 use crate::replay::Record;
@@ -40,7 +40,7 @@ pub fn weigh(request: WeighRequest, known: &[Entry]) -> Result<Outcome, WeighErr
     weigh_planned(request, entry, experiment)
 }
 
-/// The same with an experiment that was made already, as with options of its own.
+/// The same with an experiment that was made already, as with its own options.
 pub fn weigh_planned(
     request: WeighRequest,
     entry: Entry,
@@ -236,14 +236,14 @@ fn write(
     experiment: &dyn Experiment,
     origin: Origin,
     failures: Vec<String>,
-    ending: Ending,
+    ending: WeighEnd,
     kept: Vec<Figure>,
 ) -> Result<Outcome, WeighError> {
     let mut figures = experiment.figures();
-    let lost = kept
+    let lost: Vec<Figure> = kept
         .into_iter()
-        .filter(|old| figure::find(&figures, &old.name).is_none());
-    let lost: Vec<Figure> = lost.collect();
+        .filter(|old| figure::find(&figures, &old.name).is_none())
+        .collect();
     figures.extend(lost);
     #[cfg(test)]
     for figure in &figures {
@@ -251,7 +251,7 @@ fn write(
         let known = metrics.find(|metric| metric.is_of(&figure.name));
         assert!(known.is_some(), "{}: of no metric", figure.name);
         assert!(
-            Effect::is_told(figure),
+            Effect::is_shown(figure),
             "{}: a ratio in \"{}\" has no effect",
             figure.name,
             figure.unit
@@ -336,8 +336,9 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, Wei
         .cloned()
         .unwrap_or_default();
     let word = |name: &str| Some(plan.get(name)?.as_str()?.to_owned());
-    let depth = word("depth").or(word("form"));
-    let depth = depth.map_or(Depth::Standard, |name| Depth::named(&name));
+    let depth = word("depth")
+        .or(word("form"))
+        .map_or(Depth::Standard, |name| Depth::named(&name));
     let mut experiment = (entry.make)(depth, word("image").or(word("app")));
     experiment.replan(&plan);
     let replayed = experiment.replay(&record);
@@ -357,13 +358,13 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, Wei
         !matches!(status, Some("interrupted" | "broken"))
     };
     let ending = match record.end() {
-        Some(end) if ended(end) => Ending::Complete,
+        Some(end) if ended(end) => WeighEnd::Complete,
         // A kill leaves no end.
-        _ => Ending::Interrupted(ExitCode::Success),
+        _ => WeighEnd::Interrupted(ExitCode::Success),
     };
     let partly = PARTLY_RECORDED.contains(&entry.name);
     if let Err(error) = replayed
-        && ending == Ending::Complete
+        && ending == WeighEnd::Complete
         && (earlier.is_none() || !partly)
     {
         let why = format!("cannot read the record back: {}", chain(&error));
@@ -429,18 +430,18 @@ fn missed(summary: &Summary) -> Vec<String> {
     sentences.collect()
 }
 
-fn ending(result: Result<(), RunError>) -> (Ending, Option<String>) {
+fn ending(result: Result<(), RunError>) -> (WeighEnd, Option<String>) {
     match result {
-        Ok(()) => (Ending::Complete, None),
+        Ok(()) => (WeighEnd::Complete, None),
         Err(RunError::Interrupted(interrupted)) => {
-            (Ending::Interrupted(interrupted.exit_code()), None)
+            (WeighEnd::Interrupted(interrupted.exit_code()), None)
         }
         Err(error) => {
             let code = match error.exit_code() {
                 ExitCode::Success => ExitCode::WeighFailed,
                 code => code,
             };
-            (Ending::Broken(code), Some(chain(&error)))
+            (WeighEnd::Broken(code), Some(chain(&error)))
         }
     }
 }

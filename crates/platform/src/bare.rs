@@ -98,7 +98,7 @@ pub(crate) fn heard(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    let mut child = Ended(child.map_err(|source| StepError::Start {
+    let mut child = KilledOnDrop(child.map_err(|source| StepError::Start {
         what: what.to_owned(),
         source,
     })?);
@@ -140,9 +140,9 @@ impl Watch for Held<'_> {
 }
 
 /// A child that does not outlive this.
-struct Ended(Child);
+struct KilledOnDrop(Child);
 
-impl Ended {
+impl KilledOnDrop {
     fn last_output(&mut self) -> String {
         use std::io::Read as _;
         let mut text = String::new();
@@ -153,7 +153,7 @@ impl Ended {
     }
 }
 
-impl Drop for Ended {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -44,7 +44,7 @@ pub enum CgroupError {
     /// The kernel does not give a group these CPUs.
     #[error("a cgroup cannot use the CPUs {cpus}: one is offline or not allowed here")]
     NoCpus {
-        /// As they were asked for.
+        /// As they were requested.
         cpus: String,
         /// Why.
         source: io::Error,

@@ -13,7 +13,7 @@ use crate::cgroup::Groups;
 const SLICE: Duration = Duration::from_millis(50);
 /// So much of the end of what a program says is kept, bytes.
 const KEPT: usize = 64 << 10;
-/// A pipe that somebody else holds is listened to for so long after the end.
+/// How long a pipe that another process holds is read after the end.
 const ECHO: Duration = Duration::from_secs(1);
 
 /// How long to wait for a program, and whether at all.
@@ -136,7 +136,7 @@ fn tail(mut from: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// The last lines of what was said, or how it ended where nothing was.
+/// The last lines of output, or how it ended if there was none.
 fn last_lines(said: &str, status: ExitStatus) -> String {
     let lines: Vec<&str> = said
         .lines()

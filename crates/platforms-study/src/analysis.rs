@@ -596,11 +596,14 @@ fn of_the_instrument(data: &Data) -> Vec<Figure> {
     }
     let cost = together(&costs).map(Estimate::percent);
     figures.extend(cost.map(|cost| cost.figure("observer_cost_pct", "%")));
-    let most = accounts.iter().max_by(|a, b| a.value.total_cmp(&b.value));
-    let most = most.cloned().map(|most| Figure {
-        name: "observer_accounted_pct".to_owned(),
-        ..most
-    });
+    let most = accounts
+        .iter()
+        .max_by(|a, b| a.value.total_cmp(&b.value))
+        .cloned()
+        .map(|most| Figure {
+            name: "observer_accounted_pct".to_owned(),
+            ..most
+        });
     figures.extend(accounts.into_iter().chain(most));
     figures
 }

@@ -20,7 +20,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    pub(crate) fn words(&self) -> (&'static str, &str) {
+    pub(crate) fn text(&self) -> (&'static str, &str) {
         match self {
             Self::Agrees(why) => ("agrees", why),
             Self::Disagrees(why) => ("disagrees", why),
@@ -77,7 +77,7 @@ impl Evidence<'_> {
         self.kinds.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Why nothing can be said of machines here.
+    /// Why machines cannot be judged here.
     fn no_machine(&self) -> Option<Verdict> {
         let why = "machines are translated by QEMU here (no hardware KVM): what is measured is \
                    the translator";
@@ -296,7 +296,7 @@ mod tests {
     fn a_majority_of_clear_results_decides() {
         let vote = |votes: &[Option<bool>]| {
             let votes = votes.iter().map(|v| ("x".to_owned(), *v)).collect();
-            super::vote(votes).words().0
+            super::vote(votes).text().0
         };
         assert_eq!(vote(&[Some(true), None]), "agrees");
         assert_eq!(vote(&[Some(false)]), "disagrees");

@@ -357,7 +357,7 @@ impl Platforms {
             sentences.push(sentence.to_owned());
         }
         if !self.options.wanted().contains(&Platform::Bare) && self.options.merge.is_empty() {
-            let sentence = "No ratios: bare metal was not among the platforms that were asked for.";
+            let sentence = "No ratios: bare metal was not among the platforms that were requested.";
             sentences.push(sentence.to_owned());
         }
         let online = self.online;

@@ -1,4 +1,4 @@
-//! What `tare weigh platforms` can be asked besides its extent.
+//! Options of `tare weigh platforms` besides its extent.
 
 use std::path::PathBuf;
 use std::time::Duration;

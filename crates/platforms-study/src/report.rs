@@ -113,7 +113,7 @@ fn source_findings(experiment: &Platforms) -> Vec<Row> {
     let findings = findings::table(&experiment.evidence()).into_iter();
     findings
         .map(|(finding, verdict)| {
-            let (here, because) = verdict.words();
+            let (here, because) = verdict.text();
             values([("finding", finding), ("here", here), ("because", because)])
         })
         .collect()

@@ -10,7 +10,7 @@ use tare_platform::cgroup::{self, CgroupError, Groups};
 use tare_platform::container::{Containers, Limits};
 use tare_platform::engine::Engine;
 use tare_platform::journal::{Change, JournalError};
-use tare_platform::machine::{BootedMachine, Inside};
+use tare_platform::machine::{BootedMachine, Payload};
 use tare_platform::pin::{Pins, PlacementError};
 use tare_platform::root::{RootError, Site};
 use tare_platform::workload::Form;
@@ -240,8 +240,8 @@ impl Stage {
         match cell.place.platform {
             Platform::Bare => self.run_bare(cell, step, interrupt),
             Platform::Container => self.run_container(cell, step, interrupt),
-            Platform::Vm => self.run_machine(cell, Inside::Step, step, interrupt),
-            Platform::VmContainer => self.run_machine(cell, Inside::Container, step, interrupt),
+            Platform::Vm => self.run_machine(cell, Payload::Step, step, interrupt),
+            Platform::VmContainer => self.run_machine(cell, Payload::Container, step, interrupt),
         }
     }
 
@@ -321,7 +321,7 @@ impl Stage {
     fn run_machine(
         &mut self,
         cell: &Cell,
-        inside: Inside,
+        inside: Payload,
         step: &Step,
         interrupt: &Interrupt,
     ) -> Result<Ran, StepError> {

@@ -83,7 +83,7 @@ fn runs_needed_to_find_five_percent_follow_from_the_spread_of_the_runs() {
 }
 
 /// The runs that are kept in the source tree, the newest first.
-fn kept() -> Vec<Data> {
+fn stored_runs() -> Vec<Data> {
     let runs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
     let dirs = std::fs::read_dir(runs)
         .unwrap()
@@ -101,7 +101,7 @@ fn kept() -> Vec<Data> {
 
 #[test]
 fn with_recorded_noise_five_percent_is_found_and_equal_arms_are_equal() {
-    let data = kept().remove(0);
+    let data = stored_runs().remove(0);
     assert!(!data.workloads().is_empty());
     for workload in data.workloads() {
         let noise = analysis::noise(&data, &workload);

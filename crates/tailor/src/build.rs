@@ -147,8 +147,9 @@ fn make(
     flags: &[String],
     jobs: NonZeroUsize,
 ) -> Result<Command, BuildError> {
-    let make = starter.make(tree.dir(), build);
-    let mut make = make.map_err(BuildError::NoMake)?;
+    let mut make = starter
+        .make(tree.dir(), build)
+        .map_err(BuildError::NoMake)?;
     make.arg(format!("-j{jobs}"))
         .arg(format!("KCFLAGS={}", flags.join(" ")))
         .args(["LOCALVERSION=", "bzImage"])
@@ -166,7 +167,7 @@ fn make(
 struct BuildOutput {
     /// Whether it may go on.
     goes_on: bool,
-    /// Whether anybody found no room.
+    /// Whether a program found no space.
     full: bool,
     /// What one of its processes took too much of.
     excess: Option<Excess>,

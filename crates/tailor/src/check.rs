@@ -11,7 +11,7 @@ use rustix::io::{Errno, read, retry_on_intr};
 
 /// How long one answer may take.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
-/// A connection that stays open for so long has somebody at its other end: the
+/// A connection that stays open for so long has a server at its other end: the
 /// forwarding in between accepts every one and closes those that the guest does not accept.
 const OPEN_LIMIT: Duration = Duration::from_millis(400);
 /// Most bytes of an answer.
@@ -109,7 +109,7 @@ pub fn get(port: u16, path: &str) -> io::Result<Answer> {
     parse(&bytes).ok_or_else(|| io::Error::other("the answer is not HTTP"))
 }
 
-/// Connects to a port of this host and sees whether anybody is there.
+/// Connects to a port of this host and sees whether a server accepts.
 pub fn is_taken(port: u16) -> io::Result<()> {
     let stream = connect(port)?;
     stream.set_read_timeout(Some(OPEN_LIMIT))?;

@@ -336,7 +336,7 @@ fn prepare(
     let objects = fs::create_dir_all(&objects)
         .and_then(|()| objects.canonicalize())
         .map_err(failed(&objects))?;
-    room(&objects)?;
+    check_space(&objects)?;
     let (tree, patches) = match cached {
         Some(cached) => cached,
         None => switched(sources, patches, dir)?,
@@ -351,7 +351,7 @@ fn prepare(
 }
 
 /// Whether what is not there yet has room.
-fn room(objects: &Path) -> Result<(), MakeError> {
+fn check_space(objects: &Path) -> Result<(), MakeError> {
     if objects.join("vmlinux").exists() {
         return Ok(());
     }

@@ -1,5 +1,5 @@
 //! A machine in QEMU for a kernel that is to be proven or weighed, in the jail of `tare run`'s
-//! machines: kernel and application are what somebody else wrote.
+//! machines: kernel and application are untrusted.
 
 use std::fs;
 use std::fs::File;

@@ -1,5 +1,5 @@
 //! Files of a directory that the sources' scripts write: they may be links to somewhere else, pipes that
-//! nobody writes to, or have no end.
+//! no process writes to, or have no end.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};

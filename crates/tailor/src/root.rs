@@ -115,7 +115,7 @@ pub enum RootFrom {
 enum Author {
     /// The user, who may read what is named.
     User,
-    /// The profile's author, who may be anybody.
+    /// The profile's author, who is not trusted.
     Profile,
 }
 
@@ -140,7 +140,7 @@ pub struct Application {
 /// An application whose files cannot be gathered.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
-    /// Nobody says what to run.
+    /// Neither the profile nor the user names a command.
     #[error(
         "neither the profile nor the root names a command: profile a command (tare profile -- CMD), or give one after --"
     )]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Lines that are kept for error messages.
 const KEPT: usize = 12;
-/// Lines of figures that wait to be taken, at most, and the longest of them.
+/// Most lines of figures that wait to be read, and most bytes of one.
 const RECORDS: usize = 100_000;
 const RECORD_BYTES: usize = 64 << 10;
 /// Longest part of a line that is kept, characters.
@@ -17,14 +17,14 @@ const WIDTH: usize = 300;
 /// Words of which a ready server's line has one.
 const READY: [&str; 2] = ["serving", "listening"];
 
-/// A console that a thread of its own reads until the machine ends.
+/// A console that a separate thread reads until the machine ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Console {
-    shared: Arc<(Mutex<Said>, Condvar)>,
+    shared: Arc<(Mutex<ConsoleState>, Condvar)>,
 }
 
 #[derive(Debug, Default)]
-struct Said {
+struct ConsoleState {
     last: VecDeque<String>,
     records: VecDeque<String>,
     ready: Option<Instant>,
@@ -86,7 +86,7 @@ impl Console {
         }
     }
 
-    /// Waits, shortly, until everything that was said has been read.
+    /// Waits, shortly, until all output has been read.
     pub(crate) fn drain(&self) {
         let deadline = Instant::now() + Duration::from_millis(200);
         while !self.lock().over && Instant::now() < deadline {
@@ -130,7 +130,7 @@ impl Console {
         self.shared.1.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Said> {
+    fn lock(&self) -> MutexGuard<'_, ConsoleState> {
         // What is inside is whole after each statement.
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

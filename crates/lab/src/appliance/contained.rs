@@ -1,9 +1,9 @@
-//! Servers on the host's own kernel, without a network of their own, so that their clients
+//! Servers on the host's own kernel, without their own network, so that their clients
 //! reach them on loopback without a bridge: memcached of the host in a container, and
-//! applications with a root of their own, in a container or as a process in that directory.
+//! applications with their own root, in a container or as a process in that directory.
 //!
 //! A container is a bundle that a runtime runs (OCI runtime specification 1.0), with
-//! processes, mounts, IPC and host name of its own: what it costs apart from its network.
+//! its own processes, mounts, IPC and host name: what it costs apart from its network.
 
 use std::fs;
 use std::io;
@@ -29,7 +29,7 @@ use crate::observe::{CpuReading, resident_bytes};
 /// Where programs and their libraries are.
 const PROGRAMS: [&str; 3] = ["usr", "lib", "lib64"];
 /// Who memcached is in the container, where that may be chosen.
-const NOBODY: u32 = 65_534;
+const NOBODY_ID: u32 = 65_534;
 /// What root may do in a container that serves, of Docker's own list.
 const CAPABILITIES: [&str; 5] = [
     "CAP_CHOWN",
@@ -75,14 +75,14 @@ impl Contained {
     /// Starts the host's memcached with one worker thread on a port of the loopback.
     pub(super) fn memcached(port: u16, memory_mib: u32) -> Result<Self, ApplianceError> {
         let bundle = directory()?;
-        let shared = host_programs(&bundle.path().join("rootfs"));
-        let shared = shared.map_err(ApplianceError::Prepare)?;
+        let shared =
+            host_programs(&bundle.path().join("rootfs")).map_err(ApplianceError::Prepare)?;
         let words = "memcached -u root -l 127.0.0.1 -U 0 -t 1".split(' ');
         let numbers = [port.to_string(), memory_mib.to_string()];
         let numbers = ["-p", &numbers[0], "-m", &numbers[1]];
         let words: Vec<&str> = words.chain(numbers).collect();
         let id = name("kv", port);
-        let user = if geteuid().is_root() { NOBODY } else { 0 };
+        let user = if geteuid().is_root() { NOBODY_ID } else { 0 };
         let mut config = config(&id, Path::new("rootfs"), &words);
         config["process"]["user"] = json!({"uid": user, "gid": user});
         config["root"]["readonly"] = json!(true);
@@ -226,7 +226,7 @@ fn host_programs(root: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(shared)
 }
 
-/// The configuration. Whoever is not root is it in a user namespace.
+/// The container's configuration. Another user than root becomes root in a user namespace.
 fn config(id: &str, root: &Path, words: &[&str]) -> Value {
     let mut config = json!({
         "ociVersion": "1.0.2",
@@ -362,7 +362,7 @@ mod tests {
         stream.write_all(b"stats\r\nquit\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        // The first process of a namespace of its own, with the memory that it was given.
+        // The first process of its namespace, with the memory that it was given.
         assert!(answer.contains("STAT pid 1\r\n"), "{answer}");
         assert!(
             answer.contains("STAT limit_maxbytes 8388608\r\n"),

@@ -19,7 +19,7 @@ use crate::observe::{CpuReading, descendants};
 pub(crate) struct GuestSpec {
     /// For people: part of the machine's name.
     pub(crate) label: String,
-    /// Which time its arm has its turn, from 0: its place in a record that is read back.
+    /// Index of this turn among those of its arm, from 0, by which a record is read back.
     pub(crate) round: usize,
     /// Image name or path.
     pub(crate) image: String,
@@ -84,7 +84,7 @@ pub(super) fn arguments(spec: &GuestSpec, name: &str) -> Vec<String> {
     if let Some(linux) = &spec.linux {
         return linux_arguments(spec, linux, name, &cpus);
     }
-    let words = [
+    let mut words: Vec<String> = [
         "run",
         &spec.image,
         "--name",
@@ -101,8 +101,9 @@ pub(super) fn arguments(spec: &GuestSpec, name: &str) -> Vec<String> {
         spec.halt,
         "--cmdline",
         &spec.cmdline,
-    ];
-    let mut words: Vec<String> = words.map(str::to_owned).into();
+    ]
+    .map(str::to_owned)
+    .into();
     for disk in &spec.disks {
         words.extend(["--disk".to_owned(), disk.clone()]);
     }

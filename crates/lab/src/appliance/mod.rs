@@ -85,13 +85,13 @@ pub(crate) trait Executor {
     /// Starts a web server of the host (lighttpd) that serves `root`.
     fn native(&mut self, root: &Path) -> Result<Box<dyn Appliance>, ApplianceError>;
 
-    /// Starts memcached in a container of its own.
+    /// Starts memcached in its own container.
     fn contain(&mut self, memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError>;
 
     /// Gets an application's files, which all its packagings share; their bytes.
     fn bring(&mut self, app: &App) -> Result<u64, ApplianceError>;
 
-    /// Starts an application in a packaging, on a port of its own. It need not serve yet, and
+    /// Starts an application in a packaging, on its own port. It need not serve yet, and
     /// does not report when it does.
     fn package(
         &mut self,

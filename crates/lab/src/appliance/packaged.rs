@@ -1,4 +1,4 @@
-//! One application in several packagings: the same files, the same command, a port of its own.
+//! One application in several packagings: the same files, the same command, each on its own port.
 
 use std::fs;
 use std::io;
@@ -52,11 +52,13 @@ impl Root {
         let directory = TempDir::with_prefix("tare-weigh-")
             .map_err(LinuxError::file("a temporary directory"))?;
         directory::write(&tree, directory.path(), Owners::Caller)?;
-        let bytes = tree.entries().map(|(_, node)| match &node.kind {
-            EntryKind::File(content) => content.len(),
-            EntryKind::Directory | EntryKind::Link(_) | EntryKind::Pipe => 0,
-        });
-        let bytes = bytes.sum();
+        let bytes = tree
+            .entries()
+            .map(|(_, node)| match &node.kind {
+                EntryKind::File(content) => content.len(),
+                EntryKind::Directory | EntryKind::Link(_) | EntryKind::Pipe => 0,
+            })
+            .sum();
         Ok(Self { directory, bytes })
     }
 
@@ -98,8 +100,8 @@ pub(super) fn on_port(app: &App, port: u16) -> App {
     app
 }
 
-/// The words after `tare` for an application in a machine.
-pub(super) fn words(app: &App, packaging: Packaging, name: &str, root: &Path) -> Vec<String> {
+/// The arguments of `tare` for an application in a machine.
+pub(super) fn tare_args(app: &App, packaging: Packaging, name: &str, root: &Path) -> Vec<String> {
     let (kernel, engine): (&[&str], _) = match packaging {
         Packaging::Linux(engine) => (&["--kernel", "debian"], engine),
         Packaging::Tare(engine) => (&[], engine),
@@ -110,8 +112,11 @@ pub(super) fn words(app: &App, packaging: Packaging, name: &str, root: &Path) ->
     let words = ["run"].iter().chain(kernel).copied();
     let machine = ["--name", name, "--root", &root, "--engine", engine];
     let size = ["--cpus", "1", "--memory", &memory, "--publish", &publish];
-    let words = words.chain(machine).chain(size).chain(["--"]);
-    let words = words.map(str::to_owned);
+    let words = words
+        .chain(machine)
+        .chain(size)
+        .chain(["--"])
+        .map(str::to_owned);
     words.chain(app.command.iter().cloned()).collect()
 }
 
@@ -129,12 +134,12 @@ pub(super) fn image_bytes(packaging: Packaging, tare: &Path) -> Option<u64> {
 }
 
 /// An application in a machine.
-pub(super) struct Machine {
+pub(super) struct MachineAppliance {
     pub(super) process: TareProcess,
     pub(super) image_bytes: Option<u64>,
 }
 
-impl Appliance for Machine {
+impl Appliance for MachineAppliance {
     fn started(&self) -> Instant {
         self.process.started
     }
@@ -193,7 +198,7 @@ mod tests {
     #[test]
     fn machines_of_an_application_differ_in_kernel_and_engine_only() {
         let app = on_port(&catalog::find("redis").unwrap(), 4321);
-        let of = |packaging| words(&app, packaging, "a", Path::new("/r")).join(" ");
+        let of = |packaging| tare_args(&app, packaging, "a", Path::new("/r")).join(" ");
         assert_eq!(
             of(Packaging::Tare("auto")),
             "run --name a --root /r --engine auto --cpus 1 --memory 256M --publish \

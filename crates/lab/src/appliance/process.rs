@@ -118,7 +118,7 @@ impl TareProcess {
         &mut self,
         change: &SettingsChange,
     ) -> Result<Option<Settings>, ApplianceError> {
-        // Finds out whether anybody does.
+        // Finds out whether it answers.
         self.stats()?;
         match &mut self.control {
             Control::Speaking(client) => Ok(Some(client.set(change)?)),

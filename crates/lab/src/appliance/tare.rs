@@ -1,4 +1,4 @@
-//! Real machines: `tare run` in the foreground, in a process group of its own,
+//! Real machines: `tare run` in the foreground, in its own process group,
 //! so that Ctrl-C reaches the lab and not the machine under test. A machine ends with
 //! the lab also when that is killed.
 
@@ -22,7 +22,7 @@ use tare_qemu::free_port;
 use super::console::Console;
 use super::contained::Contained;
 use super::guest::{self, Guest, GuestSpec};
-use super::packaged::{self, Machine, Root};
+use super::packaged::{self, MachineAppliance, Root};
 use super::process::{Control, TareProcess};
 use super::served::{self, Served, ServedGuest};
 use super::{Appliance, ApplianceError, Executor, Packaging, Spec};
@@ -142,9 +142,9 @@ impl Executor for TareRun {
             Packaging::Container(runtime) => {
                 Box::new(Contained::in_container(&app, &root, runtime)?)
             }
-            Packaging::Tare(_) | Packaging::Linux(_) => Box::new(Machine {
+            Packaging::Tare(_) | Packaging::Linux(_) => Box::new(MachineAppliance {
                 process: self.execute(app.name, port, |name| {
-                    packaged::words(&app, packaging, name, &root)
+                    packaged::tare_args(&app, packaging, name, &root)
                 })?,
                 image_bytes: packaged::image_bytes(packaging, &self.executable),
             }),
@@ -188,7 +188,7 @@ fn arguments(spec: &Spec, name: &str, port: u16) -> Vec<String> {
     words
 }
 
-/// A machine that is started again when somebody else took its port between
+/// A machine that is started again when another program took its port between
 /// choosing it and using it.
 struct Restarting {
     machine: TareProcess,

@@ -38,14 +38,14 @@ pub enum Change {
     Better,
     /// The second run is worse.
     Worse,
-    /// The second run is another, of a figure that has no better side.
+    /// The values differ, and the figure has no better side.
     Differs,
     /// One of the figures has no interval.
     Undecided,
 }
 
 impl Change {
-    const fn words(self) -> &'static str {
+    const fn text(self) -> &'static str {
         match self {
             Self::None => "cannot be told apart",
             Self::Chance => "may be chance",
@@ -72,7 +72,7 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// Ends of the ratio's 95 % interval, of this figure alone.
     pub ratio_interval: Option<(f64, f64)>,
-    /// How often chance makes such a difference of one figure; `None` for what is exact or
+    /// Probability of such a difference by chance; `None` for what is exact or
     /// has no interval.
     pub p: Option<f64>,
     /// The same among all figures compared.
@@ -175,8 +175,10 @@ fn compared(before: &Summary, after: &Summary, known: &[Entry]) -> Result<Compar
             .collect()
     };
     let mut only_in_one = alone(before, after);
-    let others = alone(after, before).into_iter();
-    let others: Vec<String> = others.filter(|name| !only_in_one.contains(name)).collect();
+    let others: Vec<String> = alone(after, before)
+        .into_iter()
+        .filter(|name| !only_in_one.contains(name))
+        .collect();
     only_in_one.extend(others);
     Ok(Compared {
         experiment: printable(&before.experiment).into_owned(),
@@ -236,11 +238,13 @@ fn warnings(before: &Summary, after: &Summary) -> Vec<String> {
 fn row(before: &Figure, after: &Figure, known: &[Entry]) -> Row {
     let positive = before.value > 0.0 && after.value > 0.0;
     let exact = is_exact(before) && is_exact(after);
-    let apart = estimated(before, |v| v).zip(estimated(after, |v| v));
-    let apart = apart.and_then(|(a, b)| difference(a, b));
+    let apart = estimated(before, |v| v)
+        .zip(estimated(after, |v| v))
+        .and_then(|(a, b)| difference(a, b));
     // On a logarithmic scale, if no end is zero or below.
-    let logs = estimated(before, f64::ln).zip(estimated(after, f64::ln));
-    let logs = logs.and_then(|(a, b)| difference(a, b));
+    let logs = estimated(before, f64::ln)
+        .zip(estimated(after, f64::ln))
+        .and_then(|(a, b)| difference(a, b));
     let decides: Option<Difference> = logs.or(apart);
     Row {
         figure: printable(&before.name).into_owned(),

@@ -55,7 +55,7 @@ impl Compared {
                 number(row.before),
                 number(row.after),
                 row.ratio_text(),
-                row.change.words()
+                row.change.text()
             );
         }
         let all = self.figures.len();
@@ -102,7 +102,7 @@ impl Compared {
         out.push_str("|---|---|---|---|---|---|\n");
         for row in &self.figures {
             let [before, after] = &row.texts;
-            let words = row.change.words();
+            let words = row.change.text();
             let words = match row.change {
                 Change::Worse => format!("**{words}**"),
                 _ => words.to_owned(),
@@ -141,7 +141,7 @@ impl Compared {
                 number(row.ratio_interval.map(|ends| ends.1)),
                 number(row.p),
                 number(row.p_adjusted),
-                row.change.words()
+                row.change.text()
             );
         }
         out

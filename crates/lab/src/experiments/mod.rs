@@ -44,7 +44,7 @@ mod tests {
     use super::testing::{Run, figure};
     use super::*;
     use crate::appliance::fake::Fault;
-    use crate::outcome::Ending;
+    use crate::outcome::WeighEnd;
     use crate::request::Depth;
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
     fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
         for (run, machine, kept) in FAKED {
             let run = run(Fault::Ends(machine));
-            assert!(matches!(run.outcome.ending, Ending::Broken(_)), "{kept}");
+            assert!(matches!(run.outcome.ending, WeighEnd::Broken(_)), "{kept}");
             if !kept.is_empty() {
                 figure(&run.summary(), kept);
             }

@@ -2,7 +2,7 @@
 //! `tcp-rr` have in common. A [`PingPongSpec`] says what they exchange and where, a
 //! [`PingPong`] is one planned weighing of it.
 //!
-//! Arms in rotated order, each turn a machine of its own.
+//! Arms in rotated order, a new machine for each turn.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
-use super::guest_bench::{self, Arm, ArmRound, Place, numbers};
+use super::guest_bench::{self, Arm, ArmRound, RunsIn, numbers};
 use super::tcp_rr::GuestFilesError;
 use crate::appliance::{GuestSpec, LinuxGuest};
 use crate::bench::{Bench, RunError};
@@ -120,18 +120,19 @@ impl PingPong {
         self.data.percentiles(self.kind.series, &names, description)
     }
 
-    fn words(&self) -> String {
+    fn cmdline(&self) -> String {
         format!("{}={} hold", self.kind.word, self.exchanges)
     }
 
-    /// The host's two threads on a Linux kernel of their own.
+    /// The host's two threads on their own Linux kernel.
     fn linux(&mut self, bench: &mut Bench<'_>, arm: &Arm, round: usize) -> Result<(), RunError> {
         let root = tempfile::tempdir().map_err(RunError::Root)?;
-        let spec = arm.machine(round, &self.image, &self.words());
+        let spec = arm.machine(round, &self.image, &self.cmdline());
         // What a recorded guest printed does not depend on what this host has.
         let fill = self.kind.program.filter(|_| !bench.executor.is_replay());
-        let program = fill.map_or(Ok(""), |fill| fill(root.path()));
-        let program = program.map_err(|error| RunError::Other(Box::new(error)))?;
+        let program = fill
+            .map_or(Ok(""), |fill| fill(root.path()))
+            .map_err(|error| RunError::Other(Box::new(error)))?;
         let command = [program, &self.exchanges.to_string(), &spec.cpus.to_string()];
         let linux = LinuxGuest {
             root: root.path().to_owned(),
@@ -167,8 +168,10 @@ impl PingPong {
             }
         })?;
         let us = 1e3 / khz.unwrap_or(f64::NAN);
-        let us = cycles.iter().map(|cycles| cycles * us);
-        let us = us.filter(|us| us.is_finite());
+        let us = cycles
+            .iter()
+            .map(|cycles| cycles * us)
+            .filter(|us| us.is_finite());
         self.data.extend(kind.series, arm.name, us);
         let begin = snapshots.begin.as_ref();
         if let Some(end) = &snapshots.end {
@@ -199,7 +202,7 @@ impl PingPong {
 
     /// A turn under watch: exits by kind.
     fn watch(&mut self, bench: &mut Bench<'_>, arm: &Arm, metric: Metric) -> Result<(), RunError> {
-        let words = format!("{} {}", self.words(), guest_bench::PAUSE);
+        let words = format!("{} {}", self.cmdline(), guest_bench::PAUSE);
         let spec = arm.machine(self.turns, &self.image, &words);
         let Some(account) = guest_bench::watch(bench, arm.round(self.turns), &spec)? else {
             let why = "exits by kind: nothing was seen from outside";
@@ -219,12 +222,12 @@ impl PingPong {
     /// What a turn of an arm is planned to take.
     fn planned_turn(&self, arm: &Arm) -> Duration {
         let exchanges = times(self.kind.each, self.exchanges);
-        match arm.place {
-            Place::Tare(_) => self.kind.turn + exchanges,
-            Place::Linux { .. } => FIRMWARE + self.kind.turn,
-            Place::Qemu(_) => FIRMWARE + self.kind.turn + exchanges,
+        match arm.runs_in {
+            RunsIn::Tare(_) => self.kind.turn + exchanges,
+            RunsIn::Linux { .. } => FIRMWARE + self.kind.turn,
+            RunsIn::Qemu(_) => FIRMWARE + self.kind.turn + exchanges,
             // Takes next to nothing.
-            Place::Host { .. } => Duration::ZERO,
+            RunsIn::Host { .. } => Duration::ZERO,
         }
     }
 
@@ -268,7 +271,7 @@ impl Experiment for PingPong {
         let watched = arms
             .iter()
             .enumerate()
-            .filter(|(_, arm)| self.kind.exits.is_some() && matches!(arm.place, Place::Tare(_)))
+            .filter(|(_, arm)| self.kind.exits.is_some() && matches!(arm.runs_in, RunsIn::Tare(_)))
             .filter(|(_, arm)| !arm.is_in_ring_3());
         turns.extend(watched.map(|(index, arm)| Turn {
             round: self.turns,
@@ -284,16 +287,16 @@ impl Experiment for PingPong {
             return Ok(());
         }
         let place = arm.round(turn.round);
-        match (arm.place, self.kind.exits) {
-            (Place::Tare(_), Some(exits)) if turn.round == self.turns => {
+        match (arm.runs_in, self.kind.exits) {
+            (RunsIn::Tare(_), Some(exits)) if turn.round == self.turns => {
                 self.watch(bench, arm, exits)
             }
-            (Place::Tare(_) | Place::Qemu(_), _) => {
-                let spec = arm.machine(turn.round, &self.image, &self.words());
+            (RunsIn::Tare(_) | RunsIn::Qemu(_), _) => {
+                let spec = arm.machine(turn.round, &self.image, &self.cmdline());
                 self.guest(bench, arm, place, &spec)
             }
-            (Place::Linux { .. }, _) => self.linux(bench, arm, turn.round),
-            (Place::Host { cpus }, _) => {
+            (RunsIn::Linux { .. }, _) => self.linux(bench, arm, turn.round),
+            (RunsIn::Host { cpus }, _) => {
                 let measure = || (self.kind.host)(self.exchanges, cpus);
                 let ns = guest_bench::on_host(bench, place, "exchange_ns", measure)?;
                 let us = ns.into_iter().map(|ns| ns / 1e3);

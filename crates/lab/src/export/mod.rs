@@ -96,7 +96,7 @@ fn in_code(text: &str) -> String {
     printable(text).replace('`', "'").replace('|', "\\|")
 }
 
-/// Text as it stands in a Markdown table: no column, code or markup of its own.
+/// Text as it stands in a Markdown table: without columns, code or markup.
 pub(crate) fn in_markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in printable_lines(text).chars() {
@@ -140,8 +140,8 @@ pub(crate) fn markdown(summary: &Summary, text: &ReportText) -> String {
         out.push_str("| goal | measured | at most | verdict |\n|---|---|---|---|\n");
     }
     for goal in &summary.goals {
-        let measured = find(&summary.figures, &goal.figure);
-        let measured = measured.map_or(String::new(), |figure| figure.text());
+        let measured =
+            find(&summary.figures, &goal.figure).map_or(String::new(), |figure| figure.text());
         let verdict = match goal.verdict {
             Judgement::Missed => "**missed**",
             other => other.word(),
@@ -158,7 +158,7 @@ pub(crate) fn markdown(summary: &Summary, text: &ReportText) -> String {
             in_code(&figure.name),
             figure.text(),
             in_markdown(&figure.unit),
-            figure.statistic.words(),
+            figure.statistic.text(),
             figure.n
         );
     }

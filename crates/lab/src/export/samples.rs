@@ -41,8 +41,10 @@ fn cut(record: impl BufRead, most: usize) -> String {
             continue;
         }
         let block = ["block", "round", "cycle"];
-        let block = block.iter().find_map(|name| line.get(*name)?.as_u64());
-        let block = block.map_or(String::new(), |block| block.to_string());
+        let block = block
+            .iter()
+            .find_map(|name| line.get(*name)?.as_u64())
+            .map_or(String::new(), |block| block.to_string());
         let place = [
             order.to_string(),
             quoted(sample),
@@ -91,7 +93,7 @@ fn apart(line: &Map<String, Value>) -> String {
     found.join(";")
 }
 
-/// Adds what is text or truth below `path`. Arrays are left out: they are samples of their own.
+/// Adds what is text or truth below `path`. Arrays are left out: they are separate samples.
 fn texts(path: &str, value: &Value, found: &mut Vec<String>) {
     match value {
         Value::String(text) => {

@@ -99,8 +99,9 @@ pub fn answers(name: &str, port: u16, count: usize) -> Result<String, ByHandErro
     let app = catalog::find(name)?;
     let mut lines = String::new();
     for request in fuzz::dialogs(app.protocol, fuzz::SEED, count) {
-        let answer = ask(at(port), ANSWER, &request).map(|answer| timeless(app.protocol, &answer));
-        let answer = answer.unwrap_or_else(|_| b"(no answer)".to_vec());
+        let answer = ask(at(port), ANSWER, &request)
+            .map(|answer| timeless(app.protocol, &answer))
+            .unwrap_or_else(|_| b"(no answer)".to_vec());
         let [request, answer] = [request, answer].map(|it| it.escape_ascii().to_string());
         let _ = writeln!(lines, "{request} -> {answer}");
     }
@@ -125,7 +126,7 @@ fn open(port: u16) -> io::Result<Dialog> {
     Dialog::open(at(port), ANSWER)
 }
 
-/// Somebody who asks and comes back when the connection was closed.
+/// A client that connects again when the connection was closed.
 struct Visitor {
     port: u16,
     dialog: Option<Dialog>,
@@ -133,7 +134,7 @@ struct Visitor {
 }
 
 impl Visitor {
-    /// The length of an answer, as it is on a connection of its own.
+    /// The length of an answer, as it is on its own connection.
     fn learn(&mut self, request: &str) -> Result<usize, LinuxError> {
         let answer = open(self.port).and_then(|mut dialog| dialog.learn(request.as_bytes(), QUIET));
         answer

@@ -6,7 +6,7 @@
  * The translator executes a string instruction with a REP prefix once for each
  * element, and once more to see that none is left. A processor counts it once, so it is
  * counted once here: the executions after the first, which are as many as there are
- * elements, have counters of their own. They enter a block that begins with the
+ * elements, have separate counters. They enter a block that begins with the
  * instruction, directly after the one before, while every other block adds to `others`. An interrupt between two iterations counts the instruction
  * again, as it starts it again. One CPU.
  *

@@ -64,7 +64,7 @@ impl Dialog {
     }
 }
 
-/// Everything that is answered to one request, on a connection of its own.
+/// Everything that is answered to one request, on its own connection.
 pub(crate) fn ask(address: SocketAddr, limit: Duration, request: &[u8]) -> io::Result<Vec<u8>> {
     Dialog::open(address, limit)?.until_closed(request)
 }

@@ -72,7 +72,7 @@ impl<'a> Packages<'a> {
     }
 
     fn add_as(&self, tree: &mut Tree, from: &str, name: &str) -> Result<(), LinuxError> {
-        let path = self.inside(from)?;
+        let path = self.resolve(from)?;
         let failed = || LinuxError::file(&path);
         let mode = fs::metadata(&path).map_err(failed())?.permissions().mode();
         let node = Node::host(&path, mode & 0o777).map_err(failed())?;
@@ -80,7 +80,7 @@ impl<'a> Packages<'a> {
     }
 
     /// The file behind a name of the packages; a link must not lead elsewhere.
-    fn inside(&self, name: &str) -> Result<PathBuf, LinuxError> {
+    fn resolve(&self, name: &str) -> Result<PathBuf, LinuxError> {
         let path = self.dir.join(name).canonicalize();
         let root = self
             .dir
@@ -94,7 +94,7 @@ impl<'a> Packages<'a> {
     /// Libraries of a program or shared object, by their places, as the packages'
     /// own dynamic linker finds them.
     fn libraries(&self, object: &str) -> Result<Vec<String>, LinuxError> {
-        let linker = self.inside(LINKER)?;
+        let linker = self.resolve(LINKER)?;
         let search = LIBRARIES.map(|dir| self.dir.join(dir).display().to_string());
         let output = Command::new(&linker)
             .args([
@@ -103,7 +103,7 @@ impl<'a> Packages<'a> {
                 &search.join(":"),
                 "--list",
             ])
-            .arg(self.inside(object.trim_start_matches('/'))?)
+            .arg(self.resolve(object.trim_start_matches('/'))?)
             .stdin(Stdio::null())
             .output()
             .map_err(LinuxError::file(&linker))?;

@@ -113,7 +113,7 @@ pub(crate) fn keep(given: &GivenConfig, cache: &Cache) -> Result<(), LinuxError>
 }
 
 /// The configuration of an earlier run.
-pub(crate) fn kept(cache: &Cache) -> Option<GivenConfig> {
+pub(crate) fn stored_config(cache: &Cache) -> Option<GivenConfig> {
     read(&cache.dir().join(KEPT)).ok()
 }
 
@@ -161,13 +161,13 @@ mod tests {
     fn a_configuration_is_kept_for_later_runs() {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::at(dir.path().join("cache"));
-        assert_eq!(kept(&cache), None);
+        assert_eq!(stored_config(&cache), None);
         let file = dir.path().join("config");
         for more in ["CONFIG_HZ=250\n", "# CONFIG_SMP is not set\n"] {
             fs::write(&file, of(&NEEDED) + more).unwrap();
             let given = read(&file).unwrap();
             keep(&given, &cache).unwrap();
-            assert_eq!(kept(&cache), Some(given));
+            assert_eq!(stored_config(&cache), Some(given));
         }
     }
 

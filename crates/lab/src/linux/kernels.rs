@@ -87,8 +87,10 @@ pub(crate) fn is_same(
 ) -> Result<bool, LinuxError> {
     let ingredients = |cuts: &BTreeSet<Cut>| {
         let symbols = choose(&order(app, cuts)?).symbols.into_keys();
-        let of_source = cuts.iter().map(|cut| (cut.patch(), cut.flag()));
-        let of_source = of_source.filter(|it| *it != (None, None));
+        let of_source = cuts
+            .iter()
+            .map(|cut| (cut.patch(), cut.flag()))
+            .filter(|it| *it != (None, None));
         Ok::<_, LinuxError>((symbols.collect::<Vec<_>>(), of_source.collect::<Vec<_>>()))
     };
     Ok(ingredients(one)? == ingredients(other)?)
@@ -105,7 +107,7 @@ pub(crate) fn tailored(
     let order = order(app, cuts)?;
     let sources = sources(cache)?;
     let place = entries(cache).join(key(app, &order, &sources));
-    if kept(&place).is_none() {
+    if stored_kernel(&place).is_none() {
         make(name, &order, &place, cache, interrupt)?;
     }
     at(&place, name).ok_or_else(|| LinuxError::Missing {
@@ -121,7 +123,7 @@ pub(super) fn entries(cache: &Cache) -> PathBuf {
 
 /// The kernel that was made in a directory, if it is whole.
 pub(super) fn at(place: &Path, name: &str) -> Option<Bootable> {
-    kept(place).map(|it| bootable(name, it))
+    stored_kernel(place).map(|it| bootable(name, it))
 }
 
 /// A tailored kernel that was made before, with the sources that are here already.
@@ -167,7 +169,7 @@ fn key(app: &App, order: &KernelSpec, sources: &Sources) -> String {
 }
 
 /// A kernel that was made before and is still what its lock says.
-fn kept(place: &Path) -> Option<(Lock, PathBuf)> {
+fn stored_kernel(place: &Path) -> Option<(Lock, PathBuf)> {
     let lock = Lock::read(&place.join(LOCK)).ok()?;
     let image = place.join(IMAGE);
     let same = lock::sha256_of_file(&image).ok()? == lock.image_sha256;
@@ -351,9 +353,9 @@ mod tests {
     #[test]
     fn an_image_that_its_lock_does_not_know_is_not_taken() {
         let place = tempfile::tempdir().unwrap();
-        assert!(kept(place.path()).is_none());
+        assert!(stored_kernel(place.path()).is_none());
         fs::write(place.path().join(IMAGE), "image").unwrap();
         fs::write(place.path().join(LOCK), "{}").unwrap();
-        assert!(kept(place.path()).is_none());
+        assert!(stored_kernel(place.path()).is_none());
     }
 }

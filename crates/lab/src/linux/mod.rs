@@ -166,7 +166,7 @@ pub enum LinuxError {
     NoAnswer {
         /// The kernel.
         kernel: String,
-        /// What was asked.
+        /// The request.
         request: String,
     },
     /// A signal came.

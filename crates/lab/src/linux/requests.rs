@@ -23,7 +23,7 @@ pub(crate) fn count(
 ) -> Result<Vec<Count>, LinuxError> {
     let known = learn(machine, phase)?;
     match phase.connection {
-        Connection::Kept => kept(machine, &known, samples, interrupt),
+        Connection::Kept => on_one_connection(machine, &known, samples, interrupt),
         Connection::EachVisit => visits(machine, &known, samples, interrupt),
     }
 }
@@ -49,7 +49,7 @@ fn learn<'a>(machine: &LinuxMachine, phase: &'a Phase) -> Result<Vec<Known<'a>>,
     phase.requests.iter().map(one).collect()
 }
 
-fn kept(
+fn on_one_connection(
     machine: &LinuxMachine,
     known: &[Known<'_>],
     samples: usize,

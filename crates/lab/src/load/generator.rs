@@ -272,7 +272,7 @@ impl Run {
     fn next_event(&self, longest: Duration) -> Duration {
         let now = self.begin.0.elapsed();
         let due = self.due().map_or(longest, |due| due.saturating_sub(now));
-        // Timeouts are long against `longest`, so they need no event of their own.
+        // Timeouts are long against `longest`, so they need no separate event.
         due.min(longest)
     }
 }

@@ -14,7 +14,7 @@ use crate::interrupt::Interrupt;
 const RIGHT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody";
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Runs `serve` for each connection in a thread of its own.
+/// Runs `serve` for each connection in its own thread.
 fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -53,8 +53,10 @@ impl Ticks {
 
     fn parse(stat: &str) -> Option<Self> {
         let line = stat.lines().next()?.strip_prefix("cpu ")?;
-        let ticks = line.split_whitespace().filter_map(|t| t.parse().ok());
-        let ticks: Vec<f64> = ticks.collect();
+        let ticks: Vec<f64> = line
+            .split_whitespace()
+            .filter_map(|t| t.parse().ok())
+            .collect();
         let all: f64 = ticks.iter().take(8).sum();
         let idle: f64 = ticks.get(3..5)?.iter().sum();
         Some(Self {
@@ -72,8 +74,12 @@ fn own_ticks() -> Option<f64> {
 fn own_ticks_of(stat: &str) -> Option<f64> {
     // The name before it may hold anything. From the state on, utime is the 12th field.
     let (_, fields) = stat.rsplit_once(')')?;
-    let times = fields.split_whitespace().skip(11).take(4);
-    let times: Option<Vec<f64>> = times.map(|time| time.parse().ok()).collect();
+    let times: Option<Vec<f64>> = fields
+        .split_whitespace()
+        .skip(11)
+        .take(4)
+        .map(|time| time.parse().ok())
+        .collect();
     times.filter(|it| it.len() == 4).map(|it| it.iter().sum())
 }
 

@@ -11,7 +11,7 @@ mod text;
 use std::time::Duration;
 
 use crate::goal::Goal;
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 use crate::summary::Summary;
 
 pub(crate) use page::{bare, html};
@@ -25,7 +25,7 @@ pub(crate) struct Report<'a> {
     pub goals: &'a [Goal],
     pub text: ReportText,
     pub failures: &'a [String],
-    pub ending: Ending,
+    pub ending: WeighEnd,
     pub command: &'a str,
     pub took: Duration,
 }

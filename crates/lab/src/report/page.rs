@@ -9,7 +9,7 @@ use super::{Report, Section};
 use crate::figure::{Figure, needed};
 use crate::goal::{Goal, Judgement, judge};
 use crate::number::number;
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 use crate::summary::Summary;
 
 const STYLE: &str = include_str!("style.css");
@@ -97,10 +97,10 @@ fn header(out: &mut String, report: &Report<'_>) {
         );
     }
     let what = match (report.ending, report.failures.is_empty()) {
-        (Ending::Complete, true) => return,
-        (Ending::Complete, false) => "Some samples failed; they are not in the figures:",
-        (Ending::Broken(_), _) => "Broken off; what was measured until then is below.",
-        (Ending::Interrupted(_), _) => "Interrupted; what was measured until then is below.",
+        (WeighEnd::Complete, true) => return,
+        (WeighEnd::Complete, false) => "Some samples failed; they are not in the figures:",
+        (WeighEnd::Broken(_), _) => "Broken off; what was measured until then is below.",
+        (WeighEnd::Interrupted(_), _) => "Interrupted; what was measured until then is below.",
     };
     let failures = list(report.failures);
     let _ = writeln!(
@@ -197,7 +197,7 @@ fn figures(report: &Report<'_>) -> Section {
             number(figure.value),
             escape(&figure.ends_text()),
             escape(&figure.unit),
-            figure.statistic.words(),
+            figure.statistic.text(),
             figure.n,
         );
     }

@@ -90,7 +90,7 @@ impl<'a> Template<'a> {
         self
     }
 
-    /// With a name that stands for nothing, and without which a sentence is left out.
+    /// Sets a name without text; a sentence that names it is left out unless `holds`.
     pub fn only_if(self, name: &'static str, holds: bool) -> Self {
         self.maybe(name, holds.then_some(""))
     }
@@ -114,7 +114,7 @@ impl<'a> Template<'a> {
 
     /// The same with the glance table of these rows, with sections, and with a limitation for
     /// each that is missing.
-    pub fn report_with(
+    pub(crate) fn report_with(
         &self,
         glance: impl IntoIterator<Item = Row>,
         sections: impl IntoIterator<Item = Option<Section>>,
@@ -418,8 +418,8 @@ in two lines.
         let figures = figures();
         let template = Template::new(TEXT, METRICS, &figures)
             .set("app", "x")
-            .set("said", "");
-        let template = template.maybe("seen", None::<f64>);
+            .set("said", "")
+            .maybe("seen", None::<f64>);
         let rows = ["cpuid", "gate"].map(|kind| row([("kind", kind)]));
         let section = template.tabled("costs", rows).unwrap();
         assert_eq!(section.title, "By kind of x");

@@ -51,7 +51,7 @@ impl Engine {
 
 /// What runs in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inside {
+pub enum Payload {
     /// The step itself.
     Step,
     /// A container around it.
@@ -227,13 +227,13 @@ impl BootedMachine {
     /// Runs a step in it. After an error the machine is of no use any more.
     pub fn run(
         &mut self,
-        inside: Inside,
+        inside: Payload,
         step: &Step,
         watch: &mut dyn Watch,
     ) -> Result<Report, StepError> {
         let kind = match inside {
-            Inside::Step => "vm",
-            Inside::Container => "container",
+            Payload::Step => "vm",
+            Payload::Container => "container",
         };
         let cpus = match self.cpus {
             1 => "0".to_owned(),

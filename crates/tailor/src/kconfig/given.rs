@@ -49,7 +49,9 @@ impl GivenConfig {
     }
 
     /// The same for lines one by one.
-    pub fn of_lines<'a>(given: impl IntoIterator<Item = &'a str>) -> Result<Self, GivenError> {
+    pub(crate) fn of_lines<'a>(
+        given: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, GivenError> {
         let mut lines = Vec::new();
         for (at, line) in given.into_iter().enumerate() {
             match parsed(line) {

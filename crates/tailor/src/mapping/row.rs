@@ -102,7 +102,7 @@ pub struct Row {
     pub optional: bool,
     /// The cut that leaves it out.
     pub cut: Option<Cut>,
-    /// The cut that brings it: what stands in the place of what is left out.
+    /// The cut that brings it: the replacement of what is left out.
     pub taken: Option<Cut>,
     /// More, for the reader of a report.
     pub note: Option<String>,

@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(version.to_string(), "6.1.192");
     }
 
-    /// Sources of somebody else's: what waits or has no end is passed over, or an error.
+    /// Untrusted sources: files that block or have no end are skipped, or an error.
     #[test]
     fn pipes_and_devices_in_sources_are_not_read() {
         use std::os::unix::fs::symlink;

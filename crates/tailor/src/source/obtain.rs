@@ -102,11 +102,11 @@ impl Source {
     /// The tree, unpacked once, and its hash.
     pub fn obtain(&self, cache: &Cache) -> Result<Sources, ObtainError> {
         match self {
-            Self::Debian => kept(&debian(cache)?),
-            Self::Archive(path) => kept(&archive(cache, path)?),
+            Self::Debian => unpacked(&debian(cache)?),
+            Self::Archive(path) => unpacked(&archive(cache, path)?),
             Self::Directory(path) => {
                 let tree = Tree::open(path)?;
-                // Anybody may have changed it since.
+                // It may have changed since.
                 let sha256 = lock::sha256_of_tree(&tree)?;
                 Ok(Sources { tree, sha256 })
             }
@@ -194,7 +194,7 @@ fn unpack(archive: &File, entry: &Path, name: &Path) -> Result<(), ObtainError> 
 }
 
 /// A tree that was unpacked by us, with the hash it had then.
-fn kept(entry: &Path) -> Result<Sources, ObtainError> {
+fn unpacked(entry: &Path) -> Result<Sources, ObtainError> {
     let tree = Tree::open(&entry.join("linux"))?;
     let path = entry.join(HASH);
     let sha256 = fs::read_to_string(&path).map_err(missing(&path))?;

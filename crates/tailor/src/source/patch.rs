@@ -117,7 +117,7 @@ pub fn switched(
         let to = scratch.path().join(file);
         let parent = to.parent().unwrap_or(dir);
         fs::create_dir_all(parent).map_err(unwritten(parent))?;
-        // Sources of somebody else's may have a link there.
+        // Untrusted sources may have a link there.
         match objects::open(sources.tree.dir(), file) {
             Ok(mut from) => fs::File::create(&to)
                 .and_then(|mut to| io::copy(&mut from, &mut to))

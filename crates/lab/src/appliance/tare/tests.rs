@@ -10,7 +10,7 @@ use crate::appliance::process::GRACE;
 use crate::interrupt::{Interrupted, SLICE};
 use crate::linux::tests::{is_jailed, tare};
 
-/// An executable shell script in a directory of its own.
+/// An executable shell script in its own directory.
 fn script(text: &str) -> (tempfile::TempDir, TareRun) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tare");

@@ -404,7 +404,7 @@ impl Apps {
     }
 }
 
-/// Why an arm gave nothing; an interruption and what is not its own is passed on.
+/// Why an arm gave no samples; interruptions and errors of other parts are passed on.
 fn missing(result: Result<(), RunError>) -> Result<Option<String>, RunError> {
     Ok(match result {
         Ok(()) => None,

@@ -51,8 +51,9 @@ pub(super) fn report_text(experiment: &Apps, figures: &[Figure]) -> ReportText {
         text.tabled("all", measures().map(|it| it.row())),
         text.tabled("ratios", ratios),
     ];
-    let rates = measures().filter(|it| it.figure.starts_with(PER_S.name));
-    let rates = rates.map(|it| it.row());
+    let rates = measures()
+        .filter(|it| it.figure.starts_with(PER_S.name))
+        .map(|it| it.row());
     text.report_with(rates, sections, &experiment.data.missing)
 }
 

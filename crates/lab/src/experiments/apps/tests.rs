@@ -6,7 +6,7 @@ use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::figure::Statistic;
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 
 fn short() -> Box<Apps> {
     Box::new(Apps {
@@ -26,7 +26,7 @@ fn every_packaging_is_measured_and_what_is_missing_is_named() {
     let run = run(Fault::None);
     assert_eq!(
         run.outcome.ending,
-        Ending::Complete,
+        WeighEnd::Complete,
         "{}",
         run.outcome.table
     );
@@ -70,7 +70,7 @@ fn every_packaging_is_measured_and_what_is_missing_is_named() {
 fn a_packaging_that_ends_is_named_once_and_one_of_tares_fails_the_run() {
     // The second server is the bare process, which is not tried in the second cycle.
     let process = run(Fault::Ends(2));
-    assert_eq!(process.outcome.ending, Ending::Complete);
+    assert_eq!(process.outcome.ending, WeighEnd::Complete);
     assert_eq!(process.outcome.failures, [""; 0]);
     let report = process.text("report.md");
     assert_eq!(

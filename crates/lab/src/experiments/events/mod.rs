@@ -8,7 +8,7 @@ pub(super) mod tests;
 
 use std::time::Duration;
 
-use super::guest_bench::{Arm, Place, Settings, cpus, in_ring_3};
+use super::guest_bench::{Arm, RunsIn, Settings, cpus, in_ring_3};
 use super::ping_pong::{PingPong, PingPongSpec};
 use crate::experiment::{Entry, Subject};
 use crate::figure::Figure;
@@ -58,8 +58,12 @@ const fn with(count: u8, words: &'static str) -> Settings {
     }
 }
 
-const fn arm(name: &'static str, about: &'static str, place: Place) -> Arm {
-    Arm { name, about, place }
+const fn arm(name: &'static str, about: &'static str, runs_in: RunsIn) -> Arm {
+    Arm {
+        name,
+        about,
+        runs_in,
+    }
 }
 
 const SPIN: &str = "by=event halt_spin_ns=1100000 halt_spin_budget=100";
@@ -68,47 +72,47 @@ static ARMS: [Arm; 9] = [
     arm(
         "event",
         "event: events, two vCPUs",
-        Place::Tare(with(2, "by=event")),
+        RunsIn::Tare(with(2, "by=event")),
     ),
     arm(
         "condvar",
         "condvar: condition variables, two vCPUs",
-        Place::Tare(with(2, "by=condvar")),
+        RunsIn::Tare(with(2, "by=condvar")),
     ),
     arm(
         "nospin",
         "nospin: events, two vCPUs, no spin before the halt",
-        Place::Tare(with(2, "by=event halt_spin_ns=0")),
+        RunsIn::Tare(with(2, "by=event halt_spin_ns=0")),
     ),
     arm(
         "spin",
         "spin: events, two vCPUs, a spin of up to 1 ms for any share of a CPU",
-        Place::Tare(with(2, SPIN)),
+        RunsIn::Tare(with(2, SPIN)),
     ),
     arm(
         "one",
         "one: events, both threads on one vCPU",
-        Place::Tare(with(1, "by=event")),
+        RunsIn::Tare(with(1, "by=event")),
     ),
     arm(
         "qemu",
         "qemu: events, two vCPUs in QEMU on the same KVM",
-        Place::Qemu(with(2, "by=event")),
+        RunsIn::Qemu(with(2, "by=event")),
     ),
     arm(
         "host",
         "host: condition variables, two CPUs of the host",
-        Place::Host { cpus: 2 },
+        RunsIn::Host { cpus: 2 },
     ),
     arm(
         "ring3",
         "ring3: events, two vCPUs, image in ring 3",
-        Place::Tare(in_ring_3(with(2, "by=event"))),
+        RunsIn::Tare(in_ring_3(with(2, "by=event"))),
     ),
     arm(
         "one3",
         "one3: events, both threads on one vCPU, image in ring 3",
-        Place::Tare(in_ring_3(with(1, "by=event"))),
+        RunsIn::Tare(in_ring_3(with(1, "by=event"))),
     ),
 ];
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::Fault;
 use crate::experiments::testing::{Run, figure};
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let halts = if spec.cpus == 2 { 8 } else { 1 };
@@ -26,7 +26,7 @@ pub(crate) fn run(fault: Fault) -> Run {
 #[test]
 fn messages_are_counted_for_each_arm_and_judged() {
     let run = run(Fault::None);
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     let summary = run.summary();
     assert_eq!(figure(&summary, "round_trip_us_p50.event").value, 2.5);
     assert_eq!(figure(&summary, "round_trip_us_p50.event").n, 2);
@@ -50,7 +50,7 @@ fn messages_are_counted_for_each_arm_and_judged() {
 fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
     // The sixth machine of the first round is QEMU's.
     let run = run(Fault::Ends(6));
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     let summary = run.summary();
     assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
     figure(&summary, "round_trip_us_p50.host");

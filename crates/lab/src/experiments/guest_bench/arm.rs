@@ -13,12 +13,12 @@ pub(crate) struct Arm {
     /// For people.
     pub(crate) about: &'static str,
     /// What executes it.
-    pub(crate) place: Place,
+    pub(crate) runs_in: RunsIn,
 }
 
 /// What executes an arm.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum RunsIn {
     /// An image in Tare's own monitor.
     Tare(Settings),
     /// The same in QEMU on the same KVM, as the kernel is set.
@@ -70,34 +70,34 @@ pub(crate) const fn in_ring_3(settings: Settings) -> Settings {
 impl Arm {
     /// Whether its machines run in ring 3, which earlier versions' did not.
     pub(crate) fn is_in_ring_3(&self) -> bool {
-        matches!(self.place, Place::Tare(settings) if settings.ring == "3")
+        matches!(self.place, RunsIn::Tare(settings) if settings.ring == "3")
     }
 
     /// How many of `rounds` it has: QEMU's firmware takes seconds under emulation, so that its
     /// arms have their turn in the first round alone.
     pub(crate) fn turns(&self, rounds: usize) -> usize {
-        match self.place {
-            Place::Tare(_) | Place::Host { .. } => rounds,
-            Place::Qemu(_) | Place::Linux { .. } => rounds.min(1),
+        match self.runs_in {
+            RunsIn::Tare(_) | RunsIn::Host { .. } => rounds,
+            RunsIn::Qemu(_) | RunsIn::Linux { .. } => rounds.min(1),
         }
     }
 
     /// What follows where it fails: what not every host has is named in the report.
     pub(crate) fn if_fails(&self) -> IfFails {
-        match self.place {
-            Place::Tare(settings) if settings.halt == "dedicated" => IfFails::Drop,
-            Place::Tare(_) => IfFails::BreakOff,
-            Place::Qemu(_) | Place::Linux { .. } | Place::Host { .. } => IfFails::GoOn,
+        match self.runs_in {
+            RunsIn::Tare(settings) if settings.halt == "dedicated" => IfFails::Drop,
+            RunsIn::Tare(_) => IfFails::BreakOff,
+            RunsIn::Qemu(_) | RunsIn::Linux { .. } | RunsIn::Host { .. } => IfFails::GoOn,
         }
     }
 
     /// The machine of a turn.
     pub(crate) fn machine(&self, round: usize, image: &str, words: &str) -> GuestSpec {
-        let (engine, settings) = match self.place {
-            Place::Tare(settings) => ("tare", settings),
-            Place::Qemu(settings) => ("qemu-kvm", settings),
-            Place::Linux { cpus: count } => ("qemu", cpus(count)),
-            Place::Host { .. } => ("tare", cpus(1)),
+        let (engine, settings) = match self.runs_in {
+            RunsIn::Tare(settings) => ("tare", settings),
+            RunsIn::Qemu(settings) => ("qemu-kvm", settings),
+            RunsIn::Linux { cpus: count } => ("qemu", cpus(count)),
+            RunsIn::Host { .. } => ("tare", cpus(1)),
         };
         let words = format!("{words} {}", settings.words).trim_end().to_owned();
         GuestSpec {

@@ -22,7 +22,7 @@ use crate::appliance::{ApplianceError, GuestSpec};
 use crate::bench::{Bench, RunError};
 
 pub(crate) use crate::bench::optional;
-pub(crate) use arm::{Arm, Place, Settings, cpus, in_ring_3};
+pub(crate) use arm::{Arm, RunsIn, Settings, cpus, in_ring_3};
 pub(crate) use turns::{announce, rotated};
 pub(crate) use watched::{PAUSE, exits, step_name, steps, watch};
 

@@ -31,8 +31,9 @@ pub(crate) fn watch(
                 .map(|vm| Observer::counting(&[vm], Counting::Every));
         }
         if record.get("end").is_some() || record.get("done").is_some() {
-            let account = observer.and_then(|mut watch: Observer| watch.turn().pop());
-            let account = account.or_else(|| guest.account());
+            let account = observer
+                .and_then(|mut watch: Observer| watch.turn().pop())
+                .or_else(|| guest.account());
             if let Some(account) = &account {
                 let value = serde_json::to_value(account).unwrap_or_default();
                 keep(bench, place, "account", &value)?;

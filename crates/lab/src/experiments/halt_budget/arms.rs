@@ -107,7 +107,7 @@ impl Load {
         self.facts()[0]
     }
 
-    pub(super) const fn words(self) -> &'static str {
+    pub(super) const fn text(self) -> &'static str {
         self.facts()[1]
     }
 

@@ -160,8 +160,9 @@ impl Measured {
     /// Keeps the waits of a turn, from their line of the record.
     pub(super) fn keep_waits(&mut self, load: Load, kept: &Value) {
         let ns = |name| numbers(kept, name).map(|ns| ns as u64);
-        let halts = ns("busy_ns").zip(ns("wait_ns"));
-        let halts = halts.map(|(busy_ns, wait_ns)| Halt { busy_ns, wait_ns });
+        let halts = ns("busy_ns")
+            .zip(ns("wait_ns"))
+            .map(|(busy_ns, wait_ns)| Halt { busy_ns, wait_ns });
         self.waits.insert(load, halts.collect());
         if self.unrecorded.is_none() {
             let why = kept.get("unrecorded").and_then(Value::as_str);

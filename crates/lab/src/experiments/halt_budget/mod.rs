@@ -2,7 +2,7 @@
 //! how fast each wakes, over loads from idle to a loop of short sleeps, beside
 //! the best possible for the waits as they were recorded.
 //!
-//! Arms in rotated order for each load, each turn a machine of its own.
+//! Arms in rotated order for each load, a new machine for each turn.
 
 mod arms;
 mod data;
@@ -104,7 +104,7 @@ impl HaltBudget {
         };
         let cmdline = format!(
             "{} warm_ms={} ms={} halt_spin_ns=0 hold",
-            load.words(),
+            load.text(),
             self.warm.as_millis(),
             self.time(policy, load).as_millis()
         );

@@ -24,14 +24,16 @@ pub(super) fn report_text(experiment: &HaltBudget, figures: &[Figure]) -> Report
     let measured = &experiment.measured;
     let costs = measured.costs();
     let us = |ns: u64| number(ns as f64 / 1e3);
-    let polled = Load::ALL.iter();
-    let polled = polled.filter_map(|load| POLLED.value(figures, &load.of(Policy::Budget)));
+    let polled = Load::ALL
+        .iter()
+        .filter_map(|load| POLLED.value(figures, &load.of(Policy::Budget)));
     let most = polled.fold(0.0, f64::max);
     let waiting = figures
         .iter()
         .filter(|f| f.name.starts_with("waiting_pct."));
-    let worst = waiting.max_by(|a, b| a.value.total_cmp(&b.value));
-    let worst = worst.filter(|worst| worst.value > crate::host::CROWDED_PCT);
+    let worst = waiting
+        .max_by(|a, b| a.value.total_cmp(&b.value))
+        .filter(|worst| worst.value > crate::host::CROWDED_PCT);
     let seconds = |policy| experiment.time(policy, Load::Bursts).as_secs();
     let text = Template::new(include_str!("report.md"), super::METRICS, figures)
         .set("most", number((most * 1000.0).round() / 1000.0))
@@ -66,8 +68,9 @@ pub(super) fn report_text(experiment: &HaltBudget, figures: &[Figure]) -> Report
             None
         }
     });
-    let sections = [text.tabled("measured", measured_rows)].into_iter();
-    let sections = sections.chain(simulated.map(Some));
+    let sections = [text.tabled("measured", measured_rows)]
+        .into_iter()
+        .chain(simulated.map(Some));
     text.report_with(loads, sections, &measured.data.missing)
 }
 

@@ -8,7 +8,7 @@ use super::data::FRONTIER_GAP;
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 use crate::replay::Record;
 
 pub(crate) fn run(fault: Fault) -> Run {
@@ -36,7 +36,7 @@ fn prints(spec: &GuestSpec) -> Vec<Value> {
 #[test]
 fn every_policy_has_figures_under_every_load() {
     let run = run(Fault::None);
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     let summary = run.summary();
     for policy in Policy::ALL {
         for load in Load::ALL {
@@ -52,7 +52,7 @@ fn every_policy_has_figures_under_every_load() {
 fn a_policy_that_is_not_to_be_had_is_named_and_the_rest_goes_on() {
     // The fifth machine of the first load is the dedicated one.
     let run = run(Fault::Ends(5));
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     let html = run.text("report.html");
     assert!(html.contains("Not measured: dedicated: "), "{html}");
     figure(&run.summary(), "wake_p50_us.budget.sleep10us");

@@ -1,5 +1,5 @@
 //! Recorded waits: KVM's trace point `kvm_vcpu_wakeup` carries how long each
-//! halt lasted. Read through an instance of tracefs of our own, which goes when
+//! halt lasted. Read through our own instance of tracefs, which goes when
 //! the recording does.
 
 use std::fs;

@@ -38,7 +38,7 @@ pub(crate) struct Data {
     pub(crate) woken: (usize, BTreeMap<String, u64>),
     /// CPU time over time.
     pub(crate) cpu: Vec<CpuSample>,
-    /// Latencies of the bursts by arm and cycle, us: each cycle is a machine of its own.
+    /// Latencies of the bursts by arm and cycle, us: each cycle starts a new machine.
     latencies: BTreeMap<Arm, BTreeMap<usize, Vec<f64>>>,
     /// What executes guests.
     pub(crate) kvm: Kvm,

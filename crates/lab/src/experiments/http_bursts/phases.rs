@@ -259,7 +259,7 @@ impl Session<'_, '_> {
         Ok(())
     }
 
-    /// Load in a thread of its own while this one samples CPU time.
+    /// Load in its own thread while this one samples CPU time.
     fn loaded(
         &mut self,
         server: &mut Server,

@@ -10,7 +10,7 @@ use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::Run;
 use crate::interrupt::Interrupt;
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 use crate::weigh::Files;
 
 /// A run of about two seconds.
@@ -249,7 +249,7 @@ fn a_slow_appliance_gets_half_of_what_it_carries() {
 #[test]
 fn requests_that_fail_are_named_and_fail_the_check() {
     let run = run(Kvm::Emulated, Fault::BadAnswers);
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     assert_eq!(run.outcome.exit_code(), ExitCode::WeighFailed);
     assert!(
         run.outcome

@@ -2,7 +2,7 @@
 //! sends an interrupt to the first instruction of its handler on a CPU that
 //! halted about 100 µs ago.
 //!
-//! Arms in rotated order, each turn a machine of its own: KVM that never polls
+//! Arms in rotated order, a new machine for each turn: KVM that never polls
 //! on a halt (with the image in ring 0 and in ring 3), KVM that polls for 200 µs, KVM that
 //! polls within a budget, a CPU that halts by itself, QEMU with KVM as the kernel has it,
 //! and two threads of the host.
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tare_account::Account;
 use tare_control::stats::Kvm;
 
-use super::guest_bench::{self, Arm, Place, Settings, cpus};
+use super::guest_bench::{self, Arm, RunsIn, Settings, cpus};
 use crate::bench::{Bench, RunError, optional};
 use crate::data::Data;
 use crate::experiment::{Entry, Experiment, Subject, Turn, has_data, replanned, rounds, times};
@@ -68,12 +68,16 @@ const RING_3: &str = "ring3";
 const POLL: &str = "poll";
 const HOST: &str = "host";
 
-const fn arm(name: &'static str, about: &'static str, place: Place) -> Arm {
-    Arm { name, about, place }
+const fn arm(name: &'static str, about: &'static str, runs_in: RunsIn) -> Arm {
+    Arm {
+        name,
+        about,
+        runs_in,
+    }
 }
 
-const fn waiting(halt: &'static str, ring: &'static str) -> Place {
-    Place::Tare(Settings {
+const fn waiting(halt: &'static str, ring: &'static str) -> RunsIn {
+    RunsIn::Tare(Settings {
         halt,
         ring,
         ..cpus(2)
@@ -110,12 +114,12 @@ static ARMS: [Arm; 7] = [
     arm(
         "qemu",
         "qemu: QEMU on the same KVM, as the kernel is set",
-        Place::Qemu(cpus(2)),
+        RunsIn::Qemu(cpus(2)),
     ),
     arm(
         HOST,
         "host: two threads, futex wake to running",
-        Place::Host { cpus: 2 },
+        RunsIn::Host { cpus: 2 },
     ),
 ];
 
@@ -160,14 +164,14 @@ impl IpiHalt {
         }
     }
 
-    fn words(&self, samples: usize) -> String {
+    fn cmdline(&self, samples: usize) -> String {
         format!("samples={samples} gap_us={} hold", GAP.as_micros())
     }
 
     fn guest(&mut self, bench: &mut Bench<'_>, arm: &Arm, round: usize) -> Result<(), RunError> {
         // QEMU has one turn with all samples.
         let turns = self.rounds / arm.turns(self.rounds).max(1);
-        let spec = arm.machine(round, &self.image, &self.words(self.samples * turns));
+        let spec = arm.machine(round, &self.image, &self.cmdline(self.samples * turns));
         let (mut wakes, mut sends, mut khz) = (Vec::new(), Vec::new(), None);
         let snapshots = guest_bench::run(bench, arm.round(round), &spec, |record| {
             wakes.extend(guest_bench::numbers(record, "wake"));
@@ -204,13 +208,14 @@ impl IpiHalt {
 
     /// A turn under watch, for the steps of a wake-up that is scheduled.
     fn watch(&mut self, bench: &mut Bench<'_>, arm: &Arm) -> Result<(), RunError> {
-        let words = format!("{} {}", self.words(self.samples), guest_bench::PAUSE);
+        let words = format!("{} {}", self.cmdline(self.samples), guest_bench::PAUSE);
         let spec = arm.machine(self.rounds, &self.image, &words);
         self.watched = guest_bench::watch(bench, arm.round(self.rounds), &spec)?;
         let watched = self.watched.as_ref();
         if watched.is_none_or(|account| guest_bench::steps(account).is_empty()) {
-            let why = watched.and_then(|account| account.unavailable.first());
-            let why = why.map_or("nothing was seen from outside".into(), ToString::to_string);
+            let why = watched
+                .and_then(|account| account.unavailable.first())
+                .map_or("nothing was seen from outside".into(), ToString::to_string);
             self.data.missing.push(format!("steps of a wake-up: {why}"));
         }
         Ok(())
@@ -248,8 +253,8 @@ impl Experiment for IpiHalt {
     fn turns(&self) -> Vec<Turn> {
         let turn = |_, index: usize, round| {
             let arm: &Arm = &ARMS[index];
-            let planned = match arm.place {
-                Place::Qemu(_) => QEMU_TURN,
+            let planned = match arm.runs_in {
+                RunsIn::Qemu(_) => QEMU_TURN,
                 _ => TURN,
             };
             let turn = Turn::new(index, arm.name, planned).if_fails(arm.if_fails());
@@ -266,9 +271,9 @@ impl Experiment for IpiHalt {
 
     fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
         let arm = &ARMS[turn.index];
-        match (arm.place, arm.name) {
+        match (arm.runs_in, arm.name) {
             _ if turn.round == self.rounds => self.watch(bench, arm),
-            (Place::Host { cpus }, _) => {
+            (RunsIn::Host { cpus }, _) => {
                 let measure = || host::wakes(self.samples, GAP, cpus);
                 let place = arm.round(turn.round);
                 let wakes = guest_bench::on_host(bench, place, "wake_ns", measure)?;

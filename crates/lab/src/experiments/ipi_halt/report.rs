@@ -99,8 +99,8 @@ fn wakes(experiment: &IpiHalt, arm: &Arm) -> Option<Row> {
     let sorted = tare_stats::sorted(&experiment.data.of(WAKE, arm.name))?;
     sorted.first()?;
     let at = |q: f64| tare_stats::quantile(&sorted, q) * scale;
-    let quantiles = [("min", 0.0), ("p50", 0.5), ("p99", 0.99), ("max", 1.0)];
-    let quantiles = quantiles.map(|(name, q)| (name, Some(number(at(q).round()))));
+    let quantiles = [("min", 0.0), ("p50", 0.5), ("p99", 0.99), ("max", 1.0)]
+        .map(|(name, q)| (name, Some(number(at(q).round()))));
     let us = ("us", Some(number(at(0.5) * 1e3 / experiment.khz?)));
     Some(arm.row().into_iter().chain(quantiles).chain([us]).collect())
 }
@@ -159,8 +159,9 @@ fn counters(data: &Data) -> impl Iterator<Item = Row> {
         "halt_wait_ns",
         "halt_poll_success_ns",
         "halt_poll_fail_ns",
-    ];
-    let names = names.into_iter().filter(|_| !data.counted.is_empty());
+    ]
+    .into_iter()
+    .filter(|_| !data.counted.is_empty());
     names.map(|name| {
         let of = |arm| (arm, data.counter(arm, name).map(number));
         vec![("counter", Some(name.to_owned())), of(NEVER), of(POLL)]

@@ -4,7 +4,7 @@ use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let wake = match (spec.engine, spec.halt) {
@@ -34,7 +34,7 @@ pub(crate) fn run(fault: Fault) -> Run {
 #[test]
 fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
     let run = run(Fault::None);
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     let summary = run.summary();
     for arm in &ARMS {
         for metric in [MIN, P50, MAX] {
@@ -62,7 +62,7 @@ fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
 fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
     // The sixth machine of the first round is QEMU's.
     let run = run(Fault::Ends(6));
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     let summary = run.summary();
     assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
     figure(&summary, "wake_cycles_p50.host");
@@ -73,7 +73,7 @@ fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
 #[test]
 fn a_kvm_that_refuses_dedicated_vcpus_is_asked_once_and_named() {
     let run = run(Fault::Ends(5));
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     let summary = run.summary();
     let dedicated = |f: &Figure| f.name.ends_with(".dedicated");
     assert!(!summary.figures.iter().any(dedicated));
@@ -87,7 +87,7 @@ fn turns_in_ring_3_that_fail_are_counted_and_pair_with_none() {
     // The second machine of the first round is ring 3's, and the first of the second.
     for machine in [2, 7] {
         let run = run(Fault::Ends(machine));
-        assert_eq!(run.outcome.ending, Ending::Complete);
+        assert_eq!(run.outcome.ending, WeighEnd::Complete);
         let html = run.text("report.html");
         assert!(
             html.contains("ring3: 1 of 2 turns failed, the first: "),

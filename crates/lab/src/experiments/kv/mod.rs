@@ -2,7 +2,7 @@
 //! each carries, and how long answers take at a rate that both carry.
 //!
 //! First each arm's capacity, by a few connections that ask without a pause.
-//! Then turns in rotated order, each a server of its own, filled with the same
+//! Then turns in rotated order, each on a new server, filled with the same
 //! items: open-loop load at half of what the slower arm carried. Where KVM
 //! executes a guest itself, the instructions of a `get` and a `set` are counted.
 

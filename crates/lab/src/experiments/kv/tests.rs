@@ -3,7 +3,7 @@
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 
 pub(crate) fn run(fault: Fault) -> Run {
     let short = Kv {
@@ -22,7 +22,7 @@ fn both_caches_are_asked_the_same_and_every_answer_is_checked() {
     let run = run(Fault::None);
     assert_eq!(
         run.outcome.ending,
-        Ending::Complete,
+        WeighEnd::Complete,
         "{}",
         run.outcome.table
     );
@@ -46,7 +46,7 @@ fn both_caches_are_asked_the_same_and_every_answer_is_checked() {
 fn without_a_container_the_appliance_is_measured_and_the_report_says_why() {
     // The second server is the first container.
     let run = run(Fault::Ends(2));
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     figure(&run.summary(), "kv_p50_us.tare");
     assert!(
         run.text("report.html")

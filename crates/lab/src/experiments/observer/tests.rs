@@ -6,7 +6,7 @@ use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::Run;
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 
 fn window(instructions: f64, watched: &Value) -> Value {
     json!({
@@ -101,7 +101,7 @@ fn machines_without_kvm_are_named_as_not_measured() {
     let prints = |_: &GuestSpec| vec![json!({"storm": "x"}), json!({"done": true})];
     let fakes = Fakes::printing(prints, Fault::None);
     let run = Run::of("observer", Box::new(experiment), fakes);
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     assert!(run.summary().figures.is_empty());
     assert!(
         run.text("report.html")

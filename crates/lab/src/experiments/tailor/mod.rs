@@ -93,7 +93,7 @@ impl Tailor {
             ),
             None => Cache::open_default()
                 .ok()
-                .and_then(|cache| firecracker::kept(&cache)),
+                .and_then(|cache| firecracker::stored_config(&cache)),
         };
         if self.given.is_none() {
             self.plan.without_firecracker();

@@ -271,7 +271,7 @@ pub(super) const CHANGES: [Change; 7] = [
     },
 ];
 
-/// One change: a kernel in the place of another.
+/// One change: a kernel instead of another.
 pub(super) struct Change {
     /// What changes, for the report.
     pub(super) about: &'static str,

@@ -116,8 +116,9 @@ fn one(
 /// The first request of the peak, with its answer.
 fn exchange(machine: &LinuxMachine, app: &App) -> Result<Exchange, LinuxError> {
     let peak = app.phases.iter().find(|phase| phase.name == "peak");
-    let request = peak.and_then(|phase| phase.requests.first());
-    let request = request.map_or(&[][..], String::as_bytes);
+    let request = peak
+        .and_then(|phase| phase.requests.first())
+        .map_or(&[][..], String::as_bytes);
     let answer = machine.learn(request)?;
     let answer = match app.protocol {
         Protocol::Http => Expected::Http(body(&answer).into()),

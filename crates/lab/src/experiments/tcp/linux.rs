@@ -1,4 +1,4 @@
-//! Linux's ends of the wire: each a thread in a namespace of its own.
+//! Linux's ends of the wire: each a thread in its own namespace.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -85,7 +85,7 @@ impl<T> Drop for End<T> {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // Whoever drops it has an error of its own.
+            // Whoever drops it has its own error.
             let _ = thread.join();
         }
     }
@@ -255,7 +255,7 @@ mod tests {
         if !can_run() {
             return;
         }
-        // Nobody reads the tap: the connection would wait for the whole limit.
+        // No process reads the tap: the connection would wait for the whole limit.
         let limit = Duration::from_secs(3600);
         let end = receiver("192.0.2.2/24", AT.parse().unwrap(), limit).unwrap();
         assert!(!end.is_finished());

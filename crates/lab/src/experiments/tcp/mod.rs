@@ -3,7 +3,7 @@
 //!
 //! The wire is `tare_tcp::wire`, which the crate's own tests use in simulated time: with
 //! the same seed both arms lose packets by the same random numbers. The receiver is Linux
-//! in both arms, with a tap in a network namespace of its own; the sender is Linux in
+//! in both arms, with a tap in its own network namespace; the sender is Linux in
 //! another, or the library OS's network stack in this process. Nothing of it is seen outside.
 
 mod linux;

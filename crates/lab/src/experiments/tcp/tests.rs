@@ -118,10 +118,11 @@ fn a_failed_transfer_moves_no_pair_and_misses_a_goal() {
     assert_eq!(slowdown.interval(), Some((1.0, 1.0)));
     assert_eq!((of("failed.loss_1").value, of("failed.loss_1").n), (1.0, 8));
     let verdicts = crate::goal::verdicts(&figures, GOALS, tcp.kvm());
-    let missed = verdicts
+    let missed: Vec<&str> = verdicts
         .iter()
-        .filter(|it| it.verdict == crate::goal::Judgement::Missed);
-    let missed: Vec<&str> = missed.map(|it| it.figure.as_str()).collect();
+        .filter(|it| it.verdict == crate::goal::Judgement::Missed)
+        .map(|it| it.figure.as_str())
+        .collect();
     assert_eq!(missed, ["failed.loss_1"]);
     let answer = tcp.report(&figures).answer;
     assert!(answer[0].contains("under 0 of 1"), "{answer:?}");

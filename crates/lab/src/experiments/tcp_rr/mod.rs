@@ -13,7 +13,7 @@ use std::time::Duration;
 use tare_control::stats::Kvm;
 
 pub(crate) use self::linux::{GuestFilesError, print as print_transactions};
-use super::guest_bench::{Arm, Place, cpus, in_ring_3};
+use super::guest_bench::{Arm, RunsIn, cpus, in_ring_3};
 use super::ping_pong::{PingPong, PingPongSpec, suffix};
 use crate::experiment::{Entry, Subject};
 use crate::figure::Figure;
@@ -52,7 +52,7 @@ const OWN: &[(&str, Metric, &str)] = &[
 ];
 
 /// What KVM itself counts, then what the monitor serves. KVM's `exits` are more
-/// than those on a KVM that emulates: also turns of its own loop.
+/// than those on a KVM that emulates: also turns of the guest's loop.
 const OF_KVM: &[(&str, Metric, &str)] = &[
     ("halt_exits", EXITS, "kvm_halt"),
     ("irq_injections", EXITS, "kvm_injected"),
@@ -63,52 +63,60 @@ const OF_KVM: &[(&str, Metric, &str)] = &[
     ("mmio_write", EXITS, "mmio_write"),
 ];
 
-const fn arm(name: &'static str, about: &'static str, place: Place) -> Arm {
-    Arm { name, about, place }
+const fn arm(name: &'static str, about: &'static str, runs_in: RunsIn) -> Arm {
+    Arm {
+        name,
+        about,
+        runs_in,
+    }
 }
 
 static ARMS: [Arm; 10] = [
-    arm("1vcpu.libos", "library OS, one vCPU", Place::Tare(cpus(1))),
-    arm("2vcpu.libos", "library OS, two vCPUs", Place::Tare(cpus(2))),
+    arm("1vcpu.libos", "library OS, one vCPU", RunsIn::Tare(cpus(1))),
+    arm(
+        "2vcpu.libos",
+        "library OS, two vCPUs",
+        RunsIn::Tare(cpus(2)),
+    ),
     arm(
         "1vcpu.qemu",
         "library OS in QEMU on the same KVM, one vCPU",
-        Place::Qemu(cpus(1)),
+        RunsIn::Qemu(cpus(1)),
     ),
     arm(
         "2vcpu.qemu",
         "library OS in QEMU on the same KVM, two vCPUs",
-        Place::Qemu(cpus(2)),
+        RunsIn::Qemu(cpus(2)),
     ),
     arm(
         "1vcpu.linux",
         "Linux guest in QEMU, one vCPU (translated where KVM emulates)",
-        Place::Linux { cpus: 1 },
+        RunsIn::Linux { cpus: 1 },
     ),
     arm(
         "2vcpu.linux",
         "Linux guest in QEMU, two vCPUs (translated where KVM emulates)",
-        Place::Linux { cpus: 2 },
+        RunsIn::Linux { cpus: 2 },
     ),
     arm(
         "1vcpu.host",
         "host, both threads pinned to one CPU",
-        Place::Host { cpus: 1 },
+        RunsIn::Host { cpus: 1 },
     ),
     arm(
         "2vcpu.host",
         "host, threads pinned to two CPUs",
-        Place::Host { cpus: 2 },
+        RunsIn::Host { cpus: 2 },
     ),
     arm(
         "1vcpu.ring3",
         "library OS in ring 3, one vCPU",
-        Place::Tare(in_ring_3(cpus(1))),
+        RunsIn::Tare(in_ring_3(cpus(1))),
     ),
     arm(
         "2vcpu.ring3",
         "library OS in ring 3, two vCPUs",
-        Place::Tare(in_ring_3(cpus(2))),
+        RunsIn::Tare(in_ring_3(cpus(2))),
     ),
 ];
 
@@ -145,11 +153,13 @@ pub(super) const ENTRY: Entry = Entry {
 
 fn report_text(experiment: &PingPong, figures: &[Figure]) -> ReportText {
     let text = experiment.text(include_str!("report.md"), figures);
-    let guests = ARMS.iter().filter(|arm| match arm.place {
-        Place::Tare(_) | Place::Qemu(_) => !experiment.data.of(RR.name, arm.name).is_empty(),
-        Place::Linux { .. } | Place::Host { .. } => false,
-    });
-    let guests = guests.map(|arm| row([("about", arm.about), ("arm", suffix(arm))]));
+    let guests = ARMS
+        .iter()
+        .filter(|arm| match arm.runs_in {
+            RunsIn::Tare(_) | RunsIn::Qemu(_) => !experiment.data.of(RR.name, arm.name).is_empty(),
+            RunsIn::Linux { .. } | RunsIn::Host { .. } => false,
+        })
+        .map(|arm| row([("about", arm.about), ("arm", suffix(arm))]));
     let kinds = kinds(figures).into_iter().map(|kind| row([("kind", kind)]));
     let sections = [
         text.section(

@@ -11,7 +11,7 @@ use crate::appliance::GuestSpec;
 use crate::appliance::fake::Fault;
 use crate::experiment::Experiment as _;
 use crate::experiments::testing::{Run, figure};
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 use crate::replay::Record;
 use crate::request::Depth;
 
@@ -34,7 +34,7 @@ pub(crate) fn run(fault: Fault) -> Run {
 #[test]
 fn transactions_are_counted_for_each_arm_and_judged() {
     let run = run(Fault::None);
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     let summary = run.summary();
     assert_eq!(figure(&summary, "rr_us.1vcpu.libos").value, 2.5);
     assert_eq!(figure(&summary, "rr_us.2vcpu.libos").n, 2);

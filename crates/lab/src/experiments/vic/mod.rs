@@ -193,7 +193,7 @@ impl Vic {
         let depth = plan::CIF[plan::CIF.len() - 1];
         let words = format!(
             "{} cif={depth} ms=500 warm_ms=300 hold",
-            Load::Random.words()
+            Load::Random.text()
         );
         let spec = GuestSpec {
             disks: vec![disk(scratch, Arm::Off, 0)],
@@ -281,7 +281,7 @@ impl Vic {
         let latency = Duration::from_micros(latency_us.into());
         let cmdline = format!(
             "{} cif={} ms={} warm_ms={} ramp_ms={} hold",
-            load.words(),
+            load.text(),
             threads.join(","),
             self.plan.counted_on(latency).as_millis(),
             self.plan.warm_up_on(latency).as_millis(),
@@ -426,7 +426,7 @@ impl Experiment for Vic {
             "counted_ms": self.plan.counted.as_millis() as u64,
             "warm_up_ms": self.plan.warm_up.as_millis() as u64,
             "cif": plan::CIF,
-            "loads": Load::ALL.map(|load| json!({"about": load.about(), "words": load.words()})),
+            "loads": Load::ALL.map(|load| json!({"about": load.about(), "words": load.text()})),
             "disk_mib": self.plan.disk_mib,
             "ring": RING,
             "database": self.plan.database.as_ref().map(database::Plan::describe),

@@ -43,7 +43,7 @@ impl Load {
     ];
 
     /// Words for the guest.
-    pub(super) const fn words(self) -> &'static str {
+    pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Random | Self::Cached => "block=4K read=100 order=random",
             // More requests than a queue has descriptors for.
@@ -154,7 +154,7 @@ impl Arm {
 }
 
 /// The depths of an arm under a load, those that a machine goes through together: each has a disk
-/// with a latency of its own. QEMU's machines take seconds to start.
+/// with its own latency. QEMU's machines take seconds to start.
 pub(super) const fn machines(load: Load, arm: Arm) -> &'static [&'static [u32]] {
     match (load, arm) {
         (Load::Cached, _) => &[&CIF_CACHED],

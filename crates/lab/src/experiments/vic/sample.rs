@@ -76,7 +76,7 @@ pub(super) fn add(samples: &mut Samples, load: Load, arm: Arm, line: &Value, out
     }
 }
 
-/// A window behind the others; each machine has a time of its own.
+/// A window behind the others; each machine has its own time.
 pub(super) fn append(windows: &mut Vec<DiskInterval>, mut next: DiskInterval) {
     let last_s = windows.last().map_or(0.0, |last| last.to_s);
     if next.from_s < last_s {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 
 fn short(rounds: usize) -> Box<Vic> {
     let mut vic = Vic::new(Depth::Quick, None);
@@ -61,7 +61,7 @@ fn run_of(rounds: usize, prints: fn(&GuestSpec) -> Vec<Value>, fault: Fault) -> 
 #[test]
 fn figures_have_the_names_of_the_issue() {
     let run = run(prints, Fault::None);
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     let summary = run.summary();
     for cif in plan::CIF {
         for arm in ["off", "vic"] {
@@ -127,7 +127,7 @@ fn errors_of_the_disk_fail_the_weighing() {
 #[test]
 fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
     let run = run(prints, Fault::Ends(3));
-    assert!(matches!(run.outcome.ending, Ending::Broken(_)));
+    assert!(matches!(run.outcome.ending, WeighEnd::Broken(_)));
     figure(&run.summary(), "iops.cif1.off");
     run.nothing_is_left();
 }
@@ -137,7 +137,7 @@ fn without_qemu_the_rest_is_weighed() {
     // The fourteenth machine is QEMU's: the first finds out what executes guests, and the three arms
     // before it have four each.
     let run = run(prints, Fault::Ends(14));
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     assert!(
         run.text("report.html")
             .contains("own device: the machine ended")

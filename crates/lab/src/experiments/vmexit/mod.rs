@@ -2,7 +2,7 @@
 //! leave the guest, in loops that double until they take long enough, as
 //! kvm-unit-tests does it.
 //!
-//! Each kind has a machine of its own, since an instruction that this KVM cannot
+//! Each kind has its own machine, since an instruction that this KVM cannot
 //! do ends the machine: then the kind is unavailable, and the rest goes on. What
 //! had a cost in Tare is then measured in QEMU on the same KVM, all in one machine, and
 //! with the image in ring 3.
@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
-use super::guest_bench::{self, Arm, Place, Settings, cpus};
+use super::guest_bench::{self, Arm, RunsIn, Settings, cpus};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::experiment::{
@@ -46,12 +46,12 @@ static TOGETHER: [Arm; 2] = [
     Arm {
         name: "qemu",
         about: "all kinds in QEMU",
-        place: Place::Qemu(cpus(4)),
+        runs_in: RunsIn::Qemu(cpus(4)),
     },
     Arm {
         name: "ring3",
         about: "all kinds in ring 3",
-        place: Place::Tare(Settings {
+        runs_in: RunsIn::Tare(Settings {
             ring: "3",
             ..cpus(4)
         }),
@@ -136,7 +136,7 @@ impl Vmexit {
         }
     }
 
-    fn words(&self, kinds: &str) -> String {
+    fn cmdline(&self, kinds: &str) -> String {
         let (samples, target_us) = (self.samples, self.target.as_micros());
         format!("kind={kinds} samples={samples} target_us={target_us} hold")
     }
@@ -151,12 +151,12 @@ impl Vmexit {
         let arm = Arm {
             name: kind,
             about: "",
-            place: Place::Tare(cpus(match kind {
+            runs_in: RunsIn::Tare(cpus(match kind {
                 "ipi_each" | "ipi_cluster" | "ipi_hypercall" => 4,
                 _ => 2,
             })),
         };
-        let spec = arm.machine(round, &self.image, &self.words(kind));
+        let spec = arm.machine(round, &self.image, &self.cmdline(kind));
         let (mut khz, mut sampled, mut total, mut why) = (None, None, None, None);
         let snapshots = guest_bench::run(bench, arm.round(round), &spec, |record| {
             khz = khz.or(record.get("khz").and_then(Value::as_f64));
@@ -182,9 +182,11 @@ impl Vmexit {
     /// Several kinds in one machine.
     fn together(&mut self, bench: &mut Bench<'_>, arm: &Arm) -> Result<(), RunError> {
         let costs = |kind: &&str| !self.data.samples.values(&EXIT_NS.of(kind)).is_empty();
-        let kinds = KINDS.iter().map(|(kind, _)| *kind);
-        let kinds = kinds.filter(|kind| matches!(arm.place, Place::Tare(_)) || costs(kind));
-        let words = self.words(&kinds.collect::<Vec<_>>().join(","));
+        let kinds = KINDS
+            .iter()
+            .map(|(kind, _)| *kind)
+            .filter(|kind| matches!(arm.runs_in, RunsIn::Tare(_)) || costs(kind));
+        let words = self.cmdline(&kinds.collect::<Vec<_>>().join(","));
         let spec = arm.machine(0, &self.image, &words);
         let (mut khz, mut all) = (None, Vec::new());
         let result = guest_bench::run(bench, arm.round(0), &spec, |record| {
@@ -289,8 +291,9 @@ impl Experiment for Vmexit {
         let mut report = text.report_with([], sections, &[]);
         // The first line of what a machine said is enough.
         let first = |why: &String| why.split(" | ").next().unwrap_or(why).to_owned();
-        let missing = missing.iter();
-        let missing = missing.map(|why| format!("Unavailable here: {}.", first(why)));
+        let missing = missing
+            .iter()
+            .map(|why| format!("Unavailable here: {}.", first(why)));
         report.limitations.splice(..0, missing);
         report
     }

@@ -4,15 +4,19 @@ use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
-use crate::outcome::Ending;
+use crate::outcome::WeighEnd;
 
 /// 100 cycles for the loop, 2,100 for everything else; no hypercall.
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     if spec.engine == "qemu-kvm" || spec.ring == "3" {
         let mut lines = vec![json!({"khz": 2_000_000})];
         let kinds = spec.cmdline.split_once("kind=").unwrap().1;
-        let kinds = kinds.split(' ').next().unwrap().split(',');
-        let kinds = kinds.filter(|kind| *kind != "hypercall");
+        let kinds = kinds
+            .split(' ')
+            .next()
+            .unwrap()
+            .split(',')
+            .filter(|kind| *kind != "hypercall");
         lines.extend(kinds.map(|k| json!({"kind": k, "iterations": 10, "cycles": [40]})));
         lines.push(json!({"done": true}));
         return lines;
@@ -46,7 +50,7 @@ pub(crate) fn run(fault: Fault) -> Run {
 #[test]
 fn each_kind_has_a_price_and_what_is_unavailable_is_said() {
     let run = run(Fault::None);
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     let summary = run.summary();
     for (kind, _) in KINDS.iter().filter(|(kind, _)| *kind != "hypercall") {
         assert_eq!(figure(&summary, &format!("exit_ns.{kind}")).n, 6);
@@ -71,7 +75,7 @@ fn each_kind_has_a_price_and_what_is_unavailable_is_said() {
 #[test]
 fn a_kind_that_ends_its_machine_is_unavailable_and_the_rest_goes_on() {
     let run = run(Fault::Ends(3));
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     figure(&run.summary(), "exit_ns.cr3");
     assert!(
         run.text("report.html")
@@ -83,7 +87,7 @@ fn a_kind_that_ends_its_machine_is_unavailable_and_the_rest_goes_on() {
 fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
     let machines = 2 * KINDS.len();
     let run = run(Fault::Ends(machines + 1));
-    assert_eq!(run.outcome.ending, Ending::Complete);
+    assert_eq!(run.outcome.ending, WeighEnd::Complete);
     let summary = run.summary();
     assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
     assert!(run.text("report.html").contains("Unavailable here: qemu: "));
@@ -92,6 +96,6 @@ fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
 #[test]
 fn without_the_loop_by_itself_nothing_is_weighed() {
     let run = run(Fault::Ends(1));
-    assert!(matches!(run.outcome.ending, Ending::Broken(_)));
+    assert!(matches!(run.outcome.ending, WeighEnd::Broken(_)));
     run.nothing_is_left();
 }

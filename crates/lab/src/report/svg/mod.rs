@@ -83,7 +83,7 @@ impl Drawing {
         );
     }
 
-    /// A dot, with what it says where it is pointed at.
+    /// A dot, with the text of its tooltip.
     fn dot(&mut self, series: usize, (x, y): (f64, f64), radius: f64, title: &str) {
         let series = series % COLOURS;
         let dot =
@@ -94,7 +94,7 @@ impl Drawing {
         };
     }
 
-    /// A shaded rectangle between two places across, with what it says where it is pointed at.
+    /// A shaded rectangle between two places across, with the text of its tooltip.
     fn band(&mut self, (from, to): (f64, f64), (top, bottom): (f64, f64), title: &str) {
         let (width, height) = (to - from, bottom - top);
         let end = match title {

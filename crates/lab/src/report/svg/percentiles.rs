@@ -57,8 +57,10 @@ pub(crate) fn percentiles(names: &[&str], series: &[Distribution], description: 
         let x = Scale::linear(0.0, nines(tail(longest)), (LEFT, right));
         let mut drawing = Drawing::default();
         drawing.rows(y, (LEFT, right), 7, time);
-        let marks = MARKS.iter().filter(|(share, _)| *share <= tail(longest));
-        let marks = marks.map(|(share, label)| (x.at(nines(*share)), (*label).to_owned()));
+        let marks = MARKS
+            .iter()
+            .filter(|(share, _)| *share <= tail(longest))
+            .map(|(share, label)| (x.at(nines(*share)), (*label).to_owned()));
         drawing.columns(marks, (TOP, BOTTOM));
         drawing.path("axis", format_args!("M{LEFT} {BOTTOM}H{right:.1}"));
         let middle = (f64::midpoint(LEFT, right), BOTTOM + 34.0);

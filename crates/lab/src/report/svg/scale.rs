@@ -40,8 +40,10 @@ impl Scale {
     /// power of ten around positive values.
     pub(crate) fn log(least: f64, greatest: f64, ends: (f64, f64)) -> Self {
         let least = least.max(1e-9);
-        let from = steps(least / 10.0).filter(|v| *v <= least).last();
-        let from = from.unwrap_or(least);
+        let from = steps(least / 10.0)
+            .filter(|v| *v <= least)
+            .last()
+            .unwrap_or(least);
         let to = steps(greatest.max(least)).find(|v| *v >= greatest && *v > from);
         Self {
             kind: ScaleKind::Log,

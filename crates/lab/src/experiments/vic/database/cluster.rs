@@ -16,7 +16,7 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 /// What must be there.
 const NEEDED: [&str; 4] = ["postgres", "initdb", "pgbench", "pg_isready"];
 /// Who owns the files where root makes them: the server refuses to be root.
-const NOBODY: u32 = 65534;
+const NOBODY_ID: u32 = 65534;
 /// Most that a server may take to start and to stop.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -89,7 +89,7 @@ impl Postgres {
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
         if geteuid().is_root() {
-            command.uid(NOBODY).gid(NOBODY);
+            command.uid(NOBODY_ID).gid(NOBODY_ID);
         }
         command
     }
@@ -98,7 +98,7 @@ impl Postgres {
 /// Who owns the files, and runs the server in the guest.
 pub(super) fn owner() -> u32 {
     if geteuid().is_root() {
-        NOBODY
+        NOBODY_ID
     } else {
         geteuid().as_raw()
     }
