@@ -46,7 +46,7 @@ const PLAIN: &[&str] = &[
     "linux/sockios.h",
     "linux/loop.h",
 ];
-/// Macros lead to macros; longer chains are none of requests.
+/// Macros lead to macros; longer chains are not requests.
 const DEPTH: usize = 4;
 
 /// Requests by number.

@@ -36,7 +36,7 @@ const UNSAFE_FILES: &[&str] = &[
     // io_uring and vectored I/O on guest memory, OFD locks.
     "crates/devices/src/blk/measure.rs",
     "crates/devices/src/blk/raw_io.rs",
-    // Pages in the place of those that a front-end took away.
+    // Pages that replace those that a front-end took away.
     "crates/vhost/src/session/shortened.rs",
     // An io_uring's submission queue.
     "crates/vhost/src/session/signal.rs",

@@ -44,7 +44,7 @@ impl LogBound {
         Self(start().ok())
     }
 
-    /// Ends; the log is within its bound then, if nobody writes any more.
+    /// Ends; the log is within its bound then, if no process writes any more.
     pub(crate) fn stop(self) {
         if let Some((stop, thread)) = self.0 {
             drop(stop);
@@ -92,7 +92,7 @@ fn keep(file: &File, path: &Path, end: &OwnedFd) {
 }
 
 fn bound(file: &File) {
-    // What fails here fails again the next time, and hurts nobody else.
+    // What fails here fails again the next time, and harms no other file.
     let length = file.metadata().map_or(0, |file| file.len());
     if length > LIMIT_BYTES {
         let _ = halve(file, length);

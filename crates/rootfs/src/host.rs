@@ -126,7 +126,7 @@ pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, HostError> {
     }
 }
 
-/// A profile may name a file, and so choose what it is: a pipe that nobody writes to, or a device.
+/// A profile may name a file, and so choose what it is: a pipe that no program writes to, or a device.
 fn open_regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);

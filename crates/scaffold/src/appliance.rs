@@ -92,7 +92,7 @@ impl Appliance {
     }
 }
 
-/// The user names the directory, whose owner chooses what its manifest is: a pipe that nobody writes
+/// The user names the directory, whose owner chooses what its manifest is: a pipe that no user writes
 /// to, or a file without an end.
 fn read(path: &Path) -> io::Result<String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;

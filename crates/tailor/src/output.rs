@@ -1,4 +1,4 @@
-//! What somebody else's programs print: lines without an end cost no memory.
+//! What others's programs print: lines without an end cost no memory.
 
 use std::io::{BufRead, BufReader, Read};
 

@@ -171,7 +171,7 @@ impl BodyReader {
 }
 
 /// Where in a chunk's extensions (RFC 9112, 7.1.1): `;name=value`, with blanks around the
-/// signs. Nobody here has a use for them, but what two readers could end in two ways must
+/// signs. This server does not use them, but what two readers could end in two ways must
 /// not pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {

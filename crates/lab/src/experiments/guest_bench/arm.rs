@@ -70,7 +70,7 @@ pub(crate) const fn in_ring_3(settings: Settings) -> Settings {
 impl Arm {
     /// Whether its machines run in ring 3, which earlier versions' did not.
     pub(crate) fn is_in_ring_3(&self) -> bool {
-        matches!(self.place, RunsIn::Tare(settings) if settings.ring == "3")
+        matches!(self.runs_in, RunsIn::Tare(settings) if settings.ring == "3")
     }
 
     /// How many of `rounds` it has: QEMU's firmware takes seconds under emulation, so that its
