@@ -1,5 +1,5 @@
 //! Entry points for fuzzing: bytes are the consoles of two guests, or a lock or configuration of
-//! others's. Whatever they say, nothing panics, what is reported of it is bounded and has no control
+//! other parties'. Whatever they say, nothing panics, what is reported of it is bounded and has no control
 //! characters, and no line of it is a command.
 
 use std::path::Path;

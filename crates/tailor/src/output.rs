@@ -1,4 +1,4 @@
-//! What others's programs print: lines without an end cost no memory.
+//! What other parties' programs print: lines without an end cost no memory.
 
 use std::io::{BufRead, BufReader, Read};
 
