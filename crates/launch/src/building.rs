@@ -144,7 +144,7 @@ pub(crate) fn build(
     };
     match jail::fork_into_build(&task.build, &jail) {
         Ok(Forked::Parent(child)) => {
-            let end = child.wait(&task.build.objects, task.bounds)?;
+            let end = child.wait(task.bounds)?;
             exit(status_of_end(end))
         }
         Ok(Forked::Child) => {

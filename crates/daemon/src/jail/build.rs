@@ -30,7 +30,7 @@ use tare_confine::{INSTALLED, OF_COMPILERS, PLAIN_DEVICES};
 use tare_control::config::{Jail, JailUser};
 
 use super::bound::{Access, BoundFiles};
-use super::build_bounds::{BuildBounds, Excess, Watch};
+use super::build_bounds::{self, BuildBounds, Excess, Watch};
 use super::{
     Granted, JailError, Loopback, NAMESPACES, RootFiles, become_user, enter_new_root, failed,
     failed_io, make_namespaces, separate_mounts,
@@ -65,6 +65,8 @@ pub enum Forked {
 #[derive(Debug)]
 pub struct BuildProcess {
     child: Pid,
+    /// The directory that it changes. The path leads elsewhere once the child has its own root.
+    objects: OwnedFd,
     /// Closed by the end of this process, however it ends.
     _alive: OwnedFd,
 }
@@ -81,16 +83,16 @@ pub enum BuildEnd {
 impl BuildProcess {
     /// Waits for the end, which this process makes where the build goes beyond its bounds. No
     /// process of the build is left.
-    pub fn wait(&self, objects: &Path, bounds: BuildBounds) -> io::Result<BuildEnd> {
-        let end = self.wait_for_first(objects, bounds);
+    pub fn wait(&self, bounds: BuildBounds) -> io::Result<BuildEnd> {
+        let end = self.wait_for_first(bounds);
         // In its own process namespace all have ended with the first.
         end_children();
         end
     }
 
-    fn wait_for_first(&self, objects: &Path, bounds: BuildBounds) -> io::Result<BuildEnd> {
+    fn wait_for_first(&self, bounds: BuildBounds) -> io::Result<BuildEnd> {
         // What cannot be counted is too much.
-        let Ok(mut watch) = Watch::begin(objects, bounds) else {
+        let Ok(mut watch) = Watch::begin(&self.objects, bounds) else {
             return Ok(BuildEnd::Excess(Excess::Space));
         };
         loop {
@@ -154,12 +156,13 @@ pub fn fork_into_build(build: &Build, jail: &Jail) -> Result<Forked, JailError> 
     }
     // Without a process namespace, what the build leaves behind comes to this process.
     set_child_subreaper(Some(getpid())).map_err(failed("take over what a build leaves"))?;
+    let objects = build_bounds::open(&build.objects).map_err(failed_io("open the objects"))?;
     let (parents_end, alive) = pipe_with(PipeFlags::CLOEXEC).map_err(failed("make a pipe"))?;
     // SAFETY: this process has one thread, so that the child may do what the parent may.
     match unsafe { libc::fork() } {
         -1 => Err(failed_io("fork into")(io::Error::last_os_error())),
         0 => {
-            drop(alive);
+            drop((alive, objects));
             if granted == Granted::Yes {
                 enter_root_of(build, user.as_ref())?;
             }
@@ -168,6 +171,7 @@ pub fn fork_into_build(build: &Build, jail: &Jail) -> Result<Forked, JailError> 
         }
         child => Ok(Forked::Parent(BuildProcess {
             child: Pid::from_raw(child).ok_or(JailError::ParentEnded)?,
+            objects,
             _alive: alive,
         })),
     }

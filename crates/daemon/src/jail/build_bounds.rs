@@ -66,10 +66,9 @@ struct Counted {
 }
 
 impl Watch {
-    /// For a build that begins now.
-    pub(super) fn begin(objects: &Path, bounds: BuildBounds) -> io::Result<Self> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let objects = openat(CWD, objects, flags, Mode::empty())?;
+    /// For a build in this directory that begins now.
+    pub(super) fn begin(objects: &OwnedFd, bounds: BuildBounds) -> io::Result<Self> {
+        let objects = objects.try_clone()?;
         let counted = Counted::in_directory(&objects)?;
         Ok(Self {
             objects,
@@ -109,6 +108,13 @@ impl Counted {
             at: Instant::now(),
         })
     }
+}
+
+/// Opens a directory in which a build is to be watched: before the build begins, which changes the
+/// root of the process that watches it (`pivot_root(2)`).
+pub(super) fn open(directory: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(openat(CWD, directory, flags, Mode::empty())?)
 }
 
 /// Free for who is not root.
@@ -179,7 +185,11 @@ mod tests {
         symlink("/usr", place.path().join("source")).unwrap();
         let hole = fs::File::create(place.path().join("hole")).unwrap();
         hole.set_len(1 << 30).unwrap();
-        let excess = |bounds| Watch::begin(place.path(), bounds).unwrap().excess();
+        let excess = |bounds| {
+            Watch::begin(&open(place.path()).unwrap(), bounds)
+                .unwrap()
+                .excess()
+        };
         assert_eq!(excess(BOUNDS), None);
         let fewer = BuildBounds {
             bytes: 50_000,
@@ -192,13 +202,17 @@ mod tests {
         assert_eq!(excess(BOUNDS), Some(Excess::Space), "empty files");
         let deep = "d/".repeat(DEPTH_MAX + 1);
         fs::create_dir_all(place.path().join(deep)).unwrap();
-        assert!(Watch::begin(place.path(), BOUNDS).is_err());
+        assert!(Watch::begin(&open(place.path()).unwrap(), BOUNDS).is_err());
     }
 
     #[test]
     fn time_and_what_is_left_free_are_bounded() {
         let place = tempfile::tempdir().unwrap();
-        let excess = |bounds| Watch::begin(place.path(), bounds).unwrap().excess();
+        let excess = |bounds| {
+            Watch::begin(&open(place.path()).unwrap(), bounds)
+                .unwrap()
+                .excess()
+        };
         let at_once = BuildBounds {
             time: Duration::ZERO,
             ..BOUNDS
@@ -214,7 +228,7 @@ mod tests {
     #[test]
     fn what_is_written_later_is_counted() {
         let place = tempfile::tempdir().unwrap();
-        let mut watch = Watch::begin(place.path(), BOUNDS).unwrap();
+        let mut watch = Watch::begin(&open(place.path()).unwrap(), BOUNDS).unwrap();
         assert_eq!(watch.excess(), None);
         fs::write(place.path().join("a.o"), vec![7; 3 << 20]).unwrap();
         // As if that had made the file system fuller.
