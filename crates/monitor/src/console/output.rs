@@ -1,5 +1,5 @@
 //! Where the serial port's output goes: `console.log` and perhaps standard output, or
-//! standard error where the guest's own streams are ports ([`super::ports`]).
+//! standard error where the guest's own streams are ports (`console::ports`).
 //!
 //! A reader that does not read holds a vCPU for
 //! `TIMEOUT_MS` once; then output to it is dropped until it takes some again.
