@@ -447,10 +447,7 @@ fn next_buffer(
     memory: &GuestRam,
     chain: &mut Chain,
 ) -> Result<bool, QueueError> {
-    let mut popped = queue.pop(memory, chain)?;
-    if !popped && queue.enable_notification(memory)? {
-        popped = queue.pop(memory, chain)?;
-    }
+    let popped = queue.pop_or_ask(memory, chain)?;
     if popped && (chain.readable_len() != 0 || chain.writable_len() == 0) {
         return Err(QueueError::Direction);
     }

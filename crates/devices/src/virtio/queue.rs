@@ -119,6 +119,17 @@ impl Virtqueue {
         Ok(true)
     }
 
+    /// The same; when none waits, asks the driver to notify of the next one.
+    pub(crate) fn pop_or_ask(
+        &mut self,
+        memory: &GuestRam,
+        chain: &mut Chain,
+    ) -> Result<bool, QueueError> {
+        // One may arrive before the driver sees the request.
+        Ok(self.pop(memory, chain)?
+            || self.enable_notification(memory)? && self.pop(memory, chain)?)
+    }
+
     /// Puts the last `count` chains back: they will be popped again.
     pub(crate) fn unpop(&mut self, count: u16) {
         let back = self.queue.next_avail().wrapping_sub(count);
