@@ -5,8 +5,9 @@
 
 mod support;
 
+use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use support::{server, talk};
+use tempfile::TempDir;
 
 /// An end that comes through whatever a script leaves unfinished but long data.
 /// An end of the stream would not do: memcached then drops what it has not sent.
@@ -21,48 +23,44 @@ const QUIT: &[u8] = b"\r\nversion\r\nquit\r\n";
 /// How long to wait for a server that waits for data.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// A memcached on a port of loopback, ended when dropped.
+/// A memcached on a socket in its own directory, ended when dropped. A free
+/// port of loopback would not do: two tests that look for one may find the same.
 struct Memcached {
     process: Child,
-    port: u16,
+    directory: TempDir,
 }
 
 impl Memcached {
     fn start() -> Result<Self, String> {
-        let free = TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
-        let port = free.local_addr().map_err(|error| error.to_string())?.port();
-        drop(free);
+        let directory = TempDir::new().map_err(|error| error.to_string())?;
+        let stderr =
+            File::create(directory.path().join("stderr")).map_err(|error| error.to_string())?;
         let process = Command::new("memcached")
-            .args([
-                "-l",
-                "127.0.0.1",
-                "-U",
-                "0",
-                "-u",
-                "nobody",
-                "-B",
-                "ascii",
-                "-p",
-            ])
-            .arg(port.to_string())
+            .args(["-u", "root", "-B", "ascii", "-s"])
+            .arg(directory.path().join("socket"))
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(stderr)
             .spawn()
             .map_err(|error| format!("memcached cannot be started: {error}"))?;
-        let this = Self { process, port };
-        let until = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if Instant::now() > until {
-                return Err("memcached does not listen".into());
-            }
+        let this = Self { process, directory };
+        let until = Instant::now() + Duration::from_secs(60);
+        while this.connect().is_err() {
+            assert!(Instant::now() < until, "memcached does not listen");
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(this)
     }
 
+    fn connect(&self) -> std::io::Result<UnixStream> {
+        UnixStream::connect(self.directory.path().join("socket"))
+    }
+
     /// The answers to one connection's bytes.
     fn ask(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let mut stream = self.connect().unwrap_or_else(|error| {
+            let stderr = std::fs::read_to_string(self.directory.path().join("stderr"));
+            panic!("memcached does not answer: {error}; it wrote {stderr:?}")
+        });
         stream.set_read_timeout(Some(QUIET)).unwrap();
         let mut writer = stream.try_clone().unwrap();
         let mut answers = Vec::new();
