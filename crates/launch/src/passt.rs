@@ -377,8 +377,8 @@ mod tests {
             eprintln!("SKIP: passt is not installed");
             return;
         }
-        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let port = taken.local_addr().expect("its address").port();
+        let port = tare_vmtest::free_port();
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a port");
         let forwards = [format!("{port}:80").parse().expect("a forward")];
         let ready = || {
             let mut passt = start(&forwards, [2, 0, 0, 0, 0, 1], None)?;

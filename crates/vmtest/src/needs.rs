@@ -2,6 +2,12 @@
 
 use std::fmt::Display;
 use std::fs::OpenOptions;
+use std::hash::{BuildHasher, RandomState};
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::{Mutex, PoisonError};
 
 use tare_host::program::find_program;
 
@@ -28,12 +34,35 @@ pub fn installed(program: &str) -> bool {
     find_program(program).is_ok()
 }
 
-/// A TCP port of the loopback interface that is free now.
+/// The ports that [`free_port`] gives. Linux takes the local ports of outgoing connections
+/// from 32,768 upward (`net.ipv4.ip_local_port_range`), so none of them is among these.
+const PORTS: Range<u16> = 10_240..32_768;
+
+/// A TCP port of the loopback interface that is free now, and that no other call of this
+/// function returns while this process lives, in whatever process: each port has an abstract
+/// Unix socket that its holder keeps bound.
 ///
 /// # Panics
 /// If there is none.
 pub fn free_port() -> u16 {
-    tare_qemu::free_port().expect("a free port")
+    static HELD: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    let count = PORTS.end - PORTS.start;
+    let begin = (RandomState::new().hash_one(()) % u64::from(count)) as u16;
+    let candidates = (0..count).map(|step| PORTS.start + (begin + step) % count);
+    let (port, socket) = candidates
+        .filter_map(|port| Some((port, reserve(port)?)))
+        .find(|(port, _)| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .expect("a free port");
+    HELD.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push(socket);
+    port
+}
+
+/// Reserves the port among the callers of [`free_port`], until the socket is dropped.
+fn reserve(port: u16) -> Option<UnixListener> {
+    let name = SocketAddr::from_abstract_name(format!("tare-test-port-{port}")).ok()?;
+    UnixListener::bind_addr(&name).ok()
 }
 
 /// The value, or a skip with the error as its reason.
@@ -56,4 +85,19 @@ pub fn kvm() -> bool {
         |error| skip(format!("cannot open /dev/kvm: {error}")),
         |_| true,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_given_once() {
+        let mut ports: Vec<u16> = (0..300).map(|_| free_port()).collect();
+        assert!(ports.iter().all(|port| PORTS.contains(port)), "{ports:?}");
+        assert!(ports.iter().all(|port| reserve(*port).is_none()));
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 300);
+    }
 }

@@ -2,7 +2,7 @@
 //! in which an image ends, and the HTTP appliance over QEMU's own network.
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
@@ -281,8 +281,7 @@ fn serves(machine_type: MachineType, accelerator: Accelerator, device: &str) {
     let Some(image) = or_skip(image("http")) else {
         return;
     };
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let port = free.map_or(0, |address| address.port());
+    let port = tare_vmtest::free_port();
     let qmp = std::env::temp_dir().join(format!("tare-{}-{port}.qmp", std::process::id()));
     let machine = TestMachine::new(&image, machine_type, accelerator)
         .argument("-netdev")

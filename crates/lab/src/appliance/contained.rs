@@ -335,7 +335,6 @@ impl Drop for Contained {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Read as _, Write as _};
-    use std::net::TcpListener;
 
     use super::*;
 
@@ -350,9 +349,7 @@ mod tests {
             println!("SKIP: runc or memcached is not installed");
             return;
         }
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let port = tare_vmtest::free_port();
         let mut server = Contained::memcached(port, 8).unwrap();
         let (interrupt, _watch) = Interrupt::watch().unwrap();
         server

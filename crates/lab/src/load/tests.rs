@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -156,10 +156,7 @@ fn silence_ends_as_a_timeout() {
 
 #[test]
 fn refused_and_dropped_connections_are_counted() {
-    let free = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let free = (Ipv4Addr::LOCALHOST, tare_vmtest::free_port()).into();
     let mut refused = generator(free, Connections::KeepAlive(1));
     let requests = refused
         .run(Schedule::one_by_one(2), &Interrupt::default())
