@@ -132,7 +132,7 @@ fn a_failed_transfer_moves_no_pair_and_misses_a_goal() {
 
 #[test]
 fn the_kept_run_is_read_in_pairs_of_rounds() {
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs/2026-11-23-tcp");
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs/2026-11-26-tcp");
     let directory = tempfile::tempdir().unwrap();
     for file in ["raw.jsonl", "summary.json"] {
         std::fs::copy(kept.join(file), directory.path().join(file)).unwrap();
