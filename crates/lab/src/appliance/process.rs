@@ -16,7 +16,7 @@ use tare_host::child::ended_within;
 use super::ApplianceError;
 use super::console::Console;
 use crate::interrupt::{Interrupt, SLICE};
-use crate::observe::{CpuReading, descendants, helpers_with, resident_bytes};
+use crate::observe::{CpuReading, Helper, descendants, helpers_with, resident_bytes};
 
 /// How long a machine has to end after SIGTERM, before it is killed.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
@@ -41,7 +41,7 @@ pub(super) struct TareProcess {
     pub(super) directory: RunDir,
     pub(super) control: Control,
     /// Network helpers that are not the child's descendants.
-    pub(super) helpers: Vec<u32>,
+    pub(super) helpers: Vec<Helper>,
 }
 
 impl TareProcess {
@@ -105,12 +105,12 @@ impl TareProcess {
 
     /// CPU time of all its threads and helpers.
     pub(super) fn cpu(&self) -> Result<CpuReading, ApplianceError> {
-        CpuReading::read(self.child.id(), &self.helpers).map_err(ApplianceError::Cpu)
+        CpuReading::read(self.child.id(), &self.helper_pids()).map_err(ApplianceError::Cpu)
     }
 
     /// Resident memory of all its processes and helpers.
     pub(super) fn resident_bytes(&self) -> Option<u64> {
-        resident_bytes(self.child.id(), &self.helpers)
+        resident_bytes(self.child.id(), &self.helper_pids())
     }
 
     /// Changes settings; `None` where the machine has no control interface.
@@ -129,14 +129,19 @@ impl TareProcess {
     /// Finds the network helper, which `tare run` detaches from itself.
     pub(super) fn find_helpers(&mut self) {
         if self.helpers.is_empty() {
-            self.helpers = helpers_with(&format!("/{}:", self.address.port()));
+            let found = helpers_with(&format!("/{}:", self.address.port()));
+            self.helpers = found.into_iter().map(Helper::new).collect();
         }
+    }
+
+    fn helper_pids(&self) -> Vec<u32> {
+        self.helpers.iter().map(Helper::pid).collect()
     }
 
     fn stop(&mut self) {
         self.find_helpers();
         let mut helpers = descendants(self.child.id());
-        helpers.extend(&self.helpers);
+        helpers.extend(self.helper_pids());
         signal(self.child.id(), Signal::TERM);
         let _ = ended_within(&mut self.child, GRACE);
         let _ = self.child.kill();

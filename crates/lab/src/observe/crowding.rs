@@ -1,10 +1,12 @@
 //! Whether others wanted the CPU while a run measured: the time that the run's own threads were
 //! ready and had none, and what others used meanwhile. A thread reads both each second, so
 //! that what has ended since counts up to its last reading. What lives for less than that is in
-//! the CPU time that the kernel keeps of children that have ended.
+//! the CPU time that the kernel keeps of children that have ended. A machine's network helper
+//! (passt) is in neither, since it detaches itself: who finds one says so with [`Helper::new`].
 
 use std::fs;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -14,6 +16,37 @@ use super::CpuReading;
 const EACH: Duration = Duration::from_secs(1);
 /// Of `/proc/stat`: nanoseconds of a tick.
 const TICK_NS: f64 = 1e7;
+
+/// The helpers that live.
+static HELPERS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+
+/// A process that belongs to the run without being its descendant, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Helper(u32);
+
+impl Helper {
+    pub(crate) fn new(pid: u32) -> Self {
+        helpers(|all| all.push(pid));
+        Self(pid)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        helpers(|all| {
+            let at = all.iter().position(|pid| *pid == self.0);
+            at.map(|at| all.swap_remove(at));
+        });
+    }
+}
+
+fn helpers<T>(of: impl FnOnce(&mut Vec<u32>) -> T) -> T {
+    of(&mut HELPERS.lock().unwrap_or_else(PoisonError::into_inner))
+}
 
 /// What a run's threads had, and others.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,6 +69,7 @@ pub(crate) struct Crowding {
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     run_ns: f64,
+    helper_ns: f64,
     wait_ns: f64,
 }
 
@@ -88,7 +122,10 @@ impl Crowding {
     pub(crate) fn begin() -> Option<Self> {
         let (stop, stopped) = channel::<()>();
         let (begin, own_begin) = (Ticks::read(), own_ticks());
-        let of_this = || CpuReading::read(std::process::id(), &[]).ok();
+        let of_this = || {
+            let helpers = helpers(|all| all.clone());
+            CpuReading::read(std::process::id(), &helpers).ok()
+        };
         let first = of_this();
         let watch = move || {
             let (mut sums, mut last) = (Sums::default(), first);
@@ -97,7 +134,8 @@ impl Crowding {
                 let now = of_this();
                 if let (Some(now), Some(before)) = (&now, &last) {
                     let spent = now.since(before);
-                    sums.run_ns += (spent.monitor_ns + spent.helper_ns) as f64;
+                    sums.run_ns += spent.monitor_ns as f64;
+                    sums.helper_ns += spent.helper_ns as f64;
                     sums.wait_ns += spent.wait_ns as f64;
                 }
                 if over {
@@ -117,13 +155,19 @@ impl Crowding {
 
     /// What was seen until now; `None` where /proc does not say it.
     pub(crate) fn end(self) -> Option<Crowd> {
-        drop(self.stop);
-        let mut own = self.thread.join().ok()?;
-        if let Some((begin, end)) = self.own_begin.zip(own_ticks()) {
+        let (begin, own_begin) = (self.begin, self.own_begin);
+        let mut own = self.sums()?;
+        if let Some((begin, end)) = own_begin.zip(own_ticks()) {
             own.run_ns = own.run_ns.max((end - begin) * TICK_NS);
         }
-        let (begin, end) = (self.begin?, Ticks::read()?);
+        own.run_ns += own.helper_ns;
+        let (begin, end) = (begin?, Ticks::read()?);
         Crowd::of(own, end.all - begin.all, end.busy - begin.busy)
+    }
+
+    fn sums(self) -> Option<Sums> {
+        drop(self.stop);
+        self.thread.join().ok()
     }
 }
 
@@ -156,6 +200,7 @@ mod tests {
         let own = Sums {
             run_ns: 3e9,
             wait_ns: 1e9,
+            ..Sums::default()
         };
         // 10 s on two CPUs, busy for 8 s of CPU time, of which 3 s are the run's own.
         let crowd = Crowd::of(own, 2000.0, 800.0).unwrap();
@@ -184,5 +229,42 @@ mod tests {
         }
         let crowd = crowding.end().unwrap();
         assert!((0.0..=100.0).contains(&crowd.own_wait_pct), "{crowd:?}");
+    }
+
+    /// It has passt's name, and is not a child of this process.
+    #[test]
+    fn a_helper_that_has_detached_itself_is_the_runs_own() {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("passt");
+        std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
+        let crowding = Crowding::begin().unwrap();
+        let script = format!(
+            "{} -c 'i=0; while [ $i -lt 100000000 ]; do i=$((i+1)); done' >/dev/null 2>&1 & echo $!",
+            program.display()
+        );
+        let started = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .output()
+            .unwrap();
+        let pid: u32 = String::from_utf8(started.stdout)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        let helper = Helper::new(pid);
+        let stat = format!("/proc/{pid}/schedstat");
+        let spent = || {
+            let text = fs::read_to_string(&stat).unwrap();
+            text.split(' ').next().unwrap().parse::<u64>().unwrap()
+        };
+        while spent() < WORK_NS {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let sums = crowding.sums().unwrap();
+        let raw = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+        rustix::process::kill_process(raw, rustix::process::Signal::KILL).unwrap();
+        assert!(sums.helper_ns >= WORK_NS as f64, "{sums:?}");
+        drop(helper);
+        assert!(helpers(|all| !all.contains(&pid)));
     }
 }

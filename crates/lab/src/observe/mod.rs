@@ -8,5 +8,5 @@ mod crowding;
 mod memory;
 
 pub(crate) use cpu::{CpuReading, CpuSpent, descendants, helpers_with};
-pub(crate) use crowding::{Crowd, Crowding};
+pub(crate) use crowding::{Crowd, Crowding, Helper};
 pub(crate) use memory::resident_bytes;
