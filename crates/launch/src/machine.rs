@@ -3,7 +3,7 @@
 //!
 //! Neighbours: `plan` makes the first, `launch` the second; `monitor` and `qemu` start it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
@@ -245,5 +245,6 @@ fn keep_log(said: &str, dir: &RunDir) -> Result<(), RunFileError> {
     if said.is_empty() {
         return Ok(());
     }
-    fs::write(dir.passt_log(), said).map_err(RunFileError::of("the log of passt", dir))
+    dir.write_file(&dir.passt_log(), said.as_bytes())
+        .map_err(RunFileError::of("the log of passt", dir))
 }

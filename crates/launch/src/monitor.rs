@@ -74,7 +74,8 @@ pub(crate) fn start(
     let config = configuration(&machine, &socket)?;
     let document = serde_json::to_vec_pretty(&config).map_err(MonitorError::Configuration)?;
     let path = dir.machine_json();
-    let machine_json = std::fs::write(&path, document)
+    let machine_json = dir
+        .write_file(&path, &document)
         .and_then(|()| File::open(&path))
         .map_err(RunFileError::of("machine.json", &dir))?;
     let descriptor = inherit(&machine_json)?;

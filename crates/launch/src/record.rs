@@ -130,7 +130,7 @@ impl Record {
     /// Writes the record of the machine in `dir`, whole or not at all.
     pub fn write(&self, dir: &RunDir) -> io::Result<()> {
         let draft = dir.run_json_draft();
-        fs::write(&draft, serde_json::to_vec_pretty(self)?)?;
+        dir.write_file(&draft, &serde_json::to_vec_pretty(self)?)?;
         fs::rename(&draft, dir.run_json())
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use tare_control::client::Client;
@@ -165,6 +166,34 @@ fn it_is_a_machine_to_the_other_verbs() {
     assert!(stats.out.contains("io "), "{stats:?}");
     let wrong = place.run(&["set", "disk", "disk0.coalesce=5/4"]);
     assert_ne!(wrong.code, Some(0), "{wrong:?}");
+}
+
+#[test]
+fn a_umask_that_lets_others_write_hides_no_machine() {
+    let (place, disk) = with_disk();
+    let socket = place.path().join("s");
+    let usual = place.tare(&[
+        "blk",
+        "--socket",
+        socket.to_str().unwrap(),
+        "--disk",
+        &disk,
+        "--name",
+        "disk",
+    ]);
+    let set = usual.get_envs();
+    let mut child = Command::new("sh")
+        .args(["-c", "umask 0; exec \"$0\" \"$@\""])
+        .arg(usual.get_program())
+        .args(usual.get_args())
+        .envs(set.filter_map(|(name, value)| Some((name, value?))))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("it is listed", || place.run(&["ps"]).out.contains("disk "));
+    place.run(&["logs", "disk"]).expect(52, "has no console");
+    place.run(&["stop", "disk"]).expect(0, "");
+    child.wait().unwrap();
 }
 
 #[test]

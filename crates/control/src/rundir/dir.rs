@@ -1,8 +1,9 @@
 //! The directory of one machine: its files by name.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ftruncate, open};
@@ -89,6 +90,14 @@ impl RunDir {
     /// what is not a regular file of this user.
     pub fn open_file(&self, path: &Path) -> io::Result<File> {
         open_own(path, OFlags::RDONLY)
+    }
+
+    /// Writes a file of this directory, for its owner alone: [`Self::open_file`] refuses one
+    /// that others may write, as the caller's umask could let them.
+    pub fn write_file(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(path)?.write_all(bytes)
     }
 
     /// Opens `reload.disk` for reading and writing, on the terms of [`Self::open_file`].
