@@ -6,6 +6,7 @@
 //! ends as an answer that was checked (status, length, content) or as a
 //! counted failure, within its time limit.
 
+pub(crate) mod compact;
 mod connection;
 mod exchange;
 mod first_byte;

@@ -21,7 +21,7 @@ use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::experiment::{Entry, Experiment, IfFails, Subject, Turn, has_data, rounds};
 use crate::figure::Figure;
-use crate::load::{Connections, Exchange, Generator, Request, Schedule, failed};
+use crate::load::{Connections, Exchange, Generator, Request, Schedule, compact, failed};
 use crate::metric::{Metric, metrics};
 use crate::number::number;
 use crate::observe::counters::{activity_between, instructions_between};
@@ -201,7 +201,7 @@ impl Kv {
     fn take(&mut self, arm: &'static str, sample: &str, record: &Value) {
         let number = |name: &str| record.get(name).and_then(Value::as_f64);
         if sample == "load" {
-            let asked: Vec<Request> = serde_json::from_value(record.clone()).unwrap_or_default();
+            let asked = compact::from_json(record).unwrap_or_default();
             let answered = asked.iter().filter(|request| request.failure.is_none());
             let us = answered.map(|request| request.latency_ns() as f64 / 1e3);
             self.data.extend(LATENCY, arm, us);
@@ -232,7 +232,7 @@ impl Kv {
         let cpu = server.cpu()?;
         let asked = generator(server.as_ref(), mix::mixed()).run(schedule, bench.interrupt)?;
         let spent = server.cpu()?.since(&cpu);
-        self.keep(bench, place, "load", &json!(asked))?;
+        self.keep(bench, place, "load", &compact::to_json(&asked))?;
         self.check(arm, "load", &asked);
         let share = (spent.monitor_ns + spent.helper_ns) as f64 / spent.wall_ns as f64;
         self.value(bench, CPU, arm, share * 100.0)?;
