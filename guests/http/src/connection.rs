@@ -239,10 +239,22 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
     }
 
     /// Reads a body away. The error is the status to refuse with, or the end.
+    ///
+    /// A body is refused for what came of it, not for its length in the head, like one in chunks:
+    /// a client that does not go on gets 408. Only one that asks first is refused at once.
     fn discard(&mut self, pending: &Pending) -> Result<(), Result<Status, CloseReason>> {
-        let mut body = BodyReader::new(pending.body, limits::DISCARDED)
-            .map_err(|error| Ok(Status::from(error)))?;
-        if pending.expects_continue && self.buffer.is_empty() {
+        let waits = pending.expects_continue && self.buffer.is_empty();
+        let is_too_long = matches!(pending.body, Framing::Length(len) if len > limits::MAX_BODY);
+        if is_too_long && waits {
+            return Err(Ok(Status::ContentTooLarge));
+        }
+        let framing = match pending.body {
+            Framing::Length(len) => Framing::Length(len.min(limits::MAX_BODY)),
+            Framing::Chunked => Framing::Chunked,
+        };
+        let mut body =
+            BodyReader::new(framing, limits::DISCARDED).map_err(|error| Ok(Status::from(error)))?;
+        if waits {
             let parts = [&b"HTTP/1.1 100 Continue\r\n\r\n"[..], b"", b""];
             self.send_parts(parts).map_err(Err)?;
         }
@@ -251,6 +263,7 @@ impl<'s, T: Transport, P: Platform> Connection<'s, T, P> {
             let bytes = self.buffer.filled();
             let available = bytes.len();
             match body.feed::<Status>(bytes, |_| Ok(())).map_err(Ok)? {
+                Progress::Done(_) if is_too_long => return Err(Ok(Status::ContentTooLarge)),
                 Progress::Done(n) => {
                     self.buffer.consume(n);
                     return Ok(());

@@ -10,7 +10,7 @@ pub const MAX_HEAD: usize = 16 * 1024;
 pub(crate) const MAX_TARGET: usize = 8 * 1024;
 /// Most header fields of a request; beyond it 431.
 pub(crate) const MAX_FIELDS: usize = 100;
-/// Longest request body that is read and thrown away; beyond it 413. No
+/// Most bytes of a request body that are read and thrown away; if more are to come, 413. No
 /// resource of a static server has a use for a body.
 pub const MAX_BODY: u64 = 64 * 1024;
 /// What a body that is thrown away may have.

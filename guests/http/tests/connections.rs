@@ -87,11 +87,9 @@ fn a_long_body_over_many_reads_is_read_away() {
 #[test]
 fn a_body_beyond_the_limit_is_refused() {
     let server = server();
-    for fields in [
-        "Content-Length: 65537",
-        "Content-Length: 18446744073709551614",
-    ] {
-        let bytes = format!("PUT / HTTP/1.1\r\nHost: a\r\n{fields}\r\n\r\n{GET}");
+    let put = |len: u64| format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n");
+    for len in [65_537, u64::MAX - 1] {
+        let bytes = put(len) + &"x".repeat(65_536) + GET;
         let answers = ask(&server, &bytes);
         assert_eq!(answers.len(), 1);
         assert_eq!(
@@ -99,10 +97,24 @@ fn a_body_beyond_the_limit_is_refused() {
             (413, Some("close"))
         );
     }
+    let longest = put(65_536) + &"x".repeat(65_536) + GET;
+    assert_eq!(ask(&server, &longest).len(), 2);
     let chunks = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n";
     assert_eq!(ask(&server, chunks)[0].status, 413);
     let broken = "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n";
     assert_eq!(ask(&server, broken)[0].status, 400);
+}
+
+/// A length is a promise: nothing is allocated for it, and the body has its ten seconds.
+#[test]
+fn a_long_body_that_does_not_come_is_awaited_like_a_short_one() {
+    for len in [1, 999_999_999] {
+        let server = server();
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n");
+        let script = Script::new([send(&head), seconds(9), seconds(9)]).run(&server);
+        assert_eq!(statuses(&script), [408], "{len}");
+        assert_eq!(server.counters.request_timeouts.get(), 1);
+    }
 }
 
 #[test]
@@ -116,6 +128,9 @@ fn expect_100_continue_is_answered_or_refused() {
     assert_eq!(statuses(&script), [100, 200, 200]);
     let script = Script::new([send(&head("POST")), send("abc"), send(GET)]).run(&server());
     assert_eq!(statuses(&script), [405], "not read, so not kept");
+    let long = head("GET").replace("Length: 3", "Length: 999999999");
+    let script = Script::new([send(&long), send("abc")]).run(&server());
+    assert_eq!(statuses(&script), [413], "no leave for what is too long");
     let at_once = format!("{}abc{GET}", head("GET"));
     assert_eq!(ask(&server(), &at_once).len(), 2, "no need to ask any more");
 }
