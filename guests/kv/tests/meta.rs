@@ -6,6 +6,8 @@
 mod support;
 
 use support::{ask, server, talk};
+use tare_guest_kv::host::HostClock;
+use tare_guest_kv::server::{Server, Settings};
 
 /// The answers to a script whose lines end in `|`.
 fn answers(script: &str) -> String {
@@ -24,6 +26,64 @@ fn flags_are_answered_in_the_order_asked() {
     assert_eq!(answers("mn|me nothing"), "MN|EN|");
     let debug = answers("set k 0 0 1|a|me k");
     assert!(debug.starts_with("STORED|ME k exp=-1 cas=1 fetch=no cls=1 size="));
+}
+
+/// As memcached 1.6.18 answers, whose suite has these.
+#[test]
+fn a_get_with_u_leaves_no_trace() {
+    let script = "ms k 1 T100|a|mg k s t u h|mg k h|mg k u h";
+    assert_eq!(answers(script), "HD|HD s1 t100 h0|HD h0|HD h1|");
+    // Two that are alike but for their order: the one that was used least recently goes.
+    let kept = |look: &str| {
+        let settings = Settings {
+            memory_bytes: 100_000,
+            ..Settings::default()
+        };
+        let server = Server::new(settings, HostClock);
+        let set = |n| format!("ms k{n} 1000 q\r\n{}\r\n", "x".repeat(1000));
+        let mut pieces: Vec<_> = (0..80).map(set).collect();
+        pieces.push(format!("{look}\r\n"));
+        pieces.extend((80..130).map(set));
+        pieces.push("mg k0 s q\r\nmg k1 s q\r\nmn\r\n".into());
+        let pieces = pieces.into_iter().map(String::into_bytes);
+        talk(&server, pieces).text().replace("\r\n", "|")
+    };
+    assert_eq!(kept("mg k0 u"), "HD|MN|");
+    assert_eq!(kept("mg k0"), "HD|HD s1000|MN|");
+}
+
+#[test]
+fn what_a_refused_set_shows_of_the_unique_number_is_zero() {
+    let script = "set k 0 0 1|a|ms k 1 c C9|b|ms none 1 C9 c|b|ms k 1 ME c k|b|ms k 1 c|b";
+    assert_eq!(answers(script), "STORED|EX c0|NF c0|NS c0 kk|HD c2|");
+}
+
+#[test]
+fn an_older_value_that_is_stored_as_stale_keeps_the_time_that_was_left() {
+    let script = "set k 0 0 1|a|md k I T30|mg k t v|ms k 1 I T90 C1|b|mg k t v";
+    assert_eq!(
+        answers(script),
+        "STORED|HD|VA 1 t30 X W|a|HD|VA 1 t30 Z X|b|"
+    );
+}
+
+#[test]
+fn a_unique_number_counts_in_all_modes_but_add() {
+    let set = |mode: &str, cas: &str| {
+        answers(&format!(
+            "set k 0 0 1|a|ms k 1 M{mode} C{cas}|b|ms new 1 M{mode} C1|b"
+        ))
+    };
+    for (mode, differs, equals, new) in [
+        ("A", "EX", "HD", "NS"),
+        ("P", "EX", "HD", "NS"),
+        ("R", "EX", "HD", "NF"),
+        ("S", "EX", "HD", "NF"),
+        ("E", "NS", "NS", "HD"),
+    ] {
+        assert_eq!(set(mode, "9"), format!("STORED|{differs}|{new}|"), "{mode}");
+        assert_eq!(set(mode, "1"), format!("STORED|{equals}|{new}|"), "{mode}");
+    }
 }
 
 /// What memcached 1.6.18 answers to the same.

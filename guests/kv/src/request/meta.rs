@@ -78,6 +78,8 @@ pub struct Options {
     pub encoded: bool,
     /// `q`: no answer in the usual case.
     pub quiet: bool,
+    /// `u`: the item counts as requested neither by age nor by `h`.
+    pub unnoticed: bool,
     /// `I`: invalidate, or store something older as stale.
     pub invalidate: bool,
     /// `C`: only the version with this unique number.
@@ -113,7 +115,7 @@ impl MetaCommand {
     /// The flags that it takes.
     fn known(self) -> &'static [u8] {
         match self {
-            Self::Get => b"bcfhkOqstvNRT",
+            Self::Get => b"bcfhkOqstuvNRT",
             Self::Set => b"bCcFIkMNOqsTtv",
             Self::Delete => b"bCIkOqT",
             Self::Arithmetic => b"bCcDfJkMNOqsTtv",
@@ -232,6 +234,7 @@ impl Options {
             b'v' => self.value = true,
             b'b' => self.encoded = true,
             b'q' => self.quiet = true,
+            b'u' => self.unnoticed = true,
             b'I' => self.invalidate = true,
             b'C' => self.cas = Some(unsigned_64(token).ok_or(bad)?),
             b'F' => self.client_flags = unsigned_32(token).ok_or(BAD_FORMAT)?,

@@ -68,8 +68,10 @@ impl<C: Clock> Store<C> {
         if marks.is_empty() {
             marks = self.marks(at, options.recache_s);
         }
-        self.slots.touch(at);
-        self.slots[at].state |= FETCHED;
+        if !options.unnoticed {
+            self.slots.touch(at);
+            self.slots[at].state |= FETCHED;
+        }
         let item = &self.slots[at];
         let value: &[u8] = if options.value { item.value() } else { b"" };
         super::reserve(out, value.len() + 512)?;
@@ -117,29 +119,37 @@ impl<C: Clock> Store<C> {
     fn meta_set(&mut self, meta: &Meta<'_>, key: &[u8], out: &mut Vec<u8>) {
         let options = &meta.options;
         let (at, _) = self.find(key);
+        let known = (at != NIL).then(|| &self.slots[at]);
+        let (known_cas, was_won, expires_s) = known.map_or((None, false, 0), |item| {
+            (Some(item.cas), item.state & WON != 0, item.expires_s)
+        });
         // Something older than what there is, stored as stale on purpose.
-        let older = at != NIL
-            && options.invalidate
-            && options.cas.is_some_and(|cas| cas < self.slots[at].cas);
+        let older = options.invalidate && options.cas.is_some_and(|cas| Some(cas) < known_cas);
         let verb = match (options.mode, options.cas) {
             (Some(b'E'), _) => Verb::Add,
             (Some(b'A'), _) => Verb::Append,
             (Some(b'P'), _) => Verb::Prepend,
-            (Some(b'R'), _) => Verb::Replace,
             (_, Some(cas)) if !older => Verb::Cas(cas),
+            (Some(b'R'), _) => Verb::Replace,
             _ => Verb::Set,
         };
-        let was_won = at != NIL && self.slots[at].state & WON != 0;
-        let stored = self.store(&Entry {
-            verb,
-            key,
-            flags: options.client_flags,
-            exptime: options.expiry.unwrap_or(0),
-            value: meta.value,
-        });
+        let extends = matches!(verb, Verb::Append | Verb::Prepend);
+        let differs = known_cas.is_some() && options.cas.is_some_and(|cas| Some(cas) != known_cas);
+        let stored = if extends && differs {
+            Stored::Exists
+        } else {
+            self.store(&Entry {
+                verb,
+                key,
+                flags: options.client_flags,
+                exptime: options.expiry.unwrap_or(0),
+                value: meta.value,
+            })
+        };
         let (at, _) = self.find(key);
         if stored == Stored::Stored && older && at != NIL {
             self.slots[at].state = STALE | if was_won { WON } else { 0 };
+            self.slots[at].expires_s = expires_s;
         }
         let text: &[u8] = match stored {
             Stored::Stored if options.quiet => return,
@@ -151,8 +161,13 @@ impl<C: Clock> Store<C> {
         };
         out.extend_from_slice(text);
         for flag in meta.flags {
-            if matches!(flag[0], b'k' | b'O' | b'c') {
-                self.show_flag(meta.key, at, flag, false, out);
+            match flag[0] {
+                b'k' | b'O' => self.show_flag(meta.key, at, flag, false, out),
+                b'c' if stored == Stored::Stored => {
+                    self.show_flag(meta.key, at, flag, false, out);
+                }
+                b'c' => out.extend_from_slice(b" c0"),
+                _ => {}
             }
         }
         out.extend_from_slice(b"\r\n");
