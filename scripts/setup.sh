@@ -51,6 +51,34 @@ downloadable() {
     fi
 }
 
+# The upstream source of PACKAGE below target/sources, for tests that run a package's own suite, which SKIP
+# without it. apt gets it from where it gets Debian's packages, and checks it.
+source_of() { # PACKAGE
+    local to="$root/target/sources" place entry apt
+    compgen -G "$to/$1-*" >/dev/null && return
+    command -v apt-get >/dev/null || return 0
+    echo "setup: fetching the source of $1"
+    place=$(mktemp -d)
+    # apt's own user reads it.
+    chmod 755 "$place"
+    mkdir "$place/from" "$place/cache" "$place/lists" "$place/source"
+    # The configured places of packages, as places of sources.
+    while read -r entry; do
+        sed -e 's/^Types:.*/Types: deb-src/' -e 's/^deb[[:space:]]/deb-src /' "$entry" >"$place/from/${entry##*/}"
+    done < <(apt-get indextargets --format '$(SOURCESENTRY)' 'Created-By: Packages' 'Origin: Debian' | sed 's/:[0-9]*$//' | sort -u)
+    apt=(apt-get -qq -o Dir::Etc::SourceList=/dev/null -o "Dir::Etc::SourceParts=$place/from"
+        -o "Dir::State::Lists=$place/lists" -o "Dir::Cache=$place/cache")
+    # Places that are not Debian's may have no sources.
+    "${apt[@]}" update >/dev/null 2>&1 || true
+    if (cd "$place/source" && "${apt[@]}" source --download-only "$1" >/dev/null 2>&1) &&
+        mkdir -p "$to" && tar -xf "$place/source/$1"_*.orig.tar.* -C "$place/source" --no-same-owner; then
+        mv "$place/source/$1"-*/ "$to/"
+    else
+        echo "setup: going on without the source of $1" >&2
+    fi
+    rm -rf "$place"
+}
+
 newer_or_same() { # VERSION MINIMUM
     [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
 }
@@ -100,9 +128,11 @@ run)
     packages "${wanted[@]}"
     ;;
 test)
-    packages clang passt qemu-system-x86 e2fsprogs fio postgresql kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools python3-pymemcache busybox runc podman util-linux libc-bin bsdutils binutils
+    packages clang passt qemu-system-x86 e2fsprogs fio postgresql kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools python3-pymemcache perl busybox runc podman util-linux libc-bin bsdutils binutils
     # What configures and builds a Linux kernel.
     packages make flex bison bc libelf-dev zstd patch xz-utils
+    # Its suite runs against `kv`.
+    source_of memcached
     ;;
 weigh)
     # What experiments beyond that of `run` use: kernels, databases, platforms.
