@@ -498,6 +498,21 @@ fn what_cannot_run_is_refused_in_a_sentence_before_a_machine_starts() {
     run(&place, &low, &[]).expect(15, "-static-pie");
 }
 
+/// A file of a gibibyte and more in a machine of 64 MiB, as `limits.c` describes it.
+const SPARSE: &str = "\
+write 1
+bytes 1073741825, held 4096
+read 3, 0 0 x
+mapped x
+data 1073741824, hole 1073741825
+longer 0
+no data -1  ENXIO
+allocated 0
+bytes 1099511627776, held 12288
+allocate ENOSPC
+overflow EINVAL
+";
+
 #[test]
 fn a_program_at_a_limit_gets_linuxs_errno_or_ends_in_a_sentence() {
     if !can_run() {
@@ -521,6 +536,8 @@ fn a_program_at_a_limit_gets_linuxs_errno_or_ends_in_a_sentence() {
     }
     let disk = at(&["disk"]);
     disk.expect(0, "write ENOSPC\nsome 1\nagain 1");
+    let sparse = at(&["sparse"]);
+    sparse.expect(0, SPARSE);
     let threads = at(&["threads"]);
     threads.expect(0, "thread EAGAIN\nsome 1");
     let fork = at(&["fork"]);

@@ -124,7 +124,7 @@ fn vdso(process: &Process, functions: &[(&str, u64)]) -> Result {
             execute: true,
         },
         backing: Backing::File {
-            bytes: Bytes::new(vdso::image(base, functions)),
+            bytes: Bytes::new(&vdso::image(base, functions)),
             offset: 0,
             end: u64::MAX,
         },

@@ -421,7 +421,9 @@ impl Area {
             return true;
         };
         let until = offset.saturating_add(self.end - start).min(*end);
-        bytes.with(*offset, until, |code| may_jump_into(code, start, forbidden))
+        let looked = bytes.with(*offset, until, |code| may_jump_into(code, start, forbidden));
+        // What cannot be looked at is left alone.
+        looked.unwrap_or(true)
     }
 }
 

@@ -23,7 +23,7 @@ fn space(code: &[u8], cpus: usize) -> Space {
         end: 0,
         rights: CODE,
         backing: Backing::File {
-            bytes: Bytes::new(file),
+            bytes: Bytes::new(&file),
             offset: 0,
             end: u64::MAX,
         },

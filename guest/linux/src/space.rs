@@ -11,7 +11,7 @@ use tare_libos::heap;
 
 use crate::errno::{Errno, Result};
 use crate::files::Bytes;
-use crate::memory::{self, DATA, PAGE, Rights, WINDOW};
+use crate::memory::{self, DATA, NoMemory, PAGE, Rights, WINDOW};
 use crate::sites::Sites;
 
 /// Most areas, as Linux has it (`vm.max_map_count`).
@@ -467,7 +467,8 @@ fn bring(start: u64, area: &Area, run: Range<u64>) -> core::result::Result<(), D
             if run.is_empty() {
                 return Ok(());
             }
-            bytes.with(at, end, |part| memory::populate(run, area.rights, part))
+            let populate = |part: &[u8]| memory::populate(run, area.rights, part);
+            bytes.with(at, end, populate).unwrap_or(Err(NoMemory))
         }
     };
     brought.map_err(|_| Denied::NoMemory)

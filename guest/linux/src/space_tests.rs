@@ -77,7 +77,7 @@ fn a_files_pages_have_its_bytes_and_zeros_behind_them() {
     let content: Vec<u8> = (0..6000_u32).map(|n| n as u8).collect();
     let area = Area {
         backing: Backing::File {
-            bytes: Bytes::new(content.clone()),
+            bytes: Bytes::new(&content),
             offset: 0,
             end: 5000,
         },

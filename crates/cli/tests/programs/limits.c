@@ -2,12 +2,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void say(const char *what) { printf("%s %s\n", what, strerrorname_np(errno)), fflush(stdout); }
@@ -41,13 +43,41 @@ static int disk(void)
 {
     static char block[1 << 20];
     int file = open("/tmp/full", O_RDWR | O_CREAT, 0600);
-    long whole = 0;
-    while (write(file, block, sizeof block) == sizeof block)
-        whole++;
+    long whole = 0, count;
+    /* As on Linux, what fits of the last one is written first. */
+    while ((count = write(file, block, sizeof block)) > 0)
+        whole += count == sizeof block;
     say("write");
     printf("some %d\n", whole > 8);
     ftruncate(file, 0);
     printf("again %d\n", pwrite(file, block, sizeof block, 0) == sizeof block);
+    return 0;
+}
+
+/* A byte far out takes a page, and space that a program asks for is there or refused. */
+static int sparse(void)
+{
+    const off_t far = 1L << 30;
+    struct stat status;
+    char read[] = "999";
+    int file = open("/tmp/sparse", O_RDWR | O_CREAT, 0600);
+    printf("write %zd\n", pwrite(file, "x", 1, far));
+    fstat(file, &status);
+    printf("bytes %ld, held %ld\n", (long)status.st_size, (long)status.st_blocks * 512);
+    printf("read %zd", pread(file, read, 3, far - 2));
+    printf(", %d %d %c\n", read[0], read[1], read[2]);
+    char *area = mmap(0, 4096, PROT_READ, MAP_PRIVATE, file, far);
+    printf("mapped %c\n", area[0]);
+    printf("data %ld, hole %ld\n", (long)lseek(file, 0, SEEK_DATA), (long)lseek(file, far, SEEK_HOLE));
+    printf("longer %d\n", ftruncate(file, 1L << 40));
+    printf("no data %ld ", (long)lseek(file, far + 4096, SEEK_DATA)), say("");
+    printf("allocated %d\n", fallocate(file, 0, 0, 8192));
+    fstat(file, &status);
+    printf("bytes %ld, held %ld\n", (long)status.st_size, (long)status.st_blocks * 512);
+    if (fallocate(file, 0, 0, far))
+        say("allocate");
+    if (pwrite(file, "xy", 2, LONG_MAX - 1) < 0)
+        say("overflow");
     return 0;
 }
 
@@ -73,6 +103,8 @@ int main(int count, char **words)
         return memory();
     if (!strcmp(what, "disk"))
         return disk();
+    if (!strcmp(what, "sparse"))
+        return sparse();
     if (!strcmp(what, "threads"))
         return threads();
     if (!strcmp(what, "fork")) {

@@ -268,9 +268,7 @@ pub(super) fn fallocate(
     if mode != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    let end = offset.checked_add(length).ok_or(Errno::EFBIG)?;
-    if end > file.bytes.len() {
-        file.bytes.set_len(end)?;
-    }
+    file.bytes.allocate(&(offset..offset + length))?;
+    file.node.touch();
     Ok(0)
 }

@@ -3,7 +3,6 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general as c;
@@ -119,7 +118,7 @@ pub(super) fn openat(
             Some(node) => node,
             None if !has(c::O_CREAT) => return Err(Errno::ENOENT),
             None => {
-                let kind = NodeKind::File(Bytes::new(Vec::new()));
+                let kind = NodeKind::File(Bytes::new(&[]));
                 let node = Node::new(kind, masked(context, mode), tare_hal::clock::wall_ns());
                 entries.insert(place.name.clone(), node.clone());
                 node

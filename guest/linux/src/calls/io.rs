@@ -97,6 +97,7 @@ pub(super) fn pread(context: &mut Context<'_>, a: Arguments) -> Result {
     }
     may_at(&open, Way::Read)?;
     Process::is_own(to, length)?;
+    ends_in_a_file(offset, length)?;
     let read =
         |_: &mut Context<'_>, done, buffer: &mut [u8]| open.file.read_at(offset + done, buffer);
     in_steps(context, to, length, read, |_| {})
@@ -171,6 +172,7 @@ pub(super) fn pwrite(context: &mut Context<'_>, a: Arguments) -> Result {
     }
     may_at(&open, Way::Write)?;
     Process::is_own(from, length)?;
+    ends_in_a_file(offset, length)?;
     let mut done = 0;
     while done < length.min(MOST) {
         let part = (length - done).min(STEP as u64) as usize;
@@ -181,12 +183,23 @@ pub(super) fn pwrite(context: &mut Context<'_>, a: Arguments) -> Result {
             open.file.write_at(offset + done, &buffer[..part])
         });
         match written {
-            Ok(_) => done += part as u64,
+            Ok(count) => done += count as u64,
             Err(errno) if done == 0 => return Err(errno),
             Err(_) => break,
         }
+        if written != Ok(part) {
+            break;
+        }
     }
     Ok(done)
+}
+
+/// Refuses a range that ends where no file does, as Linux.
+fn ends_in_a_file(offset: u64, length: u64) -> Result<()> {
+    match offset.checked_add(length) {
+        Some(end) if end <= i64::MAX as u64 => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// Whether a file is used at an offset: first whether it has any.

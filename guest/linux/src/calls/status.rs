@@ -23,7 +23,7 @@ fn stat_bytes(status: &Status) -> [u8; 144] {
     put(40, device_number(status.device));
     put(48, status.bytes);
     put(56, 4096);
-    put(64, status.bytes.div_ceil(512));
+    put(64, status.allocated / 512);
     for at in [72, 88, 104] {
         put(at, status.modified_ns / 1_000_000_000);
         put(at + 8, status.modified_ns % 1_000_000_000);
@@ -86,7 +86,7 @@ pub(super) fn statx(context: &Context<'_>, a: Arguments) -> Result {
     put(28, &(status.mode as u16).to_le_bytes());
     put(32, &status.inode.to_le_bytes());
     put(40, &status.bytes.to_le_bytes());
-    put(48, &status.bytes.div_ceil(512).to_le_bytes());
+    put(48, &(status.allocated / 512).to_le_bytes());
     for at in [64, 80, 96, 112] {
         put(at, &(status.modified_ns / 1_000_000_000).to_le_bytes());
         put(

@@ -20,6 +20,8 @@ pub(crate) struct Status {
     pub(crate) mode: u32,
     pub(crate) links: u32,
     pub(crate) bytes: u64,
+    /// Bytes of the pages that it has.
+    pub(crate) allocated: u64,
     /// Nanoseconds since 1970.
     pub(crate) modified_ns: u64,
     /// Major and minor number of a device.
@@ -34,6 +36,7 @@ impl Status {
             mode: 0o600,
             links: 1,
             bytes: 0,
+            allocated: 0,
             modified_ns: 0,
             device: (0, 0),
         }
@@ -46,6 +49,7 @@ impl Status {
             mode: S_IFCHR | 0o666,
             links: 1,
             bytes: 0,
+            allocated: 0,
             modified_ns: 0,
             device: (major, minor),
         }

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use linux_raw_sys::general::{SEEK_CUR, SEEK_END, SEEK_SET};
+use linux_raw_sys::general::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 use tare_libos::sync::SpinLock;
 
 use super::lock::Lock;
@@ -38,9 +38,9 @@ impl File for Regular {
         self.node.touch();
         let _turn = self.turn.lock();
         if self.appends.load(Ordering::Relaxed) {
-            let end = self.bytes.append(from)?;
-            self.position.store(end, Ordering::Relaxed);
-            return Ok(from.len());
+            let written = self.bytes.append(from)?;
+            self.position.store(written.end, Ordering::Relaxed);
+            return Ok((written.end - written.start) as usize);
         }
         let at = self.position.load(Ordering::Relaxed);
         let count = self.bytes.write(at, from)?;
@@ -56,20 +56,23 @@ impl File for Regular {
         self.node.touch();
         if self.appends.load(Ordering::Relaxed) {
             // As Linux does, against POSIX (`pwrite(2)`, bugs).
-            return self.bytes.append(from).map(|_| from.len());
+            let written = self.bytes.append(from)?;
+            return Ok((written.end - written.start) as usize);
         }
         self.bytes.write(offset, from)
     }
 
     fn seek(&self, offset: i64, whence: u32) -> Result {
         let _turn = self.turn.lock();
-        let base = match whence {
-            SEEK_SET => 0,
-            SEEK_CUR => self.position.load(Ordering::Relaxed),
-            SEEK_END => self.bytes.len(),
+        let at = match whence {
+            SEEK_SET => moved(0, offset)?,
+            SEEK_CUR => moved(self.position.load(Ordering::Relaxed), offset)?,
+            SEEK_END => moved(self.bytes.len(), offset)?,
+            // A negative offset is behind every end.
+            SEEK_DATA => self.bytes.data_from(offset as u64).ok_or(Errno::ENXIO)?,
+            SEEK_HOLE => self.bytes.hole_from(offset as u64).ok_or(Errno::ENXIO)?,
             _ => return Err(Errno::EINVAL),
         };
-        let at = moved(base, offset)?;
         self.position.store(at, Ordering::Relaxed);
         Ok(at)
     }
@@ -213,7 +216,7 @@ mod tests {
     #[test]
     fn threads_that_share_a_file_write_behind_each_other() {
         const WRITES: u64 = 10_000;
-        let bytes = Bytes::new(alloc::vec::Vec::new());
+        let bytes = Bytes::new(&[]);
         let file = Regular {
             node: Node::new(NodeKind::File(bytes.clone()), 0o644, 0),
             bytes: bytes.clone(),

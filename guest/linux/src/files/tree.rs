@@ -72,11 +72,14 @@ impl Node {
     }
 
     pub(crate) fn status(&self) -> Status {
-        let (kind, bytes, links) = match &self.kind {
-            NodeKind::File(bytes) => (S_IFREG, bytes.len(), self.links.load(Ordering::Relaxed)),
-            NodeKind::Directory(entries) => (S_IFDIR, 4096, 2 + entries.lock().len() as u32),
-            NodeKind::Link(target) => (S_IFLNK, target.len() as u64, 1),
-            NodeKind::Socket(_) => (S_IFSOCK, 0, 1),
+        let (kind, bytes, allocated, links) = match &self.kind {
+            NodeKind::File(bytes) => {
+                let links = self.links.load(Ordering::Relaxed);
+                (S_IFREG, bytes.len(), bytes.allocated(), links)
+            }
+            NodeKind::Directory(entries) => (S_IFDIR, 4096, 4096, 2 + entries.lock().len() as u32),
+            NodeKind::Link(target) => (S_IFLNK, target.len() as u64, 0, 1),
+            NodeKind::Socket(_) => (S_IFSOCK, 0, 0, 1),
             NodeKind::Device(device) => {
                 let (major, minor) = device.numbers();
                 return Status::device(major, minor);
@@ -87,6 +90,7 @@ impl Node {
             mode: kind | self.permissions.load(Ordering::Relaxed),
             links,
             bytes,
+            allocated,
             modified_ns: self.modified_ns.load(Ordering::Relaxed),
             device: (0, 0),
         }
@@ -225,7 +229,7 @@ impl Tree {
     /// Puts a file with this text at `path`, unless there is one.
     pub(crate) fn provide(&self, path: &str, text: &str) {
         if self.find(path, Last::Follow).is_err() {
-            let bytes = Bytes::new(Vec::from(text.as_bytes()));
+            let bytes = Bytes::new(text.as_bytes());
             self.add(path, Node::new(NodeKind::File(bytes), 0o444, 0));
         }
     }
