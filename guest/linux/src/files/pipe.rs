@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general::{POLLERR, POLLHUP, POLLIN, POLLOUT, S_IFIFO};
@@ -11,18 +12,77 @@ use tare_libos::sync::SpinLock;
 use super::{File, Status, Watchers};
 use crate::errno::{Errno, Result};
 
-/// Bytes that a pipe holds.
-const CAPACITY: usize = 64 * 1024;
-/// Bytes up to which a write is not divided.
-const ATOMIC: usize = 4096;
+/// Pages that a pipe holds, and the bytes of one, up to which a write is not divided.
+const PAGES: usize = 16;
+const PAGE: usize = 4096;
 
 #[derive(Default)]
 struct Shared {
-    bytes: SpinLock<VecDeque<u8>>,
+    pages: SpinLock<Pages>,
     is_read: AtomicBool,
     is_written: AtomicBool,
     writes: AtomicU64,
     watchers: Watchers,
+}
+
+/// What waits in a pipe, in pages as Linux counts them (`fs/pipe.c`): one is taken until the last
+/// of its bytes was read.
+#[derive(Default)]
+struct Pages(VecDeque<Page>);
+
+struct Page {
+    bytes: Vec<u8>,
+    read: usize,
+}
+
+impl Pages {
+    fn length(&self) -> usize {
+        let unread = |page: &Page| page.bytes.len() - page.read;
+        self.0.iter().map(unread).sum()
+    }
+
+    fn is_full(&self) -> bool {
+        self.0.len() >= PAGES
+    }
+
+    /// Adds what there is room for; gives how many bytes. What a write has beyond whole pages
+    /// goes behind the last write if it fits there.
+    fn add(&mut self, from: &[u8]) -> usize {
+        let odd = from.len() % PAGE;
+        let last = self.0.back_mut().filter(|_| odd > 0);
+        let mut done = 0;
+        if let Some(last) = last.filter(|last| last.bytes.len() + odd <= PAGE) {
+            last.bytes.extend_from_slice(&from[..odd]);
+            done = odd;
+        }
+        let room = PAGES - self.0.len();
+        for part in from[done..].chunks(PAGE).take(room) {
+            self.0.push_back(Page {
+                bytes: part.into(),
+                read: 0,
+            });
+            done += part.len();
+        }
+        done
+    }
+
+    /// Takes what there is; gives how many bytes.
+    fn take(&mut self, to: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < to.len()
+            && let Some(page) = self.0.front_mut()
+        {
+            let part = &page.bytes[page.read..];
+            let count = part.len().min(to.len() - done);
+            to[done..done + count].copy_from_slice(&part[..count]);
+            page.read += count;
+            done += count;
+            if page.read == page.bytes.len() {
+                self.0.pop_front();
+            }
+        }
+        done
+    }
 }
 
 /// Which end of a pipe.
@@ -69,19 +129,16 @@ impl File for Pipe {
         if self.end != End::Read {
             return Err(Errno::EBADF);
         }
-        let mut bytes = self.shared.bytes.lock();
-        if bytes.is_empty() {
+        let mut pages = self.shared.pages.lock();
+        if pages.0.is_empty() {
             return if self.shared.is_written.load(Ordering::SeqCst) {
                 Err(Errno::EAGAIN)
             } else {
                 Ok(0)
             };
         }
-        let count = to.len().min(bytes.len());
-        for (slot, byte) in to.iter_mut().zip(bytes.drain(..count)) {
-            *slot = byte;
-        }
-        drop(bytes);
+        let count = pages.take(to);
+        drop(pages);
         self.shared.watchers.wake();
         Ok(count)
     }
@@ -93,15 +150,13 @@ impl File for Pipe {
         if !self.shared.is_read.load(Ordering::SeqCst) {
             return Err(Errno::EPIPE);
         }
-        let mut bytes = self.shared.bytes.lock();
-        let room = CAPACITY - bytes.len();
-        if room == 0 || (from.len() <= ATOMIC && room < from.len()) {
+        let mut pages = self.shared.pages.lock();
+        let count = pages.add(from);
+        if count == 0 && !from.is_empty() {
             return Err(Errno::EAGAIN);
         }
-        let count = from.len().min(room);
-        bytes.extend(&from[..count]);
         self.shared.writes.fetch_add(1, Ordering::Relaxed);
-        drop(bytes);
+        drop(pages);
         self.shared.watchers.wake();
         Ok(count)
     }
@@ -116,19 +171,15 @@ impl File for Pipe {
     }
 
     fn ready(&self) -> u32 {
-        let length = self.shared.bytes.lock().len();
+        let pages = self.shared.pages.lock();
         match self.end {
             End::Read => {
-                let data = if length > 0 { POLLIN } else { 0 };
+                let data = if pages.0.is_empty() { 0 } else { POLLIN };
                 let open = self.shared.is_written.load(Ordering::SeqCst);
                 data | if open { 0 } else { POLLHUP }
             }
             End::Write => {
-                let room = if length + ATOMIC <= CAPACITY {
-                    POLLOUT
-                } else {
-                    0
-                };
+                let room = if pages.is_full() { 0 } else { POLLOUT };
                 let open = self.shared.is_read.load(Ordering::SeqCst);
                 room | if open { 0 } else { POLLERR }
             }
@@ -140,7 +191,7 @@ impl File for Pipe {
     }
 
     fn readable_bytes(&self) -> Result {
-        Ok(self.shared.bytes.lock().len() as u64)
+        Ok(self.shared.pages.lock().length() as u64)
     }
 
     fn watchers(&self) -> Option<&Watchers> {
@@ -251,12 +302,34 @@ mod tests {
     #[test]
     fn a_full_pipe_waits_and_a_pipe_without_reader_breaks() {
         let (reader, writer) = Pipe::pair();
-        assert_eq!(writer.write(&[1; CAPACITY + 5]), Ok(CAPACITY));
+        assert_eq!(writer.write(&[1; PAGES * PAGE + 5]), Ok(PAGES * PAGE));
         assert_eq!(writer.write(b"x"), Err(Errno::EAGAIN));
         assert_eq!(writer.ready(), 0);
         drop(reader);
         assert_eq!(writer.write(b"x"), Err(Errno::EPIPE));
         assert_eq!(writer.ready(), POLLERR);
+    }
+
+    #[test]
+    fn a_page_of_a_pipe_is_taken_until_its_last_byte_was_read() {
+        let (reader, writer) = Pipe::pair();
+        assert_eq!(writer.write(b"x"), Ok(1));
+        // Whole pages go behind the one that has a byte.
+        assert_eq!(writer.write(&[1; PAGES * PAGE]), Ok((PAGES - 1) * PAGE));
+        assert_eq!(writer.ready(), 0);
+        assert_eq!(writer.write(b"y"), Err(Errno::EAGAIN));
+        assert_eq!(reader.read(&mut [0; 1]), Ok(1));
+        assert_eq!(writer.ready(), POLLOUT);
+        assert_eq!(writer.write(b"ab"), Ok(2));
+        assert_eq!(writer.write(b"c"), Ok(1));
+        assert_eq!(
+            reader.read(&mut [0; (PAGES - 1) * PAGE - 1]),
+            Ok((PAGES - 1) * PAGE - 1)
+        );
+        let mut rest = [0; 9];
+        assert_eq!(reader.readable_bytes(), Ok(4));
+        assert_eq!(reader.read(&mut rest), Ok(4));
+        assert_eq!(&rest[..4], b"\x01abc");
     }
 
     #[test]
