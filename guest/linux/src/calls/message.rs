@@ -51,8 +51,13 @@ pub(super) fn send_message(
     };
     let length = Some(total(parts)).filter(|&length| length <= most);
     let length = length.ok_or(Errno::EMSGSIZE)?;
+    let is_datagram = endpoint(open)?.kind() == SocketKind::Datagram;
+    if let Some(socket) = unix {
+        socket.may_send_messages()?;
+    }
     let peer = match (unix, to) {
-        (Some(_), Some(to)) => Some(named(context, to)?),
+        // Packets go to the peer, whatever name is given.
+        (Some(_), Some(to)) if is_datagram => Some(named(context, to)?),
         _ => None,
     };
     let watched = match &peer {
@@ -92,6 +97,7 @@ pub(super) fn receive(
     let peeks = flags & n::MSG_PEEK != 0;
     let socket = endpoint(open)?;
     let is_stream = socket.kind() == SocketKind::Stream;
+    let is_unix_datagram = socket.kind() == SocketKind::Datagram && socket.family() == n::AF_UNIX;
     let waits_for_all = is_stream && may_wait && flags & n::MSG_WAITALL != 0 && !peeks;
     let length = total(parts);
     let most = if is_stream { STEP } else { unix::MOST_MESSAGE };
@@ -104,6 +110,10 @@ pub(super) fn receive(
             open.note_read();
             let received =
                 context.attempt(open, may_wait, deadline, || socket.receive(to, peeks))?;
+            if is_unix_datagram && !may_wait && received.from.is_none() {
+                // Shut down, which only a call that may wait finds.
+                return Err(Errno::EAGAIN);
+            }
             scatter(context, parts, all.count, &to[..received.count])?;
             Ok(received)
         });

@@ -18,7 +18,8 @@ use crate::files::endpoint::{Address, Half, Name, Received, SocketKind};
 use crate::files::socket::Socket;
 use crate::files::tree::{Last, Node, NodeKind};
 use crate::files::unix::Unix;
-use crate::files::{File, Open, Way};
+use crate::files::{Endpoint, File, Open, Way};
+use crate::process::Process;
 use crate::signals::Mask;
 
 /// Longest address (`sockaddr_storage`).
@@ -154,7 +155,17 @@ pub(super) fn accept(
     }
     open.note_read();
     let deadline = open.deadline(Way::Read);
-    let (socket, peer) = context.attempt(&open, open.may_wait(), deadline, || listener.accept())?;
+    let accepted = context.attempt(&open, open.may_wait(), deadline, || listener.accept());
+    let (socket, peer) = accepted.map_err(|errno| {
+        // That it is shut down only a call that may wait finds.
+        let is_shut = errno == Errno::EINVAL && listener.is_listening();
+        let is_unix = listener.family() == n::AF_UNIX;
+        if is_shut && is_unix && !open.may_wait() {
+            Errno::EAGAIN
+        } else {
+            errno
+        }
+    })?;
     put_address(context, to, length_at, &peer)?;
     let accepted = Open::new(socket, c::O_RDWR | flags & c::O_NONBLOCK);
     insert(context, accepted, flags)
@@ -196,13 +207,14 @@ pub(super) fn connect(context: &Context<'_>, number: u64, at: u64, length: u64) 
 
 pub(super) fn shutdown(context: &Context<'_>, number: u64, how: u64) -> Result {
     let open = opened(context, number)?;
+    let endpoint = endpoint(&open)?;
     let half = match how {
         0 => Half::Read,
         1 => Half::Write,
         2 => Half::Both,
         _ => return Err(Errno::EINVAL),
     };
-    endpoint(&open)?.shutdown(half).map(|()| 0)
+    endpoint.shutdown(half).map(|()| 0)
 }
 
 pub(super) fn name(
@@ -236,6 +248,7 @@ pub(super) fn sendto(context: &mut Context<'_>, a: Arguments) -> Result {
         0 => None,
         at => Some(address(context, at, to_length)?),
     };
+    Process::is_own(from, length)?;
     let parts = [(from, length as usize)];
     send(context, &open, &parts, to.as_ref(), flags as u32)
 }
@@ -250,6 +263,14 @@ fn send(
     let may_wait = open.may_wait() && flags & n::MSG_DONTWAIT == 0;
     if endpoint(open)?.kind() != SocketKind::Stream {
         return send_message(context, open, parts, to, may_wait);
+    }
+    if let (Some(socket), Some(_)) = (open.file.as_kind::<Unix>(), to) {
+        let is_connected = socket.peer().is_ok();
+        return Err(if is_connected {
+            Errno::EISCONN
+        } else {
+            Errno::EOPNOTSUPP
+        });
     }
     let before = context
         .thread
@@ -332,6 +353,7 @@ fn given(open: &Open, received: &Received, flags: u32) -> Result {
 pub(super) fn recvfrom(context: &mut Context<'_>, a: Arguments) -> Result {
     let [number, to, length, flags, from_at, length_at] = a;
     let open = opened(context, number)?;
+    Process::is_own(to, length)?;
     let parts = [(to, length as usize)];
     may_receive(context, &open, &parts)?;
     let received = receive(context, &open, &parts, flags as u32)?;

@@ -4,162 +4,18 @@
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
-use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::general::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, S_IFSOCK};
 use linux_raw_sys::net::AF_UNIX;
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
 
+use super::channel::Channel;
+pub(crate) use super::channel::MOST_MESSAGE;
 use super::endpoint::{Address, Half, Name, Received, SocketKind};
 use super::{Endpoint, File, Status, Watchers};
 use crate::errno::{Errno, Result};
-
-/// Bytes that wait in one direction, as Linux's `wmem_default`.
-const CAPACITY: usize = 212_992;
-/// Most bytes of a message: Linux takes 32 for itself.
-pub(crate) const MOST_MESSAGE: usize = CAPACITY - 32;
-/// Messages that wait in one direction.
-const MOST_MESSAGES: usize = 1024;
-
-/// One direction of a connection, or what a datagram socket receives.
-struct Channel {
-    content: SpinLock<Content>,
-    is_open: AtomicBool,
-    /// The sender went with unread bytes: the reader finds ECONNRESET once, behind what came.
-    is_reset: AtomicBool,
-    sends: AtomicU64,
-    watchers: Watchers,
-}
-
-/// Bytes of a stream, or messages with their senders.
-enum Content {
-    Bytes(VecDeque<u8>),
-    Messages(VecDeque<(Vec<u8>, Name)>),
-}
-
-impl Content {
-    fn length(&self) -> usize {
-        match self {
-            Self::Bytes(bytes) => bytes.len(),
-            Self::Messages(all) => all.iter().map(|(bytes, _)| bytes.len()).sum(),
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Bytes(bytes) => bytes.is_empty(),
-            Self::Messages(all) => all.is_empty(),
-        }
-    }
-
-    /// Whether something can be added.
-    fn has_room(&self) -> bool {
-        match self {
-            Self::Bytes(bytes) => bytes.len() < CAPACITY,
-            Self::Messages(all) => all.len() < MOST_MESSAGES && self.length() < CAPACITY,
-        }
-    }
-}
-
-impl Channel {
-    fn new(kind: SocketKind) -> Arc<Self> {
-        let content = match kind {
-            SocketKind::Stream => Content::Bytes(VecDeque::new()),
-            SocketKind::Datagram | SocketKind::Packets => Content::Messages(VecDeque::new()),
-        };
-        Arc::new(Self {
-            content: SpinLock::new(content),
-            is_open: AtomicBool::new(true),
-            is_reset: AtomicBool::new(false),
-            sends: AtomicU64::new(0),
-            watchers: Watchers::new(),
-        })
-    }
-
-    fn is_open(&self) -> bool {
-        self.is_open.load(Ordering::SeqCst)
-    }
-
-    fn close(&self) {
-        self.is_open.store(false, Ordering::SeqCst);
-        self.watchers.wake();
-    }
-
-    fn send(&self, from: &[u8], sender: &Name) -> Result<usize> {
-        let mut content = self.content.lock();
-        let has_room = content.has_room();
-        let length = content.length();
-        let sent = match &mut *content {
-            _ if !has_room => return Err(Errno::EAGAIN),
-            Content::Bytes(bytes) => {
-                let count = from.len().min(CAPACITY - bytes.len());
-                bytes.extend(&from[..count]);
-                count
-            }
-            Content::Messages(_) if from.len() > MOST_MESSAGE => return Err(Errno::EMSGSIZE),
-            Content::Messages(_) if length + from.len() > CAPACITY => return Err(Errno::EAGAIN),
-            Content::Messages(all) => {
-                all.push_back((from.into(), sender.clone()));
-                from.len()
-            }
-        };
-        self.sends.fetch_add(1, Ordering::Relaxed);
-        drop(content);
-        self.watchers.wake();
-        Ok(sent)
-    }
-
-    /// Takes, or with `peeks` copies, what there is; EAGAIN for nothing.
-    fn receive(&self, to: &mut [u8], peeks: bool) -> Result<Received> {
-        let mut content = self.content.lock();
-        if content.is_empty() {
-            return if self.is_reset.swap(false, Ordering::SeqCst) {
-                Err(Errno::ECONNRESET)
-            } else if self.is_open() {
-                Err(Errno::EAGAIN)
-            } else {
-                Ok(Received::default())
-            };
-        }
-        let received = match &mut *content {
-            Content::Bytes(bytes) => {
-                let count = to.len().min(bytes.len());
-                for (slot, byte) in to.iter_mut().zip(bytes.iter()) {
-                    *slot = *byte;
-                }
-                if !peeks {
-                    bytes.drain(..count);
-                }
-                Received {
-                    count,
-                    length: count,
-                    from: None,
-                }
-            }
-            Content::Messages(all) => {
-                let Some((bytes, sender)) = all.front() else {
-                    return Err(Errno::EAGAIN);
-                };
-                let count = to.len().min(bytes.len());
-                to[..count].copy_from_slice(&bytes[..count]);
-                let received = Received {
-                    count,
-                    length: bytes.len(),
-                    from: Some(Address::Unix(sender.clone())),
-                };
-                if !peeks {
-                    all.pop_front();
-                }
-                received
-            }
-        };
-        drop(content);
-        self.watchers.wake();
-        Ok(received)
-    }
-}
 
 /// What a socket is by now.
 enum State {
@@ -173,31 +29,69 @@ enum State {
     Connected {
         reads: Arc<Channel>,
         writes: Arc<Channel>,
-        peer: Name,
+        /// The peer's name, which it may get later.
+        peer: SharedName,
+        /// The peer of a datagram socket, which need not know of it.
+        socket: Weak<Inner>,
     },
 }
 
+/// A socket's name, as its peer sees it too.
+type SharedName = Arc<SpinLock<Name>>;
+
 struct Inner {
     kind: SocketKind,
-    name: SpinLock<Name>,
+    name: SharedName,
     state: SpinLock<State>,
+    /// Halves that were shut down before or without a connection.
+    shut: Shut,
     /// What a datagram socket receives.
     own: Arc<Channel>,
     /// Apart, so that who waits for the socket need not hold it open.
     watchers: Arc<Watchers>,
 }
 
+/// Which halves were shut down.
+#[derive(Default)]
+struct Shut {
+    reads: AtomicBool,
+    writes: AtomicBool,
+}
+
+impl Shut {
+    /// Bits of `poll` for a socket that listens.
+    fn bits(&self) -> u32 {
+        match (
+            self.reads.load(Ordering::SeqCst),
+            self.writes.load(Ordering::SeqCst),
+        ) {
+            (true, true) => POLLIN | POLLRDHUP | POLLHUP,
+            (true, false) => POLLIN | POLLRDHUP,
+            (false, _) => 0,
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
         self.own.close();
         self.watchers.wake();
-        if let State::Connected { reads, writes, .. } = self.state.get_mut() {
-            if self.kind != SocketKind::Datagram {
+        match self.state.get_mut() {
+            State::Connected { reads, writes, .. } if self.kind != SocketKind::Datagram => {
                 let is_lost = !reads.content.lock().is_empty();
-                writes.is_reset.store(is_lost, Ordering::SeqCst);
+                writes.is_reset.fetch_or(is_lost, Ordering::SeqCst);
                 writes.close();
+                reads.close();
             }
-            reads.close();
+            State::Listening { waiting, .. } => {
+                // Who was never accepted is reset.
+                for socket in waiting {
+                    if let State::Connected { writes, .. } = &*socket.0.state.lock() {
+                        writes.is_reset.store(true, Ordering::SeqCst);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -261,8 +155,9 @@ impl Unix {
     fn with(kind: SocketKind, state: State, name: Name) -> Self {
         Self(Arc::new(Inner {
             kind,
-            name: SpinLock::new(name),
+            name: Arc::new(SpinLock::new(name)),
             state: SpinLock::new(state),
+            shut: Shut::default(),
             own: Channel::new(kind),
             watchers: Arc::default(),
         }))
@@ -270,24 +165,82 @@ impl Unix {
 
     /// Two connected ones (`socketpair(2)`).
     pub(crate) fn pair(kind: SocketKind) -> (Self, Self) {
-        let none: Name = [][..].into();
-        Self::connected(kind, (&none, &none))
+        let (one, two) = (Self::new(kind), Self::new(kind));
+        if kind == SocketKind::Datagram {
+            one.set_peer(&two);
+            two.set_peer(&one);
+        } else {
+            one.join(&two);
+        }
+        (one, two)
     }
 
-    fn connected(kind: SocketKind, (name, peer): (&Name, &Name)) -> (Self, Self) {
-        let (there, back) = (Channel::new(kind), Channel::new(kind));
-        let end = |reads: &Arc<Channel>, writes: &Arc<Channel>, name: &Name, peer: &Name| {
-            let state = State::Connected {
+    /// Connects two sockets that send to each other.
+    fn join(&self, other: &Self) {
+        let (there, back) = (Channel::new(self.0.kind), Channel::new(self.0.kind));
+        let connect = |one: &Self, two: &Self, reads: &Arc<Channel>, writes: &Arc<Channel>| {
+            *one.0.state.lock() = State::Connected {
                 reads: reads.clone(),
                 writes: writes.clone(),
-                peer: peer.clone(),
+                peer: two.0.name.clone(),
+                socket: Weak::new(),
             };
-            Self::with(kind, state, name.clone())
         };
-        (
-            end(&back, &there, name, peer),
-            end(&there, &back, peer, name),
-        )
+        connect(other, self, &there, &back);
+        connect(self, other, &back, &there);
+        // What was shut before stays so.
+        if self.0.shut.reads.load(Ordering::SeqCst) {
+            back.close();
+        }
+        if self.0.shut.writes.load(Ordering::SeqCst) {
+            there.close();
+        }
+    }
+
+    /// Makes another socket the one that a datagram socket sends to.
+    fn set_peer(&self, peer: &Self) {
+        *self.0.state.lock() = State::Connected {
+            reads: self.0.own.clone(),
+            writes: peer.0.own.clone(),
+            peer: peer.0.name.clone(),
+            socket: Arc::downgrade(&peer.0),
+        };
+    }
+
+    /// What a datagram socket sends to, while that is open.
+    fn datagram_peer(&self) -> Option<Weak<Inner>> {
+        match &*self.0.state.lock() {
+            State::Connected { socket, .. } => Some(socket.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether a datagram socket may send to another: one that has a peer takes from that only.
+    fn may_send(&self, to: &Self) -> Result<()> {
+        match to.datagram_peer() {
+            Some(peer) if !core::ptr::eq(peer.as_ptr(), Arc::as_ptr(&self.0)) => Err(Errno::EPERM),
+            _ => Ok(()),
+        }
+    }
+
+    /// What came from a datagram socket's peer goes when the peer does, or another takes its place; if
+    /// the old one sends to this socket still, it gets an error.
+    fn leave_peer(&self, old: Option<Weak<Inner>>) {
+        let Some(old) = old else {
+            return;
+        };
+        if self.0.own.content.lock().is_empty() {
+            return;
+        }
+        self.0.own.purge();
+        let Some(old) = old.upgrade().map(Self) else {
+            return;
+        };
+        let back = old.datagram_peer();
+        if back.is_some_and(|back| core::ptr::eq(back.as_ptr(), Arc::as_ptr(&self.0))) {
+            old.0.own.is_reset.store(true, Ordering::SeqCst);
+            old.0.own.watchers.wake();
+        }
     }
 
     /// Gives it a name, once.
@@ -305,24 +258,21 @@ impl Unix {
         if self.0.kind != to.0.kind {
             return Err(Errno::EPROTOTYPE);
         }
-        let (own_name, peer) = (self.0.name.lock().clone(), to.0.name.lock().clone());
         if self.0.kind == SocketKind::Datagram {
-            *self.0.state.lock() = State::Connected {
-                reads: self.0.own.clone(),
-                writes: to.0.own.clone(),
-                peer,
-            };
+            self.may_send(to)?;
+            let old = self.datagram_peer();
+            self.set_peer(to);
+            let is_other = |old: &Weak<Inner>| !core::ptr::eq(old.as_ptr(), Arc::as_ptr(&to.0));
+            self.leave_peer(old.filter(is_other));
             self.0.watchers.wake();
             return Ok(());
         }
-        if !to.is_listening() {
-            return Err(Errno::ECONNREFUSED);
-        }
-        match &*self.0.state.lock() {
-            State::Idle => {}
-            State::Connected { .. } => return Err(Errno::EISCONN),
-            State::Listening { .. } => return Err(Errno::EINVAL),
-        }
+        // Looked at before the other's, so that no two are locked at once, and reported after it.
+        let own = match &*self.0.state.lock() {
+            State::Idle => Ok(()),
+            State::Connected { .. } => Err(Errno::EISCONN),
+            State::Listening { .. } => Err(Errno::EINVAL),
+        };
         let mut state = to.0.state.lock();
         let State::Listening {
             waiting,
@@ -338,15 +288,12 @@ impl Unix {
         if waiting.len() > *backlog {
             return Err(Errno::EAGAIN);
         }
-        let (mut here, there) = Self::connected(self.0.kind, (&own_name, &peer));
+        own?;
+        let there = Self::with(self.0.kind, State::Idle, to.0.name.lock().clone());
+        self.join(&there);
         waiting.push_back(there);
         drop(state);
         to.0.watchers.wake();
-        // This socket takes over the end that was made for it.
-        if let Some(inner) = Arc::get_mut(&mut here.0) {
-            let end = core::mem::replace(inner.state.get_mut(), State::Idle);
-            *self.0.state.lock() = end;
-        }
         self.0.watchers.wake();
         Ok(())
     }
@@ -365,7 +312,42 @@ impl Unix {
         if to.0.kind != SocketKind::Datagram || self.0.kind != SocketKind::Datagram {
             return Err(Errno::EPROTOTYPE);
         }
-        to.0.own.send(from, &self.0.name.lock())
+        self.may_send(to)?;
+        if !to.0.own.is_open() {
+            return Err(Errno::EPIPE);
+        }
+        let name = self.0.name.lock().clone();
+        to.0.own.send(from, &name)
+    }
+
+    /// What refuses a message before its name is looked up: packets without a connection, an
+    /// error that waits, a half that is shut down.
+    pub(crate) fn may_send_messages(&self) -> Result<()> {
+        let (reads, writes) = self.channels();
+        if writes.is_none() && self.0.kind == SocketKind::Packets {
+            return Err(Errno::ENOTCONN);
+        }
+        if let Some(reads) = reads {
+            reads.check_reset()?;
+        }
+        if self.0.shut.writes.load(Ordering::SeqCst) {
+            return Err(Errno::EPIPE);
+        }
+        Ok(())
+    }
+
+    /// Sends a datagram to the peer.
+    fn send_to_peer(&self, from: &[u8]) -> Result<usize> {
+        self.may_send_messages()?;
+        let peer = self.datagram_peer().ok_or(Errno::ENOTCONN)?;
+        match peer.upgrade().map(Self) {
+            Some(peer) => self.send_to(from, &peer),
+            None => {
+                *self.0.state.lock() = State::Idle;
+                self.leave_peer(Some(peer));
+                Err(Errno::ECONNREFUSED)
+            }
+        }
     }
 }
 
@@ -391,7 +373,7 @@ impl Endpoint for Unix {
                 *state = State::Listening {
                     waiting: VecDeque::new(),
                     backlog,
-                    ended: 0,
+                    ended: self.0.shut.bits(),
                 };
             }
             State::Listening { backlog: old, .. } => *old = backlog,
@@ -426,28 +408,24 @@ impl Endpoint for Unix {
     }
 
     fn shutdown(&self, half: Half) -> Result<()> {
+        let (reads, writes) = self.channels();
+        if half != Half::Write {
+            self.0.shut.reads.store(true, Ordering::SeqCst);
+            if let Some(reads) = reads {
+                reads.close();
+            }
+        }
+        if half != Half::Read {
+            self.0.shut.writes.store(true, Ordering::SeqCst);
+            // What a datagram socket writes to is another's, whoever else writes there.
+            if let Some(writes) = writes.filter(|_| self.0.kind != SocketKind::Datagram) {
+                writes.close();
+            }
+        }
         if let State::Listening { ended, .. } = &mut *self.0.state.lock() {
-            *ended |= match half {
-                Half::Read => POLLIN | POLLRDHUP,
-                Half::Write => 0,
-                Half::Both => POLLIN | POLLRDHUP | POLLHUP,
-            };
+            *ended = self.0.shut.bits();
         }
         self.0.watchers.wake();
-        // As Linux does for one that is not connected: nothing.
-        let (reads, writes) = self.channels();
-        if half != Half::Write
-            && let Some(reads) = reads
-        {
-            reads.close();
-        }
-        // What a datagram socket writes to is another's, whoever else writes there.
-        if half != Half::Read
-            && self.0.kind != SocketKind::Datagram
-            && let Some(writes) = writes
-        {
-            writes.close();
-        }
         Ok(())
     }
 
@@ -457,14 +435,17 @@ impl Endpoint for Unix {
 
     fn peer(&self) -> Result<Address> {
         match &*self.0.state.lock() {
-            State::Connected { peer, .. } => Ok(Address::Unix(peer.clone())),
+            State::Connected { peer, .. } => Ok(Address::Unix(peer.lock().clone())),
             _ => Err(Errno::ENOTCONN),
         }
     }
 
     fn receive(&self, to: &mut [u8], peeks: bool) -> Result<Received> {
         let (reads, _) = self.channels();
-        let reads = reads.ok_or(Errno::EINVAL)?;
+        let reads = reads.ok_or(match self.0.kind {
+            SocketKind::Packets => Errno::ENOTCONN,
+            _ => Errno::EINVAL,
+        })?;
         let received = reads.receive(to, peeks)?;
         // The peer of a connection is known.
         let from = received
@@ -474,17 +455,27 @@ impl Endpoint for Unix {
     }
 
     fn send(&self, from: &[u8], to: Option<&Address>) -> Result<usize> {
-        let (_, writes) = self.channels();
-        match (writes, to) {
-            (Some(_), Some(_)) if self.0.kind != SocketKind::Datagram => Err(Errno::EISCONN),
-            (Some(writes), _) if writes.is_open() => {
-                let name = self.0.name.lock().clone();
-                writes.send(from, &name)
-            }
-            (Some(_), _) if self.0.kind == SocketKind::Datagram => Err(Errno::ECONNREFUSED),
-            (Some(_), _) => Err(Errno::EPIPE),
-            (None, _) => Err(Errno::ENOTCONN),
+        if self.0.kind == SocketKind::Datagram {
+            return self.send_to_peer(from);
         }
+        let (_, writes) = self.channels();
+        let writes = writes.ok_or(Errno::ENOTCONN)?;
+        match self.0.kind {
+            SocketKind::Packets => self.may_send_messages()?,
+            _ if to.is_some() => return Err(Errno::EISCONN),
+            _ => {}
+        }
+        if !writes.is_open() {
+            return Err(Errno::EPIPE);
+        }
+        let name = self.0.name.lock().clone();
+        writes.send(from, &name)
+    }
+
+    fn take_error(&self) -> u32 {
+        let (reads, _) = self.channels();
+        let error = reads.and_then(|reads| reads.check_reset().err());
+        error.map_or(0, |errno| errno.0)
     }
 }
 
@@ -526,14 +517,20 @@ impl File for Unix {
         }
         let bit = |has, bit| if has { bit } else { 0 };
         let (reads, writes) = self.channels();
+        let is_shut = self.0.shut.writes.load(Ordering::SeqCst);
         let Some(reads) = reads else {
-            return POLLOUT | POLLHUP;
+            let is_ended = self.0.shut.reads.load(Ordering::SeqCst);
+            return POLLOUT | POLLHUP | bit(is_ended, POLLIN | POLLRDHUP);
         };
         let is_ended = !reads.is_open();
         let has_data = !reads.content.lock().is_empty();
-        let (is_shut, has_room) = writes.map_or((false, true), |writes| {
-            (!writes.is_open(), writes.content.lock().has_room())
-        });
+        let is_datagram = self.0.kind == SocketKind::Datagram;
+        let (is_shut, has_room) = match writes {
+            // Its end is not this socket's, nor is there room in it for a peer that has another.
+            Some(writes) if is_datagram => (is_shut, writes.content.lock().has_room()),
+            Some(writes) => (!writes.is_open(), writes.content.lock().has_room()),
+            None => (is_shut, true),
+        };
         let is_reset = reads.is_reset.load(Ordering::SeqCst);
         bit(has_data || is_ended, POLLIN)
             | bit(is_reset, POLLERR)
@@ -564,110 +561,5 @@ impl File for Unix {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn listener() -> Unix {
-        let listener = Unix::new(SocketKind::Stream);
-        assert_eq!(listener.listen(1), Err(Errno::EINVAL));
-        listener.bind(b"/run/x"[..].into()).expect("unnamed yet");
-        assert_eq!(listener.listen(1), Ok(()));
-        listener
-    }
-
-    #[test]
-    fn a_connection_carries_bytes_both_ways_and_ends() {
-        let listener = listener();
-        assert_eq!(listener.accept().err(), Some(Errno::EAGAIN));
-        let client = Unix::new(SocketKind::Stream);
-        assert_eq!(client.ready(), POLLOUT | POLLHUP);
-        assert_eq!(client.connect(&listener), Ok(()));
-        assert_eq!(client.connect(&listener), Err(Errno::EISCONN));
-        assert_eq!(listener.ready(), POLLIN);
-        let (server, _) = listener.accept().expect("one waits");
-        assert_eq!(client.write(b"hello"), Ok(5));
-        let mut bytes = [0; 8];
-        assert_eq!(server.read(&mut bytes), Ok(5));
-        assert_eq!(server.read(&mut bytes), Err(Errno::EAGAIN));
-        assert_eq!(client.shutdown(Half::Write), Ok(()));
-        assert_eq!(server.read(&mut bytes), Ok(0));
-        assert_eq!(server.write(b"x"), Ok(1));
-        drop(server);
-        assert_eq!(client.ready() & POLLERR, 0);
-        assert_eq!(client.read(&mut bytes), Ok(1));
-        assert_eq!(client.write(b"x"), Err(Errno::EPIPE));
-        assert_eq!(client.ready() & POLLHUP, POLLHUP);
-    }
-
-    #[test]
-    fn bytes_that_a_peer_left_unread_are_a_reset() {
-        let (one, two) = Unix::pair(SocketKind::Stream);
-        assert_eq!(one.write(b"lost"), Ok(4));
-        assert_eq!(two.write(b"x"), Ok(1));
-        drop(two);
-        assert_eq!(one.ready() & POLLERR, POLLERR);
-        let mut bytes = [0; 8];
-        assert_eq!(one.read(&mut bytes), Ok(1));
-        assert_eq!(one.read(&mut bytes), Err(Errno::ECONNRESET));
-        assert_eq!(one.read(&mut bytes), Ok(0));
-    }
-
-    #[test]
-    fn a_full_backlog_waits_and_a_closed_listener_refuses() {
-        let listener = listener();
-        let clients: Vec<_> = (0..3).map(|_| Unix::new(SocketKind::Stream)).collect();
-        assert_eq!(clients[0].connect(&listener), Ok(()));
-        assert_eq!(clients[1].connect(&listener), Ok(()));
-        assert_eq!(clients[2].connect(&listener), Err(Errno::EAGAIN));
-        let named = Named(Arc::downgrade(&listener.0));
-        let watched = named.watched().expect("it is open");
-        drop(listener);
-        // Who waits for it does not keep it open.
-        assert_eq!(named.socket().err(), Some(Errno::ECONNREFUSED));
-        drop(watched);
-        assert_eq!(clients[0].read(&mut [0; 1]), Ok(0));
-    }
-
-    #[test]
-    fn a_listener_that_is_shut_takes_no_more_connections() {
-        let listener = listener();
-        let client = Unix::new(SocketKind::Stream);
-        assert_eq!(client.connect(&listener), Ok(()));
-        assert_eq!(listener.shutdown(Half::Write), Ok(()));
-        assert_eq!(Unix::new(SocketKind::Stream).connect(&listener), Ok(()));
-        assert_eq!(listener.shutdown(Half::Both), Ok(()));
-        let late = Unix::new(SocketKind::Stream);
-        assert_eq!(late.connect(&listener), Err(Errno::ECONNREFUSED));
-        assert!(listener.accept().is_ok() && listener.accept().is_ok());
-        assert_eq!(listener.accept().err(), Some(Errno::EINVAL));
-        assert_eq!(listener.ready(), POLLIN | POLLRDHUP | POLLHUP);
-    }
-
-    #[test]
-    fn messages_keep_their_borders() {
-        for kind in [SocketKind::Datagram, SocketKind::Packets] {
-            let (one, two) = Unix::pair(kind);
-            assert_eq!(one.write(b"one"), Ok(3));
-            assert_eq!(one.write(b"three"), Ok(5));
-            let mut bytes = [0; 2];
-            let cut = two.receive(&mut bytes, true).expect("a message");
-            assert_eq!((cut.count, cut.length), (2, 3));
-            assert_eq!(two.read(&mut bytes), Ok(2));
-            assert_eq!(two.read(&mut [0; 9]), Ok(5));
-            assert_eq!(two.read(&mut bytes), Err(Errno::EAGAIN));
-        }
-    }
-
-    #[test]
-    fn what_waits_in_a_channel_is_bounded() {
-        let (one, two) = Unix::pair(SocketKind::Stream);
-        assert_eq!(one.write(&[1; CAPACITY + 5]), Ok(CAPACITY));
-        assert_eq!(one.write(b"x"), Err(Errno::EAGAIN));
-        assert_eq!(one.ready() & POLLOUT, 0);
-        assert_eq!(two.read(&mut [0; 9]), Ok(9));
-        assert_eq!(one.ready() & POLLOUT, POLLOUT);
-        let (one, _two) = Unix::pair(SocketKind::Datagram);
-        let sent = (0..2 * MOST_MESSAGES).take_while(|_| one.write(b"").is_ok());
-        assert_eq!(sent.count(), MOST_MESSAGES);
-    }
-}
+#[path = "unix_tests.rs"]
+mod tests;
