@@ -109,7 +109,7 @@ impl Process {
             if due == 0 {
                 return None;
             }
-            let signal = due.trailing_zeros() + 1;
+            let signal = first_of(thread, due);
             // Otherwise another thread took it.
             let Some(code) = self.remove(thread, signal) else {
                 continue;
@@ -133,7 +133,7 @@ impl Process {
     /// Takes the first signal of a set that waits, blocked or not (`sigtimedwait(2)`).
     pub(crate) fn take_of(&self, thread: &Thread, set: Mask) -> Option<(u32, i32)> {
         let due = self.waiting(thread).0 & set.0;
-        let signal = (due != 0).then(|| due.trailing_zeros() + 1)?;
+        let signal = (due != 0).then(|| first_of(thread, due))?;
         Some((signal, self.remove(thread, signal)?))
     }
 
@@ -258,6 +258,13 @@ impl Process {
             at => self.bytes(at, vectors).map(Some),
         }
     }
+}
+
+/// The first of the signals in a set: the thread's own come before the process's.
+fn first_of(thread: &Thread, due: u64) -> u32 {
+    let own = thread.pending.load(Ordering::Acquire) & due;
+    let first = if own != 0 { own } else { due };
+    first.trailing_zeros() + 1
 }
 
 /// What an action does; `None` if nothing.

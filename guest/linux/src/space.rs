@@ -193,9 +193,17 @@ impl Space {
         }
     }
 
-    /// Changes the rights of all of `range`, which must be mapped.
+    /// Changes the rights of `range`, up to the first page that is not mapped: ENOMEM if there is one.
     pub(crate) fn protect(&mut self, range: Range<u64>, rights: Rights) -> Result<()> {
-        if !self.is_mapped(&range) {
+        let end = range.end;
+        let mut range = range.start..range.start;
+        for part in self.parts(&(range.start..end)) {
+            if part.start != range.end {
+                break;
+            }
+            range.end = part.end;
+        }
+        if range.is_empty() {
             return Err(Errno::ENOMEM);
         }
         self.split(range.start);
@@ -210,7 +218,11 @@ impl Space {
             }
         }
         self.merge(&range);
-        Ok(())
+        if range.end == end {
+            Ok(())
+        } else {
+            Err(Errno::ENOMEM)
+        }
     }
 
     /// Makes one area of neighbours in and around `range` that differ in nothing.

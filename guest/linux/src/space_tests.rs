@@ -136,6 +136,23 @@ fn rights_that_come_back_leave_one_area() {
 }
 
 #[test]
+fn rights_change_up_to_the_first_page_that_is_not_mapped() {
+    let mut space = Space::new();
+    let start = space.find(4 * PAGE, 0).expect("room");
+    space
+        .map(start..start + 4 * PAGE, anonymous(DATA))
+        .expect("mapped");
+    space.unmap(start + 2 * PAGE..start + 3 * PAGE);
+    let changed = space.protect(start..start + 4 * PAGE, READ);
+    assert_eq!(changed, Err(Errno::ENOMEM));
+    assert_eq!(space.fault(start, Access::Write), Err(Denied::Rights));
+    assert_eq!(space.fault(start + 3 * PAGE, Access::Write), Ok(()));
+    let nothing = space.protect(start + 2 * PAGE..start + 4 * PAGE, READ);
+    assert_eq!(nothing, Err(Errno::ENOMEM));
+    assert_eq!(space.fault(start + 3 * PAGE, Access::Write), Ok(()));
+}
+
+#[test]
 fn pages_without_rights_keep_their_bytes_when_they_move() {
     let mut space = Space::new();
     let start = space.find(2 * PAGE, 0).expect("room");

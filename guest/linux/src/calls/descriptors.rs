@@ -224,9 +224,12 @@ pub(super) fn getdents(context: &Context<'_>, number: u64, to: u64, length: u64)
 }
 
 pub(super) fn truncate(context: &Context<'_>, number: u64, length: u64) -> Result {
+    if length > i64::MAX as u64 {
+        return Err(Errno::EINVAL);
+    }
     let open = open(context, number)?;
     let file = open.file.as_kind::<Regular>().ok_or(Errno::EINVAL)?;
-    if length > i64::MAX as u64 || open.may(Way::Write).is_err() {
+    if open.may(Way::Write).is_err() {
         return Err(Errno::EINVAL);
     }
     file.bytes.set_len(length)?;

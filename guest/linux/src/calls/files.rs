@@ -172,6 +172,9 @@ pub(super) fn readlinkat(
     to: u64,
     length: u64,
 ) -> Result {
+    if length as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
     let path = path(context, directory, name)?;
     let target = if path == OWN_FILE {
         context.process.path.clone()
@@ -248,6 +251,12 @@ pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: 
     let path = path(context, directory, name)?;
     let (above, name) = context.process.tree.find_above(&path, Last::Keep)?;
     let removes_directory = flags as u32 & c::AT_REMOVEDIR != 0;
+    match last_name(&path) {
+        Some(".") if removes_directory => return Err(Errno::EINVAL),
+        Some("..") if removes_directory => return Err(Errno::ENOTEMPTY),
+        Some("." | "..") => return Err(Errno::EISDIR),
+        _ => {}
+    }
     let _turn = context.process.tree.changes.lock();
     let mut entries = above.entries()?.lock();
     let node = entries.get(&name).ok_or(Errno::ENOENT)?;
@@ -320,8 +329,11 @@ pub(super) fn renameat(context: &Context<'_>, a: Arguments) -> Result {
 
 /// Whether a path ends in `.` or `..`.
 fn ends_in_dots(path: &str) -> bool {
-    let last = path.trim_end_matches('/').rsplit('/').next();
-    matches!(last, Some("." | ".."))
+    matches!(last_name(path), Some("." | ".."))
+}
+
+fn last_name(path: &str) -> Option<&str> {
+    path.trim_end_matches('/').rsplit('/').next()
 }
 
 pub(super) fn chmod(context: &Context<'_>, directory: u64, name: u64, mode: u64) -> Result {
@@ -336,10 +348,10 @@ pub(super) fn chown(context: &Context<'_>, directory: u64, name: u64) -> Result 
 
 /// `truncate(2)`.
 pub(super) fn truncate(context: &Context<'_>, name: u64, length: u64) -> Result {
-    let node = find(context, AT_FDCWD as u64, name, Last::Follow)?;
     if length > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
+    let node = find(context, AT_FDCWD as u64, name, Last::Follow)?;
     match &node.kind {
         NodeKind::File(bytes) => bytes.set_len(length)?,
         NodeKind::Directory(_) => return Err(Errno::EISDIR),

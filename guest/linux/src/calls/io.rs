@@ -5,11 +5,13 @@ use linux_raw_sys::general::{O_APPEND, POLLIN, SEEK_CUR, SEEK_SET, SIGPIPE};
 use super::arguments::Arguments;
 use super::descriptors::open;
 use super::message::{self, carries_messages, has_data};
-use super::parts::{STEP, gather, total, with_buffer};
+use super::parts::{STEP, gather, scatter, total, with_buffer};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::files::pipe::Pipe;
+use crate::files::epoll::Epoll;
+use crate::files::pipe::{Event, Pipe};
 use crate::files::regular::Regular;
+use crate::files::timer::Timer;
 use crate::files::unix::Unix;
 use crate::files::{Device, Open, Way};
 use crate::process::Process;
@@ -91,10 +93,10 @@ pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64)
 
 pub(super) fn pread(context: &mut Context<'_>, a: Arguments) -> Result {
     let [number, to, length, offset, ..] = a;
-    let open = open(context, number)?;
     if offset > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
+    let open = open(context, number)?;
     may_at(&open, Way::Read)?;
     Process::is_own(to, length)?;
     ends_in_a_file(offset, length)?;
@@ -104,9 +106,19 @@ pub(super) fn pread(context: &mut Context<'_>, a: Arguments) -> Result {
 }
 
 pub(super) fn readv(context: &mut Context<'_>, number: u64, parts: u64, count: u64) -> Result {
-    let list = context.process.parts(parts, count)?;
     let opened = open(context, number)?;
-    if carries_messages(&opened) && total(&list) > 0 {
+    opened.may(Way::Read)?;
+    let list = context.process.parts(parts, count)?;
+    if opened.file.as_kind::<Epoll>().is_some() {
+        // Also for nothing.
+        return Err(Errno::EINVAL);
+    }
+    if opened.file.as_kind::<Event>().is_some() || opened.file.as_kind::<Timer>().is_some() {
+        return read_count(context, &opened, &list);
+    }
+    // Part by part, an error behind the first would be lost.
+    let is_socket = opened.file.endpoint().is_some();
+    if is_socket && total(&list) > 0 {
         return message::receive_parts(context, &opened, &list);
     }
     let mut done = 0;
@@ -126,6 +138,20 @@ pub(super) fn readv(context: &mut Context<'_>, number: u64, parts: u64, count: u
         }
     }
     Ok(done)
+}
+
+/// Reads a counter or a timer into a vector whose parts may be shorter than its count.
+fn read_count(context: &mut Context<'_>, open: &Open, list: &[(u64, usize)]) -> Result {
+    let length = total(list).min(8);
+    if length == 0 {
+        return Ok(0);
+    }
+    let mut bytes = [0; 8];
+    let to = &mut bytes[..length];
+    let deadline = open.deadline(Way::Read);
+    let count = context.attempt(open, open.may_wait(), deadline, || open.read(to))?;
+    scatter(context, list, 0, &bytes[..count])?;
+    Ok(count as u64)
 }
 
 /// Writes `bytes`, all of them where the file may wait.
@@ -166,10 +192,10 @@ pub(super) fn write(context: &mut Context<'_>, number: u64, from: u64, length: u
 
 pub(super) fn pwrite(context: &mut Context<'_>, a: Arguments) -> Result {
     let [number, from, length, offset, ..] = a;
-    let open = open(context, number)?;
     if offset > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
+    let open = open(context, number)?;
     may_at(&open, Way::Write)?;
     Process::is_own(from, length)?;
     ends_in_a_file(offset, length)?;
@@ -270,27 +296,32 @@ pub(super) fn lseek(context: &Context<'_>, number: u64, offset: u64, whence: u64
 
 /// `preadv(2)`.
 pub(super) fn preadv(context: &mut Context<'_>, a: Arguments) -> Result {
-    each_part(context, a, pread)
+    each_part(context, a, Way::Read, pread)
 }
 
 /// `pwritev(2)`.
 pub(super) fn pwritev(context: &mut Context<'_>, a: Arguments) -> Result {
-    each_part(context, a, pwrite)
+    each_part(context, a, Way::Write, pwrite)
 }
 
 /// Reads or writes the parts of a vector at an offset, one behind the other.
 fn each_part(
     context: &mut Context<'_>,
     [number, parts, count, offset, ..]: Arguments,
+    way: Way,
     act: fn(&mut Context<'_>, Arguments) -> Result,
 ) -> Result {
-    open(context, number)?;
     if offset > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
+    let open = open(context, number)?;
+    may_at(&open, way)?;
     let mut done = 0;
     for (base, length) in context.process.parts(parts, count)? {
         let length = length as u64;
+        if length == 0 {
+            continue;
+        }
         match act(context, [number, base, length, offset + done, 0, 0]) {
             Ok(count) => {
                 done += count;

@@ -60,11 +60,11 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
             return Err(Errno::EOVERFLOW);
         }
         let open = context.process.files.lock().get(number)?.open.clone();
-        let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
         let is_shared_for_writing = has(MAP_SHARED) && rights.write;
         if open.may(Way::Read).is_err() || is_shared_for_writing && open.may(Way::Write).is_err() {
             return Err(Errno::EACCES);
         }
+        let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
         if is_shared_for_writing {
             log::warn!(
                 "a writable shared mapping of {}: writes stay in the mapping",
@@ -140,11 +140,12 @@ pub(super) fn madvise(context: &Context<'_>, start: u64, length: u64, advice: u6
         return Ok(0);
     }
     let mut space = context.process.space.lock();
-    if !space.is_mapped(&range) {
-        return Err(Errno::ENOMEM);
-    }
+    // Also where some of it is not mapped: the error comes afterwards.
     if advice as u32 == MADV_DONTNEED {
         space.forget(&range);
+    }
+    if !space.is_mapped(&range) {
+        return Err(Errno::ENOMEM);
     }
     Ok(0)
 }

@@ -35,6 +35,10 @@ impl File for Regular {
     }
 
     fn write(&self, from: &[u8]) -> Result<usize> {
+        if from.is_empty() {
+            // The position stays, also of one that appends.
+            return Ok(0);
+        }
         self.node.touch();
         let _turn = self.turn.lock();
         if self.appends.load(Ordering::Relaxed) {
@@ -87,7 +91,8 @@ impl File for Regular {
 
     fn readable_bytes(&self) -> Result {
         let at = self.position.load(Ordering::Relaxed);
-        Ok(self.bytes.len().saturating_sub(at))
+        // Below zero behind the end.
+        Ok(self.bytes.len().wrapping_sub(at))
     }
 
     fn set_appends(&self, appends: bool) {
