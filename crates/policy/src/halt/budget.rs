@@ -31,8 +31,9 @@ const LOOK_SELDOM_NS: u64 = 20_000_000;
 const HALTS_SELDOM_NS: u64 = 250_000_000;
 /// The longest time between two looks by the clock.
 const LOOK_BY_CLOCK_NS: u64 = 1_000_000_000;
-/// How long polling rests where others want the CPU.
-const REST_NS: u64 = 1_000_000_000;
+/// How long polling rests where others want the CPU. What they wanted is remembered for longer
+/// ([`STEAL_MEMORY_NS`]): a rest of that length as well would follow the start of every machine.
+const REST_NS: u64 = 250_000_000;
 /// Less waiting for a CPU than this says nothing.
 const STEAL_NOISE_NS: u64 = 1_000_000;
 /// Over this time waiting for a CPU is held against running. A machine in bursts runs for less than
@@ -148,10 +149,19 @@ impl Budget {
     }
 
     /// CPU time after which the account may be empty, should all of it be polling.
-    /// While polling is on, looking is what bounds its cost.
+    /// While polling is on, looking is what bounds its cost. A window that costs less than the budget
+    /// empties no account: there the rest of what ten seconds allow may be spent until the next look.
+    /// A vCPU that never halts would have a look at each tick otherwise, which costs as much as the
+    /// polling, and takes the CPU from a vCPU that is polled for.
     fn spent_after_ns(&self) -> u64 {
-        let left = u64::try_from(self.account_ns).unwrap_or(0);
-        left.clamp(LOOK_SOON_NS, LOOK_NS)
+        let left_ns = u64::try_from(self.account_ns).unwrap_or(0);
+        let left_ns = left_ns.clamp(LOOK_SOON_NS, LOOK_NS);
+        if self.standing != Standing::Within {
+            return left_ns;
+        }
+        let kept_ns = self.kept_ns();
+        let unspent_ns = kept_ns.saturating_sub(self.lately.with_next_ns());
+        left_ns.max(unspent_ns.min(LOOK_SELDOM_NS))
     }
 
     fn learn(&mut self, counted: &Reading, now_ns: u64) {

@@ -85,7 +85,7 @@ impl Rule for GrowShrink {
 
 /// A host's tick (250 Hz): a timer on CPU time expires when one meets a thread
 /// that runs.
-const TICK_NS: u64 = 4_000_000;
+pub(super) const TICK_NS: u64 = 4_000_000;
 
 /// When the host's ticks come. One in each 4 ms, here at an arbitrary time of
 /// them, since recorded loads of round numbers would run in step with it.

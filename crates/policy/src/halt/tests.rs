@@ -187,8 +187,30 @@ fn where_others_want_the_cpu_nothing_is_polled_for_a_while() {
     assert!(step(&mut rule, 0, 2000 * MS) > 0);
     assert_eq!(step(&mut rule, 20 * MS, 100 * MS), 0);
     assert_eq!(rule.standing(), Standing::Contended);
-    assert_eq!(step(&mut rule, 0, 500 * MS), 0);
+    assert_eq!(step(&mut rule, 0, 200 * MS), 0);
     assert!(step(&mut rule, 0, 2000 * MS) > 0);
+}
+
+/// The vCPUs of a machine wait for a CPU while it starts, beside the process that starts it.
+#[test]
+fn a_machine_whose_start_was_contended_is_polled_for_half_a_second_later() {
+    let mut rule = budget(10);
+    let mut reading = Reading::default();
+    let mut standings = Vec::new();
+    for look in 0..20 {
+        let _ = rule.look(&reading);
+        standings.push(rule.standing());
+        reading.now_ns += 50 * MS;
+        reading.run_ns += 50 * MS;
+        reading.steal_ns += if look < 2 { 30 * MS } else { 0 };
+        reading.waited[16] += 100;
+    }
+    assert_eq!(standings[2], Standing::Contended, "{standings:?}");
+    let later = &standings[12..];
+    assert!(
+        later.iter().all(|it| *it != Standing::Contended),
+        "{standings:?}"
+    );
 }
 
 /// A quiet host lets a thread wait for a millisecond or two now and then.

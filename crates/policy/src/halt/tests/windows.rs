@@ -67,8 +67,11 @@ struct Crowd {
     look_at_ns: Option<u64>,
     /// By how much looks by the clock come late.
     late_ns: u64,
+    /// Until when another vCPU has run that never halts, if there is one.
+    spun_ns: Option<u64>,
     polls: Vec<(u64, u64)>,
     caught: u64,
+    looks: u64,
 }
 
 impl Crowd {
@@ -87,8 +90,10 @@ impl Crowd {
             // The boot has been looked at.
             look_at_ns: Some(100 * MS),
             late_ns: 0,
+            spun_ns: None,
             polls: Vec::new(),
             caught: 0,
+            looks: 0,
         }
     }
 
@@ -98,8 +103,9 @@ impl Crowd {
             .map(|vcpu| (self.length_ns(vcpu) + 7_001 * vcpu as u64, vcpu))
             .collect();
         while let Some((now_ns, vcpu)) = ends.pop_first().filter(|(now_ns, _)| *now_ns < ns) {
+            self.spin_until(now_ns);
             while let Some(at_ns) = self.look_at_ns.filter(|at_ns| *at_ns < now_ns) {
-                self.counted.now_ns = at_ns;
+                self.counted.now_ns = self.counted.now_ns.max(at_ns);
                 self.look();
             }
             self.halted(vcpu, now_ns);
@@ -107,6 +113,22 @@ impl Crowd {
             ends.insert((now_ns + self.length_ns(vcpu), vcpu));
         }
         most_in_kept(&self.polls)
+    }
+
+    /// The vCPU that never halts runs until then, and each tick finds a look that is due by CPU time.
+    fn spin_until(&mut self, now_ns: u64) {
+        while let Some(spun_ns) = self
+            .spun_ns
+            .filter(|ns| ns + super::replay::TICK_NS < now_ns)
+        {
+            let tick_ns = spun_ns + super::replay::TICK_NS;
+            self.spun_ns = Some(tick_ns);
+            self.counted.run_ns += super::replay::TICK_NS;
+            if self.counted.run_ns >= self.look_at_cpu_ns {
+                self.counted.now_ns = self.counted.now_ns.max(tick_ns);
+                self.look();
+            }
+        }
     }
 
     fn halt(&self, vcpu: usize) -> Halt {
@@ -148,6 +170,7 @@ impl Crowd {
 
     fn look(&mut self) {
         let decision = self.budget.look(&self.counted);
+        self.looks += 1;
         self.look_at_cpu_ns = self.counted.run_ns + decision.look_after_cpu_ns;
         let after_ns = decision.look_after_ns;
         let late_ns = self.late_ns;
@@ -194,6 +217,22 @@ fn ten_seconds_of_bursts_on_several_vcpus_keep_the_budget_though_looks_come_late
             );
         }
     }
+}
+
+/// Each look takes a CPU from who has it, which may be the vCPU that is polled for.
+#[test]
+fn a_vcpu_that_never_halts_causes_no_look_at_each_of_its_ticks() {
+    let waits_us = [75, 75, 75, 75, 75, 75, 75, 100_000];
+    let halts = waits_us.map(|us| halt(40 * US, us * US));
+    let mut crowd = Crowd::new(1, 1, &halts);
+    crowd.spun_ns = Some(0);
+    let seconds = 40;
+    let most = crowd.most_polled_ns(seconds * 1000 * MS);
+    assert!(most <= KEPT_NS / 100, "{most}");
+    // Each tick would be 250 a second.
+    assert!(crowd.looks <= 100 * seconds, "{}", crowd.looks);
+    let ended = crowd.polls.len() as u64;
+    assert!(crowd.caught * 100 >= ended * 84, "{} {ended}", crowd.caught);
 }
 
 /// `halts` again and again, for so long.
