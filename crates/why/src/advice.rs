@@ -353,7 +353,11 @@ pub(crate) fn quota(quota: &Throttled, wanted_cpus: f64, load: &Load) -> Remedy 
         let (name, setting) = (load.name.as_str(), "vcpu_quota=-1");
         return Remedy::run("lift the quota", "virsh schedinfo", &[name, setting]);
     }
-    if unit.ends_with(".scope") || unit.ends_with(".service") {
+    // A file that systemd did not write is lost when it next sets the unit's limits.
+    if [".scope", ".service", ".slice"]
+        .iter()
+        .any(|end| unit.ends_with(end))
+    {
         let value = format!("CPUQuota={:.0}%", cpus * 100.0);
         return Remedy::run(&effect, "systemctl set-property --runtime", &[unit, &value]);
     }

@@ -60,19 +60,22 @@ impl CommandLine {
         if self.arguments.iter().any(|argument| argument == "-usb") {
             options.push("-usb".to_owned());
         }
+        if self.machine_property("usb") == Some("on") {
+            options.push("-machine usb=on".to_owned());
+        }
         options
     }
 
     /// Network back ends that QEMU's main loop serves itself.
     pub(crate) fn slow_networks(&self) -> Vec<String> {
-        let netdevs = self.values(&["-netdev", "-nic"]);
-        let is_slow = |value: &&str| {
+        let netdevs = self.given(&["-netdev", "-nic"]);
+        let is_slow = |value: &str| {
             let kind = value.split(',').next().unwrap_or_default();
             kind == "user" || (kind == "tap" && property(value, "vhost") != Some("on"))
         };
         netdevs
-            .filter(is_slow)
-            .filter_map(|value| Some(format!("-netdev {}", value.split(',').next()?)))
+            .filter(|(_, value)| is_slow(value))
+            .filter_map(|(option, value)| Some(format!("{option} {}", value.split(',').next()?)))
             .collect()
     }
 
@@ -114,15 +117,18 @@ impl CommandLine {
 
     /// Values of these options.
     fn values<'a>(&'a self, options: &'a [&str]) -> impl Iterator<Item = &'a str> {
+        self.given(options).map(|(_, value)| value)
+    }
+
+    /// These options with their values. QEMU takes them with two dashes too.
+    fn given<'a>(&'a self, options: &'a [&str]) -> impl Iterator<Item = (&'a str, &'a str)> {
         let pairs = self.arguments.windows(2);
-        pairs
-            .filter(|pair| {
-                let option = pair[0]
-                    .strip_prefix('-')
-                    .filter(|rest| rest.starts_with('-'));
-                options.contains(&option.unwrap_or(&pair[0]))
-            })
-            .map(|pair| pair[1].as_str())
+        pairs.filter_map(|pair| {
+            let given = pair[0].as_str();
+            let option = given.strip_prefix('-').filter(|rest| rest.starts_with('-'));
+            let is_one = options.contains(&option.unwrap_or(given));
+            is_one.then_some((given, pair[1].as_str()))
+        })
     }
 }
 
@@ -164,6 +170,10 @@ mod tests {
         let usb = ["-device usb-tablet", "-device piix3-usb-uhci", "-usb"];
         assert_eq!(busy.usb(), usb);
         assert_eq!(busy.slow_networks(), ["-netdev user"]);
+        // As they are given: a remedy says what to take away.
+        let short = line("qemu -M pc,usb=on --nic user,model=virtio");
+        assert_eq!(short.slow_networks(), ["--nic user"]);
+        assert_eq!(short.usb(), ["-machine usb=on"]);
         assert!(busy.lacks_iothread() && busy.halts_in_guest());
         assert_eq!(busy.control_sockets(), ["/run/q", "/run/c"]);
         let served = line("qemu -device virtio-blk-pci,drive=d,iothread=io0 -append idle=poll");

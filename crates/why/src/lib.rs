@@ -48,7 +48,7 @@ use price::Prices;
 use spread::{Own, Spread};
 
 /// Share of a core below which a cause is not worth a sentence.
-pub(crate) const WORTH_SAYING: f64 = 0.002;
+pub const WORTH_SAYING: f64 = 0.002;
 
 /// Says what burns a machine's CPU time, the largest cause first. Exits have the
 /// prices that were measured, else those that are built in.

@@ -45,7 +45,7 @@ impl Monitor {
             Self::Libvirt => "QEMU under libvirt",
             Self::Firecracker => "Firecracker",
             Self::CloudHypervisor => "Cloud Hypervisor",
-            Self::Other => "unknown monitor",
+            Self::Other => "unknown VMM",
         }
     }
 }

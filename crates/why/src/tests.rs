@@ -143,6 +143,10 @@ fn a_guest_that_never_halts_spins() {
     let found = first(&load);
     assert_eq!(found.cause, Cause::GuestSpins);
     assert!((found.share - 1.0).abs() < 1e-9);
+    assert_eq!(
+        found.evidence,
+        ["0 interrupts and 0 exits in the 2.0 s that were counted"]
+    );
     // A burst of 24 ms that saw no halt says nothing.
     load.counted_seconds = 0.024;
     assert_eq!(first(&load).cause, Cause::Guest);
@@ -457,6 +461,11 @@ fn a_quota_is_named_with_the_command_that_raises_it() {
             .remedy
             .ends_with("echo 110000 100000 > /sys/fs/cgroup/cpu/vm/cpu.max")
     );
+    for unit in ["machine.slice", "vm.scope", "vm.service"] {
+        load.throttled[0].directory = format!("/sys/fs/cgroup/{unit}");
+        let command = format!("systemctl set-property --runtime {unit} CPUQuota=110%");
+        assert!(first(&load).remedy.ends_with(&command), "{command}");
+    }
 }
 
 #[test]

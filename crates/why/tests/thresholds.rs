@@ -36,7 +36,8 @@ fn constants() -> Vec<(String, String, String)> {
         let file = path.file_name().unwrap().to_string_lossy().into_owned();
         for line in fs::read_to_string(&path).unwrap().lines() {
             let line = line.trim_start();
-            let line = line.strip_prefix("pub(crate) ").unwrap_or(line);
+            let public = ["pub(crate) ", "pub "].map(|it| line.strip_prefix(it));
+            let line = public.into_iter().flatten().next().unwrap_or(line);
             let parts = line
                 .strip_prefix("const ")
                 .and_then(|it| it.split_once(": "));

@@ -14,7 +14,7 @@ use tare_account::{Account, Source, Unavailable};
 use tare_host::printable::printable;
 use tare_host::shell::quoted;
 use tare_why::text::{interval, known_percent, percent};
-use tare_why::{Diagnosis, Execution, Finding, Load, Monitor, diagnose};
+use tare_why::{Diagnosis, Execution, Finding, Load, Monitor, WORTH_SAYING, diagnose};
 
 /// Smallest share of a core that is printed as a part of the whole.
 const SHOWN: f64 = 0.0005;
@@ -89,7 +89,8 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let mut text = self.title();
         if self.is_quiet() {
-            text.push_str("Nothing burns CPU time here.\n");
+            let least = percent(WORTH_SAYING);
+            let _ = writeln!(text, "No finding: no cause takes {least} of a core.");
         }
         for (number, finding) in self.diagnosis.findings.iter().enumerate() {
             text.push('\n');

@@ -5,7 +5,7 @@ use crate::attribution::Attribution;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::{Events, Load, Vcpu};
 use crate::spread::{Own, Spread};
-use crate::text::{percent, rate, vcpus};
+use crate::text::{percent, rate, thousands, vcpus};
 
 /// Halts per second below which a vCPU never halts.
 const NEVER_HZ: f64 = 0.5;
@@ -80,12 +80,15 @@ fn spin(load: &Load, spinning: &[(&Vcpu, f64)]) -> Option<Finding> {
     };
     let what = format!("{} {seen}: busy loop or computation", vcpus(&indices));
     let mut found = finding(load, Cause::GuestSpins, Basis::Measured, what, own(share));
-    let events = |of: fn(&Vcpu) -> f64| spinning.iter().map(|(vcpu, _)| of(vcpu)).sum::<f64>();
+    let events = |of: fn(&Vcpu) -> f64| {
+        let hz: f64 = spinning.iter().map(|(vcpu, _)| of(vcpu)).sum();
+        thousands((hz * load.counted_seconds).round() as u64)
+    };
     found.evidence.push(format!(
-        "{} interrupts and {} exits in {:.0} s",
-        rate(events(|vcpu| vcpu.interrupts.values().sum())),
-        rate(events(|vcpu| vcpu.exits.values().sum())),
-        load.seconds
+        "{} interrupts and {} exits in the {:.1} s that were counted",
+        events(|vcpu| vcpu.interrupts.values().sum()),
+        events(|vcpu| vcpu.exits.values().sum()),
+        load.counted_seconds
     ));
     Some(found)
 }
