@@ -6,7 +6,7 @@
 
 use x86_64::instructions::port::Port;
 
-use crate::apic::{accept_from_pic, end_of_pic_interrupt, ioapic};
+use crate::apic::{accept_from_pics, end_of_pic_interrupt, ioapic};
 use crate::trap::irq::{self, Handler, Vector};
 use crate::{cmos, memory, smp};
 
@@ -14,9 +14,12 @@ use crate::{cmos, memory, smp};
 const TIMER_LINE: u32 = 2;
 const CLOCK_LINE: u32 = 8;
 
-/// Vectors of the first 8259's lines: the last eight before the spurious one's, which no
-/// device has while there are few.
+/// Vectors of the 8259s' lines: the last sixteen, the spurious one's among them, which no device has while there
+/// are few.
 const PIC_VECTORS: u8 = 0x50;
+/// Lines of the 8259s.
+const PIC_TIMER_LINE: u8 = 0;
+const PIC_CLOCK_LINE: u8 = 8;
 
 const HPET: u64 = 0xfed0_0000;
 const HPET_BYTES: u64 = 0x400;
@@ -103,6 +106,8 @@ pub enum Timer {
     PitMasked,
     /// The clock chip; each interrupt has to be acknowledged there.
     Rtc,
+    /// The same through the 8259s.
+    RtcThroughPic,
 }
 
 /// Starts `timer` at about `hz`; its handler does nothing but what the chip asks
@@ -114,7 +119,14 @@ pub fn start(timer: Timer, hz: u64) -> Result<u64, &'static str> {
         Timer::Pit => pit(hz, || route(TIMER_LINE, &|| {})),
         Timer::PitThroughPic => pit(hz, route_through_pic),
         Timer::PitMasked => pit(hz, || Ok(())),
-        Timer::Rtc => rtc(hz),
+        Timer::Rtc => rtc(hz, || route(CLOCK_LINE, &acknowledge_rtc)),
+        Timer::RtcThroughPic => rtc(hz, || {
+            let handler = &|| {
+                acknowledge_rtc();
+                end_of_pic_interrupt(PIC_CLOCK_LINE);
+            };
+            through_pics(PIC_CLOCK_LINE, handler)
+        }),
     }
 }
 
@@ -166,7 +178,7 @@ fn pit_counts() -> bool {
     (0..16).any(|_| unsafe { Port::<u8>::new(PIT_COUNTER0).read() } != 0xff)
 }
 
-fn rtc(hz: u64) -> Result<u64, &'static str> {
+fn rtc(hz: u64, route: fn() -> Result<(), &'static str>) -> Result<u64, &'static str> {
     let rate = |selection: &u8| 32_768 >> (selection - 1);
     let selection = RTC_SELECTIONS
         .filter(|selection| rate(selection) <= hz)
@@ -175,21 +187,28 @@ fn rtc(hz: u64) -> Result<u64, &'static str> {
     if cmos::read(RTC_B) == 0xff {
         return Err("there is no clock chip");
     }
-    route(CLOCK_LINE, &|| {
-        cmos::read(RTC_C);
-    })?;
+    route()?;
     cmos::write(RTC_A, 0x20 | selection);
     cmos::write(RTC_B, cmos::read(RTC_B) | RTC_PERIODIC);
     cmos::read(RTC_C);
     Ok(rate(&selection))
 }
 
+/// The chip's next interrupt comes when this one has been read.
+fn acknowledge_rtc() {
+    cmos::read(RTC_C);
+}
+
 /// Delivers the first line of the 8259s, which is the PIT's, to the first CPU: at once, also
 /// where the PIT has been counting with its line masked ([`Timer::PitMasked`]).
 pub fn route_through_pic() -> Result<(), &'static str> {
-    const LINE: u8 = 0;
-    irq::register(Vector(PIC_VECTORS + LINE), &end_of_pic_interrupt);
-    accept_from_pic(LINE, PIC_VECTORS);
+    through_pics(PIC_TIMER_LINE, &|| end_of_pic_interrupt(PIC_TIMER_LINE))
+}
+
+/// Delivers a line of the 8259s to the first CPU; its handler ends the interrupt.
+fn through_pics(line: u8, handler: Handler) -> Result<(), &'static str> {
+    irq::register(Vector(PIC_VECTORS + line), handler);
+    accept_from_pics(line, PIC_VECTORS);
     Ok(())
 }
 

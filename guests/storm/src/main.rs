@@ -5,7 +5,7 @@
 //! | mode | what it does |
 //! |---|---|
 //! | `quiet` | halts |
-//! | `hpet`, `pit`, `rtc` | starts that periodic timer at `hz` and halts; the PIT `through=ioapic`, `pic` (the 8259s) or `none` (its line is masked) |
+//! | `hpet`, `pit`, `rtc` | starts that periodic timer at `hz` and halts; the PIT and the RTC `through=ioapic` or `pic` (the 8259s), the PIT also `none` (its line is masked) |
 //! | `late-pic` | starts the PIT with its line masked, and 20 ms later has its ticks through the 8259s |
 //! | `tick` | sleeps until the next of `hz` deadlines, again and again |
 //! | `sleep` | sleeps for each of `us` in turn, again and again |

@@ -27,7 +27,7 @@ pub(crate) fn main() -> Result<(), &'static str> {
         "hpet" => periodic(mode, legacy::Timer::Hpet),
         "pit" => periodic(mode, pit()?),
         "late-pic" => late_pic(mode),
-        "rtc" => periodic(mode, legacy::Timer::Rtc),
+        "rtc" => periodic(mode, rtc()?),
         "tick" => tick(mode),
         "sleep" => sleep(mode),
         "spin" => spin(mode),
@@ -70,6 +70,14 @@ fn pit() -> Result<legacy::Timer, &'static str> {
         "pic" => Ok(legacy::Timer::PitThroughPic),
         "none" => Ok(legacy::Timer::PitMasked),
         _ => Err("through=ioapic, pic or none"),
+    }
+}
+
+fn rtc() -> Result<legacy::Timer, &'static str> {
+    match env::var("through").unwrap_or("ioapic") {
+        "ioapic" => Ok(legacy::Timer::Rtc),
+        "pic" => Ok(legacy::Timer::RtcThroughPic),
+        _ => Err("through=ioapic or pic"),
     }
 }
 

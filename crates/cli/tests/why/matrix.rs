@@ -118,6 +118,12 @@ const MORE: &[Case] = &[
         "PIT",
         "pit=off",
     ),
+    case(
+        ("q35", "mode=rtc hz=1024 through=pic"),
+        "rtc",
+        "RTC",
+        "/dev/rtc",
+    ),
     case((SPLIT, "mode=rtc hz=1024"), "rtc", "RTC", "/dev/rtc"),
     case(
         (SPLIT, "mode=tick hz=1000"),

@@ -42,8 +42,11 @@ const TSC_DEADLINE: u32 = 2 << 17;
 const NMI: u32 = 4 << 8;
 /// What the 8259s say is the vector (ExtINT).
 const EXTERNAL: u32 = 7 << 8;
-const PIC_COMMAND: u16 = 0x20;
-const PIC_MASK: u16 = 0x21;
+/// Commands and masks of the two 8259s.
+const PIC_PORTS: [[u16; 2]; 2] = [[0x20, 0x21], [0xa0, 0xa1]];
+const PIC_LINES: u8 = 8;
+/// Where the second one is connected to the first.
+const SECOND_PIC_LINE: u8 = 2;
 const ENABLED: u32 = 1 << 8;
 const DIVIDE_BY_1: u32 = 0b1011;
 const DIVIDE_BY_128: u32 = 0b1010;
@@ -184,41 +187,56 @@ pub(crate) fn unmask_timer() {
     write(LVT_TIMER, u32::from(vector::TIMER));
 }
 
-/// Takes this line of the first 8259 from now on, whose lines have vectors from `base`,
-/// a multiple of 8. Whoever handles one ends it there ([`end_of_pic_interrupt`]).
-pub(crate) fn accept_from_pic(line: u8, base: u8) {
-    const INITIALISE: u8 = 0x11;
-    const SECOND_AT_LINE_2: u8 = 1 << 2;
-    const I8086: u8 = 1;
-    const ALL: u8 = 0xff;
-    let words = [
-        (PIC_COMMAND, INITIALISE),
-        (PIC_MASK, base),
-        (PIC_MASK, SECOND_AT_LINE_2),
-        (PIC_MASK, I8086),
-        // Initialising forgets a tick that came before, and KVM's PIT waits for its end. KVM
-        // lets it go on where its line changes from masked to unmasked (pit_mask_notifer in
-        // arch/x86/kvm/i8254.c); initialising leaves all lines unmasked.
-        (PIC_MASK, ALL),
-        (PIC_MASK, !(1 << line)),
-    ];
-    for (port, word) in words {
-        // SAFETY: 1. These are the ports of the first 8259; without the chip a write is ignored.
-        //    2. Its one line has a handler. 3. It changes no memory.
-        unsafe { Port::<u8>::new(port).write(word) };
-    }
+/// Takes this line of the two 8259s from now on, whose 16 lines have vectors from `base`, a multiple
+/// of 8. Whoever handles one ends it there ([`end_of_pic_interrupt`]).
+pub(crate) fn accept_from_pics(line: u8, base: u8) {
+    let lines = if line < PIC_LINES {
+        [1 << line, 0]
+    } else {
+        [1 << SECOND_PIC_LINE, 1 << (line - PIC_LINES)]
+    };
+    initialise_pic(PIC_PORTS[1], base + PIC_LINES, SECOND_PIC_LINE, lines[1]);
+    initialise_pic(PIC_PORTS[0], base, 1 << SECOND_PIC_LINE, lines[0]);
     write(LVT_LINT0, EXTERNAL);
 }
 
-/// The first 8259's interrupt has been handled.
-pub(crate) fn end_of_pic_interrupt() {
+/// Gives the lines of an 8259 vectors from `base`, and unmasks `lines`.
+fn initialise_pic([command, mask]: [u16; 2], base: u8, wiring: u8, lines: u8) {
+    const INITIALISE: u8 = 0x11;
+    const I8086: u8 = 1;
+    const ALL: u8 = 0xff;
+    let words = [
+        (command, INITIALISE),
+        (mask, base),
+        (mask, wiring),
+        (mask, I8086),
+        // Initialising forgets a tick that came before, and KVM's PIT waits for its end. KVM
+        // lets it go on where its line changes from masked to unmasked (pit_mask_notifer in
+        // arch/x86/kvm/i8254.c); initialising leaves all lines unmasked.
+        (mask, ALL),
+        (mask, !lines),
+    ];
+    for (port, word) in words {
+        // SAFETY: 1. These are the ports of an 8259; without the chip a write is ignored.
+        //    2. Its one line has a handler, or is the second chip's. 3. It changes no memory.
+        unsafe { Port::<u8>::new(port).write(word) };
+    }
+}
+
+/// The interrupt of this line of the 8259s has been handled.
+pub(crate) fn end_of_pic_interrupt(line: u8) {
     const END: u8 = 0x20;
+    let [first, second] = PIC_PORTS.map(|[command, _]| command);
+    if line >= PIC_LINES {
+        // SAFETY: as above.
+        unsafe { Port::<u8>::new(second).write(END) };
+    }
     // SAFETY: as above.
-    unsafe { Port::<u8>::new(PIC_COMMAND).write(END) };
+    unsafe { Port::<u8>::new(first).write(END) };
 }
 
 fn mask_pic() {
-    for mask in [PIC_MASK, 0xa1] {
+    for [_, mask] in PIC_PORTS {
         // SAFETY: 1. These are the mask registers of the two 8259s; without the chips a write is
         //    ignored. 2. It stops interrupts that no handler of this crate expects: they come
         //    by the local APIC (`irq`). 3. It changes no memory.
