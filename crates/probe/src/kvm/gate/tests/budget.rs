@@ -61,6 +61,9 @@ const FLOOD: Load = load(400_000, 170);
 /// vCPUs that interrupt themselves: more than twice what one of them does.
 const STORM: Load = load(1_300_000, 150);
 
+/// A vCPU that interrupts itself 430,000 times a second, with five programs each.
+const FASTEST: Load = load(2_150_000, 150);
+
 /// A window that is watched.
 struct World {
     now_ns: u64,
@@ -353,6 +356,32 @@ fn a_window_costs_what_is_promised_whatever_comes_in_it() {
             });
             let (took, said, loads) = costs.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
             println!("{machines} machines, {seconds} s: {took:.4}, says {said:.4}: {loads:?}");
+            assert!(took < PROMISE, "{machines}, {seconds} s: {took} {loads:?}");
+        }
+    }
+}
+
+/// Wherever in the window it comes, with another load before and after it. Not in two seconds beside 300
+/// machines: their account and what the storm takes until it shows are 2.3 %.
+#[test]
+fn the_fastest_storm_costs_what_is_promised() {
+    for (machines, windows) in [(1, &[2, 4, 10][..]), (30, &[2, 4, 10]), (300, &[4, 10])] {
+        for seconds in windows.iter().copied() {
+            let mut orders = vec![[FASTEST; 3]];
+            for other in [QUIET, TICKS, BUSY, FLOOD, STORM] {
+                orders.extend([
+                    [FASTEST, other, other],
+                    [other, FASTEST, other],
+                    [other, other, FASTEST],
+                    [FASTEST, other, FASTEST],
+                ]);
+            }
+            let costs = orders.into_iter().map(|loads| {
+                let (took, _) = World::new(Own::of(machines)).watch(&loads, seconds * SECOND);
+                (took, loads)
+            });
+            let (took, loads) = costs.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap();
+            println!("{machines} machines, {seconds} s: {took:.4}: {loads:?}");
             assert!(took < PROMISE, "{machines}, {seconds} s: {took} {loads:?}");
         }
     }
