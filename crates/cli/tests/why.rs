@@ -20,6 +20,8 @@ mod helpers;
 mod matrix;
 #[path = "why/qemu.rs"]
 mod qemu;
+#[path = "why/quota.rs"]
+mod quota;
 #[path = "why/remedies.rs"]
 mod remedies;
 mod support;

@@ -1,5 +1,7 @@
 //! Many machines at once, and what `tare why` reports of one without BPF.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::support::TestDir;
@@ -8,6 +10,9 @@ use super::{RunningMachine, expect_covered, found, ready, ready_with};
 /// Machines that tick; with TARE_SOAK=1 as many as issue reports had.
 const SOME: usize = 6;
 const MANY: usize = 30;
+/// Machines that halt beside one that burns; with TARE_SOAK=1 as many as an issue report had.
+const QUIET: usize = 11;
+const CROWD: usize = 301;
 /// Ticks of each in a second.
 const HZ: f64 = 150.0;
 /// Part by which a rate may differ from KVM's own count, beside chance.
@@ -79,6 +84,62 @@ fn each_of_many_machines_has_its_own_rate() {
     let ratio = all / all_truth;
     println!("all: {ratio:.3}, within {most:.3}, counted {share:.2} of the time");
     assert!((ratio - 1.0).abs() <= most, "{all} of {all_truth}");
+}
+
+/// Processes of this place's machines.
+fn processes(place: &TestDir) -> BTreeSet<u64> {
+    let listed: Value = serde_json::from_str(&place.run(&["ps", "--json"]).out).unwrap();
+    let rows = listed.as_array().unwrap().iter();
+    rows.map(|row| row["pid"].as_u64().unwrap()).collect()
+}
+
+/// The one that burns starts last: by process it would come last. Other machines may run on this
+/// host.
+#[test]
+fn the_machine_that_burns_comes_first_and_those_that_halt_are_one_line() {
+    let Some((_alone, image)) = ready() else {
+        return;
+    };
+    let number = std::env::var_os("TARE_SOAK").map_or(QUIET, |_| CROWD);
+    let place = TestDir::new();
+    let start = |words| RunningMachine::start(&place, &image, words, &["--memory", "16M"]);
+    let quiet: Vec<_> = (0..number).map(|_| start("mode=quiet")).collect();
+    let halting = processes(&place);
+    assert_eq!(halting.len(), quiet.len());
+    let burner = start("mode=spin");
+    let pid = u64::from(burner.pid());
+
+    let ended = place.run(&["why", "--seconds", "4", "--json"]);
+    ended.expect(0, "\"schema\": 1");
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    println!("{number} and one: {}", document["cost"]);
+    let machines = document["machines"].as_array().unwrap();
+    let pids: Vec<_> = machines
+        .iter()
+        .map(|it| it["pid"].as_u64().unwrap())
+        .collect();
+    assert!(halting.iter().all(|halts| pids.contains(halts)), "{pids:?}");
+    let mut ours = pids.iter().filter(|it| **it == pid || halting.contains(it));
+    assert_eq!(ours.next(), Some(&pid), "{pids:?}");
+    let told = machines.iter().find(|it| it["pid"] == pid).unwrap();
+    expect_covered(told);
+    println!("watching {}", told["observer_share"]);
+
+    let ended = place.run(&["why", "--seconds", "2"]);
+    ended.expect(0, " machines without a finding: ");
+    let titles = ended.out.lines().filter(|line| line.contains(", process "));
+    let titled = |pid: &u64| {
+        titles
+            .clone()
+            .any(|it| it.contains(&format!(", process {pid},")))
+    };
+    assert!(titled(&pid), "{}", ended.out);
+    assert!(!halting.iter().any(titled), "{}", ended.out);
+
+    let ended = place.run(&["why", "--seconds", "2", "-n", "1", "--json"]);
+    let document: Value = serde_json::from_str(&ended.out).unwrap();
+    let first = &document["machines"].as_array().unwrap()[..];
+    assert!(first.len() == 1 && !halting.contains(&first[0]["pid"].as_u64().unwrap()));
 }
 
 #[test]

@@ -47,7 +47,8 @@ impl Qemu {
             .args(["-append", cmdline, "-nodefaults", "-display", "none"])
             .args(["-serial", &format!("file:{console}")])
             .args(more);
-        if !model.starts_with("microvm") && Path::new(FIRMWARE).is_file() {
+        let has_own = model.starts_with("microvm") || more.contains(&"-bios");
+        if !has_own && Path::new(FIRMWARE).is_file() {
             command.args(["-bios", FIRMWARE]);
         }
         let child = command

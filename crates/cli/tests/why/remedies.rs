@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::sync::MutexGuard;
 
 use serde_json::Value;
 
@@ -106,134 +105,6 @@ fn the_commands_against_halt_polling_end_it() {
     assert_eq!(polls(&after), 0.0, "{after}");
 }
 
-/// A CPU quota in a new control group, of the version that this host has.
-struct Quota(std::path::PathBuf);
-
-impl Quota {
-    fn new(pid: u32) -> Option<Self> {
-        let name = format!("tare-why-quota-{pid}");
-        let of = |root: &str, limits: &[(&str, &str)]| {
-            let folder = Path::new(root).join(&name);
-            std::fs::create_dir(&folder).ok()?;
-            let quota = Self(folder);
-            for (file, value) in limits {
-                std::fs::write(quota.0.join(file), value).ok()?;
-            }
-            std::fs::write(quota.0.join("cgroup.procs"), pid.to_string()).ok()?;
-            Some(quota)
-        };
-        let v1 = [
-            ("cpu.cfs_period_us", "100000"),
-            ("cpu.cfs_quota_us", "20000"),
-        ];
-        let v1 = of("/sys/fs/cgroup/cpu", &v1);
-        let made = v1.or_else(|| of("/sys/fs/cgroup", &[("cpu.max", "20000 100000")]));
-        if made.is_none() {
-            tare_vmtest::lacks("no control group for CPU time can be made here");
-        }
-        made
-    }
-}
-
-impl Drop for Quota {
-    fn drop(&mut self) {
-        let members = std::fs::read_to_string(self.0.join("cgroup.procs"));
-        for pid in members.unwrap_or_default().lines() {
-            std::fs::write(self.0.join("../cgroup.procs"), pid).ok();
-        }
-        std::fs::remove_dir(&self.0).ok();
-    }
-}
-
-/// A QEMU that spins against a quota. Its quota goes first.
-struct Throttled {
-    quota: Quota,
-    qemu: Qemu,
-    place: TestDir,
-    _alone: MutexGuard<'static, ()>,
-}
-
-impl Throttled {
-    /// `None` where this cannot be, as a line says.
-    fn start() -> Option<Self> {
-        let (alone, image) = ready_with("qemu-system-x86_64")?;
-        let place = TestDir::new();
-        let qemu = Qemu::start(&place, &image, "microvm", "mode=spin", &[]);
-        Some(Self {
-            quota: Quota::new(qemu.pid())?,
-            qemu,
-            place,
-            _alone: alone,
-        })
-    }
-}
-
-#[test]
-fn the_command_against_a_quota_raises_it() {
-    let Some(throttled) = Throttled::start() else {
-        return;
-    };
-    let (place, pid) = (&throttled.place, throttled.qemu.pid().to_string());
-    let before = expect_cause(place, &pid, "throttled");
-    let cause = found(&before, "throttled").unwrap();
-    lines(cause).iter().for_each(|line| execute(place, line));
-    let after = why(place, &pid);
-    assert!(found(&after, "throttled").is_none(), "{after}");
-    let cpu = |told: &Value| vcpus_share(told, |thread| &thread["on_cpu"]["total_ns"]);
-    println!("throttled {:.3}, then {:.3}", cpu(&before), cpu(&after));
-}
-
-/// What `tare advise` says by this rule.
-#[track_caller]
-fn advice(place: &TestDir, target: &str, rule: &str) -> Value {
-    let mut advise = place.tare(&["advise", target, "--seconds", "2", "--json"]);
-    advise.env("TARE_STATE_DIR", place.path().join("state"));
-    let ended = super::support::end(advise.spawn().unwrap());
-    ended.expect(0, "facts");
-    let document: Value = serde_json::from_str(&ended.out).unwrap();
-    let mut told = document[0]["advice"].as_array().unwrap().iter();
-    let found = told.find(|it| it["rule"] == rule);
-    found.unwrap_or_else(|| panic!("{document}")).clone()
-}
-
-/// The advice for a machine with a quota changes the quota, not only where it runs.
-#[test]
-fn the_advice_against_a_quota_takes_it_off() {
-    let Some(throttled) = Throttled::start() else {
-        return;
-    };
-    let (place, pid) = (&throttled.place, throttled.qemu.pid().to_string());
-    let told = advice(place, &pid, "set-instead-of-quota");
-    execute(place, told["command"].as_str().unwrap());
-    let value = |file: &str| std::fs::read_to_string(throttled.quota.0.join(file)).ok();
-    let now = value("cpu.cfs_quota_us").or_else(|| value("cpu.max"));
-    assert!(now.is_some_and(|now| now.starts_with("-1") || now.starts_with("max")));
-    let after = why(place, &pid);
-    assert!(found(&after, "throttled").is_none(), "{after}");
-    assert_eq!(allowed(&after), [1]);
-    execute(place, &format!("tare pin {pid} --undo"));
-}
-
-/// The advice for a process whose group holds another one leaves the group's quota.
-#[test]
-fn the_advice_against_a_shared_quota_names_the_group() {
-    let place = TestDir::new();
-    let (first, second) = (Hog::new(0), Hog::new(0));
-    let Some(quota) = Quota::new(first.pid()) else {
-        return;
-    };
-    std::fs::write(quota.0.join("cgroup.procs"), second.pid().to_string()).unwrap();
-    let pid = first.pid().to_string();
-    // A hog is pinned.
-    let told = advice(&place, &pid, "no-quota-on-own-cpus");
-    let shared = format!("{}, which other processes share", quota.0.display());
-    assert!(
-        told["because"].as_str().unwrap().ends_with(&shared),
-        "{told}"
-    );
-    assert!(told["command"].is_null(), "{told}");
-}
-
 /// QEMU has no command for these: it starts with them, and the timer is gone.
 #[test]
 fn the_options_that_take_a_timer_away_do_so() {
@@ -259,4 +130,36 @@ fn the_options_that_take_a_timer_away_do_so() {
         let qemu = Qemu::spawn(&place, &image, model, cmdline, &words);
         qemu.until_it_prints(missing);
     }
+}
+
+/// SeaBIOS starts the USB controller for a mouse, and QEMU's main loop times its frames.
+#[test]
+fn the_options_that_take_usb_away_let_the_main_loop_rest() {
+    let Some((_alone, image)) = ready_with("qemu-system-x86_64") else {
+        return;
+    };
+    let place = TestDir::new();
+    let seabios = ["-bios", "bios-256k.bin"];
+    let usb = ["-device", "piix3-usb-uhci", "-device", "usb-mouse"];
+    let all = [seabios, [usb[0], usb[1]], [usb[2], usb[3]]].concat();
+    let qemu = Qemu::start(&place, &image, "pc", "mode=quiet", &all);
+    let before = expect_cause(&place, &qemu.pid().to_string(), "emulator_thread");
+    drop(qemu);
+    let remedies = &found(&before, "emulator_thread").unwrap()["remedies"];
+    let mut remedies = remedies.as_array().unwrap().iter();
+    let restart = remedies.find(|one| one["kind"] == "restart").unwrap();
+    let without: Vec<&str> = restart["without"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|option| option.as_str().unwrap().split(' '))
+        .collect();
+    assert_eq!(without, usb);
+    let place = TestDir::new();
+    let qemu = Qemu::start(&place, &image, "pc", "mode=quiet", &seabios);
+    let after = why(&place, &qemu.pid().to_string());
+    let part = |told: &Value| told["breakdown"]["emulator_threads"].as_f64().unwrap();
+    let (before, after) = (part(&before), part(&after));
+    println!("CPU of the main loop before {before:.4}, after {after:.4}");
+    assert!(after < before / 4.0, "{after} of {before}");
 }
