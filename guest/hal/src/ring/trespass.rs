@@ -8,6 +8,7 @@ use core::sync::atomic::AtomicU8;
 
 use super::{gate, service};
 use crate::memory::supervisor;
+use crate::trap::registers::load_registers;
 use crate::{cpu, ipi};
 
 /// An attempt on ring 0's memory or gates.
@@ -215,21 +216,9 @@ global_asm!(
     push rdi
     push qword ptr [rdi + 120]
     popfq
-    mov rax, [rdi]
-    mov rbx, [rdi + 8]
-    mov rcx, [rdi + 16]
-    mov rdx, [rdi + 24]
-    mov rsi, [rdi + 32]
-    mov rbp, [rdi + 48]
-    mov r8, [rdi + 56]
-    mov r9, [rdi + 64]
-    mov r10, [rdi + 72]
-    mov r11, [rdi + 80]
-    mov r12, [rdi + 88]
-    mov r13, [rdi + 96]
-    mov r14, [rdi + 104]
-    mov r15, [rdi + 112]
-    mov rdi, [rdi + 40]
+    "#,
+    load_registers!(),
+    r#"
     \number
     push rdi
     mov rdi, [rsp + 8]

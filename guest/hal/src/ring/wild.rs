@@ -14,6 +14,7 @@ use tare_abi::layout::LAPIC;
 
 use super::{gate, service};
 use crate::memory::supervisor;
+use crate::trap::registers::load_registers;
 use crate::trap::vector;
 
 /// What ends the image.
@@ -260,21 +261,9 @@ tare_wild_run:
     push qword ptr [rdi + 128]
     popfq
     mov rsp, [rdi + 120]
-    mov rax, [rdi]
-    mov rbx, [rdi + 8]
-    mov rcx, [rdi + 16]
-    mov rdx, [rdi + 24]
-    mov rsi, [rdi + 32]
-    mov rbp, [rdi + 48]
-    mov r8, [rdi + 56]
-    mov r9, [rdi + 64]
-    mov r10, [rdi + 72]
-    mov r11, [rdi + 80]
-    mov r12, [rdi + 88]
-    mov r13, [rdi + 96]
-    mov r14, [rdi + 104]
-    mov r15, [rdi + 112]
-    mov rdi, [rdi + 40]
+    "#,
+    load_registers!(),
+    r#"
     jmp qword ptr [rip + tare_wild_entry]
 
     .global tare_wild_frame

@@ -1,7 +1,7 @@
-//! The registers that an interrupt handler may change (System V ABI, 3.2.1), for
-//! entry code in assembly: nine, 72 bytes.
+//! Registers in assembly: those that an interrupt handler may change (System V ABI, 3.2.1), nine,
+//! 72 bytes, for entry code; and all general ones, for tests of gates.
 
-/// Pushes them.
+/// Pushes those of a handler.
 macro_rules! save_registers {
     () => {
         "
@@ -35,4 +35,28 @@ macro_rules! restore_registers {
     };
 }
 
-pub(crate) use {restore_registers, save_registers};
+/// Loads all general registers but RSP from words at RDI: RAX, RBX, RCX, RDX, RSI, RDI, RBP, R8 to
+/// R15. Keeps the flags.
+macro_rules! load_registers {
+    () => {
+        "
+        mov rax, [rdi]
+        mov rbx, [rdi + 8]
+        mov rcx, [rdi + 16]
+        mov rdx, [rdi + 24]
+        mov rsi, [rdi + 32]
+        mov rbp, [rdi + 48]
+        mov r8, [rdi + 56]
+        mov r9, [rdi + 64]
+        mov r10, [rdi + 72]
+        mov r11, [rdi + 80]
+        mov r12, [rdi + 88]
+        mov r13, [rdi + 96]
+        mov r14, [rdi + 104]
+        mov r15, [rdi + 112]
+        mov rdi, [rdi + 40]
+        "
+    };
+}
+
+pub(crate) use {load_registers, restore_registers, save_registers};
