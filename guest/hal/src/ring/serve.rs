@@ -72,8 +72,10 @@ fn write_msr(register: u64, value: u64) -> u64 {
     let Some(bytes) = shared_bytes(register) else {
         return REFUSED;
     };
-    let address = value & !3;
-    if value != 0 && supervisor::overlaps(&(address..address.saturating_add(bytes))) {
+    // The low bits are flags to one register and part of the address to another: from the lowest
+    // address that KVM can take to the end behind the highest.
+    let (lowest, end) = (value & !3, value.saturating_add(bytes));
+    if value != 0 && supervisor::overlaps(&(lowest..end)) {
         return REFUSED;
     }
     // SAFETY: KVM writes only to the memory that was checked, which is ring 3's.

@@ -7,9 +7,10 @@ use core::arch::{asm, global_asm};
 use core::sync::atomic::AtomicU8;
 
 use super::{gate, service};
+use crate::apic::eoi;
 use crate::memory::supervisor;
 use crate::trap::registers::load_registers;
-use crate::{cpu, ipi};
+use crate::{clock, cpu, ipi};
 
 /// An attempt on ring 0's memory or gates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +111,7 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
         assert_eq!(answer, u64::from(entry == 7), "clearing {address:#x}");
     }
     let own = supervisor::image_parts().map(|part| part.range.start);
+    ask_for_shared_bytes(&own);
     let mut taken = 0;
     for _ in 0..requests {
         // Small numbers and addresses of ring 0's memory find more than random ones.
@@ -145,6 +147,18 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
         taken += u32::from(registers.ask(number, arguments) == 1);
     }
     taken
+}
+
+/// Asks for bytes that KVM writes, at every distance at which the last of them would be ring 0's.
+fn ask_for_shared_bytes(parts: &[u64]) {
+    for (register, bytes) in clock::SHARED_REGISTERS.iter().chain(&eoi::SHARED_REGISTERS) {
+        for start in parts {
+            for address in start - bytes + 1..=*start {
+                let answer = service::call(service::WRITE_MSR, [u64::from(*register), address, 0]);
+                assert_eq!(answer, u64::MAX, "{bytes} bytes at {address:#x}");
+            }
+        }
+    }
 }
 
 /// RAX, RBX, RCX, RDX, RSI, RDI, RBP, R8 to R15, RFLAGS.
