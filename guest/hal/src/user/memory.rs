@@ -161,7 +161,8 @@ pub fn unmap(range: Range<u64>) -> Result<(), MapError> {
     Ok(())
 }
 
-/// Changes what a program may do with the pages of `range` that are mapped.
+/// Changes what a program may do with the pages of `range` that are mapped. Nothing makes a
+/// [lent](lend) page writable: it stays the library OS's.
 ///
 /// # Errors
 /// [`MapError::Outside`] only.
@@ -176,6 +177,10 @@ pub fn protect(range: Range<u64>, access: Access) -> Result<(), MapError> {
         // As many as one request can change: contiguous frames in one table.
         let most = ((range.end - at) / PAGE).min(TABLE - at / PAGE % TABLE);
         let is_owned = ProgramPages::owned_frame(entry) != 0;
+        let given = Access {
+            write: access.write && (is_owned || low().contains(&at)),
+            ..access
+        };
         let follows = |page: u64| {
             let other = paging::program_entry(at + page * PAGE);
             other != 0
@@ -183,7 +188,7 @@ pub fn protect(range: Range<u64>, access: Access) -> Result<(), MapError> {
                 && (ProgramPages::owned_frame(other) != 0) == is_owned
         };
         let count = 1 + (1..most).take_while(|&page| follows(page)).count() as u64;
-        set(at, ProgramPages::frame(entry), count, access, is_owned);
+        set(at, ProgramPages::frame(entry), count, given, is_owned);
         at += count * PAGE;
     }
     if is_changed {

@@ -143,6 +143,7 @@ mod machine {
         let interrupts = is_interrupted(&place)?;
         faults(&place)?;
         memory(&place)?;
+        lent(&place)?;
         vectors(&place)?;
         segment(&place)?;
         place.remove()?;
@@ -305,6 +306,26 @@ mod machine {
         user::protect(range.clone(), READ).map_err(failed)?;
         ensure(!user::write(range.end - 4, &[1]), || "writable".into())?;
         user::unmap(range).map_err(failed)
+    }
+
+    /// A page of the library OS that a program may read stays unchanged.
+    fn lent(place: &ProgramMemory) -> Result<(), String> {
+        #[repr(align(4096))]
+        struct Page([u8; PAGE as usize]);
+        static LENT: Page = Page([7; PAGE as usize]);
+        let failed = |error| format!("{error:?}");
+        let at = page(place.data + PAGE);
+        let writable = user::lend(at.start, &LENT.0, READ_WRITE);
+        ensure(writable == Err(MapError::Outside), || {
+            format!("{writable:?}")
+        })?;
+        user::lend(at.start, &LENT.0, READ).map_err(failed)?;
+        user::protect(at.clone(), READ_WRITE).map_err(failed)?;
+        ensure(!user::write(at.start, &[1]), || "writable".into())?;
+        ensure(user::load_u32(at.start) == Some(0x0707_0707), || {
+            "not readable".into()
+        })?;
+        user::unmap(at).map_err(failed)
     }
 
     /// Two threads of programs keep their vector registers.
