@@ -161,6 +161,16 @@ fn select(selected: &mut u32, device: DeviceFunction, register: u8) {
     }
 }
 
+/// Writes any value to the address port, for an image that plays with it ([`crate::raw`]).
+pub(crate) fn write_address(value: u32) {
+    let mut selected = SELECTED.lock();
+    *selected = value;
+    // SAFETY: 1. The port is that of the host bridge, or no device's. 2. The write selects a
+    //    register, if it is one, and has no other effect. 3. SELECTED holds what was written, so
+    //    that the next access by ports selects its own register.
+    unsafe { Port::<u32>::new(PCI_ADDRESS).write(value) };
+}
+
 /// One function's configuration space. Each register is read once, since an access is an
 /// exit: BARs are sized when it is opened, and the transport walks the list of
 /// capabilities, which do not change but for what is written here, several times.

@@ -52,44 +52,59 @@ pub fn devices() -> Vec<Device> {
         .collect()
 }
 
-/// Reads 1, 2 or 4 bytes at `offset` of a device's registers.
+/// Reads 1, 2 or 4 bytes at `offset` of a device's registers; 0 beyond them, not aligned, or of
+/// another width.
 pub fn read(device: &Device, offset: u64, width: u8) -> u32 {
-    let Some(at) = place(device, offset, width) else {
+    let Some(at) = register(device, offset, width) else {
         return 0;
     };
     match width {
-        // SAFETY: a register that `devices` mapped; reading it changes no memory.
+        // SAFETY: 1. `register` checks that the bytes lie within the BAR that `devices` mapped, at
+        //    a multiple of their width. 2. A read of a device's register changes no memory of this
+        //    image's.
         1 => u32::from(unsafe { (at as *const u8).read_volatile() }),
-        // SAFETY: as above.
+        // SAFETY: 1. As for a byte: within the mapped BAR, aligned (`register`). 2. A read changes
+        //    no memory of this image's.
         2 => u32::from(unsafe { (at as *const u16).read_volatile() }),
-        // SAFETY: as above.
+        // SAFETY: 1. As for a byte: within the mapped BAR, aligned (`register`). 2. A read changes
+        //    no memory of this image's.
         _ => unsafe { (at as *const u32).read_volatile() },
     }
 }
 
-/// Writes 1, 2 or 4 bytes at `offset` of a device's registers.
+/// Writes 1, 2 or 4 bytes at `offset` of a device's registers; nothing beyond them, not aligned,
+/// or of another width.
 ///
 /// # Safety
 ///
 /// The device may be set to write to memory: the caller sees to it that this is memory of
 /// an [`Arena`], or none.
 pub unsafe fn write(device: &Device, offset: u64, width: u8, value: u32) {
-    let Some(at) = place(device, offset, width) else {
+    let Some(at) = register(device, offset, width) else {
         return;
     };
     match width {
-        // SAFETY: a register that `devices` mapped, and the caller's promise.
+        // SAFETY: 1. `register` checks that the bytes lie within the BAR that `devices` mapped, at
+        //    a multiple of their width. 2. The device writes to an arena or to no memory (the
+        //    caller's promise).
         1 => unsafe { (at as *mut u8).write_volatile(value as u8) },
-        // SAFETY: as above.
+        // SAFETY: 1. As for a byte: within the mapped BAR, aligned (`register`). 2. The caller's
+        //    promise.
         2 => unsafe { (at as *mut u16).write_volatile(value as u16) },
-        // SAFETY: as above.
+        // SAFETY: 1. As for a byte: within the mapped BAR, aligned (`register`). 2. The caller's
+        //    promise.
         _ => unsafe { (at as *mut u32).write_volatile(value) },
     }
 }
 
-fn place(device: &Device, offset: u64, width: u8) -> Option<u64> {
-    let width = u64::from(width);
-    (offset.is_multiple_of(width) && offset + width <= BAR_BYTES).then_some(device.bar + offset)
+/// Where a register lies, if it is one of `width` bytes.
+fn register(device: &Device, offset: u64, width: u8) -> Option<u64> {
+    if !matches!(width, 1 | 2 | 4) {
+        return None;
+    }
+    let bytes = u64::from(width);
+    let is_inside = offset.is_multiple_of(bytes) && offset <= BAR_BYTES - bytes;
+    is_inside.then_some(device.bar + offset)
 }
 
 /// Reads a register of a device's configuration space.
@@ -110,20 +125,19 @@ pub unsafe fn write_config(device: &Device, register: u8, value: u32) {
 pub fn read_port(number: u16, width: u8) -> u32 {
     let port = PCI_ADDRESS + number % 8;
     match width {
-        // SAFETY: reading these ports changes no memory.
+        // SAFETY: 1. The port is one of the eight of PCI's configuration space, whose addresses the
+        //    PC fixes. 2. A read changes no memory.
         1 => u32::from(unsafe { Port::<u8>::new(port).read() }),
-        // SAFETY: as above.
+        // SAFETY: 1. As for a byte: a port of configuration space. 2. A read changes no memory.
         2 => u32::from(unsafe { Port::<u16>::new(port).read() }),
-        // SAFETY: as above.
+        // SAFETY: 1. As for a byte: a port of configuration space. 2. A read changes no memory.
         _ => unsafe { Port::<u32>::new(port).read() },
     }
 }
 
 /// Writes the address port of configuration space, which changes no device.
 pub fn write_address_port(value: u32) {
-    // SAFETY: selects a register. Who reads configuration space by ports selects anew, and
-    // no other does so while this image plays.
-    unsafe { Port::<u32>::new(PCI_ADDRESS).write(value) };
+    pci::write_address(value);
 }
 
 fn function(device: &Device) -> virtio_drivers::transport::pci::bus::DeviceFunction {
@@ -142,9 +156,11 @@ pub struct Arena {
     bytes: usize,
 }
 
-// SAFETY: no reference to its memory exists, and every access is volatile and of one byte.
+// SAFETY: 1. `new` has the memory for itself and never frees it. 2. No reference to it exists, on
+//    any CPU.
 unsafe impl Send for Arena {}
-// SAFETY: as above.
+// SAFETY: 1. No reference to the memory exists: `read` and `write` copy single bytes. 2. Each
+//    access is volatile and of one byte, so that cores and devices at once only mix values.
 unsafe impl Sync for Arena {}
 
 impl Arena {
@@ -154,8 +170,9 @@ impl Arena {
         let found = heap::pages(pages + ALIGNMENT / PAGE - 1)?;
         let skipped = found.addr().get().next_multiple_of(ALIGNMENT) - found.addr().get();
         Some(Self {
-            // SAFETY: pages begin at multiples of PAGE, so at most ALIGNMENT - PAGE bytes are
-            // skipped, and `pages` pages of the allocation follow.
+            // SAFETY: 1. The heap's pages begin at multiples of PAGE, so that at most ALIGNMENT -
+            //    PAGE bytes are skipped. 2. The allocation is that much longer than the arena: the
+            //    arena ends with it.
             start: unsafe { found.add(skipped) },
             bytes: pages * PAGE,
         })
@@ -174,9 +191,10 @@ impl Arena {
     /// Writes `value` at `offset`, as far as it lies in the arena.
     pub fn write(&self, offset: usize, value: &[u8]) {
         for (at, byte) in (offset..self.bytes).zip(value) {
-            // SAFETY: below `bytes`.
+            // SAFETY: 1. `at` is below `bytes` (the range's end), which the allocation has.
             let place = unsafe { self.start.add(at) };
-            // SAFETY: a byte of the arena, see `Send`.
+            // SAFETY: 1. A byte of the arena (the line above), which is mapped and writable. 2. No
+            //    reference to it exists (`Arena`).
             unsafe { place.write_volatile(*byte) };
         }
     }
@@ -186,9 +204,10 @@ impl Arena {
         if offset >= self.bytes {
             return 0;
         }
-        // SAFETY: below `bytes`.
+        // SAFETY: 1. `offset` is below `bytes` (checked above), which the allocation has.
         let place = unsafe { self.start.add(offset) };
-        // SAFETY: a byte of the arena, see `Send`.
+        // SAFETY: 1. A byte of the arena (the line above), which is mapped and initialised by
+        //    `heap::pages`. 2. No reference to it exists (`Arena`).
         unsafe { place.read_volatile() }
     }
 }

@@ -68,6 +68,10 @@ pub(crate) fn play(seed: u64, operations: u64) -> bool {
         wires.len(),
         thread::cores()
     );
+    for (offset, width) in [(u64::MAX - 3, 4), (raw::BAR_BYTES, 1), (1, 2), (3, 3)] {
+        let read = wires[0].read(offset, width);
+        assert_eq!(read, 0, "{width} bytes at {offset:#x} are not a register");
+    }
     prepare(arena);
     let stop = Arc::new(AtomicBool::new(false));
     let other = (thread::cores() > 1).then(|| flip(arena, seed, Arc::clone(&stop)));
