@@ -146,8 +146,9 @@ fn is_area(address: u64) -> bool {
 pub(crate) fn add(index: usize, apic_id: u32, stack_top: u64) {
     let mut cpu = Box::new(Cpu::new(index as u64, apic_id));
     cpu.stack_top = stack_top;
-    let area = core::ptr::from_ref::<Cpu>(Box::leak(cpu));
-    tare_ap_areas[apic_id as usize & 255].store(area.cast_mut(), Ordering::Release);
+    // The CPU writes to it (`init_further`): the pointer is not that of a shared reference.
+    let area = core::ptr::from_mut::<Cpu>(Box::leak(cpu));
+    tare_ap_areas[apic_id as usize & 255].store(area, Ordering::Release);
 }
 
 /// Whether GS points to the area of a CPU; if not, which only ring 3 can have done, makes

@@ -15,8 +15,10 @@ use virtio_drivers::{BufferDirection, Hal, PhysAddr};
 pub struct Dma;
 
 #[cfg(target_os = "none")]
-// SAFETY: pages come zeroed and aligned from the heap, which is mapped at its
-// physical address; device memory is mapped by `memory::map_device`.
+// SAFETY: 1. `dma_alloc` gives zeroed pages of the heap, page-aligned, that nothing else has until
+//    `dma_dealloc`. 2. The heap is mapped at its physical address, so the two addresses that it
+//    gives are one. 3. `mmio_phys_to_virt` gives an address that `memory::map_device` has mapped,
+//    or ends the image.
 unsafe impl Hal for Dma {
     fn dma_alloc(pages: usize, _direction: BufferDirection) -> (PhysAddr, NonNull<u8>) {
         match crate::memory::heap::pages(pages) {
@@ -26,7 +28,8 @@ unsafe impl Hal for Dma {
     }
 
     unsafe fn dma_dealloc(_paddr: PhysAddr, vaddr: NonNull<u8>, pages: usize) -> i32 {
-        // SAFETY: the caller gives back what `dma_alloc` gave.
+        // SAFETY: 1. The pages and their count are those of `dma_alloc`, and unused: the caller's
+        //    promise (`Hal::dma_dealloc`).
         unsafe { crate::memory::heap::free_pages(vaddr, pages) };
         0
     }
@@ -67,21 +70,22 @@ mod host {
         Layout::from_size_align(bytes, PAGE_SIZE).ok()
     }
 
-    // SAFETY: pages come zeroed and aligned from the host's allocator, and devices are tests that
-    // use the same addresses.
+    // SAFETY: 1. `dma_alloc` gives zeroed pages of the host's allocator, page-aligned, that nothing
+    //    else has until `dma_dealloc`. 2. Devices are tests, which use the same addresses.
     unsafe impl Hal for Dma {
         fn dma_alloc(pages: usize, _direction: BufferDirection) -> (PhysAddr, NonNull<u8>) {
-            // SAFETY: the layout is of one page or more.
+            // SAFETY: 1. The layout is not empty: `layout` gives none for no pages.
             let start = layout(pages).map(|layout| unsafe { alloc_zeroed(layout) });
             match start.and_then(NonNull::new) {
-                Some(start) => (start.addr().get() as PhysAddr, start),
+                Some(start) => (start.expose_provenance().get() as PhysAddr, start),
                 None => (0, NonNull::dangling()),
             }
         }
 
         unsafe fn dma_dealloc(_paddr: PhysAddr, vaddr: NonNull<u8>, pages: usize) -> i32 {
             if let Some(layout) = layout(pages) {
-                // SAFETY: the caller gives back what `dma_alloc` gave.
+                // SAFETY: 1. The pages and their count are those of `dma_alloc`, and unused: the
+                //    caller's promise (`Hal::dma_dealloc`).
                 unsafe { dealloc(vaddr.as_ptr(), layout) };
             }
             0
@@ -91,8 +95,9 @@ mod host {
             panic!("no device memory at {paddr:#x} on the host")
         }
 
+        // Exposed: devices of tests make pointers of these addresses.
         unsafe fn share(buffer: NonNull<[u8]>, _direction: BufferDirection) -> PhysAddr {
-            buffer.cast::<u8>().addr().get() as PhysAddr
+            buffer.cast::<u8>().expose_provenance().get() as PhysAddr
         }
 
         unsafe fn unshare(_paddr: PhysAddr, _buffer: NonNull<[u8]>, _direction: BufferDirection) {}

@@ -27,7 +27,7 @@ mod transport;
 pub use discover::{console_driver, devices};
 pub use dma::Dma;
 #[cfg(not(target_os = "none"))]
-pub use in_memory::{Registers, Sight};
+pub use in_memory::{DeviceMemory, Registers, Sight};
 pub use interrupts::Handler;
 pub use mmio_word::MmioWord;
 pub use queue::{Queue, QueueOptions};

@@ -10,8 +10,8 @@ use super::*;
 const NETWORK: u32 = 1;
 
 fn queue(offered: u32, options: QueueOptions) -> Result<Queue> {
-    let registers = Box::leak(Box::new(Registers::new(NETWORK, 1, offered)));
-    let mut transport = Transport::in_memory(registers).expect("a device");
+    let (device, _) = Registers::new(NETWORK, 1, offered).leak();
+    let mut transport = Transport::in_memory(device).expect("a device");
     Queue::new(&mut transport, 0, options)
 }
 
