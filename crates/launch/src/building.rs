@@ -38,6 +38,8 @@ pub(crate) const WORD: &str = "--build-jailed";
 pub const MISSING: i32 = 127;
 /// Exit status where the jail cannot be made.
 pub const NO_JAIL: i32 = 126;
+/// Exit status where a build's processes took more memory than they may.
+pub const TOO_MUCH_MEMORY: i32 = 121;
 /// Exit status where a build took more space than it may; `make`'s own is 2 at most.
 pub const TOO_LARGE: i32 = 122;
 /// Exit status where a build left less space free than it has to.
@@ -70,7 +72,8 @@ struct Building {
 /// A program that builds `sources` into `objects`, both directories, killed when this thread ends. Its
 /// arguments and streams are the caller's to add. It has its own process group.
 ///
-/// Its exit status is the program's, or [`MISSING`], [`NO_JAIL`], [`TOO_LARGE`], [`TOO_FULL`], [`TOO_LONG`], or
+/// Its exit status is the program's, or [`MISSING`], [`NO_JAIL`], [`TOO_MUCH_MEMORY`],
+/// [`TOO_LARGE`], [`TOO_FULL`], [`TOO_LONG`], or
 /// 128 and the number of the signal that ended it.
 pub fn command(
     tare: &Path,
@@ -166,6 +169,7 @@ fn status_of_end(end: BuildEnd) -> i32 {
     match end {
         BuildEnd::Status(status) => status,
         BuildEnd::Excess(Excess::Time) => TOO_LONG,
+        BuildEnd::Excess(Excess::Memory) => TOO_MUCH_MEMORY,
         BuildEnd::Excess(Excess::Space) => TOO_LARGE,
         BuildEnd::Excess(Excess::Free) => TOO_FULL,
     }
@@ -260,6 +264,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let bounds = Bounds {
             time: Duration::from_secs(60),
+            memory: 1 << 30,
             bytes: 1 << 30,
             free_bytes: 0,
         };

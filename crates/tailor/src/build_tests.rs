@@ -137,13 +137,12 @@ fn a_build_that_took_too_much_says_of_what() {
     use std::path::PathBuf;
     use std::time::Duration;
 
-    use tare_launch::building::{TOO_FULL, TOO_LARGE, TOO_LONG};
-
-    use crate::starter::BOUNDS;
+    use tare_launch::building::{TOO_FULL, TOO_LARGE, TOO_LONG, TOO_MUCH_MEMORY};
 
     let bounds = crate::starter::Bounds {
         time: Duration::from_secs(90),
-        ..BOUNDS
+        memory: 3 << 30,
+        ..crate::starter::bounds()
     };
     let starter = Starter::Tare(PathBuf::from("tare"), bounds);
     let said = |code: i32| {
@@ -151,6 +150,8 @@ fn a_build_that_took_too_much_says_of_what() {
         excess.map(|excess| excess.to_string()).unwrap_or_default()
     };
     assert_eq!(said(TOO_LONG), "it took longer than 2 min");
+    let memory = "its processes took more than 3072 MiB of memory together";
+    assert_eq!(said(TOO_MUCH_MEMORY), memory);
     assert_eq!(said(TOO_LARGE), "what it made takes more than 8192 MiB");
     let free = "it left less than 64 MiB of the file system free";
     assert_eq!(said(TOO_FULL), free);

@@ -1,5 +1,6 @@
 //! Starts what kernel sources execute: `make`, and through it their scripts and the compilers.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -9,12 +10,32 @@ use tare_launch::building;
 pub use tare_launch::building::Bounds;
 
 /// What a build may take unless its caller says otherwise: a kernel with debug information and all
-/// that its configuration builds in takes some 3 GiB.
-pub const BOUNDS: Bounds = Bounds {
+/// that its configuration builds in takes some 3 GiB. Of memory it may take three quarters of the host's, if
+/// that is less.
+pub fn bounds() -> Bounds {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let host = memory_of_host(&meminfo).map_or(u64::MAX, |bytes| bytes / 4 * 3);
+    Bounds {
+        memory: BOUNDS.memory.min(host),
+        ..BOUNDS
+    }
+}
+
+const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(3 * 3600),
+    memory: 16 << 30,
     bytes: 8 << 30,
     free_bytes: 64 << 20,
 };
+
+/// Bytes (`proc_meminfo(5)`).
+fn memory_of_host(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib << 10)
+}
 
 /// Who starts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +72,9 @@ pub enum Excess {
     /// Time.
     #[error("it took longer than {} min", .0.as_secs().div_ceil(60))]
     Time(Duration),
+    /// Memory of its processes.
+    #[error("its processes took more than {} MiB of memory together", .0 >> 20)]
+    Memory(u64),
     /// Space of its directory.
     #[error("what it made takes more than {} MiB", .0 >> 20)]
     Space(u64),
@@ -75,6 +99,7 @@ impl Starter {
         };
         match status.code()? {
             building::TOO_LONG => Some(Excess::Time(bounds.time)),
+            building::TOO_MUCH_MEMORY => Some(Excess::Memory(bounds.memory)),
             building::TOO_LARGE => Some(Excess::Space(bounds.bytes)),
             building::TOO_FULL => Some(Excess::Free(bounds.free_bytes)),
             _ => None,
@@ -103,4 +128,17 @@ pub(crate) fn is_missing(status: ExitStatus) -> bool {
 /// Whether a signal ended `make`, or what started it.
 pub(crate) fn is_signaled(status: ExitStatus) -> bool {
     status.code().is_none_or(|code| code > 128)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_leaves_the_host_a_quarter_of_its_memory() {
+        let meminfo = "MemTotal:        8000000 kB\nMemFree:          100 kB\n";
+        assert_eq!(memory_of_host(meminfo), Some(8_000_000 << 10));
+        assert_eq!(memory_of_host("MemFree: 1 kB\n"), None);
+        assert!(bounds().memory <= BOUNDS.memory && bounds().memory > 0);
+    }
 }

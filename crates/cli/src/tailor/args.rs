@@ -65,6 +65,10 @@ pub(crate) struct TailorArgs {
     /// Minutes after which to end a build, and to try no further kernel
     #[arg(long, value_name = "N", default_value = "60")]
     pub(crate) minutes: NonZeroU64,
+    /// GiB of memory that all processes of a build may take together [default: 16, or three
+    /// quarters of the host's]
+    #[arg(long, value_name = "N")]
+    pub(crate) build_memory: Option<NonZeroU32>,
     /// GiB on the disk that the objects of a build may take
     #[arg(long, value_name = "N", default_value = "8")]
     pub(crate) space: NonZeroU32,

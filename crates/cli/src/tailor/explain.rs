@@ -43,6 +43,9 @@ impl Explain for MakeError {
         };
         let hint = match excess {
             Excess::Time(_) => "give it more time (--minutes): it goes on from there",
+            Excess::Memory(_) => {
+                "give it more memory (--build-memory), or start fewer compilers (--jobs): it goes on from there"
+            }
             Excess::Space(_) => "give it more space (--space), or remove that directory",
             Excess::Free(_) => "free some and run the same command again: it goes on from there",
             Excess::File(_) | Excess::Cpu(_) => {

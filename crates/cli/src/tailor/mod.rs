@@ -38,7 +38,7 @@ use tare_tailor::root::{self, Application, RootFrom};
 use tare_tailor::several::{self, TailoredForAll};
 use tare_tailor::source::Source;
 use tare_tailor::spec::KernelSpec;
-use tare_tailor::starter::{BOUNDS, Bounds, Starter};
+use tare_tailor::starter::{self, Bounds, Starter};
 use tare_tailor::tailoring::{Control, Step, Tailored, Tailoring};
 
 use crate::failure::{Failure, Outcome};
@@ -75,10 +75,13 @@ pub(crate) fn tailor(args: &TailorArgs) -> Outcome {
 
 /// What each `make` may take.
 fn bounds(args: &TailorArgs) -> Bounds {
+    let usual = starter::bounds();
+    let memory = args.build_memory.map(|gib| u64::from(gib.get()) << 30);
     Bounds {
         time: limit(args),
+        memory: memory.unwrap_or(usual.memory),
         bytes: u64::from(args.space.get()) << 30,
-        ..BOUNDS
+        ..usual
     }
 }
 

@@ -135,6 +135,7 @@ fn a_build_ends_with_a_tare_that_is_killed() {
 
 const BOUNDS: Bounds = Bounds {
     time: Duration::from_secs(3600),
+    memory: u64::MAX,
     bytes: 1 << 30,
     free_bytes: 0,
 };
@@ -150,13 +151,24 @@ fn script(bench: &Bench, bounds: Bounds, script: &str) -> Command {
 }
 
 /// Builds that do not end, with what they go beyond.
-fn excesses() -> [(Bounds, &'static str, i32); 3] {
+fn excesses() -> [(Bounds, &'static str, i32); 4] {
+    // Two processes that keep 40 MiB each.
+    let remembers = "x() { y=$(head -c 41943040 /dev/zero | tr '\\0' x); setsid sleep 712.5; }; \
+                     x & x";
     let forever = "setsid sleep 712.5 & sleep 712.5";
     let fills = "setsid sleep 712.5 & n=0; while n=$((n + 1)); do \
                  head -c 1048576 /dev/zero > \"$1/$n\"; done";
     let time = Duration::from_secs(1);
     [
         (Bounds { time, ..BOUNDS }, forever, building::TOO_LONG),
+        (
+            Bounds {
+                memory: 64 << 20,
+                ..BOUNDS
+            },
+            remembers,
+            building::TOO_MUCH_MEMORY,
+        ),
         (
             Bounds {
                 bytes: 16 << 20,

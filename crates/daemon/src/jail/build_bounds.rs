@@ -1,13 +1,16 @@
-//! What a build may take: time, and space for what it makes.
+//! What a build may take: time, memory of all its processes, and space for what it makes.
 //!
-//! The process outside of the build's jail looks, since no limit of the kernel's counts a directory for
-//! an ordinary user. What one process may take is the kernel's to hold
+//! The process outside of the build's jail looks, since no limit of the kernel's counts a directory or
+//! several processes for an ordinary user. What one process may take is the kernel's to hold
 //! ([`tare_confine::enter_build`]).
 //!
-//! Limits: what a build writes between two looks comes on top. A file that it has deleted and keeps open
-//! is not counted in the directory; the space that has to stay free holds that.
+//! Limits: what a build writes, or takes of memory, between two looks comes on top. A file that it has deleted
+//! and keeps open is not counted in the directory; the space that has to stay free holds that. Memory of a fork
+//! counts in both processes, and none counts where `/proc` hides it or does not list children
+//! (CONFIG_PROC_CHILDREN).
 
 use std::ffi::CStr;
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -23,6 +26,10 @@ const DEPTH_MAX: usize = 64;
 const ENTRY_BYTES: u64 = 4096;
 /// How long a count holds where the file system does not become fuller: others may delete meanwhile.
 const COUNT_HOLDS: Duration = Duration::from_secs(30);
+/// How long a sum of the processes' memory holds.
+const MEMORY_HOLDS: Duration = Duration::from_millis(50);
+/// Most processes whose memory is summed: more than a user may have in a build.
+const PROCESSES: usize = 1 << 13;
 
 /// What a build may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +37,8 @@ const COUNT_HOLDS: Duration = Duration::from_secs(30);
 pub struct BuildBounds {
     /// How long it may last.
     pub time: Duration,
+    /// Bytes of memory of all its processes.
+    pub memory: u64,
     /// Bytes of the directory that it changes.
     pub bytes: u64,
     /// Bytes that stay free on the file system of that directory.
@@ -41,6 +50,8 @@ pub struct BuildBounds {
 pub enum Excess {
     /// Time.
     Time,
+    /// Memory.
+    Memory,
     /// Space: its directory is larger, deeper, or cannot be counted.
     Space,
     /// Free space of the file system.
@@ -54,6 +65,7 @@ pub(super) struct Watch {
     bounds: BuildBounds,
     began: Instant,
     counted: Counted,
+    summed: Option<Instant>,
 }
 
 /// What was in the directory once.
@@ -75,6 +87,7 @@ impl Watch {
             bounds,
             began: Instant::now(),
             counted,
+            summed: None,
         })
     }
 
@@ -82,6 +95,12 @@ impl Watch {
     pub(super) fn excess(&mut self) -> Option<Excess> {
         if self.began.elapsed() >= self.bounds.time {
             return Some(Excess::Time);
+        }
+        if self.summed.is_none_or(|at| at.elapsed() >= MEMORY_HOLDS) {
+            if memory_below(std::process::id()) > self.bounds.memory {
+                return Some(Excess::Memory);
+            }
+            self.summed = Some(Instant::now());
         }
         // Asked of an open directory, which does not fail.
         let free_bytes = free_bytes(&self.objects).unwrap_or(u64::MAX);
@@ -152,6 +171,48 @@ fn on_disk(found: &Stat) -> u64 {
     u64::try_from(found.st_blocks).unwrap_or_default() * 512
 }
 
+/// Memory of what descends from a process, bytes. What it is not allowed to see, or has ended, has none.
+fn memory_below(pid: u32) -> u64 {
+    let mut found = children(pid);
+    let mut next = 0;
+    let mut sum: u64 = 0;
+    while let Some(&process) = found.get(next) {
+        next += 1;
+        if found.len() < PROCESSES {
+            found.extend(children(process));
+        }
+        let status = fs::read_to_string(format!("/proc/{process}/status"));
+        sum = sum.saturating_add(memory_of(&status.unwrap_or_default()));
+    }
+    sum
+}
+
+/// What the threads of a process started (`proc_tid_children(5)`).
+fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let lists = threads
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    let numbers = |list: String| -> Vec<u32> {
+        let words = list.split_ascii_whitespace();
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    lists.flat_map(numbers).collect()
+}
+
+/// Of a process's memory what no file holds: in use, shared, and swapped out (`proc_pid_status(5)`).
+fn memory_of(status: &str) -> u64 {
+    let kib = |line: &str| {
+        let (name, value) = line.split_once(':')?;
+        let counts = ["RssAnon", "RssShmem", "VmSwap"].contains(&name);
+        let value = counts.then(|| value.trim().strip_suffix(" kB"))??;
+        value.parse::<u64>().ok()
+    };
+    status.lines().filter_map(kib).sum::<u64>() << 10
+}
+
 /// What was deleted, or replaced by a link, since it was listed.
 fn missing_is_nothing(counted: io::Result<u64>) -> io::Result<u64> {
     match counted {
@@ -173,6 +234,7 @@ mod tests {
 
     const BOUNDS: BuildBounds = BuildBounds {
         time: Duration::from_secs(3600),
+        memory: u64::MAX,
         bytes: 1 << 20,
         free_bytes: 0,
     };
@@ -223,6 +285,37 @@ mod tests {
             ..BOUNDS
         };
         assert_eq!(excess(all), Some(Excess::Free));
+    }
+
+    #[test]
+    fn memory_of_all_that_a_process_started_is_summed() {
+        use std::io::{BufRead as _, BufReader};
+        use std::process::{Command, Stdio};
+
+        // A grandchild that has 8 MiB in a variable; it says when.
+        let holds = "x=$(head -c 8388608 /dev/zero | tr '\\0' x); echo ready; read end";
+        let mut parent = Command::new("bash")
+            .args(["-c", "bash -c \"$0\"; true", holds])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let stdout = parent.stdout.take().unwrap();
+        BufReader::new(stdout).read_line(&mut said).unwrap();
+        let below = memory_below(parent.id());
+        drop(parent.stdin.take());
+        parent.wait().unwrap();
+        assert!(below >= 8 << 20, "{below}");
+        assert_eq!(memory_below(parent.id()), 0, "it has ended");
+    }
+
+    #[test]
+    fn what_files_hold_is_not_a_builds_memory() {
+        let status = "VmRSS:\t  900 kB\nRssAnon:\t  100 kB\nRssFile:\t  700 kB\n\
+                      RssShmem:\t  100 kB\nVmSwap:\t  56 kB\nThreads:\t4\n";
+        assert_eq!(memory_of(status), 256 << 10);
+        assert_eq!(memory_of("RssAnon:\t-1 kB\nVmSwap: x"), 0);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tare_tailor::kernel::{KernelBuilder, Patching};
 use tare_tailor::lock;
 use tare_tailor::mapping::Symbol;
 use tare_tailor::source::Source;
-use tare_tailor::starter::{BOUNDS, Starter};
+use tare_tailor::starter::{Starter, bounds};
 
 use super::LinuxError;
 use super::kernels::{self, Bootable};
@@ -135,7 +135,7 @@ pub(crate) fn kernel(
             source: Source::default(),
             jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             patching: Patching::Cached,
-            starter: Starter::Tare(machine::this_program()?, BOUNDS),
+            starter: Starter::Tare(machine::this_program()?, bounds()),
         };
         let objects = entries.join(OBJECTS);
         let made = builder.make_given(given, &objects, |_| interrupt.check().is_ok());

@@ -17,7 +17,7 @@ use tare_tailor::lock::{self, Lock};
 use tare_tailor::mapping::Symbol;
 use tare_tailor::source::{Source, Sources};
 use tare_tailor::spec::KernelSpec;
-use tare_tailor::starter::{BOUNDS, Starter};
+use tare_tailor::starter::{Starter, bounds};
 use tare_tailor::target::{Part, Target};
 
 use super::LinuxError;
@@ -199,7 +199,7 @@ fn make(
         source: Source::default(),
         jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
         patching: Patching::InPlace,
-        starter: Starter::Tare(machine::this_program()?, BOUNDS),
+        starter: Starter::Tare(machine::this_program()?, bounds()),
     };
     let objects = entries(cache).join(objects(&order.cuts));
     let made = builder.make(order, &objects, |_| interrupt.check().is_ok());
@@ -257,7 +257,7 @@ impl Yardstick {
     /// Has the kernel's scripts solve it.
     pub(crate) fn configuration(self, sources: &Sources) -> Result<Config, LinuxError> {
         let objects = tempfile::tempdir().map_err(LinuxError::file("a temporary directory"))?;
-        let starter = Starter::Tare(machine::this_program()?, BOUNDS);
+        let starter = Starter::Tare(machine::this_program()?, bounds());
         let (targets, lines): (&[&str], _) = match self {
             Self::DefconfigKvm => (&["x86_64_defconfig", "kvm_guest.config"], None),
             Self::Floor => (&["allnoconfig"], Some("CONFIG_64BIT=y\nCONFIG_EXPERT=y\n")),
