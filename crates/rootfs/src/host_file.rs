@@ -253,6 +253,20 @@ pub fn is_public_directory(path: &Path) -> bool {
     listed && may_all_enter(&path)
 }
 
+/// Whether every user may see what is at a path, if anything is: may enter the directories that it names, and
+/// those that links among them lead to.
+pub fn is_seen_by_all(path: &Path) -> bool {
+    let Some(directory) = path.parent() else {
+        return true;
+    };
+    let enters = |above: &Path| {
+        fs::metadata(above)
+            .is_ok_and(|it| it.is_dir() && it.permissions().mode() & OTHERS_SEARCH != 0)
+    };
+    let resolved = directory.canonicalize();
+    directory.ancestors().all(enters) && resolved.is_ok_and(|it| may_all_enter(&it))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
@@ -311,6 +325,37 @@ mod tests {
                 "{what}: {packed:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_lies_in_or_behind_a_private_directory_is_not_seen_by_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let allow = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        allow(dir.path(), 0o755);
+        let at = |name: &str| dir.path().join(name);
+        fs::create_dir_all(at("private/open")).unwrap();
+        fs::create_dir(at("open")).unwrap();
+        symlink("../open", at("private/out")).unwrap();
+        symlink("private/open", at("in")).unwrap();
+        for open in ["private/open", "open"] {
+            allow(&at(open), 0o755);
+        }
+        allow(&at("private"), 0o700);
+        for seen in ["private", "open", "open/a", "in"] {
+            assert!(is_seen_by_all(&at(seen)), "{seen}");
+        }
+        for hidden in [
+            "private/open",
+            "private/open/a",
+            "private/out/a",
+            "in/a",
+            "none/a",
+        ] {
+            assert!(!is_seen_by_all(&at(hidden)), "{hidden}");
+        }
+        assert!(is_seen_by_all(Path::new("/")));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tare_rootfs::host::HostError;
 use tare_rootfs::oci::{ImageError, Limits};
 use tare_rootfs::tree::{EntryKind, Node};
 use tare_rootfs::walk::{Links, Listing, WalkError, walk};
-use tare_rootfs::{Task, Tree, host, is_public_directory, oci};
+use tare_rootfs::{Task, Tree, host, is_public_directory, is_seen_by_all, oci};
 
 use crate::check::Check;
 use crate::cut::Cut;
@@ -436,6 +436,10 @@ fn add_directory(
 ) -> Result<(), RootError> {
     let is = |all: &[&str]| all.iter().any(|one| Path::new(one) == dir);
     if is(OTHERS) || !dir.is_dir() || is_kernels(dir) {
+        return Ok(());
+    }
+    if !is_seen_by_all(dir) {
+        refused.insert(dir.to_string_lossy().into_owned());
         return Ok(());
     }
     let name = dir.to_string_lossy();

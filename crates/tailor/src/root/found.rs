@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use tare_profile::{Asked, Profile};
 use tare_rootfs::host::HostError;
 use tare_rootfs::tree::Node;
-use tare_rootfs::{Tree, host, is_public_directory};
+use tare_rootfs::{Tree, host, is_public_directory, is_seen_by_all};
 
 use super::{OTHERS, RootError, WRITTEN, add_directory, add_public, holds_data, is_kernels, short};
 
@@ -26,6 +26,10 @@ pub(super) fn add(
     for (path, asked) in &profile.paths {
         let changes = asked.iter().any(|it| it.changes());
         let path = Path::new(path);
+        if !is_seen_by_all(path) {
+            refuse_hidden(path, changes, refused, &mut missing);
+            continue;
+        }
         match fs::metadata(path) {
             Ok(_) if is_kernels(path) => {}
             // It was made, renamed or removed: its directory has to be there.
@@ -42,6 +46,23 @@ pub(super) fn add(
         }
     }
     Ok(missing)
+}
+
+/// Of what not every user may see, the guest is not to find out whether it is there.
+fn refuse_hidden(
+    path: &Path,
+    changes: bool,
+    refused: &mut BTreeSet<String>,
+    missing: &mut Vec<String>,
+) {
+    let name = path.to_string_lossy().into_owned();
+    match path.symlink_metadata() {
+        Ok(_) if is_kernels(path) => {}
+        Ok(_) => drop(refused.insert(name)),
+        // It was made by the application.
+        Err(_) if changes => {}
+        Err(_) => missing.push(name),
+    }
 }
 
 /// What a guest lacks of what the profile found.
@@ -114,6 +135,10 @@ fn add_file(tree: &mut Tree, path: &Path, refused: &mut BTreeSet<String>) -> Res
         let Some(target) = link(&place) else {
             break;
         };
+        if !is_seen_by_all(&place) {
+            refused.insert(path.to_string_lossy().into_owned());
+            return Ok(());
+        }
         tree.insert(&host::place(&place), Node::link(target.clone()))
             .map_err(HostError::from)?;
         place = match place.parent() {

@@ -132,6 +132,47 @@ fn a_profile_does_not_bring_what_others_may_not_read() {
     assert!(root.notes[1].starts_with("3 files that the profile names are left out"));
 }
 
+/// Names that only some users may see are not in the guest, whether they exist or not: a profile's author
+/// would find out.
+#[test]
+fn a_profile_does_not_bring_names_that_others_may_not_see() {
+    let dir = tempfile::tempdir().unwrap();
+    allow(dir.path(), 0o755);
+    write(dir.path(), "open/file", 0o644);
+    write(dir.path(), "home/keys/file", 0o644);
+    std::os::unix::fs::symlink("../open/file", dir.path().join("home/link")).unwrap();
+    for open in ["open", "home/keys"] {
+        allow(&dir.path().join(open), 0o755);
+    }
+    allow(&dir.path().join("home"), 0o700);
+    let place = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let mut profile = profile("/bin/sh", &[&place("home/keys")]);
+    for (name, asked) in [
+        ("home/keys", Asked::List),
+        ("home/link", Asked::Open),
+        ("home/made", Asked::Write),
+        ("home/none", Asked::Open),
+        ("open/file", Asked::Open),
+    ] {
+        profile.paths.insert(place(name), [asked].into());
+    }
+    let (command, none) = (["sh".to_owned()], BTreeSet::new());
+    let root = gather(&RootFrom::Profile, &profile, &command, &Check::Runs, &none).unwrap();
+    let below = place("").trim_start_matches('/').to_owned();
+    let names = root.tree.entries().map(|(name, _)| name);
+    let brought: Vec<&str> = names.filter_map(|name| name.strip_prefix(&below)).collect();
+    assert!(brought.contains(&"open/file"), "{brought:?}");
+    assert!(
+        !brought.iter().any(|name| name.starts_with("home")),
+        "{brought:?}"
+    );
+    let refused = &root.notes[1];
+    assert!(
+        refused.starts_with("2 files that the profile names are left out"),
+        "{refused}"
+    );
+}
+
 /// An observation that started a command.
 fn started(words: &[String]) -> Phase {
     Phase {
