@@ -237,7 +237,7 @@ impl<'a> SoakMachine<'a> {
                 break self.stop()?;
             }
             thread::sleep(INTERVAL);
-            let Some(kib) = self.monitor_kib() else {
+            let Some((kib, pid)) = self.monitor() else {
                 continue;
             };
             samples += 1;
@@ -247,7 +247,7 @@ impl<'a> SoakMachine<'a> {
                 first_kib.unwrap_or(kib)
             };
             seen.most_kib = seen.most_kib.max(kib);
-            let descriptors = self.descriptors();
+            let descriptors = descriptors(pid);
             seen.most_descriptors = seen.most_descriptors.max(descriptors);
             let name = &self.name;
             let first_open = *first_descriptors.get_or_insert(descriptors);
@@ -291,18 +291,13 @@ impl<'a> SoakMachine<'a> {
         shell::output(command.args(words))
     }
 
-    /// Resident memory of the monitor without the guest's; None before it answers and after
-    /// its end.
-    fn monitor_kib(&self) -> Option<u64> {
+    /// Resident memory of the monitor without the guest's in KiB, and its process; None before it
+    /// answers and after its end.
+    fn monitor(&self) -> Option<(u64, u64)> {
         let stats = self.tare(&["stats", &self.name, "--json"]).ok()?;
         let stats: Value = serde_json::from_str(&stats).ok()?;
-        Some(stats["memory"]["monitor_resident_bytes"].as_u64()? >> 10)
-    }
-
-    /// `tare run` became the monitor.
-    fn descriptors(&self) -> usize {
-        let open = fs::read_dir(format!("/proc/{}/fd", self.child.id()));
-        open.map_or(0, Iterator::count)
+        let bytes = stats["memory"]["monitor_resident_bytes"].as_u64()?;
+        Some((bytes >> 10, stats["pid"].as_u64()?))
     }
 
     fn stop(&mut self) -> Result<ExitStatus> {
@@ -327,6 +322,12 @@ impl Drop for SoakMachine<'_> {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Descriptors of a process; 0 of one that has ended.
+fn descriptors(pid: u64) -> usize {
+    let open = fs::read_dir(format!("/proc/{pid}/fd"));
+    open.map_or(0, Iterator::count)
 }
 
 /// Operations, notifications and resets in the last report of a guest: `hostile: 25000 operations,

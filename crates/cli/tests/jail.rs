@@ -86,7 +86,7 @@ fn machines_of_root_have_users_and_namespaces_of_their_own() {
     }
     assert_ne!(users[0], users[1]);
     assert!(first.status("Groups:").is_empty());
-    for namespace in ["mnt", "net", "ipc", "uts"] {
+    for namespace in ["pid", "mnt", "net", "ipc", "uts"] {
         let of = |path: PathBuf| fs::read_link(path).unwrap();
         let own = of(PathBuf::from(format!("/proc/self/ns/{namespace}")));
         let [first, second] = [&first, &second].map(|it| of(it.proc(&format!("ns/{namespace}"))));
@@ -95,6 +95,14 @@ fn machines_of_root_have_users_and_namespaces_of_their_own() {
             "{namespace}"
         );
     }
+    // The first process there, and all that its /proc shows.
+    assert_eq!(
+        first.status("NSpid:"),
+        [first.pid.to_string(), "1".to_owned()]
+    );
+    let seen = fs::read_dir(first.proc("root/proc")).unwrap().flatten();
+    let numbers = seen.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    assert_eq!(numbers.collect::<Vec<_>>(), [1]);
     let root = fs::read_dir(first.proc("root")).unwrap();
     let mut names: Vec<_> = root.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
@@ -102,6 +110,58 @@ fn machines_of_root_have_users_and_namespaces_of_their_own() {
     drop((first, second));
     // The user may not remove root's files: the main thread still can.
     eventually("the run directories are removed", || {
+        place.run_directories().is_empty()
+    });
+}
+
+/// `ps`, `stats`, `logs`, `set`, `why`, `pin` and `stop` speak of the machine's process by the host's
+/// numbers, whichever of its two processes they are given.
+#[test]
+fn every_verb_finds_a_machine_that_is_the_first_process_of_its_namespace() {
+    if !kvm() || !is_root() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(machine) = Running::start(&place, "first", &[]) else {
+        return;
+    };
+    let outside = &machine.status("PPid:")[0];
+    eventually("its parent has given up its rights", || {
+        let name = fs::read_to_string(format!("/proc/{outside}/comm"));
+        name.is_ok_and(|name| name == "tare-outside\n")
+    });
+    let stats: Value = serde_json::from_str(&place.run(&["stats", "first", "--json"]).out).unwrap();
+    assert_eq!(stats["pid"], machine.pid);
+    for thread in stats["threads"].as_array().unwrap() {
+        let task = machine.proc(&format!("task/{}/comm", thread["tid"]));
+        let name = fs::read_to_string(task).unwrap();
+        let is_main = thread["name"] == "main";
+        assert!(
+            is_main || thread["name"] == name.trim_end(),
+            "{thread}: {name}"
+        );
+    }
+    place.run(&["logs", "first"]).expect(0, "");
+    place.run(&["set", "first"]).expect(0, "");
+    for target in ["first", outside.as_str(), &machine.pid.to_string()] {
+        let pinned = place.run(&["pin", target, "--dry-run"]);
+        pinned.expect(0, "");
+        assert!(pinned.out.contains("vcpu0"), "{pinned:?}");
+        let told = place.run(&["why", target, "--seconds", "1", "--json"]);
+        if told.code == Some(0) {
+            let told: Value = serde_json::from_str(&told.out).unwrap();
+            assert!(
+                told.to_string()
+                    .contains(&format!("\"pid\":{}", machine.pid))
+            );
+        } else {
+            skip("this host lets no program of BPF observe");
+        }
+    }
+    // Its end is the machine's, as that of a machine of one process was.
+    let pid = rustix::process::Pid::from_raw(outside.parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    eventually("the machine has ended and left nothing", || {
         place.run_directories().is_empty()
     });
 }

@@ -376,9 +376,10 @@ fn qemu_has_a_user_namespaces_and_an_empty_root_of_its_own() {
         let words = ["--net", "none", "--engine", engine];
         tiny::runs_in_the_background(&words, |place| {
             let pid = qemu_of(place);
-            for name in ["mnt", "net", "ipc", "uts"] {
+            for name in ["pid", "mnt", "net", "ipc", "uts"] {
                 assert!(has_own(pid, name), "{name}");
             }
+            assert_eq!(status(pid, "NSpid:").last().map(String::as_str), Some("1"));
             assert_eq!(root(pid), [""; 0]);
             if rustix::process::geteuid().is_root() {
                 let users = status(pid, "Uid:");

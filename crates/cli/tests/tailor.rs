@@ -375,7 +375,7 @@ fn a_proofs_qemu_is_in_the_jail_of_a_machine() {
     if !rustix::process::geteuid().is_root() || !may_make_namespaces() {
         return;
     }
-    for name in ["mnt", "net", "ipc", "uts"] {
+    for name in ["pid", "mnt", "net", "ipc", "uts"] {
         assert!(has_own(qemu, name), "{name}");
     }
     assert!(has_own(carrier, "net"));
@@ -403,7 +403,7 @@ fn an_ordinary_users_proof_is_in_the_jail_of_a_machine() {
     eventually("what carries has given up its capabilities", || {
         has_own(carrier, "net") && status(carrier, "CapPrm:") == ["0000000000000000"]
     });
-    for name in ["user", "mnt", "net", "ipc", "uts"] {
+    for name in ["user", "pid", "mnt", "net", "ipc", "uts"] {
         assert!(has_own(qemu, name), "{name}");
     }
     assert_eq!(root(qemu), [""; 0]);
@@ -457,7 +457,7 @@ fn a_root_that_may_use_no_namespaces_proves_kernels_in_those_of_a_user() {
         eventually("what carries is in QEMU's namespace", || {
             has_own(carrier, "net") && status(carrier, "CapPrm:") == ["0000000000000000"]
         });
-        for name in ["user", "mnt", "net", "ipc", "uts"] {
+        for name in ["user", "pid", "mnt", "net", "ipc", "uts"] {
             assert!(has_own(qemu, name), "{bounding_set}: {name}");
         }
         assert_eq!(root(qemu), [""; 0], "{bounding_set}");

@@ -99,9 +99,11 @@ impl Client {
         self.json("/v1/machine")
     }
 
-    /// The machine's statistics.
+    /// The machine's statistics, with the thread IDs of this process's `/proc`.
     pub fn stats(&mut self) -> Result<Stats, ClientError> {
-        self.json("/v1/stats")
+        let mut stats: Stats = self.json("/v1/stats")?;
+        stats.number_threads_outside();
+        Ok(stats)
     }
 
     /// The machine's statistics as Prometheus text.

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use tare_host::process::threads_by_own_number;
 
 use crate::halt::HaltPolicy;
 
@@ -128,10 +129,22 @@ pub struct DeviceStats {
     pub counters: BTreeMap<String, u64>,
 }
 
+impl Stats {
+    /// Gives the threads the IDs that they have outside of the machine's PID namespace, as far as `/proc`
+    /// shows them.
+    pub(crate) fn number_threads_outside(&mut self) {
+        let outside = threads_by_own_number(self.pid);
+        for thread in &mut self.threads {
+            thread.tid = *outside.get(&thread.tid).unwrap_or(&thread.tid);
+        }
+    }
+}
+
 /// CPU time of one host thread of the monitor.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ThreadStats {
-    /// Thread ID.
+    /// Thread ID in the machine's PID namespace, as the control socket gives it; outside of it
+    /// [`crate::client::Client::stats`] has that of the host (`NSpid` of `/proc/PID/task/TID/status`).
     pub tid: u32,
     /// `vcpu0`, `io`, `main`, ...
     pub name: String,
@@ -157,4 +170,38 @@ pub struct MemoryStats {
     pub guest_huge_bytes: u64,
     /// Resident set of the monitor without guest memory.
     pub monitor_resident_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_host::process::own_number;
+
+    use super::*;
+
+    #[test]
+    fn threads_without_an_entry_keep_their_numbers() {
+        let own = own_number().unwrap();
+        let Some((inside, outside)) = threads_by_own_number(own).pop_first() else {
+            return println!("SKIP: this kernel shows one ID of a thread");
+        };
+        let thread = |tid| ThreadStats {
+            tid,
+            ..ThreadStats::default()
+        };
+        let mut stats = Stats {
+            name: String::new(),
+            pid: own,
+            kvm: Kvm::None,
+            ring: None,
+            uptime_ns: 0,
+            vcpus: Vec::new(),
+            devices: Vec::new(),
+            threads: vec![thread(inside), thread(u32::MAX)],
+            memory: MemoryStats::default(),
+            halt: None,
+        };
+        stats.number_threads_outside();
+        let tids: Vec<u32> = stats.threads.iter().map(|it| it.tid).collect();
+        assert_eq!(tids, [outside, u32::MAX]);
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Each sample is its own process, which enters the jail and says how long that took:
 //! namespaces can be entered once. Arms alternate; `none` is the control, the same process
-//! with nothing to enter. Giving up capabilities is counted with the jail.
+//! with nothing to enter. Giving up capabilities is counted with the jail. `a machine` has a PID
+//! namespace too, and is a child of the process that was started.
 
 use std::error::Error;
 use std::fs::File;
@@ -19,7 +20,8 @@ const SAMPLES: usize = 200;
 /// A user that the bench becomes where it may: no account's.
 const USER: u32 = 1_899_999_999;
 /// What is entered.
-const ARMS: [&str; 4] = ["none", "user", "namespaces", "user and namespaces"];
+const ARMS: [&str; 5] = ["none", "user", "namespaces", "user and namespaces", MACHINE];
+const MACHINE: &str = "a machine";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().collect();
@@ -56,14 +58,21 @@ fn enter_as(arm: &str) -> Result<(), Box<dyn Error>> {
         claim: None,
     };
     let jail = Jail {
-        namespaces: arm.contains("namespaces"),
-        user: (arm.contains("user") && geteuid().is_root()).then_some(user),
+        namespaces: arm.contains("namespaces") || arm == MACHINE,
+        user: ((arm.contains("user") || arm == MACHINE) && geteuid().is_root()).then_some(user),
     };
     // Its path is another one in the jail.
     let mut accounts = File::open("/proc/self/schedstat")?;
-    let waited_before = waited_ns(&mut accounts)?;
+    let mut waited_before = waited_ns(&mut accounts)?;
     let begin = Instant::now();
-    if arm != "none" {
+    if arm == MACHINE {
+        let entering = jail::fork_into_namespaces(&jail)?;
+        // The child's, which had waited for nothing before.
+        accounts = File::open("/proc/self/schedstat")?;
+        waited_before = 0;
+        jail::enter_rest(&jail, &entering)?;
+        confine::drop_capabilities(&[])?;
+    } else if arm != "none" {
         jail::enter(&jail)?;
         confine::drop_capabilities(&[])?;
     }

@@ -6,8 +6,6 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::thread::{Pid, gettid};
-
 use crate::confine::{self, ConfineError, Files, Role};
 use crate::observe::ThreadObserver;
 use crate::set_up::{SetUpError, failed_to};
@@ -25,7 +23,7 @@ pub struct Threads(Vec<Thread>);
 #[derive(Debug)]
 struct Thread {
     name: String,
-    id: Pid,
+    observer: ThreadObserver,
     handle: JoinHandle<()>,
     gate: Arc<Barrier>,
 }
@@ -51,11 +49,11 @@ impl Threads {
         work: impl FnOnce(P, Result<(), ConfineError>) + Send + 'static,
     ) -> Result<(), SetUpError> {
         let files = Files::none()?;
-        let (sender, id) = mpsc::channel();
+        let (sender, observer) = mpsc::channel();
         let gate = Arc::new(Barrier::new(2));
-        let opens = Arc::clone(&gate);
+        let (opens, own_name) = (Arc::clone(&gate), name.clone());
         let body = move || {
-            let _ = sender.send(gettid());
+            let _ = sender.send(ThreadObserver::of_caller(&own_name));
             drop(sender);
             let prepared = prepare();
             opens.wait();
@@ -67,9 +65,10 @@ impl Threads {
             .spawn(body)
             .map_err(failed_to("start a thread"))?;
         let gone = |_| failed_to("start a thread")(io::ErrorKind::BrokenPipe.into());
+        let observer = observer.recv().map_err(gone)?;
         self.0.push(Thread {
             name,
-            id: id.recv().map_err(gone)?,
+            observer: observer.map_err(failed_to("open its threads' statistics"))?,
             handle,
             gate,
         });
@@ -78,11 +77,8 @@ impl Threads {
 
     /// Observers of all threads, the calling one first, as `main`.
     pub fn observers(&self) -> Result<Vec<ThreadObserver>, SetUpError> {
-        let main = ThreadObserver::open("main", gettid());
-        let others = self
-            .0
-            .iter()
-            .map(|thread| ThreadObserver::open(&thread.name, thread.id));
+        let main = ThreadObserver::of_caller("main");
+        let others = self.0.iter().map(|thread| thread.observer.try_clone());
         let all: io::Result<Vec<_>> = [main].into_iter().chain(others).collect();
         all.map_err(failed_to("open its threads' statistics"))
     }

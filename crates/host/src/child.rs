@@ -7,7 +7,7 @@
 //! executes itself first.
 #![allow(unsafe_code)]
 
-use std::os::fd::{FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
@@ -72,6 +72,29 @@ pub fn holds_back(command: &mut Command) -> &mut Command {
 /// Descriptors from here on are not looked for one after the other: Linux gives a process no
 /// more unless `fs.nr_open` is raised.
 const MOST_LOOKED_AT: RawFd = 1 << 20;
+
+/// Closes the descriptors of this process but its standard streams and `kept`.
+///
+/// # Safety
+///
+/// This process uses none of them afterwards, neither to read nor to close it once more.
+pub unsafe fn close_all_but(kept: BorrowedFd<'_>) {
+    let kept = kept.as_raw_fd();
+    for (first, last) in [(3, kept - 1), (kept + 1, RawFd::MAX)] {
+        if first > last {
+            continue;
+        }
+        // SAFETY: the caller gives them up.
+        let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+        if done != 0 {
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+            for fd in first..=last.min(first_unused(limit.current)) {
+                // SAFETY: as above.
+                unsafe { libc::close(fd) };
+            }
+        }
+    }
+}
 
 /// `close_range(2)` (Linux 5.11 with this flag), or one descriptor after the other.
 fn close_on_exec_from(first: RawFd) -> Result<(), Errno> {
@@ -185,6 +208,11 @@ impl ParentDeath {
         }
     }
 
+    /// The signal.
+    pub fn signal(&self) -> Option<Signal> {
+        self.signal
+    }
+
     /// Asks the kernel for the signal again. [`Errno::SRCH`]: the parent has ended meanwhile.
     pub fn restore(&self) -> Result<(), Errno> {
         let Some(signal) = self.signal else {
@@ -203,7 +231,7 @@ impl ParentDeath {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::ErrorKind;
-    use std::os::fd::{AsFd as _, AsRawFd as _};
+    use std::os::fd::AsFd as _;
     use std::os::unix::process::ExitStatusExt as _;
 
     use rustix::io::{FdFlags, fcntl_setfd};

@@ -1,7 +1,8 @@
 //! A process that cannot be mistaken for another one: its number and the time
 //! at which it started. Numbers are used again; the pair is not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CStr;
 use std::fs;
 
 use rustix::fd::OwnedFd;
@@ -19,6 +20,52 @@ pub fn start_time(pid: u32) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(") ")?;
     let mut fields = after_name.split_ascii_whitespace();
     fields.nth(START_TIME - FIRST_AFTER_NAME)?.parse().ok()
+}
+
+/// The number of this process where `/proc` was mounted: in a PID namespace below that one the
+/// process sees another number itself (`pid_namespaces(7)`).
+pub fn own_number() -> Option<u32> {
+    let link = fs::read_link("/proc/self").ok()?;
+    link.to_str()?.parse().ok()
+}
+
+/// The name of a process that waits outside of the PID namespace of its only child
+/// (`tare_daemon::jail`).
+pub const OUTSIDE: &CStr = c"tare-outside";
+
+/// The child for which a process waits outside of its PID namespace; of any other process, that itself.
+pub fn inside_of(pid: u32) -> u32 {
+    let text = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    if text("comm").trim_end().as_bytes() != OUTSIDE.to_bytes() {
+        return pid;
+    }
+    let children = text(&format!("task/{pid}/children"));
+    let child = children.split_ascii_whitespace().next();
+    child.and_then(|child| child.parse().ok()).unwrap_or(pid)
+}
+
+/// The numbers of a process's threads where `/proc` was mounted, by those that they have in the process's
+/// own PID namespace.
+pub fn threads_by_own_number(pid: u32) -> BTreeMap<u32, u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let statuses = tasks
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
+    statuses.filter_map(|status| numbers(&status)).collect()
+}
+
+/// A thread's number in its own PID namespace, and in that of `/proc` (`proc_pid_status(5)`). Kernels
+/// before 4.1 show one alone.
+fn numbers(status: &str) -> Option<(u32, u32)> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    let mut numbers = line.split_ascii_whitespace().map(str::parse);
+    let outside = numbers.next()?.ok()?;
+    let inside = numbers.next_back().unwrap_or(Ok(outside)).ok()?;
+    Some((inside, outside))
 }
 
 /// A process that existed when this was opened. A signal reaches that process or
@@ -94,8 +141,9 @@ pub fn signal_members(members: impl Fn() -> Vec<u32>, signal: Signal) {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::io::{BufRead as _, BufReader};
     use std::os::unix::process::ExitStatusExt as _;
-    use std::process::{Child, Command};
+    use std::process::{Child, Command, Stdio};
 
     use super::*;
 
@@ -111,6 +159,51 @@ mod tests {
         handle.signal(Signal::TERM).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(15));
         assert!(handle.signal(Signal::TERM).is_ok());
+    }
+
+    #[test]
+    fn a_thread_has_a_number_in_each_pid_namespace() {
+        let of = |line: &str| numbers(&format!("Name:\tvcpu0\nPid:\t812\n{line}\nThreads:\t1\n"));
+        assert_eq!(of("NSpid:\t812\t77\t3"), Some((3, 812)));
+        assert_eq!(of("NSpid:\t812"), Some((812, 812)));
+        assert_eq!(of("NSpid:\t"), None);
+        assert_eq!(of("NStgid:\t812\t3"), None);
+        let own = own_number().unwrap();
+        assert!(threads_by_own_number(own).values().any(|it| *it == own));
+        assert!(threads_by_own_number(0).is_empty());
+    }
+
+    #[test]
+    fn a_process_that_waits_outside_means_its_child() {
+        let mut child = sleeper();
+        assert_eq!(inside_of(child.id()), child.id(), "it waits for none");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let named = "printf tare-outside > /proc/$$/comm; sleep 60 & echo $!; wait";
+        let mut outside = Command::new("sh");
+        let mut outside = outside
+            .args(["-c", named])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        let mut stdout = BufReader::new(outside.stdout.take().unwrap());
+        stdout.read_line(&mut said).unwrap();
+        let inside = inside_of(outside.id());
+        assert_eq!(Ok(inside), said.trim().parse());
+        outside.kill().unwrap();
+        outside.wait().unwrap();
+        let inside = Pid::from_raw(i32::try_from(inside).unwrap()).unwrap();
+        kill_process(inside, Signal::KILL).unwrap();
+    }
+
+    #[test]
+    fn the_own_number_is_that_of_proc() {
+        let own = own_number().unwrap();
+        assert!(start_time(own).is_some());
+        // Tests may run in a PID namespace whose /proc is an outer one's.
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        assert!(status.contains(&format!("\nPid:\t{own}\n")));
     }
 
     #[test]

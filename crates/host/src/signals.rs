@@ -1,10 +1,11 @@
 //! The signals that ask a program to end: which they are, how they wait, and which of them the
-//! program was started to ignore.
+//! program was started to ignore. An end by a signal, passed on.
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
 
 use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// Ctrl-C, a request to end, and a terminal that goes.
 pub const ENDS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -19,19 +20,64 @@ pub fn requests_to_end() -> impl Iterator<Item = i32> {
 /// [`ENDS`] wait for this thread from now on, and for the program that its process becomes
 /// (`execve(2)`), until that lets them through. Safe between fork and exec.
 pub fn hold_back() -> Result<(), Errno> {
-    let mut signals = MaybeUninit::uninit();
-    // SAFETY: sigemptyset(3) fills the set.
-    unsafe { libc::sigemptyset(signals.as_mut_ptr()) };
-    for signal in ENDS {
-        // SAFETY: the set is filled, and these are signals.
-        unsafe { libc::sigaddset(signals.as_mut_ptr(), signal) };
-    }
-    let (block, nothing) = (libc::SIG_BLOCK, std::ptr::null_mut());
+    block(&ENDS)
+}
+
+/// These wait for this thread from now on.
+pub fn block(signals: &[i32]) -> Result<(), Errno> {
+    change_mask(libc::SIG_BLOCK, signals)
+}
+
+/// These come to this thread again; what waited comes now.
+pub fn unblock(signals: &[i32]) -> Result<(), Errno> {
+    change_mask(libc::SIG_UNBLOCK, signals)
+}
+
+fn change_mask(how: libc::c_int, signals: &[i32]) -> Result<(), Errno> {
+    let signals = set_of(signals);
     // SAFETY: the set is filled; the mask before is not asked for.
-    match unsafe { libc::pthread_sigmask(block, signals.as_ptr(), nothing) } {
+    match unsafe { libc::pthread_sigmask(how, &raw const signals, std::ptr::null_mut()) } {
         0 => Ok(()),
         errno => Err(Errno::from_raw_os_error(errno)),
     }
+}
+
+/// Waits for one of these, which this thread blocks, and takes it.
+pub fn wait_for(signals: &[i32]) -> Result<i32, Errno> {
+    let (signals, mut taken) = (set_of(signals), 0);
+    // SAFETY: the set is filled, and the number goes to an integer.
+    match unsafe { libc::sigwait(&raw const signals, &raw mut taken) } {
+        0 => Ok(taken),
+        errno => Err(Errno::from_raw_os_error(errno)),
+    }
+}
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigemptyset(3) fills the set.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    for signal in signals {
+        // SAFETY: the set is filled; what is not a signal is refused.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), *signal) };
+    }
+    // SAFETY: sigemptyset(3) filled it.
+    unsafe { set.assume_init() }
+}
+
+/// Ends this process as that signal ended another one, without a core.
+pub fn end_by(signal: i32) -> ! {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _ = setrlimit(Resource::Core, none);
+    // SAFETY: the default action runs no code of this process.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+    let _ = unblock(&[signal]);
+    // SAFETY: integers only.
+    unsafe { libc::raise(signal) };
+    // What the kernel does not end a process by; shells have this status for it.
+    std::process::exit(128 + signal)
 }
 
 /// Whether this process ignores that signal. Whoever started it may have asked for that (`nohup`):
@@ -47,8 +93,50 @@ pub fn is_ignored(signal: i32) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use std::env;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::Command;
+    use std::thread;
+
     use super::*;
+
+    /// Of this thread alone: a signal to the process would reach another test's.
+    #[test]
+    fn a_blocked_signal_waits_until_it_is_taken() {
+        let taken = thread::spawn(|| {
+            block(&[libc::SIGURG, libc::SIGWINCH]).unwrap();
+            // SAFETY: integers only; both are ignored unless a thread waits for them.
+            unsafe { libc::raise(libc::SIGWINCH) };
+            wait_for(&[libc::SIGURG, libc::SIGWINCH]).unwrap()
+        });
+        assert_eq!(taken.join().unwrap(), libc::SIGWINCH);
+    }
+
+    /// This test starts itself again: the signal ends the process.
+    #[test]
+    fn an_end_by_a_signal_is_passed_on() {
+        const AGAIN: &str = "TARE_TEST_END_BY";
+        if let Ok(signal) = env::var(AGAIN) {
+            let signal = signal.parse().unwrap();
+            block(&[signal]).unwrap();
+            end_by(signal);
+        }
+        // SIGSEGV has a handler of std's, SIGKILL can have none, SIGURG ends nothing.
+        for (signal, by) in [
+            (libc::SIGKILL, Some(libc::SIGKILL)),
+            (libc::SIGSEGV, Some(libc::SIGSEGV)),
+            (libc::SIGURG, None),
+        ] {
+            let name = "signals::tests::an_end_by_a_signal_is_passed_on";
+            let mut again = Command::new(env::current_exe().unwrap());
+            again.args(["--exact", name]).env(AGAIN, signal.to_string());
+            let status = again.output().unwrap().status;
+            assert_eq!(status.signal(), by, "{status}");
+            assert!(by.is_some() || status.code() == Some(128 + signal));
+        }
+    }
 
     #[test]
     fn a_signal_that_is_ignored_is_seen() {

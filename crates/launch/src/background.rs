@@ -46,8 +46,8 @@ struct NotStarted {
 }
 
 /// Starts `command`, which becomes the machine, and gives the machine's name
-/// as soon as it `answers`. Standard input is the command's own choice. A keeper writes its
-/// records itself.
+/// as soon as it `answers`. Standard input is the command's own choice. A keeper and a monitor
+/// write their records themselves.
 pub(crate) fn detach(
     mut command: Command,
     starting: Starting,

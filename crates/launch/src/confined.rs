@@ -190,16 +190,14 @@ pub fn become_program(mut args: impl Iterator<Item = OsString>) -> Option<Result
     Some(done.map_err(|error| Failure::new(ExitCode::Internal, error)))
 }
 
-/// Enters the jail of QEMU, whose path this gives. What it is executed as, or starts itself,
-/// gains nothing back. The tie to the parent is restored after the credentials, whose change
-/// would undo it.
+/// Enters the jail of QEMU, whose path this gives, in a child of this process if the kernel grants a PID
+/// namespace. What it is executed as, or starts itself, gains nothing back. The jail restores the tie
+/// to the parent after the credentials, whose change would undo it.
 fn enter_jail(jailed: Option<OsString>) -> io::Result<PathBuf> {
-    let death = ParentDeath::read()?;
     let jailed: Jailed = read_task(jailed)?;
     jail::enter_for(&jailed.program, &jailed.jail, jailed.order).map_err(io::Error::other)?;
     confine::drop_capabilities(&[])?;
     narrow_files(&jailed.program)?;
-    death.restore()?;
     Ok(jailed.program.path)
 }
 

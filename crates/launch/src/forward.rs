@@ -110,7 +110,8 @@ pub(crate) fn forward(word: Option<OsString>) -> io::Result<()> {
         namespaces: false,
         user: task.user,
     };
-    jail::enter_tied(&user, &tie).map_err(io::Error::other)?;
+    let entering = jail::Entering::alone(tie);
+    jail::enter_rest(&user, &entering).map_err(io::Error::other)?;
     confine::drop_capabilities(&[])?;
     set_no_new_privs(true)?;
     thread::scope(|scope| {

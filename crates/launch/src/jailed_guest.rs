@@ -18,10 +18,13 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::time::Duration;
 
+use rustix::process::Signal;
 use tare_control::config::JailUser;
 use tare_daemon::jail::Emptied;
-use tare_host::child::{apart_from_terminal, keeps_only};
+use tare_host::child::{apart_from_terminal, ended_within, keeps_only};
+use tare_host::process::{ProcessHandle, inside_of, start_time};
 use tare_qemu::{Accelerator, CommandLine, GuestSystem, HostForward, MachineType};
 
 use crate::confined::{self, Jailed};
@@ -34,6 +37,9 @@ use crate::user::{self, MachineUser, UserChoice};
 /// Where a guest with ports is held by QEMU alone.
 const SHARED: &str = "this host grants QEMU no namespaces: the guest reaches nothing, \
     and its QEMU is held by a system call filter only (docs/security.md)";
+
+/// How long a killed QEMU may take to let go of its memory.
+const END_LIMIT: Duration = Duration::from_secs(2);
 
 /// A guest that is to be started.
 #[derive(Debug)]
@@ -236,9 +242,9 @@ pub struct RunningGuest {
 }
 
 impl RunningGuest {
-    /// QEMU's process.
+    /// QEMU's process, a child of the one that was started where it has a PID namespace.
     pub fn id(&self) -> u32 {
-        self.qemu.id()
+        inside_of(self.qemu.id())
     }
 
     /// What the user should know of the jail, if anything.
@@ -258,6 +264,15 @@ impl RunningGuest {
 
 impl Drop for RunningGuest {
     fn drop(&mut self) {
+        // What was started ends once it has collected QEMU, which has let go of its files by then.
+        let (started, qemu) = (self.qemu.id(), self.id());
+        let inside = (qemu != started)
+            .then(|| ProcessHandle::open(qemu, start_time(qemu)?))
+            .flatten();
+        if let Some(inside) = inside {
+            let _ = inside.signal(Signal::KILL);
+            ended_within(&mut self.qemu, END_LIMIT);
+        }
         for child in self.forwarder.iter_mut().chain([&mut self.qemu]) {
             let _ = child.kill();
             let _ = child.wait();

@@ -250,7 +250,12 @@ fn background(
     let mut answers = answers(machine.run_dir.dir());
     let mut socket = Some(socket);
     let (starting, record, open) = machine.into_starting();
-    let launched = background::detach(command, starting, Some(record), terminal, || {
+    // The monitor puts its process there, which may not be the one that is started here.
+    let dir = starting.run_dir.dir();
+    record
+        .write(dir)
+        .map_err(RunFileError::of("run.json", dir))?;
+    let launched = background::detach(command, starting, None, terminal, || {
         // Only the monitor listens now: its end is noticed by whoever connects.
         socket = None;
         answers()

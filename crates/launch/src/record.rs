@@ -158,11 +158,12 @@ impl Record {
         if self.process().is_none() {
             return false;
         }
-        let qemu = children(self.pid).into_iter().find(|pid| {
+        let mut started = children(self.pid).into_iter().map(process::inside_of);
+        let qemu = started.find(|pid| {
             fs::read_to_string(format!("/proc/{pid}/comm"))
                 .is_ok_and(|name| name.starts_with("qemu"))
         });
-        qemu.is_some_and(|pid| has_empty_root(&self.pid.to_string(), &pid))
+        qemu.is_some_and(|pid| has_empty_root(&self.pid.to_string(), &pid.to_string()))
     }
 
     /// The process that the record names, unless it has ended.
@@ -198,7 +199,7 @@ fn has_empty_root(parent: &str, pid: &str) -> bool {
 }
 
 /// What the threads of a process started (`proc_tid_children(5)`).
-fn children(pid: u32) -> Vec<String> {
+fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
     threads
         .flatten()
@@ -206,8 +207,8 @@ fn children(pid: u32) -> Vec<String> {
         .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
         .flat_map(|list| {
             list.split_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<u32>>()
         })
         .collect()
 }

@@ -122,6 +122,7 @@ impl AssembledMachine {
             adjustable,
             observer: Observer {
                 name: setup.config.name.clone(),
+                pid: setup.pid,
                 kvm: match probe.kind {
                     KvmKind::Hardware => stats::Kvm::Hardware,
                     KvmKind::Emulated => stats::Kvm::Emulated,

@@ -73,7 +73,7 @@ impl Interface for Control {
     fn machine(&self) -> Option<MachineStatus> {
         Some(MachineStatus {
             config: self.config.clone(),
-            pid: std::process::id(),
+            pid: self.observer.pid,
             kvm: self.observer.kvm,
             state: self.state,
             uptime_ns: self.observer.uptime_ns(),

@@ -1,7 +1,7 @@
 //! The program: set up, build, confine, run, end, and leave nothing behind.
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,11 @@ use tare_control::config::{Console, Jail, Leaves};
 use tare_control::exit::{ExitCode, RunExit};
 use tare_control::rundir::{Removal, RunDir, record_end};
 use tare_control::sentence::chain;
+use tare_daemon::jail::Entering;
 use tare_daemon::main_loop::MainLoop;
 use tare_daemon::threads::Threads;
 use tare_daemon::{jail, signals};
-use tare_host::child::ParentDeath;
+use tare_host::process::{own_number, start_time};
 use tare_hv::KickHandle;
 
 use crate::confine::{ConfineError, Files, OnViolation, Role};
@@ -39,9 +40,6 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> RunExit {
     end_on_panic();
     // Before any descriptor is made.
     let inherited = Inherited::all();
-    // A signal during the set-up must not leave the run directory behind. Should this
-    // fail, `build` fails for the same reason and reports it.
-    let _ = signals::install();
     let config = inherited
         .map_err(StartError::from)
         .and_then(|mut inherited| Ok((read_config(arguments, &mut inherited)?, inherited)));
@@ -53,13 +51,23 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> RunExit {
     let run_dir = RunDir::at(&config.run_dir);
     let removal = run_dir.removal();
     let leaves = config.leaves;
+    terminal::look();
+    // From here on this is the machine's process, if the kernel grants it a PID namespace.
+    let entering = jail::fork_into_namespaces(&config.jail);
+    // A signal during the set-up must not leave the run directory behind. Should this
+    // fail, `build` fails for the same reason and reports it.
+    let _ = signals::install();
     let removable = removal
         .as_ref()
         .ok()
         .and_then(Option::as_ref)
         .map(Removal::directories);
-    let setup = Setup::new(config, inherited)
-        .and_then(|both| enter_jail(&both.0.config.jail, removable, &jail::tie()?).map(|()| both));
+    let setup = entering.map_err(StartError::from).and_then(|entering| {
+        let pid = name_process(&run_dir)?;
+        let (setup, sources) = Setup::new(config, inherited, pid)?;
+        enter_jail(&setup.config.jail, removable, &entering)?;
+        Ok((setup, sources))
+    });
     let (code, kept, lock) = match setup {
         Ok((mut setup, sources)) => {
             let (code, kept) = live(&mut setup, sources, removable, started);
@@ -120,15 +128,30 @@ fn leave(
     }
 }
 
+/// Names this process in `run.json`; its number outside of its PID namespace.
+fn name_process(run_dir: &RunDir) -> Result<u32, StartError> {
+    let named = || {
+        let pid = own_number().ok_or(ErrorKind::NotFound)?;
+        let start_time = start_time(pid).ok_or(ErrorKind::NotFound)?;
+        run_dir.name_process(pid, start_time)?;
+        Ok(pid)
+    };
+    named().map_err(failed_to("name its process in run.json"))
+}
+
 /// Gives up all privileges before the image, the initramfs and the disks are read: only
 /// removing the run directory may need a capability.
-fn enter_jail(jail: &Jail, removable: Removable<'_>, tie: &ParentDeath) -> Result<(), StartError> {
+fn enter_jail(
+    jail: &Jail,
+    removable: Removable<'_>,
+    entering: &Entering,
+) -> Result<(), StartError> {
     let on_violation = OnViolation {
         program: "tare-monitor",
         restore: terminal::restore,
     };
     confine::install_violation_handler(on_violation).map_err(of_errno("handle signals"))?;
-    let entered = jail::enter_tied(jail, tie);
+    let entered = jail::enter_rest(jail, entering);
     let directories = removable.map_or(Vec::new(), Vec::from);
     // Also where the jail failed: it may have changed the user, whose removal of the run
     // directory needs the capability.
@@ -333,6 +356,7 @@ mod tests {
     use tare_control::config::JailUser;
     use tare_control::rundir::RunRoot;
     use tare_daemon::jail::JailError;
+    use tare_host::child::ParentDeath;
 
     use super::*;
 
@@ -379,7 +403,8 @@ mod tests {
             user: Some(user),
         };
         let gone = ParentDeath::on(Signal::CONT, Pid::from_raw(i32::MAX).unwrap());
-        let error = enter_jail(&jail, Some(removal.directories()), &gone).unwrap_err();
+        let entering = Entering::alone(gone);
+        let error = enter_jail(&jail, Some(removal.directories()), &entering).unwrap_err();
         assert!(matches!(error, StartError::Jail(JailError::ParentEnded)));
         assert_eq!(geteuid().as_raw(), USER);
         leave(&removal, Retained::Nothing, None, error.code().into()).unwrap();

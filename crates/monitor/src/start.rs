@@ -140,6 +140,8 @@ pub(crate) struct Setup {
     /// Standard streams that are ports, if they are.
     pub(crate) streams: Option<ports::Standard>,
     pub(crate) config: MachineConfig,
+    /// The number of this process outside of its PID namespace.
+    pub(crate) pid: u32,
     pub(crate) link: Option<AnyLink>,
     pub(crate) disks: Vec<OpenDisk>,
     pub(crate) console_log: File,
@@ -186,6 +188,7 @@ impl Setup {
     pub(crate) fn new(
         mut config: MachineConfig,
         mut inherited: Inherited,
+        pid: u32,
     ) -> Result<(Self, Sources), StartError> {
         check(&config)?;
         let kvm = Kvm::open()?;
@@ -227,6 +230,7 @@ impl Setup {
             screen,
             streams,
             config,
+            pid,
             link,
             disks,
             console_log,

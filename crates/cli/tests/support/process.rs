@@ -28,7 +28,8 @@ pub(crate) fn root(pid: u32) -> Vec<String> {
         .collect()
 }
 
-/// Children of a process whose name begins so (`proc_tid_children(5)`).
+/// Children of a process whose name begins so (`proc_tid_children(5)`), or theirs where they wait outside of a
+/// PID namespace.
 pub(crate) fn children(pid: u32, name: &str) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
     let lists = threads
@@ -42,6 +43,7 @@ pub(crate) fn children(pid: u32, name: &str) -> Vec<u32> {
         .collect();
     let comm = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     all.into_iter()
+        .map(tare_host::process::inside_of)
         .filter(|pid| comm(pid).starts_with(name))
         .collect()
 }

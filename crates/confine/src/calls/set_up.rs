@@ -23,9 +23,6 @@ pub(super) const SET_UP: &[c_long] = &[
     libc::SYS_epoll_create1,
     libc::SYS_eventfd2,
     libc::SYS_fstat,
-    // Standard input of a job in the background is not read.
-    libc::SYS_getpgid,
-    libc::SYS_getpgrp,
     // Without these no thread could be confined. They only take rights away.
     libc::SYS_landlock_add_rule,
     libc::SYS_landlock_create_ruleset,
@@ -54,8 +51,8 @@ pub(super) const PROCESS: &[u64] = &[
 const PR_GET_AUXV: u64 = 0x4155_5856;
 const PR_SET_VMA: u64 = 0x5356_4d41;
 
-/// Of a terminal: its size, its modes, its foreground job (`asm-generic/ioctls.h`).
-const TERMINAL: &[u64] = &[0x5401, TCSETS, 0x540f, 0x5413, 0x802c_542a, TCSETS2];
+/// Of a terminal: its size and its modes (`asm-generic/ioctls.h`).
+const TERMINAL: &[u64] = &[0x5401, TCSETS, 0x5413, 0x802c_542a, TCSETS2];
 /// KVM's ioctls have this type (`linux/kvm.h`). Of the descriptors of a set-up only KVM's
 /// own take them.
 const KVM_TYPE: u64 = 0xae00;

@@ -1,19 +1,23 @@
 //! The directory of one machine: its files by name.
 
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ftruncate, open};
 use rustix::io::Errno;
+use serde_json::{Map, Value};
 
 use super::end::{Recorded, RunState, record_end};
 use super::entry::{
     self, CONSOLE, CONTROL, Found, LOCK, MACHINE, MARKER, PASST, RUN, Removal, find, is_own_file,
 };
 use super::error::{RunDirError, at};
+
+/// Longest record that is read, bytes.
+const RECORD_BYTES: u64 = 1 << 20;
 
 /// The directory of one machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,6 +163,22 @@ impl RunDir {
             Ok(ftruncate(&lock, MARKER.len() as u64)?)
         });
         begun.map_err(|source| at(&self.path, source))
+    }
+
+    /// Names the machine's process in `run.json`: the monitor is not always the process that `tare`
+    /// started and wrote there. Nothing is done where there is no `run.json`.
+    pub fn name_process(&self, pid: u32, start_time: u64) -> io::Result<()> {
+        let mut document = Vec::new();
+        match self.open_file(&self.run_json()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            file => file?.take(RECORD_BYTES).read_to_end(&mut document)?,
+        };
+        let mut record: Map<String, Value> = serde_json::from_slice(&document)?;
+        record.insert("pid".to_owned(), pid.into());
+        record.insert("start_time".to_owned(), start_time.into());
+        let draft = self.run_json_draft();
+        self.write_file(&draft, &serde_json::to_vec_pretty(&record)?)?;
+        fs::rename(&draft, self.run_json())
     }
 
     fn examine(&self) -> io::Result<(OwnedFd, Found)> {

@@ -276,6 +276,23 @@ fn files_of_a_run_are_opened_without_links_or_waiting() {
 }
 
 #[test]
+fn a_machines_process_is_named_in_its_record_and_the_rest_stays() {
+    let (_keep, root) = root();
+    let (dir, _lock) = root.create("web").unwrap();
+    dir.name_process(7, 70).unwrap();
+    assert!(!dir.run_json().exists(), "there is no record");
+    fs::write(dir.run_json(), r#"{"image":"http","pid":1}"#).unwrap();
+    dir.name_process(7, 70).unwrap();
+    let record: serde_json::Value =
+        serde_json::from_slice(&fs::read(dir.run_json()).unwrap()).unwrap();
+    let expected = serde_json::json!({"image": "http", "pid": 7, "start_time": 70});
+    assert_eq!(record, expected);
+    fs::write(dir.run_json(), "[]").unwrap();
+    assert!(dir.name_process(7, 70).is_err());
+    assert_eq!(fs::read(dir.run_json()).unwrap(), b"[]");
+}
+
+#[test]
 fn a_directory_that_is_kept_begins_again_with_its_log() {
     let (_keep, root) = root();
     let (dir, lock) = root.create("web").unwrap();

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, chownat, fchown, fstat, openat,
     statat,
@@ -31,10 +30,10 @@ use tare_control::config::{Jail, JailUser};
 
 use super::bound::{Access, BoundFiles};
 use super::build_bounds::{self, BuildBounds, Excess, Watch};
-use super::{
-    Granted, JailError, Loopback, NAMESPACES, RootFiles, become_user, enter_new_root, failed,
-    failed_io, make_namespaces, separate_mounts,
-};
+use super::namespaces::{Granted, Loopback, NAMESPACES, make_namespaces};
+use super::processes::has_hung_up;
+use super::user::become_user;
+use super::{JailError, RootFiles, enter_new_root, failed, failed_io, separate_mounts};
 
 /// Deepest directory of objects whose owner is changed.
 const DEPTH_MAX: usize = 64;
@@ -181,15 +180,10 @@ pub fn fork_into_build(build: &Build, jail: &Jail) -> Result<Forked, JailError> 
 /// [`tare_host::child::ParentDeath`] compares, is 0 from another process namespace.
 fn end_with(parents_end: &OwnedFd) -> Result<(), JailError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed("tie the end"))?;
-    let mut polled = [PollFd::new(parents_end, PollFlags::IN)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    match poll(&mut polled, Some(&at_once)).map_err(failed("tie the end"))? {
-        0 => Ok(()),
-        _ => Err(JailError::ParentEnded),
+    if has_hung_up(parents_end).map_err(failed("tie the end"))? {
+        return Err(JailError::ParentEnded);
     }
+    Ok(())
 }
 
 fn enter_root_of(build: &Build, user: Option<&JailUser>) -> Result<(), JailError> {

@@ -16,8 +16,9 @@ use rustix::process::{Pid, chdir};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tare_host::child::ParentDeath;
 
+use super::error::not_restored;
 use super::namespaces::{enter_users, is_own, open};
-use super::{JailError, failed, failed_io, not_restored};
+use super::{JailError, failed, failed_io};
 
 /// A directory in a root that was made for a program.
 const MARK: &str = ".tare-root";

@@ -2,8 +2,8 @@
 //! an untrusted byte (image, initramfs, disks' formats) is read.
 //!
 //! In this order: a user namespace (for a process without privileges), its own namespaces
-//! for mounts, IPC, host name and network, an empty root with only `/proc` and KVM's
-//! parameters, an unprivileged user, no capabilities, and a first system call filter
+//! for processes (a machine's, `processes`), mounts, IPC, host name and network, an empty root with only
+//! `/proc` and KVM's parameters, an unprivileged user, no capabilities, and a first system call filter
 //! ([`crate::confine`] narrows it down for each thread before the guest runs).
 //!
 //! A program that opens files by name when it starts (QEMU: libraries, firmware) finds those
@@ -12,8 +12,8 @@
 //!
 //! A build of untrusted sources is in a jail of this kind too (`build`).
 //!
-//! No PID namespace for a machine: its first process must be a child, and a machine in the foreground is
-//! the process that the user started. The filters leave no call that names another process.
+//! `tare blk` has no PID namespace: it is the process that a service manager started and signals. Its filters
+//! leave no call that names another process.
 //!
 //! Reference: `namespaces(7)`, `user_namespaces(7)`, `switch_root(8)`, `capabilities(7)`.
 
@@ -25,12 +25,13 @@ mod build_bounds;
 mod emptying;
 mod error;
 mod namespaces;
+mod processes;
 mod program;
 mod restricted;
+mod user;
 
 use std::ffi::CStr;
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, mkdirat};
@@ -39,55 +40,44 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind_recursive, mount_change, mount_move,
     mount_remount,
 };
-use rustix::process::{
-    DumpableBehavior, chdir, chroot, getegid, geteuid, set_dumpable_behavior, umask,
-};
-use rustix::thread::{
-    Gid, Uid, UnshareFlags, set_keep_capabilities, set_thread_groups, set_thread_res_gid,
-    set_thread_res_uid, unshare_unsafe,
-};
+use rustix::process::{chdir, chroot, umask};
 use serde::{Deserialize, Serialize};
 use tare_control::config::{Jail, JailUser};
-use tare_host::child::ParentDeath;
+use tare_host::signals::{ENDS, unblock};
 use tare_host::tap_namespace::raise_loopback;
 
 pub use build::{Build, BuildEnd, BuildProcess, Forked, fork_into_build};
 pub use build_bounds::{BuildBounds, Excess};
 pub use emptying::{Emptied, empty_root_of};
 pub use error::JailError;
-pub use namespaces::enter_network_of;
-pub use program::{HostDevice, Loopback, Program};
+pub use namespaces::{Loopback, enter_network_of};
+pub use processes::{Entering, fork_into_namespaces};
+pub use program::{HostDevice, Program};
+pub use user::become_for_good;
 
 use build::BuildFiles;
-use error::{failed, failed_io, not_restored};
+use error::{failed, failed_io};
+use namespaces::{Granted, NAMESPACES, is_forbidden, make_namespaces};
+use processes::{fork_for, tie};
 use program::ProgramFiles;
+use user::become_user;
 
 /// Where the new root is put together; it exists on every Linux, and only the new mount
 /// namespace sees what is mounted there.
 const ASSEMBLY: &str = "/tmp";
-/// Namespaces of every jail.
-const NAMESPACES: UnshareFlags = UnshareFlags::NEWNS
-    .union(UnshareFlags::NEWIPC)
-    .union(UnshareFlags::NEWUTS)
-    .union(UnshareFlags::NEWNET);
 /// Read when halt polling is the kernel's choice.
 const KVM_PARAMETERS: &str = "/sys/module/kvm/parameters";
 
 /// Enters the jail. To be called by a process with one thread. Where the kernel grants no
 /// namespaces the process keeps those that it has.
 pub fn enter(jail: &Jail) -> Result<(), JailError> {
-    enter_tied(jail, &tie()?)
+    enter_rest(jail, &Entering::alone(tie()?))
 }
 
-/// As [`enter`], for a process that is to end with its parent as `tie` says.
+/// As [`enter`], for a process that is on its way: it ends with its parent.
 /// [`JailError::ParentEnded`]: that has ended, and this process is the jail's user already.
-pub fn enter_tied(jail: &Jail, tie: &ParentDeath) -> Result<(), JailError> {
-    enter_with(jail, None, tie)
-}
-
-/// What ends this process with its parent now, which a change of the user undoes.
-pub fn tie() -> Result<ParentDeath, JailError> {
-    ParentDeath::read().map_err(failed("read the end's signal"))
+pub fn enter_rest(jail: &Jail, entering: &Entering) -> Result<(), JailError> {
+    enter_with(jail, None, entering)
 }
 
 /// What comes first in a jail that has a user and namespaces.
@@ -101,7 +91,7 @@ pub enum EntryOrder {
 }
 
 /// Enters the jail as what will execute `program`, whose root has the files that it needs to
-/// start. Otherwise as [`enter`].
+/// start: returns in a child, if the kernel grants a PID namespace. Otherwise as [`enter`].
 pub fn enter_for(program: &Program, jail: &Jail, order: EntryOrder) -> Result<(), JailError> {
     let tie = tie()?;
     let mut rest = *jail;
@@ -110,28 +100,19 @@ pub fn enter_for(program: &Program, jail: &Jail, order: EntryOrder) -> Result<()
     {
         become_for_good(&user)?;
     }
-    enter_with(&rest, Some(program), &tie)
+    let entering = fork_for(&rest, program.loopback, tie)?;
+    enter_with(&rest, Some(program), &entering)?;
+    // The program may not let them through itself.
+    unblock(&ENDS).map_err(failed("let signals come"))
 }
 
-/// Becomes a user, without capabilities of root's, as one who makes or enters a user namespace
-/// next. Undoes what ends this process with its parent.
-pub fn become_for_good(user: &JailUser) -> Result<(), JailError> {
-    let become_it = || -> io::Result<()> {
-        become_user(user)?;
-        tare_confine::drop_capabilities(&[])?;
-        // Files of this process in /proc, by which users are mapped, are this user's then
-        // (proc_pid(5)).
-        Ok(set_dumpable_behavior(DumpableBehavior::Dumpable)?)
-    };
-    become_it().map_err(|source| JailError::User {
-        uid: user.uid,
-        source,
-    })
-}
-
-fn enter_with(jail: &Jail, program: Option<&Program>, tie: &ParentDeath) -> Result<(), JailError> {
+fn enter_with(
+    jail: &Jail,
+    program: Option<&Program>,
+    entering: &Entering,
+) -> Result<(), JailError> {
     if jail.namespaces {
-        enter_namespaces(program, jail.user.as_ref())?;
+        enter_namespaces(program, jail.user.as_ref(), entering)?;
     }
     if let Some(user) = &jail.user {
         become_user(user).map_err(|errno| JailError::User {
@@ -139,12 +120,20 @@ fn enter_with(jail: &Jail, program: Option<&Program>, tie: &ParentDeath) -> Resu
             source: errno.into(),
         })?;
     }
-    tie.restore().map_err(not_restored)
+    entering.restore_tie()
 }
 
-fn enter_namespaces(program: Option<&Program>, user: Option<&JailUser>) -> Result<(), JailError> {
+fn enter_namespaces(
+    program: Option<&Program>,
+    user: Option<&JailUser>,
+    entering: &Entering,
+) -> Result<(), JailError> {
     let loopback = program.map_or(Loopback::Down, |program| program.loopback);
-    if make_namespaces(NAMESPACES, loopback)? == Granted::No {
+    let granted = match entering.made {
+        Some(granted) => granted,
+        None => make_namespaces(NAMESPACES, loopback)?,
+    };
+    if granted == Granted::No {
         return Ok(());
     }
     if loopback == Loopback::Up {
@@ -169,64 +158,6 @@ fn separate_mounts() -> Result<Granted, JailError> {
         Err(errno) if is_forbidden(errno) => Ok(Granted::No),
         Err(errno) => Err(failed("separate the mounts")(errno)),
     }
-}
-
-/// Whether the kernel grants namespaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Granted {
-    Yes,
-    No,
-}
-
-fn make_namespaces(flags: UnshareFlags, loopback: Loopback) -> Result<Granted, JailError> {
-    let (uid, gid) = (geteuid(), getegid());
-    if uid.is_root() {
-        return unshare(flags);
-    }
-    // Users that cannot be mapped have no capabilities in the other namespaces. What listens
-    // keeps the host's then: its own interface would stay down.
-    let (with_users, later) = match loopback {
-        Loopback::Down => (flags, UnshareFlags::empty()),
-        Loopback::Up => (UnshareFlags::empty(), flags),
-    };
-    if unshare(UnshareFlags::NEWUSER | with_users)? == Granted::No {
-        return Ok(Granted::No);
-    }
-    // Or granted and of no use: AppArmor lets a program without a profile make a user
-    // namespace and takes its capabilities there (Ubuntu 24.04), Landlock forbids mounts.
-    match map_ids(uid, gid) {
-        Ok(()) => unshare(later),
-        Err(error) if Errno::from_io_error(&error).is_some_and(is_forbidden) => Ok(Granted::No),
-        Err(source) => {
-            let step = "map the users";
-            Err(JailError::Namespace { step, source })
-        }
-    }
-}
-
-/// Makes these namespaces; without flags none.
-fn unshare(flags: UnshareFlags) -> Result<Granted, JailError> {
-    // SAFETY: descriptors stay shared, since CLONE_FILES is not among the flags.
-    match unsafe { unshare_unsafe(flags) } {
-        Ok(()) => Ok(Granted::Yes),
-        // Not granted: a container without CAP_SYS_ADMIN, or a host that keeps user
-        // namespaces to itself.
-        Err(Errno::NOSPC | Errno::USERS | Errno::INVAL | Errno::NOSYS) => Ok(Granted::No),
-        Err(errno) if is_forbidden(errno) => Ok(Granted::No),
-        Err(errno) => Err(failed("make")(errno)),
-    }
-}
-
-const fn is_forbidden(errno: Errno) -> bool {
-    matches!(errno, Errno::PERM | Errno::ACCESS)
-}
-
-/// This user as itself; no other user exists in the namespace.
-fn map_ids(uid: Uid, gid: Gid) -> io::Result<()> {
-    let (uid, gid) = (uid.as_raw(), gid.as_raw());
-    fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
-    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 
 /// What a new root holds beside `/proc`.
@@ -273,8 +204,8 @@ fn bind_kvm_parameters() -> Result<(), JailError> {
     Ok(())
 }
 
-/// Processes of this user only, where the kernel mounts that (5.8, and not for a user
-/// namespace); else as the host sees it, which Landlock closes later.
+/// Processes of this user only, where the kernel mounts that (5.8, and for a user namespace only
+/// with its own processes); else as the host sees it, which Landlock closes later.
 fn mount_proc(flags: MountFlags) -> Result<(), Errno> {
     const OWN_ONLY: &CStr = c"hidepid=invisible,subset=pid";
     mkdirat(CWD, "proc", Mode::from_raw_mode(0o555))?;
@@ -284,23 +215,13 @@ fn mount_proc(flags: MountFlags) -> Result<(), Errno> {
     }
 }
 
-/// Keeps the permitted capabilities for the removal of the run directory;
-/// [`crate::confine::drop_capabilities`] drops the others right after.
-fn become_user(user: &JailUser) -> Result<(), Errno> {
-    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-    set_keep_capabilities(true)?;
-    set_thread_groups(&[])?;
-    set_thread_res_gid(gid, gid, gid)?;
-    set_thread_res_uid(uid, uid, uid)?;
-    set_keep_capabilities(false)
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use landlock::{ABI, Access as _, AccessFs, Ruleset, RulesetAttr as _};
 
     use rustix::process::{Pid, Signal, set_parent_process_death_signal};
+    use tare_host::child::ParentDeath;
 
     use super::*;
 
@@ -312,7 +233,7 @@ mod tests {
                 user: None,
             };
             let gone = ParentDeath::on(Signal::CONT, Pid::from_raw(i32::MAX).unwrap());
-            let entered = enter_tied(&jail, &gone);
+            let entered = enter_rest(&jail, &Entering::alone(gone));
             set_parent_process_death_signal(None).unwrap();
             entered
         };

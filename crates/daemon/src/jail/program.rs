@@ -16,6 +16,7 @@ use tare_confine::INSTALLED;
 use tare_control::config::JailUser;
 
 use super::bound::{Access, BoundFiles, below_root, make_file};
+use super::namespaces::Loopback;
 use super::{JailError, emptying, failed};
 
 const KVM: &str = "/dev/kvm";
@@ -29,15 +30,6 @@ pub struct Program {
     pub device: HostDevice,
     /// Whether it can listen in its network namespace.
     pub loopback: Loopback,
-}
-
-/// The loopback interface of a program's network namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Loopback {
-    /// As in every new namespace.
-    Down,
-    /// The program listens at it. Needs CAP_NET_ADMIN, or a user namespace.
-    Up,
 }
 
 /// Which device of the host a program needs.

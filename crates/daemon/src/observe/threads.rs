@@ -1,4 +1,4 @@
-//! CPU time of the monitor's threads, from `/proc/self/task/TID/` (`proc(5)`:
+//! CPU time of the monitor's threads, from `/proc/thread-self/` (`proc(5)`:
 //! `stat` fields 14 and 15 in clock ticks, `schedstat` in ns).
 
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use rustix::param::clock_ticks_per_second;
-use rustix::thread::Pid;
+use rustix::thread::gettid;
 use tare_control::stats::ThreadStats;
 
 /// One thread.
@@ -22,17 +22,33 @@ pub struct ThreadObserver {
 }
 
 impl ThreadObserver {
-    /// Opens the files of thread `tid` of this process.
-    pub fn open(name: &str, tid: Pid) -> io::Result<Self> {
-        let tid = tid.as_raw_nonzero().get().unsigned_abs();
-        let path = |file| format!("/proc/self/task/{tid}/{file}");
+    /// Opens the files of the calling thread: by its number it would not be found in a `/proc` of
+    /// another PID namespace.
+    pub fn of_caller(name: &str) -> io::Result<Self> {
+        let path = |file| format!("/proc/thread-self/{file}");
         Ok(Self {
-            tid,
+            tid: gettid().as_raw_nonzero().get().unsigned_abs(),
             name: name.to_owned(),
             tick_ns: 1_000_000_000 / clock_ticks_per_second().max(1),
             stat: File::open(path("stat"))?,
             schedstat: File::open(path("schedstat")).ok(),
         })
+    }
+
+    /// A further observer of the thread.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            tid: self.tid,
+            name: self.name.clone(),
+            tick_ns: self.tick_ns,
+            stat: self.stat.try_clone()?,
+            schedstat: self.schedstat.as_ref().map(File::try_clone).transpose()?,
+        })
+    }
+
+    /// The thread's name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Its times; zeros once it has ended.
@@ -92,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_works_is_seen_to_work() {
-        let observer = ThreadObserver::open("me", rustix::thread::gettid()).unwrap();
+        let observer = ThreadObserver::of_caller("me").unwrap();
         let before = observer.stats();
         let mut turns = 0u64;
         while observer.stats().run_ns < before.run_ns + 2_000_000 {

@@ -15,6 +15,13 @@ use rustix::termios::{
 };
 
 static BEFORE: OnceLock<Termios> = OnceLock::new();
+static IS_IN_FOREGROUND: OnceLock<bool> = OnceLock::new();
+
+/// Looks whether this process is the job in the foreground. To be called before the process has its own
+/// PID namespace, in which the terminal's jobs have no numbers.
+pub(crate) fn look() {
+    let _ = in_foreground();
+}
 
 /// Whether standard input may be read: not by a background job of a
 /// terminal, which the kernel would stop.
@@ -57,7 +64,8 @@ pub fn restore() {
 }
 
 fn in_foreground() -> bool {
-    tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == getpgrp())
+    *IS_IN_FOREGROUND
+        .get_or_init(|| tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == getpgrp()))
 }
 
 fn raw(before: &Termios) -> Termios {

@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::thread::Pid;
 use tare_control::stats::{DeviceStats, Kvm, Stats, VcpuStats};
 use tare_devices::CounterSource;
 use tare_hv::{StatsFd, StatsValue};
@@ -42,6 +41,8 @@ pub struct ObservedDevice {
 pub struct Observer {
     /// Name of the run.
     pub name: String,
+    /// The monitor's process, as the host numbers it.
+    pub pid: u32,
     /// What executes the guest.
     pub kvm: Kvm,
     /// The ring in which a library-OS image is to run.
@@ -68,13 +69,10 @@ impl Observer {
 
     /// Further observers of the vCPUs' threads.
     pub(crate) fn vcpu_threads(&self) -> io::Result<Vec<ThreadObserver>> {
-        let threads = self.threads.iter().map(ThreadObserver::stats);
+        let threads = self.threads.iter();
         threads
-            .filter(|thread| thread.name.starts_with("vcpu"))
-            .filter_map(|thread| {
-                let tid = Pid::from_raw(i32::try_from(thread.tid).ok()?)?;
-                Some(ThreadObserver::open(&thread.name, tid))
-            })
+            .filter(|thread| thread.name().starts_with("vcpu"))
+            .map(ThreadObserver::try_clone)
             .collect()
     }
 
@@ -82,7 +80,7 @@ impl Observer {
     pub fn stats(&self) -> Stats {
         Stats {
             name: self.name.clone(),
-            pid: std::process::id(),
+            pid: self.pid,
             kvm: self.kvm,
             ring: self.ring,
             uptime_ns: self.uptime_ns(),

@@ -170,13 +170,19 @@ impl BootedMachine {
             let name = exe.file_name().unwrap_or_default();
             name.to_string_lossy().starts_with("qemu-system")
         };
-        match processes::tree(self.child.id()).into_iter().find(is_qemu) {
-            Some(pid) => {
-                self.pid = pid;
-                self.engine = Engine::QemuTcg;
-                self.vcpus = qmp::vcpu_threads(&self.control);
+        let tree = processes::tree(self.child.id());
+        if let Some(pid) = tree.iter().copied().find(is_qemu) {
+            self.pid = pid;
+            self.engine = Engine::QemuTcg;
+            self.vcpus = qmp::vcpu_threads(&self.control, pid);
+            return Ok(());
+        }
+        // The monitor is a child of the process that was started, where it has a PID namespace.
+        for pid in tree {
+            let vcpus = named_vcpus(pid);
+            if !vcpus.is_empty() {
+                (self.pid, self.vcpus) = (pid, vcpus);
             }
-            None => self.vcpus = named_vcpus(self.pid),
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tare_host::process::threads_by_own_number;
 
 const LIMIT: Duration = Duration::from_secs(2);
 /// Events that may come before an answer.
@@ -33,10 +34,14 @@ pub(super) fn command(socket: &Path, name: &str) -> Option<Value> {
     ask(name)
 }
 
-/// Threads of the virtual CPUs in their order; none where QEMU does not say.
-pub(super) fn vcpu_threads(socket: &Path) -> Vec<u32> {
+/// Threads of QEMU's virtual CPUs in their order, as this process numbers them; none where QEMU does not say.
+pub(super) fn vcpu_threads(socket: &Path, qemu: u32) -> Vec<u32> {
     let answer = command(socket, "query-cpus-fast");
     let cpus = answer.as_ref().and_then(Value::as_array);
-    let id = |cpu: &Value| cpu.get("thread-id")?.as_u64()?.try_into().ok();
+    let numbers = threads_by_own_number(qemu);
+    let id = |cpu: &Value| {
+        let own: u32 = cpu.get("thread-id")?.as_u64()?.try_into().ok()?;
+        numbers.get(&own).copied()
+    };
     cpus.into_iter().flatten().filter_map(id).collect()
 }

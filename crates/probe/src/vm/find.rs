@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tare_control::rundir::default_root;
+use tare_host::process::inside_of;
 
 use super::descriptors::Descriptors;
 use super::{Monitor, Vm, name};
@@ -184,9 +185,13 @@ pub(super) fn command(folder: &Path) -> Vec<String> {
     words
 }
 
-/// The process of the machine that process `pid` started and waits for, as Tare does
-/// with QEMU: both hold the `lock` of one run.
+/// The process of the machine that process `pid` started and waits for: of its PID namespace, or as Tare does
+/// with QEMU, where both hold the `lock` of one run.
 pub(super) fn supervised(pid: u32) -> Option<u32> {
+    let inside = inside_of(pid);
+    if inside != pid {
+        return Some(inside);
+    }
     let held = |pid: u32| -> Vec<PathBuf> {
         let open = Descriptors::of(pid).unwrap_or_default();
         let is_lock = |link: &&Path| {
@@ -205,7 +210,7 @@ pub(super) fn supervised(pid: u32) -> Option<u32> {
     } else {
         proc::numbers(Path::new("/proc")).unwrap_or_default()
     };
-    let mut children = all.into_iter().filter(is_child);
+    let mut children = all.into_iter().filter(is_child).map(inside_of);
     children.find(|child| held(*child).iter().any(|lock| locks.contains(lock)))
 }
 

@@ -243,5 +243,5 @@ fn a_set_up_has_this_many_calls() {
     let mut calls = [lists.concat(), SET_UP.to_vec()].concat();
     calls.sort_unstable();
     calls.dedup();
-    assert_eq!(calls.len() + by_argument, 72);
+    assert_eq!(calls.len() + by_argument, 70);
 }
