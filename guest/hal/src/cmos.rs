@@ -24,6 +24,7 @@ pub(crate) fn write(register: u8, value: u8) {
 }
 
 fn select(register: u8) {
-    // SAFETY: the index alone has no effect; bit 7 keeps NMI as it is after reset.
+    // SAFETY: 1. The port is the chip's, or no device's. 2. The index alone has no effect, and bit
+    //    7, which masks NMI, stays clear as after a reset.
     unsafe { Port::<u8>::new(CMOS_INDEX).write(register % REGISTERS) };
 }

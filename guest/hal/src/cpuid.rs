@@ -40,7 +40,8 @@ const NOTHING: CpuidResult = CpuidResult {
 };
 
 struct Kept(UnsafeCell<[CpuidResult; LEAVES.len()]>);
-// SAFETY: written by `init` before the other CPUs start.
+// SAFETY: 1. `init` writes the leaves on the first CPU, before the others start and before anything
+//    reads them (`boot::start`). 2. Nothing writes them afterwards.
 unsafe impl Sync for Kept {}
 static KEPT: Kept = Kept(UnsafeCell::new([NOTHING; LEAVES.len()]));
 
@@ -61,7 +62,8 @@ pub(crate) fn init() {
             _ => highest,
         };
         if leaf <= last {
-            // SAFETY: nothing reads the leaves yet.
+            // SAFETY: 1. In `init`, on the only CPU that runs: no reference to the leaves exists.
+            //    2. The index is one of `LEAVES`, of which the array has as many.
             unsafe { (*KEPT.0.get())[index] = __cpuid(leaf) };
         }
     }
@@ -70,7 +72,8 @@ pub(crate) fn init() {
 /// A leaf that is kept; zeros where the processor has no such leaf.
 fn leaf(leaf: u32) -> CpuidResult {
     let index = LEAVES.iter().position(|known| *known == leaf);
-    // SAFETY: not written after `init`.
+    // SAFETY: 1. Nothing writes the leaves after `init`, which `boot::start` calls before anything
+    //    reads them. 2. The index is one of `LEAVES`.
     index.map_or(NOTHING, |index| unsafe { (*KEPT.0.get())[index] })
 }
 

@@ -45,10 +45,13 @@ struct Inner {
     end: End,
 }
 
-// SAFETY: `rsp` and `body` are touched only by the CPU that moves the fiber
-// between SUSPENDED and RUNNING, which is always the same one.
+// SAFETY: 1. `claim` lets one CPU only move a fiber between SUSPENDED and RUNNING (`Inner::cpu`).
+//    2. Only that CPU touches `rsp` and `body`, in `switch` and `run_fiber`; both run outside
+//    interrupt handlers. 3. The other fields are atomics or do not change.
 unsafe impl Sync for Inner {}
-// SAFETY: bodies are `Send`; a fiber that has begun stays on its CPU.
+// SAFETY: 1. A body is `Send`, so that the CPU that begins a fiber may be another than its maker's.
+//    2. A fiber that has begun stays on its CPU (`claim`). 3. Dropping it elsewhere touches no
+//    frame of its stack (`Drop`).
 unsafe impl Send for Inner {}
 
 /// The fibers of one CPU. On their own cache lines, two for the prefetcher that loads pairs:
@@ -61,7 +64,8 @@ struct Slots {
     previous: UnsafeCell<Option<Fiber>>,
 }
 
-// SAFETY: slots are used by their own CPU only, through `slots()`.
+// SAFETY: 1. `slots` gives each CPU its own entry only, and a fiber stays on its CPU. 2. Interrupt
+//    handlers do not switch (`switch` asserts it), so that no two uses on a CPU are interleaved.
 unsafe impl Sync for Slots {}
 
 static SLOTS: [Slots; MAX] = [const {
@@ -124,7 +128,8 @@ impl Fiber {
     /// Whether this is the fiber that runs on this CPU.
     #[inline]
     pub fn is_current(&self) -> bool {
-        // SAFETY: only this CPU uses its cell; interrupt handlers do not switch.
+        // SAFETY: 1. Only this CPU uses its cell (`slots`). 2. The reference ends before the next
+        //    switch: an interrupt handler may call this, and does not switch.
         let current = unsafe { (*slots().current.get()).as_ref() };
         current.is_some_and(|fiber| Arc::ptr_eq(&fiber.inner, &self.inner))
     }
@@ -180,10 +185,12 @@ pub fn switch(to: Fiber) {
         "interrupt handlers cannot switch fibers"
     );
     to.claim();
-    // SAFETY: `claim` made the fiber this CPU's; it does not run, so nothing writes it.
+    // SAFETY: 1. `claim` has made the fiber this CPU's. 2. It does not run, and only a switch on
+    //    this CPU writes the word.
     let to_rsp = unsafe { *to.inner.rsp.get() };
     let slots = slots();
-    // SAFETY: only this CPU uses its cell, and interrupt handlers do not switch.
+    // SAFETY: 1. Only this CPU uses its cell (`slots`). 2. No other reference is held: those of
+    //    `is_current` have ended, and interrupt handlers do not switch.
     let current = unsafe { &mut *slots.current.get() };
     let Some(from) = current.replace(to) else {
         panic!("this CPU has not adopted a fiber");
@@ -192,7 +199,8 @@ pub fn switch(to: Fiber) {
         from.inner.state.store(SUSPENDED, Ordering::Relaxed);
     }
     let from_rsp = from.inner.rsp.get();
-    // SAFETY: as for `current`.
+    // SAFETY: 1. Only this CPU uses its cell (`slots`). 2. No reference to it is held:
+    //    `release_previous` has emptied it after the last switch.
     unsafe { *slots.previous.get() = Some(from) };
     // SAFETY: 1. Both fibers live until the switch is over: `current` and `previous` hold
     //    them. 2. `to_rsp` is what a switch saved or a new fiber's stack begins with.
@@ -203,7 +211,8 @@ pub fn switch(to: Fiber) {
 /// Marks the running fiber: the next switch leaves it forever, and its stack
 /// is used again. Gives what it does last.
 fn finish() -> Option<End> {
-    // SAFETY: only this CPU uses its cell.
+    // SAFETY: 1. Only this CPU uses its cell (`slots`). 2. The reference ends before `end`
+    //    switches.
     let fiber = unsafe { (*slots().current.get()).as_ref() }?;
     fiber.inner.state.store(FINISHED, Ordering::Relaxed);
     Some(fiber.inner.end)
@@ -211,23 +220,27 @@ fn finish() -> Option<End> {
 
 /// The guard page of the running fiber's stack, if it has one.
 pub(crate) fn current_guard() -> Option<Range<u64>> {
-    // SAFETY: only this CPU uses its cell; a fault between two instructions of
-    // `switch` sees one fiber or the other.
+    // SAFETY: 1. Only this CPU uses its cell (`slots`). 2. It is called by the fault handler,
+    //    behind which nothing runs: a fault between two instructions of `switch` sees one fiber or
+    //    the other.
     let fiber = unsafe { (*slots().current.get()).as_ref() }?;
     Some(fiber.inner.stack.as_ref()?.guard())
 }
 
 /// Lets go of the fiber that was left.
 fn release_previous() {
-    // SAFETY: only this CPU uses its cell, and the switch is over.
+    // SAFETY: 1. Only this CPU uses its cell (`slots`). 2. The switch is over: the fiber that was
+    //    left has saved its registers, and its stack is used no more.
     drop(unsafe { (*slots().previous.get()).take() });
 }
 
 extern "C" fn run_fiber() -> ! {
     release_previous();
-    // SAFETY: only this CPU uses its cell; interrupt handlers do not switch.
+    // SAFETY: 1. Only this CPU uses its cell (`slots`). 2. The reference ends before the body runs,
+    //    which may switch.
     let fiber = unsafe { (*slots().current.get()).as_ref() };
-    // SAFETY: the body belongs to the fiber that runs, which is this one.
+    // SAFETY: 1. The fiber runs on this CPU and is this one: only `run_fiber` touches a body after
+    //    `Fiber::new`. 2. The reference ends here, before the body runs.
     let body = fiber.and_then(|fiber| unsafe { (*fiber.inner.body.get()).take() });
     if let Some(body) = body {
         body();

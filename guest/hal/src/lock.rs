@@ -19,9 +19,11 @@ pub struct SpinLock<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock hands out one reference at a time, so `T: Send` is enough.
+// SAFETY: 1. `try_lock` gives out one guard at a time: `held` goes from false to true by one swap,
+//    and back only when the guard is dropped. 2. Acquire there and release here order the holders'
+//    accesses. 3. So `T: Send` is enough.
 unsafe impl<T: ?Sized + Send> Sync for SpinLock<T> {}
-// SAFETY: as above; moving the lock moves the value.
+// SAFETY: 1. Whoever owns the lock owns the value, and `T` is `Send`.
 unsafe impl<T: ?Sized + Send> Send for SpinLock<T> {}
 
 impl<T> SpinLock<T> {
@@ -87,7 +89,8 @@ impl<T: ?Sized> Deref for SpinGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the guard exists only while its lock is held, by it alone.
+        // SAFETY: 1. A guard exists only while its lock is held, by it alone (`try_lock`), so that
+        //    no `&mut T` exists but through it. 2. That one would borrow the guard.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -95,7 +98,8 @@ impl<T: ?Sized> Deref for SpinGuard<'_, T> {
 impl<T: ?Sized> DerefMut for SpinGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as for `deref`, and the guard is borrowed exclusively.
+        // SAFETY: 1. A guard exists only while its lock is held, by it alone (`try_lock`). 2. The
+        //    guard is borrowed exclusively, so that it has given out no other reference.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -107,7 +111,7 @@ impl<T: ?Sized> Drop for SpinGuard<'_, T> {
     }
 }
 
-// SAFETY: sharing a guard shares `&T`.
+// SAFETY: 1. A shared guard gives out `&T` only, and `T` is `Sync`.
 unsafe impl<T: ?Sized + Sync> Sync for SpinGuard<'_, T> {}
 
 /// A spin lock that keeps this core's interrupts off while it is held.
@@ -178,7 +182,8 @@ impl<T: ?Sized> DerefMut for IrqGuard<'_, T> {
 impl<T: ?Sized> Drop for IrqGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: dropped here once; the field is not used afterwards.
+        // SAFETY: 1. The guard was made by `lock` or `try_lock` and is dropped here only, once. 2.
+        //    The field is not used afterwards: `self` is being dropped.
         unsafe { core::mem::ManuallyDrop::drop(&mut self.guard) };
         cpu::restore_interrupts(self.interrupts);
     }

@@ -19,10 +19,12 @@ pub struct OnceCell<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: the value is written by the one caller that won EMPTY -> WRITING, and
-// read only after FULL was seen with acquire ordering.
+// SAFETY: 1. One caller wins EMPTY to WRITING (`claim`) and writes the value. 2. Others read it
+//    only after they have seen FULL, with acquire ordering, which pairs with the release in `fill`.
+//    3. `T` is `Sync` for those readers, and `Send` since the cell may be filled on one CPU and
+//    dropped on another.
 unsafe impl<T: Send + Sync> Sync for OnceCell<T> {}
-// SAFETY: as above.
+// SAFETY: 1. Whoever owns the cell owns the value, and `T` is `Send`.
 unsafe impl<T: Send> Send for OnceCell<T> {}
 
 impl<T> OnceCell<T> {
@@ -38,9 +40,11 @@ impl<T> OnceCell<T> {
     #[inline]
     pub fn get(&self) -> Option<&T> {
         if self.state.load(Ordering::Acquire) == FULL {
-            // SAFETY: FULL means that nothing writes the cell again.
+            // SAFETY: 1. FULL, seen with acquire ordering, comes after the write in `fill`. 2.
+            //    Nothing writes a full cell: `claim` needs EMPTY, and `drop` needs the cell for
+            //    itself.
             let value = unsafe { &*self.value.get() };
-            // SAFETY: FULL means written.
+            // SAFETY: 1. FULL means that `fill` has written the value.
             Some(unsafe { value.assume_init_ref() })
         } else {
             None
@@ -91,7 +95,8 @@ impl<T> OnceCell<T> {
     }
 
     fn fill(&self, value: T) {
-        // SAFETY: only the winner of `claim` comes here, and readers wait for FULL.
+        // SAFETY: 1. Only the winner of `claim` calls this, once. 2. No reference to the value
+        //    exists: `get` gives one only after FULL, which is stored below.
         unsafe { (*self.value.get()).write(value) };
         self.state.store(FULL, Ordering::Release);
     }
@@ -106,7 +111,8 @@ impl<T> Default for OnceCell<T> {
 impl<T> Drop for OnceCell<T> {
     fn drop(&mut self) {
         if *self.state.get_mut() == FULL {
-            // SAFETY: FULL means written, and nothing shares the cell any more.
+            // SAFETY: 1. FULL means that `fill` has written the value. 2. `&mut self`: nothing
+            //    shares the cell any more. 3. It is dropped once, with the cell.
             unsafe { self.value.get_mut().assume_init_drop() };
         }
     }

@@ -51,7 +51,8 @@ fn panicked(info: &PanicInfo<'_>) -> ! {
 #[inline(always)]
 fn frame_pointer() -> u64 {
     let rbp: u64;
-    // SAFETY: reads a register.
+    // SAFETY: 1. The instruction reads a register and changes nothing. 2. Images are built with
+    //    frame pointers; `backtrace` checks the value all the same.
     unsafe {
         core::arch::asm!("mov {}, rbp", out(reg) rbp, options(nomem, nostack, preserves_flags))
     };
@@ -70,9 +71,11 @@ pub(crate) fn backtrace(out: &mut serial::Raw, rip: u64, mut frame: u64) {
         if !memory::may_be_stack(frame) {
             return;
         }
-        // SAFETY: aligned, and in memory that is mapped: RAM, or the part of
-        // the window that is a stack now. If it is a guard page the fault ends
-        // the image with the line "fault while reporting".
+        // SAFETY: 1. `may_be_stack` has checked that the address is a multiple of 8 and that both
+        //    words lie in RAM below the devices or in the window of stacks. 2. Any two words are
+        //    valid. 3. What is not mapped there (a guard page, ring 0's memory for ring 3, low
+        //    memory of programs) faults, and the image ends with the line "fault while reporting a
+        //    fault".
         let [next, address] = unsafe { *(frame as *const [u64; 2]) };
         if !text.contains(&address) {
             return;

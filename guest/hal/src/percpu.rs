@@ -74,8 +74,9 @@ pub(crate) struct Cpu {
     pub(crate) dying: Cell<bool>,
 }
 
-// SAFETY: cells are used by their own CPU only, through `current()`; the
-// atomics may be used by all.
+// SAFETY: 1. Only its own CPU reaches an area's cells, by `current`. 2. Other CPUs get at most the
+//    address, for the trampoline and `find_area`. 3. The words that KVM and entry code change
+//    meanwhile are atomics.
 unsafe impl Sync for Cpu {}
 
 impl Cpu {
@@ -107,7 +108,8 @@ impl Cpu {
 }
 
 struct First(UnsafeCell<Cpu>);
-// SAFETY: reached only through `current()` once `init_first` has run.
+// SAFETY: 1. `init_first` writes it before other CPUs run. 2. From then on only `current` reaches
+//    it, as a `Cpu`, which is `Sync`.
 unsafe impl Sync for First {}
 static FIRST: First = First(UnsafeCell::new(Cpu::new(0, 0)));
 
@@ -125,9 +127,12 @@ pub(crate) fn init_first() {
 /// # Safety
 /// The area must live forever and belong to this CPU alone.
 pub(crate) unsafe fn init_further(area: *mut Cpu) {
-    // SAFETY: by this function's contract the area is this CPU's alone.
+    // SAFETY: 1. The area is valid and this CPU's alone (the caller's promise): no reference to it
+    //    exists yet.
     unsafe { (*area).this = area.addr() as u64 };
-    // SAFETY: by this function's contract it lives forever; GS is used for nothing else.
+    // SAFETY: 1. In ring 0: `tare_boot` and `tare_boot_ap` call this before they enter ring 3. 2.
+    //    The area lives forever (the caller's promise). 3. Neither the compiler nor the library OS
+    //    uses GS for anything else.
     unsafe { Msr::new(IA32_GS_BASE).write(area.addr() as u64) };
 }
 
@@ -171,7 +176,9 @@ pub(crate) fn find_area() -> bool {
 #[inline(always)]
 pub(crate) fn current() -> &'static Cpu {
     let this: *const Cpu;
-    // SAFETY: GS points to this CPU's area since its first instructions in Rust.
+    // SAFETY: 1. GS holds this CPU's area since `init_first` or `init_further`, which run before
+    //    other Rust code on the CPU. 2. The area's first word is a plain word that is not written
+    //    again. 3. A fiber stays on its CPU, so the compiler may merge reads.
     unsafe {
         core::arch::asm!("mov {}, gs:[0]", out(reg) this, options(pure, readonly, nostack, preserves_flags));
     }
@@ -184,7 +191,9 @@ pub(crate) fn current() -> &'static Cpu {
 #[inline(always)]
 pub fn index() -> usize {
     let index: usize;
-    // SAFETY: as for `current`.
+    // SAFETY: 1. GS holds this CPU's area, as for `current`. 2. The second word, at 8, is the
+    //    index, which is not written again. 3. A fiber stays on its CPU, so the compiler may merge
+    //    reads.
     unsafe {
         core::arch::asm!("mov {}, gs:[8]", out(reg) index, options(pure, readonly, nostack, preserves_flags));
     }
@@ -196,8 +205,10 @@ pub struct PerCpu<T> {
     values: [T; MAX],
 }
 
-// SAFETY: a CPU reaches its own value only, from threads that cannot move to
-// another CPU, and not from interrupt handlers (`with` checks).
+// SAFETY: 1. A CPU reaches its own value only: `get` takes the CPU's index. 2. A thread keeps to
+//    its CPU (`fiber`), and a `&T` cannot go to another's unless `T` is `Sync`. 3. `get` refuses
+//    interrupt handlers, so that uses on one CPU follow each other. 4. `T` is `Send`: the values
+//    are made on one CPU and used on others.
 unsafe impl<T: Send> Sync for PerCpu<T> {}
 
 impl<T> PerCpu<T> {

@@ -46,23 +46,27 @@ pub(crate) fn init(tables: &Tables) {
 /// controller's reset (all that Firecracker has), then not at all.
 pub fn exit(reason: GuestExit) -> ! {
     let _ = crate::cpu::disable_interrupts();
-    // SAFETY: the port ends the machine, or no device has it.
+    // SAFETY: 1. The port ends the machine, or no device has it (`abi::ports`). 2. A write to a
+    //    port changes no memory.
     unsafe { Port::<u32>::new(ports::EXIT).write(reason.to_value()) };
     match POWER_OFF.get() {
-        // SAFETY: ACPI's tables name the port; the value ends the machine.
+        // SAFETY: 1. ACPI's tables name the port as that of the sleep control register (`acpi`). 2.
+        //    The value ends the machine.
         Some(PowerOff::SleepControl(port)) => unsafe {
             Port::<u8>::new(*port).write(ports::SLEEP_S5);
         },
         // SLP_TYP 0 with SLP_EN is S5 in QEMU's q35 and piix4; 5 elsewhere.
         Some(PowerOff::Pm1a(port)) => {
             for sleep_type in [0, 5 << 10] {
-                // SAFETY: as above.
+                // SAFETY: 1. ACPI's tables name the port as that of the PM1a control register
+                //    (`acpi`). 2. The value ends the machine, or does nothing.
                 unsafe { Port::<u16>::new(*port).write(sleep_type | SLEEP_ENABLE) };
             }
         }
         None => {}
     }
-    // SAFETY: the port resets the machine, or no device has it.
+    // SAFETY: 1. The port is the keyboard controller's, or no device's. 2. The command resets the
+    //    machine.
     unsafe { Port::<u8>::new(ports::I8042).write(ports::I8042_RESET) };
     loop {
         if ring::is_user() {

@@ -114,6 +114,10 @@ pub(crate) fn run() -> ! {
 fn copy_trampoline() {
     let start = &raw const tare_trampoline;
     let length = (&raw const tare_trampoline_end).addr() - start.addr();
-    // SAFETY: the page below 1 MiB is kept out of the heap for this.
+    debug_assert!(length <= 4096);
+    // SAFETY: 1. The trampoline lies in the image, from its start to its end (`boot/entry.rs`), and
+    //    is shorter than a page (asserted). 2. The page lies in the first MiB, which `memory::init`
+    //    keeps out of the heap and which is mapped, writable. 3. No CPU executes it: `start` runs
+    //    once and sends the start-up interrupts afterwards.
     unsafe { core::ptr::copy_nonoverlapping(start, AP_TRAMPOLINE as *mut u8, length) };
 }

@@ -22,8 +22,10 @@ pub(super) fn send_timed(apic_id: u32, command: u32) -> (u64, u64) {
     }
     let (low, high): (u64, u64);
     let (after_low, after_high): (u64, u64);
-    // SAFETY: as for `send`; the exchanges bring the command to where the
-    // counter was read.
+    // SAFETY: 1. x2APIC is on (`is_x2apic`), so that the register exists, and this is ring 0
+    //    (`cpuid::has_x2apic`). 2. The interrupt is one that the receiver handles: the callers are
+    //    those of `apic`. 3. The exchanges keep the counter in `low` and `high` and bring the
+    //    command to where WRMSR takes it; every register that changes is an output.
     unsafe {
         asm!(
             "rdtsc",
@@ -46,7 +48,9 @@ pub(super) fn send_timed(apic_id: u32, command: u32) -> (u64, u64) {
 pub(super) fn send(apic_id: u32, command: u32) {
     if is_x2apic() {
         let value = u64::from(apic_id) << 32 | u64::from(command);
-        // SAFETY: an interrupt to another CPU; its kinds are this module's callers'.
+        // SAFETY: 1. x2APIC is on (`is_x2apic`), so that the register exists, and this is ring 0
+        //    (`cpuid::has_x2apic`). 2. The interrupt is one that the receiver handles, or starts a
+        //    CPU at the trampoline: the callers are those of `apic`.
         unsafe { Msr::new(X2APIC_BASE + COMMAND).write(value) };
         return;
     }

@@ -28,14 +28,15 @@ pub(super) fn set_ends_by_itself(ends: bool) {
 pub(super) fn share_flag() {
     if cpuid::has_pv_eoi() {
         let flag = core::ptr::from_ref(&percpu::current().pv_eoi).addr() as u64;
-        // SAFETY: the flag lives forever at its physical address.
+        // SAFETY: 1. CPUID offers the register (checked above). 2. KVM writes four bytes there, the
+        //    flag, an atomic. 3. The area lives forever at its physical address (`percpu`).
         unsafe { kvm_register::write(MSR_KVM_PV_EOI_EN, flag | 1) };
     }
 }
 
 /// Whether KVM has this CPU's flag for ends of interrupts.
 pub(crate) fn pv_eoi_is_enabled() -> bool {
-    // SAFETY: KVM has the register where it offers the flag.
+    // SAFETY: 1. CPUID offers the register (the left side). 2. A read has no effect.
     cpuid::has_pv_eoi() && unsafe { kvm_register::read(MSR_KVM_PV_EOI_EN) } & 1 != 0
 }
 

@@ -148,7 +148,9 @@ pub(crate) fn start_one(apic_id: u32) {
 /// Fires the timer at this value of the time stamp counter.
 #[inline]
 pub(crate) fn arm_tsc(deadline: u64) {
-    // SAFETY: only raises the timer's interrupt.
+    // SAFETY: 1. CPUID offers the register, and this is ring 0: `clock::timer_takes_deadlines`
+    //    chooses it. 2. All that the write does is to raise the timer's interrupt, which `irq`
+    //    handles.
     unsafe { Msr::new(IA32_TSC_DEADLINE).write(deadline) };
 }
 
@@ -228,10 +230,12 @@ pub(crate) fn end_of_pic_interrupt(line: u8) {
     const END: u8 = 0x20;
     let [first, second] = PIC_PORTS.map(|[command, _]| command);
     if line >= PIC_LINES {
-        // SAFETY: as above.
+        // SAFETY: 1. The port is the second 8259's; without the chip a write is ignored. 2. The
+        //    command ends one interrupt there and changes no memory.
         unsafe { Port::<u8>::new(second).write(END) };
     }
-    // SAFETY: as above.
+    // SAFETY: 1. The port is the first 8259's; without the chip a write is ignored. 2. The command
+    //    ends one interrupt there and changes no memory.
     unsafe { Port::<u8>::new(first).write(END) };
 }
 

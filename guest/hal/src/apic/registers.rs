@@ -53,7 +53,8 @@ pub(super) fn enable() {
         GLOBAL_ENABLE
     };
     let mut base = Msr::new(IA32_APIC_BASE);
-    // SAFETY: every CPU with an APIC has the register.
+    // SAFETY: 1. Every processor with a local APIC has the register, and every 64-bit processor has
+    //    an APIC. 2. In ring 0 (checked above).
     let value = unsafe { base.read() };
     if value & mode != mode {
         // SAFETY: 1. The address stays as it is. 2. x2APIC exists if it was chosen.
@@ -65,10 +66,14 @@ pub(super) fn enable() {
 #[inline]
 pub(crate) fn read(register: u32) -> u32 {
     if is_x2apic() {
-        // SAFETY: an APIC register, and x2APIC is on.
+        // SAFETY: 1. x2APIC is on (`enable`), which it is in ring 0 only (`cpuid::has_x2apic`). 2.
+        //    The index is one of the constants above or one of the eight from `IN_SERVICE`: a
+        //    register that exists and can be read.
         unsafe { Msr::new(X2APIC_BASE + register).read() as u32 }
     } else {
-        // SAFETY: an APIC register; its page is mapped uncached at boot.
+        // SAFETY: 1. `paging::map_low_devices` has mapped the page of registers, uncached. 2. The
+        //    index is one of the constants above or one of the eight from `IN_SERVICE`: within the
+        //    page, aligned to 16. 3. A read changes no memory.
         unsafe { address(register).read_volatile() }
     }
 }
@@ -77,10 +82,14 @@ pub(crate) fn read(register: u32) -> u32 {
 #[inline]
 pub(crate) fn write(register: u32, value: u32) {
     if is_x2apic() {
-        // SAFETY: as for `read`; callers write what the manual says.
+        // SAFETY: 1. x2APIC is on (`enable`), which it is in ring 0 only (`cpuid::has_x2apic`). 2.
+        //    The index is one of the constants above. 3. The callers, all in `apic`, write values
+        //    that the manual defines: other ones fault.
         unsafe { Msr::new(X2APIC_BASE + register).write(u64::from(value)) };
     } else {
-        // SAFETY: as above.
+        // SAFETY: 1. The page of registers is mapped, and the index is one of the constants above:
+        //    within the page, aligned to 16. 2. What the callers in `apic` write raises interrupts
+        //    that have handlers, and starts CPUs at the trampoline.
         unsafe { address(register).write_volatile(value) };
     }
 }

@@ -79,7 +79,8 @@ extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
     clock::init(&tables);
     crate::smp::init(&tables);
     crate::ipi::init();
-    // SAFETY: defined once in every image, by the entry macro.
+    // SAFETY: 1. `tare_libos::entry!` defines the function once in every image, with this type. 2.
+    //    What it needs is set up above.
     unsafe { tare_main() }
 }
 
@@ -101,8 +102,9 @@ fn early_cmdline(protocol: Protocol, information: u64) -> &'static str {
     let text = address.filter(|&address| address != 0).and_then(|address| {
         let bytes = Identity.bytes(address, CMDLINE_MAX as u64)?;
         let length = bytes.iter().position(|&byte| byte == 0)?;
-        // SAFETY: the loader's memory stays as it is until `memory::init`, and the
-        // caller keeps nothing of it.
+        // SAFETY: 1. `Identity::bytes` gave the bytes, of which this is the beginning. 2. Nothing
+        //    writes to the loader's memory before `memory::init`, and `tare_boot` drops the text
+        //    before it calls that.
         Some(unsafe { core::slice::from_raw_parts(bytes.as_ptr(), length) })
     });
     text.and_then(|text| core::str::from_utf8(text).ok())
@@ -112,7 +114,9 @@ fn early_cmdline(protocol: Protocol, information: u64) -> &'static str {
 /// Called by the trampoline on the CPU's own stack.
 #[unsafe(no_mangle)]
 extern "C" fn tare_boot_ap(area: *mut percpu::Cpu) -> ! {
-    // SAFETY: `smp` made this area for this CPU and keeps it forever.
+    // SAFETY: 1. `percpu::add` made the area for the CPU of this APIC ID, which the trampoline
+    //    looks up. 2. It is leaked, so it lives forever. 3. This runs first on the CPU, once: no
+    //    reference to the area exists.
     unsafe { percpu::init_further(area) };
     trap::init(ring::current());
     if ring::current() == ring::Ring::Three {
@@ -126,7 +130,8 @@ extern "C" fn tare_boot_ap(area: *mut percpu::Cpu) -> ! {
 /// Copies the command line: the loader's memory may become heap.
 fn copy_cmdline(address: u64) -> &'static str {
     struct Buffer(UnsafeCell<[u8; CMDLINE_MAX]>);
-    // SAFETY: written once, before the other CPUs start.
+    // SAFETY: 1. `copy_cmdline` writes the buffer once, before the other CPUs start. 2. Nothing
+    //    writes it afterwards.
     unsafe impl Sync for Buffer {}
     static BUFFER: Buffer = Buffer(UnsafeCell::new([0; CMDLINE_MAX]));
 
@@ -135,7 +140,9 @@ fn copy_cmdline(address: u64) -> &'static str {
         .filter(|_| address != 0)
         .unwrap_or(&[]);
     let length = available.iter().position(|&byte| byte == 0).unwrap_or(0);
-    // SAFETY: called once during start-up, so nothing else has the buffer.
+    // SAFETY: 1. `tare_boot` calls this once, on the only CPU that runs: no other reference to the
+    //    buffer exists. 2. The length is below the buffer's: a position in at most CMDLINE_MAX
+    //    bytes.
     let copy = unsafe { &mut (&mut *BUFFER.0.get())[..length] };
     copy.copy_from_slice(&available[..length]);
     core::str::from_utf8(copy).unwrap_or("")
@@ -147,8 +154,9 @@ fn slice(handover: &Handover) -> Option<&'static [u8]> {
         return None;
     }
     let length = (range.end - range.start) as usize;
-    // SAFETY: the loader put the initramfs there, in RAM; `memory::init` maps
-    // it and keeps it out of the heap, and nothing writes to it.
+    // SAFETY: 1. The range lies in RAM (checked above), where the loader put the initramfs. 2.
+    //    `memory::init`, which has run, maps it and keeps it out of the heap. 3. Nothing writes to
+    //    it, as long as the image runs.
     Some(unsafe { core::slice::from_raw_parts(range.start as *const u8, length) })
 }
 
@@ -161,8 +169,12 @@ impl Physical for Identity {
         if length == 0 || !memory::is_mapped(&(address..end)) {
             return None;
         }
-        // SAFETY: the range is mapped, and only the loader wrote to it; the
-        // reference lives no longer than the parsing during start-up.
+        // SAFETY: 1. The GiB that hold the range are mapped (`memory::is_mapped`); what is not
+        //    mapped within them (page 0, ring 0's memory for ring 3, low memory of programs)
+        //    faults, and the image ends. 2. Any byte is valid, and the length fits `isize`: an
+        //    address has 47 bits. 3. Nothing writes to it: before `memory::init` only the loader
+        //    has written to memory; afterwards callers read ACPI's tables, which a loader puts in
+        //    the first MiB or in memory that its map does not call RAM, and the heap has neither.
         Some(unsafe { core::slice::from_raw_parts(address as *const u8, length as usize) })
     }
 }

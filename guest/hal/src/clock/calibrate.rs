@@ -85,7 +85,8 @@ impl Reference {
 
     fn read(&self) -> u64 {
         match self {
-            // SAFETY: reading the timer has no effect.
+            // SAFETY: 1. ACPI names the port as that of the timer (`acpi`). 2. A read of the timer
+            //    has no effect, and none changes memory.
             Self::PmTimer(port) => u64::from(unsafe { Port::<u32>::new(*port).read() }),
             Self::Pit => u64::from(u16::MAX - pit_count()),
         }
@@ -147,7 +148,8 @@ fn start_pit() {
 
 fn pit_count() -> u16 {
     pit_write(PIT_COMMAND, PIT_LATCH);
-    // SAFETY: reading the latched counter changes no memory; low byte first.
+    // SAFETY: 1. The port is the PIT's, or no device's. 2. A read of the latched count gives its
+    //    low byte, then its high one, and changes no memory.
     let [low, high] = [(); 2].map(|()| unsafe { Port::<u8>::new(PIT_CHANNEL_0).read() });
     u16::from_le_bytes([low, high])
 }
@@ -159,6 +161,7 @@ fn pit_write(port: u16, value: u8) {
 }
 
 fn tsc() -> u64 {
-    // SAFETY: every 64-bit CPU has the counter.
+    // SAFETY: 1. Every 64-bit processor has the counter, and either ring may read it
+    //    (`clock::ticks`).
     unsafe { _rdtsc() }
 }

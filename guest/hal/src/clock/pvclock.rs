@@ -45,8 +45,9 @@ struct Shared {
     system: UnsafeCell<SystemTime>,
     wall: UnsafeCell<WallClock>,
 }
-// SAFETY: the hypervisor writes it when asked to; readers are serialised by
-// start-up and by the wall clock's cell.
+// SAFETY: 1. KVM writes the structures only between the two writes of a register that ask for it
+//    and end it. 2. One caller at a time asks: `clock::init` on the only CPU that runs, then
+//    `wall_ns` once, within its cell (`clock::wall`).
 unsafe impl Sync for Shared {}
 
 static SHARED: Shared = Shared {
@@ -87,12 +88,15 @@ pub(super) fn wall_ns() -> Option<u64> {
     // SAFETY: 1. CPUID offers the register (`system_time`). 2. The hypervisor writes no
     //    more than the structure, static and identity-mapped, before the instruction ends.
     unsafe { kvm_register::write(MSR_KVM_WALL_CLOCK_NEW, address.addr() as u64) };
-    // SAFETY: the structure is static; only this CPU uses it.
+    // SAFETY: 1. The structure is static, aligned and initialised. 2. KVM wrote it before the
+    //    register's write ended, and does not write it again. 3. One caller at a time is here
+    //    (`Shared`).
     let boot = unsafe { address.read_volatile() };
     if boot.version == 0 {
         return None;
     }
-    // SAFETY: every 64-bit CPU has the counter.
+    // SAFETY: 1. Every 64-bit processor has the counter, and either ring may read it
+    //    (`clock::ticks`).
     let ticks = unsafe { _rdtsc() }.saturating_sub(now.tsc_timestamp);
     let shifted = match now.tsc_shift {
         shift if shift < 0 => ticks >> u32::from(shift.unsigned_abs()).min(63),
@@ -113,9 +117,11 @@ fn system_time() -> Option<SystemTime> {
     // SAFETY: 1. CPUID offers the register. 2. The hypervisor writes no more than the
     //    structure, which is static and identity-mapped, before it runs this CPU again.
     unsafe { kvm_register::write(MSR_KVM_SYSTEM_TIME_NEW, address.addr() as u64 | 1) };
-    // SAFETY: the structure is static; only this CPU and the hypervisor use it.
+    // SAFETY: 1. The structure is static, aligned and initialised. 2. KVM wrote it before this CPU
+    //    went on; a second write meanwhile changes the version, which is checked below. 3. One
+    //    caller at a time is here (`Shared`).
     let time = unsafe { address.read_volatile() };
-    // SAFETY: the hypervisor stops writing.
+    // SAFETY: 1. CPUID offers the register. 2. Without the enabling bit KVM stops writing.
     unsafe { kvm_register::write(MSR_KVM_SYSTEM_TIME_NEW, 0) };
     (time.version != 0 && time.version % 2 == 0).then_some(time)
 }

@@ -30,7 +30,8 @@ pub(super) struct Clock {
 }
 
 struct Cell(UnsafeCell<Clock>);
-// SAFETY: written by `set` before the other CPUs start.
+// SAFETY: 1. `set` writes the clock on the first CPU, before the others start (`clock::init`). 2.
+//    Nothing writes it afterwards.
 unsafe impl Sync for Cell {}
 
 static CLOCK: Cell = Cell(UnsafeCell::new(Clock {
@@ -45,7 +46,8 @@ pub(super) const GIGA: u64 = 1_000_000_000;
 
 /// Starts the clock: on the first CPU, before the others start.
 pub(super) fn set(clock: Clock) {
-    // SAFETY: the first CPU, before the others start; see `Cell`.
+    // SAFETY: 1. On the first CPU, before the others start: nothing else reads or writes the clock
+    //    (`clock::init`). 2. No reference is held: each function takes its own, and has returned.
     unsafe { *CLOCK.0.get() = clock };
 }
 
@@ -97,12 +99,13 @@ pub fn ticks_per_s() -> u64 {
 /// The counter itself.
 #[inline]
 pub fn ticks() -> u64 {
-    // SAFETY: every 64-bit CPU has the counter, and ring 0 may read it.
+    // SAFETY: 1. Every 64-bit processor has the counter. 2. Either ring may read it: CR4.TSD is
+    //    clear after a reset, and nothing sets it.
     unsafe { _rdtsc() }
 }
 
 #[inline]
 fn clock() -> &'static Clock {
-    // SAFETY: not written after `set`; see `Cell`.
+    // SAFETY: 1. Nothing writes the clock after `set`, which runs before the other CPUs start.
     unsafe { &*CLOCK.0.get() }
 }

@@ -10,7 +10,7 @@ use crate::memory::is_mapped;
 /// If something is mapped there: then they do not read it.
 pub fn fault(address: usize) -> u8 {
     assert!(!is_mapped(&(address as u64..address as u64 + 1)));
-    // SAFETY: nothing is mapped there (checked), so the read faults and
-    // the image ends.
+    // SAFETY: 1. Nothing is mapped at the address (asserted above), so that the read faults and the
+    //    image ends. 2. If another CPU maps something there meanwhile, the read gives a byte of it.
     unsafe { (address as *const u8).read_volatile() }
 }

@@ -34,7 +34,9 @@ mod arch {
         #[inline(always)]
         fn is_on(&self) -> bool {
             let on: u64;
-            // SAFETY: this CPU's own flag.
+            // SAFETY: 1. GS holds this CPU's area (`percpu`), and the offset is that of a word in
+            //    it. 2. Only this CPU and the interrupts upon it use the word; the read is one
+            //    instruction.
             unsafe {
                 asm!("mov {}, gs:[{flag}]", out(reg) on, flag = const percpu::INTERRUPTS_ON_OFFSET,
                     options(nostack, preserves_flags));
@@ -45,13 +47,17 @@ mod arch {
         #[inline(always)]
         fn set(&self, on: bool) {
             if on {
-                // SAFETY: this CPU's own flag.
+                // SAFETY: 1. GS holds this CPU's area (`percpu`), and the offset is that of a word
+                //    in it. 2. The write is one instruction, and 1 is a value that entry code
+                //    knows.
                 unsafe {
                     asm!("mov qword ptr gs:[{flag}], 1", flag = const percpu::INTERRUPTS_ON_OFFSET,
                         options(nostack, preserves_flags));
                 }
             } else {
-                // SAFETY: as above.
+                // SAFETY: 1. GS holds this CPU's area (`percpu`), and the offset is that of a word
+                //    in it. 2. The write is one instruction, and 0 is a value that entry code
+                //    knows.
                 unsafe {
                     asm!("mov qword ptr gs:[{flag}], 0", flag = const percpu::INTERRUPTS_ON_OFFSET,
                         options(nostack, preserves_flags));
@@ -62,7 +68,9 @@ mod arch {
         #[inline(always)]
         fn pending(&self) -> u64 {
             let pending: u64;
-            // SAFETY: this CPU's own pending interrupts.
+            // SAFETY: 1. GS holds this CPU's area (`percpu`), and the offset is that of a word in
+            //    it. 2. Only this CPU and the interrupts upon it use the word; the read is one
+            //    instruction.
             unsafe {
                 asm!("mov {}, gs:[{all}]", out(reg) pending, all = const percpu::PENDING_OFFSET,
                     options(nostack, preserves_flags));
@@ -73,7 +81,9 @@ mod arch {
         #[inline(always)]
         fn take_pending(&self) -> u64 {
             let mut pending: u64 = 0;
-            // SAFETY: as above; an exchange is one instruction.
+            // SAFETY: 1. GS holds this CPU's area (`percpu`), and the offset is that of a word in
+            //    it. 2. The exchange is one instruction: an interrupt sets its bit before it or
+            //    after it, and none is lost.
             unsafe {
                 asm!("xchg {}, gs:[{all}]", inout(reg) pending, all = const percpu::PENDING_OFFSET,
                     options(nostack, preserves_flags));

@@ -42,7 +42,8 @@ struct Heap {
 /// Talc keeps raw pointers into the memory that it owns.
 struct Owned(Talc<Manual, DefaultBinning>);
 
-// SAFETY: the pointers are to memory that belongs to the allocator alone.
+// SAFETY: 1. Talc's pointers lead into memory that `add` gave to it and to nothing else. 2. Each
+//    use of it goes through `Heap::talc`, a lock, whichever CPU has it.
 unsafe impl Send for Owned {}
 
 #[global_allocator]
@@ -54,8 +55,10 @@ static HEAP: Heap = Heap {
 pub(crate) fn add(range: Range<u64>) {
     let length = range.end - range.start;
     let mut talc = HEAP.talc.lock();
-    // SAFETY: the caller took the range from the memory map less everything
-    // that is in use, and gives it away once.
+    // SAFETY: 1. The range is mapped and writable: `memory::init` maps what lies beyond the first
+    //    GiB before it calls this. 2. Nothing else uses it: `memory::init` removes the image, the
+    //    initramfs, the first MiB and low memory of programs from the map. 3. It is claimed once:
+    //    the map's regions do not overlap (`boot::regions`).
     if unsafe { talc.0.claim(range.start as *mut u8, length as usize) }.is_some() {
         TOTAL.fetch_add(length, Ordering::Relaxed);
     }
@@ -64,21 +67,22 @@ pub(crate) fn add(range: Range<u64>) {
 /// `count` zeroed pages, or `None` without memory.
 pub(crate) fn pages(count: usize) -> Option<NonNull<u8>> {
     let pages = raw_pages(count)?;
-    // SAFETY: freshly allocated, that long.
+    // SAFETY: 1. `raw_pages` has just allocated `count` pages: they are mapped, writable and this
+    //    function's. 2. A page's length is a multiple of 8.
     unsafe { clear(pages, count * 4096) };
     Some(pages)
 }
 
 /// `count` pages with whatever is in them, or `None` without memory.
 pub(crate) fn raw_pages(count: usize) -> Option<NonNull<u8>> {
-    // SAFETY: the layout is not empty.
+    // SAFETY: 1. The layout is not empty: `page_layout` makes it 4096 bytes at least.
     NonNull::new(unsafe { HEAP.alloc(page_layout(count)?) })
 }
 
 /// 2 MiB at a multiple of 2 MiB below the first GiB, with whatever is in them.
 pub(crate) fn large_page() -> Option<NonNull<u8>> {
     let layout = Layout::from_size_align(2 << 20, 2 << 20).ok()?;
-    // SAFETY: the layout is not empty.
+    // SAFETY: 1. The layout is not empty: it has 2 MiB.
     let block = NonNull::new(unsafe { HEAP.alloc(layout) })?;
     let is_low = block.addr().get() as u64 + (2 << 20) <= BOOT_MAPPED;
     is_low.then_some(block)
@@ -87,10 +91,12 @@ pub(crate) fn large_page() -> Option<NonNull<u8>> {
 /// Gives pages back.
 ///
 /// # Safety
-/// `pages` must come from [`pages`] with the same count, and be unused.
+/// `pages` must come from [`pages`] or [`raw_pages`] with the same count, and be unused.
 pub(crate) unsafe fn free_pages(pages: NonNull<u8>, count: usize) {
     if let Some(layout) = page_layout(count) {
-        // SAFETY: by this function's contract.
+        // SAFETY: 1. The block and its count are those of an allocation by `raw_pages`, whose
+        //    layout `page_layout` makes again (the caller's promise). 2. Nothing uses it any more
+        //    (the caller's promise).
         unsafe { HEAP.dealloc(pages.as_ptr(), layout) };
     }
 }
@@ -105,7 +111,8 @@ fn page_layout(count: usize) -> Option<Layout> {
 /// They must be writable and belong to the caller.
 pub(crate) unsafe fn clear_pages(address: u64, count: usize) {
     if let Some(start) = NonNull::new(address as *mut u8) {
-        // SAFETY: by this function's contract.
+        // SAFETY: 1. The pages are writable and the caller's (its promise). 2. A page's length is a
+        //    multiple of 8.
         unsafe { clear(start, count * 4096) };
     }
 }
@@ -115,7 +122,9 @@ pub(crate) unsafe fn clear_pages(address: u64, count: usize) {
 /// # Safety
 /// `length` bytes at `start` must be writable and belong to the caller.
 unsafe fn clear(start: NonNull<u8>, length: usize) {
-    // SAFETY: by this function's contract; the length is a multiple of 8.
+    // SAFETY: 1. `length` bytes are writable and the caller's (its promise). 2. The instruction
+    //    writes `length / 8` words upwards: the direction flag is clear by the calling convention.
+    //    3. It changes RDI and RCX, which are outputs, and no flag.
     unsafe {
         core::arch::asm!(
             "rep stosq",
@@ -127,11 +136,12 @@ unsafe fn clear(start: NonNull<u8>, length: usize) {
     }
 }
 
-// SAFETY: talc hands out disjoint memory that fits the layout; the lock makes
-// it one caller at a time, interrupt handlers included.
+// SAFETY: 1. Talc gives blocks that fit their layouts, and no two that overlap. 2. `talc` is an
+//    `IrqLock`, so that one caller at a time has it, interrupt handlers included. 3. No method
+//    panics: talc returns `None` without memory.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's layout is not empty.
+        // SAFETY: 1. The layout is not empty: the caller's promise (`GlobalAlloc::alloc`).
         let block = unsafe { self.talc.lock().0.allocate(layout) };
         match block {
             Some(block) => {
@@ -144,34 +154,41 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         add_used((layout.size() as u64).wrapping_neg());
-        // SAFETY: the caller's block and layout are those of an allocation.
+        // SAFETY: 1. The block comes from this allocator with this layout: the caller's promise
+        //    (`GlobalAlloc::dealloc`).
         unsafe { self.talc.lock().0.deallocate(block, layout) };
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's layout is not empty.
+        // SAFETY: 1. The layout is not empty: the caller's promise (`GlobalAlloc::alloc_zeroed`).
         let block = unsafe { self.alloc(layout) };
         if let Some(start) = NonNull::new(block) {
-            // SAFETY: freshly allocated, that long.
+            // SAFETY: 1. `alloc` has just given `layout.size()` writable bytes. 2. No other code
+            //    knows them yet.
             unsafe { core::ptr::write_bytes(start.as_ptr(), 0, layout.size()) };
         }
         block
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's block and layout are those of an allocation.
+        // SAFETY: 1. The block comes from this allocator with this layout, and `size` is not zero:
+        //    the caller's promise (`GlobalAlloc::realloc`).
         if unsafe { self.talc.lock().0.try_realloc_in_place(block, layout, size) } {
             add_used((size as u64).wrapping_sub(layout.size() as u64));
             return block;
         }
-        // SAFETY: the caller gives a size that is valid for this alignment.
+        // SAFETY: 1. The alignment is that of a valid layout. 2. `size`, rounded up to it, does not
+        //    exceed `isize::MAX`: the caller's promise (`GlobalAlloc::realloc`).
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        // SAFETY: the caller gives a size that is not zero.
+        // SAFETY: 1. `size` is not zero: the caller's promise (`GlobalAlloc::realloc`).
         let moved = unsafe { self.alloc(wanted) };
         if !moved.is_null() {
-            // SAFETY: both blocks are that long, and a new block overlaps no other.
+            // SAFETY: 1. The old block has `layout.size()` bytes, the new one `size`: the shorter
+            //    length fits both. 2. They do not overlap: the old one is still allocated.
             unsafe { core::ptr::copy_nonoverlapping(block, moved, layout.size().min(size)) };
-            // SAFETY: the caller's block and layout are those of an allocation.
+            // SAFETY: 1. The block comes from this allocator with this layout: the caller's promise
+            //    (`GlobalAlloc::realloc`). 2. Its contents have been copied, and the caller gets
+            //    the new block.
             unsafe { self.dealloc(block, layout) };
         }
         moved

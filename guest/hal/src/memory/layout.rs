@@ -30,7 +30,8 @@ unsafe extern "C" {
 /// End of low memory that is kept for programs on a machine with `ram_bytes`: at most
 /// half of it.
 pub(crate) fn low_end(ram_bytes: u64) -> u64 {
-    // SAFETY: a constant of the image.
+    // SAFETY: 1. `tare_libos::entry!` defines the constant once in every image, with this type. 2.
+    //    Nothing writes it.
     let wanted = unsafe { TARE_LOW_END };
     let end = wanted.min(ram_bytes / 2).min(BOOT_MAPPED) & !(LARGE - 1);
     let end = if end > LOW_START { end } else { LOW_START };

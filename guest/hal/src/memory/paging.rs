@@ -321,9 +321,8 @@ pub(crate) fn map_pages_here(address: u64, frame: u64, count: u64) -> bool {
     true
 }
 
-/// The table that holds the entry of a page, with those above it, which are made if they are missing;
-/// `None` without memory. Step by step rather than in a loop: where it is emulated, each
-/// instruction takes a microsecond.
+/// The table that holds the entry of a page; makes it and those above it if they are missing. `None`
+/// without memory. Step by step rather than in a loop: an emulated instruction takes a microsecond.
 fn leaf_table(address: u64) -> Option<&'static Table> {
     let table = table_below(boot_tables().0, index(address, 39))?;
     let table = table_below(table, index(address, 30))?;
@@ -445,8 +444,10 @@ pub(crate) fn clear_pages_here(address: u64, count: u64) -> bool {
         table = table_at(value);
     }
     let entries = &table.0[start..start + count as usize];
-    // SAFETY: 1. The entries are atomics, which interior changes are for. 2. Whoever holds
-    //    `CHANGES` alone changes them. 3. The count is theirs.
+    // SAFETY: 1. The range is `count` entries of one table: `is_request` has checked it, and the
+    //    slice index does again. 2. The entries are atomics, which may change behind a shared
+    //    reference; `CHANGES`, held, keeps other writers out, and a reader on another CPU sees each
+    //    aligned word before or after. 3. Ring 0's direction flag is clear (`ring::gate`).
     unsafe {
         core::arch::asm!(
             "rep stosq",
@@ -562,8 +563,12 @@ fn table_at(entry: u64) -> &'static Table {
 fn table_at_distance(entry: u64, distance: u64) -> &'static Table {
     let table = ((entry & ADDRESS) + distance) as *const Table;
     debug_assert!(NonNull::new(table.cast_mut()).is_some());
-    // SAFETY: entries that point to tables are made only here and by the entry
-    // code, from pages that are never freed; access is atomic.
+    // SAFETY: 1. An entry that leads to a table comes from `next_table`, `table_below`,
+    //    `map_gib_here`, `image_table` or `boot/entry.rs`; callers check PRESENT, and LARGE_PAGE
+    //    where there can be one. 2. Its page is `supervisor::table_page`'s or the entry code's:
+    //    aligned, initialised, never freed. 3. It is mapped at `distance`: at 0 for ring 0 and
+    //    before `protect`, at WINDOW for ring 3 (`open_window`). 4. Rust reaches entries as atomics
+    //    only.
     unsafe { &*table }
 }
 
@@ -573,10 +578,13 @@ fn address_of(table: &'static Table) -> u64 {
 
 fn boot_tables() -> (&'static Table, &'static Table) {
     debug_assert!((&raw const tare_pdpt).addr() != 0);
-    // SAFETY: 1. `boot/entry.rs` defines both, page-aligned and initialised, before any Rust
-    //    code runs. 2. They are never freed. 3. Rust reaches their entries as atomics only; the
-    //    processor also walks them, and sets accessed and dirty bits.
-    unsafe { (&tare_pml4, &tare_pd0) }
+    // SAFETY: 1. `boot/entry.rs` defines the table, page-aligned and initialised, before any Rust
+    //    code runs. 2. It is never freed. 3. Rust reaches its entries as atomics only. The
+    //    processor walks them as well, and sets accessed and dirty bits.
+    let root = unsafe { &tare_pml4 };
+    // SAFETY: 1. to 3. As for the root.
+    let directory = unsafe { &tare_pd0 };
+    (root, directory)
 }
 
 fn index(address: u64, shift: u32) -> usize {
@@ -584,8 +592,8 @@ fn index(address: u64, shift: u32) -> usize {
 }
 
 fn page_0() -> &'static AtomicU64 {
-    // SAFETY: as in `boot_tables`: 1. defined by `boot/entry.rs`, 2. never freed, 3. reached as
-    //    atomics only.
+    // SAFETY: 1. `boot/entry.rs` defines the table, page-aligned and initialised, before any Rust
+    //    code runs. 2. It is never freed. 3. Rust reaches its entries as atomics only.
     unsafe { &tare_pt0.0[0] }
 }
 

@@ -19,7 +19,8 @@ const LARGE: u64 = 2 << 20;
 
 #[repr(C, align(4096))]
 struct Pool(UnsafeCell<[[u8; PAGE as usize]; POOL_PAGES]>);
-// SAFETY: pages are handed out once each.
+// SAFETY: 1. `table_page` hands each page out once: its callers in `paging` hold `CHANGES`. 2. From
+//    then on Rust reaches the page as a table of atomics only.
 unsafe impl Sync for Pool {}
 
 #[unsafe(link_section = ".bss.ring0.pool")]
@@ -131,7 +132,9 @@ pub(crate) fn table_page() -> Option<u64> {
         return None;
     }
     FURTHER_USED.store(used + PAGE, Ordering::Relaxed);
-    // SAFETY: a page that nothing else has: heap memory may hold anything.
+    // SAFETY: 1. The page lies in the large page that `reserve` took from the heap, below
+    //    `range.end` (checked), so it is aligned and mapped for ring 0. 2. `FURTHER_USED` has
+    //    passed it: no other call gives it out.
     unsafe { core::ptr::write_bytes(page as *mut u64, 0, PAGE as usize / 8) };
     Some(page)
 }
