@@ -138,7 +138,8 @@ pub fn measure(exit: Exit, iterations: u64) -> Result<u64, &'static str> {
         Exit::IpiHypercall => to_all_others(iterations, Several::Hypercall),
         Exit::Cr3 => Ok(repeat(iterations, || {
             let (table, flags) = Cr3::read();
-            // SAFETY: what it holds already.
+            // SAFETY: 1. In ring 0: `measure` refuses the others. 2. The table and the flags are
+            //    those that the register holds, just read.
             unsafe { Cr3::write(table, flags) };
         })),
     }
@@ -185,7 +186,10 @@ fn hypercall(iterations: u64) -> Result<u64, &'static str> {
             //    but give a result in RAX (`Documentation/virt/kvm/x86/hypercalls.rst`).
             unsafe { asm!("vmmcall", inout("rax") HYPERCALL => _, options(nostack)) };
         } else {
-            // SAFETY: as above, on the others.
+            // SAFETY: 1. The CPU is not AMD's, and KVM takes VMCALL on the others; a machine
+            //    without hypercalls raises an invalid instruction, which ends the image. 2. The
+            //    call does nothing but give a result in RAX
+            //    (`Documentation/virt/kvm/x86/hypercalls.rst`).
             unsafe { asm!("vmcall", inout("rax") HYPERCALL => _, options(nostack)) };
         }
     }))
@@ -193,14 +197,16 @@ fn hypercall(iterations: u64) -> Result<u64, &'static str> {
 
 fn input(iterations: u64, port: u16) -> u64 {
     repeat(iterations, || {
-        // SAFETY: both ports that this is called with can be read freely.
+        // SAFETY: 1. The callers in `measure` give the 8259's mask and the UART's line status. 2. A
+        //    read of either has no effect that this image depends on, and changes no memory.
         black_box(unsafe { Port::<u8>::new(port).read() });
     })
 }
 
 fn output(iterations: u64, port: u16, value: u8) -> u64 {
     repeat(iterations, || {
-        // SAFETY: a mask that stays as it is, or a register for scratch.
+        // SAFETY: 1. The callers in `measure` give the 8259's mask, with the value that it has
+        //    (`apic::mask_pic`), and the UART's scratch register. 2. Neither write changes memory.
         unsafe { Port::<u8>::new(port).write(value) };
     })
 }
@@ -210,7 +216,8 @@ fn read(iterations: u64, address: u64) -> Result<u64, &'static str> {
         return Err("the register cannot be mapped");
     }
     Ok(repeat(iterations, || {
-        // SAFETY: a device's register, mapped; reading it has no effect.
+        // SAFETY: 1. The register is mapped (checked above) and aligned to 4: the IOAPIC's window
+        //    or the begin of a BAR. 2. A read of either changes no memory.
         black_box(unsafe { (address as *const u32).read_volatile() });
     }))
 }
@@ -223,11 +230,13 @@ fn tsc_deadline(iterations: u64) -> Result<u64, &'static str> {
     Ok(with_interrupts_off(|| {
         let begin = clock::ticks();
         for _ in 0..iterations {
-            // SAFETY: a deadline that does not come.
+            // SAFETY: 1. CPUID offers the register, and this is ring 0 (`has_tsc_deadline`, checked
+            //    above). 2. The deadline does not come.
             unsafe { msr.write(FAR) };
         }
         let cycles = clock::ticks().wrapping_sub(begin);
-        // SAFETY: the timer is off; who sleeps afterwards arms it anew.
+        // SAFETY: 1. CPUID offers the register, and this is ring 0 (`has_tsc_deadline`, checked
+        //    above). 2. Zero turns the timer off; whoever sleeps afterwards arms it anew.
         unsafe { msr.write(0) };
         cycles
     }))

@@ -82,11 +82,13 @@ fn read_once(clock: Clock) {
             // not stop it.
             unsafe { Port::<u8>::new(PIT_CONTROL).write(0) };
             for _ in 0..2 {
-                // SAFETY: reading the counter has no effect.
+                // SAFETY: 1. The port is the PIT's, or no device's. 2. A read of the latched count
+                //    changes no memory.
                 unsafe { Port::<u8>::new(PIT_COUNTER0).read() };
             }
         }
-        // SAFETY: the timer is read-only; a port without a device reads as ones.
+        // SAFETY: 1. The caller names the port as that of ACPI's timer, which is read-only; a port
+        //    without a device reads as ones. 2. A read of a port changes no memory.
         Clock::PmTimer(port) => unsafe {
             Port::<u32>::new(port).read();
         },
@@ -148,12 +150,14 @@ fn hpet(hz: u64) -> Result<u64, &'static str> {
 }
 
 fn hpet_read(register: u64) -> u32 {
-    // SAFETY: a register of the HPET's page, mapped; reading has no effect.
+    // SAFETY: 1. The register lies in the 1,024 bytes that `read` and `hpet` mapped before they
+    //    call this, at a multiple of 4. 2. A read of the HPET changes no memory.
     unsafe { ((HPET + register) as *const u32).read_volatile() }
 }
 
 fn hpet_write(register: u64, value: u32) {
-    // SAFETY: as above; all it can do is to raise the line that is routed.
+    // SAFETY: 1. The register lies in the 1,024 bytes that `hpet` mapped, at a multiple of 4. 2.
+    //    All that the HPET can do is to raise the line that `route` has given a handler.
     unsafe { ((HPET + register) as *mut u32).write_volatile(value) };
 }
 
@@ -162,7 +166,7 @@ fn pit(hz: u64, route: fn() -> Result<(), &'static str>) -> Result<u64, &'static
     // SAFETY: 1. The port is the PIT's, or no device's. 2. Its line is masked until `route`.
     unsafe { Port::<u8>::new(PIT_CONTROL).write(PIT_RATE) };
     for byte in count.to_le_bytes() {
-        // SAFETY: as above.
+        // SAFETY: 1. The port is the PIT's, or no device's. 2. Its line is masked until `route`.
         unsafe { Port::<u8>::new(PIT_COUNTER0).write(byte) };
     }
     if !pit_counts() {
@@ -174,7 +178,7 @@ fn pit(hz: u64, route: fn() -> Result<(), &'static str>) -> Result<u64, &'static
 
 /// A port without a device reads as ones, always.
 fn pit_counts() -> bool {
-    // SAFETY: reading the counter has no effect.
+    // SAFETY: 1. The port is the PIT's, or no device's. 2. A read of the counter changes no memory.
     (0..16).any(|_| unsafe { Port::<u8>::new(PIT_COUNTER0).read() } != 0xff)
 }
 

@@ -85,9 +85,12 @@ pub(crate) fn exists() -> bool {
     let mut port = Port::<u32>::new(PCI_ADDRESS);
     let mut selected = SELECTED.lock();
     *selected = ENABLE;
-    // SAFETY: selects a register, without effect.
+    // SAFETY: 1. The port is that of the host bridge, or no device's. 2. The write selects a
+    //    register and has no other effect. 3. SELECTED is locked: no other core selects one in
+    //    between.
     unsafe { port.write(ENABLE) };
-    // SAFETY: reading the selection has no effect.
+    // SAFETY: 1. The port is that of the host bridge, or no device's. 2. A read of the selection
+    //    has no effect.
     unsafe { port.read() == ENABLE }
 }
 
@@ -132,7 +135,8 @@ pub(crate) fn read(device: DeviceFunction, register: u8) -> u32 {
     }
     let mut selected = SELECTED.lock();
     select(&mut selected, device, register);
-    // SAFETY: reading configuration space has no effect.
+    // SAFETY: 1. `select` has selected the register, and SELECTED is still locked: no other core
+    //    selects one in between. 2. A read of configuration space has no effect.
     unsafe { Port::<u32>::new(PCI_DATA).read() }
 }
 
@@ -144,7 +148,8 @@ pub(crate) fn write(device: DeviceFunction, register: u8, data: u32) {
     }
     let mut selected = SELECTED.lock();
     select(&mut selected, device, register);
-    // SAFETY: the callers set up devices that belong to this image.
+    // SAFETY: 1. `select` has selected the register, and SELECTED is still locked: no other core
+    //    selects one in between. 2. The callers set up devices that belong to this image.
     unsafe { Port::<u32>::new(PCI_DATA).write(data) };
 }
 
@@ -156,7 +161,8 @@ fn select(selected: &mut u32, device: DeviceFunction, register: u8) {
         | u32::from(register & 0xfc);
     if *selected != address {
         *selected = address;
-        // SAFETY: selects a register, without effect.
+        // SAFETY: 1. The port is that of the host bridge, or no device's. 2. The write selects a
+        //    register and has no other effect. 3. The caller has SELECTED locked.
         unsafe { Port::<u32>::new(PCI_ADDRESS).write(address) };
     }
 }
@@ -426,7 +432,10 @@ impl Msix {
         // Address, then data and no mask; a table takes 8 bytes at once (6.8.2).
         let address = u64::from(MSI_ADDRESS | (apic_id & 0xff) << 12);
         for (word, value) in [address, u64::from(vector.0)].into_iter().enumerate() {
-            // SAFETY: inside the device's table, which `enable` has mapped.
+            // SAFETY: 1. `enable` mapped the table within its BAR (`bar_memory`), and the entry is
+            //    one of its (checked above). 2. It is aligned to 16: BARs are to their size, and
+            //    `enable` clears the low bits of the offset's register. 3. The entry delivers to a
+            //    vector that has a handler (`irq::allocate`).
             unsafe { entry.wrapping_add(word).write_volatile(value) };
         }
         true

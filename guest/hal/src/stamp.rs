@@ -86,12 +86,15 @@ fn halt_in_ring_3() -> u64 {
 
 fn halt_in_ring_0() -> u64 {
     let interrupts = cpu::disable_interrupts();
-    // SAFETY: hardware interrupts are let in again below.
+    // SAFETY: 1. In ring 0: `halt` chooses. 2. Hardware interrupts are let in for the halt and, for
+    //    good, below.
     unsafe { asm!("cli") };
     announce();
     let stamp = loop {
-        // SAFETY: interrupts are taken only after the instruction that follows
-        // `sti`; the stamp's handler changes no register but these two.
+        // SAFETY: 1. In ring 0: `halt` chooses. 2. Hardware takes an interrupt only after the
+        //    instruction that follows `sti`, so none is lost before the halt. 3. The stamp's
+        //    handler changes RAX and RDX, both outputs; other interrupts are noted only, since the
+        //    software flag is off.
         unsafe { asm!("sti", "hlt", "cli", out("rax") _, out("rdx") _) };
         match tare_stamp.load(Ordering::Relaxed) {
             // Another interrupt ended the halt: its handler may run.
@@ -103,7 +106,8 @@ fn halt_in_ring_0() -> u64 {
         }
     };
     apic::eoi::end_of_interrupt(percpu::current());
-    // SAFETY: the stamp has come, and no other is sent.
+    // SAFETY: 1. In ring 0: `halt` chooses. 2. The stamp has come and `HALTED` is zero, so that no
+    //    other is sent to code that would lose registers by it.
     unsafe { asm!("sti") };
     cpu::restore_interrupts(interrupts);
     stamp

@@ -32,7 +32,8 @@ unsafe extern "Rust" {
 /// If the command line names a ring that the image does not support, or the image
 /// needs ring 3 and the machine has no local APIC with registers in memory.
 pub(crate) fn choose(named: impl FnOnce() -> Option<u8>) -> Ring {
-    // SAFETY: 1. A constant of the image, which `tare_libos::entry!` defines.
+    // SAFETY: 1. `tare_libos::entry!` defines the constant once in every image, with this type. 2.
+    //    Nothing writes it.
     let rings = Rings::from_bits(unsafe { TARE_RINGS }).unwrap_or(Rings::EITHER);
     if rings != Rings::EITHER {
         return only(rings, named());
@@ -66,7 +67,8 @@ fn only(rings: Rings, asked: Option<u8>) -> Ring {
 /// Whether the local APIC is on with its memory-mapped registers, which ring 3 needs,
 /// as it is after a reset.
 fn has_memory_apic() -> bool {
-    // SAFETY: every CPU with a local APIC has the register.
+    // SAFETY: 1. In ring 0: `choose` runs before `enter`. 2. Every processor with a local APIC has
+    //    the register, and every 64-bit processor has an APIC.
     unsafe { Msr::new(IA32_APIC_BASE).read() & (ENABLE | X2APIC_ENABLE) == ENABLE }
 }
 
@@ -77,10 +79,11 @@ fn is_emulated() -> bool {
 }
 
 fn timed() -> u64 {
-    // SAFETY: every 64-bit CPU has the counter.
+    // SAFETY: 1. Every 64-bit processor has the counter. 2. In ring 0, which may read it.
     let ticks = || unsafe { _rdtsc() };
     let begin = ticks();
-    // SAFETY: the loop counts a register down with two instructions a turn.
+    // SAFETY: 1. The loop counts one register down, an output, with two instructions a turn. 2. It
+    //    ends: the register begins at TIMED / 2, which is not zero.
     unsafe {
         core::arch::asm!(
             "2:",

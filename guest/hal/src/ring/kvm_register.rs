@@ -15,7 +15,8 @@ pub(crate) unsafe fn write(register: u32, value: u64) {
     if is_user() {
         service::call(service::WRITE_MSR, [u64::from(register), value, 0]);
     } else {
-        // SAFETY: by this function's contract.
+        // SAFETY: 1. In ring 0 (checked above). 2. KVM has the register, and may write to the
+        //    memory that it names (the caller's promise).
         unsafe { Msr::new(register).write(value) };
     }
 }
@@ -28,7 +29,8 @@ pub(crate) unsafe fn read(register: u32) -> u64 {
     if is_user() {
         service::call(service::READ_MSR, [u64::from(register), 0, 0])
     } else {
-        // SAFETY: by this function's contract.
+        // SAFETY: 1. In ring 0 (checked above). 2. KVM has the register (the caller's promise); a
+        //    read has no effect.
         unsafe { Msr::new(register).read() }
     }
 }

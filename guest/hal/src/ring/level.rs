@@ -48,9 +48,10 @@ pub(crate) fn enter(ring: Ring) {
         return;
     }
     IS_USER.store(true, Ordering::Relaxed);
-    // SAFETY: the selectors are those of the loaded GDT; the frame continues at
-    // the next instruction on the same stack, which ring 3 may use like all
-    // memory but ring 0's.
+    // SAFETY: 1. The selectors are those of the GDT that `trap::init` has loaded. 2. The frame goes
+    //    on at the next instruction with the same stack pointer, and ring 3 may use that stack: all
+    //    memory is its but ring 0's. 3. The words below the stack pointer are free: the image has
+    //    no red zone. 4. Flags are 2: hardware interrupts stay off until `open_interrupts`.
     unsafe {
         asm!(
             "mov {scratch:e}, {data}",
@@ -78,7 +79,9 @@ pub(crate) fn open_interrupts() {
     if is_user() {
         service::call(service::OPEN, [0; 3]);
     } else {
-        // SAFETY: the IDT is loaded; handlers run only while the flag is set.
+        // SAFETY: 1. In ring 0 (checked above). 2. The IDT is loaded (`trap::init`), and its entry
+        //    code runs handlers only while the software flag is set. 3. The 8259s are masked
+        //    (`apic::init`).
         unsafe { asm!("sti") };
     }
 }
@@ -88,12 +91,15 @@ pub(crate) fn open_interrupts() {
 #[inline]
 pub(crate) fn wait_for_interrupt() {
     if is_user() {
-        // SAFETY: the halt gate changes no register.
+        // SAFETY: 1. In ring 3 vector 3 is the halt gate (`trap::descriptors`). 2. The gate changes
+        //    no register, and IRETQ puts the flags back.
         unsafe { asm!("int3") };
         return;
     }
-    // SAFETY: hardware takes interrupts only after the instruction that follows
-    // `sti`, so none is lost between the look at the pending ones and the halt.
+    // SAFETY: 1. In ring 0 (checked above). 2. Hardware takes an interrupt only after the
+    //    instruction that follows `sti`, so that none is lost between the look at what is pending
+    //    and the halt. 3. GS holds this CPU's area (`percpu`). 4. The code changes no register but
+    //    the flags, which assembly may.
     unsafe {
         asm!(
             "cli",

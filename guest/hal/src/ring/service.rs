@@ -34,8 +34,9 @@ pub(crate) const LAST: u64 = CLEAR_PAGES;
 /// Asks ring 0 for a service. Ring 3 only.
 pub(crate) fn call(number: u64, arguments: [u64; 3]) -> u64 {
     let result;
-    // SAFETY: the gate follows the C calling convention but for the stack, which
-    // is its own; what a service does is its own to check.
+    // SAFETY: 1. In ring 3 vector 4 is the service gate (`trap::descriptors`); the callers know the
+    //    ring. 2. The gate follows the C calling convention, whose registers are outputs here, on a
+    //    stack in ring 0. 3. Ring 0 checks what it does for any arguments (`ring::serve`).
     unsafe {
         asm!(
             "int 4",

@@ -45,35 +45,39 @@ pub enum Trespass {
 pub fn trespass(what: Trespass) -> ! {
     assert!(super::is_user(), "only ring 3 can trespass");
     let [_, tables, descriptors] = supervisor::image_parts().map(|part| part.range.start);
-    // SAFETY (all): the attempt faults, and a fault ends the image; if it does not, the
-    // panic below does.
     match what {
-        // SAFETY: see above.
+        // SAFETY: 1. The write faults, or the panic below ends the image: nothing runs that depends
+        //    on the table.
         Trespass::WritePageTable => unsafe { (tables as *mut u64).write_volatile(0) },
-        // SAFETY: see above.
+        // SAFETY: 1. The write faults, or the panic below ends the image: nothing runs that depends
+        //    on the tables.
         Trespass::WriteDescriptors => unsafe { (descriptors as *mut u64).write_volatile(0) },
-        // SAFETY: see above.
+        // SAFETY: 1. The read faults, or the panic below ends the image.
         Trespass::ReadDescriptors => drop(unsafe { (descriptors as *const u64).read_volatile() }),
-        // SAFETY: see above.
+        // SAFETY: 1. The call faults, or the panic below ends the image.
         Trespass::Jump => unsafe { asm!("call {}", in(reg) gate::halt(), clobber_abi("C")) },
-        // SAFETY: see above.
+        // SAFETY: 1. The write faults, or the panic below ends the image: the code has begun
+        //    already.
         Trespass::WriteText => unsafe { (trespass as *mut u64).write_volatile(0) },
-        // SAFETY: see above.
+        // SAFETY: 1. The call faults, or returns at once: the byte is `ret`.
         Trespass::ExecuteData => unsafe {
             static RETURN: AtomicU8 = AtomicU8::new(0xc3);
             asm!("call {}", in(reg) RETURN.as_ptr(), clobber_abi("C"));
         },
-        // SAFETY: see above.
+        // SAFETY: 1. The instruction faults in ring 3 (asserted above), or the panic below ends the
+        //    image.
         Trespass::Privileged => unsafe { asm!("cli") },
-        // SAFETY: see above.
+        // SAFETY: 1. The gate does not use the stack pointer of ring 3, and the push faults:
+        //    nothing is mapped at 0x1000 less 8, in page 0. The image ends.
         Trespass::NoStack => unsafe {
             asm!("mov rsp, 0x1000", "mov edi, 5", "int 4", "push rax");
         },
-        // SAFETY: see above.
+        // SAFETY: 1. The return faults: no processor has the address. The image ends.
         Trespass::WildReturn => unsafe {
             asm!("push {wild}", "ret", wild = in(reg) 0x4141_4141_4141_4141_u64);
         },
-        // SAFETY: see above.
+        // SAFETY: 1. The code that follows finds the CPU's area at address 0, in page 0, where
+        //    nothing is mapped: it faults, or the panic below does. The image ends.
         Trespass::NoArea => unsafe { asm!("wrgsbase {}", in(reg) 0_u64) },
     }
     panic!("{what:?} succeeded")
@@ -203,7 +207,9 @@ impl Registers {
         let before = self.0;
         let interrupts = cpu::disable_interrupts();
         ipi::wake(cpu::index());
-        // SAFETY: as above; the halt gate takes no arguments.
+        // SAFETY: 1. The code stores all registers where it took them from, and gives back its
+        //    caller's. 2. The halt gate takes no arguments; `wake` has made an interrupt pending,
+        //    which ends the halt.
         unsafe { tare_fuzz_halt(&mut self.0) };
         cpu::restore_interrupts(interrupts);
         assert_eq!(self.0, before, "the halt gate changes nothing");

@@ -234,7 +234,8 @@ impl Wild {
             }
             WildEnd::Stack => {}
             _ => {
-                // SAFETY: reads the stack pointer.
+                // SAFETY: 1. The instruction reads the stack pointer into a word of this value and
+                //    changes nothing else.
                 unsafe { asm!("mov {}, rsp", out(reg) self.registers[RSP], options(nomem)) };
             }
         }
@@ -242,7 +243,10 @@ impl Wild {
             self.registers[RCX] = u64::from(TURNS);
         }
         tare_wild_entry.store(self.entry, Ordering::Relaxed);
-        // SAFETY: the code is one that faults, and a fault ends the image.
+        // SAFETY: 1. The registers are valid for reads: the code loads each once. 2. The code that
+        //    it jumps to faults, or loops until an interrupt does, and a fault ends the image:
+        //    nothing runs behind it. 3. Ring 3 (asserted above) cannot change ring 0's memory,
+        //    whatever the registers hold.
         unsafe { tare_wild_run(&self.registers) }
     }
 }

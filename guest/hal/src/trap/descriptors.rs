@@ -119,8 +119,9 @@ struct Stacks {
 }
 
 struct Shared<T>(UnsafeCell<T>);
-// SAFETY: tables are written in ring 0 by `init`: the common ones by the first CPU
-// before the others start, then each CPU's own; stacks belong to a CPU each.
+// SAFETY: 1. `init` alone writes the tables, in ring 0: the first CPU the common ones, before the
+//    others start (`fill_once`), then each CPU its own entries. 2. A stack belongs to one CPU, and
+//    only the processor's entry code uses it. 3. No reference to either lives longer than `init`.
 unsafe impl<T> Sync for Shared<T> {}
 
 const NO_TASK: Slot = Slot(Task {
@@ -161,7 +162,9 @@ pub(crate) fn init(ring: Ring) {
     .map(|offset| base + offset);
     let fault_stack = stacks.addr() + offset_of!(Stacks, fault) + cpu * FAULT_STACK_BYTES;
     let ring_0_stack = stacks.addr() + offset_of!(Stacks, ring_0) + cpu * RING_0_STACK_BYTES;
-    // SAFETY: in ring 0; this CPU's own entry, of which there is no other reference.
+    // SAFETY: 1. The index is below MAX, and each CPU has its own. 2. No other reference to the
+    //    entry exists: `init` runs once on each CPU, and `fill_once` has returned. 3. In ring 0,
+    //    where the tables can be written.
     let task = unsafe { &mut (*tables).tasks[cpu].0 };
     let task_at = (&raw const *task).addr();
     task.rsp[0] = (ring_0_stack + RING_0_STACK_BYTES) as u64;
@@ -171,15 +174,19 @@ pub(crate) fn init(ring: Ring) {
     let index = TSS_INDEX + 2 * cpu;
     let (low, high) = task_descriptor(task_at as u64, (ports + PORTS_BYTES - task_at) as u64);
     for (entry, value) in [(index, low), (index + 1, high)] {
-        // SAFETY: as for `task`.
+        // SAFETY: 1. The index is below GDT_ENTRIES: `cpu` is below MAX. 2. The two entries are
+        //    this CPU's alone, and no reference to them exists. 3. In ring 0, where the tables can
+        //    be written.
         unsafe { (*tables).gdt[entry] = value };
     }
     // SAFETY: 1. The table is static. 2. Its first entries are those of `fill_once`, with
     //    the code segment that runs.
     unsafe { tables::lgdt(&pointer(gdt, size_of::<[u64; GDT_ENTRIES]>())) };
-    // SAFETY: the entry was written above and describes this CPU's task.
+    // SAFETY: 1. The entry was written above and describes this CPU's task state. 2. It is loaded
+    //    once: the processor marks it as busy.
     unsafe { tables::load_tss(SegmentSelector::new(index as u16, PrivilegeLevel::Ring0)) };
-    // SAFETY: the table is static; its gates lead to the entry code (`fill_once`).
+    // SAFETY: 1. The table is static. 2. Its gates lead to entry code, by a code segment of the GDT
+    //    that is loaded (`fill_once`). 3. Their stacks are those of the task state that is loaded.
     unsafe { tables::lidt(&pointer(idt, size_of::<[Gate; GATES]>())) };
 }
 
@@ -197,7 +204,9 @@ fn fill_once(ring: Ring) {
     if FILLED.swap(true, Ordering::Relaxed) {
         return;
     }
-    // SAFETY: the first CPU in ring 0, before any interrupt and the other CPUs.
+    // SAFETY: 1. FILLED lets one caller through: the first CPU, before the others start and before
+    //    any interrupt. 2. No other reference to the tables exists yet. 3. In ring 0, where they
+    //    can be written.
     let tables = unsafe { &mut *TABLES.0.get() };
     tables.gdt[1..TSS_INDEX].copy_from_slice(&[CODE, DATA, USER_DATA, USER_CODE]);
     // The processor reads a byte beyond the bitmap, which must be all ones.

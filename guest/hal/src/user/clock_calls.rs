@@ -54,14 +54,18 @@ extern "C" fn clock_gettime(clock: u32, to: *mut Pair) -> i32 {
         seconds: ns / GIGA,
         rest: ns % GIGA,
     };
-    // SAFETY: the pointer is the program's, on its thread: see above.
+    // SAFETY: 1. The pointer is the program's, which calls this on its thread: what it points to is
+    //    the program's matter, as where it writes by itself. 2. An address that is not mapped
+    //    faults in the program's name (see the module). 3. No reference of the library OS to
+    //    programs' memory exists.
     unsafe { to.write_unaligned(now) };
     0
 }
 
 extern "C" fn gettimeofday(to: *mut Pair, zone: *mut u64) -> i32 {
     if !zone.is_null() {
-        // SAFETY: the pointer is the program's, on its thread: see above.
+        // SAFETY: 1. The pointer is the program's, as for `clock_gettime`: it may write there by
+        //    itself, or it faults.
         unsafe { zone.write_unaligned(0) };
     }
     if !to.is_null() {
@@ -70,7 +74,8 @@ extern "C" fn gettimeofday(to: *mut Pair, zone: *mut u64) -> i32 {
             seconds: ns / GIGA,
             rest: ns % GIGA / 1000,
         };
-        // SAFETY: the pointer is the program's, on its thread: see above.
+        // SAFETY: 1. The pointer is the program's, as for `clock_gettime`: it may write there by
+        //    itself, or it faults.
         unsafe { to.write_unaligned(now) };
     }
     0
@@ -79,7 +84,8 @@ extern "C" fn gettimeofday(to: *mut Pair, zone: *mut u64) -> i32 {
 extern "C" fn time(to: *mut u64) -> u64 {
     let seconds = clock::wall_ns() / GIGA;
     if !to.is_null() {
-        // SAFETY: the pointer is the program's, on its thread: see above.
+        // SAFETY: 1. The pointer is the program's, as for `clock_gettime`: it may write there by
+        //    itself, or it faults.
         unsafe { to.write_unaligned(seconds) };
     }
     seconds

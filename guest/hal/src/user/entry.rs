@@ -68,9 +68,11 @@ pub fn jump_target() -> u64 {
 /// on each CPU of an image that goes on in ring 3.
 pub(crate) fn init() {
     let mut efer = Msr::new(IA32_EFER);
-    // SAFETY: long mode has the register.
+    // SAFETY: 1. In ring 0: `tare_boot` and `tare_boot_ap` call this before they enter ring 3. 2.
+    //    Every 64-bit processor has the register.
     let value = unsafe { efer.read() };
-    // SAFETY: only SYSCALL is added.
+    // SAFETY: 1. In ring 0, as above. 2. SYSCALL is added to what the register holds; its target is
+    //    written below, before any program runs.
     unsafe { efer.write(value | SYSCALL_ENABLE) };
     let entry = (&raw const tare_syscall_entry).addr() as u64;
     for (register, value) in [

@@ -248,7 +248,9 @@ pub fn read(address: u64, bytes: &mut [u8]) -> bool {
     let Some(end) = address.checked_add(bytes.len() as u64) else {
         return false;
     };
-    // SAFETY: as for `write`: 1. The range lies in programs' memory. 2. A fault ends the copy.
+    // SAFETY: 1. The range lies in programs' memory (the left side), to which no reference exists;
+    //    `bytes` is the caller's. 2. A fault at the program's address ends the copy: `trap::entry`
+    //    knows its instructions.
     is_in_windows(&(address..end))
         && unsafe { entry::copy(bytes.as_mut_ptr(), address as *const u8, bytes.len()) == 0 }
 }
@@ -260,7 +262,9 @@ pub fn load_u32(address: u64) -> Option<u32> {
         return None;
     }
     let mut word = 0;
-    // SAFETY: 1. The address lies in programs' memory. 2. A fault there ends the read.
+    // SAFETY: 1. The address lies in programs' memory (checked above), to which no reference
+    //    exists; `word` is this function's. 2. A fault there ends the read: `trap::entry` knows its
+    //    instructions. 3. It is aligned, so the word is read at once.
     let failed = unsafe { entry::load(address as *const u32, &mut word) };
     (failed == 0).then_some(word)
 }
@@ -269,7 +273,9 @@ pub fn load_u32(address: u64) -> Option<u32> {
 /// whether the address is aligned, writable and a program's.
 pub fn store_u64(address: u64, value: u64) -> bool {
     let end = address.saturating_add(8);
-    // SAFETY: as for `write`: 1. The address lies in programs' memory. 2. A fault ends the write.
+    // SAFETY: 1. The address lies in programs' memory (the left side), to which no reference
+    //    exists. 2. A fault there ends the write: `trap::entry` knows its instructions. 3. It is
+    //    aligned, so the word is written at once.
     address.is_multiple_of(8)
         && is_in_windows(&(address..end))
         && unsafe { entry::store(address as *mut u64, value) == 0 }
@@ -350,7 +356,9 @@ fn fill(address: u64, count: usize, bytes: &[u8]) {
             crate::memory::heap::clear_pages(address + whole as u64 * PAGE, count - whole);
         }
     }
-    // SAFETY: 1. and 2. As above; the bytes lie elsewhere, and end in these pages.
+    // SAFETY: 1. `map_some` has the pages for itself, mapped and writable, as above. 2. `bytes` is
+    //    at most as long as they are (cut above). 3. It does not overlap them: fresh frames,
+    //    or memory of programs, to which no reference exists.
     unsafe {
         core::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len());
     }

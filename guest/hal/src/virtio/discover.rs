@@ -33,7 +33,8 @@ unsafe extern "Rust" {
 /// What takes a console over. The image names it, so that only one that runs other programs
 /// links that driver.
 pub fn console_driver() -> Option<fn(Transport)> {
-    // SAFETY: a constant of the image.
+    // SAFETY: 1. `tare_libos::entry!` defines the constant once in every image, with this type. 2.
+    //    Nothing writes it.
     unsafe { TARE_CONSOLE }
 }
 
@@ -128,8 +129,10 @@ fn open_mmio(word: &MmioWord) -> Option<Transport> {
         return None;
     }
     let header = NonNull::new(word.base as *mut virtio_drivers::transport::mmio::VirtIOHeader)?;
-    // SAFETY: the monitor says that these are a device's registers, and they
-    // are mapped forever; the size includes the configuration space.
+    // SAFETY: 1. The command line or ACPI says that a device's registers are there: the monitor is
+    //    trusted with that. 2. They are mapped (checked above), and mappings are never removed. 3.
+    //    `MmioWord::new` has checked that the address is a multiple of 4 and the size at least that
+    //    of the registers; the size includes the configuration space.
     let inner = unsafe { MmioTransport::new(header, word.size as usize) }.ok()?;
     Some(Transport::new(
         inner.into(),

@@ -180,12 +180,15 @@ pub(super) mod line {
 
     fn serve(registers: u64, handlers: &IrqLock<Handlers>) {
         for _ in 0..MAX_ROUNDS {
-            // SAFETY: the device's registers, mapped forever (virtio 1.2, 4.2.2).
+            // SAFETY: 1. `discover::open_mmio` mapped the registers, and mappings are never
+            //    removed. 2. Their address is a multiple of 4 (`MmioWord::new`), and the status is
+            //    a register of 32 bits (virtio 1.2, 4.2.2).
             let status = unsafe { ((registers + INTERRUPT_STATUS) as *const u32).read_volatile() };
             if status == 0 {
                 return;
             }
-            // SAFETY: as above.
+            // SAFETY: 1. The registers are mapped and aligned, as for the status. 2. The write
+            //    acknowledges what was read and changes no memory.
             unsafe { ((registers + INTERRUPT_ACK) as *mut u32).write_volatile(status) };
             let handlers = handlers.lock();
             for callback in &handlers.queues {

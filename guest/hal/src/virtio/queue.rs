@@ -87,7 +87,8 @@ pub struct Queue {
     taken: u16,
 }
 
-// SAFETY: the memory is the queue's alone, apart from the device, which runs beside any core.
+// SAFETY: 1. The queue owns its memory; only the device uses it besides, and does not care which
+//    core runs the driver. 2. The other fields are `Send`.
 unsafe impl Send for Queue {}
 
 /// Descriptors of a queue for which a device offers this many: a power of two, at most
@@ -157,7 +158,8 @@ impl Queue {
     /// The buffers stay valid, and nothing else uses them, until [`Self::take`] has taken
     /// the token.
     pub unsafe fn add(&mut self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Option<u16> {
-        // SAFETY: the caller's promise.
+        // SAFETY: 1. The buffers stay valid and unused by others until the token is taken (the
+        //    caller's promise).
         let token = unsafe { self.prepare(inputs, outputs) }?;
         self.publish();
         Some(token)
@@ -189,10 +191,14 @@ impl Queue {
             return None;
         }
         let head = if self.tables.is_empty() || count == 1 {
-            // SAFETY: the caller keeps the buffers.
+            // SAFETY: 1. The buffers stay valid and unused by others until the token is taken (the
+            //    caller's promise). 2. There is a free descriptor for each: `has_room`, checked
+            //    above.
             unsafe { self.add_chain(inputs, outputs) }
         } else {
-            // SAFETY: as above.
+            // SAFETY: 1. The buffers stay valid and unused by others until the token is taken (the
+            //    caller's promise). 2. There is a free descriptor: `has_room`, checked above. 3.
+            //    There is room for tables: `tables` is not empty.
             unsafe { self.add_table(inputs, outputs) }
         };
         let slot = usize::from(self.prepared & (self.size - 1));
@@ -210,12 +216,14 @@ impl Queue {
         let mut left = count;
         for input in inputs {
             left -= 1;
-            // SAFETY: the caller keeps the buffer.
+            // SAFETY: 1. The buffer stays valid until the token is taken (the caller's promise). 2.
+            //    There is a free descriptor for it (the caller's promise).
             unsafe { self.chain_one(NonNull::from(*input), 0, left) };
         }
         for output in outputs {
             left -= 1;
-            // SAFETY: as above.
+            // SAFETY: 1. The buffer stays valid until the token is taken (the caller's promise). 2.
+            //    There is a free descriptor for it (the caller's promise).
             unsafe { self.chain_one(NonNull::from(&mut **output), WRITE, left) };
         }
         self.links[usize::from(head)].chain = count;
@@ -232,7 +240,7 @@ impl Queue {
         let index = usize::from(self.free);
         let next = self.links[index].next;
         let descriptor = Descriptor {
-            // SAFETY: the caller keeps the buffer.
+            // SAFETY: 1. The buffer is valid (the caller's promise).
             address: unsafe { share(buffer, write) },
             len: buffer.len() as u32,
             flags: write | if left == 0 { 0 } else { NEXT },
@@ -255,7 +263,7 @@ impl Queue {
         table.clear();
         for (buffer, write) in buffers {
             table.push(Descriptor {
-                // SAFETY: the caller keeps the buffer.
+                // SAFETY: 1. The buffer is valid (the caller's promise).
                 address: unsafe { share(buffer, write) },
                 len: buffer.len() as u32,
                 flags: write | NEXT,
@@ -269,8 +277,9 @@ impl Queue {
         let start = NonNull::from(&*table).cast::<u8>();
         let whole = NonNull::slice_from_raw_parts(start, bytes);
         let descriptor = Descriptor {
-            // SAFETY: the table is kept until the request is taken; moving a `Vec` moves no
-            // element.
+            // SAFETY: 1. The table is initialised and lies on the heap. 2. It stays there until the
+            //    request is taken: `tables` keeps it, moving a `Vec` moves no element, and a token
+            //    comes back into use only by `take`.
             address: unsafe { share(whole, 0) },
             len: bytes as u32,
             flags: INDIRECT,
@@ -357,7 +366,10 @@ impl Queue {
         let slot = usize::from(self.taken & (self.size - 1));
         let at = self.used_at + RING_HEADER + USED_ENTRY * slot + offset;
         let word = self.memory.as_ptr().wrapping_add(at).cast::<u32>();
-        // SAFETY: within the used ring, which has `size` entries; aligned, and any value is one.
+        // SAFETY: 1. The slot is below `size` by the mask, and the used ring has `size` entries of
+        //    eight bytes within the memory (`new`). 2. The ring begins at a multiple of the page's
+        //    size, so the word is aligned. 3. The device may write meanwhile: the read is volatile,
+        //    and every value is valid.
         unsafe { word.read_volatile() }
     }
 
@@ -366,8 +378,9 @@ impl Queue {
     fn write<T>(&mut self, offset: usize, value: T) {
         debug_assert!(offset + size_of::<T>() <= self.pages * PAGE_SIZE);
         let place = self.memory.as_ptr().wrapping_add(offset).cast::<T>();
-        // SAFETY: offsets are of entries below `size` in the table or the available ring, and
-        // aligned as these are; no reference is to there.
+        // SAFETY: 1. The callers give offsets of a descriptor or a slot below `size`, in the table
+        //    or the available ring: within the memory, aligned for `T`. 2. No reference to there
+        //    exists: `word` gives references to the rings' indices and flags only.
         unsafe { place.write_volatile(value) };
     }
 
@@ -379,14 +392,20 @@ impl Queue {
             .as_ptr()
             .wrapping_add(offset)
             .cast::<AtomicU16>();
-        // SAFETY: within the memory, aligned, and it lives as long as the queue.
+        // SAFETY: 1. The callers give offsets of the rings' flags, indices and events: within the
+        //    memory, at a multiple of 2. 2. The memory lives as long as the queue, which the
+        //    reference borrows. 3. The device may write meanwhile: both sides use these words as
+        //    atomics.
         unsafe { &*word }
     }
 }
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: it came from there; drivers reset a device before they drop its queues.
+        // SAFETY: 1. The pages are those that `new` took from `dma_alloc`, with their count. 2. The
+        //    device does not use them any more: drivers declare their transport before their
+        //    queues, so that it is dropped first, which resets the device; on errors of set-up the
+        //    device does not run yet.
         unsafe { Dma::dma_dealloc(self.physical, self.memory, self.pages) };
     }
 }
@@ -401,7 +420,7 @@ unsafe fn share(buffer: NonNull<[u8]>, write: u16) -> PhysAddr {
         0 => BufferDirection::DriverToDevice,
         _ => BufferDirection::DeviceToDriver,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: 1. The buffer is valid (the caller's promise).
     unsafe { Dma::share(buffer, direction) }
 }
 

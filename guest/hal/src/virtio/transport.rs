@@ -245,7 +245,8 @@ mod pci {
                 //    1.2, 4.1.4.3).
                 unsafe { register(offset).write_volatile(value) };
             }
-            // SAFETY: as above.
+            // SAFETY: 1. The register lies in the structure that is mapped, as above. 2. `&mut
+            //    self`: no other core selects a queue in between. 3. A read of it has no effect.
             let offset = unsafe { register(QUEUE_NOTIFY_OFF).read_volatile() };
             let offset = u64::from(offset) * u64::from(self.multiplier);
             if offset + 2 <= u64::from(self.length)
@@ -259,9 +260,11 @@ mod pci {
         /// Gives configuration changes their interrupt entry; says whether the device took it.
         pub(in crate::virtio) fn set_config_vector(&self, entry: u16) -> bool {
             let register = (self.common + CONFIG_MSIX_VECTOR) as *mut u16;
-            // SAFETY: as in `prepare`; the register has no selector.
+            // SAFETY: 1. The register lies in the structure that `discover` mapped (see `prepare`),
+            //    and is 16 bits wide. 2. It needs no selection.
             unsafe { register.write_volatile(entry) };
-            // SAFETY: as above.
+            // SAFETY: 1. The register lies in the structure that `discover` mapped (see `prepare`).
+            //    2. A read of it has no effect.
             let taken = unsafe { register.read_volatile() };
             taken == entry && entry != NO_VECTOR
         }

@@ -41,14 +41,16 @@ impl Device {
     fn at<T: Copy>(queue: &Queue, offset: usize) -> T {
         assert!(offset + size_of::<T>() <= queue.pages * PAGE_SIZE);
         let place = queue.memory.as_ptr().wrapping_add(offset).cast::<T>();
-        // SAFETY: within the queue's memory.
+        // SAFETY: 1. Within the queue's memory (asserted above). 2. The queue lives: it is
+        //    borrowed. 3. Any bytes are a `T` of this test.
         unsafe { place.read() }
     }
 
     fn put<T>(queue: &Queue, offset: usize, value: T) {
         assert!(offset + size_of::<T>() <= queue.pages * PAGE_SIZE);
         let place = queue.memory.as_ptr().wrapping_add(offset).cast::<T>();
-        // SAFETY: as above.
+        // SAFETY: 1. Within the queue's memory (asserted above). 2. The queue lives: it is
+        //    borrowed. 3. The test runs on one thread.
         unsafe { place.write(value) };
     }
 
@@ -65,7 +67,8 @@ impl Device {
         if first.flags == INDIRECT {
             let len = first.len as usize / 16;
             let table = first.address as *const Descriptor;
-            // SAFETY: the driver keeps the table until it takes the request.
+            // SAFETY: 1. The address and length are those that `add_table` wrote. 2. The driver
+            //    keeps the table until it takes the request, which this test does later.
             chain.extend(unsafe { core::slice::from_raw_parts(table, len) });
         } else {
             let mut next = first;
@@ -90,7 +93,8 @@ impl Device {
                 continue;
             }
             assert!(found.written.is_empty(), "read before written");
-            // SAFETY: the test keeps the buffers.
+            // SAFETY: 1. The address and length are those of a buffer that the test has added. 2.
+            //    The test keeps it until it has taken the request.
             let bytes =
                 unsafe { core::slice::from_raw_parts(it.address as *const u8, it.len as usize) };
             found.read.extend(bytes);
@@ -137,7 +141,7 @@ fn what_a_device_makes_up_is_not_taken() {
     let mut queue = queue(8, options(8)).unwrap();
     let mut device = Device::new();
     let (head, data) = ([1u8; 4], [2u8; 8]);
-    // SAFETY: the buffers outlive the queue's use of them.
+    // SAFETY: 1. The arrays live to the end of the test, beyond the queue's use of them.
     let token = unsafe { queue.add(&[&head, &data], &mut []) }.unwrap();
     assert_eq!(token, 0);
     for id in [1, 7, 8, 0xffff, 0x1_0000, u32::MAX] {
@@ -181,7 +185,7 @@ fn notifications_are_wanted_as_the_device_says() {
             } else {
                 Device::put(&queue, queue.used_at, u16::from(!wants));
             }
-            // SAFETY: the byte outlives it.
+            // SAFETY: 1. The byte lives to the end of the round, beyond the queue's use of it.
             let token = unsafe { queue.add(&[&byte], &mut []) }.unwrap();
             assert_eq!(queue.should_notify(), wants, "round {round}");
             device.next(&queue).unwrap();
@@ -205,7 +209,7 @@ fn what_is_prepared_is_seen_at_once_and_notified_once() {
         // The device wants to know of the first one.
         Device::put(&queue, event_at, round.wrapping_mul(3));
         let tokens: Vec<_> = (0..3)
-            // SAFETY: the byte outlives it.
+            // SAFETY: 1. The byte lives to the end of the test, beyond the queue's use of it.
             .map(|_| unsafe { queue.prepare(&[&byte], &mut []) }.unwrap())
             .collect();
         assert!(device.next(&queue).is_none() && queue.unpublished() == 3);
@@ -246,11 +250,14 @@ proptest! {
                     let result = &mut results[usize::from(number)][..];
                     let fits = queue.has_room(buffers);
                     let token = match buffers {
-                        // SAFETY: all buffers outlive the queue.
+                        // SAFETY: 1. `bytes` and `results` live longer than the queue's use of
+                        //    them, and neither moves its buffers.
                         1 => unsafe { queue.add(&[data], &mut []) },
-                        // SAFETY: as above.
+                        // SAFETY: 1. As for one buffer: both live longer than the queue's use of
+                        //    them. 2. Each request has its own `result`.
                         2 => unsafe { queue.add(&[data], &mut [result]) },
-                        // SAFETY: as above.
+                        // SAFETY: 1. As for one buffer: all live longer than the queue's use of
+                        //    them. 2. Each request has its own `result`.
                         _ => unsafe { queue.add(&[data, data], &mut [result]) },
                     };
                     prop_assert_eq!(token.is_some(), fits);
