@@ -56,6 +56,8 @@ const UNSAFE_FILES: &[&str] = &[
     // Registers of devices, which it tells nonsense.
     "guests/hostile/src/devices/wire.rs",
 ];
+/// Where a SAFETY comment numbers its arguments.
+const NUMBERED: &str = "guest/hal/";
 /// Imports that group modules; a `use` line names one module.
 const GROUPED: &[&str] = &["use std::{", "use core::{", "use alloc::{"];
 /// Words that mean unfinished work.
@@ -174,7 +176,20 @@ fn rust_file(file: &str, text: &str) -> Vec<String> {
             "{file}: unsafe code outside the files that may have it"
         ));
     }
+    if file.starts_with(NUMBERED) {
+        found.extend(arguments_without_numbers(file, text));
+    }
     found
+}
+
+/// SAFETY comments whose arguments have no numbers: each says who establishes what, and where.
+fn arguments_without_numbers(file: &str, text: &str) -> impl Iterator<Item = String> {
+    text.lines().enumerate().filter_map(move |(number, line)| {
+        let argument = line.trim_start().strip_prefix("// SAFETY")?;
+        let line = number + 1;
+        (!argument.starts_with(": 1. "))
+            .then(|| format!("{file}:{line}: write `// SAFETY: 1. ...`, one number an argument"))
+    })
 }
 
 fn manifest(package: &workspace::Package) -> Option<String> {
@@ -212,6 +227,20 @@ mod tests {
         assert_eq!(rust_file("crates/t/src/a.rs", &long).len(), 1);
         assert_eq!(rust_file("crates/t/src/a.rs", "fn a() {}\n").len(), 1);
         assert!(rust_file("crates/t/src/tests.rs", "fn a() {}\n").is_empty());
+    }
+
+    #[test]
+    fn arguments_for_unsafe_code_of_the_guest_have_numbers() {
+        let source = |comment: &str| format!("//! Header.\n    {comment}\n");
+        for (file, comment, count) in [
+            ("guest/hal/src/a.rs", "// SAFETY: 1. As above.", 0),
+            ("guest/hal/src/a.rs", "// SAFETY: as above.", 1),
+            ("guest/hal/src/a.rs", "// SAFETY (all): 1. As above.", 1),
+            ("crates/t/src/a.rs", "// SAFETY: as above.", 0),
+        ] {
+            let found = rust_file(file, &source(comment));
+            assert_eq!(found.len(), count, "{comment}: {found:?}");
+        }
     }
 
     #[test]
