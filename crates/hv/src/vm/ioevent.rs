@@ -42,25 +42,6 @@ impl Vm {
         }
         .map_err(refused(|| format!("an ioeventfd at {address:x?}")))
     }
-
-    /// Takes an ioeventfd back (a BAR moved); the arguments are those of
-    /// [`Self::ioeventfd`].
-    pub fn remove_ioeventfd(
-        &self,
-        address: IoAddress,
-        matching: WriteMatch,
-        event: &EventFd,
-    ) -> Result<(), VmError> {
-        let at = event_address(address);
-        match matching {
-            WriteMatch::Any => self.fd.unregister_ioevent(event, &at, NoDatamatch),
-            WriteMatch::Word(value) => self.fd.unregister_ioevent(event, &at, value),
-            WriteMatch::Dword(value) => self.fd.unregister_ioevent(event, &at, value),
-        }
-        .map_err(refused(|| {
-            format!("to take back the ioeventfd at {address:x?}")
-        }))
-    }
 }
 
 fn event_address(address: IoAddress) -> IoEventAddress {
