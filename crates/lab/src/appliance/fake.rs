@@ -95,29 +95,16 @@ impl Fakes {
         cpus: u8,
     ) -> Result<Box<dyn Appliance>, ApplianceError> {
         let file = std::fs::read(root.join("kib.txt")).map_err(ApplianceError::Prepare)?;
-        let listener = TcpListener::bind("127.0.0.1:0").map_err(ApplianceError::Prepare)?;
-        let address = listener.local_addr().map_err(ApplianceError::Prepare)?;
-        let requests = Arc::new(AtomicU64::new(0));
-        let over = Arc::new(AtomicBool::new(false));
-        let server = Server {
-            file,
-            fault: self.fault,
-            requests: Arc::clone(&requests),
-            over: Arc::clone(&over),
-        };
-        thread::spawn(move || server.accept(&listener));
-        let others = self.alive.fetch_add(1, Ordering::SeqCst);
-        self.most = self.most.max(others + 1);
-        Ok(Box::new(Fake {
-            started: Instant::now(),
-            address,
-            kvm,
-            ring,
-            cpus,
-            requests,
-            over,
-            alive: Arc::clone(&self.alive),
-        }))
+        let fault = self.fault;
+        self.serving((kvm, ring, cpus), move |listener, requests, over| {
+            let server = Server {
+                file,
+                fault,
+                requests,
+                over,
+            };
+            server.accept(&listener);
+        })
     }
 
     /// A cache that answers `get` and `set` as `experiments::kv` asks them.
@@ -127,21 +114,32 @@ impl Fakes {
         kvm: Kvm,
         ring: u8,
     ) -> Result<Box<dyn Appliance>, ApplianceError> {
+        self.serving((kvm, ring, cpus), |listener, requests, over| {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if over.load(Ordering::SeqCst) {
+                    return;
+                }
+                let requests = Arc::clone(&requests);
+                thread::spawn(move || cache::answer(stream, &requests));
+            }
+        })
+    }
+
+    /// A machine whose `serve` runs in a thread: it gets a listener of this host, the count of
+    /// requests, and whether the machine has ended.
+    fn serving(
+        &mut self,
+        (kvm, ring, cpus): (Kvm, u8, u8),
+        serve: impl FnOnce(TcpListener, Arc<AtomicU64>, Arc<AtomicBool>) + Send + 'static,
+    ) -> Result<Box<dyn Appliance>, ApplianceError> {
         let listener = TcpListener::bind("127.0.0.1:0").map_err(ApplianceError::Prepare)?;
         let address = listener.local_addr().map_err(ApplianceError::Prepare)?;
         let requests = Arc::new(AtomicU64::new(0));
         let over = Arc::new(AtomicBool::new(false));
         let (counted, ended) = (Arc::clone(&requests), Arc::clone(&over));
-        thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                if ended.load(Ordering::SeqCst) {
-                    return;
-                }
-                let counted = Arc::clone(&counted);
-                thread::spawn(move || cache::answer(stream, &counted));
-            }
-        });
-        self.alive.fetch_add(1, Ordering::SeqCst);
+        thread::spawn(move || serve(listener, counted, ended));
+        let others = self.alive.fetch_add(1, Ordering::SeqCst);
+        self.most = self.most.max(others + 1);
         Ok(Box::new(Fake {
             started: Instant::now(),
             address,
