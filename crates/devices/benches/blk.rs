@@ -1,6 +1,6 @@
-//! What one read costs the device: `cargo bench -p tare-devices --features bench`.
-//! The engine does nothing, so that no system call but the clock's is in the figures; the
-//! driver's ring work is.
+//! The cost of one read in the device: `cargo bench -p tare-devices --features bench`. The engine
+//! does nothing, so the figures include no system call but the clock's. They do include the
+//! driver's work on its ring.
 #![allow(missing_docs)]
 
 use std::hint::black_box;

@@ -1,6 +1,5 @@
-//! What one frame costs the device: `cargo bench -p tare-devices --features bench`.
-//! The link is memory, so that no system call is in the figures; the driver's
-//! ring work is.
+//! The cost of one frame in the device: `cargo bench -p tare-devices --features bench`. The link is
+//! memory, so the figures include no system call. They do include the driver's work on its rings.
 #![allow(missing_docs)]
 
 use std::hint::black_box;

@@ -27,7 +27,7 @@ const BUFFER_LEN: u32 = 2048;
 const WRITE: u16 = 2;
 const VERSION_1_AND_EVENT_IDX: u64 = 1 << 32 | 1 << 29;
 
-/// A link that has frames on request and takes all that are sent.
+/// A link that produces frames on request and accepts all that are sent.
 struct Endless {
     frame: Vec<u8>,
     room: Vec<u8>,
@@ -114,7 +114,7 @@ impl NetBench {
 }
 
 impl NetRings<'_> {
-    /// `count` frames from the guest to the link; whether all went.
+    /// Sends `count` frames from the guest to the link; true if all were sent.
     pub fn transmit(&mut self, count: u16) -> bool {
         for _ in 0..count {
             self.tx
@@ -124,7 +124,7 @@ impl NetRings<'_> {
         self.tx.used_index() == self.tx.available_index
     }
 
-    /// `count` frames from the link to the guest; whether all arrived.
+    /// Receives `count` frames from the link for the guest; true if all arrived.
     pub fn receive(&mut self, count: u16) -> bool {
         for _ in 0..count {
             self.rx.offer(&[(BUFFER, BUFFER_LEN, WRITE)]);
@@ -137,7 +137,7 @@ impl NetRings<'_> {
     }
 }
 
-/// Ends every operation at once, with success.
+/// Completes every operation at once, with success.
 #[derive(Default)]
 struct Idle {
     started: VecDeque<(usize, Buffers)>,
@@ -256,7 +256,7 @@ impl BlkBench {
 }
 
 impl BareRing<'_> {
-    /// The driver's part alone: `count` chains are offered and taken back.
+    /// The driver's part alone: offers `count` chains and takes them back.
     pub fn offer(&mut self, count: u16) -> bool {
         self.offer_reads(count);
         let before = self.ring.available_index.wrapping_sub(count);
@@ -264,8 +264,8 @@ impl BareRing<'_> {
         true
     }
 
-    /// `count` chains are offered, taken, given back, and the interrupt is decided; whether all
-    /// were.
+    /// Offers `count` chains, takes them, gives them back and decides about the interrupt; true if
+    /// all came back.
     pub fn turn(&mut self, count: u16) -> bool {
         self.offer_reads(count);
         self.heads.clear();
@@ -296,7 +296,7 @@ impl BareRing<'_> {
 }
 
 impl BlkRing<'_> {
-    /// `count` reads of 4 KiB, up to 64, one notification; whether all were answered.
+    /// Sends `count` reads of 4 KiB, up to 64, with one notification; true if all were answered.
     pub fn read(&mut self, count: u16) -> bool {
         for _ in 0..count {
             let data = (DATA, READ_BYTES, WRITE);

@@ -1,4 +1,4 @@
-//! Every counter counts: a counter that no code touches is a promise not kept.
+//! Checks that every counter is used: a counter that no code touches is a broken promise.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;

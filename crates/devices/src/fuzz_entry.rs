@@ -1,9 +1,7 @@
-//! Entry points for fuzzing: each takes bytes and plays the guest that they
-//! describe. None may panic, whatever the bytes are; the corpus replays in
-//! tests.
+//! Entry points for fuzzing: each takes bytes and acts as the guest that they describe. None may
+//! panic, whatever the bytes are. Tests replay the corpus.
 //!
-//! An operation is one byte of kind and a few of arguments; the input's end
-//! ends the guest.
+//! An operation is one byte for its kind and a few for arguments; the guest ends with the input.
 
 mod blk_ring;
 
@@ -47,7 +45,7 @@ pub fn virtio_net(input: &[u8]) {
     start_and_play(Net::new(settings, Echo::new(offload)), &mut input);
 }
 
-/// None in most inputs; else some that frames reach.
+/// Most inputs set no limit; the others set one that frames reach.
 fn limits(choice: u8) -> NetLimits {
     match choice {
         128.. => NetLimits {
@@ -79,7 +77,7 @@ pub fn virtio_console(input: &[u8]) {
     start_and_play(Console::new(&ports, streams), &mut input);
 }
 
-/// The parser of block requests: what it accepts lies on the disk.
+/// The parser of block requests: every request that it accepts lies on the disk.
 pub fn blk_request(input: &[u8]) {
     let mut input = Input(input);
     let limits = RequestLimits {
@@ -243,7 +241,7 @@ impl Input<'_> {
     }
 }
 
-/// A source without surprises.
+/// A source with predictable bytes.
 struct Pattern;
 
 impl Entropy for Pattern {
@@ -253,7 +251,7 @@ impl Entropy for Pattern {
     }
 }
 
-/// A link that gives back each frame twice and takes no more while it holds one.
+/// A link that returns each frame twice and takes no more while it holds one.
 struct Echo {
     offload: LinkOffload,
     frame: Vec<u8>,
@@ -320,7 +318,7 @@ impl Link for Echo {
     }
 }
 
-/// Streams that move some bytes, none, or end, by the numbers of a generator.
+/// Streams that move some bytes, move none, or end, as a generator's numbers say.
 struct Streams {
     state: u32,
 }

@@ -17,12 +17,10 @@ pub trait Interrupts: Send + Sync {
     fn signal(&self, vector: u16);
 }
 
-/// Learns the MSI-X table. One value per PCI function; the monitor updates
-/// KVM's routes.
+/// Tracks the MSI-X table. One value per PCI function; the monitor updates KVM's routes.
 ///
-/// Called under the device's mutex, on vCPU threads. A route is set before its
-/// first signal, and again only when the message changed: masking and
-/// unmasking alone cause no call.
+/// Called under the device's mutex, on vCPU threads. A route is set before its first signal, and
+/// again only when the message changed: masking and unmasking alone cause no call.
 pub trait MsixRoutes: Send + Sync {
     /// Routes `vector` to `message`; `None` forgets the route (reset of the
     /// function's MSI-X state).

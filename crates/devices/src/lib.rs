@@ -32,7 +32,7 @@
 //! than a fixed budget, none allocates in proportion to what the guest asks.
 //! What is wrong is counted.
 
-// Unsafe code is in `blk::raw_io` only, which allows it for itself.
+// Only `blk::raw_io` has unsafe code, and allows it itself.
 #![deny(unsafe_code)]
 
 #[cfg(feature = "bench")]

@@ -1,6 +1,6 @@
-//! When a write counts as done, and the change of that while requests are in
-//! flight (CONFIG_WCE): a driver that has chosen write-through does not flush any
-//! more, so that all writes that were answered must be durable from then on.
+//! The cache mode: when a write counts as done. The driver may change it while requests are in
+//! flight (CONFIG_WCE). A driver that has chosen write-through does not flush any more, so from
+//! then on every write that was answered must be durable.
 
 use std::io;
 
@@ -18,8 +18,8 @@ impl Blk {
         self.cache
     }
 
-    /// The cache mode that a driver's write of `data` to device configuration
-    /// asks for; `None`: that is not to be written.
+    /// The cache mode that the driver requests by writing `data` to device configuration; `None` if
+    /// the driver may not write there.
     pub fn cache_written(&self, offset: usize, data: &[u8]) -> Option<Cache> {
         let written = offset == config::WRITEBACK && self.disk.is_writable();
         match data {
@@ -49,9 +49,9 @@ impl Blk {
         }
     }
 
-    /// Whether the request, whose data the file has, is to be made durable before
-    /// its answer: it was sent before durability was required, or there is no such
-    /// operation. What follows is a flush ([`super::device::operation`]).
+    /// Whether the request must be made durable before its answer, although the file already has
+    /// its data: it was sent before durability was required, or its system call has no durable
+    /// form. The next operation is then a flush ([`super::device::operation`]).
     pub(super) fn owes_flush(&self, pending: &mut InFlightRequest) -> bool {
         let by_itself = match pending.request {
             Request::Write { .. } => pending.durability == Durability::Durable,

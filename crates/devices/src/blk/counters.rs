@@ -26,14 +26,12 @@ counters! {
         discards,
         /// Write-zeroes requests answered with success.
         write_zeroes,
-        /// Requests in flight on the queue of each request as it was answered,
-        /// itself included: their sum. Over the completions of a time it is the
-        /// mean depth.
+        /// Sum over all answered requests of the number in flight on their queue, each counting
+        /// itself. Divided by the completions of a period it gives the mean depth.
         in_flight_sum,
         /// Times that the driver asked for the serial number.
         get_ids,
-        /// Requests that make no sense: no status byte, no header, wrong
-        /// direction or length.
+        /// Invalid requests: no status byte, no header, wrong direction or length.
         malformed_requests,
         /// Requests of an unknown type, or with flags that are not known.
         unsupported,
@@ -43,13 +41,13 @@ counters! {
         read_only_violations,
         /// Requests that failed in the host.
         io_errors,
-        /// Those of them that found no space.
+        /// Of these, requests that found no space.
         no_space,
-        /// Those of them that met the end of a file that became shorter.
+        /// Of these, requests beyond the end of a file that became shorter.
         truncated,
         /// Requests whose buffers had to be copied, for O_DIRECT.
         bounced,
-        /// Requests that went on after a part of them was done.
+        /// Requests that continued after a part of them was done.
         resumed,
         /// Times that requests waited in a queue for others to complete.
         backpressure,
@@ -95,7 +93,7 @@ impl CounterSource for CoalesceView {
         for cause in Cause::ALL {
             let name = format!("coalesce_delivered_{}", cause.name());
             found.insert(name, sum(&|it| it.delivered_by[cause as usize]));
-            // What ended the wait of those that were held.
+            // What ended the wait of held completions.
             let name = format!("coalesce_released_{}", cause.name());
             found.insert(name, sum(&|it| it.released[cause as usize]));
         }

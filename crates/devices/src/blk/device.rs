@@ -1,5 +1,5 @@
-//! The device: what it offers, and the way of a request from its queue to the
-//! engine. The way back is in `finish`.
+//! The device: what it offers, and the path of a request from its queue to the engine. The path
+//! back is in `finish`.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub struct Blk {
     pub(super) disk: Disk,
     pub(super) engine: Box<dyn IoEngine>,
     pub(super) clock: Box<dyn Clock>,
-    /// The time, read once in each turn of the I/O loop.
+    /// The time, read once in each iteration of the I/O loop.
     pub(super) now_ns: u64,
     pub(super) queue_states: Vec<QueueState>,
     buckets: Buckets,
@@ -60,7 +60,7 @@ pub struct Blk {
     pub(super) counters: Arc<BlkCounters>,
     pub(super) view: Arc<CoalesceView>,
     pub(super) chain: Chain,
-    /// The driver has to learn of another size.
+    /// The driver does not know the new size yet.
     resized: bool,
 }
 
@@ -113,8 +113,8 @@ impl Blk {
         }
     }
 
-    /// What the I/O loop watches to read while the device is started; `None`:
-    /// the engine ends its work within each call.
+    /// The descriptor that the I/O loop watches for reading while the device is started; `None` if
+    /// the engine completes its work within each call.
     pub fn event(&self) -> Option<BorrowedFd<'_>> {
         self.engine.event()
     }
@@ -129,16 +129,16 @@ impl Blk {
         }
     }
 
-    /// Changes the limits of requests and bytes, at run time. Notify a queue
-    /// afterwards: what waits goes on.
+    /// Changes the limits of requests and bytes at run time. Notify a queue afterwards, so that
+    /// waiting requests continue.
     pub fn set_limits(&mut self, limits: DiskLimits) {
         self.settings.limits = limits;
         let now_ns = self.clock.now_ns();
         self.buckets.set(now_ns, limits.iops, limits.bytes_per_s);
     }
 
-    /// The disk has this many bytes from now on, as its [`Growth`](super::Growth) said; the
-    /// driver learns it with the next queue work.
+    /// Sets the length of the disk, as its [`Growth`](super::Growth) reported it. The driver learns
+    /// it with the next queue work.
     pub fn set_bytes(&mut self, bytes: u64) {
         if bytes != self.disk.bytes() {
             self.disk.set_bytes(bytes);
@@ -162,8 +162,8 @@ impl Blk {
         self.settings.coalesce
     }
 
-    /// Waits until everything in flight is answered: afterwards queues may go
-    /// away, and memory may change. Takes nothing new.
+    /// Waits until everything in flight is answered. Afterwards queues may go away, and memory may
+    /// change. Takes no new requests.
     pub fn quiesce(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         self.now_ns = self.clock.now_ns();
         let _ = self.submit_and_complete(queues)?;
@@ -171,7 +171,7 @@ impl Blk {
             self.engine.wait();
             let _ = self.submit_and_complete(queues)?;
         }
-        // The next request finds the memory that there is then.
+        // The next request uses the memory that is there then.
         self.in_flight.forget();
         Ok(())
     }
@@ -210,8 +210,8 @@ impl Blk {
         Ok(Progress::More)
     }
 
-    /// Lets queues go on that waited for the limits, if these allow requests again;
-    /// whether there are such queues.
+    /// Lets queues continue that waited for the limits, if these allow requests again. True if such
+    /// queues remain.
     fn resume_limited(&mut self, now_ns: u64) -> bool {
         let mut resumes = false;
         if self.buckets.is_ready(now_ns) {
@@ -228,7 +228,7 @@ impl Blk {
         self.chain.head()
     }
 
-    /// The request at hand: to the engine, or answered at once.
+    /// Sends the current request to the engine, or answers it at once.
     fn begin(
         &mut self,
         index: usize,
@@ -277,8 +277,8 @@ impl Blk {
         }
     }
 
-    /// The driver flushes on queue `index`: what it writes on the others is
-    /// likely to be what it waits for next.
+    /// The driver flushes on queue `index`: its writes on the other queues are probably what it
+    /// waits for next.
     fn flushed(&mut self, index: usize) {
         for (other, state) in self.queue_states.iter_mut().enumerate() {
             if other != index {
@@ -287,8 +287,7 @@ impl Blk {
         }
     }
 
-    /// Hands a request to the engine, or to the slow way if O_DIRECT cannot take
-    /// its buffers.
+    /// Sends a request to the engine, or through copies if O_DIRECT cannot take its buffers.
     fn submit(&mut self, pending: InFlightRequest, memory: &GuestRam) -> Result<(), QueueError> {
         let Some((token, mut buffers)) = self.in_flight.reserve(memory) else {
             // `take_requests` saw a free one.
@@ -354,7 +353,7 @@ impl Blk {
         }
     }
 
-    /// A request of a type that the driver did not negotiate is not known.
+    /// Refuses a request of a type that the driver did not negotiate.
     fn negotiated(&self, request: Request) -> Result<Request, Refusal> {
         let feature = match request {
             Request::Discard { .. } => VIRTIO_BLK_F_DISCARD,
@@ -491,7 +490,7 @@ impl VirtioDevice for Blk {
         for index in 0..self.queue_states.len() {
             if std::mem::take(&mut self.queue_states[index].blocked) {
                 let taken = self.take_requests(index, queues)?;
-                // The next call goes on with what the budget cut off.
+                // The next call continues with what the budget cut off.
                 self.queue_states[index].blocked |= taken == Progress::More;
                 progress = progress.or(taken);
                 resumed = true;
@@ -517,7 +516,8 @@ impl VirtioDevice for Blk {
             .filter_map(|it| it.coalescer.deadline());
         let limited = self.queue_states.iter().any(|it| it.limited);
         let allowed = limited.then(|| self.buckets.ready_at_ns());
-        // An engine without an event does not call back for what a turn has left.
+        // An engine without an event does not call back, so what this iteration leaves is due at
+        // once.
         let parts = self.slow.can_begin().then_some(0);
         let all = deadlines.chain(self.engine.due_ns()).chain(allowed);
         all.chain(parts).min()
@@ -528,15 +528,15 @@ impl VirtioDevice for Blk {
         let resumes = self.resume_limited(now_ns);
         let is_due = self.engine.due_ns().is_some_and(|due_ns| due_ns <= now_ns);
         if resumes || is_due || self.slow.can_begin() {
-            // What the budget cuts off has its turn here too, and a bounded one:
-            // no more requests than there are places in the queues.
+            // Work that the budget cut off is done here too, and bounded: no more requests than the
+            // queues have entries.
             for _ in 0..MAX_IN_FLIGHT / BATCH {
                 if self.backend_ready(queues)? == Progress::Done {
                     break;
                 }
             }
             if resumes && !self.in_flight.are_full() {
-                // What is left comes with the next call, at once.
+                // The rest comes with the next call, at once.
                 for state in &mut self.queue_states {
                     state.limited |= state.blocked;
                 }

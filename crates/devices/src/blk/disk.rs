@@ -1,4 +1,4 @@
-//! The file or block device behind the guest's disk: opened, judged, locked.
+//! The file or block device behind the guest's disk: opens, checks and locks it.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -54,16 +54,16 @@ pub enum Problem {
     /// No such file.
     #[error("does not exist")]
     Missing,
-    /// This user may not, or the file system is mounted read-only.
+    /// The user may not write, or the file system is mounted read-only.
     #[error("may not be opened for writing and reading")]
     NotWritable(#[source] io::Error),
-    /// This user may not even read it.
+    /// The user may not read it.
     #[error("may not be read")]
     NotReadable(#[source] io::Error),
     /// A directory, a pipe, ...
     #[error("is neither a file nor a block device")]
     NotADisk,
-    /// Nothing in it.
+    /// The file is empty.
     #[error("is empty")]
     Empty,
     /// Part of a sector at its end.
@@ -200,8 +200,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Checks and locks an open file, whose format its opener knows; `name` is for
-    /// people.
+    /// Checks and locks an open file whose format the caller knows; `name` is for messages.
     pub fn from_file(file: File, name: &str, access: Access) -> Result<Self, DiskError> {
         let wrong = |problem| DiskError {
             disk: name.to_owned(),
@@ -236,7 +235,7 @@ impl Disk {
         self.bytes
     }
 
-    /// The disk has this many bytes from now on: what [`Growth`](super::Growth) said.
+    /// Sets the length in bytes, as [`Growth`](super::Growth) reported it.
     pub(super) fn set_bytes(&mut self, bytes: u64) {
         self.bytes = bytes;
     }
@@ -312,9 +311,9 @@ fn lock(file: &File, access: Access) -> io::Result<()> {
     patiently(libc::EAGAIN, || raw_io::lock(file, exclusive(access)))
 }
 
-/// Repeats `act` for a moment while it fails by `errno`: the kernel takes an io_uring
-/// apart, and with it lets the file go, a moment after its process has ended. Who
-/// starts a machine again at once finds its disk free.
+/// Repeats `act` for a short time while it fails with `errno`. The kernel takes an io_uring apart,
+/// and so releases the file, shortly after its process has ended: a machine that is started again
+/// at once finds its disk free.
 fn patiently<T>(errno: i32, mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let began = Instant::now();
     loop {
@@ -378,7 +377,8 @@ fn check_writable(file: &File, access: Access) -> Result<(), Problem> {
     }
 }
 
-/// The logical block of a device; a file may have been written for any block size, and 512 fits all.
+/// The logical block size of a device. A file may have been written for any block size, and 512
+/// fits all.
 fn block_size(file: &File) -> io::Result<BlockSize> {
     if !file.metadata()?.file_type().is_block_device() {
         return Ok(BlockSize::B512);

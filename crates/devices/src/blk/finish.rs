@@ -1,5 +1,5 @@
-//! The way of a request from the engine back to its queue: what it came to,
-//! its status byte, and whether it is worth an interrupt.
+//! The path of a request from the engine back to its queue: its result, its status byte, and
+//! whether it causes an interrupt.
 
 use std::io;
 
@@ -15,8 +15,8 @@ use crate::GuestRam;
 use crate::virtio::{Progress, QueueError, Queues, Virtqueue};
 
 impl Blk {
-    /// Hands over what was started, answers what has ended, and lets the
-    /// coalescers know which completions the driver will see.
+    /// Submits what was started, answers what has ended, and tells the coalescers which completions
+    /// the driver will see.
     pub(super) fn submit_and_complete(
         &mut self,
         queues: &mut Queues<'_>,
@@ -24,7 +24,7 @@ impl Blk {
         let mut progress = Progress::Done;
         self.start_parts(queues)?;
         if self.engine.submit().is_err() {
-            // The kernel is short of memory: what was started stays started.
+            // The kernel is short of memory: what was started waits for the next call.
             progress = Progress::More;
         }
         while let Some(finished) = self.engine.finished() {
@@ -97,7 +97,7 @@ impl Blk {
         self.in_flight.release(token, buffers);
     }
 
-    /// What the result means for the request.
+    /// Turns a result of the engine into an outcome of the request.
     fn judge(&mut self, pending: &mut InFlightRequest, result: io::Result<usize>) -> Outcome {
         let transfers = transfers(pending);
         match (pending.request, result) {
@@ -118,7 +118,7 @@ impl Blk {
             (_, Ok(_)) => Outcome::Done,
             // A hint that the file system does not understand.
             (Request::Discard { .. }, Err(error)) if is_unsupported(&error) => Outcome::Done,
-            // Zeros are written instead.
+            // Writes zeros instead.
             (Request::WriteZeroes { .. }, Err(error))
                 if is_unsupported(&error) && !pending.copied =>
             {
@@ -203,7 +203,7 @@ impl Blk {
         Ok(())
     }
 
-    /// Gives back a chain that has no room for a status, at once.
+    /// Gives back a chain without room for a status, at once.
     pub(super) fn give_up(
         &mut self,
         index: usize,
@@ -219,7 +219,7 @@ impl Blk {
 
 enum Outcome {
     Done,
-    /// This many more bytes are done.
+    /// This many further bytes are done.
     Partial(usize),
     Failed(io::Error),
 }

@@ -1,11 +1,10 @@
-//! Images that are not raw: recognised by their first bytes, so that they can
-//! be refused with a name. A guess from a guest's bytes never decides how
-//! they are read.
+//! Recognises images that are not raw by their first bytes, so that an error can name the format.
+//! How an image is read never depends on such a guess from a guest's bytes.
 
 /// Bytes that [`of`] looks at.
 pub(super) const LOOKED_AT: usize = 512;
 
-/// The format's name, unless it may be raw.
+/// The format's name; `None` if the image may be raw.
 pub(super) fn of(start: &[u8]) -> Option<&'static str> {
     let magics: [(usize, &[u8], &'static str); 7] = [
         (0, b"QFI\xfb", "qcow2"),

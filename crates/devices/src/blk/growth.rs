@@ -1,4 +1,4 @@
-//! A disk becomes longer while it is served.
+//! Makes a disk longer while it is served.
 //!
 //! The file is extended by fallocate(2) of its last sector, through a ring that can do nothing
 //! else: what lies between stays a hole, bytes that are there already stay, a full file
@@ -38,7 +38,7 @@ const TOKEN: usize = 0;
 /// Why a disk keeps its size.
 #[derive(Debug, thiserror::Error)]
 pub enum GrowthError {
-    /// It is longer now.
+    /// The requested length is below the present one.
     #[error("it has {now} bytes and cannot become shorter")]
     Shorter {
         /// Its length.
@@ -52,7 +52,7 @@ pub enum GrowthError {
         /// Its logical block.
         block: u64,
     },
-    /// Only its owner can extend it.
+    /// The size was not found as requested, and only the owner can extend it.
     #[error("its {kind} has {found} bytes: extend it first")]
     Found {
         /// `device` or `file`.
@@ -60,7 +60,7 @@ pub enum GrowthError {
         /// How long it is.
         found: u64,
     },
-    /// Without io_uring nothing but a wait can tell how long it is.
+    /// Without io_uring, finding the length may block.
     #[error(
         "its file is on a file system that may have to be waited for, which takes io_uring: \
          extend it and start again"
@@ -69,13 +69,13 @@ pub enum GrowthError {
     /// The file system does not know fallocate(2).
     #[error("its file system cannot extend it: run `truncate -s` on it, then set the size again")]
     Unsupported,
-    /// The file system has not said how long the file is. Nothing was begun.
+    /// The file system did not report the length of the file in time. Nothing was begun.
     #[error(
         "its file system did not answer within 1 s how long its file is: the disk and its file \
          keep their size; set the size again later"
     )]
     MeasurementTimeout,
-    /// The file system has not extended the file, or still works on the call before.
+    /// The file system did not extend the file in time, or still works on the previous call.
     #[error(
         "its file system did not answer within 1 s: the disk keeps its size, although its file \
          may still become longer; set the size again later"
@@ -92,9 +92,9 @@ pub struct Growth {
     file: ManuallyDrop<File>,
     block: BlockSize,
     kind: StorageKind,
-    /// `None`: a device, a disk that is only read, or a system without io_uring.
+    /// `None` for a device, a read-only disk, or a system without io_uring.
     allocation: Option<Hung<Ring>>,
-    /// The same, or the kernel knows how long the file is.
+    /// `None` in the same cases, or if the kernel knows the length.
     measurement: Option<Hung<Measurement>>,
 }
 
@@ -111,7 +111,7 @@ enum StorageKind {
     Device,
     /// The kernel knows its length.
     Local,
-    /// A server may know another length, or not answer.
+    /// A server may know another length, or may not answer.
     Remote,
 }
 
@@ -149,21 +149,21 @@ impl Growth {
         }
     }
 
-    /// As for a file on the network.
+    /// For a file as on the network.
     #[cfg(test)]
     pub(super) fn of_remote(disk: &Disk) -> io::Result<Self> {
         let file = disk.file().try_clone()?;
         Ok(Self::of_kind(disk, file, StorageKind::Remote))
     }
 
-    /// As for a file on a file system that keeps lengths in the kernel.
+    /// For a file as on a file system whose kernel keeps the length.
     #[cfg(test)]
     pub(super) fn of_local(disk: &Disk) -> io::Result<Self> {
         let file = disk.file().try_clone()?;
         Ok(Self::of_kind(disk, file, StorageKind::Local))
     }
 
-    /// As where the file system has not answered an earlier measurement or extension.
+    /// For a file system that has not answered an earlier measurement or extension.
     #[cfg(test)]
     pub(super) fn waiting(mut self, measures: bool) -> Self {
         if let Some(measurement) = self.measurement.as_mut().filter(|_| measures) {
@@ -174,14 +174,14 @@ impl Growth {
         self
     }
 
-    /// As where the kernel has no io_uring.
+    /// For a kernel without io_uring.
     #[cfg(test)]
     pub(super) fn without_rings(mut self) -> Self {
         (self.allocation, self.measurement) = (None, None);
         self
     }
 
-    /// Makes a disk of `now` bytes `wanted` bytes long. On success there are as many.
+    /// Extends a disk of `now` bytes to `wanted` bytes; success means exactly that length.
     pub fn grow(&mut self, now: u64, wanted: u64) -> Result<(), GrowthError> {
         let block = self.block.bytes();
         if wanted < now {
@@ -227,7 +227,7 @@ impl Growth {
 }
 
 impl Hung<Ring> {
-    /// Lets the file system have a sector at the end of `bytes` bytes.
+    /// Allocates the last sector of `bytes` bytes.
     fn allocate_last(&mut self, bytes: u64, deadline: Instant) -> Result<(), GrowthError> {
         let last = Operation::Allocate {
             offset: bytes - SECTOR_BYTES,
@@ -240,7 +240,7 @@ impl Hung<Ring> {
         };
         let finished = |ring: &mut Ring| {
             ring.acknowledge();
-            // What the kernel had no memory for before.
+            // Submits again what the kernel had no memory for.
             let _ = ring.submit();
             ring.finished().map(|Finished { result, .. }| result)
         };
@@ -257,8 +257,8 @@ impl<R> Hung<R> {
         }
     }
 
-    /// Makes a call, unless the one before has not ended, and waits for its end; `None`: there is
-    /// none before the deadline.
+    /// Makes a call, unless the previous one has not ended, and waits for its result; `None` if
+    /// there is none before the deadline.
     fn call<T>(
         &mut self,
         deadline: Instant,
@@ -266,7 +266,7 @@ impl<R> Hung<R> {
         finished: impl Fn(&mut R) -> Option<io::Result<T>>,
         event: impl Fn(&R) -> Option<BorrowedFd<'_>>,
     ) -> Result<Option<T>, GrowthError> {
-        // How an earlier call ended was for whoever asked for it.
+        // The result of the previous call belonged to an earlier request.
         if self.waits && finished(&mut self.ring).is_none() {
             return Ok(None);
         }

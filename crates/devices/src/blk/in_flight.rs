@@ -10,7 +10,7 @@ use super::raw_io::Buffers;
 use super::{MAX_IN_FLIGHT, Request};
 use crate::GuestRam;
 
-/// Where the answer to a request goes.
+/// Where the answer to a request is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reply {
     /// Queue that it came from.
@@ -19,13 +19,13 @@ pub(super) struct Reply {
     pub(super) head: u16,
     /// Where the status byte goes.
     pub(super) status_at: GuestAddress,
-    /// Its class, for coalescing.
+    /// Its class, for the coalescing policy.
     pub(super) kind: RequestKind,
     /// When it was taken from the queue, by the device's clock.
     pub(super) submitted_ns: u64,
 }
 
-/// A request that the I/O engine has.
+/// A request that the I/O engine executes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InFlightRequest {
     pub(super) reply: Reply,
@@ -33,9 +33,9 @@ pub(super) struct InFlightRequest {
     pub(super) durability: Durability,
     /// Bytes transferred so far.
     pub(super) done: u64,
-    /// All are transferred, and made durable now.
+    /// All bytes are transferred; the engine now makes them durable.
     pub(super) flushes: bool,
-    /// Its data goes through memory of the device's own (`slow`).
+    /// Its data is copied through the device's own memory (`slow`).
     pub(super) copied: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// A free token and buffers to fill; `None` when all are in flight.
+    /// A free token with buffers to fill; `None` if all tokens are in flight.
     pub(super) fn reserve(&mut self, memory: &GuestRam) -> Option<(usize, Buffers)> {
         let token = match self.free.pop() {
             Some(token) => token,
@@ -74,7 +74,7 @@ impl InFlight {
         self.free.len() != self.slots.len()
     }
 
-    /// The I/O engine has the request from now on.
+    /// Notes that the I/O engine has the request.
     pub(super) fn submit(&mut self, token: usize, pending: InFlightRequest) {
         if let Some(slot) = self.slots.get_mut(token) {
             *slot = Some(pending);

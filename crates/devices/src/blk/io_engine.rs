@@ -1,4 +1,5 @@
-//! What executes requests, and the engine that makes one system call after the other.
+//! The interface of what executes requests, and the engine that makes one system call after the
+//! other.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -40,9 +41,9 @@ pub enum Operation {
 /// When a write has completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// The host has it.
+    /// When the host's page cache has it.
     Cached,
-    /// It is on the disk.
+    /// When it is on the disk.
     Durable,
 }
 
@@ -70,12 +71,11 @@ pub struct Finished {
 /// Executes operations on a disk. Called on the I/O thread; [`drain`](Self::drain)
 /// on any.
 pub trait IoEngine: Send {
-    /// Begins `operation` at the latest with [`submit`](Self::submit). `token` is
-    /// below `MAX_IN_FLIGHT` and not in use.
+    /// Begins `operation`, at the latest at the next [`submit`](Self::submit). `token` is below
+    /// `MAX_IN_FLIGHT` and not in use.
     fn start(&mut self, token: usize, operation: Operation, buffers: Buffers);
 
-    /// Hands what was started to the kernel; after an error the rest waits for
-    /// the next call.
+    /// Submits to the kernel what was started; after an error the rest waits for the next call.
     fn submit(&mut self) -> io::Result<()>;
 
     /// The next operation that ended, in any order.
@@ -90,7 +90,7 @@ pub trait IoEngine: Send {
     /// Becomes readable when operations end; `None`: they end in `submit`.
     fn event(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Makes the event unreadable.
+    /// Clears the event.
     fn acknowledge(&mut self);
 
     /// When the next operation that has ended may be reported (by the device's clock), on a

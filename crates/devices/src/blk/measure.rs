@@ -1,8 +1,8 @@
-//! How long a file is whose file system may have to ask a server: statx(2) on a thread of
-//! the kernel's, through a ring that can do nothing else.
+//! Finds the length of a file whose file system may have to ask a server: statx(2) on a kernel
+//! thread, through a ring that can do nothing else.
 //!
-//! FUSE answers a read beyond the end that the kernel knows without asking its server (seen
-//! with FOPEN_DIRECT_IO on Linux 6.18), and any other call waits on the thread that makes it.
+//! For a read beyond the end that the kernel knows, FUSE does not ask its server (seen with
+//! FOPEN_DIRECT_IO on Linux 6.18). Any other call blocks the calling thread.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -13,8 +13,7 @@ use io_uring::register::Restriction;
 use io_uring::{IoUring, opcode, types};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
 
-/// One question at a time. Never dropped with a question that has no answer: the kernel writes
-/// to its memory.
+/// One query at a time. Never dropped with a query in flight: the kernel writes to its memory.
 pub(super) struct Measurement {
     ring: IoUring,
     event: EventFd,
@@ -46,7 +45,7 @@ impl Measurement {
         })
     }
 
-    /// Asks. The answer to the question before must have been taken.
+    /// Begins a query. The caller has taken the answer to the one before.
     pub(super) fn ask(&mut self) -> io::Result<()> {
         let found: *mut libc::statx = &mut *self.found;
         let statx = opcode::Statx::new(
@@ -64,7 +63,7 @@ impl Measurement {
         pushed.map_err(io::Error::other)
     }
 
-    /// Becomes readable with the answer.
+    /// The event that becomes readable with the answer.
     pub(super) fn event(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is open as long as the eventfd that is borrowed.
         unsafe { BorrowedFd::borrow_raw(self.event.as_raw_fd()) }
@@ -73,7 +72,7 @@ impl Measurement {
     /// The length, once it is known.
     pub(super) fn answer(&mut self) -> Option<io::Result<u64>> {
         let _ = self.event.read();
-        // What the kernel had no memory for before, too.
+        // Submits again what the kernel had no memory for.
         let _ = self.ring.submit();
         let entry = self.ring.completion().next()?;
         Some(match entry.result() {

@@ -14,8 +14,8 @@ use std::time::Duration;
 use super::io_engine::{Finished, IoEngine, Operation};
 use super::{Buffers, Clock, MAX_IN_FLIGHT};
 
-/// `engine`, with operations that take `latency` at least; itself, where that is
-/// nothing.
+/// Wraps `engine` so that its operations take at least `latency`; returns it unchanged if `latency`
+/// is zero.
 pub fn paced(
     engine: Box<dyn IoEngine>,
     latency: Duration,
@@ -33,9 +33,9 @@ struct Paced {
     engine: Box<dyn IoEngine>,
     clock: Box<dyn Clock>,
     latency_ns: u64,
-    /// When what has a token is due.
+    /// When the operation of each token is due.
     due_ns: Vec<u64>,
-    /// What has ended and is not due, in the order in which it will be.
+    /// Operations that have ended and are not due yet, by due time.
     waiting: VecDeque<(u64, Finished)>,
 }
 
@@ -50,7 +50,7 @@ impl Paced {
         }
     }
 
-    /// Lets what has ended wait for its time.
+    /// Collects what has ended, until its time.
     fn gather(&mut self) {
         while let Some(finished) = self.engine.finished() {
             let due_ns = self.due_ns.get(finished.token).copied().unwrap_or(0);
@@ -81,7 +81,7 @@ impl IoEngine for Paced {
         self.waiting.pop_front().map(|(_, finished)| finished)
     }
 
-    /// The caller is about to stop using the disk: from here on there is no latency.
+    /// The caller is about to stop using the disk: without latency from here on.
     fn wait(&mut self) {
         self.gather();
         if self.waiting.is_empty() {

@@ -1,9 +1,8 @@
 //! Where the kernel reads and writes guest memory: vectors of guest buffers,
 //! io_uring, preadv and pwritev2.
 //!
-//! The one place of this crate with unsafe code: the io-uring crate leaves it to
-//! its caller that buffers live until their request has completed, and the
-//! vectored system calls take addresses.
+//! The only unsafe code of this crate: with the io-uring crate the caller keeps buffers alive until
+//! their request has completed, and the vectored system calls take addresses.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -22,16 +21,16 @@ use super::io_engine::{Finished, IoEngine, Operation};
 use crate::GuestRam;
 use crate::virtio::{QueueError, Span};
 
-/// Buffers in guest memory, or one of the device's own, as the kernel takes them. Keeps
-/// that memory mapped.
+/// Buffers as the kernel takes them: in guest memory, or one in the device's own. Keeps that memory
+/// mapped.
 #[derive(Debug)]
 pub struct Buffers {
-    /// The addresses in `vectors` lie in it. `None`: there is no vector.
+    /// The memory that the addresses in `vectors` point to; `None` without vectors.
     _memory: Option<Arc<GuestRam>>,
     vectors: Vec<libc::iovec>,
     /// Vectors before this one are done.
     first: usize,
-    /// The one address in `vectors` lies in it.
+    /// The device's own buffer, if `vectors` points there.
     own: Option<Aligned>,
 }
 
@@ -59,7 +58,7 @@ impl Buffers {
         }
     }
 
-    /// Takes the first `len` bytes of `own`, instead of guest memory.
+    /// Uses the first `len` bytes of `own` instead of guest memory.
     pub(super) fn put_own(&mut self, mut own: Aligned, len: usize) {
         self.clear();
         let bytes = own.as_mut_slice();
@@ -70,14 +69,14 @@ impl Buffers {
         self.own = Some(own);
     }
 
-    /// The memory of [`Self::put_own`], when the kernel is done with it.
+    /// The buffer of [`Self::put_own`], once the kernel does not use it any more.
     pub(super) fn take_own(&mut self) -> Option<Aligned> {
         let own = self.own.take()?;
         self.clear();
         Some(own)
     }
 
-    /// Takes the `len` bytes from `skip` on of `spans`.
+    /// Collects `len` bytes of `spans`, from byte `skip` on.
     pub fn gather(&mut self, spans: &[Span], skip: usize, len: usize) -> Result<(), QueueError> {
         self.clear();
         let (mut skip, mut left) = (skip, len);
@@ -121,7 +120,7 @@ impl Buffers {
             .all(|it| aligned(it.iov_base as usize) && aligned(it.iov_len))
     }
 
-    /// The first `count` bytes are done.
+    /// Skips the first `count` bytes, which are done.
     pub fn advance(&mut self, count: usize) {
         let mut count = count;
         while let Some(vector) = self.vectors.get_mut(self.first) {
@@ -186,8 +185,8 @@ pub(super) fn lock(file: &File, exclusive: Exclusive) -> io::Result<()> {
     }
 }
 
-/// Whether a block device is set to be read only: the kernel lets it be opened for
-/// writing all the same, and refuses each write.
+/// Whether a block device is read-only. The kernel lets it be opened for writing all the same, and
+/// then refuses each write.
 pub(super) fn is_read_only(device: &File) -> io::Result<bool> {
     let mut read_only: libc::c_int = 0;
     // SAFETY: BLKROGET writes an int behind its argument.
@@ -295,9 +294,9 @@ impl Ring {
     }
 }
 
-/// Whether requests to the file's file system wait where they are submitted, although that
-/// must not wait: FUSE does (seen on Linux 6.18, reads ahead and with FOPEN_DIRECT_IO). Threads
-/// of the kernel's submit them then. A file system that does not name itself is taken for one.
+/// Whether requests to the file's file system can block at submission, although that must not
+/// happen: FUSE does so (seen on Linux 6.18, with read-ahead and with FOPEN_DIRECT_IO). Kernel
+/// threads submit such requests. A file system that does not report its type counts as FUSE.
 fn waits_at_submission(file: &File) -> bool {
     /// `FUSE_SUPER_MAGIC` (`linux/magic.h`).
     const FUSE: u32 = 0x6573_5546;
@@ -310,8 +309,8 @@ pub(super) enum LengthKeeper {
     /// This kernel: the answer to how long the file is needs no server and no lock that is held
     /// across I/O.
     Kernel,
-    /// Perhaps a server: FUSE, NFS and others, overlayfs over one of them, and each file
-    /// system that is not listed or does not name itself.
+    /// Perhaps a server: FUSE, NFS and others, overlayfs over one of them, and each file system
+    /// that is not listed or does not report its type.
     Server,
 }
 
@@ -409,8 +408,8 @@ impl IoEngine for Ring {
     }
 
     fn wait(&mut self) {
-        // Completions come whether or not this call succeeds: an error only
-        // makes the wait a busy one.
+        // Completions arrive whether or not this call succeeds: after an error the loop merely does
+        // not sleep.
         if self.in_flight > 0 && self.ring.submit_and_wait(1).is_err() {
             std::thread::yield_now();
         }
@@ -436,7 +435,7 @@ impl IoEngine for Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // Else the kernel would go on with memory that is not the guest's any more.
+        // Otherwise the kernel would write to memory that is no longer the guest's.
         self.drain();
     }
 }
@@ -461,7 +460,7 @@ mod tests {
             0xc3_6400,
         ];
         assert_eq!(of(&remote), [LengthKeeper::Server; 6]);
-        // overlayfs may be over one of these, and one that is not listed may be anything.
+        // overlayfs may lie over one of these; an unlisted file system may be anything.
         assert_eq!(of(&[0x794c_7630, 0x1234_5678]), [LengthKeeper::Server; 2]);
         // ext4, tmpfs, ZFS, FAT, exFAT and JFS.
         let local = [

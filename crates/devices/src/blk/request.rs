@@ -1,5 +1,5 @@
-//! What a request asks for: from its header and the lengths of its chain to a
-//! valid [`Request`], or the reason why not (virtio 1.2, 5.2.6). Pure.
+//! Parses a request from its header and the lengths of its chain into a valid [`Request`], or says
+//! why it is refused (virtio 1.2, 5.2.6). Pure.
 
 use virtio_bindings::virtio_blk::{
     VIRTIO_BLK_S_IOERR, VIRTIO_BLK_S_UNSUPP, VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_FLUSH,
@@ -12,7 +12,7 @@ use super::{MAX_REQUEST_BYTES, MAX_ZERO_SECTORS, SECTOR_BYTES, SERIAL_BYTES};
 pub(crate) const HEADER_BYTES: usize = 16;
 /// Length of a range in a discard or write-zeroes request.
 pub(crate) const RANGE_BYTES: usize = 16;
-/// Bit of a range: the blocks may be given up.
+/// Bit of a range: the device may deallocate the blocks.
 const UNMAP: u32 = 1;
 
 /// What the driver sent, as far as the parser needs it.
@@ -37,7 +37,7 @@ pub struct RequestLimits {
     pub block_sectors: u64,
 }
 
-/// A request that makes sense. Offsets and lengths in bytes, within the disk.
+/// A valid request. Offsets and lengths in bytes, within the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Disk to memory.
@@ -58,20 +58,20 @@ pub enum Request {
     Flush,
     /// The serial number.
     GetId,
-    /// The range's content is not needed any more.
+    /// Discards the range: the guest does not need its content any more.
     Discard {
         /// Where on the disk.
         offset: u64,
         /// How much.
         len: u64,
     },
-    /// The range reads as zeros.
+    /// Makes the range read as zeros.
     WriteZeroes {
         /// Where on the disk.
         offset: u64,
         /// How much.
         len: u64,
-        /// Whether the blocks may be given up.
+        /// Whether the device may deallocate the blocks.
         unmap: Unmap,
     },
 }
@@ -86,7 +86,7 @@ impl Request {
     }
 }
 
-/// Whether blocks that read as zeros may be given up.
+/// Whether the device may deallocate blocks that are to read as zeros.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmap {
     /// They may.
@@ -98,7 +98,7 @@ pub enum Unmap {
 /// Why a request is answered with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is no room for a status: it cannot even be answered.
+    /// The chain has no room for a status, so the request cannot be answered.
     NoStatus,
     /// Header or data are missing, have the wrong direction or length.
     Malformed,
@@ -122,7 +122,7 @@ impl Refusal {
     }
 }
 
-/// Judges a request.
+/// Parses a request.
 pub fn parse(shape: &Shape, limits: RequestLimits) -> Result<Request, Refusal> {
     let data_in = shape.writable.checked_sub(1).ok_or(Refusal::NoStatus)? as u64;
     let data_out = shape

@@ -1,10 +1,9 @@
-//! Requests that go through memory of the device's own, a part at a time: buffers that
-//! O_DIRECT cannot take, and zeros for a file system that cannot make them.
+//! Requests that go through the device's own memory in parts: buffers that O_DIRECT cannot take,
+//! and zeros for a file system that cannot make them.
 //!
-//! Parts go through the engine as every request does: the I/O thread waits for no disk.
-//! [`MOST_PARTS`] parts of [`PART_BYTES`] bound the memory, and the bytes that a turn of
-//! the I/O loop copies. Requests take turns: one that has a part behind it waits behind
-//! those that have none.
+//! Parts go through the engine like every request, so the I/O thread does not wait for a disk.
+//! [`MOST_PARTS`] parts of [`PART_BYTES`] bound the memory and the bytes that one iteration of the
+//! I/O loop copies. Requests take turns: one that had a part waits behind those that had none.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +17,7 @@ use crate::virtio::{QueueError, Queues, Span, copy_from, copy_to};
 
 /// Bytes of a part: a multiple of every block size.
 pub(super) const PART_BYTES: usize = 256 << 10;
-/// Parts that the engine has at a time.
+/// Parts in the engine at a time.
 pub(super) const MOST_PARTS: usize = 8;
 
 /// Aligned memory, made when it is first needed, and the requests that wait for it.
@@ -38,7 +37,7 @@ struct Remainder {
 }
 
 impl Slow {
-    /// The request's next part begins when there is memory.
+    /// Queues the request for its next part, when there is memory.
     pub(super) fn wait(&mut self, token: usize, buffers: Buffers) {
         self.waiting.push_back((token, buffers));
     }
@@ -53,12 +52,12 @@ impl Slow {
         self.places.remove(&token);
     }
 
-    /// Memory of a part that the engine is done with.
+    /// Keeps the memory of a part that the engine has completed.
     pub(super) fn keep(&mut self, own: Aligned) {
         self.idle.push(own);
     }
 
-    /// Forgets all requests; the engine has none of them any more.
+    /// Forgets all requests: the engine has none of them any more.
     pub(super) fn forget(&mut self) {
         self.waiting.clear();
         self.places.clear();
@@ -79,7 +78,7 @@ impl Slow {
 }
 
 impl Blk {
-    /// The request at hand: its data is copied.
+    /// Copies the data of the current request.
     pub(super) fn copy_in_parts(
         &mut self,
         token: usize,
@@ -99,8 +98,8 @@ impl Blk {
         self.slow.wait(token, buffers);
     }
 
-    /// Hands the engine as many parts as there is memory for. A request whose part cannot
-    /// begin is not in flight any more.
+    /// Submits as many parts to the engine as there is memory for. Drops a request whose part
+    /// cannot begin.
     pub(super) fn start_parts(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         while let Some((token, mut buffers, mut own)) = self.slow.next() {
             match self.prepare(token, queues, &mut own) {
@@ -120,7 +119,7 @@ impl Blk {
         Ok(())
     }
 
-    /// The next part of a request in `own`; `None` where its queue is gone.
+    /// Prepares the next part of a request in `own`; `None` if its queue is gone.
     fn prepare(
         &self,
         token: usize,
@@ -165,7 +164,7 @@ impl Blk {
         Ok(part)
     }
 
-    /// The engine is done with a part, of which it has read `read` bytes.
+    /// The engine has completed a part, and has read `read` bytes.
     pub(super) fn part_ended(
         &mut self,
         token: usize,

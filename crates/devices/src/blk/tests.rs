@@ -1,4 +1,4 @@
-//! A guest's disk: driver on guest memory, device, and a file behind it.
+//! A guest's disk: a driver on guest memory, the device, and a file behind it.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
@@ -138,8 +138,8 @@ fn offer_deep_reads(machine: &MockMachine<Blk>, ring: &mut DriverRing<'_>) {
     }
 }
 
-/// Turns of a millisecond after which a device counts as hung. A disk that others use can
-/// take seconds for a write.
+/// Iterations of a millisecond after which a device counts as hung. A busy disk can take seconds
+/// for a write.
 const MOST_TURNS: usize = 30_000;
 
 /// Lets the device work until `count` more requests are used.

@@ -28,7 +28,7 @@ const PM: u8 = 0x80;
 /// Bit 7 of the index port masks non-maskable interrupts.
 const INDEX_MASK: u8 = 0x7f;
 
-/// Tells seconds since 1970.
+/// Gives seconds since 1970.
 type Clock = Box<dyn Fn() -> u64 + Send>;
 
 /// The clock. vCPU threads, under a mutex.
@@ -50,7 +50,7 @@ impl Cmos {
         })
     }
 
-    /// A clock that shows what `clock` tells, in seconds since 1970.
+    /// A clock that shows what `clock` gives, in seconds since 1970.
     pub(crate) fn with_clock(clock: impl Fn() -> u64 + Send + 'static) -> Self {
         Self {
             now: DateTime::from_unix(clock()),

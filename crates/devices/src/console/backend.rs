@@ -2,19 +2,19 @@
 
 use crate::virtio::Interest;
 
-/// What became of bytes.
+/// What a call did with bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// This many moved, at least one.
     Bytes(usize),
-    /// None: the call would have had to wait.
+    /// None: the call would have blocked.
     Blocked,
-    /// None, now and later: the input has ended, or no process reads the output.
+    /// None, now or later: the input has ended, or no process reads the output.
     Closed,
 }
 
-/// The host's ends, by the port's number. Called on the I/O thread under the device's
-/// mutex, but for what says otherwise; never waits.
+/// The host's ends, by port number. Called on the I/O thread under the device's mutex, except where
+/// a method says otherwise. No call blocks.
 pub trait Backend: Send {
     /// Reads input into `bytes`, which is not empty.
     fn read(&mut self, port: usize, bytes: &mut [u8]) -> Moved;
@@ -22,7 +22,7 @@ pub trait Backend: Send {
     /// Writes output from `bytes`, which is not empty.
     fn write(&mut self, port: usize, bytes: &[u8]) -> Moved;
 
-    /// What the device waits for at this port from now on. When it has come, the backend's
-    /// descriptor is ready to read.
+    /// Sets what the device waits for at this port. When it comes, the backend's descriptor becomes
+    /// readable.
     fn watch(&mut self, port: usize, interest: Interest);
 }

@@ -10,7 +10,7 @@ const PORT_READY: u16 = 3;
 const PORT_OPEN: u16 = 6;
 const PORT_NAME: u16 = 7;
 
-/// What the driver says of a port's end, or of a step that it took.
+/// The value of a message: yes or no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Yes,

@@ -7,7 +7,8 @@ counters! {
     pub struct ConsoleCounters {
         /// Bytes that the host took.
         tx_bytes,
-        /// Bytes that no reader takes: a port of input, or its host's end is closed.
+        /// Bytes that no reader takes: written to an input port, or to a port whose host end is
+        /// closed.
         tx_discarded,
         /// Times that output waited for the host.
         tx_backpressure,
@@ -17,11 +18,11 @@ counters! {
         rx_backpressure,
         /// Control messages from the driver.
         control_received,
-        /// Of those, messages of another length, event, port or value than there is.
+        /// Of those, messages with an invalid length, event, port or value.
         control_invalid,
         /// Control messages to the driver.
         control_sent,
-        /// Messages to the driver that its buffer was too short for.
+        /// Messages that were too long for the driver's buffer.
         control_dropped,
     }
 }

@@ -1,4 +1,4 @@
-//! The device: queues to ports and back.
+//! The device: from queues to ports and back.
 
 use std::sync::Arc;
 
@@ -52,12 +52,12 @@ impl Use {
     }
 }
 
-/// What became of the chain at a queue's head.
+/// What a call did with the chain at the head of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Head {
-    /// Work on it went on.
+    /// It worked on the chain.
     Used,
-    /// It waits for the host's end.
+    /// The chain waits for the host's end.
     Blocked,
     /// There is none.
     Missing,
@@ -75,7 +75,7 @@ pub struct Console<B> {
 }
 
 impl<B: Backend> Console<B> {
-    /// A console with those ports; one at least.
+    /// A console with those ports, at least one.
     pub fn new(ports: &[PortSettings], backend: B) -> Self {
         let queues = 0..2 * ports.len() + 2;
         Self {
@@ -94,15 +94,15 @@ impl<B: Backend> Console<B> {
         }
     }
 
-    /// From now on [`Self::is_drained`] says whether all output is with the host that the
-    /// driver had given when this was called. The transmit queues are to be looked at again.
+    /// From now on [`Self::is_drained`] reports whether the host has all output that the driver had
+    /// sent when this was called. The caller looks at the transmit queues again.
     pub fn start_drain(&mut self) {
         for port in &mut self.ports {
             port.is_drained = port.settings.direction == Direction::Input;
         }
     }
 
-    /// Whether the host has that output, or nothing can come any more.
+    /// Whether the host has that output, or can take no more of it.
     pub fn is_drained(&self) -> bool {
         !self.started || self.ports.iter().all(|port| port.is_drained)
     }
@@ -116,7 +116,7 @@ impl<B: Backend> Console<B> {
             .collect()
     }
 
-    /// Takes up to a batch of the driver's messages.
+    /// Handles up to a batch of the driver's messages.
     fn hear(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
         let Some((queue, memory)) = queues.get(FROM_DRIVER) else {
             return Ok(Progress::Done);
@@ -136,7 +136,7 @@ impl<B: Backend> Console<B> {
         Ok(Progress::More)
     }
 
-    /// The message in the chain at hand.
+    /// Parses the message in the current chain.
     fn message(&self, memory: &GuestRam) -> Result<Option<FromDriver>, QueueError> {
         if self.chain.writable_len() != 0 {
             return Err(QueueError::Direction);
@@ -149,14 +149,14 @@ impl<B: Backend> Console<B> {
         Ok(FromDriver::parse(bytes, self.ports.len()))
     }
 
-    /// Does what the driver says; `false` where it may not say that now.
+    /// Follows a message; `false` if the driver may not send it now.
     fn follow(&mut self, message: FromDriver) -> bool {
         match message {
             FromDriver::DeviceReady(Said::Yes) => {
                 self.ports.iter_mut().for_each(Port::announce);
                 true
             }
-            // It gives up: nothing more happens until it starts the device again.
+            // The driver gives up: nothing more happens until it starts the device again.
             FromDriver::DeviceReady(Said::No) => true,
             FromDriver::PortReady(port, Said::Yes) => self.ports[port].make_ready(),
             FromDriver::PortReady(_, Said::No) => true,
@@ -174,7 +174,7 @@ impl<B: Backend> Console<B> {
         }
     }
 
-    /// Sends the messages that the driver is owed, as far as it has buffers.
+    /// Sends the pending messages, as far as the driver has buffers.
     fn tell(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         let Some((queue, memory)) = queues.get(TO_DRIVER) else {
             return Ok(());
@@ -248,7 +248,7 @@ impl<B: Backend> Console<B> {
         Ok(Head::Blocked)
     }
 
-    /// Gives up to a batch of chunks to the host.
+    /// Writes up to a batch of chunks to the host.
     fn transmit(&mut self, port: usize, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
         let Some((queue, memory)) = queues.get(Use::Transmit(port).queue()) else {
             self.ports[port].is_drained = true;
@@ -279,9 +279,9 @@ impl<B: Backend> Console<B> {
         Ok(Progress::More)
     }
 
-    /// Gives a chunk of the chain at the queue's head to the host. What the host has of it is
-    /// kept beside the queue: a driver that changes the chain meanwhile gets other bytes
-    /// through, no more than its chain has.
+    /// Writes a chunk of the chain at the queue's head to the host. The progress is kept beside the
+    /// queue: a driver that changes the chain meanwhile sends other bytes, but no more than its
+    /// chain has.
     fn empty(
         &mut self,
         port: usize,
@@ -350,7 +350,7 @@ impl<B: Backend> Console<B> {
             Use::ToDriver => Ok(Progress::Done),
             Use::FromDriver => {
                 let progress = self.hear(queues)?;
-                // A port that is open now may have buffers already.
+                // A port that has just been opened may have buffers already.
                 (0..self.ports.len()).try_fold(progress, |progress, port| {
                     Ok(progress.or(self.receive(port, queues)?))
                 })
@@ -358,7 +358,7 @@ impl<B: Backend> Console<B> {
         }
     }
 
-    /// What follows from any work: messages, and what to wait for.
+    /// Finishes any work: sends messages and sets what to wait for.
     fn settle(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         for (number, port) in self.ports.iter_mut().enumerate() {
             let interest = port.interest();
@@ -441,7 +441,7 @@ impl<B: Backend> VirtioDevice for Console<B> {
     }
 }
 
-/// Takes the driver's next buffer; when there is none, asks to be notified of the next one.
+/// Takes the driver's next buffer; if there is none, requests a notification for the next one.
 fn next_buffer(
     queue: &mut Virtqueue,
     memory: &GuestRam,

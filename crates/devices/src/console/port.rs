@@ -1,4 +1,5 @@
-//! One port: what the driver and the host have said of it, and which messages it is owed.
+//! One port: the state of the driver's and the host's end, and the messages that the driver has not
+//! received yet.
 
 use super::control::{Said, ToDriver};
 use crate::virtio::Interest;
@@ -26,13 +27,13 @@ pub struct PortSettings {
 enum Step {
     /// It does not know of the port.
     Unknown,
-    /// It is to hear of the port.
+    /// The driver must be notified of the port.
     Announced,
-    /// It has heard.
+    /// The driver has been notified.
     Added,
-    /// It uses the port, and is to get its name.
+    /// The driver uses the port, and must receive its name.
     Ready,
-    /// It has the name, and gets every change.
+    /// The driver has the name, and receives every change.
     Named,
 }
 
@@ -46,15 +47,15 @@ pub(super) struct Port {
     /// The host's end, and what the driver knows of it.
     pub(super) host: Said,
     told: Option<Said>,
-    /// The host's end would have had to wait.
+    /// The host's end would have blocked.
     pub(super) is_blocked: bool,
-    /// Work on the port's queue was cut off by its budget.
+    /// The budget cut off the work on the port's queue.
     pub(super) is_unfinished: bool,
-    /// Output: the queue was seen empty since [`super::Console::start_drain`].
+    /// Output: the queue was empty at some time since [`super::Console::start_drain`].
     pub(super) is_drained: bool,
     /// Bytes of the chain at the transmit queue's head that the host has.
     pub(super) taken: usize,
-    /// What the backend was last told to watch for.
+    /// What the backend watches for now.
     pub(super) watched: Interest,
 }
 
@@ -74,7 +75,7 @@ impl Port {
         }
     }
 
-    /// The driver has begun again. The host's end stays as it is.
+    /// The driver was reset. The host's end stays as it is.
     pub(super) fn reset(&mut self) {
         *self = Self {
             host: self.host,
@@ -88,7 +89,7 @@ impl Port {
         self.step = self.step.max(Step::Announced);
     }
 
-    /// The driver uses the port, of which it must have heard; `false` if it has not.
+    /// The driver uses the port; `false` if it has not been notified of it yet.
     pub(super) fn make_ready(&mut self) -> bool {
         let is_known = self.step >= Step::Added;
         if is_known {
@@ -102,7 +103,7 @@ impl Port {
         self.step >= Step::Ready
     }
 
-    /// The next message that the driver has not got.
+    /// The next message that the driver has not received.
     pub(super) fn owed(&self) -> Option<ToDriver> {
         match self.step {
             Step::Unknown | Step::Added => None,
@@ -112,7 +113,7 @@ impl Port {
         }
     }
 
-    /// The driver got that message, or lost it by a buffer too short.
+    /// The driver received that message, or lost it because its buffer was too short.
     pub(super) fn sent(&mut self, message: ToDriver) {
         match message {
             ToDriver::Add => self.step = Step::Added,

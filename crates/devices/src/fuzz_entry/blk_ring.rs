@@ -27,7 +27,7 @@ const SLOT: u64 = 8 << 10;
 const HEADS: u64 = BUFFERS;
 const DATA: u64 = BUFFERS + 0x1000;
 const DISK: u64 = SLOTS * SLOT;
-/// Until what is in flight counts as lost.
+/// When a request in flight counts as lost.
 const PATIENCE: Duration = Duration::from_secs(30);
 const QUEUE: u16 = 64;
 
@@ -208,8 +208,8 @@ fn batch(sides: [&Side; 2], input: &mut Input<'_>) {
             for side in sides {
                 Driver::new(&side.machine).reset();
             }
-            // What had begun has ended, with an unknown result. Zeroes that this file system
-            // does not make are written in a second step, which a reset may prevent.
+            // What had begun has ended, with an unknown result. If the file system cannot make
+            // zeros, a second step writes them, and a reset may prevent that step.
             for request in wanted.iter().filter(|it| it.kind == 13) {
                 agree(sides, request.slot);
             }

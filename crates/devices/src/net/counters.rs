@@ -10,8 +10,8 @@ counters! {
         rx_frames,
         /// Their bytes, without virtio headers.
         rx_bytes,
-        /// Frames that the guest's buffers could never hold, or that came with
-        /// an offload which the driver did not accept.
+        /// Frames that the guest's buffers could never hold, or with an offload that the driver did
+        /// not accept.
         rx_dropped,
         /// Times that frames waited in the link for receive buffers.
         rx_backpressure,
@@ -21,8 +21,8 @@ counters! {
         tx_frames,
         /// Their bytes, without virtio headers.
         tx_bytes,
-        /// Frames that were too long, empty, asked for an offload that was not
-        /// negotiated, or met a closed link.
+        /// Frames that were too long, empty or for a closed link, or that requested an offload
+        /// without negotiation.
         tx_dropped,
         /// Times that frames waited in the guest's queue for the link.
         tx_backpressure,
@@ -30,7 +30,7 @@ counters! {
         tx_limited,
         /// Checksums completed on behalf of guest or link.
         checksums,
-        /// Frames from the guest whose header makes no sense.
+        /// Frames from the guest with an invalid header.
         malformed,
         /// Failures of the link; after the first it counts as down.
         link_errors,

@@ -28,7 +28,7 @@ pub struct NetSettings {
 /// Whether the link still works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkState {
-    /// It does not know yet what the driver accepts.
+    /// The link does not know yet which offloads the driver accepts.
     Fresh,
     Up,
     Down,
@@ -49,7 +49,7 @@ pub struct Net<L> {
     pub(super) limiter: Limiter,
     config_changed: bool,
     pub(super) counters: Arc<NetCounters>,
-    /// Scratch of the two directions.
+    /// Buffers that both directions use again.
     pub(super) chain: Chain,
     pub(super) buffers: Buffers,
 }
@@ -104,12 +104,12 @@ impl<L: Link> Net<L> {
         self.limiter.deadline_ns()
     }
 
-    /// That time may have come.
+    /// A limit may allow a waiting frame now.
     pub(super) fn resume_limited(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         let now_ns = self.limiter.now_ns();
         if self.limiter.tx.resumes(now_ns) {
             let sent = self.transmit(queues)?;
-            // What is left of a batch comes with the next call, at once.
+            // The rest of a batch comes with the next call, at once.
             self.limiter.tx.waits |= sent == Progress::More;
         }
         if self.limiter.rx.resumes(now_ns) {
@@ -119,7 +119,7 @@ impl<L: Link> Net<L> {
         Ok(())
     }
 
-    /// The link failed: the guest sees it go down.
+    /// The link failed: the guest sees it as down.
     pub(super) fn link_failed(&mut self, _why: &LinkError) {
         self.counters.link_errors.increment();
         self.config_changed |= self.state != LinkState::Down;
@@ -130,7 +130,7 @@ impl<L: Link> Net<L> {
         self.state == LinkState::Down
     }
 
-    /// Before the first frame of a run: tells the link what the driver accepts.
+    /// Before the first frame of a run: gives the link the offloads that the driver accepts.
     fn prepare_link(&mut self) {
         if self.state != LinkState::Fresh {
             return;

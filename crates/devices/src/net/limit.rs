@@ -37,7 +37,7 @@ impl Limiter {
         }
     }
 
-    /// Before a batch.
+    /// Before a batch: reads the clock if there is a limit.
     pub(super) fn look(&mut self) -> u64 {
         if self.limits.any() {
             self.now_ns = self.clock.now_ns();
@@ -45,7 +45,7 @@ impl Limiter {
         self.now_ns
     }
 
-    /// The driver is gone, and with it who waits.
+    /// The driver is gone, and its waiting frames with it.
     pub(super) fn forget(&mut self) {
         self.rx.waits = false;
         self.tx.waits = false;
@@ -61,7 +61,7 @@ impl Limiter {
         self.clock.now_ns()
     }
 
-    /// Other limits from now on.
+    /// Sets other limits.
     pub(super) fn set(&mut self, limits: NetLimits) {
         let now_ns = self.clock.now_ns();
         self.limits = limits;

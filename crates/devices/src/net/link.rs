@@ -13,7 +13,7 @@ pub struct LinkFeatures {
     pub offload: LinkOffload,
 }
 
-/// Which work on frames a link takes off the guest.
+/// Which work on frames a link does for the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkOffload {
     /// Plain frames with complete checksums in both directions; what is
@@ -71,8 +71,8 @@ pub trait Link: Send {
     /// What the link can do.
     fn features(&self) -> LinkFeatures;
 
-    /// Tells what the driver accepts, before the first frame after each start.
-    /// Only called with [`LinkOffload::VnetHeader`].
+    /// Sets the offloads that the driver accepts, before the first frame after each start. Only
+    /// called with [`LinkOffload::VnetHeader`].
     fn set_offload(&mut self, accepted: RxOffload) -> Result<(), LinkError> {
         let _ = accepted;
         Ok(())
@@ -86,10 +86,9 @@ pub trait Link: Send {
     /// Drops the frame last returned by [`Link::peek`].
     fn consume(&mut self);
 
-    /// Room for one frame of `len` bytes (at most `max_frame`, never 0), or
-    /// `None` when the link takes no more now: the device keeps the frame in
-    /// the guest's queue until the link is writable. Room that is not committed
-    /// is reused.
+    /// Room for one frame of `len` bytes (at most `max_frame`, never 0), or `None` if the link
+    /// takes no more now: the device then keeps the frame in the guest's queue until the link is
+    /// writable. Room that is not committed is reused.
     fn reserve(&mut self, len: usize) -> Result<Option<&mut [u8]>, LinkError>;
 
     /// Sends the frame that was written to the room last reserved. The link
@@ -97,8 +96,8 @@ pub trait Link: Send {
     /// link has [`LinkOffload::VnetHeader`].
     fn commit(&mut self, header: &NetHeader) -> Result<(), LinkError>;
 
-    /// End of a batch: hands what was committed to the kernel as far as it
-    /// takes it. Also called when the descriptor became writable.
+    /// Ends a batch: passes committed frames to the kernel, as far as it takes them. Also called
+    /// when the descriptor became writable.
     fn flush(&mut self) -> Result<(), LinkError>;
 
     /// Whether committed frames still wait for a writable descriptor.

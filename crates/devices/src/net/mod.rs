@@ -1,10 +1,10 @@
 //! virtio-net (virtio 1.2, 5.1): one receive and one transmit queue between
 //! guest memory and a [`Link`].
 //!
-//! Each frame is copied once. No frame is lost for want of room: without
-//! receive buffers frames stay in the link, and while the link takes no more
-//! frames stay in the guest's queue. Checksums that the guest leaves to the
-//! device are completed here when the link carries plain frames.
+//! Each frame is copied once. No frame is lost because a buffer is full: without receive buffers
+//! frames stay in the link, and while the link takes no more frames stay in the guest's queue.
+//! Checksums that the guest leaves to the device are completed here when the link carries plain
+//! frames.
 //!
 //! Each direction can be limited in frames and bytes a second ([`Net::set_limits`]): a
 //! frame beyond the limit waits where it is, and a deadline of the I/O loop lets it go on.

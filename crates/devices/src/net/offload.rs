@@ -1,5 +1,5 @@
-//! Which offloads are offered over which link, and which headers are in order
-//! under what was negotiated (virtio 1.2, 5.1.3, 5.1.6.2, 5.1.6.4).
+//! Which offloads are offered over which link, and which headers the negotiated features allow
+//! (virtio 1.2, 5.1.3, 5.1.6.2, 5.1.6.4).
 
 use virtio_bindings::virtio_net::{
     VIRTIO_NET_F_CSUM, VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_GUEST_TSO6,
@@ -60,7 +60,7 @@ impl Negotiated {
         self.has(VIRTIO_NET_F_MRG_RXBUF)
     }
 
-    /// What a link may give.
+    /// Offloads that the link may use towards the guest.
     pub(super) fn rx(self) -> RxOffload {
         RxOffload {
             csum: self.has(VIRTIO_NET_F_GUEST_CSUM),
@@ -69,8 +69,8 @@ impl Negotiated {
         }
     }
 
-    /// The guest's header, reduced to what it means; `None` if it asks for
-    /// what was not negotiated or contradicts itself.
+    /// The guest's header, reduced to what it means; `None` if it requests what was not negotiated,
+    /// or contradicts itself.
     pub(super) fn tx_header(self, header: NetHeader, frame_len: usize) -> Option<NetHeader> {
         let header = NetHeader {
             flags: header.flags & FLAG_NEEDS_CSUM,

@@ -4,14 +4,14 @@ use super::{BATCH, HEADER_LEN, Link, LinkError, Net, NetHeader, RX};
 use crate::GuestRam;
 use crate::virtio::{Chain, Progress, QueueError, Queues, Virtqueue};
 
-/// What became of the link's oldest frame.
+/// What happened to the link's oldest frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Received {
     /// It is in the guest's buffers; its bytes.
     Placed(usize),
-    /// The guest could never hold or understand it: it is dropped.
+    /// The guest can never hold or parse it: dropped.
     Misfit(usize),
-    /// The guest has no room for it now: it stays in the link.
+    /// The guest has no buffers now: the frame stays in the link.
     Starved,
     /// The link has none.
     Empty,
@@ -33,9 +33,9 @@ enum Spread {
     Merged,
 }
 
-/// Most frames that the guest sees at once. What a client has written comes from the link
-/// together; a guest that saw only its begin would answer it in two parts, and what is behind the
-/// link may hold the second one back (Nagle's rule).
+/// Most frames that the guest sees at once. What a client writes together arrives at the link
+/// together. A guest that saw only the beginning would answer in two parts, and the peer may hold
+/// the second part back (Nagle's rule).
 const TOGETHER: usize = 32;
 
 impl<L: Link> Net<L> {
@@ -147,8 +147,8 @@ impl<L: Link> Net<L> {
 }
 
 impl Buffers {
-    /// Copies a frame into as many chains as it needs, which the driver sees at once with the
-    /// queue's next [`publish`](Virtqueue::publish); or leaves all of them where they were.
+    /// Copies a frame into as many chains as it needs; the driver sees them all with the queue's
+    /// next [`publish`](Virtqueue::publish). If they do not suffice, all stay where they were.
     fn place(
         &mut self,
         queue: &mut Virtqueue,
@@ -197,8 +197,7 @@ impl Buffers {
     }
 }
 
-/// Takes the next receive buffer; when there is none, asks to be notified of
-/// the next one.
+/// Takes the next receive buffer; if there is none, requests a notification for the next one.
 fn next_buffer(
     queue: &mut Virtqueue,
     memory: &GuestRam,

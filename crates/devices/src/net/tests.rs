@@ -25,7 +25,7 @@ const HOST_TSO4: u64 = 1 << 11;
 const MRG_RXBUF: u64 = 1 << 15;
 const MAX_FRAME: usize = 1514;
 
-/// A link in memory, as strict as the contract: it fails a test that breaks it.
+/// A link in memory that fails a test which breaks the contract.
 struct Memory {
     offload: LinkOffload,
     incoming: VecDeque<(NetHeader, Vec<u8>)>,

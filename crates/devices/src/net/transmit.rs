@@ -4,9 +4,9 @@ use super::{BATCH, HEADER_LEN, Link, LinkError, LinkOffload, Net, NetHeader, TX,
 use crate::GuestRam;
 use crate::virtio::{Progress, QueueError, Queues, Virtqueue};
 
-/// What became of the frame at the queue's head.
+/// What happened to the frame at the head of the queue.
 enum Sent {
-    /// It left the queue, to the link or nowhere.
+    /// It left the queue: sent or dropped.
     Taken,
     /// The link takes no more: the frame stays in the queue.
     Blocked,
@@ -15,7 +15,7 @@ enum Sent {
 }
 
 impl<L: Link> Net<L> {
-    /// Sends up to a batch. While the link is blocked nothing is tried.
+    /// Sends up to a batch. Does nothing while the link is blocked.
     pub(super) fn transmit(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
         let Some((queue, memory)) = queues.get(TX.into()) else {
             return Ok(Progress::Done);
@@ -29,8 +29,8 @@ impl<L: Link> Net<L> {
         sent
     }
 
-    /// The link may take more again, or the last call left frames in the queue. These must be
-    /// sent from here: the driver was not asked to notify, so it never will.
+    /// Sends what is waiting: the link may take frames again, or the last call left some in the
+    /// queue. Nothing else would send these, since the driver was not asked to notify.
     pub(super) fn resume_transmit(
         &mut self,
         queues: &mut Queues<'_>,
@@ -68,7 +68,7 @@ impl<L: Link> Net<L> {
             };
             match sent {
                 Sent::Taken => {
-                    // Whatever became of it, it costs the host's time.
+                    // Whatever happened to the frame, it took host time.
                     let bytes = self.chain.readable_len().saturating_sub(HEADER_LEN);
                     self.limiter.tx.take(now_ns, bytes);
                 }
@@ -111,7 +111,7 @@ impl<L: Link> Net<L> {
         Ok(Sent::Taken)
     }
 
-    /// Whether the link took the frame; else it is blocked.
+    /// Sends the frame in the chain; `false` if the link is blocked.
     fn send_chain(&mut self, memory: &GuestRam) -> Result<bool, Refused> {
         let (header, len) = self.tx_frame(memory)?;
         if self.link_is_down() {
@@ -137,7 +137,7 @@ impl<L: Link> Net<L> {
         Ok(true)
     }
 
-    /// Header and length of the frame in the chain, if they are in order.
+    /// Header and length of the frame in the chain, if they are valid.
     fn tx_frame(&self, memory: &GuestRam) -> Result<(NetHeader, usize), Refused> {
         let malformed = || {
             self.counters.malformed.increment();

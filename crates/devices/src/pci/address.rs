@@ -1,4 +1,4 @@
-//! Where things are: functions on the bus, BARs in memory.
+//! Addresses: of functions on the bus, and of BARs in memory.
 
 use std::fmt;
 

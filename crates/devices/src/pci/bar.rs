@@ -2,11 +2,10 @@
 
 /// A base address register: non-prefetchable memory below 4 GiB.
 ///
-/// Sizing works, in one write or byte by byte. Any other address is refused:
-/// the register reads as what the monitor assigned, so that a guest that looks
-/// again goes on with the right address, and the refusal is counted. Moving
-/// would mean to bind every ioeventfd again, for guests that do not exist: Linux
-/// keeps assigned BARs, and small guests only read them.
+/// Sizing works, in one write or byte by byte. A write of any other address is refused and counted,
+/// and the register keeps the assigned one, so that a guest that reads it back uses the right
+/// address. Moving a BAR would require binding every ioeventfd again, and no known guest needs it:
+/// Linux keeps assigned BARs, and small guests only read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bar {
     size: u32,
@@ -66,7 +65,7 @@ impl Bar {
         self.written = u32::from_le_bytes(bytes);
     }
 
-    /// Judges the register after a write that reached its last byte.
+    /// Evaluates the register after a write that reached its last byte.
     pub(super) fn end_write(&mut self) -> BarWrite {
         if self.sizing() || self.written & self.mask() == self.address {
             return BarWrite::Kept;

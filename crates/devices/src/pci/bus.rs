@@ -1,4 +1,4 @@
-//! The bus: finds the function that an access is for.
+//! The bus: finds the function for an access.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ pub trait PciFunction: Send {
         None
     }
 
-    /// Told once where BAR 0 is.
+    /// Sets the address of BAR 0, once.
     fn assign_bar(&mut self, address: u32) {
         let _ = address;
     }
@@ -112,8 +112,8 @@ impl PciBus {
         Ok(PciAddress { device })
     }
 
-    /// Whether a port access is the bus's: 32 bits at 0xcf8, anything within
-    /// 0xcfc to 0xcff. (A byte at 0xcf9 is the reset register.)
+    /// Whether a port access belongs to the bus: 32 bits at 0xcf8, anything within 0xcfc to 0xcff.
+    /// (A byte at 0xcf9 is the reset register.)
     pub fn claims_port(port: u16, len: usize) -> bool {
         match port {
             ports::PCI_ADDRESS => len == 4,
@@ -238,8 +238,8 @@ impl PciBus {
     }
 }
 
-/// A place in configuration space. Only function 0 of a device exists; other
-/// functions and buses become a device number that is not in use.
+/// A location in configuration space. Only function 0 of a device exists; other functions and buses
+/// map to an unused device number.
 #[derive(Clone, Copy)]
 struct Target {
     device: usize,

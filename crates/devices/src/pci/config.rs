@@ -22,7 +22,7 @@ const COMMAND_MASTER: u16 = 1 << 2;
 const COMMAND_NO_INTX: u16 = 1 << 10;
 const STATUS_CAPABILITIES: u16 = 1 << 4;
 
-/// Who a function says it is.
+/// A function's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Vendor.
@@ -39,7 +39,7 @@ pub struct Identity {
     pub subsystem: u16,
 }
 
-/// What a guest's write led to, for the function that owns the space.
+/// The effect of a guest's write, for the function that owns the space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ConfigWrite {
@@ -96,7 +96,7 @@ impl ConfigSpace {
         self.bar
     }
 
-    /// Tells BAR 0 its address.
+    /// Sets the address of BAR 0.
     pub(crate) fn assign_bar(&mut self, address: u32) {
         if let Some(bar) = &mut self.bar {
             bar.assign(address);
@@ -146,14 +146,14 @@ impl ConfigSpace {
         self.word(COMMAND as u16) & COMMAND_MEMORY != 0
     }
 
-    /// A 16-bit register as it stands.
+    /// The present value of a 16-bit register.
     pub fn word(&self, offset: u16) -> u16 {
         let mut bytes = [0; 2];
         self.read(offset, &mut bytes);
         u16::from_le_bytes(bytes)
     }
 
-    /// A 32-bit register as it stands.
+    /// The present value of a 32-bit register.
     pub fn dword(&self, offset: u16) -> u32 {
         let mut bytes = [0; 4];
         self.read(offset, &mut bytes);

@@ -1,5 +1,4 @@
-//! MSI-X: the table of messages, its masks, and what waits behind them (PCI
-//! 3.0, 6.8.2 and 6.8.3).
+//! MSI-X: the table of messages, its masks, and the pending bits (PCI 3.0, 6.8.2 and 6.8.3).
 
 use std::sync::Arc;
 
@@ -35,7 +34,7 @@ impl MsixControl {
     }
 }
 
-/// What became of a signal.
+/// The effect of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The message was sent.
@@ -43,11 +42,11 @@ pub enum Outcome {
     /// The vector is masked: its pending bit is set, the message follows when
     /// the mask goes.
     Pending,
-    /// MSI-X is off or there is no such vector: the driver has to look.
+    /// MSI-X is off or the vector does not exist: the driver must poll.
     Nowhere,
 }
 
-/// One vector: 16 bytes of table, and what the guest does not see of it.
+/// One vector: its 16 bytes of table, and its state that the guest does not see.
 #[derive(Clone, Debug)]
 struct Vector {
     entry: [u8; ENTRY_LEN],
@@ -175,7 +174,7 @@ impl Msix {
         }
     }
 
-    /// Brings the route up to date and delivers what is pending, if nothing masks it.
+    /// Updates the route and delivers a pending message, unless a mask forbids it.
     fn update_route(&mut self, index: usize) {
         let vector = &mut self.vectors[index];
         if !self.control.delivers() || vector.masked() {

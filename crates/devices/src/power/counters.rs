@@ -7,7 +7,7 @@ counters! {
     pub struct PowerCounters {
         /// Writes that end a run.
         events,
-        /// Values without a meaning here; nothing happened.
+        /// Values without a meaning here; they had no effect.
         malformed,
     }
 }

@@ -19,7 +19,7 @@ pub enum PowerEvent {
     PowerOff,
     /// A reset of the machine.
     Reset,
-    /// The guest says how it ended.
+    /// The guest reports its result.
     Exit(GuestExit),
 }
 
@@ -36,8 +36,8 @@ impl Power {
         Self::default()
     }
 
-    /// Whether a port access is this device's. At 0xcf9 only bytes are: wider
-    /// ones belong to PCI configuration.
+    /// Whether a port access belongs to this device. At 0xcf9 only bytes do: wider ones belong to
+    /// PCI configuration.
     pub fn claims_port(port: u16, len: usize) -> bool {
         match port {
             ports::RESET => len == 1,
@@ -46,8 +46,8 @@ impl Power {
         }
     }
 
-    /// A port read: the reset control as written, zeros elsewhere (an i8042 that
-    /// is always ready for a command, a machine that did not wake up).
+    /// A port read: the reset control as written, zeros elsewhere (an i8042 that is ready for a
+    /// command, and no wake-up event).
     pub fn read(&mut self, port: u16, data: &mut [u8]) {
         data.fill(0);
         if let (ports::RESET, Some(byte)) = (port, data.first_mut()) {

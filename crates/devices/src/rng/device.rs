@@ -25,7 +25,7 @@ impl<E: Entropy> Rng<E> {
         }
     }
 
-    /// Answers the chain at hand; returns how many bytes it got.
+    /// Answers the current chain; returns the number of bytes written.
     fn answer(&mut self, memory: &GuestRam) -> Result<u32, QueueError> {
         let len = self.chain.writable_len().min(REQUEST_LEN);
         if len == 0 || self.chain.readable_len() != 0 {

@@ -7,7 +7,7 @@ use super::{BATCH, Entropy, OsEntropy, Rng};
 use crate::virtio::Progress;
 use crate::virtio::driver::{BUFFERS, Driver, MockMachine, WRITE, get};
 
-/// Nothing to give.
+/// A source without bytes.
 struct Dry;
 
 impl Entropy for Dry {

@@ -13,7 +13,7 @@ counters! {
         tx_dropped,
         /// Bytes that the guest got.
         rx_bytes,
-        /// Bytes of input refused for want of room; the monitor offers them again.
+        /// Bytes of input refused because the buffer was full; the monitor offers them again.
         rx_backpressure,
         /// Accesses wider than a byte or beyond the eight ports.
         malformed,

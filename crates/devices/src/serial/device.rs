@@ -24,9 +24,8 @@ pub struct SerialPort<W: Write> {
 }
 
 impl<W: Write> SerialPort<W> {
-    /// A port. `out` is written and flushed for each byte, on vCPU threads: it
-    /// should neither block nor make a system call for each. A byte that it
-    /// refuses is counted and lost.
+    /// A port. On vCPU threads `out` is written and flushed for each byte, so it should neither
+    /// block nor make a system call each time. A byte that it refuses is counted and lost.
     pub fn new(line: IrqLine, out: W) -> Self {
         let counters = Arc::<SerialCounters>::default();
         let line = CountedLine {
@@ -72,7 +71,7 @@ impl<W: Write> SerialPort<W> {
         if offset == DATA && self.uart.read(LINE_CONTROL) & DLAB == 0 {
             self.counters.tx_bytes.increment();
         }
-        // A line that cannot be raised is the monitor's failure, not the guest's.
+        // A line that cannot be raised is the monitor's fault, not the guest's.
         if let Err(Error::IOError(_)) = self.uart.write(offset as u8, *byte) {
             self.counters.tx_dropped.increment();
         }
@@ -113,7 +112,7 @@ impl<W: Write> SerialPort<W> {
             return;
         }
         let bytes: Vec<u8> = self.input.iter().take(len).copied().collect();
-        // Loop-back mode takes none; the bytes go on waiting.
+        // Loop-back mode takes no input; the bytes stay queued.
         let taken = match self.uart.enqueue_raw_bytes(&bytes) {
             Ok(taken) => taken,
             Err(Error::Trigger(_)) => len,

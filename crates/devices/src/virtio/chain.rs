@@ -7,7 +7,7 @@ use vm_memory::{Bytes, GuestAddress, GuestMemory, Permissions};
 use super::QueueError;
 use crate::GuestRam;
 
-/// One buffer in guest memory; checked to lie in it, never empty.
+/// One non-empty buffer within guest memory (checked).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Where it begins.
@@ -16,8 +16,8 @@ pub struct Span {
     pub len: usize,
 }
 
-/// Buffers of one chain: what the device reads, then what it writes. Reused
-/// from chain to chain, so that queue work allocates nothing.
+/// Buffers of one chain: those that the device reads, then those that it writes. Reused for the
+/// next chain, so that queue work allocates nothing.
 #[derive(Debug, Default)]
 pub struct Chain {
     head: u16,
@@ -68,8 +68,8 @@ impl Chain {
         copy_to(&self.writable, memory, offset, data)
     }
 
-    /// Takes the chain apart. `limit` is the queue's size, which also bounds an
-    /// indirect table (2.7.5.3.1).
+    /// Parses the chain. `limit` is the queue's size, which also bounds an indirect table
+    /// (2.7.5.3.1).
     pub(super) fn load(
         &mut self,
         head: u16,
@@ -86,8 +86,8 @@ impl Chain {
             self.push(descriptor, memory)?;
             open = descriptor.has_next();
         }
-        // The iterator ends silently at a loop, at an index that does not exist
-        // and at an unreadable table: then the last descriptor promised another.
+        // The iterator ends silently at a loop, at an index out of range and at an unreadable
+        // table: then the last descriptor still has NEXT set.
         if open {
             Err(QueueError::Broken)
         } else {

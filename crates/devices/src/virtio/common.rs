@@ -31,7 +31,7 @@ pub(super) enum Ring {
     Used,
 }
 
-/// The part of a 64-bit register that an access is for.
+/// The part of a 64-bit register that an access addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Low,
@@ -60,7 +60,7 @@ impl Part {
 }
 
 impl Register {
-    /// The register that an access of `len` bytes at `offset` is for.
+    /// The register that an access of `len` bytes at `offset` addresses.
     pub(super) fn at(offset: usize, len: usize) -> Option<Self> {
         Some(match (offset, len) {
             (0x00, 4) => Self::OfferedSelect,

@@ -10,17 +10,17 @@ counters! {
     pub struct TransportCounters {
         /// Interrupts sent, or pending behind a mask.
         interrupts,
-        /// Times that completions needed no interrupt, by the driver's word.
+        /// Times that completions needed no interrupt because the driver had suppressed it.
         interrupts_suppressed,
         /// Times that an interrupt was held back for later completions.
         interrupts_held,
         /// Notifications from the driver.
         notifications,
-        /// Queues found broken and requests that make no sense.
+        /// Broken queues and invalid requests.
         malformed,
         /// Resets by the driver.
         resets,
-        /// Register accesses that make no sense: width, order, place or value.
+        /// Register accesses with an invalid width, order, offset or value.
         invalid_accesses,
         /// Feature selections that were refused.
         features_refused,
@@ -35,7 +35,7 @@ counters! {
 pub struct VirtioCounters {
     /// The transport's.
     pub transport: Arc<TransportCounters>,
-    /// The device's. A name that both have is added up.
+    /// The device's. A counter in both is added up.
     pub device: Arc<dyn CounterSource>,
 }
 

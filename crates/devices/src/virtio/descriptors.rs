@@ -5,8 +5,8 @@ use vm_memory::{Bytes, GuestAddress};
 
 use crate::GuestRam;
 
-/// The descriptors of a chain by its head. Ends early at whatever makes no
-/// sense: [`super::Chain`] sees that more was promised.
+/// The descriptors of a chain, from its head. Ends early at an invalid one; [`super::Chain`] then
+/// sees that the last one still has NEXT set.
 pub(super) struct Descriptors<'a> {
     memory: &'a GuestRam,
     table: u64,
@@ -34,7 +34,7 @@ impl<'a> Descriptors<'a> {
         }
     }
 
-    /// Goes on in the table that `descriptor` points to (2.7.5.3).
+    /// Continues in the table that `descriptor` points to (2.7.5.3).
     fn enter(&mut self, descriptor: Descriptor) -> Option<()> {
         let entries = u16::try_from(descriptor.len() / 16).ok()?;
         if self.depth == Depth::Indirect || !descriptor.len().is_multiple_of(16) || entries == 0 {

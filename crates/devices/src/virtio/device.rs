@@ -1,11 +1,11 @@
-//! What a device behind the transport implements.
+//! The trait that a device behind the transport implements.
 
 use std::sync::Arc;
 
 use super::{QueueError, Virtqueue};
 use crate::{CounterSource, GuestRam};
 
-/// Whether a bounded piece of work finished what there was to do.
+/// Whether a bounded piece of work completed all that was pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "More means: call again after one turn of the event loop"]
 pub enum Progress {
@@ -17,13 +17,13 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// More if either is.
+    /// `More` if either is.
     pub fn or(self, other: Self) -> Self {
         if self == Self::More { self } else { other }
     }
 }
 
-/// What to wait for on a descriptor. A device calls this its interest in its backend's:
+/// What to wait for on a descriptor: a device's interest in its backend. When it is ready,
 /// [`super::VirtioPci::backend_ready`] follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
@@ -59,7 +59,7 @@ pub struct Queues<'a> {
 }
 
 impl<'a> Queues<'a> {
-    /// Queues by index, for a transport besides this room's own.
+    /// Queues by index, for a transport other than this crate's.
     pub fn new(memory: &'a GuestRam, live: &'a mut [Option<Virtqueue>]) -> Self {
         Self { memory, live }
     }
@@ -88,14 +88,13 @@ pub trait VirtioDevice: Send {
     /// Feature bits of the device type; the transport adds its own.
     fn features(&self) -> u64;
 
-    /// Whether a selection of the offered bits makes sense (bits that require
-    /// other bits).
+    /// Whether the selected feature bits are consistent (some require others).
     fn accepts(&self, features: u64) -> bool {
         let _ = features;
         true
     }
 
-    /// Reads device configuration; leaves `data` (zeros) alone beyond its end.
+    /// Reads device configuration; leaves `data`, which is zero, unchanged beyond its end.
     fn read_config(&self, offset: usize, data: &mut [u8]) {
         let _ = (offset, data);
     }
@@ -109,7 +108,7 @@ pub trait VirtioDevice: Send {
     /// DRIVER_OK, with the negotiated features.
     fn start(&mut self, features: u64);
 
-    /// Reset, failure or a broken queue: back to the state before `start`.
+    /// Reset, failure or a broken queue: returns to the state before `start`.
     fn stop(&mut self);
 
     /// The driver notified queue `index`.
@@ -132,7 +131,7 @@ pub trait VirtioDevice: Send {
         None
     }
 
-    /// That time may be over: lets go what was held for long enough.
+    /// The deadline may have passed: delivers what was held for long enough.
     fn deadline_passed(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         let _ = queues;
         Ok(())

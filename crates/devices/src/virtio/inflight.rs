@@ -1,6 +1,5 @@
-//! Which chains of a queue are in the device's hands, in memory that outlives
-//! the process: what a vhost-user back-end that was killed left unanswered, its
-//! successor does again.
+//! A log of the chains of a queue that are in flight, in memory that outlives the process: the
+//! successor of a killed vhost-user back-end executes again what it left unanswered.
 //!
 //! Layout and order of writes are vhost-user's ("Inflight I/O tracking", split
 //! virtqueue): a header of 16 bytes and an entry of 16 for each descriptor.
@@ -37,11 +36,11 @@ pub struct InflightLog {
     /// Where the queue's part begins.
     base: u64,
     size: u16,
-    /// Grows with each chain taken: the order to do them again.
+    /// Grows with each chain taken; it gives the order in which to execute them again.
     counter: u64,
 }
 
-/// What a log says about the time before.
+/// Requests that the previous process left.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Unanswered {
     /// Heads of chains without an answer, the oldest first.
@@ -72,8 +71,8 @@ impl InflightLog {
         })
     }
 
-    /// Reads what was left and makes the log agree with `used`, the used index
-    /// that the driver sees.
+    /// Reads what was left and updates the log to match `used`, the used index that the driver
+    /// sees.
     pub(super) fn recover(&mut self, used: u16) -> Result<Unanswered, QueueError> {
         let version: u16 = self.read(AT_VERSION)?;
         let size: u16 = self.read(AT_SIZE)?;
@@ -82,7 +81,7 @@ impl InflightLog {
             return Ok(Unanswered::default());
         }
         if self.read::<u16>(AT_USED)? != used {
-            // Killed between the used index and the log's entry.
+            // The process was killed between writing the used index and the log's entry.
             let last: u16 = self.read(AT_LAST_HEAD)?;
             if last < self.size {
                 self.write(self.entry(last), 0u8)?;
@@ -112,14 +111,14 @@ impl InflightLog {
         self.write(entry, 1u8)
     }
 
-    /// The chain's answer becomes visible next.
+    /// Before the answer becomes visible to the driver.
     pub(super) fn answers(&self, head: u16) -> Result<(), QueueError> {
         self.write(AT_LAST_HEAD, head % self.size)?;
         fence(Ordering::Release);
         Ok(())
     }
 
-    /// It is visible, with the used index `used`.
+    /// After the answer has become visible, with the used index `used`.
     pub(super) fn answered(&self, head: u16, used: u16) -> Result<(), QueueError> {
         fence(Ordering::Release);
         self.write(self.entry(head % self.size), 0u8)?;
@@ -143,7 +142,7 @@ impl InflightLog {
     }
 
     fn read<T: vm_memory::ByteValued>(&self, at: u64) -> Result<T, QueueError> {
-        // Cannot overflow: the part was found to lie in the memory.
+        // Cannot overflow: `new` checked that the part lies in the memory.
         Ok(self
             .memory
             .read_obj(GuestAddress(self.base.wrapping_add(at)))?)

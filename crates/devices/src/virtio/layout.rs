@@ -1,5 +1,5 @@
-//! Where things lie in a virtio function's BAR 0, and the capabilities that
-//! say so (virtio 1.2, 4.1.4).
+//! The layout of a virtio function's BAR 0, and the capabilities that describe it (virtio 1.2,
+//! 4.1.4).
 
 use crate::pci::{CAPABILITY_MSIX, CAPABILITY_VENDOR, ConfigSpace, MsixControl};
 
@@ -52,7 +52,7 @@ impl Region {
     }
 }
 
-/// Where the capabilities that act are in configuration space.
+/// Offsets in configuration space of the capabilities that act on writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Capabilities {
     /// MSI-X message control.

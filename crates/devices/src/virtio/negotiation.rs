@@ -14,7 +14,7 @@ pub(super) const FEATURES_OK: u8 = VIRTIO_CONFIG_S_FEATURES_OK as u8;
 pub(super) const NEEDS_RESET: u8 = VIRTIO_CONFIG_S_NEEDS_RESET as u8;
 pub(super) const FAILED: u8 = VIRTIO_CONFIG_S_FAILED as u8;
 
-/// What a write to the status register means.
+/// The meaning of a write to the status register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Status 0.
@@ -27,7 +27,7 @@ pub(super) enum Step {
     Refused,
     /// Bits were added, nothing to do.
     Noted,
-    /// Not a step that a driver may take now; nothing changed.
+    /// A step that the driver may not take now; nothing changed.
     Invalid,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Negotiation {
     status: u8,
     offered: u64,
     accepted: u64,
-    /// The driver wants bits above the 64 that exist.
+    /// The driver requested bits above the 64 that exist.
     beyond: bool,
     pub(super) offered_select: u32,
     pub(super) accepted_select: u32,
@@ -73,7 +73,7 @@ impl Negotiation {
         word(self.accepted, self.accepted_select)
     }
 
-    /// The driver accepts bits; `false` when it is too late for that.
+    /// Sets accepted feature bits; `false` if it is too late.
     pub(super) fn accept_word(&mut self, bits: u32) -> bool {
         if self.status & FEATURES_OK != 0 {
             return false;
@@ -91,7 +91,7 @@ impl Negotiation {
         self.status |= NEEDS_RESET;
     }
 
-    /// The driver writes the status register; `sensible` judges its features.
+    /// Writes the status register; `sensible` checks the selected features.
     pub(super) fn write_status(&mut self, value: u8, sensible: impl Fn(u64) -> bool) -> Step {
         if value == 0 {
             *self = Self::new(self.offered);

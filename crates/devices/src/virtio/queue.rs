@@ -1,9 +1,9 @@
-//! A live queue: takes chains, gives them back, and decides about
-//! notifications and interrupts (virtio 1.2, 2.7).
+//! A live queue: takes chains, gives them back, and decides about notifications and interrupts
+//! (virtio 1.2, 2.7).
 //!
-//! The rings are virtio-queue's. Completion and the interrupt decision are
-//! here, because several entries must become visible at once (merged receive
-//! buffers, 5.1.6.4) and because that decision is where coalescing sits ([`Virtqueue::advise`]).
+//! The rings are those of the virtio-queue crate. Completion and the interrupt decision are here,
+//! because several entries must become visible at once (merged receive buffers, 5.1.6.4) and
+//! because coalescing is part of that decision ([`Virtqueue::advise`]).
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -16,14 +16,14 @@ use super::descriptors::Descriptors;
 use super::{Chain, InflightLog, QueueError};
 use crate::GuestRam;
 
-/// Whether completions are worth an interrupt.
+/// Whether completions cause an interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Nothing was completed since the last decision.
     Nothing,
-    /// The driver wants to know now.
+    /// The driver wants an interrupt now.
     Interrupt,
-    /// The driver does not want to know yet.
+    /// The driver does not want an interrupt yet.
     Suppress,
     /// The device holds the interrupt back.
     Hold,
@@ -38,18 +38,18 @@ pub struct Virtqueue {
     staged: bool,
     /// Used index at the last decision.
     decided: u16,
-    /// The device's word about completions since the last decision.
+    /// The device's advice about completions since the last decision.
     advice: Option<coalesce::Decision>,
-    /// The device's last word was to hold.
+    /// The device's last advice was to hold.
     holding: bool,
-    /// Work on the queue was cut off by its budget: the next call goes on with
-    /// it and is not a new notification.
+    /// The budget cut off the work on the queue: the next call continues it and is not a new
+    /// notification.
     pub(super) unfinished: bool,
     /// A chain may have more descriptors than the queue, up to this.
     pub(super) longest_chain: u16,
-    /// Heads to take before the driver's next ones, the last first.
+    /// Heads to take again before the driver's next ones, in reverse order.
     pub(super) again: Vec<u16>,
-    /// What outlives this process.
+    /// The log that outlives this process.
     pub(super) log: Option<InflightLog>,
 }
 
@@ -119,18 +119,18 @@ impl Virtqueue {
         Ok(true)
     }
 
-    /// The same; when none waits, asks the driver to notify of the next one.
+    /// As [`pop`](Self::pop); if no chain waits, requests a notification for the next one.
     pub(crate) fn pop_or_ask(
         &mut self,
         memory: &GuestRam,
         chain: &mut Chain,
     ) -> Result<bool, QueueError> {
-        // One may arrive before the driver sees the request.
+        // A chain may arrive before the driver sees the request.
         Ok(self.pop(memory, chain)?
             || self.enable_notification(memory)? && self.pop(memory, chain)?)
     }
 
-    /// Puts the last `count` chains back: they will be popped again.
+    /// Puts the last `count` chains back: `pop` gives them again.
     pub(crate) fn unpop(&mut self, count: u16) {
         let back = self.queue.next_avail().wrapping_sub(count);
         self.queue.set_next_avail(back);
@@ -183,7 +183,7 @@ impl Virtqueue {
         Ok(())
     }
 
-    /// Lets the driver see all that was staged.
+    /// Makes all staged entries visible to the driver.
     pub(crate) fn publish(&mut self, memory: &GuestRam) -> Result<(), QueueError> {
         if std::mem::take(&mut self.staged) {
             let next = self.queue.next_used().to_le();
@@ -192,22 +192,21 @@ impl Virtqueue {
         Ok(())
     }
 
-    /// Tells the driver that notifications are not needed while work goes on.
+    /// Suppresses notifications while work goes on.
     pub(crate) fn disable_notification(&mut self, memory: &GuestRam) -> Result<(), QueueError> {
         let told = self.queue.disable_notification(memory);
         told.map_err(QueueError::Ring)
     }
 
-    /// Asks for the next notification; `true` when chains arrived meanwhile, for
-    /// which none may come.
+    /// Requests the next notification; `true` if chains arrived meanwhile, for which none may come.
     pub(crate) fn enable_notification(&mut self, memory: &GuestRam) -> Result<bool, QueueError> {
         let more = self.queue.enable_notification(memory);
         more.map_err(QueueError::Ring)
     }
 
-    /// The coalescing policy's word about a completion, or about those held so
-    /// far. Of several before the same decision, one that delivers wins. A
-    /// device that never says anything delivers always.
+    /// Records the coalescing policy's advice about a completion, or about those held so far. If
+    /// several come before one decision, one that delivers wins. Without advice every completion is
+    /// delivered.
     pub fn advise(&mut self, advice: coalesce::Decision) {
         self.advice = Some(match self.advice {
             Some(before) => before.or(advice),
@@ -215,10 +214,10 @@ impl Virtqueue {
         });
     }
 
-    /// The decision point: looks at what was completed since the last time and
-    /// says whether the driver gets an interrupt (2.7.7, 2.7.10). Called once
-    /// after each batch. What is held back is decided about again with what is
-    /// delivered next: the driver's own wish then covers all of it.
+    /// The decision point: evaluates the completions since the last call and returns whether to
+    /// interrupt the driver (2.7.7, 2.7.10). Called once after each batch. Held completions are
+    /// decided about again with the next ones that are delivered: the driver's event index then
+    /// covers all of them.
     pub fn decide(&mut self, memory: &GuestRam) -> Result<Decision, QueueError> {
         match self.advice.take() {
             Some(advice) => self.holding = advice == coalesce::Decision::Hold,
@@ -233,7 +232,7 @@ impl Virtqueue {
         if used == before {
             return Ok(Decision::Nothing);
         }
-        // The used index must be visible before the driver's wish is read.
+        // The used index must be visible before the driver's event index is read.
         fence(Ordering::SeqCst);
         let wanted = if self.event_idx {
             let event: u16 = self.driver_word(4 + u64::from(self.queue.size()) * 2, memory)?;

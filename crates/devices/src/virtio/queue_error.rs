@@ -27,7 +27,7 @@ pub enum QueueError {
     /// A chain is shorter than what was to be copied.
     #[error("descriptor chain is too short")]
     TooShort,
-    /// Memory that was there is not.
+    /// Guest memory is not accessible any more.
     #[error("guest memory is not accessible")]
     Memory(#[from] GuestMemoryError),
 }

@@ -1,5 +1,5 @@
-//! What reading and writing the common configuration structure does (virtio
-//! 1.2, 4.1.4.3): negotiation, and queues before they live.
+//! Reads and writes of the common configuration structure (virtio 1.2, 4.1.4.3): negotiation, and
+//! queues before they live.
 
 use super::common::{Register, Ring};
 use super::negotiation::{DRIVER_OK, Step};
@@ -30,7 +30,7 @@ impl<D: VirtioDevice> VirtioPci<D> {
         }
     }
 
-    /// Whether the write made sense.
+    /// Writes a register; `false` if the write is invalid.
     pub(super) fn common_write(&mut self, register: Register, value: u64) -> bool {
         match register {
             Register::OfferedSelect => self.negotiation.offered_select = value as u32,
@@ -95,8 +95,7 @@ impl<D: VirtioDevice> VirtioPci<D> {
         true
     }
 
-    /// Enables the selected queue if its settings are good; a queue that
-    /// cannot work is a broken one.
+    /// Enables the selected queue if its settings are valid; otherwise the queue is broken.
     fn enable_queue(&mut self, value: u64) -> bool {
         let started = self.negotiation.status() & DRIVER_OK != 0;
         let selected = self.settings.get_mut(usize::from(self.queue_select));

@@ -1,5 +1,5 @@
-//! A queue that lived before, in another process or on other memory: where it
-//! goes on, and the chains that are to be done again.
+//! Resumes a queue of another process or in other memory: where it continues, and the chains to
+//! execute again.
 
 use std::sync::atomic::Ordering;
 
@@ -18,10 +18,9 @@ pub enum EventIdx {
 }
 
 impl Virtqueue {
-    /// The queue at `settings`, going on at available index `next_available`.
-    /// With a log, what was left unanswered comes first, and the log says where
-    /// to go on. `longest_chain` is what a chain may have although the queue is
-    /// smaller: the driver went by the device's configuration.
+    /// The queue at `settings`, from available index `next_available` on. With a log, unanswered
+    /// chains come first, and the log says where to continue. `longest_chain` may exceed the
+    /// queue's size: the driver follows the device's configuration.
     pub fn resume(
         settings: &QueueSettings,
         event_idx: EventIdx,
@@ -51,7 +50,7 @@ impl Virtqueue {
         Ok(resumed)
     }
 
-    /// Chains that are to be done again.
+    /// Number of chains to execute again.
     pub fn unanswered(&self) -> usize {
         self.again.len()
     }

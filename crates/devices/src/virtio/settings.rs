@@ -50,7 +50,7 @@ impl QueueSettings {
             .and_then(|()| queue.try_set_used_ring_address(GuestAddress(self.used)))
             .map_err(QueueError::Settings)?;
         queue.set_ready(true);
-        // virtio-queue takes an available ring at 0 for one that is not set.
+        // The virtio-queue crate takes an available ring at 0 as unset.
         if self.available == 0 || !queue.is_valid(memory) {
             return Err(QueueError::OutsideMemory);
         }

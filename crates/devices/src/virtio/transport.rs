@@ -207,7 +207,7 @@ impl<D: VirtioDevice> VirtioPci<D> {
         }
     }
 
-    /// Sends the interrupts that completions are worth, one for each queue.
+    /// Sends one interrupt for each queue whose completions need one.
     fn interrupt_queues(&mut self) -> Result<(), QueueError> {
         let State::Active(live) = &mut self.state else {
             return Ok(());
@@ -235,7 +235,7 @@ impl<D: VirtioDevice> VirtioPci<D> {
         signal(&mut self.msix, self.config_vector, &self.counters);
     }
 
-    /// A queue is broken: DEVICE_NEEDS_RESET, and nothing more until reset.
+    /// Marks the device as broken: DEVICE_NEEDS_RESET, and nothing more until reset.
     pub(super) fn break_down(&mut self) {
         self.counters.malformed.increment();
         self.deactivate();

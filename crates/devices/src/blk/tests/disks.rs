@@ -1,4 +1,4 @@
-//! What may be a disk, and O_DIRECT's wishes.
+//! What can be a disk, and what O_DIRECT requires.
 
 use std::fs;
 use std::path::PathBuf;

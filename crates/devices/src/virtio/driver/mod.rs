@@ -1,6 +1,5 @@
-//! The other side, for tests and fuzzing: a machine with one device, and a
-//! driver that reaches it as a guest does, through configuration space, BAR
-//! and rings in guest memory.
+//! The driver's side, for tests and fuzzing: a machine with one device, and a driver that reaches
+//! it as a guest does, through configuration space, BAR and rings in guest memory.
 
 mod guest;
 mod machine;
