@@ -1,5 +1,5 @@
-//! Puts devices on a machine's buses: wiring, place on the bus, ioeventfds,
-//! the I/O thread's view and the observer's.
+//! Puts devices on a machine's buses: wiring, bus address, ioeventfds, and the views of the I/O
+//! thread and the observer.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -136,7 +136,7 @@ impl Devices {
                 apply: |disk, rules| DiskRules::apply(&rules, disk),
             })
         })?;
-        // At least one: the device makes sure.
+        // At least one: the device guarantees it.
         if let Some(queue) = queues.into_iter().next() {
             self.adjustable.disks.push(AdjustableDisk {
                 disk: tare_daemon::disk::AdjustableDisk {
@@ -150,7 +150,8 @@ impl Devices {
         Ok(())
     }
 
-    /// A console whose ports are a program's standard streams; how its output is drained.
+    /// Adds a console whose ports are a program's standard streams; returns how its output is
+    /// drained.
     pub(crate) fn add_streams(&mut self, ports: Ports) -> Result<Drain, StartError> {
         let event = ports.event().map_err(failed_to("copy an epoll"))?;
         let counters = ports.counters();
@@ -166,7 +167,7 @@ impl Devices {
         Ok(drain.through(queues))
     }
 
-    /// A virtio device at the next PCI address; its queues' events.
+    /// Adds a virtio device at the next PCI address; returns its queues' events.
     pub(crate) fn add<D: VirtioDevice + 'static>(
         &mut self,
         kind: &'static str,
@@ -176,7 +177,7 @@ impl Devices {
         self.add_served(kind, device, backend, |device| Box::new(device))
     }
 
-    /// The same, served by the I/O thread in the way that `serve` says.
+    /// As [`add`](Self::add), served by the I/O thread as `serve` says.
     fn add_served<D: VirtioDevice + 'static>(
         &mut self,
         kind: &'static str,
@@ -201,7 +202,7 @@ impl Devices {
         Ok(wiring.queues().to_vec())
     }
 
-    /// What of the devices can be set.
+    /// The settings of the devices that can change at run time.
     pub(crate) fn adjustable(&mut self) -> Adjustable {
         std::mem::take(&mut self.adjustable)
     }

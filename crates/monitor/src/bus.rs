@@ -1,7 +1,7 @@
-//! Finds the device that a guest's access is for.
+//! Finds the device for a guest's access.
 //!
-//! Reads without a device give ones, writes go nowhere, as on hardware; both
-//! are counted by the PCI bus or here.
+//! Without a device, reads return ones and writes have no effect, as on hardware; the PCI bus or
+//! this module counts them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

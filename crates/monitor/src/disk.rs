@@ -1,4 +1,4 @@
-//! Disks: from configuration and inherited descriptor to what the device takes.
+//! Disks: from configuration and inherited descriptor to the arguments of the device.
 
 use std::fs::File;
 use std::time::Duration;
@@ -11,13 +11,13 @@ pub(crate) use tare_daemon::disk::code;
 use crate::inherit::Inherited;
 use crate::start::{StartError, failed_to};
 
-/// A disk that was judged and locked.
+/// A disk that was checked and locked.
 pub(crate) struct OpenDisk {
     pub(crate) path: String,
     pub(crate) disk: Disk,
-    /// Made here: no ring can be made in the jail.
+    /// Created here: the jail allows no new ring.
     pub(crate) engine: IoEngineChoice,
-    /// Made here for the same reason.
+    /// Created here for the same reason.
     pub(crate) growth: Growth,
     pub(crate) settings: BlkSettings,
     /// Time that each request takes at least.

@@ -1,7 +1,6 @@
-//! The end of a machine whose guest ended by itself waits until the host has what the guest
-//! wrote to its standard streams before. The main thread asks the I/O thread for it, and goes
-//! on serving: a reader that does not read keeps neither a signal nor a stop from ending the
-//! machine at once.
+//! After a guest has ended by itself, the machine waits until the host has all output of the
+//! guest's standard streams. The main thread requests that from the I/O thread and goes on serving:
+//! a reader that does not read cannot delay a signal or a stop.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +13,12 @@ use crate::io::QueueWork;
 use crate::poll::Interest;
 use crate::wiring::{WiringError, eventfd};
 
-/// The main thread's side, and what the two share.
+/// The main thread's side, and what both threads share.
 #[derive(Clone)]
 pub(crate) struct Drain {
     wanted: Arc<AtomicBool>,
     done: Arc<EventFd>,
-    /// Makes the I/O thread look.
+    /// Wakes the I/O thread.
     queue: Option<Arc<EventFd>>,
 }
 
@@ -32,7 +31,7 @@ impl Drain {
         })
     }
 
-    /// Asks by the first of the device's queues.
+    /// Sends the request through the first of the device's queues.
     pub(crate) fn through(self, queues: Vec<Arc<EventFd>>) -> Self {
         Self {
             queue: queues.into_iter().next(),
@@ -40,7 +39,7 @@ impl Drain {
         }
     }
 
-    /// Asks for what is written so far; [`Self::done`] follows.
+    /// Requests the output written so far; [`Self::done`] follows.
     pub(crate) fn ask(&self) {
         self.wanted.store(true, Ordering::Release);
         if let Some(queue) = &self.queue {
@@ -77,7 +76,7 @@ impl<B: Backend> Drained<B> {
         }
     }
 
-    /// Looks at all output once the main thread wants it, and says when the host has it.
+    /// Checks all output once the main thread wants it, and signals when the host has it.
     fn look(&self, progress: Progress) -> Progress {
         if !self.drain.wanted.load(Ordering::Acquire) {
             return progress;
@@ -90,7 +89,7 @@ impl<B: Backend> Drained<B> {
             device.device_mut().start_drain();
         }
         if *draining == Draining::Begun {
-            // One that waits for its reader does nothing.
+            // A port that waits for its reader does nothing.
             for queue in device.device().output_queues() {
                 progress = progress.or(device.notified(queue));
             }

@@ -1,5 +1,5 @@
-//! From a reason to end to the end: a guest that ended by itself has its output drained
-//! first ([`crate::drain`]), unless another process asks for the end meanwhile.
+//! From a reason to end to the end of the process: the output of a guest that ended by itself is
+//! drained first ([`crate::drain`]), unless another process requests the end meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,9 +9,9 @@ use tare_hv::KickHandle;
 use crate::drain::Drain;
 use crate::exit_reason::ExitReason;
 
-/// The way to the end.
+/// The state between a reason and the end.
 pub(crate) struct Ending {
-    /// None: nothing is to be drained.
+    /// `None` if there is nothing to drain.
     drain: Option<Drain>,
     /// Set before a kick: vCPU threads return.
     stop: Arc<AtomicBool>,
@@ -36,11 +36,11 @@ impl Ending {
         self.is_drained = true;
     }
 
-    /// The reason with which to end now, if it is time; `new` is one that has come.
+    /// The reason to end with, if it is time; `new` is one that has just arrived.
     pub(crate) fn next(&mut self, new: Option<ExitReason>) -> Option<ExitReason> {
         match new {
             Some(reason) if reason.is_urgent() => return Some(reason),
-            // What becomes of another vCPU of a guest that has ended says nothing.
+            // What happens to another vCPU after the guest has ended is irrelevant.
             Some(_) if self.waiting.is_some() => {}
             Some(reason) => match &self.drain {
                 None => return Some(reason),

@@ -36,7 +36,7 @@ pub enum ExitReason {
     Terminated,
     /// A request on the control socket.
     Stopped(Stop),
-    /// The monitor itself failed; a sentence that says where.
+    /// The monitor failed; the sentence says where.
     Failed(String),
 }
 
@@ -51,8 +51,8 @@ impl ExitReason {
         }
     }
 
-    /// What it means: Linux that panics asks for a reset, after it said why; a kernel
-    /// without ports for its processes powers off, after it printed the command's status.
+    /// Interprets the reason: Linux resets after a panic, once it has printed why; a kernel without
+    /// ports for its processes powers off after it has printed the command's status.
     pub fn explained(self, guest: GuestKind, console_log: &File) -> Self {
         match (&self, guest) {
             (Self::Reset | Self::PowerOff, GuestKind::Linux) => {}
@@ -75,12 +75,12 @@ impl ExitReason {
         )
     }
 
-    /// Whether the end waits for nothing.
+    /// Whether the machine ends without draining output.
     pub(crate) fn is_urgent(&self) -> bool {
         self.was_requested() || matches!(self, Self::Failed(_))
     }
 
-    /// The code of the table.
+    /// The exit code of `docs/exit-codes.md`.
     pub fn code(&self) -> ExitCode {
         match self {
             Self::Guest(GuestExit::Status(0)) | Self::PowerOff | Self::Stopped(Stop::PowerOff) => {

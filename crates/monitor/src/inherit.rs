@@ -18,7 +18,7 @@ pub enum InheritError {
     /// The open descriptors cannot be listed.
     #[error("cannot list the inherited descriptors")]
     List(#[source] io::Error),
-    /// It is not open, is a standard stream, or was taken before.
+    /// It is not open, is a standard stream, or has been taken.
     #[error(
         "descriptor {0} of the configuration is not one that the monitor inherited for it alone"
     )]
@@ -40,8 +40,8 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// Takes hold of all of them. To be called first of all, once: nothing
-    /// else in the process may own a descriptor yet.
+    /// Takes ownership of all of them. Must be called once, before anything else in the process
+    /// owns a descriptor.
     pub fn all() -> Result<Self, InheritError> {
         let mut open = BTreeSet::new();
         let entries = std::fs::read_dir("/proc/self/fd").map_err(InheritError::List)?;
@@ -50,7 +50,7 @@ impl Inherited {
             let fd = name.to_str().and_then(|name| name.parse::<RawFd>().ok());
             open.extend(fd.filter(|fd| *fd >= FIRST));
         }
-        // The one that listed them is closed again.
+        // The descriptor that listed them is closed again.
         open.retain(|fd| is_open(*fd));
         Ok(Self { open })
     }

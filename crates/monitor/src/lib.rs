@@ -6,9 +6,9 @@
 //! io ──── queues, links, standard streams (io, link, console)
 //! ```
 //!
-//! `machine` puts the rooms below together (`hv`, `boot`, `devices`); [`run()`] is
-//! the program. No thread polls, and the only timer (`halt`) is on the process's own
-//! CPU time: when nothing happens, none runs.
+//! `machine` assembles the crates below (`hv`, `boot`, `devices`); [`run()`] is the program. No
+//! thread polls, and the only timer (`halt`) runs on the process's CPU time: an idle machine wakes
+//! no thread.
 //!
 //! Limits: one machine for each process; x86-64 Linux hosts.
 

@@ -46,13 +46,13 @@ pub(crate) struct AssembledMachine {
     pub(crate) io_stop: EventFd,
     pub(crate) observer: Observer,
     pub(crate) adjustable: Adjustable,
-    /// Asks the guest to end itself, if it is one that does.
+    /// Requests the guest to end itself, if it supports that.
     pub(crate) stop_line: Option<EventFd>,
-    /// Brings what it wrote to the host before the end, if its streams are ports.
+    /// Drains the guest's output before the end, if its streams are ports.
     pub(crate) drain: Option<Drain>,
 }
 
-/// What ends the machine and its threads.
+/// The means to end the machine and its threads.
 pub(crate) struct Control {
     pub(crate) shutdown: ShutdownHandle,
     pub(crate) stop: Arc<AtomicBool>,
@@ -177,7 +177,7 @@ fn load(
     Ok(tare_boot::load(memory, &mut sources.image, options)?.entry)
 }
 
-/// The interrupt line by which a program gets SIGTERM.
+/// The interrupt line on which a program gets SIGTERM.
 fn stop_line(setup: &Setup, vm: &Vm) -> Result<Option<EventFd>, StartError> {
     if setup.config.guest != GuestKind::Program {
         return Ok(None);
@@ -210,15 +210,15 @@ fn console(setup: &mut Setup, vm: &Vm, log: SharedLog) -> Result<Console, StartE
     Ok(Console::new(port, eventfd()?))
 }
 
-/// The ring in which a library-OS image runs: what its command line says,
-/// else ring 3 where KVM emulates ring 0.
+/// The ring in which a library-OS image runs: as its command line says, else ring 3 where KVM
+/// emulates ring 0.
 fn ring(config: &MachineConfig, probe: &Probe) -> u8 {
     let by_kvm = match probe.kind {
         KvmKind::Hardware => 0,
         KvmKind::Emulated => 3,
     };
     match config.guest {
-        // The image has no other.
+        // The image supports no other ring.
         GuestKind::Program => 3,
         _ => tare_abi::cmdline::ring(&config.cmdline).unwrap_or(by_kvm),
     }
@@ -257,7 +257,7 @@ fn vcpus(
     Ok(pairs?.into_iter().unzip())
 }
 
-/// Halts that KVM takes no part in; only before the first vCPU.
+/// Lets halts run without an exit to KVM; possible only before the first vCPU.
 fn halt_by_itself(kvm: &Kvm, probe: &Probe, vm: &Vm) -> Result<(), StartError> {
     let offered = probe.capabilities.disable_exits;
     if !offered.contains(DisableExits::HLT) {

@@ -1,4 +1,4 @@
-//! What the control socket answers; the table is in [`tare_control::api`].
+//! The answers of the control socket; the table of requests is in [`tare_control::api`].
 
 use tare_control::api::{MachineStatus, State, Stop};
 use tare_control::config::MachineConfig;
@@ -17,7 +17,7 @@ use vmm_sys_util::eventfd::EventFd;
 
 /// There is a reason to end.
 pub(crate) const END: u32 = 0;
-/// The next look at halt polling is due.
+/// The next sample for halt polling is due.
 pub(crate) const HALT: u32 = 1;
 /// The host has the guest's output.
 pub(crate) const DRAINED: u32 = 2;
@@ -30,13 +30,13 @@ pub(crate) struct Control {
     pub observer: Observer,
     /// What can be set.
     pub(crate) adjustable: Adjustable,
-    /// Where a stop goes.
+    /// Takes a request to stop.
     pub shutdown: ShutdownHandle,
-    /// Asks the guest to end itself, if it is one that does.
+    /// Requests the guest to end itself, if it supports that.
     pub stop_line: Option<EventFd>,
-    /// What is left to be done when there is a reason to end.
+    /// What remains to do when there is a reason to end.
     pub(crate) ending: Ending,
-    /// Whether it was asked to end.
+    /// Whether a user requested the end.
     pub state: State,
 }
 
@@ -55,7 +55,7 @@ impl Service for Control {
 
     fn event(&mut self, number: u32) {
         match number {
-            // A reason is there before its event, so none is missed.
+            // The reason is stored before its event, so none is missed.
             END => drop(self.shutdown.event().read()),
             HALT => self.observer.halt.borrow_mut().due(),
             DRAINED => self.ending.drained(),
@@ -94,8 +94,8 @@ impl Interface for Control {
 
     fn stop(&mut self, how: Stop) {
         self.state = State::Stopping;
-        // A guest that hears ends by itself, with its own status; who asked waits for
-        // that, and kills where it does not come.
+        // A guest that supports this ends by itself, with its own status; the client waits for
+        // that, and kills the machine if it does not come.
         if let (Stop::PowerOff, Some(line)) = (how, &self.stop_line)
             && line.write(1).is_ok()
         {

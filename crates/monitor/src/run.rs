@@ -1,4 +1,4 @@
-//! The program: set up, build, confine, run, end, and leave nothing behind.
+//! The program: set up, build, confine, run, end, and remove all traces.
 
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write as _};
@@ -38,7 +38,7 @@ const TIMEOUT: Duration = Duration::from_millis(1500);
 pub fn run(arguments: impl Iterator<Item = OsString>) -> RunExit {
     let started = Instant::now();
     end_on_panic();
-    // Before any descriptor is made.
+    // Before any descriptor is opened.
     let inherited = Inherited::all();
     let config = inherited
         .map_err(StartError::from)
@@ -47,7 +47,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> RunExit {
         Ok(both) => both,
         Err(error) => return refuse(&error).into(),
     };
-    // Opened before the main thread may open nothing any more.
+    // Opened before the main thread loses the right to open files.
     let run_dir = RunDir::at(&config.run_dir);
     let removal = run_dir.removal();
     let leaves = config.leaves;
@@ -84,7 +84,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> RunExit {
         Ok(None) => {}
         Err(error) => complain(&chain(&error)),
     }
-    // Only now may another machine have the name.
+    // Only now may another machine take the name.
     drop(lock);
     code
 }
@@ -92,7 +92,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> RunExit {
 /// Run root and run directory, open for the removal at the end.
 type Removable<'a> = Option<[&'a OwnedFd; 2]>;
 
-/// What stays of a machine in its run directory.
+/// What remains of a machine in its run directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Retained {
     Nothing,
@@ -103,7 +103,7 @@ enum Retained {
 }
 
 impl Retained {
-    /// Of a machine that did not start.
+    /// For a machine that did not start.
     fn of_failed(leaves: Leaves) -> Self {
         match leaves {
             Leaves::ForKeeper => Self::Log,
@@ -153,7 +153,7 @@ fn enter_jail(
     confine::install_violation_handler(on_violation).map_err(of_errno("handle signals"))?;
     let entered = jail::enter_rest(jail, entering);
     let directories = removable.map_or(Vec::new(), Vec::from);
-    // Also where the jail failed: it may have changed the user, whose removal of the run
+    // Needed also when the jail failed: it may have changed the user, whose removal of the run
     // directory needs the capability.
     let dropped = confine::drop_capabilities_but_removal(&directories);
     entered?;
@@ -162,7 +162,7 @@ fn enter_jail(
     Ok(())
 }
 
-/// One machine's life, and what stays of it.
+/// Runs one machine to its end; returns what remains of it.
 fn live(
     setup: &mut Setup,
     sources: Sources,
@@ -177,7 +177,7 @@ fn live(
             let reason = reason.explained(setup.config.guest, &setup.console_log);
             tell(&reason);
             let ended = reason.ended(setup.config.guest);
-            // In the background the console has not been shown yet; a keeper reads the code.
+            // In the background the console has not been printed yet; a keeper reads the code.
             let stays = match setup.config.leaves {
                 Leaves::Nothing => false,
                 Leaves::OwnEnd => !reason.was_requested(),
@@ -196,10 +196,10 @@ fn live(
     }
 }
 
-/// A machine's end.
+/// How a machine ended.
 struct Reached {
     reason: ExitReason,
-    /// A user requested it, and the guest may have ended by itself then.
+    /// A user requested the end; the guest may have ended by itself then.
     was_asked: bool,
 }
 
@@ -280,7 +280,7 @@ fn run_machine(
     })
 }
 
-/// Starts the I/O thread and one for each vCPU; they wait until the main one is confined.
+/// Starts the I/O thread and one thread for each vCPU; they wait until the main thread is confined.
 fn spawn(
     vcpus: Vec<crate::vcpu::VcpuLoop>,
     io: crate::io::IoLoop,
@@ -312,7 +312,7 @@ fn spawn(
     Ok(threads)
 }
 
-/// A panic of any thread ends the process, and the terminal is as it was.
+/// Makes a panic of any thread end the process, with the terminal restored.
 fn end_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
         terminal::restore();
@@ -321,7 +321,7 @@ fn end_on_panic() {
     }));
 }
 
-/// Says why the run ended, unless that is the usual end.
+/// Reports why the run ended, unless that is the normal end.
 fn tell(reason: &ExitReason) {
     if !matches!(
         reason,
@@ -336,7 +336,7 @@ fn refuse(error: &StartError) -> ExitCode {
     error.code()
 }
 
-/// One message. A closed standard error is ignored.
+/// Prints one message, even if standard error is closed.
 fn complain(message: &str) {
     let _ = writeln!(std::io::stderr(), "tare-monitor: {message}");
 }
@@ -360,12 +360,12 @@ mod tests {
 
     use super::*;
 
-    /// No account's.
+    /// The user ID of no account.
     const USER: u32 = 1_899_999_998;
     const DIRECTORY: &str = "TARE_TEST_RUN_DIRECTORY";
 
-    /// Its parent has ended by the time at which it is the machine's user, who may not remove
-    /// root's files. A separate process: jails are for good.
+    /// Its parent ends when it is already the machine's user, who may not remove root's files. In a
+    /// separate process, since a jail cannot be left.
     #[test]
     fn a_monitor_whose_parent_ends_within_its_jail_leaves_nothing() {
         if let Some(directory) = env::var_os(DIRECTORY) {

@@ -1,9 +1,9 @@
-//! What of the running machine can be set: reads it from the devices, checks a
-//! change as a whole, and then makes it. Called on the main thread.
+//! The settings of the running machine: reads them from the devices, checks a change as a whole,
+//! then applies it. Called on the main thread.
 //!
-//! Another setting: a field of [`Adjustable`] for what it acts on, a line in
-//! [`Adjustable::now`], and one in [`Adjustable::apply`], which cannot fail. What can (the
-//! size of a disk) is done before.
+//! A new setting needs a field of [`Adjustable`] for its target, a line in [`Adjustable::now`], and
+//! one in [`Adjustable::apply`], which cannot fail. A step that can fail (the size of a disk) comes
+//! before.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use crate::halt::Governor;
 use crate::io::QueueWork;
 use crate::poll::Interest;
 
-/// What settings act on.
+/// The targets of settings.
 #[derive(Default)]
 pub(crate) struct Adjustable {
     /// Disks in bus order: `disk0` is the first.
@@ -35,18 +35,18 @@ pub(crate) struct Adjustable {
 /// A disk whose coalescing, limits and size can be set.
 pub(crate) struct AdjustableDisk {
     pub(crate) disk: disk::AdjustableDisk,
-    /// A queue's event: makes the I/O thread take the rule over.
+    /// A queue's event: makes the I/O thread apply the rules.
     pub(crate) queue: Arc<EventFd>,
 }
 
 /// A network whose limits can be set.
 pub(crate) struct AdjustableNet {
     pub(crate) limits: Arc<SharedRules<NetLimits>>,
-    /// A queue's event: makes the I/O thread take the limits over.
+    /// A queue's event: makes the I/O thread apply the limits.
     pub(crate) queue: Arc<EventFd>,
 }
 
-/// A device whose rules are put into force before its queues are served.
+/// A device that applies new rules before it serves its queues.
 pub(crate) struct Adjusted<D: VirtioDevice, R> {
     pub(crate) device: Arc<Mutex<VirtioPci<D>>>,
     pub(crate) rules: Arc<SharedRules<R>>,
@@ -55,7 +55,7 @@ pub(crate) struct Adjusted<D: VirtioDevice, R> {
 
 impl<D: VirtioDevice, R: Copy + Send> QueueWork for Adjusted<D, R> {
     fn notified(&self, queue: u16) -> Progress {
-        // One guard: the driver sees another capacity and another generation together.
+        // Under one lock: the driver sees the new capacity and the new generation together.
         let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(rules) = self.rules.take_change() {
             (self.apply)(device.device_mut(), rules);
@@ -96,7 +96,7 @@ impl Adjustable {
         }
     }
 
-    /// Makes a change, all of it or nothing; the settings then in force.
+    /// Applies a change, all of it or nothing; returns the settings then in force.
     pub(crate) fn change(&mut self, change: &SettingsChange) -> Result<Settings, SettingsError> {
         let wanted = self.now().changed(change)?;
         disk::grow(self.disks.iter_mut().map(|it| &mut it.disk), change)?;
@@ -104,10 +104,10 @@ impl Adjustable {
         Ok(self.now())
     }
 
-    /// Only what the change names is touched: the rest goes on undisturbed.
+    /// Applies only what the change names.
     fn apply(&self, wanted: &Settings, change: &SettingsChange) {
         if let (Some(policy), Some(halt)) = (change.halt, &self.halt) {
-            // KVM has taken windows before: should it refuse one, `now` says so.
+            // KVM has accepted windows before; if it refuses one, `now` says so.
             let _ = halt.borrow_mut().set(policy);
         }
         if let (Some(wanted), Some(net)) = (&wanted.net, &self.net)

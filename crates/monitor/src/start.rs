@@ -1,5 +1,5 @@
-//! From the command line to a checked set-up: the configuration, and every
-//! descriptor that it names, taken and typed.
+//! From the command line to a checked set-up: parses the configuration, and takes every descriptor
+//! that it names into a type.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -128,13 +128,13 @@ impl From<SetUpError> for StartError {
     }
 }
 
-/// For errors that say themselves what was read or written.
+/// For errors whose source says what was read or written.
 pub(crate) fn failed_to(what: &'static str) -> impl FnOnce(io::Error) -> StartError {
     move |source| StartError::Io { what, source }
 }
 
-/// Everything that `tare` gave, and what needs a privilege to be opened: the jail has
-/// neither devices nor terminals nor rings. Nothing of what others wrote is read for it.
+/// All that `tare` passed, and all that needs a privilege to open: the jail has neither devices nor
+/// terminals nor rings. Opening reads no content written by others.
 pub(crate) struct Setup {
     pub(crate) screen: Option<Screen>,
     /// Standard streams that are ports, if they are.
@@ -146,21 +146,21 @@ pub(crate) struct Setup {
     pub(crate) disks: Vec<OpenDisk>,
     pub(crate) console_log: File,
     pub(crate) control: UnixListener,
-    /// Held open as long as the machine lives.
+    /// Open as long as the machine lives.
     pub(crate) lock: OwnedFd,
 }
 
-/// What building the machine takes and its guest must not find: closed before that runs.
+/// What building the machine needs and its guest must not reach: closed before the guest runs.
 pub(crate) struct Sources {
     pub(crate) kvm: Kvm,
-    /// What `tare` found out about it already.
+    /// The probe's result, if `tare` passed one.
     pub(crate) probe: Option<Probe>,
     pub(crate) image: File,
     pub(crate) initramfs: Option<File>,
 }
 
-/// The configuration that the command line names. What comes after an error
-/// here cannot even remove the run directory: its path is unknown.
+/// Reads the configuration that the command line names. If this fails, even the run directory
+/// cannot be removed: its path is unknown.
 pub(crate) fn read_config(
     arguments: impl Iterator<Item = OsString>,
     inherited: &mut Inherited,
@@ -208,11 +208,11 @@ impl Setup {
         let control = take(config.control)?.into();
         let lock = take(config.lock)?;
         if let Some(claim) = config.jail.user.and_then(|user| user.claim) {
-            // Its user is this machine's alone as long as this process lives.
+            // The user belongs to this machine alone as long as this process lives.
             std::mem::forget(take(claim)?);
         }
         for own in &config.dedicated_cpus {
-            // Its lock lives as long as this process.
+            // Its lock lasts as long as this process.
             std::mem::forget(take(own.lock)?);
         }
         let link = config

@@ -1,4 +1,4 @@
-//! A vCPU's thread: runs the guest, forwards its accesses, says why it ended.
+//! A vCPU's thread: runs the guest, forwards its accesses, reports why it ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +15,13 @@ use crate::exits::ExitCounters;
 pub(crate) struct VcpuLoop {
     /// The processor.
     pub vcpu: Vcpu,
-    /// The CPU of the host that it has alone, if it has.
+    /// The host CPU that belongs to this vCPU alone, if any.
     pub dedicated_cpu: Option<u16>,
     /// Where its accesses go.
     pub bus: Arc<Bus>,
     /// Counts its exits.
     pub exits: Arc<ExitCounters>,
-    /// Where it says that the run ends.
+    /// Takes the reason to end the run.
     pub shutdown: ShutdownHandle,
     /// Set before a kick: the thread returns.
     pub stop: Arc<AtomicBool>,
@@ -63,7 +63,7 @@ impl VcpuLoop {
                 self.bus.memory_write(address, data);
                 None
             }
-            // With the irqchip in the kernel HLT does not come here.
+            // With an in-kernel irqchip KVM does not return on HLT.
             Exit::Hlt | Exit::Emulated | Exit::Interrupted => None,
             Exit::Shutdown(crash) => Some(ExitReason::TripleFault(crash)),
             Exit::InternalError(crash) | Exit::FailEntry(crash) | Exit::Unexpected(crash) => {
@@ -74,8 +74,8 @@ impl VcpuLoop {
     }
 }
 
-/// Keeps the calling thread on the CPU of the host that its vCPU has alone, if
-/// it has one; before the thread is confined.
+/// Pins the calling thread to the host CPU that belongs to its vCPU alone, if any; before the
+/// thread is confined.
 pub(crate) fn pin_thread(dedicated_cpu: Option<u16>) -> Result<(), ExitReason> {
     let Some(cpu) = dedicated_cpu else {
         return Ok(());

@@ -95,7 +95,7 @@ impl FunctionWiring {
         &self.queues
     }
 
-    /// A guest's write to `address` notifies `queue`.
+    /// Binds an ioeventfd: a guest's write to `address` notifies `queue`.
     pub(crate) fn bind(&self, queue: u16, address: u64) -> Result<(), WiringError> {
         if let Some(event) = self.queues.get(usize::from(queue)) {
             let address = IoAddress::Memory(address);
@@ -116,7 +116,7 @@ impl FunctionWiring {
 impl Interrupts for FunctionWiring {
     fn signal(&self, vector: u16) {
         if let Some(event) = self.vectors.get(usize::from(vector)) {
-            // KVM drains an irqfd at once: its counter is never full.
+            // KVM drains an irqfd at once, so its counter is never full.
             let _ = event.write(1);
         }
     }
@@ -127,7 +127,7 @@ impl MsixRoutes for FunctionWiring {
         if usize::from(vector) >= self.vectors.len() {
             return;
         }
-        // Said once: a guest must not fill the monitor's standard error.
+        // Printed once: a guest must not fill the monitor's standard error.
         if let Err(error) = self.route(vector, message)
             && !self.reported.swap(true, Ordering::Relaxed)
         {

@@ -1,4 +1,4 @@
-//! What the kernel says of each thread of a running monitor.
+//! What the kernel reports about each thread of a running monitor.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -22,14 +22,14 @@ fn every_thread_of_a_running_machine_is_confined_and_has_no_capability() {
     let running = Rig::new(&guest).set("cpus", 2.into()).start();
     running.wait_for("up");
     let mut client = running.client();
-    // The answer comes from a main thread that is confined.
+    // The answer comes from a confined main thread.
     client.machine().unwrap();
     let tasks = format!("/proc/{}/task", running.pid().as_raw_nonzero());
     let mut names = Vec::new();
     for task in fs::read_dir(tasks).unwrap() {
         let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
         let name = field(&status, "Name").to_owned();
-        // Helpers of io_uring and KVM never leave the kernel.
+        // Helper threads of io_uring and KVM never leave the kernel.
         if name.starts_with("iou-") || name.starts_with("kvm-") {
             continue;
         }

@@ -38,7 +38,7 @@ fn an_idle_machine_does_not_run_at_all() {
     for (old, new) in before.threads.iter().zip(&after.threads) {
         assert_eq!(old.name, new.name);
         if new.name != "main" {
-            // The host may look at a halted thread; 0.05 % of a CPU is the goal.
+            // The host may schedule a halted thread; 0.05 % of a CPU is the goal.
             let ran_ns = new.run_ns - old.run_ns;
             assert!(ran_ns < 500_000, "{} ran {ran_ns} ns", new.name);
         }
@@ -129,7 +129,7 @@ fn wrong_requests_get_their_status_and_change_nothing() {
     assert_eq!(status("PUT", "/v1/stop", b"{\"how\":\"gently\"}"), 400);
     assert_eq!(status("PUT", "/v1/stop", &[b' '; 5000]), 413);
     assert_eq!(status("GET", "/v1/machine?x=1", b""), 200);
-    // One that says half a sentence and stays.
+    // One client that sends half a request and stays.
     let mut slow = UnixStream::connect(running.run_dir.control_socket()).unwrap();
     slow.write_all(b"GET /v1/st").unwrap();
     assert!(running.client().stats().is_ok());
@@ -141,7 +141,7 @@ fn wrong_requests_get_their_status_and_change_nothing() {
     assert!(answer.contains("application/json"));
 }
 
-/// As a program without any part of Tare may use it.
+/// As a program without any part of Tare uses it.
 #[test]
 fn curl_reads_the_control_socket() {
     if !kvm() {

@@ -215,7 +215,7 @@ fn nonsense_instead_of_a_configuration_is_a_usage_error() {
 }
 
 impl Rig {
-    /// For configurations that are not even parsed: the run directory is not known.
+    /// For configurations that do not even parse: the run directory is unknown.
     fn run_refused(self, message: &str) {
         let ended = self.run();
         assert_eq!(ended.code, Some(2), "{ended:?}");

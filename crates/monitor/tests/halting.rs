@@ -34,7 +34,7 @@ fn a_machine_that_halts_for_good_is_not_looked_at_again() {
     assert_eq!(before.unavailable, None);
     thread::sleep(Duration::from_secs(1));
     let after = halt(&running);
-    // Answering us takes the monitor some CPU time, though not this much.
+    // Answering requests takes the monitor some CPU time, though not this much.
     assert!(after.looks <= before.looks + 1, "{before:?} {after:?}");
     assert_eq!((after.window_ns, after.polled_ns), (Some(0), 0));
 }

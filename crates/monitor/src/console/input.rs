@@ -39,8 +39,8 @@ impl Input {
         })
     }
 
-    /// Reads what there is and the port takes. `false` at the end of input,
-    /// which is not watched any more.
+    /// Reads what is available and the port takes. `false` at the end of input, which is then no
+    /// longer watched.
     pub fn ready(&mut self, poll: &Poll, console: &Console) -> io::Result<bool> {
         loop {
             let room = console.input_room().min(CHUNK);
@@ -65,8 +65,8 @@ impl Input {
         }
     }
 
-    /// The port has room again. A file is read at once; anything else is watched
-    /// only, because a read before a key is typed would block this thread.
+    /// The port has room again. A file is read at once. Anything else is only watched, because a
+    /// read before a key is typed would block this thread.
     pub fn resume(&mut self, poll: &Poll, console: &Console) -> io::Result<bool> {
         if self.is_file {
             return self.ready(poll, console);

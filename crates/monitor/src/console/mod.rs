@@ -65,12 +65,11 @@ impl Console {
 
     /// I/O thread: input for the guest, not more than [`Self::input_room`].
     pub fn push_input(&self, input: &[u8]) {
-        // What does not fit despite the question before is lost, as on a line
-        // without flow control.
+        // What does not fit in spite of that check is lost, as on a line without flow control.
         let _ = self.port().push_input(input);
     }
 
-    /// Signalled when input may go on.
+    /// Signalled when the port takes input again.
     pub fn room(&self) -> &EventFd {
         &self.room
     }

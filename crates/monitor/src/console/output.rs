@@ -1,9 +1,8 @@
-//! Where the serial port's output goes: `console.log` and perhaps standard output, or
-//! standard error where the guest's own streams are ports (`console::ports`).
+//! Where the serial port's output goes: `console.log` and perhaps standard output, or standard
+//! error where the guest's streams are ports (`console::ports`).
 //!
-//! A reader that does not read holds a vCPU for
-//! `TIMEOUT_MS` once; then output to it is dropped until it takes some again.
-//! The log has everything. A closed reader is forgotten.
+//! A reader that does not read blocks a vCPU for `TIMEOUT_MS` once; then its output is dropped
+//! until it reads again. The log has all of it. A reader that has closed is removed.
 
 use std::io;
 use std::io::Write;
@@ -47,7 +46,7 @@ impl Write for Output {
     }
 }
 
-/// What became of bytes.
+/// What a write did with bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shown {
     Taken,
@@ -59,7 +58,7 @@ enum Shown {
 #[derive(Debug)]
 pub struct Screen {
     stream: Stream,
-    /// The reader did not read the last time.
+    /// The reader took nothing the last time.
     stalled: bool,
 }
 
@@ -76,7 +75,7 @@ impl Screen {
         self.show_with(bytes, Self::wait)
     }
 
-    /// The same with another `wait`, which returns whether the reader takes more.
+    /// As [`show`](Self::show), with another `wait`, which returns whether the reader takes more.
     fn show_with(&mut self, mut bytes: &[u8], mut wait: impl FnMut(&Self) -> bool) -> Shown {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {

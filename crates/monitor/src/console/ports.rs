@@ -1,10 +1,9 @@
-//! Standard streams of a program in the machine: the host's ends of the ports of a virtio
+//! The standard streams of a program in the machine: the host's ends of the ports of a virtio
 //! console ([`tare_abi::streams`]). I/O thread.
 //!
-//! Input is read when the program has room for it, so that what waits at the start of the
-//! machine is there later. Output that a reader does not take stays with the program. All of
-//! it goes to `console.log` as well; in the background it goes there alone, and the input is
-//! at its end.
+//! Input is read when the program has room for it, so that input from before the start of the
+//! machine is not lost. Output that a reader does not take stays with the program. All output goes
+//! to `console.log` as well. In the background it goes only there, and the input is at its end.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -40,17 +39,17 @@ pub(crate) const PORTS: [PortSettings; 3] = {
     ]
 };
 
-/// What becomes of output that no process reads any more.
+/// What to do with output that no process reads any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// Its writer hears of it, as of a broken pipe.
+    /// Its writer gets an error, as from a broken pipe.
     Refused,
     /// It goes to the log: Linux's driver would wait for another reader.
     Dropped,
 }
 
 impl Unread {
-    /// What a guest of that kind copes with.
+    /// What a guest of that kind can handle.
     pub(crate) fn of(guest: GuestKind) -> Self {
         match guest {
             GuestKind::Linux => Self::Dropped,
@@ -59,7 +58,7 @@ impl Unread {
     }
 }
 
-/// The streams of this process, opened while it still may.
+/// The streams of this process, opened before it is confined.
 #[derive(Debug, Default)]
 pub(crate) struct Standard {
     input: Option<Stream>,
@@ -116,20 +115,20 @@ impl Ports {
         Arc::clone(&self.counters)
     }
 
-    /// Ready to read when one of the streams is that is waited for.
+    /// Becomes readable when a stream is ready that a port waits for.
     pub(crate) fn event(&self) -> io::Result<OwnedFd> {
         self.poll.try_clone()
     }
 
     /// A stream takes nothing more.
     fn lose(&mut self, output: usize, why: Errno) -> Option<Moved> {
-        // Else it stays in the set as long as others have it open.
+        // Otherwise it would stay in the set as long as others have it open.
         self.watch(output + 1, Interest::default());
         self.outputs[output] = None;
         if why != Errno::PIPE {
             let name = ["output", "error"][output];
             let message = format!("tare-monitor: cannot write to standard {name}: {why}\n");
-            // Said once; it may be standard error that is lost.
+            // Logged once: standard error may be the stream that is lost.
             let _ = io::Write::write_all(&mut io::stderr(), message.as_bytes());
         }
         (self.unread == Unread::Refused).then_some(Moved::Closed)
@@ -178,7 +177,7 @@ impl Backend for Ports {
             0 => self.input.as_ref(),
             _ => self.outputs.get(port - 1).and_then(Option::as_ref),
         };
-        // What is gone is not in the set either.
+        // A closed stream is not in the set either.
         if let (Some(stream), Some(watched)) = (stream, self.watched.get_mut(port))
             && self
                 .poll

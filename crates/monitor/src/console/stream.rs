@@ -11,10 +11,10 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
-/// Bytes that a pipe takes for sure when poll(2) says that it can be written (`PIPE_BUF`).
+/// Bytes that a pipe certainly takes when poll(2) reports it as writable (`PIPE_BUF`).
 const SURE_BYTES: usize = 4096;
 
-/// How a call is kept from waiting.
+/// How a call avoids waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Its own description is non-blocking.
@@ -23,7 +23,7 @@ enum Way {
     Socket,
     /// It never waits: a file.
     Never,
-    /// Its description is others' too: asked before each call.
+    /// Others share its description: poll(2) before each call.
     Asked,
 }
 
@@ -107,7 +107,7 @@ impl Stream {
         !matches!(poll(&mut fds, Some(&limit)), Ok(0))
     }
 
-    /// Also where the other end is gone: the call then says so.
+    /// Ready also when the other end is gone: the call then reports that.
     fn is_ready(&self, wanted: PollFlags) -> bool {
         let mut fds = [PollFd::new(&self.fd, wanted)];
         !matches!(poll(&mut fds, Some(&Timespec::default())), Ok(0))

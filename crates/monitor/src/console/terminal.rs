@@ -1,9 +1,9 @@
-//! The mode of the terminal on standard input, and the way back, also from a
-//! panic and from a signal handler.
+//! The mode of the terminal on standard input, and its restoration, also after a panic and in a
+//! signal handler.
 //!
-//! Raw mode is a serial console's: every key goes to the guest except Ctrl-C, which ends the
-//! run. A program's ports are not a terminal: it gets lines, as the terminal edits and shows
-//! them, and Ctrl-D ends its input.
+//! Raw mode is for a serial console: every key goes to the guest except Ctrl-C, which ends the run.
+//! A program's ports are not a terminal: the program gets lines, edited and echoed by the terminal,
+//! and Ctrl-D ends its input.
 
 use std::sync::OnceLock;
 
@@ -29,17 +29,17 @@ pub(crate) fn may_read() -> bool {
     !isatty(stdin()) || in_foreground()
 }
 
-/// What the guest gets of the keys.
+/// How keys reach the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// Each by itself.
+    /// Each key at once.
     Raw,
-    /// Lines.
+    /// In lines.
     Lines,
 }
 
-/// Switches the mode if standard input is a terminal of ours. Errors leave
-/// it as it is: a console without raw mode still works.
+/// Switches the mode if standard input is a terminal in this process's foreground. Errors leave the
+/// mode unchanged: a console without raw mode still works.
 pub(crate) fn enter(keys: Keys) {
     if !isatty(stdin()) || !in_foreground() {
         return;
@@ -73,12 +73,12 @@ fn raw(before: &Termios) -> Termios {
     raw.make_raw();
     // Ctrl-C still ends the run.
     raw.local_modes |= LocalModes::ISIG;
-    // The guest's lines end as the terminal wants them.
+    // Output keeps the terminal's line ends.
     raw.output_modes |= OutputModes::OPOST | OutputModes::ONLCR;
     lines(&raw)
 }
 
-/// A stopped monitor or a core dump is useless.
+/// Without Ctrl-Z and Ctrl-\: a stopped monitor or a core dump is useless.
 fn lines(before: &Termios) -> Termios {
     let mut lines = before.clone();
     for key in [SpecialCodeIndex::VSUSP, SpecialCodeIndex::VQUIT] {

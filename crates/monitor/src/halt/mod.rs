@@ -1,10 +1,9 @@
-//! How halted vCPUs wait, and for a budget the looks that choose it
-//! (`tare_policy::halt`).
+//! How halted vCPUs wait, and the samples from which a budget chooses (`tare_policy::halt`).
 //!
-//! A look costs a machine that does nothing nothing: it comes after so much CPU
-//! time of this process, by a timer on the process's own CPU clock, which
-//! stands still while the guest is halted. Looks by the clock come too while the machine
-//! halts often. Everything here is on the main thread.
+//! Sampling costs an idle machine nothing: a sample is due after a certain CPU time of this
+//! process, by a timer on the process's CPU clock, which stands still while the guest is halted.
+//! While the machine halts often, samples by the wall clock are due as well. Everything here runs
+//! on the main thread.
 
 mod reading;
 mod timer;
@@ -24,10 +23,10 @@ use vmm_sys_util::eventfd::EventFd;
 use crate::observe::ThreadObserver;
 use timer::{Time, Timer};
 
-/// KVM's parameter, for who asks for it while the machine runs.
+/// KVM's parameter, for a client that asks while the machine runs.
 const KERNEL: &str = "/sys/module/kvm/parameters/halt_poll_ns";
 
-/// When a look is due: after CPU time of this process, and while bursts go on after time too.
+/// When a sample is due: after CPU time of this process, and during bursts also after elapsed time.
 struct Timers {
     cpu: Timer,
     clock: Timer,
@@ -55,7 +54,7 @@ impl Timers {
     }
 }
 
-/// What a machine's halts are governed by.
+/// The rules for a machine's halts.
 pub struct Governor {
     vm: Arc<Vm>,
     policy: HaltPolicy,
@@ -67,7 +66,7 @@ pub struct Governor {
     kernel: Option<File>,
     /// What KVM was set to; `None` if it was not set.
     limit_ns: Option<u64>,
-    /// How long waits are polled for by that.
+    /// How long halts are polled under that rule.
     window_ns: u64,
     started: Instant,
     looks: u64,
@@ -112,12 +111,12 @@ impl Governor {
         Ok(governor)
     }
 
-    /// Readable when a look is due.
+    /// Readable when a sample is due.
     pub fn event(&self) -> Option<&'static EventFd> {
         self.timers.as_ref().and(timer::event())
     }
 
-    /// The threads of the vCPUs are these.
+    /// Sets the threads of the vCPUs.
     pub fn watch(&mut self, threads: Vec<ThreadObserver>) {
         self.threads = threads;
     }
@@ -127,8 +126,8 @@ impl Governor {
         self.policy
     }
 
-    /// Puts another policy in force. A budget that cannot be kept here leaves
-    /// the halts to the kernel, and says so in the statistics.
+    /// Puts another policy in force. Without the means for a budget the kernel decides, and the
+    /// statistics say so.
     pub fn set(&mut self, policy: HaltPolicy) -> Result<(), VmError> {
         if policy == self.policy && self.limit_ns.is_some() {
             return Ok(());
@@ -146,7 +145,7 @@ impl Governor {
                     per_myriad: share.per_myriad(),
                 }));
             }
-            // Only before the first vCPU; `Settings::changed` has refused it.
+            // Possible only before the first vCPU; `Settings::changed` has refused it.
             HaltPolicy::Dedicated => return Ok(()),
         }
         self.policy = policy;
@@ -154,13 +153,13 @@ impl Governor {
         Ok(())
     }
 
-    /// Looks at the counters, and changes the window if another is better.
+    /// Samples the counters, and changes the window if another is better.
     pub fn look(&mut self) {
         let reading = self.reading();
         let Some(rule) = &mut self.rule else { return };
         let decision = rule.look(&reading);
         self.looks += 1;
-        // KVM has taken a window before; should it refuse one, the old one stays.
+        // KVM has accepted a window before; if it refuses this one, the old one stays.
         let _ = self.apply(decision.limit_ns);
         self.window_ns = decision.window_ns;
         if let Some(timers) = &self.timers {
@@ -207,7 +206,7 @@ impl Governor {
         Ok(())
     }
 
-    /// The kernel's parameter now: what was set once cannot be unset.
+    /// The kernel's parameter as it is now: a value for one machine cannot be unset.
     fn kernel_ns(&self) -> u64 {
         let read = |file: &File| {
             let mut text = [0; 24];

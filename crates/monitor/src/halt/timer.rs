@@ -1,10 +1,10 @@
 //! Timers that send a signal (`timer_create(2)`).
 //!
-//! One on the CPU time of this process (`CLOCK_PROCESS_CPUTIME_ID`) expires when all threads together
-//! have run for so long, and costs nothing while none runs.
-//! The kernel looks at such timers when its tick meets a running thread, so it
-//! comes late by some ticks, the later the less the process runs; and on a
-//! CPU that is free of ticks (`nohz_full`) an armed one brings the tick back.
+//! One on the CPU time of this process (`CLOCK_PROCESS_CPUTIME_ID`) expires when all threads
+//! together have run for that long, and costs nothing while none runs. The kernel looks at such
+//! timers when its tick meets a running thread, so it comes late by some ticks, the later the less
+//! the process runs; and on a CPU that is free of ticks (`nohz_full`) an armed one brings the tick
+//! back.
 //!
 //! One by the clock (`CLOCK_MONOTONIC`) is on time, and wakes the process whatever it does.
 
@@ -24,7 +24,7 @@ use vmm_sys_util::signal::register_signal_handler;
 const SIGNAL: libc::c_int = libc::SIGVTALRM;
 static EVENT: OnceLock<EventFd> = OnceLock::new();
 
-/// Lets the signal make [`event`] readable; once, before there is a timer.
+/// Makes the signal set [`event`]; called once, before the first timer.
 pub(super) fn install() -> io::Result<()> {
     if EVENT.get().is_none() {
         let _ = EVENT.set(EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)?);
@@ -80,14 +80,14 @@ impl Timer {
         }
     }
 
-    /// Lets it expire once, `after_ns` of its time from now.
+    /// Arms it to expire once, after `after_ns` of its kind of time.
     pub(super) fn arm(&self, after_ns: u64) {
         // Zero would disarm it.
         self.set(after_ns.max(1));
         self.armed.set(true);
     }
 
-    /// Lets it not expire.
+    /// Disarms it.
     pub(super) fn disarm(&self) {
         if self.armed.replace(false) {
             self.set(0);
@@ -137,7 +137,7 @@ mod tests {
         let timer = Timer::new(Time::Cpu).unwrap();
         let clock = Timer::new(Time::Clock).unwrap();
         let event = event().unwrap();
-        // Other tests of this process run meanwhile: a long time for them.
+        // Other tests of this process run at the same time, so the limit is long.
         timer.arm(20_000_000_000);
         clock.arm(1_000_000);
         clock.disarm();

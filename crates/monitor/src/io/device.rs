@@ -1,8 +1,8 @@
-//! One virtio device as the I/O thread sees it: queue events, a backend's
-//! descriptor, and work that is not finished.
+//! One virtio device as the I/O thread sees it: queue events, a backend's descriptor, and
+//! unfinished work.
 //!
-//! Events only mark work; [`IoDevice::go_on`] does one bounded piece of each
-//! marked kind in each turn of the loop, so that no device starves another.
+//! Events only mark work. [`IoDevice::go_on`] does one bounded piece of each marked kind in each
+//! iteration of the loop, so that no device starves another.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,13 +14,13 @@ use vmm_sys_util::eventfd::EventFd;
 use crate::inherit::borrow;
 use crate::poll::{Interest, Poll};
 
-/// What the I/O thread calls, whatever the device is.
+/// The interface of every device to the I/O thread.
 pub trait QueueWork: Send {
     /// The queue was notified.
     fn notified(&self, queue: u16) -> Progress;
     /// The backend is ready.
     fn backend_ready(&self) -> Progress;
-    /// What the backend's descriptor is watched for.
+    /// What to watch the backend's descriptor for.
     fn interest(&self) -> Interest;
     /// When held completions must be delivered (`CLOCK_MONOTONIC`, ns).
     fn deadline_ns(&self) -> Option<u64> {
@@ -110,7 +110,7 @@ impl IoDevice {
         Ok(())
     }
 
-    /// Whether there is work without waiting for an event.
+    /// Whether work remains that needs no event.
     pub(super) fn has_more(&self) -> bool {
         let backend = self.backend.as_ref().is_some_and(|b| b.pending);
         backend || self.queues.iter().any(|queue| queue.pending)
@@ -121,7 +121,7 @@ impl IoDevice {
         self.deadline_ns
     }
 
-    /// Lets go what was held for long enough, if it is time.
+    /// Delivers what was held for long enough, if it is time.
     pub(super) fn deadline(&mut self, now_ns: u64, poll: &Poll) -> io::Result<()> {
         if self.deadline_ns.is_none_or(|due_ns| due_ns > now_ns) {
             return Ok(());
@@ -130,7 +130,7 @@ impl IoDevice {
         self.watch_backend(poll)
     }
 
-    /// Watches the backend and the time as the device wishes.
+    /// Watches the backend and the deadline as the device requests.
     fn watch_backend(&mut self, poll: &Poll) -> io::Result<()> {
         if let Some(backend) = &mut self.backend {
             let wanted = self.work.interest();
@@ -151,8 +151,7 @@ impl IoDevice {
         }
     }
 
-    /// One piece of each marked work, then watches the backend as the device
-    /// wishes.
+    /// Does one piece of each marked work, then watches the backend as the device requests.
     pub(super) fn go_on(&mut self, poll: &Poll) -> io::Result<()> {
         if !self.has_more() {
             return Ok(());
@@ -223,7 +222,7 @@ mod tests {
         ready.len()
     }
 
-    /// Holds something until it is let go.
+    /// A device that holds a completion until its deadline.
     #[derive(Default)]
     struct Holding(AtomicU32);
 

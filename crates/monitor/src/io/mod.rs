@@ -1,5 +1,5 @@
-//! The I/O thread: everything that touches queues, links and standard input,
-//! driven by readiness alone. Nothing ready, nothing runs.
+//! The I/O thread: all work on queues, links and standard input, driven by readiness alone. If
+//! nothing is ready, nothing runs.
 
 mod device;
 
@@ -43,7 +43,7 @@ pub struct IoLoop {
 }
 
 impl IoLoop {
-    /// Watches everything; `stop` ends the loop.
+    /// Watches all descriptors; `stop` ends the loop.
     pub fn new(
         mut devices: Vec<IoDevice>,
         console: Arc<Console>,
@@ -101,7 +101,7 @@ impl IoLoop {
         }
     }
 
-    /// How long to wait: without work, and with nothing held, forever.
+    /// How long to wait: forever if there is no work and nothing is held.
     fn timeout(&self) -> Wait {
         if self.devices.iter().any(IoDevice::has_more) {
             return Wait::No;

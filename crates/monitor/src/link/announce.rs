@@ -1,9 +1,9 @@
-//! Tells the other end the guest's hardware address before the guest speaks.
+//! Announces the guest's hardware address to the other end before the guest sends.
 //!
-//! passt learns it from the first frame that it gets, and until then sends to
-//! 00:00:00:00:00:00, which no guest takes: a server with a static address, which
-//! only answers, would never be reached. The frame is the one with which QEMU
-//! announces a machine: a reverse ARP request (RFC 903).
+//! passt learns the address from the first frame that it receives, and until then sends to
+//! 00:00:00:00:00:00, which no guest accepts: a server with a static address, which only answers,
+//! would never be reached. The frame is a reverse ARP request (RFC 903), with which QEMU announces
+//! a machine too.
 
 use tare_devices::net::{Link, LinkError, NetHeader};
 

@@ -4,7 +4,7 @@ use tare_devices::counters;
 use tare_frames::Reason;
 
 counters! {
-    /// Frames from the guest that went no further, by what they named.
+    /// Frames from the guest that the filter dropped, by what they named.
     pub struct FilterCounters {
         /// The host's loopback.
         tx_filtered_loopback,
@@ -18,7 +18,7 @@ counters! {
         tx_filtered_multicast,
         /// A protocol other than ARP and IP.
         tx_filtered_protocol,
-        /// Nothing that can be read.
+        /// Frames that cannot be parsed.
         tx_filtered_malformed,
     }
 }

@@ -57,7 +57,7 @@ impl AnyLink {
                 let max_frame = usize::from(config.mtu) + ETHERNET_HEADER;
                 let mut link = StreamLink::new(take(*fd)?, max_frame, filter.clone())
                     .map_err(OpenLinkError::Stream)?;
-                // A peer that is gone shows when the guest uses the link.
+                // That the peer is gone shows when the guest uses the link.
                 let _ = announce(&mut link, config.mac);
                 Ok(Self::Stream(link))
             }

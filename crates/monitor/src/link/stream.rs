@@ -1,10 +1,10 @@
 //! A stream socket with QEMU's framing: a 32-bit big-endian length before each
 //! Ethernet frame (QEMU `net/socket.c`, passt `tap.c`).
 //!
-//! One buffer each way: one `recv` brings as many frames as there are, one
-//! `send` takes a batch. A `recv` that leaves room in the buffer has emptied the
-//! socket: there is none after it until the socket is readable again. A length that no frame has means that the stream is
-//! out of step, for good: the link closes.
+//! One buffer each way: one `recv` brings as many frames as there are, one `send` takes a batch. A
+//! `recv` that leaves room in the buffer has emptied the socket: there is none after it until the
+//! socket is readable again. An impossible length means that the stream has lost its framing, which
+//! cannot be recovered: the link closes.
 //!
 //! passt connects to any address, so what the guest may not reach is dropped
 //! here ([`tare_frames::Filter`]) and counted.
@@ -30,7 +30,7 @@ pub struct StreamLink {
     socket: OwnedFd,
     max_frame: usize,
     rx: Window,
-    /// Whether the last `recv` brought all there was.
+    /// Whether the last `recv` emptied the socket.
     emptied: Emptied,
     tx: Window,
     /// Length of the frame being written to `tx`.
@@ -40,7 +40,7 @@ pub struct StreamLink {
     peer: Peer,
 }
 
-/// A buffer with its used part.
+/// A buffer and the range of it in use.
 struct Window {
     bytes: Box<[u8]>,
     start: usize,
@@ -80,7 +80,7 @@ impl Window {
         }
     }
 
-    /// Moves what is used to the front if less than `room` bytes are free behind it.
+    /// Moves the used part to the front if less than `room` bytes are free behind it.
     fn make_room(&mut self, room: usize) -> usize {
         if self.bytes.len() - self.end < room && self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -92,8 +92,8 @@ impl Window {
 }
 
 impl StreamLink {
-    /// A link over a connected stream socket; `max_frame` is the longest
-    /// Ethernet frame, `rules` say which frames of the guest go no further.
+    /// A link over a connected stream socket; `max_frame` is the longest Ethernet frame, `rules`
+    /// say which frames of the guest are dropped.
     pub fn new(socket: OwnedFd, max_frame: usize, rules: Rules) -> io::Result<Self> {
         rustix::net::getpeername(&socket)?;
         rustix::io::ioctl_fionbio(&socket, true)?;
@@ -147,7 +147,7 @@ impl StreamLink {
         }
     }
 
-    /// Says once that the link is down.
+    /// Reports once that the link is down.
     fn note<T>(&mut self, result: Result<T, LinkError>) -> Result<T, LinkError> {
         result.inspect_err(|error| {
             if self.peer == Peer::There {
@@ -163,7 +163,8 @@ impl StreamLink {
             if let Some(length) = self.first_frame()? {
                 return Ok(Some(length));
             }
-            // What has come meanwhile makes the socket readable, as does the peer's end.
+            // Data that has arrived meanwhile makes the socket readable, and so does the peer's
+            // end.
             let emptied = std::mem::replace(&mut self.emptied, Emptied::Unknown);
             if emptied == Emptied::Yes || self.receive()? == 0 {
                 return Ok(None);
@@ -244,7 +245,7 @@ impl Link for StreamLink {
         let at = self.tx.end;
         let length = std::mem::take(&mut self.reserved);
         let end = at + PREFIX + length;
-        // The frame is a copy: the guest cannot change it any more.
+        // The frame is a copy, which the guest cannot change any more.
         match self.filter.check_outgoing(&self.tx.bytes[at + PREFIX..end]) {
             Verdict::Pass => {
                 let prefix = (length as u32).to_be_bytes();
@@ -275,7 +276,7 @@ mod tests {
     use super::*;
 
     const MAX: usize = 1514;
-    /// A protocol that the filter lets pass whatever follows.
+    /// A protocol that always passes the filter.
     const RARP: [u8; 2] = [0x80, 0x35];
 
     fn pair() -> (StreamLink, UnixStream) {

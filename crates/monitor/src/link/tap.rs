@@ -1,5 +1,5 @@
-//! A tap interface with the virtio header (`IFF_VNET_HDR`, 12 bytes): checksums
-//! and TCP segmentation stay undone between host and guest.
+//! A tap interface with the virtio header (`IFF_VNET_HDR`, 12 bytes): host and guest leave
+//! checksums and TCP segmentation to the device.
 //!
 //! Reference: Linux `Documentation/networking/tuntap.rst`, `drivers/net/tun.c`.
 
@@ -138,8 +138,8 @@ impl Link for TapLink {
         }
         match rustix::io::write(&self.tap, &self.tx[..self.unsent]) {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-            // The frame is what the tap does not like, or the interface is down
-            // for now: frames are lost on a network, the link is not.
+            // The tap refuses the frame, or the interface is down for now: a network may lose
+            // frames, so the link stays up.
             Ok(_) | Err(Errno::INVAL | Errno::IO | Errno::NOBUFS) => {}
             Err(errno) => return Err(io::Error::from(errno).into()),
         }

@@ -1,5 +1,5 @@
-//! What the machine looks like from inside: statistics of vCPUs, devices, host
-//! threads and memory, gathered on request only.
+//! The machine's view of itself: statistics of vCPUs, devices, host threads and memory, gathered on
+//! request only.
 //!
 //! All files of /proc are opened before the monitor confines itself.
 
@@ -111,8 +111,8 @@ impl ObservedVcpu {
                     stats.kvm.insert(name, value);
                 }
                 StatsValue::LogHistogram(counts) => drop(stats.histograms.insert(name, counts)),
-                // No vCPU statistic is one so far, and the type has no place
-                // for the width of a bucket.
+                // No vCPU statistic has linear buckets so far, and the type has no field for their
+                // width.
                 StatsValue::LinearHistogram { .. } => {}
             }
         }

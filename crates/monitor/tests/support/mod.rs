@@ -1,5 +1,5 @@
-//! Rig for tests of the whole monitor: tiny guests as ELF files with a PVH note,
-//! a run directory, a started `tare-monitor`.
+//! Test support for the whole monitor: tiny guests as ELF files with a PVH note, a run directory, a
+//! started `tare-monitor`.
 
 #![allow(dead_code, clippy::unwrap_used)]
 
@@ -220,8 +220,8 @@ impl Rig {
     }
 }
 
-/// Descriptors go to a child with their close-on-exec flag off: one start at a
-/// time, so that they do not go to another test's child, too.
+/// Descriptors pass to a child with their close-on-exec flag off. One start at a time, so that they
+/// do not pass to another test's child as well.
 fn spawn(config: &str, passed: Vec<OwnedFd>, screen: Screen) -> Child {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap();
@@ -313,7 +313,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A test that failed leaves no process.
+        // A failed test leaves no process.
         let _ = self.child.kill();
         let _ = self.child.wait();
         if thread::panicking()
