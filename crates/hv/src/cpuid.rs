@@ -1,10 +1,8 @@
-//! What CPUID says in a Tare machine: what KVM supports, without what the probe
-//! found not to work, with this vCPU's place in the machine, the clocks'
-//! frequencies, and Tare's own leaf.
+//! The CPUID of a Tare machine: what KVM supports, without what the probe found not to work, with
+//! this vCPU's place in the topology, the clocks' frequencies, and Tare's own leaf.
 //!
-//! Topology: one package, one thread a core, all cores in one.
-//! Reference: Intel SDM volume 2A, CPUID; AMD APM volume 3, appendix E;
-//! `Documentation/virt/kvm/x86/cpuid.rst`.
+//! Topology: one package, one thread a core, all cores in one. Reference: Intel SDM volume 2A,
+//! CPUID; AMD APM volume 3, appendix E; `Documentation/virt/kvm/x86/cpuid.rst`.
 
 use kvm_bindings::{CpuId, KVM_CPUID_FLAG_SIGNIFCANT_INDEX, kvm_cpuid_entry2};
 use tare_abi::cpuid::{
@@ -132,7 +130,7 @@ impl Leaves {
         }
     }
 
-    /// KVM's own leaves stay; behind them the frequencies and Tare's leaf.
+    /// Keeps KVM's own leaves; appends the frequencies and Tare's leaf.
     fn add_hypervisor_leaves(&mut self, tsc_khz: Option<u32>, ring: u8) {
         for entry in self.all(KVM_SIGNATURE) {
             entry.eax = entry.eax.max(TARE_RING);
@@ -155,8 +153,8 @@ impl Leaves {
         });
     }
 
-    /// TSC frequency as crystal times ratio. Guests take the crystal for the APIC
-    /// timer's clock as well, so it is that.
+    /// TSC frequency as crystal times ratio. Guests use the crystal for the APIC timer's clock as
+    /// well, so it has that value.
     fn add_tsc_ratio(&mut self, tsc_khz: u32) {
         let told = |entry: &kvm_cpuid_entry2| entry.function == TSC_RATIO && entry.ecx != 0;
         if self.0.iter().any(told) {

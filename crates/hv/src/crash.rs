@@ -1,5 +1,5 @@
-//! What is known of a processor that cannot go on, for people to read: why,
-//! the registers, and the bytes at RIP, laid out as Linux prints an oops.
+//! The state of a processor that cannot go on, for people to read: the cause, the registers, and
+//! the bytes at RIP, laid out as in a Linux oops.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ pub enum CrashCause {
         /// The hardware's reason.
         reason: u64,
     },
-    /// An exit that Tare does not know or never asks for.
+    /// An exit that Tare does not know or does not enable.
     Unexpected {
         /// `KVM_EXIT_*`.
         exit_reason: u32,

@@ -1,4 +1,4 @@
-//! Exits that a dedicated vCPU does without, as plain data.
+//! The exits that a dedicated vCPU does without, as plain data.
 
 use kvm_bindings::{
     KVM_X86_DISABLE_EXITS_CSTATE, KVM_X86_DISABLE_EXITS_HLT, KVM_X86_DISABLE_EXITS_MWAIT,
@@ -6,8 +6,8 @@ use kvm_bindings::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Instructions that a dedicated vCPU may execute without an exit
-/// (`KVM_CAP_X86_DISABLE_EXITS`). KVM only takes them before the first vCPU.
+/// Instructions that a dedicated vCPU may execute without an exit (`KVM_CAP_X86_DISABLE_EXITS`).
+/// KVM accepts them only before the first vCPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DisableExits(u32);

@@ -1,4 +1,4 @@
-//! The `/dev/kvm` handle, and why it cannot be had.
+//! The `/dev/kvm` handle, and why it is unavailable.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub enum OpenError {
         /// What the kernel says.
         found: i32,
     },
-    /// KVM lacks something that a Tare machine cannot do without.
+    /// KVM lacks something that a Tare machine requires.
     #[error("KVM lacks {capability}, which Tare needs: use Linux {since} or newer on the host")]
     MissingCapability {
         /// The capability's name in `linux/kvm.h`.
@@ -43,7 +43,7 @@ pub enum OpenError {
     },
 }
 
-/// What a Tare machine cannot do without: capability, name, since which Linux.
+/// What a Tare machine requires: capability, name, first Linux version.
 const REQUIRED: [(Cap, &str, &str); 10] = [
     (Cap::UserMemory, "KVM_CAP_USER_MEMORY", "2.6.25"),
     (Cap::ExtCpuid, "KVM_CAP_EXT_CPUID", "2.6.26"),

@@ -22,7 +22,7 @@
 //! nothing in a Tare machine ticks.
 //! Reference: Linux `Documentation/virt/kvm/api.rst`.
 
-// Each unsafe operation has its own reason.
+// One unsafe operation a block, each with its reason.
 
 mod cpuid;
 mod crash;

@@ -18,10 +18,10 @@ use vm_memory::{
 /// Bytes of a transparent huge page on this architecture.
 const HUGE_PAGE: usize = 2 * MIB as usize;
 
-/// Guest memory as all rooms use it: no dirty bitmap.
+/// Guest memory as all crates use it: no dirty bitmap.
 pub type GuestMemoryMmap = vm_memory::GuestMemoryMmap<()>;
 
-/// Why guest memory could not be had.
+/// Why there is no guest memory.
 #[derive(Debug, Error)]
 pub enum MemoryError {
     /// Zero, or not a multiple of the page size.
@@ -44,8 +44,8 @@ pub enum MemoryError {
     },
 }
 
-/// Whether the kernel is to use transparent huge pages for guest memory. It uses them where
-/// it finds some and small pages elsewhere, so that none of these fails.
+/// Whether the kernel should use transparent huge pages for guest memory. It uses them where it
+/// finds some, and small pages elsewhere, so none of these settings fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
     /// As the host is set (`/sys/kernel/mm/transparent_hugepage/enabled`).
@@ -113,8 +113,8 @@ fn aligned_mapping(size: usize) -> Result<MmapRegion, MmapRegionError> {
     unsafe { MmapRegion::build_raw(start.cast(), size, PROTECTION, FLAGS) }
 }
 
-/// Gives an end of a mapping back that was made here and has no user. What fails leaves address
-/// space that is never touched.
+/// Unmaps an end of a mapping that was made here and has no user. On failure some address space
+/// stays reserved and untouched.
 fn unmap(start: *mut libc::c_void, bytes: usize) {
     if bytes > 0 {
         // SAFETY: only `aligned_mapping` calls this, with ends of the mapping that it made.
@@ -122,7 +122,7 @@ fn unmap(start: *mut libc::c_void, bytes: usize) {
     }
 }
 
-/// An answer is of no use: a kernel without huge pages refuses, and gives small ones.
+/// The result is ignored: a kernel without huge pages refuses, and gives small ones.
 fn advise(region: &GuestRegionMmap, huge_pages: HugePages) {
     let advice = match huge_pages {
         HugePages::AsHost => return,

@@ -23,8 +23,8 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    /// Sets or removes the message of `gsi`; the previous one if that changed
-    /// something, else `None`.
+    /// Sets or removes the message of `gsi`. Returns the previous one if that changed something,
+    /// else `None`.
     pub(crate) fn replace(
         &mut self,
         gsi: u32,

@@ -1,4 +1,4 @@
-//! What the descriptor says that KVM can do.
+//! The capabilities that the KVM descriptor reports.
 
 use kvm_bindings::{
     KVM_CAP_BINARY_STATS_FD, KVM_CAP_HALT_POLL, KVM_CAP_X2APIC_API, KVM_CAP_X86_DISABLE_EXITS,
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::disable_exits::DisableExits;
 use crate::kvm::Kvm;
 
-/// What KVM offers beyond what a Tare machine needs, and how much of it.
+/// What KVM offers beyond the requirements of a Tare machine, and how much of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     /// Interrupts by event descriptors.

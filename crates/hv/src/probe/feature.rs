@@ -1,4 +1,4 @@
-//! CPUID feature bits: where an instruction is announced.
+//! CPUID feature bits: each announces an instruction.
 
 use kvm_bindings::kvm_cpuid_entry2;
 
@@ -45,8 +45,8 @@ impl Feature {
             .any(|entry| self.is_at(entry) && self.word(entry) & self.mask() != 0)
     }
 
-    /// Its number in Linux, for `clearcpuid=` on a kernel's command line; `None` for
-    /// a word that Linux spreads over others (`arch/x86/include/asm/cpufeatures.h`).
+    /// Its number in Linux, for `clearcpuid=` on a kernel's command line; `None` for a word that
+    /// Linux maps to several (`arch/x86/include/asm/cpufeatures.h`).
     pub fn linux_number(&self) -> Option<u32> {
         let word = match (self.leaf, self.index, self.register) {
             (1, 0, Register::Edx) => 0,
@@ -61,7 +61,7 @@ impl Feature {
         Some(32 * word + u32::from(self.bit))
     }
 
-    /// Takes it out of `entry`, if it is there.
+    /// Removes it from `entry`, if it is there.
     pub(crate) fn clear(&self, entry: &mut kvm_cpuid_entry2) {
         if self.is_at(entry) {
             let mask = self.mask();

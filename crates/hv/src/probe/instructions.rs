@@ -17,14 +17,14 @@ pub struct Instruction {
     pub name: &'static str,
     /// The feature that announces it; `None` for one that every x86-64 has.
     pub feature: Option<Feature>,
-    /// What a machine's CPUID must not offer if it does not work. Empty for
+    /// Features that a machine's CPUID must hide if the instruction does not work. Empty for
     /// x86-64's baseline, which guests take for granted and user code runs natively.
     pub(crate) hides: &'static [Feature],
     pub(crate) code: &'static [u8],
     pub(crate) ends_in: End,
 }
 
-/// Where an instruction that works leads.
+/// Where execution continues after a working instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// To the next one.
@@ -58,7 +58,7 @@ const fn announced(
     }
 }
 
-/// With XSAVE goes everything whose state only XSAVE saves.
+/// XSAVE and every feature whose state only XSAVE saves.
 const XSAVE_FAMILY: &[Feature] = &[XSAVE, XSAVEOPT, XSAVEC, XSAVES, AVX, AVX2, FMA, F16C];
 
 #[rustfmt::skip]

@@ -1,4 +1,4 @@
-//! What this KVM is, as plain data. `crate::probing` finds it out; a machine's CPUID then
+//! What this KVM can do, as plain data. `crate::probing` determines it; a machine's CPUID then
 //! hides what does not work (`crate::cpuid`).
 //!
 //! Neighbours: below `vm` and `vcpu`, which read it.
@@ -35,11 +35,11 @@ pub enum KvmKind {
     Emulated,
 }
 
-/// What became of an instruction.
+/// The result of trying an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It did what it should.
+    /// It worked as specified.
     Works,
     /// CPUID does not offer it, so it was not tried.
     NotOffered,
@@ -47,13 +47,13 @@ pub enum Outcome {
     Fault(u8),
     /// KVM's emulator does not know it: `KVM_RUN` ends with an internal error.
     NotEmulated,
-    /// It did not come to an end in time.
+    /// It did not end in time.
     Hung,
-    /// The processor shut down, or KVM gave another exit.
+    /// The processor shut down, or KVM returned another exit.
     Lost,
 }
 
-/// An instruction and what became of it.
+/// An instruction and its result.
 #[derive(Clone, Copy, Debug)]
 pub struct InstructionResult {
     /// The instruction.
@@ -62,8 +62,8 @@ pub struct InstructionResult {
     pub outcome: Outcome,
 }
 
-/// What this KVM is. Plain data; `Display` prints it for people, and serde writes it for
-/// another process of the same version.
+/// The probe's result. Plain data; `Display` prints it for people, and serde writes it for another
+/// process of the same version.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(into = "saved::SavedProbe", try_from = "saved::SavedProbe")]
 pub struct Probe {
@@ -78,8 +78,8 @@ pub struct Probe {
     pub loop_time: Duration,
     /// Every instruction tried.
     pub instructions: Vec<InstructionResult>,
-    /// Features that CPUID shows to a guest although its table does not have them: this KVM
-    /// cannot hide them, so a guest must not act on CPUID alone.
+    /// Features that CPUID shows to a guest although its table does not have them. This KVM cannot
+    /// hide them, so a guest must not rely on CPUID alone.
     pub shown_regardless: Vec<Feature>,
     /// What the descriptor offers.
     pub capabilities: Capabilities,
@@ -103,7 +103,7 @@ impl Probe {
         }
     }
 
-    /// What became of the instruction called `name`.
+    /// The result of the instruction called `name`.
     pub fn outcome(&self, name: &str) -> Option<Outcome> {
         let named = |it: &&InstructionResult| it.instruction.name == name;
         self.instructions

@@ -1,5 +1,5 @@
-//! A [`Probe`] as a document: the monitor takes over what `tare` found out, instead of
-//! making a throw-away machine again.
+//! A [`Probe`] as a document: the monitor takes over `tare`'s result instead of creating a
+//! temporary machine again.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Why a probe has no result.
+//! Why the probe failed.
 
 use thiserror::Error;
 
@@ -8,13 +8,13 @@ use crate::stats::StatsError;
 use crate::vcpu::{RunError, VcpuError};
 use crate::vm::VmError;
 
-/// Why the probe could not find out what it wanted.
+/// Why the probe has no result.
 #[derive(Debug, Error)]
 pub enum ProbeError {
-    /// No memory for the throw-away machine.
+    /// No memory for the temporary machine.
     #[error("no memory for the probe's machine")]
     Memory(#[from] MemoryError),
-    /// KVM refused the throw-away machine.
+    /// KVM refused the temporary machine.
     #[error("KVM refused the probe's machine")]
     Vm(#[from] VmError),
     /// KVM refused its vCPU.

@@ -1,5 +1,5 @@
-//! What lies in the throw-away machine's memory: page tables, GDT, an interrupt
-//! table whose handlers halt, and room for code, data and a stack.
+//! The memory of the temporary machine: page tables, GDT, an interrupt table whose handlers halt,
+//! and room for code, data and a stack.
 
 use tare_abi::entry::{CODE_SELECTOR, EntryMode, boot_gdt};
 use tare_abi::layout::BOOT_GDT;

@@ -1,5 +1,5 @@
-//! What this KVM is, found out by running code and not by names: a throw-away
-//! machine with one vCPU executes a few bytes at a time in 64-bit ring 0.
+//! Determines what this KVM can do by running code, not by names: a temporary machine with one vCPU
+//! executes a few bytes at a time in 64-bit ring 0.
 //!
 //! - *Hardware or emulated*: a loop of ordinary instructions, counted by KVM's
 //!   statistic `insn_emulation`; where KVM has none, timed.
@@ -47,8 +47,8 @@ impl Probe {
         })
     }
 
-    /// Whether a vCPU whose HLT exits are disabled halts by itself. A KVM that
-    /// executes ring 0 by its emulator takes the setting and halts all the same.
+    /// Whether a vCPU whose HLT exits are disabled halts without an exit. A KVM that emulates ring
+    /// 0 accepts the setting and exits all the same.
     pub fn halts_natively(&self, kvm: &Kvm) -> Result<bool, ProbeError> {
         ProbeVm::without_halt_exits(kvm, &self.supported)?.halts_natively()
     }

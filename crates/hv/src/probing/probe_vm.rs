@@ -1,6 +1,5 @@
-//! The throw-away machine: one vCPU in 64-bit ring 0 with identity-mapped
-//! memory, an interrupt table whose handlers halt at known places, and a
-//! watchdog that ends what does not end.
+//! The temporary machine: one vCPU in 64-bit ring 0 with identity-mapped memory, an interrupt table
+//! whose handlers halt at known addresses, and a watchdog that ends a hung run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -32,8 +31,8 @@ const CR4_OSXSAVE: u64 = 1 << 18;
 /// A run of ordinary code: `mov ecx, 200; 1: dec ecx; jnz 1b; hlt`.
 const LOOP: [u8; 10] = [0xb9, 200, 0, 0, 0, 0xff, 0xc9, 0x75, 0xfc, HLT];
 pub(super) const LOOP_INSTRUCTIONS: u64 = 1 + 2 * 200 + 1;
-/// Between the slowest hardware and the fastest emulator: a loop on hardware
-/// takes one exit (some microseconds), emulated 200 to 1000 ns an instruction.
+/// A bound between the slowest hardware and the fastest emulator: on hardware the loop takes one
+/// exit (some microseconds), emulated 200 to 1000 ns an instruction.
 const EMULATED_NS_PER_INSTRUCTION: u128 = 100;
 const TIMED_RUNS: usize = 3;
 
@@ -41,7 +40,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a vCPU is left halted.
 const HALT: Duration = Duration::from_millis(20);
 
-/// The throw-away machine.
+/// The temporary machine.
 pub(super) struct ProbeVm {
     vm: Vm,
     vcpu: Vcpu,
@@ -49,7 +48,7 @@ pub(super) struct ProbeVm {
     overdue: Arc<AtomicBool>,
 }
 
-/// What the loop of ordinary code showed.
+/// The result of the loop of ordinary code.
 pub(super) struct Ordinary {
     /// Instructions emulated, where KVM counts them.
     pub(super) emulated: Option<u64>,
@@ -155,7 +154,7 @@ impl ProbeVm {
         })
     }
 
-    /// Halts, and says whether KVM took no part in it.
+    /// Halts; true if KVM did not take part.
     pub(super) fn halts_natively(&mut self) -> Result<bool, ProbeError> {
         let memory = self.vm.memory();
         memory.write_slice(&[HLT], GuestAddress(CODE))?;
@@ -184,8 +183,8 @@ impl ProbeVm {
         }
     }
 
-    /// What CPUID shows the guest of the leaves that features lie in. Not every
-    /// KVM heeds the table that it was given.
+    /// CPUID as the guest sees it, for the leaves with features. Some KVMs ignore the table that
+    /// was set.
     pub(super) fn visible_cpuid(&mut self) -> Result<Vec<kvm_cpuid_entry2>, ProbeError> {
         let mut places: Vec<_> = INSTRUCTIONS
             .iter()
@@ -318,7 +317,7 @@ impl ProbeVm {
     }
 }
 
-/// Where a halted processor stands, from the address after its HLT.
+/// Where execution halted, from the address after its HLT.
 fn halted_at(rip: u64, end: u64) -> Option<End> {
     // The loop has its own HLT just before `end`.
     if rip == end || rip == end + 1 {

@@ -26,7 +26,7 @@ use description::{Descriptor, DescriptorKind, HEADER_BYTES, Header, words};
 
 ioctl_io_nr!(KVM_GET_STATS_FD, KVMIO, 0xce);
 
-/// Why KVM's statistics cannot be had.
+/// Why KVM's statistics are unavailable.
 #[derive(Debug, Error)]
 pub enum StatsError {
     /// The kernel has no statistics descriptor.
@@ -86,7 +86,7 @@ pub struct Stat<'a> {
     pub name: &'a str,
     /// Unit of the value, or of a histogram's buckets.
     pub unit: StatsUnit,
-    /// Whether it is a number that only grows: not one of the moment, a peak or a histogram.
+    /// Whether it is a counter that only grows: not a gauge, a peak or a histogram.
     pub only_grows: bool,
     /// The value.
     pub value: StatsValue,

@@ -1,4 +1,4 @@
-//! What KVM's emulator lacks and Linux cannot do without: the monitor does it instead.
+//! Instructions that KVM's emulator lacks and Linux needs: the monitor executes them.
 //!
 //! - INT3: while Linux changes its own code (static branches, static calls) the places
 //!   that change hold an INT3 for a moment, and an interrupt that comes meanwhile runs
@@ -20,7 +20,7 @@ use crate::probe::{Outcome, Probe};
 /// x87 status: an exception waits that is not masked.
 const EXCEPTION_SUMMARY: u16 = 1 << 7;
 
-/// An instruction of one byte that the monitor can do.
+/// An instruction of one byte that the monitor can execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Instruction {
     Int3,
@@ -53,7 +53,7 @@ enum Exception {
     X87 = 16,
 }
 
-/// The instructions that the monitor does.
+/// The instructions that the monitor executes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct EmulationFallback(Vec<Instruction>);
 
@@ -68,8 +68,8 @@ impl EmulationFallback {
         self.0.iter().copied().find(|it| it.code() == code)
     }
 
-    /// Does the instruction that the vCPU could not go on with, if it is one of these.
-    /// `false` leaves the vCPU as it was.
+    /// Executes the instruction at which the vCPU stopped, if it is one of these; `false` leaves
+    /// the vCPU unchanged.
     pub(super) fn emulate(&self, vcpu: &VcpuFd, crash: &Crash) -> bool {
         match self.instruction_at(crash) {
             None => false,
@@ -106,9 +106,9 @@ fn raise(vcpu: &VcpuFd, exception: Exception) -> Result<(), Error> {
     vcpu.set_vcpu_events(&events)
 }
 
-/// The first byte of the instruction that KVM's emulator did not know, as KVM fetched
-/// it: another CPU may have replaced it since. (`kvm_run.emulation_failure`: flags; the
-/// number of bytes and the bytes.)
+/// The first byte of the instruction that KVM's emulator does not know, as KVM fetched it: another
+/// CPU may have replaced it since. (`kvm_run.emulation_failure`: flags; the number of bytes and the
+/// bytes.)
 fn fetched(cause: &CrashCause) -> Option<u8> {
     let CrashCause::InternalError {
         suberror: KVM_INTERNAL_ERROR_EMULATION,

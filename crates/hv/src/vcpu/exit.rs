@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use crate::crash::Crash;
 
-/// What a vCPU wants from the monitor, or why it cannot go on.
+/// What a vCPU requests from the monitor, or why it cannot go on.
 ///
 /// For reads the monitor fills `data` before the next [`run`](super::Vcpu::run).
 #[derive(Debug)]
@@ -44,15 +44,16 @@ pub enum Exit<'a> {
     },
     /// HLT; only from a machine without irqchip.
     Hlt,
-    /// An instruction that KVM's emulator lacks (INT3, FWAIT): it is done, nothing is left.
+    /// An instruction that KVM's emulator lacks (INT3, FWAIT) has been executed; nothing is left to
+    /// do.
     Emulated,
     /// The processor shut down (triple fault).
     Shutdown(Box<Crash>),
-    /// KVM could not go on, such as with an instruction that its emulator lacks.
+    /// KVM could not go on, for example at an instruction that its emulator lacks.
     InternalError(Box<Crash>),
     /// The hardware refused to enter the guest.
     FailEntry(Box<Crash>),
-    /// The guest asked the hypervisor for something about the machine.
+    /// The guest requested something about the machine from the hypervisor.
     SystemEvent(SystemEvent),
     /// A signal or a [`KickHandle`](super::KickHandle) ended the run; nothing happened in the guest.
     Interrupted,
@@ -87,7 +88,7 @@ pub enum SystemEvent {
     Shutdown,
     /// Reset.
     Reset,
-    /// The guest says that it crashed.
+    /// The guest reports that it crashed.
     Crash,
     /// Another one, by its number.
     Other(u32),

@@ -1,7 +1,6 @@
-//! Making a vCPU's thread leave `KVM_RUN`, without losing the race against its
-//! entering: the flag `immediate_exit` in the shared page covers the time before
-//! `KVM_RUN`, a signal to the thread the time inside.
-//! Reference: `Documentation/virt/kvm/api.rst`, `immediate_exit`.
+//! Makes a vCPU's thread leave `KVM_RUN`, without a race against its entry: the flag
+//! `immediate_exit` in the shared page covers the time before `KVM_RUN`, a signal to the thread the
+//! time inside. Reference: `Documentation/virt/kvm/api.rst`, `immediate_exit`.
 
 #![allow(unsafe_code)]
 
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use kvm_bindings::kvm_run;
 
-/// What of a vCPU its kick_handles may touch.
+/// The part of a vCPU that its kick handles may use.
 #[derive(Debug)]
 struct Target {
     immediate_exit: NonNull<u8>,
@@ -91,8 +90,8 @@ pub struct KickHandle {
 }
 
 impl KickHandle {
-    /// Kicks. Whoever wants a vCPU to stop sets his flag first: one kick ends one run.
-    /// Does nothing when the vCPU is gone.
+    /// Kicks. To stop a vCPU, set your flag first: one kick ends one run. Does nothing when the
+    /// vCPU is gone.
     pub fn kick(&self) {
         let guard = lock(&self.target);
         let Some(target) = guard.as_ref() else {

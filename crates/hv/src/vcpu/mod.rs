@@ -1,5 +1,4 @@
-//! One virtual processor: made from plain data, run by one thread, stopped
-//! from any.
+//! One virtual processor: created from plain data, run by one thread, stopped from any thread.
 
 mod emulation_fallback;
 mod exit;
@@ -24,7 +23,7 @@ use emulation_fallback::EmulationFallback;
 use kick::KickTarget;
 pub(crate) use registers::set_mode;
 
-/// Why cannot create a vCPU or set up.
+/// Why a vCPU cannot be created or set up.
 #[derive(Debug, Error)]
 pub enum VcpuError {
     /// KVM refused a step.
@@ -109,8 +108,8 @@ impl Vcpu {
         })
     }
 
-    /// Puts the first processor at its first instruction. The others stay in
-    /// wait for INIT, where KVM starts them.
+    /// Sets the first processor to its first instruction. The others wait for INIT, as KVM starts
+    /// them.
     pub fn enter_at(&self, entry: &EntryState) -> Result<(), VcpuError> {
         self.set_entry_registers(entry)?;
         let runnable = kvm_mp_state {

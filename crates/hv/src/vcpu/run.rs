@@ -1,4 +1,4 @@
-//! `KVM_RUN` and the translation of what it says.
+//! `KVM_RUN` and the translation of its result.
 
 #![allow(unsafe_code)]
 
@@ -28,7 +28,7 @@ enum Reason {
 }
 
 impl Vcpu {
-    /// Runs the guest until it needs something.
+    /// Runs the guest until the monitor must act.
     pub fn run(&mut self) -> Result<Exit<'_>, RunError> {
         self.kick.enter();
         match self.enter()? {
@@ -66,7 +66,7 @@ impl Vcpu {
                 Err(errno) => errno,
             };
             match errno.errno() {
-                // A vCPU that waited for its start-up interrupt got it.
+                // A vCPU that waited for its start-up interrupt has received it.
                 libc::EAGAIN => {}
                 libc::EINTR => {
                     self.kick.acknowledge();

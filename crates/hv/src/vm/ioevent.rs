@@ -1,4 +1,4 @@
-//! Writes of a guest that only signal an event descriptor.
+//! Guest writes that only signal an event descriptor.
 
 use kvm_ioctls::{IoEventAddress, NoDatamatch};
 use vmm_sys_util::eventfd::EventFd;
@@ -26,8 +26,8 @@ pub enum WriteMatch {
 }
 
 impl Vm {
-    /// A guest's write to `address` that fits `matching` signals `event`
-    /// instead of returning from `KVM_RUN`.
+    /// Makes a guest's write to `address` that fits `matching` signal `event` instead of returning
+    /// from `KVM_RUN`.
     pub fn ioeventfd(
         &self,
         address: IoAddress,

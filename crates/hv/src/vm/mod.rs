@@ -64,8 +64,8 @@ impl Vm {
         Ok(vm)
     }
 
-    /// VT-x without unrestricted guests keeps a task state segment and an
-    /// identity page table in guest-physical space that nothing else uses.
+    /// VT-x without unrestricted guests keeps a task state segment and an identity page table in
+    /// guest-physical addresses that nothing else uses.
     fn reserve_for_vtx(&self) -> Result<(), VmError> {
         if self.fd.check_extension(Cap::SetTssAddr) {
             self.fd
@@ -101,27 +101,27 @@ impl Vm {
         Ok(())
     }
 
-    /// Makes vCPU `index` of `count`, with a CPUID that holds what KVM supports
-    /// and the probe found to work. Its APIC ID is its index.
+    /// Creates vCPU `index` of `count`, with a CPUID of what KVM supports and the probe found to
+    /// work. Its APIC ID is its index.
     pub fn vcpu(&self, probe: &Probe, index: u8, count: u8, ring: u8) -> Result<Vcpu, VcpuError> {
         Vcpu::new(self, probe, cpuid::Topology { index, count }, ring)
     }
 
-    /// Signals on `event` raise interrupt `gsi`, without a system call of ours.
+    /// Makes each signal on `event` raise interrupt `gsi`, without a system call.
     pub fn irqfd(&self, gsi: u32, event: &EventFd) -> Result<(), VmError> {
         self.fd
             .register_irqfd(event, gsi)
             .map_err(refused(|| format!("an irqfd for GSI {gsi}")))
     }
 
-    /// Lets `gsi` deliver `message`. Costs nothing when that is so already;
-    /// else KVM replaces the whole table.
+    /// Makes `gsi` deliver `message`. Costs nothing if it does already; otherwise KVM replaces the
+    /// whole table.
     pub fn msi_route(&self, gsi: u32, message: MsiMessage) -> Result<(), VmError> {
         self.set_route(gsi, Some(message))
     }
 
-    /// Lets `gsi` deliver nothing (masked). Signals meanwhile are lost: a
-    /// masked vector's pending bit is the device's to keep.
+    /// Makes `gsi` deliver nothing (masked). Signals meanwhile are lost: the device keeps a masked
+    /// vector's pending bit.
     pub fn remove_msi_route(&self, gsi: u32) -> Result<(), VmError> {
         self.set_route(gsi, None)
     }

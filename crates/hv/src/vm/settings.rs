@@ -16,7 +16,7 @@ impl Vm {
         )
     }
 
-    /// Lets instructions run without exits; only before the first vCPU.
+    /// Lets instructions run without exits; possible only before the first vCPU.
     pub fn disable_exits(&self, exits: DisableExits) -> Result<(), VmError> {
         self.enable(
             KVM_CAP_X86_DISABLE_EXITS,

@@ -30,7 +30,7 @@ const LONG_64: EntryState = EntryState {
     ..PROTECTED_32
 };
 
-/// KVM and what it is, or `None` after saying why the test is skipped.
+/// KVM and its probe; `None` after printing why the test is skipped.
 pub(crate) fn kvm() -> Option<(&'static Kvm, &'static Probe)> {
     static KVM: OnceLock<Option<(Kvm, Probe)>> = OnceLock::new();
     let opened = KVM.get_or_init(|| {
