@@ -1,5 +1,5 @@
-//! Disks: from the configuration to what the device takes, what can be changed while they
-//! are served, and the exit codes of those that cannot be used.
+//! Disks: from the configuration to the arguments of the device, the rules that can change while a
+//! disk is served, and the exit codes for disks that cannot be used.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use tare_policy::limit::DiskLimits;
 
 use crate::rules::SharedRules;
 
-/// A configuration that no disk can have.
+/// An invalid disk configuration.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskConfigError {
     /// Queues.
@@ -68,7 +68,7 @@ pub fn code(error: &DiskError) -> ExitCode {
     }
 }
 
-/// What can be changed of a disk while it is served.
+/// The settings of a disk that can change while it is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskRules {
     /// Which completions interrupt the guest.
@@ -80,7 +80,7 @@ pub struct DiskRules {
 }
 
 impl DiskRules {
-    /// Those in force.
+    /// The rules in force.
     pub fn now(disk: &Blk) -> Self {
         Self {
             coalesce: disk.coalescing(),
@@ -96,7 +96,7 @@ impl DiskRules {
         disk.set_bytes(self.bytes);
     }
 
-    /// As the control interface shows them, for the disk at `path`.
+    /// The rules as the control interface shows them, for the disk at `path`.
     pub fn settings(&self, path: &str) -> DiskSettings {
         DiskSettings {
             path: path.to_owned(),
@@ -107,7 +107,7 @@ impl DiskRules {
         }
     }
 
-    /// Those that `settings` asks for.
+    /// The rules that `settings` requests.
     pub fn wanted(settings: &DiskSettings) -> Result<Self, coalesce::SettingsError> {
         Ok(Self {
             coalesce: settings.coalesce.settings()?,
@@ -142,8 +142,8 @@ impl AdjustableDisk {
     }
 }
 
-/// Extends the disk whose size `change` names, if it names one: before anything else of a
-/// change, since this can fail. Its new size is in force with its rules.
+/// Extends the disk whose size `change` names, if it names one. This comes before the rest of a
+/// change, since it can fail. The new size takes effect with the disk's rules.
 pub fn grow<'a>(
     disks: impl Iterator<Item = &'a mut AdjustableDisk>,
     change: &SettingsChange,

@@ -1,7 +1,7 @@
-//! What Tare's long-running programs (`tare-monitor`, `tare blk`) share: the main thread's
-//! loop over signals, control socket and events ([`main_loop`]), the other threads from gate
-//! to join ([`threads`]), confinement, statistics about themselves. What is served is each
-//! program's own.
+//! The parts that Tare's long-running programs (`tare-monitor`, `tare blk`) share: the main
+//! thread's loop over signals, control socket and events ([`main_loop`]), the other threads from
+//! gate to join ([`threads`]), confinement, and statistics about the program itself. Each program
+//! adds what it serves.
 
 pub mod disk;
 pub mod http;

@@ -1,6 +1,6 @@
-//! The main thread of a daemon: signals, the control socket and the program's own events, until
-//! there is a reason to end. It sleeps in epoll, with a timeout only while clients wait for a
-//! place ([`crate::http::server`]), and where the program wants one.
+//! The main thread of a daemon: handles signals, the control socket and the program's own events,
+//! until there is a reason to end. It sleeps in epoll, with a timeout only while clients wait for a
+//! place ([`crate::http::server`]), or where the program sets one.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -23,7 +23,7 @@ pub trait Service: Routes {
     /// Why it ends.
     type End;
 
-    /// A signal asks for the end.
+    /// A signal requests the end.
     fn signal(&mut self, request: signals::Request);
 
     /// The event watched with this number is ready.
@@ -37,18 +37,18 @@ pub trait Service: Routes {
     /// Called after each sleep.
     fn look(&mut self) {}
 
-    /// The reason to end, once there is one. Asked after each round of events.
+    /// The reason to end, once there is one. Called after each batch of events.
     fn end(&mut self) -> Option<Self::End>;
 }
 
-/// The set of what the main thread waits for.
+/// The set of descriptors that the main thread waits for.
 pub struct MainLoop {
     poll: Poll,
     server: Server,
 }
 
 impl MainLoop {
-    /// Handles signals and will serve the control socket.
+    /// Installs the signal handlers, and prepares to serve the control socket.
     pub fn new(control: UnixListener) -> Result<Self, SetUpError> {
         let signal = signals::install().map_err(failed_to("handle signals"))?;
         let poll = Poll::new().map_err(failed_to("make an epoll"))?;
@@ -59,13 +59,13 @@ impl MainLoop {
         Ok(Self { poll, server })
     }
 
-    /// Watches `event` to read, as the program's event `number`.
+    /// Watches `event` for reading, as the program's event `number`.
     pub fn watch(&self, event: impl AsFd, number: u32) -> Result<(), SetUpError> {
         let watched = self.poll.add(event, OWN + u64::from(number));
         watched.map_err(failed_to("watch its events"))
     }
 
-    /// Serves until there is a reason to end. An error: this thread cannot wait.
+    /// Serves until there is a reason to end. Fails only if this thread cannot wait.
     pub fn run<S: Service>(mut self, service: &mut S) -> io::Result<S::End> {
         let mut ready = Vec::with_capacity(16);
         loop {

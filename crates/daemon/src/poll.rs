@@ -1,6 +1,6 @@
-//! A small epoll: level-triggered but for events that only count, tokens instead of
-//! callbacks, and interest that may be empty (epoll itself reports hang-ups even for
-//! an empty interest, which would spin).
+//! A small epoll: level-triggered except for events that only count; tokens instead of callbacks;
+//! and an interest that may be empty (epoll itself reports hang-ups even for an empty interest,
+//! which would spin).
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -24,14 +24,14 @@ fn flags(interest: Interest) -> epoll::EventFlags {
 pub enum Wait {
     /// Until there is one.
     Forever,
-    /// Take what there is.
+    /// Do not wait.
     No,
     /// For this many nanoseconds at most.
     Nanoseconds(u64),
 }
 
 impl Wait {
-    /// As long, but no longer than `most`.
+    /// The same, but at most `most`.
     #[must_use]
     pub(crate) fn or_after(self, most: Option<Duration>) -> Self {
         let Some(most) = most else {
@@ -61,8 +61,7 @@ impl Poll {
         Ok(Self { epoll })
     }
 
-    /// Another descriptor of the set: ready to read when one of it is ready, as a member of
-    /// another set.
+    /// A descriptor of the set itself: readable when a member is ready, as a member of another set.
     pub fn try_clone(&self) -> io::Result<OwnedFd> {
         self.epoll.try_clone()
     }
@@ -72,8 +71,8 @@ impl Poll {
         self.change(source, token, Interest::default(), Interest::READ)
     }
 
-    /// Watches an eventfd that is never read: each write to it is reported once, so that
-    /// the read that would clear it is saved.
+    /// Watches an eventfd that is never read: each write to it is reported once, which saves the
+    /// read that would clear it.
     pub fn add_event(&self, event: impl AsFd, token: u64) -> io::Result<()> {
         let data = epoll::EventData::new_u64(token);
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -121,8 +120,8 @@ impl Poll {
         Ok(())
     }
 
-    /// epoll's own timeout is in milliseconds on kernels before 5.11: an epoll
-    /// can itself be polled, to the nanosecond.
+    /// epoll's own timeout is in milliseconds on kernels before 5.11; polling the epoll descriptor
+    /// itself has a timeout in nanoseconds.
     fn becomes_ready(&self, within_ns: u64) -> io::Result<bool> {
         let timeout = Timespec {
             tv_sec: (within_ns / 1_000_000_000) as i64,

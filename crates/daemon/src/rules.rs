@@ -1,10 +1,10 @@
-//! What the main thread sets of a device and the I/O thread puts into force.
+//! Rules of a device that the main thread sets and the I/O thread applies.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Rules of a device that main and I/O thread share. The I/O thread may hold the device's mutex for
-/// as long as a disk takes, so the main thread never waits for it: it leaves the rules here,
-/// under a lock that no I/O holds.
+/// Rules of a device that the main and the I/O thread share. The I/O thread may hold the device's
+/// mutex for as long as a disk takes, so the main thread never takes that: it leaves the rules
+/// here, under a lock that is not held across I/O.
 #[derive(Debug)]
 pub struct SharedRules<R>(Mutex<(R, Change)>);
 
@@ -30,7 +30,7 @@ impl<R: Copy> SharedRules<R> {
         *self.lock() = (rules, Change::Wanted);
     }
 
-    /// For the I/O thread: rules that are not in force yet.
+    /// For the I/O thread: rules that it has not applied yet.
     pub fn take_change(&self) -> Option<R> {
         let mut shared = self.lock();
         let change = std::mem::replace(&mut shared.1, Change::Made);

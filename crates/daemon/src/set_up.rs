@@ -4,7 +4,7 @@ use std::io;
 
 use crate::confine::ConfineError;
 
-/// Why serving does not begin.
+/// Why a daemon cannot start to serve.
 #[derive(Debug, thiserror::Error)]
 pub enum SetUpError {
     /// The system refused something.

@@ -11,7 +11,7 @@ use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
 static RECEIVED: AtomicI32 = AtomicI32::new(0);
 static EVENT: OnceLock<OwnedFd> = OnceLock::new();
 
-/// What a signal asks for.
+/// What a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// SIGINT: Ctrl-C.
@@ -20,10 +20,9 @@ pub enum Request {
     Terminate,
 }
 
-/// Lets the signals that ask for an end make an event readable, which is the
-/// result: the same for each call. What was held back
-/// ([`hold_back`](tare_host::signals::hold_back)) comes now. A SIGHUP that this process was
-/// started to ignore (`nohup`) stays ignored.
+/// Makes the signals that request an end set an event, which is returned: the same one for each
+/// call. Delivers what was held back ([`hold_back`](tare_host::signals::hold_back)). A SIGHUP that
+/// this process was started to ignore (`nohup`) stays ignored.
 pub fn install() -> std::io::Result<BorrowedFd<'static>> {
     if EVENT.get().is_none() {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -40,7 +39,7 @@ pub fn install() -> std::io::Result<BorrowedFd<'static>> {
     event.ok_or_else(|| std::io::ErrorKind::NotFound.into())
 }
 
-/// What the first signal that came asks for.
+/// The request of the first signal that came.
 pub fn received() -> Option<Request> {
     match RECEIVED.load(Ordering::Acquire) {
         0 => None,

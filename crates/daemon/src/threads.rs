@@ -1,5 +1,5 @@
-//! The threads of a daemon besides the main one. Each waits at a gate until the main thread
-//! has opened and confined what it must, then confines itself by its role and works.
+//! The threads of a daemon besides the main one. Each waits at a gate until the main thread has
+//! opened files and confined itself, then confines itself for its role and works.
 
 use std::io;
 use std::sync::{Arc, Barrier, mpsc};
@@ -12,7 +12,7 @@ use crate::set_up::{SetUpError, failed_to};
 
 /// Stack of each thread, in bytes.
 const STACK_BYTES: usize = 256 << 10;
-/// Pauses between two looks at threads that shall end.
+/// Pauses between two checks of threads that must end.
 const FIRST_PAUSE: Duration = Duration::from_micros(200);
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
@@ -39,8 +39,8 @@ impl Threads {
         Self::default()
     }
 
-    /// Starts a thread. `prepare` runs before the gate, with the rights of the process; `work`
-    /// runs behind it, with what `prepare` gave and whether the thread is confined to `role`.
+    /// Starts a thread. `prepare` runs before the gate, with the rights of the process; `work` runs
+    /// behind it, with the result of `prepare` and whether the thread is confined for `role`.
     pub fn spawn<P>(
         &mut self,
         name: String,
@@ -83,16 +83,16 @@ impl Threads {
         all.map_err(failed_to("open its threads' statistics"))
     }
 
-    /// Lets the threads begin.
+    /// Opens the gate.
     pub fn open_gate(&self) {
         for thread in &self.0 {
             thread.gate.wait();
         }
     }
 
-    /// Waits until all have ended, for `limit` at most. At each look, the last one too, `remind`
-    /// gets how long this has lasted and the number of each thread that runs: what one waits for
-    /// may have begun after the last reminder. The end of the process ends what is left.
+    /// Waits until all have ended, at most for `limit`. At each check, the last one included,
+    /// `remind` gets the time so far and the number of each running thread: a thread may have begun
+    /// to wait after the last reminder. The end of the process ends the rest.
     pub fn join(
         &self,
         limit: Duration,

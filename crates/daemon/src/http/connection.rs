@@ -1,6 +1,6 @@
-//! One client: bytes come in, requests are answered in order, answers go out as
-//! far as the client takes them. While an answer waits nothing more is read, so
-//! that a client that only asks and never reads costs no memory.
+//! One client: bytes arrive, requests are answered in order, answers go out as fast as the client
+//! takes them. While an answer waits, no more is read, so a client that never reads costs no
+//! memory.
 
 use std::io;
 use std::io::{Read as _, Write as _};
@@ -45,7 +45,7 @@ impl Connection {
         })
     }
 
-    /// Whether it is between requests: one was answered, the next has not begun.
+    /// Whether it is between requests: the last one was answered, and the next has not begun.
     pub(super) fn is_idle(&self) -> bool {
         self.answered && self.input.is_empty() && self.output.is_empty()
     }
@@ -59,7 +59,7 @@ impl Connection {
         }
     }
 
-    /// Goes on as far as it goes without waiting.
+    /// Works as far as possible without waiting.
     pub(super) fn advance(&mut self, routes: &mut impl Routes) -> Fate {
         match self.try_advance(routes) {
             Ok(fate) => fate,
@@ -94,7 +94,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Answers the first request that is complete, if one is.
+    /// Answers the first complete request; `false` if there is none.
     fn answer(&mut self, routes: &mut impl Routes) -> bool {
         let length = match parse(&self.input) {
             Ok(None) => return false,

@@ -1,9 +1,8 @@
-//! The control socket's server: a little HTTP/1.1 over a UNIX socket, on the
-//! main thread, with one non-blocking state machine for each client.
+//! The control socket's server: a subset of HTTP/1.1 over a UNIX socket, on the main thread, with
+//! one non-blocking state machine for each client.
 //!
-//! Everything is bounded: clients, heads, bodies, what waits to be sent. A
-//! client that is slow or silent costs its buffers and nothing else; when all
-//! places are taken, further clients wait ([`server`]).
+//! Everything is bounded: clients, heads, bodies, pending answers. A slow or silent client costs
+//! its buffers and nothing else. When all places are taken, further clients wait ([`server`]).
 
 mod connection;
 mod request;

@@ -1,4 +1,4 @@
-//! Requests, parsed with httparse into something valid or an error status.
+//! Requests: httparse and this module turn bytes into a valid request or an error status.
 
 /// Longest head, and longest body, in bytes.
 pub(super) const MAX_HEAD: usize = 4096;
@@ -101,7 +101,7 @@ fn body_length(headers: &[httparse::Header<'_>]) -> Result<usize, Rejected> {
         if value.is_empty() || !digits || length.is_some() {
             return Err(Rejected::Malformed);
         }
-        // What does not fit into a usize is too long, too.
+        // A length that does not fit into a usize is too long as well.
         length = Some(value.parse().unwrap_or(usize::MAX));
     }
     match length.unwrap_or(0) {

@@ -45,8 +45,8 @@ impl Server {
         })
     }
 
-    /// How long to wait for the next event: with clients in the backlog, until the
-    /// silent ones may go. Then comes [`Self::resume`].
+    /// How long to wait for the next event: with clients in the backlog, until silent clients can
+    /// be closed. Then call [`Self::resume`].
     pub fn wait(&self) -> Wait {
         if self.listening == Interest::READ {
             Wait::Forever
@@ -67,7 +67,7 @@ impl Server {
         }
     }
 
-    /// Lets clients in that wait in the backlog, if there is room for them by now.
+    /// Accepts clients from the backlog, if there is room for them now.
     pub fn resume(&mut self, poll: &Poll) {
         if self.listening != Interest::READ && self.place().is_some() {
             self.listen(poll, Interest::READ);
@@ -82,7 +82,7 @@ impl Server {
                 Ok(connection) => connection,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if passes(error.kind()) => continue,
-                // Out of descriptors: a client that is idle has one.
+                // Out of descriptors: closing an idle client frees one.
                 Err(_) if self.clients[slot].take().is_some() => continue,
                 Err(_) => break,
             };
@@ -120,7 +120,7 @@ impl Server {
         self.resume(poll);
     }
 
-    /// A place for another client: a free one, or that of a client that may go.
+    /// A place for another client: a free one, or that of a client that can be closed.
     fn place(&self) -> Option<usize> {
         if let Some(free) = self.clients.iter().position(Option::is_none) {
             return Some(free);

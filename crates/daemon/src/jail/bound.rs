@@ -1,4 +1,4 @@
-//! Files and directories of the host in the root of a jail, at the paths that they have there.
+//! Files and directories of the host in the root of a jail, at their paths on the host.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,12 +12,12 @@ use rustix::mount::{mount_bind, mount_bind_recursive};
 
 use super::{JailError, failed, failed_io, restricted};
 
-/// What may be done with it.
+/// The access to a bound file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It is read and executed, with everything that is mounted below.
+    /// Read and execute, with everything mounted below.
     Read,
-    /// Its files are changed; what is mounted below is not there.
+    /// Change files; without what is mounted below.
     Change,
     /// It is a device.
     Device,
@@ -31,16 +31,16 @@ struct Bound {
     access: Access,
 }
 
-/// What a root gets, open: the new root may cover where it is.
+/// What a root receives, already open: the new root may cover the originals.
 #[derive(Debug, Default)]
 pub(super) struct BoundFiles {
     bound: Vec<Bound>,
-    /// Symbolic links and what they hold.
+    /// Symbolic links and their targets.
     links: Vec<(PathBuf, PathBuf)>,
 }
 
 impl BoundFiles {
-    /// Adds what is at a path, if anything is. To be called in the new mount namespace.
+    /// Adds the file at a path, if there is one. To be called in the new mount namespace.
     pub(super) fn add(&mut self, path: &Path, access: Access) -> Result<(), JailError> {
         let below = below_root(path);
         match fs::symlink_metadata(path) {
@@ -100,7 +100,7 @@ pub(super) fn below_root(path: &Path) -> PathBuf {
     path.strip_prefix("/").unwrap_or(path).to_owned()
 }
 
-/// An empty file, over which another is mounted.
+/// Makes an empty file, over which another is mounted.
 pub(super) fn make_file(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;

@@ -1,9 +1,9 @@
-//! The jail of a build of untrusted sources: namespaces as for a machine and one for
-//! processes, a root with what is installed, the sources and the directory of objects, and a separate
-//! user where root builds.
+//! The jail of a build of untrusted sources: the namespaces of a machine and one for processes, a
+//! root with the installed programs, the sources and the directory of objects, and a separate user
+//! where root builds.
 //!
-//! The process forks: the child is the first of its process namespace, so that the build's processes
-//! end with it, whatever they did to stay.
+//! The process forks: the child is the first of its process namespace, so that all processes of the
+//! build end with it, whatever they did to survive.
 
 use std::fs;
 use std::io;
@@ -43,9 +43,9 @@ const LOOK: Duration = Duration::from_millis(10);
 /// What a build reads and changes; absolute paths without symbolic links.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Build {
-    /// What it is made of.
+    /// The sources.
     pub sources: PathBuf,
-    /// What it makes. Nothing else is changed.
+    /// The directory of objects: the only one that the build changes.
     pub objects: PathBuf,
     /// Further directories of programs.
     pub programs: Vec<PathBuf>,
@@ -54,9 +54,9 @@ pub struct Build {
 /// A process on either side of a fork.
 #[derive(Debug)]
 pub enum Forked {
-    /// The one in the jail. [`tare_confine::enter_build`] is left to it.
+    /// The process in the jail. The caller calls [`tare_confine::enter_build`].
     Child,
-    /// The one outside.
+    /// The process outside.
     Parent(BuildProcess),
 }
 
@@ -64,7 +64,8 @@ pub enum Forked {
 #[derive(Debug)]
 pub struct BuildProcess {
     child: Pid,
-    /// The directory that it changes. The path leads elsewhere once the child has its own root.
+    /// The directory that the build changes. Its path leads elsewhere once the child has its own
+    /// root.
     objects: OwnedFd,
     /// Closed by the end of this process, however it ends.
     _alive: OwnedFd,
@@ -73,15 +74,15 @@ pub struct BuildProcess {
 /// How a build ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BuildEnd {
-    /// By itself: an exit status, or 128 and the number of a signal, as shells have it.
+    /// By itself: an exit status, or 128 plus the number of a signal, as in shells.
     Status(i32),
-    /// It took too much, and was killed.
+    /// It exceeded a bound and was killed.
     Excess(Excess),
 }
 
 impl BuildProcess {
-    /// Waits for the end, which this process makes where the build goes beyond its bounds. No
-    /// process of the build is left.
+    /// Waits for the end, and kills a build that exceeds its bounds. No process of the build is
+    /// left.
     pub fn wait(&self, bounds: BuildBounds) -> io::Result<BuildEnd> {
         let end = self.wait_for_first(bounds);
         // In its own process namespace all have ended with the first.
@@ -90,7 +91,7 @@ impl BuildProcess {
     }
 
     fn wait_for_first(&self, bounds: BuildBounds) -> io::Result<BuildEnd> {
-        // What cannot be counted is too much.
+        // What cannot be counted counts as too much.
         let Ok(mut watch) = Watch::begin(&self.objects, bounds) else {
             return Ok(BuildEnd::Excess(Excess::Space));
         };
@@ -115,8 +116,8 @@ impl BuildProcess {
     }
 }
 
-/// Kills and collects the children of this process until it has none; what a child leaves
-/// becomes this process's ([`fork_into_build`]).
+/// Kills and reaps the children of this process until it has none; orphans of a child become this
+/// process's ([`fork_into_build`]).
 fn end_children() {
     loop {
         for child in children() {
@@ -139,7 +140,7 @@ fn children() -> Vec<Pid> {
     numbers.filter_map(Pid::from_raw).collect()
 }
 
-/// Forks into a jail. Where the kernel grants no namespaces the child stays this user, in the
+/// Forks into a jail. Where the kernel grants no namespaces the child keeps this user and the
 /// host's root. To be called by a process of one thread.
 pub fn fork_into_build(build: &Build, jail: &Jail) -> Result<Forked, JailError> {
     let granted = if jail.namespaces {
@@ -153,7 +154,7 @@ pub fn fork_into_build(build: &Build, jail: &Jail) -> Result<Forked, JailError> 
         let owner = user.map_or((0, 0), |user| (user.uid, user.gid));
         give(&build.objects, owner).map_err(failed_io("hand over the objects"))?;
     }
-    // Without a process namespace, what the build leaves behind comes to this process.
+    // Without a process namespace, orphans of the build become children of this process.
     set_child_subreaper(Some(getpid())).map_err(failed("take over what a build leaves"))?;
     let objects = build_bounds::open(&build.objects).map_err(failed_io("open the objects"))?;
     let (parents_end, alive) = pipe_with(PipeFlags::CLOEXEC).map_err(failed("make a pipe"))?;
@@ -176,7 +177,7 @@ pub fn fork_into_build(build: &Build, jail: &Jail) -> Result<Forked, JailError> 
     }
 }
 
-/// The parent's end ends this process from now on, also if it came before. Its number, which
+/// Makes the parent's end end this process, also if it came before. The parent's number, which
 /// [`tare_host::child::ParentDeath`] compares, is 0 from another process namespace.
 fn end_with(parents_end: &OwnedFd) -> Result<(), JailError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed("tie the end"))?;
@@ -201,7 +202,7 @@ fn enter_root_of(build: &Build, user: Option<&JailUser>) -> Result<(), JailError
 }
 
 impl Build {
-    /// What the root gets. What lies within something else comes later.
+    /// Opens what the root receives. A directory within another comes after it.
     fn open(&self) -> Result<BuildFiles, JailError> {
         let mut bound = BoundFiles::default();
         let installed = INSTALLED.iter().chain(&OF_COMPILERS).map(Path::new);
@@ -219,7 +220,7 @@ impl Build {
         })
     }
 
-    /// Where its programs put temporary files: on the disk, as far as that lasts.
+    /// The directory for temporary files: on the disk, as long as the disk lasts.
     pub fn temporary(&self) -> PathBuf {
         self.objects.join(".tmp-of-build")
     }
@@ -242,7 +243,7 @@ impl BuildFiles {
             ("dev/stdin", Path::new("/proc/self/fd/0")),
             ("dev/stdout", Path::new("/proc/self/fd/1")),
             ("dev/stderr", Path::new("/proc/self/fd/2")),
-            // Of scripts that know of no other. Sources and objects may be below it.
+            // For scripts that know no other directory. Sources and objects may lie below it.
             ("tmp", &*self.temporary),
         ];
         let make = |(link, target): (&str, &Path)| match symlink(target, link) {
@@ -255,8 +256,9 @@ impl BuildFiles {
     }
 }
 
-/// Gives a directory to a user, and what root made in it: all of it if the directory was another's,
-/// else only what it holds itself. No link is followed, and no file given that has another name.
+/// Changes the owner of a directory and of what root made in it: of everything if the directory had
+/// another owner, else only of what it holds itself. Follows no link, and skips files with several
+/// names.
 fn give(directory: &Path, owner: (u32, u32)) -> io::Result<()> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = openat(CWD, directory, flags, Mode::empty())?;

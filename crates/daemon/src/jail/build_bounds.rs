@@ -24,14 +24,15 @@ use serde::{Deserialize, Serialize};
 const DEPTH_MAX: usize = 64;
 /// An entry counts at least this many bytes: an empty file takes an inode.
 const ENTRY_BYTES: u64 = 4096;
-/// How long a count holds where the file system does not become fuller: others may delete meanwhile.
+/// How long a count stays valid while the file system does not become fuller: others may delete
+/// files meanwhile.
 const COUNT_HOLDS: Duration = Duration::from_secs(30);
 /// How long a sum of the processes' memory holds.
 const MEMORY_HOLDS: Duration = Duration::from_millis(50);
 /// Most processes whose memory is summed: more than a user may have in a build.
 const PROCESSES: usize = 1 << 13;
 
-/// What a build may take.
+/// The bounds of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BuildBounds {
@@ -41,11 +42,11 @@ pub struct BuildBounds {
     pub memory: u64,
     /// Bytes of the directory that it changes.
     pub bytes: u64,
-    /// Bytes that stay free on the file system of that directory.
+    /// Bytes that must stay free on the file system of that directory.
     pub free_bytes: u64,
 }
 
-/// What a build took too much of.
+/// The bound that a build exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
     /// Time.
@@ -58,7 +59,7 @@ pub enum Excess {
     Free,
 }
 
-/// Looks at what a build takes.
+/// Checks the bounds of a build.
 #[derive(Debug)]
 pub(super) struct Watch {
     objects: OwnedFd,
@@ -91,7 +92,7 @@ impl Watch {
         })
     }
 
-    /// What it takes too much of by now.
+    /// The bound that the build exceeds now.
     pub(super) fn excess(&mut self) -> Option<Excess> {
         if self.began.elapsed() >= self.bounds.time {
             return Some(Excess::Time);
@@ -129,20 +130,20 @@ impl Counted {
     }
 }
 
-/// Opens a directory in which a build is to be watched: before the build begins, which changes the
-/// root of the process that watches it (`pivot_root(2)`).
+/// Opens the directory of a build to be watched. Before the build begins, since that changes the
+/// root of this process (`pivot_root(2)`).
 pub(super) fn open(directory: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(openat(CWD, directory, flags, Mode::empty())?)
 }
 
-/// Free for who is not root.
+/// Free bytes for users other than root.
 fn free_bytes(directory: impl AsFd) -> io::Result<u64> {
     let there = fstatvfs(directory)?;
     Ok(there.f_bavail.saturating_mul(there.f_frsize))
 }
 
-/// Bytes on the disk below a directory that changes meanwhile. No link is followed.
+/// Bytes on the disk below a directory that changes meanwhile. Follows no link.
 fn bytes_below(directory: &OwnedFd, depth: usize) -> io::Result<u64> {
     let mut sum = 0;
     for entry in Dir::read_from(directory)? {
@@ -243,7 +244,7 @@ mod tests {
     fn what_a_directory_takes_is_bounded_in_bytes_entries_and_depth() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("a.o"), vec![7; 100_000]).unwrap();
-        // Neither what links lead to nor a hole counts.
+        // Neither the targets of links nor holes count.
         symlink("/usr", place.path().join("source")).unwrap();
         let hole = fs::File::create(place.path().join("hole")).unwrap();
         hole.set_len(1 << 30).unwrap();

@@ -1,4 +1,5 @@
-//! Empties the root of a program in its jail, from outside: it has opened what it needs.
+//! Empties the root of a program in its jail, from outside, once the program has opened what it
+//! needs.
 //!
 //! The caller enters the program's namespaces and takes every mount and file out of the root.
 //! Libraries that the program has mapped stay mapped. Nothing is touched unless the root is
@@ -20,7 +21,7 @@ use super::error::not_restored;
 use super::namespaces::{enter_users, is_own, open};
 use super::{JailError, failed, failed_io};
 
-/// A directory in a root that was made for a program.
+/// A directory that marks a root made for a program.
 const MARK: &str = ".tare-root";
 /// `statfs(2)`: TMPFS_MAGIC.
 const TMPFS: i64 = 0x0102_1994;
@@ -39,13 +40,12 @@ pub enum Emptied {
     NoRoot,
 }
 
-/// Takes everything out of the root of a child that entered its jail by [`super::enter_for`].
-/// To be called by a process with one thread, which ends then: it stays in the
-/// program's namespaces.
+/// Empties the root of a child that entered its jail by [`super::enter_for`]. To be called by a
+/// process of one thread that ends afterwards: it stays in the program's namespaces.
 pub fn empty_root_of(child: Pid) -> Result<Emptied, JailError> {
     let tie = ParentDeath::read().map_err(failed("read the end's signal"))?;
     let entered = enter_namespaces_of(child).map_err(failed_io("enter"))?;
-    // What another user namespace grants undoes it.
+    // Another user namespace would undo this.
     tie.restore().map_err(not_restored)?;
     if !entered || !is_marked() {
         return Ok(Emptied::NoRoot);
@@ -61,7 +61,7 @@ pub fn empty_root_of(child: Pid) -> Result<Emptied, JailError> {
     Ok(Emptied::Yes)
 }
 
-/// Whether the child has its own mount namespace, which is entered then.
+/// Enters the child's mount namespace if it has its own; returns whether it has.
 fn enter_namespaces_of(child: Pid) -> io::Result<bool> {
     let child = child.as_raw_nonzero().to_string();
     let (users, mounts) = (open(&child, "user")?, open(&child, "mnt")?);

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 /// Why a process cannot enter its jail.
 #[derive(Debug, thiserror::Error)]
 pub enum JailError {
-    /// Namespaces were made, and the rest of them cannot be.
+    /// Namespaces were made, and a later step failed.
     #[error("the kernel refused to {step} of the machine's namespaces")]
     Namespace {
         /// What was being done.
@@ -15,7 +15,7 @@ pub enum JailError {
         /// Why.
         source: io::Error,
     },
-    /// The user cannot be changed.
+    /// The user ID cannot be changed.
     #[error("the kernel refused to become user {uid}: use --user self")]
     User {
         /// Who.
@@ -23,7 +23,7 @@ pub enum JailError {
         /// Why.
         source: io::Error,
     },
-    /// What started this process ended in the meantime, and the process was to end with it.
+    /// The parent has ended meanwhile, and this process was to end with it.
     #[error("the process that started the machine has ended")]
     ParentEnded,
 }
@@ -36,7 +36,7 @@ pub(super) fn failed_io(step: &'static str) -> impl FnOnce(io::Error) -> JailErr
     move |source| JailError::Namespace { step, source }
 }
 
-/// Why the parent's end cannot end this process any more.
+/// Maps an error of restoring that the parent's end ends this process.
 pub(super) fn not_restored(errno: Errno) -> JailError {
     match errno {
         Errno::SRCH => JailError::ParentEnded,

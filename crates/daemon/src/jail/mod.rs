@@ -80,13 +80,13 @@ pub fn enter_rest(jail: &Jail, entering: &Entering) -> Result<(), JailError> {
     enter_with(jail, None, entering)
 }
 
-/// What comes first in a jail that has a user and namespaces.
+/// What a jail with a user and namespaces does first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EntryOrder {
-    /// The namespaces, which root makes.
+    /// The namespaces, made by root.
     Namespaces,
-    /// The user, who makes them by way of a user namespace: root may not make all of them, or not
-    /// enter those of another user.
+    /// The user, who then makes them through a user namespace: root may lack the right to make all
+    /// of them, or to enter those of another user.
     User,
 }
 
@@ -150,7 +150,7 @@ fn enter_namespaces(
     enter_new_root(&files, user)
 }
 
-/// Keeps what is mounted here from the host.
+/// Hides mounts made here from the host.
 fn separate_mounts() -> Result<Granted, JailError> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     match mount_change("/", private) {
@@ -177,7 +177,7 @@ fn enter_new_root(files: &RootFiles, user: Option<&JailUser>) -> Result<(), Jail
     mount("tmpfs", ASSEMBLY, "tmpfs", flags, options).map_err(failed("mount the root"))?;
     chdir(ASSEMBLY).map_err(failed("enter the root"))?;
     mount_proc(flags).map_err(failed("mount /proc"))?;
-    // The machine's user reads what root makes here, whatever root's umask is.
+    // The machine's user reads what root makes here, whatever root's umask.
     let before = umask(Mode::WGRP | Mode::WOTH);
     let provided = match files {
         RootFiles::Program(files) => files.provide(user),
@@ -188,8 +188,8 @@ fn enter_new_root(files: &RootFiles, user: Option<&JailUser>) -> Result<(), Jail
     provided?;
     mount_remount(".", MountFlags::BIND | MountFlags::RDONLY | flags, c"")
         .map_err(failed("make the root read only"))?;
-    // As `switch_root(8)` does: over the old root. Unmounting that (`pivot_root(2)`) would wait
-    // for every CPU (RCU), tens of milliseconds on a busy host.
+    // Mounts over the old root, as `switch_root(8)` does. Unmounting it (`pivot_root(2)`) would
+    // wait for every CPU (RCU), tens of milliseconds on a busy host.
     mount_move(".", "/").map_err(failed("cover the old root"))?;
     chroot(".").map_err(failed("change the root"))?;
     chdir("/").map_err(failed("enter the root"))
@@ -241,7 +241,7 @@ mod tests {
         assert!(matches!(entered, Err(JailError::ParentEnded)));
     }
 
-    /// As root the kernel makes the namespaces and refuses the mounts.
+    /// As for root: the kernel makes the namespaces and refuses the mounts.
     #[test]
     fn namespaces_that_are_of_no_use_are_no_error() {
         let body = || {

@@ -31,8 +31,8 @@ pub(super) fn is_own(namespace: &File, name: &str) -> io::Result<bool> {
     Ok((own.dev(), own.ino()) == (other.dev(), other.ino()))
 }
 
-/// Moves this process into a user namespace, in which it has all capabilities then, unless it is
-/// in it. Needs a process of one thread.
+/// Moves this process into a user namespace, in which it then has all capabilities, unless it is in
+/// it already. Needs a process of one thread.
 pub(super) fn enter_users(users: &File) -> io::Result<()> {
     if !is_own(users, "user")? {
         move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))?;
@@ -40,9 +40,9 @@ pub(super) fn enter_users(users: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves this process into the network namespace of a child in its jail. Where the kernel
-/// granted the child none, it stays where it is. Needs CAP_SYS_ADMIN; without it a user namespace
-/// of the child's, made by this user, and one thread.
+/// Moves this process into the network namespace of a child in its jail. Where the kernel granted
+/// the child none, it stays. Needs CAP_SYS_ADMIN; without that, a user namespace of the child's,
+/// made by this user, and one thread.
 pub fn enter_network_of(child: Pid) -> Result<(), JailError> {
     let enter = || -> io::Result<()> {
         let child = child.as_raw_nonzero().to_string();

@@ -41,7 +41,7 @@ pub enum HostDevice {
     Kvm,
 }
 
-/// What a program needs to start, open: the new root may cover where it is.
+/// What a program needs to start, already open: the new root may cover the originals.
 #[derive(Debug)]
 pub(super) struct ProgramFiles {
     bound: BoundFiles,
@@ -49,7 +49,7 @@ pub(super) struct ProgramFiles {
 }
 
 impl Program {
-    /// What goes with it beside what is installed.
+    /// Files outside of the installed directories that the program needs.
     pub fn brought(&self) -> Option<&Path> {
         let home = env::var_os("HOME").map(PathBuf::from);
         brought(&self.path, home.as_deref())
@@ -76,9 +76,9 @@ impl Program {
     }
 }
 
-/// What of a program outside of [`INSTALLED`] goes with it: the directory that it was installed
-/// in (`/opt/qemu` for `/opt/qemu/bin/qemu-system-x86_64`) or QEMU was built in, unless that
-/// holds other things as well; else the file alone.
+/// The files of a program outside of [`INSTALLED`]: the directory in which it was installed
+/// (`/opt/qemu` for `/opt/qemu/bin/qemu-system-x86_64`) or QEMU was built, unless that holds other
+/// things as well; else the file alone.
 fn brought<'a>(program: &'a Path, home: Option<&Path>) -> Option<&'a Path> {
     if INSTALLED.iter().any(|path| program.starts_with(path)) {
         return None;
@@ -93,7 +93,7 @@ fn brought<'a>(program: &'a Path, home: Option<&Path>) -> Option<&'a Path> {
     Some(prefix.unwrap_or(program))
 }
 
-/// The root, `/opt` or another directory there, and homes.
+/// Whether a directory holds other things: the root, `/opt` or another directory there, and homes.
 fn holds_other_things(directory: &Path, home: Option<&Path>) -> bool {
     let is_first_level = directory.components().count() <= 2;
     let is_home = directory.parent() == Some(Path::new("/home"));
@@ -102,7 +102,7 @@ fn holds_other_things(directory: &Path, home: Option<&Path>) -> bool {
 }
 
 impl ProgramFiles {
-    /// Fills the working directory, the new root. `owner` is who the program becomes.
+    /// Fills the working directory, the new root. `owner` is the user that the program becomes.
     pub(super) fn provide(&self, owner: Option<&JailUser>) -> Result<(), JailError> {
         emptying::mark()?;
         self.bound.provide()?;
@@ -113,7 +113,7 @@ impl ProgramFiles {
     }
 }
 
-/// A node of the machine's user, as root can make it; else the host's.
+/// Makes a node of the machine's user, if root can; else binds the host's.
 fn provide_kvm(owner: Option<&JailUser>) -> Result<(), Errno> {
     let below = below_root(Path::new(KVM));
     let Ok(host) = fs::metadata(KVM) else {

@@ -1,4 +1,4 @@
-//! A mount, and all mounts below it, are read only, without set-user-ID programs and devices.
+//! Makes a mount and all mounts below it read-only, without set-user-ID programs and devices.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, OsString};
@@ -19,8 +19,8 @@ pub(super) fn make(place: &Path) -> Result<(), Errno> {
     }
 }
 
-/// A mount, without those below it, has neither set-user-ID programs nor devices, and stays
-/// changeable if it is.
+/// Removes set-user-ID programs and devices from a mount, without those below it; it stays writable
+/// if it is.
 pub(super) fn make_changeable(place: &Path) -> Result<(), Errno> {
     let found = statvfs(place)?.f_flag;
     let mut flags = kept_flags(found) | MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV;
@@ -63,8 +63,8 @@ fn one_by_one(place: &Path) -> Result<(), Errno> {
     for_each_mount(place, make_one)
 }
 
-/// A mount below the top that another covers cannot be reached, and is passed over. One that this
-/// user may not look at (FUSE of another user) is taken out of the copy.
+/// Calls `act` for each mount. Skips a mount that another covers, which cannot be reached. Removes
+/// from the copy a mount that this user may not access (FUSE of another user).
 fn for_each_mount(place: &Path, act: impl Fn(&Path) -> Result<(), Errno>) -> Result<(), Errno> {
     let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
     let place = fs::canonicalize(place).map_err(errno)?;
@@ -82,7 +82,7 @@ fn for_each_mount(place: &Path, act: impl Fn(&Path) -> Result<(), Errno>) -> Res
 }
 
 fn make_one(mount: &Path) -> Result<(), Errno> {
-    // What a mount of another owner forbids must stay so.
+    // What a mount of another owner forbids must stay forbidden.
     let flags = kept_flags(statvfs(mount)?.f_flag);
     let flags = flags | MountFlags::BIND | MountFlags::RDONLY;
     mount_remount(mount, flags | MountFlags::NOSUID | MountFlags::NODEV, c"")
@@ -146,8 +146,7 @@ mod tests {
         Mounted(place.to_owned())
     }
 
-    /// Calls this with a directory, in a thread with its own mounts, if this user may make
-    /// some.
+    /// Calls `body` with a directory, in a thread with its own mounts, if this user may make some.
     fn alone(body: impl FnOnce(&Path) + Send + 'static) {
         let body = || {
             if is_alone() {

@@ -1,5 +1,5 @@
-//! A program seen from inside: its threads' time and its memory, gathered when
-//! a client requests them and never otherwise; all statistics as Prometheus text.
+//! A program's view of itself: its threads' CPU time and its memory, gathered only when a client
+//! requests them; all statistics as Prometheus text.
 //!
 //! The files of /proc are opened before the program confines itself.
 
