@@ -1,5 +1,5 @@
-//! One ARP request in the guest's name (RFC 826), framed as QEMU's stream
-//! sockets want it, to tell passt the guest's hardware address; see `passt`.
+//! One ARP request in the guest's name (RFC 826), with the framing of QEMU's stream sockets. It
+//! gives passt the guest's hardware address; see `passt`.
 
 const BROADCAST: [u8; 6] = [0xff; 6];
 const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];

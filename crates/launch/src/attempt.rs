@@ -1,4 +1,4 @@
-//! [`Attempt`]: what a keeper gives to the `tare` that starts the machine once.
+//! [`Attempt`]: what a keeper passes to the `tare` process that starts the machine once.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -44,7 +44,7 @@ pub enum Output {
     Log,
 }
 
-/// The task of an attempt cannot be read.
+/// The task of an attempt is unreadable.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot take over the machine's run directory")]
 struct TaskError(#[source] io::Error);
@@ -61,7 +61,7 @@ impl Attempt {
         RunDir::at(&self.run_dir).name().to_owned()
     }
 
-    /// The run directory, which stays at the end.
+    /// Takes over the run directory, which stays after the end.
     pub(crate) fn claim(&self) -> Result<RunDirGuard, Failure> {
         let lock = take_inherited(self.lock).map_err(TaskError)?;
         Ok(RunDirGuard::keep(
@@ -71,8 +71,8 @@ impl Attempt {
     }
 }
 
-/// The attempt that a command line is about, and the words that the user gave; `None` for any
-/// other command line.
+/// The attempt that a command line describes, and the user's arguments; `None` for any other
+/// command line.
 pub fn attempt_from_args(
     mut args: impl Iterator<Item = OsString>,
 ) -> Option<Result<(Attempt, Vec<OsString>), Failure>> {
@@ -83,7 +83,7 @@ pub fn attempt_from_args(
     Some(attempt.map(|attempt| (attempt, args.collect())))
 }
 
-/// What a word of the command line says as JSON.
+/// Parses an argument of the command line as JSON.
 pub(crate) fn read_task<T: for<'de> Deserialize<'de>>(word: Option<OsString>) -> io::Result<T> {
     let document = word
         .and_then(|word| word.into_string().ok())

@@ -1,4 +1,4 @@
-//! `--detach`: a machine in its own session, waited for until it answers.
+//! `--detach`: starts a machine in its own session and waits until it answers.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
@@ -19,14 +19,14 @@ use crate::record::Record;
 
 /// How long a machine in the background may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// How long one that does not answer may take to end when asked.
+/// How long a machine that does not answer may take to end after a request.
 const END_LIMIT: Duration = Duration::from_secs(2);
-/// Pause between two questions to a machine that does not answer yet.
+/// Pause between two requests to a machine that does not answer yet.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Most bytes of the log shown when a machine did not start.
 const LOG_SHOWN: i64 = 16 * 1024;
 
-/// A machine that runs and is silent.
+/// A machine that runs and does not answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the machine did not answer within {} s", ANSWER_LIMIT.as_secs())]
 struct Silent;
@@ -37,7 +37,7 @@ impl Explain for Silent {
     }
 }
 
-/// The program of a machine does not start.
+/// The machine's program cannot be executed.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot execute {}", program.display())]
 struct NotStarted {
@@ -61,8 +61,8 @@ pub(crate) fn detach(
         interruption,
     } = starting;
     let failed = |error| Failure::new(ExitCode::Internal, error);
-    // Opened anew: the monitor writes the guest's output at its own offsets, and
-    // messages through a copy of its descriptor would overwrite that.
+    // Opened separately: the monitor writes the guest's output at its own offsets, and messages
+    // through a copy of its descriptor would overwrite that.
     let path = run_dir.dir().console_log();
     let log = || {
         let messages = File::options().append(true).open(&path);
@@ -102,7 +102,7 @@ pub(crate) fn detach(
     }
 }
 
-/// Asks first: a keeper passes it on to its machine.
+/// Requests the end first: a keeper passes the request on to its machine.
 fn end(child: &mut Child) {
     let _ = kill_process(Pid::from_child(child), Signal::TERM);
     if ended_within(child, END_LIMIT).is_none() {
@@ -120,7 +120,7 @@ fn wait(
     let begin = Instant::now();
     while begin.elapsed() < ANSWER_LIMIT {
         let answers = answers();
-        // Whoever has interrupted the start does not expect a machine.
+        // A user who has interrupted the start expects no machine.
         interruption.check()?;
         if answers {
             return Ok(None);
@@ -134,8 +134,8 @@ fn wait(
     Err(Silent.into())
 }
 
-/// The end of the log of a machine that did not start: the guest's last lines
-/// and the monitor's message.
+/// Shows the end of the log of a machine that did not start: the guest's last lines and the
+/// monitor's message.
 fn show(mut log: File, terminal: &dyn Terminal) {
     let length = log.metadata().map_or(0, |metadata| metadata.len());
     let shown = i64::try_from(length).unwrap_or(LOG_SHOWN).min(LOG_SHOWN);

@@ -1,14 +1,14 @@
-//! Starts what the sources of a kernel execute (their Makefile, scripts, and the compilers that those
-//! call), in its own jail (ADR 65).
+//! Executes what the sources of a kernel run (their Makefile, scripts, and the compilers that those
+//! call) in a separate jail (ADR 65).
 //!
-//! `tare` starts itself for it ([`command`]). That process makes the namespaces and waits; its child
-//! becomes the user who builds, confines itself ([`confine::enter_build`]) and starts the program. What
-//! the program leaves behind ends with it.
+//! `tare` starts itself for it ([`command`]). That process makes the namespaces and waits. Its
+//! child becomes the user of the build, confines itself ([`confine::enter_build`]) and starts the
+//! program. Processes that the program leaves behind end with the child.
 //!
-//! The process that waits ends a build that goes beyond its [`Bounds`].
+//! The waiting process ends a build that exceeds its [`Bounds`].
 //!
-//! Limits: where the kernel grants no namespaces, and without Landlock, less is held; the build's log
-//! says so.
+//! Limits: where the kernel grants no namespaces, and without Landlock, the jail is weaker; the
+//! build's log says so.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -32,7 +32,7 @@ use tare_host::signals::hold_back;
 use crate::attempt::read_task;
 use crate::user;
 
-/// First word of such a command line; no verb begins like this.
+/// First argument of such a command line; no verb begins like this.
 pub(crate) const WORD: &str = "--build-jailed";
 /// Exit status of a program that is missing, as a shell's.
 pub const MISSING: i32 = 127;
@@ -42,12 +42,12 @@ pub const NO_JAIL: i32 = 126;
 pub const TOO_MUCH_MEMORY: i32 = 121;
 /// Exit status where a build took more space than it may; `make`'s own is 2 at most.
 pub const TOO_LARGE: i32 = 122;
-/// Exit status where a build left less space free than it has to.
+/// Exit status of a build that left less than the required space free.
 pub const TOO_FULL: i32 = 123;
-/// Exit status where a build took longer than it may.
+/// Exit status of a build that exceeded its time.
 pub const TOO_LONG: i32 = 124;
-/// Variables of the environment that say where programs and libraries are. Others may hold secrets,
-/// and where agents listen.
+/// Environment variables that locate programs and libraries. Others may hold secrets, or the
+/// socket of ssh-agent.
 const KEPT: &[&str] = &[
     "PATH",
     "CPATH",
@@ -57,10 +57,10 @@ const KEPT: &[&str] = &[
     "PKG_CONFIG_PATH",
     "COMPILER_PATH",
 ];
-/// Those of Nix's compilers.
+/// Prefix of the variables of Nix's compilers.
 const KEPT_PREFIX: &str = "NIX_";
 
-/// What is built, and who builds.
+/// The build and its user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Building {
@@ -69,8 +69,8 @@ struct Building {
     bounds: Bounds,
 }
 
-/// A program that builds `sources` into `objects`, both directories, killed when this thread ends. Its
-/// arguments and streams are the caller's to add. It has its own process group.
+/// A program that builds `sources` into `objects`, both directories, killed when this thread ends.
+/// The caller adds its arguments and streams. It has its own process group.
 ///
 /// Its exit status is the program's, or [`MISSING`], [`NO_JAIL`], [`TOO_MUCH_MEMORY`],
 /// [`TOO_LARGE`], [`TOO_FULL`], [`TOO_LONG`], or
@@ -112,7 +112,7 @@ fn is_kept(name: &OsStr) -> bool {
     KEPT.contains(&&*name) || name.starts_with(KEPT_PREFIX)
 }
 
-/// Directories in which programs are looked for, beyond those where they are installed.
+/// Directories to search for programs, beyond those where programs are installed.
 fn programs(path: Option<&OsStr>) -> Vec<PathBuf> {
     let listed = path.map(env::split_paths).into_iter().flatten();
     let absolute = listed.filter(|directory| directory.is_absolute());
@@ -131,15 +131,15 @@ fn programs(path: Option<&OsStr>) -> Vec<PathBuf> {
     found
 }
 
-/// Builds, as a word of the command line says, and ends this process with the program's status; returns
-/// only if the jail fails. To be called by a process of one thread.
+/// Executes the build that an argument describes, and ends this process with the program's status.
+/// Returns only if the jail fails. To be called by a process of one thread.
 pub(crate) fn build(
     word: Option<OsString>,
     mut args: impl Iterator<Item = OsString>,
 ) -> io::Result<()> {
     let task: Building = read_task(word)?;
     let program = args.next().ok_or(io::ErrorKind::InvalidInput)?;
-    // The program ends in its own time, and this after it.
+    // The program ends by itself, and this process after it.
     hold_back()?;
     let jail = Jail {
         namespaces: true,
@@ -175,7 +175,8 @@ fn status_of_end(end: BuildEnd) -> i32 {
     }
 }
 
-/// Runs the program, and collects whatever it leaves to the first process of a namespace.
+/// Runs the program, and reaps all orphans that become children of the first process of a
+/// namespace.
 fn run(build: &Build, program: &OsStr, args: impl Iterator<Item = OsString>) -> io::Result<i32> {
     let makefile = build.sources.join("Makefile");
     File::open(&makefile).map_err(|error| {

@@ -1,4 +1,4 @@
-//! The guest's command line, put together from options.
+//! Builds the guest's command line from options.
 
 use tare_abi::cmdline::{self as parameters, Idle};
 use tare_abi::layout::CMDLINE_MAX;
@@ -6,10 +6,10 @@ use tare_control::exit::ExitCode;
 
 use crate::failure::Explain;
 
-/// A command line that cannot be given to a guest.
+/// An invalid command line for a guest.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CmdlineError {
-    /// Beyond the place that there is.
+    /// Longer than the space for it.
     #[error("the guest's command line has {bytes} bytes; the limit is {}", CMDLINE_MAX - 1)]
     TooLong {
         /// Its length.
@@ -33,8 +33,8 @@ pub(crate) struct Addresses {
     pub(crate) v6: String,
 }
 
-/// Joins what the network and `--idle` say with the user's parameters, which come
-/// last because later parameters win.
+/// Joins the parameters of the network and of `--idle` with the user's, which come last because
+/// later parameters win.
 pub(crate) fn build(
     addresses: Option<Addresses>,
     idle: Option<Idle>,

@@ -1,6 +1,6 @@
-//! QEMU's jail: between its start and the program that it becomes, the new process gives up
-//! what QEMU does not need. `tare` starts itself for it, because between fork and exec only
-//! single system calls are safe ([`tare_host::child`]); and for what needs a process of one
+//! QEMU's jail: between its start and the program that it becomes, the new process gives up what
+//! QEMU does not need. `tare` starts itself for this, because between fork and exec only single
+//! system calls are safe ([`tare_host::child`]), and because some steps need a process of one
 //! thread.
 
 use std::ffi::{OsStr, OsString};
@@ -28,15 +28,15 @@ use crate::failure::Failure;
 use crate::forward;
 use crate::user::MachineUser;
 
-/// First word of such a command line; no verb begins like this.
+/// First argument of such a command line; no verb begins like this.
 const JAILED: &str = "--become-jailed";
-/// First word of a process that empties the root of another.
+/// First argument of a process that empties the root of another.
 const EMPTY_ROOT: &str = "--empty-root-of";
 /// Emptying a root takes milliseconds, unless a mount of it hangs.
 const EMPTYING_LIMIT: Duration = Duration::from_secs(10);
-/// Longest text of it in bytes: a pipe has room for more.
+/// Longest text that the process prints, in bytes: a pipe has room for more.
 const LONGEST_TEXT: u64 = 1 << 12;
-/// What it prints if there was a root to empty.
+/// What the process prints after it has emptied a root.
 const IS_EMPTY: &[u8] = b"empty";
 
 /// A program and the jail that it is executed in.
@@ -46,7 +46,7 @@ pub(crate) struct Jailed {
     pub(crate) program: jail::Program,
     /// Its user and namespaces.
     pub(crate) jail: Jail,
-    /// Which of them comes first.
+    /// Which of them it takes first.
     pub(crate) order: EntryOrder,
 }
 
@@ -75,8 +75,8 @@ impl Jailed {
                     claim: None,
                 }),
             },
-            // `/proc/PID/ns` of another user's process is open to whoever may trace it
-            // (`namespaces(7)`), and a default container's root may not.
+            // `/proc/PID/ns` of another user's process is open to processes that may trace it
+            // (`namespaces(7)`), and root in a default container may not.
             order: if has(CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_PTRACE) {
                 EntryOrder::Namespaces
             } else {
@@ -85,7 +85,7 @@ impl Jailed {
         })
     }
 
-    /// The same for a QEMU that listens, at its own loopback interface.
+    /// The same for a QEMU that listens on its own loopback interface.
     pub(crate) fn that_listens(mut self) -> Self {
         self.program.loopback = jail::Loopback::Up;
         if !has(CapabilitySet::NET_ADMIN) {
@@ -96,7 +96,7 @@ impl Jailed {
         self
     }
 
-    /// Who enters the namespaces, if not who started them.
+    /// The user that enters the namespaces, if not this process's.
     pub(crate) fn enters(&self) -> Option<JailUser> {
         match self.order {
             EntryOrder::Namespaces => None,
@@ -109,7 +109,7 @@ fn has(capability: CapabilitySet) -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }
 
-/// A program in its jail, killed when this thread ends, however it ends. `tare` starts itself.
+/// A program in its jail, killed when this thread ends in any way. `tare` starts itself.
 pub(crate) fn command(tare: &Path, jailed: &Jailed) -> io::Result<Command> {
     let mut command = Command::new(tare);
     ends_with_us(&mut command, Signal::KILL)
@@ -118,17 +118,18 @@ pub(crate) fn command(tare: &Path, jailed: &Jailed) -> io::Result<Command> {
     Ok(command)
 }
 
-/// A root that is to be emptied.
+/// A root to be emptied.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Emptying {
     /// The process with that root.
     child: u32,
-    /// Who enters it, if not who starts this.
+    /// The user that enters it, if not this process's.
     user: Option<JailUser>,
 }
 
-/// Takes what a jailed child needed to start out of its root, if the kernel granted it one.
+/// Removes from the root of a jailed child what it needed to start, if the kernel granted it a
+/// root.
 pub(crate) fn empty_root_of(tare: &Path, jailed: &Jailed, child: u32) -> io::Result<Emptied> {
     if !jailed.jail.namespaces {
         return Ok(Emptied::NoRoot);
@@ -147,8 +148,8 @@ pub(crate) fn empty_root_of(tare: &Path, jailed: &Jailed, child: u32) -> io::Res
     })
 }
 
-/// Runs a command that ends within `limit` and with this process, and gets nothing that is open
-/// for QEMU; the begin of what it prints. Its error is what it writes.
+/// Runs a command that ends within `limit` and with this process, and inherits nothing opened for
+/// QEMU. Returns the beginning of its output; its error is what it writes to standard error.
 fn finish(command: &mut Command, limit: Duration) -> io::Result<Vec<u8>> {
     keeps_only(ends_with_us(command, Signal::KILL), Vec::new());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -172,8 +173,8 @@ fn finish(command: &mut Command, limit: Duration) -> io::Result<Vec<u8>> {
     ))
 }
 
-/// Does what a command line made here says, and returns only if that fails or was all;
-/// `None` for any other command line.
+/// Executes a command line made in this module; returns only on failure or if nothing is left to
+/// do; `None` for any other command line.
 pub fn become_program(mut args: impl Iterator<Item = OsString>) -> Option<Result<(), Failure>> {
     let word = args.next()?;
     let done = if word == OsStr::new(JAILED) {
@@ -201,7 +202,7 @@ fn enter_jail(jailed: Option<OsString>) -> io::Result<PathBuf> {
     Ok(jailed.program.path)
 }
 
-/// The rules for files hold QEMU beyond its start, also in the host's root.
+/// Adds file rules that also hold after QEMU's start, and in the host's root.
 fn narrow_files(program: &jail::Program) -> io::Result<()> {
     let network = match program.loopback {
         jail::Loopback::Down => confine::Network::None,
@@ -219,19 +220,19 @@ fn narrow_files(program: &jail::Program) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies of what this process was started with, beyond the standard streams.
+/// Copies of the descriptors that this process inherited, beyond the standard streams.
 fn inherited() -> io::Result<Vec<OwnedFd>> {
     let listed = fs::read_dir("/proc/self/fd")?.flatten();
     let numbers: Vec<RawFd> = listed
         .filter_map(|entry| entry.file_name().to_str()?.parse::<RawFd>().ok())
         .filter(|number| *number > 2)
         .collect();
-    // The descriptor of the list itself is gone by now.
+    // The descriptor of the list itself is closed by now.
     let copies = numbers.into_iter().filter_map(|number| copy(number).ok());
     Ok(copies.collect())
 }
 
-/// Ends with what started it, also once it is another user.
+/// Ends with the process that started it, also after it has become another user.
 fn empty_root(task: Option<OsString>) -> io::Result<()> {
     let death = ParentDeath::read()?;
     let task: Emptying = read_task(task)?;

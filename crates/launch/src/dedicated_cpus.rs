@@ -1,7 +1,7 @@
-//! CPUs of the host that vCPUs have alone (`--halt dedicated`).
+//! Host CPUs that belong to one machine's vCPUs alone (`--halt dedicated`).
 //!
-//! A lock on its directory in sysfs says which machine has a CPU, held as long as
-//! the machine lives: machines of all users see it, and nothing is left behind.
+//! A lock on the CPU's directory in sysfs marks it as taken for as long as the machine lives:
+//! machines of all users see the lock, and nothing is left behind.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,7 +16,7 @@ use crate::failure::Explain;
 /// Where the kernel shows CPUs.
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// A CPU that is taken as long as this lives.
+/// A CPU that is taken for as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct DedicatedCpu {
     /// Its number.
@@ -25,7 +25,7 @@ pub(crate) struct DedicatedCpu {
     pub(crate) lock: File,
 }
 
-/// CPUs that cannot be had.
+/// CPUs are unavailable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DedicatedCpuError {
     /// Too few of them.
@@ -41,7 +41,7 @@ pub(crate) enum DedicatedCpuError {
         /// CPUs that this process may use.
         usable: usize,
     },
-    /// Which CPUs there are is not known.
+    /// The list of CPUs is unreadable.
     #[error("cannot read which CPUs this process may use")]
     Unknown(#[source] io::Error),
 }
@@ -62,8 +62,8 @@ impl Explain for DedicatedCpuError {
     }
 }
 
-/// Takes a CPU for each of `asked` vCPUs, the last ones first: interrupts and
-/// services of the host are mostly on the first.
+/// Takes a CPU for each of `asked` vCPUs, the last ones first: interrupts and services of the host
+/// mostly run on the first.
 pub(crate) fn take(asked: u8) -> Result<Vec<DedicatedCpu>, DedicatedCpuError> {
     take_in(Path::new(CPUS), &usable()?, asked)
 }
@@ -114,7 +114,7 @@ mod tests {
         assert!(error.to_string().contains("1 of the 3"), "{error}");
         assert_eq!(error.code(), ExitCode::Cpus);
         drop(first);
-        // A process that another test starts holds copies of the locks until it executes.
+        // A process that another test starts holds copies of the locks until its exec.
         let mut tries = (0..1000).map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));
             take(3)

@@ -11,10 +11,10 @@ use crate::disk_choice::DiskChoice;
 use crate::engine::Engine;
 use crate::failure::Explain;
 
-/// A disk that only needs its machine. The lock goes with the descriptor.
+/// An open disk, ready for its machine. The lock goes with the descriptor.
 #[derive(Debug)]
 pub(crate) struct OpenDisk {
-    /// Where it came from.
+    /// The path it was opened from.
     pub(crate) path: String,
     /// The open, locked file.
     pub(crate) file: File,
@@ -34,16 +34,16 @@ pub(crate) struct OpenDisk {
     pub(crate) limits: DiskLimits,
 }
 
-/// A disk that cannot be used, or not as asked.
+/// A disk that cannot be used, or not with these settings.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenDiskError {
     /// The file.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// Coalescing in an engine that has none.
+    /// Coalescing with an engine that does not support it.
     #[error("coalesce= needs Tare's own monitor (--engine tare)")]
     CoalesceWithoutTare,
-    /// Limits in an engine that has none.
+    /// Limits with an engine that does not support them.
     #[error("iops= and bytes_per_s= need Tare's own monitor (--engine tare)")]
     LimitsWithoutTare,
 }
@@ -78,7 +78,7 @@ impl Explain for OpenDiskError {
     }
 }
 
-/// Opens, judges and locks the disks that were requested.
+/// Opens, checks and locks the requested disks.
 pub(crate) fn open(
     asked: Vec<DiskChoice>,
     cpus: u8,

@@ -23,7 +23,7 @@ pub struct DiskChoice {
     pub serial: Option<String>,
     /// Queues; else one for each CPU.
     pub queues: Option<u16>,
-    /// Which completions interrupt the guest; else vIC where there is any.
+    /// Which completions interrupt the guest; else vIC where it is supported.
     pub coalesce: Option<DiskCoalesce>,
     /// Time that each request takes at least, microseconds.
     pub latency_us: u32,
@@ -31,10 +31,10 @@ pub struct DiskChoice {
     pub limits: DiskLimits,
 }
 
-/// Longest latency: beyond it a guest's driver thinks that the disk hangs.
+/// Longest latency: beyond it a guest's driver assumes that the disk hangs.
 const LONGEST_LATENCY_US: u32 = 1_000_000;
 
-/// A disk that cannot be read.
+/// A disk setting that cannot be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskChoiceError {
     /// No file.
@@ -42,7 +42,7 @@ pub enum DiskChoiceError {
         "invalid disk: use FILE[,ro][,format=raw][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW][,iops=N][,bytes_per_s=N][,latency_us=N]"
     )]
     Form,
-    /// A word that is not one of its settings.
+    /// An unknown setting.
     #[error(
         "unknown disk setting {0:?}: use ro, format=raw, cache=, serial=, queues=, coalesce=, iops=, bytes_per_s= or latency_us="
     )]
@@ -93,7 +93,7 @@ impl FromStr for DiskChoice {
     }
 }
 
-/// The same disks, whose first bytes are not looked at.
+/// The same disks, without a check of their first bytes.
 pub(crate) fn all_raw(mut disks: Vec<DiskChoice>) -> Vec<DiskChoice> {
     for disk in &mut disks {
         disk.format = Format::Raw;
@@ -121,7 +121,7 @@ impl DiskChoice {
     }
 }
 
-/// The path and the settings behind it. A comma of the path's own is written `,,`.
+/// The path and the settings after it. A comma within the path is written `,,`.
 fn split_path(text: &str) -> (String, Option<&str>) {
     let mut path = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What another process's exit status means as our own exit code.
+//! Maps another process's exit status to our exit code.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;

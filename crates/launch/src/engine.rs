@@ -52,7 +52,7 @@ pub(crate) enum EngineError {
     /// More CPUs than KVM gives.
     #[error("{asked} CPUs: KVM on this host allows at most {most} for a machine")]
     TooManyCpus {
-        /// Asked for.
+        /// Requested.
         asked: u32,
         /// Allowed.
         most: usize,
@@ -63,7 +63,7 @@ pub(crate) enum EngineError {
     /// QEMU was requested and is missing.
     #[error("{} is not installed", qemu::PROGRAM)]
     NoQemu,
-    /// The monitor is not where it should be.
+    /// The monitor is not at its place.
     #[error("{MONITOR} is not beside tare{}", at(.0))]
     NoMonitor(Option<PathBuf>),
 }
@@ -96,8 +96,8 @@ impl Explain for EngineError {
     }
 }
 
-/// Chooses the engine for a machine of `cpus` vCPUs; and what this KVM is, where Linux runs
-/// on it and so has to be spared what it lacks.
+/// Chooses the engine for a machine of `cpus` vCPUs. Also returns the KVM probe where Linux runs on
+/// KVM, since Linux must avoid what this KVM lacks.
 pub(crate) fn choose(
     asked: EngineChoice,
     cpus: u32,
@@ -121,7 +121,7 @@ pub(crate) fn choose(
         EngineChoice::Auto => match Kvm::open() {
             Ok(kvm) => match probed(&kvm) {
                 Some(probe) if probe.kind == KvmKind::Emulated => {
-                    // It delivers no SYSCALL: Linux would get as far as its first process.
+                    // It delivers no SYSCALL: Linux would only reach its first process.
                     let because =
                         "this KVM emulates the kernel's instructions and cannot run Linux";
                     Ok((qemu(Accelerator::Tcg, Some(because.to_owned()))?, None))

@@ -1,12 +1,12 @@
-//! How a start fails: one sentence, its hint, and the process's exit code. Each fallible
-//! module has its own error; this puts a code to it.
+//! How a start fails: one sentence, its hint, and the process's exit code. Each fallible module has
+//! its own error type; this module adds the exit code.
 
 use std::error::Error;
 
 use tare_control::exit::{ExitCode, RunExit};
 use tare_control::sentence::chain;
 
-/// An error that knows which exit code it means and what the user can do.
+/// An error that has an exit code and a hint for the user.
 pub trait Explain: Error + Send + Sync + 'static {
     /// The exit code for this cause.
     fn code(&self) -> ExitCode;
@@ -41,7 +41,7 @@ impl Failure {
         text
     }
 
-    /// An error that does not know its exit code.
+    /// Wraps an error that has no exit code.
     pub fn new(code: ExitCode, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self {
             code,
@@ -50,7 +50,7 @@ impl Failure {
         }
     }
 
-    /// The same with what to do about it, as a clause that follows the message.
+    /// Adds a hint: a clause that follows the message.
     pub fn with_hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint;
         self

@@ -1,13 +1,13 @@
-//! Forwards connections to ports of this host to QEMU, which listens for its guest in a separate
+//! Forwards connections from ports of this host to QEMU, which listens for its guest in a separate
 //! network namespace.
 //!
-//! `tare` starts itself for it ([`command`]). The process enters QEMU's namespace, by way of its
-//! user namespace where root did not start it; root's becomes an unprivileged user. Without
-//! capabilities, and not to be traced, it accepts at the sockets that it was started with and
-//! connects within the namespace only. It reads nothing of what it carries, and ends with the
-//! thread that started it.
+//! `tare` starts itself for it ([`command`]). The process enters QEMU's namespace, through QEMU's
+//! user namespace unless root started it; root's process becomes an unprivileged user. Without
+//! capabilities, and protected from tracing, it accepts on inherited sockets and connects only
+//! within the namespace. It does not parse the data that it forwards, and ends with the thread that
+//! started it.
 //!
-//! Limits: [`MOST_CONNECTIONS`], [`MOST_PEERS`]; datagrams wait in the sockets only.
+//! Limits: [`MOST_CONNECTIONS`], [`MOST_PEERS`]; only the sockets buffer datagrams.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -33,26 +33,26 @@ use tare_host::child::{ParentDeath, ends_with_us, keeps_only, take_inherited};
 use crate::attempt::read_task;
 use crate::publish::Protocol;
 
-/// First word of such a command line; no verb begins like this.
+/// First argument of such a command line; no verb begins like this.
 pub(crate) const WORD: &str = "--forward-into";
-/// Connections at a time, of two descriptors each; a further one is closed.
+/// Connections at a time, of two descriptors each; further ones are closed.
 const MOST_CONNECTIONS: usize = 480;
-/// Clients whose datagrams are answered; a further one takes the place of the first.
+/// Clients that receive answers to datagrams; a further one replaces the oldest.
 const MOST_PEERS: usize = 64;
 /// Longest datagram in bytes.
 const LONGEST: usize = 1 << 16;
-/// After an error that may pass: too many open files.
+/// Pause after an error that may pass, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What is carried where.
+/// What is forwarded where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Forwarding {
-    /// The QEMU whose namespace is entered; None: it has none.
+    /// The QEMU whose namespace the process enters; `None` if it has none.
     pub(crate) qemu: Option<u32>,
-    /// Who enters it, and carries; None: who starts it.
+    /// The user that enters it and forwards; `None` for the user that starts it.
     pub(crate) enters: Option<JailUser>,
-    /// Who carries after that; None: who entered.
+    /// The user that forwards afterwards; `None` for the user that entered.
     pub(crate) user: Option<JailUser>,
     /// From where to where.
     pub(crate) ports: Vec<ForwardedPort>,
@@ -66,11 +66,12 @@ pub(crate) struct ForwardedPort {
     pub(crate) protocol: Protocol,
     /// The socket, inherited.
     pub(crate) socket: RawFd,
-    /// QEMU's port, at a loopback interface.
+    /// QEMU's port, on a loopback interface.
     pub(crate) port: u16,
 }
 
-/// A process that forwards, and ends with the calling thread. Ctrl-C on a terminal is not for it.
+/// A process that forwards, and ends with the calling thread. Ctrl-C on a terminal does not reach
+/// it.
 pub(crate) fn command(tare: &Path, task: &Forwarding) -> io::Result<Command> {
     let sockets = task.ports.iter().map(|port| port.socket).collect();
     let mut command = Command::new(tare);
@@ -83,16 +84,16 @@ pub(crate) fn command(tare: &Path, task: &Forwarding) -> io::Result<Command> {
     Ok(command)
 }
 
-/// Forwards, as a word of the command line says; returns only if that fails. To be called by a
-/// process of one thread.
+/// Forwards as an argument describes; returns only on failure. To be called by a process of one
+/// thread.
 pub(crate) fn forward(word: Option<OsString>) -> io::Result<()> {
     let tie = ParentDeath::read()?;
     let task: Forwarding = read_task(word)?;
     if let Some(user) = &task.enters {
         jail::become_for_good(user).map_err(io::Error::other)?;
     }
-    // QEMU may be the same user in the same user namespace next, and may not trace what has the
-    // host's root (`ptrace(2)`).
+    // QEMU may next be the same user in the same user namespace, and may not trace a process with
+    // the host's root (`ptrace(2)`).
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let sockets: Vec<Socket> = task
         .ports
@@ -122,7 +123,7 @@ pub(crate) fn forward(word: Option<OsString>) -> io::Result<()> {
     })
 }
 
-/// A socket of this host, and where what comes to it goes.
+/// A socket of this host, and the target of what arrives on it.
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpListener, SocketAddr),
@@ -158,7 +159,7 @@ fn carry_connections(listener: &TcpListener, qemu: SocketAddr) {
             continue;
         }
         let one = Arc::clone(&open);
-        // One that finds no thread, or no QEMU, is closed.
+        // A connection for which no thread or no QEMU is available is closed.
         let _ = thread::Builder::new().spawn(move || {
             let _ = carry(&outside, qemu);
             drop(one);
@@ -166,10 +167,10 @@ fn carry_connections(listener: &TcpListener, qemu: SocketAddr) {
     }
 }
 
-/// Carries a connection until both ends have sent all.
+/// Forwards a connection until both ends have sent all.
 fn carry(outside: &TcpStream, qemu: SocketAddr) -> io::Result<()> {
     let inside = TcpStream::connect(qemu)?;
-    // What comes at once goes on at once.
+    // Small writes go on without delay.
     outside.set_nodelay(true)?;
     inside.set_nodelay(true)?;
     thread::scope(|scope| {
@@ -179,9 +180,9 @@ fn carry(outside: &TcpStream, qemu: SocketAddr) -> io::Result<()> {
     })
 }
 
-/// Until `from` has sent all. An error ends the connection both ways.
+/// Forwards until `from` has sent all. An error ends the connection both ways.
 fn pass_on(mut from: &TcpStream, mut to: &TcpStream) {
-    // Either may have ended already.
+    // Either end may have closed already.
     if io::copy(&mut from, &mut to).is_ok() {
         let _ = to.shutdown(Shutdown::Write);
     } else {
@@ -190,13 +191,13 @@ fn pass_on(mut from: &TcpStream, mut to: &TcpStream) {
     }
 }
 
-/// A client of a UDP port, and the socket that stands for it in QEMU's namespace.
+/// A client of a UDP port, and the socket that represents it in QEMU's namespace.
 type Peer = (SocketAddr, UdpSocket);
 
 fn carry_datagrams(outside: &UdpSocket, qemu: SocketAddr) {
     let mut peers: VecDeque<Peer> = VecDeque::new();
     let mut datagram = vec![0; LONGEST];
-    // What is ready may turn out damaged: then nothing waits for it.
+    // A datagram that is ready may turn out damaged: then no read must block.
     let _ = outside.set_nonblocking(true);
     loop {
         if carry_ready(outside, &mut peers, qemu, &mut datagram).is_err() {
@@ -205,8 +206,8 @@ fn carry_datagrams(outside: &UdpSocket, qemu: SocketAddr) {
     }
 }
 
-/// Waits for datagrams, and carries one of each socket that has some. One that cannot be sent
-/// is lost, as datagrams are.
+/// Waits for datagrams, and forwards one from each socket that has some. A datagram that cannot be
+/// sent is lost, as in a network.
 fn carry_ready(
     outside: &UdpSocket,
     peers: &mut VecDeque<Peer>,
@@ -225,7 +226,7 @@ fn carry_ready(
     let mut ready = ready.into_iter();
     let asked = ready.next() == Some(true);
     for ((peer, inside), _) in peers.iter().zip(ready).filter(|(_, ready)| *ready) {
-        // An error says that nothing listens.
+        // An error means that nothing listens.
         if let Ok(length) = inside.recv(datagram) {
             let _ = outside.send_to(&datagram[..length], peer);
         }
@@ -315,7 +316,7 @@ mod tests {
         qemu.set_read_timeout(PATIENCE).unwrap();
         let (to, address) = (qemu.local_addr().unwrap(), outside.local_addr().unwrap());
         thread::spawn(move || carry_datagrams(&outside, to));
-        // One more than are kept.
+        // One more than the limit.
         for name in 0..=MOST_PEERS {
             let client = UdpSocket::bind(ANY).unwrap();
             client.set_read_timeout(PATIENCE).unwrap();

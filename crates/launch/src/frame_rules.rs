@@ -1,5 +1,5 @@
-//! What a guest may not reach through user-mode networking: the addresses that
-//! this host has when the machine starts, besides the special ones.
+//! What a guest may not reach through user-mode networking: the addresses of this host when the
+//! machine starts, and the special ones.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -8,7 +8,7 @@ use tare_frames::{Prefix, Rules, from_fib_trie, from_if_inet6};
 
 use crate::passt;
 
-/// The rules for a guest that may reach `allow` all the same.
+/// The rules for a guest that may reach `allow` in spite of them.
 pub(crate) fn of_this_host(allow: Vec<Prefix>) -> Rules {
     // A kernel without one of the protocols has no such file.
     let read = |path| fs::read_to_string(path).unwrap_or_default();

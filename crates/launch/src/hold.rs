@@ -1,8 +1,8 @@
-//! QEMU's guest is held (`-S`) until its jail is whole: by then QEMU has opened what it
-//! needs by name, and its root is emptied.
+//! QEMU's guest is held (`-S`) until its jail is complete: by then QEMU has opened what it needs by
+//! name, and its root is emptied.
 //!
-//! The commands go over a separate monitor (QMP, QEMU `docs/interop/qmp-spec`) on a
-//! socket pair, which ends with the release.
+//! The commands go over a separate monitor (QMP, QEMU `docs/interop/qmp-spec`) on a socket pair,
+//! which is closed with the release.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -14,14 +14,14 @@ use serde_json::json;
 
 use crate::qmp::Qmp;
 
-/// A QEMU that waits.
+/// A QEMU whose guest is held.
 #[derive(Debug)]
 pub(crate) struct Hold {
     commands: Qmp,
 }
 
 impl Hold {
-    /// Has a command of QEMU wait. The descriptor is to be kept until that has started.
+    /// Makes the QEMU of `command` wait. Keep the descriptor until it has started.
     pub(crate) fn of(command: &mut Command) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = UnixStream::pair()?;
         fcntl_setfd(&theirs, FdFlags::empty())?;
@@ -32,8 +32,8 @@ impl Hold {
         Ok((Self { commands }, theirs.into()))
     }
 
-    /// Waits until QEMU has set up its machine, does `then`, and lets the guest run. A QEMU
-    /// that ends before is not an error: its status says why.
+    /// Waits until QEMU has set up its machine, runs `then`, and starts the guest. A QEMU that ends
+    /// before is not an error: its status says why.
     pub(crate) fn release(mut self, then: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         if !self.commands.begin()? {
             return Ok(());

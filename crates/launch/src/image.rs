@@ -1,5 +1,5 @@
-//! Finding and opening the image: a path, or the name of one that came with
-//! Tare. Only what is cheap is checked here; `boot` reads the rest.
+//! Finds and opens the image: a path, or the name of one that came with Tare. Only cheap checks
+//! happen here; `boot` reads the rest.
 
 use std::env;
 use std::ffi::OsStr;
@@ -25,7 +25,7 @@ pub(crate) struct Image {
 /// No image to boot.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImageError {
-    /// No file of that name in any place.
+    /// No file of that name in any directory searched.
     #[error("no image is named {}", .0.display())]
     Unknown(PathBuf),
     /// The file cannot be opened.
@@ -78,8 +78,8 @@ fn open_error(path: &Path, source: io::Error) -> ImageError {
     }
 }
 
-/// A bare name is looked up among the images first and in the current
-/// directory last; anything with a slash is a path.
+/// Finds a bare name among the images first and in the current directory last; anything with a
+/// slash is a path.
 fn find(image: &Path) -> Result<PathBuf, ImageError> {
     if !is_bare_name(image) {
         return Ok(image.to_owned());
@@ -98,7 +98,7 @@ fn is_bare_name(image: &Path) -> bool {
     one && components.next().is_none() && !image.as_os_str().as_encoded_bytes().contains(&b'/')
 }
 
-/// Where images lie, in the order in which they are searched.
+/// The directories of images, in search order.
 pub(crate) fn image_dirs() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = env::var_os("TARE_IMAGES")
         .filter(|dirs| !dirs.is_empty())
@@ -118,7 +118,7 @@ fn parent(path: PathBuf) -> Option<PathBuf> {
     path.parent().map(Path::to_owned)
 }
 
-/// Names of the images in the places that are searched, sorted.
+/// Names of the images in those directories, sorted.
 pub fn known() -> Vec<String> {
     let mut names: Vec<String> = image_dirs()
         .iter()
@@ -141,7 +141,7 @@ fn known_images() -> String {
     }
 }
 
-/// What a machine that runs the image is called, without its number.
+/// The name of machines that run the image, without their number.
 pub(crate) fn stem(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or(OsStr::new("machine"));
     let mut name: String = stem

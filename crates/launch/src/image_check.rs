@@ -1,6 +1,6 @@
-//! What can be checked about an image before a machine is made for it. Its first
-//! bytes, always. The rest is read by the loader in the monitor; QEMU's own
-//! loader says too little, so before QEMU starts, ours tries in separate memory.
+//! Checks an image before a machine is made for it. Its first bytes, always. The loader in the
+//! monitor reads the rest; QEMU's own loader reports too little, so before QEMU starts, our loader
+//! tries the image in separate memory.
 
 use std::fs::File;
 use std::io;
@@ -57,7 +57,7 @@ pub(crate) enum ImageCheckError {
         /// The image.
         path: PathBuf,
     },
-    /// No memory to try in.
+    /// No memory to try the image in.
     #[error("cannot allocate memory to check the image")]
     Memory(#[from] MemoryError),
 }
@@ -128,7 +128,7 @@ fn file_of(image: &Image) -> Result<File, ImageCheckError> {
     })
 }
 
-/// Looks at the image as closely as `engine` needs it.
+/// Checks the image as closely as `engine` needs it.
 pub(crate) fn check(
     image: &Image,
     guest: GuestKind,

@@ -1,4 +1,4 @@
-//! `--initrd`: an initramfs as it is.
+//! `--initrd`: an initramfs, passed on unchanged.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ pub(crate) enum InitrdError {
         /// Why.
         source: io::Error,
     },
-    /// The initramfs and the image are more than memory.
+    /// The initramfs and the image do not fit into memory.
     #[error("the initramfs {} does not fit into {memory_mib} MiB of memory", path.display())]
     TooLarge {
         /// The file.

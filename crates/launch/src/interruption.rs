@@ -1,5 +1,5 @@
-//! Ctrl-C, SIGTERM and a terminal that goes (SIGHUP) while a machine is being started: noticed
-//! between two steps, so that what was made so far is removed.
+//! Ctrl-C, SIGTERM and a terminal that closes (SIGHUP) while a machine is being started: checked
+//! between two steps, so that everything made so far is removed.
 
 use std::io;
 use std::sync::Arc;
@@ -31,16 +31,16 @@ impl Explain for Interrupted {
     }
 }
 
-/// Holds the signal that came, if any. The program that this process becomes has the
-/// default actions again (`execve(2)`).
+/// Holds the first signal, if any. The program that this process becomes has the default actions
+/// again (`execve(2)`).
 #[derive(Debug)]
 pub(crate) struct Interruption {
     signal: Arc<AtomicUsize>,
 }
 
 impl Interruption {
-    /// From now on the signals end nothing by themselves. One that this process ignores
-    /// (`nohup`, a shell's background job) is ignored further.
+    /// Catches the signals from now on. One that this process ignores (`nohup`, a shell's
+    /// background job) stays ignored.
     pub(crate) fn watch() -> io::Result<Self> {
         let signal = Arc::new(AtomicUsize::new(0));
         for number in ENDS.into_iter().filter(|number| !is_ignored(*number)) {

@@ -1,4 +1,4 @@
-//! Block devices behind a machine's disks, as cgroups name them.
+//! The block devices that hold a machine's disks, as cgroups name them.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,13 +12,13 @@ use crate::disk::OpenDisk;
 
 const DEVICES: &str = "/sys/dev/block";
 
-/// Why a disk's device is not known.
+/// Why a disk's device is unknown.
 #[derive(Debug, Error)]
 pub(crate) enum DeviceError {
     /// Its file system is a network's, in memory, or numbers itself (btrfs, overlayfs).
     #[error("cannot limit the I/O of {0}: its file system does not name a block device")]
     Unnamed(String),
-    /// Its file cannot be looked at.
+    /// Its metadata is unreadable.
     #[error("cannot read the attributes of {0}")]
     Metadata(String, #[source] io::Error),
 }
@@ -46,7 +46,7 @@ fn device(devices: &Path, disk: &File, path: &str) -> Result<String, DeviceError
     whole.ok_or_else(|| DeviceError::Unnamed(path.to_owned()))
 }
 
-/// The disk that a partition is on: limits are kept for whole disks only.
+/// The whole disk of a partition: limits apply to whole disks only.
 fn whole(devices: &Path, number: &str) -> Option<String> {
     let device = fs::canonicalize(devices.join(number)).ok()?;
     if !device.join("partition").exists() {

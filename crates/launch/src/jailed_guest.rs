@@ -1,10 +1,10 @@
 //! QEMU in the jail of `tare run`'s machines (ADR 43) for guests that are not such machines: the kernel
 //! that `tare tailor` proves, the application that `tare profile --in-guest` observes (ADR 55).
 //!
-//! Such a guest has no name, run directory or control socket, and ends with the thread that
-//! started it. Its network leads from ports of this host into the guest and nowhere else: QEMU's
-//! user network is restricted, and listens in its own namespace, into which a process
-//! without privileges carries what comes to the ports (`forward`).
+//! Such a guest has no name, run directory or control socket, and ends with the thread that started
+//! it. Its network leads only from ports of this host into the guest: QEMU's user network is
+//! restricted, and listens in a separate namespace, into which a process without privileges
+//! forwards connections (`forward`).
 //!
 //! Without the capabilities for that it is done by way of a user namespace.
 //!
@@ -34,7 +34,7 @@ use crate::publish::{Protocol, Publish};
 use crate::qemu::draft::Draft;
 use crate::user::{self, MachineUser, UserChoice};
 
-/// Where a guest with ports is held by QEMU alone.
+/// For a guest with ports that only QEMU restricts.
 const SHARED: &str = "this host grants QEMU no namespaces: the guest reaches nothing, \
     and its QEMU is held by a system call filter only (docs/security.md)";
 
@@ -69,7 +69,7 @@ struct PortError {
 }
 
 impl JailedGuest {
-    /// A guest of `cpus` vCPUs, in QEMU's sandbox. Root's runs as its own user.
+    /// A guest of `cpus` vCPUs, in QEMU's sandbox. Root's QEMU becomes a separate user.
     pub fn new(
         machine_type: MachineType,
         accelerator: Accelerator,
@@ -86,17 +86,17 @@ impl JailedGuest {
         })
     }
 
-    /// QEMU's command line, in which no path of this host may be.
+    /// QEMU's command line, which must not contain a path of this host.
     pub fn line(&mut self) -> &mut CommandLine {
         &mut self.draft.line
     }
 
-    /// A path at which QEMU opens a file for reading, which is to stay open until the start.
+    /// A path at which QEMU opens a file for reading. Keep the file open until the start.
     pub fn readable(&mut self, file: &File) -> io::Result<PathBuf> {
         self.draft.readable(file, self.user.as_ref())
     }
 
-    /// A path at which QEMU uses a file as it is open.
+    /// A path at which QEMU uses an open file as it is.
     pub fn handed_path(&mut self, file: &File) -> io::Result<String> {
         self.draft.set(&[file])
     }
@@ -106,13 +106,13 @@ impl JailedGuest {
         self.draft.disk(file)
     }
 
-    /// The number of a descriptor that QEMU inherits, and that is to stay open until the start.
+    /// The number of a descriptor that QEMU inherits. Keep it open until the start.
     pub fn hand(&mut self, fd: &impl AsFd) -> io::Result<RawFd> {
         self.draft.hand(fd)
     }
 
-    /// Gives the guest a network card, and ports of this host that lead to its ports; their
-    /// numbers here. The guest reaches nothing by itself.
+    /// Adds a network card, and ports of this host that lead to the guest's; returns their numbers
+    /// here. The guest cannot connect anywhere.
     pub fn publish(&mut self, ports: &[Publish]) -> io::Result<Vec<u16>> {
         let mut numbers = Vec::new();
         let mut forwards = Vec::new();
@@ -139,9 +139,9 @@ impl JailedGuest {
         Ok(numbers)
     }
 
-    /// Starts QEMU with what `streams` makes of its standard streams, and the guest once the
-    /// jail is whole. `tare` is the program that confines: it calls [`confined::become_program`].
-    /// Ctrl-C on a terminal is not for QEMU.
+    /// Starts QEMU with the standard streams that `streams` sets, and the guest once the jail is
+    /// complete. `tare` is the program that confines: it calls [`confined::become_program`]. Ctrl-C
+    /// on a terminal does not reach QEMU.
     pub fn start(
         self,
         tare: &Path,
@@ -163,7 +163,7 @@ impl JailedGuest {
         streams(&mut command);
         apart_from_terminal(&mut command);
         let (hold, qemus_end) = Hold::of(&mut command)?;
-        // Nothing of another guest's, which another thread may be about to start.
+        // Inherits nothing of another guest, which another thread may be starting.
         let mut inherited = draft.numbers;
         inherited.push(qemus_end.as_raw_fd());
         let carrier = user.as_ref().map(|user| JailUser {
@@ -187,7 +187,7 @@ impl JailedGuest {
                 let enters = jailed.enters();
                 let task = Forwarding {
                     qemu: jailed.jail.namespaces.then_some(qemu),
-                    // In its own user namespace QEMU's user exists alone.
+                    // QEMU's user is the only one in its own user namespace.
                     user: if enters.is_some() { None } else { carrier },
                     enters,
                     ports: ports.iter().map(BoundPort::forwarded).collect(),
@@ -210,7 +210,7 @@ impl BoundPort {
     }
 }
 
-/// A socket that waits at an address, and its port.
+/// A socket that listens at an address, and its port.
 fn listen(protocol: Protocol, address: SocketAddr) -> Result<(OwnedFd, u16), PortError> {
     let bound: io::Result<(u16, OwnedFd)> = match protocol {
         Protocol::Tcp => TcpListener::bind(address)
@@ -228,16 +228,16 @@ fn listen(protocol: Protocol, address: SocketAddr) -> Result<(OwnedFd, u16), Por
     }
 }
 
-/// A guest that runs. It ends with the value, and with the thread that started it.
+/// A running guest. It ends when this value is dropped, and with the thread that started it.
 #[derive(Debug)]
 pub struct RunningGuest {
     qemu: Child,
     forwarder: Option<Child>,
-    /// Whether it has ports, and QEMU this host's network namespace.
+    /// Whether it has ports and QEMU uses this host's network namespace.
     shares_network: bool,
-    /// No other machine's as long as QEMU runs.
+    /// Reserved for this machine as long as QEMU runs.
     _user: Option<MachineUser>,
-    /// Its parent's death is that of the thread which started it (`prctl(2)`).
+    /// The parent's death is that of the thread which started it (`prctl(2)`).
     _thread: PhantomData<*const ()>,
 }
 
@@ -247,7 +247,7 @@ impl RunningGuest {
         inside_of(self.qemu.id())
     }
 
-    /// What the user should know of the jail, if anything.
+    /// A warning about a weaker jail, if there is one.
     pub const fn warning(&self) -> Option<&'static str> {
         if self.shares_network {
             Some(SHARED)

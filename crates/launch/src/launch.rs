@@ -1,5 +1,5 @@
-//! The effects of `tare run`, in an order that leaves nothing behind when one
-//! fails: the run directory first, since its lock decides who has the name.
+//! The effects of `tare run`, ordered so that a failure leaves nothing behind: the run directory
+//! first, since its lock decides which machine has the name.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -28,8 +28,8 @@ use crate::run_dir_guard::RunDirGuard;
 use crate::user::MachineUser;
 use crate::{Terminal, limits, mac, monitor, passt, qemu, reload, user};
 
-/// Starts the machine. In the foreground Tare's engine does not return from
-/// this: the process becomes the monitor.
+/// Starts the machine. With Tare's engine in the foreground this does not return: the process
+/// becomes the monitor.
 pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> {
     if let Some(notice) = plan.notice() {
         terminal.warn(&notice);
@@ -63,7 +63,7 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
     }
     limits::sweep();
     user::sweep();
-    // From here on what is started is in the group: passt, the monitor or QEMU.
+    // From here on all children are in the group: passt, the monitor or QEMU.
     limits::enter(limits, &machine.disks, run_dir.dir().name())?;
     if reloadable.is_some() {
         machine.disks.push(reload::disk(run_dir.dir())?);

@@ -1,4 +1,4 @@
-//! From what a user asks for to a machine that runs.
+//! From a user's request to a running machine.
 //!
 //! [`plan()`] checks a [`Request`] against this host, opens files and changes nothing.
 //! [`launch()`] makes the run directory, takes its lock, starts passt, and then becomes
@@ -84,11 +84,11 @@ pub use request::{JobMode, Request};
 pub use restart::{Restart, RestartError, keep, keeper_from_args};
 pub use run_dir_guard::{Name, RunDirGuard};
 
-/// Where messages of a run go, to the user's terminal.
+/// Where messages of a run go: the user's terminal.
 pub trait Terminal {
-    /// One line about something that the user should know, not an error.
+    /// Prints one line that the user should know, not an error.
     fn warn(&self, text: &str);
-    /// The end of the console's log of a machine that did not start, as the guest and its
+    /// Prints the end of the console's log of a machine that did not start, as the guest and its
     /// engine wrote it.
     fn console(&self, log: &[u8]);
 }

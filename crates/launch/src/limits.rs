@@ -40,7 +40,7 @@ const PERIOD_US: u64 = 100_000;
 const QUOTA_MIN_US: u64 = 1000;
 /// Most CPUs of a limit: more than hosts have.
 const CPUS_MAX: u64 = 4096;
-/// How often a group is made that another `tare` removed before it was entered.
+/// How often to make a group again that another `tare` removed before it was entered.
 const TRIES: usize = 5;
 
 /// `--limit-cpu`: CPU time in each period, us.
@@ -78,16 +78,16 @@ impl FromStr for CpuLimit {
     }
 }
 
-/// What a machine may use at most.
+/// The limits of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// CPU time.
     pub cpu: Option<CpuLimit>,
     /// Memory of the guest, its monitor and passt, page cache included.
     pub memory: Option<MemorySize>,
-    /// What it reads and writes on its disks' devices.
+    /// Reads and writes on its disks' devices.
     pub io: Option<IoRate>,
-    /// What its network carries, by Tare's monitor.
+    /// Network traffic, limited by Tare's monitor.
     pub net: Option<NetRate>,
 }
 
@@ -97,10 +97,10 @@ pub(crate) enum LimitError {
     /// The controller is in neither version's hierarchy.
     #[error("this host has no cgroup for {0} in {ROOT}")]
     NoController(&'static str),
-    /// It has none.
+    /// The machine has no disk.
     #[error("--limit-io needs a disk (--disk)")]
     NoDisk,
-    /// A disk that would go unlimited.
+    /// A disk that would stay without a limit.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// A group or a file in it cannot be made or written.
@@ -134,7 +134,7 @@ impl Explain for LimitError {
     }
 }
 
-/// Puts this process, and those that it starts from now on, into a group with these limits.
+/// Puts this process, and its later children, into a group with these limits.
 pub(crate) fn enter(limits: Limits, disks: &[OpenDisk], name: &str) -> Result<(), LimitError> {
     let group = format!("{name}.{}", std::process::id());
     let devices = match limits.io {
@@ -144,7 +144,8 @@ pub(crate) fn enter(limits: Limits, disks: &[OpenDisk], name: &str) -> Result<()
     enter_in(Path::new(ROOT), limits, &devices, &group)
 }
 
-/// Removes groups of machines without a process; how many. What cannot be removed is in use.
+/// Removes the groups of machines without a process; returns how many. A group that cannot be
+/// removed is in use.
 pub fn sweep() -> usize {
     sweep_in(Path::new(ROOT))
 }
@@ -188,7 +189,7 @@ fn enter_in(
     Ok(())
 }
 
-/// One line a device, each its own write.
+/// One line for each device, each with its own write.
 fn io_settings(
     version: Version,
     rate: DiskLimits,
@@ -245,8 +246,8 @@ fn enter_one(
     result
 }
 
-/// Whether another tare swept a group before this process was in it: no such file, or no such
-/// device for a file that was open already.
+/// Whether another `tare` removed the group before this process was in it: no such file, or no such
+/// device for a file that was already open.
 fn is_gone(error: &io::Error) -> bool {
     let gone = [Errno::NOENT, Errno::NODEV].map(|errno| Some(errno.raw_os_error()));
     gone.contains(&error.raw_os_error())
@@ -292,7 +293,7 @@ fn make(directory: &Path) -> Result<(), LimitError> {
     }
 }
 
-/// The kernel makes these files: one that is missing is not made here.
+/// Writes a file that the kernel has made; a missing one is an error.
 fn write(path: &Path, value: &str) -> Result<(), LimitError> {
     let opened = fs::OpenOptions::new().write(true).open(path);
     opened
@@ -318,7 +319,7 @@ fn sweep_in(root: &Path) -> usize {
     removed
 }
 
-/// Whether [`enter`] gives such a name: a machine's and a process ID.
+/// Whether the name is one of [`enter`]'s: a machine's and a process ID.
 fn names_a_machine(group: &OsStr) -> bool {
     let parts = group.to_str().and_then(|name| name.rsplit_once('.'));
     parts.is_some_and(|(name, pid)| valid_name(name) && pid.parse::<u32>().is_ok())

@@ -1,9 +1,9 @@
-//! Bounds the `console.log` that QEMU writes itself: a guest that writes forever fills neither
-//! disk nor memory, where the run directories are.
+//! Bounds the `console.log` that QEMU itself writes: a guest that writes forever fills neither disk
+//! nor memory, where the run directories are.
 //!
-//! A thread sleeps until the file changes (inotify; where the user has no instance left it looks
-//! each second), and halves a file that is too long. While a guest writes it looks at most every
-//! [`PACE`], so that the file is longer than its bound by what comes in that time.
+//! A thread sleeps until the file changes (inotify; without a free instance it polls each second),
+//! and halves a file that is too long. While a guest writes it checks at most every [`PACE`], so
+//! the file can exceed its bound by what is written in that time.
 
 use std::fs::File;
 use std::io;
@@ -21,18 +21,18 @@ const PACE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
-/// How often to look without events.
+/// Polling interval without events.
 const LOOK: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
 };
 
-/// The thread; without one where its parts could not be made, which leaves the log unbounded
-/// rather than the machine unstarted.
+/// The thread. `None` where it could not be started: the log is then unbounded, but the machine
+/// starts.
 pub(crate) struct LogBound(Option<(OwnedFd, JoinHandle<()>)>);
 
 impl LogBound {
-    /// Begins.
+    /// Starts the thread.
     pub(crate) fn start(log: PathBuf) -> Self {
         let start = || {
             let (end, stop) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -44,7 +44,7 @@ impl LogBound {
         Self(start().ok())
     }
 
-    /// Ends; the log is within its bound then, if no process writes any more.
+    /// Stops the thread; the log is then within its bound, if no process writes any more.
     pub(crate) fn stop(self) {
         if let Some((stop, thread)) = self.0 {
             drop(stop);
@@ -53,8 +53,8 @@ impl LogBound {
     }
 }
 
-/// Bounds a log once: that of a machine which is started again and again, whose attempts write their
-/// errors to it although no machine comes of them.
+/// Bounds a log once: for a machine that is started again and again, whose attempts log errors
+/// without a machine running.
 pub(crate) fn bound_once(log: &Path) -> io::Result<()> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = File::options()
@@ -66,7 +66,7 @@ pub(crate) fn bound_once(log: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Looks until the other side of `end` is closed.
+/// Bounds the log until the other side of `end` is closed.
 fn keep(file: &File, path: &Path, end: &OwnedFd) {
     let events = watch(path).ok();
     loop {
@@ -92,7 +92,7 @@ fn keep(file: &File, path: &Path, end: &OwnedFd) {
 }
 
 fn bound(file: &File) {
-    // What fails here fails again the next time, and harms no other file.
+    // A failure here is retried the next time, and harms no other file.
     let length = file.metadata().map_or(0, |file| file.len());
     if length > LIMIT_BYTES {
         let _ = halve(file, length);

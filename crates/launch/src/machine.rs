@@ -42,7 +42,7 @@ pub(crate) struct MachineSpec {
     pub(crate) cpus: u8,
     /// Guest memory.
     pub(crate) memory_mib: u32,
-    /// Whether that is in huge pages; None: as the host is set.
+    /// Whether that memory is in huge pages; `None`: as the host is set.
     pub(crate) huge_pages: Option<HugePages>,
     /// The guest's command line.
     pub(crate) cmdline: String,
@@ -52,11 +52,11 @@ pub(crate) struct MachineSpec {
     pub(crate) halt: HaltPolicy,
     /// CPUs of the host that its vCPUs have alone.
     pub(crate) dedicated_cpus: Vec<DedicatedCpu>,
-    /// The user that it becomes; None: the one who starts it.
+    /// The user that it becomes; `None` for the user who starts it.
     pub(crate) user: Option<MachineUser>,
-    /// Where the run belongs.
+    /// Where the machine runs.
     pub(crate) place: JobMode,
-    /// What this KVM is, where planning had to know; the engine need not find out again.
+    /// The KVM probe, where planning needed it, so that the engine need not repeat it.
     pub(crate) probe: Option<Probe>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct MachineSpec {
 pub(crate) struct Boot {
     /// The image or kernel.
     pub(crate) image: Image,
-    /// What machines of this kind are called.
+    /// The name of machines of this kind.
     pub(crate) name: String,
     /// The guest's files.
     pub(crate) files: Files,
@@ -82,21 +82,21 @@ pub(crate) enum Files {
     Initrd(File),
     /// A directory, to be packed.
     Root(Listing),
-    /// What a site wants beside its files, which are on a disk.
+    /// The table of a site whose files are on a disk.
     Site(Tree),
-    /// Linux's, with its first process.
+    /// Linux's files, with our first process.
     Linux(LinuxRoot),
-    /// A program's, with what it starts with.
+    /// A program's files, with its start parameters.
     Program {
         /// The files.
         tree: Tree,
-        /// What of the root was passed over.
+        /// What was skipped in the root.
         warnings: Vec<String>,
     },
 }
 
 impl Files {
-    /// What of the root was passed over.
+    /// What was skipped in the root.
     pub(crate) fn warnings(&self) -> &[String] {
         match self {
             Self::Root(listing) => &listing.warnings,
@@ -128,7 +128,7 @@ pub(crate) enum Net {
     },
 }
 
-/// A machine that only needs its engine.
+/// A machine that is ready for its engine.
 #[derive(Debug)]
 pub(crate) struct PreparedMachine {
     /// What was planned.
@@ -143,23 +143,23 @@ pub(crate) struct PreparedMachine {
     pub(crate) link: Option<Link>,
     /// Open `console.log`.
     pub(crate) console_log: File,
-    /// Whether a signal asked for the end meanwhile.
+    /// Whether a signal has requested the end.
     pub(crate) interruption: Interruption,
 }
 
-/// A machine whose start is waited for.
+/// A machine that is starting in the background.
 pub(crate) struct Starting {
     /// Its run directory and lock.
     pub(crate) run_dir: RunDirGuard,
     /// Open `console.log`.
     pub(crate) console_log: File,
-    /// Whether a signal asked for the end meanwhile.
+    /// Whether a signal has requested the end.
     pub(crate) interruption: Interruption,
 }
 
 impl PreparedMachine {
-    /// What a start in the background is waited for with, the record, and what is open until the
-    /// process of the machine has inherited it.
+    /// Splits the machine for a start in the background: what to wait with, the record, and
+    /// descriptors to keep until the machine's process has inherited them.
     pub(crate) fn into_starting(self) -> (Starting, Record, impl Sized + use<>) {
         let starting = Starting {
             run_dir: self.run_dir,
@@ -209,7 +209,7 @@ pub(crate) enum LinkEnd {
     },
 }
 
-/// How a start went.
+/// How a start ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launched {
     /// The machine runs in the background under this name.
@@ -218,7 +218,7 @@ pub enum Launched {
     Ended(RunExit),
 }
 
-/// A file of the run that cannot be made.
+/// A file of the run that cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make {what} in {}", dir.display())]
 pub struct RunFileError {

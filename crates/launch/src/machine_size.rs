@@ -6,16 +6,16 @@ use tare_control::exit::ExitCode;
 use crate::failure::Explain;
 use crate::memory_size::MemorySize;
 
-/// Memory in MiB that a guest keeps for itself beside image and files.
+/// Memory in MiB that a guest needs beside image and files.
 const GUEST_RESERVE_MIB: u64 = 4;
 
-/// A number of CPUs as written; KVM's limit is checked later.
+/// Parses a number of CPUs; KVM's limit is checked later.
 pub fn cpus_written(text: &str) -> Result<u32, String> {
     let number = text.parse();
     number.map_err(|_| format!("use 1 to {MAX_CPUS} CPUs"))
 }
 
-/// A machine of a size that cannot be had.
+/// An unavailable machine size.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SizeError {
     /// No CPU, or too many.
@@ -46,7 +46,7 @@ impl Explain for SizeError {
     }
 }
 
-/// The number of CPUs, if a machine can have it.
+/// The number of CPUs, if KVM and the host allow it.
 pub(crate) fn cpus(asked: u32) -> Result<u8, SizeError> {
     match u8::try_from(asked) {
         Ok(cpus) if (1..=MAX_CPUS).contains(&cpus) => Ok(cpus),

@@ -10,16 +10,16 @@ use crate::memory_size::{MemorySize, SizeError};
 /// MiB that a monitor takes beside its guest's memory, at most.
 const MONITOR_MIB: u32 = 8;
 
-/// Guest memory as it was requested.
+/// Guest memory as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryChoice {
     /// How much.
     pub size: MemorySize,
-    /// Whether in huge pages; None: as the host is set.
+    /// Whether it is in huge pages; `None`: as the host is set.
     pub huge_pages: Option<HugePages>,
 }
 
-/// A choice that cannot be read.
+/// A memory option that cannot be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryChoiceError {
     /// Not a size.
@@ -51,7 +51,7 @@ impl FromStr for MemoryChoice {
     }
 }
 
-/// What a machine with these limits gets. A huge page counts whole against a limit of memory,
+/// The page size for a machine with these limits. A huge page counts whole against a memory limit,
 /// however little of it the guest touches: where that could reach the limit, pages are small.
 pub(crate) fn huge_pages(choice: MemoryChoice, limits: &Limits) -> Option<HugePages> {
     let needed = choice.size.mib.saturating_add(MONITOR_MIB);

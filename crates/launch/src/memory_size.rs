@@ -1,15 +1,15 @@
-//! Sizes of guest memory as they are written: `64`, `512M`, `1G`.
+//! Sizes of guest memory as users write them: `64`, `512M`, `1G`.
 
 use std::str::FromStr;
 
-/// Guest memory in MiB, as asked for.
+/// A requested size of guest memory in MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySize {
     /// MiB.
     pub mib: u32,
 }
 
-/// A size that cannot be read.
+/// A size that cannot be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
     /// No number, or an unknown unit.

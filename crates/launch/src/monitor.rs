@@ -33,7 +33,7 @@ use crate::request::JobMode;
 use crate::user::MachineUser;
 use crate::{Terminal, background, dedicated_cpus, passt};
 
-/// One attempt to get an answer, so that an early end is noticed soon.
+/// Timeout of one attempt to get an answer, so that an early end is noticed soon.
 const ATTEMPT: Duration = Duration::from_millis(250);
 
 /// The monitor cannot be started.
@@ -143,8 +143,8 @@ fn configuration(
     })
 }
 
-/// A program has ports always. The command of a Linux guest has them when a pipeline is its
-/// input, as in QEMU: a terminal is better served by the serial console, which is one.
+/// A program always has ports. The command of a Linux guest has them when its input is a pipe, as
+/// in QEMU: with a terminal it uses the serial console, which is one.
 fn streams(machine: &PreparedMachine) -> Streams {
     let has_command = || guest::starts_init(&machine.spec.cmdline) && !isatty(stdin());
     match (machine.spec.guest, machine.spec.place) {
@@ -225,8 +225,8 @@ fn foreground(
         .record
         .write(dir)
         .map_err(RunFileError::of("run.json", dir))?;
-    // What comes after the check waits for the monitor, which then removes the run directory.
-    // If that fails, they end this process as before.
+    // A signal after the check waits for the monitor, which then removes the run directory. If
+    // blocking it fails, the signal ends this process as before.
     let _ = hold_back();
     machine.interruption.check()?;
     let source = Command::new(program).args(arguments).exec();

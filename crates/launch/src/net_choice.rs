@@ -7,11 +7,11 @@ use tare_frames::{Prefix, PrefixError};
 /// Longest name of an interface (`IFNAMSIZ` less the final NUL).
 const NAME_MAX: usize = 15;
 
-/// The network, as asked for.
+/// The requested network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetChoice {
-    /// User-mode networking through passt; addresses of the host and link-local
-    /// ones are closed to the guest except for these.
+    /// User-mode networking through passt. The guest may not reach addresses of the host and
+    /// link-local ones, except these.
     User(Vec<Prefix>),
     /// No interface.
     None,
@@ -19,13 +19,13 @@ pub enum NetChoice {
     Tap(String),
 }
 
-/// A network that cannot be read.
+/// A network option that cannot be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetChoiceError {
     /// Not one of the three.
     #[error("invalid network: use user, user,allow=ADDRESS[/BITS], none or tap=NAME")]
     Form,
-    /// A range that cannot be allowed.
+    /// A range that must not be allowed.
     #[error(transparent)]
     Range(#[from] PrefixError),
     /// A name that no interface can have.

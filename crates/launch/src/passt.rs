@@ -6,12 +6,11 @@
 //! closes. Started as root it switches to the user `nobody`.
 //!
 //! Two things that passt does not do by itself:
-//! - It learns the guest's hardware address from frames that it gets, and sends
-//!   to 00:00:00:00:00:00 until then; a connection that comes before the guest
-//!   has spoken would be lost. So an ARP request in the guest's name waits in
-//!   the socket when passt starts.
-//! - It takes its addresses from the interface with the default route, and
-//!   refuses to start without one. There, `-i lo` with a hardware address works.
+//! - It learns the guest's hardware address from the frames that it receives, and sends to
+//!   00:00:00:00:00:00 until then; a connection that arrives before the guest has sent a frame
+//!   would be lost. So an ARP request in the guest's name waits in the socket when passt starts.
+//! - It takes its addresses from the interface with the default route, and refuses to start
+//!   without one. There, `-i lo` with a hardware address works.
 //!
 //! passt connects a guest to whatever address it names: `--no-map-gw` closes the
 //! gateway's alone. What the guest may not reach is dropped before passt sees it
@@ -49,7 +48,7 @@ pub(crate) const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfd74, 0x6172, 0x6500, 0,
 pub(crate) const PREFIX_V6: u8 = 64;
 /// Largest IP packet in bytes.
 pub(crate) const MTU: u16 = 1500;
-/// passt's hardware address where no interface lends one.
+/// passt's hardware address where no interface provides one.
 const GATEWAY_MAC: &str = "52:55:0a:00:02:02";
 /// How long passt may take to bind its ports.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -57,13 +56,13 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// passt did not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PasstError {
-    /// The program is not there.
+    /// The program is not installed.
     #[error("passt is not installed")]
     Missing,
     /// The program or its socket cannot be made.
     #[error("cannot start passt")]
     Start(#[source] io::Error),
-    /// It said why.
+    /// It refused, and said why.
     #[error("passt did not start: {0}")]
     Refused(String),
     /// It neither failed nor became ready.
@@ -85,8 +84,8 @@ impl Explain for PasstError {
     }
 }
 
-/// passt, once started. Its end of the pair stays open here until it is ready, so that a
-/// machine that was started meanwhile sees no closed socket when passt is tried again.
+/// A started passt. Its end of the socket pair stays open here until it is ready, so that a machine
+/// that was started meanwhile sees no closed socket when passt is tried again.
 #[derive(Debug)]
 pub(crate) struct Passt {
     forwards: Vec<Publish>,
@@ -105,11 +104,11 @@ pub(crate) struct PasstUser {
     pub(crate) uid: u32,
     /// Group ID.
     pub(crate) gid: u32,
-    /// What keeps the user from other machines, also as long as passt outlives its own.
+    /// Reserves the user, also while passt outlives its machine.
     pub(crate) claim: Option<OwnedFd>,
 }
 
-/// Where passt takes its interface from.
+/// The interface whose addresses passt uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Template {
     DefaultRoute,
@@ -149,8 +148,8 @@ impl Passt {
         &self.ours
     }
 
-    /// Waits until passt has bound its ports; what it said, for the run directory. Its end
-    /// of the pair is passt's alone then.
+    /// Waits until passt has bound its ports; returns its output for the run directory. From then
+    /// on only passt has its end of the pair.
     pub(crate) fn wait_ready(&mut self) -> Result<String, PasstError> {
         let Some(theirs) = self.theirs.take() else {
             return Ok(String::new());
@@ -163,7 +162,7 @@ impl Passt {
         }
     }
 
-    /// With the other template.
+    /// Tries again with the other template.
     fn again(&mut self, theirs: &OwnedFd) -> Result<String, PasstError> {
         let template = match self.template {
             Template::DefaultRoute => Template::Loopback,
@@ -185,8 +184,8 @@ fn spawn(
         .chain(claim)
         .map(AsRawFd::as_raw_fd)
         .collect();
-    // What the monitor or QEMU is to inherit is open across execve by now: the machine's end of
-    // this network too, which passt would never see closed.
+    // What the monitor or QEMU will inherit is open across execve by now, including the machine's
+    // end of this network, which passt would then never see closed.
     let mut command = Command::new("passt");
     keeps_only(&mut command, inherited)
         .args(["--fd", &theirs.as_raw_fd().to_string()])
@@ -202,8 +201,8 @@ fn spawn(
     })
 }
 
-/// Whether a port is published at an IPv6 address. Without one the guest has no IPv6, since
-/// a network that nothing uses only wakes it.
+/// Whether a port is published at an IPv6 address. Otherwise the guest has no IPv6, since an unused
+/// network only wakes it.
 pub(crate) fn uses_ipv6(forwards: &[Publish]) -> bool {
     forwards.iter().any(|forward| forward.address.is_ipv6())
 }
@@ -249,7 +248,7 @@ fn arguments(forwards: &[Publish], template: Template) -> Vec<String> {
     arguments
 }
 
-/// What passt said, once it serves.
+/// passt's output, once it serves.
 fn wait(child: &mut Child) -> Result<String, PasstError> {
     let said = read_until_detached(child);
     if matches!(said, Err(PasstError::TimedOut)) {
@@ -267,8 +266,8 @@ fn wait(child: &mut Child) -> Result<String, PasstError> {
     }))
 }
 
-/// What passt writes to standard error until it closes it, which it does by
-/// ending or by going into the background.
+/// Reads passt's standard error until passt closes it, which it does by ending or by going into the
+/// background.
 fn read_until_detached(child: &mut Child) -> Result<String, PasstError> {
     let mut bytes = Vec::new();
     let Some(mut stderr) = child.stderr.take() else {
@@ -295,8 +294,8 @@ fn read_until_detached(child: &mut Child) -> Result<String, PasstError> {
     }
 }
 
-/// Lines that say something: without the complaint about a missing system
-/// logger before each line, and what every start as root says.
+/// The useful lines: without the complaint about a missing system logger before each line, and
+/// without what every start as root prints.
 fn without_noise(said: &str) -> String {
     said.lines()
         .map(str::trim)
@@ -422,8 +421,8 @@ mod tests {
         (!(((folded & 0xffff) + (folded >> 16)) as u16)).to_be_bytes()
     }
 
-    /// Sends segments to a listener on the host's loopback through the filter and passt,
-    /// then one to a listener that is open; whether the first saw a connection.
+    /// Sends segments to a listener on the host's loopback through the filter and passt, then one
+    /// to a listener that is open; returns whether the first saw a connection.
     fn reaches_loopback(filter: tare_frames::Rules) -> bool {
         let mac = [2, 0, 0, 0, 0, 1];
         let victim = TcpListener::bind("127.0.0.1:0").expect("a port");

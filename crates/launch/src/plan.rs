@@ -1,6 +1,5 @@
-//! From the arguments of the command line to a plan: everything is checked here
-//! and nothing is changed. Files are opened, since a check by name could be
-//! overtaken.
+//! From the command line's arguments to a plan: checks everything and changes nothing. Files are
+//! opened, since a check by name could be outdated at the start.
 
 use std::net::Ipv4Addr;
 
@@ -42,17 +41,17 @@ pub struct Plan {
     pub(crate) files: Files,
     /// Its network.
     pub(crate) net: Net,
-    /// The notice about Linux on a KVM that emulates ring 0, in a sentence.
+    /// A notice about Linux on a KVM that emulates ring 0.
     pub(crate) emulated: Option<String>,
     /// What it may use at most.
     pub(crate) limits: Limits,
-    /// How it gets another root while it runs, if it can.
+    /// How it can get another root at run time, if it can.
     pub(crate) reload: Option<Reloadable>,
-    /// The attempt of a keeper's that it is.
+    /// The keeper's attempt, if it is one.
     pub(crate) attempt: Option<Attempt>,
 }
 
-/// Options that do not go together.
+/// Options that exclude each other.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PlanError {
     /// Not a machine's name.
@@ -61,25 +60,25 @@ pub(crate) enum PlanError {
     /// Forwards without passt.
     #[error("--publish needs --net user")]
     PublishWithoutUser,
-    /// Arguments for a program, with an image that is not a program.
+    /// Arguments for an image that is not a program.
     #[error("a command after -- and --env are for programs and Linux guests; IMAGE is neither")]
     WordsForImage,
     /// A site's file for a program.
     #[error("--site is for the images http and http-disk, not for programs")]
     SiteForProgram,
-    /// Another root for what has none.
+    /// `--reload` for something without a root.
     #[error("--reload is for the image http, not for programs and Linux guests")]
     ReloadForProgram,
     /// Halt polling in an engine that cannot set it.
     #[error("--halt needs Tare's own monitor (--engine tare)")]
     HaltWithoutTare,
-    /// Small pages in an engine that always asks for large ones.
+    /// Small pages with an engine that always requests large ones.
     #[error("hugepages=off needs Tare's own monitor (--engine tare)")]
     SmallPagesWithoutTare,
-    /// A limit of a network that is not there.
+    /// A network limit without a network.
     #[error("--limit-net needs a network: leave out --net none")]
     LimitWithoutNet,
-    /// A limit of the network in an engine that has none.
+    /// A network limit with an engine that has none.
     #[error("--limit-net needs Tare's own monitor (--engine tare)")]
     NetLimitWithoutTare,
 }
@@ -129,7 +128,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
     };
     let (cmdline, emulated) = linux::emulated::spare(boot.cmdline, probe.as_ref())?;
     let asked = match &request.attempt {
-        // Their content is the guest's since it ran.
+        // The guest may have written their content since it ran.
         Some(attempt) if attempt.restarts > 0 => disk_choice::all_raw(request.disks),
         _ => request.disks,
     };
@@ -148,7 +147,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         disk: Some(disk), ..
     }) = &boot.files
     {
-        // The first disk: the first process gets its name.
+        // The first disk, since the first process receives its name.
         disks.insert(0, disk.make(cpus)?);
     }
     let reload = request.reload.then(|| Reloadable {
@@ -252,8 +251,8 @@ fn default_memory(guest: GuestKind) -> MemoryChoice {
     }
 }
 
-/// With passt the addresses are known: the guest need not ask for them, and does not wake
-/// for a router that cannot answer.
+/// With passt the addresses are known: the guest needs no DHCP, and does not wake for a router that
+/// cannot answer.
 fn static_addresses(net: &NetChoice, publish: &[Publish]) -> Option<cmdline::Addresses> {
     let v4 = || {
         format!(
@@ -311,7 +310,7 @@ fn check_net_limit(net: &Net, engine: &Engine) -> Result<(), PlanError> {
     }
 }
 
-/// QEMU advises huge pages for its guest's memory always.
+/// QEMU always advises huge pages for its guest's memory.
 fn huge_pages(
     memory: MemoryChoice,
     limits: &Limits,
@@ -324,7 +323,7 @@ fn huge_pages(
     }
 }
 
-/// QEMU has no word for `KVM_CAP_HALT_POLL`.
+/// QEMU has no option for `KVM_CAP_HALT_POLL`.
 fn halt(asked: Option<HaltPolicy>, engine: &Engine) -> Result<HaltPolicy, PlanError> {
     match (asked, engine) {
         (asked, Engine::Tare(_)) => Ok(asked.unwrap_or_default()),

@@ -66,7 +66,7 @@ impl Explain for PortError {
 const TRIES: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Binds each port and lets go of it again, unless one is named twice.
+/// Binds each port and releases it again; refuses a port that is named twice.
 pub(crate) fn check(forwards: &[Publish]) -> Result<(), PortError> {
     let mut seen = HashSet::new();
     let is_again = |it: &&Publish| !seen.insert((it.address, it.host, it.protocol));
@@ -78,7 +78,8 @@ pub(crate) fn check(forwards: &[Publish]) -> Result<(), PortError> {
         .try_for_each(|forward| bind_soon(forward).map_err(|source| explain(*forward, source)))
 }
 
-/// The passt of a machine that has just ended holds its ports for some milliseconds.
+/// Binds with retries: the passt of a machine that has just ended holds its ports for some
+/// milliseconds.
 fn bind_soon(forward: &Publish) -> io::Result<()> {
     for _ in 0..TRIES {
         match bind(forward) {
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_free_port_is_taken() {
-        // A port that was just let go may be another program's already.
+        // Another program may have taken the port that was just released.
         let free = (0..20).any(|_| {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
             let port = listener.local_addr().expect("its address").port();
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_port_forwarded_twice_is_a_wrong_command_line() {
-        // Whoever has the port: the command line is looked at first.
+        // Whether or not the port is free: the command line is checked first.
         let listener = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("its address").port();
         let twice = [forward(port, Protocol::Udp), forward(port, Protocol::Udp)];

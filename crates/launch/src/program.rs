@@ -1,6 +1,6 @@
-//! `tare run ./program`: a Linux program, alone or in a root, for the image that runs
-//! programs (ADR 36). The file is checked here, by the code that the image uses. The loader of
-//! one that is linked dynamically, and its libraries, are files of the root.
+//! `tare run ./program`: a Linux program, alone or in a root, for the image that runs programs (ADR
+//! 36). The file is checked here, by the code that the image uses. A dynamically linked program has
+//! its loader and libraries in the root.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -25,14 +25,14 @@ use crate::request::Request;
 const IMAGE: &str = "linux";
 /// Memory of a machine with a program, unless it is given.
 pub(crate) const DEFAULT_MEMORY_MIB: u32 = 512;
-/// Largest program.
+/// Largest program, in bytes.
 const MOST_BYTES: u64 = 1 << 30;
-/// Addresses of programs that are linked at fixed ones (`guests/linux`): from here to
-/// the smaller of this end and half of memory.
+/// Addresses of programs that are linked at fixed ones (`guests/linux`): from here to this end or
+/// half of memory, whichever is smaller.
 const FIXED_START: u64 = 4 * MIB;
 const FIXED_END: u64 = 256 * MIB;
 
-/// A program that cannot be run.
+/// A program that `tare run` cannot run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProgramError {
     /// The file cannot be read.
@@ -67,7 +67,7 @@ pub(crate) enum ProgramError {
         /// Its loader.
         loader: String,
     },
-    /// Its addresses are the library OS's own.
+    /// Its addresses belong to the library OS.
     #[error(
         "cannot run {path}: it is linked for addresses from {start:#x} to {end:#x}, and \
              {free_start:#x} to {free_end:#x} are free in {memory_mib} MiB of memory"
@@ -77,11 +77,11 @@ pub(crate) enum ProgramError {
         path: String,
         /// Its first address.
         start: u64,
-        /// The one behind its last.
+        /// The address after its last.
         end: u64,
         /// First address that it may have.
         free_start: u64,
-        /// The one behind the last.
+        /// The address after the last.
         free_end: u64,
         /// Memory of the machine.
         memory_mib: u32,
@@ -113,7 +113,7 @@ pub(crate) enum ProgramError {
     /// A name in the root.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// Nothing names a program.
+    /// The root names no command.
     #[error("--root needs a program: name one after --, as in: tare run --root DIR -- /bin/server")]
     NoCommand,
 }
@@ -177,7 +177,7 @@ pub fn check_file(path: &Path) -> Result<(), Failure> {
     )?)
 }
 
-/// Whether the image is a program for Linux instead.
+/// Whether the image is in fact a program for Linux.
 pub(crate) fn is_program(image: &Image) -> bool {
     let mut start = [0; 20];
     let read = image.file.read_at(&mut start, 0);
@@ -236,7 +236,7 @@ pub(crate) fn choose(
             (image::stem(&program.path), program.path, path)
         }
         None => {
-            // Argument 0 stays as it was written.
+            // Argument 0 stays as the user wrote it.
             let command = task.command.first().ok_or(ProgramError::NoCommand)?;
             let found = find(&tree, command, &task.environment)?;
             let path = format!("/{found}");
@@ -401,7 +401,8 @@ mod tests {
 
     #[test]
     fn a_loader_is_a_relocatable_file_of_the_root() {
-        // This test is a program of this host; with its own type changed it is a fixed one.
+        // This test program is one of the host; with its type changed it counts as linked at fixed
+        // addresses.
         let own = std::fs::read("/proc/self/exe").expect("this test");
         let mut tree = Tree::new();
         let check = |tree: &Tree| check_loader("/server".into(), "/lib64/ld.so".into(), tree);
@@ -425,7 +426,7 @@ mod tests {
         }
     }
 
-    /// Its owner may exchange it for a link to what only this user may read, or for a pipe.
+    /// Its owner may replace it by a link to a file that only this user may read, or by a pipe.
     #[test]
     fn a_program_that_is_exchanged_after_it_was_listed_is_not_read() {
         let place = tempfile::tempdir().expect("a directory");

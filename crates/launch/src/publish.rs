@@ -1,5 +1,5 @@
-//! Port forwards as they are written: `[ADDR:]HOST:GUEST[/tcp|/udp]`, where an IPv6
-//! address is in brackets.
+//! Port forwards as users write them: `[ADDR:]HOST:GUEST[/tcp|/udp]`, where an IPv6 address is in
+//! brackets.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -46,7 +46,7 @@ pub struct Publish {
 }
 
 impl Publish {
-    /// To a TCP port of the guest, from any that is free on the loopback interface.
+    /// To a TCP port of the guest, from any free port on the loopback interface.
     pub const fn from_any(guest: u16) -> Self {
         Self {
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -69,7 +69,7 @@ impl fmt::Display for Publish {
     }
 }
 
-/// A forward that cannot be read.
+/// A forward that cannot be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     /// Wrong number of parts.

@@ -1,11 +1,11 @@
 //! QEMU as the engine: where there is no KVM, or on request.
 //!
-//! For the library OS the machine is QEMU's microvm with virtio over MMIO, which starts in a third of
-//! q35's time since its firmware has no PCI to set up (and little to be emulated,
-//! where KVM emulates); for Linux it is q35 with virtio over PCI. The guest ends through the same port (`isa-debug-exit`). QEMU says less than Tare's monitor:
-//! a reset or triple fault of the guest looks like a power-off, and any status
-//! of the application like 0. The control socket speaks QMP instead of HTTP.
-//! `supervise` starts QEMU and waits for it, here or in its own session.
+//! For the library OS the machine is QEMU's microvm with virtio over MMIO, which starts in a third
+//! of q35's time since its firmware has no PCI to set up (and little to be emulated, where KVM
+//! emulates); for Linux it is q35 with virtio over PCI. The guest ends through the same port
+//! (`isa-debug-exit`). QEMU reports less than Tare's monitor: a reset or triple fault of the guest
+//! looks like a power-off, and any status of the application like 0. The control socket speaks QMP
+//! instead of HTTP. `supervise` starts QEMU and waits for it, here or in its own session.
 //!
 //! QEMU runs in a jail as the monitor does, and gets everything that is the user's as open
 //! descriptors (`line`): it could not open them.
@@ -33,13 +33,13 @@ use crate::request::JobMode;
 use crate::supervise::{self, AtEnd, Supervised, Uplink};
 use line::QemuLine;
 
-/// How long QEMU may take to greet a client.
+/// How long QEMU may take to send its greeting.
 const GREETING_LIMIT: Duration = Duration::from_millis(250);
 
 /// Most bytes of its greeting and answers.
 const LONGEST_ANSWER: u64 = 1 << 16;
 
-/// How long a guest may say nothing before its machine counts as started.
+/// How long a silent guest delays the start before its machine counts as started.
 const SPEECH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Starts QEMU for a prepared machine.
@@ -96,7 +96,7 @@ pub(crate) fn start(
             let mut handed = Some(handed);
             let (starting, record, open) = machine.into_starting();
             let launched = background::detach(command, starting, Some(record), terminal, || {
-                // Only QEMU listens now: its end is noticed by whoever connects.
+                // Only QEMU listens now, so a client notices its end.
                 handed = None;
                 answers()
             });
@@ -124,15 +124,15 @@ fn uplink(machine: &PreparedMachine) -> Result<Option<OwnedFd>, Errno> {
     }
 }
 
-/// Whether the guest has printed something. QEMU drops frames that come before
-/// the guest's driver, and passt waits 10 s before it tries a connection again,
-/// so a machine counts as started once it speaks.
+/// Whether the guest has printed something. QEMU drops frames that arrive before the guest's driver
+/// is ready, and passt waits 10 s before it tries a connection again, so a machine counts as
+/// started only once it prints.
 fn speaks(console_log: &Path) -> bool {
     std::fs::metadata(console_log).is_ok_and(|log| log.len() > 0)
 }
 
-/// Whether QEMU says on its control socket that its guest is not held any more
-/// (`query-status`, QEMU `qapi/run-state.json`). It greets before its jail is whole.
+/// Whether QEMU reports on its control socket that its guest is no longer held (`query-status`,
+/// QEMU `qapi/run-state.json`). QEMU sends its greeting before its jail is complete.
 fn goes_on(socket: &Path) -> bool {
     let asked = UnixStream::connect(socket).and_then(|mut stream| {
         stream.set_read_timeout(Some(GREETING_LIMIT))?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const LONGEST_LINE: u64 = 1 << 16;
 /// Most lines before an answer: events, the greeting.
 const MOST_LINES: usize = 64;
-/// How long QEMU may say nothing. It reads its image and sets up its machine in this time.
+/// How long QEMU may be silent. It reads its image and sets up its machine in this time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection to QEMU.
@@ -20,13 +20,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Qmp(BufReader<UnixStream>);
 
 impl Qmp {
-    /// Over a socket on which QEMU has said nothing yet.
+    /// Over a socket on which QEMU has sent nothing yet.
     pub(crate) fn over(socket: UnixStream) -> io::Result<Self> {
         socket.set_read_timeout(Some(PATIENCE))?;
         Ok(Self(BufReader::new(socket)))
     }
 
-    /// Begins: QEMU takes no other command before. Its main loop answers, which runs once the
+    /// Negotiates: QEMU accepts no other command before. Its main loop answers, which runs once the
     /// machine is set up. False if QEMU has ended.
     pub(crate) fn begin(&mut self) -> io::Result<bool> {
         self.execute("qmp_capabilities", &json!({}))

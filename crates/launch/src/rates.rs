@@ -1,4 +1,4 @@
-//! `--limit-net` and `--limit-io`: pieces of work and bytes a second.
+//! `--limit-net` and `--limit-io`: operations and bytes a second.
 
 use std::str::FromStr;
 
@@ -13,7 +13,7 @@ pub struct NetRate(pub NetLimits);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoRate(pub DiskLimits);
 
-/// Not a limit.
+/// An invalid limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use {pieces}=N, bytes_per_s=N or both with a comma; N is at least 1")]
 pub struct BadRate {

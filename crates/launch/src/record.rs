@@ -33,36 +33,36 @@ pub struct Record {
     pub memory_mib: u32,
     /// Port forwards, `ADDR:HOST:GUEST/PROTOCOL`.
     pub ports: Vec<String>,
-    /// The user that it became, if that is another than who started it.
+    /// The user that it became, if not the one who started it.
     #[serde(default)]
     pub user: Option<u32>,
     /// When it was started, seconds since 1970.
     pub started_s: u64,
-    /// How often it was started again after it had failed.
+    /// How often it was started again after a failure.
     #[serde(default)]
     pub restarts: u32,
-    /// The process that starts it again, if it is to be.
+    /// The process that starts it again, if `--restart` applies.
     #[serde(default)]
     pub keeper: Option<ProcessName>,
     /// The exit code after which it waits for its next start. [`Self::pid`] is the keeper's.
     #[serde(default)]
     pub waits_after: Option<u8>,
-    /// How it gets another root while it runs, if it can (`tare run --reload`).
+    /// How it can get another root at run time, if it can (`tare run --reload`).
     #[serde(default)]
     pub reload: Option<Reloadable>,
 }
 
-/// What `tare reload` needs to know of a machine whose engine has no word for it.
+/// What `tare reload` needs to know of a machine whose engine has no command for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reloadable {
     /// The number of the disk by which it gets the root.
     pub disk: u32,
-    /// Whether its root has rules, which another one without would lose.
+    /// Whether its root has rules, which a root without rules would remove.
     pub has_site: bool,
 }
 
-/// A process, named so that it cannot be mistaken for another one.
+/// A process, identified also after its number is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProcessName {
@@ -96,18 +96,18 @@ pub enum EngineName {
     Qemu,
     /// QEMU with KVM.
     QemuKvm,
-    /// No guest: `tare blk` serves a disk to another monitor's.
+    /// No guest: `tare blk` serves a disk to another monitor.
     Blk,
 }
 
 impl EngineName {
-    /// Whether it answers on Tare's control socket.
+    /// Whether it serves Tare's control socket.
     pub fn answers(self) -> bool {
         matches!(self, Self::Tare | Self::Blk)
     }
 
-    /// What confines the process that executes the guest: a filter of system calls, and with
-    /// `files` rules of Landlock as well.
+    /// What confines the process that executes the guest: a filter of system calls, and for `files`
+    /// also Landlock rules.
     pub fn confinement(self) -> &'static str {
         match self {
             Self::Tare | Self::Blk => "seccomp+files",
@@ -127,16 +127,16 @@ impl EngineName {
 }
 
 impl Record {
-    /// Writes the record of the machine in `dir`, whole or not at all.
+    /// Writes the record of the machine in `dir` atomically.
     pub fn write(&self, dir: &RunDir) -> io::Result<()> {
         let draft = dir.run_json_draft();
         dir.write_file(&draft, &serde_json::to_vec_pretty(self)?)?;
         fs::rename(&draft, dir.run_json())
     }
 
-    /// What confines the process that executes the guest: [`EngineName::confinement`], in
-    /// a jail its own user and namespaces as well; for QEMU what of that it has, if it
-    /// still runs: `+ns` for namespaces with an empty root, `+user` for the user.
+    /// What confines the process that executes the guest: [`EngineName::confinement`], in a jail
+    /// also its own user and namespaces. For a running QEMU what it has of these: `+ns` for
+    /// namespaces with an empty root, `+user` for the user.
     pub fn confinement(&self) -> &'static str {
         let engine = self.engine.confinement();
         match (self.engine, self.user) {
@@ -153,7 +153,7 @@ impl Record {
         }
     }
 
-    /// Whether the process's child QEMU has its own mounts, and nothing in its root.
+    /// Whether the process's child QEMU has its own mounts and an empty root.
     fn qemu_has_namespaces(&self) -> bool {
         if self.process().is_none() {
             return false;
@@ -171,7 +171,7 @@ impl Record {
         ProcessHandle::open(self.pid, self.start_time?)
     }
 
-    /// Names the process that the machine's life is that of.
+    /// Sets the process whose end is the machine's.
     pub(crate) fn set_process(&mut self, pid: u32) {
         self.pid = pid;
         self.start_time = process::start_time(pid);
@@ -186,8 +186,8 @@ impl Record {
     }
 }
 
-/// Whether a process has other mounts than its parent, and nothing in its root. A kernel may
-/// grant a mount namespace, and then refuse the root (Landlock, AppArmor).
+/// Whether a process has other mounts than its parent, and an empty root. A kernel may grant a
+/// mount namespace and then refuse the root (Landlock, AppArmor).
 fn has_empty_root(parent: &str, pid: &str) -> bool {
     let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
     let is_separate = matches!(
@@ -228,7 +228,7 @@ mod tests {
 
     use super::*;
 
-    /// What [`has_empty_root`] says of a shell that did this in its own mounts.
+    /// The result of [`has_empty_root`] for a shell that ran this script in its own mounts.
     fn has_empty_root_after(script: &str) -> Option<bool> {
         let mut shell = Command::new("unshare")
             .args(["--mount", "--map-root-user", "sh", "-c", script])

@@ -1,8 +1,8 @@
-//! The filter of frames for the QEMU engine: QEMU has none by address,
-//! so its network's socket leads here, and from here to passt.
+//! The filter of frames for the QEMU engine: QEMU cannot filter by address, so its network socket
+//! leads here, and from here to passt.
 //!
-//! One thread for each direction, blocking. Frames come with QEMU's framing, a
-//! 32-bit big-endian length before each. The relay ends when either side closes.
+//! One blocking thread for each direction. Frames have QEMU's framing, a 32-bit big-endian length
+//! before each. The relay ends when either side closes.
 
 use std::io;
 use std::io::{Read as _, Write as _};
@@ -66,7 +66,7 @@ fn relay(mut from: UnixStream, mut to: UnixStream, mut check: impl FnMut(&[u8]) 
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// Takes the whole frames off `pending`; those that pass, with their lengths.
+/// Removes the complete frames from `pending`; returns those that pass, with their lengths.
 fn passing(pending: &mut Vec<u8>, check: &mut impl FnMut(&[u8]) -> Verdict) -> io::Result<Vec<u8>> {
     let mut passed = Vec::with_capacity(pending.len());
     let mut rest = pending.as_slice();

@@ -1,4 +1,4 @@
-//! `tare reload`: another root for a machine that runs (`docs/adr/0052-reload-of-a-site.md`).
+//! `tare reload`: another root for a running machine (`docs/adr/0052-reload-of-a-site.md`).
 //!
 //! A machine that was started with `--reload` has one disk more, whose file is in its
 //! run directory. The root is packed and checked as for a start, written to that file, and
@@ -41,32 +41,32 @@ use crate::{Terminal, site};
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
 const ARCHIVE: u64 = ARCHIVE_SECTOR * SECTOR;
-/// How often to look for the guest's answer.
+/// How often to check for the guest's answer.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Another root for a machine.
+/// A request for another root.
 #[derive(Clone, Debug)]
 pub struct ReloadRequest {
     /// The machine.
     pub name: String,
     /// The directory.
     pub root: PathBuf,
-    /// What the site wants beside its files.
+    /// The site's file, if there is one.
     pub site: Option<PathBuf>,
     /// How long to wait until the machine serves it.
     pub limit: Duration,
 }
 
-/// A root that a machine does not serve.
+/// Why a machine does not serve the new root.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
-    /// It has no disk for that.
+    /// The machine has no disk for it.
     #[error("{0:?} was started without --reload")]
     NotReloadable(String),
-    /// Its rules would be lost.
+    /// The site's rules would be lost.
     #[error("{0:?} was started with --site, and the new root has no rules")]
     NoSite(String),
-    /// Another process is at it.
+    /// Another `tare reload` is at work.
     #[error("another reload of {0:?} is in progress")]
     Busy(String),
     /// The disk's file cannot be used.
@@ -85,7 +85,7 @@ pub enum ReloadError {
         /// Why.
         source: ClientError,
     },
-    /// QEMU did not, or refused.
+    /// QEMU did not answer, or refused.
     #[error("cannot tell QEMU of the new root for {name:?}")]
     AskQemu {
         /// The machine.
@@ -98,10 +98,10 @@ pub enum ReloadError {
     TimedOut {
         /// The machine.
         name: String,
-        /// How long it had.
+        /// The time limit.
         limit: Duration,
     },
-    /// It is not there any more.
+    /// The machine has ended.
     #[error("{0:?} ended before it loaded the new root")]
     Ended(String),
     /// The guest refused.
@@ -151,7 +151,7 @@ impl Explain for ReloadError {
     }
 }
 
-/// The disk of a machine that can get another root: nothing is on it yet.
+/// The disk of a machine that can get another root: empty so far.
 pub(crate) fn disk(dir: &RunDir) -> Result<OpenDisk, RunFileError> {
     let path = dir.reload_disk();
     let mut options = OpenOptions::new();
@@ -173,7 +173,7 @@ pub(crate) fn disk(dir: &RunDir) -> Result<OpenDisk, RunFileError> {
     })
 }
 
-/// Gives the machine another root; the number of files that it serves then.
+/// Gives the machine another root; returns the number of files that it then serves.
 pub fn reload(request: &ReloadRequest, terminal: &dyn Terminal) -> Result<u32, Failure> {
     let name = || request.name.clone();
     let dir = RunRoot::open_default()?.find(&request.name)?;
@@ -215,7 +215,7 @@ struct Machine {
     control: Control,
 }
 
-/// How to tell the engine that the disk has become longer.
+/// How to report to the engine that the disk has become longer.
 enum Control {
     /// Tare's monitor, by HTTP.
     Monitor(Client),
@@ -261,7 +261,7 @@ impl Machine {
         })
     }
 
-    /// How long the disk is for the guest, at most.
+    /// The longest length of the disk that the guest may have seen.
     fn disk_bytes(&mut self, slot: &Slot) -> Result<u64, ReloadError> {
         match &mut self.control {
             Control::Monitor(client) => match client.settings() {
@@ -299,8 +299,8 @@ impl Machine {
     }
 }
 
-/// Has QEMU tell the guest how long the disk is (`block_resize`, QEMU `qapi/block-core.json`). The
-/// file is that long already. False if QEMU has ended.
+/// Makes QEMU report the disk's length to the guest (`block_resize`, QEMU `qapi/block-core.json`).
+/// The file already has that length. False if QEMU has ended.
 fn resize(socket: &Path, disk: &str, bytes: u64) -> io::Result<bool> {
     let mut qmp = Qmp::over(UnixStream::connect(socket)?)?;
     let arguments = json!({ "device": disk, "size": bytes });
@@ -315,8 +315,8 @@ fn disk_of(config: &MachineConfig) -> Option<String> {
         .map(tare_daemon::disk::name)
 }
 
-/// The files, checked as for a start. Whether the guest has memory for them it says itself; more
-/// than the machine has is not worth asking.
+/// The files, checked as for a start. The guest itself reports whether it has memory for them; more
+/// than the machine's memory is refused here.
 fn tree(
     request: &ReloadRequest,
     memory_mib: u32,
@@ -335,8 +335,8 @@ fn tree(
     Ok(listing.tree)
 }
 
-/// The disk's file, held by this process alone but for the machine. When it is let go of, there is
-/// no request on it and no archive.
+/// The disk's file, held by this process and the machine alone. When this is dropped, the disk
+/// holds no request and no archive.
 struct Slot {
     file: File,
     path: PathBuf,
@@ -349,8 +349,8 @@ impl Slot {
             Ok(file) => file,
             Err(source) => return Err(ReloadError::Write { path, source }),
         };
-        // The machine has a lock of another kind (`F_OFD_SETLK`). Before this lock there is no
-        // slot: its end would withdraw the request of who holds it.
+        // The machine holds a lock of another kind (`F_OFD_SETLK`). Create the slot only after this
+        // lock: dropping it would withdraw the request of the process that holds the lock.
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { file, path }),
             Err(Errno::WOULDBLOCK) => Err(ReloadError::Busy(machine.to_owned())),
@@ -392,11 +392,11 @@ impl Slot {
         Ok(request)
     }
 
-    /// Makes the file longer than the disk of `now` bytes, with all of the archive; how long the
-    /// disk is to become.
+    /// Makes the file longer than the disk of `now` bytes, with room for the archive; returns the
+    /// new length of the disk.
     fn extend(&self, now: u64) -> Result<u64, ReloadError> {
         let extended = self.file.metadata().and_then(|file| {
-            // The machine says how long the disk is, and a guest may have taken it over.
+            // The machine reports the disk's length, and a guest may control it.
             let size = file
                 .len()
                 .max(now.saturating_add(SECTOR))
@@ -419,8 +419,8 @@ impl Slot {
         }
     }
 
-    /// Waits for the guest's answer while that `goes_on`. Without one the request is taken back:
-    /// a guest that is still at it drops what it has.
+    /// Waits for the guest's answer while `goes_on` is true. Without an answer the request is
+    /// withdrawn: a guest that is still reading drops what it has.
     fn wait(
         &self,
         generation: u64,
@@ -464,14 +464,14 @@ impl Drop for Slot {
         let _ = self.withdraw();
         if let Ok(file) = self.file.metadata() {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Whole pages: a part of one is not given back.
+            // Whole pages only: a partial page is not given back.
             let archive = file.len().saturating_sub(ARCHIVE).next_multiple_of(4096);
             let _ = fallocate(&self.file, flags, ARCHIVE, archive);
         }
     }
 }
 
-/// A number that no request had before.
+/// A number that no request has used.
 fn generation() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(1, |since| (since.as_nanos() as u64).max(1))
@@ -538,7 +538,7 @@ mod tests {
         let archive = &bytes[ARCHIVE as usize..end];
         assert!(archive.windows(10).any(|it| it == b"TRAILER!!!"));
         assert!(bytes[end..].iter().all(|byte| *byte == 0) && bytes.len() - end < SECTOR_BYTES);
-        // The disk becomes longer each time, as the guest learns of it by that.
+        // The disk becomes longer each time, since that notifies the guest.
         let len = bytes.len() as u64;
         assert_eq!(slot.extend(ARCHIVE).unwrap(), len);
         assert_eq!(slot.extend(len).unwrap(), len + SECTOR);
@@ -584,7 +584,7 @@ mod tests {
         }
         write(&reply(offer.generation - 1).to_sector());
         assert_eq!(slot.wait(offer.generation, || false).unwrap(), None);
-        // The request was taken back.
+        // The request was withdrawn.
         assert_eq!(
             sector(&dir.reload_disk(), REQUEST_SECTOR),
             [0; SECTOR_BYTES]

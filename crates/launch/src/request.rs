@@ -1,4 +1,4 @@
-//! A machine as a user asks for it.
+//! A machine as a user requests it.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::net_choice::NetChoice;
 use crate::publish::Publish;
 use crate::user::UserChoice;
 
-/// A machine to be planned. [`plan`](crate::plan()) says what does not go together.
+/// A machine to be planned. [`plan`](crate::plan()) reports options that exclude each other.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The image or program: a path, or the name of an image that came with Tare.
@@ -26,11 +26,11 @@ pub struct Request {
     pub command: Vec<String>,
     /// Environment of a program, `NAME=VALUE`.
     pub env: Vec<String>,
-    /// The machine's name; otherwise that of what it runs and a number.
+    /// The machine's name; by default that of its image and a number.
     pub name: Option<String>,
     /// vCPUs.
     pub cpus: u32,
-    /// Guest memory; otherwise as much as is usual for what it runs.
+    /// Guest memory; the default depends on the image.
     pub memory: Option<MemoryChoice>,
     /// The guest's files: a directory or a container image.
     pub root: Option<PathBuf>,
@@ -38,9 +38,9 @@ pub struct Request {
     pub root_disk: Option<MemorySize>,
     /// An initramfs, passed on unchanged.
     pub initrd: Option<PathBuf>,
-    /// What a site wants beside its files.
+    /// The site's file, if there is one.
     pub site: Option<PathBuf>,
-    /// Whether it can get another root while it runs.
+    /// Whether it can get another root at run time.
     pub reload: bool,
     /// Text added to the guest's command line.
     pub cmdline: String,
@@ -52,7 +52,7 @@ pub struct Request {
     pub disks: Vec<DiskChoice>,
     /// How the library OS waits.
     pub idle: Option<Idle>,
-    /// Processor ring of the image, 0 or 3; otherwise the machine decides.
+    /// Processor ring of the image, 0 or 3; by default the machine decides.
     pub ring: Option<u8>,
     /// How a halted vCPU waits on the host.
     pub halt: Option<HaltPolicy>,
@@ -60,15 +60,15 @@ pub struct Request {
     pub user: UserChoice,
     /// What it may use at most.
     pub limits: Limits,
-    /// Where the run belongs, unless it is an attempt of a keeper's.
+    /// Where the machine runs; a keeper's attempt runs where the keeper says.
     pub place: JobMode,
-    /// The attempt that it is; its name is that of the run directory.
+    /// The keeper's attempt, if it is one; its name is that of the run directory.
     pub attempt: Option<Attempt>,
     /// What executes the guest.
     pub engine: EngineChoice,
 }
 
-/// Where a run belongs.
+/// Where a machine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobMode {
     /// The terminal.

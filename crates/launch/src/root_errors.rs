@@ -1,4 +1,4 @@
-//! `--root DIR`: how the errors of `rootfs` end a run.
+//! `--root DIR`: maps the errors of `rootfs` to exit codes.
 
 use tare_control::exit::ExitCode;
 use tare_rootfs::cpio::PackError;

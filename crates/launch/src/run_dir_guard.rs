@@ -11,13 +11,13 @@ use crate::failure::Explain;
 /// A machine's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// As given.
+    /// As the user chose it.
     Given(String),
-    /// This and the first free number.
+    /// A stem and the first free number.
     Numbered(String),
 }
 
-/// Most machines that get a number after one name.
+/// Most machines with numbers for one stem.
 const MOST: u32 = 10_000;
 
 impl Explain for RunDirError {
@@ -47,8 +47,8 @@ impl Explain for RunDirError {
     }
 }
 
-/// Machines of one stem that have ended and are kept for `tare logs`. The oldest gives
-/// its name to the next machine.
+/// Ended machines of one stem that are kept for `tare logs`. The next machine takes the name of the
+/// oldest.
 const KEPT_ENDED: usize = 10;
 
 /// A claimed name.
@@ -61,7 +61,7 @@ pub struct RunDirGuard {
     at_end: AtEnd,
 }
 
-/// What happens to the directory when the run_dir goes.
+/// What happens to the directory when the guard is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AtEnd {
     Remove,
@@ -83,7 +83,7 @@ impl RunDirGuard {
         })
     }
 
-    /// A directory that is there and that a keeper removes.
+    /// A directory that exists and that a keeper removes.
     pub(crate) fn keep(dir: RunDir, lock: File) -> Self {
         Self {
             dir,
@@ -103,7 +103,7 @@ impl RunDirGuard {
         &self.lock
     }
 
-    /// The machine has the lock now; the directory is its own.
+    /// The machine holds the lock now, and owns the directory.
     pub(crate) fn hand_over(mut self) -> RunDir {
         self.at_end = AtEnd::Keep;
         self.dir.clone()

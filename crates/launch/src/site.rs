@@ -1,4 +1,4 @@
-//! `--site`: what a site wants beside its files, checked and packed beside the root.
+//! `--site`: checks a site's file and packs its table beside the root's files.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -23,12 +23,12 @@ pub enum SiteError {
         /// Why.
         source: io::Error,
     },
-    /// It has mistakes.
+    /// It contains mistakes.
     #[error("{}", listed(path, mistakes))]
     Mistakes {
         /// The file.
         path: PathBuf,
-        /// What they are.
+        /// The mistakes.
         mistakes: Mistakes,
     },
     /// A file or directory that it names is not in the root.
@@ -39,7 +39,7 @@ pub enum SiteError {
         /// What it names.
         named: Named,
     },
-    /// The root has a file of the table's name.
+    /// The root already has a file with the table's name.
     #[error("the root has a file {FILE:?}, which is the name of the site's table")]
     Taken,
     /// A name that a tree cannot hold.
@@ -61,7 +61,7 @@ impl Explain for SiteError {
     }
 }
 
-/// One mistake in a line, several below a heading.
+/// One mistake in the same line, several below a heading.
 fn listed(path: &Path, mistakes: &Mistakes) -> String {
     let file = shown(path);
     let lines = mistakes.listed(&file);
@@ -110,12 +110,12 @@ impl Site {
         self.site.lists
     }
 
-    /// The file that a path without one gets, named from the root.
+    /// The page for a path without a file, named from the root.
     pub fn page(&self) -> Option<&str> {
         self.site.page.as_deref()
     }
 
-    /// Bytes that its table takes in an initramfs, with some room for its header.
+    /// Bytes of its table in an initramfs, with some room for its header.
     pub(crate) fn archive_bytes(&self) -> u64 {
         self.site.table.len() as u64 + 256
     }
@@ -138,7 +138,7 @@ impl Site {
         Ok(())
     }
 
-    /// Puts its table into its own initramfs: the files are on a disk.
+    /// Packs its table into a separate initramfs: the files are on a disk.
     pub(crate) fn pack_alone(self) -> Result<Tree, SiteError> {
         let mut tree = Tree::new();
         tree.insert(FILE, Node::bytes(self.site.table, 0o600))?;
@@ -149,7 +149,7 @@ impl Site {
 /// Reads and checks a site's file.
 pub fn read(path: &Path) -> Result<Site, SiteError> {
     let path = path.to_owned();
-    // A byte more than is allowed, so that the check sees it.
+    // A byte more than allowed, so that the check sees an excess.
     let most = MOST_BYTES as u64 + 1;
     let mut text = String::new();
     let read = File::open(&path).and_then(|file| file.take(most).read_to_string(&mut text));

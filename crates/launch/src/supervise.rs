@@ -1,5 +1,5 @@
-//! Waiting for QEMU: its end becomes ours, signals are passed on, and the run
-//! directory goes. In the background this is all that a process of `tare` does.
+//! Waits for QEMU: ends with its status, passes signals on, and removes the run directory. In the
+//! background a process of `tare` does nothing else.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -38,14 +38,14 @@ use crate::linux::stdio;
 use crate::log_bound::LogBound;
 use crate::{Terminal, confined, relay};
 
-/// First word of a supervisor's command line; no verb begins like this.
+/// First argument of a supervisor's command line; no verb begins like this.
 const SUPERVISE: &str = "--supervise";
-/// QEMU ends within this after SIGTERM, unless it waits: for a reader of its output, or a disk.
+/// QEMU ends within this after SIGTERM, unless it blocks on a reader of its output or on a disk.
 const END_LIMIT: Duration = Duration::from_secs(2);
 /// Longest task in bytes.
 const TASK_MAX: u64 = 1 << 20;
 
-/// What to start and wait for. Its descriptors are inherited already.
+/// What to start and wait for. The descriptors are already inherited.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Supervised {
     /// QEMU and its jail.
@@ -56,17 +56,17 @@ pub(crate) struct Supervised {
     pub(crate) run_dir: PathBuf,
     /// What the image is.
     pub(crate) guest: GuestKind,
-    /// Which addresses it may not reach, if its network is passt. The socket to
-    /// passt is standard input of a supervisor in the background.
+    /// The addresses that it may not reach, if its network is passt. For a supervisor in the
+    /// background the socket to passt is standard input.
     pub(crate) filter: Option<Rules>,
 }
 
 /// The socket to passt, for the relay.
 #[derive(Debug)]
 pub(crate) struct Uplink {
-    /// It.
+    /// The socket.
     pub(crate) socket: OwnedFd,
-    /// Standard input of QEMU: not the supervisor's where that is the socket.
+    /// Standard input of QEMU: not the supervisor's if that is the socket.
     pub(crate) qemu_input: Stdio,
 }
 
@@ -84,16 +84,16 @@ pub(crate) enum SuperviseError {
         /// Why.
         source: io::Error,
     },
-    /// QEMU does not wait, or its root cannot be emptied.
+    /// QEMU does not hold its guest, or its root cannot be emptied.
     #[error("cannot finish QEMU's jail")]
     Hold(#[source] io::Error),
-    /// QEMU failed; it said why.
+    /// QEMU failed, and printed why.
     #[error("QEMU failed ({0})")]
     Failed(ExitStatus),
-    /// The guest ended itself by panicking.
+    /// The guest panicked.
     #[error("the guest panicked")]
     Panic,
-    /// The guest met an exception that it does not handle.
+    /// The guest had an exception that it does not handle.
     #[error("the guest raised a processor exception that it does not handle")]
     Fault,
 }
@@ -129,7 +129,7 @@ pub(crate) fn command(task: &Supervised, uplink: Option<OwnedFd>) -> io::Result<
     Ok(command)
 }
 
-/// Supervises, if the command line says so; `None` for any other.
+/// Supervises if the command line describes that; `None` for any other.
 pub fn from_args(
     mut args: impl Iterator<Item = OsString>,
     terminal: &dyn Terminal,
@@ -165,8 +165,8 @@ fn read_task(descriptor: Option<OsString>) -> io::Result<(Supervised, Option<Upl
     Ok((task, uplink))
 }
 
-/// Leaves log and exit code of a machine in the background that ended by itself.
-/// `tare stop` ends QEMU through its monitor, and removes the directory itself.
+/// Leaves log and exit code of a machine in the background that ended by itself. `tare stop` ends
+/// QEMU through its monitor, and removes the directory itself.
 fn leave(task: &Supervised, ended: &SupervisedEnd, terminal: &dyn Terminal) {
     let dir = RunDir::at(&task.run_dir);
     let code = match &ended.outcome {
@@ -182,7 +182,7 @@ fn leave(task: &Supervised, ended: &SupervisedEnd, terminal: &dyn Terminal) {
     }
 }
 
-/// How QEMU ended, and at whose request.
+/// How QEMU ended, and whether on request.
 struct SupervisedEnd {
     outcome: RunOutcome,
     end: WhoEnded,
@@ -194,7 +194,7 @@ enum WhoEnded {
     Guest,
 }
 
-/// What becomes of the run directory when QEMU has ended.
+/// What to do with the run directory when QEMU has ended.
 #[derive(Clone, Copy)]
 pub(crate) enum AtEnd<'t> {
     Remove,
@@ -202,8 +202,8 @@ pub(crate) enum AtEnd<'t> {
     Leave(&'t dyn Terminal),
 }
 
-/// Starts QEMU, which writes to `streams` of a pipeline, does what is left to be done
-/// `meanwhile`, waits for QEMU's end. If the rest fails QEMU ends as well.
+/// Starts QEMU, which writes to `streams` of a pipeline, runs `meanwhile`, and waits for QEMU's
+/// end. If a step fails QEMU ends as well.
 pub(crate) fn run(
     task: &Supervised,
     uplink: Option<Uplink>,
@@ -262,7 +262,7 @@ fn outcome(task: &Supervised, status: ExitStatus, signal: i32) -> RunOutcome {
     }
 }
 
-/// QEMU's exit status and the signal that asked for the end, or 0.
+/// QEMU's exit status and the signal that requested the end, or 0.
 fn start_and_wait(
     task: &Supervised,
     uplink: Option<Uplink>,
@@ -289,7 +289,7 @@ fn start_and_wait(
         released.map_err(|source| SuperviseError::Hold(source).into())
     });
     if done.is_ok() {
-        // An error is that of the wait below as well.
+        // The wait below reports an error as well.
         let _ = await_end(&child);
     }
     qemu.forget();
@@ -301,15 +301,14 @@ fn start_and_wait(
     stop(&handle, passing);
     bound.stop();
     let signal = received.load(Ordering::SeqCst);
-    // A signal from a terminal ends what empties QEMU's root as well.
+    // A signal from a terminal also ends the process that empties QEMU's root.
     if signal == 0 {
         done?;
     }
     Ok((status.map_err(failed)?, signal))
 }
 
-/// Starts QEMU, which holds its guest, with its network's socket, behind which the relay
-/// filters.
+/// Starts QEMU with its guest held and its network socket on the filtering relay.
 fn spawn(tare: &Path, task: &Supervised, uplink: Option<Uplink>) -> io::Result<(Child, Hold)> {
     let mut command = confined::command(tare, &task.qemu)?;
     command.args(&task.arguments);
@@ -326,8 +325,8 @@ fn spawn(tare: &Path, task: &Supervised, uplink: Option<Uplink>) -> io::Result<(
     Ok((command.stdin(uplink.qemu_input).spawn()?, hold))
 }
 
-/// QEMU until its end is collected: until then no other process gets its number (`wait(2)`), so that a
-/// signal reaches QEMU or none, also where the kernel gives no pidfd.
+/// QEMU until its exit status is reaped: until then no other process gets its number (`wait(2)`),
+/// so that a signal reaches QEMU or nothing, even without a pidfd.
 #[derive(Clone, Debug)]
 struct Uncollected(Arc<Mutex<Option<Pid>>>);
 
@@ -336,15 +335,15 @@ impl Uncollected {
         Self(Arc::new(Mutex::new(Some(Pid::from_child(child)))))
     }
 
-    /// QEMU may have ended and takes none then.
+    /// Sends a signal, unless QEMU was reaped.
     fn signal(&self, signal: Signal) {
-        // Held until the signal is sent: the end is not collected in between.
+        // Held until the signal is sent, so that QEMU is not reaped in between.
         if let Some(pid) = *self.pid() {
             let _ = kill_process(pid, signal);
         }
     }
 
-    /// From now on no signal is sent, and the end may be collected.
+    /// From now on no signal is sent, and the status may be reaped.
     fn forget(&self) {
         *self.pid() = None;
     }
@@ -354,7 +353,7 @@ impl Uncollected {
     }
 }
 
-/// Waits for the end, and leaves it to be collected.
+/// Waits for the end, without reaping the status.
 fn await_end(child: &Child) -> io::Result<()> {
     let id = WaitId::Pid(Pid::from_child(child));
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -374,8 +373,8 @@ fn pass_on(mut signals: Signals, qemu: Uncollected, received: Arc<AtomicI32>) ->
     })
 }
 
-/// Ends a QEMU whose guest is held and will not run. Until it is waited for, its number is
-/// not another process's, so that no handle is needed: the kernel may give none.
+/// Ends a QEMU whose guest is held and will not run. Until it is reaped, no other process has its
+/// number, so no handle is needed; the kernel may not give one.
 fn end_held(child: &mut Child) -> io::Result<ExitStatus> {
     let _ = kill_process(Pid::from_child(child), Signal::TERM);
     if let Some(status) = ended_within(child, END_LIMIT) {
@@ -385,7 +384,7 @@ fn end_held(child: &mut Child) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// Asks QEMU to end, so that it puts the terminal back as it was; kills one that does not.
+/// Requests QEMU to end, so that it restores the terminal; kills it if it does not.
 fn end(qemu: &Uncollected) {
     qemu.signal(Signal::TERM);
     let qemu = qemu.clone();
@@ -468,18 +467,18 @@ mod tests {
         let qemu = Uncollected::of(&child);
         qemu.signal(Signal::TERM);
         await_end(&child).expect("its end");
-        // The number is taken still.
+        // The number is still taken.
         assert!(tare_host::process::start_time(child.id()).is_some());
         qemu.signal(Signal::KILL);
         qemu.forget();
         assert_eq!(child.wait().expect("its end").signal(), Some(15));
-        // As if the number were another's by now.
+        // As if another process had the number by now.
         let mut other = sleeper();
         let qemu = Uncollected::of(&other);
         qemu.forget();
         qemu.signal(Signal::TERM);
         other.kill().expect("a sleeper");
-        // A fatal signal decides how a process ends when it is sent.
+        // A fatal signal determines how a process ends when it is sent.
         assert_eq!(other.wait().expect("its end").signal(), Some(9));
     }
 

@@ -1,7 +1,7 @@
 //! Attaching to a tap interface that exists.
 //!
-//! The one place of this crate with unsafe code: `rustix` leaves it to the
-//! caller to say that a request number and its argument belong together.
+//! The only unsafe code of this crate: with `rustix` the caller guarantees that a request number
+//! and its argument belong together.
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
@@ -98,8 +98,8 @@ pub(crate) fn open(name: &str) -> Result<File, TapError> {
     Ok(file)
 }
 
-/// The kernel would make an interface that is missing, for root: look first.
-/// Asked through a socket, since /sys may show another network namespace.
+/// Checks that the interface exists, since the kernel would create a missing one for root. Through
+/// a socket, since /sys may show another network namespace.
 fn check_exists(name: &str) -> Result<(), TapError> {
     let attach = |errno: Errno| TapError::Attach {
         name: name.to_owned(),
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn loopback_is_refused_as_a_tap() {
-        // Who may not attach to anything is not told what the interface is.
+        // A user who may not attach does not learn what the interface is.
         let error = open("lo").expect_err("no tap");
         let said = matches!(
             error,

@@ -31,8 +31,8 @@ use crate::failure::Explain;
 const FIRST: u32 = 1_900_000_000;
 /// Machines in the range, each with two users.
 const MACHINES: u32 = 32_768;
-/// Who builds kernels for root, always the same: objects stay whose they are, and no two builds see
-/// each other's processes. Above the machines' users.
+/// The user of kernel builds for root, always the same: objects keep their owner, and no two builds
+/// see each other's processes. Above the machines' users.
 const BUILDS: u32 = FIRST + 2 * MACHINES + 2;
 /// A locked file for each user that is taken, by its number.
 const CLAIMS: &str = "/run/tare-users";
@@ -40,12 +40,12 @@ const CLAIMS: &str = "/run/tare-users";
 /// `--user`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UserChoice {
-    /// One of the machine's own for root, else the user who starts it.
+    /// A separate user for the machine if root starts it, else the user who starts it.
     #[default]
     Auto,
     /// The user who starts it.
     Own,
-    /// This one.
+    /// This user.
     Ids {
         /// User ID.
         uid: u32,
@@ -54,7 +54,7 @@ pub enum UserChoice {
     },
 }
 
-/// Not a user.
+/// An invalid user.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use auto, self, or UID[:GID] with numbers from 1")]
 pub struct BadUser;
@@ -81,7 +81,7 @@ impl FromStr for UserChoice {
     }
 }
 
-/// A user that is a machine's as long as this lives.
+/// A user reserved for a machine as long as this value lives.
 #[derive(Debug)]
 pub(crate) struct MachineUser {
     /// User ID.
@@ -90,14 +90,14 @@ pub(crate) struct MachineUser {
     pub(crate) gid: u32,
     /// User and group of the machine's passt.
     pub(crate) passt: (u32, u32),
-    /// What keeps it from other machines.
+    /// The lock that reserves it.
     pub(crate) claim: Option<OwnedFd>,
 }
 
-/// A user that a machine cannot have.
+/// Why a machine cannot become a user.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UserError {
-    /// Only root becomes others.
+    /// Only root can become another user.
     #[error("--user {uid}: only root can run a machine as another user")]
     NotRoot {
         /// Who.
@@ -106,7 +106,7 @@ pub(crate) enum UserError {
     /// Every user of the range is taken.
     #[error("all {MACHINES} user IDs for machines are in use")]
     AllTaken,
-    /// The files that say which users are taken.
+    /// An error of the files that record which users are taken.
     #[error("cannot reserve a user ID for the machine in {CLAIMS}")]
     Claim(#[source] io::Error),
 }
@@ -125,7 +125,7 @@ impl Explain for UserError {
     }
 }
 
-/// The user that a machine becomes; None: it keeps the one who starts it.
+/// The user that a machine becomes; `None` to keep the user who starts it.
 pub(crate) fn choose(choice: UserChoice) -> Result<Option<MachineUser>, UserError> {
     match choice {
         UserChoice::Own => Ok(None),
@@ -151,7 +151,7 @@ pub(crate) fn choose(choice: UserChoice) -> Result<Option<MachineUser>, UserErro
     }
 }
 
-/// The user who builds for root; None: who starts the build.
+/// The user of builds for root; `None` for the user who starts the build.
 pub(crate) fn of_builds() -> Option<JailUser> {
     may_become(BUILDS).then_some(JailUser {
         uid: BUILDS,
@@ -180,14 +180,14 @@ fn maps_id(map: &str, id: u32) -> bool {
     })
 }
 
-/// Removes the files of users that no machine has any more; how many.
+/// Removes the files of users that no machine has any more; returns how many.
 pub fn sweep() -> usize {
     sweep_in(Path::new(CLAIMS))
 }
 
-/// A pair of users above `first` that no other machine has and no process is: what a killed
-/// machine started (passt) may live longer than its lock. The search begins at a place that
-/// differs from process to process, so that a user comes back late.
+/// Takes a pair of users from `first` on that neither a machine nor a process has: a child of a
+/// killed machine (passt) may live longer than its lock. The search begins at a number that differs
+/// between processes, so that a user is reused late.
 fn claim(directory: &Path, first: u32) -> Result<MachineUser, UserError> {
     let directory = open_claims(directory).map_err(|errno| UserError::Claim(errno.into()))?;
     let begin = std::process::id();
@@ -232,7 +232,7 @@ fn open_claims(path: &Path) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Makes and locks a file; None: another machine has it.
+/// Makes and locks a file; `None` if another machine has it.
 fn take(directory: &OwnedFd, name: &str) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     loop {
@@ -242,7 +242,7 @@ fn take(directory: &OwnedFd, name: &str) -> Result<Option<OwnedFd>, Errno> {
             Err(Errno::AGAIN) => return Ok(None),
             Err(errno) => return Err(errno),
         }
-        // A sweep may have removed it before it was locked.
+        // Another process may have removed it before it was locked.
         let own = fstat(&file)?.st_ino;
         let named = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
         if named.is_ok_and(|named| named.st_ino == own) {
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(files(), 2);
         let uid = first.uid;
         drop(first);
-        // A process that another test starts may hold a copy of the lock until it executes.
+        // A process that another test starts may hold a copy of the lock until its exec.
         let begin = Instant::now();
         while sweep_in(place) == 0 {
             assert!(begin.elapsed() < Duration::from_secs(30), "it stays taken");
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(claim(place, FIRST).unwrap().uid, uid);
     }
 
-    /// As after SIGKILL of a machine: the lock is gone, its passt is not yet.
+    /// As after SIGKILL of a machine: its lock is released, and its passt still runs.
     #[test]
     fn a_user_that_a_process_still_is_belongs_to_no_other_machine() {
         if !may_become(FIRST) {

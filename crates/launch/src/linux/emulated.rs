@@ -1,5 +1,5 @@
-//! Linux on a KVM that emulates ring 0: CPUID alone does not keep a kernel from
-//! instructions that the emulator lacks, the kernel's own parameters do.
+//! Linux on a KVM that emulates ring 0: CPUID alone does not keep a kernel from instructions that
+//! the emulator lacks, but the kernel's own parameters do.
 //!
 //! Reference: Linux `Documentation/admin-guide/kernel-parameters.txt`.
 
@@ -10,11 +10,11 @@ use crate::cmdline::{self, CmdlineError};
 /// Parameters for what the emulator lacks.
 const NO_XSAVE: &str = "noxsave";
 const CLEAR: &str = "clearcpuid=";
-/// What goes with XSAVE when the kernel does without it, and need not be named.
+/// Features that depend on XSAVE: a kernel without it disables them as well.
 const WITH_XSAVE: &[&str] = &["xsave", "avx", "avx2", "fma", "f16c"];
 
-/// The command line with the parameters that this KVM calls for, before the user's;
-/// and a sentence about them.
+/// The command line with the parameters that this KVM requires, before the user's; and a sentence
+/// about them.
 pub(crate) fn spare(
     cmdline: String,
     probe: Option<&Probe>,

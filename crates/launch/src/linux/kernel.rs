@@ -10,7 +10,7 @@ use crate::Terminal;
 use crate::failure::{Explain, Failure};
 use crate::image::{self, Image};
 
-/// The word that stands for Debian's cloud kernel.
+/// The name of Debian's cloud kernel.
 const DEBIAN: &str = "debian";
 
 impl Explain for CacheError {
@@ -37,10 +37,10 @@ pub(super) struct OpenKernel {
     pub(super) modules: Option<PathBuf>,
 }
 
-/// Opens a kernel's file, or the newest of Debian's that is available.
+/// Opens a kernel's file, or the newest Debian kernel that is available.
 pub(super) fn open(kernel: &Path, terminal: &dyn Terminal) -> Result<OpenKernel, Failure> {
     if kernel != Path::new(DEBIAN) {
-        // A kernel is not one of our images: its name is a path.
+        // A kernel is not one of our images: its argument is a path.
         let path = Path::new(".").join(kernel);
         let image = image::open(if kernel.is_absolute() { kernel } else { &path })?;
         return Ok(OpenKernel {

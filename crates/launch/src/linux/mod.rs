@@ -1,5 +1,5 @@
-//! `tare run --kernel`: a Linux kernel, its command line, and a root that a
-//! first process of ours prepares.
+//! `tare run --kernel`: a Linux kernel, its command line, and a root that our first process
+//! prepares.
 
 pub(crate) mod emulated;
 mod kernel;
@@ -22,13 +22,13 @@ use crate::{Terminal, cmdline, image, initrd, machine_size, passt};
 
 pub use root::parts;
 
-/// Options of `tare run` that do not go together for Linux.
+/// Options of `tare run` that exclude each other for Linux.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinuxError {
     /// A command without files.
     #[error("a command needs files to run in: add --root DIR or --root IMAGE.tar")]
     NoRoot,
-    /// The library OS's word.
+    /// An option of the library OS.
     #[error("--idle applies to the library OS only; Linux has its own idle loop")]
     Idle,
 }
@@ -39,7 +39,7 @@ impl Explain for LinuxError {
     }
 }
 
-/// Opens the kernel and gathers what it boots with.
+/// Opens the kernel and collects what it boots with.
 pub(crate) fn choose(
     kernel: &Path,
     request: &Request,
@@ -61,7 +61,7 @@ pub(crate) fn choose(
         ),
         Some(from) => {
             let store = match request.root_disk {
-                // The archive and what is unpacked from it are there at once.
+                // The archive and its unpacked files are in memory at the same time.
                 None => root::Store::Memory {
                     room_bytes: room / 2,
                 },
@@ -85,7 +85,7 @@ pub(crate) fn choose(
 fn parameters(request: &Request, hostname: &str, files: &Files) -> String {
     let mut parameters = vec![guest::WORDS.to_owned(), guest::UNTIMED.to_owned()];
     if matches!(files, Files::Linux(_)) {
-        // The console is the command's.
+        // The console belongs to the command.
         parameters.push("quiet".to_owned());
         parameters.push(guest::CMDLINE.to_owned());
     }
@@ -95,7 +95,7 @@ fn parameters(request: &Request, hostname: &str, files: &Files) -> String {
     parameters.join(" ")
 }
 
-/// With passt the address is known: the guest need not ask for it.
+/// With passt the address is known, so the guest needs no DHCP.
 fn address(hostname: &str) -> Address {
     Address {
         client: Ipv4Addr::from(passt::GUEST),

@@ -1,4 +1,4 @@
-//! The root of a Linux guest: a directory with our first process in it.
+//! The root of a Linux guest: a directory and our first process.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub(crate) struct LinuxRoot {
     pub(crate) tree: Tree,
     /// All others, if they go on a disk.
     pub(crate) disk: Option<RootDisk>,
-    /// What was passed over, one sentence each.
+    /// What was skipped, one sentence each.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -109,7 +109,7 @@ pub(super) fn gather(
 ) -> Result<LinuxRoot, Failure> {
     let limit_bytes = match store {
         Store::Memory { room_bytes } => room_bytes,
-        // Making the disk finds out how much fits; this bounds what is read.
+        // Making the disk determines how much fits; this bounds what is read.
         Store::Disk { bytes } => 2 * bytes,
     };
     let (tree, mut task, warnings) = parts(from, command, limit_bytes)?;
@@ -134,10 +134,10 @@ pub(super) fn gather(
     })
 }
 
-/// A root's files, its task, and what was passed over.
+/// A root's files, its task, and what was skipped.
 pub(crate) type Parts = (Tree, Task, Vec<String>);
 
-/// Reads a directory or a container image, and what is to be run there.
+/// Reads a directory or a container image, and determines the command.
 pub fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
     let parts = files(from, command, limit_bytes)?;
     if parts.1.command.is_empty() {
@@ -146,7 +146,7 @@ pub fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts,
     Ok(parts)
 }
 
-/// [`parts`], whose task may have no command.
+/// As [`parts`], without requiring a command.
 pub(crate) fn files(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
     let place = ImageRef::of(from);
     if place.path.is_file() || oci::is_layout(&place.path) {
@@ -189,7 +189,7 @@ fn of_image(
     Ok((tree, task, warnings))
 }
 
-/// Those that the machine's devices need, of a kernel that has modules.
+/// The modules that the machine's devices need, if the kernel has modules.
 fn modules(kernel: &OpenKernel, wanted: &[&str]) -> Result<Vec<Module>, ModuleError> {
     match &kernel.modules {
         None => Ok(Vec::new()),
@@ -208,13 +208,13 @@ mod tests {
 
     const CONFIG: &str = r#"{"architecture":"amd64","os":"linux","config":{"Cmd":["/bin/a"]}}"#;
 
-    /// Every form of image takes the reader's filter another way; what a reader may not do ends
+    /// Each form of image reaches the reader's filter in a different way; a forbidden call ends
     /// this process.
     #[test]
     fn images_of_every_form_are_read_by_a_confined_thread() {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);
-        // Much and in small pieces: memory goes back to the kernel in between.
+        // Many small pieces, so that memory goes back to the kernel meanwhile.
         let names: Vec<String> = (0..3000).map(|n| format!("bin/{n}")).collect();
         let mut entries = vec![Entry::File("bin/a", 0o755, &[7; 3 << 20])];
         entries.extend(names.iter().map(|name| Entry::File(name, 0o644, &[1; 999])));

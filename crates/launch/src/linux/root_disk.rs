@@ -1,7 +1,7 @@
-//! `--root-disk`: the root of a Linux guest on its own ext4 disk. The
-//! first process, in the initramfs, changes to it.
+//! `--root-disk`: the root of a Linux guest on a separate ext4 disk. The first process, in the
+//! initramfs, switches to it.
 //!
-//! Its file has no name once it is open: it goes with the machine, however that ends.
+//! The open file has no name: it disappears with the machine, however that ends.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use tare_rootfs::{Root, Tree};
 use crate::disk::{OpenDisk, OpenDiskError};
 use crate::failure::{Explain, Failure};
 
-/// The file system, and its module where it is one.
+/// The file system, and its module if it is one.
 pub(super) const FILE_SYSTEM: &str = "ext4";
 /// The first virtio disk.
 const DEVICE: &str = "/dev/vda";

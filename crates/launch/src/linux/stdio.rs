@@ -13,13 +13,13 @@ use rustix::termios::isatty;
 use tare_init::stream;
 use tare_qemu::CommandLine;
 
-/// Descriptors below this one are the standard ones, which QEMU takes no other way.
+/// Descriptors below this are standard streams, which QEMU inherits differently.
 const FIRST_OWN: i32 = 3;
 /// The sets of descriptors that [`add`] makes.
 pub(crate) const LAST_SET: u32 = 3;
 
-/// Whether the command's streams should be ports: no terminal is its input, and
-/// QEMU can write to its outputs, which excludes sockets.
+/// Whether the command's streams should be ports: the input is not a terminal, and QEMU can write
+/// to the outputs, which excludes sockets.
 pub(crate) fn wanted() -> bool {
     let writable = |fd: BorrowedFd<'_>| {
         fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) != FileType::Socket)
@@ -27,8 +27,8 @@ pub(crate) fn wanted() -> bool {
     !isatty(stdin()) && writable(stdout()) && writable(stderr())
 }
 
-/// Adds the three ports, with the serial console on standard error. `console_log`, a path of
-/// QEMU's, keeps all that is written. The descriptors are to be kept until QEMU has started.
+/// Adds the three ports, with the serial console on standard error. `console_log`, a path for QEMU,
+/// receives all output. Keep the descriptors until QEMU has started.
 pub(crate) fn add(line: &mut CommandLine, console_log: &str) -> Result<Vec<OwnedFd>, Errno> {
     let log = format!("logfile={console_log},logappend=on");
     line.option("-chardev", "stdio,id=stdin,signal=on");
@@ -61,16 +61,16 @@ pub(crate) fn add(line: &mut CommandLine, console_log: &str) -> Result<Vec<Owned
     Ok(kept)
 }
 
-/// Lets QEMU wait for whoever reads the streams; to be called when it has set up its machine.
+/// Makes QEMU wait for the readers of the streams; to be called when it has set up its machine.
 /// QEMU makes a stream non-blocking for each device that writes to it (`qemu_chr_open_fd`,
-/// chardev/char-fd.c; `stdio` has standard output as well), for every process that shares the
-/// stream. What a full pipe does not take then stays in the machine, and is lost when
-/// the machine ends. Blocking, QEMU stands still until the reader goes on.
+/// chardev/char-fd.c; `stdio` includes standard output), for every process that shares the stream.
+/// Output that a full pipe does not take then stays in the machine, and is lost when the machine
+/// ends. With a blocking stream, QEMU stops until the reader goes on.
 pub(crate) fn make_blocking(streams: &[OwnedFd]) -> Result<(), Errno> {
     if streams.is_empty() {
         return Ok(());
     }
-    // One that was opened anew is not standard output's.
+    // A stream that was opened separately is not standard output's.
     let streams = streams.iter().map(OwnedFd::as_fd);
     streams.chain([stdout()]).try_for_each(|stream| {
         let flags = fcntl_getfl(stream)?;
@@ -78,9 +78,9 @@ pub(crate) fn make_blocking(streams: &[OwnedFd]) -> Result<(), Errno> {
     })
 }
 
-/// A path by which QEMU writes to an open descriptor. A file is not opened anew,
-/// which would lose its position; what is open for reading too has to be, and here, since
-/// QEMU's user may not.
+/// A path by which QEMU writes to an open descriptor. A file is not opened again, since that would
+/// lose its position. A descriptor that is open for reading as well must be opened again, and here,
+/// since QEMU's user may not.
 fn sink(
     set: u32,
     fd: BorrowedFd<'_>,

@@ -1,4 +1,4 @@
-//! A command line of QEMU with the descriptors that it names, as it grows.
+//! A command line of QEMU under construction, with the descriptors that it names.
 
 use std::fs::File;
 use std::io::{self, Seek as _};
@@ -14,12 +14,12 @@ use tare_qemu::CommandLine;
 
 use crate::user::MachineUser;
 
-/// What QEMU gets.
+/// The arguments and descriptors of QEMU.
 #[derive(Debug)]
 pub(crate) struct Draft {
     /// Its arguments.
     pub(crate) line: CommandLine,
-    /// What was opened for it, to be kept until it has started.
+    /// Descriptors opened for it; keep them until it has started.
     pub(crate) kept: Vec<OwnedFd>,
     /// All descriptors that it inherits.
     pub(crate) numbers: Vec<RawFd>,
@@ -27,7 +27,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Sets up to `last_set` have other makers.
+    /// Sets up to `last_set` are already in use.
     pub(crate) fn of(line: CommandLine, last_set: u32) -> Self {
         Self {
             line,
@@ -45,7 +45,7 @@ impl Draft {
         Ok(number)
     }
 
-    /// A path at which QEMU opens a file that it reads. One that its user could not open is
+    /// A path at which QEMU opens a file for reading. A file that its user could not open is
     /// copied.
     pub(crate) fn readable(
         &mut self,
@@ -64,8 +64,8 @@ impl Draft {
         Ok(path)
     }
 
-    /// A path by which QEMU uses open files, all the same one, of which it takes the one
-    /// that is open as it asks (`monitor_fdset_dup_fd_add`, monitor/fds.c).
+    /// A path by which QEMU uses open files: descriptors of the same file, of which QEMU takes the
+    /// one with the requested access (`monitor_fdset_dup_fd_add`, monitor/fds.c).
     pub(crate) fn set(&mut self, files: &[&File]) -> io::Result<String> {
         self.last_set += 1;
         let set = self.last_set;
@@ -77,7 +77,7 @@ impl Draft {
         Ok(format!("/dev/fdset/{set}"))
     }
 
-    /// The same for a disk that is written, which QEMU opens for reading first.
+    /// The same for a writable disk, which QEMU opens for reading first.
     pub(crate) fn disk(&mut self, file: &File) -> io::Result<String> {
         let for_reading = File::open(itself(file))?;
         let set = self.set(&[file, &for_reading])?;
@@ -86,9 +86,9 @@ impl Draft {
     }
 }
 
-/// Whether that user can open an open file for reading, by mode, access lists and whatever else
-/// the kernel uses: tried by a thread that becomes the user, without any other group and,
-/// by the change from root, without capabilities (`capabilities(7)`).
+/// Whether that user can open an open file for reading, by mode, access lists and whatever else the
+/// kernel checks. A thread tries it that becomes the user, without other groups and, by the change
+/// from root, without capabilities (`capabilities(7)`).
 fn may_read(file: &File, uid: u32, gid: u32) -> bool {
     let body = || {
         let (uid, gid) = (Uid::from_raw(uid), Gid::from_raw(gid));
@@ -101,7 +101,7 @@ fn may_read(file: &File, uid: u32, gid: u32) -> bool {
     matches!(tried, Ok(Ok(())))
 }
 
-/// A path at which an open file is opened once more.
+/// A path at which an open file can be opened again.
 fn itself(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
@@ -156,7 +156,7 @@ mod tests {
         set(0o604);
         assert!(!may_read(&file, USER, GROUP), "the group's bits count");
         assert!(may_read(&file, USER, GROUP + 1));
-        // The caller is who it was.
+        // The caller keeps its user.
         assert!(geteuid().is_root());
         let list = access_list(USER, 0);
         let name = c"system.posix_acl_access";

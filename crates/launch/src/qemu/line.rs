@@ -1,5 +1,5 @@
-//! QEMU's command line, and the descriptors that it names. Nothing in it is a path of the
-//! host: QEMU is another user in another root when it reads this.
+//! QEMU's command line, and the descriptors that it names. It contains no path of the host: QEMU is
+//! another user in another root when it reads this.
 
 use std::fs::File;
 use std::io;
@@ -24,14 +24,14 @@ use crate::request::JobMode;
 #[derive(Debug)]
 pub(super) struct QemuLine {
     pub(super) arguments: Vec<String>,
-    /// To be kept until QEMU has started, and no longer: among them is the control socket.
+    /// Keep them until QEMU has started, and no longer: the control socket is among them.
     pub(super) handed: Vec<OwnedFd>,
     /// The streams of a pipeline among them, for [`stdio::make_blocking`].
     pub(super) streams: Vec<OwnedFd>,
 }
 
 impl QemuLine {
-    /// For a machine that only needs its engine.
+    /// For a machine that is ready for its engine.
     pub(super) fn of(accelerator: Accelerator, machine: &PreparedMachine) -> io::Result<Self> {
         let spec = &machine.spec;
         let (machine_type, system) = match spec.guest {
@@ -53,7 +53,7 @@ impl QemuLine {
         draft
             .line
             .sandbox()
-            // Threads with names, by which `tare pin` finds the vCPUs.
+            // Named threads, by which `tare pin` finds the vCPUs.
             .option("-name", format!("{name},debug-threads=on"))
             .memory_mib(spec.memory_mib)
             .kernel(&kernel)
@@ -63,9 +63,9 @@ impl QemuLine {
         if let Some(initrd) = initrd {
             draft.line.initrd(&initrd);
         }
-        // A held lock says that the machine runs: QEMU keeps it too.
+        // A held lock means that the machine runs, so QEMU keeps it too.
         draft.hand(machine.run_dir.lock())?;
-        // And its user and its passt's are this machine's alone as long as it runs.
+        // Its user and its passt's stay reserved for this machine as long as it runs.
         if let Some(claim) = user.and_then(|user| user.claim.as_ref()) {
             draft.hand(claim)?;
         }
@@ -127,7 +127,7 @@ impl Draft {
     }
 
     fn net(&mut self, link: &Link) -> io::Result<()> {
-        // The supervisor adds the one that leads to its relay and so to passt.
+        // The supervisor adds the descriptor that leads to its relay and so to passt.
         if let LinkEnd::Tap { file, .. } = &link.end {
             let backend = format!("tap,id=net,fd={},vhost=off", self.hand(file)?);
             self.line.option("-netdev", backend);
@@ -139,7 +139,7 @@ impl Draft {
         Ok(())
     }
 
-    /// QEMU's own lock would be kept away by the one that comes with the descriptor.
+    /// Without QEMU's own lock, which would conflict with the one that the descriptor has.
     fn drive(&mut self, number: usize, disk: &OpenDisk) -> io::Result<()> {
         let (file, read_only) = match disk.access {
             Access::ReadOnly => (self.set(&[&disk.file])?, "on"),
@@ -172,9 +172,9 @@ impl Draft {
     }
 }
 
-/// A file whose requests take so long. QEMU has no filter that delays, but a null
-/// device that does, and a quorum that waits for all its members: the file, asked twice,
-/// outvotes the null device.
+/// A file whose requests take that long. QEMU has no filter that delays, but a null device that
+/// does, and a quorum that waits for all its members: the file, listed twice, outvotes the null
+/// device.
 fn slowly(driver: &str, file: &str, bytes: u64, latency_us: u32) -> String {
     let member = |n: u8| {
         format!(

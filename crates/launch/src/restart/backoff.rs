@@ -1,11 +1,11 @@
-//! [`Backoff`]: how long a machine that failed waits for its next start, as Docker's do.
+//! [`Backoff`]: how long a failed machine waits for its next start, with Docker's rule.
 
 use std::time::Duration;
 
-/// Before the first start in a row; each further one waits twice as long.
+/// The delay before the first restart in a row; each further one doubles it.
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(10);
-/// A machine that ran this long begins a new row.
+/// A machine that ran at least this long begins a new row.
 const STEADY: Duration = Duration::from_secs(10);
 
 /// The restarts of a machine.
@@ -31,8 +31,8 @@ impl Backoff {
         self.total
     }
 
-    /// Counts a restart of a machine that failed after it had run so long: how long it waits.
-    /// `None`: it has had all its restarts.
+    /// Counts a restart of a machine that failed after running for `ran`; returns the delay. `None`
+    /// if no restart is left.
     pub(super) fn next(&mut self, ran: Duration) -> Option<Duration> {
         if ran >= STEADY {
             self.in_a_row = 0;

@@ -32,10 +32,10 @@ use crate::request::JobMode;
 use crate::run_dir_guard::RunDirGuard;
 use crate::{Terminal, background, launch, monitor, qemu};
 
-/// First word of a keeper's command line; no verb begins like this.
+/// First argument of a keeper's command line; no verb begins like this.
 const KEEP: &str = "--keep";
 
-/// What a keeper in the background is given.
+/// The task of a keeper in the background.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Task {
@@ -45,7 +45,7 @@ struct Task {
     record: Record,
 }
 
-/// A machine cannot be kept.
+/// Why a keeper cannot work.
 #[derive(Debug, thiserror::Error)]
 enum KeepError {
     /// The task cannot be read.
@@ -63,7 +63,7 @@ impl Explain for KeepError {
 }
 
 /// Starts the planned machine, and again as `restart` says; `words` are the command line that it
-/// was planned from. In the background as soon as it answers the first time.
+/// was planned from. In the background this returns when the machine answers for the first time.
 pub fn keep(
     plan: Plan,
     restart: Restart,
@@ -103,13 +103,13 @@ pub fn keep(
     interruption.check()?;
     let end = keeper.run(record, most, &signals, terminal)?;
     if end.is_removed {
-        // Another machine may have the name.
+        // Another machine may have taken the name.
         run_dir.hand_over();
     }
     Ok(Launched::Ended(RunExit::Status(end.code)))
 }
 
-/// A keeper in the background, and a machine that answers.
+/// Starts a keeper in the background; its machine answers.
 fn detach(
     starting: Starting,
     mut task: Task,
@@ -137,7 +137,7 @@ fn detach(
     background::detach(command, starting, None, terminal, answers)
 }
 
-/// Keeps a machine, if the command line says so; `None` for any other.
+/// Runs a keeper if the command line describes one; `None` for any other.
 pub fn keeper_from_args(
     mut args: impl Iterator<Item = OsString>,
     terminal: &dyn Terminal,
@@ -178,7 +178,7 @@ impl Task {
     }
 }
 
-/// A machine that is kept.
+/// A machine with its keeper.
 struct Keeper {
     dir: RunDir,
     lock: OwnedFd,
@@ -190,16 +190,16 @@ struct Keeper {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct End {
     code: u8,
-    /// It was requested, so that nothing stays.
+    /// A user requested it, so nothing stays.
     was_requested: bool,
     /// The directory is gone.
     is_removed: bool,
-    /// The lock says how.
+    /// The lock file records how.
     is_recorded: bool,
 }
 
 impl Keeper {
-    /// Makes attempts until one is the last.
+    /// Makes attempts until the last one.
     fn run(
         &self,
         mut record: Record,
@@ -227,7 +227,7 @@ impl Keeper {
             }
             let code = match verdict {
                 Verdict::Over(code) => return Ok(end(code, recorded == Recorded::Removed)),
-                // What cannot be started at all would fail again.
+                // A machine that never started would fail again.
                 Verdict::NotStarted(code) if backoff.total() == 0 => return Ok(end(code, false)),
                 Verdict::Failed(code) | Verdict::NotStarted(code) => code,
             };
@@ -246,7 +246,7 @@ impl Keeper {
         }
     }
 
-    /// Leaves the directory as a start finds it, with this process as the machine's.
+    /// Prepares the directory for a start, with this process as the machine's.
     fn begin(&self, record: &mut Record) -> Result<(), Failure> {
         self.dir.begin_again()?;
         let bounded = bound_once(&self.dir.console_log());
@@ -274,8 +274,8 @@ impl Keeper {
         };
         let document = serde_json::to_string(&attempt).map_err(|e| failed(e.into()))?;
         let mut command = Command::new(env::current_exe().map_err(failed)?);
-        // A machine that lost its keeper would run on, and not be started again. The calling
-        // thread lives as long as the keeper.
+        // A machine without its keeper would run on, and not be started again. The calling thread
+        // lives as long as the keeper.
         ends_with_us(&mut command, Signal::KILL)
             .arg(ATTEMPT)
             .arg(document)
@@ -287,7 +287,7 @@ impl Keeper {
         Ok(status.map_err(failed)?)
     }
 
-    /// Nothing after a request, else log and exit code.
+    /// Leaves nothing after a request; otherwise log and exit code.
     fn leave(&self, end: &End) -> Result<(), tare_control::rundir::RunDirError> {
         match end {
             End {

@@ -1,10 +1,10 @@
-//! `--restart`: machines that are started again when they fail (ADR 54).
+//! `--restart`: starts machines again when they fail (ADR 54).
 //!
-//! A keeper, the process of `tare run` or with `--detach` one in its own session, holds
-//! the lock of the run directory and makes one attempt after the other: it starts `tare` with
-//! the same words, which takes the directory as it is and then becomes the monitor, or waits for
-//! QEMU. The end that the monitor leaves in the directory says whether the machine failed. A
-//! machine ends with its keeper, also where that is killed.
+//! A keeper (the process of `tare run`, or with `--detach` one in its own session) holds the lock
+//! of the run directory and makes one attempt after the other: it starts `tare` with the same
+//! arguments, which takes the directory over and then becomes the monitor, or waits for QEMU. The
+//! end that the monitor records in the directory says whether the machine failed. A machine ends
+//! with its keeper, even if that is killed.
 
 mod backoff;
 mod keeper;

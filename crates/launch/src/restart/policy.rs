@@ -1,4 +1,4 @@
-//! Which ends are followed by a new start.
+//! Which ends lead to a new start.
 
 use std::str::FromStr;
 
@@ -8,18 +8,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Restart {
-    /// None.
+    /// No end.
     #[default]
     No,
-    /// Those by a panic, a fault, another exit code than 0, or a signal that kills; not those
-    /// that were requested.
+    /// Ends by a panic, a fault, an exit code other than 0, or a fatal signal; not requested ends.
     OnFailure {
         /// Starts in a row before the machine is given up.
         most: Option<u32>,
     },
 }
 
-/// A policy that cannot be read.
+/// A policy that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid restart policy: use no, on-failure, or on-failure:N with N of at least 1")]
 pub struct RestartError;

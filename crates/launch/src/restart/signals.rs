@@ -1,4 +1,4 @@
-//! Signals to a keeper: no further attempt, and the present one gets them too.
+//! Signals to a keeper: they stop further attempts, and reach the present one too.
 
 use std::io;
 use std::process::Child;
@@ -12,7 +12,7 @@ use signal_hook::iterator::{Handle, Signals};
 use tare_host::process::{ProcessHandle, start_time};
 use tare_host::signals::requests_to_end;
 
-/// What came, and who is to get it.
+/// The received signal, and the attempt that gets it.
 #[derive(Debug, Default)]
 struct Shared {
     /// The first signal, or 0.
@@ -26,7 +26,7 @@ impl Shared {
     }
 }
 
-/// Takes the signals of this process as long as it lives.
+/// Catches the signals of this process as long as it lives.
 #[derive(Debug)]
 pub(super) struct KeeperSignals {
     shared: Arc<Shared>,
@@ -35,7 +35,7 @@ pub(super) struct KeeperSignals {
 }
 
 impl KeeperSignals {
-    /// From now on they end nothing by themselves; the calling thread is woken by them.
+    /// Catches the signals from now on; they wake the calling thread.
     pub(super) fn take() -> io::Result<Self> {
         let signals = Signals::new(requests_to_end())?;
         let (handle, shared) = (signals.handle(), Arc::new(Shared::default()));
@@ -53,7 +53,7 @@ impl KeeperSignals {
         Some(self.shared.received.load(Ordering::SeqCst)).filter(|signal| *signal != 0)
     }
 
-    /// Passes on to this attempt what comes, and what has come.
+    /// Passes signals on to this attempt, also one that has already come.
     pub(super) fn pass_to(&self, child: &Child) {
         let pid = child.id();
         let attempt = start_time(pid).and_then(|at| ProcessHandle::open(pid, at));
@@ -64,12 +64,12 @@ impl KeeperSignals {
         }
     }
 
-    /// The attempt has ended.
+    /// The attempt has ended: nothing to pass signals to.
     pub(super) fn pass_to_none(&self) {
         *self.shared.attempt() = None;
     }
 
-    /// Waits, unless a signal comes or has come.
+    /// Waits for `delay`, or until a signal comes or has come.
     pub(super) fn wait(&self, delay: Duration) {
         let begin = Instant::now();
         while self.received().is_none() {
@@ -101,7 +101,7 @@ fn pass_on(mut signals: Signals, shared: &Shared, keeper: &Thread) {
     }
 }
 
-/// From a terminal the attempt has it already, and takes it once more without harm.
+/// From a terminal the attempt has received it already; a second one does no harm.
 fn pass(attempt: &ProcessHandle, signal: i32) {
     let signal = Signal::from_named_raw(signal).unwrap_or(Signal::TERM);
     let _ = attempt.signal(signal);

@@ -1,4 +1,4 @@
-//! What the end of an attempt means.
+//! The meaning of the end of an attempt.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -10,16 +10,16 @@ use crate::ending;
 /// How an attempt ended, with its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Because a user requested it, or with the code 0: the last one.
+    /// A user requested it, or the exit code was 0: the last attempt.
     Over(u8),
     /// The machine failed.
     Failed(u8),
-    /// No machine came to be.
+    /// The machine did not start.
     NotStarted(u8),
 }
 
-/// A machine that ends by itself records how, one that a user ends removes its directory,
-/// and one that is killed does neither.
+/// A machine that ends by itself records how; one that a user ends removes its directory; one that
+/// is killed does neither.
 pub(super) fn verdict(recorded: &Recorded, status: ExitStatus) -> Verdict {
     let code = ending::status(status);
     match recorded {
@@ -45,11 +45,11 @@ mod tests {
         for (recorded, status, expected) in [
             (Recorded::Removed, exited(0), Verdict::Over(0)),
             (Recorded::Removed, exited(143), Verdict::Over(143)),
-            // A program that answers SIGTERM with its own status.
+            // A program that handles SIGTERM and exits with its own status.
             (Recorded::Removed, exited(3), Verdict::Over(3)),
             (end(0), exited(0), Verdict::Over(0)),
             (end(70), exited(70), Verdict::Failed(70)),
-            // The status of a program, which means something else as a code of Tare's.
+            // The status of a program, which has another meaning as an exit code of Tare.
             (end(10), exited(10), Verdict::Failed(10)),
             (Recorded::Nothing, exited(10), Verdict::NotStarted(10)),
             (Recorded::Nothing, killed, Verdict::Failed(137)),
