@@ -1,5 +1,5 @@
-//! Compiles in the revision of the source, so that a record names what was run and not the
-//! work tree in which the program lies.
+//! Compiles in the source's revision, so that a run record names the code that ran, not the work
+//! tree of the program.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ fn main() {
         "cargo::rustc-env=TARE_REVISION={}",
         described.unwrap_or(version)
     );
-    // A commit and a change of any crate may change the answer.
+    // A commit, or a change in any crate, may change the answer.
     for name in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", name])
             && Path::new(&path).exists()

@@ -7,7 +7,7 @@ use crate::args::CheckArgs;
 use crate::failure::Outcome;
 use crate::output::print;
 
-/// Prints what the file has, or its mistakes.
+/// Prints a summary of the file, or its mistakes.
 pub(crate) fn check(args: &CheckArgs) -> Outcome {
     let site = site::read(&args.file)?;
     let mut parts = vec![

@@ -5,7 +5,7 @@ use tare_lab::kit::Entry;
 /// The study of platforms, in its own crate.
 pub(crate) const STUDY: Entry = tare_platforms_study::ENTRY;
 
-/// All experiments; one of a further crate is one line more.
+/// All experiments; one in another crate needs one more line here.
 pub(crate) fn known() -> Vec<Entry> {
     let mut all = tare_lab::EXPERIMENTS.to_vec();
     all.push(STUDY);

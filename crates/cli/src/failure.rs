@@ -1,5 +1,5 @@
-//! How a verb fails: one sentence, its hint, and the process's exit code. Errors of
-//! `tare_launch` know theirs; for those of other crates the verbs say it here.
+//! How a verb fails: one sentence, its hint, and the process's exit code. Errors of `tare_launch`
+//! have their own; for those of other crates the verbs define them here.
 
 use std::error::Error;
 
@@ -11,8 +11,8 @@ use tare_rootfs::guest::GuestError;
 use tare_rootfs::kernel::debian::ObtainError;
 use tare_rootfs::modules::ModuleError;
 
-/// An error with the exit code that it means here and what the user can do. It is a trait
-/// of this crate, unlike [`tare_launch::Explain`], so that any error can have it.
+/// An error with its exit code and a hint for the user. A trait of this crate, unlike
+/// [`tare_launch::Explain`], so that any error can implement it.
 pub(crate) trait Explain: Error + Send + Sync + 'static {
     /// The exit code for this cause.
     fn code(&self) -> ExitCode;

@@ -68,7 +68,7 @@ fn outcome() -> Result<RunExit, Failure> {
     }
 }
 
-/// Carries a verb out; `run` as the attempt of a keeper, if it is one.
+/// Executes a verb; `run` as a keeper's attempt, if it is one.
 fn perform(verb: Verb, attempt: Option<Attempt>) -> Result<RunExit, Failure> {
     let outcome = match verb {
         Verb::Run(args) => {

@@ -1,5 +1,5 @@
-//! Watching virtual machines for `tare why` and `tare top`: `tare_probe` with the
-//! program's exit codes.
+//! Observes virtual machines for `tare why` and `tare top`: `tare_probe` with the program's exit
+//! codes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,23 +15,23 @@ use tare_probe::vm::{self, FindError, Started, Translated, Vm};
 use crate::failure::Explain;
 use crate::signals;
 
-/// How often machines that start within a window are looked for, at most.
+/// Shortest time between two searches for machines that start within a window.
 const LIST: Duration = Duration::from_millis(500);
 
-/// Share of a core that accounts and listings may take, again and again: an interval is
-/// lengthened until it has paid for those of the one before. The observer limits itself within
-/// an interval.
+/// Share of a core that accounts and listings may take in the long run: an interval is lengthened
+/// until it has paid for those of the previous one. The observer itself limits its cost within an
+/// interval.
 const LIMIT: f64 = 0.02;
-/// No interval is lengthened beyond this.
+/// Longest interval.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// Watching that failed after it had begun.
+/// A failure after watching has begun.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ObserveError {
     /// The thread that watches ended.
     #[error("the observing thread has stopped")]
     Stopped,
-    /// Signals cannot be waited for.
+    /// The signal handlers cannot be installed.
     #[error("cannot wait for signals")]
     Signals(#[source] std::io::Error),
 }
@@ -65,7 +65,7 @@ impl Explain for FindError {
 /// A machine that cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TargetError {
-    /// There is none.
+    /// There is no such machine.
     #[error(transparent)]
     Find(#[from] FindError),
     /// It has no KVM.
@@ -99,7 +99,7 @@ impl Explain for TargetError {
     }
 }
 
-/// Machines that are watched.
+/// Watched machines.
 pub(crate) struct Watch {
     observer: Observer,
     vms: Vec<Vm>,
@@ -109,15 +109,15 @@ pub(crate) struct Watch {
     stopped: Arc<AtomicBool>,
     /// CPU time of this process until watching began.
     start_cpu_ns: u64,
-    /// CPU time of this thread for the last account, and for looking around after it.
+    /// CPU time of this thread for the last account, and for the listing after it.
     turn_cost: Duration,
 }
 
-/// Whom a watch is about.
+/// The machines of a watch.
 enum Scope {
-    /// Whoever runs when an interval begins.
+    /// All machines that run when an interval begins.
     All(Started),
-    /// Those that ran when it began.
+    /// The machines chosen at the start.
     Chosen,
 }
 
@@ -171,12 +171,12 @@ impl Watch {
         self.start_cpu_ns
     }
 
-    /// What could not be looked at when machines were listed.
+    /// What could not be read when machines were listed.
     pub(crate) fn unavailable(&self) -> &[Unavailable] {
         &self.unavailable
     }
 
-    /// SIGINT and SIGTERM end an interval from now on, not the program.
+    /// Makes SIGINT and SIGTERM end an interval instead of the program.
     pub(crate) fn end_by_signal(&self) -> Result<(), ObserveError> {
         signals::raise(&self.stopped).map_err(ObserveError::Signals)
     }
@@ -186,8 +186,8 @@ impl Watch {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// The same as [`Self::interval`], once: machines that start within it are observed
-    /// from then on.
+    /// As [`Self::interval`], once: machines that start within the window are observed from then
+    /// on.
     pub(crate) fn window(&mut self, length: Duration) -> Vec<Account> {
         let end = Instant::now() + length;
         let mut next_list = Instant::now() + LIST;
@@ -202,8 +202,8 @@ impl Watch {
         self.observer.turn()
     }
 
-    /// An account of the next `length` for each machine, or of longer where the last
-    /// interval cost more than its share; ends sooner when all of them have ended.
+    /// An account for each machine over the next `length`, or longer if the last interval cost more
+    /// than its share. Ends early when all machines have ended.
     pub(crate) fn interval(&mut self, length: Duration) -> Vec<Account> {
         let end = Instant::now() + paid_for(length, self.turn_cost);
         while !self.pause_until(end) {}
@@ -214,7 +214,7 @@ impl Watch {
         accounts
     }
 
-    /// Waits for a while; whether the interval is over.
+    /// Waits; returns whether the interval is over.
     fn pause_until(&mut self, end: Instant) -> bool {
         let left = end.saturating_duration_since(Instant::now());
         let all_ended = !self.is_empty() && self.observer.all_ended();
@@ -226,7 +226,7 @@ impl Watch {
         false
     }
 
-    /// Forgets machines that ended, and adds those that have started.
+    /// Drops machines that ended, and adds those that have started.
     fn look_around(&mut self) {
         let Scope::All(started) = &mut self.scope else {
             return;
@@ -245,8 +245,8 @@ impl Watch {
     }
 }
 
-/// An interval that is as long as asked for, or as the limit needs to pay for what the last
-/// turn spent, up to [`LONGEST`].
+/// The length of an interval: as requested, or as long as the limit needs to pay for the last one,
+/// up to [`LONGEST`].
 fn paid_for(asked: Duration, spent: Duration) -> Duration {
     asked.max(spent.div_f64(LIMIT).min(LONGEST))
 }
@@ -260,7 +260,7 @@ mod tests {
         let ms = Duration::from_millis;
         assert_eq!(paid_for(ms(1_000), ms(3)), ms(1_000));
         assert_eq!(paid_for(ms(1_000), ms(60)), ms(3_000));
-        // Figures are printed whatever it cost; a user who requests more gets more.
+        // The figures are printed whatever the cost; a user who requests more gets more.
         assert_eq!(paid_for(ms(1_000), ms(5_000)), LONGEST);
         assert_eq!(paid_for(ms(60_000), ms(5_000)), ms(60_000));
     }

@@ -1,4 +1,4 @@
-//! What verbs write: their result to standard output, warnings to standard error.
+//! Output of verbs: the result to standard output, warnings to standard error.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -19,7 +19,7 @@ impl Explain for StdoutError {
     }
 }
 
-/// Writes to standard output; a reader that went away is not a failure.
+/// Writes to standard output; a closed reader is not a failure.
 pub(crate) fn print(text: &str) -> Outcome {
     match io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(StdoutError(error).into()),
@@ -40,19 +40,19 @@ impl Terminal for Stderr {
     }
 }
 
-/// Widths of text, however wide the terminal is.
+/// Text widths, whatever the terminal's width.
 const WIDTHS: std::ops::RangeInclusive<usize> = 40..=100;
-/// Where standard output is not a terminal.
+/// Width where standard output is not a terminal.
 const DEFAULT_WIDTH: usize = 79;
 
-/// The terminal's width, within reason.
+/// The terminal's width, within those limits.
 pub(crate) fn width() -> usize {
     let is_terminal = io::stdout().is_terminal();
     let size = is_terminal.then(|| ratatui::crossterm::terminal::size().ok());
     width_of(size.flatten().map(|(columns, _)| columns))
 }
 
-/// One column is left free: some terminals wrap a line that fills them.
+/// Leaves one column free: some terminals wrap a full line.
 fn width_of(columns: Option<u16>) -> usize {
     columns.map_or(DEFAULT_WIDTH, |columns| {
         let columns = usize::from(columns).saturating_sub(1);
@@ -60,7 +60,7 @@ fn width_of(columns: Option<u16>) -> usize {
     })
 }
 
-/// What a guest wrote, without what a terminal could act on.
+/// A guest's output without what a terminal could act on.
 fn console_text(log: &[u8]) -> String {
     let mut filter = ConsoleFilter::default();
     filter.clean(log) + &filter.finish()

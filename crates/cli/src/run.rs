@@ -1,4 +1,4 @@
-//! `tare run`: the request, and what the user sees of it. `tare_launch` does the rest.
+//! `tare run`: builds the request and prints; `tare_launch` does the rest.
 
 use std::ffi::OsString;
 
@@ -27,7 +27,7 @@ pub(crate) fn run(args: RunArgs, words: Vec<OsString>) -> RunOutcome {
     }
 }
 
-/// Runs it once for its keeper.
+/// Runs the machine once for its keeper.
 pub(crate) fn attempt(args: RunArgs, attempt: Attempt) -> RunOutcome {
     let args = scaffold::with_image(args)?;
     let request = Request {

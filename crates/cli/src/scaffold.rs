@@ -1,4 +1,4 @@
-//! `tare new` and `tare build`, and what `tare run` does with a crate's directory.
+//! `tare new` and `tare build`, and how `tare run` treats a crate's directory.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +13,12 @@ use crate::args::{BuildArgs, NewArgs, RunArgs};
 use crate::failure::{Explain, Failure, Outcome};
 use crate::output::print;
 
-/// Nothing to run.
+/// There is nothing to run.
 #[derive(Debug, thiserror::Error)]
 #[error("no IMAGE given, and the current directory is not an appliance's crate")]
 struct NoImage;
 
-/// A port forward of the crate's own that cannot be read.
+/// An invalid port forward in the crate's settings.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: publish of [package.metadata.tare]", .0.display())]
 struct BadPublish(PathBuf, #[source] PublishError);
@@ -86,7 +86,7 @@ impl Explain for BuildError {
     }
 }
 
-/// `tare new`: makes a crate and says what to do with it.
+/// `tare new`: creates a crate and prints the next steps.
 pub(crate) fn new(args: &NewArgs) -> Outcome {
     let sources = Sources::find(args.tare.as_deref())?;
     let name = tare_scaffold::create(&args.path, &sources)?;
@@ -100,15 +100,15 @@ pub(crate) fn new(args: &NewArgs) -> Outcome {
     ))
 }
 
-/// `tare build`: makes the image and says where it is.
+/// `tare build`: builds the image and prints its path.
 pub(crate) fn build(args: &BuildArgs) -> Outcome {
     let image = Appliance::open(&args.directory)?.build()?;
     let path = image.path.to_string_lossy();
     print(&format!("{}: {} bytes\n", printable(&path), image.bytes))
 }
 
-/// The arguments with the image of the crate that they are about: that of the current
-/// directory if they name nothing to run, or the directory that they name.
+/// Adds the image of a crate to the arguments: the crate in the current directory if they name
+/// nothing to run, or in the directory that they name.
 pub(crate) fn with_image(mut args: RunArgs) -> Result<RunArgs, Failure> {
     let Some(appliance) = appliance(&args)? else {
         return Ok(args);
@@ -136,7 +136,7 @@ fn appliance(args: &RunArgs) -> Result<Option<Appliance>, Failure> {
     }
 }
 
-/// Whether IMAGE is a directory, and no image that came with Tare.
+/// Whether IMAGE is a directory and not an image that came with Tare.
 fn is_directory(image: &Path) -> bool {
     let is_known = |name| tare_launch::image::known().iter().any(|it| it == name);
     image.is_dir() && !image.to_str().is_some_and(is_known)

@@ -11,7 +11,7 @@ const LONGEST: f64 = 86_400.0;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Seconds(Duration);
 
-/// A time that cannot be meant.
+/// A duration out of range.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a duration is {SHORTEST} to {LONGEST} seconds")]
 pub(crate) struct SecondsError;

@@ -1,4 +1,4 @@
-//! Signals that end a verb as questions between its steps.
+//! Signals that end a verb, checked between its steps.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// From now on Ctrl-C and SIGTERM raise `flag` and end nothing by themselves.
+/// Makes Ctrl-C and SIGTERM set `flag` instead of ending the process.
 pub(crate) fn raise(flag: &Arc<AtomicBool>) -> io::Result<()> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(flag))?;
@@ -14,7 +14,7 @@ pub(crate) fn raise(flag: &Arc<AtomicBool>) -> io::Result<()> {
     Ok(())
 }
 
-/// The same with its own flag.
+/// As [`raise`], with a new flag.
 pub(crate) fn flag() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::default();
     raise(&flag)?;

@@ -1,4 +1,4 @@
-//! `tare weigh`: the experiments of `crates/lab`.
+//! `tare weigh`: runs the experiments of `crates/lab`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -29,14 +29,14 @@ impl Explain for CompareError {
     }
 }
 
-/// Runs the experiment; its table goes to standard output.
+/// Runs the experiment; prints its table to standard output.
 pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     let ExperimentArgs {
         name: experiment,
         shared: args,
         own,
     } = args.experiment;
-    // Before anything is measured: a run takes up to hours.
+    // Before the measurement: a run can take hours.
     let against = args
         .against
         .as_deref()
@@ -79,7 +79,7 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     let Some(before) = against else {
         return Ok(code);
     };
-    // What failed or was interrupted has figures too; its own exit code comes first.
+    // A failed or interrupted run has figures too; its own exit code takes precedence.
     let compared = tare_lab::compare(&before, &KeptRun::read(&outcome.directory)?, &known())?;
     print(&compared.text())?;
     let judged = judged(&compared, args.fail_on)?;
@@ -118,7 +118,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     judged(&compared, args.fail_on)
 }
 
-/// The exit code of a comparison; names on standard error what is worse than allowed.
+/// The exit code of a comparison; prints figures that are worse than allowed to standard error.
 fn judged(compared: &Compared, fail_on: Option<f64>) -> Outcome {
     let Some(percent) = fail_on else {
         return Ok(ExitCode::Success);
@@ -134,7 +134,7 @@ fn judged(compared: &Compared, fail_on: Option<f64>) -> Outcome {
     }
 }
 
-/// Makes a report again, or a page of an experiment's history.
+/// Regenerates a report, or a page of an experiment's history.
 pub(crate) fn report(args: &ReportArgs) -> Outcome {
     if let Some(experiment) = &args.history {
         return history(args, experiment);

@@ -1,4 +1,4 @@
-//! What the disks of a machine of Tare did within a window, by its own account.
+//! The requests on a Tare machine's disks within a window, from the machine's own statistics.
 
 use tare_advise::Disk;
 use tare_control::client::Client;
@@ -16,7 +16,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Begins; none for machines of others, and where the machine does not answer.
+    /// Begins a window; `None` for other monitors' machines, or if the machine does not answer.
     pub(super) fn begin(vm: &Vm) -> Option<Self> {
         (vm.monitor == Monitor::Tare).then_some(())?;
         let dir = RunRoot::open_default().ok()?.find(&vm.name).ok()?;
@@ -25,7 +25,7 @@ impl Window {
         Some(Self { client, before })
     }
 
-    /// Ends: its disks in their order.
+    /// Ends the window; returns the disks in order.
     pub(super) fn end(mut self) -> Vec<Disk> {
         let (Ok(after), Ok(settings)) = (self.client.stats(), self.client.settings()) else {
             return Vec::new();

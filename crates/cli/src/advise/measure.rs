@@ -1,4 +1,4 @@
-//! What rules look at, of a target that runs.
+//! Measures what the rules need to know about a running target.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,9 +20,10 @@ use crate::failure::Failure;
 /// Busy time below which a target has run too little to be classified, thousandths
 /// of a CPU.
 const IDLE_MILLICPUS: u64 = 20;
-/// Halts a second from which a machine's halts are waits for input and output.
+/// Halts a second above which a machine's halts count as waits for input and output.
 const IO_HALTS_PER_S: u64 = 50;
-/// Interrupts of timers for each of a device from which a machine waits for its timers.
+/// Timer interrupts for each device interrupt above which a machine counts as waiting for its
+/// timers.
 const TIMERS_ONLY: f64 = 20.0;
 
 /// Watches a target for a while.
@@ -61,8 +62,8 @@ pub(super) fn measure(
     Ok((facts, unavailable))
 }
 
-/// Quotas with how often each was used up since `then`, and what takes it off if it is `owned` by
-/// the target.
+/// Quotas with how often each was exhausted since `then`; for one that the target `owned`, also the
+/// command that removes it.
 fn during(then: &[pin::Quota], now: &[pin::Quota], owned: &[&pin::Quota]) -> Vec<Quota> {
     let of = |now: &pin::Quota| {
         let then = then
@@ -91,7 +92,7 @@ fn platform(target: &Target) -> Platform {
     }
 }
 
-/// Time on and off CPUs (a machine's: of its vCPUs), and a machine's account.
+/// Time on and off CPUs (for a machine: of its vCPUs), and a machine's account.
 fn watch(target: &Target, window: Duration) -> (Option<Times>, Option<Account>, Vec<Unavailable>) {
     let mut unavailable = Vec::new();
     let mut observer = Observer::start().map_err(|why| unavailable.push(why)).ok();
@@ -127,7 +128,7 @@ fn account(vm: &Vm, window: Duration) -> Option<Account> {
     kvm::observe(std::slice::from_ref(vm), window).pop()
 }
 
-/// As what a halted vCPU is seen to wait; QEMU's translator waits on a condition.
+/// The wait that a halted vCPU shows; QEMU's translator waits on a condition.
 fn halt(target: &Target) -> Option<Cause> {
     match &target.kind {
         TargetKind::Vm(_) => Some(Cause::Halt),
@@ -153,7 +154,7 @@ fn judge(facts: &mut Facts, times: &Times, halt: Option<Cause>) {
     }
 }
 
-/// A machine whose halts its own timers end waits for no input or output.
+/// A machine whose own timers end its halts does not wait for input or output.
 fn waits_for_timers(facts: &mut Facts, load: &Load) {
     let sum = |sources: &[Source]| sources.iter().map(|it| load.taken(*it)).sum::<f64>();
     let timers = sum(&[Source::Timer, Source::Hpet, Source::Pit, Source::Rtc]);
@@ -322,7 +323,7 @@ mod tests {
             (found[1].group.as_str(), &found[1].off),
             ("/cg/slice", &None)
         );
-        // What a quota counted before the target was bound by it says nothing.
+        // What a quota counted before it bound the target is irrelevant.
         assert_eq!(during(&[], &now, &[])[1].throttled, 0);
     }
 }

@@ -1,7 +1,7 @@
-//! `tare advise`: what to change about how an application runs.
+//! `tare advise`: recommends how to run an application.
 //!
-//! The rules are `crates/advise`'s; here is what they look at ([`mod@measure`]), how
-//! it is printed, and the trial of what they say ([`trial`]).
+//! The rules are in `crates/advise`; this module has their input ([`mod@measure`]), the output, and
+//! the trial of a recommendation ([`trial`]).
 
 mod advised;
 mod disks;
@@ -24,10 +24,10 @@ use crate::failure::{Failure, Outcome};
 use crate::output::print;
 use crate::pin::{Signal, recover};
 
-/// Another place where runs are kept.
+/// Another directory of stored runs.
 const RUNS_VARIABLE: &str = "TARE_RUNS";
 
-/// Advises, and with `--try` tries the advice.
+/// Prints recommendations; with `--try` also tries them.
 pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
     let store = Store::open_default()?;
     let signal = Signal::watch().map_err(|error| Failure::new(ExitCode::Internal, error))?;
@@ -75,7 +75,7 @@ pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
     }
 }
 
-/// What each kind of work should get here.
+/// The recommendations for each kind of workload on this host.
 fn kinds(host: &Host, runs: &Runs) -> Vec<Advised> {
     [
         ("CPU-bound work (ffmpeg, MPI)", Class::CpuBound),
@@ -94,7 +94,7 @@ fn kinds(host: &Host, runs: &Runs) -> Vec<Advised> {
     .collect()
 }
 
-/// What a known workload should get here.
+/// The recommendations for a planned workload on this host.
 fn planned(host: &Host, known: Workload, runs: &Runs) -> Advised {
     let mut facts = facts_of(host, "TARGET");
     facts.class = Some(known.class);

@@ -7,7 +7,7 @@ use tare_advise::class_name;
 use super::advised::Advised;
 use crate::output::width;
 
-/// The whole advice as text.
+/// All recommendations as text.
 pub(super) fn of(all: &[Advised]) -> String {
     let parts: Vec<String> = all.iter().map(one).collect();
     parts.join("\n")
@@ -33,7 +33,7 @@ fn one(advised: &Advised) -> String {
         for (head, line) in lines.iter().filter(|(_, line)| !line.is_empty()) {
             text.push_str(&paragraph(&format!("     {head}"), line));
         }
-        // On one line, however long, so that it can be pasted.
+        // On one line, whatever its length, so that it can be pasted.
         if let Some(command) = &advice.command {
             let _ = writeln!(text, "     do: {command}");
         }

@@ -1,9 +1,8 @@
-//! `--try`: pinned and unpinned in turns, and kept only if it helped.
+//! `--try`: alternates between pinned and unpinned, and keeps the pins only if they helped.
 //!
-//! Applications do not report their throughput, so the scheduler's figures decide: of CPU-bound
-//! work, the CPU time that it gets; of other work, the part of its runnable time in
-//! which it waits for a CPU. Pairs of windows change their order, and a rank test
-//! decides.
+//! Applications do not report their throughput, so the scheduler's figures decide: for CPU-bound
+//! work, the CPU time that it gets; for other work, the part of its runnable time in which it waits
+//! for a CPU. Pairs of windows alternate their order, and a rank test decides.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,9 +18,9 @@ use crate::pin::Signal;
 
 /// Pairs of windows.
 const PAIRS: usize = 8;
-/// Chance of a difference where there is none that is accepted.
+/// Accepted probability of seeing a difference where there is none.
 const ALPHA: f64 = 0.05;
-/// Shortest window, and what each begins with unmeasured.
+/// Shortest window; each begins with this much unmeasured time.
 const SHORTEST: Duration = Duration::from_millis(200);
 const SETTLE: Duration = Duration::from_millis(30);
 const SLICE: Duration = Duration::from_millis(20);
@@ -39,13 +38,13 @@ pub(super) struct Trial<'a> {
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measure {
-    /// CPUs of time that it got; more is better.
+    /// CPU time as a number of CPUs; more is better.
     CpuTime,
     /// Part of runnable time spent waiting, %; less is better.
     Waiting,
 }
 
-/// What came of it.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Helped,
@@ -54,7 +53,7 @@ enum Verdict {
 }
 
 impl Trial<'_> {
-    /// Tries, says what was seen, and keeps the placement if it helped.
+    /// Runs the trial, prints the result, and keeps the placement if it helped.
     pub(super) fn run(&self, signal: &Signal) -> Outcome {
         let measure = match self.class {
             Some(Class::CpuBound) => Measure::CpuTime,
@@ -64,7 +63,7 @@ impl Trial<'_> {
         let window = self.window.max(SHORTEST);
         let (mut free, mut pinned) = (Vec::new(), Vec::new());
         for pair in 0..PAIRS {
-            // ABBA: a drift is shared out evenly.
+            // ABBA: a drift affects both arms equally.
             for turn in [pair % 2 == 0, pair % 2 == 1] {
                 if let Some(code) = signal.came() {
                     return Ok(code);

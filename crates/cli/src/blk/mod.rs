@@ -43,7 +43,7 @@ impl Explain for SetUpError {
     }
 }
 
-/// The command line's disk is invalid; its own parser has refused it before.
+/// An invalid disk on the command line, although the parser accepted it.
 #[derive(Debug, thiserror::Error)]
 #[error("invalid disk settings")]
 struct BadDisk(#[from] DiskConfigError);
@@ -74,13 +74,13 @@ impl Explain for ActivationError {
     }
 }
 
-/// Disks and sockets that do not go together.
+/// Disks and sockets that do not match.
 #[derive(Debug, thiserror::Error)]
 enum PairError {
-    /// No socket at all.
+    /// No socket.
     #[error("no socket: give one --socket for each --disk, or let systemd pass them")]
     NoSocket,
-    /// Another number of them.
+    /// Different numbers.
     #[error("{disks} disks and {sockets} sockets: give one for each disk, in the same order")]
     Numbers {
         /// Disks.
@@ -88,10 +88,10 @@ enum PairError {
         /// Sockets.
         sockets: usize,
     },
-    /// Of both kinds.
+    /// Both kinds of sockets.
     #[error("both LISTEN_FDS and --socket name sockets: use only one of them")]
     Both,
-    /// Too many.
+    /// Too many disks.
     #[error("{0} disks: one tare blk serves at most {MOST_DISKS}")]
     Disks(usize),
 }
@@ -102,7 +102,7 @@ impl Explain for PairError {
     }
 }
 
-/// Where the disks are served, in their order; `passed` came from a supervisor.
+/// The sockets of the disks, in order; `passed` came from a supervisor.
 fn sockets(args: &BlkArgs, passed: Vec<UnixListener>) -> Result<Vec<Socket>, Failure> {
     let (disks, sockets) = (args.disk.len(), args.socket.len().max(passed.len()));
     if disks > MOST_DISKS {
@@ -128,7 +128,7 @@ fn sockets(args: &BlkArgs, passed: Vec<UnixListener>) -> Result<Vec<Socket>, Fai
 
 /// Serves disks until Ctrl-C, SIGTERM or `tare stop`.
 pub(crate) fn blk(args: BlkArgs) -> Outcome {
-    // Before anything is opened, whose number the environment might name.
+    // Before anything is opened, so that no new descriptor has a number from the environment.
     let passed = passed_sockets()?;
     allow_descriptors(args.disk.len().min(MOST_DISKS))?;
     let mut disks = Vec::new();
@@ -199,7 +199,7 @@ fn config(number: usize, asked: &DiskChoice, disk: &Disk) -> DiskConfig {
             .serial
             .clone()
             .unwrap_or_else(|| format!("tare-disk{number}")),
-        // The front-end takes as many as it wants.
+        // The front-end uses as many as it wants.
         queues: asked.queues.unwrap_or(MAX_QUEUES),
         coalesce: asked.coalesce.unwrap_or_default(),
         latency_us: asked.latency_us,
@@ -231,7 +231,7 @@ fn record(image: String) -> Record {
 mod tests {
     use super::*;
 
-    /// A disk in use, a name in use and a daemon that was killed are worth another try.
+    /// A disk in use, a name in use and a killed daemon justify another try.
     #[test]
     fn systemd_does_not_start_again_what_cannot_start() {
         let unit = include_str!("../../../../dist/tare-blk@.service");
@@ -247,7 +247,7 @@ mod tests {
         ]
         .map(|code| (code as i32).to_string());
         assert_eq!(codes.unwrap(), permanent.join(" "));
-        // And the rest has an end.
+        // Everything else stops the retries.
         assert!(!unit.contains("StartLimitIntervalSec=0"));
         assert!(unit.contains("\nStartLimitBurst="));
     }

@@ -1,7 +1,7 @@
-//! `tare doctor --clean`: removes what machines left that were killed. Only what Tare made and
-//! marked, and no machine uses: run directories of the run root, cgroups in `tare`, locks
-//! of users. Taps are made by others, so none is removed. Machines that ended by
-//! themselves keep log and exit code until `tare rm`.
+//! `tare doctor --clean`: removes what killed machines left. Removes only what Tare made and
+//! marked, and no machine uses: run directories of the run root, cgroups in `tare`, locks of users.
+//! Others create taps, so none is removed. Machines that ended by themselves keep log and exit code
+//! until `tare rm`.
 
 use tare_control::rundir::{RunRoot, RunState};
 use tare_host::printable::printable;
@@ -10,8 +10,8 @@ use tare_launch::{limits, user};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, warn};
 
-/// Removes it, and names each run directory that is gone; the first failure decides the exit
-/// code, after all.
+/// Cleans up, and prints each removed run directory. Continues after a failure; the first one
+/// decides the exit code.
 pub(super) fn clean() -> Outcome {
     let root = RunRoot::open_default()?;
     let mut text = String::new();
@@ -21,7 +21,7 @@ pub(super) fn clean() -> Outcome {
             continue;
         }
         let name = run.dir.name();
-        // It looks again: the machine's name may be another's by now.
+        // Checks again: another machine may have taken the name by now.
         match (root.remove_killed(name), &first) {
             (Ok(true), _) => text += &format!("removed the run directory of {}\n", printable(name)),
             (Ok(false), _) if run.dir.path().exists() => warn(&format!(

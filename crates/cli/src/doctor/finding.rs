@@ -4,51 +4,51 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-/// Where the value begins.
+/// Column of the values.
 const VALUE_COLUMN: usize = 24;
 
-/// How well something is there.
+/// How far a feature is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Status {
-    /// All of it.
+    /// Fully.
     Ok,
     /// With limits that the value names.
     Limited,
-    /// Not at all.
+    /// Not available.
     Missing,
 }
 
-/// One thing that was looked for.
+/// One feature of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// What.
+    /// Its name.
     pub(crate) name: &'static str,
-    /// How well it is there.
+    /// How far it is available.
     pub(crate) status: Status,
     /// What was found.
     pub(crate) value: String,
-    /// What to do, if something is missing and can be had.
+    /// What to do, if it is missing and can be provided.
     pub(crate) remedy: Option<String>,
 }
 
 impl Finding {
-    /// Something that is there.
+    /// A feature that is available.
     pub(crate) fn ok(name: &'static str, value: impl Into<String>) -> Self {
         Self::new(name, Status::Ok, value)
     }
 
-    /// Something that is there in part.
+    /// A feature that is available in part.
     pub(crate) fn limited(name: &'static str, value: impl Into<String>) -> Self {
         Self::new(name, Status::Limited, value)
     }
 
-    /// Something that is not there.
+    /// A feature that is missing.
     pub(crate) fn missing(name: &'static str, value: impl Into<String>) -> Self {
         Self::new(name, Status::Missing, value)
     }
 
-    /// With what to do about it.
+    /// Adds what to do about it.
     pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self

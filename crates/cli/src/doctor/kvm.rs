@@ -1,4 +1,4 @@
-//! KVM: which it is, by running code, and what its kernel lets one set.
+//! KVM: its kind, by running code, and its settings.
 
 use std::fs;
 
@@ -37,7 +37,7 @@ pub(super) fn findings() -> Vec<Finding> {
     }
 }
 
-/// The error's own sentence names the remedy.
+/// The error's message names the remedy.
 fn unusable(error: &OpenError) -> Finding {
     let finding = Finding::missing("kvm", error.to_string());
     match error {

@@ -23,7 +23,7 @@ fn chosen(text: &str) -> Option<&str> {
     Some(rest.split_once(']')?.0)
 }
 
-/// Guest memory is private. Shared is what QEMU gives to `tare blk`.
+/// Guest memory is private. QEMU gives shared memory to `tare blk`.
 fn huge_pages(private: Option<&str>, shared: Option<&str>) -> Finding {
     let name = "huge pages";
     let shared = match shared {

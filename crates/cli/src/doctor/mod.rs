@@ -1,7 +1,7 @@
-//! `tare doctor`: what this host offers to Tare, one line for each thing,
-//! with the remedy where something is missing or limited.
+//! `tare doctor`: checks this host, one line for each feature, with the remedy where something is
+//! missing or limited.
 //!
-//! Each module looks at one part and gives findings; nothing is changed, except by `--clean`.
+//! Each module checks one part and returns findings. Only `--clean` changes anything.
 
 mod cgroups;
 mod clean;
@@ -20,8 +20,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{print, width};
 use finding::{Finding, Status, text};
 
-/// Looks at everything and prints what was found. Nothing that runs a machine
-/// is the one finding that makes the verb fail.
+/// Checks everything and prints the findings. Fails only if the host can run no machine.
 pub(crate) fn doctor(args: &DoctorArgs) -> Outcome {
     if args.clean {
         return clean::clean();

@@ -1,4 +1,4 @@
-//! What the kernel lets one observe: BPF and trace points.
+//! What can be observed on this kernel: BPF and trace points.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `tare logs`: what a machine wrote to its console.
+//! `tare logs`: prints a machine's console output.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Seek as _, SeekFrom, Write as _};
@@ -16,8 +16,8 @@ use tare_launch::record::{EngineName, Record};
 use crate::args::LogsArgs;
 use crate::failure::{Explain, Outcome};
 
-/// How often to look whether a machine still lives that writes nothing; a
-/// machine that ends by itself is noticed at once.
+/// How often to check whether a silent machine still runs; the end of a machine that ends by itself
+/// is noticed at once.
 const LOOK: Timespec = Timespec {
     tv_sec: 1,
     tv_nsec: 0,
@@ -29,10 +29,10 @@ enum LogError {
     /// It cannot be read.
     #[error("cannot read the console log")]
     Read(#[source] io::Error),
-    /// It is not a machine.
+    /// It is a `tare blk`, not a machine.
     #[error("{0:?} serves a disk (tare blk) and has no console")]
     Disk(String),
-    /// Standard output does not take it.
+    /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Write(#[source] io::Error),
 }
@@ -74,7 +74,7 @@ fn follow(dir: &RunDir, printer: &mut Printer) -> Result<(), LogError> {
     let mut log = dir.open_file(&path).map_err(LogError::Read)?;
     let events = watch(&path).map_err(LogError::Read)?;
     loop {
-        // Looked at before reading: what comes in between is read.
+        // Checked before reading, so that output in between is read.
         let links = log.metadata().map_err(LogError::Read)?.nlink();
         let over = links == 0 || !dir.is_alive();
         go_on(&mut log).map_err(LogError::Read)?;
@@ -90,7 +90,7 @@ fn follow(dir: &RunDir, printer: &mut Printer) -> Result<(), LogError> {
     }
 }
 
-/// Goes on where the log does if its first half has gone meanwhile.
+/// Continues at the log's new position if its first half has been removed meanwhile.
 fn go_on(log: &mut File) -> io::Result<()> {
     if log.metadata()?.len() < log.stream_position()? {
         log.seek(SeekFrom::Start(HALVED_BYTES))?;
@@ -120,7 +120,7 @@ impl Printer {
         }
     }
 
-    /// Copies what is there.
+    /// Copies what is available.
     fn pass(&mut self, log: &mut File) -> Result<(), LogError> {
         let mut out = io::stdout().lock();
         let mut chunk = [0; 16 * 1024];
@@ -136,7 +136,7 @@ impl Printer {
         }
     }
 
-    /// Prints what waited for more.
+    /// Prints an incomplete character at the end.
     fn finish(&mut self) -> Result<(), LogError> {
         let rest = self
             .filter

@@ -64,7 +64,7 @@ pub(crate) fn ps(args: &PsArgs) -> Outcome {
     print(&table(&rows))
 }
 
-/// A machine that is just ending, or not yet started, has no record.
+/// `None` for a machine that is just ending, or has not started yet: it has no record.
 fn row(run: &Run) -> Option<Row> {
     let record = Record::read(&run.dir).ok()?;
     let state = match &run.state {
@@ -124,7 +124,7 @@ fn state(state: &State) -> String {
     }
 }
 
-/// Its ports, and how often it was started again.
+/// Its ports, and its restarts.
 fn remarks(record: &Record) -> String {
     let ports = ports(&record.ports);
     let restarts = match record.restarts {

@@ -1,4 +1,4 @@
-//! `tare reload`: another root for a machine that runs. `tare_launch::reload` does it.
+//! `tare reload`: another root for a running machine, by `tare_launch::reload`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::args::ReloadArgs;
 use crate::failure::Outcome;
 use crate::output::{Stderr, print};
 
-/// Gives a machine another root, and prints how many files it serves then.
+/// Gives a machine another root, and prints how many files it now serves.
 pub(crate) fn reload(args: ReloadArgs) -> Outcome {
     let request = ReloadRequest {
         name: args.name,

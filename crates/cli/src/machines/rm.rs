@@ -1,4 +1,4 @@
-//! `tare rm`: remove what machines that have ended left.
+//! `tare rm`: removes what ended machines left.
 
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDirError, RunRoot};
@@ -23,7 +23,7 @@ impl Explain for StillRunning {
     }
 }
 
-/// Removes each machine; the first failure decides the exit code, after all.
+/// Removes each machine. Continues after a failure; the first one decides the exit code.
 pub(crate) fn rm(args: &RmArgs) -> Outcome {
     let root = RunRoot::open_default()?;
     let mut first = None;

@@ -1,4 +1,4 @@
-//! `tare set`: what can be changed while a machine runs.
+//! `tare set`: changes settings of a running machine.
 
 use std::fmt::Write as _;
 
@@ -18,13 +18,13 @@ const WIDTH: usize = 80;
 /// Settings that cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SetError {
-    /// An argument that is not a setting.
+    /// An invalid argument.
     #[error(transparent)]
     Word(#[from] SettingsError),
     /// QEMU has other settings.
     #[error("{0:?} runs in QEMU, which tare set does not support")]
     Qemu(String),
-    /// The machine cannot be as asked.
+    /// The machine refused the value.
     #[error("{0}")]
     Refused(String),
     /// The machine did not answer.
@@ -100,7 +100,7 @@ fn text(settings: &Settings, pairs: &[String]) -> String {
     let widest = |length: fn(&Row) -> usize| rows.iter().map(|row| length(row)).max().unwrap_or(0);
     let (key, value) = (widest(|row| row.key.len()), widest(|row| row.value.len()));
     let meaning = widest(|row| row.meaning.len());
-    // Beside the values where that fits a terminal, else below.
+    // Next to the values where that fits a terminal, else below.
     let beside = key + value + meaning + 4 < WIDTH;
     let mut text = String::new();
     for row in rows {

@@ -67,7 +67,7 @@ fn text(stats: &Stats) -> String {
     for vcpu in &stats.vcpus {
         vcpu_lines(vcpu, &mut text);
     }
-    // A daemon's disk is all that it has, so it is shown while it is idle too.
+    // A daemon has nothing but its disk, so an idle one is shown as well.
     let daemon = stats.vcpus.is_empty();
     for device in &stats.devices {
         let idle = device.counters.values().all(|value| *value == 0);

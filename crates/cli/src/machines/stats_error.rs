@@ -5,10 +5,10 @@ use tare_control::exit::ExitCode;
 
 use crate::failure::Explain;
 
-/// Statistics that cannot be had.
+/// Statistics are unavailable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StatsError {
-    /// QEMU does not count what Tare counts.
+    /// QEMU has no such counters.
     #[error("{0:?} runs in QEMU, which tare stats does not support")]
     Qemu(String),
     /// The machine did not answer.
@@ -19,7 +19,7 @@ pub(crate) enum StatsError {
         /// Why.
         source: ClientError,
     },
-    /// Nothing to watch.
+    /// The machine has no disk to watch.
     #[error("{0:?} has no disk to watch; `tare run --disk FILE` adds one")]
     NoDisk(String),
 }

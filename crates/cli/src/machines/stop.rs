@@ -1,4 +1,4 @@
-//! `tare stop`: ask, wait, and kill what does not end in time.
+//! `tare stop`: requests the end, waits, and kills a machine that does not end in time.
 
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
@@ -18,7 +18,7 @@ use crate::args::StopArgs;
 use crate::failure::{Explain, Failure, Outcome};
 use crate::output::warn;
 
-/// How often to look whether a machine has ended.
+/// How often to check whether a machine has ended.
 const LOOK: Duration = Duration::from_millis(5);
 /// How long to wait before the next request.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
@@ -28,7 +28,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(10);
 /// A machine that did not end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StopError {
-    /// It was killed and is still there.
+    /// It was killed and still exists.
     #[error("the machine {0:?} is still running after SIGKILL")]
     Immortal(String),
     /// It did not take the request, and its process is unknown.
@@ -42,7 +42,7 @@ impl Explain for StopError {
     }
 }
 
-/// Stops each machine; the first failure decides the exit code, after all.
+/// Stops each machine. Continues after a failure; the first one decides the exit code.
 pub(crate) fn stop(args: &StopArgs) -> Outcome {
     let root = RunRoot::open_default()?;
     let limit = Duration::from_secs(args.time.into());
@@ -64,7 +64,7 @@ fn stop_one(root: &RunRoot, name: &str, limit: Duration) -> Result<(), Failure> 
     let dir = root.find(name)?;
     if !ends_when_asked(&dir, limit) {
         let record = Record::read(&dir).ok();
-        // It would start the machine again.
+        // The keeper would start the machine again.
         let keeper = record.as_ref().and_then(|record| record.keeper?.open());
         if let Some(keeper) = keeper {
             let _ = keeper.signal(Signal::TERM);
@@ -84,8 +84,8 @@ fn stop_one(root: &RunRoot, name: &str, limit: Duration) -> Result<(), Failure> 
     clean(root, name)
 }
 
-/// Asks, and again each second: a guest that boots does not hear yet, and one that fails may be
-/// started again. Says whether the machine ends in time.
+/// Requests the end, and again each second: a booting guest does not receive it yet, and a failing
+/// one may be started again. Returns whether the machine ends in time.
 fn ends_when_asked(dir: &RunDir, limit: Duration) -> bool {
     let end = Instant::now() + limit;
     loop {
@@ -101,7 +101,7 @@ fn ends_when_asked(dir: &RunDir, limit: Duration) -> bool {
     }
 }
 
-/// Asks in the engine's language. Whether it heard shows by its end.
+/// Sends the request in the engine's protocol. Only the machine's end shows whether it arrived.
 fn ask(dir: &RunDir, record: Option<&Record>, limit: Duration) {
     let limit = limit.max(LOOK);
     let engine = record.map_or(EngineName::Tare, |record| record.engine);
@@ -120,14 +120,14 @@ fn ask(dir: &RunDir, record: Option<&Record>, limit: Duration) {
     }
 }
 
-/// QMP (QEMU `docs/interop/qmp-spec`): greeting, capabilities, command. A
-/// command whose client has gone is dropped, so its answer is waited for.
+/// QMP (QEMU `docs/interop/qmp-spec`): greeting, capabilities, command. QEMU drops a command whose
+/// client has gone, so this waits for its answer.
 fn quit(socket: &Path, limit: Duration) -> io::Result<()> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(limit))?;
     stream.set_write_timeout(Some(limit))?;
     let mut answer = [0; 4096];
-    // A read with a limit is not begun again after a signal (signal(7)).
+    // A read with a timeout is not restarted after a signal (signal(7)).
     let mut listen = |stream: &UnixStream| retry_on_intr(|| read(stream, &mut answer));
     for command in ["qmp_capabilities", "quit"] {
         if listen(&stream)? == 0 {
@@ -152,8 +152,7 @@ fn ends_within(dir: &RunDir, limit: Duration) -> bool {
     }
 }
 
-/// Removes what a machine that had to be killed left. A new machine may have the
-/// name by now.
+/// Removes what a killed machine left. A new machine may have the name by now.
 fn clean(root: &RunRoot, name: &str) -> Result<(), Failure> {
     match root.remove(name) {
         Ok(()) | Err(RunDirError::NotRunning(_) | RunDirError::InUse(_)) => Ok(()),

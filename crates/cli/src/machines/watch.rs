@@ -1,8 +1,8 @@
-//! `tare stats --watch`: what the disks do, line by line, and R's distribution.
+//! `tare stats --watch`: the activity of the disks, line by line, and R's distribution.
 //!
-//! On a terminal the view is drawn anew at each sample; elsewhere each interval
-//! is a line and the distribution comes at the end. It ends with the machine,
-//! after `--count` intervals, or by Ctrl-C.
+//! On a terminal the view is redrawn at each sample; elsewhere each interval is a line and the
+//! distribution comes at the end. It ends with the machine, after `--count` intervals, or by
+//! Ctrl-C.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
@@ -22,7 +22,7 @@ use super::stats_error::StatsError;
 use crate::failure::{Failure, Outcome};
 use crate::output::print;
 
-/// How often to look for Ctrl-C while waiting.
+/// How often to check for Ctrl-C while waiting.
 const LOOK: Duration = Duration::from_millis(50);
 /// Lines that stay above the distribution on a terminal.
 const KEPT_LINES: usize = 12;
@@ -75,7 +75,7 @@ pub(super) fn watch(name: &str, client: &mut Client, how: Watching) -> Outcome {
         }
         let now = match client.stats() {
             Ok(now) => now,
-            // It ended, and with it what there is to see.
+            // The machine has ended.
             Err(ClientError::Connect { .. } | ClientError::Broken(_)) => break,
             Err(source) => return Err(unanswered(name, source).into()),
         };
@@ -98,7 +98,7 @@ fn unanswered(name: &str, source: ClientError) -> StatsError {
     }
 }
 
-/// `false`: interrupted.
+/// Sleeps; `false` if interrupted.
 fn sleep_until(due: Instant, interrupted: &AtomicBool) -> bool {
     loop {
         if interrupted.load(Ordering::Relaxed) {
@@ -112,7 +112,7 @@ fn sleep_until(due: Instant, interrupted: &AtomicBool) -> bool {
     }
 }
 
-/// What was seen so far.
+/// The samples so far.
 struct View {
     form: Form,
     redraws: bool,
@@ -153,12 +153,12 @@ impl View {
         self.lines.extend(new);
         let old = self.lines.len().saturating_sub(KEPT_LINES);
         self.lines.drain(..old);
-        // Home, and clear below.
+        // Cursor home, clear below.
         let text = format!("\x1b[H\x1b[J{}{}", head(), self.lines.concat());
         print(&(text + &histograms(&self.distribution())))
     }
 
-    /// The distribution, where it does not stand there already.
+    /// Prints the distribution, unless the view shows it already.
     fn end(&self) -> Outcome {
         if self.redraws || self.form == Form::Json {
             return Ok(ExitCode::Success);

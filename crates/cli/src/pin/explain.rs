@@ -1,4 +1,4 @@
-//! Exit codes and ways out of what `crates/pin` refuses.
+//! Exit codes and hints for the errors of `crates/pin`.
 
 use rustix::io::Errno;
 use tare_control::exit::ExitCode;

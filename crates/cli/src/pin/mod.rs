@@ -1,7 +1,6 @@
-//! `tare pin`: threads of a machine, container or process onto CPUs, and back.
+//! `tare pin`: pins the threads of a machine, container or process to CPUs, and undoes it.
 //!
-//! The mechanism is `crates/pin`'s; here is whom it is about, how long it lasts,
-//! and how it is printed.
+//! The mechanism is in `crates/pin`; this module chooses the target and the duration, and prints.
 
 mod explain;
 mod table;
@@ -19,10 +18,10 @@ use crate::args::PinArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, warn};
 
-/// How often threads that have begun are looked for while a placement is held.
+/// How often to look for new threads while a placement is held.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Pins, or puts back.
+/// Pins, or restores.
 pub(crate) fn pin(args: &PinArgs) -> Outcome {
     let store = Store::open_default()?;
     let signal = Signal::watch().map_err(|error| Failure::new(ExitCode::Internal, error))?;
@@ -53,7 +52,7 @@ pub(crate) fn pin(args: &PinArgs) -> Outcome {
     }
 }
 
-/// Undoes what a killed process left, and reports it.
+/// Restores what a killed process left, and reports it.
 pub(crate) fn recover(store: &Store) {
     for recovered in store.recover() {
         let (name, undone) = (&recovered.asked, &recovered.undone);
@@ -65,8 +64,8 @@ pub(crate) fn recover(store: &Store) {
     }
 }
 
-/// Keeps the placement, also for threads that begin, until the time is over, the
-/// target ends or a signal comes; then puts it back.
+/// Keeps the placement, also for new threads, until the time is over, the target ends or a signal
+/// arrives; then restores the old one.
 fn hold(mut pinned: Pinned, time: Duration, signal: &Signal, name: &str) -> Outcome {
     let end = Instant::now() + time;
     let mut caught = 0;
@@ -93,12 +92,12 @@ fn report(undone: &Undone, name: &str) -> Outcome {
     print(&format!("{name}: {}\n", table::undone(undone)))
 }
 
-/// Ctrl-C, SIGTERM and the terminal's end, as a question between steps.
+/// Ctrl-C, SIGTERM and a closed terminal, checked between steps.
 pub(crate) struct Signal(Arc<AtomicUsize>);
 
 impl Signal {
-    /// Watches until the process ends. A SIGHUP that it was started to ignore (`nohup`) stays
-    /// ignored.
+    /// Catches the signals until the process ends. A SIGHUP that it was started to ignore (`nohup`)
+    /// stays ignored.
     pub(crate) fn watch() -> std::io::Result<Self> {
         let came = Arc::new(AtomicUsize::new(0));
         for signal in requests_to_end() {
@@ -108,8 +107,8 @@ impl Signal {
         Ok(Self(came))
     }
 
-    /// Places every thread of the plan's target. A signal ends it with the exit code of that
-    /// signal, after all that it moved is restored.
+    /// Places every thread of the plan's target. After a signal it restores all that it moved, and
+    /// fails with the signal's exit code.
     pub(crate) fn place(&self, store: &Store, name: &str, plan: &Plan) -> Result<Pinned, Failure> {
         let placed = tare_pin::pin(store, name, plan, &|| self.came().is_some());
         placed.map_err(|error| match (&error, self.came()) {
@@ -118,7 +117,7 @@ impl Signal {
         })
     }
 
-    /// The exit code of the signal that came.
+    /// The exit code of a signal that has arrived.
     pub(crate) fn came(&self) -> Option<ExitCode> {
         match i32::try_from(self.0.load(Ordering::Relaxed)) {
             Ok(SIGINT) => Some(ExitCode::Interrupted),

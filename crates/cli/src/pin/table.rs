@@ -1,4 +1,4 @@
-//! What was planned, placed and put back, as text.
+//! Plans, placements and restorations as text.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use tare_pin::{CpuList, Pinned, Plan, Seat, Undone};
 use tare_policy::placement::CpuMask;
 use tare_probe::vm::Role;
 
-/// A plan that is not carried out.
+/// A plan under `--dry-run`.
 pub(crate) fn planned(plan: &Plan) -> String {
     let seats = plan.seats();
     let rows = seats.iter().map(|seat| (seat, None));
@@ -16,7 +16,7 @@ pub(crate) fn planned(plan: &Plan) -> String {
     text
 }
 
-/// A placement as the kernel has it.
+/// A placement as read back from the kernel.
 pub(crate) fn placed(pinned: &Pinned) -> String {
     let seats = pinned.read_back();
     let rows = seats.iter().map(|(seat, now)| (seat, Some(*now)));
@@ -25,7 +25,7 @@ pub(crate) fn placed(pinned: &Pinned) -> String {
     text
 }
 
-/// What came of putting back.
+/// The result of restoring.
 pub(crate) fn undone(undone: &Undone) -> String {
     let mut text = format!(
         "placement of {} restored",
@@ -45,7 +45,7 @@ fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{s}")
 }
 
-/// Short name of what a thread does.
+/// Short name of a thread's role.
 pub(crate) fn role(role: Role) -> String {
     match role {
         Role::Vcpu(index) => format!("vcpu{index}"),

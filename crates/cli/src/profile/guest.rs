@@ -37,7 +37,7 @@ const FILES_MAX: u64 = 512 << 20;
 /// The observer's program, beside the first process's.
 const PROGRAM: &str = "tare-observe";
 
-/// A guest that cannot be profiled.
+/// Why a guest cannot be profiled.
 #[derive(Debug, thiserror::Error)]
 enum InGuestError {
     #[error("{PROGRAM} is not beside tare-init; build it with: cargo xtask init")]
@@ -93,7 +93,7 @@ pub(super) fn profile(plan: &Plan, root: &Path, command: &[String]) -> RunOutcom
     })
 }
 
-/// What boots: a kernel, files, a command.
+/// What the guest boots: a kernel, files, a command.
 struct Guest {
     kernel: Kernel,
     tree: Tree,
@@ -123,7 +123,7 @@ impl Guest {
         })
     }
 
-    /// Boots it, and gives what the observer handed over.
+    /// Boots it, and returns the observer's output.
     fn run(&self, plan: &Plan, graphs: &[String]) -> Result<Finds, Failure> {
         let order = ObserveRequest {
             command: self.task.command.clone(),

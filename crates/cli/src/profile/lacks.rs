@@ -1,9 +1,9 @@
-//! What the library OS lacks for a program, by what the program asked of this kernel:
-//! calls (`tare_program::Call`), further processes, sockets and options, files of the kernel's
+//! What the library OS lacks for a program, from what the program requested of this kernel: calls
+//! (`tare_program::Call`), further processes, sockets and options, kernel files
 //! (`tare_program::offered`), and files that its machine has only with `--root`.
 //!
-//! Limits: operations of `arch_prctl` are not compared, and flags of other calls are not in a
-//! profile.
+//! Limits: operations of `arch_prctl` are not compared, and a profile does not have flags of other
+//! calls.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,10 +16,10 @@ use tare_program::{Answer, Call};
 
 use super::text::paragraph;
 
-/// Types of mappings; each is served.
+/// Types of mappings, all supported.
 const MAP_TYPES: [&str; 3] = ["MAP_PRIVATE", "MAP_SHARED", "MAP_SHARED_VALIDATE"];
 
-/// Names of what was used, with how often.
+/// Names with how often each was used.
 type Counts = BTreeMap<String, u64>;
 
 /// What is missing.
@@ -28,7 +28,7 @@ pub(super) struct Lacks {
     calls: Counts,
     processes: Counts,
     sockets: Counts,
-    /// Socket options that are taken and do nothing.
+    /// Socket options that are accepted without effect.
     options: Counts,
     /// Requests of `ioctl`, operations of `prctl`, commands of `fcntl`.
     requests: Counts,
@@ -38,14 +38,14 @@ pub(super) struct Lacks {
     files: Vec<String>,
 }
 
-/// Compares with the profile of a program from before its start.
+/// Compares with a program's profile that begins before its start.
 pub(super) fn of(profile: &Profile) -> Lacks {
     let mut lacks = Lacks::default();
     for (name, call) in &profile.calls {
         let known = table::number(name).and_then(Call::of);
         let (list, count) = match known.map(Call::answer) {
             Some(Answer::Served | Answer::Spared) => continue,
-            // The first one starts the program.
+            // The first execve starts the program.
             Some(Answer::OneProcess) if known == Some(Call::execve) => {
                 (&mut lacks.processes, call.count.saturating_sub(1))
             }
@@ -73,8 +73,8 @@ pub(super) fn of(profile: &Profile) -> Lacks {
 }
 
 impl Lacks {
-    /// Notes what is used of sockets, options, requests and the kernel's files, and not
-    /// offered. The profile has the names of [`names`].
+    /// Records what is used of sockets, options, requests and kernel files and not supported. The
+    /// names in the profile are those of [`names`].
     fn compare(&mut self, used: &Features) {
         let types: Vec<_> = SocketType::ALL
             .iter()

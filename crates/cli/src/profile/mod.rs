@@ -1,8 +1,7 @@
-//! `tare profile`: what an application asks of its kernel.
+//! `tare profile`: what an application uses of its kernel.
 //!
-//! The observation is `tare_probe::syscalls`; here is whom it is about, where the
-//! profile goes, and how it is printed. All that can be checked is checked before
-//! a command starts.
+//! The observation is in `tare_probe::syscalls`; this module chooses the target and the output, and
+//! prints. Everything that can be checked is checked before a command starts.
 
 mod guest;
 mod lacks;
@@ -95,7 +94,7 @@ pub(crate) fn profile(args: ProfileArgs) -> RunOutcome {
     }
 }
 
-/// On this kernel.
+/// Profiles on this kernel.
 fn here(plan: &Plan, subject: &Subject) -> RunOutcome {
     let out = plan.out.as_deref().map(OutFile::open).transpose()?;
     let log = plan.log.as_deref().map(OutFile::open).transpose()?;
@@ -112,7 +111,7 @@ fn here(plan: &Plan, subject: &Subject) -> RunOutcome {
     Ok(ended(&course))
 }
 
-/// Writes the profile to its file, and what was seen for the reader.
+/// Writes the profile to its file, and prints a summary.
 fn keep(plan: &Plan, profile: &Profile, out: Option<OutFile>) -> Result<(), Failure> {
     let json = profile
         .to_json()
@@ -126,7 +125,7 @@ fn keep(plan: &Plan, profile: &Profile, out: Option<OutFile>) -> Result<(), Fail
     }
     let text = text::of(profile, plan.out.as_deref());
     match &plan.subject {
-        // Its standard output is the command's.
+        // Standard output belongs to the command.
         Subject::Command(_) => eprint!("{text}"),
         Subject::Program(words) => {
             let lacks = lacks::of(profile).text(&words.name, profile.calls.len());
@@ -170,7 +169,7 @@ fn observe(
             let mut command = Command::new(&words.program);
             command.arg0(&words.name).args(&words.arguments);
             if plan.json {
-                // Standard output is the profile's.
+                // Standard output belongs to the profile.
                 command.stdout(Stdio::from(std::io::stderr()));
             }
             let mut child = recorder.spawn(&mut command)?;
@@ -197,12 +196,12 @@ fn observe(
     }
 }
 
-/// The command's status is passed on, unless we ended it.
+/// Passes the command's status on, unless we ended the command.
 fn ended(course: &Course) -> RunExit {
     match (course.because, course.status) {
         (Because::Ended, Some(status)) => RunExit::Status(ending::status(status)),
         (Because::Ended | Because::Time, _) => ExitCode::Success.into(),
-        // Ending it is how a process that runs is observed for as long as wished.
+        // Ending it is the normal way to observe a running process for a chosen time.
         (Because::Interrupted, None) => ExitCode::Success.into(),
         (Because::Interrupted, Some(_)) => ExitCode::Interrupted.into(),
         (Because::Terminated, _) => ExitCode::Terminated.into(),

@@ -1,5 +1,5 @@
-//! A file that a profile is written to: whether it can be is known before the
-//! command starts, and what was there stays until all of the new one is.
+//! The file for a profile: the check that it can be written comes before the command starts, and an
+//! old file stays until the new one is complete.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -23,17 +23,17 @@ impl Explain for OutputError {
     }
 }
 
-/// A file in the making.
+/// A file being written.
 #[derive(Debug)]
 pub(super) struct OutFile {
     path: PathBuf,
-    /// Beside it; none where the path is not a regular file, such as a pipe.
+    /// The temporary file beside it; `None` where the path is not a regular file, such as a pipe.
     temporary: Option<PathBuf>,
     file: File,
 }
 
 impl OutFile {
-    /// Makes the file that will become `path`.
+    /// Creates the file that will become `path`.
     pub(super) fn open(path: &Path) -> Result<Self, OutputError> {
         let failed = |source| OutputError {
             path: path.to_owned(),
@@ -47,7 +47,7 @@ impl OutFile {
         let mut options = OpenOptions::new();
         options.write(true);
         if temporary.is_some() {
-            // A file that may not be changed is not replaced either.
+            // A file that may not be changed may not be replaced either.
             if path.exists() {
                 options.open(path).map_err(failed)?;
             }
@@ -63,7 +63,7 @@ impl OutFile {
         })
     }
 
-    /// Another handle of the file.
+    /// Another handle on the file.
     pub(super) fn file(&self) -> Result<File, OutputError> {
         self.file.try_clone().map_err(|source| OutputError {
             path: self.path.clone(),
@@ -71,12 +71,12 @@ impl OutFile {
         })
     }
 
-    /// How the user named it.
+    /// The path as the user wrote it.
     pub(super) fn shown(&self) -> std::path::Display<'_> {
         self.path.display()
     }
 
-    /// Writes everything and puts the file in its place.
+    /// Writes the bytes and moves the file to its path.
     pub(super) fn write(mut self, bytes: &[u8]) -> Result<(), OutputError> {
         self.file.write_all(bytes).map_err(|source| OutputError {
             path: self.path.clone(),
@@ -85,7 +85,7 @@ impl OutFile {
         self.commit()
     }
 
-    /// Puts the file in its place.
+    /// Moves the file to its path.
     pub(super) fn commit(mut self) -> Result<(), OutputError> {
         let Some(temporary) = self.temporary.take() else {
             return Ok(());

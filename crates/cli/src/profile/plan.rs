@@ -1,4 +1,4 @@
-//! What the words mean, checked before anything starts.
+//! Validates the arguments before anything starts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::failure::{Explain, Failure};
 /// Longest label, bytes.
 const LABEL_MAX: usize = 100;
 
-/// Words that do not make a profile.
+/// Invalid arguments.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PlanError {
     #[error(
@@ -44,7 +44,7 @@ impl Explain for ProgramError {
     }
 }
 
-/// An observation to be made.
+/// A planned observation.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) subject: Subject,
@@ -58,7 +58,7 @@ pub(super) struct Plan {
     pub(super) publish: Vec<Publish>,
 }
 
-/// Whom it is about.
+/// What is observed.
 #[derive(Debug)]
 pub(super) enum Subject {
     Command(FoundCommand),
@@ -81,7 +81,7 @@ pub(super) struct FoundCommand {
 }
 
 impl FoundCommand {
-    /// As the user wrote it.
+    /// The command as the user wrote it.
     pub(super) fn all(&self) -> Vec<String> {
         let mut all = vec![self.name.clone()];
         all.extend_from_slice(&self.arguments);
@@ -127,7 +127,7 @@ fn subject(args: &ProfileArgs) -> Result<Subject, Failure> {
         tare_launch::program::check_file(program)?;
         let mut path = program.to_string_lossy().into_owned();
         if !path.contains('/') {
-            // Never a program of the search path.
+            // Never a program from the search path.
             path.insert_str(0, "./");
         }
         let all = [&[path], args.command.as_slice()].concat();

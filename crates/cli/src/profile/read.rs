@@ -1,4 +1,4 @@
-//! Profiles from files.
+//! Reads profiles from files.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -34,15 +34,15 @@ pub(crate) enum ReadError {
 /// Bytes that are not a profile.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ParseError {
-    /// They are wrong.
+    /// They are invalid.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// The thread that reads them.
+    /// The reading thread cannot be confined.
     #[error("cannot confine the thread that reads it")]
     Confine(#[from] ConfineError),
 }
 
-/// Reads a profile, which another user or a guest may have written, by a thread that can open,
+/// Parses a profile, which another user or a guest may have written, on a thread that can open,
 /// start and connect nothing.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Profile, ParseError> {
     Ok(confine::read_confined(None, || Profile::read(bytes))??)
@@ -68,7 +68,7 @@ pub(crate) fn each(paths: &[PathBuf]) -> Result<Vec<Profile>, ReadError> {
     paths.iter().map(|path| read(path)).collect()
 }
 
-/// One that is too long is not read further than it takes to tell.
+/// Reads a file; of one that is too long, only as much as shows that.
 fn read(path: &Path) -> Result<Profile, ReadError> {
     let failed = |source| ReadError::File {
         path: path.to_owned(),

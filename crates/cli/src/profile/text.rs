@@ -1,4 +1,4 @@
-//! A profile for the reader: a table of calls, then what they ask for.
+//! A profile as text: a table of calls, then what they request.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -9,14 +9,14 @@ use tare_profile::{Argument, Asked, Call, Features, Observer, Profile};
 use super::units::{time, time_or_none};
 use crate::output::width;
 
-/// Calls of x86-64 that a kernel of this year has.
+/// System calls of x86-64 in a current kernel.
 const ALL_CALLS: usize = 381;
-/// A call that was made less often has constant arguments by chance.
+/// Below this number of calls, constant arguments are chance.
 const OFTEN: u64 = 10;
 /// Most items of a list that are printed.
 const MOST: usize = 24;
 
-/// The whole text; `file` is where the profile went.
+/// The whole text; `file` is where the profile was written.
 pub(super) fn of(profile: &Profile, file: Option<&Path>) -> String {
     let mut text = table(profile);
     text.push('\n');
@@ -185,7 +185,7 @@ fn paths(profile: &Profile) -> Vec<String> {
     ]
 }
 
-/// Whether anything is missing that a kernel or a root would need.
+/// States whether anything is missing that a kernel or a root needs.
 fn completeness(profile: &Profile) -> String {
     match profile.unavailable.len() {
         0 => "every call, every path that was found, no event lost".to_owned(),
@@ -280,7 +280,7 @@ pub(super) fn paragraph(text: &mut String, name: &str, items: &[String]) {
     }
 }
 
-/// Names come from the application: nothing of theirs steers the terminal.
+/// Removes control characters: names come from the application.
 fn printable(text: &str) -> String {
     let shown = |c: char| if c.is_control() { '?' } else { c };
     text.chars().map(shown).collect()

@@ -1,4 +1,4 @@
-//! Which applications the profiles are of, and what shows that each works.
+//! The applications of the profiles, and the check that shows that each works.
 
 use tare_control::exit::ExitCode;
 use tare_profile::{Profile, Way};
@@ -12,15 +12,15 @@ const NAME_CHARS: usize = 40;
 /// An application of the profiles.
 #[derive(Clone, Debug)]
 pub(super) struct Profiled {
-    /// Its name, which no other of them has.
+    /// Its name, unique among them.
     pub(super) name: String,
     /// Its profiles, merged.
     pub(super) profile: Profile,
 }
 
-/// The applications of profiles in their order. Profiles of one command, container or image
-/// are merged, and so is one of a process that ran already with those of the application
-/// before it: they are its phases.
+/// The applications of profiles, in order. Profiles of one command, container or image are merged.
+/// A profile of a process that was already running is merged with those of the application before
+/// it, as another phase.
 pub(super) fn grouped(profiles: &[Profile]) -> Vec<Profiled> {
     let mut groups: Vec<(Option<&Way>, Profile)> = Vec::new();
     for profile in profiles {
@@ -53,7 +53,7 @@ pub(super) fn grouped(profiles: &[Profile]) -> Vec<Profiled> {
     applications
 }
 
-/// A check for each application: none is that it runs.
+/// A check for each application; the default is that it runs.
 pub(super) fn checks(applications: &[Profiled], given: &[Check]) -> Result<Vec<Check>, Failure> {
     let count = applications.len();
     match given.len() {
@@ -71,8 +71,8 @@ pub(super) fn checks(applications: &[Profiled], given: &[Check]) -> Result<Vec<C
     }
 }
 
-/// What the first observation observed, but for a process that ran already, whose number
-/// says nothing of it.
+/// The target of the first observation; `None` for a process that was already running, since its
+/// number does not identify the application.
 fn way(profile: &Profile) -> Option<&Way> {
     let mut ways = profile.phases.iter().map(|phase| &phase.taken.way);
     ways.find(|way| match way {
@@ -82,7 +82,7 @@ fn way(profile: &Profile) -> Option<&Way> {
     })
 }
 
-/// The words of the first observation that started a command.
+/// The arguments of the first observation that started a command.
 fn command(profile: &Profile) -> Option<&[String]> {
     profile
         .phases
@@ -93,7 +93,7 @@ fn command(profile: &Profile) -> Option<&[String]> {
         })
 }
 
-/// The application's name: of its command, else of its profile's first task.
+/// The application's name: from its command, else from its profile's first task.
 fn name(profile: &Profile) -> String {
     let command = command(profile).and_then(|words| words.first().map(String::as_str));
     let task = || profile.tasks.first().map(|task| task.name.as_str());

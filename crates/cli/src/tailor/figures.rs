@@ -24,7 +24,7 @@ use super::args::TailorArgs;
 use crate::failure::Failure;
 use crate::output::warn;
 
-/// What figures are made of.
+/// The input of the figures.
 pub(super) struct Figures<'a> {
     pub(super) args: &'a TailorArgs,
     pub(super) spec: &'a KernelSpec,
@@ -33,14 +33,14 @@ pub(super) struct Figures<'a> {
     pub(super) terms: &'a ProofConfig,
     pub(super) debian: Option<(&'a DebianKernel, Control<'a>)>,
     pub(super) dir: &'a Path,
-    /// Where the consoles of the proofs are.
+    /// Directory of the consoles of the proofs.
     pub(super) logs: &'a Path,
     /// CVE records, to be counted.
     pub(super) records: Option<&'a Records>,
 }
 
 impl Figures<'_> {
-    /// The report; its files and whole time are the caller's.
+    /// The report; the caller adds its files and the total time.
     pub(super) fn report(&self, tailored: &Tailored) -> Result<Report, Failure> {
         let mut notes = self.application.notes.clone();
         let never: Vec<&str> = tailored
@@ -116,7 +116,7 @@ impl Figures<'_> {
         })
     }
 
-    /// Code by directory; nothing where the objects are not readable.
+    /// Code by directory; empty where the objects cannot be read.
     fn code(&self) -> BTreeMap<String, u64> {
         code::by_directory(&self.dir.join(OBJECTS)).unwrap_or_else(|error| {
             warn(&format!("no figures of the kernel's code: {error}"));
@@ -159,9 +159,9 @@ impl Figures<'_> {
         Ok((own, debian))
     }
 
-    /// Starts of the tailored kernel and of Debian's, both at once: instructions
-    /// are the same on a busy computer. Each starts without the application's files too,
-    /// since unpacking them is not part of the kernel's own boot.
+    /// Starts the tailored kernel and Debian's at the same time: instruction counts do not depend
+    /// on load. Each also starts without the application's files, since unpacking them is not part
+    /// of the kernel's own boot.
     fn boots(&self, image: &Path) -> Result<(Boots, Boots), ProveError> {
         let nothing = Application {
             tree: Tree::new(),
@@ -191,8 +191,8 @@ impl Figures<'_> {
         })
     }
 
-    /// The cuts, with what each is worth if that was asked: options of the
-    /// kernel with it less options of the kernel without it.
+    /// The cuts; on request with what each saves: options of the kernel with it less options of the
+    /// kernel without it.
     fn cuts(&self, config: &Config) -> Result<Vec<CutLine>, Failure> {
         let mut lines = Vec::new();
         for cut in Cut::ALL {

@@ -1,6 +1,6 @@
 //! `tare tailor`: from profiles to a kernel that is proven with its application.
 //!
-//! `crates/tailor` does the work; this builds its request and prints the result.
+//! `crates/tailor` does the work; this module builds its request and prints the result.
 
 mod applications;
 pub(crate) mod args;
@@ -57,7 +57,7 @@ const LOGS: &str = "logs";
 const REPORT_TEXT: &str = "report.txt";
 const REPORT_JSON: &str = "report.json";
 
-/// Tailors a kernel, or makes one again from its lock.
+/// Tailors a kernel, or rebuilds one from its lock file.
 pub(crate) fn tailor(args: &TailorArgs) -> Outcome {
     let builder = KernelBuilder {
         cache: Cache::open_default()?,
@@ -73,7 +73,7 @@ pub(crate) fn tailor(args: &TailorArgs) -> Outcome {
     }
 }
 
-/// What each `make` may take.
+/// The bounds of each `make`.
 fn bounds(args: &TailorArgs) -> Bounds {
     let usual = starter::bounds();
     let memory = args.build_memory.map(|gib| u64::from(gib.get()) << 30);
@@ -89,7 +89,7 @@ fn limit(args: &TailorArgs) -> Duration {
     Duration::from_secs(args.minutes.get().saturating_mul(60))
 }
 
-/// `tare` starts itself to confine what it starts.
+/// `tare` starts itself to confine other programs.
 fn this_program() -> Result<PathBuf, Failure> {
     env::current_exe().map_err(|error| Failure::new(ExitCode::Internal, error))
 }
@@ -98,7 +98,7 @@ fn cpus() -> NonZeroUsize {
     thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Makes the kernel of a lock again and says what differs.
+/// Rebuilds the kernel of a lock file and prints the differences.
 fn again(args: &TailorArgs, path: &Path, builder: &KernelBuilder, ended: &AtomicBool) -> Outcome {
     let lock = Lock::read(path)?;
     let out = args
@@ -124,7 +124,7 @@ fn again(args: &TailorArgs, path: &Path, builder: &KernelBuilder, ended: &Atomic
     Ok(ExitCode::LockDiffers)
 }
 
-/// An application, ready to be proven.
+/// An application, ready for its proof.
 struct Subject {
     name: String,
     application: Application,
@@ -134,7 +134,7 @@ struct Subject {
 
 fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>) -> Outcome {
     let begin = Instant::now();
-    // First, so that a wrong directory costs no build.
+    // First, so that a wrong directory is found before the build.
     let records = args.cves.as_deref().map(Records::read).transpose()?;
     let profiles = read::each(&args.profiles)?;
     let applications = applications::grouped(&profiles);
@@ -193,7 +193,7 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     add_applications(&mut report, &subjects, &all);
     report.total_s = begin.elapsed().as_secs_f64();
     report.files = files(&dir, &image, &all.tailored);
-    // Names in it are the profile's.
+    // The names in it come from the profile.
     let text = report.to_string();
     let text = printable_lines(&text);
     write(&dir.join(REPORT_TEXT), text.as_bytes())?;
@@ -212,7 +212,7 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     })
 }
 
-/// The applications with their files, and how each is proven.
+/// The applications with their files and proofs.
 fn subjects(
     args: &TailorArgs,
     applications: &[Profiled],
@@ -252,7 +252,7 @@ fn subjects(
     applications.iter().zip(checks).map(subject).collect()
 }
 
-/// Adds what came of each application to the report.
+/// Adds the result of each application to the report.
 fn add_applications(report: &mut Report, subjects: &[Subject], all: &TailoredForAll) {
     report.applications = applications_of(subjects, all);
     let [first, others @ ..] = subjects else {
@@ -283,7 +283,7 @@ fn applications_of(subjects: &[Subject], all: &TailoredForAll) -> Vec<Applicatio
     subjects.iter().zip(&all.proofs).map(line).collect()
 }
 
-/// Debian's kernel with what its figures and proofs need.
+/// Debian's kernel with the input of its figures and proofs.
 struct Debian {
     kernel: tare_rootfs::Kernel,
     modules: Vec<Module>,
@@ -291,7 +291,7 @@ struct Debian {
 }
 
 impl Debian {
-    /// Only a warning where it is unavailable.
+    /// Warns where it is unavailable.
     fn obtain(cache: &Cache) -> Option<Self> {
         let kernel = debian::find_or_obtain(cache)
             .map_err(|error| warn(&format!("Debian's kernel is not compared: {error}")))
@@ -323,7 +323,7 @@ fn files(dir: &Path, image: &Path, tailored: &Tailored) -> Vec<String> {
     ]
 }
 
-/// The images beside the lock, where they are found without knowing builds.
+/// Copies the images beside the lock file, independent of the build directory.
 fn install(dir: &Path, kernel: &Kernel) -> Result<PathBuf, Failure> {
     let Image { bz_image, vmlinux } = &kernel.image;
     let copy = |from: &Path, name: &str| {

@@ -1,5 +1,4 @@
-//! How far a tailoring is: on a terminal one line that is written over, else a
-//! line for each step.
+//! Progress of a tailoring: on a terminal one line that is overwritten, else a line for each step.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
@@ -8,11 +7,11 @@ use tare_tailor::tailoring::Step;
 
 use crate::output::warn;
 
-/// Files that a small kernel is made of, about.
+/// Approximate number of files of a small kernel.
 const FILES: usize = 1100;
-/// Between two lines of a terminal.
+/// Interval between updates on a terminal.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// Between two lines of a file.
+/// Interval between lines in a file.
 const SLOW: Duration = Duration::from_secs(60);
 /// Width of the bar.
 const BAR: usize = 20;
@@ -27,7 +26,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// For what begins now.
+    /// Starts the clock of a tailoring.
     pub(super) fn new(applications: Vec<String>) -> Self {
         Self {
             applications,
@@ -37,7 +36,7 @@ impl Progress {
         }
     }
 
-    /// A step.
+    /// Shows a step.
     pub(super) fn step(&mut self, step: &Step<'_>) {
         match step {
             Step::Made(file) => self.made(file),
@@ -76,7 +75,7 @@ impl Progress {
         }
     }
 
-    /// A line that stays.
+    /// Prints a line that stays.
     pub(super) fn say(&mut self, line: &str) {
         if self.terminal && self.files > 0 {
             let _ = write!(std::io::stderr(), "\r\x1b[K");

@@ -11,10 +11,10 @@ use tare_tailor::target::Part;
 use super::applications::Profiled;
 use super::args::{Keep, TailorArgs};
 
-/// Most characters of a directory's name that are the applications'.
+/// Most characters of the applications' names in a directory's name.
 const NAME_CHARS: usize = 80;
 
-/// The specification that the arguments ask for.
+/// The specification for the arguments.
 pub(super) fn spec(profile: Profile, args: &TailorArgs) -> KernelSpec {
     let mut spec = KernelSpec::new(profile, args.target.into());
     spec.parts
@@ -34,7 +34,7 @@ pub(super) fn spec(profile: Profile, args: &TailorArgs) -> KernelSpec {
             Keep::Cut(cut) => {
                 spec.cuts.remove(cut);
                 if *cut == Cut::Smp {
-                    // What the cut would take is there for several CPUs only.
+                    // What the cut removes exists only with several CPUs.
                     spec.parts.insert(Part::SeveralCpus);
                 }
             }
@@ -48,7 +48,7 @@ pub(super) fn spec(profile: Profile, args: &TailorArgs) -> KernelSpec {
     spec
 }
 
-/// Has the kernel keep capabilities of files in the guest's root, which is a tmpfs.
+/// Makes the kernel keep file capabilities in the guest's root, which is a tmpfs.
 pub(super) fn keep_capabilities(spec: &mut KernelSpec) {
     let symbols = ["TMPFS", "TMPFS_XATTR"].into_iter().filter_map(Symbol::new);
     for symbol in symbols {
@@ -57,7 +57,7 @@ pub(super) fn keep_capabilities(spec: &mut KernelSpec) {
     }
 }
 
-/// Where the kernel is made.
+/// The directory of the kernel.
 pub(super) fn place(args: &TailorArgs, applications: &[Profiled]) -> PathBuf {
     let names: Vec<&str> = applications.iter().map(|it| it.name.as_str()).collect();
     let names: String = names.join("-").chars().take(NAME_CHARS).collect();

@@ -1,8 +1,7 @@
 //! `tare top`: all virtual machines of this host, live.
 //!
-//! A thread observes, one interval after the other; the loop here draws what it
-//! sends and reads keys. Where standard output is not a terminal, the table is
-//! printed once for each interval instead.
+//! One thread observes interval after interval; the loop here draws its results and reads keys.
+//! Where standard output is not a terminal, the table is printed once for each interval instead.
 
 mod batch;
 mod row;
@@ -34,7 +33,7 @@ const TURN: Duration = Duration::from_millis(50);
 /// What the observing thread sends.
 struct Interval {
     accounts: Vec<Account>,
-    /// What could not be looked at.
+    /// What could not be observed.
     note: String,
 }
 
@@ -57,7 +56,7 @@ pub(crate) fn top(args: &TopArgs) -> Outcome {
     outcome
 }
 
-/// Tables to standard output, until the reader goes away.
+/// Prints tables to standard output, until the reader closes.
 fn print(mut watch: Watch, args: &TopArgs, prices: &Prices) -> Outcome {
     let mut out = std::io::stdout().lock();
     loop {
@@ -120,7 +119,7 @@ fn show(
 
 fn take(view: &mut View, interval: Interval, prices: &Prices) {
     let accounts = &interval.accounts;
-    // The same programs watch all machines: each account has the whole cost.
+    // The same programs watch all machines, so each account has the whole cost.
     let cost = accounts
         .iter()
         .map(|account| account.share(account.observer.total_ns()))

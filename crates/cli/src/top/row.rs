@@ -18,12 +18,12 @@ pub(super) struct Row {
     pub(super) cpu: f64,
     pub(super) guest: f64,
     pub(super) steal: f64,
-    /// Between which shares the guest's is, if that is known.
+    /// Bounds of the guest's share, if known.
     pub(super) guest_interval: Option<[f64; 2]>,
     pub(super) exits: Rate,
     pub(super) halts: Rate,
     pub(super) interrupts: Rate,
-    /// Bytes per second from and to block devices, and by tap devices; none where unknown.
+    /// Bytes per second from and to block devices, and through tap devices; `None` if unknown.
     pub(super) disk: Option<f64>,
     pub(super) network: Option<f64>,
     /// Page faults per second.
@@ -80,8 +80,8 @@ impl Column {
         (Self::Cause, "TOP CAUSE", 15),
     ];
 
-    /// The columns that fit into a line of this many characters: what says least goes
-    /// first.
+    /// The columns that fit into a line of this many characters; the least important ones are
+    /// dropped first.
     pub(super) fn fitting(width: u16) -> Vec<(Self, &'static str, u16)> {
         const FIRST_TO_GO: [Column; 10] = [
             Column::Faults,
@@ -107,7 +107,7 @@ impl Column {
         columns
     }
 
-    /// The next one, or the one before; around the ends.
+    /// The next column, or the previous one, with wrap-around.
     pub(super) fn beside(self, steps: isize) -> Self {
         let count = Self::ALL.len() as isize;
         let here = Self::ALL.iter().position(|(column, ..)| *column == self);
@@ -115,7 +115,7 @@ impl Column {
         Self::ALL[next as usize].0
     }
 
-    /// Whether its cells are numbers, which end at the same column.
+    /// Whether its cells are numbers, which are right-aligned.
     pub(super) fn is_number(self) -> bool {
         !matches!(self, Self::Name | Self::Cause)
     }
@@ -180,7 +180,7 @@ impl Row {
     }
 }
 
-/// Bytes from and to block devices by all threads; none where no thread's are known.
+/// Bytes from and to block devices by all threads; `None` if no thread's are known.
 fn disk_bytes(account: &Account) -> Option<u64> {
     let threads = account.threads.iter();
     let known =
@@ -193,7 +193,7 @@ fn faults(account: &Account) -> u64 {
     threads.map(|thread| thread.resources.page_faults).sum()
 }
 
-/// Numbers descend, names ascend.
+/// Sorts numbers in descending order, names in ascending order.
 pub(super) fn sort(rows: &mut [Row], by: Column) {
     let number = |row: &Row| match by {
         Column::Cpu => row.cpu,
@@ -225,7 +225,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// A share without the digits that its interval leaves open; at most five characters.
+/// A share with only the digits that its interval supports; at most five characters.
 fn known_percent(share: f64, interval: Option<[f64; 2]>) -> String {
     if !is_rough(share, interval) {
         return percent(share);
@@ -234,7 +234,7 @@ fn known_percent(share: f64, interval: Option<[f64; 2]>) -> String {
     format!("~{}", known.trim_end_matches(" %"))
 }
 
-/// A rate without the digits that are not known; at most six characters.
+/// A rate with only the digits that are known; at most six characters.
 fn known(rate: &Rate) -> String {
     let rough = if rate.is_rough() { "~" } else { "" };
     format!("{rough}{}", short(rate.known()))

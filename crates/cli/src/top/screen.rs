@@ -119,7 +119,7 @@ fn cell(text: String, column: Column) -> Cell<'static> {
     Cell::new(Text::from(text).alignment(alignment))
 }
 
-/// The chosen machine's cause, else the first's, or what is missing.
+/// The cause of the chosen machine, else of the first one, or what is missing.
 fn about(view: &View) -> Paragraph<'_> {
     let row = view.rows.get(view.index().unwrap_or(0));
     let text = match row.filter(|row| !row.sentence.is_empty()) {

@@ -1,4 +1,4 @@
-//! What the screen shows, and what keys do to it: no terminal here.
+//! The state of the screen and the effect of keys, independent of the terminal.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -9,15 +9,15 @@ use super::row::{Column, Row, sort};
 pub(super) struct View {
     pub(super) rows: Vec<Row>,
     pub(super) sort: Column,
-    /// Process of the chosen machine: rows move.
+    /// Process ID of the chosen machine, since rows move.
     pub(super) chosen: Option<u32>,
     pub(super) page: Page,
     pub(super) flow: Flow,
-    /// What could not be observed, or went wrong last time.
+    /// What could not be observed, or failed last time.
     pub(super) note: String,
-    /// Cost of watching, share of a core; none before the first interval.
+    /// Cost of watching as a share of a core; `None` before the first interval.
     pub(super) cost: Option<f64>,
-    /// Length of the interval; the one asked for before the first.
+    /// Length of the interval; before the first, the requested one.
     pub(super) interval_s: f64,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum Flow {
     Paused,
 }
 
-/// What a key asks of the loop.
+/// What a key requests of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyAction {
     Stay,
@@ -43,7 +43,7 @@ pub(super) enum KeyAction {
 }
 
 impl View {
-    /// Before the first interval.
+    /// The state before the first interval.
     pub(super) fn new(sort: Column, interval_s: f64) -> Self {
         Self {
             rows: Vec::new(),
@@ -76,7 +76,7 @@ impl View {
         self.rows.iter().position(|row| row.pid == pid)
     }
 
-    /// What a key does.
+    /// Handles a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> KeyAction {
         if key.kind == KeyEventKind::Release {
             return KeyAction::Stay;
@@ -129,7 +129,7 @@ impl Flow {
     }
 }
 
-/// The letters that sort.
+/// The column for a letter.
 fn by_letter(letter: char) -> Option<Column> {
     Some(match letter {
         'n' => Column::Name,

@@ -13,7 +13,7 @@ use tare_why::text::{interval, known_percent, list, percent};
 
 use crate::failure::Explain;
 
-/// Change of a share of a core from which it is listed.
+/// Smallest change of a share of a core that is listed.
 const CHANGED: f64 = 0.002;
 
 /// A document that cannot be compared.
@@ -56,7 +56,7 @@ struct Found {
     cause: String,
     basis: Basis,
     share: f64,
-    /// Documents of earlier versions have none.
+    /// Absent in documents of earlier versions.
     #[serde(default)]
     share_interval: Option<[f64; 2]>,
 }
@@ -71,14 +71,14 @@ fn whole() -> f64 {
     1.0
 }
 
-/// The CPU time of a machine, in all and by cause.
+/// The CPU time of a machine, in total and by cause.
 #[derive(Debug, Default)]
 struct Shares {
     total: f64,
     causes: BTreeMap<String, Share>,
 }
 
-/// What a cause takes, and between which shares that is.
+/// The share of a cause, with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Share {
     share: f64,
@@ -86,7 +86,7 @@ struct Share {
     high: f64,
 }
 
-/// What is known of a cause in two documents.
+/// The change of a cause between two documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Same,
@@ -96,7 +96,7 @@ enum Change {
 }
 
 impl Found {
-    /// One whose interval is not known may be any share.
+    /// The share; without a known interval it is unbounded.
     fn share(&self, counted_share: f64) -> Share {
         let is_exact = counted_share >= 1.0 || self.basis == Basis::Measured;
         let [low, high] = match self.share_interval {
@@ -113,7 +113,7 @@ impl Found {
 }
 
 impl Share {
-    /// Of a cause that is not in a document: less is not listed there.
+    /// For a cause that a document does not list: smaller shares are not listed.
     const NOT_LISTED: Self = Self {
         share: 0.0,
         low: 0.0,
@@ -152,7 +152,7 @@ impl Share {
     }
 }
 
-/// What changed from the first document to the second.
+/// The changes from the first document to the second.
 pub(super) fn compare(before: &Path, after: &Path) -> Result<String, CompareError> {
     Ok(changes(&read(before)?, &read(after)?))
 }
@@ -163,7 +163,7 @@ fn read(path: &Path) -> Result<BTreeMap<String, Shares>, CompareError> {
         .map_err(|error| CompareError::Parse(path.to_owned(), error))?;
     let mut machines: BTreeMap<String, Shares> = BTreeMap::new();
     for machine in document.machines {
-        // Machines of one name are compared as one.
+        // Machines with the same name are compared as one.
         let shares = machines.entry(machine.name).or_default();
         shares.total += machine.breakdown.total;
         for found in machine.findings {
@@ -237,8 +237,8 @@ struct Compared<'a> {
     change: Change,
 }
 
-/// The causes of a machine, the largest difference first. In a document without the machine no cause has
-/// a share.
+/// The causes of a machine, the largest difference first. In a document without the machine no
+/// cause has a share.
 fn causes<'a>(then: &'a Shares, now: &'a Shares, is_in_both: bool) -> Vec<Compared<'a>> {
     let mut causes: Vec<&String> = then.causes.keys().chain(now.causes.keys()).collect();
     causes.sort_unstable();
@@ -349,7 +349,7 @@ mod tests {
             "1 of 1 machines did not change.\n\
              1 cause differs, and its intervals overlap: no change is known.\n"
         );
-        // It was not listed, and may have been as much as that.
+        // A cause that was not listed may have been as large as that.
         let then = machine("guest", exact(0.1));
         let now = machine("exits", between(0.001, 0.03, 0.06));
         let new = changes(&then, &now);

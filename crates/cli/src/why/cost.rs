@@ -1,4 +1,4 @@
-//! What a whole run of `tare why` cost: its start and its report are in no window.
+//! The cost of a whole run of `tare why`: no window includes its start and its report.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::observe::Watch;
 pub(super) struct RunCost {
     /// Until the window began, ms: finding machines, loading the programs, first readings.
     pub(super) start_cpu_ms: f64,
-    /// All of the run until its report, the programs included, ms.
+    /// For all of the run until its report, BPF programs included, ms.
     pub(super) run_cpu_ms: f64,
     /// Length of the run, s.
     pub(super) run_seconds: f64,
@@ -21,7 +21,7 @@ pub(super) struct RunCost {
 }
 
 impl RunCost {
-    /// Of this process until now.
+    /// The cost of this process so far.
     pub(super) fn until_now(watch: &Watch, programs_ns: u64, elapsed: Duration) -> Self {
         Self::of(
             watch.start_cpu_ns(),

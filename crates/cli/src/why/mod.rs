@@ -1,7 +1,7 @@
-//! `tare why`: what burns the CPU time of a machine, and what to do about it.
+//! `tare why`: explains where a machine's CPU time goes, and how to reduce it.
 //!
-//! The account is `crates/probe`'s, the judgement `crates/why`'s; here are the
-//! choice of machines and the printing.
+//! The account is in `crates/probe`, the rules in `crates/why`; this module chooses the machines
+//! and prints.
 
 mod compare;
 mod cost;
@@ -31,7 +31,7 @@ struct Document {
     machines: Vec<Report>,
 }
 
-/// Watches for a while and prints what it saw.
+/// Watches for a while and prints the findings.
 pub(crate) fn why(args: &WhyArgs) -> Outcome {
     if let Some([before, after]) = args.compare.as_deref() {
         return print(&compare::compare(before, after)?);
@@ -45,7 +45,7 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
     for missing in watch.unavailable() {
         warn(&missing.to_string());
     }
-    // An interrupt ends the window early; what was seen is printed all the same.
+    // An interrupt ends the window early; the findings are printed all the same.
     watch.end_by_signal()?;
     let accounts = watch.window(args.seconds.duration());
     if accounts.is_empty() && !args.json {

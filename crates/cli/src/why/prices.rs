@@ -1,5 +1,5 @@
-//! Where `tare why` and `tare top` have the prices of exits from: a run of `tare
-//! weigh vmexit`, or what is built in.
+//! The costs of exits for `tare why` and `tare top`: from a run of `tare weigh vmexit`, or built
+//! in.
 
 use std::fs;
 use std::io;
@@ -14,14 +14,14 @@ use tare_why::{Execution, Measured};
 
 use crate::failure::Explain;
 
-/// The experiment that prices exits.
+/// The experiment that measures the costs of exits.
 const EXPERIMENT: &str = "vmexit";
 
-/// Prices, and where they are from.
+/// Costs, and their origin.
 #[derive(Debug, Serialize)]
 #[serde(tag = "origin", rename_all = "snake_case")]
 pub(crate) enum Prices {
-    /// Estimates that are built in.
+    /// Built-in estimates.
     BuiltIn,
     /// Measured by `tare weigh vmexit`.
     Measured {
@@ -29,7 +29,7 @@ pub(crate) enum Prices {
         file: PathBuf,
         /// When, RFC 3339.
         started: String,
-        /// On what, if not on this host.
+        /// The other host, if not measured on this one.
         #[serde(skip_serializing_if = "Option::is_none")]
         elsewhere: Option<String>,
         #[serde(skip)]
@@ -37,8 +37,8 @@ pub(crate) enum Prices {
     },
 }
 
-/// Copies the results of a run that prices exits to the state directory, where every
-/// working directory finds them.
+/// Copies the results of such a run to the state directory, so that they are found from every
+/// working directory.
 pub(crate) fn remember(experiment: &str, run: &Path) -> io::Result<()> {
     let (Some(runs), Some(name)) = (runs_directory(), run.file_name()) else {
         return Ok(());
@@ -46,7 +46,7 @@ pub(crate) fn remember(experiment: &str, run: &Path) -> io::Result<()> {
     if experiment != EXPERIMENT {
         return Ok(());
     }
-    // One is enough: newer prices replace older ones.
+    // One is enough: newer costs replace older ones.
     let copy = runs.join(EXPERIMENT);
     fs::create_dir_all(&copy)?;
     let part = copy.join(format!(".{}", name.to_string_lossy()));
@@ -54,8 +54,8 @@ pub(crate) fn remember(experiment: &str, run: &Path) -> io::Result<()> {
     fs::rename(part, copy.join("summary.json"))
 }
 
-/// Places of runs beside those below the working directory: the state directory's, and
-/// those of the source tree that this program was built in.
+/// Directories of runs beside those below the working directory: in the state directory, and in the
+/// source tree of this program.
 fn places() -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let target = program.ancestors().find(|path| path.ends_with("target"));
@@ -66,18 +66,18 @@ fn places() -> Vec<PathBuf> {
     runs_directory().into_iter().chain(tree).collect()
 }
 
-/// Where [`remember`] keeps runs.
+/// The directory of [`remember`].
 fn runs_directory() -> Option<PathBuf> {
     Some(state_directory()?.join("runs"))
 }
 
-/// A file of prices that cannot be used.
+/// A file of costs that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PricesError {
     /// It cannot be read, or is something else.
     #[error(transparent)]
     Kept(#[from] StoredRunError),
-    /// It prices nothing.
+    /// It has no costs.
     #[error("{} has no costs of exits", .0.display())]
     Nothing(PathBuf),
 }
@@ -93,7 +93,7 @@ impl Explain for PricesError {
 }
 
 impl Prices {
-    /// Those of a file, else the newest that were measured on this host.
+    /// From a file, else the newest costs that were measured on this host.
     pub(crate) fn find(file: Option<&Path>) -> Result<Self, PricesError> {
         match file {
             Some(file) => Self::of(stored_runs::read(file, EXPERIMENT)?)
@@ -102,7 +102,7 @@ impl Prices {
         }
     }
 
-    /// The newest that were measured on this host, else what is built in.
+    /// The newest costs that were measured on this host, else the built-in ones.
     pub(crate) fn newest() -> Self {
         let measured = stored_runs::newest(EXPERIMENT, &places()).and_then(Self::of);
         measured.unwrap_or(Self::BuiltIn)
@@ -124,7 +124,7 @@ impl Prices {
         })
     }
 
-    /// What was measured.
+    /// The measured costs.
     pub(crate) fn measured(&self) -> Option<&Measured> {
         match self {
             Self::BuiltIn => None,
@@ -132,7 +132,7 @@ impl Prices {
         }
     }
 
-    /// Where they are from, as a sentence.
+    /// Their origin, as a sentence.
     pub(crate) fn sentence(&self) -> String {
         match self {
             Self::BuiltIn => "Exits are priced by built-in estimates (tare weigh vmexit --quick \

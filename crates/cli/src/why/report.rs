@@ -18,10 +18,10 @@ use tare_why::{Diagnosis, Execution, Finding, Load, Monitor, WORTH_SAYING, diagn
 
 /// Smallest share of a core that is printed as a part of the whole.
 const SHOWN: f64 = 0.0005;
-/// Version of the document; a field that changes its meaning changes it.
+/// Version of the document. It changes when the meaning of a field changes.
 pub(super) const SCHEMA: u32 = 1;
 
-/// What was found out about one machine (`docs/why.md`).
+/// The findings about one machine (`docs/why.md`).
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     name: String,
@@ -69,14 +69,14 @@ impl Report {
         }
     }
 
-    /// CPU time and time lost waiting, share of a core: what the machines are sorted by.
+    /// CPU time and time lost waiting, as a share of a core: the sort key of machines.
     pub(super) fn burn(&self) -> f64 {
         let findings = self.diagnosis.findings.iter();
         let lost = findings.filter(|found| found.parts.total == 0.0);
         self.diagnosis.breakdown.total + lost.map(|found| found.share).sum::<f64>()
     }
 
-    /// Whether nothing is worth a sentence.
+    /// Whether it has no finding worth printing.
     pub(super) fn is_quiet(&self) -> bool {
         self.diagnosis.findings.is_empty()
     }
@@ -85,7 +85,7 @@ impl Report {
         printable(&self.name)
     }
 
-    /// For people.
+    /// As text.
     pub(super) fn text(&self) -> String {
         let mut text = self.title();
         if self.is_quiet() {
@@ -167,7 +167,7 @@ fn busiest_exits(load: &Load) -> Vec<String> {
 
 /// Machines without a finding, in one line.
 pub(super) fn quiet(reports: &[&Report]) -> String {
-    /// Names that fit.
+    /// Most names in the line.
     const NAMED: usize = 8;
     let mut names: Vec<_> = reports.iter().take(NAMED).map(|r| r.name()).collect();
     if reports.len() > NAMED {
@@ -189,8 +189,8 @@ fn plural(count: usize, what: &str) -> String {
     }
 }
 
-/// What concerns all machines: what could not be observed, where prices are from,
-/// and the cost.
+/// Notes for all machines: what could not be observed, the origin of costs, and the cost of the
+/// run.
 pub(super) fn notes(reports: &[Report], prices: &Prices, run: RunCost) -> String {
     let missing: BTreeSet<String> = reports
         .iter()
@@ -233,11 +233,11 @@ pub(super) fn notes(reports: &[Report], prices: &Prices, run: RunCost) -> String
     text
 }
 
-/// Sources that another replaces: exits by type, and the threads' files.
+/// Sources that others replace: exits by type, and the threads' files.
 const QUIET: [&str; 2] = ["kvm:kvm_exit", "on_task"];
 
-/// Whether a missing source changes a conclusion: estimates of exits and the sampling of
-/// events are marked where they are used.
+/// Whether a missing source changes a conclusion: estimates of exits and sampled events are marked
+/// where they are used.
 fn matters(missing: &Unavailable) -> bool {
     !matches!(
         missing.source,
@@ -245,7 +245,7 @@ fn matters(missing: &Unavailable) -> bool {
     ) && !QUIET.contains(&missing.name.as_str())
 }
 
-/// The headline, its evidence, then the remedies, a line each: a command stays whole.
+/// The headline, its evidence, then the remedies, one line each so that a command stays whole.
 fn paragraph(number: usize, finding: &Finding, text: &mut String) {
     let first = format!("{number:>2}. ");
     let headline = format!("{}.", finding.headline());
@@ -259,7 +259,7 @@ fn paragraph(number: usize, finding: &Finding, text: &mut String) {
     }
 }
 
-/// Text of others is in most sentences: nothing of it may act on the terminal.
+/// Wraps text, without control characters: most sentences contain text of others.
 fn fill(text: &str, first: &str, others: &str) -> String {
     let options = textwrap::Options::new(width())
         .initial_indent(first)

@@ -1,4 +1,4 @@
-//! Secrets in command lines: what `--json` prints may be kept and passed on.
+//! Masks secrets in command lines: the output of `--json` may be stored and passed on.
 
 /// Names of properties whose values are secrets.
 const NAMES: [&str; 6] = ["password", "passwd", "passphrase", "secret", "token", "psk"];

@@ -27,10 +27,10 @@ use crate::signals;
 /// How long a guest may take to boot and to end, beyond its observation.
 const BOOT: Duration = Duration::from_secs(120);
 const TURN: Duration = Duration::from_millis(50);
-/// How long it may take to end when asked to.
+/// How long it may take to end after a request.
 const LAST: Duration = Duration::from_secs(30);
 
-/// A machine that cannot be had.
+/// Why the machine is unavailable.
 #[derive(Debug, thiserror::Error)]
 enum MachineError {
     #[error("QEMU is needed for a guest; install qemu-system-x86")]
@@ -58,7 +58,7 @@ fn failed(what: &'static str) -> impl Fn(io::Error) -> MachineError {
     move |source| MachineError::Io { what, source }
 }
 
-/// A guest that runs.
+/// A running guest.
 pub(super) struct ProfiledMachine {
     qemu: RunningGuest,
     finds: File,
@@ -102,7 +102,7 @@ impl ProfiledMachine {
         })
     }
 
-    /// QEMU with what is the same for every plan.
+    /// QEMU's options that every plan shares.
     fn guest(
         image: &File,
         initramfs: &File,
@@ -127,7 +127,7 @@ impl ProfiledMachine {
         Ok(guest)
     }
 
-    /// Waits for the guest's end, and reads what it handed over.
+    /// Waits for the guest's end, and reads its output.
     pub(super) fn finish(
         mut self,
     ) -> Result<Result<std::collections::BTreeMap<String, Vec<u8>>, ArchiveError>, Failure> {
@@ -140,7 +140,7 @@ impl ProfiledMachine {
             .is_none()
         {
             if asked_at.is_none() && self.asked.load(Ordering::Relaxed) {
-                // If the guest is gone, so is the need.
+                // If the guest is gone, there is nothing to end.
                 let _ = self.orders.write_all(b"\n");
                 asked_at = Some(Instant::now());
             }
@@ -157,7 +157,7 @@ impl ProfiledMachine {
     }
 }
 
-/// The disk, in memory: nothing of it stays behind.
+/// The disk, in memory, so that nothing stays behind.
 fn finds() -> io::Result<File> {
     let file = File::from(memfd_create("tare-finds", MemfdFlags::CLOEXEC)?);
     file.set_len(2 * PIECE_MAX)?;
@@ -180,7 +180,7 @@ fn drive(path: &str) -> String {
 fn streams(command: &mut Command, plan: &Plan) {
     command.stdin(Stdio::null());
     if plan.json {
-        // Standard output is the profile's.
+        // Standard output belongs to the profile.
         command.stdout(Stdio::from(io::stderr()));
     }
 }
