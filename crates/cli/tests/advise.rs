@@ -1,5 +1,5 @@
-//! `tare advise`: of kinds of work, of a known workload, of processes that do one
-//! thing, and a trial.
+//! `tare advise`: for kinds of work, for a known workload, for processes with one activity, and a
+//! trial.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use support::needs::{built, kvm, skip};
 use support::{CommandOutput, TestDir, end};
 
-/// A shell that does this until the test ends.
+/// A shell that runs a command until the test ends.
 struct Doing(Child);
 
 impl Doing {
@@ -88,7 +88,7 @@ fn work_is_classified_by_what_it_spends_its_time_with() {
     assert_eq!(told["facts"]["class"], Value::Null, "{pipes}: {told}");
 }
 
-/// By the machine's own account of its disk, with coalescing off and without need.
+/// From the machine's statistics of its disk, with coalescing off although it would help.
 #[test]
 fn a_machine_whose_disk_is_loaded_is_advised_to_coalesce() {
     let Some(image) = kvm().then(|| built("blk")).flatten() else {
@@ -101,7 +101,7 @@ fn a_machine_whose_disk_is_loaded_is_advised_to_coalesce() {
     let machine = ["run", image.to_str().unwrap(), "-d", "--name", "loaded"];
     let rest = ["--net", "none", "--disk", &disk, "--cmdline", words];
     place.run(&[&machine[..], &rest].concat()).expect(0, "");
-    // This machine may be too slow for the published thresholds.
+    // This host may be too slow for the published thresholds.
     let (rate, depth) = (
         "disk0.coalesce.iops_threshold=1",
         "disk0.coalesce.cif_threshold=2",
@@ -118,7 +118,7 @@ fn a_machine_whose_disk_is_loaded_is_advised_to_coalesce() {
     let advice = told["advice"].as_array().unwrap().iter().find(|a| rule(a));
     let command = advice.unwrap()["command"].as_str().unwrap();
     assert_eq!(command, "tare set loaded disk0.coalesce=auto");
-    // Doing as told takes the advice away.
+    // Following the advice removes it.
     let command: Vec<&str> = command.split(' ').skip(1).collect();
     place.run(&command).expect(0, "auto");
     let now = facts(&place, "loaded");
@@ -126,7 +126,7 @@ fn a_machine_whose_disk_is_loaded_is_advised_to_coalesce() {
     place.run(&["stop", "loaded", "--time", "2"]).expect(0, "");
 }
 
-/// A process that is alone with its CPU gains nothing from a pin.
+/// Pinning cannot help a process that is alone on its CPU.
 #[test]
 fn a_trial_that_does_not_help_leaves_nothing() {
     let place = TestDir::new();

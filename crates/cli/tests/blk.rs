@@ -1,5 +1,4 @@
-//! `tare blk` as its users have it: bad input, and a Linux guest in QEMU whose
-//! file system is on it.
+//! `tare blk` as its users run it: bad input, and a Linux guest in QEMU with a file system on it.
 #![allow(clippy::unwrap_used)]
 
 #[path = "blk/bad.rs"]

@@ -1,4 +1,4 @@
-//! What a hostile guest may not do, tried by the guest `hostile` from inside.
+//! What a hostile guest must not achieve, tried from inside by the guest `hostile`.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -95,7 +95,7 @@ fn no_address_of_the_host_is_reached(engine: &str) {
     let victim = Victim::on(address);
     try_to_reach(engine, "user", address, &victim);
     victim.assert_untouched();
-    // The control: the same guest reaches what is open.
+    // Control: the same guest reaches an open address.
     try_to_reach(engine, &format!("user,allow={address}"), address, &victim);
     victim.assert_reached();
 }
@@ -114,8 +114,8 @@ fn a_guest_in_qemu_reaches_no_address_of_the_host_unless_it_is_opened() {
     }
 }
 
-/// A disk that always has 64 reads of this many MiB to do, in memory that O_DIRECT does not take:
-/// each goes through memory of the device's own.
+/// A disk with 64 reads of this many MiB in flight at all times, into memory that O_DIRECT does not
+/// take: each goes through the device's own memory.
 fn is_set_read_and_stopped_under_reads_of(mib: usize) {
     let Some(image) = built("hostile").filter(|_| kvm()) else {
         return;
@@ -164,14 +164,14 @@ fn a_machine_whose_guest_reads_62_mib_at_a_time_is_set_read_and_stopped() {
     is_set_read_and_stopped_under_reads_of(62);
 }
 
-/// Operations of nonsense on every device; `make soak` plays them for longer.
+/// Random operations on every device; `make soak` runs them for longer.
 const OPERATIONS: &str = "operations=2000 seed=9 hold";
-/// Of a monitor with debug assertions, without its guest.
+/// Memory of a monitor with debug assertions, without its guest.
 const MONITOR_BYTES: u64 = 16 << 20;
 const LOG_BYTES: usize = 64 << 10;
 
-/// Registers, configuration space, MSI-X, rings, chains, resets with requests in flight; on
-/// two vCPUs, rings that change while devices read them.
+/// Registers, configuration space, MSI-X, rings, chains, resets with requests in flight; with two
+/// vCPUs also rings that change while devices read them.
 #[test]
 fn a_monitor_survives_a_guest_that_keeps_no_rule() {
     let Some(image) = built("hostile").filter(|_| kvm()) else {
@@ -188,8 +188,8 @@ fn a_monitor_survives_a_guest_that_keeps_no_rule() {
         words.extend(["--cmdline", OPERATIONS]);
         place.run(&words).expect(0, "");
         let logs = || place.run(&["logs", "hostile"]).out;
-        // With two vCPUs devices may overwrite the image, which makes the guest crash
-        // (`docs/exit-codes.md`) and never in one of the monitor.
+        // With two vCPUs devices may overwrite the image; the run then ends with a guest's exit
+        // code (`docs/exit-codes.md`), never with one of the monitor.
         let crashed = || {
             let list = place.run(&["ps", "--all"]).out;
             cpus == "2" && (70..=73).any(|code| list.contains(&format!("exit {code} ")))
@@ -206,7 +206,7 @@ fn a_monitor_survives_a_guest_that_keeps_no_rule() {
         let stats: Value = serde_json::from_str(&stats.out).unwrap();
         let monitor = &stats["memory"]["monitor_resident_bytes"];
         assert!(monitor.as_u64().unwrap() < MONITOR_BYTES, "{monitor}");
-        // What was done reached the devices.
+        // The operations reached the devices.
         let count = |name: &str| -> u64 {
             let devices = stats["devices"].as_array().unwrap().iter();
             let counters = devices.map(|device| &device["counters"][name]);
@@ -215,7 +215,7 @@ fn a_monitor_survives_a_guest_that_keeps_no_rule() {
         for name in ["resets", "malformed", "invalid_accesses", "notifications"] {
             assert!(count(name) > 100, "{name}: {stats}");
         }
-        // How many of them come before a reset is up to the scheduler.
+        // The scheduler decides how many of them come before a reset.
         assert!(count("coalesce_completions") > 0, "no requests: {stats}");
         place.run(&["stop", "hostile"]).expect(0, "");
     }

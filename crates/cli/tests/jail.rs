@@ -108,7 +108,7 @@ fn machines_of_root_have_users_and_namespaces_of_their_own() {
     names.sort();
     assert!(names == ["proc", "sys"] || names == ["proc"], "{names:?}");
     drop((first, second));
-    // The user may not remove root's files: the main thread still can.
+    // The user may not remove root's files; the main thread still can.
     eventually("the run directories are removed", || {
         place.run_directories().is_empty()
     });
@@ -238,7 +238,7 @@ fn limits_hold_a_machine_and_its_group_goes_after_it() {
         parents.iter().any(|path| fs::metadata(path).is_ok())
     };
     assert!(exists());
-    // As after a crash: nothing of the machine's own is left to clean up.
+    // As after a crash: the machine cleans up nothing.
     let pid = i32::try_from(limited.pid).unwrap();
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -304,7 +304,7 @@ fn reads_and_writes_are_limited_on_the_disks_device_and_frames_by_the_monitor() 
     let lifted = place.run(&["set", "limited", "net.frames_per_s=0"]);
     lifted.expect(0, "");
     place.run(&["stop", "limited"]).expect(0, "");
-    // Of no use, and so refused before anything is made.
+    // Useless, and so refused before anything is created.
     let refused = |options: &[&str], why| {
         let args = ["run", image.to_str().unwrap(), "--engine", "tare"];
         place.run(&[&args, options].concat()).expect(2, why);
@@ -379,7 +379,7 @@ fn doctor_removes_what_a_killed_machine_left() {
         !directory.exists()
     });
     assert!(place.run_root().join("mine").exists());
-    // Other tests' cgroups and users' locks are the host's, as those of this are.
+    // Cgroups and users' locks of other tests are on the same host.
     let again = place.run(&["doctor", "--clean"]);
     again.expect(0, "");
     assert!(!again.out.contains("run directory"), "{}", again.out);

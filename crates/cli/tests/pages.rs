@@ -1,4 +1,4 @@
-//! Pages of the kept runs: `report.html` beside each is what its samples give now.
+//! Pages of the stored runs: each `report.html` is what its samples give now.
 #![allow(clippy::unwrap_used)]
 
 mod support;

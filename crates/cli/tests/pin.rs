@@ -19,7 +19,7 @@ use support::guest::{self, Then};
 use support::needs::{kvm, skip};
 use support::{CommandOutput, TestDir, end, eventually, installed};
 
-/// Where a process's threads may run, by thread and its start.
+/// The CPUs of a process's threads, by thread and its start time.
 type Seats = BTreeMap<(i32, u64), Vec<usize>>;
 
 fn allowed(tid: i32) -> Option<Vec<usize>> {
@@ -123,9 +123,9 @@ fn sleeper() -> Living {
     Living(command.arg("120").stdout(Stdio::null()).spawn().unwrap())
 }
 
-/// Pins by machine `target`, checks each role, undoes, checks that all is as before.
+/// Pins by machine `target`, checks each role, undoes, and checks that everything is as before.
 fn there_and_back(place: &TestDir, target: &str, pid: u32, is_vcpu: impl Fn(&str) -> bool) {
-    // An odd placement that the user made must come back as it is.
+    // An unusual placement that the user made must be restored.
     put(i32::try_from(pid).unwrap(), &[0]);
     let before = seats(&[pid]);
     let planned = place.pin(&[target, "--cpus", "0,1", "--dry-run"]);
@@ -133,7 +133,7 @@ fn there_and_back(place: &TestDir, target: &str, pid: u32, is_vcpu: impl Fn(&str
     assert_eq!(seats(&[pid]), before, "a dry run changes nothing");
     let pinned = place.pin(&[target, "--cpus", "0,1"]);
     pinned.expect(0, "vcpu0");
-    // Which of the two is the vCPU's follows from the load.
+    // The load decides which of the two CPUs the vCPU gets.
     let (vcpus, helpers): (Vec<i32>, Vec<i32>) = tids(pid)
         .into_iter()
         .partition(|tid| is_vcpu(&comm(pid, *tid)));
@@ -282,7 +282,7 @@ fn a_machine_in_qemu_is_found_by_the_process_that_tare_ps_shows() {
     let planned = place.pin(&[&shown, "--cpus", "0,1", "--dry-run"]);
     planned.expect(0, "vcpu0");
     place.pin(&[&shown, "--cpus", "1"]).expect(0, "vcpu0");
-    // By whichever name: it is one machine.
+    // By either name: it is one machine.
     place
         .pin(&["inner", "--undo"])
         .expect(0, "threads restored");
@@ -535,8 +535,7 @@ fn restless() -> Living {
     restless
 }
 
-/// Threads that begin keep it from the end of its first placement, so that most signals arrive
-/// before it waits.
+/// New threads delay the end of its first placement, so that most signals arrive before it waits.
 #[test]
 fn a_signal_while_threads_are_placed_has_its_own_code() {
     let Some(all) = cpus() else { return };

@@ -23,7 +23,7 @@ const STATUS_3: u32 = 0x310;
 const TARE: &[&str] = &["--net", "none"];
 const QEMU: &[&str] = &["--net", "none", "--engine", "qemu"];
 
-/// A machine called `web` of a guest that does this.
+/// A machine called `web` whose guest does this.
 fn start(place: &TestDir, then: Then, words: &[&str]) -> Child {
     let image = place.file("tiny", &guest::image(LINE, then));
     let all = [&["run", &image, "--name", "web"], words].concat();
@@ -273,7 +273,7 @@ fn ends_with_its_keeper(words: &[&str]) {
             place.run(&["ps", "--json"]).out == "[]\n"
         });
         assert!(place.run(&["logs", "web"]).out.contains(LINE));
-        // Its name is free.
+        // Its name is free again.
         let again = start(&place, Then::Exit(0x10), &["--net", "none"]);
         end(again).expect(0, LINE);
     }

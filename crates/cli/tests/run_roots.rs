@@ -1,5 +1,5 @@
-//! Roots of run directories that hold what Tare did not make, or that others can
-//! change: no verb removes, follows or waits for anything there.
+//! Run roots with contents that Tare did not make, or that others can change: no verb removes,
+//! follows or waits for anything there.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -1,6 +1,6 @@
-//! The tutorials, executed literally: each command of a `console` block runs in a directory of
-//! the tutorial's own, and the lines below it must appear in its output, in that order. `...`
-//! stands for any text. What a tutorial needs is in its first line; without it, SKIP.
+//! Executes the tutorials literally: each command of a `console` block runs in a separate directory
+//! for the tutorial, and the lines below it must appear in its output, in that order. `...` stands
+//! for any text. The first line of a tutorial lists its requirements; without them, SKIP.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -25,7 +25,7 @@ struct Step {
     expected: Vec<String>,
 }
 
-/// What a tutorial needs, what runs, and why other blocks do not.
+/// The requirements of a tutorial, its steps, and why other blocks do not run.
 #[derive(Debug, Default, PartialEq)]
 struct Tutorial {
     needs: Vec<String>,

@@ -45,9 +45,9 @@ use support::{CommandOutput, TestDir, eventually, free_port, installed};
 /// How long a machine is watched.
 const SECONDS: &str = "1.5";
 
-/// Looks at a machine whose CPU others may want.
+/// Attempts to observe a machine whose CPU others may want.
 const ATTEMPTS: usize = 5;
-/// Part of the breakdown, share of a core, that findings may lack or say too much.
+/// Part of the breakdown, as a share of a core, by which findings may be too low or too high.
 const UNEXPLAINED: f64 = 0.01;
 
 /// What all of these need: one at a time, the image.
@@ -156,10 +156,9 @@ impl Drop for Meanwhile {
     }
 }
 
-/// A process that takes what it gets of a CPU, until it is dropped. It has
-/// its own session: the scheduler shares a CPU out between sessions first
-/// (`CONFIG_SCHED_AUTOGROUP`), and three threads of one would get no more than
-/// the machine.
+/// A process that uses as much of a CPU as it gets, until it is dropped. It has a separate session:
+/// the scheduler divides a CPU between sessions first (`CONFIG_SCHED_AUTOGROUP`), and three threads
+/// of one would get no more than the machine.
 struct Hog(Child);
 
 impl Hog {
@@ -188,8 +187,8 @@ impl Drop for Hog {
 /// Number of `clock_nanosleep` on x86-64.
 const CLOCK_NANOSLEEP: u32 = 230;
 
-/// Returns when the window of this `tare why` has begun: its programs are attached, and it
-/// sleeps, which it does nowhere before.
+/// Returns when the window of this `tare why` has begun: its programs are attached, and it sleeps,
+/// which it does only then.
 fn until_it_watches(watching: &Child) {
     let descriptors = format!("/proc/{}/fd", watching.id());
     eventually("its programs are attached", || {
@@ -204,7 +203,7 @@ fn until_it_watches(watching: &Child) {
     });
 }
 
-/// What `tare why` says about a machine.
+/// The report of `tare why` about a machine.
 fn why(place: &TestDir, target: &str) -> Value {
     let ended = place.run(&["why", target, "--seconds", SECONDS, "--json"]);
     ended.expect(0, "\"schema\": 1");
@@ -218,7 +217,7 @@ fn found<'a>(machine: &'a Value, cause: &str) -> Option<&'a Value> {
     findings.iter().find(|found| found["cause"] == cause)
 }
 
-/// Looks again, a few times, where a machine got too little of a CPU to show what it does.
+/// Observes again, a few times, where a machine got too little of a CPU to show its activity.
 #[track_caller]
 fn expect_cause(place: &TestDir, target: &str, cause: &str) -> Value {
     let mut told = why(place, target);
@@ -232,8 +231,8 @@ fn expect_cause(place: &TestDir, target: &str, cause: &str) -> Value {
     told
 }
 
-/// It is named, with a remedy, and its share is within the account. Whether it is the
-/// largest depends on who else uses this computer: recorded accounts hold the order.
+/// Checks that the finding has a remedy, and that its share is within the account. Whether it is
+/// the largest depends on the host's load: recorded accounts check the order.
 #[track_caller]
 fn expect_found(machine: &Value, cause: &str) {
     let told = serde_json::to_string_pretty(&machine["findings"]).unwrap();
@@ -245,7 +244,7 @@ fn expect_found(machine: &Value, cause: &str) {
     record(machine, cause);
 }
 
-/// The findings explain each part of the breakdown, and no more than it.
+/// The findings explain each part of the breakdown, and nothing beyond it.
 #[track_caller]
 fn expect_covered(machine: &Value) {
     let breakdown = machine["breakdown"].as_object().unwrap();
@@ -418,7 +417,7 @@ fn why_names_interrupts_of_a_device() {
         std::thread::sleep(Duration::from_millis(5));
     });
     let told = expect_cause(&place, &machine.name, "device_interrupts");
-    // Who forwards the packets works for this machine.
+    // The process that forwards the packets works for this machine.
     let threads = told["account"]["threads"].as_array().unwrap().iter();
     let mut helpers = threads.filter(|thread| thread["role"] == "helper");
     assert!(helpers.any(|thread| thread["name"].as_str().unwrap().starts_with("passt")));
@@ -576,7 +575,7 @@ fn top_prints_a_table_where_there_is_no_terminal() {
         .lines()
         .find(|line| line.starts_with(&machine.name))
         .unwrap_or_else(|| panic!("{ended:#?}"));
-    // As a busy computer may have it, it got no CPU, or too little to be called one.
+    // On a busy host it may have got no CPU, or too little to count.
     let causes = ["spins", "steal", "guest"];
     assert!(causes.iter().any(|it| line.ends_with(it)), "{line}");
     assert!(ended.out.contains("FAULT/S"), "{ended:#?}");

@@ -111,18 +111,18 @@ fn a_front_end_that_shortens_its_memory_is_sent_away_and_the_next_is_served() {
     assert_eq!((said, ended.err.lines().count()), (1, 2), "{ended:?}");
 }
 
-/// Without descriptors a front-end waits, and the daemon tries again at intervals only.
+/// Without free descriptors a front-end waits, and the daemon retries only at intervals.
 #[test]
 fn a_daemon_without_descriptors_is_not_busy_and_accepts_when_it_has_some() {
     use std::io::{Read as _, Write as _};
     use std::time::Instant;
     let (place, disk) = with_disk();
     let _daemon = Daemon::start(&place, &disk);
-    // A client that stays needs no further one.
+    // A connected client needs no further descriptor.
     let mut control = Client::new(place.run_root().join("disk/control.sock"));
     let mut stats = || control.stats().unwrap();
     let pid = Pid::from_raw(stats().pid as i32);
-    // The daemon has inherited the test's.
+    // The daemon has inherited the test's limit.
     let all = getrlimit(Resource::Nofile);
     let none = Rlimit {
         current: Some(3),

@@ -1,4 +1,4 @@
-//! A disk that does not answer: settings, statistics and the end do not wait for it.
+//! A disk that does not answer delays neither settings, statistics nor the end.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -18,7 +18,7 @@ use crate::support::{TestDir, end, eventually};
 /// Bytes of a disk.
 const BYTES: usize = 8 << 20;
 
-/// Settings are read and changed, statistics read.
+/// Reads and changes settings, and reads statistics.
 #[track_caller]
 fn answers(place: &TestDir, name: &str) {
     place
@@ -27,7 +27,7 @@ fn answers(place: &TestDir, name: &str) {
     place.run(&["stats", name]).expect(0, "main");
 }
 
-/// A daemon that has a request which the disk never answers, and a front-end that went.
+/// A daemon with a request that the disk never answers, and a front-end that has disconnected.
 fn hung(place: &TestDir, disk: &FuseDisk, offer: impl FnOnce(&Front)) -> Daemon {
     let daemon = Daemon::start(place, &disk.path());
     let front = started(place);
@@ -36,7 +36,7 @@ fn hung(place: &TestDir, disk: &FuseDisk, offer: impl FnOnce(&Front)) -> Daemon 
     front.notify();
     eventually("the disk has the request", || disk.hanging() > 0);
     answers(place, "disk");
-    // What is in flight is waited for when the front-end goes.
+    // When the front-end disconnects the daemon waits for requests in flight.
     drop(front);
     answers(place, "disk");
     daemon
@@ -45,8 +45,8 @@ fn hung(place: &TestDir, disk: &FuseDisk, offer: impl FnOnce(&Front)) -> Daemon 
 /// A sector that the check of the format does not bring into the cache of the host.
 const FAR: u64 = 12_000;
 
-/// A wait that no signal ends keeps the process (Linux' state D): its socket, its control
-/// socket and its run directory go all the same, and the process when the disk answers.
+/// A wait that no signal ends keeps the process alive (Linux' state D). Its socket, its control
+/// socket and its run directory are removed all the same; the process ends when the disk answers.
 #[test]
 fn a_daemon_whose_disk_hangs_answers_and_leaves_its_places() {
     for cache in [HostCache::Yes, HostCache::No] {
@@ -68,9 +68,10 @@ fn a_daemon_whose_disk_hangs_answers_and_leaves_its_places() {
     }
 }
 
-/// Each request of the kernel's in turn, as an NFS server that is gone answers none: the daemon answers,
-/// whatever the guest does and who asks for another size, and SIGTERM frees its places. The process
-/// itself goes without the file system unless that has a request of it (ADR 44).
+/// Leaves each kind of the kernel's requests unanswered in turn, as a dead NFS server would: the
+/// daemon answers, whatever the guest does and whichever client requests another size, and SIGTERM
+/// frees its places. The process ends without the file system unless that has one of its requests
+/// (ADR 44).
 #[test]
 fn whatever_call_hangs_a_daemon_answers_and_leaves_its_places() {
     let mut asked = Vec::new();
@@ -185,7 +186,7 @@ fn a_daemon_on_a_frozen_file_system_answers_and_leaves_its_places() {
         stats.devices[0].counters["notifications"] == 1
     });
     answers(&place, "disk");
-    // Who asks for another size does not wait for the file system either.
+    // A client that requests another size does not wait for the file system either.
     let grown = place.run(&["set", "disk", "disk0.size=16M"]);
     grown.expect(2, "did not answer within 1 s");
     drop(front);
@@ -254,7 +255,7 @@ fn what_the_owner_of_a_fuse_file_has_extended_is_taken_over() {
     }
 }
 
-/// One request that hangs is not all of them: the thread that hands them over goes on.
+/// A hung request does not stop the others: the thread that submits them continues.
 #[test]
 fn beside_a_request_that_hangs_others_are_served() {
     let place = TestDir::new();
@@ -268,7 +269,7 @@ fn beside_a_request_that_hangs_others_are_served() {
     front.notify();
     eventually("the disk has the request", || disk.hanging() > 0);
     disk.set(Mood::Serves);
-    // The driver's place for data is one: the write's was taken.
+    // The driver has one buffer for data, and the write's request has been read.
     front.offer_read(1, 2);
     front.notify();
     eventually("the read is answered", || front.used() == 1);
@@ -277,7 +278,7 @@ fn beside_a_request_that_hangs_others_are_served() {
     assert_eq!(daemon.signal(Signal::TERM).code, Some(143));
 }
 
-/// The same for a machine's own disk.
+/// The same for a machine's disk.
 #[test]
 fn whatever_call_hangs_a_machine_answers_and_leaves_its_place() {
     let Some(image) = kvm().then(|| built("blk")).flatten() else {
@@ -334,7 +335,7 @@ fn a_machine_whose_disk_hangs_answers_and_ends() {
     assert_eq!(end(machine).code, Some(143));
 }
 
-/// Where no signal ends a request, the machine's process stays until the file system goes on.
+/// Where no signal ends a request, the machine's process stays until the file system thaws.
 #[test]
 fn a_machine_on_a_frozen_file_system_answers_and_leaves_its_place() {
     let Some(image) = kvm().then(|| built("blk")).flatten() else {
@@ -344,7 +345,7 @@ fn a_machine_on_a_frozen_file_system_answers_and_leaves_its_place() {
     let Some((_device, mounted)) = file_system(&place) else {
         return;
     };
-    // Before the machine: a host that cannot freeze has nothing to end.
+    // Before the machine starts, so that nothing is left on a host that cannot freeze.
     if Frozen::freeze(&mounted.0).is_none() {
         return;
     }

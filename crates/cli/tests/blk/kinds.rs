@@ -17,7 +17,7 @@ use crate::support::{TestDir, eventually, installed};
 /// Bytes of a disk.
 const BYTES: usize = 1 << 20;
 
-/// Lets a front-end read sector 1 and write sector 2 with 0x5a.
+/// Makes a front-end read sector 1 and write 0x5a to sector 2.
 fn used(place: &TestDir, daemon: &Daemon) -> u8 {
     let front = started(place);
     front.offer_read(0, 1);
@@ -37,8 +37,8 @@ fn sector(path: &str, number: u64) -> [u8; 512] {
     sector
 }
 
-/// Runs `act` where io_uring_setup(2) says EPERM, as containers have it, also to
-/// every process that `act` starts.
+/// Runs `act` where io_uring_setup(2) fails with EPERM, as in containers, also for every process
+/// that `act` starts.
 fn without_io_uring<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     const IO_URING_SETUP: i64 = 425;
     const EPERM: u32 = 1;
@@ -224,7 +224,7 @@ fn a_file_is_extended_by_set_and_a_device_after_its_owner_has() {
     let daemon = Daemon::start(&place, &device.0);
     let refused = place.run(&["set", "disk", &size, "disk0.iops=7"]);
     refused.expect(2, "its device has 1048576 bytes: extend it first");
-    // All of a change or nothing.
+    // All of a change, or nothing.
     let settings = place.run(&["set", "disk"]).out;
     let iops = settings.lines().find(|line| line.starts_with("disk0.iops"));
     assert_eq!(iops.unwrap().split_whitespace().last(), Some("0"));
@@ -283,8 +283,8 @@ fn qemu_and_tare_do_not_take_each_others_disk() {
     let refused = crate::support::end(qemu());
     refused.expect(1, "Failed to lock");
     drop(daemon);
-    // Its greeting comes when everything is open. The kernel takes a moment to let go
-    // of the file of a ring whose process was killed.
+    // The greeting comes when everything is open. The kernel releases the file of a killed
+    // process's ring a moment later.
     let mut holder = qemu();
     eventually("QEMU has the disk", || {
         let mut greeting = [0; 1];
@@ -307,7 +307,7 @@ fn qemu_and_tare_do_not_take_each_others_disk() {
 pub(crate) struct Mounted(pub(crate) String);
 
 impl Drop for Mounted {
-    /// The kernel lets go of the files of a ring a moment after its process has ended.
+    /// The kernel releases the files of a ring a moment after its process has ended.
     fn drop(&mut self) {
         for _ in 0..100 {
             let done = Command::new("umount").args(["-q", &self.0]).status();

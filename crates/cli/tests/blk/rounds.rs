@@ -20,8 +20,8 @@ fn rounds(few: u32, many: u32) -> u32 {
     std::env::var_os("TARE_SOAK").map_or(few, |_| many)
 }
 
-/// A driver with as many writes in flight as its ring has room for, and what the disk has
-/// to be when all of them are answered.
+/// A driver with as many writes in flight as its ring has room for, and the expected content of the
+/// disk after all answers.
 struct Writer {
     front: Front,
     /// Requests offered so far.
@@ -36,7 +36,7 @@ struct Writer {
 impl Writer {
     fn connect(socket: &Path) -> Self {
         let mut front = Front::connect(socket);
-        // A driver that knows the cache mode; until then every write is durable.
+        // A driver that knows the cache mode; before it negotiates that, every write is durable.
         front.config(32);
         front.share();
         front.start(0, 0).unwrap();
@@ -137,8 +137,8 @@ fn no_write_is_lost_when_the_daemon_is_killed() {
     writer.finish();
 }
 
-/// Each flush, and each write where the cache is write-through, is followed by a look at
-/// what would be there without power.
+/// After each flush, and with a write-through cache after each write, checks what would survive a
+/// power failure.
 #[test]
 fn what_is_durable_survives_a_failure_of_power() {
     for cache in ["writeback", "writethrough"] {

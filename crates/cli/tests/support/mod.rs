@@ -1,6 +1,5 @@
-//! What the tests of the program share: a `tare` whose run directories are the
-//! test's own, with a bound on its time, tiny guests made of a few bytes, and
-//! whether what a test needs is there.
+//! Shared by the tests of the program: a `tare` with separate run directories and a time limit,
+//! tiny guests of a few bytes, and checks for what a test needs.
 #![allow(dead_code, unused_imports, clippy::unwrap_used)]
 
 pub(crate) mod cargo;
@@ -110,7 +109,7 @@ pub(crate) struct CommandOutput {
 }
 
 impl CommandOutput {
-    /// Fails the test unless the command ended so.
+    /// Fails the test unless the command ended with this code and these words.
     #[track_caller]
     pub(crate) fn expect(&self, code: i32, words: &str) {
         assert_eq!(self.code, Some(code), "{self:#?}");

@@ -48,7 +48,7 @@ pub(crate) fn children(pid: u32, name: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Waits until a process has ended, whoever is to wait for it.
+/// Waits until a process has ended, whichever process reaps it.
 pub(crate) fn is_gone(pid: u32) {
     let stat = Path::new("/proc").join(pid.to_string()).join("stat");
     eventually("the process has ended", || {
@@ -58,8 +58,8 @@ pub(crate) fn is_gone(pid: u32) {
     });
 }
 
-/// What root starts without capabilities, as in a container: `setpriv(1)` takes a list such as
-/// `-sys_admin,-sys_ptrace`.
+/// Runs a command as root without capabilities, as in a container: `setpriv(1)` takes a list such
+/// as `-sys_admin,-sys_ptrace`.
 pub(crate) fn without(capabilities: &str, tare: &Command) -> Command {
     let mut command = Command::new("setpriv");
     command.arg(format!("--bounding-set={capabilities}"));
@@ -78,14 +78,14 @@ fn refused() -> Command {
     command
 }
 
-/// What runs as on a host that grants no namespaces.
+/// Runs a command as on a host that grants no namespaces.
 pub(crate) fn without_namespaces(tare: &Command) -> Command {
     let mut command = refused();
     executes(&mut command, tare.get_program(), tare);
     command
 }
 
-/// Whether this user may make the namespace for that.
+/// Whether this user may create the namespace for that.
 pub(crate) fn can_refuse_namespaces() -> bool {
     let can = refused().arg("true").status();
     can.is_ok_and(|status| status.success())
@@ -95,8 +95,8 @@ pub(crate) fn can_refuse_namespaces() -> bool {
 /// An ordinary user.
 pub(crate) const USER: u32 = 65_534;
 
-/// What root starts as an ordinary user, to whom everything in `place` belongs then: a copy of
-/// `tare` and of the first process there.
+/// Runs a command as an ordinary user, who then owns everything in `place`: a copy of `tare` and of
+/// the first process there.
 pub(crate) fn as_user(place: &Path, tare: &Command) -> Command {
     let program = place.join("tare");
     fs::copy(tare.get_program(), &program).unwrap();
@@ -115,7 +115,7 @@ pub(crate) fn as_user(place: &Path, tare: &Command) -> Command {
     command
 }
 
-/// Has a command execute `program` as `tare` says.
+/// Makes a command execute `program` with the arguments of `tare`.
 fn executes(command: &mut Command, program: &OsStr, tare: &Command) {
     command.arg(program).args(tare.get_args());
     for (name, value) in tare.get_envs() {

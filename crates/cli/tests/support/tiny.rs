@@ -1,5 +1,5 @@
-//! What a machine of a tiny guest does alike under both engines. The words say which
-//! engine, and that there is no network.
+//! Behaviour of a machine with a tiny guest that is the same under both engines. The arguments name
+//! the engine, and no network.
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
@@ -8,15 +8,15 @@ use std::process::{Child, Command, Stdio};
 use super::guest::{self, Then};
 use super::{TestDir, end, eventually, output};
 
-/// What the guest says.
+/// What the guest prints.
 const LINE: &str = "hello from ring 0";
 
-/// A guest that says its line and halts.
+/// A guest that prints its line and halts.
 fn image(place: &TestDir) -> String {
     place.file("tiny", &guest::image(LINE, Then::Halt))
 }
 
-/// Waits until the guest of the machine `web` has spoken.
+/// Waits until the guest of the machine `web` has printed.
 pub(crate) fn has_spoken(place: &TestDir) {
     let log = place.run_root().join("web/console.log");
     eventually("the guest has spoken", || {
@@ -24,7 +24,7 @@ pub(crate) fn has_spoken(place: &TestDir) {
     });
 }
 
-/// A machine called `web` in the foreground whose guest has spoken.
+/// A machine called `web` in the foreground whose guest has printed.
 pub(crate) fn foreground(place: &TestDir, words: &[&str]) -> Child {
     let image = image(place);
     let all = [&["run", &image, "--name", "web"], words].concat();
@@ -33,8 +33,8 @@ pub(crate) fn foreground(place: &TestDir, words: &[&str]) -> Child {
     child
 }
 
-/// Under nohup(1) a machine outlives its terminal, whose hangup reaches all processes of the
-/// job: whichever of them would end by it has left the job.
+/// Under nohup(1) a machine outlives its terminal, whose hangup reaches all processes of the job: a
+/// process that would end by it has left the job.
 pub(crate) fn survives_a_hangup(words: &[&str]) {
     let place = TestDir::new();
     let image = image(&place);

@@ -62,7 +62,7 @@ impl Guest<'_> {
         self.vcpus.iter().for_each(|tid| pin(*tid, cpu));
     }
 
-    /// Time that its vCPUs have waited for a CPU, as the scheduler says it, ns.
+    /// Time that its vCPUs have waited for a CPU, by the scheduler's statistics, ns.
     fn waited_ns(&self) -> u64 {
         let of = |tid: &i32| {
             let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).unwrap();
@@ -71,8 +71,8 @@ impl Guest<'_> {
         self.vcpus.iter().map(of).sum()
     }
 
-    /// What `tare why` says, and how long the vCPUs waited by the scheduler's account, ns: at
-    /// least, within its window, and at most, from before it was started until after its end.
+    /// The report of `tare why`, and how long the vCPUs waited by the scheduler's statistics, ns:
+    /// at least (within its window) and at most (from before its start until after its end).
     fn watched(&self) -> (Value, RangeInclusive<u64>) {
         let words = ["why", &self.target, "--seconds", "60", "--json"];
         let mut why: Command = self.place.tare(&words);
@@ -90,7 +90,7 @@ impl Guest<'_> {
         (document["machines"][0].clone(), within..=around)
     }
 
-    /// The finding is there, with the time that the scheduler says.
+    /// The finding exists, with the scheduler's time.
     #[track_caller]
     fn expect_waiting(&self, cause: &str) -> Value {
         let (told, waited_ns) = self.watched();
@@ -108,7 +108,7 @@ impl Guest<'_> {
             within / 1e6,
             around / 1e6
         );
-        // The same counter of the kernel, read in a window within: it cannot be more.
+        // The same kernel counter, read in a window within: it cannot be larger.
         assert!(
             (within * (1.0 - EDGES)..=around + 1.0).contains(&told_ns),
             "{told_ns} of {waited_ns:?}: {told}"
@@ -116,7 +116,7 @@ impl Guest<'_> {
         told
     }
 
-    /// Executes the remedy; what `tare why` says then.
+    /// Executes the remedy; returns the report of `tare why` afterwards.
     #[track_caller]
     fn after_remedy(&self, told: &Value, cause: &str) -> Value {
         let commands = lines(found(told, cause).unwrap());

@@ -1,5 +1,5 @@
-//! Rates against what the guest knows that it did: a machine that stands still until
-//! it is watched, and does each of several things so often.
+//! Rates against the guest's own counts: a machine that waits until it is watched, and then does
+//! each of several things a given number of times.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -14,8 +14,7 @@ const TIMES: u64 = 3000;
 const TOGETHER: u64 = 10;
 /// Part by which a rate may differ from what the guest does, beside chance.
 const RATE: f64 = 0.05;
-/// Looks, where the guest was resumed before the window began, which on a busy computer is
-/// not certain.
+/// Attempts, since on a busy host the guest may be resumed before the window begins.
 const ATTEMPTS: usize = 5;
 
 /// A kind of the account's exits, by some of its fields.

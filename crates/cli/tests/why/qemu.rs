@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::support::{TestDir, eventually};
 
-/// Firmware that takes a twentieth of SeaBIOS's instructions; microvm has its own.
+/// Firmware with a twentieth of SeaBIOS's instructions; microvm has its own.
 const FIRMWARE: &str = "/usr/share/qemu/qboot.rom";
 
 /// A machine, killed when dropped.
