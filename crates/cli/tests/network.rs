@@ -144,6 +144,13 @@ fn a_running_site_gets_another_root() {
     let words = ["-p", &publish, "--reload", "--cmdline", "metrics=on"];
     run(&place, image.to_str().unwrap(), &words);
     eventually("the site is served", || get(port, "/").is_ok());
+    let heap_bytes = || {
+        let answer = get(port, "/metrics").unwrap();
+        let mut lines = answer.lines();
+        let value = lines.find_map(|line| line.strip_prefix("tare_heap_bytes "));
+        value.and_then(|value| value.parse::<u64>().ok()).unwrap()
+    };
+    let heap_before = heap_bytes();
     let connect = || {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
         let limit = Some(Duration::from_secs(20));
@@ -179,6 +186,10 @@ fn a_running_site_gets_another_root() {
         assert!(answer.contains(part), "{path}: {answer}");
     };
     has("/metrics", "\nhttp_reloads_total 1\n");
+    // The first root's memory is the heap's now.
+    eventually("the first root's memory is free", || {
+        heap_bytes() >= heap_before + (12 << 20)
+    });
 
     // The host refuses, then the guest.
     reload("/no/such/directory", &[]).expect(40, "does not exist");

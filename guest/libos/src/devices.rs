@@ -10,14 +10,11 @@ use tare_hal::virtio::{self, Transport};
 use virtio_drivers::transport::{DeviceType, Transport as _};
 
 use crate::block::{self, Device, Tables, VirtioBlk};
-use crate::{env, fs};
+use crate::env;
 
-/// Mounts the initramfs, takes the virtio devices over and starts the network.
+/// Takes the virtio devices over and starts the network.
 /// To be called once, on the first core, when threads can be spawned.
 pub(crate) fn start() {
-    if let Some(archive) = env::initramfs() {
-        fs::mount(archive);
-    }
     let mut network = None;
     let mut disks = Vec::new();
     for transport in virtio::devices() {

@@ -26,7 +26,8 @@ pub fn has_word(word: &str) -> bool {
     args().any(|given| given == word)
 }
 
-/// The initramfs, an uncompressed or compressed archive as it was loaded.
+/// The initramfs, an uncompressed or compressed archive as it was loaded; `None` if there is none,
+/// or if it was taken as a [`Region`](crate::fs::Region).
 pub fn initramfs() -> Option<&'static [u8]> {
     crate::hal::boot::initramfs()
 }

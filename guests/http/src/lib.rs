@@ -36,6 +36,7 @@ mod content_type;
 pub mod counters;
 mod decimal;
 pub mod encoding;
+pub mod first_root;
 #[cfg(not(target_os = "none"))]
 pub mod host;
 pub mod limits;

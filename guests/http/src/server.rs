@@ -108,6 +108,11 @@ impl<P: Platform> Server<P> {
         }
     }
 
+    /// The same server with `files` instead of the platform's.
+    pub fn with_files(self, files: Loaded) -> Self {
+        self.with_root(|root| root.files = Some(files))
+    }
+
     /// The same server with what a path without a file gets, if no host is named.
     pub fn with_missing(self, missing: Missing) -> Self {
         self.with_root(|root| root.any.missing = missing)

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tare_guest_http::connection;
+use tare_guest_http::first_root::FirstRoot;
 use tare_guest_http::host::MemoryFiles;
 use tare_guest_http::reload::Reload;
 use tare_guest_http::rules::Given;
 use tare_guest_http::server::{Precompressed, Server};
 use tare_libos::block::{Access, Disk};
+use tare_libos::fs::Region;
 use tare_libos::serve::{Transport, TransportError};
 use tare_site::reload::{
     ARCHIVE_SECTOR, Answer, REPLY_SECTOR, REQUEST_SECTOR, Refusal, Reply, Request, SECTOR_BYTES,
@@ -225,6 +227,50 @@ fn an_answer_that_is_being_sent_ends_with_its_own_file() {
     let answers = responses(&client.script.sent, &[]);
     assert_eq!(answers.len(), 2);
     assert!(answers[0].body == large(b'1') && answers[1].body == large(b'2'));
+}
+
+/// The first root's files are parts of one archive, which stays until no answer has one of them.
+#[test]
+fn the_first_roots_archive_goes_with_the_last_answer_that_has_a_file_of_it() {
+    let large = vec![b'1'; 300_000];
+    let archive = Region::from(pack(&[
+        // In any order, as other packers have them.
+        ("large", FILE_MODE, &large),
+        ("index.html", FILE_MODE, b"first home"),
+        ("a/b", FILE_MODE, b"below"),
+        ("a/link", LINK_MODE, b"b"),
+        ("empty", FILE_MODE, b""),
+        (FILE, FILE_MODE, b"table"),
+    ]));
+    let first = FirstRoot::of(&archive, Some(FILE)).unwrap();
+    assert_eq!(first.table.as_deref(), Some(&b"table"[..]));
+    assert_eq!(first.files.files(), 4);
+    let server = Server::new(MemoryFiles::new()).with_files(first.files);
+    assert_eq!(body(&server, "/"), (200, "first home".into()));
+    assert_eq!(body(&server, "/a/b"), (200, "below".into()));
+    assert_eq!(body(&server, "/a").0, 301);
+    assert_eq!(body(&server, "/empty"), (200, String::new()));
+    for hidden in ["/a/link", "/.tare-site"] {
+        assert_eq!(body(&server, hidden).0, 404, "{hidden}");
+    }
+    assert!(!archive.is_only_handle());
+
+    let mut host = HostSide::new();
+    let mut reload = host.reload();
+    let request = b"GET /large HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    let script = Script::new([Act::Send(request.to_vec())]);
+    let mut client = Meanwhile {
+        script: script.slow(10_000, Duration::ZERO),
+        act: Some(Box::new(|| {
+            host.offer(&[("index.html", FILE_MODE, b"next home")]);
+            reload.look(&server, ROOM).unwrap();
+            assert!(!archive.is_only_handle(), "still being sent");
+        })),
+    };
+    connection::serve(&mut client, &server);
+    assert!(responses(&client.script.sent, &[])[0].body == large);
+    assert_eq!(body(&server, "/"), (200, "next home".into()));
+    assert!(archive.is_only_handle());
 }
 
 #[test]

@@ -1,9 +1,13 @@
 //! What the loader handed over: memory map, command line, initramfs, the way
 //! to the ACPI tables.
 
+#[cfg(any(target_os = "none", test))]
+mod claim;
 #[cfg(target_os = "none")]
 mod entry;
 mod handover;
+#[cfg(target_os = "none")]
+mod initramfs;
 mod physical;
 mod regions;
 #[cfg(target_os = "none")]
@@ -19,9 +23,11 @@ pub(crate) use physical::fake;
 #[cfg(target_os = "none")]
 pub(crate) use entry::CODE_SELECTOR;
 #[cfg(target_os = "none")]
+pub use initramfs::Initramfs;
+#[cfg(target_os = "none")]
 pub(crate) use start::acpi_virtio_mmio;
 #[cfg(target_os = "none")]
-pub use start::{cmdline, initramfs};
+pub use start::{cmdline, initramfs, take_initramfs};
 
 #[cfg(not(target_os = "none"))]
 mod host {
@@ -32,6 +38,22 @@ mod host {
 
     /// The initramfs, if one was loaded.
     pub fn initramfs() -> Option<&'static [u8]> {
+        None
+    }
+
+    /// The initramfs as a value of one owner. The host has none.
+    pub enum Initramfs {}
+
+    impl core::ops::Deref for Initramfs {
+        type Target = [u8];
+
+        fn deref(&self) -> &[u8] {
+            match *self {}
+        }
+    }
+
+    /// The initramfs as a value of one owner, if one was loaded.
+    pub fn take_initramfs() -> Option<Initramfs> {
         None
     }
 }

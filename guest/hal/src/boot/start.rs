@@ -6,6 +6,7 @@ use core::cell::UnsafeCell;
 
 use alloc::vec::Vec;
 
+use super::initramfs::{Initramfs, Place};
 use super::{Handover, Physical, Protocol, parse, u32_at, u64_at};
 use crate::once::OnceCell;
 use crate::virtio::MmioWord;
@@ -16,7 +17,7 @@ const CMDLINE_MAX: usize = tare_abi::layout::CMDLINE_MAX;
 
 struct Start {
     cmdline: &'static str,
-    initramfs: Option<&'static [u8]>,
+    initramfs: Place,
     dsdt: u64,
 }
 
@@ -27,9 +28,16 @@ pub fn cmdline() -> &'static str {
     START.get().map_or("", |start| start.cmdline)
 }
 
-/// The initramfs, if one was loaded.
+/// The initramfs, if one was loaded and [`take_initramfs`] has not taken it. It then stays for as
+/// long as the image runs.
 pub fn initramfs() -> Option<&'static [u8]> {
-    START.get().and_then(|start| start.initramfs)
+    START.get()?.initramfs.lend()
+}
+
+/// The initramfs as a value of one owner, if one was loaded and [`initramfs`] has not lent it:
+/// its memory becomes heap when the owner drops it.
+pub fn take_initramfs() -> Option<Initramfs> {
+    START.get()?.initramfs.take()
 }
 
 /// virtio-mmio devices that ACPI names.
@@ -69,7 +77,7 @@ extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
     let tables = acpi::find(&Identity, handover.rsdp).unwrap_or_default();
     let start = Start {
         cmdline,
-        initramfs: slice(&handover),
+        initramfs: place(&handover),
         dsdt: tables.dsdt,
     };
     START.set(start).ok();
@@ -148,16 +156,14 @@ fn copy_cmdline(address: u64) -> &'static str {
     core::str::from_utf8(copy).unwrap_or("")
 }
 
-fn slice(handover: &Handover) -> Option<&'static [u8]> {
+/// Where the initramfs is. `memory::init` maps it and keeps it out of the heap.
+fn place(handover: &Handover) -> Place {
     let range = &handover.initramfs;
-    if range.is_empty() || !handover.ram.contain(range) {
-        return None;
-    }
-    let length = (range.end - range.start) as usize;
-    // SAFETY: 1. The range lies in RAM (checked above), where the loader put the initramfs. 2.
-    //    `memory::init`, which has run, maps it and keeps it out of the heap. 3. Nothing writes to
-    //    it, as long as the image runs.
-    Some(unsafe { core::slice::from_raw_parts(range.start as *const u8, length) })
+    let is_there = !range.is_empty() && handover.ram.contain(range);
+    // SAFETY: 1. The range is empty, or lies in RAM (checked above), where the loader put the
+    //    initramfs. 2. `memory::init`, which has run, maps it and keeps it out of the heap. 3. Nothing
+    //    writes to it. 4. Start-up runs once and makes the only value of this range.
+    unsafe { Place::new(if is_there { range.clone() } else { 0..0 }) }
 }
 
 /// Physical memory through the identity mapping.

@@ -56,9 +56,10 @@ pub(crate) fn add(range: Range<u64>) {
     let length = range.end - range.start;
     let mut talc = HEAP.talc.lock();
     // SAFETY: 1. The range is mapped and writable: `memory::init` maps what lies beyond the first
-    //    GiB before it calls this. 2. Nothing else uses it: `memory::init` removes the image, the
-    //    initramfs, the first MiB and low memory of programs from the map. 3. It is claimed once:
-    //    the map's regions do not overlap (`boot::regions`).
+    //    GiB before it calls this, and the initramfs. 2. Nothing else uses it: `memory::init` removes
+    //    the image, the initramfs, the first MiB and low memory of programs from the map; an
+    //    initramfs comes when its only owner is dropped (`boot::Initramfs`). 3. It is claimed once:
+    //    the map's regions do not overlap (`boot::regions`), and an initramfs has one owner.
     if unsafe { talc.0.claim(range.start as *mut u8, length as usize) }.is_some() {
         TOTAL.fetch_add(length, Ordering::Relaxed);
     }

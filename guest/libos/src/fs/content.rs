@@ -3,17 +3,24 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::ops::Deref;
+use core::ops::{Deref, Range};
+
+use super::region::Region;
 
 /// The bytes of a file. A clone is another handle of the same bytes; those of a file
-/// on a disk are freed with the last handle.
+/// on a disk, and those of a [`Region`], are freed with the last handle.
 #[derive(Clone)]
 pub struct Content(Bytes);
 
 #[derive(Clone)]
 enum Bytes {
     Archived(&'static [u8]),
-    Loaded(Arc<Vec<u8>>),
+    Counted(Arc<Counted>),
+}
+
+enum Counted {
+    Loaded(Vec<u8>),
+    Part(Region, Range<usize>),
 }
 
 impl Content {
@@ -24,14 +31,19 @@ impl Content {
 
     /// Bytes read from a disk.
     pub fn loaded(bytes: Vec<u8>) -> Self {
-        Self(Bytes::Loaded(Arc::new(bytes)))
+        Self(Bytes::Counted(Arc::new(Counted::Loaded(bytes))))
+    }
+
+    /// The bytes of a region in a range, which is inside of it.
+    pub(super) fn part(region: Region, range: Range<usize>) -> Self {
+        Self(Bytes::Counted(Arc::new(Counted::Part(region, range))))
     }
 
     /// Whether this is the only handle of loaded bytes.
     pub(crate) fn is_only_handle(&self) -> bool {
         match &self.0 {
             Bytes::Archived(_) => false,
-            Bytes::Loaded(bytes) => Arc::strong_count(bytes) == 1,
+            Bytes::Counted(bytes) => Arc::strong_count(bytes) == 1,
         }
     }
 }
@@ -43,7 +55,18 @@ impl Deref for Content {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Bytes::Archived(bytes) => bytes,
-            Bytes::Loaded(bytes) => bytes,
+            Bytes::Counted(bytes) => bytes,
+        }
+    }
+}
+
+impl Deref for Counted {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Loaded(bytes) => bytes,
+            Self::Part(region, range) => region.get(range.clone()).unwrap_or_default(),
         }
     }
 }

@@ -4,7 +4,8 @@
 //! An archive (newc cpio, see [`cpio`]) stays where the boot loader put it and
 //! files are slices of it: opening copies nothing, and the slices live
 //! forever. Its index is built by the first access, so that an image that never
-//! looks at a file does not pay for it.
+//! looks at a file does not pay for it. Before that access a program can take the archive's
+//! memory over as a [`Region`], to free it with the last file.
 //!
 //! After [`mount_root`] or `mount_disk` files come from a disk (`volume`): the
 //! first access to a file reads it whole, and it stays in memory until that is needed
@@ -39,8 +40,8 @@ mod content;
 pub mod cpio;
 mod dir;
 mod file;
-
 mod mounted;
+mod region;
 mod tree;
 mod volume;
 
@@ -56,11 +57,12 @@ pub use content::Content;
 pub use dir::{DirEntry, ReadDir};
 pub use file::File;
 use mounted::source;
+pub use region::Region;
 pub use tree::Tree;
 pub use volume::{MountError, Volume};
 
-/// Makes `archive` the file system. The library OS does so at boot with the
-/// initramfs; the first archive stays.
+/// Makes `archive` the file system instead of the initramfs, before the first access; the first
+/// archive stays.
 pub fn mount(archive: &'static [u8]) {
     mounted::set_archive(archive);
 }

@@ -9,6 +9,7 @@ use super::attributes::Metadata;
 use super::content::Content;
 use super::dir::DirEntry;
 use super::tree::Tree;
+use crate::env;
 use crate::io::Result;
 
 static ARCHIVE: OnceCell<&'static [u8]> = OnceCell::new();
@@ -25,7 +26,7 @@ pub(crate) trait Source: Send + Sync {
     fn disk_name(&self) -> &'static str;
 }
 
-/// Makes `archive` the file system; the first stays.
+/// Makes `archive` the file system in the initramfs's place; the first stays.
 pub(super) fn set_archive(archive: &'static [u8]) {
     let _ = ARCHIVE.set(archive);
 }
@@ -42,5 +43,8 @@ pub(super) fn source() -> Option<&'static dyn Source> {
 
 /// The index of the archive, built by the first call.
 pub(super) fn tree() -> &'static Tree<'static> {
-    TREE.get_or_init(|| Tree::build(ARCHIVE.get().copied().unwrap_or_default()))
+    TREE.get_or_init(|| {
+        let archive = ARCHIVE.get().copied().or_else(env::initramfs);
+        Tree::build(archive.unwrap_or_default())
+    })
 }

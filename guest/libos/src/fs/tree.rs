@@ -50,7 +50,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    pub(super) fn entries(&self) -> &[Entry<'a>] {
+    /// All entries, the root's first, in no order to rely on.
+    pub fn entries(&self) -> &[Entry<'a>] {
         &self.entries
     }
 

@@ -8,8 +8,8 @@
 //! `not_found=FILE` to send it with 404, or `fallback=FILE` to send it with 200.
 //! `site=NAME` names the table of a site's file in the initramfs (crate `tare-site`), which
 //! `tare run --site` puts there: headers by path, redirects, listings, hosts, an access log, and
-//! the two above. `reload=on` (off) takes other roots from the disk that `tare run --reload` adds;
-//! `http` only.
+//! the two above. `reload=on` (off) takes other roots from the disk that `tare run --reload` adds,
+//! and gives the initramfs's memory back after the first; `http` only.
 
 mod machine;
 
@@ -20,6 +20,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
+use tare_libos::fs::{Origin, Region};
 use tare_libos::io::{self, Error, ErrorKind};
 use tare_libos::net::{self, Ipv4Addr, Ipv6Addr, TcpListener};
 use tare_libos::serve::{self, Service, Stream};
@@ -29,9 +30,12 @@ use tare_site::{Log, Table, TableError};
 
 use crate::access_log::{AccessLog, Format};
 use crate::connection;
+use crate::first_root::FirstRoot;
 use crate::reload::Reload;
+use crate::root::Loaded;
 use crate::rules::{Given, RulesError};
-use crate::server::{Metrics, Precompressed, Server};
+use crate::server::{Metrics, Missing, Precompressed, Server};
+use crate::site::Files;
 use machine::AppliancePlatform;
 
 /// Most connections, whatever the memory.
@@ -52,7 +56,18 @@ pub fn run() -> io::Result<()> {
         let reason = "root= names a disk, but this image serves its initramfs: use http-disk";
         return Err(Error::new(ErrorKind::Unsupported, reason));
     }
-    serve_files(start_reload)
+    let reloads = switch(reload::PARAMETER, "invalid reload=: want on or off")?;
+    let first = if reloads {
+        First::owned()?
+    } else {
+        First::of_platform()?
+    };
+    serve_files(first, |http, log| {
+        if reloads {
+            start_reload(http, log)?;
+        }
+        Ok(())
+    })
 }
 
 /// Serves the file system on the disk `root=` (`disk0`) forever; returns only if
@@ -60,11 +75,82 @@ pub fn run() -> io::Result<()> {
 /// an image.
 pub fn run_from_disk() -> Result<(), String> {
     fs::mount_root().map_err(|error| error.to_string())?;
-    serve_files(|_, _| Ok(())).map_err(|error| error.to_string())
+    let served = First::of_platform().and_then(|first| serve_files(first, |_, _| Ok(())));
+    served.map_err(|error| error.to_string())
 }
 
-/// Serves the files of this platform; `also` starts what goes with that.
-fn serve_files(also: impl FnOnce(&'static Http, Log) -> io::Result<()>) -> io::Result<()> {
+/// What is served first.
+struct First {
+    platform: AppliancePlatform,
+    site: Option<Table<'static>>,
+    /// Instead of the platform's files.
+    files: Option<Loaded>,
+}
+
+impl First {
+    /// The platform's files, which stay in memory.
+    fn of_platform() -> io::Result<Self> {
+        let mut platform = AppliancePlatform::new();
+        let site = match env::var(tare_site::PARAMETER) {
+            None => None,
+            Some(name) => {
+                platform = platform.hiding(name);
+                Some(site(fs::in_initramfs(name))?)
+            }
+        };
+        Ok(Self {
+            platform,
+            site,
+            files: None,
+        })
+    }
+
+    /// The initramfs's files, whose memory goes with the last one in use.
+    #[cold]
+    fn owned() -> io::Result<Self> {
+        let name = env::var(tare_site::PARAMETER);
+        let first = Region::of_initramfs().map(|archive| FirstRoot::of(&archive, name));
+        let no_memory = |_| {
+            let reason = "reload=on: no memory for the records of the files: give the machine more";
+            Error::new(ErrorKind::ResourceBusy, reason)
+        };
+        let FirstRoot { files, table } = first.transpose().map_err(no_memory)?.unwrap_or_default();
+        let site = match name {
+            None => None,
+            // Rules refer to it.
+            Some(_) => Some(site(table.map(|table| &*table.leak()))?),
+        };
+        Ok(Self {
+            platform: AppliancePlatform::new(),
+            site,
+            files: Some(files),
+        })
+    }
+
+    fn origin(&self) -> Origin {
+        match &self.files {
+            None => self.platform.origin(),
+            Some(files) => Origin::Archive {
+                files: files.files() as usize,
+            },
+        }
+    }
+
+    fn missing(&self) -> io::Result<Missing> {
+        let files: &dyn Files = match &self.files {
+            None => &self.platform,
+            Some(files) => files,
+        };
+        let missing = given().missing(self.site.as_ref(), files);
+        missing.map_err(|RulesError(why)| Error::new(ErrorKind::InvalidInput, why))
+    }
+}
+
+/// Serves the files of `first`; `also` starts what goes with that.
+fn serve_files(
+    first: First,
+    also: impl FnOnce(&'static Http, Log) -> io::Result<()>,
+) -> io::Result<()> {
     let port = match env::var("port") {
         None => 80,
         Some(word) => word
@@ -77,22 +163,19 @@ fn serve_files(also: impl FnOnce(&'static Http, Log) -> io::Result<()>) -> io::R
             ))?,
     };
     let listener = TcpListener::bind((Ipv6Addr::UNSPECIFIED, port))?;
-    let mut platform = AppliancePlatform::new();
-    let site = match env::var(tare_site::PARAMETER) {
-        None => None,
-        Some(name) => {
-            platform = platform.hiding(name);
-            Some(site(name)?)
-        }
-    };
-    let origin = platform.origin();
-    let missing = given()
-        .missing(site.as_ref(), &AppliancePlatform::new())
-        .map_err(|RulesError(why)| Error::new(ErrorKind::InvalidInput, why))?;
+    let (origin, missing) = (first.origin(), first.missing()?);
+    let First {
+        platform,
+        site,
+        files,
+    } = first;
     let mut server = Server::new(platform)
         .with_metrics(metrics()?)
         .with_precompressed(precompressed()?)
         .with_missing(missing);
+    if let Some(files) = files {
+        server = server.with_files(files);
+    }
     let log = site.as_ref().map_or(Log::Off, |site| site.log);
     if let Some(format) = format(log) {
         server = server.with_log(start_log(format)?);
@@ -121,12 +204,8 @@ fn format(log: Log) -> Option<Format> {
     }
 }
 
-/// Starts the thread that takes other roots from a disk, where that is on. It sleeps until the
-/// disk changes.
+/// Starts the thread that takes other roots from a disk. It sleeps until the disk changes.
 fn start_reload(http: &'static Http, log: Log) -> io::Result<()> {
-    if !switch(reload::PARAMETER, "invalid reload=: want on or off")? {
-        return Ok(());
-    }
     let unsupported = |reason| Error::new(ErrorKind::Unsupported, reason);
     let disk = block::disk(reload::SERIAL)
         .ok_or_else(|| unsupported("reload=on: want the disk of tare run --reload"))?;
@@ -228,12 +307,11 @@ fn given() -> Given {
     }
 }
 
-/// The table of the site's file. What `tare check` refuses is refused here too: an
-/// initramfs can come from anywhere.
-fn site(name: &str) -> io::Result<Table<'static>> {
+/// The table of the site's file, if it is there. What `tare check` refuses is refused here too:
+/// an initramfs can come from anywhere.
+fn site(bytes: Option<&'static [u8]>) -> io::Result<Table<'static>> {
     let invalid = |reason| Error::new(ErrorKind::InvalidInput, reason);
-    let bytes =
-        fs::in_initramfs(name).ok_or_else(|| invalid("site=: the initramfs has no such file"))?;
+    let bytes = bytes.ok_or_else(|| invalid("site=: the initramfs has no such file"))?;
     Table::parse(bytes).map_err(|error| {
         invalid(match error {
             TableError::Header => "site=: not a site's table of the version that this image reads",
