@@ -1,6 +1,7 @@
 //! The rules on made loads, a machine each; recorded accounts are replayed in
 //! `tests/recorded.rs`.
 
+mod helpers;
 mod intervals;
 
 use tare_account::{CgroupVersion, Device, Role};
@@ -677,31 +678,5 @@ fn every_cause_but_the_guests_work_has_a_remedy_for_every_vmm() {
         }
         assert!(!advice::steal(&load, &[&load.vcpus[0]]).is_empty());
         assert!(!advice::exits(&Exit::Cpuid, &load).is_empty());
-    }
-}
-
-#[test]
-fn a_helper_s_remedy_is_about_what_it_does() {
-    let remedy = |name: &str| {
-        let mut load = idle();
-        load.threads.push(thread(name, Role::Helper, 0.2));
-        let found = first(&load);
-        assert_eq!(found.cause, Cause::Helpers, "{found:?}");
-        assert!(found.what.starts_with(&format!("helper process {name}")));
-        found.remedy
-    };
-    for network in ["passt.avx2", "slirp4netns"] {
-        let remedy = remedy(network);
-        assert!(
-            remedy.contains("packets") && remedy.contains("vhost-net"),
-            "{remedy}"
-        );
-    }
-    let files = remedy("virtiofsd");
-    assert!(files.contains("--cache=always"), "{files}");
-    for disk in ["tare-vhost", "qemu-storage-da"] {
-        let remedy = remedy(disk);
-        assert!(remedy.contains("larger requests"), "{remedy}");
-        assert!(!remedy.contains("packets"), "{remedy}");
     }
 }
