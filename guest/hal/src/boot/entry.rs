@@ -47,17 +47,17 @@ tare_boot_stack:
 
     .section .data.ring0, "aw", @progbits
     .balign 4096
-    // 2 MiB pages of the first GiB: present, writable, user, large, not
+    // 2 MiB pages of the first GiB: present, writable, user, accessed, dirty, large, not
     // executable; the first one by 4 KiB pages, the image's executable until
     // `memory::paging` has protected its sections.
 tare_pd0:
     .global tare_pd0
-    .quad tare_pt0 + 7
-    .quad (1 << 21) | 0x87
-    .quad (2 << 21) | 0x87
+    .quad tare_pt0 + 0x27
+    .quad (1 << 21) | 0xe7
+    .quad (2 << 21) | 0xe7
     .set page, 3
     .rept 509
-    .quad (page << 21) | 0x8000000000000087
+    .quad (page << 21) | 0x80000000000000e7
     .set page, page + 1
     .endr
 tare_pt0:
@@ -65,9 +65,9 @@ tare_pt0:
     .set page, 0
     .rept 512
     .if page == {trampoline} >> 12
-    .quad (page << 12) | 7
+    .quad (page << 12) | 0x67
     .else
-    .quad (page << 12) | 0x8000000000000007
+    .quad (page << 12) | 0x8000000000000067
     .endif
     .set page, page + 1
     .endr
@@ -90,8 +90,8 @@ tare_start32:
     cld
     mov esp, offset tare_boot_stack
     mov edi, ebx
-    mov dword ptr [tare_pml4], offset tare_pdpt + 7
-    mov dword ptr [tare_pdpt], offset tare_pd0 + 7
+    mov dword ptr [tare_pml4], offset tare_pdpt + 0x27
+    mov dword ptr [tare_pdpt], offset tare_pd0 + 0x27
     mov eax, cr4
     or eax, 0xa0                // PAE, PGE
     mov cr4, eax
@@ -122,8 +122,8 @@ tare_start64:
     cld
     mov rsp, offset tare_boot_stack
     mov rdi, rsi
-    mov qword ptr [tare_pml4], offset tare_pdpt + 7
-    mov qword ptr [tare_pdpt], offset tare_pd0 + 7
+    mov qword ptr [tare_pml4], offset tare_pdpt + 0x27
+    mov qword ptr [tare_pdpt], offset tare_pd0 + 0x27
     mov rax, cr4
     or rax, 0xa0
     mov cr4, rax

@@ -28,16 +28,23 @@ const GIB: u64 = 1 << 30;
 const PRESENT: u64 = 1;
 const WRITABLE: u64 = 1 << 1;
 const UNCACHED: u64 = (1 << 3) | (1 << 4);
+/// The processor sets these in an entry that is used, and in one of a page that is written. Set
+/// from the begin they cost nothing. Without them KVM's shadow tables, which stand in for ours where
+/// the processor or the emulation has no second level, take two faults for a page that is read
+/// before it is written, and none of the pages around it.
+const ACCESSED: u64 = 1 << 5;
+const DIRTY: u64 = 1 << 6;
 const LARGE_PAGE: u64 = 1 << 7;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
+const PAGE_IN_USE: u64 = PRESENT | ACCESSED | DIRTY;
 /// Ring 3 may use it. Tables above pages always carry it: pages decide.
 const USER: u64 = 1 << 2;
 
-const RAM: u64 = PRESENT | WRITABLE | USER | NO_EXECUTE;
+const RAM: u64 = PAGE_IN_USE | WRITABLE | USER | NO_EXECUTE;
 const DEVICE: u64 = RAM | UNCACHED;
-const TABLE: u64 = PRESENT | WRITABLE | USER;
+const TABLE: u64 = PRESENT | ACCESSED | WRITABLE | USER;
 
 /// Where ring 3 reads the page tables: at this distance from their addresses.
 const WINDOW: u64 = 0x7100_0000_0000;
@@ -124,7 +131,7 @@ fn open_window() {
         let mut page = part.range.start;
         while page < part.range.end {
             let entry = entry_of(WINDOW + page);
-            entry.store(page | PRESENT | USER | NO_EXECUTE, Ordering::Relaxed);
+            entry.store(page | PAGE_IN_USE | USER | NO_EXECUTE, Ordering::Relaxed);
             page += PAGE;
         }
     }
@@ -146,14 +153,14 @@ fn image_table(image: &Image, base: u64) -> u64 {
     for entry in &table.0 {
         let rights = if parts.iter().any(|part| part.range.contains(&page)) {
             if image.text.contains(&page) {
-                PRESENT
+                PAGE_IN_USE
             } else {
                 RAM & !USER
             }
         } else if image.text.contains(&page) {
-            PRESENT | USER
+            PAGE_IN_USE | USER
         } else if image.rodata.contains(&page) {
-            PRESENT | USER | NO_EXECUTE
+            PAGE_IN_USE | USER | NO_EXECUTE
         } else {
             RAM
         };
@@ -477,7 +484,7 @@ impl ProgramPages {
     /// A bit that the processor ignores: the frame was taken for this page.
     const OWNED: u64 = 1 << 9;
     /// What ring 3 may ask for.
-    const BITS: u64 = PRESENT | WRITABLE | USER | NO_EXECUTE | Self::OWNED | ADDRESS;
+    const BITS: u64 = PAGE_IN_USE | WRITABLE | USER | NO_EXECUTE | Self::OWNED | ADDRESS;
 
     /// The entry for a frame; not present without any access.
     pub(crate) fn entry(frame: u64, access: Access, is_owned: bool) -> u64 {
@@ -488,7 +495,7 @@ impl ProgramPages {
         } = access;
         let set = |bits, is_set| if is_set { bits } else { 0 };
         frame
-            | set(PRESENT | USER, read || write || execute)
+            | set(PAGE_IN_USE | USER, read || write || execute)
             | set(WRITABLE, write)
             | set(NO_EXECUTE, !execute)
             | set(Self::OWNED, is_owned)
