@@ -80,14 +80,20 @@ pub(crate) fn protect(image: &Image) {
     if ring::is_user() {
         open_window();
     }
-    let directory = &boot_tables().1.0;
+    let low = low();
+    let is_copy = !low.is_empty();
+    let directory = if is_copy {
+        copy_of_directory()
+    } else {
+        &boot_tables().1.0
+    };
     let further = supervisor::further();
     if !further.is_empty() {
         let value = further.start | (RAM & !USER) | LARGE_PAGE;
         directory[index(further.start, 21)].store(value, Ordering::Relaxed);
     }
     // The tables first, then the entries: as soon as the entry of the directory's
-    // own pages is in effect, ring 3 cannot write to it.
+    // own pages is in effect, ring 3 cannot write to it. A copy takes effect as a whole.
     let own = index(address_of(boot_tables().1), 21);
     let mut own_entry = None;
     let mut base = image.text.start & !(LARGE - 1);
@@ -98,7 +104,7 @@ pub(crate) fn protect(image: &Image) {
         } else {
             base | RAM | LARGE_PAGE
         };
-        if index(base, 21) == own {
+        if index(base, 21) == own && !is_copy {
             own_entry = Some(entry);
         } else {
             directory[index(base, 21)].store(entry, Ordering::Relaxed);
@@ -107,11 +113,14 @@ pub(crate) fn protect(image: &Image) {
     }
     // Programs' pages are mapped one by one: what a large page still mapped would be
     // read without a fault.
-    let low = low();
     for base in (low.start..low.end).step_by(LARGE as usize) {
         directory[index(base, 21)].store(0, Ordering::Relaxed);
     }
     drop(changes);
+    if is_copy {
+        let entry = directory.as_ptr().addr() as u64 | TABLE;
+        first_gib().store(entry, Ordering::Relaxed);
+    }
     if let Some(entry) = own_entry {
         directory[own].store(entry, Ordering::Relaxed);
     }
@@ -121,6 +130,16 @@ pub(crate) fn protect(image: &Image) {
     } else {
         flush();
     }
+}
+
+/// A copy of the boot directory, which the processor does not walk yet. Programs' low memory
+/// changes a hundred of its entries, and KVM's shadow of a table in use takes a fault for each.
+fn copy_of_directory() -> &'static [AtomicU64; 512] {
+    let copy = &new_table().0;
+    for (entry, old) in copy.iter().zip(&boot_tables().1.0) {
+        entry.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    copy
 }
 
 /// Lets ring 3 read the tables: maps the parts of ring 0's memory that hold some
@@ -596,6 +615,13 @@ fn boot_tables() -> (&'static Table, &'static Table) {
 
 fn index(address: u64, shift: u32) -> usize {
     (address >> shift) as usize & 511
+}
+
+/// The entry of the first GiB, which points to its directory.
+fn first_gib() -> &'static AtomicU64 {
+    // SAFETY: 1. `boot/entry.rs` defines the table, page-aligned and initialised, before any Rust
+    //    code runs. 2. It is never freed. 3. Rust reaches its entries as atomics only.
+    unsafe { &tare_pdpt.0[0] }
 }
 
 fn page_0() -> &'static AtomicU64 {
