@@ -29,7 +29,7 @@ const PRESENT: u64 = 1;
 const WRITABLE: u64 = 1 << 1;
 const UNCACHED: u64 = (1 << 3) | (1 << 4);
 /// The processor sets these in an entry that is used, and in one of a page that is written. Set
-/// from the begin they cost nothing. Without them KVM's shadow tables, which stand in for ours where
+/// from the beginning they cost nothing. Without them KVM's shadow tables, which stand in for ours where
 /// the processor or the emulation has no second level, take two faults for a page that is read
 /// before it is written, and none of the pages around it.
 const ACCESSED: u64 = 1 << 5;
