@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -35,24 +36,37 @@ pub const OUTSIDE: &CStr = c"tare-outside";
 
 /// The child for which a process waits outside of its PID namespace; of any other process, that itself.
 pub fn inside_of(pid: u32) -> u32 {
-    let text = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
-    if text("comm").trim_end().as_bytes() != OUTSIDE.to_bytes() {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    if name.trim_end().as_bytes() != OUTSIDE.to_bytes() {
         return pid;
     }
-    let children = text(&format!("task/{pid}/children"));
-    let child = children.split_ascii_whitespace().next();
-    child.and_then(|child| child.parse().ok()).unwrap_or(pid)
+    children(pid).first().copied().unwrap_or(pid)
+}
+
+/// The children of a process: what its threads started, and orphans that it took over as a
+/// subreaper. Empty where the kernel has no such list (`proc_tid_children(5)`).
+pub fn children(pid: u32) -> Vec<u32> {
+    let threads = threads(pid);
+    threads.flat_map(|thread| children_of(&thread)).collect()
+}
+
+/// The same of one thread, by its directory in `/proc`.
+pub fn children_of(thread: &Path) -> Vec<u32> {
+    let list = fs::read_to_string(thread.join("children")).unwrap_or_default();
+    let numbers = list.split_ascii_whitespace();
+    numbers.filter_map(|number| number.parse().ok()).collect()
+}
+
+/// The directories of a process's threads in `/proc`.
+fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
+    let listed = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
+    listed.flatten().flatten().map(|thread| thread.path())
 }
 
 /// The numbers of a process's threads where `/proc` was mounted, by those that they have in the process's
 /// own PID namespace.
 pub fn threads_by_own_number(pid: u32) -> BTreeMap<u32, u32> {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
-    let statuses = tasks
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
+    let statuses = threads(pid).filter_map(|thread| fs::read_to_string(thread.join("status")).ok());
     statuses.filter_map(|status| numbers(&status)).collect()
 }
 

@@ -3,16 +3,12 @@
 
 use std::fs;
 use std::io;
-use std::io::Read as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tare_control::rundir::RunDir;
 use tare_host::process;
 use tare_host::process::ProcessHandle;
-
-/// Longest record in bytes.
-const LONGEST: u64 = 1 << 20;
 
 /// A machine, as it was started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,9 +125,7 @@ impl EngineName {
 impl Record {
     /// Writes the record of the machine in `dir` atomically.
     pub fn write(&self, dir: &RunDir) -> io::Result<()> {
-        let draft = dir.run_json_draft();
-        dir.write_file(&draft, &serde_json::to_vec_pretty(self)?)?;
-        fs::rename(&draft, dir.run_json())
+        dir.write_record(&serde_json::to_vec_pretty(self)?)
     }
 
     /// What confines the process that executes the guest: [`EngineName::confinement`], in a jail
@@ -158,7 +152,9 @@ impl Record {
         if self.process().is_none() {
             return false;
         }
-        let mut started = children(self.pid).into_iter().map(process::inside_of);
+        let mut started = process::children(self.pid)
+            .into_iter()
+            .map(process::inside_of);
         let qemu = started.find(|pid| {
             fs::read_to_string(format!("/proc/{pid}/comm"))
                 .is_ok_and(|name| name.starts_with("qemu"))
@@ -179,10 +175,7 @@ impl Record {
 
     /// Reads the record of the machine in `dir`.
     pub fn read(dir: &RunDir) -> io::Result<Self> {
-        let mut document = Vec::new();
-        let file = dir.open_file(&dir.run_json())?;
-        file.take(LONGEST).read_to_end(&mut document)?;
-        Ok(serde_json::from_slice(&document)?)
+        Ok(serde_json::from_slice(&dir.read_record()?)?)
     }
 }
 
@@ -196,21 +189,6 @@ fn has_empty_root(parent: &str, pid: &str) -> bool {
     );
     let root = fs::read_dir(format!("/proc/{pid}/root"));
     is_separate && root.is_ok_and(|mut entries| entries.next().is_none())
-}
-
-/// What the threads of a process started (`proc_tid_children(5)`).
-fn children(pid: u32) -> Vec<u32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
-    threads
-        .flatten()
-        .flatten()
-        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
-        .flat_map(|list| {
-            list.split_whitespace()
-                .filter_map(|pid| pid.parse().ok())
-                .collect::<Vec<u32>>()
-        })
-        .collect()
 }
 
 /// Now, in seconds since 1970.

@@ -68,7 +68,7 @@ impl RunDir {
     }
 
     /// `run.new`, which becomes `run.json` when it is whole.
-    pub fn run_json_draft(&self) -> PathBuf {
+    fn run_json_draft(&self) -> PathBuf {
         self.path.join(entry::RUN_NEW)
     }
 
@@ -168,16 +168,28 @@ impl RunDir {
     /// Names the machine's process in `run.json`: the monitor is not always the process that `tare`
     /// started and wrote there. Nothing is done where there is no `run.json`.
     pub fn name_process(&self, pid: u32, start_time: u64) -> io::Result<()> {
-        let mut document = Vec::new();
-        match self.open_file(&self.run_json()) {
+        let document = match self.read_record() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            file => file?.take(RECORD_BYTES).read_to_end(&mut document)?,
+            document => document?,
         };
         let mut record: Map<String, Value> = serde_json::from_slice(&document)?;
         record.insert("pid".to_owned(), pid.into());
         record.insert("start_time".to_owned(), start_time.into());
+        self.write_record(&serde_json::to_vec_pretty(&record)?)
+    }
+
+    /// The bytes of `run.json`, on the terms of [`Self::open_file`].
+    pub fn read_record(&self) -> io::Result<Vec<u8>> {
+        let mut document = Vec::new();
+        let file = self.open_file(&self.run_json())?;
+        file.take(RECORD_BYTES).read_to_end(&mut document)?;
+        Ok(document)
+    }
+
+    /// Replaces `run.json` at once: a reader sees the old one or the new one.
+    pub fn write_record(&self, document: &[u8]) -> io::Result<()> {
         let draft = self.run_json_draft();
-        self.write_file(&draft, &serde_json::to_vec_pretty(&record)?)?;
+        self.write_file(&draft, document)?;
         fs::rename(&draft, self.run_json())
     }
 

@@ -27,6 +27,7 @@ use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 use tare_confine::{INSTALLED, OF_COMPILERS, PLAIN_DEVICES};
 use tare_control::config::{Jail, JailUser};
+use tare_host::process;
 
 use super::bound::{Access, BoundFiles};
 use super::build_bounds::{self, BuildBounds, Excess, Watch};
@@ -120,7 +121,11 @@ impl BuildProcess {
 /// process's ([`fork_into_build`]).
 fn end_children() {
     loop {
-        for child in children() {
+        let children = process::children(std::process::id());
+        let pids = children
+            .into_iter()
+            .filter_map(|pid| Pid::from_raw(pid.cast_signed()));
+        for child in pids {
             let _ = kill_process(child, Signal::KILL);
         }
         match wait(WaitOptions::NOHANG) {
@@ -129,15 +134,6 @@ fn end_children() {
             Err(_) => return,
         }
     }
-}
-
-/// Children of this process, which has one thread (`proc_tid_children(5)`).
-fn children() -> Vec<Pid> {
-    let own = getpid().as_raw_nonzero();
-    let listed = fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
-    let listed = listed.unwrap_or_default();
-    let numbers = listed.split_whitespace().filter_map(|it| it.parse().ok());
-    numbers.filter_map(Pid::from_raw).collect()
 }
 
 /// Forks into a jail. Where the kernel grants no namespaces the child keeps this user and the

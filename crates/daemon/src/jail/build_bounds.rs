@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstatvfs, openat, statat};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use tare_host::process;
 
 /// Deepest directory that is counted; the kernel's have ten levels.
 const DEPTH_MAX: usize = 64;
@@ -174,33 +175,18 @@ fn on_disk(found: &Stat) -> u64 {
 
 /// Memory of what descends from a process, bytes. What it is not allowed to see, or has ended, has none.
 fn memory_below(pid: u32) -> u64 {
-    let mut found = children(pid);
+    let mut found = process::children(pid);
     let mut next = 0;
     let mut sum: u64 = 0;
-    while let Some(&process) = found.get(next) {
+    while let Some(&pid) = found.get(next) {
         next += 1;
         if found.len() < PROCESSES {
-            found.extend(children(process));
+            found.extend(process::children(pid));
         }
-        let status = fs::read_to_string(format!("/proc/{process}/status"));
+        let status = fs::read_to_string(format!("/proc/{pid}/status"));
         sum = sum.saturating_add(memory_of(&status.unwrap_or_default()));
     }
     sum
-}
-
-/// What the threads of a process started (`proc_tid_children(5)`).
-fn children(pid: u32) -> Vec<u32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task"));
-    let lists = threads
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    let numbers = |list: String| -> Vec<u32> {
-        let words = list.split_ascii_whitespace();
-        words.filter_map(|word| word.parse().ok()).collect()
-    };
-    lists.flat_map(numbers).collect()
 }
 
 /// Of a process's memory what no file holds: in use, shared, and swapped out (`proc_pid_status(5)`).

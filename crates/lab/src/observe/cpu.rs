@@ -7,9 +7,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use tare_host::process;
 
 /// The network helper, accounted apart from the monitor.
 const HELPER: &str = "passt";
@@ -109,7 +111,7 @@ impl CpuReading {
         };
         self.threads.insert(tid, time);
         if depth > 0 {
-            for child in children(&task) {
+            for child in process::children_of(Path::new(&task)) {
                 let _ = self.add_process(child, depth - 1);
             }
         }
@@ -140,22 +142,10 @@ pub(crate) fn descendants(root: u32) -> Vec<u32> {
     let mut next = 0;
     while let Some(&pid) = found.get(next) {
         next += 1;
-        let tasks = fs::read_dir(format!("/proc/{pid}/task"));
-        for task in tasks.into_iter().flatten().flatten() {
-            let new = children(&task.path().to_string_lossy());
-            found.extend(new);
-        }
+        found.extend(process::children(pid));
     }
     found.remove(0);
     found
-}
-
-/// Children of a thread (`/proc/.../children`; none where the kernel lacks it).
-fn children(task: &str) -> Vec<u32> {
-    let text = fs::read_to_string(format!("{task}/children")).unwrap_or_default();
-    text.split_ascii_whitespace()
-        .filter_map(|pid| pid.parse().ok())
-        .collect()
 }
 
 /// Time on a CPU and time waiting for one, ns.
