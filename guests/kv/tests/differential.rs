@@ -22,7 +22,7 @@ use tempfile::TempDir;
 const QUIT: &[u8] = b"\r\nversion\r\nquit\r\n";
 /// How long to wait for a server that waits for data.
 const QUIET: Duration = Duration::from_secs(2);
-/// How often memcached is asked before its answer counts as different.
+/// How many answers of memcached must differ before the test fails.
 const TRIES: usize = 5;
 
 /// A memcached on a socket in its own directory, ended when dropped. A free
@@ -122,8 +122,8 @@ fn without_unique(words: &[&str]) -> String {
     shown.collect::<Vec<_>>().join(" ")
 }
 
-/// Each script on an empty cache and its own connection. memcached is asked
-/// again where it differs: its clock ticks once a second, so a script that it
+/// Each script on an empty cache and its own connection. The test asks memcached
+/// again where the answers differ: its clock ticks once a second, so a script that it
 /// began before a tick may show an item's time as one second less, and a host
 /// without a free CPU may not run it within [`QUIET`]. A fault of ours differs
 /// each time.
