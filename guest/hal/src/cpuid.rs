@@ -148,8 +148,8 @@ pub(crate) fn has_pv_send_ipi() -> bool {
     kvm_features() & FEATURE_PV_SEND_IPI != 0
 }
 
-/// Whether KVM says that its clock is the same on all CPUs, as it is where their
-/// counters are synchronous.
+/// Whether KVM reports that its clock is the same on all CPUs, as it is where
+/// their counters are synchronous.
 pub(crate) fn has_stable_clock() -> bool {
     kvm_features() & FEATURE_CLOCKSOURCE_STABLE != 0
 }
@@ -159,12 +159,12 @@ pub(crate) fn has_pv_clock() -> bool {
     kvm_features() & FEATURE_CLOCKSOURCE2 != 0
 }
 
-/// TSC frequency in kHz where CPUID tells it.
+/// TSC frequency in kHz, where CPUID gives it.
 pub(crate) fn tsc_khz() -> Option<u32> {
     hypervisor_khz().map(|(tsc, _)| tsc).or_else(crystal_khz)
 }
 
-/// APIC timer frequency in kHz where CPUID tells it.
+/// APIC timer frequency in kHz, where CPUID gives it.
 pub(crate) fn apic_khz() -> Option<u32> {
     let told = hypervisor_khz()
         .map(|(_, apic)| apic)

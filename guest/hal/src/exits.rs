@@ -1,5 +1,5 @@
-//! Instructions that leave the guest, to be measured: each in its own loop,
-//! timed by the time stamp counter. None has a lasting effect.
+//! Measures instructions that cause exits: each in its own loop, timed by the
+//! time stamp counter. None has a lasting effect.
 
 #![allow(unsafe_code)]
 
@@ -56,7 +56,7 @@ pub enum Exit {
     TscDeadline,
     /// The timer's initial count.
     TimerCount,
-    /// An end of interrupt, without any to end.
+    /// An end of interrupt while none is in service.
     Eoi,
     /// An interrupt to this CPU, with its handling.
     SelfIpi,
@@ -99,8 +99,9 @@ impl Exit {
     ];
 }
 
-/// Does it `iterations` times: cycles that all took. An error says what is not
-/// there; an instruction that the machine cannot execute ends the image.
+/// Executes it `iterations` times; gives the cycles of all. The error names
+/// what the machine lacks; an instruction that the machine cannot execute ends
+/// the image.
 pub fn measure(exit: Exit, iterations: u64) -> Result<u64, &'static str> {
     match exit {
         // KVM answers CPUID there with the host's leaves, and natively.

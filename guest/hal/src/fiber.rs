@@ -227,7 +227,7 @@ pub(crate) fn current_guard() -> Option<Range<u64>> {
     Some(fiber.inner.stack.as_ref()?.guard())
 }
 
-/// Lets go of the fiber that was left.
+/// Drops the reference to the fiber that was left.
 fn release_previous() {
     // SAFETY: 1. Only this CPU uses its cell (`slots`). 2. The switch is over: the fiber that was
     //    left has saved its registers, and its stack is used no more.

@@ -2,7 +2,7 @@
 //! several where the machine has a way.
 //!
 //! A command costs the sender an exit (unless the CPU posts interrupts itself),
-//! so that what wakes several should be one. x2APIC's logical destinations name
+//! so one command should wake several CPUs. x2APIC's logical destinations name
 //! up to 16 CPUs of a cluster at once (Intel SDM vol. 3A, 11.12.10): all that an
 //! image uses, on every hypervisor. KVM's own call, `KVM_HC_SEND_IPI`, names 128
 //! by one bitmap (kernel `Documentation/virt/kvm/x86/hypercalls.rst`): for what
@@ -39,8 +39,8 @@ pub enum Several {
 
 static SEVERAL: AtomicU8 = AtomicU8::new(0);
 
-/// Ends the halt of `cpu`. Costs an exit here and an interrupt there: to be
-/// sent only to a CPU that has said that it halts.
+/// Ends the halt of `cpu`. Costs an exit here and an interrupt there: send it
+/// only to a CPU that has announced its halt.
 pub fn wake(cpu: usize) {
     apic::send_wake(smp::apic_id(cpu));
 }
@@ -102,12 +102,12 @@ pub(crate) fn wake_by(several: Several, cpus: CpuSet) -> u32 {
     1
 }
 
-/// Chooses for all CPUs that there are.
+/// Chooses the way for all CPUs of the machine.
 pub(crate) fn init() {
     let mut all = CpuSet::new();
     (0..smp::count()).for_each(|cpu| all.insert(cpu));
     if all.len() < 3 {
-        // There are never several others.
+        // Two CPUs at most: a command never goes to several.
         return;
     }
     let choice = match () {
@@ -127,7 +127,7 @@ fn call(set: u128, low: u32) {
     }
 }
 
-/// KVM's call by itself, in ring 0.
+/// KVM's hypercall itself, in ring 0.
 pub(crate) fn call_here(set: u128, low: u32) {
     let command = u64::from(apic::WAKE_COMMAND);
     let (first, second) = (set as u64, (set >> 64) as u64);

@@ -1,6 +1,6 @@
 //! The periodic timers of a PC, for images that show what they cost: HPET (IA-PC
 //! HPET 1.0a), PIT (Intel 8254) and the clock chip's periodic interrupt
-//! (MC146818). Nothing else starts one: a deadline needs none of them.
+//! (MC146818). Nothing else starts one: deadlines use the local APIC's timer.
 
 #![allow(unsafe_code)]
 
@@ -112,8 +112,8 @@ pub enum Timer {
     RtcThroughPic,
 }
 
-/// Starts `timer` at about `hz`; its handler does nothing but what the chip asks
-/// for. Gives the rate that the chip can do, or says what is missing.
+/// Starts `timer` at about `hz`; its handler only acknowledges the chip. Gives
+/// the rate that the chip supports, or names what is missing.
 pub fn start(timer: Timer, hz: u64) -> Result<u64, &'static str> {
     let hz = hz.clamp(19, 100_000);
     match timer {

@@ -19,7 +19,7 @@ pub type Describe = fn(&mut dyn Write) -> fmt::Result;
 
 static DESCRIBE: OnceCell<Describe> = OnceCell::new();
 
-/// Says how to name the running thread in panics and faults.
+/// Sets how panics and faults name the running thread.
 pub fn set_describe(describe: Describe) {
     DESCRIBE.set(describe).ok();
 }

@@ -1,14 +1,14 @@
-//! What KVM offers to a guest that knows of it, and what this image makes of it.
+//! KVM's paravirtual features, and which of them this image uses.
 
 use crate::clock::Frequency;
 use crate::{apic, clock, cpuid, percpu};
 
-/// Offers and their use on the CPU that asks.
+/// Features, and their use on the calling CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paravirt {
-    /// A flag that saves writing the end of an interrupt.
+    /// The EOI flag, which saves the write at the end of an interrupt.
     pub offers_eoi: bool,
-    /// KVM knows where this CPU's flag is, and sets it.
+    /// KVM has the address of this CPU's flag, and sets it.
     pub eoi_enabled: bool,
     /// Ends of interrupts that it has saved on this CPU. A KVM that executes ring
     /// 0 instruction by instruction takes the flag back before each of them: there
@@ -29,7 +29,7 @@ pub struct Paravirt {
     pub offers_send_ipi: bool,
 }
 
-/// As it is now, on this CPU.
+/// The state now, on this CPU.
 pub fn account() -> Paravirt {
     let cpu = percpu::current();
     Paravirt {

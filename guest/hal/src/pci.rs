@@ -167,7 +167,7 @@ fn select(selected: &mut u32, device: DeviceFunction, register: u8) {
     }
 }
 
-/// Writes any value to the address port, for an image that plays with it ([`crate::raw`]).
+/// Writes any value to the address port, for images that test monitors ([`crate::raw`]).
 pub(crate) fn write_address(value: u32) {
     let mut selected = SELECTED.lock();
     *selected = value;

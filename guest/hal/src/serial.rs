@@ -17,12 +17,14 @@ const FIFO_CONTROL: u16 = COM1 + 2;
 const LINE_STATUS: u16 = COM1 + 5;
 const FIFO_ENABLE: u8 = 1;
 const TRANSMITTER_EMPTY: u8 = 1 << 5;
-/// Looks at a transmitter that is never empty before it is written to anyway.
+/// Reads of the status of a transmitter that is never empty before it is
+/// written to anyway.
 const PATIENCE: u32 = 10_000;
 
 struct Console {
     started: bool,
-    /// Bytes that the FIFO surely takes before the next look at the transmitter.
+    /// Bytes that the FIFO has room for before the next read of the
+    /// transmitter's status.
     room: usize,
 }
 

@@ -15,7 +15,8 @@ use crate::{apic, clock, cpuid, percpu};
 
 /// Pages of the stack on which a further CPU starts and idles.
 const STACK_PAGES: usize = 4;
-/// How long to wait for a CPU before it gets a second start-up IPI, and is given up.
+/// How long to wait for a CPU before it gets a second start-up IPI, and then before
+/// it counts as absent.
 const PATIENCE_NS: u64 = 1_000_000_000;
 const RETRY_NS: u64 = 20_000_000;
 

@@ -9,7 +9,7 @@ use crate::{apic, clock};
 /// Whether the timer was set, which costs an exit, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Armed {
-    /// It was not: what is armed comes soon enough.
+    /// It was not: the armed deadline is not later.
     Already,
     /// The deadline is the first, or nearer than what was armed.
     Nearer,

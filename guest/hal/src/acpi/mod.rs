@@ -1,8 +1,8 @@
-//! What the image needs of ACPI: CPUs and interrupt controllers (MADT), the
-//! power button's other end (FADT). The tables come from the monitor and are
-//! not trusted: every length is checked, a table with a wrong checksum is
-//! skipped, and no AML is interpreted: virtio-mmio devices are found in it by
-//! the shape of their resources. ACPI 6.5, chapter 5.2.
+//! What the image needs of ACPI: CPUs and interrupt controllers (MADT), and how
+//! to power off (FADT). The tables come from the monitor and are not trusted:
+//! every length is checked, a table with a wrong checksum is skipped, and no
+//! AML is interpreted: virtio-mmio devices are found in it by the shape of
+//! their resources. ACPI 6.5, chapter 5.2.
 
 mod dsdt;
 mod madt;
@@ -115,8 +115,8 @@ fn read_mcfg(mcfg: &[u8]) -> Option<u64> {
     u64_at(entry, 0)
 }
 
-/// The virtio-mmio devices of the DSDT at `address`. It is long to look
-/// through: machines with PCI have their devices there, and are not asked.
+/// The virtio-mmio devices of the DSDT at `address`. The search takes long, so
+/// machines with PCI, which have their devices there, skip it.
 pub fn virtio_mmio(memory: &impl Physical, address: u64) -> Vec<MmioWord> {
     let is_dsdt = memory.bytes(address, 4) == Some(b"DSDT");
     let dsdt = table(memory, address).filter(|_| is_dsdt);

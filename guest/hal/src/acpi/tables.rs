@@ -15,7 +15,7 @@ pub struct Tables {
     pub ioapics: Vec<(u32, u32)>,
     /// Address of the DSDT, 0 if there is none.
     pub dsdt: u64,
-    /// Whether there are 8259 interrupt controllers to be silenced.
+    /// Whether there are 8259 interrupt controllers, which must be masked.
     pub has_pic: bool,
     /// Configuration space of bus 0 of PCI segment 0, by memory; 0 if there is none.
     pub ecam: u64,

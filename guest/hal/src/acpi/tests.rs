@@ -138,8 +138,8 @@ fn entries_of_length_zero_end_the_table() {
     assert_eq!(tables.cpus, 0);
 }
 
-/// Each look asks whether its range is mapped, which took 60 instructions in the guest: half a
-/// million at a start in QEMU's microvm, which has no tables.
+/// Each access checks whether its range is mapped, which took 60 instructions in the guest:
+/// half a million at a start in QEMU's microvm, which has no tables.
 #[test]
 fn a_search_without_a_find_asks_for_the_area_once() {
     struct Counted(Fake, core::cell::Cell<u32>);

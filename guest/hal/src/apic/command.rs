@@ -11,9 +11,9 @@ use crate::{clock, cpu};
 
 const DELIVERY_PENDING: u32 = 1 << 12;
 
-/// Sends an interrupt command; the time stamp counter before and after it. As
-/// few instructions as there can be lie between, since an emulated one costs
-/// as much as the command.
+/// Sends an interrupt command; the time stamp counter before and after it.
+/// Between them are as few instructions as possible, since an emulated one
+/// costs as much as the command.
 pub(super) fn send_timed(apic_id: u32, command: u32) -> (u64, u64) {
     if !is_x2apic() {
         let before = clock::ticks();

@@ -35,12 +35,12 @@ use registers::{
 };
 
 const IA32_TSC_DEADLINE: u32 = 0x6e0;
-/// Turns that a CPU waits for its own interrupt.
+/// Iterations for which a CPU waits for its own interrupt.
 const SELF_TRIES: u32 = 10_000_000;
 const MASKED: u32 = 1 << 16;
 const TSC_DEADLINE: u32 = 2 << 17;
 const NMI: u32 = 4 << 8;
-/// What the 8259s say is the vector (ExtINT).
+/// Delivery mode ExtINT: the 8259s give the vector.
 const EXTERNAL: u32 = 7 << 8;
 /// Commands and masks of the two 8259s.
 const PIC_PORTS: [[u16; 2]; 2] = [[0x20, 0x21], [0xa0, 0xa1]];
@@ -154,14 +154,14 @@ pub(crate) fn arm_tsc(deadline: u64) {
     unsafe { Msr::new(IA32_TSC_DEADLINE).write(deadline) };
 }
 
-/// Fires the timer after a count. What a tick stands for is written only where it changes.
+/// Fires the timer after a count. The divider is written only when it changes.
 pub(crate) fn arm_count(cpu: &Cpu, count: Count) {
     let (ticks, is_far) = match count {
         Count::Near(ticks) => (ticks, false),
         Count::Far(ticks) => (ticks, true),
     };
     if cpu.timer_is_far.replace(is_far) != is_far {
-        // It is not running, or starts anew with the next write.
+        // The timer is stopped, or the next write restarts it.
         write(DIVIDE, if is_far { DIVIDE_BY_128 } else { DIVIDE_BY_1 });
     }
     write(INITIAL_COUNT, ticks);

@@ -1,13 +1,14 @@
-//! [`Claim`]: who has something that is lent for good, to any number, or given away once.
+//! [`Claim`]: whether a value is shared forever, with any number of users, or moved to
+//! one of them.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// Neither lent nor taken.
+/// Neither shared nor moved.
 const UNUSED: u8 = 0;
 const LENT: u8 = 1;
 const TAKEN: u8 = 2;
 
-/// Lent for good, or taken once, whichever comes first.
+/// Shared forever, or moved once, whichever comes first.
 pub(super) struct Claim(AtomicU8);
 
 impl Claim {

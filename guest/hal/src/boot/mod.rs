@@ -41,7 +41,7 @@ mod host {
         None
     }
 
-    /// The initramfs as a value of one owner. The host has none.
+    /// The initramfs as a value of one owner. On the host there is none.
     pub enum Initramfs {}
 
     impl core::ops::Deref for Initramfs {

@@ -1,8 +1,8 @@
-//! Measures the TSC and the APIC's timer against a clock of known frequency:
-//! the ACPI power management timer, else the PIT. Takes 5 ms, and
-//! only where neither CPUID nor KVM tells (QEMU's translator).
+//! Measures the TSC and the APIC's timer against a clock of known frequency: the
+//! ACPI power management timer, else the PIT. Takes 5 ms, and runs only where
+//! neither CPUID nor KVM gives the frequency (QEMU's translator).
 //!
-//! The host may take the CPU away at any point, also between the readings of two
+//! The host may deschedule the vCPU at any point, also between the readings of two
 //! clocks. So each reading of the reference lies between two of the TSC, the closest
 //! pair of several tries counts, and of several windows the median.
 
@@ -29,9 +29,9 @@ const PIT_LATCH: u8 = 0;
 const WINDOW_FRACTION: u64 = 1000;
 /// Tries to read all clocks at one time.
 const TRIES: usize = 8;
-/// Looks at a clock that stands still before it is given up.
+/// Reads of a clock that stands still before calibration gives it up.
 const MOST_LOOKS: u32 = 2_000_000;
-/// Taken when no clock ticks: what QEMU's translator counts.
+/// Assumed when no clock ticks: the rate of QEMU's translator.
 const GUESS_HZ: u64 = 1_000_000_000;
 
 /// Measures both frequencies.

@@ -36,7 +36,7 @@ pub(crate) fn wall_clock_is_kvms() -> bool {
 }
 
 fn cmos_ns() -> u64 {
-    // A clock that is not there reads as always updating.
+    // A chip that does not exist reads as always updating.
     for _ in 0..10_000 {
         if cmos::read(STATUS_A) & UPDATING == 0 {
             break;

@@ -10,7 +10,7 @@ pub fn count() -> usize {
     1
 }
 
-/// Has nothing to fault with on the host.
+/// Does nothing on the host, which has no fault handler to test.
 pub fn fault(_address: usize) -> u8 {
     0
 }

@@ -13,27 +13,27 @@ impl CpuSet {
         Self(0)
     }
 
-    /// Puts a CPU in.
+    /// Adds a CPU.
     ///
     /// # Panics
-    /// If there can be no such CPU.
+    /// If the number is [`MAX`] or more.
     #[inline]
     pub fn insert(&mut self, cpu: usize) {
         assert!(cpu < MAX, "there is no CPU {cpu}");
         self.0 |= 1 << cpu;
     }
 
-    /// How many there are in it.
+    /// How many CPUs are in the set.
     pub const fn len(self) -> u32 {
         self.0.count_ones()
     }
 
-    /// Whether there is none in it.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Those that are in it, in order.
+    /// The CPUs in the set, in order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..MAX).filter(move |cpu| self.0 & (1 << cpu) != 0)
     }

@@ -15,7 +15,7 @@ use talc::source::Manual;
 use super::layout::BOOT_MAPPED;
 use crate::lock::IrqLock;
 
-/// How much memory there is and how much is used, bytes.
+/// Size and use of the heap, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeapStats {
     /// Given to the heap at start.
@@ -118,7 +118,8 @@ pub(crate) unsafe fn clear_pages(address: u64, count: usize) {
     }
 }
 
-/// Clears memory with one instruction: a loop would be counted by the step.
+/// Clears memory with one instruction: where ring 0 is emulated, each iteration
+/// of a loop costs a microsecond.
 ///
 /// # Safety
 /// `length` bytes at `start` must be writable and belong to the caller.
@@ -196,8 +197,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 }
 
-/// Only an account: a plain addition, not one of those that lock the bus,
-/// would lose counts between cores.
+/// Statistics only, but a plain addition would lose counts between cores.
 fn add_used(bytes: u64) {
     USED.fetch_add(bytes, Ordering::Relaxed);
 }

@@ -1,5 +1,5 @@
 //! Interrupt handlers by vector. A handler runs with interrupts off, on the
-//! stack of whatever it interrupted; it must be short and must not block.
+//! interrupted stack; it must be short and must not block.
 
 #![allow(unsafe_code)]
 

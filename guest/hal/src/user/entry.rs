@@ -58,7 +58,7 @@ unsafe extern "C" {
     pub(super) fn store(to: *mut u64, value: u64) -> u64;
 }
 
-/// Where a program's code may jump in place of SYSCALL: RCX holds the address to go on at, the
+/// Where a program's code may jump instead of SYSCALL: RCX holds the address to go on at, the
 /// other registers are as for SYSCALL. In ring 3, where the library OS is.
 pub fn jump_target() -> u64 {
     (&raw const tare_user_jump).addr() as u64

@@ -128,8 +128,8 @@ fn used_bytes() -> usize {
     }
 }
 
-/// Switches SSE, AVX and FS.base's instruction on, as far as the processor has them.
-/// In ring 0, on each CPU.
+/// Switches SSE, AVX and FS.base's instruction on, if the processor has them. In
+/// ring 0, on each CPU.
 pub(super) fn init() {
     let mut flags = Cr4Flags::OSFXSR | Cr4Flags::OSXMMEXCPT_ENABLE;
     let parts = parts();

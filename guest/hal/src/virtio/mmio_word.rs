@@ -16,7 +16,7 @@ pub struct MmioWord {
 }
 
 impl MmioWord {
-    /// Parses the word's value; `None` unless it makes sense.
+    /// Parses the word's value; `None` if it is malformed.
     pub fn parse(value: &str) -> Option<Self> {
         let (size, rest) = value.split_once('@')?;
         let mut fields = rest.split(':');
@@ -25,7 +25,7 @@ impl MmioWord {
         Self::new(base, size_of(size)?, line)
     }
 
-    /// A device from numbers; `None` unless they make sense.
+    /// A device from numbers; `None` if they are out of range.
     pub fn new(base: u64, size: u64, line: u32) -> Option<Self> {
         let end = base.checked_add(size)?;
         let sensible = base >= 1 << 20 && base.is_multiple_of(4) && size >= MIN_SIZE;

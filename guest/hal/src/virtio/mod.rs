@@ -33,7 +33,7 @@ pub use mmio_word::MmioWord;
 pub use queue::{Queue, QueueOptions};
 pub use transport::Transport;
 
-/// The host has none.
+/// On the host there is none.
 #[cfg(not(target_os = "none"))]
 pub fn devices() -> alloc::vec::Vec<Transport> {
     alloc::vec::Vec::new()

@@ -384,7 +384,7 @@ impl Queue {
         unsafe { place.write_volatile(value) };
     }
 
-    /// A word that both sides look at.
+    /// A word that driver and device share.
     #[inline]
     fn word(&self, offset: usize) -> &AtomicU16 {
         let word = self
@@ -410,7 +410,7 @@ impl Drop for Queue {
     }
 }
 
-/// Where the device finds a buffer.
+/// The address at which the device reaches a buffer.
 ///
 /// # Safety
 /// The buffer is valid.

@@ -58,8 +58,9 @@ impl Transport {
         self.interrupts.handle(queue, cpu, handler);
     }
 
-    /// Calls `handler` on CPU 0 when the device's configuration changes. False where there is a
-    /// handler already or nothing tells of a change. To be called when the queues have theirs.
+    /// Calls `handler` on CPU 0 when the device's configuration changes. False if there is a
+    /// handler already, or the device cannot report a change. To be called when the queues have
+    /// theirs.
     pub fn on_config_change(&mut self, handler: Handler) -> bool {
         match (&self.notifier, &mut self.interrupts) {
             #[cfg(target_os = "none")]
