@@ -1,5 +1,5 @@
-//! A network namespace of one thread, with a tap interface whose other end is a file; and
-//! the loopback interface of any new namespace.
+//! A network namespace of one thread, with a tap interface whose other end is a file; one with
+//! a tap for another program; and the loopback interface of any new namespace.
 //!
 //! Unsafe code, since `rustix` leaves it to the caller to say that a request number and its
 //! argument belong together.
@@ -8,16 +8,22 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::Command;
+use std::sync::Arc;
+use std::thread;
 
 use rustix::fs::OFlags;
 use rustix::ioctl::{Setter, ioctl, opcode};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 /// What makes tap interfaces.
 pub const DEVICE: &str = "/dev/net/tun";
-const NAME: &str = "wire0";
+/// The tap's name in its namespace.
+pub const NAME: &str = "wire0";
+/// The namespace of the calling thread.
+const OWN: &str = "/proc/thread-self/ns/net";
 /// `linux/if_tun.h`. Without a virtio header the kernel neither segments in the device nor
 /// leaves checksums out: what passes is what a wire carries.
 const IFF_TAP: u16 = 0x0002;
@@ -67,6 +73,52 @@ pub fn enter(address: &str) -> io::Result<File> {
     // SAFETY: descriptors stay shared, since CLONE_FILES is not among the flags.
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
     let file = open()?;
+    raise(address)?;
+    Ok(file)
+}
+
+/// A network namespace with a tap interface that another program, such as a virtual machine
+/// monitor, opens by its [`NAME`]. It ends with the last copy of this value and the last
+/// process and socket in it.
+#[derive(Clone, Debug)]
+pub struct TapNamespace(Arc<File>);
+
+impl TapNamespace {
+    /// Makes one with `address` (`192.0.2.1/24`) on the host's side of the tap.
+    ///
+    /// # Errors
+    /// Without root, [`DEVICE`] or the program `ip`.
+    pub fn new(address: &str) -> io::Result<Self> {
+        let make = || {
+            // SAFETY: descriptors stay shared, since CLONE_FILES is not among the flags.
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+            ip(&["tuntap", "add", NAME, "mode", "tap", "vnet_hdr"])?;
+            raise(address)?;
+            Ok(Self(Arc::new(File::open(OWN)?)))
+        };
+        // The thread alone moves, and ends.
+        thread::scope(|scope| scope.spawn(make).join())
+            .unwrap_or_else(|_| Err(io::Error::other("the thread of a namespace panicked")))
+    }
+
+    /// What `act` does on the calling thread in the namespace, where sockets that it opens and
+    /// programs that it starts stay. A child that ends with its parent's thread must be
+    /// started here rather than on a thread that ends.
+    ///
+    /// # Errors
+    /// If the thread cannot enter or, which no caller should survive, not go back.
+    pub fn within<R>(&self, act: impl FnOnce() -> R) -> io::Result<R> {
+        let network = Some(LinkNameSpaceType::Network);
+        let own = File::open(OWN)?;
+        move_into_link_name_space(self.0.as_fd(), network)?;
+        let done = act();
+        move_into_link_name_space(own.as_fd(), network)?;
+        Ok(done)
+    }
+}
+
+/// Gives the tap of the calling thread's namespace its address, and raises it.
+fn raise(address: &str) -> io::Result<()> {
     // IPv6 would only add frames that are not measured.
     let off = fs::write(format!("/proc/sys/net/ipv6/conf/{NAME}/disable_ipv6"), "1");
     off.or_else(|error| match error.kind() {
@@ -74,8 +126,7 @@ pub fn enter(address: &str) -> io::Result<File> {
         _ => Err(error),
     })?;
     ip(&["address", "add", address, "dev", NAME])?;
-    ip(&["link", "set", NAME, "up"])?;
-    Ok(file)
+    ip(&["link", "set", NAME, "up"])
 }
 
 fn open() -> io::Result<File> {
@@ -108,7 +159,6 @@ fn ip(words: &[&str]) -> io::Result<()> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
-    use std::thread;
 
     use super::*;
 
@@ -129,5 +179,22 @@ mod tests {
             assert!(connects());
         };
         thread::spawn(body).join().unwrap();
+    }
+
+    #[test]
+    fn a_thread_comes_back_from_the_namespace_of_a_tap() {
+        let namespace = match TapNamespace::new("192.0.2.1/24") {
+            Ok(namespace) => namespace,
+            Err(error) => {
+                println!("SKIP: no network namespace with a tap: {error}");
+                return;
+            }
+        };
+        let bound = || TcpListener::bind(("192.0.2.1", 0));
+        assert!(namespace.within(bound).unwrap().is_ok());
+        assert!(bound().is_err(), "this thread's own namespace lacks it");
+        let listed = || ip(&["link", "show", NAME]);
+        assert!(namespace.within(listed).unwrap().is_ok());
+        assert!(listed().is_err());
     }
 }

@@ -15,7 +15,7 @@ use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
 
 use crate::appliance::{
-    Appliance, ApplianceError, Executor, Guest, GuestSpec, Packaging, ServedGuest, Spec,
+    Appliance, ApplianceError, Executor, Guest, GuestSpec, Monitor, Packaging, ServedGuest, Spec,
 };
 use crate::error::WeighError;
 use crate::host::HostFacts;
@@ -142,6 +142,10 @@ impl Executor for Replay {
     }
 
     fn native(&mut self, _: &Path) -> Result<Box<dyn Appliance>, ApplianceError> {
+        Err(missing())
+    }
+
+    fn elsewhere(&mut self, _: Monitor, _: &Spec) -> Result<Box<dyn Appliance>, ApplianceError> {
         Err(missing())
     }
 

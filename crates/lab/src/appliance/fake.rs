@@ -17,7 +17,8 @@ use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::{Kvm, MemoryStats, Stats, VcpuStats};
 
 use super::{
-    Appliance, ApplianceError, Executor, Guest, GuestSpec, Packaging, Runtime, ServedGuest, Spec,
+    Appliance, ApplianceError, Executor, Guest, GuestSpec, Monitor, Packaging, Runtime,
+    ServedGuest, Spec,
 };
 use crate::interrupt::Interrupt;
 use crate::linux::LinuxError;
@@ -171,6 +172,21 @@ impl Executor for Fakes {
 
     fn native(&mut self, root: &Path) -> Result<Box<dyn Appliance>, ApplianceError> {
         self.file_server(root, Kvm::None, 0, 1)
+    }
+
+    /// One of the two is installed here.
+    fn elsewhere(
+        &mut self,
+        monitor: Monitor,
+        spec: &Spec,
+    ) -> Result<Box<dyn Appliance>, ApplianceError> {
+        match (monitor, &spec.root) {
+            (Monitor::Firecracker, Some(root)) => self.file_server(root, Kvm::None, 0, spec.cpus),
+            _ => Err(ApplianceError::Execute {
+                path: "cloud-hypervisor".into(),
+                source: std::io::ErrorKind::NotFound.into(),
+            }),
+        }
     }
 
     fn contain(&mut self, _memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError> {

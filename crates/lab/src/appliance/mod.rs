@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tare_control::stats::Stats;
+use tare_host::tap_namespace::TapNamespace;
 
 use crate::interrupt::Interrupt;
 use crate::linux::catalog::App;
@@ -17,6 +18,7 @@ use crate::observe::CpuReading;
 
 mod console;
 mod contained;
+mod elsewhere;
 mod error;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -26,6 +28,7 @@ mod process;
 mod served;
 pub(crate) mod tare;
 
+pub(crate) use elsewhere::Monitor;
 pub(crate) use error::ApplianceError;
 pub(crate) use guest::{Guest, GuestSpec, LinuxGuest};
 pub(crate) use served::ServedGuest;
@@ -85,6 +88,13 @@ pub(crate) trait Executor {
     /// Starts a web server of the host (lighttpd) that serves `root`.
     fn native(&mut self, root: &Path) -> Result<Box<dyn Appliance>, ApplianceError>;
 
+    /// Starts the image of `spec` with its files in another program's virtual machine monitor.
+    fn elsewhere(
+        &mut self,
+        monitor: Monitor,
+        spec: &Spec,
+    ) -> Result<Box<dyn Appliance>, ApplianceError>;
+
     /// Starts memcached in its own container.
     fn contain(&mut self, memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError>;
 
@@ -128,6 +138,11 @@ pub(crate) trait Appliance {
 
     /// Where it answers.
     fn address(&self) -> SocketAddr;
+
+    /// The network namespace that it is reached in, if that is not this process's.
+    fn network(&self) -> Option<TapNamespace> {
+        None
+    }
 
     /// Waits until the machine says that it serves; then the time since
     /// [`Appliance::started`].

@@ -21,6 +21,7 @@ use tare_qemu::free_port;
 
 use super::console::Console;
 use super::contained::Contained;
+use super::elsewhere::{Elsewhere, Monitor};
 use super::guest::{self, Guest, GuestSpec};
 use super::packaged::{self, MachineAppliance, Root};
 use super::process::{Control, TareProcess};
@@ -110,6 +111,14 @@ impl Executor for TareRun {
     fn native(&mut self, root: &Path) -> Result<Box<dyn Appliance>, ApplianceError> {
         let port = free_port().map_err(ApplianceError::Prepare)?;
         Ok(Box::new(Contained::lighttpd(port, root)?))
+    }
+
+    fn elsewhere(
+        &mut self,
+        monitor: Monitor,
+        spec: &Spec,
+    ) -> Result<Box<dyn Appliance>, ApplianceError> {
+        Ok(Box::new(Elsewhere::start(monitor, spec)?))
     }
 
     fn contain(&mut self, memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError> {

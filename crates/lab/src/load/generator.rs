@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use tare_host::tap_namespace::TapNamespace;
 
 use super::connection::{Connection, Turn};
 use super::exchange::Exchange;
@@ -30,6 +31,8 @@ pub enum LoadError {
 #[derive(Debug)]
 pub(crate) struct Generator {
     address: SocketAddr,
+    /// Where the server is reached from, if not from this process's network namespace.
+    network: Option<TapNamespace>,
     /// Request `i` is exchange `i` of them, around and snapshots.
     exchanges: Vec<Exchange>,
     mode: Connections,
@@ -54,11 +57,26 @@ impl Generator {
         assert!(!exchanges.is_empty(), "nothing to send");
         Self {
             address,
+            network: None,
             exchanges,
             mode,
             timeout,
             connections: Vec::new(),
         }
+    }
+
+    /// The same with connections that are opened in this namespace, if there is one.
+    pub(crate) fn through(mut self, network: Option<TapNamespace>) -> Self {
+        self.network = network;
+        self
+    }
+
+    fn connect(&self) -> io::Result<Connection> {
+        let open = || Connection::open(self.address);
+        let Some(network) = &self.network else {
+            return open();
+        };
+        network.within(open)?
     }
 
     /// Sends what `schedule` says and waits until every request has its fate.
@@ -100,7 +118,7 @@ impl Generator {
             let place = match idle {
                 Some(place) => place,
                 None if self.connections.len() >= self.mode.limit() => return,
-                None => match Connection::open(self.address) {
+                None => match self.connect() {
                     Ok(connection) => {
                         self.connections.push(connection);
                         self.connections.len() - 1

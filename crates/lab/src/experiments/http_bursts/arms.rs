@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::appliance::Monitor;
+
 /// One arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -61,11 +63,22 @@ pub(crate) enum Peer {
     Translator,
     /// lighttpd on the host.
     Native,
+    /// The same image in Firecracker.
+    Firecracker,
+    /// The same image in Cloud Hypervisor.
+    CloudHypervisor,
 }
 
 impl Peer {
     /// All of them.
-    pub(crate) const ALL: [Self; 4] = [Self::Ring3, Self::Ring0, Self::Translator, Self::Native];
+    pub(crate) const ALL: [Self; 6] = [
+        Self::Ring3,
+        Self::Ring0,
+        Self::Translator,
+        Self::Native,
+        Self::Firecracker,
+        Self::CloudHypervisor,
+    ];
 
     /// Name in figures.
     pub(crate) const fn name(self) -> &'static str {
@@ -74,6 +87,8 @@ impl Peer {
             Self::Ring0 => "ring0",
             Self::Translator => "translator",
             Self::Native => "native",
+            Self::Firecracker => "firecracker",
+            Self::CloudHypervisor => "cloud_hypervisor",
         }
     }
 
@@ -84,6 +99,8 @@ impl Peer {
             Self::Ring0 => "Tare, ring 0",
             Self::Translator => "the same image in QEMU's translator",
             Self::Native => "lighttpd on the host",
+            Self::Firecracker => "the same image in Firecracker",
+            Self::CloudHypervisor => "the same image in Cloud Hypervisor",
         }
     }
 
@@ -92,15 +109,28 @@ impl Peer {
         format!("{base}.{}", self.name())
     }
 
-    /// Engine and ring of a machine; `None` for one that is none.
-    pub(super) const fn machine(self) -> Option<(&'static str, &'static str)> {
+    /// How it is started.
+    pub(super) const fn way(self) -> Way {
         match self {
-            Self::Ring3 => Some(("auto", "3")),
-            Self::Ring0 => Some(("auto", "0")),
-            Self::Translator => Some(("qemu", "auto")),
-            Self::Native => None,
+            Self::Ring3 => Way::Tare("auto", "3"),
+            Self::Ring0 => Way::Tare("auto", "0"),
+            Self::Translator => Way::Tare("qemu", "auto"),
+            Self::Native => Way::Native,
+            Self::Firecracker => Way::Elsewhere(Monitor::Firecracker),
+            Self::CloudHypervisor => Way::Elsewhere(Monitor::CloudHypervisor),
         }
     }
+}
+
+/// How a server is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By `tare run`, with this engine and ring.
+    Tare(&'static str, &'static str),
+    /// As a process of the host.
+    Native,
+    /// In another program's monitor.
+    Elsewhere(Monitor),
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@
 //! Every arm has its turn in every cycle, in rotated order: boot, burst, break,
 //! one request a second. One machine is alive at a time, since a spinning one
 //! would disturb the others. Then the same file is served at full speed by Tare's image in
-//! either ring, in QEMU's translator, and by a native server (`peers`). Then two machines without requests are idle side by side, while
-//! instructions are counted on others, which no load on the host changes. At the end the same
-//! files come from Apache on Linux, counted in the translator.
+//! either ring, in other monitors, and by a native server (`peers`). Then two machines without
+//! requests are idle side by side, while instructions are counted on others, which no load on the
+//! host changes. At the end the same files come from Apache on Linux, counted in the translator.
 
 mod arms;
 mod charts;

@@ -1,6 +1,7 @@
-//! What the same file costs elsewhere: Tare's image in either ring, in QEMU's translator, and a
-//! native server on the host, each at full speed on 1, 10 and 100 connections, at the rate of
-//! the source's bursts, and without requests.
+//! What the same file costs elsewhere: Tare's image in either ring, in QEMU's translator, in
+//! Firecracker and Cloud Hypervisor where they are installed, and a native server on the host,
+//! each at full speed on 1, 10 and 100 connections, at the rate of the source's bursts, and
+//! without requests.
 //!
 //! Tare's image in the ring that this machine chooses has its turn in every round, so that its
 //! figures have intervals; the others, which take longer, in some.
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tare_control::sentence::chain;
 
-use super::arms::{Arm, Peer};
+use super::arms::{Arm, Peer, Way};
 use super::plan::{Plan, SOURCE_RATE, ms};
 use super::sample::{Line, Phase};
 use super::session::{BOOT, FILE, Session, Turn, body, spec};
@@ -88,8 +89,10 @@ impl Session<'_, '_> {
     }
 
     fn start_peer(&mut self, root: &Path, peer: Peer) -> Result<Box<dyn Appliance>, RunError> {
-        let Some((engine, ring)) = peer.machine() else {
-            return Ok(self.bench.executor.native(root)?);
+        let (engine, ring) = match peer.way() {
+            Way::Tare(engine, ring) => (engine, ring),
+            Way::Native => return Ok(self.bench.executor.native(root)?),
+            Way::Elsewhere(_) => ("auto", "auto"),
         };
         let turn = Turn {
             arm: Arm::Tare,
@@ -99,7 +102,14 @@ impl Session<'_, '_> {
         };
         let mut spec = spec(self.plan, root, turn, engine);
         peer.name().clone_into(&mut spec.label);
-        Ok(self.bench.executor.start(&spec)?)
+        let Way::Elsewhere(monitor) = peer.way() else {
+            return Ok(self.bench.executor.start(&spec)?);
+        };
+        // The file that `tare run` found by its name.
+        if let Some(image) = &self.data.image {
+            spec.image = image.to_string_lossy().into_owned();
+        }
+        Ok(self.bench.executor.elsewhere(monitor, &spec)?)
     }
 
     /// A generator whose connections are open.
@@ -115,7 +125,8 @@ impl Session<'_, '_> {
             body: body().into(),
         };
         let mode = Connections::KeepAlive(connections);
-        let mut generator = Generator::new(&target, mode, TIMEOUT);
+        let generator = Generator::new(&target, mode, TIMEOUT);
+        let mut generator = generator.through(server.network());
         let each_once = Schedule::Closed {
             concurrency: connections,
             until: Duration::MAX,

@@ -115,7 +115,7 @@ fn a_whole_weighing_has_every_figure_and_ends_its_machines() {
     assert_eq!(figure("monitor_rss_kib").value, 3072.0);
     assert_eq!(figure("image_bytes").value, 123_456.0);
     assert_eq!(figure("idle_exits_per_s.tare.2cpu").value, 0.0);
-    for peer in ["ring3", "ring0", "translator", "native"] {
+    for peer in ["ring3", "ring0", "translator", "native", "firecracker"] {
         for connections in [1, 10, 100] {
             assert!(figure(&format!("rps_max.{peer}.{connections}")).value > 0.0);
             figure(&format!("cpu_us_per_request.{peer}.{connections}"));

@@ -1,0 +1,283 @@
+//! Tare's image in another program's virtual machine monitor: Firecracker or Cloud Hypervisor,
+//! where they are installed.
+//!
+//! Both take frames from a tap alone, so each machine has its own network namespace with one,
+//! and its clients open their connections there. Needs root.
+
+use std::fs::{self, File};
+use std::io::{self, Seek as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::json;
+use tare_control::stats::Stats;
+use tare_host::child::ends_with_us;
+use tare_host::program::find_program;
+use tare_host::tap_namespace::{self, TapNamespace};
+use tare_rootfs::cpio;
+use tare_rootfs::walk::{Links, walk};
+use tempfile::TempDir;
+
+use super::console::Console;
+use super::process::code;
+use super::{Appliance, ApplianceError, Spec};
+use crate::interrupt::{Interrupt, SLICE};
+use crate::observe::{CpuReading, resident_bytes};
+
+/// The guest's address, its network's length, and the host's address.
+const GUEST: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);
+const NETWORK: &str = "10.0.2.2/24";
+const WORDS: &str = "ip=10.0.2.15/24,10.0.2.2 ip6=off";
+const MAC: &str = "02:00:00:00:00:01";
+/// Bytes of files at most.
+const FILES: u64 = 64 << 20;
+
+/// Another program's monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Monitor {
+    /// Amazon's, for microVMs.
+    Firecracker,
+    /// The Linux Foundation's.
+    CloudHypervisor,
+}
+
+impl Monitor {
+    /// Its program.
+    const fn program(self) -> &'static str {
+        match self {
+            Self::Firecracker => "firecracker",
+            Self::CloudHypervisor => "cloud-hypervisor",
+        }
+    }
+
+    /// Its arguments for the machine of `spec`, with its files in `directory`.
+    fn arguments(self, spec: &Spec, directory: &Path) -> io::Result<Vec<String>> {
+        let words = [WORDS, &spec.cmdline].join(" ");
+        let files = files(directory).to_string_lossy().into_owned();
+        let arguments: Vec<String> = match self {
+            Self::Firecracker => {
+                let config = json!({
+                    "boot-source": {
+                        "kernel_image_path": spec.image, "initrd_path": files,
+                        "boot_args": words.trim(),
+                    },
+                    "drives": [],
+                    "machine-config": {"vcpu_count": spec.cpus, "mem_size_mib": spec.memory_mib},
+                    "network-interfaces": [{
+                        "iface_id": "net", "host_dev_name": tap_namespace::NAME, "guest_mac": MAC,
+                    }],
+                });
+                let place = directory.join("firecracker.json");
+                fs::write(&place, config.to_string())?;
+                let place = place.to_string_lossy().into_owned();
+                ["--no-api", "--id", &spec.label, "--config-file", &place]
+                    .map(str::to_owned)
+                    .into()
+            }
+            Self::CloudHypervisor => {
+                let (tap, cpus) = (tap_namespace::NAME, spec.cpus);
+                let numbers = [
+                    ("--cpus", format!("boot={cpus}")),
+                    ("--memory", format!("size={}M", spec.memory_mib)),
+                    ("--net", format!("tap={tap},mac={MAC}")),
+                ];
+                let numbers = numbers
+                    .into_iter()
+                    .flat_map(|(name, it)| [name.to_owned(), it]);
+                let machine = ["--kernel", &spec.image, "--initramfs", &files];
+                let console = ["--serial", "tty", "--console", "off"];
+                let fixed = machine.into_iter().chain(["--cmdline", words.trim()]);
+                let fixed = fixed.chain(console).map(str::to_owned);
+                fixed.chain(numbers).collect()
+            }
+        };
+        Ok(arguments)
+    }
+}
+
+/// A machine in such a monitor. Dropping it ends it and its network.
+pub(super) struct Elsewhere {
+    child: Child,
+    console: Console,
+    network: TapNamespace,
+    image: PathBuf,
+    started: Instant,
+    _directory: TempDir,
+}
+
+impl Elsewhere {
+    /// Starts it.
+    pub(super) fn start(monitor: Monitor, spec: &Spec) -> Result<Self, ApplianceError> {
+        let path = find_program(monitor.program()).map_err(|error| ApplianceError::Execute {
+            path: monitor.program().into(),
+            source: io::Error::new(io::ErrorKind::NotFound, error),
+        })?;
+        let directory = tempfile::tempdir().map_err(ApplianceError::Prepare)?;
+        pack(spec.root.as_deref(), directory.path()).map_err(ApplianceError::Prepare)?;
+        let network = TapNamespace::new(NETWORK).map_err(ApplianceError::Prepare)?;
+        let arguments = monitor
+            .arguments(spec, directory.path())
+            .map_err(ApplianceError::Prepare)?;
+        let (reader, writer) = io::pipe().map_err(ApplianceError::Prepare)?;
+        let errors = writer.try_clone().map_err(ApplianceError::Prepare)?;
+        let mut command = Command::new(&path);
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(writer)
+            .stderr(errors);
+        ends_with_us(&mut command, Signal::KILL);
+        let started = Instant::now();
+        let child = network
+            .within(|| command.spawn())
+            .map_err(ApplianceError::Prepare)?
+            .map_err(|source| ApplianceError::Execute { path, source })?;
+        // From here on the machine is ended by its drop.
+        let mut machine = Self {
+            child,
+            console: Console::default(),
+            network,
+            image: spec.image.clone().into(),
+            started,
+            _directory: directory,
+        };
+        drop(command);
+        machine.console = Console::read(reader).map_err(ApplianceError::Prepare)?;
+        Ok(machine)
+    }
+
+    fn check(&mut self) -> Result<(), ApplianceError> {
+        let Some(status) = self.child.try_wait().map_err(ApplianceError::Prepare)? else {
+            return Ok(());
+        };
+        self.console.drain();
+        Err(ApplianceError::Ended {
+            code: code(status),
+            said: self.console.last(),
+        })
+    }
+}
+
+/// Where a machine's files are packed.
+fn files(directory: &Path) -> PathBuf {
+    directory.join("files.cpio")
+}
+
+/// Packs the files that the machine serves.
+fn pack(root: Option<&Path>, directory: &Path) -> io::Result<()> {
+    let Some(root) = root else {
+        return File::create(files(directory)).map(drop);
+    };
+    let listing = walk(root, Links::Followed, FILES).map_err(io::Error::other)?;
+    let mut packed = cpio::pack(&listing.tree).map_err(io::Error::other)?;
+    packed.rewind()?;
+    io::copy(&mut packed, &mut File::create(files(directory))?).map(drop)
+}
+
+impl Appliance for Elsewhere {
+    fn started(&self) -> Instant {
+        self.started
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from((GUEST, 80))
+    }
+
+    fn network(&self) -> Option<TapNamespace> {
+        Some(self.network.clone())
+    }
+
+    fn wait_serving(
+        &mut self,
+        timeout: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Duration, ApplianceError> {
+        loop {
+            interrupt.check()?;
+            if let Some(ready) = self.console.ready() {
+                return Ok(ready.duration_since(self.started));
+            }
+            self.check()?;
+            if self.started.elapsed() > timeout {
+                return Err(ApplianceError::NotServing(timeout));
+            }
+            self.console.wait(SLICE);
+        }
+    }
+
+    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
+        self.check()?;
+        Ok(None)
+    }
+
+    fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
+        self.check()?;
+        CpuReading::read(self.child.id(), &[]).map_err(ApplianceError::Cpu)
+    }
+
+    fn resident_bytes(&mut self) -> Option<u64> {
+        resident_bytes(self.child.id(), &[])
+    }
+
+    fn image(&self) -> Option<PathBuf> {
+        Some(self.image.clone())
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let _: io::Result<()> = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_elsewhere_gets_the_image_its_files_and_the_tap_of_its_namespace() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = tempfile::tempdir().unwrap();
+        fs::write(root.path().join("kib.txt"), "a kibibyte").unwrap();
+        let spec = Spec {
+            label: "firecracker".into(),
+            image: "/images/http".into(),
+            root: Some(root.path().into()),
+            port: 80,
+            cmdline: "ring=3".into(),
+            engine: "auto",
+            ring: "auto",
+            idle: "block",
+            cpus: 2,
+            memory_mib: 64,
+        };
+        pack(spec.root.as_deref(), directory.path()).unwrap();
+        let packed = files(directory.path());
+        let bytes = fs::read(&packed).unwrap();
+        assert!(String::from_utf8_lossy(&bytes).contains("a kibibyte"));
+
+        let words = Monitor::Firecracker.arguments(&spec, directory.path());
+        let config = words.unwrap().pop().unwrap();
+        let config: Value = serde_json::from_slice(&fs::read(config).unwrap()).unwrap();
+        let boot = &config["boot-source"];
+        assert_eq!(boot["kernel_image_path"], "/images/http");
+        assert_eq!(boot["initrd_path"], *packed.to_string_lossy());
+        assert_eq!(boot["boot_args"], format!("{WORDS} ring=3"));
+        assert_eq!(config["machine-config"]["vcpu_count"], 2);
+        let net = &config["network-interfaces"][0];
+        assert_eq!(net["host_dev_name"], tap_namespace::NAME);
+
+        let words = Monitor::CloudHypervisor.arguments(&spec, directory.path());
+        let words = words.unwrap().join(" ");
+        let image = format!("--kernel /images/http --initramfs {}", packed.display());
+        assert!(words.starts_with(&image), "{words}");
+        assert!(words.contains("--cpus boot=2 --memory size=64M --net tap=wire0,mac="));
+    }
+}
