@@ -91,7 +91,7 @@ mod tests {
             "crates/lab/src/linux/tests.rs",
             "crates/cli/tests/qemu.rs",
             "crates/qemu/src/command_line.rs",
-            "crates/lab/src/linux/counter.c",
+            "crates/tailor/src/counter/counter.c",
         ] {
             assert!(!is_program(other), "{other}");
         }

@@ -22,8 +22,10 @@ pub mod calls;
 pub mod check;
 pub mod choose;
 pub mod code;
+pub mod counter;
 pub mod cut;
 pub mod cves;
+pub mod dialog;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz_entry;
 pub mod kbuild;

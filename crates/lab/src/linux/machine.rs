@@ -22,10 +22,10 @@ use tempfile::TempDir;
 
 use super::LinuxError;
 use super::catalog::App;
-use super::counter::{Count, Counter, Plugin};
 use super::dialog::{Dialog, ask, timeless};
 use super::kernels::{Bootable, with_init};
 use crate::interrupt::Interrupt;
+use tare_tailor::counter::{Count, Counter, Plugin};
 
 /// The address that QEMU's user network gives the library OS.
 const IMAGE_ADDRESS: &str = "ip=10.0.2.15/24,10.0.2.2";
@@ -169,9 +169,8 @@ impl LinuxMachine {
 
     /// Instructions so far; none without a plugin.
     pub(crate) fn count(&self) -> Result<Count, LinuxError> {
-        self.counter
-            .as_ref()
-            .map_or(Ok(Count::default()), Counter::read)
+        let read = self.counter.as_ref().map(Counter::read).transpose();
+        Ok(read?.unwrap_or_default())
     }
 
     /// Where it answers.

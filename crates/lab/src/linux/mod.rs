@@ -7,7 +7,6 @@
 //! kernels    the kernels it runs on: Debian's, tailored ones from the cache
 //! firecracker  the one of Firecracker's configuration
 //! machine    one guest: QEMU, a forwarded port, memory
-//! counter    instructions, counted by a plugin of the translator
 //! dialog     requests and answers on a connection
 //! requests   requests whose instructions are counted
 //! fuzz       requests that are drawn, the same for every kernel
@@ -19,7 +18,6 @@
 
 pub(crate) mod by_hand;
 pub(crate) mod catalog;
-pub(crate) mod counter;
 pub(crate) mod dialog;
 pub(crate) mod files;
 pub(crate) mod firecracker;
@@ -132,9 +130,9 @@ pub enum LinuxError {
     /// QEMU, or its jail.
     #[error("cannot start qemu-system-x86_64 in its jail")]
     Jail(#[source] io::Error),
-    /// The counter cannot be compiled.
-    #[error("the instruction counter cannot be compiled: {0}")]
-    Counter(String),
+    /// Instructions cannot be counted.
+    #[error(transparent)]
+    Counter(#[from] tare_tailor::counter::CounterError),
     /// A file or program of this computer.
     #[error("cannot use {}", path.display())]
     File {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::LinuxError;
 use super::catalog::{Connection, Phase};
-use super::counter::Count;
 use super::dialog::Dialog;
 use super::machine::{ANSWER, LinuxMachine};
 use crate::interrupt::Interrupt;
+use tare_tailor::counter::Count;
 
 /// For what a request leaves to be done: the guest sleeps before this is over.
 const SETTLE: Duration = Duration::from_millis(15);

@@ -9,10 +9,10 @@ use tare_rootfs::Cache;
 use tare_vmtest::skip;
 
 use super::catalog::{self, Connection};
-use super::counter::Plugin;
 use super::machine::LinuxMachine;
 use super::{LinuxError, files, fuzz, kernels};
 use crate::interrupt::Interrupt;
+use tare_tailor::counter::Plugin;
 
 /// What a test needs; without it the test says why it does nothing.
 fn needed<T>(found: Result<T, LinuxError>) -> Option<T> {
@@ -52,7 +52,7 @@ fn serves_and_answers(name: &str) {
     let Some(tree) = needed(files::tree(&app, &cache)) else {
         return;
     };
-    let Some(plugin) = needed(Plugin::compile(&cache)) else {
+    let Some(plugin) = needed(Plugin::compile(&cache).map_err(LinuxError::from)) else {
         return;
     };
     let Some(tare) = tare() else { return };

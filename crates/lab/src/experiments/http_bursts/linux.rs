@@ -16,10 +16,10 @@ use super::sample::Line;
 use crate::bench::{Bench, RunError};
 use crate::interrupt::Interrupt;
 use crate::linux::catalog::{self, App, Connection, Phase};
-use crate::linux::counter::{Count, Plugin};
 use crate::linux::kernels::{self, Bootable};
 use crate::linux::machine::{self, LinuxMachine};
 use crate::linux::{LinuxError, files, requests};
+use tare_tailor::counter::{Count, Plugin};
 
 /// The application of the Linux arms.
 const APP: &str = "apache";

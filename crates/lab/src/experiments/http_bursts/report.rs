@@ -8,10 +8,10 @@ use super::peers::SLOW_RPS;
 use super::plan::{Plan, SOURCE_RATE};
 use super::sample::{CpuSample, Phase};
 use crate::figure::{Figure, value};
-use crate::linux::counter::ITERATIONS_INSIDE;
 use crate::number::number;
 use crate::report::svg::percentiles;
 use crate::report::{ONCE, ReportText, Row, Template, row, table};
+use tare_tailor::counter::ITERATIONS_INSIDE;
 
 /// Two series differ where p is at most this.
 const SIGNIFICANT: f64 = 0.05;

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use tare_control::stats::Stats;
 
 use super::arms::{Arm, Peer};
-use crate::linux::counter::Count;
 use crate::load::Request;
 use crate::observe::CpuSpent;
+use tare_tailor::counter::Count;
 
 /// A part of an arm's turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -348,7 +348,7 @@ fn a_comparison_with_linux_that_counted_iterations_is_read_and_marked() {
     let figures = data.figures();
     assert!(crate::figure::value(&figures, "tcg_insns_per_request.linux").is_some());
     let text = report::report_text(&short(), &data, &figures);
-    let marked = |it: &String| it == crate::linux::counter::ITERATIONS_INSIDE;
+    let marked = |it: &String| it == tare_tailor::counter::ITERATIONS_INSIDE;
     assert!(
         text.limitations.iter().any(marked),
         "{:?}",

@@ -12,10 +12,10 @@ use super::plan::{
 use super::rates::Step;
 use crate::figure::{Figure, Samples, Statistic, median};
 use crate::goal::Goal;
-use crate::linux::counter::Count;
 use crate::linux::kernels::Bootable;
 use crate::linux::machine::Booted;
 use crate::metric::{Metric, metrics};
+use tare_tailor::counter::Count;
 
 metrics! {
     SYSCALLS_USED: neither("syscalls_used", "");

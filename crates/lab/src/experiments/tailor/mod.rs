@@ -26,13 +26,13 @@ use crate::experiment::{Entry, Experiment, Subject};
 use crate::figure::Figure;
 use crate::linux::LinuxError;
 use crate::linux::catalog::{self, App};
-use crate::linux::counter::{Count, Plugin, contain_iterations};
 use crate::linux::kernels::{self, Bootable, Yardstick};
 use crate::linux::machine::{self, Booted, LinuxMachine};
 use crate::linux::{files, firecracker, fuzz, requests};
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::{Depth, WeighRequest};
+use tare_tailor::counter::{Count, Plugin, contain_iterations};
 
 /// The experiment.
 pub(super) const ENTRY: Entry = Entry {
@@ -302,7 +302,7 @@ impl Experiment for Tailor {
         let load = Workload {
             tare: machine::this_program()?,
             tree: files::tree(&app, &cache)?,
-            plugin: Plugin::compile(&cache)?,
+            plugin: Plugin::compile(&cache).map_err(LinuxError::from)?,
             dialogs: fuzz::dialogs(app.protocol, fuzz::SEED, self.plan.dialogs),
             cache,
             app,

@@ -3,9 +3,9 @@
 use super::figures::{Weighed, calls_of};
 use super::plan::{CHANGES, Change, FIRECRACKER, Plan, back};
 use crate::figure::{Figure, value};
-use crate::linux::counter::ITERATIONS_INSIDE;
 use crate::number::number;
 use crate::report::{ReportText, Row, Template, row, table};
+use tare_tailor::counter::ITERATIONS_INSIDE;
 use tare_tailor::cut::Cut;
 
 /// Figures of the first table, with their rows' names.
@@ -154,8 +154,8 @@ fn rates(weighed: &Weighed) -> impl Iterator<Item = Row> {
 mod tests {
     use super::*;
     use crate::experiments::tailor::plan::{DEBIAN, TAILORED, UNHARDENED};
-    use crate::linux::counter::Count;
     use crate::request::Depth;
+    use tare_tailor::counter::Count;
 
     fn request(weighed: &mut Weighed, kernel: &str, insns: u64) {
         let count = Count {

@@ -14,8 +14,9 @@ use serde_json::Value;
 use tare_launch::jailed_guest::JailedGuest;
 use tare_qemu::escaped;
 use tare_rootfs::Cache;
+use tare_rootfs::cache::CacheError;
 
-use super::LinuxError;
+use crate::lock;
 
 /// The plugin's source.
 const SOURCE: &str = include_str!("counter.c");
@@ -26,12 +27,40 @@ const PAGE: u64 = 4096;
 /// Its name, for people.
 const COUNTS: &str = "tare-counts";
 
+/// Instructions that cannot be counted.
+#[derive(Debug, thiserror::Error)]
+pub enum CounterError {
+    /// The plugin cannot be compiled.
+    #[error("the instruction counter cannot be compiled: {0}")]
+    Compile(String),
+    /// The cache.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// QEMU's jail.
+    #[error("cannot start qemu-system-x86_64 in its jail")]
+    Jail(#[source] io::Error),
+    /// A file.
+    #[error("cannot use {}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> CounterError {
+    let path = path.into();
+    move |source| CounterError::File { path, source }
+}
+
 /// The compiled plugin.
-pub(crate) struct Plugin(PathBuf);
+#[derive(Debug)]
+pub struct Plugin(PathBuf);
 
 /// A file of counters that one guest's plugin adds to.
 #[derive(Debug)]
-pub(crate) struct Counter {
+pub struct Counter {
     counts: File,
     /// QEMU loads it when it starts.
     plugin: File,
@@ -39,32 +68,32 @@ pub(crate) struct Counter {
 
 /// How many instructions were executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Count {
+pub struct Count {
     /// By programs, firmware and the kernel's decompressor.
-    pub(crate) user: u64,
+    pub user: u64,
     /// By the kernel.
-    pub(crate) kernel: u64,
+    pub kernel: u64,
     /// Iterations of string instructions with REP, by either: such an instruction counts
     /// once above. Records of before counted them above and have none.
     #[serde(default)]
-    pub(crate) iterations: u64,
+    pub iterations: u64,
 }
 
 /// What a report says of a record whose counts contain iterations.
-pub(crate) const ITERATIONS_INSIDE: &str = "This run counted each iteration of a string instruction \
+pub const ITERATIONS_INSIDE: &str = "This run counted each iteration of a string instruction \
     with REP, which with ERMS is a byte, as an instruction: zeroing and copying weigh more in it \
     than on a processor.";
 
 /// Whether recorded counts contain the iterations of string instructions with REP: they are
 /// of before these were counted apart.
-pub(crate) fn contain_iterations(counts: &Value) -> bool {
+pub fn contain_iterations(counts: &Value) -> bool {
     let first = counts.get(0).unwrap_or(counts);
     first.is_object() && first.get("iterations").is_none()
 }
 
 impl Count {
     /// All instructions, without iterations.
-    pub(crate) fn total(self) -> u64 {
+    pub fn total(self) -> u64 {
         self.user + self.kernel
     }
 }
@@ -83,37 +112,39 @@ impl Sub for Count {
 
 impl Plugin {
     /// Compiles it, once for each version of its source.
-    pub(crate) fn compile(cache: &Cache) -> Result<Self, LinuxError> {
-        let hash = tare_tailor::lock::sha256(SOURCE.as_bytes());
+    pub fn compile(cache: &Cache) -> Result<Self, CounterError> {
+        let hash = lock::sha256(SOURCE.as_bytes());
         let entry = cache.get_or_fill(&format!("counter/{}", &hash[..12]), |dir| {
             let source = dir.join("counter.c");
-            fs::write(&source, SOURCE).map_err(LinuxError::file(&source))?;
+            fs::write(&source, SOURCE).map_err(file(&source))?;
             compile(&source, &dir.join(PLUGIN))
         })?;
         Ok(Self(entry.join(PLUGIN)))
     }
 
     /// Has a guest's instructions counted from its start on.
-    pub(crate) fn count(&self, guest: &mut JailedGuest) -> Result<Counter, LinuxError> {
+    pub fn count(&self, guest: &mut JailedGuest) -> Result<Counter, CounterError> {
         let counter = self.counter()?;
-        let path = guest.readable(&counter.plugin).map_err(LinuxError::Jail)?;
-        let counts = guest.hand(&counter.counts).map_err(LinuxError::Jail)?;
+        let path = guest
+            .readable(&counter.plugin)
+            .map_err(CounterError::Jail)?;
+        let counts = guest.hand(&counter.counts).map_err(CounterError::Jail)?;
         guest.line().option("-plugin", option(&path, counts));
         Ok(counter)
     }
 
-    fn counter(&self) -> Result<Counter, LinuxError> {
-        let plugin = File::open(&self.0).map_err(LinuxError::file(&self.0))?;
-        let counts = counts().map_err(LinuxError::file(COUNTS))?;
+    fn counter(&self) -> Result<Counter, CounterError> {
+        let plugin = File::open(&self.0).map_err(file(&self.0))?;
+        let counts = counts().map_err(file(COUNTS))?;
         Ok(Counter { counts, plugin })
     }
 }
 
 /// Counters that are all 0, in memory.
 fn counts() -> io::Result<File> {
-    let file = File::from(memfd_create(COUNTS, MemfdFlags::CLOEXEC)?);
-    file.set_len(PAGE)?;
-    Ok(file)
+    let memory = File::from(memfd_create(COUNTS, MemfdFlags::CLOEXEC)?);
+    memory.set_len(PAGE)?;
+    Ok(memory)
 }
 
 /// The value of QEMU's `-plugin`, for counters that it inherits.
@@ -123,11 +154,11 @@ fn option(plugin: &Path, counts: RawFd) -> String {
 
 impl Counter {
     /// What it has counted so far.
-    pub(crate) fn read(&self) -> Result<Count, LinuxError> {
+    pub fn read(&self) -> Result<Count, CounterError> {
         let mut bytes = [0; 4 * size_of::<u64>()];
         self.counts
             .read_exact_at(&mut bytes, 0)
-            .map_err(LinuxError::file(COUNTS))?;
+            .map_err(file(COUNTS))?;
         let mut words = [0; 4];
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(size_of::<u64>())) {
             *word = bytes
@@ -144,20 +175,20 @@ impl Counter {
     }
 }
 
-fn compile(source: &Path, plugin: &Path) -> Result<(), LinuxError> {
+fn compile(source: &Path, plugin: &Path) -> Result<(), CounterError> {
     let output = Command::new("cc")
         .args(["-O2", "-shared", "-fPIC", "-o"])
         .args([plugin, source])
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| LinuxError::Counter(format!("cc: {error}")))?;
+        .map_err(|error| CounterError::Compile(format!("cc: {error}")))?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let line = said.lines().find(|line| line.contains("error"));
-    Err(LinuxError::Counter(
+    Err(CounterError::Compile(
         line.unwrap_or("cc said nothing").to_owned(),
     ))
 }
