@@ -25,7 +25,7 @@ pub use interval::{
     Interval, Part, count_interval, half_width, mean_interval, quantile_interval, ratio_interval,
     share_interval,
 };
-pub use many::{Difference, Estimated, adjusted, difference};
+pub use many::{Difference, Estimated, adjusted, adjusted_by_holm, difference};
 pub use paired::{LEAST_UNITS, PairedTest, permutation, signed_rank, signed_rank_p};
 pub use quantile::{quantile, sorted};
 pub use random::SplitMix64;

@@ -18,12 +18,16 @@ pub struct Choice {
     /// Calls that were answered by ENOSYS each time where they were
     /// profiled, and are not built in.
     pub never_there: Vec<String>,
+    /// Parameters that the kernel has on its own command line.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<String>,
 }
 
 /// Chooses the symbols.
 pub fn choose(spec: &KernelSpec) -> Choice {
     let mut choice = Choice {
         never_there: never_there(&spec.profile),
+        parameters: spec.parameters.clone(),
         ..Choice::default()
     };
     for row in rows() {
@@ -44,6 +48,13 @@ pub fn choose(spec: &KernelSpec) -> Choice {
                     .insert(reason.clone());
             }
         }
+    }
+    if !spec.parameters.is_empty() {
+        let own = Symbol::new("CMDLINE_BOOL").into_iter();
+        let why = BTreeSet::from(["its own parameters".to_owned()]);
+        choice
+            .symbols
+            .extend(own.map(|symbol| (symbol, why.clone())));
     }
     for (symbol, why) in &spec.add {
         let reasons = choice.symbols.entry(symbol.clone()).or_default();

@@ -10,6 +10,7 @@
 //! is all of that in one call. [`tailoring`] proves it, and where the proof fails finds
 //! what is missing: [`missing`] by the guest's words, `refused` by its system calls,
 //! [`search`] by trying; [`several`] does so for one kernel of several applications.
+//! [`tuning`] then finds boot parameters and sysctls that make the application faster.
 //!
 //! Neighbours: `profile` (what is requested), `rootfs` (Debian's packages, roots of
 //! guests) below; `lab` and `cli` above.
@@ -50,3 +51,4 @@ pub mod tailoring;
 pub mod target;
 #[cfg(test)]
 mod testing;
+pub mod tuning;

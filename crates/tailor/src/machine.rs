@@ -17,6 +17,7 @@ use tare_launch::publish::Publish;
 use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
 use tare_rootfs::guest::{CMDLINE, WORDS};
 
+use crate::counter::{Count, Counter, CounterError, Plugin};
 use crate::target::Target;
 
 /// Between two looks at a machine.
@@ -77,6 +78,8 @@ pub struct ProofMachine<'a> {
     pub execution: Execution,
     /// Where the console goes, and what QEMU says.
     pub console: &'a Path,
+    /// Counts instructions, if they are to be counted.
+    pub plugin: Option<&'a Plugin>,
     /// The program `tare`, which starts itself to confine QEMU.
     pub tare: &'a Path,
 }
@@ -101,6 +104,9 @@ pub enum MachineError {
     /// No port of the host.
     #[error("there is no free port on the loopback interface")]
     NoPort(#[source] io::Error),
+    /// The counter.
+    #[error(transparent)]
+    Counter(#[from] CounterError),
 }
 
 /// A running machine; it ends with the value, and with the thread that started it.
@@ -108,6 +114,7 @@ pub enum MachineError {
 pub struct Running {
     guest: RunningGuest,
     console: PathBuf,
+    counter: Option<Counter>,
     /// The port of the host that leads to the guest's.
     pub port: Option<u16>,
 }
@@ -132,6 +139,8 @@ impl ProofMachine<'_> {
         let program = find_program(qemu::PROGRAM).map_err(MachineError::NoQemu)?;
         let mut guest = self.guest(&kernel, &console).map_err(MachineError::Start)?;
         let port = self.publish(&mut guest).map_err(MachineError::NoPort)?;
+        let counter = self.plugin.map(|plugin| plugin.count(&mut guest));
+        let counter = counter.transpose()?;
         let started = guest.start(self.tare, &program, |command| {
             command
                 .stdin(Stdio::null())
@@ -141,6 +150,7 @@ impl ProofMachine<'_> {
         Ok(Running {
             guest: started.map_err(MachineError::Start)?,
             console: self.console.to_owned(),
+            counter,
             port,
         })
     }
@@ -196,6 +206,12 @@ impl Running {
     /// What the guest printed until now.
     pub fn console(&self) -> String {
         console(&self.console)
+    }
+
+    /// Instructions until now; none without a counter.
+    pub fn count(&self) -> Result<Count, CounterError> {
+        let read = self.counter.as_ref().map(Counter::read).transpose();
+        Ok(read?.unwrap_or_default())
     }
 
     /// What the user should know of its QEMU's jail, if anything.

@@ -154,6 +154,7 @@ pub fn prove(
         machine_type: terms.machine_type,
         execution: terms.execution,
         console,
+        plugin: None,
         tare: &terms.tare,
     }
     .start()?;
@@ -275,7 +276,7 @@ fn http(port: u16, path: &str) -> Result<(), String> {
 
 /// The failure with the console's last lines that are the application's, or the
 /// kernel's alarm.
-fn said(running: &Running, why: &str) -> String {
+pub(crate) fn said(running: &Running, why: &str) -> String {
     match telling(&running.console()) {
         None => format!("{why}; the console is empty"),
         Some(lines) => format!("{why}; the guest said last: {lines}"),
@@ -283,8 +284,8 @@ fn said(running: &Running, why: &str) -> String {
 }
 
 fn telling(console: &str) -> Option<String> {
-    if let Some(alarm) = console.lines().find(|line| is_alarm(line)) {
-        return Some(plain(alarm));
+    if let Some(alarm) = alarm(console) {
+        return Some(alarm);
     }
     // What follows is the end of the machine, which says nothing of its cause.
     let end = console.find(STATUS_LINE).unwrap_or(console.len());
@@ -360,9 +361,13 @@ fn after_load(running: &mut Running, proof: &Proof, terms: &ProofConfig) -> Opti
     if is_server && !running.is_alive() {
         return Some(said(running, "the guest ended under load"));
     }
-    let console = running.console();
-    let alarm = console.lines().find(|line| is_alarm(line))?;
-    Some(format!("the guest's kernel said: {}", alarm.trim()))
+    let alarm = alarm(&running.console())?;
+    Some(format!("the guest's kernel said: {alarm}"))
+}
+
+/// The first line of a kernel's that no sound guest has.
+pub(crate) fn alarm(console: &str) -> Option<String> {
+    console.lines().find(|line| is_alarm(line)).map(plain)
 }
 
 /// Boots with a counted clock: figures of the first process, which tells them
@@ -384,6 +389,7 @@ pub fn weigh_boot(
         machine_type: terms.machine_type,
         execution: Execution::Counted,
         console,
+        plugin: None,
         tare: &terms.tare,
     }
     .start()?;
@@ -422,6 +428,7 @@ pub fn weigh_alone(
         machine_type: MachineType::Q35,
         execution: Execution::Counted,
         console,
+        plugin: None,
         tare,
     }
     .start()?;

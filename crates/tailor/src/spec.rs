@@ -23,6 +23,9 @@ pub struct KernelSpec {
     pub add: BTreeMap<Symbol, String>,
     /// Optional symbols that are built all the same.
     pub keep: BTreeSet<Symbol>,
+    /// Parameters that it boots with, before those of its machine: words of
+    /// [`crate::tuning::settings`].
+    pub parameters: Vec<String>,
 }
 
 impl KernelSpec {
@@ -38,6 +41,7 @@ impl KernelSpec {
             cuts: Cut::by_default(),
             add: BTreeMap::new(),
             keep: BTreeSet::new(),
+            parameters: Vec::new(),
         }
     }
 }

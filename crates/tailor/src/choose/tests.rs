@@ -35,6 +35,7 @@ fn chosen_for(target: Target, profile: &Profile, cuts: &[Cut], parts: &[Part]) -
         cuts: cuts.iter().copied().collect(),
         add: BTreeMap::new(),
         keep: BTreeSet::new(),
+        parameters: Vec::new(),
     })
 }
 

@@ -176,7 +176,12 @@ fn file(path: &Path) -> impl FnOnce(io::Error) -> KconfigError {
 
 fn fragment(choice: &Choice) -> String {
     let line = |symbol: &Symbol| format!("CONFIG_{symbol}=y\n");
-    choice.symbols.keys().map(line).collect()
+    let mut lines: String = choice.symbols.keys().map(line).collect();
+    if !choice.parameters.is_empty() {
+        let parameters = choice.parameters.join(" ");
+        lines.push_str(&format!("CONFIG_CMDLINE=\"{parameters}\"\n"));
+    }
+    lines
 }
 
 fn run_scripts(

@@ -41,6 +41,7 @@ fn everything(target: Target, cuts: &BTreeSet<Cut>) -> Choice {
         cuts: cuts.clone(),
         add: BTreeMap::new(),
         keep: BTreeSet::new(),
+        parameters: Vec::new(),
     })
 }
 
@@ -62,6 +63,22 @@ fn every_target_is_granted_all_that_it_asks() {
         assert!(!config.has(&Symbol::new("SOUND").unwrap()));
         assert_eq!(config.modules(), 0);
     }
+}
+
+#[test]
+fn parameters_become_the_kernels_own_command_line_and_are_in_its_lock() {
+    let Some(tree) = tree() else { return };
+    let build = tempfile::tempdir().unwrap();
+    let mut spec = KernelSpec::new(Profile::empty(), Target::Qemu);
+    let words = crate::tuning::settings::all().iter();
+    spec.parameters = words.map(|setting| setting.word.clone()).collect();
+    let config = solve(&Starter::Test, &tree, build.path(), &choose(&spec)).unwrap();
+    let line = format!("CONFIG_CMDLINE=\"{}\"", spec.parameters.join(" "));
+    assert!(config.lines().contains(&line), "{line}");
+    // As a lock is read, of which nothing is a command.
+    let lines = config.lines();
+    let given = GivenConfig::of_lines(lines.iter().map(String::as_str)).unwrap();
+    assert!(given.text().contains(&line));
 }
 
 #[test]

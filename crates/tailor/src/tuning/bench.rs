@@ -1,0 +1,317 @@
+//! One trial: a boot of the kernel in QEMU, and the application under its load.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tare_init::Logging;
+use tare_rootfs::cpio::PackError;
+use tare_rootfs::guest::GuestError;
+use tare_rootfs::modules::Module;
+use tare_rootfs::{cpio, guest};
+
+use super::journal::JournalError;
+use super::load::{Client, Load};
+use super::settings::{self, Setting, Skipped};
+use super::{Boot, Measure, Trials};
+use crate::counter::{CounterError, Plugin};
+use crate::lock;
+use crate::machine::{Execution, MachineError, ProofMachine, Running};
+use crate::prove::{ProofConfig, alarm, said};
+use crate::root::Application;
+
+/// Between two tries of the first request.
+const TRY: Duration = Duration::from_millis(100);
+/// The first answers may be lost by QEMU's network: a try waits at least so long, and a half of
+/// the time that has gone by.
+const FIRST_ANSWER: Duration = Duration::from_millis(500);
+/// For what a request leaves to be done: the guest sleeps before this is over.
+const SETTLE: Duration = Duration::from_millis(15);
+/// Requests before those that are counted, the counted ones, and those of them that are taken.
+const WARM_REQUESTS: usize = 5;
+const COUNTED_REQUESTS: usize = 80;
+const FASTEST: usize = 30;
+/// Clients of a rate, and how long they ask before and while they are counted.
+const CLIENTS: usize = 4;
+const WARM: Duration = Duration::from_millis(300);
+const RATED: Duration = Duration::from_secs(2);
+
+/// What is booted.
+#[derive(Debug)]
+pub struct Bench<'a> {
+    /// The compressed image.
+    pub kernel: &'a Path,
+    /// Modules that its machine needs.
+    pub modules: &'a [Module],
+    /// The application.
+    pub application: &'a Application,
+    /// Its machine; the check is not made.
+    pub terms: &'a ProofConfig,
+    /// Its requests.
+    pub load: &'a Load,
+    /// What is measured.
+    pub measure: Measure,
+    /// Counts instructions; a rate needs none.
+    pub plugin: Option<&'a Plugin>,
+    /// Where the console of the last boot goes.
+    pub console: &'a Path,
+}
+
+/// A bench that boots.
+#[derive(Debug)]
+pub struct Ready<'a> {
+    bench: &'a Bench<'a>,
+    initramfs: File,
+    settings: Vec<Setting>,
+}
+
+/// Boots that cannot be made at all.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The guest's files.
+    #[error(transparent)]
+    Guest(#[from] GuestError),
+    /// The initramfs.
+    #[error(transparent)]
+    Pack(#[from] PackError),
+    /// The machine.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// The counter.
+    #[error(transparent)]
+    Counter(#[from] CounterError),
+    /// The record of boots.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A file.
+    #[error("cannot use {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A signal.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl<'a> Bench<'a> {
+    /// Packs the guest's files.
+    pub fn ready(&'a self, settings: Vec<Setting>) -> Result<Ready<'a>, BenchError> {
+        if let Some(dir) = self.console.parent() {
+            fs::create_dir_all(dir).map_err(file(dir))?;
+        }
+        let mut tree = self.application.tree.clone();
+        let mut task = self.application.task.clone();
+        task.figures = Logging::On;
+        guest::add_init(&mut tree, task, self.modules, &guest::find_init()?)?;
+        Ok(Ready {
+            bench: self,
+            initramfs: cpio::pack(&tree)?,
+            settings,
+        })
+    }
+
+    /// What makes boots comparable: the kernel, what it runs, how that is measured.
+    fn key(&self) -> io::Result<String> {
+        let kernel = lock::sha256_of(File::open(self.kernel)?)?;
+        let Self { load, measure, .. } = self;
+        let command = self.application.task.command.join(" ");
+        let memory = self.terms.memory_mib;
+        Ok(format!(
+            "{kernel} {load} {measure:?} {memory} {:?} {command}",
+            self.terms.machine_type
+        ))
+    }
+}
+
+impl Ready<'_> {
+    /// Leaves out settings that the kernel says it does not know when it is started with all of
+    /// them; gives their words. A kernel that does not start so says nothing: each of its
+    /// settings is tried.
+    pub fn refused(&self) -> Result<Vec<String>, BenchError> {
+        let words: Vec<&str> = self.settings.iter().map(|it| it.word.as_str()).collect();
+        let mut running = self.start(&words.join(" "), false)?;
+        let interrupted = &self.bench.terms.interrupted;
+        running.until(self.bench.terms.limit, |console| {
+            tare_init::Figures::on(console).is_some() || interrupted.load(Ordering::Relaxed)
+        });
+        if interrupted.load(Ordering::Relaxed) {
+            return Err(BenchError::Interrupted);
+        }
+        Ok(settings::refused(&self.settings, &running.console()))
+    }
+
+    /// Takes settings out that the kernel does not know, and says so.
+    pub fn leave_out(&mut self, refused: &[String], skipped: &mut Vec<Skipped>) {
+        let settings = std::mem::take(&mut self.settings);
+        self.settings = settings::without_refused(settings, refused, skipped);
+    }
+
+    /// Settings that are tried.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    /// Identifies this search for a journal: its bench, its settings, its budget.
+    pub fn key(&self, minutes: u64) -> Result<String, BenchError> {
+        let bench = self.bench.key().map_err(file(self.bench.kernel))?;
+        let words: Vec<&str> = self.settings.iter().map(|it| it.word.as_str()).collect();
+        let text = format!("{bench} {minutes} {}", words.join(" "));
+        Ok(lock::sha256(text.as_bytes()))
+    }
+
+    fn start(&self, words: &str, is_counted: bool) -> Result<Running, BenchError> {
+        let bench = self.bench;
+        Ok(ProofMachine {
+            kernel: bench.kernel,
+            initramfs: &self.initramfs,
+            words,
+            memory_mib: bench.terms.memory_mib,
+            port: Some(bench.load.port()),
+            machine_type: bench.terms.machine_type,
+            execution: bench.terms.execution,
+            console: bench.console,
+            plugin: bench.plugin.filter(|_| is_counted),
+            tare: &bench.terms.tare,
+        }
+        .start()?)
+    }
+
+    /// The value of a boot, or why it has none.
+    fn measure(&self, words: &str) -> Result<Result<f64, String>, BenchError> {
+        let mut running = self.start(words, true)?;
+        let client = match self.meet(&mut running)? {
+            Ok(client) => client,
+            Err(why) => return Ok(Err(why)),
+        };
+        let measured = match self.bench.measure {
+            Measure::Instructions => self.instructions(&running, client)?,
+            Measure::Rate => self.rate(&client)?,
+        };
+        let value = match measured {
+            Err(why) => Err(said(&running, &why)),
+            Ok(_) if !running.is_alive() => Err(said(&running, "the guest ended under load")),
+            Ok(value) => match alarm(&running.console()) {
+                Some(alarm) => Err(format!("the guest's kernel said: {alarm}")),
+                None => Ok(value),
+            },
+        };
+        Ok(value)
+    }
+
+    /// Waits until the application answers.
+    fn meet(&self, running: &mut Running) -> Result<Result<Client<'_>, String>, BenchError> {
+        let begin = Instant::now();
+        let mut last = "no answer".to_owned();
+        while begin.elapsed() < self.bench.terms.limit {
+            self.check()?;
+            if !running.is_alive() {
+                return Ok(Err(said(running, "the guest ended")));
+            }
+            let limit = FIRST_ANSWER.max(begin.elapsed() / 2);
+            let port = running.port.unwrap_or_default();
+            match Client::meet(self.bench.load, port, limit) {
+                Ok(client) => return Ok(Ok(client)),
+                Err(why) => last = why,
+            }
+            thread::sleep(TRY);
+        }
+        let waited = self.bench.terms.limit.as_secs();
+        let last = said(running, &last);
+        Ok(Err(format!("no answer to the load in {waited} s: {last}")))
+    }
+
+    /// The mean of the 30 fastest, as in Kernel Tailoring: how many ticks fall into the others
+    /// depends on how busy the host is (boots on a host at 16 times its load differed by 4 %
+    /// by their middle half).
+    fn instructions(
+        &self,
+        running: &Running,
+        mut client: Client<'_>,
+    ) -> Result<Result<f64, String>, BenchError> {
+        let mut counts = Vec::new();
+        for request in 0..WARM_REQUESTS + COUNTED_REQUESTS {
+            self.check()?;
+            let before = running.count()?;
+            if let Err(why) = client.ask() {
+                return Ok(Err(why));
+            }
+            thread::sleep(SETTLE);
+            let spent = running.count()? - before;
+            if request >= WARM_REQUESTS {
+                counts.push(spent.total() as f64);
+            }
+        }
+        counts.sort_unstable_by(f64::total_cmp);
+        counts.truncate(FASTEST);
+        let mean = tare_stats::mean(&counts).ok_or_else(|| "nothing was counted".to_owned());
+        Ok(mean)
+    }
+
+    /// Requests of all clients together in a second.
+    fn rate(&self, client: &Client<'_>) -> Result<Result<f64, String>, BenchError> {
+        let interrupted = &self.bench.terms.interrupted;
+        let begin = Instant::now();
+        let ask = |mut client: Client<'_>| -> Result<u64, String> {
+            let mut answers = 0;
+            while begin.elapsed() < WARM + RATED && !interrupted.load(Ordering::Relaxed) {
+                client.ask()?;
+                answers += u64::from(begin.elapsed() >= WARM);
+            }
+            Ok(answers)
+        };
+        let all: Vec<Result<u64, String>> = thread::scope(|scope| {
+            let start = |_| scope.spawn(|| ask(client.another()));
+            let clients: Vec<_> = (0..CLIENTS).map(start).collect();
+            let ended = || Err("a client ended".to_owned());
+            let joined = clients.into_iter().map(|it| it.join());
+            joined.map(|it| it.unwrap_or_else(|_| ended())).collect()
+        });
+        self.check()?;
+        let answers = all.into_iter().sum::<Result<u64, String>>();
+        Ok(answers.map(|answers| answers as f64 / RATED.as_secs_f64()))
+    }
+
+    fn check(&self) -> Result<(), BenchError> {
+        if self.bench.terms.interrupted.load(Ordering::Relaxed) {
+            Err(BenchError::Interrupted)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Trials for Ready<'_> {
+    type Error = BenchError;
+
+    fn boot(&mut self, settings: &[usize]) -> Result<Boot, BenchError> {
+        let words = settings.iter().filter_map(|it| self.settings.get(*it));
+        let words: Vec<&str> = words.map(|setting| setting.word.as_str()).collect();
+        let begin = Instant::now();
+        let measured = self.measure(&words.join(" "))?;
+        self.check()?;
+        Ok(Boot {
+            measured,
+            seconds: begin.elapsed().as_secs_f64(),
+        })
+    }
+}
+
+/// How a bench executes and measures: a processor's work shows in its speed, a translator's in
+/// what it executes.
+pub const fn measure_of(execution: Execution) -> Measure {
+    match execution {
+        Execution::Kvm => Measure::Rate,
+        Execution::Translated | Execution::Counted => Measure::Instructions,
+    }
+}
+
+fn file(path: &Path) -> impl FnOnce(io::Error) -> BenchError {
+    let path = path.to_owned();
+    move |source| BenchError::File { path, source }
+}
