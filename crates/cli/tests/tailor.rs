@@ -651,3 +651,21 @@ fn sources_options_and_patches_that_do_not_fit_are_named() {
         .tailor(&profile, &[])
         .expect(44, "is Linux 5.10.3; Tare tailors Linux 6.1");
 }
+
+#[test]
+fn a_search_without_a_load_is_refused_before_a_build() {
+    let bench = Bench::new("echo > $(OUT)");
+    let profile = bench.profile(&["read"], &[]);
+    let refused = |more: &[&str], why: &str| {
+        bench.tailor(&profile, more).expect(2, why);
+        assert!(!bench.path("out").exists());
+    };
+    refused(&["--search", "5"], "give --load http:PORT/PATH");
+    let tcp = ["--search", "5", "--check", "tcp:7"];
+    refused(&tcp, "give --load http:PORT/PATH");
+    let load = ["--search", "5", "--load", "tcp:7"];
+    refused(&load, "invalid load `tcp:7`");
+    refused(&["--search", "0", "--load", "http:80/"], "--search");
+    refused(&["--load", "http:80/"], "--search");
+    refused(&["--kernel", "debian"], "--search");
+}

@@ -13,6 +13,7 @@ use crate::cut::Cut;
 use crate::kconfig::{Config, Prompts};
 use crate::machine::{self, NS_PER_INSTRUCTION};
 use crate::tailoring::Added;
+use crate::tuning::report::SearchReport;
 
 /// The schema of the JSON form.
 pub const SCHEMA: &str = "tare-tailor/1";
@@ -106,6 +107,9 @@ pub struct Report {
     pub load_requests: u32,
     /// Options that the proof showed to be missing.
     pub added: Vec<Added>,
+    /// Settings that were searched; the kernel has those that are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub search: Option<SearchReport>,
     /// What was left out of the root, and the like.
     pub notes: Vec<String>,
     /// Kernels that were built.
@@ -237,6 +241,9 @@ impl fmt::Display for Report {
         self.write_code(f)?;
         self.write_cuts(f)?;
         self.write_proof(f)?;
+        if let Some(search) = &self.search {
+            write!(f, "\n{search}")?;
+        }
         for note in &self.notes {
             writeln!(f, "Note: {note}")?;
         }
@@ -383,6 +390,7 @@ mod tests {
             failure: None,
             load_requests: 200,
             added: Vec::new(),
+            search: None,
             notes: Vec::new(),
             kernels: 1,
             build_s: 10.0,

@@ -8,6 +8,8 @@ use tare_tailor::check::Check;
 use tare_tailor::cut::Cut;
 use tare_tailor::mapping::Symbol;
 use tare_tailor::target::{Part, Target};
+use tare_tailor::tuning::Measure;
+use tare_tailor::tuning::load::Load;
 
 /// `tare tailor`.
 #[derive(Debug, Args)]
@@ -79,6 +81,21 @@ pub(crate) struct TailorArgs {
     /// kernel's records (cve/published of vulns.git)
     #[arg(long, value_name = "DIR")]
     pub(crate) cves: Option<PathBuf>,
+    /// Search for N minutes for boot parameters and sysctls with which the application is
+    /// faster. What held-out boots confirm becomes part of the kernel
+    #[arg(long, value_name = "MINUTES", conflicts_with = "lock")]
+    pub(crate) search: Option<NonZeroU64>,
+    /// What the search asks the application: http:PORT/PATH, or tcp:PORT/LINE for a line
+    /// that has an answer (tcp:6379/PING) [default: the --check]
+    #[arg(long, value_name = "LOAD", requires = "search")]
+    pub(crate) load: Option<Load>,
+    /// What the search compares [default: rate where KVM runs Linux guests, else
+    /// instructions]
+    #[arg(long, value_name = "FIGURE", requires = "search")]
+    pub(crate) measure: Option<MeasureArg>,
+    /// Search on this kernel and build none: a bzImage, or debian for Debian's
+    #[arg(long, value_name = "FILE", requires = "search", conflicts_with_all = ["lock", "each_cut", "add", "keep"])]
+    pub(crate) kernel: Option<PathBuf>,
     /// Report how many kernel options each cut saves; solves one configuration for each
     #[arg(long)]
     pub(crate) each_cut: bool,
@@ -111,6 +128,15 @@ pub(crate) enum PartArg {
     Network,
 }
 
+/// `--measure`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MeasureArg {
+    /// Instructions a request, counted in QEMU's translator
+    Instructions,
+    /// Requests a second
+    Rate,
+}
+
 /// `--keep`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
@@ -126,6 +152,15 @@ impl From<TargetArg> for Target {
             TargetArg::Tare => Self::Tare,
             TargetArg::Qemu => Self::Qemu,
             TargetArg::Firecracker => Self::Firecracker,
+        }
+    }
+}
+
+impl From<MeasureArg> for Measure {
+    fn from(measure: MeasureArg) -> Self {
+        match measure {
+            MeasureArg::Instructions => Self::Instructions,
+            MeasureArg::Rate => Self::Rate,
         }
     }
 }

@@ -10,6 +10,8 @@ use tare_tailor::prove::ProveError;
 use tare_tailor::root::RootError;
 use tare_tailor::starter::Excess;
 use tare_tailor::tailoring::TailorError;
+use tare_tailor::tuning::bench::BenchError;
+use tare_tailor::tuning::elimination::SearchError;
 
 use crate::failure::Explain;
 
@@ -96,6 +98,30 @@ impl Explain for TailorError {
         match self {
             Self::Make(error) => error.hint(),
             _ => None,
+        }
+    }
+}
+
+impl Explain for BenchError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Guest(error) => error.code(),
+            Self::Pack(_) => ExitCode::RootMissing,
+            Self::Machine(_) => ExitCode::NoEngine,
+            Self::Counter(_) => ExitCode::WeighFailed,
+            Self::Journal(_) => ExitCode::Output,
+            Self::File { .. } => ExitCode::ImageUnreadable,
+            Self::Interrupted => ExitCode::Interrupted,
+        }
+    }
+}
+
+impl Explain for SearchError<BenchError> {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Default(_) => ExitCode::NotProven,
+            Self::Budget { .. } => ExitCode::Usage,
+            Self::Trials(error) => error.code(),
         }
     }
 }

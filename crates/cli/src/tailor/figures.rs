@@ -108,6 +108,7 @@ impl Figures<'_> {
             failure: tailored.proof.failure.clone(),
             load_requests: tailored.proof.requests,
             added: tailored.added.clone(),
+            search: None,
             notes,
             kernels: tailored.kernels,
             build_s: tailored.build_time.as_secs_f64(),

@@ -8,6 +8,7 @@ mod explain;
 mod figures;
 mod progress;
 mod spec;
+mod tuning;
 
 use std::env;
 use std::fs;
@@ -32,7 +33,7 @@ use tare_tailor::kconfig::Config;
 use tare_tailor::kernel::{Kernel, KernelBuilder, LOCK, Patching};
 use tare_tailor::lock::Lock;
 use tare_tailor::machine::{Execution, machine_type};
-use tare_tailor::prove::{GOES_ON, Proof, ProofConfig};
+use tare_tailor::prove::{GOES_ON, Proof, ProofConfig, prove};
 use tare_tailor::report::{ApplicationLine, Report};
 use tare_tailor::root::{self, Application, RootFrom};
 use tare_tailor::several::{self, TailoredForAll};
@@ -40,6 +41,8 @@ use tare_tailor::source::Source;
 use tare_tailor::spec::KernelSpec;
 use tare_tailor::starter::{self, Bounds, Starter};
 use tare_tailor::tailoring::{Control, Step, Tailored, Tailoring};
+use tare_tailor::tuning::load::Load;
+use tare_tailor::tuning::report::SearchReport;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, warn};
@@ -53,6 +56,8 @@ use progress::Progress;
 const MEMORY_MIB: u32 = 256;
 /// Consoles of the proofs, in the kernel's directory.
 const LOGS: &str = "logs";
+/// Console of the proof of a kernel with its own parameters.
+const PARAMETERS_LOG: &str = "proof-parameters.log";
 /// The report, in the kernel's directory.
 const REPORT_TEXT: &str = "report.txt";
 const REPORT_JSON: &str = "report.json";
@@ -67,9 +72,10 @@ pub(crate) fn tailor(args: &TailorArgs) -> Outcome {
         starter: Starter::Tare(this_program()?, bounds(args)),
     };
     let interrupted = signals::flag().map_err(|error| Failure::new(ExitCode::Internal, error))?;
-    match &args.lock {
-        Some(lock) => again(args, lock, &builder, &interrupted),
-        None => anew(args, &builder, interrupted),
+    match (&args.lock, &args.kernel) {
+        (Some(lock), _) => again(args, lock, &builder, &interrupted),
+        (None, Some(kernel)) => tuning::on_a_kernel(args, kernel, &builder, &interrupted),
+        (None, None) => anew(args, &builder, interrupted),
     }
 }
 
@@ -138,6 +144,7 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     let records = args.cves.as_deref().map(Records::read).transpose()?;
     let profiles = read::each(&args.profiles)?;
     let applications = applications::grouped(&profiles);
+    let load = tuning::load(args, applications.len())?;
     let mut whole = Profile::empty();
     profiles.iter().for_each(|profile| whole.merge(profile));
     let mut spec = spec::spec(whole, args);
@@ -171,8 +178,28 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     if let Some(warning) = proofs.find_map(|proof| proof.warning) {
         warn(warning);
     }
-    let (Some(all), [first, ..]) = (all, subjects.as_slice()) else {
+    let (Some(mut all), [first, ..]) = (all, subjects.as_slice()) else {
         return Err(Failure::new(ExitCode::Usage, "no profile"));
+    };
+    let search = match load {
+        Some(load) if all.passed() => {
+            let tailored = &mut all.tailored;
+            let found = search(args, &load, builder, first, tailored, &dir)?;
+            if !found.kept.is_empty() {
+                progress.say("building the kernel with these parameters as its own");
+                spec.parameters.clone_from(&found.kept);
+                let step = |step: Step<'_>| progress.step(&step);
+                all.proofs = vec![Some(rebuild(
+                    &mut spec, builder, first, tailored, &dir, step,
+                )?)];
+            }
+            Some(found)
+        }
+        Some(_) => {
+            warn("no search: the kernel is not proven");
+            None
+        }
+        None => None,
     };
     let image = install(&dir, &all.tailored.kernel)?;
     let figures = figures::Figures {
@@ -191,6 +218,7 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     progress.say("weighing the start of both kernels");
     let mut report = figures.report(&all.tailored)?;
     add_applications(&mut report, &subjects, &all);
+    report.search = search;
     report.total_s = begin.elapsed().as_secs_f64();
     report.files = files(&dir, &image, &all.tailored);
     // The names in it come from the profile.
@@ -210,6 +238,58 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     } else {
         ExitCode::NotProven
     })
+}
+
+/// Searches settings on the kernel that was tailored.
+fn search(
+    args: &TailorArgs,
+    load: &Load,
+    builder: &KernelBuilder,
+    subject: &Subject,
+    tailored: &Tailored,
+    dir: &Path,
+) -> Result<SearchReport, Failure> {
+    let searched = tuning::Searched {
+        image: &tailored.kernel.image.bz_image,
+        modules: &[],
+        config: Some(&tailored.kernel.config),
+        subject,
+        machine_type: subject.terms.machine_type,
+        dir,
+    };
+    let report = searched.run(args, load, &builder.cache)?;
+    searched.keep(&report)?;
+    Ok(report)
+}
+
+/// Builds the tailored kernel with the specification's parameters as its own, and proves it.
+fn rebuild(
+    spec: &mut KernelSpec,
+    builder: &KernelBuilder,
+    subject: &Subject,
+    tailored: &mut Tailored,
+    dir: &Path,
+    mut step: impl FnMut(Step<'_>),
+) -> Result<Proof, Failure> {
+    let added = tailored.added.iter();
+    spec.add
+        .extend(added.map(|it| (it.symbol.clone(), it.why.clone())));
+    let interrupted = &subject.terms.interrupted;
+    let kernel = builder.make(spec, dir, |file| {
+        step(Step::Made(file));
+        !interrupted.load(Ordering::Relaxed)
+    })?;
+    step(Step::Proving);
+    let Subject {
+        application, terms, ..
+    } = subject;
+    let console = subject.logs.join(PARAMETERS_LOG);
+    let proof = prove(&kernel.image.bz_image, &[], application, terms, &console)?;
+    tailored.kernels += 1;
+    tailored.build_time += kernel.build_time;
+    tailored.kernel = kernel;
+    tailored.proof = proof.clone();
+    Ok(proof)
 }
 
 /// The applications with their files and proofs.

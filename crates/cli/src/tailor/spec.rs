@@ -19,7 +19,7 @@ pub(super) fn spec(profile: Profile, args: &TailorArgs) -> KernelSpec {
     let mut spec = KernelSpec::new(profile, args.target.into());
     spec.parts
         .extend(args.parts.iter().map(|part| Part::from(*part)));
-    if args.check.iter().any(|check| check.port().is_some()) {
+    if args.check.iter().any(|check| check.port().is_some()) || args.load.is_some() {
         spec.parts.insert(Part::Network);
     }
     if args.trusting {
