@@ -267,6 +267,7 @@ pub(crate) fn choose(
         environment,
         directory: task.working_directory,
         hostname: request.name.clone().unwrap_or_else(|| name.clone()),
+        mount: None,
     };
     let document = start.to_bytes().map_err(ProgramError::from)?;
     tree.remove(FILE);

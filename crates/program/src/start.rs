@@ -47,6 +47,8 @@ pub struct Start {
     pub directory: String,
     /// The machine's name.
     pub hostname: String,
+    /// Where the file system of the first disk is mounted, absolute, if it is.
+    pub mount: Option<String>,
 }
 
 impl Start {
@@ -62,7 +64,8 @@ impl Start {
             ('h', &self.hostname),
         ];
         let several = [('a', &self.arguments), ('e', &self.environment)];
-        let fields = single.into_iter().chain(
+        let mount = self.mount.iter().map(|mount| ('m', mount));
+        let fields = single.into_iter().chain(mount).chain(
             several
                 .into_iter()
                 .flat_map(|(kind, texts)| texts.iter().map(move |text| (kind, text))),
@@ -103,6 +106,7 @@ impl Start {
                 'x' => start.path = text,
                 'd' => start.directory = text,
                 'h' => start.hostname = text,
+                'm' => start.mount = Some(text),
                 'a' => start.arguments.push(text),
                 'e' => start.environment.push(text),
                 _ => return Err(invalid),
@@ -126,13 +130,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(path in "[^\0]{1,30}", arguments in texts(), environment in texts()) {
+        fn what_is_written_is_read(path in "[^\0]{1,30}", arguments in texts(), environment in texts(), mount in prop::option::of("/[^\0]{0,9}")) {
             let start = Start {
                 path,
                 arguments,
                 environment,
                 directory: "/srv".to_owned(),
                 hostname: "web".to_owned(),
+                mount,
             };
             prop_assert_eq!(Start::parse(&start.to_bytes().unwrap()), Ok(start));
         }

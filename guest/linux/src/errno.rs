@@ -5,16 +5,16 @@ use tare_libos::io::{Error, ErrorKind};
 
 /// A system call's error (kernel `include/uapi/asm-generic/errno.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Errno(pub(crate) u32);
+pub struct Errno(pub u32);
 
 /// A system call's result: what RAX gets.
-pub(crate) type Result<T = u64> = core::result::Result<T, Errno>;
+pub type Result<T = u64> = core::result::Result<T, Errno>;
 
 macro_rules! errnos {
     ($($name:ident)*) => {
         #[allow(dead_code)] // the numbers that calls may return
         impl Errno {
-            $(pub(crate) const $name: Self = Self(errno::$name);)*
+            $(#[allow(missing_docs)] pub const $name: Self = Self(errno::$name);)*
         }
     };
 }
@@ -24,7 +24,7 @@ errnos!(EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENO
     EMLINK EPIPE EDOM ERANGE EDEADLK ENAMETOOLONG ENOSYS ENOTEMPTY ELOOP EOVERFLOW ENOTSOCK
     EDESTADDRREQ EMSGSIZE EPROTOTYPE ENOPROTOOPT EPROTONOSUPPORT EOPNOTSUPP EAFNOSUPPORT EADDRINUSE
     EADDRNOTAVAIL ENETUNREACH ECONNABORTED ECONNRESET ENOBUFS EISCONN ENOTCONN ETIMEDOUT
-    ECONNREFUSED EALREADY EINPROGRESS);
+    ECONNREFUSED EALREADY EINPROGRESS EUCLEAN EBADMSG EDQUOT);
 
 impl Errno {
     /// What RAX gets.

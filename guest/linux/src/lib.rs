@@ -9,6 +9,7 @@
 //! | `vdso` | the object through which it reads clocks |
 //! | `space` | areas of the address space; what a page fault means |
 //! | `sites` | system calls that became jumps |
+//! | `shared` | what was changed in mappings of a disk's files |
 //! | `memory` | its pages, as the machine gives them |
 //! | `user` | bytes and words at the program's pointers |
 //! | `run` | a thread's loop: run, serve a call, deliver signals |
@@ -16,6 +17,7 @@
 //! | `calls` | the system calls, by number |
 //! | `futex`, `signals`, `delivery`, `alarm` | threads that wait at an address; what interrupts a thread |
 //! | `files` | descriptors, and what they refer to |
+//! | [`volume`] | a file system on a disk, for the tree of files |
 //!
 //! Neighbours: libos below; `crates/program` reads the file's layout. Limits: no fork,
 //! no exec, x86-64 only. A call that is unknown returns ENOSYS and is logged once.
@@ -39,12 +41,14 @@ mod memory;
 mod process;
 #[cfg(target_os = "none")]
 mod run;
+mod shared;
 mod signals;
 mod sites;
 mod space;
 mod thread;
 mod user;
 mod vdso;
+pub mod volume;
 
 #[cfg(target_os = "none")]
-pub use run::{RunError, run};
+pub use run::{MountDisk, RunError, run, run_with};

@@ -13,6 +13,7 @@ use crate::files::endpoint::Name;
 use crate::files::tree::Tree;
 use crate::files::unix::Named;
 use crate::futex::Futexes;
+use crate::shared::Mappings;
 use crate::signals::Actions;
 use crate::space::Space;
 use crate::thread::Thread;
@@ -25,6 +26,8 @@ pub(crate) const MOST_THREADS: usize = 4096;
 /// What the program's threads share.
 pub(crate) struct Process {
     pub(crate) space: SpinLock<Space>,
+    /// Files of a volume that are mapped for writing.
+    pub(crate) shared: Mappings,
     pub(crate) files: SpinLock<Table>,
     pub(crate) tree: Tree,
     /// Sockets with abstract names.

@@ -21,18 +21,24 @@ use crate::calls::{self, system::end};
 use crate::context::Context;
 use crate::delivery::{Cause, Does};
 use crate::errno::{Errno, Result as CallResult};
+use crate::files::stored::{self, Mount};
 use crate::files::stream::Stream;
-use crate::files::tree::{Last, NodeKind, Tree};
+use crate::files::tree::{Content, Last, NodeKind, Tree};
 use crate::files::{Descriptor, Device, Open, Table};
 use crate::futex::Futexes;
 use crate::load::{self, AuxFacts, Executable};
 use crate::process::{MOST_THREADS, PID, Process};
+use crate::shared;
 use crate::signals::{Action, Actions, Mask};
 use crate::space::{Access, Denied, Space};
 use crate::thread::{NewThread, Thread};
+use crate::volume::Volume;
 
-/// Stack of a thread in the library OS, bytes.
+/// Stack of a thread in the library OS, bytes: it is touched as it is used, and a file system
+/// uses much.
 const STACK_BYTES: usize = 64 * 1024;
+/// The disk that a program's files are on.
+const DISK: &str = "disk0";
 /// Bits of a page fault's error code: a write, an instruction fetch.
 const FAULT_WRITE: u32 = 1 << 1;
 const FAULT_EXECUTE: u32 = 1 << 4;
@@ -70,6 +76,23 @@ pub enum RunError {
         /// Its loader.
         loader: String,
     },
+    /// A disk with files for an image that has no file systems.
+    #[error("this image has no file systems for disks: the image linux-disk has")]
+    NoVolumes,
+    /// The disk cannot be mounted.
+    #[error("{0}")]
+    Mount(String),
+    /// Something else is where it is to be mounted.
+    #[error(
+        "cannot mount a disk at {path}: the program's files have something else there (error {errno}); choose \
+         another with --disk FILE,at=DIR"
+    )]
+    MountPoint {
+        /// The place.
+        path: String,
+        /// Linux's error number.
+        errno: u32,
+    },
     /// It cannot be loaded.
     #[error("cannot load {path}: error {errno}")]
     Load {
@@ -80,12 +103,31 @@ pub enum RunError {
     },
 }
 
+/// Mounts the disk with this name, or says why not.
+pub type MountDisk = fn(&str) -> Result<Arc<dyn Volume>, String>;
+
 /// Runs the program that the initramfs names; gives its exit status.
 pub fn run() -> Result<u8, RunError> {
+    start(None)
+}
+
+/// As [`run`], with a file system on the disk that the program's start names.
+pub fn run_with(mount: MountDisk) -> Result<u8, RunError> {
+    let ended = start(Some(mount));
+    if let Some(mounted) = stored::mounted() {
+        mounted.end();
+    }
+    ended
+}
+
+fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
     let start = fs::read(FILE).map_err(|_| RunError::NoStart)?;
     let start = Start::parse(&start)?;
     let path = start.path.clone();
     let tree = Tree::new(env::initramfs().unwrap_or_default());
+    if let Some(at) = &start.mount {
+        put_volume(&tree, mount, at)?;
+    }
     let program = executable(&tree, &path)?.ok_or_else(|| RunError::NoProgram(path.clone()))?;
     let loader = match &program.layout.interpreter {
         None => None,
@@ -100,6 +142,7 @@ pub fn run() -> Result<u8, RunError> {
     provide(&tree, &start);
     let process = Arc::new(Process {
         space: SpinLock::new(Space::new()),
+        shared: SpinLock::new(Vec::new()),
         files: SpinLock::new(standard_files()),
         tree,
         abstract_names: SpinLock::new(BTreeMap::new()),
@@ -117,6 +160,14 @@ pub fn run() -> Result<u8, RunError> {
     });
     let mut bytes = [0; 16];
     random::fill(&mut bytes);
+    if let Some(mounted) = stored::mounted() {
+        let process = process.clone();
+        mounted.before_end(move || {
+            if let Err(errno) = process.write_back(&shared::ALL) {
+                log::warn!("cannot write mappings back: error {errno:?}");
+            }
+        });
+    }
     let machine = AuxFacts {
         features: tare_hal::cpu_features(),
         random: bytes,
@@ -169,12 +220,24 @@ pub fn run() -> Result<u8, RunError> {
     }
 }
 
+/// Puts the volume of the first disk into the tree.
+fn put_volume(tree: &Tree, mount: Option<MountDisk>, at: &str) -> Result<(), RunError> {
+    let volume = mount.ok_or(RunError::NoVolumes)?(DISK).map_err(RunError::Mount)?;
+    stored::set_mounted(volume.clone());
+    let top = Mount::new(volume).root();
+    let put = top.and_then(|top| tree.mount(at, top));
+    put.map_err(|Errno(errno)| RunError::MountPoint {
+        path: at.into(),
+        errno,
+    })
+}
+
 /// A file of the archive that can be mapped; none if there is none.
 fn executable(tree: &Tree, path: &str) -> Result<Option<Executable>, RunError> {
     let Ok(node) = tree.find(path, Last::Follow) else {
         return Ok(None);
     };
-    let NodeKind::File(file) = &node.kind else {
+    let NodeKind::File(Content::Memory(file)) = &node.kind else {
         return Ok(None);
     };
     let Some(bytes) = file.archive() else {
@@ -321,6 +384,7 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
     let mut buffer = Vec::new();
     let mut last = Exit::Interrupt;
     loop {
+        calls::system::stop_at_end();
         while let Some(taken) = process.take_signal(thread) {
             match taken.does {
                 Does::End => end_by_signal(process, taken.signal),

@@ -5,6 +5,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use tare_libos::heap;
@@ -270,6 +271,42 @@ impl Space {
             .range(first..to.max(first))
             .map(move |(start, area)| (*start).max(from)..area.end.min(to))
             .filter(|part| part.start < part.end)
+    }
+
+    /// Whether some area has pages of a file.
+    pub(crate) fn maps(&self, file: &Bytes) -> bool {
+        let mut areas = self.areas.values();
+        areas.any(|area| matches!(&area.backing, Backing::File { bytes, .. } if bytes.is(file)))
+    }
+
+    /// The first page of a range that differs from the file that is mapped there: its address, its
+    /// offset in the file, and its bytes as far as the file reaches.
+    pub(crate) fn next_changed(
+        &self,
+        range: &Range<u64>,
+        file: &Bytes,
+    ) -> Option<(u64, u64, Vec<u8>)> {
+        for part in self.parts(range) {
+            let (start, area) = self.area_of(part.start)?;
+            let Backing::File { bytes, offset, .. } = &area.backing else {
+                continue;
+            };
+            if !bytes.is(file) {
+                continue;
+            }
+            let mut rest = part.start & !(PAGE - 1)..part.end;
+            while let Some(at) = memory::next_held(rest.clone()) {
+                rest.start = at + PAGE;
+                let offset = offset + (at - start);
+                let mut was = vec![0; PAGE as usize];
+                let count = bytes.read(offset, &mut was);
+                let mut now = vec![0; count];
+                if memory::read(at, &mut now) && now != was[..count] {
+                    return Some((at, offset, now));
+                }
+            }
+        }
+        None
     }
 
     /// A free range of `bytes`, whole pages: at `hint` if that is free.

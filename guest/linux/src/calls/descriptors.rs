@@ -11,8 +11,9 @@ use crate::errno::{Errno, Result};
 use crate::files::lock::How;
 use crate::files::pipe::Pipe;
 use crate::files::regular::{Directory, Regular, node_of};
-use crate::files::tree::NodeKind;
+use crate::files::stored;
 use crate::files::{Descriptor, File, Open, Way};
+use crate::shared;
 
 const CLOSE_RANGE_CLOEXEC: u64 = 4;
 /// Operations of `flock`.
@@ -198,17 +199,16 @@ pub(super) fn getdents(context: &Context<'_>, number: u64, to: u64, length: u64)
     let directory = open.file.as_kind::<Directory>().ok_or(Errno::ENOTDIR)?;
     let before = directory.seek(0, c::SEEK_CUR)?;
     let mut bytes = Vec::new();
-    let has_no_room = directory.list(|(name, node, behind)| {
+    let has_no_room = directory.list(|(name, inode, kind, behind)| {
         let record = (19 + name.len() + 1).next_multiple_of(8);
         if bytes.len() + record > length as usize {
             return false;
         }
-        let status = node.status();
         let start = bytes.len();
-        bytes.extend_from_slice(&status.inode.to_le_bytes());
+        bytes.extend_from_slice(&inode.to_le_bytes());
         bytes.extend_from_slice(&behind.to_le_bytes());
         bytes.extend_from_slice(&(record as u16).to_le_bytes());
-        bytes.push((status.mode >> 12 & 15) as u8);
+        bytes.push((kind >> 12 & 15) as u8);
         bytes.extend_from_slice(name.as_bytes());
         bytes.resize(start + record, 0);
         true
@@ -232,27 +232,57 @@ pub(super) fn truncate(context: &Context<'_>, number: u64, length: u64) -> Resul
     if open.may(Way::Write).is_err() {
         return Err(Errno::EINVAL);
     }
-    file.bytes.set_len(length)?;
+    file.node.set_len(length)?;
     file.node.touch();
     Ok(0)
 }
 
-/// `fsync(2)`: memory holds what there is. Only files and directories have that call.
+/// `fsync(2)`: only files and directories have that call. Memory holds what there is.
 pub(super) fn fsync(context: &Context<'_>, number: u64) -> Result {
     let open = open(context, number)?;
-    match node_of(open.file.as_ref()).map(|node| &node.kind) {
-        Some(NodeKind::File(_) | NodeKind::Directory(_)) => Ok(0),
-        _ => Err(Errno::EINVAL),
+    context.process.write_back(&shared::ALL)?;
+    open.file.sync().map(|()| 0)
+}
+
+/// `syncfs(2)`, of the volume that a file is on.
+pub(super) fn syncfs(context: &Context<'_>, number: u64) -> Result {
+    let open = open(context, number)?;
+    if let Some(node) = node_of(open.file.as_ref()) {
+        node.sync()?;
     }
+    Ok(0)
+}
+
+/// `sync(2)`, which has no errors.
+pub(super) fn sync(context: &Context<'_>) -> Result {
+    if let Some(mounted) = stored::mounted() {
+        context.process.write_back(&shared::ALL).ok();
+        mounted.sync().ok();
+    }
+    Ok(0)
 }
 
 /// `fchmod(2)`.
 pub(super) fn fchmod(context: &Context<'_>, number: u64, mode: u64) -> Result {
     let open = open(context, number)?;
     if let Some(node) = node_of(open.file.as_ref()) {
-        node.set_permissions(mode as u32);
+        node.set_permissions(mode as u32)?;
     }
     Ok(0)
+}
+
+/// `fchown(2)`.
+pub(super) fn fchown(context: &Context<'_>, number: u64, user: u64, group: u64) -> Result {
+    let open = open(context, number)?;
+    if let Some(node) = node_of(open.file.as_ref()) {
+        node.set_owner(given(user), given(group))?;
+    }
+    Ok(0)
+}
+
+/// An owner, unless it is to stay.
+pub(super) fn given(owner: u64) -> Option<u32> {
+    (owner as u32 != u32::MAX).then_some(owner as u32)
 }
 
 pub(super) fn fallocate(
@@ -271,7 +301,10 @@ pub(super) fn fallocate(
     if mode != 0 {
         return Err(Errno::EOPNOTSUPP);
     }
-    file.bytes.allocate(&(offset..offset + length))?;
+    if offset.saturating_add(length) > i64::MAX as u64 {
+        return Err(Errno::EFBIG);
+    }
+    file.node.allocate(offset, length)?;
     file.node.touch();
     Ok(0)
 }

@@ -6,23 +6,25 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general as c;
-use tare_libos::sync::SpinLock;
+use tare_libos::sync::Mutex;
 use tare_program::offered::{DESCRIPTORS, DeviceFile, OWN_FILE, OpenFlag};
 
 use super::arguments::Arguments;
-use super::descriptors::insert;
-use super::descriptors::open as opened;
+use super::descriptors::{given, insert, open as opened};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::regular::{Directory, Regular, node_of};
-use crate::files::tree::{Last, Node, NodeKind};
-use crate::files::{Bytes, File, Open};
+use crate::files::stored::Stored;
+use crate::files::tree::{Last, Node, NodeKind, ResolvedPath, Tree};
+use crate::files::{File, Open};
+use crate::volume::New;
 
 pub(super) const AT_FDCWD: i32 = -100;
 /// `utimensat`: now, and no change.
 const UTIME_NOW: u64 = (1 << 30) - 1;
 const UTIME_OMIT: u64 = (1 << 30) - 2;
 const X_OK: u64 = 1;
+const W_OK: u64 = 2;
 
 /// A path as the tree takes it: absolute.
 pub(super) fn absolute(context: &Context<'_>, directory: u64, path: &str) -> Result<String> {
@@ -64,7 +66,7 @@ fn place(context: &Context<'_>, directory: u64, name: u64) -> Result<(Arc<Node>,
     let path = path(context, directory, name)?;
     let tree = &context.process.tree;
     let (above, name) = tree.find_above(path.trim_end_matches('/'), Last::Keep)?;
-    if name.is_empty() || above.entries()?.lock().contains_key(&name) {
+    if name.is_empty() || above.child(&name)?.is_some() {
         return Err(Errno::EEXIST);
     }
     Ok((above, name))
@@ -111,18 +113,15 @@ pub(super) fn openat(
     let node = if place.name.is_empty() {
         place.node()?
     } else {
-        // Under one lock: of several threads, one makes the file.
-        let mut entries = place.above()?.entries()?.lock();
-        match entries.get(&place.name).cloned() {
-            Some(_) if has(c::O_CREAT | c::O_EXCL) => return Err(Errno::EEXIST),
-            Some(node) => node,
-            None if !has(c::O_CREAT) => return Err(Errno::ENOENT),
-            None => {
-                let kind = NodeKind::File(Bytes::new(&[]));
-                let node = Node::new(kind, masked(context, mode), tare_hal::clock::wall_ns());
-                entries.insert(place.name.clone(), node.clone());
-                node
+        let above = place.above()?;
+        if has(c::O_CREAT) {
+            let (node, is_new) = above.child_or_new(&place.name, masked(context, mode))?;
+            if !is_new && has(c::O_EXCL) {
+                return Err(Errno::EEXIST);
             }
+            node
+        } else {
+            above.child(&place.name)?.ok_or(Errno::ENOENT)?
         }
     };
     let writes = flags & c::O_ACCMODE != c::O_RDONLY;
@@ -135,21 +134,23 @@ pub(super) fn openat(
         }
         NodeKind::Directory(_) => Arc::new(Directory {
             node: node.clone(),
-            listing: SpinLock::default(),
+            listing: Mutex::default(),
             path: place.path,
         }),
-        NodeKind::Link(_) => return Err(Errno::ELOOP),
-        NodeKind::Socket(_) => return Err(Errno::ENXIO),
+        NodeKind::Link { .. } => return Err(Errno::ELOOP),
+        NodeKind::Socket { .. } | NodeKind::Special(_) => return Err(Errno::ENXIO),
         NodeKind::Device(device) => Arc::new(*device),
-        NodeKind::File(bytes) => {
+        NodeKind::File(_) => {
+            if writes || has(c::O_TRUNC) {
+                node.may_change()?;
+            }
             if has(c::O_TRUNC) {
-                bytes.set_len(0)?;
+                node.set_len(0)?;
             }
             Arc::new(Regular {
                 node: node.clone(),
-                bytes: bytes.clone(),
                 position: AtomicU64::new(0),
-                turn: SpinLock::new(()),
+                turn: Mutex::new(()),
                 appends: AtomicBool::new(has(c::O_APPEND)),
                 path: place.path,
             })
@@ -183,7 +184,7 @@ pub(super) fn readlinkat(
         opened(context, number)?.file.name()
     } else {
         match &context.process.tree.find(&path, Last::Keep)?.kind {
-            NodeKind::Link(target) => target.clone(),
+            NodeKind::Link { target, .. } => target.clone(),
             _ => return Err(Errno::EINVAL),
         }
     };
@@ -197,7 +198,10 @@ pub(super) fn access(context: &Context<'_>, directory: u64, name: u64, mode: u64
         return Err(Errno::EINVAL);
     }
     let node = find(context, directory, name, Last::Follow)?;
-    if mode & X_OK != 0 && !node.is_executable() {
+    if mode & W_OK != 0 {
+        node.may_change()?;
+    }
+    if mode & X_OK != 0 && !node.is_executable()? {
         return Err(Errno::EACCES);
     }
     Ok(0)
@@ -205,10 +209,8 @@ pub(super) fn access(context: &Context<'_>, directory: u64, name: u64, mode: u64
 
 pub(super) fn mkdirat(context: &Context<'_>, directory: u64, name: u64, mode: u64) -> Result {
     let (above, name) = place(context, directory, name)?;
-    let node = Node::directory();
-    node.set_permissions(masked(context, mode));
-    node.touch();
-    add(&above, name, node)
+    let permissions = masked(context, mode);
+    above.make(&name, New::Directory(permissions)).map(|()| 0)
 }
 
 /// `symlink(2)`.
@@ -218,8 +220,7 @@ pub(super) fn symlinkat(context: &Context<'_>, target: u64, directory: u64, name
         return Err(Errno::ENOENT);
     }
     let (above, name) = place(context, directory, name)?;
-    let now = tare_hal::clock::wall_ns();
-    add(&above, name, Node::new(NodeKind::Link(target), 0o777, now))
+    above.make(&name, New::Link(&target)).map(|()| 0)
 }
 
 /// `link(2)`.
@@ -233,18 +234,7 @@ pub(super) fn linkat(context: &Context<'_>, a: Arguments) -> Result {
     if node.is_directory() {
         return Err(Errno::EPERM);
     }
-    node.link();
-    add(&above, name, node)
-}
-
-/// Adds an entry, unless another thread did meanwhile.
-pub(super) fn add(above: &Node, name: String, node: Arc<Node>) -> Result {
-    let mut entries = above.entries()?.lock();
-    if entries.contains_key(&name) {
-        return Err(Errno::EEXIST);
-    }
-    entries.insert(name, node);
-    Ok(0)
+    above.add_link(&name, &node).map(|()| 0)
 }
 
 pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: u64) -> Result {
@@ -257,12 +247,24 @@ pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: 
         Some("." | "..") => return Err(Errno::EISDIR),
         _ => {}
     }
+    if let Some(stored) = above.stored() {
+        let node = above.child(&name)?.ok_or(Errno::ENOENT)?;
+        match (node.is_directory(), removes_directory) {
+            (true, false) => return Err(Errno::EISDIR),
+            (false, true) => return Err(Errno::ENOTDIR),
+            _ => {}
+        }
+        return stored.unlink(&name, removes_directory).map(|()| 0);
+    }
     let _turn = context.process.tree.changes.lock();
-    let mut entries = above.entries()?.lock();
+    let mut entries = above.names()?.lock();
     let node = entries.get(&name).ok_or(Errno::ENOENT)?;
     match &node.kind {
         NodeKind::Directory(_) if !removes_directory => return Err(Errno::EISDIR),
-        NodeKind::Directory(own) if !own.lock().is_empty() => return Err(Errno::ENOTEMPTY),
+        NodeKind::Directory(_) if node.is_mounted() => return Err(Errno::EBUSY),
+        NodeKind::Directory(_) if !node.names()?.lock().is_empty() => {
+            return Err(Errno::ENOTEMPTY);
+        }
         NodeKind::Directory(_) => {}
         _ if removes_directory => return Err(Errno::ENOTDIR),
         _ => {}
@@ -285,35 +287,80 @@ pub(super) fn renameat(context: &Context<'_>, a: Arguments) -> Result {
         // A directory by its place, or the root.
         return Err(Errno::EBUSY);
     }
-    // Both directories at once: another thread sees the file under one name, and always.
-    let _turn = tree.changes.lock();
-    let mut source = from.above()?.entries()?.lock();
-    let mut target = if Arc::ptr_eq(from.above()?, to.above()?) {
-        None
-    } else {
-        Some(to.above()?.entries()?.lock())
-    };
-    let node = source.get(&from.name).cloned().ok_or(Errno::ENOENT)?;
+    match (from.above()?.stored(), to.above()?.stored()) {
+        (None, None) => rename_in_memory(tree, &from, &to, a[4] != 0),
+        (Some(source), Some(target)) if source.is_beside(target) => {
+            rename_on_volume((&from, source), (&to, target), a[4] != 0)
+        }
+        _ => Err(Errno::EXDEV),
+    }
+}
+
+fn rename_on_volume(
+    (from, source): (&ResolvedPath, &Stored),
+    (to, target): (&ResolvedPath, &Stored),
+    keeps: bool,
+) -> Result {
+    let node = from.node()?;
     if to.is_below(&node) {
         return Err(Errno::EINVAL);
     }
-    if let Some(there) = target.as_deref().unwrap_or(&*source).get(&to.name) {
-        if a[4] != 0 {
+    // Held until it is done: what is replaced may be open.
+    let there = to.above()?.child(&to.name)?;
+    if let Some(there) = &there {
+        if keeps {
             return Err(Errno::EEXIST);
         }
         if Arc::ptr_eq(there, &node) {
             return Ok(0);
         }
         if from.is_below(there) {
+            return Err(Errno::ENOTEMPTY);
+        }
+        match (there.is_directory(), node.is_directory()) {
+            (true, false) => return Err(Errno::EISDIR),
+            (false, true) => return Err(Errno::ENOTDIR),
+            _ => {}
+        }
+    }
+    source.rename(&from.name, target, &to.name).map(|()| 0)
+}
+
+fn rename_in_memory(tree: &Tree, from: &ResolvedPath, to: &ResolvedPath, keeps: bool) -> Result {
+    // Both directories at once: another thread sees the file under one name, and always.
+    let _turn = tree.changes.lock();
+    let mut source = from.above()?.names()?.lock();
+    let mut target = if Arc::ptr_eq(from.above()?, to.above()?) {
+        None
+    } else {
+        Some(to.above()?.names()?.lock())
+    };
+    let node = source.get(&from.name).cloned().ok_or(Errno::ENOENT)?;
+    if node.is_mounted() {
+        return Err(Errno::EBUSY);
+    }
+    if to.is_below(&node) {
+        return Err(Errno::EINVAL);
+    }
+    if let Some(there) = target.as_deref().unwrap_or(&*source).get(&to.name) {
+        if keeps {
+            return Err(Errno::EEXIST);
+        }
+        if Arc::ptr_eq(there, &node) {
+            return Ok(0);
+        }
+        if there.is_mounted() {
+            return Err(Errno::EBUSY);
+        }
+        if from.is_below(there) {
             // Maybe locked already, and not empty: what is renamed is in it.
             return Err(Errno::ENOTEMPTY);
         }
-        match (&there.kind, node.is_directory()) {
-            (NodeKind::Directory(own), true) if own.lock().is_empty() => {}
-            (NodeKind::Directory(_), true) => return Err(Errno::ENOTEMPTY),
-            (NodeKind::Directory(_), false) => return Err(Errno::EISDIR),
-            (_, true) => return Err(Errno::ENOTDIR),
-            (_, false) => {}
+        match (there.is_directory(), node.is_directory()) {
+            (true, true) if !there.names()?.lock().is_empty() => return Err(Errno::ENOTEMPTY),
+            (true, false) => return Err(Errno::EISDIR),
+            (false, true) => return Err(Errno::ENOTDIR),
+            _ => {}
         }
     }
     source.remove(&from.name);
@@ -337,13 +384,18 @@ fn last_name(path: &str) -> Option<&str> {
 }
 
 pub(super) fn chmod(context: &Context<'_>, directory: u64, name: u64, mode: u64) -> Result {
-    find(context, directory, name, Last::Follow)?.set_permissions(mode as u32);
-    Ok(0)
+    let node = find(context, directory, name, Last::Follow)?;
+    node.set_permissions(mode as u32).map(|()| 0)
 }
 
-/// `chown(2)`: everything is root's; the file must be there.
-pub(super) fn chown(context: &Context<'_>, directory: u64, name: u64) -> Result {
-    find(context, directory, name, Last::Follow).map(|_| 0)
+/// `chown(2)`: in memory everything is root's; the file must be there.
+pub(super) fn chown(context: &Context<'_>, a: Arguments) -> Result {
+    let last = match a[4] as u32 & c::AT_SYMLINK_NOFOLLOW {
+        0 => Last::Follow,
+        _ => Last::Keep,
+    };
+    let node = find(context, a[0], a[1], last)?;
+    node.set_owner(given(a[2]), given(a[3])).map(|()| 0)
 }
 
 /// `truncate(2)`.
@@ -352,16 +404,12 @@ pub(super) fn truncate(context: &Context<'_>, name: u64, length: u64) -> Result 
         return Err(Errno::EINVAL);
     }
     let node = find(context, AT_FDCWD as u64, name, Last::Follow)?;
-    match &node.kind {
-        NodeKind::File(bytes) => bytes.set_len(length)?,
-        NodeKind::Directory(_) => return Err(Errno::EISDIR),
-        _ => return Err(Errno::EINVAL),
-    }
+    node.set_len(length)?;
     node.touch();
     Ok(0)
 }
 
-/// `utimensat(2)`: the time of change; that of access is the same.
+/// `utimensat(2)`: in memory the time of access is that of change.
 pub(super) fn utimensat(context: &Context<'_>, a: Arguments) -> Result {
     let [directory, name, times, flags, ..] = a;
     let node = if name == 0 {
@@ -374,25 +422,30 @@ pub(super) fn utimensat(context: &Context<'_>, a: Arguments) -> Result {
         Some(find(context, directory, name, last)?)
     };
     let now = tare_hal::clock::wall_ns();
-    let ns = match times {
-        0 => now,
-        at => {
-            let (seconds, ns) = (
-                context.process.u64(at.wrapping_add(16))?,
-                context.process.u64(at.wrapping_add(24))?,
-            );
-            match ns {
-                UTIME_OMIT => return Ok(0),
-                UTIME_NOW => now,
-                0..1_000_000_000 => seconds.saturating_mul(1_000_000_000).saturating_add(ns),
-                _ => return Err(Errno::EINVAL),
-            }
+    let given = |at: u64| {
+        let (seconds, ns) = (
+            context.process.u64(at)?,
+            context.process.u64(at.wrapping_add(8))?,
+        );
+        match ns {
+            UTIME_OMIT => Ok(None),
+            UTIME_NOW => Ok(Some(now)),
+            0..1_000_000_000 => Ok(Some(
+                seconds.saturating_mul(1_000_000_000).saturating_add(ns),
+            )),
+            _ => Err(Errno::EINVAL),
         }
     };
-    if let Some(node) = node {
-        node.set_modified(ns);
+    let (accessed, modified) = match times {
+        0 => (Some(now), Some(now)),
+        at => (given(at)?, given(at.wrapping_add(16))?),
+    };
+    match node {
+        Some(node) if accessed.or(modified).is_some() => {
+            node.set_times(accessed, modified).map(|()| 0)
+        }
+        _ => Ok(0),
     }
-    Ok(0)
 }
 
 pub(super) fn getcwd(context: &Context<'_>, to: u64, length: u64) -> Result {
@@ -411,7 +464,9 @@ pub(super) fn getcwd(context: &Context<'_>, to: u64, length: u64) -> Result {
 pub(super) fn chdir(context: &Context<'_>, name: u64) -> Result {
     let path = path(context, AT_FDCWD as u64, name)?;
     let place = context.process.tree.walk(&path, Last::Follow)?;
-    place.node()?.entries()?;
+    if !place.node()?.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
     *context.process.directory.lock() = place.path;
     Ok(0)
 }

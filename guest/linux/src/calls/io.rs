@@ -206,7 +206,7 @@ pub(super) fn pwrite(context: &mut Context<'_>, a: Arguments) -> Result {
             context
                 .process
                 .read(from.wrapping_add(done), &mut buffer[..part])?;
-            open.file.write_at(offset + done, &buffer[..part])
+            open.write_at(offset + done, &buffer[..part])
         });
         match written {
             Ok(count) => done += count as u64,
@@ -361,7 +361,7 @@ pub(super) fn copy_file_range(context: &mut Context<'_>, a: Arguments) -> Result
         let part = (count - done).min(STEP as u64) as usize;
         let copied = with_buffer(context, part, |_, buffer| {
             let read = from.file.read_at(source + done, &mut buffer[..part])?;
-            to.file.write_at(target + done, &buffer[..read])
+            to.write_at(target + done, &buffer[..read])
         });
         match copied {
             Ok(count) => done += count as u64,

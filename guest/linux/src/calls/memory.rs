@@ -2,8 +2,8 @@
 
 use linux_raw_sys::general::{
     MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE,
-    MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, MREMAP_FIXED, MREMAP_MAYMOVE, PROT_EXEC, PROT_READ,
-    PROT_WRITE,
+    MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, MREMAP_FIXED, MREMAP_MAYMOVE, MS_ASYNC,
+    MS_INVALIDATE, MS_SYNC, PROT_EXEC, PROT_READ, PROT_WRITE,
 };
 use tare_program::offered::MapFlag;
 
@@ -12,6 +12,7 @@ use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::Way;
 use crate::files::regular::Regular;
+use crate::files::stored;
 use crate::memory::{PAGE, Rights};
 use crate::space::{Area, Backing, may_commit};
 
@@ -65,18 +66,28 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
             return Err(Errno::EACCES);
         }
         let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
-        if is_shared_for_writing {
-            log::warn!(
-                "a writable shared mapping of {}: writes stay in the mapping",
-                file.path
-            );
+        let mapped = file.node.mapped(offset, bytes)?;
+        if flags & MAP_TYPE != MAP_PRIVATE && open.may(Way::Write).is_ok() {
+            if file.node.stored().is_some() {
+                // Rights to write may come later (`mprotect`).
+                context.process.share(mapped.clone(), file.node.clone());
+            } else if is_shared_for_writing {
+                log::warn!(
+                    "a writable shared mapping of {}: writes stay in the mapping",
+                    file.path
+                );
+            }
         }
         Backing::File {
-            bytes: file.bytes.clone(),
+            bytes: mapped,
             offset,
             end: u64::MAX,
         }
     };
+    if has(MAP_FIXED) && !has(MAP_FIXED_NOREPLACE) {
+        let end = hint.saturating_add(bytes);
+        context.process.write_back(&(hint..end))?;
+    }
     let mut space = context.process.space.lock();
     let start = if has(MAP_FIXED) || has(MAP_FIXED_NOREPLACE) {
         if !hint.is_multiple_of(PAGE) {
@@ -106,7 +117,35 @@ pub(super) fn munmap(context: &Context<'_>, start: u64, length: u64) -> Result {
         return Err(Errno::EINVAL);
     }
     let end = start.checked_add(pages(length)?).ok_or(Errno::EINVAL)?;
+    context.process.write_back(&(start..end))?;
     context.process.space.lock().unmap(start..end);
+    context.process.forget_unmapped();
+    Ok(0)
+}
+
+/// `msync(2)`: what was changed in shared mappings goes to their files.
+pub(super) fn msync(context: &Context<'_>, start: u64, length: u64, flags: u64) -> Result {
+    let flags = flags as u32;
+    if !start.is_multiple_of(PAGE)
+        || flags & !(MS_ASYNC | MS_INVALIDATE | MS_SYNC) != 0
+        || flags & (MS_ASYNC | MS_SYNC) == MS_ASYNC | MS_SYNC
+    {
+        return Err(Errno::EINVAL);
+    }
+    let end = start
+        .checked_add(length)
+        .and_then(|end| end.checked_next_multiple_of(PAGE));
+    let range = start..end.ok_or(Errno::ENOMEM)?;
+    context.process.write_back(&range)?;
+    if flags & MS_SYNC != 0
+        && let Some(mounted) = stored::mounted()
+        && context.process.has_shared()
+    {
+        mounted.sync()?;
+    }
+    if !range.is_empty() && !context.process.space.lock().is_mapped(&range) {
+        return Err(Errno::ENOMEM);
+    }
     Ok(0)
 }
 
@@ -160,6 +199,9 @@ pub(super) fn mremap(context: &Context<'_>, a: Arguments) -> Result {
     let (old_bytes, new_bytes) = (pages(old_length)?, pages(new_length)?);
     let end = old.checked_add(old_bytes).ok_or(Errno::EFAULT)?;
     let new_end = old.checked_add(new_bytes).ok_or(Errno::ENOMEM)?;
+    if new_bytes < old_bytes {
+        context.process.write_back(&(new_end..end))?;
+    }
     let mut space = context.process.space.lock();
     if !space.is_mapped(&(old..end)) {
         return Err(Errno::EFAULT);

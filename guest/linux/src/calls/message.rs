@@ -174,7 +174,7 @@ pub(super) fn named(context: &Context<'_>, address: &Address) -> Result<Named> {
         Some(_) => {
             let path = path(context, name)?;
             match &context.process.tree.find(&path, Last::Follow)?.kind {
-                NodeKind::Socket(named) => Ok(named.clone()),
+                NodeKind::Socket { named, .. } => Ok(named.clone()),
                 _ => Err(Errno::ECONNREFUSED),
             }
         }

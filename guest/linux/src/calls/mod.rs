@@ -41,6 +41,7 @@ mod table {
     use crate::errno::{Errno, Result};
 
     const AT_FDCWD: u64 = -100_i64 as u64;
+    const NOFOLLOW: u64 = linux_raw_sys::general::AT_SYMLINK_NOFOLLOW as u64;
 
     /// Serves the call in the registers; gives what RAX gets.
     pub(crate) fn serve(context: &mut Context<'_>) -> Result {
@@ -169,20 +170,21 @@ mod table {
             Call::link => files::linkat(c, [AT_FDCWD, a[0], AT_FDCWD, a[1], 0, 0]),
             Call::linkat => files::linkat(c, a),
             Call::umask => files::umask(c, a[0]),
-            Call::chown | Call::lchown => files::chown(c, AT_FDCWD, a[0]),
-            Call::fchownat => files::chown(c, a[0], a[1]),
+            Call::chown => files::chown(c, [AT_FDCWD, a[0], a[1], a[2], 0, 0]),
+            Call::lchown => files::chown(c, [AT_FDCWD, a[0], a[1], a[2], NOFOLLOW, 0]),
+            Call::fchownat => files::chown(c, a),
             Call::utimensat => files::utimensat(c, a),
             Call::fchmod => descriptors::fchmod(c, a[0], a[1]),
             Call::flock => descriptors::flock(c, a[0], a[1]),
             Call::statfs => status::statfs(c, a[0], a[1]),
             Call::fstatfs => status::fstatfs(c, a[0], a[1]),
             Call::fsync | Call::fdatasync => descriptors::fsync(c, a[0]),
-            Call::syncfs
-            | Call::sync_file_range
-            | Call::readahead
-            | Call::fadvise64
-            | Call::fchown => descriptors::open(c, a[0]).map(|_| 0),
-            Call::sync => Ok(0),
+            Call::syncfs => descriptors::syncfs(c, a[0]),
+            Call::sync_file_range | Call::readahead | Call::fadvise64 => {
+                descriptors::open(c, a[0]).map(|_| 0)
+            }
+            Call::fchown => descriptors::fchown(c, a[0], a[1], a[2]),
+            Call::sync => descriptors::sync(c),
 
             Call::mmap => memory::mmap(c, a),
             Call::munmap => memory::munmap(c, a[0], a[1]),
@@ -190,7 +192,8 @@ mod table {
             Call::mremap => memory::mremap(c, a),
             Call::madvise => memory::madvise(c, a[0], a[1], a[2]),
             Call::brk => memory::brk(c, a[0]),
-            Call::msync | Call::mlock | Call::munlock | Call::mlockall | Call::munlockall => Ok(0),
+            Call::msync => memory::msync(c, a[0], a[1], a[2]),
+            Call::mlock | Call::munlock | Call::mlockall | Call::munlockall => Ok(0),
             Call::mincore => Err(Errno::ENOMEM),
 
             Call::epoll_create => {

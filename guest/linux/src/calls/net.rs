@@ -9,14 +9,14 @@ use tare_program::offered::SocketType;
 use super::arguments::Arguments;
 use super::descriptors::{insert, open as opened};
 use super::events::put_pair;
-use super::files::{add, masked};
+use super::files::masked;
 use super::io::write_parts;
 use super::message::{endpoint, may_receive, named, path, receive, send_message};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::endpoint::{Address, Half, Name, Received, SocketKind};
 use crate::files::socket::Socket;
-use crate::files::tree::{Last, Node, NodeKind};
+use crate::files::tree::Last;
 use crate::files::unix::Unix;
 use crate::files::{Endpoint, File, Open, Way};
 use crate::process::Process;
@@ -122,13 +122,15 @@ fn bind_unix(context: &Context<'_>, socket: &Unix, name: &Name) -> Result {
         Some(_) => {
             let path = path(context, name)?;
             let (above, last) = context.process.tree.find_above(&path, Last::Keep)?;
-            if last.is_empty() || above.entries()?.lock().contains_key(&last) {
+            if last.is_empty() || above.child(&last)?.is_some() {
                 return Err(Errno::EADDRINUSE);
             }
             let named = socket.bind(name.clone())?;
-            let permissions = masked(context, 0o777);
-            let node = Node::new(NodeKind::Socket(named), permissions, 0);
-            add(&above, last, node).map_err(|_| Errno::EADDRINUSE)
+            let added = above.bind(&last, masked(context, 0o777), named);
+            added.map(|()| 0).map_err(|errno| match errno {
+                Errno::EEXIST => Errno::EADDRINUSE,
+                other => other,
+            })
         }
     }
 }

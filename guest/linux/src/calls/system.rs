@@ -1,5 +1,7 @@
 //! The machine and the process: names, limits, randomness, registers, the end.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use linux_raw_sys::general as c;
 use tare_program::offered::Prctl;
 
@@ -135,9 +137,25 @@ pub(super) fn exit_group(status: u64) -> Result {
     end(status as u8)
 }
 
+/// A thread ends the program, and waits for the disk to do so.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+
+/// Does not return to a program that has ended.
+pub(crate) fn stop_at_end() {
+    while IS_ENDING.load(Ordering::Relaxed) {
+        tare_libos::thread::park();
+    }
+}
+
 #[cfg(target_os = "none")]
 pub(crate) fn end(status: u8) -> ! {
     tare_libos::net::send_written();
+    if let Some(mounted) = crate::files::stored::mounted() {
+        if IS_ENDING.swap(true, Ordering::Relaxed) {
+            stop_at_end();
+        }
+        mounted.end();
+    }
     tare_hal::power::exit(tare_abi::exit::GuestExit::Status(status))
 }
 #[cfg(not(target_os = "none"))]

@@ -86,9 +86,9 @@ impl File for Device {
         matches!(self, Self::Random | Self::Console)
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> Result<Status> {
         let (major, minor) = self.numbers();
-        Status::device(major, minor)
+        Ok(Status::device(major, minor))
     }
 
     fn name(&self) -> String {

@@ -207,8 +207,8 @@ fn depth(file: &dyn File) -> usize {
 }
 
 impl File for Epoll {
-    fn status(&self) -> Status {
-        Status::anonymous()
+    fn status(&self) -> Result<Status> {
+        Ok(Status::anonymous())
     }
 
     fn seek(&self, _offset: i64, _whence: u32) -> Result {

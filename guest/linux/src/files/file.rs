@@ -26,6 +26,19 @@ pub(crate) struct Status {
     pub(crate) modified_ns: u64,
     /// Major and minor number of a device.
     pub(crate) device: (u32, u32),
+    /// What a volume knows beyond that.
+    pub(crate) volume: Option<VolumeStatus>,
+}
+
+/// What only a volume knows of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VolumeStatus {
+    /// Owner and group.
+    pub(crate) owner: (u32, u32),
+    /// Nanoseconds since 1970.
+    pub(crate) accessed_ns: u64,
+    /// Nanoseconds since 1970 of the last change of the inode.
+    pub(crate) changed_ns: u64,
 }
 
 impl Status {
@@ -39,6 +52,7 @@ impl Status {
             allocated: 0,
             modified_ns: 0,
             device: (0, 0),
+            volume: None,
         }
     }
 
@@ -52,6 +66,7 @@ impl Status {
             allocated: 0,
             modified_ns: 0,
             device: (major, minor),
+            volume: None,
         }
     }
 }
@@ -107,7 +122,12 @@ pub(crate) trait File: Send + Sync + Any {
     }
 
     /// What `stat` says.
-    fn status(&self) -> Status;
+    fn status(&self) -> Result<Status>;
+
+    /// Makes durable what was written.
+    fn sync(&self) -> Result<()> {
+        Err(Errno::EINVAL)
+    }
 
     /// What can be done without waiting, as bits of `poll`.
     fn ready(&self) -> u32 {
@@ -181,8 +201,8 @@ pub(crate) trait Endpoint: File {
 
 /// Waiting for a lock is waiting for a file.
 impl File for Lock {
-    fn status(&self) -> Status {
-        Status::anonymous()
+    fn status(&self) -> Result<Status> {
+        Ok(Status::anonymous())
     }
 
     fn watchers(&self) -> Option<&Watchers> {

@@ -10,10 +10,12 @@ pub(crate) mod endpoint;
 pub(crate) mod epoll;
 mod file;
 pub(crate) mod lock;
+mod node;
 pub(crate) mod pipe;
 pub(crate) mod regular;
 #[cfg(target_os = "none")]
 pub(crate) mod socket;
+pub(crate) mod stored;
 pub(crate) mod stream;
 mod table;
 pub(crate) mod timer;
@@ -23,6 +25,6 @@ mod watch;
 
 pub(crate) use data::Bytes;
 pub(crate) use device::Device;
-pub(crate) use file::{Endpoint, File, Status};
+pub(crate) use file::{Endpoint, File, Status, VolumeStatus};
 pub(crate) use table::{Descriptor, MOST, Open, Table, Uses, Way};
 pub(crate) use watch::Watchers;

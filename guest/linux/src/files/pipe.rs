@@ -161,13 +161,13 @@ impl File for Pipe {
         Ok(count)
     }
 
-    fn status(&self) -> Status {
-        Status {
+    fn status(&self) -> Result<Status> {
+        Ok(Status {
             inode: Arc::as_ptr(&self.shared).addr() as u64,
             mode: S_IFIFO | 0o600,
             links: 1,
             ..Status::default()
-        }
+        })
     }
 
     fn ready(&self) -> u32 {
@@ -257,8 +257,8 @@ impl File for Event {
         self.writes.load(Ordering::Relaxed)
     }
 
-    fn status(&self) -> Status {
-        Status::anonymous()
+    fn status(&self) -> Result<Status> {
+        Ok(Status::anonymous())
     }
 
     fn seek(&self, _offset: i64, _whence: u32) -> Result {

@@ -6,21 +6,21 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
-use tare_libos::sync::SpinLock;
+use tare_libos::sync::Mutex;
 
 use super::lock::Lock;
-use super::tree::Node;
-use super::{Bytes, File, Status};
+use super::node::{Listed as Named, Node};
+use super::{File, Status};
 use crate::errno::{Errno, Result};
+use crate::volume::Sought;
 
 /// An open regular file.
 pub(crate) struct Regular {
     pub(crate) node: Arc<Node>,
-    pub(crate) bytes: Bytes,
     pub(crate) position: AtomicU64,
     /// Held from a look at the position to its change: threads that share the file
     /// neither read nor write the same bytes.
-    pub(crate) turn: SpinLock<()>,
+    pub(crate) turn: Mutex<()>,
     pub(crate) appends: AtomicBool,
     pub(crate) path: String,
 }
@@ -29,7 +29,7 @@ impl File for Regular {
     fn read(&self, to: &mut [u8]) -> Result<usize> {
         let _turn = self.turn.lock();
         let at = self.position.load(Ordering::Relaxed);
-        let count = self.bytes.read(at, to);
+        let count = self.node.read(at, to)?;
         self.position.store(at + count as u64, Ordering::Relaxed);
         Ok(count)
     }
@@ -42,39 +42,43 @@ impl File for Regular {
         self.node.touch();
         let _turn = self.turn.lock();
         if self.appends.load(Ordering::Relaxed) {
-            let written = self.bytes.append(from)?;
-            self.position.store(written.end, Ordering::Relaxed);
-            return Ok((written.end - written.start) as usize);
+            let (start, count) = self.node.append(from)?;
+            self.position.store(start + count as u64, Ordering::Relaxed);
+            return Ok(count);
         }
         let at = self.position.load(Ordering::Relaxed);
-        let count = self.bytes.write(at, from)?;
+        let count = self.node.write(at, from)?;
         self.position.store(at + count as u64, Ordering::Relaxed);
         Ok(count)
     }
 
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<usize> {
-        Ok(self.bytes.read(offset, to))
+        self.node.read(offset, to)
     }
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<usize> {
         self.node.touch();
         if self.appends.load(Ordering::Relaxed) {
             // As Linux does, against POSIX (`pwrite(2)`, bugs).
-            let written = self.bytes.append(from)?;
-            return Ok((written.end - written.start) as usize);
+            return self.node.append(from).map(|(_, count)| count);
         }
-        self.bytes.write(offset, from)
+        self.node.write(offset, from)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.node.sync()
     }
 
     fn seek(&self, offset: i64, whence: u32) -> Result {
         let _turn = self.turn.lock();
+        // A negative offset is behind every end.
+        let seek = |sought| self.node.seek(offset as u64, sought)?.ok_or(Errno::ENXIO);
         let at = match whence {
             SEEK_SET => moved(0, offset)?,
             SEEK_CUR => moved(self.position.load(Ordering::Relaxed), offset)?,
-            SEEK_END => moved(self.bytes.len(), offset)?,
-            // A negative offset is behind every end.
-            SEEK_DATA => self.bytes.data_from(offset as u64).ok_or(Errno::ENXIO)?,
-            SEEK_HOLE => self.bytes.hole_from(offset as u64).ok_or(Errno::ENXIO)?,
+            SEEK_END => moved(self.node.len()?, offset)?,
+            SEEK_DATA => seek(Sought::Data)?,
+            SEEK_HOLE => seek(Sought::Hole)?,
             _ => return Err(Errno::EINVAL),
         };
         self.position.store(at, Ordering::Relaxed);
@@ -92,14 +96,14 @@ impl File for Regular {
     fn readable_bytes(&self) -> Result {
         let at = self.position.load(Ordering::Relaxed);
         // Below zero behind the end.
-        Ok(self.bytes.len().wrapping_sub(at))
+        Ok(self.node.len()?.wrapping_sub(at))
     }
 
     fn set_appends(&self, appends: bool) {
         self.appends.store(appends, Ordering::Relaxed);
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> Result<Status> {
         self.node.status()
     }
 
@@ -111,7 +115,7 @@ impl File for Regular {
 /// An open directory.
 pub(crate) struct Directory {
     pub(crate) node: Arc<Node>,
-    pub(crate) listing: SpinLock<Listing>,
+    pub(crate) listing: Mutex<Listing>,
     pub(crate) path: String,
 }
 
@@ -119,33 +123,30 @@ pub(crate) struct Directory {
 /// program removes on its way moves no other name.
 #[derive(Default)]
 pub(crate) struct Listing {
-    names: Vec<String>,
+    names: Vec<Named>,
     /// The next of the names, behind `.` and `..`.
     position: u64,
 }
 
-/// An entry as `getdents64` gives it: its name, its node, the position behind it.
-pub(crate) type Listed = (String, Arc<Node>, u64);
+/// An entry as `getdents64` gives it: its name, inode and kind, and the position behind it.
+pub(crate) type Listed<'a> = (&'a str, u64, u32, u64);
 
 impl Directory {
     /// Calls `take` with the entries from the position on, until it refuses one; says
     /// whether it refused the first.
-    pub(crate) fn list(&self, mut take: impl FnMut(&Listed) -> bool) -> Result<bool> {
+    pub(crate) fn list(&self, mut take: impl FnMut(Listed<'_>) -> bool) -> Result<bool> {
         let mut listing = self.listing.lock();
         if listing.position == 0 {
-            listing.names = self.node.entries()?.lock().keys().cloned().collect();
+            listing.names = self.node.list()?;
         }
         let first = listing.position;
-        while let Some(name) = listing.name(listing.position) {
-            let node = match listing.position {
-                // A node does not know what is above it: its own inode stands for that too.
-                0 | 1 => Some(self.node.clone()),
-                _ => self.node.entries()?.lock().get(name).cloned(),
-            };
+        while let Some((name, inode, kind)) = listing.entry(&self.node) {
             let behind = listing.position + 1;
-            if let Some(node) = node
-                && !take(&(name.into(), node, behind))
-            {
+            // In memory it costs little to leave out what was removed meanwhile.
+            let is_gone = listing.position > 1
+                && self.node.stored().is_none()
+                && self.node.child(name)?.is_none();
+            if !is_gone && !take((name, inode, kind, behind)) {
                 return Ok(listing.position == first);
             }
             listing.position = behind;
@@ -155,11 +156,17 @@ impl Directory {
 }
 
 impl Listing {
-    fn name(&self, position: u64) -> Option<&str> {
-        match position {
-            0 => Some("."),
-            1 => Some(".."),
-            _ => self.names.get(position as usize - 2).map(String::as_str),
+    /// The entry at the position.
+    fn entry(&self, node: &Node) -> Option<(&str, u64, u32)> {
+        // A node does not know what is above it: its own inode stands for that too.
+        let own = (node.number(), node.mode_kind());
+        match self.position {
+            0 => Some((".", own.0, own.1)),
+            1 => Some(("..", own.0, own.1)),
+            _ => {
+                let (name, inode, kind) = self.names.get(self.position as usize - 2)?;
+                Some((name, *inode, *kind))
+            }
         }
     }
 }
@@ -171,6 +178,10 @@ impl File for Directory {
 
     fn read_at(&self, _offset: u64, _to: &mut [u8]) -> Result<usize> {
         Err(Errno::EISDIR)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.node.sync()
     }
 
     fn seek(&self, offset: i64, whence: u32) -> Result {
@@ -192,7 +203,7 @@ impl File for Directory {
         Some(self.node.lock())
     }
 
-    fn status(&self) -> Status {
+    fn status(&self) -> Result<Status> {
         self.node.status()
     }
 
@@ -215,7 +226,7 @@ pub(crate) fn node_of(file: &dyn File) -> Option<&Arc<Node>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::NodeKind;
+    use super::super::Bytes;
     use super::*;
 
     #[test]
@@ -223,10 +234,9 @@ mod tests {
         const WRITES: u64 = 10_000;
         let bytes = Bytes::new(&[]);
         let file = Regular {
-            node: Node::new(NodeKind::File(bytes.clone()), 0o644, 0),
-            bytes: bytes.clone(),
+            node: Node::file(bytes.clone(), 0o644),
             position: AtomicU64::new(0),
-            turn: SpinLock::new(()),
+            turn: Mutex::new(()),
             appends: AtomicBool::new(false),
             path: String::new(),
         };

@@ -52,13 +52,13 @@ impl File for Stream {
         Ok(self.port.readable_bytes() as u64)
     }
 
-    fn status(&self) -> Status {
-        Status {
+    fn status(&self) -> Result<Status> {
+        Ok(Status {
             inode: self.number as u64 + 1,
             mode: S_IFIFO | 0o600,
             links: 1,
             ..Status::default()
-        }
+        })
     }
 
     fn ready(&self) -> u32 {

@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use linux_raw_sys::general::{O_ACCMODE, O_APPEND, O_NONBLOCK, O_PATH, O_RDONLY, O_WRONLY};
+use linux_raw_sys::general::{
+    O_ACCMODE, O_APPEND, O_DSYNC, O_NONBLOCK, O_PATH, O_RDONLY, O_WRONLY,
+};
 
 use tare_libos::time::{Duration, Instant};
 
@@ -71,6 +73,31 @@ impl Open {
     }
 
     pub(crate) fn write(&self, from: &[u8]) -> Result<usize> {
+        let written = self.write_once(from)?;
+        self.make_durable()?;
+        Ok(written)
+    }
+
+    /// Writes at an offset.
+    pub(crate) fn write_at(&self, offset: u64, from: &[u8]) -> Result<usize> {
+        let written = self.file.write_at(offset, from)?;
+        self.make_durable()?;
+        Ok(written)
+    }
+
+    /// For files whose writes are to be durable (`O_SYNC`, `O_DSYNC`).
+    fn make_durable(&self) -> Result<()> {
+        match self.flags() & O_DSYNC {
+            0 => Ok(()),
+            _ => match self.file.sync() {
+                // What cannot be made durable, as a pipe.
+                Err(Errno::EINVAL) => Ok(()),
+                done => done,
+            },
+        }
+    }
+
+    fn write_once(&self, from: &[u8]) -> Result<usize> {
         self.may(Way::Write)?;
         let done = match self.file.write(from) {
             Ok(done) if done < from.len() => done,
@@ -254,8 +281,8 @@ mod tests {
             POLLOUT
         }
 
-        fn status(&self) -> Status {
-            Status::anonymous()
+        fn status(&self) -> Result<Status> {
+            Ok(Status::anonymous())
         }
     }
 

@@ -92,8 +92,8 @@ impl File for Timer {
         Ok(8)
     }
 
-    fn status(&self) -> Status {
-        Status::anonymous()
+    fn status(&self) -> Result<Status> {
+        Ok(Status::anonymous())
     }
 
     fn seek(&self, _offset: i64, _whence: u32) -> Result {

@@ -1,19 +1,15 @@
 //! The program's files: a tree in memory, from the initramfs.
 
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFREG, S_IFSOCK};
 use tare_libos::fs::cpio::{self, Archive};
 use tare_libos::sync::SpinLock;
 use tare_program::offered::DeviceFile;
 
-use super::lock::Lock;
-use super::unix::Named;
-use super::{Bytes, Device, Status};
+pub(crate) use super::node::{Content, Node, NodeKind};
+use super::{Bytes, Device};
 use crate::errno::{Errno, Result};
 
 /// Most links that a path goes through.
@@ -21,125 +17,11 @@ const MOST_LINKS: usize = 40;
 /// Longest name.
 const NAME_MAX: usize = 255;
 
-/// What is at a path.
-pub(crate) struct Node {
-    inode: u64,
-    permissions: AtomicU32,
-    modified_ns: AtomicU64,
-    /// Names that lead to a file.
-    links: AtomicU32,
-    /// Who locked it (`flock(2)`), made by the first who does.
-    lock: SpinLock<Option<Arc<Lock>>>,
-    pub(crate) kind: NodeKind,
-}
-
-/// What a node is.
-pub(crate) enum NodeKind {
-    File(Bytes),
-    Directory(SpinLock<BTreeMap<String, Arc<Node>>>),
-    Link(String),
-    Device(Device),
-    /// The name of a socket.
-    Socket(Named),
-}
-
 /// Whether a link at a path's end counts as what it points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Last {
     Follow,
     Keep,
-}
-
-impl Node {
-    pub(crate) fn new(kind: NodeKind, permissions: u32, modified_ns: u64) -> Arc<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(2);
-        Arc::new(Self {
-            inode: NEXT.fetch_add(1, Ordering::Relaxed),
-            permissions: AtomicU32::new(permissions & 0o7777),
-            modified_ns: AtomicU64::new(modified_ns),
-            links: AtomicU32::new(1),
-            lock: SpinLock::new(None),
-            kind,
-        })
-    }
-
-    pub(crate) fn directory() -> Arc<Self> {
-        Self::new(
-            NodeKind::Directory(SpinLock::new(BTreeMap::new())),
-            0o755,
-            0,
-        )
-    }
-
-    pub(crate) fn status(&self) -> Status {
-        let (kind, bytes, allocated, links) = match &self.kind {
-            NodeKind::File(bytes) => {
-                let links = self.links.load(Ordering::Relaxed);
-                (S_IFREG, bytes.len(), bytes.allocated(), links)
-            }
-            NodeKind::Directory(entries) => (S_IFDIR, 4096, 4096, 2 + entries.lock().len() as u32),
-            NodeKind::Link(target) => (S_IFLNK, target.len() as u64, 0, 1),
-            NodeKind::Socket(_) => (S_IFSOCK, 0, 0, 1),
-            NodeKind::Device(device) => {
-                let (major, minor) = device.numbers();
-                return Status::device(major, minor);
-            }
-        };
-        Status {
-            inode: self.inode,
-            mode: kind | self.permissions.load(Ordering::Relaxed),
-            links,
-            bytes,
-            allocated,
-            modified_ns: self.modified_ns.load(Ordering::Relaxed),
-            device: (0, 0),
-        }
-    }
-
-    pub(crate) fn set_permissions(&self, permissions: u32) {
-        self.permissions
-            .store(permissions & 0o7777, Ordering::Relaxed);
-    }
-
-    pub(crate) fn touch(&self) {
-        self.set_modified(tare_hal::clock::wall_ns());
-    }
-
-    /// Nanoseconds since 1970.
-    pub(crate) fn set_modified(&self, ns: u64) {
-        self.modified_ns.store(ns, Ordering::Relaxed);
-    }
-
-    /// Notes that a name of it came.
-    pub(crate) fn link(&self) {
-        self.links.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Notes that a name of it went.
-    pub(crate) fn unlink(&self) {
-        self.links.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Its lock.
-    pub(crate) fn lock(&self) -> Arc<Lock> {
-        self.lock.lock().get_or_insert_with(Arc::default).clone()
-    }
-
-    /// May it be executed?
-    pub(crate) fn is_executable(&self) -> bool {
-        self.is_directory() || self.permissions.load(Ordering::Relaxed) & 0o111 != 0
-    }
-
-    pub(crate) fn entries(&self) -> Result<&SpinLock<BTreeMap<String, Arc<Self>>>> {
-        match &self.kind {
-            NodeKind::Directory(entries) => Ok(entries),
-            _ => Err(Errno::ENOTDIR),
-        }
-    }
-
-    pub(crate) fn is_directory(&self) -> bool {
-        matches!(self.kind, NodeKind::Directory(_))
-    }
 }
 
 /// Where a path leads.
@@ -169,8 +51,7 @@ impl ResolvedPath {
         if self.name.is_empty() {
             return Ok(above.clone());
         }
-        let found = above.entries()?.lock().get(&self.name).cloned();
-        found.ok_or(Errno::ENOENT)
+        above.child(&self.name)?.ok_or(Errno::ENOENT)
     }
 }
 
@@ -189,16 +70,18 @@ impl Tree {
             changes: SpinLock::new(()),
         };
         for entry in Archive::parse(archive).flatten() {
+            let modified_ns = u64::from(entry.modified_s) * 1_000_000_000;
             let kind = match entry.kind {
-                cpio::EntryKind::File => NodeKind::File(Bytes::archived(entry.data)),
-                cpio::EntryKind::Directory => NodeKind::Directory(SpinLock::new(BTreeMap::new())),
+                cpio::EntryKind::File => {
+                    NodeKind::File(Content::Memory(Bytes::archived(entry.data)))
+                }
+                cpio::EntryKind::Directory => NodeKind::no_names(),
                 cpio::EntryKind::Link => match core::str::from_utf8(entry.data) {
-                    Ok(target) => NodeKind::Link(target.into()),
+                    Ok(target) => NodeKind::link(target),
                     Err(_) => continue,
                 },
                 cpio::EntryKind::Other => continue,
             };
-            let modified_ns = u64::from(entry.modified_s) * 1_000_000_000;
             if !entry.path.is_empty() && !is_tares_own(entry.path) {
                 tree.add(entry.path, Node::new(kind, entry.permissions, modified_ns));
             }
@@ -229,14 +112,41 @@ impl Tree {
     /// Puts a file with this text at `path`, unless there is one.
     pub(crate) fn provide(&self, path: &str, text: &str) {
         if self.find(path, Last::Follow).is_err() {
-            let bytes = Bytes::new(text.as_bytes());
-            self.add(path, Node::new(NodeKind::File(bytes), 0o444, 0));
+            let kind = NodeKind::File(Content::Memory(Bytes::new(text.as_bytes())));
+            self.add(path, Node::new(kind, 0o444, 0));
         }
     }
 
     /// Puts a link at `path`.
     pub(crate) fn link(&self, path: &str, target: &str) {
-        self.add(path, Node::new(NodeKind::Link(target.into()), 0o777, 0));
+        self.add(path, Node::new(NodeKind::link(target), 0o777, 0));
+    }
+
+    /// Puts a volume's top at a path, in place of an empty directory or of nothing.
+    ///
+    /// # Errors
+    /// What is there already, or a file above it.
+    pub(crate) fn mount(&self, path: &str, top: Arc<Node>) -> Result<()> {
+        let path = path.trim_matches('/');
+        match self.find(path, Last::Keep) {
+            Ok(there) if !there.names()?.lock().is_empty() => Err(Errno::ENOTEMPTY),
+            Ok(_) => self.replace(path, top),
+            Err(Errno::ENOENT) => {
+                self.add(path, Node::directory());
+                self.replace(path, top)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Puts a node where another one is.
+    fn replace(&self, path: &str, node: Arc<Node>) -> Result<()> {
+        let (above, name) = self.find_above(path, Last::Keep)?;
+        if name.is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        above.names()?.lock().insert(name, node);
+        Ok(())
     }
 
     /// Adds a node, with directories above it; a directory keeps what is in it.
@@ -244,7 +154,7 @@ impl Tree {
         let mut at = self.root.clone();
         let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
         for part in above.split('/').filter(|part| !part.is_empty()) {
-            let Ok(entries) = at.entries() else {
+            let Ok(entries) = at.names() else {
                 return;
             };
             let next = entries
@@ -254,7 +164,7 @@ impl Tree {
                 .clone();
             at = next;
         }
-        if let Ok(entries) = at.entries() {
+        if let Ok(entries) = at.names() {
             let mut entries = entries.lock();
             let keeps =
                 node.is_directory() && entries.get(name).is_some_and(|was| was.is_directory());
@@ -306,13 +216,13 @@ impl Tree {
             if name.len() > NAME_MAX {
                 return Err(Errno::ENAMETOOLONG);
             }
-            let found = here.entries()?.lock().get(&name).cloned();
+            let found = here.child(&name)?;
             let is_last = rest.is_empty();
             match found {
                 None if is_last => return place(stack, &names, name),
                 None => return Err(Errno::ENOENT),
                 Some(node) => match &node.kind {
-                    NodeKind::Link(target)
+                    NodeKind::Link { target, .. }
                         if !is_last || last == Last::Follow || must_be_directory =>
                     {
                         links += 1;
@@ -373,11 +283,8 @@ mod tests {
 
     fn text(tree: &Tree, path: &str) -> Result<String> {
         let node = tree.find(path, Last::Follow)?;
-        let NodeKind::File(bytes) = &node.kind else {
-            return Err(Errno::EISDIR);
-        };
         let mut text = [0; 4];
-        let count = bytes.read(0, &mut text);
+        let count = node.read(0, &mut text)?;
         Ok(String::from_utf8_lossy(&text[..count]).into_owned())
     }
 
@@ -414,7 +321,7 @@ mod tests {
         let tree = tree();
         let node = tree.find("/a/link", Last::Keep).ok();
         assert!(node.is_some_and(
-            |node| matches!(&node.kind, NodeKind::Link(target) if target == "b/file")
+            |node| matches!(&node.kind, NodeKind::Link { target, .. } if target == "b/file")
         ));
         let (above, name) = tree
             .find_above("/a/new", Last::Follow)

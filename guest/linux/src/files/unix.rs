@@ -132,8 +132,8 @@ pub(crate) struct Watched {
 }
 
 impl File for Watched {
-    fn status(&self) -> Status {
-        Status::anonymous()
+    fn status(&self) -> Result<Status> {
+        Ok(Status::anonymous())
     }
 
     fn watch(&self, waiter: &Waiter) {
@@ -502,13 +502,13 @@ impl File for Unix {
         Some(self)
     }
 
-    fn status(&self) -> Status {
-        Status {
+    fn status(&self) -> Result<Status> {
+        Ok(Status {
             inode: Arc::as_ptr(&self.0).addr() as u64,
             mode: S_IFSOCK | 0o777,
             links: 1,
             ..Status::default()
-        }
+        })
     }
 
     fn ready(&self) -> u32 {
