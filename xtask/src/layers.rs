@@ -161,6 +161,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "tare-linux",
         &["tare-abi", "tare-hal", "tare-libos", "tare-program"],
     ),
+    ("tare-ext4", &["tare-libos", "tare-linux"]),
     ("tare-web", &["tare-libos"]),
     ("tare-vmtest", &["tare-abi", "tare-qemu"]),
     ("xtask", &["tare-toolchain"]),
@@ -178,6 +179,7 @@ const NOT_HOST: &[&str] = &[
     "tare-hal",
     "tare-libos",
     "tare-linux",
+    "tare-ext4",
     "tare-web",
 ];
 
@@ -201,7 +203,13 @@ fn is_host(package: &Package) -> bool {
 
 fn allowed(package: &Package) -> &'static [&'static str] {
     if package.is_guest() {
-        return &["tare-libos", "tare-linux", "tare-site", "tare-web"];
+        return &[
+            "tare-ext4",
+            "tare-libos",
+            "tare-linux",
+            "tare-site",
+            "tare-web",
+        ];
     }
     LAYERS
         .iter()

@@ -1,0 +1,26 @@
+//! The appliance that `tare run ./program --disk FILE` starts: the image `linux`, with the
+//! ext4 file system of the disk in the program's tree (ADR 76).
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+
+#[cfg(target_os = "none")]
+tare_libos::entry!(
+    main,
+    ring = 3,
+    low_end = LOW_END,
+    console = tare_libos::ports::attach
+);
+
+/// As the image `linux`.
+#[cfg(target_os = "none")]
+const LOW_END: u64 = 256 << 20;
+
+#[cfg(target_os = "none")]
+fn main() -> Result<u8, tare_linux::RunError> {
+    tare_linux::run_with(tare_ext4::mount)
+}
+
+#[cfg(not(target_os = "none"))]
+fn main() {
+    println!("this image boots by: tare run ./program --disk FILE");
+}
