@@ -11,38 +11,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use support::compile::{c, source};
 use support::needs::{built, kvm, passt, skip};
 use support::{CommandOutput, TestDir, end, eventually, free_port, get, installed};
-
-/// The source of a test program.
-fn source(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/programs")
-        .join(name)
-}
 
 /// Whether machines with programs can run here.
 fn can_run() -> bool {
     kvm() && built("linux").is_some()
-}
-
-/// A program of C, linked as `words` say.
-fn c(place: &TestDir, name: &str, words: &[&str]) -> Option<String> {
-    if !installed("gcc") {
-        skip("gcc is not installed");
-        return None;
-    }
-    let program = place.path().join(name.trim_end_matches(".c"));
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O2", "-w", "-pthread"])
-        .args(words)
-        .arg("-o")
-        .arg(&program);
-    assert!(
-        gcc.arg(source(name)).status().unwrap().success(),
-        "{name} does not compile"
-    );
-    Some(program.to_str().unwrap().to_owned())
 }
 
 fn run(place: &TestDir, program: &str, words: &[&str]) -> CommandOutput {

@@ -54,7 +54,7 @@ exit_codes! {
     Socket = 33,
     /// The disk is missing, or this user may not open it.
     DiskUnreadable = 34,
-    /// The disk is empty, has a partial sector, or is not a raw image.
+    /// The disk is empty, has a partial sector, is not raw, or has no ext4.
     DiskUnusable = 35,
     /// The disk is in use by another program.
     DiskInUse = 36,

@@ -1,6 +1,9 @@
 //! The machine's disks: opened and locked while planning.
 
 use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::FileExt as _;
 
 use tare_control::config::{DiskCache, DiskCoalesce};
 use tare_control::exit::ExitCode;
@@ -43,6 +46,17 @@ pub enum OpenDiskError {
     /// Coalescing with an engine that does not support it.
     #[error("coalesce= needs Tare's own monitor (--engine tare)")]
     CoalesceWithoutTare,
+    /// No file system for a program's files.
+    #[error("{0} has no ext4 file system")]
+    NoFileSystem(String),
+    /// It cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The disk.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
     /// Limits with an engine that does not support them.
     #[error("iops= and bytes_per_s= need Tare's own monitor (--engine tare)")]
     LimitsWithoutTare,
@@ -52,12 +66,18 @@ impl Explain for OpenDiskError {
     fn code(&self) -> ExitCode {
         match self {
             Self::CoalesceWithoutTare | Self::LimitsWithoutTare => ExitCode::Usage,
+            Self::NoFileSystem(_) => ExitCode::DiskUnusable,
+            Self::Read { .. } => ExitCode::DiskUnreadable,
             Self::Disk(error) => tare_daemon::disk::code(error),
         }
     }
 
     fn hint(&self) -> Option<String> {
-        let Self::Disk(error) = self else { return None };
+        let error = match self {
+            Self::Disk(error) => error,
+            Self::NoFileSystem(path) => return Some(format!("make one: mkfs.ext4 {path}")),
+            _ => return None,
+        };
         let disk = &error.disk;
         match error.problem {
             Problem::Missing => Some(format!("make one with: truncate -s 1G {disk}")),
@@ -75,6 +95,26 @@ impl Explain for OpenDiskError {
             )),
             _ => None,
         }
+    }
+}
+
+/// Where the superblock of ext4 has its magic number, and the number
+/// (kernel `fs/ext4/ext4.h`).
+const MAGIC_AT: u64 = 1024 + 0x38;
+const MAGIC: [u8; 2] = 0xef53_u16.to_le_bytes();
+
+/// Refuses a disk without the file system that a program's files are on.
+pub(crate) fn check_file_system(disk: &OpenDisk) -> Result<(), OpenDiskError> {
+    let mut magic = [0; MAGIC.len()];
+    // The same file again: this one takes whole blocks only (O_DIRECT).
+    let again = File::open(format!("/proc/self/fd/{}", disk.file.as_raw_fd()));
+    match again.and_then(|file| file.read_exact_at(&mut magic, MAGIC_AT)) {
+        Ok(()) if magic == MAGIC => Ok(()),
+        Err(source) if source.kind() != io::ErrorKind::UnexpectedEof => Err(OpenDiskError::Read {
+            path: disk.path.clone(),
+            source,
+        }),
+        _ => Err(OpenDiskError::NoFileSystem(disk.path.clone())),
     }
 }
 

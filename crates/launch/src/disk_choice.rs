@@ -1,4 +1,4 @@
-//! `--disk FILE[,ro][,format=raw][,cache=...][,serial=...][,queues=N][,coalesce=...]
+//! `--disk FILE[,at=DIR][,ro][,format=raw][,cache=...][,serial=...][,queues=N][,coalesce=...]
 //! [,iops=N][,bytes_per_s=N][,latency_us=N]`.
 
 use std::path::PathBuf;
@@ -13,6 +13,8 @@ use tare_policy::limit::DiskLimits;
 pub struct DiskChoice {
     /// File or block device.
     pub path: PathBuf,
+    /// Where a program has its file system; else [`MOUNT`].
+    pub at: Option<String>,
     /// What the guest may do.
     pub access: Access,
     /// What its bytes are.
@@ -31,6 +33,9 @@ pub struct DiskChoice {
     pub limits: DiskLimits,
 }
 
+/// Where a program has the file system of its disk.
+pub const MOUNT: &str = "/data";
+
 /// Longest latency: beyond it a guest's driver assumes that the disk hangs.
 const LONGEST_LATENCY_US: u32 = 1_000_000;
 
@@ -39,14 +44,19 @@ const LONGEST_LATENCY_US: u32 = 1_000_000;
 pub enum DiskChoiceError {
     /// No file.
     #[error(
-        "invalid disk: use FILE[,ro][,format=raw][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW][,iops=N][,bytes_per_s=N][,latency_us=N]"
+        "invalid disk: use FILE[,at=DIR][,ro][,format=raw][,cache=MODE][,serial=TEXT][,queues=N][,coalesce=HOW][,iops=N][,bytes_per_s=N][,latency_us=N]"
     )]
     Form,
     /// An unknown setting.
     #[error(
-        "unknown disk setting {0:?}: use ro, format=raw, cache=, serial=, queues=, coalesce=, iops=, bytes_per_s= or latency_us="
+        "unknown disk setting {0:?}: use at=, ro, format=raw, cache=, serial=, queues=, coalesce=, iops=, bytes_per_s= or latency_us="
     )]
     Setting(String),
+    /// Not a place for a file system.
+    #[error(
+        "invalid place {0:?} for a file system: use an absolute path other than /, without . and .."
+    )]
+    Place(String),
     /// Not a cache mode.
     #[error("unknown cache mode {0:?}: use writeback or writethrough")]
     Cache(String),
@@ -77,6 +87,7 @@ impl FromStr for DiskChoice {
         }
         let mut disk = Self {
             path: path.into(),
+            at: None,
             access: Access::ReadWrite,
             format: Format::Detect,
             cache: DiskCache::default(),
@@ -105,6 +116,7 @@ impl DiskChoice {
     fn set(&mut self, word: &str) -> Result<(), DiskChoiceError> {
         match word.split_once('=') {
             None if word == "ro" => self.access = Access::ReadOnly,
+            Some(("at", place)) => self.at = Some(mount_point(place)?),
             Some(("format", "raw")) => self.format = Format::Raw,
             Some(("cache", "writeback")) => self.cache = DiskCache::Writeback,
             Some(("cache", "writethrough")) => self.cache = DiskCache::Writethrough,
@@ -137,6 +149,16 @@ fn split_path(text: &str) -> (String, Option<&str>) {
     }
     path.push_str(rest);
     (path, None)
+}
+
+fn mount_point(place: &str) -> Result<String, DiskChoiceError> {
+    let names = place.split('/').filter(|name| !name.is_empty());
+    let is_plain = names.clone().all(|name| !matches!(name, "." | ".."));
+    if place.starts_with('/') && is_plain && names.count() > 0 && !place.contains('\0') {
+        Ok(place.trim_end_matches('/').to_owned())
+    } else {
+        Err(DiskChoiceError::Place(place.to_owned()))
+    }
 }
 
 fn serial(text: &str) -> Result<String, DiskChoiceError> {
@@ -186,12 +208,13 @@ mod tests {
     #[test]
     fn every_setting_is_understood() {
         let disk: DiskChoice =
-            "d,ro,format=raw,cache=writethrough,serial=A1,queues=4,coalesce=1/4,iops=50,bytes_per_s=7,latency_us=900"
+            "d,at=/var/lib/db/,ro,format=raw,cache=writethrough,serial=A1,queues=4,coalesce=1/4,iops=50,bytes_per_s=7,latency_us=900"
                 .parse()
                 .expect("a disk");
         assert_eq!(disk.access, Access::ReadOnly);
         assert_eq!(disk.format, Format::Raw);
         assert_eq!(disk.cache, DiskCache::Writethrough);
+        assert_eq!(disk.at.as_deref(), Some("/var/lib/db"));
         assert_eq!(disk.serial.as_deref(), Some("A1"));
         assert_eq!(disk.queues, Some(4));
         let ratio = DiskCoalesce::Ratio {
@@ -230,6 +253,10 @@ mod tests {
             DiskChoiceError::Serial
         );
         assert_eq!(error("d,queues=17"), DiskChoiceError::Queues);
+        for place in ["", "data", "/", "//", "/a/../b", "/."] {
+            let wrong = DiskChoiceError::Place(place.to_owned());
+            assert_eq!(error(&format!("d,at={place}")), wrong);
+        }
         for time in ["", "-1", "1ms", "1000001"] {
             let wrong = DiskChoiceError::Latency(time.to_owned());
             assert_eq!(error(&format!("d,latency_us={time}")), wrong);

@@ -69,6 +69,14 @@ pub(crate) enum PlanError {
     /// `--reload` for something without a root.
     #[error("--reload is for the image http, not for programs and Linux guests")]
     ReloadForProgram,
+    /// A place for files where there is no program.
+    #[error(
+        "at= is for programs (tare run ./program): IMAGE and Linux guests mount disks themselves"
+    )]
+    PlaceWithoutProgram,
+    /// More disks than a program has use for.
+    #[error("a program has the files of one disk, and {0} were given")]
+    SeveralDisks(usize),
     /// Halt polling in an engine that cannot set it.
     #[error("--halt needs Tare's own monitor (--engine tare)")]
     HaltWithoutTare,
@@ -133,6 +141,9 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         _ => request.disks,
     };
     let mut disks = disk::open(asked, cpus, &engine)?;
+    if guest == GuestKind::Program {
+        disks.iter().try_for_each(disk::check_file_system)?;
+    }
     image_check::check(&boot.image, guest, memory_mib, &engine)?;
     if request.reload {
         image_check::check_reload(&boot.image)?;
@@ -189,6 +200,13 @@ fn guest_kind(request: &Request, image: Option<&Image>) -> Result<GuestKind, Pla
     };
     if guest != GuestKind::LibraryOs && request.reload {
         return Err(PlanError::ReloadForProgram);
+    }
+    let disks = &request.disks;
+    if guest != GuestKind::Program && disks.iter().any(|disk| disk.at.is_some()) {
+        return Err(PlanError::PlaceWithoutProgram);
+    }
+    if guest == GuestKind::Program && disks.len() > 1 {
+        return Err(PlanError::SeveralDisks(disks.len()));
     }
     let has_command = !(request.command.is_empty() && request.env.is_empty());
     if guest == GuestKind::LibraryOs && has_command {

@@ -14,6 +14,7 @@ use tare_program::{FILE, Start, StartError};
 use tare_rootfs::Tree;
 use tare_rootfs::tree::{Content, EntryKind, NameError, Node};
 
+use crate::disk_choice;
 use crate::failure::{Explain, Failure};
 use crate::image::{self, Image};
 use crate::linux::root;
@@ -21,8 +22,9 @@ use crate::machine::{Boot, Files};
 use crate::machine_size;
 use crate::request::Request;
 
-/// The image that runs programs.
+/// The image that runs programs, and the one that has files on a disk too.
 const IMAGE: &str = "linux";
+const IMAGE_WITH_DISK: &str = "linux-disk";
 /// Memory of a machine with a program, unless it is given.
 pub(crate) const DEFAULT_MEMORY_MIB: u32 = 512;
 /// Largest program, in bytes.
@@ -209,7 +211,14 @@ pub(crate) fn choose(
     memory_mib: u32,
     cmdline: String,
 ) -> Result<Boot, Failure> {
-    let own = image::open(Path::new(IMAGE))?;
+    let mount = request.disks.first().map(|disk| {
+        let place = disk.at.as_deref();
+        place.unwrap_or(disk_choice::MOUNT).to_owned()
+    });
+    let own = image::open(Path::new(match mount {
+        Some(_) => IMAGE_WITH_DISK,
+        None => IMAGE,
+    }))?;
     let room = machine_size::room_for_files(memory_mib, own.bytes);
     let (mut tree, mut task, mut warnings) = match &request.root {
         Some(root) if program.is_some() => root::files(root, &[], room / 2)?,
@@ -267,7 +276,7 @@ pub(crate) fn choose(
         environment,
         directory: task.working_directory,
         hostname: request.name.clone().unwrap_or_else(|| name.clone()),
-        mount: None,
+        mount,
     };
     let document = start.to_bytes().map_err(ProgramError::from)?;
     tree.remove(FILE);

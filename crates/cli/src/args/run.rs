@@ -107,15 +107,18 @@ pub(crate) struct RunArgs {
                      some of them: user,allow=127.0.0.1,allow=192.0.2.0/24"
     )]
     pub(crate) net: NetChoice,
-    /// Attach a disk: a raw file or block device. Options after FILE
-    /// (write a comma in its name as ,,): ro, format=raw,
+    /// Attach a disk: a raw file or block device. A program has the ext4 file system
+    /// of it at /data. Options after FILE (write a comma in its name as ,,): at=DIR, ro,
+    /// format=raw,
     /// cache=writeback|writethrough, serial=TEXT, queues=N, coalesce=auto|off|A/B,
     /// iops=N, bytes_per_s=N, latency_us=N
     #[arg(
         long = "disk",
         value_name = "FILE[,...]",
-        long_help = "Attach a disk: a raw file or block device; repeatable. Options after \
-                     FILE, separated by commas (write a comma in its name as ,,): ro (read \
+        long_help = "Attach a disk: a raw file or block device; repeatable. A program \
+                     (tare run ./program) has the ext4 file system of its one disk at /data: \
+                     what it writes there stays. Options after FILE, separated by commas \
+                     (write a comma in its name as ,,): at=DIR (instead of /data), ro (read \
                      only), format=raw (even if the content looks like another format), \
                      cache=writeback (a flush makes writes durable) or writethrough, \
                      serial=TEXT, queues=N [default: one for each vCPU], coalesce=auto (as \

@@ -133,6 +133,9 @@ pub(crate) fn blk(args: BlkArgs) -> Outcome {
     allow_descriptors(args.disk.len().min(MOST_DISKS))?;
     let mut disks = Vec::new();
     for (number, asked) in args.disk.iter().enumerate() {
+        if asked.at.is_some() {
+            return Err(Failure::new(ExitCode::Usage, PlaceInBlk));
+        }
         let disk =
             Disk::open_as(&asked.path, asked.access, asked.format).map_err(OpenDiskError::from)?;
         let config = config(number, asked, &disk);
@@ -183,6 +186,11 @@ pub(crate) fn blk(args: BlkArgs) -> Outcome {
         ended => Ok(ended.code()),
     }
 }
+
+/// A place for a disk's files, which only programs have.
+#[derive(Debug, thiserror::Error)]
+#[error("at= is for tare run ./program: tare blk serves sectors, not files")]
+struct PlaceInBlk;
 
 /// `NOTIFY_SOCKET` cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -3,6 +3,7 @@
 #![allow(dead_code, unused_imports, clippy::unwrap_used)]
 
 pub(crate) mod cargo;
+pub(crate) mod compile;
 pub(crate) mod fuse;
 pub(crate) mod guest;
 pub(crate) mod needs;
