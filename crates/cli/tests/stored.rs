@@ -231,6 +231,13 @@ fn a_full_disk_mappings_and_threads_behave_as_on_linux() {
         "msync 0\nby msync\nmunmap 0\nby munmap\nprivate by msync\nfile 0\n",
     );
     assert!(cat(&disk, "/mapped").starts_with("by the end"));
+    let here = place.path().join("here");
+    fs::create_dir(&here).unwrap();
+    let words = ["coherent", here.to_str().unwrap()];
+    let here = done(Command::new(&program).args(words)).stdout;
+    let there = run(&place, &program, &disk, &["--", "coherent"]);
+    there.expect(0, "second second");
+    assert_eq!(there.out, String::from_utf8(here).unwrap());
     for cpus in ["1", "2"] {
         let threads = run(&place, &program, &disk, &["--cpus", cpus, "--", "threads"]);
         threads.expect(

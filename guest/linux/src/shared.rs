@@ -1,9 +1,11 @@
-//! Writable shared mappings of files on a volume.
+//! Shared mappings of files.
 //!
-//! A mapping has copies of the file's bytes, as every mapping here. What the program changed
-//! in its pages goes to the file at `msync`, `munmap`, `fsync` and the end. Limits: between
-//! these, reads of the file do not see it; what is written to the file does not show in pages that
-//! are there.
+//! A mapping has copies of the file's bytes, as every mapping here. What a call changes in a
+//! file shows in its shared mappings at once. What the program changes in pages of a mapping goes to
+//! a file on a volume before any call reads or changes that file, and at `msync`, `munmap`,
+//! `fsync` and the end. Limits: two mappings of one file show each other's changes after such a
+//! call only; a page that a thread changes while another one's call changes the same page of the file may
+//! lose the first change; writable shared mappings of files in memory are private.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -11,11 +13,15 @@ use core::ops::Range;
 
 use tare_libos::sync::SpinLock;
 
-use crate::errno::Result;
-use crate::files::Bytes;
+use crate::errno::{Errno, Result};
+use crate::files::regular::node_of;
 use crate::files::tree::Node;
+use crate::files::{Bytes, File};
 use crate::memory::PAGE;
 use crate::process::Process;
+
+/// Bytes that are copied at a time.
+const STEP: u64 = 128 * 1024;
 
 /// All addresses of a program.
 pub(crate) const ALL: Range<u64> = 0..u64::MAX;
@@ -24,9 +30,46 @@ pub(crate) const ALL: Range<u64> = 0..u64::MAX;
 pub(crate) type Mappings = SpinLock<Vec<(Bytes, Arc<Node>)>>;
 
 impl Process {
-    /// Notes a mapping of a copy of a file's bytes.
+    /// Notes a shared mapping: of a file in memory, or of a copy of one on a volume.
     pub(crate) fn share(&self, bytes: Bytes, node: Arc<Node>) {
-        self.shared.lock().push((bytes, node));
+        let mut shared = self.shared.lock();
+        if !shared.iter().any(|mapping| mapping.0.is(&bytes)) {
+            shared.push((bytes, node));
+        }
+    }
+
+    /// Shared mappings of a file.
+    fn mappings(&self, file: &dyn File) -> Vec<(Bytes, Arc<Node>)> {
+        let Some(node) = node_of(file) else {
+            return Vec::new();
+        };
+        let shared = self.shared.lock();
+        let mappings = shared
+            .iter()
+            .filter(|mapping| Arc::ptr_eq(&mapping.1, node));
+        mappings.cloned().collect()
+    }
+
+    /// Before a call reads or changes a file: what was changed in its mappings comes first.
+    pub(crate) fn settle(&self, file: &dyn File) -> Result<()> {
+        let mappings = self.mappings(file);
+        mappings
+            .iter()
+            .try_for_each(|mapping| self.write_mapping_back(&ALL, mapping))
+    }
+
+    /// After a call changed a range of a file: its mappings show that.
+    pub(crate) fn renew(&self, file: &dyn File, range: Range<u64>) -> Result<()> {
+        for (bytes, node) in self.mappings(file) {
+            let is_copy = node.stored().is_some();
+            let mapped = self.space.lock().mapped_part(&bytes);
+            let range = range.start.max(mapped.start)..range.end.min(mapped.end);
+            if is_copy {
+                copy(&node, &bytes, &range)?;
+            }
+            self.space.lock().release_file(&bytes, &range, is_copy);
+        }
+        Ok(())
     }
 
     /// Whether there are such mappings.
@@ -37,22 +80,32 @@ impl Process {
     /// Writes what was changed in a range to the files.
     pub(crate) fn write_back(&self, range: &Range<u64>) -> Result<()> {
         let mappings = self.shared.lock().clone();
-        for (bytes, node) in mappings {
-            let mut rest = range.clone();
-            // A page at a time: the space is not held while the disk is written.
-            loop {
-                let changed = self.space.lock().next_changed(&rest, &bytes);
-                let Some((at, offset, content)) = changed else {
-                    break;
-                };
-                let length = node.len()?.saturating_sub(offset);
-                let count = length.min(content.len() as u64) as usize;
-                node.write(offset, &content[..count])?;
-                bytes.write(offset, &content)?;
-                rest.start = at + PAGE;
-            }
+        mappings
+            .iter()
+            .try_for_each(|mapping| self.write_mapping_back(range, mapping))
+    }
+
+    fn write_mapping_back(
+        &self,
+        range: &Range<u64>,
+        (bytes, node): &(Bytes, Arc<Node>),
+    ) -> Result<()> {
+        if node.stored().is_none() {
+            return Ok(());
         }
-        Ok(())
+        let mut rest = range.clone();
+        // A page at a time: the space is not held while the disk is written.
+        loop {
+            let changed = self.space.lock().next_changed(&rest, bytes);
+            let Some((at, offset, content)) = changed else {
+                return Ok(());
+            };
+            let length = node.len()?.saturating_sub(offset);
+            let count = length.min(content.len() as u64) as usize;
+            node.write(offset, &content[..count])?;
+            bytes.write(offset, &content)?;
+            rest.start = at + PAGE;
+        }
     }
 
     /// Forgets files of which nothing is mapped any more.
@@ -70,4 +123,25 @@ impl Process {
         drop(space);
         drop(gone);
     }
+}
+
+/// Brings a range of a file into the copy that is mapped, which gets the file's length.
+fn copy(node: &Node, bytes: &Bytes, range: &Range<u64>) -> Result<()> {
+    let length = node.len()?;
+    bytes.set_len(length)?;
+    let end = range.end.min(length);
+    let mut at = range.start;
+    let mut part = alloc::vec![0; STEP.min(end.saturating_sub(at)) as usize];
+    while at < end {
+        let count = (end - at).min(STEP) as usize;
+        let read = node.read(at, &mut part[..count])?;
+        if read == 0 {
+            break;
+        }
+        if bytes.write(at, &part[..read])? < read {
+            return Err(Errno::ENOMEM);
+        }
+        at += read as u64;
+    }
+    Ok(())
 }

@@ -309,6 +309,43 @@ impl Space {
         None
     }
 
+    /// The part of a file that areas map, from the first to the last.
+    pub(crate) fn mapped_part(&self, file: &Bytes) -> Range<u64> {
+        let parts = self.areas.iter().filter_map(|(start, area)| {
+            let Backing::File { bytes, offset, .. } = &area.backing else {
+                return None;
+            };
+            let end = offset.saturating_add(area.end - start);
+            bytes.is(file).then_some(*offset..end)
+        });
+        let join =
+            |one: Range<u64>, other: Range<u64>| one.start.min(other.start)..one.end.max(other.end);
+        parts.reduce(join).unwrap_or(0..0)
+    }
+
+    /// Gives pages of a range of a file back that are mapped from `file`, so that they come anew; those
+    /// that may be written only if `also_writable`.
+    pub(crate) fn release_file(&self, file: &Bytes, range: &Range<u64>, also_writable: bool) {
+        for (start, area) in &self.areas {
+            let Backing::File { bytes, offset, .. } = &area.backing else {
+                continue;
+            };
+            if !bytes.is(file) || area.rights.write && !also_writable {
+                continue;
+            }
+            let address = |at: u64| {
+                start
+                    .saturating_add(at.saturating_sub(*offset))
+                    .min(area.end)
+            };
+            let first = address(range.start) & !(PAGE - 1);
+            let end = address(range.end).next_multiple_of(PAGE);
+            if first < end && range.end > *offset {
+                memory::release(first.max(*start)..end.min(area.end));
+            }
+        }
+    }
+
     /// A free range of `bytes`, whole pages: at `hint` if that is free.
     pub(crate) fn find(&mut self, bytes: u64, hint: u64) -> Result<u64> {
         let is_free = |space: &Self, start: u64| {

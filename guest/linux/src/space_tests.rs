@@ -272,3 +272,49 @@ fn a_file_that_was_written_is_not_lent() {
     assert_eq!(space.fault(start, Access::Read), Ok(()));
     assert!(!memory::is_lent(start));
 }
+
+#[test]
+fn changed_pages_of_a_file_are_found_and_come_anew() {
+    let mut space = Space::new();
+    let start = space.find(2 * PAGE, 0).expect("room");
+    memory::release(start..start + 2 * PAGE);
+    let bytes = Bytes::new(&[1; 5000]);
+    let file = |offset| Area {
+        backing: Backing::File {
+            bytes: bytes.clone(),
+            offset,
+            end: u64::MAX,
+        },
+        ..anonymous(DATA)
+    };
+    // Its second page before its first.
+    space.map(start..start + PAGE, file(PAGE)).expect("mapped");
+    let other = start + PAGE;
+    space.map(other..other + PAGE, file(0)).expect("mapped");
+    assert!(space.maps(&bytes) && !space.maps(&Bytes::new(&[])));
+    assert_eq!(space.mapped_part(&bytes), 0..2 * PAGE);
+    let all = start..other + PAGE;
+    assert_eq!(space.next_changed(&all, &bytes), None);
+    assert_eq!(space.fault(start, Access::Read), Ok(()));
+    assert_eq!(space.fault(other, Access::Write), Ok(()));
+    assert_eq!(space.next_changed(&all, &bytes), None);
+    // Behind the file's end nothing is the file's.
+    assert!(memory::write(start + 2000, &[7]));
+    assert_eq!(space.next_changed(&all, &bytes), None);
+    assert!(memory::write(start + 3, &[7]));
+    let changed = space.next_changed(&all, &bytes);
+    let (at, offset, content) = changed.expect("a page");
+    assert_eq!((at, offset, content.len()), (start, PAGE, 904));
+    assert_eq!(content[2..5], [1, 7, 1]);
+    assert_eq!(space.next_changed(&(other..all.end), &bytes), None);
+    // What the file has instead of it comes with the next use.
+    assert_eq!(bytes.write(PAGE + 3, &[9]), Ok(1));
+    space.release_file(&bytes, &(PAGE + 3..PAGE + 4), false);
+    assert!(memory::is_held(start), "it may be written");
+    space.release_file(&bytes, &(PAGE + 3..PAGE + 4), true);
+    assert!(!memory::is_held(start) && memory::is_held(other));
+    assert_eq!(space.fault(start, Access::Read), Ok(()));
+    let mut byte = [0];
+    assert!(memory::read(start + 3, &mut byte));
+    assert_eq!(byte, [9]);
+}

@@ -102,6 +102,37 @@ static int fill(void)
     return 0;
 }
 
+/* What a call writes shows in shared mappings, and the other way. */
+static int coherent(void)
+{
+    int file = open(at("coherent"), O_CREAT | O_TRUNC | O_RDWR, 0600);
+    char text[30] = "";
+    write(file, "first", 6);
+    /* As databases do: larger than the file, and only read. */
+    char *read_only = mmap(0, 1 << 20, PROT_READ, MAP_SHARED, file, 0);
+    char *writable = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    printf("%s %s\n", read_only, writable);
+    pwrite(file, "second", 7, 0);
+    printf("%s %s\n", read_only, writable);
+    pwrite(file, "behind the end", 15, 20000);
+    printf("%s %s\n", read_only + 20000, writable + 20000);
+    lseek(file, 5000, SEEK_SET);
+    write(file, "at the position", 16);
+    printf("%s\n", read_only + 5000);
+    strcpy(writable + 6000, "by the mapping");
+    pread(file, text, 15, 6000);
+    printf("%s\n", text);
+    pwrite(file, "over", 4, 6000);
+    printf("%s\n", writable + 6000);
+    ftruncate(file, 6004);
+    ftruncate(file, 12000);
+    printf("%s, then %d\n", writable + 6000, writable[6005]);
+    struct stat status;
+    fstat(file, &status);
+    printf("%ld bytes\n", (long)status.st_size);
+    return 0;
+}
+
 /* A shared mapping reaches the file. */
 static int map(void)
 {
@@ -227,7 +258,8 @@ int main(int count, char **words)
         const char *name;
         int (*run)(void);
     } parts[] = {{"put", put},   {"get", get}, {"records", records}, {"fill", fill},
-                 {"map", map},   {"threads", threads}, {"speed", speed}, {"wait", wait}};
+                 {"map", map},   {"coherent", coherent}, {"threads", threads}, {"speed", speed}, {"wait", wait}};
+    setlinebuf(stdout);
     if (count > 2)
         place = words[2];
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++)

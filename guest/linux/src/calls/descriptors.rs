@@ -232,8 +232,10 @@ pub(super) fn truncate(context: &Context<'_>, number: u64, length: u64) -> Resul
     if open.may(Way::Write).is_err() {
         return Err(Errno::EINVAL);
     }
+    context.process.settle(file)?;
     file.node.set_len(length)?;
     file.node.touch();
+    context.process.renew(file, length..u64::MAX)?;
     Ok(0)
 }
 

@@ -75,6 +75,7 @@ pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64)
         context.process.may_write(to)?;
     }
     let length = if is_regular {
+        context.process.settle(open.file.as_ref())?;
         length
     } else {
         length.min(STEP as u64)
@@ -100,6 +101,7 @@ pub(super) fn pread(context: &mut Context<'_>, a: Arguments) -> Result {
     may_at(&open, Way::Read)?;
     Process::is_own(to, length)?;
     ends_in_a_file(offset, length)?;
+    context.process.settle(open.file.as_ref())?;
     let read =
         |_: &mut Context<'_>, done, buffer: &mut [u8]| open.file.read_at(offset + done, buffer);
     in_steps(context, to, length, read, |_| {})
@@ -199,6 +201,7 @@ pub(super) fn pwrite(context: &mut Context<'_>, a: Arguments) -> Result {
     may_at(&open, Way::Write)?;
     Process::is_own(from, length)?;
     ends_in_a_file(offset, length)?;
+    context.process.settle(open.file.as_ref())?;
     let mut done = 0;
     while done < length.min(MOST) {
         let part = (length - done).min(STEP as u64) as usize;
@@ -217,6 +220,12 @@ pub(super) fn pwrite(context: &mut Context<'_>, a: Arguments) -> Result {
             break;
         }
     }
+    // One that appends writes at the end (`pwrite(2)`, bugs).
+    let changed = match open.flags() & O_APPEND {
+        0 => offset..offset + done,
+        _ => 0..u64::MAX,
+    };
+    context.process.renew(open.file.as_ref(), changed)?;
     Ok(done)
 }
 
@@ -258,6 +267,7 @@ pub(super) fn write_parts(
             _ => Ok(0),
         };
     }
+    context.process.settle(open.file.as_ref())?;
     let mut done = 0;
     while done < length {
         let part = (length - done).min(STEP);
@@ -277,6 +287,11 @@ pub(super) fn write_parts(
         if result != Ok(part as u64) {
             break;
         }
+    }
+    if let Some(file) = open.file.as_kind::<Regular>() {
+        let end = file.position.load(Ordering::Relaxed);
+        let changed = end.saturating_sub(done as u64)..end;
+        context.process.renew(file, changed)?;
     }
     Ok(done as u64)
 }
@@ -348,6 +363,8 @@ pub(super) fn copy_file_range(context: &mut Context<'_>, a: Arguments) -> Result
     }
     from.may(Way::Read)?;
     to.may(Way::Write)?;
+    context.process.settle(from.file.as_ref())?;
+    context.process.settle(to.file.as_ref())?;
     let position = |context: &Context<'_>, open: &Open, at: u64| match at {
         0 => open.file.seek(0, SEEK_CUR),
         at => context.process.u64(at),
@@ -372,6 +389,9 @@ pub(super) fn copy_file_range(context: &mut Context<'_>, a: Arguments) -> Result
             break;
         }
     }
+    context
+        .process
+        .renew(to.file.as_ref(), target..target + done)?;
     for (open, at, end) in [(from, from_at, source + done), (to, to_at, target + done)] {
         match at {
             0 => drop(open.file.seek(end as i64, SEEK_SET)),
@@ -386,6 +406,7 @@ pub(super) fn sendfile(context: &mut Context<'_>, a: Arguments) -> Result {
     let (to, from) = (open(context, to)?, open(context, from)?);
     from.may(Way::Read)?;
     to.may(Way::Write)?;
+    context.process.settle(from.file.as_ref())?;
     let device = from.file.as_kind::<Device>();
     let is_zeros = device.is_some_and(|it| matches!(it, Device::Zero | Device::Full));
     let is_sent = is_zeros || from.file.as_kind::<Regular>().is_some();

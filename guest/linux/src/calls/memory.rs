@@ -66,12 +66,12 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
             return Err(Errno::EACCES);
         }
         let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
+        // Another mapping may have changes that the file has not.
+        context.process.settle(open.file.as_ref())?;
         let mapped = file.node.mapped(offset, bytes)?;
-        if flags & MAP_TYPE != MAP_PRIVATE && open.may(Way::Write).is_ok() {
-            if file.node.stored().is_some() {
-                // Rights to write may come later (`mprotect`).
-                context.process.share(mapped.clone(), file.node.clone());
-            } else if is_shared_for_writing {
+        if flags & MAP_TYPE != MAP_PRIVATE {
+            context.process.share(mapped.clone(), file.node.clone());
+            if is_shared_for_writing && file.node.stored().is_none() {
                 log::warn!(
                     "a writable shared mapping of {}: writes stay in the mapping",
                     file.path
