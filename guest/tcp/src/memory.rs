@@ -129,6 +129,21 @@ impl Ring {
         }
     }
 
+    /// Begins at the front of the storage again if nothing is in it, nor beyond its end: then what
+    /// comes next is in one part.
+    pub(crate) fn rewind(&mut self) {
+        if self.len == 0 {
+            self.head = 0;
+        }
+    }
+
+    /// Gives the storage back if nothing is in it.
+    pub(crate) fn release_empty(&mut self, pool: &Pool) {
+        if self.len == 0 {
+            self.release(pool);
+        }
+    }
+
     #[inline]
     fn at(&self, offset: usize) -> usize {
         (self.head + offset) & self.bytes.len().wrapping_sub(1)
@@ -172,6 +187,33 @@ impl Ring {
     pub(crate) fn push(&mut self, data: &[u8]) -> usize {
         let n = data.len().min(self.bytes.len() - self.len);
         self.write_at(self.len, &data[..n]);
+        self.len += n;
+        n
+    }
+
+    /// Makes room for more bytes where there is little, up to `most` in total.
+    pub(crate) fn make_room(&mut self, most: usize, pool: &Pool) -> bool {
+        if self.len >= most {
+            return false;
+        }
+        if self.bytes.len() - self.len < RING_MIN.min(most - self.len) {
+            // Without memory, what is there serves.
+            let _ = self.reserve((2 * self.bytes.len()).max(2 * RING_MIN).min(most), pool);
+        }
+        self.bytes.len() > self.len
+    }
+
+    /// Appends what `fill` writes into the free part behind the end, up to `most` in total.
+    pub(crate) fn fill(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> usize {
+        self.rewind();
+        let free = self.bytes.len().min(most).saturating_sub(self.len);
+        if free == 0 {
+            return 0;
+        }
+        let start = self.at(self.len);
+        let end = self.bytes.len().min(start + free);
+        let room = &mut self.bytes[start..end];
+        let n = fill(room).min(room.len());
         self.len += n;
         n
     }

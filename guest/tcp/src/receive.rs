@@ -157,6 +157,26 @@ impl ReceiveQueue {
     /// has grown so much that the peer should know.
     pub(crate) fn read(&mut self, buf: &mut [u8], pool: &Pool) -> (usize, bool) {
         let n = self.ring.peek(buf);
+        self.taken(n, pool)
+    }
+
+    /// The same by what `take` takes of the first part.
+    pub(crate) fn read_with(
+        &mut self,
+        take: impl FnOnce(&[u8]) -> usize,
+        pool: &Pool,
+    ) -> (usize, bool) {
+        let (first, _) = self.ring.slices(0, self.ring.len());
+        let n = take(first).min(first.len());
+        let read = self.taken(n, pool);
+        if self.reassembly.is_empty() {
+            self.ring.rewind();
+        }
+        read
+    }
+
+    #[inline]
+    fn taken(&mut self, n: usize, pool: &Pool) -> (usize, bool) {
         self.ring.discard(n);
         self.taken = self.taken.saturating_add(n as u32);
         if self.ring.len() == 0 && self.reassembly.is_empty() && pool.is_scarce() {
@@ -220,6 +240,13 @@ impl ReceiveQueue {
     /// SACK blocks of the next acknowledgement.
     pub(crate) fn report(&mut self, max: usize) -> SackBlocks {
         self.reassembly.take_report(max)
+    }
+
+    /// Gives the storage back if nothing is in it.
+    pub(crate) fn release_empty(&mut self, pool: &Pool) {
+        if self.reassembly.is_empty() {
+            self.ring.release_empty(pool);
+        }
     }
 
     /// Gives the storage back.

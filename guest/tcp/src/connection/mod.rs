@@ -251,6 +251,24 @@ impl Connection {
         Ok(self.send.push(data))
     }
 
+    /// Queues what `fill` writes into the room that it gets, and says how much that is; `None` is
+    /// "not now", and `fill` was not called. The room grows with what is written, so that a
+    /// connection that sends little holds little.
+    pub fn send_with(
+        &mut self,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<Option<usize>, IoError> {
+        if !self.may_send() {
+            return self.send(&[]).map(Some);
+        }
+        let most = self.send_capacity();
+        if !self.send.make_room(most, &self.pool) {
+            return Ok(None);
+        }
+        self.small.note_write(false);
+        Ok(Some(self.send.fill(most, fill)))
+    }
+
     /// Bytes that wait to be sent or acknowledged.
     #[inline]
     pub fn send_queue(&self) -> usize {
@@ -283,13 +301,24 @@ impl Connection {
             return self.at_end();
         }
         let (n, update) = self.receive.read(buf, &self.pool);
+        self.note_read(update, now);
+        Ok(n)
+    }
+
+    fn note_read(&mut self, update: bool, now: Instant) {
         if update {
             self.ack_now = true;
         }
         if let Some(round_trip) = self.round_trip.smoothed() {
             self.receive.tune(now, round_trip, &self.pool);
         }
-        Ok(n)
+    }
+
+    /// Gives received data, or the first part of it, to `take`, which says how much it took.
+    pub fn recv_with(&mut self, now: Instant, take: impl FnOnce(&[u8]) -> usize) -> usize {
+        let (n, update) = self.receive.read_with(take, &self.pool);
+        self.note_read(update, now);
+        n
     }
 
     /// Whether the peer should learn of a larger window: then [`Connection::poll`]
@@ -447,6 +476,14 @@ impl Connection {
         self.delayed_ack = DelayedAck::new();
         self.ack_now = false;
         self.release_send();
+    }
+
+    /// Gives the storage of empty queues back while memory is scarce.
+    pub fn trim(&mut self) {
+        if self.pool.is_scarce() {
+            self.send.release_empty(&self.pool);
+            self.receive.release_empty(&self.pool);
+        }
     }
 
     fn release_send(&mut self) {
