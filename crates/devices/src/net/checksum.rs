@@ -6,7 +6,7 @@ use super::NetHeader;
 /// Completes the checksum that `header` describes: the field holds the sum of
 /// the pseudo header already. `None`, and nothing changed, when the field does
 /// not lie in the frame.
-pub(super) fn complete(header: &NetHeader, frame: &mut [u8]) -> Option<()> {
+pub fn complete(header: &NetHeader, frame: &mut [u8]) -> Option<()> {
     let start = usize::from(header.csum_start);
     let field = start + usize::from(header.csum_offset);
     if field + 2 > frame.len() {
@@ -21,7 +21,7 @@ pub(super) fn complete(header: &NetHeader, frame: &mut [u8]) -> Option<()> {
 
 /// Adds up big-endian words; an odd last byte is the upper half of a word.
 /// Four bytes at a time: the sum of 16-bit words is the same modulo 65,535.
-fn sum(bytes: &[u8]) -> u64 {
+pub fn sum(bytes: &[u8]) -> u64 {
     let mut chunks = bytes.chunks_exact(4);
     let whole: u64 = chunks
         .by_ref()
@@ -33,7 +33,8 @@ fn sum(bytes: &[u8]) -> u64 {
     whole + u64::from(u32::from_be_bytes(rest))
 }
 
-fn fold(mut sum: u64) -> u16 {
+/// The sum of 16-bit words with the carries added back (RFC 1071, 2).
+pub fn fold(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

@@ -7,7 +7,7 @@ use tare_policy::limit::NetLimits;
 use super::limit::Limiter;
 use super::offload::{self, Negotiated};
 use super::receive::Buffers;
-use super::{Link, LinkError, LinkOffload, NetCounters, QUEUE_SIZE, RX, TX};
+use super::{Link, LinkError, NetCounters, QUEUE_SIZE, RX, TX};
 use crate::CounterSource;
 use crate::clock::{Clock, MonotonicClock};
 use crate::virtio::{Chain, DeviceKind, Interest, Progress, QueueError, Queues, VirtioDevice};
@@ -104,6 +104,28 @@ impl<L: Link> Net<L> {
         self.limiter.deadline_ns()
     }
 
+    /// Whether frames of the link may go to the guest now.
+    pub(super) fn may_receive(&self) -> bool {
+        !self.link_is_down() && !self.rx_starved && !self.limiter.rx.waits
+    }
+
+    /// When the link may have frames that no event announces.
+    fn link_due_ns(&self) -> Option<u64> {
+        match (self.may_receive(), self.link.has_frames()) {
+            (false, _) => None,
+            (true, true) => Some(0),
+            (true, false) => self.link.deadline_ns(),
+        }
+    }
+
+    /// Gives the guest what the link has made of its frames.
+    fn receive_answers(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
+        if self.may_receive() && self.link.has_frames() {
+            return self.receive(queues);
+        }
+        Ok(Progress::Done)
+    }
+
     /// A limit may allow a waiting frame now.
     pub(super) fn resume_limited(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
         let now_ns = self.limiter.now_ns();
@@ -136,11 +158,8 @@ impl<L: Link> Net<L> {
             return;
         }
         self.state = LinkState::Up;
-        if self.link.features().offload == LinkOffload::VnetHeader {
-            let told = self.link.set_offload(self.negotiated.rx());
-            if let Err(error) = told {
-                self.link_failed(&error);
-            }
+        if let Err(error) = self.link.set_offload(self.negotiated.rx()) {
+            self.link_failed(&error);
         }
     }
 
@@ -199,32 +218,41 @@ impl<L: Link> VirtioDevice for Net<L> {
         self.prepare_link();
         match index {
             RX => self.receive(queues),
-            TX => self.transmit(queues),
+            TX => {
+                let sent = self.transmit(queues)?;
+                Ok(sent.or(self.receive_answers(queues)?))
+            }
             _ => Ok(Progress::Done),
         }
     }
 
     fn backend_ready(&mut self, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {
         self.prepare_link();
+        self.link.ready();
         let sent = self.resume_transmit(queues)?;
         let received = self.receive(queues)?;
         Ok(sent.or(received))
     }
 
     fn interest(&self) -> Interest {
-        let up = !self.link_is_down();
         Interest {
-            readable: up && !self.rx_starved && !self.limiter.rx.waits,
-            writable: up && (self.tx_blocked || self.link.has_unsent()),
+            readable: self.may_receive(),
+            writable: !self.link_is_down() && (self.tx_blocked || self.link.has_unsent()),
         }
     }
 
     fn deadline_ns(&self) -> Option<u64> {
-        self.allowed_at_ns()
+        let due = [self.allowed_at_ns(), self.link_due_ns()];
+        due.into_iter().flatten().min()
     }
 
     fn deadline_passed(&mut self, queues: &mut Queues<'_>) -> Result<(), QueueError> {
-        self.resume_limited(queues)
+        self.resume_limited(queues)?;
+        if self.link_due_ns().is_some() {
+            // What is left is due at once.
+            let _ = self.receive(queues)?;
+        }
+        Ok(())
     }
 
     fn take_config_change(&mut self) -> bool {

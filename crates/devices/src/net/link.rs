@@ -71,8 +71,8 @@ pub trait Link: Send {
     /// What the link can do.
     fn features(&self) -> LinkFeatures;
 
-    /// Sets the offloads that the driver accepts, before the first frame after each start. Only
-    /// called with [`LinkOffload::VnetHeader`].
+    /// A driver begins, and accepts these offloads: called before the first frame after each start.
+    /// Segments and partial checksums are for [`LinkOffload::VnetHeader`] alone.
     fn set_offload(&mut self, accepted: RxOffload) -> Result<(), LinkError> {
         let _ = accepted;
         Ok(())
@@ -102,4 +102,18 @@ pub trait Link: Send {
 
     /// Whether committed frames still wait for a writable descriptor.
     fn has_unsent(&self) -> bool;
+
+    /// The descriptor is ready: [`Link::peek`] may look at what is behind it.
+    fn ready(&mut self) {}
+
+    /// Whether frames for the guest have come by another way than the descriptor: as answers to
+    /// what was committed, or by time.
+    fn has_frames(&self) -> bool {
+        false
+    }
+
+    /// When to look for such frames without an event (`CLOCK_MONOTONIC`, ns), if ever.
+    fn deadline_ns(&self) -> Option<u64> {
+        None
+    }
 }

@@ -11,7 +11,7 @@
 //!
 //! Limits: no control queue, no multiple queue pairs, no UDP segmentation.
 
-mod checksum;
+pub mod checksum;
 mod counters;
 mod device;
 mod header;
