@@ -2,9 +2,10 @@
 //! and an interest that may be empty (epoll itself reports hang-ups even for an empty interest,
 //! which would spin).
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -47,6 +48,34 @@ impl Wait {
 }
 
 const BATCH: usize = 16;
+const MILLISECOND_NS: u64 = 1_000_000;
+/// A wait this long may end up to a millisecond late, which epoll's own timeout costs: one system call
+/// instead of two.
+const LONG_NS: u64 = 10 * MILLISECOND_NS;
+/// Longest timeout; whoever waits for longer waits again.
+const LONGEST_NS: u64 = 3_600_000 * MILLISECOND_NS;
+
+fn time(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: (ns / 1_000_000_000) as i64,
+        tv_nsec: (ns % 1_000_000_000) as i64,
+    }
+}
+
+/// A descriptor that has become ready, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// Whose.
+    pub token: u64,
+    /// Data, or the end of the other side.
+    pub readable: bool,
+    /// The other side has ended.
+    pub ended: bool,
+    /// Room.
+    pub writable: bool,
+    /// It has failed.
+    pub failed: bool,
+}
 
 /// A set of descriptors with tokens.
 #[derive(Debug)]
@@ -79,6 +108,47 @@ impl Poll {
         Ok(epoll::add(&self.epoll, event, data, flags)?)
     }
 
+    /// Watches `source` for `new` and its end: each change is reported once. It leaves the set when
+    /// it is closed. `old` is empty if it is not in the set.
+    pub fn change_edges(
+        &self,
+        source: impl AsFd,
+        token: u64,
+        old: Interest,
+        new: Interest,
+    ) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(token);
+        let flags = flags(new) | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        if old == Interest::default() {
+            epoll::add(&self.epoll, source, data, flags)?;
+        } else {
+            epoll::modify(&self.epoll, source, data, flags)?;
+        }
+        Ok(())
+    }
+
+    /// Appends what is ready now, at most a batch: a set in a set stays ready while there is more.
+    pub fn collect(&self, ready: &mut VecDeque<Ready>) -> io::Result<()> {
+        let mut events = [MaybeUninit::uninit(); 4 * BATCH];
+        match epoll::wait(&self.epoll, &mut events, Some(&time(0))) {
+            Ok((events, _)) => ready.extend(events.iter().map(|event| {
+                let reported = event.flags;
+                let has = |flags| reported.intersects(flags);
+                let end = epoll::EventFlags::RDHUP | epoll::EventFlags::HUP;
+                Ready {
+                    token: event.data.u64(),
+                    readable: has(epoll::EventFlags::IN | end),
+                    ended: has(end),
+                    writable: has(epoll::EventFlags::OUT),
+                    failed: has(epoll::EventFlags::ERR),
+                }
+            })),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
+    }
+
     /// Changes what `source` is watched for, from `old` (empty: not in the set).
     pub fn change(
         &self,
@@ -101,18 +171,19 @@ impl Poll {
     /// Waits and collects the tokens of ready descriptors into `ready`.
     pub fn wait(&self, ready: &mut Vec<u64>, wait: Wait) -> io::Result<()> {
         ready.clear();
-        if let Wait::Nanoseconds(ns) = wait
-            && !self.becomes_ready(ns)?
-        {
-            return Ok(());
-        }
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
+        let timeout = match wait {
+            Wait::Forever => None,
+            Wait::No => Some(0),
+            Wait::Nanoseconds(ns) if ns >= LONG_NS => {
+                // Rounded up, so that the time has come when the wait ends.
+                Some(ns.min(LONGEST_NS).div_ceil(MILLISECOND_NS) * MILLISECOND_NS)
+            }
+            Wait::Nanoseconds(ns) if self.becomes_ready(ns)? => Some(0),
+            Wait::Nanoseconds(_) => return Ok(()),
         };
-        let timeout = (wait != Wait::Forever).then_some(&now);
+        let timeout = timeout.map(time);
         let mut events = [MaybeUninit::uninit(); BATCH];
-        match epoll::wait(&self.epoll, &mut events, timeout) {
+        match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
             Ok((events, _)) => ready.extend(events.iter().map(|event| event.data.u64())),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
@@ -123,16 +194,19 @@ impl Poll {
     /// epoll's own timeout is in milliseconds on kernels before 5.11; polling the epoll descriptor
     /// itself has a timeout in nanoseconds.
     fn becomes_ready(&self, within_ns: u64) -> io::Result<bool> {
-        let timeout = Timespec {
-            tv_sec: (within_ns / 1_000_000_000) as i64,
-            tv_nsec: (within_ns % 1_000_000_000) as i64,
-        };
+        let timeout = time(within_ns);
         let mut epoll = [PollFd::new(&self.epoll, PollFlags::IN)];
         match poll(&mut epoll, Some(&timeout)) {
             Ok(ready) => Ok(ready > 0),
             Err(Errno::INTR) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
+    }
+}
+
+impl AsFd for Poll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }
 
@@ -154,6 +228,11 @@ mod tests {
         poll.wait(&mut ready, Wait::Nanoseconds(2_000_000)).unwrap();
         assert!(ready.is_empty());
         assert!(began.elapsed() >= std::time::Duration::from_millis(2));
+        let began = std::time::Instant::now();
+        poll.wait(&mut ready, Wait::Nanoseconds(LONG_NS + 1))
+            .unwrap();
+        assert!(ready.is_empty());
+        assert!(began.elapsed() >= std::time::Duration::from_nanos(LONG_NS + 1));
         theirs.write_all(b"x").unwrap();
         poll.wait(&mut ready, Wait::Nanoseconds(u64::MAX / 2))
             .unwrap();

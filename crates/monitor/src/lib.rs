@@ -21,6 +21,7 @@ mod ending;
 pub mod exit_reason;
 pub mod exits;
 pub mod halt;
+pub mod heap;
 pub mod inherit;
 pub mod io;
 pub mod link;

@@ -29,7 +29,7 @@ use crate::machine::{AssembledMachine, Control};
 use crate::start::{Setup, Sources, StartError, failed_to, read_config};
 use crate::vcpu::pin_thread;
 use crate::wiring::eventfd;
-use crate::{confine, routes};
+use crate::{confine, heap, routes};
 
 /// How long threads get to end.
 const TIMEOUT: Duration = Duration::from_millis(1500);
@@ -38,6 +38,7 @@ const TIMEOUT: Duration = Duration::from_millis(1500);
 pub fn run(arguments: impl Iterator<Item = OsString>) -> RunExit {
     let started = Instant::now();
     end_on_panic();
+    heap::share();
     // Before any descriptor is opened.
     let inherited = Inherited::all();
     let config = inherited

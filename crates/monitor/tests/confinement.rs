@@ -4,8 +4,10 @@
 mod support;
 
 use std::fs;
+use std::process::Command;
 
 use support::{Rig, code, kvm};
+use tare_daemon::confine::{Files, Role, confine};
 
 /// The value of a field of `/proc/PID/task/TID/status`.
 fn field<'a>(status: &'a str, name: &str) -> &'a str {
@@ -54,4 +56,31 @@ fn every_thread_of_a_running_machine_is_confined_and_has_no_capability() {
             "{name}"
         );
     }
+}
+
+/// Says that this is the process of [`a_confined_thread_frees_much_memory`].
+const FREES: &str = "TARE_TEST_FREES";
+
+/// A thread's own heap would shrink by this, for which the C library opens a file, and that ends the
+/// process. Another process, since this one has threads with heaps.
+#[test]
+fn a_confined_thread_frees_much_memory() {
+    if std::env::var_os(FREES).is_none() {
+        let mut this = Command::new(std::env::current_exe().unwrap());
+        this.args(["--exact", "a_confined_thread_frees_much_memory"]);
+        let ended = this.arg("--test-threads=1").env(FREES, "1").output();
+        let ended = ended.unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        return;
+    }
+    tare_monitor::heap::share();
+    let frees = std::thread::spawn(|| {
+        let files = Files::none().unwrap();
+        confine(Role::Io, files).unwrap();
+        for _ in 0..3 {
+            let blocks: Vec<Vec<u8>> = (0..200).map(|n| vec![n; 100 << 10]).collect();
+            drop(blocks);
+        }
+    });
+    frees.join().unwrap();
 }
