@@ -1,0 +1,32 @@
+//! [`ForwardCounters`].
+
+use tare_devices::counters;
+
+counters! {
+    /// What a table counts. "in" is towards the guest.
+    pub struct ForwardCounters {
+        /// Connections of clients that were accepted.
+        forward_opened,
+        /// Of these, the ones that both sides ended.
+        forward_closed,
+        /// Of these, the ones that the guest refused, reset, or no longer answered.
+        forward_lost,
+        /// Of these, the ones that the client reset.
+        forward_aborted,
+        /// Clients whose connection had no place, or an address that the guest cannot answer.
+        forward_refused,
+        /// Bytes from clients.
+        forward_in_bytes,
+        /// Bytes to clients.
+        forward_out_bytes,
+        /// Segments to the guest that were sent again.
+        forward_resent,
+        /// Segments of the guest for no connection.
+        forward_strays,
+        /// Frames of the guest that are neither TCP nor a question for the gateway's address, where
+        /// no passt is on the wire.
+        forward_unclaimed,
+        /// Frames of the guest that contradict themselves.
+        forward_malformed,
+    }
+}

@@ -1,0 +1,97 @@
+//! [`OutFrame`]: the frame for the guest that is on its way.
+
+use std::net::SocketAddr;
+
+use tare_devices::net::{FLAG_NEEDS_CSUM, NetHeader, RxOffload, checksum};
+use tare_tcp::{FourTuple, Outgoing};
+
+use crate::Settings;
+use crate::frame::{
+    ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, IPV4_HEADER, IPV6_HEADER, PROTOCOL_TCP,
+};
+
+const HOP_LIMIT: u8 = 64;
+const DO_NOT_FRAGMENT: u8 = 0x40;
+/// Where the checksum is in a TCP header.
+const TCP_CHECKSUM: usize = 16;
+
+/// A frame with its virtio header.
+#[derive(Debug, Default)]
+pub(crate) struct OutFrame {
+    pub(crate) header: NetHeader,
+    pub(crate) bytes: Vec<u8>,
+    /// Where the TCP header begins.
+    tcp: usize,
+}
+
+impl OutFrame {
+    /// Makes it a frame that is complete.
+    pub(crate) fn set(&mut self, frame: &[u8]) {
+        self.header = NetHeader::default();
+        self.bytes.clear();
+        self.bytes.extend_from_slice(frame);
+    }
+
+    /// Makes it a frame with a segment. [`finish`](Self::finish) follows.
+    pub(crate) fn begin(&mut self, settings: &Settings, tuple: &FourTuple, out: &Outgoing<'_>) {
+        let bytes = &mut self.bytes;
+        bytes.clear();
+        bytes.extend_from_slice(&settings.guest_mac);
+        bytes.extend_from_slice(&settings.gateway_mac);
+        match (tuple.local, tuple.remote) {
+            (SocketAddr::V4(from), SocketAddr::V4(to)) => {
+                bytes.extend_from_slice(&ETHERTYPE_IPV4);
+                bytes.extend_from_slice(&[0x45, 0, 0, 0, 0, 0, DO_NOT_FRAGMENT, 0]);
+                bytes.extend_from_slice(&[HOP_LIMIT, PROTOCOL_TCP, 0, 0]);
+                bytes.extend_from_slice(&from.ip().octets());
+                bytes.extend_from_slice(&to.ip().octets());
+            }
+            (from, to) => {
+                bytes.extend_from_slice(&ETHERTYPE_IPV6);
+                bytes.extend_from_slice(&[0x60, 0, 0, 0, 0, 0, PROTOCOL_TCP, HOP_LIMIT]);
+                for address in [from, to] {
+                    if let SocketAddr::V6(address) = address {
+                        bytes.extend_from_slice(&address.ip().octets());
+                    }
+                }
+            }
+        }
+        self.tcp = bytes.len();
+        bytes.resize(self.tcp + out.wire_len(), 0);
+        let segment = &mut bytes[self.tcp..];
+        out.write(tuple.local.port(), tuple.remote.port(), segment);
+        self.header = NetHeader::default();
+    }
+
+    /// Completes lengths and checksums. TCP's is left to a guest that accepts that: the frame was on no
+    /// wire.
+    pub(crate) fn finish(&mut self, accepted: RxOffload) {
+        let (ip, transport) =
+            self.bytes[ETHERNET_HEADER..].split_at_mut(self.tcp - ETHERNET_HEADER);
+        let len = transport.len() as u64;
+        let addresses = if ip.len() == IPV4_HEADER {
+            let total = (ip.len() + transport.len()) as u16;
+            ip[2..4].copy_from_slice(&total.to_be_bytes());
+            let sum = !checksum::fold(checksum::sum(ip));
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            12..IPV4_HEADER
+        } else {
+            ip[4..6].copy_from_slice(&(transport.len() as u16).to_be_bytes());
+            8..IPV6_HEADER
+        };
+        let pseudo = checksum::sum(&ip[addresses]) + u64::from(PROTOCOL_TCP) + len;
+        let field = &mut transport[TCP_CHECKSUM..TCP_CHECKSUM + 2];
+        field.copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
+        self.header = NetHeader {
+            flags: FLAG_NEEDS_CSUM,
+            csum_start: self.tcp as u16,
+            csum_offset: TCP_CHECKSUM as u16,
+            ..NetHeader::default()
+        };
+        if !accepted.csum {
+            // The field is there: `begin` has written a whole header.
+            let _ = checksum::complete(&self.header, &mut self.bytes);
+            self.header = NetHeader::default();
+        }
+    }
+}

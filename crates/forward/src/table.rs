@@ -1,0 +1,471 @@
+//! [`Table`]: the connections, by slot and by the ends that a frame names.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tare_devices::net::{RxFrame, RxOffload};
+use tare_tcp::segment::Segment;
+use tare_tcp::time::{Duration, Instant};
+use tare_tcp::{Connection, FourTuple, Identity, Loss, Pool, Secret, State};
+
+use crate::deadlines::Deadlines;
+use crate::frame::{Frame, Malformed};
+use crate::output::OutFrame;
+use crate::relay::{Relay, Remains, Stream, Watched};
+use crate::{Beside, ForwardCounters, Settings, neighbour};
+
+/// Answers of the table itself (resets, hardware addresses) that wait for room; a guest that asks
+/// for more and takes none gets no more.
+const ANSWERS_MAX: usize = 64;
+/// Ports for clients whose own port is taken (RFC 6335, 6: dynamic ports).
+const DYNAMIC_PORTS: std::ops::RangeInclusive<u16> = 49_152..=65_535;
+
+/// How long after a guest's driver began a port counts as not served yet: its clients wait.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// Pause before such a guest is tried again: the first, which doubles, and the longest.
+const RETRY_FIRST_MS: u64 = 10;
+const RETRY_LONGEST_MS: u64 = 500;
+
+/// A connection's place.
+pub type Slot = u32;
+
+/// What a stream may be ready for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Readiness {
+    /// Data, or the client's end.
+    pub readable: bool,
+    /// Room.
+    pub writable: bool,
+    /// The client has finished.
+    pub ended: bool,
+    /// The client has reset it.
+    pub failed: bool,
+}
+
+/// Whose a frame of the guest is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The table's: it was taken, or dropped and counted.
+    Taken,
+    /// It belongs to no connection, and passt is on the wire.
+    Other,
+}
+
+/// All connections of one guest.
+#[derive(Debug)]
+pub struct Table<S> {
+    settings: Settings,
+    secret: Secret,
+    pool: Pool,
+    relays: Vec<Option<Relay<S>>>,
+    free: Vec<Slot>,
+    open: usize,
+    by_ends: HashMap<FourTuple, Slot>,
+    /// When the guest's driver began.
+    began: Instant,
+    /// Ports of the guest that have answered since.
+    served: HashSet<u16>,
+    next_port: u16,
+    deadlines: Deadlines,
+    /// Connections that may have output.
+    queue: VecDeque<Slot>,
+    /// Connections that have taken segments since the last [`Table::settle`].
+    touched: Vec<Slot>,
+    /// Connections that wait for memory.
+    starved: VecDeque<Slot>,
+    /// Connections whose streams must be watched for more.
+    unwatched: Vec<Slot>,
+    answers: VecDeque<Vec<u8>>,
+    accepted: RxOffload,
+    out: OutFrame,
+    has_out: bool,
+    counters: Arc<ForwardCounters>,
+}
+
+impl<S: Stream> Table<S> {
+    /// A table without connections.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            secret: Secret::new(settings.secret),
+            pool: Pool::new(settings.limits.buffers),
+            settings,
+            relays: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            by_ends: HashMap::new(),
+            began: Instant::default(),
+            served: HashSet::new(),
+            next_port: *DYNAMIC_PORTS.start(),
+            deadlines: Deadlines::default(),
+            queue: VecDeque::new(),
+            touched: Vec::new(),
+            starved: VecDeque::new(),
+            unwatched: Vec::new(),
+            answers: VecDeque::new(),
+            accepted: RxOffload::default(),
+            out: OutFrame::default(),
+            has_out: false,
+            counters: Arc::default(),
+        }
+    }
+
+    /// Its counters, shared.
+    pub fn counters(&self) -> Arc<ForwardCounters> {
+        Arc::clone(&self.counters)
+    }
+
+    /// Connections that there are.
+    pub fn open_connections(&self) -> usize {
+        self.open
+    }
+
+    /// Bytes of all buffers.
+    pub fn buffered(&self) -> usize {
+        self.pool.used()
+    }
+
+    /// Whether another connection has a place.
+    pub fn has_room(&self) -> bool {
+        self.open < self.settings.limits.connections
+    }
+
+    fn stream(&self, slot: Slot) -> Option<&S> {
+        self.relays.get(slot as usize)?.as_ref()?.stream.as_ref()
+    }
+
+    /// Another driver of the guest begins, or the same one again: its connections are gone. Frames
+    /// to it may use the offloads that it accepts.
+    pub fn restart(&mut self, accepted: RxOffload, now: Instant) {
+        self.accepted = accepted;
+        self.began = now;
+        self.served.clear();
+        self.has_out = false;
+        self.answers.clear();
+        self.queue.clear();
+        self.touched.clear();
+        self.starved.clear();
+        self.unwatched.clear();
+        for slot in 0..self.relays.len() as Slot {
+            self.remove(slot, Remains::Loss);
+        }
+    }
+
+    /// Opens a connection to the guest's `port` for a client; `Err` gives the stream back if there
+    /// is no place for it.
+    pub fn open(
+        &mut self,
+        stream: S,
+        client: SocketAddr,
+        port: u16,
+        now: Instant,
+    ) -> Result<Slot, S> {
+        let tuple = match self.settings.tuple(client, port) {
+            Some(tuple) if self.has_room() => self.free_tuple(tuple),
+            _ => None,
+        };
+        let Some(tuple) = tuple else {
+            self.counters.forward_refused.increment();
+            return Err(stream);
+        };
+        let relay = Relay::new(tuple, self.connection(&tuple, now), stream);
+        let slot = self.free.pop().unwrap_or(self.relays.len() as Slot);
+        match self.relays.get_mut(slot as usize) {
+            Some(place) => *place = Some(relay),
+            None => self.relays.push(Some(relay)),
+        }
+        self.open += 1;
+        self.by_ends.insert(tuple, slot);
+        self.counters.forward_opened.increment();
+        self.enqueue(slot);
+        Ok(slot)
+    }
+
+    fn connection(&self, tuple: &FourTuple, now: Instant) -> Connection {
+        let identity = Identity {
+            secret: &self.secret,
+            tuple,
+        };
+        let config = self.settings.tcp(tuple);
+        let mut tcp = Connection::connect(config, identity, &self.pool, now);
+        // The client's writes go together as they came: nothing is gained by waiting for more.
+        tcp.set_nodelay(true);
+        tcp
+    }
+
+    /// The same ends with the client's port, or another one if that is taken.
+    fn free_tuple(&mut self, mut tuple: FourTuple) -> Option<FourTuple> {
+        let mut tries = DYNAMIC_PORTS.len();
+        while self.by_ends.contains_key(&tuple) {
+            tries = tries.checked_sub(1)?;
+            tuple.local.set_port(self.next_port);
+            self.next_port = match self.next_port.checked_add(1) {
+                Some(port) => port,
+                None => *DYNAMIC_PORTS.start(),
+            };
+        }
+        Some(tuple)
+    }
+
+    /// A stream has become ready.
+    pub fn host_ready(&mut self, slot: Slot, ready: Readiness, now: Instant) {
+        let Some(relay) = relay(&mut self.relays, slot) else {
+            return;
+        };
+        relay.readable |= ready.readable;
+        relay.writable |= ready.writable;
+        relay.end_is_near |= ready.ended;
+        if ready.failed {
+            relay.abort();
+        }
+        self.pump(slot, now);
+        self.feed(now);
+    }
+
+    /// Moves what can be moved. Returns whether that was not stopped by a lack of memory.
+    fn pump(&mut self, slot: Slot, now: Instant) -> bool {
+        let Some(relay) = relay(&mut self.relays, slot) else {
+            return true;
+        };
+        let was_starved = relay.is_starved;
+        relay.pump(now, &self.counters);
+        if relay.wants_more().is_some() {
+            self.unwatched.push(slot);
+        }
+        let is_starved = relay.is_starved;
+        if is_starved && !was_starved {
+            self.starved.push_back(slot);
+        }
+        self.enqueue(slot);
+        !is_starved
+    }
+
+    /// Memory may have become free for those that wait for it.
+    fn feed(&mut self, now: Instant) {
+        while let Some(slot) = self.starved.front().copied() {
+            // It may have ended since, and another may have its place.
+            if !self.pump(slot, now) {
+                return;
+            }
+            self.starved.pop_front();
+        }
+    }
+
+    /// Takes a frame of the guest, if it is for a connection. [`Table::settle`] follows after the
+    /// last one of a batch.
+    pub fn take(&mut self, frame: &[u8], now: Instant) -> Verdict {
+        let is_alone = self.settings.beside == Beside::Nothing;
+        match Frame::parse(frame) {
+            Ok(Frame::Tcp(tuple, bytes)) => match self.by_ends.get(&tuple).copied() {
+                Some(slot) => self.segment(slot, bytes, now),
+                None if is_alone => self.stray(&tuple, bytes),
+                None => return Verdict::Other,
+            },
+            _ if !is_alone => return Verdict::Other,
+            Ok(Frame::Question(question)) => {
+                if let Some(answer) = neighbour::answer(&self.settings, question) {
+                    self.answer(answer);
+                }
+            }
+            Ok(Frame::Other) => self.counters.forward_unclaimed.increment(),
+            Err(Malformed) => self.counters.forward_malformed.increment(),
+        }
+        Verdict::Taken
+    }
+
+    fn segment(&mut self, slot: Slot, bytes: &[u8], now: Instant) {
+        let Ok(segment) = Segment::parse(bytes) else {
+            return self.counters.forward_malformed.increment();
+        };
+        if let Some(relay) = relay(&mut self.relays, slot) {
+            let was_opening = relay.tcp.state() == State::SynSent;
+            relay.tcp.on_segment(now, &segment);
+            if was_opening && relay.tcp.state() == State::Established {
+                self.served.insert(relay.tuple.remote.port());
+                // Most clients speak first, and at once.
+                relay.readable = true;
+            }
+            if self.touched.last() != Some(&slot) {
+                self.touched.push(slot);
+            }
+        }
+    }
+
+    /// Refuses a connection that the guest opens, and ends one that is not known any more.
+    fn stray(&mut self, tuple: &FourTuple, bytes: &[u8]) {
+        let Ok(segment) = Segment::parse(bytes) else {
+            return self.counters.forward_malformed.increment();
+        };
+        self.counters.forward_strays.increment();
+        if let Some(reset) = segment.reset() {
+            let mut frame = OutFrame::default();
+            frame.begin(&self.settings, tuple, &reset);
+            frame.finish(RxOffload::default());
+            self.answer(frame.bytes);
+        }
+    }
+
+    fn answer(&mut self, frame: Vec<u8>) {
+        if self.answers.len() < ANSWERS_MAX {
+            self.answers.push_back(frame);
+        }
+    }
+
+    /// A stream to be watched for more than until now: for what, and before.
+    pub fn watch_next(&mut self) -> Option<(Slot, &S, [Watched; 2])> {
+        while let Some(slot) = self.unwatched.pop() {
+            let relay = self.relays.get_mut(slot as usize)?.as_mut();
+            let wanted = relay.and_then(|relay| {
+                let wanted = relay.wants_more()?;
+                Some([wanted, std::mem::replace(&mut relay.watched, wanted)])
+            });
+            if let Some(change) = wanted {
+                return Some((slot, self.stream(slot)?, change));
+            }
+        }
+        None
+    }
+
+    /// Gives the streams what the last frames have brought.
+    pub fn settle(&mut self, now: Instant) {
+        while let Some(slot) = self.touched.pop() {
+            self.pump(slot, now);
+        }
+        self.feed(now);
+    }
+
+    /// Whether frames for the guest may be there.
+    pub fn has_output(&self) -> bool {
+        self.has_out || !self.queue.is_empty() || !self.answers.is_empty()
+    }
+
+    /// The next frame for the guest: the same one until [`Table::consume`].
+    pub fn peek(&mut self, now: Instant) -> Option<RxFrame<'_>> {
+        if !self.has_out {
+            self.has_out = self.next_frame(now);
+        }
+        self.has_out.then_some(RxFrame {
+            header: self.out.header,
+            bytes: &mut self.out.bytes,
+        })
+    }
+
+    /// Drops the frame that [`Table::peek`] gave.
+    pub fn consume(&mut self) {
+        self.has_out = false;
+    }
+
+    fn next_frame(&mut self, now: Instant) -> bool {
+        if let Some(answer) = self.answers.pop_front() {
+            self.out.set(&answer);
+            return true;
+        }
+        while let Some(slot) = self.queue.pop_front() {
+            let Some(relay) = relay(&mut self.relays, slot) else {
+                continue;
+            };
+            if fill(&mut self.out, relay, &self.settings, self.accepted, now) {
+                self.queue.push_back(slot);
+                return true;
+            }
+            relay.is_queued = false;
+            self.counters.forward_resent.add(relay.take_resent());
+            let is_early = now.since(self.began) < START_LIMIT;
+            if is_early
+                && relay.tcp.loss() == Some(Loss::Refused)
+                && !self.served.contains(&relay.tuple.remote.port())
+            {
+                let pause = (RETRY_FIRST_MS << relay.retries.min(10)).min(RETRY_LONGEST_MS);
+                relay.retries += 1;
+                relay.retry_at = Some(now + Duration::from_millis(pause));
+            }
+            let next = relay.retry_at.or(relay.tcp.next_deadline());
+            let old = std::mem::replace(&mut relay.deadline, next);
+            let remains = relay.remains();
+            self.deadlines.change(slot, old, next);
+            if remains != Remains::All {
+                self.remove(slot, remains);
+            }
+        }
+        false
+    }
+
+    /// When [`Table::deadline_passed`] is to be called.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadlines.earliest()
+    }
+
+    /// Time has passed: acknowledgements and retransmissions may be due.
+    pub fn deadline_passed(&mut self, now: Instant) {
+        let due: Vec<Slot> = self.deadlines.due(now).collect();
+        for slot in due {
+            self.retry(slot, now);
+            self.enqueue(slot);
+        }
+    }
+
+    /// Opens a connection again that the guest refused before it was listening.
+    fn retry(&mut self, slot: Slot, now: Instant) {
+        let Some(tuple) = relay(&mut self.relays, slot)
+            .filter(|relay| relay.retry_at.is_some_and(|at| at <= now))
+            .map(|relay| relay.tuple)
+        else {
+            return;
+        };
+        let tcp = self.connection(&tuple, now);
+        if let Some(relay) = relay(&mut self.relays, slot) {
+            relay.reopen(tcp);
+        }
+    }
+
+    fn enqueue(&mut self, slot: Slot) {
+        if let Some(relay) = relay(&mut self.relays, slot)
+            && !std::mem::replace(&mut relay.is_queued, true)
+        {
+            self.queue.push_back(slot);
+        }
+    }
+
+    fn remove(&mut self, slot: Slot, remains: Remains) {
+        let Some(relay) = self.relays.get_mut(slot as usize).and_then(Option::take) else {
+            return;
+        };
+        self.deadlines.change(slot, relay.deadline, None);
+        self.by_ends.remove(&relay.tuple);
+        if relay.is_starved {
+            self.starved.retain(|waiting| *waiting != slot);
+        }
+        self.free.push(slot);
+        self.open -= 1;
+        match remains {
+            Remains::Nothing => self.counters.forward_closed.increment(),
+            Remains::Aborted => self.counters.forward_aborted.increment(),
+            Remains::Loss | Remains::All => {
+                self.counters.forward_lost.increment();
+                if let Some(stream) = relay.stream {
+                    stream.reset();
+                }
+            }
+        }
+    }
+}
+
+fn relay<S>(relays: &mut [Option<Relay<S>>], slot: Slot) -> Option<&mut Relay<S>> {
+    relays.get_mut(slot as usize)?.as_mut()
+}
+
+/// Fills the frame with what the connection has to send, if it has something.
+fn fill<S>(
+    out: &mut OutFrame,
+    relay: &mut Relay<S>,
+    settings: &Settings,
+    accepted: RxOffload,
+    now: Instant,
+) -> bool {
+    let Some(segment) = relay.tcp.poll(now) else {
+        return false;
+    };
+    out.begin(settings, &relay.tuple, &segment);
+    out.finish(accepted);
+    true
+}
