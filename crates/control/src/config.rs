@@ -4,6 +4,7 @@
 //! open already, so that it can confine itself before it reads a guest byte.
 
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::RawFd;
 use std::str::FromStr;
 
@@ -172,14 +173,10 @@ pub struct NetConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum NetBackend {
-    /// A connected stream socket with QEMU's framing, a 32-bit big-endian
-    /// length before each Ethernet frame (passt).
-    Stream {
-        /// The socket.
-        fd: Descriptor,
-        /// Which addresses the guest may not reach through it.
-        filter: Rules,
-    },
+    /// passt.
+    Stream(StreamConfig),
+    /// Published ports that the monitor serves itself.
+    Forward(ForwardConfig),
     /// A tap interface opened with `IFF_NO_PI | IFF_VNET_HDR`, header size 12.
     Tap {
         /// The tap's descriptor.
@@ -187,6 +184,45 @@ pub enum NetBackend {
         /// The interface's name, for people.
         name: String,
     },
+}
+
+/// A connected stream socket with QEMU's framing, a 32-bit big-endian
+/// length before each Ethernet frame (passt).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StreamConfig {
+    /// The socket.
+    pub fd: Descriptor,
+    /// Which addresses the guest may not reach through it.
+    pub filter: Rules,
+}
+
+/// Published TCP ports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForwardConfig {
+    /// The ports.
+    pub ports: Vec<ForwardedPort>,
+    /// The host's hardware address, which passt has too.
+    pub gateway_mac: [u8; 6],
+    /// The guest's address.
+    pub guest: Ipv4Addr,
+    /// The host's address.
+    pub gateway: Ipv4Addr,
+    /// The guest's and the host's, if the guest has IPv6.
+    pub v6: Option<(Ipv6Addr, Ipv6Addr)>,
+    /// passt for everything else; none if there is nothing else.
+    pub passt: Option<StreamConfig>,
+}
+
+/// A published TCP port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForwardedPort {
+    /// Listening socket.
+    pub fd: Descriptor,
+    /// The guest's port.
+    pub guest: u16,
 }
 
 /// A disk.

@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunRoot};
+use tare_frames::Rules;
 use tare_host::process::start_time;
 use tare_policy::limit::NetLimits;
 use tare_qemu::Accelerator;
@@ -17,11 +18,12 @@ use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::interruption::Interruption;
 use crate::machine::{
-    Files, Launched, Link, LinkEnd, MachineSpec, Net, PreparedMachine, RunFileError,
+    Files, FilteredPasst, Launched, Link, LinkEnd, MachineSpec, Net, PreparedMachine, RunFileError,
 };
-use crate::passt::PasstUser;
+use crate::passt::{Hardware, PasstUser};
 use crate::plan::Plan;
-use crate::publish::Publish;
+use crate::ports::Listener;
+use crate::publish::{Protocol, Publish};
 use crate::rates::NetRate;
 use crate::record::{EngineName, Record, now_s};
 use crate::run_dir_guard::RunDirGuard;
@@ -150,13 +152,51 @@ fn link(net: Net, mac: [u8; 6], passt_user: Option<PasstUser>) -> Result<Option<
     let end = match net {
         Net::None => return Ok(None),
         Net::Tap { name, file } => LinkEnd::Tap { name, file },
-        Net::User { forwards, filter } => LinkEnd::Passt {
-            passt: passt::start(&forwards, mac, passt_user)?,
-            filter,
-        },
+        Net::User {
+            forwards,
+            direct,
+            passt,
+        } => user_end(forwards, direct, passt, mac, passt_user)?,
     };
     let limits = NetLimits::default();
     Ok(Some(Link { mac, end, limits }))
+}
+
+fn user_end(
+    mut forwards: Vec<Publish>,
+    direct: Option<Vec<Listener>>,
+    rules: Option<Rules>,
+    mac: [u8; 6],
+    passt_user: Option<PasstUser>,
+) -> Result<LinkEnd, Failure> {
+    let has_ipv6 = passt::uses_ipv6(&forwards);
+    let beside = match &direct {
+        Some(_) => {
+            forwards.retain(|forward| forward.protocol == Protocol::Udp);
+            Hardware::Shared
+        }
+        None => Hardware::Own,
+    };
+    let network = passt::Network { has_ipv6, beside };
+    let start = |filter| {
+        let passt = passt::start(&forwards, network, mac, passt_user)?;
+        Ok::<_, Failure>(FilteredPasst { passt, filter })
+    };
+    let passt = rules.map(start).transpose()?;
+    Ok(match (direct, passt) {
+        (Some(listeners), passt) => LinkEnd::Direct {
+            listeners,
+            has_ipv6,
+            passt,
+        },
+        (None, Some(passt)) => LinkEnd::Passt(passt),
+        // The plan has one of them.
+        (None, None) => LinkEnd::Direct {
+            listeners: Vec::new(),
+            has_ipv6,
+            passt: None,
+        },
+    })
 }
 
 fn initrd(files: Files) -> Result<Option<File>, Failure> {

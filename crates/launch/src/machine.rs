@@ -24,6 +24,7 @@ use crate::image::Image;
 use crate::interruption::Interruption;
 use crate::linux::root::LinuxRoot;
 use crate::passt::Passt;
+use crate::ports::Listener;
 use crate::publish::Publish;
 use crate::record::Record;
 use crate::request::JobMode;
@@ -112,12 +113,15 @@ impl Files {
 pub(crate) enum Net {
     /// No interface.
     None,
-    /// passt.
+    /// Published ports, and what the guest reaches.
     User {
-        /// Its forwards.
+        /// All of them.
         forwards: Vec<Publish>,
-        /// What the guest may not reach.
-        filter: Rules,
+        /// The TCP ports that the monitor serves, if it does, with their listening sockets.
+        direct: Option<Vec<Listener>>,
+        /// passt for the others and what the guest opens, and what it may not reach; `None` if there
+        /// is nothing else.
+        passt: Option<Rules>,
     },
     /// An attached tap interface.
     Tap {
@@ -171,7 +175,7 @@ impl PreparedMachine {
 
     /// Waits until the other end of the network is there.
     pub(crate) fn connect(&mut self) -> Result<(), Failure> {
-        if let Some(LinkEnd::Passt { passt, .. }) = self.link.as_mut().map(|link| &mut link.end) {
+        if let Some(passt) = self.link.as_mut().and_then(|link| link.end.passt()) {
             keep_log(&passt.wait_ready()?, self.run_dir.dir())?;
         }
         self.interruption.check()?;
@@ -194,11 +198,15 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) enum LinkEnd {
     /// passt, which may not be ready yet.
-    Passt {
-        /// The process and the socket to it.
-        passt: Passt,
-        /// What the guest may not reach.
-        filter: Rules,
+    Passt(FilteredPasst),
+    /// The monitor.
+    Direct {
+        /// Listening sockets.
+        listeners: Vec<Listener>,
+        /// Whether the guest has IPv6.
+        has_ipv6: bool,
+        /// For everything else.
+        passt: Option<FilteredPasst>,
     },
     /// A tap interface.
     Tap {
@@ -207,6 +215,27 @@ pub(crate) enum LinkEnd {
         /// Its descriptor.
         file: File,
     },
+}
+
+/// A passt.
+#[derive(Debug)]
+pub(crate) struct FilteredPasst {
+    /// The process and the socket to it.
+    pub(crate) passt: Passt,
+    /// What the guest may not reach.
+    pub(crate) filter: Rules,
+}
+
+impl LinkEnd {
+    fn passt(&mut self) -> Option<&mut Passt> {
+        match self {
+            Self::Passt(passt)
+            | Self::Direct {
+                passt: Some(passt), ..
+            } => Some(&mut passt.passt),
+            Self::Direct { passt: None, .. } | Self::Tap { .. } => None,
+        }
+    }
 }
 
 /// How a start ended.

@@ -15,8 +15,8 @@ use rustix::stdio::stdin;
 use rustix::termios::isatty;
 use tare_control::client::Client;
 use tare_control::config::{
-    Console, DedicatedCpu, Descriptor, DiskConfig, GuestKind, Jail, JailUser, Leaves,
-    MachineConfig, NetBackend, NetConfig, Streams,
+    Console, DedicatedCpu, Descriptor, DiskConfig, ForwardConfig, ForwardedPort, GuestKind, Jail,
+    JailUser, Leaves, MachineConfig, NetBackend, NetConfig, StreamConfig, Streams,
 };
 use tare_control::exit::ExitCode;
 use tare_control::rundir::RunDir;
@@ -28,7 +28,8 @@ use tare_rootfs::guest;
 use crate::attempt::Output;
 use crate::disk::OpenDisk;
 use crate::failure::{Explain, Failure};
-use crate::machine::{Launched, Link, LinkEnd, PreparedMachine, RunFileError};
+use crate::machine::{FilteredPasst, Launched, Link, LinkEnd, PreparedMachine, RunFileError};
+use crate::ports::Listener;
 use crate::request::JobMode;
 use crate::user::MachineUser;
 use crate::{Terminal, background, dedicated_cpus, passt};
@@ -165,15 +166,38 @@ fn net(link: &Link) -> Result<NetConfig, MonitorError> {
         frames_per_s: link.limits.frames_per_s,
         bytes_per_s: link.limits.bytes_per_s,
         backend: match &link.end {
-            LinkEnd::Passt { passt, filter } => NetBackend::Stream {
-                fd: inherit(passt.socket())?,
-                filter: filter.clone(),
-            },
+            LinkEnd::Passt(passt) => NetBackend::Stream(stream(passt)?),
+            LinkEnd::Direct {
+                listeners,
+                has_ipv6,
+                passt,
+            } => NetBackend::Forward(ForwardConfig {
+                ports: listeners.iter().map(port).collect::<Result<_, _>>()?,
+                gateway_mac: passt::GATEWAY_MAC,
+                guest: passt::GUEST.into(),
+                gateway: passt::GATEWAY.into(),
+                v6: has_ipv6.then_some((passt::GUEST_V6, passt::GATEWAY_V6)),
+                passt: passt.as_ref().map(stream).transpose()?,
+            }),
             LinkEnd::Tap { name, file } => NetBackend::Tap {
                 fd: inherit(file)?,
                 name: name.clone(),
             },
         },
+    })
+}
+
+fn stream(passt: &FilteredPasst) -> Result<StreamConfig, MonitorError> {
+    Ok(StreamConfig {
+        fd: inherit(passt.passt.socket())?,
+        filter: passt.filter.clone(),
+    })
+}
+
+fn port(listener: &Listener) -> Result<ForwardedPort, MonitorError> {
+    Ok(ForwardedPort {
+        fd: inherit(&listener.socket)?,
+        guest: listener.guest,
     })
 }
 

@@ -10,20 +10,53 @@ const NAME_MAX: usize = 15;
 /// The requested network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NetChoice {
-    /// User-mode networking through passt. The guest may not reach addresses of the host and
-    /// link-local ones, except these.
-    User(Vec<Prefix>),
+    /// User-mode networking.
+    User(UserNet),
     /// No interface.
     None,
     /// A tap interface that exists.
     Tap(String),
 }
 
+/// User-mode networking.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserNet {
+    /// The guest may not reach addresses of the host and link-local ones, except these.
+    pub allow: Vec<Prefix>,
+    /// Who serves published TCP ports.
+    pub forward: Forward,
+    /// Whether the guest may open connections.
+    pub outbound: Outbound,
+}
+
+/// Who serves published TCP ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Forward {
+    /// passt.
+    #[default]
+    Passt,
+    /// The monitor.
+    Direct,
+}
+
+/// Whether the guest may open connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outbound {
+    /// It may, through passt.
+    #[default]
+    On,
+    /// It may not, and there is no passt.
+    Off,
+}
+
 /// A network option that cannot be parsed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NetChoiceError {
     /// Not one of the three.
-    #[error("invalid network: use user, user,allow=ADDRESS[/BITS], none or tap=NAME")]
+    #[error(
+        "invalid network: use user[,forward=direct|passt][,outbound=on|off]\
+         [,allow=ADDRESS[/BITS]], none or tap=NAME"
+    )]
     Form,
     /// A range that must not be allowed.
     #[error(transparent)]
@@ -41,7 +74,7 @@ impl FromStr for NetChoice {
             return user(options);
         }
         match text.split_once('=') {
-            None if text == "user" => Ok(Self::User(Vec::new())),
+            None if text == "user" => Ok(Self::User(UserNet::default())),
             None if text == "none" => Ok(Self::None),
             Some(("tap", name)) if valid(name) => Ok(Self::Tap(name.to_owned())),
             Some(("tap", _)) => Err(NetChoiceError::Name),
@@ -52,12 +85,18 @@ impl FromStr for NetChoice {
 
 /// The options behind `user,`.
 fn user(options: &str) -> Result<NetChoice, NetChoiceError> {
-    let allowed = |option: &str| {
-        let range = option.strip_prefix("allow=").ok_or(NetChoiceError::Form)?;
-        Ok(range.parse()?)
-    };
-    let ranges: Result<_, NetChoiceError> = options.split(',').map(allowed).collect();
-    Ok(NetChoice::User(ranges?))
+    let mut user = UserNet::default();
+    for option in options.split(',') {
+        match option.split_once('=') {
+            Some(("allow", range)) => user.allow.push(range.parse()?),
+            Some(("forward", "direct")) => user.forward = Forward::Direct,
+            Some(("forward", "passt")) => user.forward = Forward::Passt,
+            Some(("outbound", "on")) => user.outbound = Outbound::On,
+            Some(("outbound", "off")) => user.outbound = Outbound::Off,
+            _ => return Err(NetChoiceError::Form),
+        }
+    }
+    Ok(NetChoice::User(user))
 }
 
 /// The kernel's rule (`dev_valid_name` in `net/core/dev.c`).
@@ -72,7 +111,7 @@ mod tests {
 
     #[test]
     fn three_networks_have_names() {
-        assert_eq!("user".parse(), Ok(NetChoice::User(Vec::new())));
+        assert_eq!("user".parse(), Ok(NetChoice::User(UserNet::default())));
         assert_eq!("none".parse(), Ok(NetChoice::None));
         assert_eq!("tap=t0".parse(), Ok(NetChoice::Tap("t0".to_owned())));
     }
@@ -81,7 +120,11 @@ mod tests {
     fn addresses_can_be_opened_one_by_one() {
         let ranges = ["127.0.0.1", "192.0.2.0/24"].map(|text| text.parse().expect("a range"));
         let choice = "user,allow=127.0.0.1,allow=192.0.2.0/24".parse();
-        assert_eq!(choice, Ok(NetChoice::User(ranges.into())));
+        let user = UserNet {
+            allow: ranges.into(),
+            ..UserNet::default()
+        };
+        assert_eq!(choice, Ok(NetChoice::User(user)));
         for text in ["user,", "user,allow", "user,deny=::1"] {
             assert_eq!(
                 text.parse::<NetChoice>(),

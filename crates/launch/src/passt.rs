@@ -48,8 +48,8 @@ pub(crate) const GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfd74, 0x6172, 0x6500, 0,
 pub(crate) const PREFIX_V6: u8 = 64;
 /// Largest IP packet in bytes.
 pub(crate) const MTU: u16 = 1500;
-/// passt's hardware address where no interface provides one.
-const GATEWAY_MAC: &str = "52:55:0a:00:02:02";
+/// The gateway's hardware address where no interface provides one, or the monitor has it too.
+pub(crate) const GATEWAY_MAC: [u8; 6] = [0x52, 0x55, 0x0a, 0, 2, 2];
 /// How long passt may take to bind its ports.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
@@ -89,6 +89,7 @@ impl Explain for PasstError {
 #[derive(Debug)]
 pub(crate) struct Passt {
     forwards: Vec<Publish>,
+    network: Network,
     /// The machine's end: frames with a length before each.
     ours: OwnedFd,
     theirs: Option<OwnedFd>,
@@ -108,6 +109,24 @@ pub(crate) struct PasstUser {
     pub(crate) claim: Option<OwnedFd>,
 }
 
+/// What kind of network it provides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network {
+    /// Whether the guest has IPv6.
+    pub(crate) has_ipv6: bool,
+    /// The gateway's hardware address.
+    pub(crate) beside: Hardware,
+}
+
+/// The gateway's hardware address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hardware {
+    /// passt's own.
+    Own,
+    /// [`GATEWAY_MAC`], which the monitor has too.
+    Shared,
+}
+
 /// The interface whose addresses passt uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Template {
@@ -120,6 +139,7 @@ enum Template {
 /// It becomes `user`; without one, root's passt becomes `nobody`.
 pub(crate) fn start(
     forwards: &[Publish],
+    network: Network,
     mac: [u8; 6],
     user: Option<PasstUser>,
 ) -> Result<Passt, PasstError> {
@@ -134,8 +154,9 @@ pub(crate) fn start(
     let theirs = theirs.into();
     Ok(Passt {
         forwards: forwards.to_vec(),
+        network,
         ours: ours.into(),
-        child: spawn(forwards, &theirs, template, user.as_ref())?,
+        child: spawn(forwards, network, &theirs, template, user.as_ref())?,
         user,
         theirs: Some(theirs),
         template,
@@ -168,13 +189,20 @@ impl Passt {
             Template::DefaultRoute => Template::Loopback,
             Template::Loopback => Template::DefaultRoute,
         };
-        self.child = spawn(&self.forwards, theirs, template, self.user.as_ref())?;
+        self.child = spawn(
+            &self.forwards,
+            self.network,
+            theirs,
+            template,
+            self.user.as_ref(),
+        )?;
         wait(&mut self.child)
     }
 }
 
 fn spawn(
     forwards: &[Publish],
+    network: Network,
     theirs: &OwnedFd,
     template: Template,
     user: Option<&PasstUser>,
@@ -189,7 +217,7 @@ fn spawn(
     let mut command = Command::new("passt");
     keeps_only(&mut command, inherited)
         .args(["--fd", &theirs.as_raw_fd().to_string()])
-        .args(arguments(forwards, template))
+        .args(arguments(forwards, network, template))
         .args(user.map(|user| format!("--runas={}:{}", user.uid, user.gid)))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -207,9 +235,9 @@ pub(crate) fn uses_ipv6(forwards: &[Publish]) -> bool {
     forwards.iter().any(|forward| forward.address.is_ipv6())
 }
 
-fn arguments(forwards: &[Publish], template: Template) -> Vec<String> {
+fn arguments(forwards: &[Publish], network: Network, template: Template) -> Vec<String> {
     let ip = |address: [u8; 4]| std::net::Ipv4Addr::from(address).to_string();
-    let mut arguments = if uses_ipv6(forwards) {
+    let mut arguments = if network.has_ipv6 {
         vec![
             "--address".to_owned(),
             GUEST_V6.to_string(),
@@ -232,7 +260,11 @@ fn arguments(forwards: &[Publish], template: Template) -> Vec<String> {
         MTU.to_string(),
     ]);
     if template == Template::Loopback {
-        arguments.extend(["--interface", "lo", "--mac-addr", GATEWAY_MAC].map(str::to_owned));
+        arguments.extend(["--interface", "lo"].map(str::to_owned));
+    }
+    if template == Template::Loopback || network.beside == Hardware::Shared {
+        let mac = GATEWAY_MAC.map(|byte| format!("{byte:02x}")).join(":");
+        arguments.extend(["--mac-addr".to_owned(), mac]);
     }
     for forward in forwards {
         let option = match forward.protocol {
@@ -324,11 +356,18 @@ mod tests {
 
     use super::*;
 
+    fn of(forwards: &[Publish]) -> Network {
+        Network {
+            has_ipv6: uses_ipv6(forwards),
+            beside: Hardware::Own,
+        }
+    }
+
     #[test]
     fn forwards_name_address_and_both_ports() {
         let forwards =
             ["18080:80", "0.0.0.0:53:5353/udp"].map(|text| text.parse().expect("a forward"));
-        let arguments = arguments(&forwards, Template::DefaultRoute).join(" ");
+        let arguments = arguments(&forwards, of(&forwards), Template::DefaultRoute).join(" ");
         assert!(
             arguments.ends_with("--tcp-ports 127.0.0.1/18080:80 --udp-ports 0.0.0.0/53:5353"),
             "{arguments}"
@@ -343,7 +382,7 @@ mod tests {
             "[::1]:18080:80".parse().expect("a forward"),
             "18080:80".parse().expect("a forward"),
         ];
-        let arguments = arguments(&forwards, Template::DefaultRoute).join(" ");
+        let arguments = arguments(&forwards, of(&forwards), Template::DefaultRoute).join(" ");
         assert!(!arguments.contains("--ipv4-only"), "{arguments}");
         for part in ["--address fd74:6172:6500::15", "--tcp-ports ::1/18080:80"] {
             assert!(arguments.contains(part), "{arguments}");
@@ -380,7 +419,7 @@ mod tests {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a port");
         let forwards = [format!("{port}:80").parse().expect("a forward")];
         let ready = || {
-            let mut passt = start(&forwards, [2, 0, 0, 0, 0, 1], None)?;
+            let mut passt = start(&forwards, of(&forwards), [2, 0, 0, 0, 0, 1], None)?;
             passt.wait_ready().map(|_| passt)
         };
         let error = ready().expect_err("the port is taken");
@@ -427,7 +466,7 @@ mod tests {
         let mac = [2, 0, 0, 0, 0, 1];
         let victim = TcpListener::bind("127.0.0.1:0").expect("a port");
         victim.set_nonblocking(true).expect("a mode");
-        let mut passt = start(&[], mac, None).expect("passt");
+        let mut passt = start(&[], of(&[]), mac, None).expect("passt");
         let (mut guest, ours) = UnixStream::pair().expect("a pair");
         let network = passt.socket().try_clone().expect("a copy");
         passt.wait_ready().expect("passt is ready");

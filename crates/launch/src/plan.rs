@@ -18,8 +18,8 @@ use crate::linux::{self, root::LinuxRoot};
 use crate::machine::{Boot, Files, MachineSpec, Net};
 use crate::memory_choice::{self, MemoryChoice};
 use crate::memory_size::MemorySize;
-use crate::net_choice::NetChoice;
-use crate::publish::Publish;
+use crate::net_choice::{Forward, NetChoice, Outbound, UserNet};
+use crate::publish::{Protocol, Publish};
 use crate::record::Reloadable;
 use crate::request::{JobMode, Request};
 use crate::run_dir_guard::Name;
@@ -60,6 +60,18 @@ pub(crate) enum PlanError {
     /// Forwards without passt.
     #[error("--publish needs --net user")]
     PublishWithoutUser,
+    /// Ports that the monitor serves, with another one.
+    #[error("--net user,forward=direct needs Tare's own monitor (--engine tare)")]
+    DirectWithoutTare,
+    /// passt for ports, and no passt.
+    #[error("--net user,outbound=off needs forward=direct: passt lets the guest open connections")]
+    OutboundOffWithPasst,
+    /// Addresses for a guest that opens no connections.
+    #[error("--net user,outbound=off and allow= exclude each other")]
+    AllowWithoutOutbound,
+    /// A UDP port, which only passt forwards.
+    #[error("--publish {0} needs passt: leave out outbound=off")]
+    UdpWithoutPasst(Publish),
     /// Arguments for an image that is not a program.
     #[error("a command after -- and --env are for programs and Linux guests; IMAGE is neither")]
     WordsForImage,
@@ -123,8 +135,8 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         ),
         None => (name_of(request.name, boot.name)?, request.place),
     };
-    let net = net(request.net, request.publish)?;
     let (engine, probe) = engine::choose(request.engine, request.cpus, guest)?;
+    let net = net(request.net, request.publish, &engine)?;
     if request.limits.net.is_some() {
         check_net_limit(&net, &engine)?;
     }
@@ -302,21 +314,55 @@ fn name_of(given: Option<String>, stem: String) -> Result<Name, PlanError> {
     }
 }
 
-fn net(choice: NetChoice, publish: Vec<Publish>) -> Result<Net, Failure> {
+fn net(choice: NetChoice, publish: Vec<Publish>, engine: &Engine) -> Result<Net, Failure> {
     match choice {
-        NetChoice::User(allow) => {
-            ports::check(&publish)?;
-            Ok(Net::User {
-                forwards: publish,
-                filter: frame_rules::of_this_host(allow),
-            })
-        }
+        NetChoice::User(user) => user_net(user, publish, engine),
         _ if !publish.is_empty() => Err(PlanError::PublishWithoutUser.into()),
         NetChoice::None => Ok(Net::None),
         NetChoice::Tap(name) => Ok(Net::Tap {
             file: tap::open(&name)?,
             name,
         }),
+    }
+}
+
+fn user_net(user: UserNet, publish: Vec<Publish>, engine: &Engine) -> Result<Net, Failure> {
+    let direct = match (user.forward, engine) {
+        (Forward::Direct, Engine::Tare(_)) => Some(ports::listen(&publish)?),
+        (Forward::Direct, _) => return Err(PlanError::DirectWithoutTare.into()),
+        (Forward::Passt, _) => {
+            ports::check(&publish)?;
+            None
+        }
+    };
+    let passt = match user.outbound {
+        Outbound::On => Some(frame_rules::of_this_host(user.allow)),
+        Outbound::Off => {
+            check_outbound_off(&user, &publish)?;
+            None
+        }
+    };
+    Ok(Net::User {
+        forwards: publish,
+        direct,
+        passt,
+    })
+}
+
+/// Without passt there is only what the monitor serves itself.
+fn check_outbound_off(user: &UserNet, publish: &[Publish]) -> Result<(), PlanError> {
+    if user.forward != Forward::Direct {
+        return Err(PlanError::OutboundOffWithPasst);
+    }
+    if !user.allow.is_empty() {
+        return Err(PlanError::AllowWithoutOutbound);
+    }
+    let udp = publish
+        .iter()
+        .find(|forward| forward.protocol == Protocol::Udp);
+    match udp {
+        Some(udp) => Err(PlanError::UdpWithoutPasst(*udp)),
+        None => Ok(()),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Checks before the start that the forwarded ports are free.
+//! Checks before the start that the forwarded ports are free, and listens at those that the monitor
+//! serves.
 
 use std::collections::HashSet;
 use std::io;
@@ -6,6 +7,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use tare_control::exit::ExitCode;
 
 use crate::failure::Explain;
@@ -66,28 +68,84 @@ impl Explain for PortError {
 const TRIES: u32 = 25;
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Connections that wait until they are accepted: as many as the kernel allows
+/// (`net.core.somaxconn`) up to this.
+const BACKLOG: i32 = 4096;
+/// When an idle client is probed, how often, and how many probes it may leave unanswered: a client that
+/// has vanished must not hold a connection of the guest forever.
+const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(300);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEP_ALIVE_PROBES: u32 = 5;
+
+/// A listening socket for a port of the guest.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// The socket. What it accepts has its options.
+    pub(crate) socket: TcpListener,
+    /// The guest's port.
+    pub(crate) guest: u16,
+}
+
+/// Listens at the TCP ports, and checks the others.
+pub(crate) fn listen(forwards: &[Publish]) -> Result<Vec<Listener>, PortError> {
+    let others = forwards
+        .iter()
+        .filter(|forward| forward.protocol != Protocol::Tcp);
+    refuse_twice(forwards)?;
+    others.copied().try_for_each(check_one)?;
+    let own = forwards
+        .iter()
+        .filter(|forward| forward.protocol == Protocol::Tcp);
+    own.map(|forward| {
+        let socket = soon(|| listen_at(forward));
+        Ok(Listener {
+            socket: socket.map_err(|source| explain(*forward, source))?,
+            guest: forward.guest,
+        })
+    })
+    .collect()
+}
+
+fn listen_at(forward: &Publish) -> io::Result<TcpListener> {
+    let socket = TcpListener::bind((forward.address, forward.host))?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(&socket, KEEP_ALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(&socket, KEEP_ALIVE_PROBES)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
 /// Binds each port and releases it again; refuses a port that is named twice.
 pub(crate) fn check(forwards: &[Publish]) -> Result<(), PortError> {
+    refuse_twice(forwards)?;
+    forwards.iter().copied().try_for_each(check_one)
+}
+
+fn refuse_twice(forwards: &[Publish]) -> Result<(), PortError> {
     let mut seen = HashSet::new();
     let is_again = |it: &&Publish| !seen.insert((it.address, it.host, it.protocol));
     if let Some(twice) = forwards.iter().find(is_again) {
         return Err(PortError::Twice(*twice));
     }
-    forwards
-        .iter()
-        .try_for_each(|forward| bind_soon(forward).map_err(|source| explain(*forward, source)))
+    Ok(())
 }
 
-/// Binds with retries: the passt of a machine that has just ended holds its ports for some
-/// milliseconds.
-fn bind_soon(forward: &Publish) -> io::Result<()> {
+fn check_one(forward: Publish) -> Result<(), PortError> {
+    soon(|| bind(&forward)).map_err(|source| explain(forward, source))
+}
+
+/// Binds with retries: a machine that has just ended holds its ports for some milliseconds.
+fn soon<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..TRIES {
-        match bind(forward) {
+        match bind() {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => thread::sleep(PAUSE),
             other => return other,
         }
     }
-    bind(forward)
+    bind()
 }
 
 fn bind(forward: &Publish) -> io::Result<()> {

@@ -63,8 +63,9 @@ pub(crate) fn start(
         run_dir: dir.path().to_owned(),
         guest: machine.spec.guest,
         filter: machine.link.as_ref().and_then(|link| match &link.end {
-            LinkEnd::Passt { filter, .. } => Some(filter.clone()),
-            LinkEnd::Tap { .. } => None,
+            LinkEnd::Passt(passt) => Some(passt.filter.clone()),
+            // The plan gives `Direct` to Tare's own monitor alone.
+            LinkEnd::Tap { .. } | LinkEnd::Direct { .. } => None,
         }),
     };
     let uplink = uplink(&machine)
@@ -116,8 +117,8 @@ pub(crate) fn answers(dir: &RunDir) -> impl FnMut() -> bool + use<> {
 /// The machine's end of its socket to passt, which the supervisor's relay uses.
 fn uplink(machine: &PreparedMachine) -> Result<Option<OwnedFd>, Errno> {
     match machine.link.as_ref().map(|link| &link.end) {
-        Some(LinkEnd::Passt { passt, .. }) => {
-            let copy = fcntl_dupfd_cloexec(passt.socket(), 0)?;
+        Some(LinkEnd::Passt(passt)) => {
+            let copy = fcntl_dupfd_cloexec(passt.passt.socket(), 0)?;
             Ok(Some(copy))
         }
         _ => Ok(None),

@@ -73,6 +73,16 @@ impl Devices {
         };
         match link {
             AnyLink::Tap(link) => self.add_link(settings, link),
+            AnyLink::Forward(link) => {
+                let (counters, dropped) = (link.counters(), link.dropped());
+                self.add_link(settings, *link)?;
+                if let Some(net) = self.observed.last_mut() {
+                    net.counters.push(counters);
+                    net.counters
+                        .extend(dropped.map(|it| it as Arc<dyn CounterSource>));
+                }
+                Ok(())
+            }
             AnyLink::Stream(link) => {
                 let dropped = link.dropped();
                 self.add_link(settings, link)?;

@@ -104,7 +104,10 @@ pub(crate) struct RunArgs {
         long_help = "Network: user (through passt, no privileges), none, or tap=NAME. With \
                      user the guest cannot reach the host's addresses, its loopback \
                      interface or link-local addresses; user,allow=ADDRESS[/BITS] permits \
-                     some of them: user,allow=127.0.0.1,allow=192.0.2.0/24"
+                     some of them: user,allow=127.0.0.1,allow=192.0.2.0/24. With \
+                     user,forward=direct the monitor serves published TCP ports itself, \
+                     instead of passt; user,forward=direct,outbound=off is a machine \
+                     without passt, which opens no connections"
     )]
     pub(crate) net: NetChoice,
     /// Attach a disk: a raw file or block device. A program has the ext4 file system

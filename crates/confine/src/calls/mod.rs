@@ -99,7 +99,14 @@ const EVENTS: &[c_long] = &[
 /// thread may overwrite the disks' files already.
 const LOG: &[c_long] = &[libc::SYS_ftruncate];
 
-const LINKS: &[c_long] = &[libc::SYS_recvfrom, libc::SYS_sendto];
+/// passt, and the clients of published ports, whose listening sockets are open. A new socket
+/// comes from those alone.
+const LINKS: &[c_long] = &[
+    libc::SYS_accept4,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_shutdown,
+];
 
 /// Disks: io_uring, and the calls that stand in where it is refused.
 const DISKS: &[c_long] = &[
@@ -207,6 +214,9 @@ fn program(role: Role) -> Result<BpfProgram, ConfineError> {
     if role == Role::Main {
         rules.insert(libc::SYS_tgkill, vec![kicks()?]);
     }
+    if role == Role::Io {
+        rules.insert(libc::SYS_setsockopt, vec![resets()?]);
+    }
     // Debug builds of std look whether a descriptor that they close is open.
     let mut asks = vec![libc::F_GETFD];
     if role == Role::Frontend {
@@ -268,6 +278,18 @@ fn kicks() -> Result<SeccompRule, ConfineError> {
     Ok(SeccompRule::new(vec![
         condition(0, SeccompCmpOp::Eq, std::process::id().into())?,
         condition(2, SeccompCmpOp::Ge, FIRST_KICK_SIGNAL)?,
+    ])?)
+}
+
+/// The one option of a client's socket: that closing it resets it.
+fn resets() -> Result<SeccompRule, ConfineError> {
+    let condition = |index, value: i32| {
+        let value = value.unsigned_abs().into();
+        SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+    };
+    Ok(SeccompRule::new(vec![
+        condition(1, libc::SOL_SOCKET)?,
+        condition(2, libc::SO_LINGER)?,
     ])?)
 }
 

@@ -12,7 +12,7 @@ use seccompiler::{
 
 use super::{
     ADVICE, CACHE_MODE, CONSOLE, CONTROL, DISKS, EVENTS, EVERYWHERE, FIONBIO, LINKS, TCSETS,
-    TCSETS2, TUNSETOFFLOAD, allow_only, any_of, argument, futexes, numbers, own_threads,
+    TCSETS2, TUNSETOFFLOAD, allow_only, any_of, argument, futexes, numbers, own_threads, resets,
 };
 use crate::ConfineError;
 
@@ -137,6 +137,7 @@ pub(super) fn program() -> Result<BpfProgram, ConfineError> {
     let own = argument(0, SeccompCmpOp::Eq, 0)?;
     rules.insert(libc::SYS_sched_setaffinity, vec![own]);
     rules.insert(libc::SYS_prlimit64, vec![own_limits()?]);
+    rules.insert(libc::SYS_setsockopt, vec![resets()?]);
     rules.insert(libc::SYS_tgkill, vec![own_threads()?]);
     allow_only(rules)
 }

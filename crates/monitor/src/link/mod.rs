@@ -1,20 +1,32 @@
-//! The other ends of a network device: a stream socket (passt) or a tap.
+//! The other ends of a network device: a stream socket (passt), a tap, or clients of
+//! published ports.
 
 mod announce;
 mod dropped;
+mod forward;
 mod stream;
 mod tap;
 
 use std::os::fd::OwnedFd;
 
-use tare_control::config::{Descriptor, NetBackend, NetConfig};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tare_control::config::{Descriptor, ForwardConfig, NetBackend, NetConfig, StreamConfig};
+use tare_forward::{Beside, Ends, Limits, Settings};
 
 use crate::inherit::{InheritError, Inherited};
 
 use announce::announce;
+pub use forward::ForwardLink;
+use forward::Listener;
 pub use stream::StreamLink;
 pub use tap::TapLink;
 
+/// Connections to published ports at a time.
+const CONNECTIONS: usize = 4096;
+/// Bytes of their buffers, all together.
+const BUFFERS: usize = 8 << 20;
+/// Descriptors for everything else.
+const OTHER_DESCRIPTORS: usize = 256;
 /// Bytes of an Ethernet header.
 const ETHERNET_HEADER: usize = 14;
 
@@ -27,6 +39,9 @@ pub enum OpenLinkError {
     /// It is not a connected stream socket.
     #[error("the network's stream socket cannot be used")]
     Stream(#[source] std::io::Error),
+    /// Published ports cannot be served.
+    #[error("the published ports' sockets cannot be used")]
+    Forward(#[source] std::io::Error),
     /// It is not a tap with a virtio header, or it is gone.
     #[error("the tap interface {name} cannot be used")]
     Tap {
@@ -43,6 +58,8 @@ pub(crate) enum AnyLink {
     Stream(StreamLink),
     /// A tap.
     Tap(TapLink),
+    /// Clients of published ports.
+    Forward(Box<ForwardLink>),
 }
 
 impl AnyLink {
@@ -53,13 +70,10 @@ impl AnyLink {
     ) -> Result<Self, OpenLinkError> {
         let mut take = |fd: Descriptor| -> Result<OwnedFd, InheritError> { inherited.take(fd) };
         match &config.backend {
-            NetBackend::Stream { fd, filter } => {
-                let max_frame = usize::from(config.mtu) + ETHERNET_HEADER;
-                let mut link = StreamLink::new(take(*fd)?, max_frame, filter.clone())
-                    .map_err(OpenLinkError::Stream)?;
-                // That the peer is gone shows when the guest uses the link.
-                let _ = announce(&mut link, config.mac);
-                Ok(Self::Stream(link))
+            NetBackend::Stream(passt) => stream(config, passt, take(passt.fd)?).map(Self::Stream),
+            NetBackend::Forward(ports) => {
+                let link = forward(config, ports, &mut take)?;
+                Ok(Self::Forward(Box::new(link)))
             }
             NetBackend::Tap { fd, name } => {
                 let fd = take(*fd)?;
@@ -71,4 +85,74 @@ impl AnyLink {
             }
         }
     }
+}
+
+fn stream(
+    config: &NetConfig,
+    passt: &StreamConfig,
+    socket: OwnedFd,
+) -> Result<StreamLink, OpenLinkError> {
+    let max_frame = usize::from(config.mtu) + ETHERNET_HEADER;
+    let mut link =
+        StreamLink::new(socket, max_frame, passt.filter.clone()).map_err(OpenLinkError::Stream)?;
+    // That the peer is gone shows when the guest uses the link.
+    let _ = announce(&mut link, config.mac);
+    Ok(link)
+}
+
+fn forward(
+    config: &NetConfig,
+    ports: &ForwardConfig,
+    take: &mut impl FnMut(Descriptor) -> Result<OwnedFd, InheritError>,
+) -> Result<ForwardLink, OpenLinkError> {
+    let mut listeners = Vec::new();
+    for port in &ports.ports {
+        listeners.push(Listener {
+            socket: take(port.fd)?,
+            port: port.guest,
+        });
+    }
+    let passt = match &ports.passt {
+        Some(passt) => Some(stream(config, passt, take(passt.fd)?)?),
+        None => None,
+    };
+    let mut secret = [0; 16];
+    let settings = || {
+        rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
+        Ok(Settings {
+            guest_mac: config.mac,
+            gateway_mac: ports.gateway_mac,
+            v4: Ends {
+                guest: ports.guest,
+                gateway: ports.gateway,
+            },
+            v6: ports.v6.map(|(guest, gateway)| Ends { guest, gateway }),
+            mtu: config.mtu,
+            beside: match passt {
+                Some(_) => Beside::Passt,
+                None => Beside::Nothing,
+            },
+            limits: Limits {
+                connections: raise_descriptors()?,
+                buffers: BUFFERS,
+            },
+            secret,
+        })
+    };
+    let mut settings = settings;
+    let link = settings().and_then(|settings| ForwardLink::new(settings, listeners, passt));
+    link.map_err(OpenLinkError::Forward)
+}
+
+/// Lets this process have as many descriptors as it may; how many of them are for connections.
+fn raise_descriptors() -> std::io::Result<usize> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised)?;
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    Ok(most.saturating_sub(OTHER_DESCRIPTORS).clamp(1, CONNECTIONS))
 }

@@ -116,6 +116,12 @@ impl StreamLink {
         Arc::clone(&self.dropped)
     }
 
+    /// The frame that was written to the room last reserved.
+    pub(super) fn reserved(&self) -> &[u8] {
+        let start = self.tx.end + PREFIX;
+        &self.tx.bytes[start..start + self.reserved]
+    }
+
     /// Length of the first frame in the receive buffer, if all of it is there.
     fn first_frame(&self) -> Result<Option<usize>, LinkError> {
         let Some((prefix, rest)) = self.rx.used().split_first_chunk::<PREFIX>() else {

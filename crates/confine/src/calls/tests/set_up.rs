@@ -231,17 +231,24 @@ fn what_a_role_may_do_its_set_up_allows() {
     {
         assert!(may(libc::SYS_ioctl, &[0, *number]), "{number:#x}");
     }
+    let option = |level: i32, option: i32| {
+        let arguments = [0, level.unsigned_abs().into(), option.unsigned_abs().into()];
+        may(libc::SYS_setsockopt, &arguments)
+    };
+    assert!(option(libc::SOL_SOCKET, libc::SO_LINGER));
+    assert!(!option(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER));
+    assert!(!option(libc::SOL_TCP, libc::SO_LINGER));
 }
 
 /// The figure of `docs/security.md`.
 #[test]
 fn a_set_up_has_this_many_calls() {
-    let by_argument = 12;
+    let by_argument = 13;
     let lists = [
         EVERYWHERE, CONSOLE, CACHE_MODE, EVENTS, LINKS, DISKS, CONTROL,
     ];
     let mut calls = [lists.concat(), SET_UP.to_vec()].concat();
     calls.sort_unstable();
     calls.dedup();
-    assert_eq!(calls.len() + by_argument, 70);
+    assert_eq!(calls.len() + by_argument, 71);
 }

@@ -1,0 +1,351 @@
+//! Published TCP ports without a process in between: the link is the host's end of each connection
+//! ([`tare_forward::Table`]), with the sockets of the clients behind it. passt may be beside it for
+//! everything else: connections that the guest opens, UDP, names.
+//!
+//! `tare` has opened the listening sockets. This thread accepts, reads, writes and ends connections; it
+//! cannot make a socket or connect one.
+//!
+//! All sockets are in one epoll, whose descriptor is the link's. Connections are in it once, by edges:
+//! a stream that has said that it is ready is read or written until it is not, so that a request costs
+//! no change of the set.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_linger;
+use rustix::net::{
+    RecvFlags, SendFlags, Shutdown, SocketFlags, acceptfrom_with, recv, send, shutdown,
+};
+use tare_devices::blk::{Clock as _, MonotonicClock};
+use tare_devices::net::{
+    Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame, RxOffload,
+};
+use tare_forward::{Beside, ForwardCounters, Settings, Slot, Stream, Table, Verdict, Watched};
+use tare_tcp::time::Instant;
+
+use super::StreamLink;
+use super::dropped::FilterCounters;
+use crate::poll::{Interest, Poll, Ready};
+
+/// Longest frame with segmentation offload.
+const MAX_FRAME: usize = 65_550;
+/// Token of passt's socket; listeners' follow.
+const PASST: u64 = 0;
+const LISTENERS: u64 = 1;
+/// Connections' tokens: their slots from here on.
+const CONNECTIONS: u64 = 1 << 32;
+/// Connections that are accepted before others have their turn.
+const ACCEPTED_AT_ONCE: usize = 64;
+
+/// A listening socket, and the guest's port behind it.
+pub(crate) struct Listener {
+    pub(crate) socket: OwnedFd,
+    pub(crate) port: u16,
+}
+
+/// The link.
+pub struct ForwardLink {
+    poll: Poll,
+    listeners: Vec<Listener>,
+    /// Whether the listeners are in the set: not while there is no place for another connection.
+    listens: bool,
+    table: Table<Client>,
+    passt: Option<StreamLink>,
+    /// What passt's socket is watched for.
+    passt_watched: Interest,
+    /// Whether it may have frames: they are looked for after the table's.
+    passt_ready: bool,
+    /// Whose the frame is that was peeked at.
+    peeked: Owner,
+    /// Whether the set is to be looked at.
+    is_ready: bool,
+    ready: VecDeque<Ready>,
+    /// Frames of the guest where passt has no room for them.
+    frame: Box<[u8]>,
+    reserved: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Table,
+    Passt,
+}
+
+/// A client's socket.
+#[derive(Debug)]
+struct Client(OwnedFd);
+
+impl Stream for Client {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(&self.0, bytes, RecvFlags::DONTWAIT)?.0)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        Ok(send(&self.0, bytes, flags)?)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        match shutdown(&self.0, Shutdown::Write) {
+            // The client has reset it: reading says so.
+            Err(Errno::NOTCONN) | Ok(()) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn reset(self) {
+        // Without this, what is closed ends in order. A client that is gone needs no reset.
+        let _ = set_socket_linger(&self.0, Some(std::time::Duration::ZERO));
+    }
+}
+
+fn interest(watched: Watched) -> Interest {
+    Interest {
+        readable: watched >= Watched::Input,
+        writable: watched == Watched::Both,
+    }
+}
+
+fn now() -> Instant {
+    Instant::from_micros(MonotonicClock.now_ns() / 1000)
+}
+
+impl ForwardLink {
+    /// A link with listening sockets that are open, and perhaps a passt beside it.
+    pub(crate) fn new(
+        settings: Settings,
+        listeners: Vec<Listener>,
+        passt: Option<StreamLink>,
+    ) -> io::Result<Self> {
+        debug_assert_eq!(passt.is_some(), settings.beside == Beside::Passt);
+        let mut link = Self {
+            poll: Poll::new()?,
+            listeners,
+            listens: false,
+            table: Table::new(settings),
+            passt,
+            passt_watched: Interest::default(),
+            passt_ready: false,
+            peeked: Owner::Table,
+            is_ready: false,
+            ready: VecDeque::new(),
+            frame: vec![0; MAX_FRAME].into_boxed_slice(),
+            reserved: 0,
+        };
+        link.watch_listeners()?;
+        link.watch_passt()?;
+        Ok(link)
+    }
+
+    /// The table's counters.
+    pub(crate) fn counters(&self) -> Arc<ForwardCounters> {
+        self.table.counters()
+    }
+
+    /// Those of the filter before passt.
+    pub(crate) fn dropped(&self) -> Option<Arc<FilterCounters>> {
+        self.passt.as_ref().map(StreamLink::dropped)
+    }
+
+    /// Listens as long as there is a place for another connection.
+    fn watch_listeners(&mut self) -> io::Result<()> {
+        let listens = self.table.has_room();
+        if listens == self.listens {
+            return Ok(());
+        }
+        let (old, new) = if listens {
+            (Interest::default(), Interest::READ)
+        } else {
+            (Interest::READ, Interest::default())
+        };
+        for (token, listener) in (LISTENERS..).zip(&self.listeners) {
+            self.poll.change(&listener.socket, token, old, new)?;
+        }
+        self.listens = listens;
+        Ok(())
+    }
+
+    fn watch_passt(&mut self) -> io::Result<()> {
+        if let Some(passt) = &self.passt {
+            let wanted = Interest {
+                readable: true,
+                writable: passt.has_unsent(),
+            };
+            self.poll.change(passt, PASST, self.passt_watched, wanted)?;
+            self.passt_watched = wanted;
+        }
+        Ok(())
+    }
+
+    /// Handles what is ready in the set.
+    fn serve(&mut self) -> io::Result<()> {
+        self.poll.collect(&mut self.ready)?;
+        let now = now();
+        while let Some(ready) = self.ready.pop_front() {
+            match ready.token.checked_sub(CONNECTIONS) {
+                Some(slot) => {
+                    let readiness = tare_forward::Readiness {
+                        readable: ready.readable,
+                        writable: ready.writable,
+                        ended: ready.ended,
+                        failed: ready.failed,
+                    };
+                    self.table.host_ready(slot as Slot, readiness, now);
+                }
+                None if ready.token >= LISTENERS => {
+                    self.accept((ready.token - LISTENERS) as usize, now)?;
+                }
+                None => self.passt_ready = true,
+            }
+        }
+        self.watch_clients()?;
+        self.watch_listeners()
+    }
+
+    fn accept(&mut self, number: usize, now: Instant) -> io::Result<()> {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            if !self.table.has_room() {
+                break;
+            }
+            let Some(listener) = self.listeners.get(number) else {
+                break;
+            };
+            let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+            let (socket, client) = match acceptfrom_with(&listener.socket, flags) {
+                Ok((socket, client)) => (socket, client),
+                Err(Errno::AGAIN) => break,
+                // Of the connection that was there (accept(2)), or of this process: it waits.
+                Err(_) => break,
+            };
+            let client = client.and_then(|client| SocketAddr::try_from(client).ok());
+            let Some(client) = client else {
+                continue;
+            };
+            let port = listener.port;
+            if let Err(client) = self.table.open(Client(socket), client, port, now) {
+                client.reset();
+            }
+        }
+        Ok(())
+    }
+
+    /// Watches clients for what the table waits for.
+    fn watch_clients(&mut self) -> io::Result<()> {
+        while let Some((slot, client, [wanted, old])) = self.table.watch_next() {
+            let token = CONNECTIONS + u64::from(slot);
+            self.poll
+                .change_edges(&client.0, token, interest(old), interest(wanted))?;
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for ForwardLink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.poll.as_fd()
+    }
+}
+
+impl Link for ForwardLink {
+    fn features(&self) -> LinkFeatures {
+        match &self.passt {
+            Some(passt) => passt.features(),
+            None => LinkFeatures {
+                max_frame: MAX_FRAME,
+                offload: LinkOffload::VnetHeader,
+            },
+        }
+    }
+
+    fn set_offload(&mut self, accepted: RxOffload) -> Result<(), LinkError> {
+        self.table.restart(accepted, now());
+        Ok(())
+    }
+
+    fn ready(&mut self) {
+        self.is_ready = true;
+    }
+
+    fn has_frames(&self) -> bool {
+        self.table.has_output()
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        // Rounded up, so that it has passed when it is reached.
+        Some((self.table.deadline()?.as_micros() + 1) * 1000)
+    }
+
+    fn peek(&mut self) -> Result<Option<RxFrame<'_>>, LinkError> {
+        if std::mem::take(&mut self.is_ready) {
+            self.serve()?;
+        }
+        let now = now();
+        if self.table.deadline().is_some_and(|due| due <= now) {
+            self.table.deadline_passed(now);
+        }
+        if self.table.peek(now).is_some() {
+            self.peeked = Owner::Table;
+            return Ok(self.table.peek(now));
+        }
+        self.watch_listeners()?;
+        self.peeked = Owner::Passt;
+        let Some(passt) = self.passt.as_mut().filter(|_| self.passt_ready) else {
+            return Ok(None);
+        };
+        let frame = passt.peek()?;
+        self.passt_ready = frame.is_some();
+        Ok(frame)
+    }
+
+    fn consume(&mut self) {
+        match (self.peeked, &mut self.passt) {
+            (Owner::Passt, Some(passt)) => passt.consume(),
+            _ => self.table.consume(),
+        }
+    }
+
+    fn reserve(&mut self, len: usize) -> Result<Option<&mut [u8]>, LinkError> {
+        match &mut self.passt {
+            Some(passt) => passt.reserve(len),
+            None => {
+                self.reserved = len;
+                Ok(self.frame.get_mut(..len))
+            }
+        }
+    }
+
+    fn commit(&mut self, header: &NetHeader) -> Result<(), LinkError> {
+        match &mut self.passt {
+            Some(passt) => match self.table.take(passt.reserved(), now()) {
+                Verdict::Taken => Ok(()),
+                Verdict::Other => passt.commit(header),
+            },
+            None => {
+                let frame = &self.frame[..std::mem::take(&mut self.reserved)];
+                self.table.take(frame, now());
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), LinkError> {
+        self.table.settle(now());
+        self.watch_clients()?;
+        if let Some(passt) = &mut self.passt {
+            passt.flush()?;
+            self.watch_passt()?;
+        }
+        Ok(())
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.passt.as_ref().is_some_and(StreamLink::has_unsent)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! The link between sockets and a guest whose frames a test writes.
+#![allow(clippy::unwrap_used)]
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use tare_forward::{Ends, Limits};
+use tare_frames::Rules;
+use tare_tcp::segment::{Segment, flags};
+use tare_tcp::{Config, Connection, FourTuple, Identity, Pool, Secret};
+
+use super::*;
+
+const GUEST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 15];
+const GATEWAY_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const GUEST: [u8; 4] = [10, 0, 2, 15];
+
+/// A link to port 80 of the guest, and the address of the port.
+fn link(connections: usize, passt: Option<StreamLink>) -> (ForwardLink, SocketAddr) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let address = listener.local_addr().unwrap();
+    let settings = Settings {
+        guest_mac: GUEST_MAC,
+        gateway_mac: GATEWAY_MAC,
+        v4: Ends {
+            guest: GUEST.into(),
+            gateway: Ipv4Addr::new(10, 0, 2, 2),
+        },
+        v6: None,
+        mtu: 1500,
+        beside: match passt {
+            Some(_) => Beside::Passt,
+            None => Beside::Nothing,
+        },
+        limits: Limits {
+            connections,
+            buffers: 1 << 20,
+        },
+        secret: [5; 16],
+    };
+    let listener = Listener {
+        socket: listener.into(),
+        port: 80,
+    };
+    let mut link = ForwardLink::new(settings, vec![listener], passt).unwrap();
+    link.set_offload(RxOffload::default()).unwrap();
+    (link, address)
+}
+
+fn client(address: SocketAddr) -> TcpStream {
+    let client = TcpStream::connect(address).unwrap();
+    client
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    client
+}
+
+/// The next frame for the guest, if one comes soon.
+fn frame(link: &mut ForwardLink) -> Option<Vec<u8>> {
+    for _ in 0..200 {
+        link.ready();
+        if let Some(frame) = link.peek().unwrap() {
+            let bytes = frame.bytes.to_vec();
+            link.consume();
+            return Some(bytes);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    None
+}
+
+fn give(link: &mut ForwardLink, frame: &[u8]) {
+    let room = link.reserve(frame.len()).unwrap().unwrap();
+    room.copy_from_slice(frame);
+    link.commit(&NetHeader::default()).unwrap();
+    link.flush().unwrap();
+}
+
+/// The guest's TCP for the connection that a SYN opens.
+struct Guest {
+    tcp: Connection,
+    tuple: FourTuple,
+    host: [u8; 4],
+}
+
+impl Guest {
+    fn accept(syn: &[u8]) -> Self {
+        let segment = Segment::parse(&syn[34..]).unwrap();
+        assert!(segment.has(flags::SYN), "{segment:?}");
+        let host = [syn[26], syn[27], syn[28], syn[29]];
+        let port = |at: usize| u16::from_be_bytes([syn[at], syn[at + 1]]);
+        let tuple = FourTuple {
+            local: (GUEST, port(36)).into(),
+            remote: (host, port(34)).into(),
+        };
+        let identity = Identity {
+            secret: &Secret::new([1; 16]),
+            tuple: &tuple,
+        };
+        let pool = Pool::new(1 << 20);
+        let tcp = Connection::accept(Config::default(), identity, &segment, &pool, now());
+        Self { tcp, tuple, host }
+    }
+
+    fn take(&mut self, frame: &[u8]) {
+        let segment = Segment::parse(&frame[34..]).unwrap();
+        self.tcp.on_segment(now(), &segment);
+    }
+
+    fn answer(&mut self, link: &mut ForwardLink) {
+        while let Some(out) = self.tcp.poll(now()) {
+            let mut frame = [GATEWAY_MAC, GUEST_MAC].concat();
+            frame.extend([8, 0, 0x45, 0]);
+            frame.extend((20 + out.wire_len() as u16).to_be_bytes());
+            frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+            frame.extend(GUEST);
+            frame.extend(self.host);
+            let begin = frame.len();
+            frame.resize(begin + out.wire_len(), 0);
+            let (local, remote) = (self.tuple.local.port(), self.tuple.remote.port());
+            out.write(local, remote, &mut frame[begin..]);
+            give(link, &frame);
+        }
+    }
+}
+
+#[test]
+fn a_client_of_a_port_becomes_a_syn_and_its_bytes_follow() {
+    let (mut link, address) = link(10, None);
+    let mut client = client(address);
+    client.write_all(b"question").unwrap();
+    let mut guest = Guest::accept(&frame(&mut link).unwrap());
+    guest.answer(&mut link);
+    let mut asked = [0; 100];
+    let count = loop {
+        guest.take(&frame(&mut link).unwrap());
+        match guest.tcp.recv(&mut asked, now()).unwrap() {
+            0 => guest.answer(&mut link),
+            count => break count,
+        }
+    };
+    assert_eq!(&asked[..count], b"question");
+    guest.tcp.send(b"answer").unwrap();
+    guest.tcp.close();
+    guest.answer(&mut link);
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "answer");
+    drop(client);
+    while link.table.open_connections() > 0 {
+        guest.take(&frame(&mut link).unwrap());
+        guest.answer(&mut link);
+        let _ = link.peek().unwrap();
+    }
+    assert_eq!(link.counters().forward_closed.get(), 1);
+}
+
+#[test]
+fn a_client_that_the_guest_resets_is_reset() {
+    let (mut link, address) = link(10, None);
+    let mut client = client(address);
+    let mut guest = Guest::accept(&frame(&mut link).unwrap());
+    guest.answer(&mut link);
+    guest.take(&frame(&mut link).unwrap());
+    guest.tcp.abort();
+    guest.answer(&mut link);
+    assert!(link.peek().unwrap().is_none());
+    let read = client.read(&mut [0]);
+    assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn clients_without_a_place_wait_in_the_kernel() {
+    let (mut link, address) = link(2, None);
+    let clients: Vec<_> = (0..3).map(|_| client(address)).collect();
+    let mut guests: Vec<_> = (0..2)
+        .map(|_| Guest::accept(&frame(&mut link).unwrap()))
+        .collect();
+    link.ready();
+    assert!(link.peek().unwrap().is_none());
+    assert_eq!(link.counters().forward_opened.get(), 2);
+    // The set is silent, or the thread would spin.
+    link.poll.collect(&mut link.ready).unwrap();
+    assert!(link.ready.iter().all(|ready| ready.token >= CONNECTIONS));
+    link.ready.clear();
+    let mut first = guests.remove(0);
+    first.answer(&mut link);
+    first.take(&frame(&mut link).unwrap());
+    first.tcp.abort();
+    first.answer(&mut link);
+    assert!(link.peek().unwrap().is_none());
+    Guest::accept(&frame(&mut link).unwrap());
+    assert_eq!(link.counters().forward_opened.get(), 3);
+    drop(clients);
+}
+
+#[test]
+fn frames_of_no_client_go_through_the_filter_to_passt() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let passt = StreamLink::new(ours.into(), 1514, Rules::default()).unwrap();
+    let (mut link, _address) = link(10, Some(passt));
+    let to = |target: [u8; 4]| {
+        let mut arp = vec![0; 42];
+        arp[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        arp[28..32].copy_from_slice(&GUEST);
+        arp[38..].copy_from_slice(&target);
+        arp
+    };
+    give(&mut link, &to([127, 0, 0, 1]));
+    give(&mut link, &to([10, 0, 2, 2]));
+    let mut framed = vec![0; 46];
+    theirs.read_exact(&mut framed).unwrap();
+    assert_eq!(framed[4..], to([10, 0, 2, 2]));
+    assert_eq!(link.dropped().unwrap().tx_filtered_loopback.get(), 1);
+    theirs.write_all(&framed).unwrap();
+    assert_eq!(frame(&mut link).unwrap(), framed[4..]);
+}
