@@ -54,7 +54,10 @@ pub struct ForwardLink {
     /// Whether the listeners are in the set: not while there is no place for another connection.
     listens: bool,
     table: Table<Client>,
+    /// passt, until it ends: published ports do not end with it.
     passt: Option<StreamLink>,
+    /// What the link can do, with passt or without from its start.
+    features: LinkFeatures,
     /// What passt's socket is watched for.
     passt_watched: Interest,
     /// Whether it may have frames: they are looked for after the table's.
@@ -127,6 +130,13 @@ impl ForwardLink {
             listeners,
             listens: false,
             table: Table::new(settings),
+            features: match &passt {
+                Some(passt) => passt.features(),
+                None => LinkFeatures {
+                    max_frame: MAX_FRAME,
+                    offload: LinkOffload::VnetHeader,
+                },
+            },
             passt,
             passt_watched: Interest::default(),
             passt_ready: false,
@@ -233,6 +243,18 @@ impl ForwardLink {
         Ok(())
     }
 
+    /// Whether passt has a frame; one that has ended is gone from here on.
+    fn passt_has_frame(&mut self) -> bool {
+        let Some(passt) = &mut self.passt else {
+            return false;
+        };
+        let has_frame = matches!(passt.peek(), Ok(Some(_)));
+        if passt.is_gone() {
+            self.passt = None;
+        }
+        has_frame && self.passt.is_some()
+    }
+
     /// Watches clients for what the table waits for.
     fn watch_clients(&mut self) -> io::Result<()> {
         while let Some((slot, client, [wanted, old])) = self.table.watch_next() {
@@ -252,13 +274,7 @@ impl AsFd for ForwardLink {
 
 impl Link for ForwardLink {
     fn features(&self) -> LinkFeatures {
-        match &self.passt {
-            Some(passt) => passt.features(),
-            None => LinkFeatures {
-                max_frame: MAX_FRAME,
-                offload: LinkOffload::VnetHeader,
-            },
-        }
+        self.features
     }
 
     fn set_offload(&mut self, accepted: RxOffload) -> Result<(), LinkError> {
@@ -293,12 +309,11 @@ impl Link for ForwardLink {
         }
         self.watch_listeners()?;
         self.peeked = Owner::Passt;
-        let Some(passt) = self.passt.as_mut().filter(|_| self.passt_ready) else {
-            return Ok(None);
-        };
-        let frame = passt.peek()?;
-        self.passt_ready = frame.is_some();
-        Ok(frame)
+        self.passt_ready = self.passt_ready && self.passt_has_frame();
+        match &mut self.passt {
+            Some(passt) if self.passt_ready => passt.peek(),
+            _ => Ok(None),
+        }
     }
 
     fn consume(&mut self) {
@@ -309,6 +324,13 @@ impl Link for ForwardLink {
     }
 
     fn reserve(&mut self, len: usize) -> Result<Option<&mut [u8]>, LinkError> {
+        if let Some(passt) = &mut self.passt {
+            // Room is looked for first: a frame without it stays with the guest.
+            let has_room = matches!(passt.reserve(len), Ok(Some(_)));
+            if !has_room && passt.is_gone() {
+                self.passt = None;
+            }
+        }
         match &mut self.passt {
             Some(passt) => passt.reserve(len),
             None => {
@@ -336,7 +358,10 @@ impl Link for ForwardLink {
         self.table.settle(now());
         self.watch_clients()?;
         if let Some(passt) = &mut self.passt {
-            passt.flush()?;
+            let flushed = passt.flush();
+            if flushed.is_err() {
+                self.passt = None;
+            }
             self.watch_passt()?;
         }
         Ok(())

@@ -116,6 +116,11 @@ impl StreamLink {
         Arc::clone(&self.dropped)
     }
 
+    /// Whether the link is down.
+    pub(super) fn is_gone(&self) -> bool {
+        self.peer == Peer::Gone
+    }
+
     /// The frame that was written to the room last reserved.
     pub(super) fn reserved(&self) -> &[u8] {
         let start = self.tx.end + PREFIX;

@@ -218,3 +218,28 @@ fn frames_of_no_client_go_through_the_filter_to_passt() {
     theirs.write_all(&framed).unwrap();
     assert_eq!(frame(&mut link).unwrap(), framed[4..]);
 }
+
+#[test]
+fn published_ports_outlive_passt() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let passt = StreamLink::new(ours.into(), 1514, Rules::default()).unwrap();
+    let (mut link, address) = link(10, Some(passt));
+    let features = link.features();
+    drop(theirs);
+    link.ready();
+    assert!(link.peek().unwrap().is_none());
+    assert!(link.passt.is_none());
+    assert_eq!(link.features(), features, "as the device has offered them");
+    // What was for passt is dropped.
+    give(&mut link, &[0; 60]);
+    let mut client = client(address);
+    let mut guest = Guest::accept(&frame(&mut link).unwrap());
+    guest.answer(&mut link);
+    guest.take(&frame(&mut link).unwrap());
+    guest.tcp.send(b"still here").unwrap();
+    guest.tcp.close();
+    guest.answer(&mut link);
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "still here");
+}
