@@ -85,8 +85,9 @@ fn use_all(volume: &dyn Volume) {
                 let _ = volume.make(inode, "c", New::File(0o644));
                 let _ = volume.unlink(inode, "b");
             }
-            Kind::Link => drop(volume.target(inode)),
-            Kind::Other => {}
+            // `rsext4` 0.9.2 takes as much memory for a link's target as the inode says, which
+            // ends the machine; its API does not tell the upper half of that length.
+            Kind::Link | Kind::Other => {}
         }
     }
     let _ = volume.list(root);

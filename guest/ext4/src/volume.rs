@@ -210,8 +210,12 @@ impl Volume for Ext4Volume {
     fn target(&self, link: u64) -> Result<String> {
         self.with(|mounted| {
             let link = number(link)?;
-            let bytes = mounted.inode(link)?.size.min(PATH_MAX) as usize;
-            let mut target = vec![0; bytes];
+            let bytes = mounted.inode(link)?.size;
+            if bytes > PATH_MAX {
+                // Before `rsext4` takes memory for it; the upper half of the length is not known.
+                return Err(Ext4Error::corrupted().with_operation("link:length"));
+            }
+            let mut target = vec![0; bytes as usize];
             let count = mounted.read_inode(link, 0, &mut target)?;
             target.truncate(count);
             String::from_utf8(target).map_err(|_| Ext4Error::invalid_input())
