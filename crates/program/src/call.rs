@@ -50,9 +50,10 @@ pub enum Answer {
 calls! {
     Served:
         read write pread64 pwrite64 readv writev lseek preadv pwritev copy_file_range sendfile
+        splice
         open openat close close_range dup dup2 dup3 fcntl ioctl stat lstat fstat newfstatat statx
         getdents64 readlink readlinkat access faccessat faccessat2 mkdir mkdirat unlink rmdir
-        unlinkat rename renameat renameat2 ftruncate fallocate chmod fchmodat getcwd chdir fchdir
+        unlinkat rename renameat renameat2 ftruncate fallocate chmod fchmodat fchmodat2 getcwd chdir fchdir
         truncate symlink symlinkat link linkat umask chown lchown fchownat utimensat fchmod flock
         statfs fstatfs fsync fdatasync syncfs sync_file_range readahead fadvise64 fchown sync
         mmap munmap mprotect mremap madvise brk msync mlock munlock mlockall munlockall mincore

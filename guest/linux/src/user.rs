@@ -78,6 +78,11 @@ impl Process {
         self.bring(address, 1, Access::Write)
     }
 
+    /// How many bytes from `address` the program may write to, up to `length`; their pages come.
+    pub(crate) fn writable(&self, address: u64, length: usize) -> usize {
+        by_pages(address, length, |at, _| self.may_write(at))
+    }
+
     /// Brings the pages of a range that are not there.
     fn bring(&self, address: u64, length: usize, access: Access) -> Result<()> {
         let end = address.checked_add(length as u64).ok_or(Errno::EFAULT)?;

@@ -430,6 +430,13 @@ static void partly(void)
     T(recv(p[1], back, 1, MSG_DONTWAIT));
     close(p[0]);
     close(p[1]);
+    /* What there is no memory for stays in the pipe. */
+    pipe(p);
+    T(write(p[1], big, 8192));
+    T(read(p[0], area + (1 << 20) - 4096, 8192));
+    T(read(p[0], back, 8192));
+    close(p[0]);
+    close(p[1]);
     T(ftruncate(f, 0));
     T(write(f, area, 0));
     T(lseek(f, 0, SEEK_END));
@@ -455,10 +462,196 @@ static void partly(void)
     munmap(area, 4 << 20);
 }
 
+/* Whose flags and slashes count. */
+static void names(void)
+{
+    close(open("file", O_CREAT | O_RDWR, 0600));
+    symlink("file", "link");
+    symlink("file/", "slash");
+    symlink("gone", "dangling");
+    symlink("new/", "later");
+    T(open("slash", O_RDONLY));
+    T(open("new/", O_CREAT | O_RDWR, 0600));
+    T(open("later", O_CREAT | O_RDWR, 0600));
+    T(open("new/", O_RDWR));
+    unlink("later");
+    T(access("slash", F_OK));
+    T(link("file", "new/"));
+    T(symlink("file", "new/"));
+    T(link("file", "file/"));
+    T(mkdir("new/", 0700));
+    T(rmdir("new/"));
+    T(lchown("dangling", -1, -1));
+    T(chown("dangling", -1, -1));
+    T(fchownat(AT_FDCWD, "dangling", -1, -1, AT_SYMLINK_NOFOLLOW));
+    T(fchownat(AT_FDCWD, "file", -1, -1, 1 << 20));
+    int f = open("file", O_RDWR);
+    T(fchownat(f, "", -1, -1, AT_EMPTY_PATH));
+    T(fchownat(f, "", -1, -1, 0));
+    T(syscall(SYS_faccessat2, AT_FDCWD, "dangling", F_OK, AT_SYMLINK_NOFOLLOW));
+    T(syscall(SYS_faccessat2, AT_FDCWD, "dangling", F_OK, 0));
+    T(syscall(SYS_faccessat2, AT_FDCWD, "file", F_OK, -1));
+    T(syscall(SYS_faccessat2, f, "", R_OK, AT_EMPTY_PATH | AT_EACCESS));
+    T(syscall(SYS_faccessat2, f, "", 8, AT_EMPTY_PATH));
+    char by_number[40];
+    struct stat status;
+    snprintf(by_number, sizeof by_number, "/proc/self/fd/%d", f);
+    T(chmod(by_number, 0640));
+    T(fstat(f, &status) * 0 + (status.st_mode & 07777));
+    close(f);
+    unlink("dangling");
+    unlink("slash");
+    unlink("link");
+    unlink("file");
+}
+
+static long moved(int from, loff_t *at, int to, loff_t *to_at, size_t length, unsigned flags)
+{
+    return splice(from, at, to, to_at, length, flags | SPLICE_F_NONBLOCK);
+}
+
+/* A pipe from and to what there is; what is not taken stays in it. */
+static void splices(void)
+{
+    int p[2], q[2], s[2], u[2], f = open("file", O_CREAT | O_RDWR, 0600);
+    loff_t at = 3, far = -5;
+    pipe2(p, O_NONBLOCK);
+    pipe2(q, O_NONBLOCK);
+    socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, s);
+    socketpair(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0, u);
+    T(write(f, "0123456789", 10));
+    loff_t copied_from = 0, copied_to = 5;
+    T(copy_file_range(f, &copied_from, f, &copied_to, 6, 0));
+    T(copy_file_range(f, &copied_from, f, &copied_to, 5, 0));
+    copied_from = 8;
+    copied_to = 9;
+    T(copy_file_range(f, &copied_from, f, &copied_to, 5, 0));
+    T(pwrite(f, "0123456789", 10, 0));
+    T(moved(f, 0, p[1], 0, 0, 1 << 10));
+    T(moved(f, 0, p[1], 0, 5, 1 << 10));
+    T(moved(130, 0, p[1], 0, 5, 0));
+    T(moved(f, 0, f, 0, 5, 0));
+    T(moved(f, 0, p[0], 0, 5, 0));
+    T(moved(p[1], 0, f, 0, 5, 0));
+    T(moved(p[0], 0, p[1], 0, 5, 0));
+    T(moved(p[0], &at, f, 0, 5, 0));
+    T(moved(f, BAD, p[1], 0, 5, 0));
+    T(moved(s[0], &at, p[1], 0, 5, 0));
+    T(moved(f, &far, p[1], 0, 5, 0));
+    T(moved(p[0], 0, f, 0, 5, 0));
+    T(moved(f, 0, p[1], 0, 5, 0));
+    T(moved(f, &at, p[1], 0, 5, 0));
+    T(at);
+    T(moved(p[0], 0, q[1], 0, 3, 0));
+    T(read(q[0], back, 10));
+    T(moved(p[0], 0, s[0], 0, 100, 0));
+    T(read(s[1], back, 10));
+    T(back[0] * 256 + back[1]);
+    T(moved(s[1], 0, p[1], 0, 100, 0));
+    T(write(s[0], "socket", 6));
+    T(moved(s[1], 0, p[1], 0, 100, 0));
+    at = 1;
+    T(moved(p[0], 0, f, &at, 100, 0));
+    T(at);
+    T(pread(f, back, 20, 0));
+    T(memcmp(back, "0socket789", 10));
+    int append = open("file", O_APPEND | O_RDWR);
+    copied_from = copied_to = 0;
+    T(copy_file_range(f, &copied_from, append, &copied_to, 1, 0));
+    write(p[1], "x", 1);
+    T(moved(p[0], 0, append, 0, 1, 0));
+    T(moved(p[0], 0, f, 0, 1, 0));
+    close(append);
+    /* What does not fit into a socket is there again. */
+    long sent = 0, count;
+    memset(big, 'b', sizeof big);
+    while (write(s[0], big, 4096) > 0)
+        ;
+    T(write(p[1], "kept", 4));
+    T(moved(p[0], 0, s[0], 0, 4, 0));
+    T(read(p[0], back, 10));
+    T(memcmp(back, "kept", 4));
+    close(p[0]);
+    T(moved(f, &at, p[1], 0, 1, 0));
+    close(p[1]);
+    close(s[0]);
+    while ((count = moved(s[1], 0, q[1], 0, 60000, 0)) > 0 && read(q[0], back, 65536) == count)
+        sent += count;
+    T(count + (sent > 4096));
+    close(q[1]);
+    T(moved(q[0], 0, f, 0, 5, 0));
+    close(u[0]);
+    close(u[1]);
+    close(q[0]);
+    close(s[1]);
+    close(f);
+    unlink("file");
+}
+
+/* Sockets of AF_UNIX without a name, and with one that the kernel gives. */
+static void unnamed(void)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX}, from;
+    int named = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0), other = socket(AF_UNIX, SOCK_DGRAM, 0);
+    T(bind(named, (void *)&to, 2));
+    T(bind(named, (void *)&to, 2));
+    socklen_t bytes = sizeof to;
+    T(getsockname(named, (void *)&to, &bytes));
+    T(bytes * 1000 + to.sun_path[0]);
+    T(strspn(to.sun_path + 1, "0123456789abcdef"));
+    T(sendto(other, "x", 1, 0, (void *)&to, bytes));
+    bytes = sizeof from;
+    T(recvfrom(named, back, 9, 0, (void *)&from, &bytes));
+    T(bytes);
+    struct sockaddr_un none = {.sun_family = AF_UNIX};
+    T(bind(other, (void *)&none, 2));
+    T(sendto(other, "y", 1, 0, (void *)&to, 8));
+    bytes = sizeof from;
+    struct iovec part = {back, 9};
+    struct msghdr m = {.msg_name = &from, .msg_namelen = bytes, .msg_iov = &part, .msg_iovlen = 1};
+    T(recvmsg(named, &m, 0));
+    T(m.msg_namelen);
+    close(named);
+    close(other);
+}
+
+/* A peer without an address is this host; options are read back. */
+static void here(void)
+{
+    struct sockaddr_in any = {.sin_family = AF_INET};
+    socklen_t bytes = sizeof any;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (void *)&any, bytes);
+    listen(listener, 1);
+    getsockname(listener, (void *)&any, &bytes);
+    any.sin_addr.s_addr = 0;
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    T(connect(client, (void *)&any, bytes));
+    T(getpeername(client, (void *)&any, &bytes));
+    T(ntohl(any.sin_addr.s_addr));
+    int on = 1, read_back = 7;
+    socklen_t word = 4;
+    T(setsockopt(client, SOL_SOCKET, SO_KEEPALIVE, &on, 4));
+    T(getsockopt(client, SOL_SOCKET, SO_KEEPALIVE, &read_back, &word));
+    T(read_back);
+    close(client);
+    close(listener);
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    int one = socket(AF_INET, SOCK_DGRAM, 0), two = socket(AF_INET, SOCK_DGRAM, 0);
+    T(bind(one, (void *)&to, bytes));
+    getsockname(one, (void *)&to, &bytes);
+    to.sin_addr.s_addr = 0;
+    T(sendto(two, "z", 1, 0, (void *)&to, bytes));
+    T(recv(one, back, 9, 0));
+    close(one);
+    close(two);
+}
+
 static const struct group groups[] = {
     {"locks", locks},         {"messages", messages}, {"ends", ends},
     {"shutdowns", shutdowns}, {"retries", retries},   {"queues", queues},
-    {"directories", directories}, {"partly", partly},
+    {"directories", directories}, {"partly", partly}, {"names", names},
+    {"splices", splices},     {"unnamed", unnamed},   {"here", here},
 };
 
 int main(int count, char **words)

@@ -58,7 +58,43 @@ pub(super) fn find(
     last: Last,
 ) -> Result<Arc<Node>> {
     let path = path(context, directory, name)?;
+    if let Some(number) = descriptor(&path)
+        && last == Last::Follow
+    {
+        let number = number.parse().map_err(|_| Errno::ENOENT)?;
+        let open = opened(context, number)?;
+        if let Some(node) = node_of(open.file.as_ref()) {
+            return Ok(node.clone());
+        }
+    }
     context.process.tree.find(&path, last)
+}
+
+/// What is at a path, or of the descriptor itself for an empty one with `AT_EMPTY_PATH`; None
+/// for what has no name.
+fn find_at(
+    context: &Context<'_>,
+    directory: u64,
+    name: u64,
+    flags: u64,
+    offered: u32,
+) -> Result<Option<Arc<Node>>> {
+    let flags = flags as u32;
+    if flags & !(offered | c::AT_EMPTY_PATH | c::AT_SYMLINK_NOFOLLOW) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & c::AT_EMPTY_PATH != 0
+        && directory as i32 != AT_FDCWD
+        && context.process.text(name)?.is_empty()
+    {
+        let open = opened(context, directory)?;
+        return Ok(node_of(open.file.as_ref()).cloned());
+    }
+    let last = match flags & c::AT_SYMLINK_NOFOLLOW {
+        0 => Last::Follow,
+        _ => Last::Keep,
+    };
+    find(context, directory, name, last).map(Some)
 }
 
 /// The directory and the name for a new entry, which must not be there.
@@ -70,6 +106,15 @@ fn place(context: &Context<'_>, directory: u64, name: u64) -> Result<(Arc<Node>,
         return Err(Errno::EEXIST);
     }
     Ok((above, name))
+}
+
+/// The same for a file or link: its name does not end in a slash.
+fn place_of_file(context: &Context<'_>, directory: u64, name: u64) -> Result<(Arc<Node>, String)> {
+    let place = place(context, directory, name)?;
+    if context.process.text(name)?.ends_with('/') {
+        return Err(Errno::ENOENT);
+    }
+    Ok(place)
 }
 
 /// Permissions of a new file, less what `umask` takes.
@@ -115,6 +160,9 @@ pub(super) fn openat(
     } else {
         let above = place.above()?;
         if has(c::O_CREAT) {
+            if place.must_be_directory && above.child(&place.name)?.is_none() {
+                return Err(Errno::EISDIR);
+            }
             let (node, is_new) = above.child_or_new(&place.name, masked(context, mode))?;
             if !is_new && has(c::O_EXCL) {
                 return Err(Errno::EEXIST);
@@ -193,11 +241,20 @@ pub(super) fn readlinkat(
     Ok(count as u64)
 }
 
-pub(super) fn access(context: &Context<'_>, directory: u64, name: u64, mode: u64) -> Result {
+pub(super) fn access(
+    context: &Context<'_>,
+    directory: u64,
+    name: u64,
+    mode: u64,
+    flags: u64,
+) -> Result {
     if mode > 7 {
         return Err(Errno::EINVAL);
     }
-    let node = find(context, directory, name, Last::Follow)?;
+    let node = find_at(context, directory, name, flags, c::AT_EACCESS)?;
+    let Some(node) = node else {
+        return Ok(0);
+    };
     if mode & W_OK != 0 {
         node.may_change()?;
     }
@@ -219,7 +276,7 @@ pub(super) fn symlinkat(context: &Context<'_>, target: u64, directory: u64, name
     if target.is_empty() {
         return Err(Errno::ENOENT);
     }
-    let (above, name) = place(context, directory, name)?;
+    let (above, name) = place_of_file(context, directory, name)?;
     above.make(&name, New::Link(&target)).map(|()| 0)
 }
 
@@ -230,7 +287,7 @@ pub(super) fn linkat(context: &Context<'_>, a: Arguments) -> Result {
         _ => Last::Follow,
     };
     let node = find(context, a[0], a[1], last)?;
-    let (above, name) = place(context, a[2], a[3])?;
+    let (above, name) = place_of_file(context, a[2], a[3])?;
     if node.is_directory() {
         return Err(Errno::EPERM);
     }
@@ -383,19 +440,27 @@ fn last_name(path: &str) -> Option<&str> {
     path.trim_end_matches('/').rsplit('/').next()
 }
 
-pub(super) fn chmod(context: &Context<'_>, directory: u64, name: u64, mode: u64) -> Result {
-    let node = find(context, directory, name, Last::Follow)?;
-    node.set_permissions(mode as u32).map(|()| 0)
+pub(super) fn chmod(
+    context: &Context<'_>,
+    directory: u64,
+    name: u64,
+    mode: u64,
+    flags: u64,
+) -> Result {
+    match find_at(context, directory, name, flags, 0)? {
+        // A link has no own permissions.
+        Some(node) if matches!(node.kind, NodeKind::Link { .. }) => Err(Errno::EOPNOTSUPP),
+        Some(node) => node.set_permissions(mode as u32).map(|()| 0),
+        None => Ok(0),
+    }
 }
 
 /// `chown(2)`: in memory everything is root's; the file must be there.
 pub(super) fn chown(context: &Context<'_>, a: Arguments) -> Result {
-    let last = match a[4] as u32 & c::AT_SYMLINK_NOFOLLOW {
-        0 => Last::Follow,
-        _ => Last::Keep,
-    };
-    let node = find(context, a[0], a[1], last)?;
-    node.set_owner(given(a[2]), given(a[3])).map(|()| 0)
+    match find_at(context, a[0], a[1], a[4], 0)? {
+        Some(node) => node.set_owner(given(a[2]), given(a[3])).map(|()| 0),
+        None => Ok(0),
+    }
 }
 
 /// `truncate(2)`.

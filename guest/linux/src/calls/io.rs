@@ -10,7 +10,8 @@ use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::epoll::Epoll;
 use crate::files::pipe::{Event, Pipe};
-use crate::files::regular::Regular;
+use crate::files::regular::{Regular, node_of};
+use crate::files::socket::Socket;
 use crate::files::timer::Timer;
 use crate::files::unix::Unix;
 use crate::files::{Device, Open, Way};
@@ -70,16 +71,28 @@ pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64)
     if carries_messages(&open) {
         return message::receive_parts(context, &open, &[(to, length as usize)]);
     }
-    if !is_regular && length != 0 && has_data(&open) {
-        // What is read is gone where it came from.
-        context.process.may_write(to)?;
-    }
-    let length = if is_regular {
+    let mut length = if is_regular {
         context.process.settle(open.file.as_ref())?;
         length
     } else {
         length.min(STEP as u64)
     };
+    if !is_regular && length != 0 && has_data(&open) {
+        // What is read is gone where it came from.
+        context.process.may_write(to)?;
+        let holds_bytes = is_stream && open.file.as_kind::<Socket>().is_none();
+        if let (true, Ok(there)) = (holds_bytes, open.file.readable_bytes()) {
+            let part = length.min(there);
+            let writable = context.process.writable(to, part as usize);
+            if (writable as u64) < part {
+                let pipe = open.file.as_kind::<Pipe>();
+                length = pipe.map_or(writable, |pipe| pipe.in_whole_pages(writable)) as u64;
+                if length == 0 {
+                    return Err(Errno::EFAULT);
+                }
+            }
+        }
+    }
     let read = |context: &mut Context<'_>, _, buffer: &mut [u8]| {
         context.attempt(&open, open.may_wait(), open.deadline(Way::Read), || {
             open.read(buffer)
@@ -373,6 +386,18 @@ pub(super) fn copy_file_range(context: &mut Context<'_>, a: Arguments) -> Result
         position(context, &from, from_at)?,
         position(context, &to, to_at)?,
     );
+    if to.flags() & O_APPEND != 0 {
+        return Err(Errno::EBADF);
+    }
+    let status = from.file.status()?;
+    let there = count.min(status.bytes.saturating_sub(source));
+    let overlaps = target.saturating_add(there) > source && target < source.saturating_add(there);
+    let is_stored =
+        |open: &Open| node_of(open.file.as_ref()).is_some_and(|node| node.stored().is_some());
+    let is_same = status.inode == to.file.status()?.inode && is_stored(&from) == is_stored(&to);
+    if is_same && overlaps {
+        return Err(Errno::EINVAL);
+    }
     let mut done = 0;
     while done < count.min(MOST) {
         let part = (count - done).min(STEP as u64) as usize;

@@ -148,11 +148,19 @@ pub(super) fn may_receive(
     open: &Open,
     parts: &[(u64, usize)],
 ) -> Result<()> {
-    let first = parts.iter().find(|(_, length)| *length != 0);
-    match first {
-        Some((base, _)) if has_data(open) => context.process.may_write(*base),
-        _ => Ok(()),
+    if !has_data(open) {
+        return Ok(());
     }
+    // Of files that do not know how much they have, the first byte.
+    let mut there = open.file.readable_bytes().unwrap_or(1).max(1) as usize;
+    for (base, length) in parts {
+        let part = there.min(*length);
+        if context.process.writable(*base, part) < part {
+            return Err(Errno::EFAULT);
+        }
+        there -= part;
+    }
+    Ok(())
 }
 
 pub(super) fn path(context: &Context<'_>, name: &Name) -> Result<alloc::string::String> {

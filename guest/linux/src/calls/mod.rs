@@ -19,6 +19,8 @@ mod options;
 #[cfg(target_os = "none")]
 mod parts;
 #[cfg(target_os = "none")]
+mod splice;
+#[cfg(target_os = "none")]
 mod status;
 #[cfg(target_os = "none")]
 pub(crate) mod system;
@@ -35,7 +37,7 @@ mod table {
     use tare_program::Call;
 
     use super::arguments::{self, Arguments};
-    use super::{descriptors, events, files, io, memory, net, options, status};
+    use super::{descriptors, events, files, io, memory, net, options, splice, status};
     use super::{system, threads, time};
     use crate::context::Context;
     use crate::errno::{Errno, Result};
@@ -128,6 +130,7 @@ mod table {
             Call::pwritev => io::pwritev(c, a),
             Call::copy_file_range => io::copy_file_range(c, a),
             Call::sendfile => io::sendfile(c, a),
+            Call::splice => splice::splice(c, a),
 
             Call::open => files::openat(c, AT_FDCWD, a[0], a[1], a[2]),
             Call::openat => files::openat(c, a[0], a[1], a[2], a[3]),
@@ -147,8 +150,9 @@ mod table {
             Call::getdents64 => descriptors::getdents(c, a[0], a[1], a[2]),
             Call::readlink => files::readlinkat(c, AT_FDCWD, a[0], a[1], a[2]),
             Call::readlinkat => files::readlinkat(c, a[0], a[1], a[2], a[3]),
-            Call::access => files::access(c, AT_FDCWD, a[0], a[1]),
-            Call::faccessat | Call::faccessat2 => files::access(c, a[0], a[1], a[2]),
+            Call::access => files::access(c, AT_FDCWD, a[0], a[1], 0),
+            Call::faccessat => files::access(c, a[0], a[1], a[2], 0),
+            Call::faccessat2 => files::access(c, a[0], a[1], a[2], a[3]),
             Call::mkdir => files::mkdirat(c, AT_FDCWD, a[0], a[1]),
             Call::mkdirat => files::mkdirat(c, a[0], a[1], a[2]),
             Call::unlink => files::unlinkat(c, AT_FDCWD, a[0], 0),
@@ -159,8 +163,9 @@ mod table {
             Call::renameat2 => files::renameat(c, a),
             Call::ftruncate => descriptors::truncate(c, a[0], a[1]),
             Call::fallocate => descriptors::fallocate(c, a[0], a[1], a[2], a[3]),
-            Call::chmod => files::chmod(c, AT_FDCWD, a[0], a[1]),
-            Call::fchmodat => files::chmod(c, a[0], a[1], a[2]),
+            Call::chmod => files::chmod(c, AT_FDCWD, a[0], a[1], 0),
+            Call::fchmodat => files::chmod(c, a[0], a[1], a[2], 0),
+            Call::fchmodat2 => files::chmod(c, a[0], a[1], a[2], a[3]),
             Call::getcwd => files::getcwd(c, a[0], a[1]),
             Call::chdir => files::chdir(c, a[0]),
             Call::fchdir => files::fchdir(c, a[0]),

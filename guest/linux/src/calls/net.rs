@@ -1,6 +1,7 @@
 //! Sockets (`socket(2)` and its kin) of AF_INET, AF_INET6 and AF_UNIX.
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use linux_raw_sys::general as c;
 use linux_raw_sys::net as n;
@@ -107,7 +108,7 @@ pub(super) fn bind(context: &Context<'_>, number: u64, at: u64, length: u64) -> 
 
 fn bind_unix(context: &Context<'_>, socket: &Unix, name: &Name) -> Result {
     match name.first() {
-        None => Err(Errno::EINVAL),
+        None => bind_to_any(context, socket),
         Some(0) => {
             let mut names = context.process.abstract_names.lock();
             // Names go with their sockets: here, where new ones come.
@@ -133,6 +134,25 @@ fn bind_unix(context: &Context<'_>, socket: &Unix, name: &Name) -> Result {
             })
         }
     }
+}
+
+/// Gives a socket an abstract name that is free, of five digits as Linux makes them; one that
+/// has a name keeps it.
+fn bind_to_any(context: &Context<'_>, socket: &Unix) -> Result {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const MOST: u32 = 0x10_0000;
+    if matches!(socket.local(), Ok(Address::Unix(own)) if !own.is_empty()) {
+        return Ok(0);
+    }
+    for _ in 0..MOST {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) % MOST;
+        let name = alloc::format!("\0{number:05x}");
+        match bind_unix(context, socket, &name.as_bytes().into()) {
+            Err(Errno::EADDRINUSE) => {}
+            bound => return bound,
+        }
+    }
+    Err(Errno::ENOSPC)
 }
 
 pub(super) fn listen(context: &Context<'_>, number: u64, backlog: u64) -> Result {
@@ -352,6 +372,12 @@ fn given(open: &Open, received: &Received, flags: u32) -> Result {
     } as u64)
 }
 
+/// Who sent it: of a socket of AF_UNIX without a name nothing is written, as on Linux.
+fn sender(received: &Received) -> Option<&Address> {
+    let from = received.from.as_ref();
+    from.filter(|from| !matches!(from, Address::Unix(name) if name.is_empty()))
+}
+
 pub(super) fn recvfrom(context: &mut Context<'_>, a: Arguments) -> Result {
     let [number, to, length, flags, from_at, length_at] = a;
     let open = opened(context, number)?;
@@ -359,7 +385,7 @@ pub(super) fn recvfrom(context: &mut Context<'_>, a: Arguments) -> Result {
     let parts = [(to, length as usize)];
     may_receive(context, &open, &parts)?;
     let received = receive(context, &open, &parts, flags as u32)?;
-    match &received.from {
+    match sender(&received) {
         Some(from) => put_address(context, from_at, length_at, from)?,
         None if from_at != 0 && length_at != 0 => context.process.put_u32(length_at, 0)?,
         None => {}
@@ -374,7 +400,7 @@ pub(super) fn recvmsg(context: &mut Context<'_>, number: u64, message: u64, flag
     let (name, parts) = (word(0)?, process.parts(word(16)?, word(24)?)?);
     may_receive(context, &open, &parts)?;
     let received = receive(context, &open, &parts, flags as u32)?;
-    match &received.from {
+    match sender(&received) {
         Some(from) => put_address(context, name, message.wrapping_add(8), from)?,
         None => process.put_u32(message.wrapping_add(8), 0)?,
     }

@@ -1,4 +1,5 @@
-//! Options of sockets (`socket(7)`, `tcp(7)`, `ipv6(7)`): those that are more than hints.
+//! Options of sockets (`socket(7)`, `tcp(7)`, `ipv6(7)`). Others than those of [`SocketOption`] have no
+//! effect; a program reads back what it set.
 
 use tare_libos::time::Duration;
 use tare_program::offered::SocketOption;
@@ -23,8 +24,10 @@ pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
     if length < 4 {
         return Err(Errno::EINVAL);
     }
-    let is_on = context.process.u32(at)? != 0;
-    match SocketOption::of((level as u32, option as u32)) {
+    let value = context.process.u32(at)?;
+    let is_on = value != 0;
+    let key = (level as u32, option as u32);
+    match SocketOption::of(key) {
         Some(option @ (SocketOption::SO_RCVTIMEO | SocketOption::SO_SNDTIMEO)) => {
             if length < 16 {
                 return Err(Errno::EINVAL);
@@ -47,7 +50,7 @@ pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
                 socket.set_only_v6(is_on)?;
             }
         }
-        // Read only, or so here in any case; others are hints.
+        // Read only, or so here in any case.
         Some(
             SocketOption::SO_ERROR
             | SocketOption::SO_TYPE
@@ -57,8 +60,12 @@ pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
             | SocketOption::SO_RCVBUF
             | SocketOption::SO_PEERCRED
             | SocketOption::SO_REUSEADDR,
-        )
-        | None => {}
+        ) => {}
+        None => {
+            if let Some(socket) = socket {
+                socket.set_hint(key, value);
+            }
+        }
     }
     Ok(0)
 }
@@ -90,7 +97,11 @@ pub(super) fn getsockopt(context: &Context<'_>, a: Arguments) -> Result {
         Some(SocketOption::TCP_NODELAY) => socket.is_some_and(Socket::no_delay).into(),
         Some(SocketOption::TCP_CORK) => socket.is_some_and(Socket::corked).into(),
         Some(SocketOption::IPV6_V6ONLY) => socket.is_some_and(Socket::only_v6).into(),
-        Some(SocketOption::SO_REUSEADDR) | None => 0,
+        Some(SocketOption::SO_REUSEADDR) => 0,
+        None => {
+            let hint = socket.and_then(|socket| socket.hint((level as u32, option as u32)));
+            hint.unwrap_or(0)
+        }
     };
     put(context, to, length_at, &word.to_le_bytes())
 }

@@ -55,7 +55,7 @@ impl Pages {
             last.bytes.extend_from_slice(&from[..odd]);
             done = odd;
         }
-        let room = PAGES - self.0.len();
+        let room = PAGES.saturating_sub(self.0.len());
         for part in from[done..].chunks(PAGE).take(room) {
             self.0.push_back(Page {
                 bytes: part.into(),
@@ -109,6 +109,63 @@ impl Pipe {
             end,
         };
         (end(End::Read), end(End::Write))
+    }
+
+    /// Whether the other end is one of the same pipe.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// Bytes that a write takes at once: EAGAIN if none, EPIPE without a reader.
+    pub(crate) fn room(&self) -> Result<usize> {
+        if !self.shared.is_read.load(Ordering::SeqCst) {
+            return Err(Errno::EPIPE);
+        }
+        match PAGES.saturating_sub(self.shared.pages.lock().0.len()) {
+            0 => Err(Errno::EAGAIN),
+            pages => Ok(pages * PAGE),
+        }
+    }
+
+    /// How many of its next bytes are in whole pages and at most `most`: a page that meets memory which
+    /// cannot be written stays, as on Linux.
+    pub(crate) fn in_whole_pages(&self, most: usize) -> usize {
+        let mut whole = 0;
+        for page in &self.shared.pages.lock().0 {
+            let unread = page.bytes.len() - page.read;
+            if whole + unread > most {
+                break;
+            }
+            whole += unread;
+        }
+        whole
+    }
+
+    /// Gives at most `most` bytes to `act`, and keeps what it does not take; gives how many it
+    /// took.
+    pub(crate) fn drain(
+        &self,
+        most: usize,
+        act: impl FnOnce(&[u8]) -> Result<usize>,
+    ) -> Result<usize> {
+        let mut bytes = Vec::new();
+        let mut pages = self.shared.pages.lock();
+        bytes.resize(most.min(pages.length()), 0);
+        pages.take(&mut bytes);
+        drop(pages);
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        // Not under the lock: `act` may wake others.
+        let taken = act(&bytes);
+        let count = taken.unwrap_or(0).min(bytes.len());
+        if count < bytes.len() {
+            bytes.drain(..count);
+            let rest = Page { bytes, read: 0 };
+            self.shared.pages.lock().0.push_front(rest);
+        }
+        self.shared.watchers.wake();
+        taken
     }
 }
 

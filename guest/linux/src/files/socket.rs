@@ -102,6 +102,8 @@ pub(crate) struct Socket {
     wakes: Arc<Wakes>,
     no_delay: AtomicBool,
     corked: AtomicBool,
+    /// Options without effect, and their values, as they are read back.
+    hints: SpinLock<Vec<((u32, u32), u32)>>,
     /// More follows what is being sent (`MSG_MORE`).
     has_more: AtomicBool,
     /// A connection is being opened, and its result not reported.
@@ -128,6 +130,7 @@ impl Socket {
             wakes: Arc::new(Wakes(Watchers::new())),
             no_delay: AtomicBool::new(false),
             corked: AtomicBool::new(false),
+            hints: SpinLock::default(),
             has_more: AtomicBool::new(false),
             is_opening: AtomicBool::new(false),
             is_reported: AtomicBool::new(false),
@@ -167,6 +170,18 @@ impl Socket {
             }),
             _ => Err(Errno::EAFNOSUPPORT),
         }
+    }
+
+    /// The same of a peer: no address at all is this host.
+    fn to_peer(&self, address: &Address) -> Result<SocketAddr> {
+        let mut address = self.to_stack(address)?;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address.ip() {
+                IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        Ok(address)
     }
 
     /// An address of the stack as the program reads it.
@@ -218,7 +233,7 @@ impl Socket {
 
     /// Begins a connection: EINPROGRESS until it is there.
     pub(crate) fn connect(&self, address: &Address) -> Result<()> {
-        let address = self.to_stack(address)?;
+        let address = self.to_peer(address)?;
         match self.state() {
             State::Stream => {
                 let stream = TcpStream::connect_nonblocking(address)?;
@@ -269,6 +284,23 @@ impl Socket {
         }
         self.is_opening.store(false, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Keeps the value of an option that has no effect.
+    pub(crate) fn set_hint(&self, option: (u32, u32), value: u32) {
+        const MOST: usize = 32;
+        let mut hints = self.hints.lock();
+        if let Some((_, old)) = hints.iter_mut().find(|(known, _)| *known == option) {
+            *old = value;
+        } else if hints.len() < MOST {
+            hints.push((option, value));
+        }
+    }
+
+    pub(crate) fn hint(&self, option: (u32, u32)) -> Option<u32> {
+        let hints = self.hints.lock();
+        let known = hints.iter().find(|(known, _)| *known == option);
+        known.map(|(_, value)| *value)
     }
 
     pub(crate) fn set_no_delay(&self, on: bool) {
@@ -451,7 +483,7 @@ impl Endpoint for Socket {
                 };
                 Ok(stream.try_write_as(&[IoSlice::new(from)], sending)?)
             }
-            (State::Datagram(_), Some(to)) => Ok(self.udp()?.send_to(from, self.to_stack(to)?)?),
+            (State::Datagram(_), Some(to)) => Ok(self.udp()?.send_to(from, self.to_peer(to)?)?),
             (State::Datagram(_), None) => match self.udp()?.send(from).map_err(Errno::from) {
                 Err(Errno::ENOTCONN) => Err(Errno::EDESTADDRREQ),
                 sent => sent,

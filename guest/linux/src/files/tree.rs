@@ -32,6 +32,8 @@ pub(crate) struct ResolvedPath {
     pub(crate) name: String,
     /// The whole path, without links, `.` and `..`.
     pub(crate) path: String,
+    /// Whether it ends in a slash, or a link at its end does.
+    pub(crate) must_be_directory: bool,
 }
 
 impl ResolvedPath {
@@ -188,20 +190,26 @@ impl Tree {
 
     /// Where an absolute path leads.
     pub(crate) fn walk(&self, path: &str, last: Last) -> Result<ResolvedPath> {
-        let place = |above: Vec<Arc<Node>>, names: &[String], name: String| {
+        let place = |above: Vec<Arc<Node>>, names: &[String], name: String, ends_in_slash| {
             let mut path = names
                 .iter()
                 .fold(String::new(), |path, name| path + "/" + name);
             path.push('/');
             path.push_str(&name);
-            Ok(ResolvedPath { above, name, path })
+            Ok(ResolvedPath {
+                above,
+                name,
+                path,
+                must_be_directory: ends_in_slash,
+            })
         };
         let mut links = 0;
         let mut stack: Vec<Arc<Node>> = alloc::vec![self.root.clone()];
         let mut names: Vec<String> = Vec::new();
         // Names still to walk, last first.
         let mut rest: Vec<String> = parts(path);
-        let must_be_directory = path.ends_with('/') || path.ends_with("/.");
+        let ends_in_directory = |path: &str| path.ends_with('/') || path.ends_with("/.");
+        let mut must_be_directory = ends_in_directory(path);
         while let Some(name) = rest.pop() {
             let Some(here) = stack.last().cloned() else {
                 return Err(Errno::ENOENT);
@@ -219,7 +227,7 @@ impl Tree {
             let found = here.child(&name)?;
             let is_last = rest.is_empty();
             match found {
-                None if is_last => return place(stack, &names, name),
+                None if is_last => return place(stack, &names, name, must_be_directory),
                 None => return Err(Errno::ENOENT),
                 Some(node) => match &node.kind {
                     NodeKind::Link { target, .. }
@@ -229,6 +237,7 @@ impl Tree {
                         if links > MOST_LINKS {
                             return Err(Errno::ELOOP);
                         }
+                        must_be_directory |= is_last && ends_in_directory(target);
                         if target.starts_with('/') {
                             stack.truncate(1);
                             names.clear();
@@ -239,7 +248,7 @@ impl Tree {
                         stack.push(node);
                         names.push(name);
                     }
-                    _ if is_last && !must_be_directory => return place(stack, &names, name),
+                    _ if is_last && !must_be_directory => return place(stack, &names, name, false),
                     _ => return Err(Errno::ENOTDIR),
                 },
             }
@@ -247,9 +256,9 @@ impl Tree {
         match names.pop() {
             Some(name) => {
                 stack.pop();
-                place(stack, &names, name)
+                place(stack, &names, name, must_be_directory)
             }
-            None => place(stack, &names, String::new()),
+            None => place(stack, &names, String::new(), must_be_directory),
         }
     }
 }
@@ -278,6 +287,7 @@ mod tests {
         tree.link("a/link", "b/file");
         tree.link("absolute", "/a/b");
         tree.link("loop", "loop");
+        tree.link("slash", "a/b/file/");
         tree
     }
 
@@ -313,6 +323,7 @@ mod tests {
         assert_eq!(text(&tree, "/a/b/file/x"), Err(Errno::ENOTDIR));
         assert_eq!(text(&tree, "/a/b/file/"), Err(Errno::ENOTDIR));
         assert_eq!(text(&tree, "/loop"), Err(Errno::ELOOP));
+        assert_eq!(text(&tree, "/slash"), Err(Errno::ENOTDIR));
         assert_eq!(text(&tree, &"x".repeat(300)), Err(Errno::ENAMETOOLONG));
     }
 
