@@ -94,6 +94,67 @@ fn the_go_service_keeps_notes() {
     stop(&place, child).expect(0, "1 notes");
 }
 
+/// The service in Rust, built as its page says but not optimized; None where its crates are not
+/// there.
+fn rest() -> Option<PathBuf> {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("rest");
+    let cargo = |words: &[&str]| {
+        let mut cargo = Command::new("cargo");
+        cargo
+            .args(words)
+            .args(["--offline", "--locked"])
+            .current_dir(example("rest"))
+            // These would take the place of those of the example.
+            .env_remove("RUSTFLAGS")
+            .env_remove("CARGO_BUILD_TARGET")
+            .env("CARGO_TARGET_DIR", &target)
+            .env("CARGO_PROFILE_DEV_DEBUG", "0");
+        cargo.output().unwrap()
+    };
+    if !cargo(&["tree", "--edges", "normal,build"]).status.success() {
+        skip("the crates of examples/rest are not there: cargo fetch in it");
+        return None;
+    }
+    let built = cargo(&["build"]);
+    assert!(built.status.success(), "{built:?}");
+    Some(target.join("x86_64-unknown-linux-gnu/debug/rest"))
+}
+
+#[test]
+fn the_rest_service_keeps_notes_in_sqlite() {
+    if !can_run("linux", "cargo") {
+        return;
+    }
+    let Some(program) = rest() else {
+        return;
+    };
+    let place = TestDir::new();
+    let (child, port) = start(&place, &[program.to_str().unwrap()], 80);
+    eventually("it answers", || {
+        get(port, "/notes").is_ok_and(|answer| answer.contains("[]"))
+    });
+    let ask = |method: &str, path: &str, body: &str, expected: &str| {
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = say(port, &text, expected).unwrap();
+        assert!(answer.contains(expected), "{method} {path}: {answer}");
+        answer
+    };
+    let milk = ask("POST", "/notes", "{\"text\": \"milk\"}", "milk");
+    assert!(milk.contains("201 Created"), "{milk}");
+    ask("POST", "/notes", "{\"text\": \"eggs\"}", "\"number\":2");
+    ask("PUT", "/notes/1", "{\"text\": \"bread\"}", "bread");
+    ask("DELETE", "/notes/2", "", "204");
+    ask("GET", "/notes", "", "[{\"number\":1,\"text\":\"bread\"}]");
+    ask("GET", "/notes/2", "", "404");
+    ask("POST", "/notes", "{\"text\": 1}", "422");
+    ask("POST", "/notes", "{", "400");
+    stop(&place, child).expect(0, "1 notes");
+}
+
 #[test]
 fn the_job_ends_with_its_own_status() {
     if !can_run("linux", "rustc") {
