@@ -133,6 +133,8 @@ test)
     packages make flex bison bc libelf-dev zstd patch xz-utils
     # Its suite runs against `kv`.
     source_of memcached
+    # Programs in Go, and Go's own tests; any version.
+    command -v go >/dev/null || packages golang-go
     # Its test builds it without a registry.
     cargo fetch --quiet --locked --manifest-path "$root/examples/rest/Cargo.toml" ||
         echo "setup: going on without the crates of examples/rest" >&2
