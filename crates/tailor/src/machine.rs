@@ -15,7 +15,7 @@ use tare_host::program::{ProgramError, find_program};
 use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
 use tare_launch::publish::Publish;
 use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
-use tare_rootfs::guest::{CMDLINE, WORDS};
+use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 
 use crate::counter::{Count, Counter, CounterError, Plugin};
 use crate::target::Target;
@@ -197,8 +197,13 @@ impl ProofMachine<'_> {
             Some(_) => qemu::USER_NETWORK,
             None => "",
         };
+        // With a counted clock the test cannot fail, and is part of the boot.
+        let untimed = match self.execution {
+            Execution::Counted => "",
+            Execution::Kvm | Execution::Translated => UNTIMED,
+        };
         let Self { words, .. } = self;
-        format!("{WORDS} {CMDLINE} {address} {words}")
+        format!("{WORDS} {CMDLINE} {untimed} {address} {words}")
     }
 }
 
@@ -279,6 +284,31 @@ mod tests {
         fs::write(file.path(), text).unwrap();
         assert_eq!(console(file.path()), "b".repeat(bytes));
         assert_eq!(console(Path::new("/none")), "");
+    }
+
+    #[test]
+    fn the_timer_is_tested_only_where_the_host_cannot_delay_it() {
+        let initramfs = tempfile::tempfile().unwrap();
+        let cmdline = |execution| {
+            let machine = ProofMachine {
+                kernel: Path::new("k"),
+                initramfs: &initramfs,
+                words: "audit=0",
+                memory_mib: 64,
+                port: None,
+                machine_type: MachineType::Q35,
+                execution,
+                console: Path::new("c"),
+                plugin: None,
+                tare: Path::new("t"),
+            };
+            machine.cmdline()
+        };
+        for execution in [Execution::Translated, Execution::Kvm] {
+            assert!(cmdline(execution).contains(" no_timer_check "));
+        }
+        assert!(!cmdline(Execution::Counted).contains("no_timer_check"));
+        assert!(cmdline(Execution::Counted).ends_with(" audit=0"));
     }
 
     #[test]
