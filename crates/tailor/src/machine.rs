@@ -224,6 +224,17 @@ impl Running {
         self.guest.warning()
     }
 
+    /// Whether none of its threads wants a CPU: the guest waits for something. A guest that has
+    /// work and waits for a CPU of a busy host is not idle.
+    pub fn is_idle(&self) -> bool {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.guest.id()));
+        let is_busy = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat"));
+            stat.is_ok_and(|stat| wants_cpu(&stat))
+        };
+        tasks.is_ok_and(|mut tasks| !tasks.any(|task| task.is_ok_and(is_busy)))
+    }
+
     /// Whether it goes on.
     pub fn is_alive(&mut self) -> bool {
         matches!(self.guest.try_wait(), Ok(None))
@@ -249,6 +260,13 @@ impl Running {
             thread::sleep(PAUSE);
         }
     }
+}
+
+/// Whether a thread's `stat` says that it runs or waits for a CPU. Its name, which is before the
+/// state, may have any characters.
+fn wants_cpu(stat: &str) -> bool {
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|state| state.starts_with('R'))
 }
 
 /// The end of a console's file, as text; empty where there is none.
@@ -284,6 +302,14 @@ mod tests {
         fs::write(file.path(), text).unwrap();
         assert_eq!(console(file.path()), "b".repeat(bytes));
         assert_eq!(console(Path::new("/none")), "");
+    }
+
+    #[test]
+    fn a_thread_wants_a_cpu_by_its_state_whatever_its_name_is() {
+        assert!(wants_cpu("7 (CPU 0/TCG) R 1 7 7 0"));
+        assert!(!wants_cpu("7 (CPU 0/TCG) S 1 7 7 0"));
+        assert!(!wants_cpu("7 (a) R ) S 1 7 7 0"));
+        assert!(!wants_cpu(""));
     }
 
     #[test]

@@ -16,6 +16,8 @@ const CONTROL_LEVEL: f64 = 0.01;
 pub const NOISY_PERCENT: f64 = 5.0;
 /// Fewest blocks of the test for which the screening leaves time.
 const LEAST_TESTED: usize = 7;
+/// Share of the boots that the first one promises which is planned: others may take longer.
+const PLANNED: f64 = 0.9;
 /// Most blocks of the test and of the confirmation, however much time is left.
 const MOST_TESTED: usize = 40;
 const MOST_CONFIRMED: usize = 30;
@@ -119,9 +121,10 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
         if let Err(why) = self.boot_twice(&[])? {
             return Err(SearchError::Default(why));
         }
-        let left = self.affordable();
-        let Some(schedule) = Schedule::fitting(left + 1, self.search.candidates) else {
-            let needed_s = Schedule::least() as f64 * self.boot_s();
+        let planned = self.affordable() as f64 * PLANNED;
+        let planned = planned as usize + 1;
+        let Some(schedule) = Schedule::fitting(planned, self.search.candidates) else {
+            let needed_s = Schedule::least() as f64 * self.boot_s() / PLANNED;
             return Err(SearchError::Budget {
                 boot_s: self.boot_s(),
                 needed_min: (needed_s / 60.0).ceil() as u64 + 1,

@@ -168,7 +168,8 @@ fn a_search_that_is_too_noisy_says_so_and_keeps_the_default() {
         let resolution = found.resolution_percent();
         assert!(resolution.is_none_or(|it| it > NOISY_PERCENT));
     }
-    assert!(said >= 45, "{said}");
+    // The others: the screening saw nothing better.
+    assert!(said >= 40, "{said}");
 }
 
 #[test]
