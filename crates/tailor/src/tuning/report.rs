@@ -103,7 +103,7 @@ impl SearchReport {
                 Verdict::Better => "better",
                 _ => "chance",
             };
-            let p = line.tried.adjusted_p.map(|p| format!("p {p:.3}"));
+            let p = line.tried.adjusted_p.map(shown_p);
             let effect = line.tried.effect.map(change).unwrap_or_default();
             let (word, p) = (&line.setting.word, p.unwrap_or_default());
             writeln!(f, "  {verdict:<7}{word:<40} {effect:<26}{p}")?;
@@ -142,6 +142,14 @@ impl SearchReport {
             writeln!(f, "Skipped {word}: {why}")?;
         }
         Ok(())
+    }
+}
+
+fn shown_p(p: f64) -> String {
+    if p < 0.001 {
+        "p < 0.001".to_owned()
+    } else {
+        format!("p {p:.3}")
     }
 }
 
@@ -245,6 +253,7 @@ mod tests {
         let report = report(&[0.9, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 0.005);
         assert_eq!(report.kept, ["mitigations=off"]);
         let text = report.to_string();
+        assert_eq!([0.000_4, 0.0156].map(shown_p), ["p < 0.001", "p 0.016"]);
         for part in [
             "Search by instructions a request (less is better) under http:80/: ",
             "\n  better mitigations=off ",
