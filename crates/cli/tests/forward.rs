@@ -1,4 +1,4 @@
-//! Ports that the monitor serves itself (`--net user,forward=direct`), as users see them.
+//! Ports that the monitor serves itself, as users see them.
 //!
 //! They need /dev/kvm, `tare-monitor` beside `tare` and the image of `http`, one of them passt, and
 //! SKIP without; with TARE_REQUIRE_KVM=1 a skip fails.
@@ -15,8 +15,9 @@ use std::time::Duration;
 use support::needs::{built, kvm, passt, skip};
 use support::{TestDir, eventually, free_port};
 
-const ALONE: &str = "user,forward=direct,outbound=off";
-const WITH_PASST: &str = "user,forward=direct";
+const ALONE: &str = "user,outbound=off";
+/// The default.
+const WITH_PASST: &str = "user";
 /// Longer than any answer takes, shorter than a test may hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -248,11 +249,11 @@ fn networks_that_contradict_themselves_are_refused() {
         place.run(&words).expect(2, says);
     };
     let tcp = format!("{port}:80");
-    refused("user,outbound=off", &tcp, "needs forward=direct");
+    refused("user,forward=passt,outbound=off", &tcp, "forward=direct");
     refused(ALONE, &format!("{port}:53/udp"), "leave out outbound=off");
-    let both = "user,forward=direct,outbound=off,allow=127.0.0.1";
+    let both = "user,outbound=off,allow=127.0.0.1";
     refused(both, &tcp, "exclude each other");
-    refused("user,forward=slirp", &tcp, "forward=direct|passt");
+    refused("user,forward=slirp", &tcp, "forward=auto|direct|passt");
     let taken = TcpListener::bind(local(0)).unwrap();
     let taken = taken.local_addr().unwrap().port();
     let words = ["run", image, "--net", ALONE, "-p", &format!("{taken}:80")];

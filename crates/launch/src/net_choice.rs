@@ -32,8 +32,10 @@ pub struct UserNet {
 /// Who serves published TCP ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forward {
-    /// passt.
+    /// The monitor where it can: Tare's own, for images of the library OS and programs.
     #[default]
+    Auto,
+    /// passt.
     Passt,
     /// The monitor.
     Direct,
@@ -54,7 +56,7 @@ pub enum Outbound {
 pub enum NetChoiceError {
     /// Not one of the three.
     #[error(
-        "invalid network: use user[,forward=direct|passt][,outbound=on|off]\
+        "invalid network: use user[,forward=auto|direct|passt][,outbound=on|off]\
          [,allow=ADDRESS[/BITS]], none or tap=NAME"
     )]
     Form,
@@ -89,6 +91,7 @@ fn user(options: &str) -> Result<NetChoice, NetChoiceError> {
     for option in options.split(',') {
         match option.split_once('=') {
             Some(("allow", range)) => user.allow.push(range.parse()?),
+            Some(("forward", "auto")) => user.forward = Forward::Auto,
             Some(("forward", "direct")) => user.forward = Forward::Direct,
             Some(("forward", "passt")) => user.forward = Forward::Passt,
             Some(("outbound", "on")) => user.outbound = Outbound::On,

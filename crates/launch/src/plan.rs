@@ -7,6 +7,7 @@ use tare_control::config::{GuestKind, HugePages};
 use tare_control::exit::ExitCode;
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::valid_name;
+use tare_frames::Prefix;
 use tare_rootfs::walk::{Links, walk};
 
 use crate::attempt::Attempt;
@@ -64,7 +65,10 @@ pub(crate) enum PlanError {
     #[error("--net user,forward=direct needs Tare's own monitor (--engine tare)")]
     DirectWithoutTare,
     /// passt for ports, and no passt.
-    #[error("--net user,outbound=off needs forward=direct: passt lets the guest open connections")]
+    #[error(
+        "--net user,outbound=off needs ports that the monitor serves (forward=direct, Tare's own \
+         monitor): passt lets the guest open connections"
+    )]
     OutboundOffWithPasst,
     /// Addresses for a guest that opens no connections.
     #[error("--net user,outbound=off and allow= exclude each other")]
@@ -135,8 +139,11 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         ),
         None => (name_of(request.name, boot.name)?, request.place),
     };
+    if matches!(request.net, NetChoice::User(_)) {
+        ports::check(&request.publish)?;
+    }
     let (engine, probe) = engine::choose(request.engine, request.cpus, guest)?;
-    let net = net(request.net, request.publish, &engine)?;
+    let net = net(request.net, request.publish, guest, &engine)?;
     if request.limits.net.is_some() {
         check_net_limit(&net, &engine)?;
     }
@@ -314,9 +321,14 @@ fn name_of(given: Option<String>, stem: String) -> Result<Name, PlanError> {
     }
 }
 
-fn net(choice: NetChoice, publish: Vec<Publish>, engine: &Engine) -> Result<Net, Failure> {
+fn net(
+    choice: NetChoice,
+    publish: Vec<Publish>,
+    guest: GuestKind,
+    engine: &Engine,
+) -> Result<Net, Failure> {
     match choice {
-        NetChoice::User(user) => user_net(user, publish, engine),
+        NetChoice::User(user) => user_net(user, publish, guest, engine),
         _ if !publish.is_empty() => Err(PlanError::PublishWithoutUser.into()),
         NetChoice::None => Ok(Net::None),
         NetChoice::Tap(name) => Ok(Net::Tap {
@@ -326,21 +338,28 @@ fn net(choice: NetChoice, publish: Vec<Publish>, engine: &Engine) -> Result<Net,
     }
 }
 
-fn user_net(user: UserNet, publish: Vec<Publish>, engine: &Engine) -> Result<Net, Failure> {
-    let direct = match (user.forward, engine) {
-        (Forward::Direct, Engine::Tare(_)) => Some(ports::listen(&publish)?),
+fn user_net(
+    user: UserNet,
+    publish: Vec<Publish>,
+    guest: GuestKind,
+    engine: &Engine,
+) -> Result<Net, Failure> {
+    let forward = match (user.forward, engine) {
+        (Forward::Direct, Engine::Tare(_)) => Forward::Direct,
+        (Forward::Auto, Engine::Tare(_)) if guest != GuestKind::Linux => Forward::Direct,
         (Forward::Direct, _) => return Err(PlanError::DirectWithoutTare.into()),
-        (Forward::Passt, _) => {
-            ports::check(&publish)?;
-            None
-        }
+        (Forward::Auto | Forward::Passt, _) => Forward::Passt,
     };
     let passt = match user.outbound {
         Outbound::On => Some(frame_rules::of_this_host(user.allow)),
         Outbound::Off => {
-            check_outbound_off(&user, &publish)?;
+            check_outbound_off(forward, &user.allow, &publish)?;
             None
         }
+    };
+    let direct = match forward {
+        Forward::Direct => Some(ports::listen(&publish)?),
+        Forward::Auto | Forward::Passt => None,
     };
     Ok(Net::User {
         forwards: publish,
@@ -350,11 +369,15 @@ fn user_net(user: UserNet, publish: Vec<Publish>, engine: &Engine) -> Result<Net
 }
 
 /// Without passt there is only what the monitor serves itself.
-fn check_outbound_off(user: &UserNet, publish: &[Publish]) -> Result<(), PlanError> {
-    if user.forward != Forward::Direct {
+fn check_outbound_off(
+    forward: Forward,
+    allow: &[Prefix],
+    publish: &[Publish],
+) -> Result<(), PlanError> {
+    if forward != Forward::Direct {
         return Err(PlanError::OutboundOffWithPasst);
     }
-    if !user.allow.is_empty() {
+    if !allow.is_empty() {
         return Err(PlanError::AllowWithoutOutbound);
     }
     let udp = publish

@@ -96,18 +96,19 @@ pub(crate) struct RunArgs {
                      brackets: [::1]:8080:80"
     )]
     pub(crate) publish: Vec<Publish>,
-    /// Network: user (through passt, no privileges), none, or tap=NAME
+    /// Network: user (no privileges; the monitor and passt), none, or tap=NAME
     #[arg(
         long,
         value_name = "NET",
         default_value = "user",
-        long_help = "Network: user (through passt, no privileges), none, or tap=NAME. With \
-                     user the guest cannot reach the host's addresses, its loopback \
+        long_help = "Network: user (no privileges), none, or tap=NAME. With user the \
+                     monitor serves published TCP ports itself, and passt everything else. \
+                     The guest cannot reach the host's addresses, its loopback \
                      interface or link-local addresses; user,allow=ADDRESS[/BITS] permits \
-                     some of them: user,allow=127.0.0.1,allow=192.0.2.0/24. With \
-                     user,forward=direct the monitor serves published TCP ports itself, \
-                     instead of passt; user,forward=direct,outbound=off is a machine \
-                     without passt, which opens no connections"
+                     some of them: user,allow=127.0.0.1,allow=192.0.2.0/24. \
+                     user,forward=passt leaves published ports to passt too, as QEMU and \
+                     Linux guests do; user,outbound=off does without passt: the guest opens \
+                     no connections"
     )]
     pub(crate) net: NetChoice,
     /// Attach a disk: a raw file or block device. A program has the ext4 file system
