@@ -106,7 +106,7 @@ impl SearchReport {
             let p = line.tried.adjusted_p.map(shown_p);
             let effect = line.tried.effect.map(change).unwrap_or_default();
             let (word, p) = (&line.setting.word, p.unwrap_or_default());
-            writeln!(f, "  {verdict:<7}{word:<40} {effect:<26}{p}")?;
+            writeln!(f, "  {verdict:<7}{word:<40} {effect:<30} {p}")?;
             if let Some(safety) = &line.setting.gives_up {
                 writeln!(f, "{:9}gives up: {safety}", "")?;
             }
