@@ -615,6 +615,35 @@ static void unnamed(void)
     close(other);
 }
 
+/* Of an end of writing before the connection the peer learns nothing. */
+static void ended_before(void)
+{
+    static const int kinds[] = {SOCK_STREAM, SOCK_SEQPACKET};
+    for (int i = 0; i < 2; i++) {
+        struct sockaddr_un at = {.sun_family = AF_UNIX, .sun_path = "at"};
+        int listener = socket(AF_UNIX, kinds[i] | SOCK_NONBLOCK, 0);
+        bind(listener, (void *)&at, sizeof at);
+        listen(listener, 1);
+        int client = socket(AF_UNIX, kinds[i] | SOCK_NONBLOCK, 0);
+        T(shutdown(client, SHUT_WR));
+        T(connect(client, (void *)&at, sizeof at));
+        int server = accept4(listener, 0, 0, SOCK_NONBLOCK);
+        T(recv(server, back, 9, 0));
+        T(send(client, "x", 1, 0));
+        T(send(server, "y", 1, 0));
+        T(recv(client, back, 9, 0));
+        struct pollfd both[2] = {{client, POLLIN | POLLOUT | POLLRDHUP, 0}, {server, POLLIN | POLLOUT | POLLRDHUP, 0}};
+        T(poll(both, 2, 0));
+        T(both[0].revents * 65536 + both[1].revents);
+        T(shutdown(client, SHUT_WR));
+        T(recv(server, back, 9, 0));
+        close(client);
+        close(server);
+        close(listener);
+        unlink("at");
+    }
+}
+
 /* A peer without an address is this host; options are read back. */
 static void here(void)
 {
@@ -652,6 +681,7 @@ static const struct group groups[] = {
     {"shutdowns", shutdowns}, {"retries", retries},   {"queues", queues},
     {"directories", directories}, {"partly", partly}, {"names", names},
     {"splices", splices},     {"unnamed", unnamed},   {"here", here},
+    {"ended before", ended_before},
 };
 
 int main(int count, char **words)

@@ -188,12 +188,9 @@ impl Unix {
         };
         connect(other, self, &there, &back);
         connect(self, other, &back, &there);
-        // What was shut before stays so.
+        // What was shut before stays so; of an end of writing the other learns nothing.
         if self.0.shut.reads.load(Ordering::SeqCst) {
             back.close();
-        }
-        if self.0.shut.writes.load(Ordering::SeqCst) {
-            there.close();
         }
     }
 
@@ -465,7 +462,7 @@ impl Endpoint for Unix {
             _ if to.is_some() => return Err(Errno::EISCONN),
             _ => {}
         }
-        if !writes.is_open() {
+        if !writes.is_open() || self.0.shut.writes.load(Ordering::SeqCst) {
             return Err(Errno::EPIPE);
         }
         let name = self.0.name.lock().clone();
