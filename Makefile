@@ -46,7 +46,7 @@ fuzz:
 	@scripts/setup.sh build
 	@$(CARGO) xtask fuzz --seconds $(or $(SECONDS),30)
 
-## soak: the hostile guest for 20 minutes on 1 and 2 vCPUs, ten million interrupts, kills below a disk, each fuzz target for 10 (SECONDS, FUZZ)
+## soak: the hostile guest for 20 minutes on 1 and 2 vCPUs, ten million interrupts, kills below a disk, ten million system calls, each fuzz target for 10 (SECONDS, FUZZ)
 soak:
 	@scripts/setup.sh build
 	@$(CARGO) xtask soak --seconds $(or $(SECONDS),1200) --fuzz $(or $(FUZZ),600)

@@ -13,7 +13,7 @@
 //! | `results` | `docs/results.md` and the README's figures from `lab/runs` |
 //! | `fuzz` | each fuzz target for some seconds |
 //! | `size` | what the bytes of a guest image are, by crate, module and function |
-//! | `soak` | the hostile guest on 1 and 2 vCPUs, interrupts and gates of ring 3, kills below a disk, then each fuzz target |
+//! | `soak` | the hostile guest on 1 and 2 vCPUs, interrupts and gates of ring 3, kills below a disk, system calls, then each fuzz target |
 
 mod advisories;
 mod build;

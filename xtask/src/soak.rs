@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: the hostile guest for a long time, on one and on two vCPUs, then ten million
 //! interrupts, requests at random of the gates into ring 0 and wild ends of ring 3, kills and failures of power below
-//! a disk that is written, and each fuzz target. The monitor must
+//! a disk that is written, ten million random system calls, and each fuzz target. The monitor must
 //! survive, must not grow, and must stop on request.
 
 use std::fs;
@@ -102,6 +102,7 @@ pub(crate) fn run(soak: &Soak) -> Result<()> {
     wild_ends(&programs, place.path())?;
     interrupts(&programs, place.path())?;
     disks()?;
+    system_calls()?;
     fuzz::run(soak.fuzz)
 }
 
@@ -180,6 +181,21 @@ fn disks() -> Result<()> {
     let mut rounds = shell::cargo(&rounds);
     // Tests that were skipped would have shown nothing.
     shell::run(rounds.env("TARE_SOAK", "1").env("TARE_REQUIRE_KVM", "1"))
+}
+
+/// Sequences of each of the seven kinds of random system calls, 2,000 calls each: ten million
+/// calls, some minutes.
+const CALL_SEQUENCES: u32 = 720;
+
+/// Random system calls of a program answer as Linux does.
+fn system_calls() -> Result<()> {
+    let test = "random_system_calls_answer_as_linux_does";
+    let words = ["test", "-q", "-p", "tare", "--test", "programs", test];
+    let mut calls = shell::cargo(&words);
+    calls.env("TARE_SOAK", CALL_SEQUENCES.to_string());
+    shell::run(calls.env("TARE_REQUIRE_KVM", "1"))?;
+    println!("system calls: {CALL_SEQUENCES} sequences of each kind");
+    Ok(())
 }
 
 struct SoakMachine<'a> {
