@@ -217,6 +217,8 @@ offered! {
     Stderr = "/dev/stderr";
 }
 
+/// Directories that are there without a root, empty but for files of the kernel.
+pub const DIRECTORIES: [&str; 6] = ["/tmp", "/dev", "/proc/self", "/etc", "/run", "/var/tmp"];
 /// The program's own file.
 pub const OWN_FILE: &str = "/proc/self/exe";
 /// What stands before a descriptor's number in a path that opens it again.

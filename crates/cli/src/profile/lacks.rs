@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 
 use tare_profile::{Asked, CloneUse, Features, Profile, names, paths, table};
 use tare_program::offered::{
-    Fcntl, Ioctl, MapFlag, OpenFlag, Prctl, SocketOption, SocketType, ThreadFlag, has_kernel_path,
+    DIRECTORIES, Fcntl, Ioctl, MapFlag, OpenFlag, Prctl, SocketOption, SocketType, ThreadFlag,
+    has_kernel_path,
 };
 use tare_program::{Answer, Call};
 
@@ -66,7 +67,7 @@ pub(super) fn of(profile: &Profile) -> Lacks {
     let is_read = |asked: &Asked| matches!(asked, Asked::Open | Asked::List);
     let paths = profile.paths.iter();
     lacks.files = paths
-        .filter(|(_, asked)| asked.iter().any(is_read))
+        .filter(|(path, asked)| asked.iter().any(is_read) && !DIRECTORIES.contains(&path.as_str()))
         .map(|(path, _)| path.clone())
         .collect();
     lacks
@@ -393,6 +394,8 @@ mod tests {
             ("/etc/app.conf", Asked::Open),
             ("/tmp/log", Asked::Write),
             ("/etc", Asked::Stat),
+            // Opened by SQLite, to make a new file durable.
+            ("/tmp", Asked::Open),
             ("/srv/server", Asked::Execute),
         ] {
             profile.paths.insert(path.to_owned(), [asked].into());

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use tare_libos::fs::cpio::{self, Archive};
 use tare_libos::sync::SpinLock;
-use tare_program::offered::DeviceFile;
+use tare_program::offered::{DIRECTORIES, DeviceFile};
 
 pub(crate) use super::node::{Content, Node, NodeKind};
 use super::{Bytes, Device};
@@ -88,7 +88,7 @@ impl Tree {
                 tree.add(entry.path, Node::new(kind, entry.permissions, modified_ns));
             }
         }
-        for directory in ["tmp", "dev", "proc/self", "etc", "run", "var/tmp"] {
+        for directory in DIRECTORIES {
             if tree.find(directory, Last::Follow).is_err() {
                 tree.add(directory, Node::directory());
             }
