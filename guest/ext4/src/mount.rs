@@ -118,6 +118,7 @@ pub fn mount_on(
         return Err(MountError::DirtyReadOnly(name.into()));
     }
     let requests = Arc::new(Requests::default());
+    let bytes = sectors.sectors().saturating_mul(SECTOR_BYTES as u64);
     let most = usize::try_from(cache_bytes / PAGE as u64).unwrap_or(usize::MAX);
     let device = Device {
         cache: Cache::new(sectors, most, requests.clone()),
@@ -130,7 +131,7 @@ pub fn mount_on(
     };
     let mounted = Ext4::mount(device, services, options);
     let mounted = mounted.map_err(|error| refused(name, error))?;
-    Ok(Ext4Volume::new(mounted, access, requests))
+    Ok(Ext4Volume::new(mounted, bytes, access, requests))
 }
 
 /// Whether the journal has changes that are not in their places (`s_feature_incompat` of the

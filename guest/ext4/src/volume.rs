@@ -38,6 +38,8 @@ const BLOCK: usize = 1024;
 /// An ext4 file system on a disk.
 pub struct Ext4Volume {
     root: u64,
+    /// Of the disk.
+    bytes: u64,
     access: Access,
     /// None once its use has ended.
     state: Mutex<Option<Mounted>>,
@@ -52,9 +54,15 @@ pub struct Ext4Volume {
 }
 
 impl Ext4Volume {
-    pub(crate) fn new(mounted: Mounted, access: Access, requests: Arc<Requests>) -> Self {
+    pub(crate) fn new(
+        mounted: Mounted,
+        bytes: u64,
+        access: Access,
+        requests: Arc<Requests>,
+    ) -> Self {
         Self {
             root: mounted.root_inode().as_u64(),
+            bytes,
             access,
             state: Mutex::new(Some(mounted)),
             nameless: SpinLock::new(BTreeSet::new()),
@@ -107,12 +115,22 @@ impl Ext4Volume {
         }
     }
 
-    /// The inode of a directory, ENOENT if it was removed.
-    fn directory(&self, inode: u64) -> Ext4Result<InodeNumber> {
+    /// The inode of a directory. One that is damaged may be longer than the disk, and a search of
+    /// its billions of missing blocks would take as long as the program's life.
+    fn directory(&self, mounted: &mut Mounted, inode: u64) -> Ext4Result<InodeNumber> {
+        let inode = number(inode)?;
+        if mounted.inode(inode)?.size > self.bytes {
+            return Err(Ext4Error::corrupted().with_operation("directory:longer_than_disk"));
+        }
+        Ok(inode)
+    }
+
+    /// The inode of a directory that gets a name, ENOENT if it was removed.
+    fn named_directory(&self, mounted: &mut Mounted, inode: u64) -> Ext4Result<InodeNumber> {
         if self.nameless.lock().contains(&inode) {
             return Err(Ext4Error::not_found());
         }
-        number(inode)
+        self.directory(mounted, inode)
     }
 
     /// Frees what has no name and is not used any more.
@@ -187,7 +205,8 @@ impl Volume for Ext4Volume {
 
     fn look_up(&self, directory: u64, text: &str) -> Result<Option<Found>> {
         self.with(|mounted| {
-            let info = mounted.lookup_child(number(directory)?, name(text)?)?;
+            let directory = self.directory(mounted, directory)?;
+            let info = mounted.lookup_child(directory, name(text)?)?;
             Ok(info.as_ref().map(found))
         })
     }
@@ -224,7 +243,7 @@ impl Volume for Ext4Volume {
 
     fn list(&self, directory: u64) -> Result<Vec<(String, Found)>> {
         self.with(|mounted| {
-            let directory = number(directory)?;
+            let directory = self.directory(mounted, directory)?;
             let mut listed = Vec::new();
             let mut cursor = DirectoryCursor::Start;
             loop {
@@ -253,7 +272,7 @@ impl Volume for Ext4Volume {
     fn make(&self, directory: u64, text: &str, new: New<'_>) -> Result<Found> {
         self.change(|mounted| {
             let name = name(text)?;
-            let directory = self.directory(directory)?;
+            let directory = self.named_directory(mounted, directory)?;
             if mounted.lookup_child(directory, name)?.is_some() {
                 return Err(Ext4Error::already_exists());
             }
@@ -281,7 +300,7 @@ impl Volume for Ext4Volume {
             if self.nameless.lock().contains(&inode) {
                 return Err(Ext4Error::not_found());
             }
-            let directory = self.directory(directory)?;
+            let directory = self.named_directory(mounted, directory)?;
             mounted.hard_link(number(inode)?, directory, name(text)?)?;
             Ok(())
         })
@@ -289,7 +308,8 @@ impl Volume for Ext4Volume {
 
     fn unlink(&self, directory: u64, text: &str) -> Result<()> {
         self.change(|mounted| {
-            let outcome = mounted.unlink(number(directory)?, name(text)?)?;
+            let directory = self.directory(mounted, directory)?;
+            let outcome = mounted.unlink(directory, name(text)?)?;
             self.note_unlinked(outcome);
             Ok(())
         })
@@ -297,7 +317,8 @@ impl Volume for Ext4Volume {
 
     fn remove_directory(&self, directory: u64, text: &str) -> Result<()> {
         self.change(|mounted| {
-            let outcome = mounted.remove_empty_directory(number(directory)?, name(text)?)?;
+            let directory = self.directory(mounted, directory)?;
+            let outcome = mounted.remove_empty_directory(directory, name(text)?)?;
             self.note_unlinked(outcome);
             Ok(())
         })
@@ -306,8 +327,8 @@ impl Volume for Ext4Volume {
     fn rename(&self, from: (u64, &str), to: (u64, &str)) -> Result<()> {
         self.change(|mounted| {
             let options = RenameOptions::REPLACE;
-            let source = (number(from.0)?, name(from.1)?);
-            let target = (self.directory(to.0)?, name(to.1)?);
+            let source = (self.directory(mounted, from.0)?, name(from.1)?);
+            let target = (self.named_directory(mounted, to.0)?, name(to.1)?);
             let outcome = mounted.rename(source.0, source.1, target.0, target.1, options)?;
             if let Some(replaced) = outcome.replaced {
                 self.note_unlinked(replaced);

@@ -313,3 +313,22 @@ fn a_synced_write_takes_few_requests() {
         "all is in the cache"
     );
 }
+
+/// A search of its missing blocks took 18 s for 4 GiB.
+#[test]
+fn a_directory_that_is_longer_than_its_disk_is_damage() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), formatted(16, &["-O", "^extents,^64bit"])).unwrap();
+    let mut set = std::process::Command::new("debugfs");
+    let set = set.args(["-w", "-R", "set_inode_field / size 0xfffff000"]);
+    assert!(set.arg(file.path()).output().unwrap().status.success());
+    let volume = mounted(&LossyDisk::new(std::fs::read(file.path()).unwrap()));
+    let root = volume.root();
+    assert_eq!(volume.attributes(root).unwrap().bytes, 0xffff_f000);
+    assert_eq!(volume.look_up(root, "a").err(), Some(Errno::EUCLEAN));
+    assert_eq!(volume.list(root).err(), Some(Errno::EUCLEAN));
+    let made = volume.make(root, "a", New::File(0o644));
+    assert_eq!(made.err(), Some(Errno::EUCLEAN));
+    assert_eq!(volume.unlink(root, "a"), Err(Errno::EUCLEAN));
+    assert_eq!(volume.rename((root, "a"), (root, "b")), Err(Errno::EUCLEAN));
+}
