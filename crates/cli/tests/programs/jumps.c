@@ -21,8 +21,9 @@ static void *waiter(void *unused) {
     printf("waited for %ld, %c\n", got, byte);
     return NULL;
 }
+/* Writes when the call that waits has been interrupted, whenever this thread runs. */
 static void *late(void *unused) {
-    usleep(90000);
+    while (alarms < 2) usleep(10000);
     write(again[1], "y", 1);
     return NULL;
 }
@@ -84,24 +85,26 @@ int main(void) {
     printf("other forms %ld\n", other_forms(zero, null));
     write(waits[1], "x", 1);
     pthread_join(thread, NULL);
-    /* Signals that end a call, or let it begin again. */
+    /* Signals that end a call, or let it begin again. They repeat: the first may come before it. */
     for (int flags = 0; flags <= SA_RESTART; flags += SA_RESTART) {
         struct sigaction action = { .sa_handler = on_alarm, .sa_flags = flags };
         sigaction(SIGALRM, &action, NULL);
         alarms = 0;
-        struct itimerval soon = { .it_value = { 0, 30000 } };
+        struct itimerval soon = { .it_value = { 0, 30000 }, .it_interval = { 0, 30000 } };
         setitimer(ITIMER_REAL, &soon, NULL);
+        const struct itimerval never = {0};
         char byte;
         if (flags) {
             pthread_t other;
             pthread_create(&other, NULL, late, NULL);
             long got = read(again[0], &byte, 1);
-            printf("began again %ld %c, alarms %d\n", got, byte, alarms);
+            printf("began again %ld %c, alarms %d\n", got, byte, alarms > 0);
             pthread_join(other, NULL);
         } else {
             long got = read(again[0], &byte, 1);
-            printf("ended %ld %d, alarms %d\n", got, got < 0 ? errno : 0, alarms);
+            printf("ended %ld %d, alarms %d\n", got, got < 0 ? errno : 0, alarms > 0);
         }
+        setitimer(ITIMER_REAL, &never, NULL);
     }
     struct pollfd none_ready = { again[0], POLLIN, 0 };
     long polls = 0;
