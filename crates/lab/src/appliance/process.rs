@@ -126,12 +126,27 @@ impl TareProcess {
         }
     }
 
-    /// Finds the network helper, which `tare run` detaches from itself.
+    /// Finds the network helper, which `tare run` detaches from itself: by the port that it
+    /// publishes, else, where the monitor publishes it, by the socket that both have.
     pub(super) fn find_helpers(&mut self) {
         if self.helpers.is_empty() {
-            let found = helpers_with(&format!("/{}:", self.address.port()));
+            let mut found = helpers_with(&format!("/{}:", self.address.port()));
+            if found.is_empty() {
+                found = self.connected_helpers();
+            }
             self.helpers = found.into_iter().map(Helper::new).collect();
         }
+    }
+
+    fn connected_helpers(&self) -> Vec<u32> {
+        let mut own = descendants(self.child.id());
+        own.push(self.child.id());
+        let machines = tare_probe::vm::list().vms.into_iter();
+        machines
+            .filter(|vm| own.contains(&vm.pid))
+            .flat_map(|vm| tare_probe::vm::helpers_of(&vm))
+            .filter(|helper| !own.contains(helper))
+            .collect()
     }
 
     fn helper_pids(&self) -> Vec<u32> {
