@@ -149,8 +149,9 @@ impl<S: Stream> Relay<S> {
             return Ok(());
         };
         self.is_starved = false;
-        if self.tcp.state() == State::SynSent {
-            // Until the guest answers the kernel keeps what the client sends.
+        if matches!(self.tcp.state(), State::SynSent | State::SynReceived) {
+            // Until the connection is there the kernel keeps what the client sends: a guest that
+            // refuses it is tried again with all of it.
             return Ok(());
         }
         while self.readable && !self.client_ended && self.tcp.may_send() {
