@@ -12,8 +12,9 @@ use std::thread;
 use tare_toolchain::build::{self, Bin, INIT, Output};
 use tare_toolchain::command::{StepError, run, setup};
 
-/// The image that `make run` boots, and the one for the programs that it proposes to try next.
-const IMAGES: [Bin<'_>; 2] = [
+/// The image that `make run` boots, and those for the programs that it proposes to try next,
+/// without and with a disk.
+const IMAGES: [Bin<'_>; 3] = [
     Bin {
         package: "tare-guest-http",
         name: "http",
@@ -21,6 +22,10 @@ const IMAGES: [Bin<'_>; 2] = [
     Bin {
         package: "tare-guest-linux",
         name: "linux",
+    },
+    Bin {
+        package: "tare-guest-linux-disk",
+        name: "linux-disk",
     },
 ];
 
