@@ -184,17 +184,11 @@ fn user_end(
     };
     let passt = rules.map(start).transpose()?;
     Ok(match (direct, passt) {
-        (Some(listeners), passt) => LinkEnd::Direct {
-            listeners,
+        (None, Some(passt)) => LinkEnd::Passt(passt),
+        (direct, passt) => LinkEnd::Direct {
+            listeners: direct.unwrap_or_default(),
             has_ipv6,
             passt,
-        },
-        (None, Some(passt)) => LinkEnd::Passt(passt),
-        // The plan has one of them.
-        (None, None) => LinkEnd::Direct {
-            listeners: Vec::new(),
-            has_ipv6,
-            passt: None,
         },
     })
 }

@@ -86,13 +86,8 @@ pub(crate) struct Listener {
     pub(crate) guest: u16,
 }
 
-/// Listens at the TCP ports, and checks the others.
+/// Listens at the TCP ports of forwards that were [checked](check).
 pub(crate) fn listen(forwards: &[Publish]) -> Result<Vec<Listener>, PortError> {
-    let others = forwards
-        .iter()
-        .filter(|forward| forward.protocol != Protocol::Tcp);
-    refuse_twice(forwards)?;
-    others.copied().try_for_each(check_one)?;
     let own = forwards
         .iter()
         .filter(|forward| forward.protocol == Protocol::Tcp);
@@ -120,21 +115,14 @@ fn listen_at(forward: &Publish) -> io::Result<TcpListener> {
 
 /// Binds each port and releases it again; refuses a port that is named twice.
 pub(crate) fn check(forwards: &[Publish]) -> Result<(), PortError> {
-    refuse_twice(forwards)?;
-    forwards.iter().copied().try_for_each(check_one)
-}
-
-fn refuse_twice(forwards: &[Publish]) -> Result<(), PortError> {
     let mut seen = HashSet::new();
     let is_again = |it: &&Publish| !seen.insert((it.address, it.host, it.protocol));
     if let Some(twice) = forwards.iter().find(is_again) {
         return Err(PortError::Twice(*twice));
     }
-    Ok(())
-}
-
-fn check_one(forward: Publish) -> Result<(), PortError> {
-    soon(|| bind(&forward)).map_err(|source| explain(forward, source))
+    forwards
+        .iter()
+        .try_for_each(|forward| soon(|| bind(forward)).map_err(|source| explain(*forward, source)))
 }
 
 /// Binds with retries: a machine that has just ended holds its ports for some milliseconds.

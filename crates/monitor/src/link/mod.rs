@@ -117,7 +117,7 @@ fn forward(
         None => None,
     };
     let mut secret = [0; 16];
-    let settings = || {
+    let mut settings = || {
         rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
         Ok(Settings {
             guest_mac: config.mac,
@@ -139,7 +139,6 @@ fn forward(
             secret,
         })
     };
-    let mut settings = settings;
     let link = settings().and_then(|settings| ForwardLink::new(settings, listeners, passt));
     link.map_err(OpenLinkError::Forward)
 }
