@@ -3,9 +3,14 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, PipeReader};
+use std::process::ExitStatus;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use super::ApplianceError;
+use super::process::code;
+use crate::interrupt::{Interrupt, SLICE};
 
 /// Lines that are kept for error messages.
 const KEPT: usize = 12;
@@ -53,6 +58,37 @@ impl Console {
         if said.ready.is_none() && !said.over {
             let waited = self.shared.1.wait_timeout(said, timeout);
             drop(waited);
+        }
+    }
+
+    /// Waits until the machine says that it serves, while `check` finds that it runs; then the
+    /// time since it was `started`.
+    pub(super) fn wait_serving(
+        &self,
+        started: Instant,
+        timeout: Duration,
+        interrupt: &Interrupt,
+        mut check: impl FnMut() -> Result<(), ApplianceError>,
+    ) -> Result<Duration, ApplianceError> {
+        loop {
+            interrupt.check()?;
+            if let Some(ready) = self.ready() {
+                return Ok(ready.duration_since(started));
+            }
+            check()?;
+            if started.elapsed() > timeout {
+                return Err(ApplianceError::NotServing(timeout));
+            }
+            self.wait(SLICE);
+        }
+    }
+
+    /// The machine has ended: why, by what it said last.
+    pub(super) fn ended(&self, status: ExitStatus) -> ApplianceError {
+        self.drain();
+        ApplianceError::Ended {
+            code: code(status),
+            said: self.last(),
         }
     }
 

@@ -22,9 +22,8 @@ use tare_rootfs::walk::{Links, walk};
 use tempfile::TempDir;
 
 use super::console::Console;
-use super::process::code;
 use super::{Appliance, ApplianceError, Spec};
-use crate::interrupt::{Interrupt, SLICE};
+use crate::interrupt::Interrupt;
 use crate::observe::{CpuReading, resident_bytes};
 
 /// The guest's address, its network's length, and the host's address.
@@ -150,14 +149,10 @@ impl Elsewhere {
     }
 
     fn check(&mut self) -> Result<(), ApplianceError> {
-        let Some(status) = self.child.try_wait().map_err(ApplianceError::Prepare)? else {
-            return Ok(());
-        };
-        self.console.drain();
-        Err(ApplianceError::Ended {
-            code: code(status),
-            said: self.console.last(),
-        })
+        match self.child.try_wait().map_err(ApplianceError::Prepare)? {
+            None => Ok(()),
+            Some(status) => Err(self.console.ended(status)),
+        }
     }
 }
 
@@ -195,17 +190,8 @@ impl Appliance for Elsewhere {
         timeout: Duration,
         interrupt: &Interrupt,
     ) -> Result<Duration, ApplianceError> {
-        loop {
-            interrupt.check()?;
-            if let Some(ready) = self.console.ready() {
-                return Ok(ready.duration_since(self.started));
-            }
-            self.check()?;
-            if self.started.elapsed() > timeout {
-                return Err(ApplianceError::NotServing(timeout));
-            }
-            self.console.wait(SLICE);
-        }
+        let (console, started) = (self.console.clone(), self.started);
+        console.wait_serving(started, timeout, interrupt, || self.check())
     }
 
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {

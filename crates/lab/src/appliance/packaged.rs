@@ -163,12 +163,10 @@ impl Appliance for MachineAppliance {
 
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
         self.process.check()?;
-        self.process.find_helpers();
         self.process.cpu()
     }
 
     fn resident_bytes(&mut self) -> Option<u64> {
-        self.process.find_helpers();
         self.process.resident_bytes()
     }
 

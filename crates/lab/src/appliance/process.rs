@@ -15,7 +15,7 @@ use tare_host::child::ended_within;
 
 use super::ApplianceError;
 use super::console::Console;
-use crate::interrupt::{Interrupt, SLICE};
+use crate::interrupt::Interrupt;
 use crate::observe::{CpuReading, Helper, descendants, helpers_with, resident_bytes};
 
 /// How long a machine has to end after SIGTERM, before it is killed.
@@ -40,8 +40,8 @@ pub(super) struct TareProcess {
     pub(super) address: SocketAddr,
     pub(super) directory: RunDir,
     pub(super) control: Control,
-    /// Network helpers that are not the child's descendants.
-    pub(super) helpers: Vec<Helper>,
+    /// Network helpers that are not the child's descendants; none were looked for yet.
+    pub(super) helpers: Option<Vec<Helper>>,
 }
 
 impl TareProcess {
@@ -49,13 +49,7 @@ impl TareProcess {
     pub(super) fn check(&mut self) -> Result<(), ApplianceError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
-            Ok(Some(status)) => {
-                self.console.drain();
-                Err(ApplianceError::Ended {
-                    code: code(status),
-                    said: self.console.last(),
-                })
-            }
+            Ok(Some(status)) => Err(self.console.ended(status)),
             Err(error) => Err(ApplianceError::Prepare(error)),
         }
     }
@@ -66,18 +60,8 @@ impl TareProcess {
         timeout: Duration,
         interrupt: &Interrupt,
     ) -> Result<Duration, ApplianceError> {
-        loop {
-            interrupt.check()?;
-            if let Some(ready) = self.console.ready() {
-                self.find_helpers();
-                return Ok(ready.duration_since(self.started));
-            }
-            self.check()?;
-            if self.started.elapsed() > timeout {
-                return Err(ApplianceError::NotServing(timeout));
-            }
-            self.console.wait(SLICE);
-        }
+        let (console, started) = (self.console.clone(), self.started);
+        console.wait_serving(started, timeout, interrupt, || self.check())
     }
 
     /// Asks for statistics; `None` where the machine has no control interface.
@@ -104,12 +88,12 @@ impl TareProcess {
     }
 
     /// CPU time of all its threads and helpers.
-    pub(super) fn cpu(&self) -> Result<CpuReading, ApplianceError> {
+    pub(super) fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
         CpuReading::read(self.child.id(), &self.helper_pids()).map_err(ApplianceError::Cpu)
     }
 
     /// Resident memory of all its processes and helpers.
-    pub(super) fn resident_bytes(&self) -> Option<u64> {
+    pub(super) fn resident_bytes(&mut self) -> Option<u64> {
         resident_bytes(self.child.id(), &self.helper_pids())
     }
 
@@ -126,15 +110,25 @@ impl TareProcess {
         }
     }
 
-    /// Finds the network helper, which `tare run` detaches from itself: by the port that it
-    /// publishes, else, where the monitor publishes it, by the socket that both have.
-    pub(super) fn find_helpers(&mut self) {
-        if self.helpers.is_empty() {
-            let mut found = helpers_with(&format!("/{}:", self.address.port()));
-            if found.is_empty() {
-                found = self.connected_helpers();
-            }
-            self.helpers = found.into_iter().map(Helper::new).collect();
+    /// The network helper, which `tare run` detaches from itself. It is looked for once, when it is
+    /// first asked for: a look at all processes takes milliseconds, which a start that is measured
+    /// must not have.
+    fn helper_pids(&mut self) -> Vec<u32> {
+        if self.helpers.is_none() {
+            let found = self.find_helpers().into_iter();
+            self.helpers = Some(found.map(Helper::new).collect());
+        }
+        self.helpers.iter().flatten().map(Helper::pid).collect()
+    }
+
+    /// Those with the port that the machine publishes, else, where the monitor publishes it, those
+    /// at the other end of its sockets.
+    fn find_helpers(&self) -> Vec<u32> {
+        let found = helpers_with(&format!("/{}:", self.address.port()));
+        if found.is_empty() {
+            self.connected_helpers()
+        } else {
+            found
         }
     }
 
@@ -149,12 +143,7 @@ impl TareProcess {
             .collect()
     }
 
-    fn helper_pids(&self) -> Vec<u32> {
-        self.helpers.iter().map(Helper::pid).collect()
-    }
-
     fn stop(&mut self) {
-        self.find_helpers();
         let mut helpers = descendants(self.child.id());
         helpers.extend(self.helper_pids());
         signal(self.child.id(), Signal::TERM);

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use super::ApplianceError;
 use super::console::Console;
 use super::guest::Guest;
-use super::process::{TareProcess, code};
+use super::process::TareProcess;
 use crate::interrupt::{Interrupt, SLICE};
 use crate::observe::CpuReading;
 
@@ -172,13 +172,7 @@ impl Qemu {
     fn check(&mut self) -> Result<(), ApplianceError> {
         match self.guest.try_wait().map_err(ApplianceError::Prepare)? {
             None => Ok(()),
-            Some(status) => {
-                self.console.drain();
-                Err(ApplianceError::Ended {
-                    code: code(status),
-                    said: self.console.last(),
-                })
-            }
+            Some(status) => Err(self.console.ended(status)),
         }
     }
 }

@@ -90,7 +90,7 @@ impl TareRun {
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
             directory: RunDir::at(default_root().join(&name)),
             control: Control::Unknown,
-            helpers: Vec::new(),
+            helpers: None,
         };
         drop(command);
         machine.console = Console::read(reader).map_err(ApplianceError::Prepare)?;

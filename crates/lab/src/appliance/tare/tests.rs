@@ -145,7 +145,7 @@ fn a_socket_that_does_not_speak_http_means_no_statistics() {
         address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
         directory: run_dir,
         control: Control::Unknown,
-        helpers: Vec::new(),
+        helpers: None,
     };
     assert!(machine.stats().unwrap().is_none());
     assert!(machine.stats().unwrap().is_none(), "it is not asked again");
