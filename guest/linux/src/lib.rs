@@ -52,3 +52,7 @@ pub mod volume;
 
 #[cfg(target_os = "none")]
 pub use run::{MountDisk, RunError, run, run_with};
+
+/// End of the addresses of programs that are linked at fixed ones, for `entry!`; at most half of
+/// memory.
+pub const LOW_END: u64 = 256 << 20;

@@ -7,14 +7,9 @@
 tare_libos::entry!(
     main,
     ring = 3,
-    low_end = LOW_END,
+    low_end = tare_linux::LOW_END,
     console = tare_libos::ports::attach
 );
-
-/// End of the addresses of programs that are linked at fixed ones; at most half of
-/// memory.
-#[cfg(target_os = "none")]
-const LOW_END: u64 = 256 << 20;
 
 #[cfg(target_os = "none")]
 fn main() -> Result<u8, tare_linux::RunError> {

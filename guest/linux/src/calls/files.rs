@@ -306,11 +306,7 @@ pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: 
     }
     if let Some(stored) = above.stored() {
         let node = above.child(&name)?.ok_or(Errno::ENOENT)?;
-        match (node.is_directory(), removes_directory) {
-            (true, false) => return Err(Errno::EISDIR),
-            (false, true) => return Err(Errno::ENOTDIR),
-            _ => {}
-        }
+        both_directories(node.is_directory(), removes_directory)?;
         return stored.unlink(&name, removes_directory).map(|()| 0);
     }
     let _turn = context.process.tree.changes.lock();
@@ -353,6 +349,15 @@ pub(super) fn renameat(context: &Context<'_>, a: Arguments) -> Result {
     }
 }
 
+/// A directory goes only in place of a directory, and anything else only of something else.
+fn both_directories(is_directory: bool, wanted: bool) -> Result<()> {
+    match (is_directory, wanted) {
+        (true, false) => Err(Errno::EISDIR),
+        (false, true) => Err(Errno::ENOTDIR),
+        _ => Ok(()),
+    }
+}
+
 fn rename_on_volume(
     (from, source): (&ResolvedPath, &Stored),
     (to, target): (&ResolvedPath, &Stored),
@@ -374,11 +379,7 @@ fn rename_on_volume(
         if from.is_below(there) {
             return Err(Errno::ENOTEMPTY);
         }
-        match (there.is_directory(), node.is_directory()) {
-            (true, false) => return Err(Errno::EISDIR),
-            (false, true) => return Err(Errno::ENOTDIR),
-            _ => {}
-        }
+        both_directories(there.is_directory(), node.is_directory())?;
     }
     source.rename(&from.name, target, &to.name).map(|()| 0)
 }
@@ -413,11 +414,9 @@ fn rename_in_memory(tree: &Tree, from: &ResolvedPath, to: &ResolvedPath, keeps: 
             // Maybe locked already, and not empty: what is renamed is in it.
             return Err(Errno::ENOTEMPTY);
         }
-        match (there.is_directory(), node.is_directory()) {
-            (true, true) if !there.names()?.lock().is_empty() => return Err(Errno::ENOTEMPTY),
-            (true, false) => return Err(Errno::EISDIR),
-            (false, true) => return Err(Errno::ENOTDIR),
-            _ => {}
+        both_directories(there.is_directory(), node.is_directory())?;
+        if there.is_directory() && !there.names()?.lock().is_empty() {
+            return Err(Errno::ENOTEMPTY);
         }
     }
     source.remove(&from.name);
