@@ -8,7 +8,7 @@ mod support;
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -42,6 +42,12 @@ fn run(place: &TestDir, image: &str, net: &str, words: &[&str]) {
         "run", image, "-d", "--name", "web", "--root", root, "--net", net,
     ];
     place.run(&[&own, words].concat()).expect(0, "web");
+}
+
+/// With port 80 of the guest, and without passt.
+fn alone(place: &TestDir, image: &Path, port: u16) {
+    let words = ["-p", &format!("{port}:80")];
+    run(place, image.to_str().unwrap(), ALONE, &words);
 }
 
 fn connect(to: impl Into<SocketAddr>) -> TcpStream {
@@ -88,12 +94,7 @@ fn a_published_port_is_served_without_passt() {
     let Some(image) = http() else { return };
     let (place, large) = with_site();
     let port = free_port();
-    run(
-        &place,
-        image.to_str().unwrap(),
-        ALONE,
-        &["-p", &format!("{port}:80")],
-    );
+    alone(&place, &image, port);
     assert_eq!(get(local(port), "/"), b"the site\n");
     assert!(get(local(port), "/large.bin") == large);
     eventually("both connections have ended", || {
@@ -152,12 +153,7 @@ fn a_thousand_clients_are_served_at_once() {
     let Some(image) = http() else { return };
     let (place, _) = with_site();
     let port = free_port();
-    run(
-        &place,
-        image.to_str().unwrap(),
-        ALONE,
-        &["-p", &format!("{port}:80")],
-    );
+    alone(&place, &image, port);
     assert_eq!(get(local(port), "/"), b"the site\n");
     // As many as this process may have, which the host decides.
     let clients: Vec<TcpStream> = (0..1000)
@@ -188,12 +184,7 @@ fn a_slow_reader_gets_everything_and_holds_nobody_back() {
     let Some(image) = http() else { return };
     let (place, large) = with_site();
     let port = free_port();
-    run(
-        &place,
-        image.to_str().unwrap(),
-        ALONE,
-        &["-p", &format!("{port}:80")],
-    );
+    alone(&place, &image, port);
     let mut slow = connect(local(port));
     let asked = request("/large.bin", "Connection: close\r\n");
     slow.write_all(asked.as_bytes()).unwrap();
@@ -210,12 +201,7 @@ fn a_client_may_end_its_half_before_the_answer() {
     let Some(image) = http() else { return };
     let (place, large) = with_site();
     let port = free_port();
-    run(
-        &place,
-        image.to_str().unwrap(),
-        ALONE,
-        &["-p", &format!("{port}:80")],
-    );
+    alone(&place, &image, port);
     let mut stream = connect(local(port));
     let asked = request("/large.bin", "Connection: close\r\n");
     stream.write_all(asked.as_bytes()).unwrap();

@@ -33,15 +33,19 @@ fn done(command: &mut Command) -> Output {
     output
 }
 
-/// Finds no fault, also none that waits in a journal.
-fn assert_sound(disk: &str) {
+/// A copy of a disk in which a journal that waits is replayed, as a kernel does that mounts it,
+/// and what came of that: of a disk that is being written the copy may be torn.
+fn replayed(disk: &str) -> (String, Output) {
     let copy = format!("{disk}.copy");
     fs::copy(disk, &copy).unwrap();
     let mut replay = Command::new("e2fsck");
-    let replayed = replay
-        .args(["-E", "journal_only", "-y", &copy])
-        .output()
-        .unwrap();
+    let output = replay.args(["-E", "journal_only", "-y", &copy]).output();
+    (copy, output.unwrap())
+}
+
+/// Finds no fault, also none that waits in a journal.
+fn assert_sound(disk: &str) {
+    let (copy, replayed) = replayed(disk);
     assert!(
         matches!(replayed.status.code(), Some(0 | 1)),
         "{replayed:?}"
@@ -135,13 +139,7 @@ fn a_machine_that_is_stopped_or_killed_keeps_what_it_wrote() {
     let other = formatted(&place, 16);
     let child = start(&place, "killed", &program, &other, &["wait"]);
     eventually("it is on the disk", || {
-        let copy = format!("{other}.copy");
-        fs::copy(&other, &copy).unwrap();
-        let mut replay = Command::new("e2fsck");
-        replay
-            .args(["-E", "journal_only", "-y", &copy])
-            .output()
-            .unwrap();
+        let (copy, _) = replayed(&other);
         let mut debugfs = Command::new("debugfs");
         let shown = debugfs.args(["-R", "cat /hello", &copy]).output().unwrap();
         shown.stdout == b"hello, disk\n"
