@@ -2,6 +2,7 @@
 //! that exists.
 
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -34,8 +35,6 @@ const JOURNAL: &str = "search.jsonl";
 const CONSOLE: &str = "logs/search.log";
 const RESULT_TEXT: &str = "search.txt";
 const RESULT_JSON: &str = "search.json";
-/// Of the order of boots: the same for each search, so that an interrupted one goes on.
-const SEED: u64 = 0x7a7e;
 
 /// A kernel that is searched.
 pub(super) struct Searched<'a> {
@@ -173,7 +172,7 @@ impl Searched<'_> {
             measure,
             candidates: settings.len(),
             budget_s: minutes as f64 * 60.0,
-            seed: SEED,
+            seed: journal.seed,
         };
         let mut recorded = Recorded {
             trials: ready,
@@ -216,7 +215,9 @@ impl Searched<'_> {
         }
         warn("booting once with all settings, to see which of them this kernel knows");
         let refused = ready.refused()?;
-        Ok(Journal::begin(&path, &key, refused).map_err(BenchError::from)?)
+        // One seed for all searches would repeat in each what chance does to an arm.
+        let seed = RandomState::new().hash_one(());
+        Ok(Journal::begin(&path, &key, seed, refused).map_err(BenchError::from)?)
     }
 
     /// Writes the result beside the kernel; gives its text and its JSON.

@@ -1,7 +1,8 @@
 //! The search: screening, test, confirmation. Pure, given who boots.
 
-use tare_stats::{SplitMix64, adjusted_by_holm};
+use tare_stats::adjusted_by_holm;
 
+use super::order::Orders;
 use super::outcome::{Combination, Decision, Found, Tried, Verdict, Why};
 use super::pairs::Pairs;
 use super::schedule::{LEAST_CONFIRMED, Schedule};
@@ -31,7 +32,7 @@ pub struct Search {
     pub candidates: usize,
     /// How long all boots may take together, s.
     pub budget_s: f64,
-    /// Of the order of boots within a block.
+    /// Of the orders of boots within blocks.
     pub seed: u64,
 }
 
@@ -83,7 +84,7 @@ struct Run<'a, T, P> {
     search: Search,
     trials: &'a mut T,
     progress: P,
-    random: SplitMix64,
+    orders: Orders,
     boots: usize,
     spent_s: f64,
     /// Blocks in which the default was not measured.
@@ -105,7 +106,7 @@ impl Search {
             search: *self,
             trials,
             progress,
-            random: SplitMix64::new(self.seed),
+            orders: Orders::new(self.seed),
             boots: 0,
             spent_s: 0.0,
             lost: 0,
@@ -134,6 +135,7 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
         let (control, winners) = self.test(&schedule, &finalists)?;
         let mut found = Found {
             measure: self.search.measure,
+            seed: self.search.seed,
             tried: Vec::new(),
             control: control.effect(self.search.measure),
             combination: None,
@@ -209,8 +211,9 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
         Ok(finalists)
     }
 
-    /// New boots for each finalist, and for the default once more as a control; gives
-    /// the control's and the winners.
+    /// New boots for each finalist, and for the default once more as a control; gives the
+    /// control's and the winners. Finalists are compared with both boots of the default, so that
+    /// neither decides alone.
     fn test(
         &mut self,
         schedule: &Schedule,
@@ -239,8 +242,9 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
             let mut arms = arms(&left);
             arms.push(Vec::new());
             let came = self.block(&arms)?;
-            self.add(&left, &came[1..], &came[0], &mut pairs);
-            self.add_pair(&mut control, &came[0], &came[left.len() + 1]);
+            let again = &came[left.len() + 1];
+            self.add(&left, &came[1..], &pooled(&came[0], again), &mut pairs);
+            self.add_pair(&mut control, &came[0], again);
         }
         let p_values: Vec<f64> = finalists
             .iter()
@@ -301,12 +305,10 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
         Ok(())
     }
 
-    /// Boots each arm once, in a random order.
+    /// Boots each arm once.
     fn block(&mut self, arms: &[Vec<usize>]) -> Result<Vec<Outcome>, SearchError<T::Error>> {
-        let mut order: Vec<usize> = (0..arms.len()).collect();
-        self.random.shuffle(&mut order);
         let mut came: Vec<Outcome> = arms.iter().map(|_| Err(String::new())).collect();
-        for arm in order {
+        for arm in self.orders.next(arms.len()) {
             came[arm] = self.boot_twice(&arms[arm])?;
         }
         if let Err(why) = &came[0] {
@@ -374,6 +376,15 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
 
     fn has_time_for(&self, boots: usize) -> bool {
         boots <= self.affordable()
+    }
+}
+
+/// The middle of the default's two boots (of their logarithms, as ratios are compared).
+fn pooled(default: &Outcome, again: &Outcome) -> Outcome {
+    match (default, again) {
+        (Ok(one), Ok(other)) => Ok((one * other).sqrt()),
+        (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(*one),
+        (Err(why), Err(_)) => Err(why.clone()),
     }
 }
 

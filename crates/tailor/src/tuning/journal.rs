@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Boot, Trials};
 
 /// The schema of a journal.
-const SCHEMA: &str = "tare-search/1";
+const SCHEMA: &str = "tare-search/2";
 /// Most bytes of one; a boot takes about a hundred.
 const JOURNAL_BYTES: u64 = 64 << 20;
 
@@ -22,6 +22,8 @@ struct Head {
     schema: String,
     /// Of what is searched: another key is another search.
     key: String,
+    /// Of the orders of boots.
+    seed: u64,
     /// Words that the kernel does not know.
     refused: Vec<String>,
 }
@@ -49,6 +51,8 @@ pub struct Journal {
     file: File,
     /// Not given back yet, the last one first.
     recorded: Vec<Record>,
+    /// Of the orders of boots, by which an interrupted search goes on.
+    pub seed: u64,
     /// Words that the kernel does not know.
     pub refused: Vec<String>,
 }
@@ -72,22 +76,30 @@ impl Journal {
             path: path.to_owned(),
             file,
             recorded,
+            seed: head.seed,
             refused: head.refused,
         }))
     }
 
     /// A new one.
-    pub fn begin(path: &Path, key: &str, refused: Vec<String>) -> Result<Self, JournalError> {
+    pub fn begin(
+        path: &Path,
+        key: &str,
+        seed: u64,
+        refused: Vec<String>,
+    ) -> Result<Self, JournalError> {
         let file = File::create(path).map_err(|source| failed(path, source))?;
         let mut journal = Self {
             path: path.to_owned(),
             file,
             recorded: Vec::new(),
+            seed,
             refused: refused.clone(),
         };
         journal.write(&Head {
             schema: SCHEMA.to_owned(),
             key: key.to_owned(),
+            seed,
             refused,
         })?;
         Ok(journal)
@@ -217,29 +229,30 @@ mod tests {
     fn an_interrupted_search_goes_on_as_if_it_had_not_been() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("search.jsonl");
-        let search = Search {
+        let search = |seed| Search {
             measure: Measure::Instructions,
             candidates: 8,
             budget_s: 900.0,
-            seed: 2,
+            seed,
         };
         let factors = [1.0, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
-        let mut journal = Journal::begin(&path, "whole", Vec::new()).unwrap();
+        let mut journal = Journal::begin(&path, "whole", 2, Vec::new()).unwrap();
         let mut whole = Planted::new(&factors, 0.01, 9);
         let mut recorded = Recorded {
             trials: Ending(&mut whole, 1000),
             journal: &mut journal,
         };
-        let expected = search.run(&mut recorded, |_| {}).unwrap();
+        let expected = search(2).run(&mut recorded, |_| {}).unwrap();
         let mut planted = Planted::new(&factors, 0.01, 9);
         let mut refused = vec!["a=1".to_owned()];
         for boots in [0, 1, 30, 20, 1000] {
             let resumed = Journal::resume(&path, "key").unwrap();
             let mut journal = match resumed {
                 Some(journal) => journal,
-                None => Journal::begin(&path, "key", std::mem::take(&mut refused)).unwrap(),
+                None => Journal::begin(&path, "key", 2, std::mem::take(&mut refused)).unwrap(),
             };
             assert_eq!(journal.refused, ["a=1"]);
+            let search = search(journal.seed);
             let trials = Ending(&mut planted, boots);
             let mut recorded = Recorded {
                 trials,
@@ -259,20 +272,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("search.jsonl");
         assert!(Journal::resume(&path, "a").unwrap().is_none());
-        drop(Journal::begin(&path, "a", Vec::new()).unwrap());
+        drop(Journal::begin(&path, "a", u64::MAX, Vec::new()).unwrap());
         assert!(Journal::resume(&path, "b").unwrap().is_none());
         let head = fs::read_to_string(&path).unwrap();
         let record = "{\"settings\":[],\"boot\":{\"measured\":{\"Ok\":1.0},\"seconds\":2.0}}\n";
         fs::write(&path, format!("{head}{record}{{\"settings\":[1],\"bo")).unwrap();
         let journal = Journal::resume(&path, "a").unwrap().unwrap();
-        assert_eq!(journal.len(), 1);
+        assert_eq!((journal.len(), journal.seed), (1, u64::MAX));
         drop(journal);
         // The line that was cut off is gone.
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
             format!("{head}{record}")
         );
-        for wrong in ["", "{}\n", "nonsense", "{\"schema\":\"tare-search/2\"}\n"] {
+        for wrong in ["", "{}\n", "nonsense", "{\"schema\":\"tare-search/1\"}\n"] {
             fs::write(&path, wrong).unwrap();
             assert!(Journal::resume(&path, "a").unwrap().is_none(), "{wrong}");
         }

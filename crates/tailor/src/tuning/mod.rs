@@ -5,6 +5,7 @@
 //! settings     what is tried: mapping/settings.toml, with the safety that each gives up
 //! schedule     how many boots of what fit into a budget
 //! elimination  blocks of boots: screening, test, confirmation; pure, given its trials
+//! order        in which order the arms of a block boot
 //! pairs        boots of one block against each other
 //! outcome      what came of it; report: for people
 //! journal      boots that were recorded, so that an interrupted search goes on
@@ -13,7 +14,8 @@
 //! ```
 //!
 //! The unit of randomisation is a boot, not a request. Each block boots every arm once, in a
-//! random order, with the default beside them, and arms are compared within their block.
+//! drawn and balanced order, with the default beside them, and arms are compared within their
+//! block.
 //! Screening only ranks. What it keeps is tested on new boots, so that no estimate is
 //! of the boots that it was chosen by; what passes is combined, and the combination is
 //! confirmed on others again.
@@ -26,6 +28,7 @@ pub mod bench;
 pub mod elimination;
 pub mod journal;
 pub mod load;
+mod order;
 pub mod outcome;
 mod pairs;
 pub mod report;

@@ -90,6 +90,8 @@ pub enum Why {
 pub struct Found {
     /// What boots were measured by.
     pub measure: Measure,
+    /// Of the orders of boots.
+    pub seed: u64,
     /// Each candidate.
     pub tried: Vec<Tried>,
     /// The default against itself, in the test.

@@ -34,6 +34,8 @@ pub struct TogetherLine {
 pub struct SearchReport {
     /// What boots were measured by.
     pub measure: Measure,
+    /// Of the orders of boots.
+    pub seed: u64,
     /// The load.
     pub load: String,
     /// Boots that were measured, and how long they took, s.
@@ -72,6 +74,7 @@ impl SearchReport {
         };
         Self {
             measure: found.measure,
+            seed: found.seed,
             load,
             boots: found.boots,
             seconds: found.seconds,
