@@ -123,7 +123,7 @@ impl Cost {
 
     /// A window begins at the last look.
     pub(super) fn begin(&mut self) {
-        self.book.bill.sum = Rate::default();
+        self.book.begin();
     }
 
     /// Time since the last look that did something.
@@ -208,6 +208,11 @@ impl Book {
             runs: 0,
             has_measured: false,
         }
+    }
+
+    /// A window begins at the last look.
+    pub(super) fn begin(&mut self) {
+        self.bill.sum = Rate::default();
     }
 
     /// What a look does that finds this number of runs.

@@ -32,11 +32,9 @@ const ALIKE: u64 = 4;
 /// Ticks after which the cost of an open gate is known.
 const TICKS_OF_OPEN_GATE: u64 = 4;
 
-/// Time between looks at what the programs cost while all is counted, or what it costs is not
-/// known: a storm that begins is counted until then.
-const OPEN_LOOK: Duration = Duration::from_millis(20);
-/// The same while what slices cost is known.
-const SLICES_LOOK: Duration = Duration::from_millis(25);
+/// Time between looks at what the programs cost while they are attached: a storm that begins is
+/// counted until then. Four of the kernel's ticks, if it has 250 a second.
+const ATTACHED_LOOK: Duration = Duration::from_millis(17);
 /// Time after which the cost is measured, though there are as many runs as before.
 const LONGEST_LOOK_NS: u64 = 250_000_000;
 /// Longest time between two looks in a rest.
@@ -131,6 +129,8 @@ pub(super) struct Gate {
     refused: bool,
     /// What this opening costs has been measured for as long as it takes.
     is_known: bool,
+    /// What programs cost since they count as they do now has been judged once.
+    is_judged: bool,
     /// What looks measured that were too short to judge by, one after the other.
     carried: Option<Measured>,
     /// What those programs took that count what threads do, lately, while all time was counted.
@@ -193,6 +193,7 @@ impl Gate {
             switching_ns: 0,
             refused: false,
             is_known: false,
+            is_judged: false,
             carried: None,
             whole_runs: RunTime::default(),
             ends: Ends::default(),
@@ -218,11 +219,19 @@ impl Gate {
     }
 
     /// Has everything counted, and begins the first window. Until then the gate is closed: what
-    /// came while the first readings were taken would be counted in no time.
-    pub(super) fn open(&mut self, map: &mut impl GateMap, now_ns: u64) {
+    /// came while the first readings were taken would be counted in no time. What the programs cost
+    /// `before` shows a storm that goes on: the window begins with its first burst.
+    pub(super) fn open(&mut self, map: &mut impl GateMap, before: Option<Measured>, now_ns: u64) {
         self.write(map, PERIOD_TICKS, now_ns);
         self.begin(map, now_ns);
         self.ledger.open(now_ns);
+        let is_storm = |before: Measured| calls_share(before) > self.closed_limit();
+        let is_sampled = self.counting != Counting::Every;
+        if is_sampled && self.first_burst == FirstBurst::Counted && before.is_some_and(is_storm) {
+            self.rhythm = Mode::Burst {
+                until_ns: now_ns + FIRST_BURST_NS,
+            };
+        }
     }
 
     /// Counts no more until the next window begins, if this one was not counted whole: what
@@ -262,8 +271,7 @@ impl Gate {
     /// Time until what the programs cost is to be looked at.
     pub(super) fn next_look(&self, now_ns: u64) -> Duration {
         let left = match self.rhythm {
-            Mode::Slices if self.is_known => return SLICES_LOOK,
-            Mode::Slices => return OPEN_LOOK,
+            Mode::Slices => return ATTACHED_LOOK,
             Mode::Rest { .. } if self.wants_burst() => Duration::ZERO,
             Mode::Burst { until_ns } | Mode::Rest { until_ns } => {
                 Duration::from_nanos(until_ns.saturating_sub(now_ns))
@@ -278,6 +286,8 @@ impl Gate {
         match self.rhythm {
             Mode::Slices if self.open_ticks() < PERIOD_TICKS => elapsed_ns >= period_ns,
             Mode::Burst { until_ns } => now_ns >= until_ns,
+            // As many runs as before say nothing here: then they may have found the gate closed.
+            Mode::Slices if !self.is_judged || self.carried.is_some() => elapsed_ns >= self.tick_ns,
             Mode::Slices | Mode::Rest { .. } => elapsed_ns >= LONGEST_LOOK_NS,
         }
     }
@@ -345,6 +355,7 @@ impl Gate {
         let Some(measured) = self.judged_by(measured, self.tick_ns) else {
             return Programs::Stay;
         };
+        self.is_judged = true;
         if calls_share(measured) > self.closed_limit() {
             return match self.first_burst {
                 FirstBurst::Counted => self.first_burst(map, now_ns),
@@ -501,6 +512,7 @@ impl Gate {
     fn stretch(&mut self, from_ns: u64, open_ticks: u64) {
         self.carried = None;
         self.is_known = false;
+        self.is_judged = false;
         self.stretches.push(Stretch::new(from_ns, open_ticks));
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use super::cost::{Cost, Due};
+use super::cost::{Cost, Due, Measured};
 use super::counts::{Counts, Tallies};
 use super::events::Loaded;
 use super::gate::{Counting, Gate, Limits, Programs};
@@ -135,10 +135,10 @@ impl Observer {
         observer.begin_with(watched);
         observer.began = Snapshot::of(observer.tallies());
         observer.turn_ns = thread_cpu_ns().saturating_sub(cpu_ns) * ACCOUNT;
-        observer.look();
+        let before = observer.look();
         observer.begin_costs();
         if let Some(object) = &mut observer.object {
-            observer.gate.open(object, monotonic_ns());
+            observer.gate.open(object, before, monotonic_ns());
         }
         observer.began.at = Instant::now();
         observer
@@ -444,10 +444,9 @@ impl Observer {
     }
 
     /// What the programs have cost until now is billed.
-    fn look(&mut self) {
-        if let (Some(bpf), Some(object)) = (&mut self.bpf, &self.object) {
-            bpf.look(object, Due::Yes);
-        }
+    fn look(&mut self) -> Option<Measured> {
+        let (bpf, object) = (self.bpf.as_mut()?, self.object.as_ref()?);
+        bpf.look(object, Due::Yes)
     }
 
     /// Names of the observed machines by process.

@@ -128,6 +128,47 @@ fn a_storm_that_calms_down_in_a_burst_is_sampled_at_once() {
     assert!(matches!(gate.next_after_burst(near), Next::Slices { .. }));
 }
 
+/// There may be as many runs as while the gate was closed.
+#[test]
+fn what_programs_cost_is_measured_soon_after_the_gate_has_opened() {
+    let mut map = InMemory::default();
+    let mut gate = gate();
+    gate.open(&mut map, None, 0);
+    assert!(gate.is_due(4 * KERNEL_TICK_NS, 16 * MS));
+    let quiet = |ms| measured(ms * MS / 1_000, 3 * ms, ms * MS);
+    gate.choose(&mut map, Some(quiet(17)), 17 * MS);
+    assert!(!gate.is_due(100 * MS, 117 * MS));
+    // One look was too short: the next one is not put off.
+    gate.choose(&mut map, Some(quiet(1)), 118 * MS);
+    assert!(gate.is_due(17 * MS, 135 * MS));
+}
+
+#[test]
+fn a_storm_that_has_gone_on_begins_its_window_with_a_burst() {
+    let storm = second_of(2_000_000, PERIOD_TICKS);
+    let ends = |before, limits: Limits| {
+        let mut gate = Gate::new(limits, KERNEL_TICK_NS, 0);
+        gate.open(&mut InMemory::default(), before, 0);
+        gate.is_due(FIRST_BURST_NS, FIRST_BURST_NS) && gate.rhythm != Mode::Slices
+    };
+    assert!(ends(Some(storm), Limits::default()));
+    assert!(!ends(
+        Some(second_of(60_000, PERIOD_TICKS)),
+        Limits::default()
+    ));
+    assert!(!ends(None, Limits::default()));
+    let every = Limits {
+        counting: Counting::Every,
+        ..Limits::default()
+    };
+    assert!(!ends(Some(storm), every));
+    let left_out = Limits {
+        first_burst: FirstBurst::LeftOut,
+        ..Limits::default()
+    };
+    assert!(!ends(Some(storm), left_out));
+}
+
 #[test]
 fn looks_that_are_shorter_than_a_period_are_judged_together() {
     const TICK_NS: u64 = 10_000_000; // HZ=100
@@ -154,7 +195,7 @@ fn looks_that_are_shorter_than_a_period_are_judged_together() {
 fn the_meter_rests_when_a_whole_period_of_this_opening_was_measured() {
     let mut map = InMemory::default();
     let mut gate = gate();
-    gate.open(&mut map, 0);
+    gate.open(&mut map, None, 0);
     // 120,000 calls a second are too expensive to count all, but not to make.
     let open = |ticks: u64, ms: u64| {
         let whole = second_of(120_000, ticks).spent;
@@ -257,7 +298,7 @@ fn a_storm_that_shows_has_a_burst_unless_it_is_left_out() {
         };
         let mut map = InMemory::default();
         let mut gate = Gate::new(limits, KERNEL_TICK_NS, 0);
-        gate.open(&mut map, 0);
+        gate.open(&mut map, None, 0);
         let storm = measured(20_000_000 * 130, 20_000_000, SECOND);
         let shown = gate.choose(&mut map, Some(storm), BURST_NS / 2);
         assert_eq!(shown, expected);
@@ -268,7 +309,7 @@ fn a_storm_that_shows_has_a_burst_unless_it_is_left_out() {
 fn what_a_run_takes_is_known_where_all_time_was_counted() {
     let mut map = InMemory::default();
     let mut gate = gate();
-    gate.open(&mut map, 0);
+    gate.open(&mut map, None, 0);
     assert_eq!(gate.run_ns(), None);
     // A storm shows, and has a burst; then its programs are detached.
     let runs = 20_000_000;
@@ -301,7 +342,7 @@ fn what_a_run_takes_is_known_where_all_time_was_counted() {
 fn each_opening_is_a_slice_of_its_own_whose_end_is_kept() {
     let mut map = InMemory::default();
     let mut gate = gate();
-    gate.open(&mut map, 0);
+    gate.open(&mut map, None, 0);
     let storm = || Some(second_of(2_000_000, PERIOD_TICKS));
     let first = map.words.burst;
     gate.choose(&mut map, storm(), 10);
@@ -329,7 +370,7 @@ fn each_opening_is_a_slice_of_its_own_whose_end_is_kept() {
 fn nothing_is_counted_while_a_sampled_window_is_read() {
     let mut map = InMemory::default();
     let mut gate = gate();
-    gate.open(&mut map, 0);
+    gate.open(&mut map, None, 0);
     // All was counted: so it goes on.
     gate.freeze(&mut map, SECOND);
     assert_eq!(map.words.open_ticks, ALL);
@@ -357,7 +398,7 @@ fn nothing_is_counted_while_a_sampled_window_is_read() {
 fn a_burst_stands_for_half_of_the_rests_beside_it() {
     let mut map = InMemory::default();
     let mut gate = gate();
-    gate.open(&mut map, 0);
+    gate.open(&mut map, None, 0);
     let storm = || Some(second_of(2_000_000, PERIOD_TICKS));
     let ended = |map: &InMemory| map.ends.last().unwrap().weight;
     // What showed the storm stands for itself, and the burst after it for half of one rest.
