@@ -19,7 +19,7 @@ use crate::proc;
 use crate::proc::quota::Groups;
 use crate::vm::{self, Descriptors, Vm};
 use crate::{Source, Unavailable};
-use tare_account::{Account, ObserverCost};
+use tare_account::{Account, ObserverCost, Quota};
 
 /// Share of a core that looks at threads within a window may cost.
 const LOOKS_SHARE: f64 = 0.003;
@@ -137,9 +137,12 @@ impl Observer {
         observer.turn_ns = thread_cpu_ns().saturating_sub(cpu_ns) * ACCOUNT;
         let before = observer.look();
         observer.begin_costs();
+        // What threads did while all of this was read is not of the window.
+        observer.begin_threads(0);
         if let Some(object) = &mut observer.object {
             observer.gate.open(object, before, monotonic_ns());
         }
+        observer.began.own_cpu_ns = thread_cpu_ns();
         observer.began.at = Instant::now();
         observer
     }
@@ -179,6 +182,7 @@ impl Observer {
         }
         let first = self.watched.len();
         self.begin_with(watched(&new));
+        self.begin_threads(first);
         for watched in &mut self.watched[first..] {
             watched.since = Some(Instant::now());
         }
@@ -226,9 +230,14 @@ impl Observer {
             self.gate.freeze(object, monotonic_ns());
         }
         self.read(0, Depth::Whole);
+        let quotas = self.quotas();
+        let (at, until_ns) = (Instant::now(), monotonic_ns());
         self.look();
-        let now = Snapshot::of(self.tallies());
-        let sample = |since: Instant| self.sample(now.at.saturating_duration_since(since));
+        let now = Snapshot {
+            at,
+            ..Snapshot::of(self.tallies())
+        };
+        let sample = |since: Instant| self.sample(at.saturating_duration_since(since), until_ns);
         let whole = sample(self.began.at);
         let since = self.watched.iter().map(|watched| watched.since);
         let samples: Vec<Sample> = since.map(|since| since.map_or(whole, sample)).collect();
@@ -248,12 +257,12 @@ impl Observer {
             cpus: proc::online_cpus(),
             emulated: self.emulated,
         };
-        self.groups.turn();
         let interfaces = taps::read();
         let mut accounts = Vec::new();
         // Without programs nothing was counted.
         let has_programs = self.object.is_some();
-        for (watched, sample) in self.watched.iter_mut().zip(samples) {
+        let watched = self.watched.iter_mut().zip(samples).zip(quotas);
+        for ((watched, sample), quotas) in watched {
             let counted_share = if has_programs { sample.share() } else { 0.0 };
             let since = watched.since.unwrap_or(began.at);
             let counts = added.remove(&watched.vm.pid).unwrap_or_default();
@@ -265,7 +274,7 @@ impl Observer {
             let mut account = watched.account(counts, &outside, self.object.as_ref(), host);
             account.window_ns = nanoseconds(self.began.at.saturating_duration_since(since));
             account.counted_share = counted_share;
-            account.quotas = watched.quotas(&mut self.groups);
+            account.quotas = quotas;
             account.network = watched.network(&interfaces);
             account
                 .unavailable
@@ -275,7 +284,7 @@ impl Observer {
                 account.unavailable.extend(watched.unowned.clone());
             }
             accounts.push(account);
-            watched.begin(&mut self.groups, &interfaces);
+            watched.begin(&interfaces);
         }
         name_preemptors(&mut accounts, &self.names());
         // What putting the accounts together took is a cost of this window.
@@ -299,14 +308,21 @@ impl Observer {
         accounts
     }
 
-    /// What of this time until now was counted.
-    fn sample(&self, ago: Duration) -> Sample {
-        let now_ns = monotonic_ns();
+    /// What of this time until then was counted.
+    fn sample(&self, ago: Duration, until_ns: u64) -> Sample {
         let object = self.object.as_ref();
         object.map_or_else(Sample::default, |object| {
-            self.gate
-                .sample(object, now_ns.saturating_sub(nanoseconds(ago)), now_ns)
+            let since_ns = until_ns.saturating_sub(nanoseconds(ago));
+            self.gate.sample(object, since_ns, until_ns)
         })
+    }
+
+    /// What the groups of each machine throttled since the last turn.
+    fn quotas(&mut self) -> Vec<Vec<Quota>> {
+        self.groups.turn();
+        let groups = &mut self.groups;
+        let watched = self.watched.iter_mut();
+        watched.map(|watched| watched.quotas(groups)).collect()
     }
 
     /// What the programs have counted until now.
@@ -360,10 +376,21 @@ impl Observer {
             }
         }
         self.read(first, Depth::Whole);
-        self.groups.turn();
         let interfaces = taps::read();
         for watched in &mut self.watched[first..] {
-            watched.begin(&mut self.groups, &interfaces);
+            watched.begin(&interfaces);
+        }
+    }
+
+    /// The times of these machines' threads and groups are counted from now on.
+    fn begin_threads(&mut self, first: usize) {
+        self.groups.turn();
+        for watched in &mut self.watched[first..] {
+            watched.begin_quotas(&mut self.groups);
+        }
+        self.read(first, Depth::Times);
+        for watched in &mut self.watched[first..] {
+            watched.begin_threads();
         }
     }
 

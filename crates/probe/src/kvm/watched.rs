@@ -177,16 +177,25 @@ impl Watched {
     }
 
     /// What is known now is where the next window begins.
-    pub(super) fn begin(&mut self, groups: &mut Groups, interfaces: &Interfaces) {
+    pub(super) fn begin(&mut self, interfaces: &Interfaces) {
         let gone = std::mem::take(&mut self.gone);
         self.after.readings.retain(|tid, _| !gone.contains(tid));
         if self.before.readings.is_empty() {
             self.statistics.begin();
-            self.quotas = self.read_quotas(groups);
         }
         self.carried = taps::sum(&self.taps, interfaces);
-        self.before = self.after.clone();
+        self.begin_threads();
         self.since = None;
+    }
+
+    /// What is known of threads is where the next window begins.
+    pub(super) fn begin_threads(&mut self) {
+        self.before = self.after.clone();
+    }
+
+    /// What its groups have throttled is where the first window begins.
+    pub(super) fn begin_quotas(&mut self, groups: &mut Groups) {
+        self.quotas = self.read_quotas(groups);
     }
 
     /// What its groups throttled since the last turn.
