@@ -53,6 +53,7 @@ impl From<RunArgs> for Request {
             memory: args.memory,
             root: args.root,
             root_disk: args.root_disk,
+            volumes: args.volume,
             initrd: args.initrd,
             site: args.site,
             reload: args.reload,

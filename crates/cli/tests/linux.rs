@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod support;
+#[path = "linux/volumes.rs"]
+mod volumes;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;

@@ -58,6 +58,10 @@ exit_codes! {
     DiskUnusable = 35,
     /// The disk is in use by another program.
     DiskInUse = 36,
+    /// The directory of --volume is missing, or cannot be in the guest's root.
+    VolumeUnusable = 37,
+    /// virtiofsd is missing or failed to start.
+    Virtiofsd = 38,
     /// The root directory is missing, unreadable or not a directory.
     RootMissing = 40,
     /// The root directory is too large for guest memory.

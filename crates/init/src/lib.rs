@@ -16,4 +16,6 @@ mod task;
 
 pub use figures::Figures;
 pub use refusal::Refusal;
-pub use task::{END_FILE, FileCapabilities, Logging, Root, TASK_FILE, Task, TaskError, WORK_DIR};
+pub use task::{
+    END_FILE, FileCapabilities, Logging, Root, Share, TASK_FILE, Task, TaskError, WORK_DIR,
+};

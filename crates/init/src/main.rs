@@ -19,6 +19,7 @@ mod end;
 mod modules;
 mod mounts;
 mod network;
+mod shares;
 mod streams;
 mod terminal;
 mod unpacked;
@@ -51,6 +52,7 @@ fn perform() -> Result<u8, String> {
     }
     capabilities::set(&task.capabilities);
     mounts::temporary_file_systems();
+    task.shares.iter().try_for_each(shares::mount_one)?;
     network::set_up(&task.hostname);
     if task.figures == Logging::On {
         say(&figures(clock));

@@ -33,6 +33,9 @@ pub struct Task {
     /// Where the command's files are.
     #[serde(default)]
     pub root: Root,
+    /// Directories of the host that are mounted before the command runs, in this order.
+    #[serde(default)]
+    pub shares: Vec<Share>,
     /// Capabilities of the command's files.
     #[serde(default)]
     pub capabilities: Vec<FileCapabilities>,
@@ -50,6 +53,18 @@ pub struct Task {
     /// Commands are then followed, which slows them down and keeps signals from them.
     #[serde(default)]
     pub refusals: Logging,
+}
+
+/// A directory that the host shares (virtio-fs).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// Its name for the kernel.
+    pub tag: String,
+    /// Where it is mounted; made if it is missing.
+    pub path: String,
+    /// Whether nothing there can be changed. The host enforces it too.
+    pub is_read_only: bool,
 }
 
 /// Capabilities of one file (capabilities(7)).
@@ -134,6 +149,11 @@ mod tests {
             capabilities: vec![FileCapabilities {
                 path: "bin/ping".to_owned(),
                 value: vec![1, 0, 0, 2],
+            }],
+            shares: vec![Share {
+                tag: "tare0".to_owned(),
+                path: "/data".to_owned(),
+                is_read_only: true,
             }],
             root: Root::Disk {
                 device: "/dev/vda".to_owned(),

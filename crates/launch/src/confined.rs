@@ -27,6 +27,7 @@ use crate::building;
 use crate::failure::Failure;
 use crate::forward;
 use crate::user::MachineUser;
+use crate::virtiofsd;
 
 /// First argument of such a command line; no verb begins like this.
 const JAILED: &str = "--become-jailed";
@@ -183,6 +184,8 @@ pub fn become_program(mut args: impl Iterator<Item = OsString>) -> Option<Result
         empty_root(args.next())
     } else if word == OsStr::new(forward::WORD) {
         forward::forward(args.next())
+    } else if word == OsStr::new(virtiofsd::WORD) {
+        virtiofsd::serve(args.next())
     } else if word == OsStr::new(building::WORD) {
         building::build(args.next(), args)
     } else {

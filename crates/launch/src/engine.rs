@@ -43,6 +43,15 @@ pub(crate) enum Engine {
     },
 }
 
+/// Which devices a machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Devices {
+    /// Those that every engine has.
+    Any,
+    /// Some that only QEMU has: shared directories.
+    QemusAlone,
+}
+
 /// No engine for the run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EngineError {
@@ -57,6 +66,9 @@ pub(crate) enum EngineError {
         /// Allowed.
         most: usize,
     },
+    /// Shared directories, with the monitor.
+    #[error("--volume needs QEMU: Tare's own monitor shares no directories")]
+    Volumes,
     /// Neither KVM nor QEMU.
     #[error("neither KVM nor QEMU is available: {0}")]
     Nothing(String),
@@ -80,6 +92,7 @@ impl Explain for EngineError {
             Self::Kvm(OpenError::NoPermission) => ExitCode::KvmPermission,
             Self::Kvm(_) => ExitCode::KvmUnsupported,
             Self::TooManyCpus { .. } => ExitCode::Cpus,
+            Self::Volumes => ExitCode::Usage,
             Self::Nothing(_) | Self::NoQemu => ExitCode::NoEngine,
             Self::NoMonitor(_) => ExitCode::Internal,
         }
@@ -89,6 +102,7 @@ impl Explain for EngineError {
         let text = match self {
             Self::Kvm(_) => "or use --engine qemu, which needs no KVM",
             Self::TooManyCpus { .. } => return None,
+            Self::Volumes => "use --engine qemu-kvm or qemu, or leave --engine out",
             Self::Nothing(_) | Self::NoQemu => "install QEMU (Debian: qemu-system-x86)",
             Self::NoMonitor(_) => "install it there, or set TARE_MONITOR to its path",
         };
@@ -102,6 +116,7 @@ pub(crate) fn choose(
     asked: EngineChoice,
     cpus: u32,
     guest: GuestKind,
+    devices: Devices,
 ) -> Result<(Engine, Option<Probe>), EngineError> {
     let probed = |kvm: &Kvm| match guest {
         GuestKind::Linux => Probe::run(kvm).ok(),
@@ -114,6 +129,7 @@ pub(crate) fn choose(
             allows(&kvm, cpus)?;
             Ok((qemu(Accelerator::Kvm, None)?, probed(&kvm)))
         }
+        EngineChoice::Tare if devices == Devices::QemusAlone => Err(EngineError::Volumes),
         EngineChoice::Tare => {
             let kvm = Kvm::open().map_err(EngineError::Kvm)?;
             Ok((tare(&kvm, cpus)?, probed(&kvm)))
@@ -125,6 +141,10 @@ pub(crate) fn choose(
                     let because =
                         "this KVM emulates the kernel's instructions and cannot run Linux";
                     Ok((qemu(Accelerator::Tcg, Some(because.to_owned()))?, None))
+                }
+                probe if devices == Devices::QemusAlone => {
+                    allows(&kvm, cpus)?;
+                    Ok((qemu(Accelerator::Kvm, None)?, probe))
                 }
                 probe => Ok((tare(&kvm, cpus)?, probe)),
             },

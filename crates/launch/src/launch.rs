@@ -28,7 +28,7 @@ use crate::rates::NetRate;
 use crate::record::{EngineName, Record, now_s};
 use crate::run_dir_guard::RunDirGuard;
 use crate::user::MachineUser;
-use crate::{Terminal, limits, mac, monitor, passt, qemu, reload, user};
+use crate::{Terminal, limits, mac, monitor, passt, qemu, reload, user, virtiofsd};
 
 /// Starts the machine. With Tare's engine in the foreground this does not return: the process
 /// becomes the monitor.
@@ -79,6 +79,9 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
     }
     // While passt starts.
     let initrd = initrd(files)?;
+    let serve = |volume| virtiofsd::start(volume, run_dir.dir());
+    let virtiofsds = machine.volumes.iter().map(serve);
+    let virtiofsds = virtiofsds.collect::<Result<Vec<_>, _>>()?;
     let console_log = match &attempt {
         Some(_) => console_log_again(run_dir.dir())?,
         None => console_log(run_dir.dir())?,
@@ -89,6 +92,7 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
         record,
         initrd,
         link,
+        virtiofsds,
         console_log,
         interruption,
     };

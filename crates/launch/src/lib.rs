@@ -74,6 +74,8 @@ pub mod site;
 pub mod supervise;
 mod tap;
 pub mod user;
+mod virtiofsd;
+pub mod volume;
 
 pub use attempt::{Attempt, Output, attempt_from_args};
 pub use failure::{Explain, Failure, RunOutcome};

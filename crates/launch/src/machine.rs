@@ -30,6 +30,8 @@ use crate::record::Record;
 use crate::request::JobMode;
 use crate::run_dir_guard::RunDirGuard;
 use crate::user::MachineUser;
+use crate::virtiofsd::Virtiofsd;
+use crate::volume::OpenVolume;
 
 /// A machine as planned: checked and open. It goes unchanged from the plan into the
 /// monitor's configuration or QEMU's command line.
@@ -49,6 +51,8 @@ pub(crate) struct MachineSpec {
     pub(crate) cmdline: String,
     /// Its disks.
     pub(crate) disks: Vec<OpenDisk>,
+    /// Directories of the host that it shares.
+    pub(crate) volumes: Vec<OpenVolume>,
     /// How a halted vCPU waits.
     pub(crate) halt: HaltPolicy,
     /// CPUs of the host that its vCPUs have alone.
@@ -145,6 +149,8 @@ pub(crate) struct PreparedMachine {
     pub(crate) initrd: Option<File>,
     /// The network interface.
     pub(crate) link: Option<Link>,
+    /// Who serves its shared directories.
+    pub(crate) virtiofsds: Vec<Virtiofsd>,
     /// Open `console.log`.
     pub(crate) console_log: File,
     /// Whether a signal has requested the end.
@@ -170,7 +176,8 @@ impl PreparedMachine {
             console_log: self.console_log,
             interruption: self.interruption,
         };
-        (starting, self.record, (self.spec, self.initrd, self.link))
+        let open = (self.spec, self.initrd, self.link, self.virtiofsds);
+        (starting, self.record, open)
     }
 
     /// Waits until the other end of the network is there.

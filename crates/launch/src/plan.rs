@@ -26,7 +26,7 @@ use crate::request::{JobMode, Request};
 use crate::run_dir_guard::Name;
 use crate::{
     Terminal, cmdline, dedicated_cpus, disk, disk_choice, frame_rules, image_check, initrd,
-    machine_size, passt, ports, program, site, tap, user,
+    machine_size, passt, ports, program, site, tap, user, volume,
 };
 
 /// A run that can be started.
@@ -126,6 +126,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
     let cpus = machine_size::cpus(request.cpus)?;
     let own = request.image.as_deref().map(image::open).transpose()?;
     let guest = guest_kind(&request, own.as_ref())?;
+    volume::check(&request.volumes, guest, request.root.is_some())?;
     let memory = request.memory.unwrap_or(default_memory(guest));
     let memory_mib = machine_size::memory_mib(memory.size)?;
     let boot = match &request.kernel {
@@ -142,7 +143,12 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
     if matches!(request.net, NetChoice::User(_)) {
         ports::check(&request.publish)?;
     }
-    let (engine, probe) = engine::choose(request.engine, request.cpus, guest)?;
+    let devices = if request.volumes.is_empty() {
+        engine::Devices::Any
+    } else {
+        engine::Devices::QemusAlone
+    };
+    let (engine, probe) = engine::choose(request.engine, request.cpus, guest, devices)?;
     let net = net(request.net, request.publish, guest, &engine)?;
     if request.limits.net.is_some() {
         check_net_limit(&net, &engine)?;
@@ -159,6 +165,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         Some(attempt) if attempt.restarts > 0 => disk_choice::all_raw(request.disks),
         _ => request.disks,
     };
+    let volumes = volume::open_all(&request.volumes)?;
     let mut disks = disk::open(asked, cpus, &engine)?;
     if guest == GuestKind::Program {
         disks.iter().try_for_each(disk::check_file_system)?;
@@ -193,6 +200,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
             huge_pages,
             cmdline,
             disks,
+            volumes,
             halt,
             dedicated_cpus,
             user: user::choose(request.user)?,

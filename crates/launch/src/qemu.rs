@@ -31,6 +31,7 @@ use crate::failure::Failure;
 use crate::machine::{Launched, LinkEnd, PreparedMachine, RunFileError};
 use crate::request::JobMode;
 use crate::supervise::{self, AtEnd, Supervised, Uplink};
+use crate::virtiofsd::Virtiofsd;
 use line::QemuLine;
 
 /// How long QEMU may take to send its greeting.
@@ -87,6 +88,8 @@ pub(crate) fn start(
             };
             let ended = supervise::run(&supervised, uplink, &streams, at_end, || machine.connect());
             drop(handed);
+            // They have served QEMU alone.
+            machine.virtiofsds.into_iter().for_each(Virtiofsd::end);
             ended.map(Launched::Ended)
         }
         JobMode::Background => {

@@ -14,6 +14,7 @@ use crate::memory_size::MemorySize;
 use crate::net_choice::NetChoice;
 use crate::publish::Publish;
 use crate::user::UserChoice;
+use crate::volume::Volume;
 
 /// A machine to be planned. [`plan`](crate::plan()) reports options that exclude each other.
 #[derive(Clone, Debug)]
@@ -48,6 +49,8 @@ pub struct Request {
     pub publish: Vec<Publish>,
     /// Its network.
     pub net: NetChoice,
+    /// Directories of the host that a Linux guest shares.
+    pub volumes: Vec<Volume>,
     /// Its disks.
     pub disks: Vec<DiskChoice>,
     /// How the library OS waits.

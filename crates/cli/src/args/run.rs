@@ -15,6 +15,7 @@ use tare_launch::net_choice::NetChoice;
 use tare_launch::publish::Publish;
 use tare_launch::rates::{IoRate, NetRate};
 use tare_launch::user::UserChoice;
+use tare_launch::volume::Volume;
 
 /// `tare run`.
 #[derive(Debug, Args)]
@@ -67,6 +68,12 @@ pub(crate) struct RunArgs {
     /// (Linux guests; tare creates the disk and removes it when the machine ends)
     #[arg(long, value_name = "SIZE", requires = "root", requires = "kernel")]
     pub(crate) root_disk: Option<MemorySize>,
+    /// Share a directory of the host with a Linux guest while it runs (--kernel and
+    /// --root); repeatable. GUEST is where the guest has it, ro lets the guest read
+    /// only. As root files keep their owners; for another user the guest's root is
+    /// that user. Runs in QEMU, served by virtiofsd
+    #[arg(short = 'v', long, value_name = "HOST:GUEST[:ro]")]
+    pub(crate) volume: Vec<Volume>,
     /// Website configuration for http and http-disk: headers by path, redirects, error
     /// page, listings, hosts, log (tare check FILE checks it)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["kernel", "initrd"])]

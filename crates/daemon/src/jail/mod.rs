@@ -12,6 +12,8 @@
 //!
 //! A build of untrusted sources is in a jail of this kind too (`build`).
 //!
+//! What serves a directory to a guest has separate mounts (`shared`).
+//!
 //! `tare blk` has no PID namespace: it is the process that a service manager started and signals. Its filters
 //! leave no call that names another process.
 //!
@@ -28,6 +30,7 @@ mod namespaces;
 mod processes;
 mod program;
 mod restricted;
+mod shared;
 mod user;
 
 use std::ffi::CStr;
@@ -53,6 +56,7 @@ pub use error::JailError;
 pub use namespaces::{Loopback, enter_network_of};
 pub use processes::{Entering, fork_into_namespaces};
 pub use program::{HostDevice, Program};
+pub use shared::{SharedAccess, enter_for_shared};
 pub use user::become_for_good;
 
 use build::BuildFiles;

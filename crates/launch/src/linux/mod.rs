@@ -69,7 +69,7 @@ pub(crate) fn choose(
                     bytes: u64::from(size.mib) << 20,
                 },
             };
-            let root = root::gather(from, &request.command, &kernel, store)?;
+            let root = root::gather(from, request, &kernel, store)?;
             (image::stem(from), Files::Linux(root))
         }
     };

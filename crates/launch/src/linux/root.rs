@@ -12,6 +12,8 @@ use tare_rootfs::{Task, Tree};
 use super::kernel::OpenKernel;
 use super::root_disk::{self, RootDisk};
 use crate::failure::{Explain, Failure};
+use crate::request::Request;
+use crate::volume;
 
 /// Files of a Linux guest.
 #[derive(Debug)]
@@ -100,10 +102,10 @@ impl Explain for ModuleError {
     }
 }
 
-/// Lists the files of a guest that runs `command`.
+/// Lists the files of a guest that runs the requested command.
 pub(super) fn gather(
     from: &Path,
-    command: &[String],
+    request: &Request,
     kernel: &OpenKernel,
     store: Store,
 ) -> Result<LinuxRoot, Failure> {
@@ -112,7 +114,8 @@ pub(super) fn gather(
         // Making the disk determines how much fits; this bounds what is read.
         Store::Disk { bytes } => 2 * bytes,
     };
-    let (tree, mut task, warnings) = parts(from, command, limit_bytes)?;
+    let (tree, mut task, warnings) = parts(from, &request.command, limit_bytes)?;
+    volume::add(&mut task, &tree, &request.volumes)?;
     let (mut tree, disk) = match store {
         Store::Memory { .. } => (tree, None),
         Store::Disk { bytes } => {
@@ -124,6 +127,9 @@ pub(super) fn gather(
     if disk.is_some() {
         task.root = root_disk::root();
         wanted.push(root_disk::FILE_SYSTEM);
+    }
+    if !request.volumes.is_empty() {
+        wanted.push(volume::FILE_SYSTEM);
     }
     let modules = modules(kernel, &wanted)?;
     guest::add_init(&mut tree, task, &modules, &guest::find_init()?)?;

@@ -19,6 +19,7 @@ use crate::linux::stdio;
 use crate::machine::{Link, LinkEnd, PreparedMachine};
 use crate::qemu::draft::Draft;
 use crate::request::JobMode;
+use crate::virtiofsd::Virtiofsd;
 
 /// QEMU's arguments with the descriptors that they name.
 #[derive(Debug)]
@@ -55,11 +56,16 @@ impl QemuLine {
             .sandbox()
             // Named threads, by which `tare pin` finds the vCPUs.
             .option("-name", format!("{name},debug-threads=on"))
-            .memory_mib(spec.memory_mib)
             .kernel(&kernel)
             .append(&spec.cmdline)
             .exit_port()
             .virtio("virtio-rng", "");
+        if machine.virtiofsds.is_empty() {
+            draft.line.memory_mib(spec.memory_mib);
+        } else {
+            // A process that serves it maps it.
+            draft.line.memory_in_memfd(spec.memory_mib, true);
+        }
         if let Some(initrd) = initrd {
             draft.line.initrd(&initrd);
         }
@@ -76,6 +82,9 @@ impl QemuLine {
         }
         for (number, disk) in spec.disks.iter().enumerate() {
             draft.drive(number, disk)?;
+        }
+        for virtiofsd in &machine.virtiofsds {
+            draft.share(virtiofsd)?;
         }
         let arguments = draft.line.args().iter();
         Ok(Self {
@@ -136,6 +145,14 @@ impl Draft {
         let mac = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");
         self.line
             .virtio("virtio-net", &format!("netdev=net,mac={mac}"));
+        Ok(())
+    }
+
+    fn share(&mut self, Virtiofsd { tag, socket, .. }: &Virtiofsd) -> io::Result<()> {
+        let chardev = format!("socket,id={tag},fd={}", self.hand(socket)?);
+        self.line.option("-chardev", chardev);
+        let properties = format!("chardev={tag},tag={tag},queue-size=1024");
+        self.line.virtio("vhost-user-fs", &properties);
         Ok(())
     }
 
