@@ -26,4 +26,6 @@ pub enum Part {
     Entropy,
     /// More than one CPU.
     SeveralCpus,
+    /// Directories of the host (virtio-fs).
+    Volumes,
 }

@@ -29,7 +29,7 @@ pub(crate) struct TailorArgs {
     #[arg(long = "for", value_name = "ENGINE", default_value = "tare")]
     pub(crate) target: TargetArg,
     /// Hardware that the kernel must support beyond what the profiles show; repeatable:
-    /// disk, entropy, cpus, network
+    /// disk, entropy, cpus, network, volumes
     #[arg(long = "with", value_name = "PART")]
     pub(crate) parts: Vec<PartArg>,
     /// Build a kernel option in (VIRTIO_BALLOON); with the same --out, compiles only what
@@ -126,6 +126,8 @@ pub(crate) enum PartArg {
     Cpus,
     /// A network card
     Network,
+    /// Directories of the host (tare run -v)
+    Volumes,
 }
 
 /// `--measure`.
@@ -172,6 +174,7 @@ impl From<PartArg> for Part {
             PartArg::Entropy => Self::Entropy,
             PartArg::Cpus => Self::SeveralCpus,
             PartArg::Network => Self::Network,
+            PartArg::Volumes => Self::Volumes,
         }
     }
 }

@@ -105,6 +105,15 @@ fn several_cpus_bring_locks_only_where_the_machine_has_them() {
 }
 
 #[test]
+fn directories_of_the_host_are_for_machines_that_have_them() {
+    let volumes = ["FUSE_FS", "VIRTIO_FS"];
+    let with = chosen(&profile(&[]), &[], &[Part::Volumes]);
+    assert!(volumes.iter().all(|name| has(&with, name)));
+    let without = chosen(&profile(&[]), &[], &[Part::Disk, Part::Network]);
+    assert!(!volumes.iter().any(|name| has(&without, name)));
+}
+
+#[test]
 fn what_is_only_looked_at_is_reported_and_not_built() {
     let mut profile = profile(&[]);
     profile.features.files.push(FileUse {

@@ -37,7 +37,14 @@ fn everything(target: Target, cuts: &BTreeSet<Cut>) -> Choice {
     choose(&KernelSpec {
         profile,
         target,
-        parts: [Part::Disk, Part::Network, Part::Entropy, Part::SeveralCpus].into(),
+        parts: [
+            Part::Disk,
+            Part::Network,
+            Part::Entropy,
+            Part::SeveralCpus,
+            Part::Volumes,
+        ]
+        .into(),
         cuts: cuts.clone(),
         add: BTreeMap::new(),
         keep: BTreeSet::new(),
