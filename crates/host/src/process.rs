@@ -10,17 +10,34 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 
-/// Field of `/proc/PID/stat` with the start time (`proc_pid_stat(5)`).
+/// Fields of `/proc/PID/stat` with the parent, the flags and the start time (`proc_pid_stat(5)`).
+const PARENT: usize = 4;
+const FLAGS: usize = 9;
 const START_TIME: usize = 22;
 /// The first field after the name, which may hold spaces and parentheses.
 const FIRST_AFTER_NAME: usize = 3;
 
 /// When process `pid` started, in clock ticks since boot.
 pub fn start_time(pid: u32) -> Option<u64> {
+    stat_field(pid, START_TIME)
+}
+
+/// The process that started process `pid`, or took it over.
+pub fn parent(pid: u32) -> Option<u32> {
+    stat_field(pid, PARENT).and_then(|parent| u32::try_from(parent).ok())
+}
+
+/// Whether process `pid` is a thread of the kernel.
+pub fn is_kernel_thread(pid: u32) -> bool {
+    // PF_KTHREAD (include/linux/sched.h).
+    stat_field(pid, FLAGS).is_some_and(|flags| flags & 0x0020_0000 != 0)
+}
+
+fn stat_field(pid: u32, field: usize) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = stat.rsplit_once(") ")?;
     let mut fields = after_name.split_ascii_whitespace();
-    fields.nth(START_TIME - FIRST_AFTER_NAME)?.parse().ok()
+    fields.nth(field - FIRST_AFTER_NAME)?.parse().ok()
 }
 
 /// The number of this process where `/proc` was mounted: in a PID namespace below that one the
@@ -173,6 +190,19 @@ mod tests {
         handle.signal(Signal::TERM).unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(15));
         assert!(handle.signal(Signal::TERM).is_ok());
+    }
+
+    #[test]
+    fn a_process_has_a_parent_and_is_no_thread_of_the_kernel() {
+        let mut child = sleeper();
+        assert_eq!(parent(child.id()), Some(std::process::id()));
+        assert!(!is_kernel_thread(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(parent(child.id()), None);
+        // Process 2 starts the others of the kernel, where this PID namespace has it.
+        let kthreadd = fs::read_to_string("/proc/2/comm").unwrap_or_default();
+        assert_eq!(is_kernel_thread(2), kthreadd == "kthreadd\n");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tare_host::process::is_kernel_thread;
+
 /// Deepest nesting of cgroups that is followed.
 const DEEPEST: usize = 16;
 
@@ -154,7 +156,8 @@ pub(crate) fn processes(folder: &Path) -> Vec<u32> {
 }
 
 /// Whether a cgroup and all below it hold none but these processes and threads; not if one
-/// cannot be read.
+/// cannot be read. Threads of the kernel in it work for them: KVM starts one for each machine in the
+/// groups of its process (`kvm-nx-lpage-recovery`).
 pub(crate) fn holds_only(folder: &Path, members: &[u32]) -> bool {
     folders(folder).iter().all(|folder| {
         // Threaded groups of version 2 refuse to list processes.
@@ -165,7 +168,7 @@ pub(crate) fn holds_only(folder: &Path, members: &[u32]) -> bool {
         let text = read.find_map(Result::ok);
         text.is_some_and(|text| {
             let mut ids = text.lines().map(str::parse::<u32>);
-            ids.all(|id| id.is_ok_and(|id| members.contains(&id)))
+            ids.all(|id| id.is_ok_and(|id| members.contains(&id) || is_kernel_thread(id)))
         })
     })
 }

@@ -6,6 +6,7 @@ mod quota;
 
 use std::path::PathBuf;
 
+use tare_host::process::parent;
 use tare_policy::placement::CpuMask;
 use tare_probe::vm::{self, FindError, Role, Vm};
 
@@ -203,14 +204,24 @@ impl Target {
         quotas.iter().filter(owned).collect()
     }
 
-    /// Its processes and threads now, a machine's helpers included.
+    /// Its processes and threads now, with a machine's helpers and the processes of Tare's that wait
+    /// for it.
     fn members(&self) -> Vec<u32> {
         let ids = |(task, _): (Task, Role)| [task.id.pid, task.id.tid];
         let mut members: Vec<u32> = self.tasks().into_iter().flat_map(ids).collect();
         if let TargetKind::Vm(vm) = &self.kind {
             members.extend(vm::helpers_of(vm));
         }
+        members.extend(self.waiting());
         members
+    }
+
+    /// Processes that wait for the machine: their numbers stand for it.
+    fn waiting(&self) -> Vec<u32> {
+        let first = self.vcpus().and_then(|_| self.pid());
+        let parents = std::iter::successors(first, |pid| parent(*pid)).skip(1);
+        let is_own = |pid: &u32| Self::of_pid(*pid).is_ok_and(|it| it.key() == self.key());
+        parents.take_while(is_own).collect()
     }
 
     /// Its group of the `cpu` controller.
