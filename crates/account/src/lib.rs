@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cpuset;
 mod exit;
 mod histogram;
 mod interrupt;
@@ -21,6 +22,7 @@ mod wakeup;
 
 use serde::{Deserialize, Serialize};
 
+pub use cpuset::Cpuset;
 pub use exit::{Cost, CostBasis, ExitCount};
 pub use histogram::{Bucket, Histogram};
 pub use interrupt::{
@@ -65,6 +67,9 @@ pub struct Account {
     /// CPU quotas of the cgroups that its threads are in.
     #[serde(default)]
     pub quotas: Vec<Quota>,
+    /// CPU sets of the cgroups that its vCPUs are in, an outer one before those in it.
+    #[serde(default)]
+    pub cpusets: Vec<Cpuset>,
     /// Its tap devices together; `None` if it has none that this network namespace shows.
     #[serde(default)]
     pub network: Option<Network>,

@@ -65,6 +65,7 @@ impl From<&Account> for Load {
             sent_ipis: sent_ipis(account),
             margins: margins(account, &lines),
             throttled: throttled(account),
+            cpusets: account.cpusets.clone(),
             qemu,
         }
     }

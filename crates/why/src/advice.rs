@@ -1,7 +1,7 @@
 //! Which remedies a cause has, for the VMM that runs the machine and the options that
 //! it was started with.
 
-use tare_account::{CgroupVersion, Device, Role};
+use tare_account::{CgroupVersion, Cpuset, Device, Role};
 
 use crate::finding::Cause;
 use crate::load::{Load, Throttled, Vcpu};
@@ -282,11 +282,10 @@ fn of_process(load: &Load) -> Remedy {
 
 /// Remedies for vCPUs that wait for CPUs which others use.
 pub(crate) fn steal(load: &Load, waiting: &[&Vcpu]) -> Vec<Remedy> {
-    let mut remedies = Vec::new();
+    let mut remedies = wider_cpusets(load, waiting);
     let whole = load.host_cpus.saturating_sub(1);
     for vcpu in waiting {
-        let is_pinned = !vcpu.allowed.is_empty() && (vcpu.allowed.len() as u32) < load.host_cpus;
-        if is_pinned && load.monitor != Monitor::Libvirt {
+        if is_pinned(load, vcpu) && load.monitor != Monitor::Libvirt {
             remedies.push(Remedy::run(
                 &format!("let vCPU {} use every CPU", vcpu.index),
                 &format!("taskset -cp 0-{whole} {}", vcpu.tid),
@@ -300,6 +299,48 @@ pub(crate) fn steal(load: &Load, waiting: &[&Vcpu]) -> Vec<Remedy> {
         remedies.push(dedicated_cpus(load, waiting, &[]));
     }
     remedies
+}
+
+/// Whether a vCPU may use fewer CPUs than its cgroups leave it.
+fn is_pinned(load: &Load, vcpu: &Vcpu) -> bool {
+    let own = |set: &&Cpuset| set.threads.contains(&vcpu.tid);
+    let is_left = |cpu: &u32| {
+        load.cpusets
+            .iter()
+            .filter(own)
+            .all(|it| it.cpus.contains(cpu))
+    };
+    let left = (0..load.host_cpus).filter(is_left).count();
+    !vcpu.allowed.is_empty() && vcpu.allowed.len() < left
+}
+
+/// The commands that let these vCPUs' cgroups use every CPU, from the outer one on. A thread's own
+/// CPUs are never more than those of its cgroups.
+pub(crate) fn wider_cpusets(load: &Load, vcpus: &[&Vcpu]) -> Vec<Remedy> {
+    if load.monitor == Monitor::Libvirt {
+        return Vec::new();
+    }
+    let whole = format!("0-{}", load.host_cpus.saturating_sub(1));
+    let is_theirs = |set: &&Cpuset| vcpus.iter().any(|vcpu| set.threads.contains(&vcpu.tid));
+    let wider = |set: &Cpuset| {
+        let effect = "let its cgroup use every CPU";
+        match (unit(&set.directory), set.version) {
+            (Some(unit), CgroupVersion::V2) => {
+                let value = format!("AllowedCPUs={whole}");
+                Remedy::run(effect, "systemctl set-property --runtime", &[unit, &value])
+            }
+            _ => Remedy::write(effect, &whole, &format!("{}/cpuset.cpus", set.directory)),
+        }
+    };
+    load.cpusets.iter().filter(is_theirs).map(wider).collect()
+}
+
+/// The unit of systemd's whose cgroup this is: a file that systemd did not write is lost when it
+/// next sets the unit's limits.
+fn unit(directory: &str) -> Option<&str> {
+    let unit = directory.rsplit('/').next()?;
+    let ends = [".scope", ".service", ".slice"];
+    ends.iter().any(|end| unit.ends_with(end)).then_some(unit)
 }
 
 fn fewer_vcpus(load: &Load) -> Remedy {
@@ -348,16 +389,11 @@ pub(crate) fn quota(quota: &Throttled, wanted_cpus: f64, load: &Load) -> Remedy 
     let hundredths = (wanted_cpus.max(quota.cpus) * ROOM * 100.0).round();
     let cpus = (hundredths / 10.0).ceil() / 10.0;
     let effect = format!("raise the quota to {cpus:.1} CPUs");
-    let unit = quota.directory.rsplit('/').next().unwrap_or_default();
     if load.monitor == Monitor::Libvirt {
         let (name, setting) = (load.name.as_str(), "vcpu_quota=-1");
         return Remedy::run("lift the quota", "virsh schedinfo", &[name, setting]);
     }
-    // A file that systemd did not write is lost when it next sets the unit's limits.
-    if [".scope", ".service", ".slice"]
-        .iter()
-        .any(|end| unit.ends_with(end))
-    {
+    if let Some(unit) = unit(&quota.directory) {
         let value = format!("CPUQuota={:.0}%", cpus * 100.0);
         return Remedy::run(&effect, "systemctl set-property --runtime", &[unit, &value]);
     }

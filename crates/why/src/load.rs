@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tare_account::{CgroupVersion, Role};
+use tare_account::{CgroupVersion, Cpuset, Role};
 
 use crate::command_line::CommandLine;
 use crate::exit::Exit;
@@ -66,6 +66,8 @@ pub struct Load {
     pub sent_ipis: f64,
     /// Quotas that stopped its threads.
     pub throttled: Vec<Throttled>,
+    /// CPU sets of cgroups that keep its vCPUs from CPUs of the host, an outer one before those in it.
+    pub cpusets: Vec<Cpuset>,
     /// By how much its rates may be off.
     pub margins: Margins,
 }
@@ -345,6 +347,7 @@ impl Load {
             raised: BTreeMap::new(),
             sent_ipis: 0.0,
             throttled: Vec::new(),
+            cpusets: Vec::new(),
             margins: Margins::default(),
         }
     }

@@ -1,6 +1,7 @@
 //! The rules on made loads, a machine each; recorded accounts are replayed in
 //! `tests/recorded.rs`.
 
+mod cpusets;
 mod helpers;
 mod intervals;
 
@@ -21,6 +22,7 @@ fn idle() -> Load {
         timer_line: TimerLine::Certain,
         sent_ipis: 0.0,
         throttled: Vec::new(),
+        cpusets: Vec::new(),
         margins: Margins::default(),
         execution: Execution::Emulated,
         host_cpus: 4,

@@ -16,10 +16,11 @@ use super::{classes, events, host, slices, taps, tasks};
 use crate::bpf::{Object, Point, RunTimes};
 use crate::clock::{monotonic_ns, thread_cpu_ns};
 use crate::proc;
-use crate::proc::quota::Groups;
+use crate::proc::cpuset;
+use crate::proc::quota::{Groups, Mounts};
 use crate::vm::{self, Descriptors, Vm};
 use crate::{Source, Unavailable};
-use tare_account::{Account, ObserverCost, Quota};
+use tare_account::{Account, Cpuset, ObserverCost, Quota, ThreadAccount};
 
 /// Share of a core that looks at threads within a window may cost.
 const LOOKS_SHARE: f64 = 0.003;
@@ -275,6 +276,7 @@ impl Observer {
             account.window_ns = nanoseconds(self.began.at.saturating_duration_since(since));
             account.counted_share = counted_share;
             account.quotas = quotas;
+            account.cpusets = narrowing(&account, self.groups.mounts());
             account.network = watched.network(&interfaces);
             account
                 .unavailable
@@ -544,6 +546,23 @@ impl Snapshot {
             own_cpu_ns: thread_cpu_ns(),
         }
     }
+}
+
+/// The CPU sets that keep vCPUs from CPUs of the host.
+fn narrowing(account: &Account, mounts: &Mounts) -> Vec<Cpuset> {
+    let is_narrowed = |thread: &ThreadAccount| {
+        let allowed = thread.allowed_cpus.len();
+        allowed > 0 && allowed < account.host_cpus as usize
+    };
+    let vcpus = account.vcpus().map(|(thread, _)| thread);
+    let narrowed: Vec<u32> = vcpus
+        .filter(|thread| is_narrowed(thread))
+        .map(|thread| thread.tid)
+        .collect();
+    if narrowed.is_empty() {
+        return Vec::new();
+    }
+    cpuset::narrowing(&narrowed, &proc::online(), mounts)
 }
 
 /// Names the processes that had vCPUs' CPUs, and the machines that they run.

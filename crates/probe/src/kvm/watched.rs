@@ -280,6 +280,7 @@ impl Watched {
             interrupts: interrupts::accepted(&counts, &role),
             ipis: interrupts::ipis(&counts, &role),
             quotas: Vec::new(),
+            cpusets: Vec::new(),
             network: None,
             overflowed: overflowed.saturating_sub(self.overflowed),
             unavailable,

@@ -3,6 +3,7 @@
 //! What a process writes into its own name is not trusted; what does not parse is
 //! treated as missing.
 
+pub(crate) mod cpuset;
 pub(crate) mod quota;
 mod task;
 
@@ -56,8 +57,13 @@ pub(crate) fn stat(folder: &Path) -> Option<TaskStat> {
 
 /// CPUs that are online.
 pub(crate) fn online_cpus() -> u32 {
+    u32::try_from(online().len()).unwrap_or(0)
+}
+
+/// Numbers of this host's CPUs that are online.
+pub(crate) fn online() -> Vec<u32> {
     let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    u32::try_from(cpu_list(text.trim()).len()).unwrap_or(0)
+    cpu_list(text.trim())
 }
 
 /// Whether this host's CPUs have VT-x or SVM; without, a KVM emulates ring 0.

@@ -66,6 +66,7 @@ pub(crate) struct Group {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mounts {
     cpu_v1: Option<PathBuf>,
+    cpuset_v1: Option<PathBuf>,
     unified: Option<PathBuf>,
 }
 
@@ -75,7 +76,7 @@ impl Mounts {
         Self::parse(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
     }
 
-    fn parse(mountinfo: &str) -> Self {
+    pub(crate) fn parse(mountinfo: &str) -> Self {
         let mut mounts = Self::default();
         for line in mountinfo.lines() {
             let Some((mount, file_system)) = line.split_once(" - ") else {
@@ -86,10 +87,14 @@ impl Mounts {
             };
             let mut fields = file_system.split(' ');
             let kind = fields.next();
-            let mut has_cpu = || fields.any(|field| field.split(',').any(|option| option == "cpu"));
+            let options: Vec<&str> = fields.flat_map(|field| field.split(',')).collect();
             match kind {
                 Some("cgroup2") => mounts.unified = mounts.unified.or(Some(point)),
-                Some("cgroup") if has_cpu() => mounts.cpu_v1 = mounts.cpu_v1.or(Some(point)),
+                Some("cgroup") => {
+                    let has = |controller| options.contains(&controller).then(|| point.clone());
+                    mounts.cpu_v1 = mounts.cpu_v1.or(has("cpu"));
+                    mounts.cpuset_v1 = mounts.cpuset_v1.or(has("cpuset"));
+                }
                 _ => {}
             }
         }
@@ -98,13 +103,31 @@ impl Mounts {
 
     /// The groups of a thread that may have a quota, the innermost first.
     fn groups(&self, cgroup: &str) -> Vec<PathBuf> {
+        let groups = self.groups_of("cpu", self.cpu_v1.as_deref(), cgroup);
+        groups.into_iter().map(|(directory, _)| directory).collect()
+    }
+
+    /// Those that may have a set of CPUs, the innermost first.
+    pub(crate) fn cpuset_groups(&self, cgroup: &str) -> Vec<(PathBuf, CgroupVersion)> {
+        self.groups_of("cpuset", self.cpuset_v1.as_deref(), cgroup)
+    }
+
+    /// Groups of a controller, whose own hierarchy is mounted there.
+    fn groups_of(
+        &self,
+        controller: &str,
+        v1: Option<&Path>,
+        cgroup: &str,
+    ) -> Vec<(PathBuf, CgroupVersion)> {
         let mut groups = Vec::new();
         for line in cgroup.lines() {
             let mut fields = line.splitn(3, ':');
             let (_, controllers, path) = (fields.next(), fields.next(), fields.next());
-            let root = match controllers {
-                Some("") => &self.unified,
-                Some(list) if list.split(',').any(|name| name == "cpu") => &self.cpu_v1,
+            let (root, version) = match controllers {
+                Some("") => (self.unified.as_deref(), CgroupVersion::V2),
+                Some(list) if list.split(',').any(|name| name == controller) => {
+                    (v1, CgroupVersion::V1)
+                }
                 _ => continue,
             };
             let (Some(root), Some(path)) = (root, path) else {
@@ -112,7 +135,7 @@ impl Mounts {
             };
             let path = Path::new(path.trim_start_matches('/'));
             let below = path.ancestors().filter(|part| !part.as_os_str().is_empty());
-            groups.extend(below.map(|part| root.join(part)));
+            groups.extend(below.map(|part| (root.join(part), version)));
         }
         groups
     }
@@ -141,6 +164,11 @@ impl Groups {
             proc: PathBuf::from("/proc"),
             ..Self::default()
         }
+    }
+
+    /// Where the groups are.
+    pub(crate) fn mounts(&self) -> &Mounts {
+        &self.mounts
     }
 
     /// What is read from now on is new.
@@ -328,7 +356,7 @@ cut";
         let mut groups = Groups {
             mounts: Mounts {
                 unified: Some(at("cgroup")),
-                cpu_v1: None,
+                ..Mounts::default()
             },
             proc: at("proc"),
             ..Groups::default()

@@ -109,7 +109,10 @@ fn pinned(load: &Load, cpus: &[u32], members: &[&Vcpu], throttled: &BTreeMap<u32
     );
     let mut found = lost(load, Cause::PinnedTogether, what, share);
     found.evidence.push(waits(members));
-    found.remedies = vec![advice::dedicated_cpus(load, members, cpus)];
+    found.remedies = advice::wider_cpusets(load, members);
+    found
+        .remedies
+        .push(advice::dedicated_cpus(load, members, cpus));
     found
 }
 
