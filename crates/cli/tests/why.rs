@@ -16,6 +16,8 @@ mod crowd;
 mod elsewhere;
 #[path = "why/helpers.rs"]
 mod helpers;
+#[path = "why/host.rs"]
+mod host;
 #[path = "why/matrix.rs"]
 mod matrix;
 #[path = "why/qemu.rs"]
@@ -27,6 +29,8 @@ mod remedies;
 mod support;
 #[path = "why/taps.rs"]
 mod taps;
+#[path = "why/unified.rs"]
+mod unified;
 
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -50,10 +54,15 @@ const ATTEMPTS: usize = 5;
 /// Part of the breakdown, as a share of a core, by which findings may be too low or too high.
 const UNEXPLAINED: f64 = 0.01;
 
+/// One at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// What all of these need: one at a time, the image.
 fn ready() -> Option<(MutexGuard<'static, ()>, PathBuf)> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let alone = alone();
     if !geteuid().is_root() {
         skip("observing machines needs root");
         return None;
