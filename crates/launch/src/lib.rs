@@ -76,6 +76,7 @@ mod tap;
 pub mod user;
 mod virtiofsd;
 pub mod volume;
+mod volume_watch;
 
 pub use attempt::{Attempt, Output, attempt_from_args};
 pub use failure::{Explain, Failure, RunOutcome};

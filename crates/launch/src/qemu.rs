@@ -68,6 +68,7 @@ pub(crate) fn start(
             // The plan gives `Direct` to Tare's own monitor alone.
             LinkEnd::Tap { .. } | LinkEnd::Direct { .. } => None,
         }),
+        volumes: machine.virtiofsds.iter().map(Virtiofsd::number).collect(),
     };
     let uplink = uplink(&machine)
         .map_err(|errno| RunFileError::of("a socket to passt", &dir)(errno.into()))?;

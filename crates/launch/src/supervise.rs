@@ -5,7 +5,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,7 @@ use crate::failure::{Explain, Failure, RunOutcome};
 use crate::hold::Hold;
 use crate::linux::stdio;
 use crate::log_bound::LogBound;
+use crate::volume_watch::VolumeWatch;
 use crate::{Terminal, confined, relay};
 
 /// First argument of a supervisor's command line; no verb begins like this.
@@ -59,6 +60,8 @@ pub(crate) struct Supervised {
     /// The addresses that it may not reach, if its network is passt. For a supervisor in the
     /// background the socket to passt is standard input.
     pub(crate) filter: Option<Rules>,
+    /// QEMU's sockets to those who serve its shared directories.
+    pub(crate) volumes: Vec<RawFd>,
 }
 
 /// The socket to passt, for the relay.
@@ -90,6 +93,9 @@ pub(crate) enum SuperviseError {
     /// QEMU failed, and printed why.
     #[error("QEMU failed ({0})")]
     Failed(ExitStatus),
+    /// A server of a shared directory has ended.
+    #[error("virtiofsd has ended, and the machine with it: its shared directory was gone")]
+    VolumeEnded,
     /// The guest panicked.
     #[error("the guest panicked")]
     Panic,
@@ -103,6 +109,7 @@ impl Explain for SuperviseError {
         match self {
             Self::Panic => ExitCode::GuestPanic,
             Self::Fault => ExitCode::GuestFault,
+            Self::VolumeEnded => ExitCode::Virtiofsd,
             Self::Task(_) | Self::Run { .. } | Self::Hold(_) | Self::Failed(_) => {
                 ExitCode::Internal
             }
@@ -229,8 +236,11 @@ fn wait_for_end(
         Ok(ended) => ended,
         Err(failure) => {
             return SupervisedEnd {
+                end: match failure.code() {
+                    ExitCode::Virtiofsd => WhoEnded::Guest,
+                    _ => WhoEnded::User,
+                },
                 outcome: Err(failure),
-                end: WhoEnded::User,
             };
         }
     };
@@ -280,6 +290,11 @@ fn start_and_wait(
     let bound = LogBound::start(RunDir::at(&task.run_dir).console_log());
     let received = Arc::new(AtomicI32::new(0));
     let qemu = Uncollected::of(&child);
+    let ended = {
+        let qemu = qemu.clone();
+        move || end(&qemu)
+    };
+    let watch = VolumeWatch::start(&task.volumes, ended).map_err(failed)?;
     let passing = pass_on(signals, qemu.clone(), Arc::clone(&received));
     let done = meanwhile().and_then(|()| {
         let released = hold.release(|| {
@@ -301,6 +316,9 @@ fn start_and_wait(
     stop(&handle, passing);
     bound.stop();
     let signal = received.load(Ordering::SeqCst);
+    if watch.is_some_and(VolumeWatch::stop) && signal == 0 {
+        return Err(SuperviseError::VolumeEnded.into());
+    }
     // A signal from a terminal also ends the process that empties QEMU's root.
     if signal == 0 {
         done?;

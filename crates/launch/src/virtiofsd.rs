@@ -190,6 +190,11 @@ impl Virtiofsd {
         stream.set_read_timeout(None)
     }
 
+    /// QEMU's end, by its number.
+    pub(crate) fn number(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
     /// Waits for the end, after QEMU's.
     pub(crate) fn end(self) {
         let Self {

@@ -36,14 +36,15 @@ fn volume(shared: &Path, rest: &str) -> String {
 }
 
 /// Processes whose root is the directory.
-fn servers(shared: &Path) -> usize {
+fn servers(shared: &Path) -> Vec<i32> {
     let own = fs::metadata(shared).unwrap();
     let is_server = |root: PathBuf| {
         fs::metadata(root).is_ok_and(|it| (it.dev(), it.ino()) == (own.dev(), own.ino()))
     };
     let processes = fs::read_dir("/proc").unwrap().flatten();
-    let roots = processes.map(|it| it.path().join("root"));
-    roots.filter(|root| is_server(root.clone())).count()
+    let processes = processes.filter(|it| is_server(it.path().join("root")));
+    let number = |it: fs::DirEntry| it.file_name().to_str()?.parse().ok();
+    processes.filter_map(number).collect()
 }
 
 #[test]
@@ -87,7 +88,7 @@ fn a_directory_is_shared_with_its_owners_and_read_only_where_that_is_said() {
         ended.expect(5, "0:0");
         assert_eq!(written.uid(), rustix::process::geteuid().as_raw());
     }
-    assert_eq!(servers(&shared), 0);
+    assert!(servers(&shared).is_empty());
     assert!(place.run_directories().is_empty());
 }
 
@@ -126,16 +127,44 @@ fn both_sides_see_changes_while_the_guest_runs_and_nothing_serves_after_it() {
     started.expect(0, "background");
     exchange();
     place.run(&["stop", "background"]).expect(0, "");
-    eventually("nothing serves", || servers(&shared) == 0);
+    eventually("nothing serves", || servers(&shared).is_empty());
     // Where nothing can clean up.
     let mut killed = run("killed", &[]);
     exchange();
     if rustix::process::geteuid().is_root() {
-        assert!(servers(&shared) > 0);
+        assert!(!servers(&shared).is_empty());
     }
     killed.kill().unwrap();
     killed.wait().unwrap();
-    eventually("nothing serves", || servers(&shared) == 0);
+    eventually("nothing serves", || servers(&shared).is_empty());
+}
+
+#[test]
+fn a_server_that_ends_later_ends_the_machine() {
+    if !needs_volumes() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIP: only root sees what a process has as its root");
+    }
+    let (place, root, shared) = place();
+    let shares = volume(&shared, "/data");
+    let script = "echo >/data/ready; while :; do read x </data/ready; done";
+    let words = [
+        &[
+            "run", "--kernel", "debian", "--root", &root, "--net", "none",
+        ][..],
+        &["--engine", "qemu", "-v", &shares],
+        &["--", "/bin/busybox", "sh", "-c", script],
+    ];
+    let machine = place.tare(&words.concat()).spawn().unwrap();
+    eventually("the guest writes", || shared.join("ready").exists());
+    for server in servers(&shared) {
+        let server = rustix::process::Pid::from_raw(server).unwrap();
+        rustix::process::kill_process(server, rustix::process::Signal::KILL).unwrap();
+    }
+    super::support::end(machine).expect(38, "virtiofsd has ended, and the machine with it");
+    assert!(place.run_directories().is_empty());
 }
 
 #[test]
@@ -170,7 +199,7 @@ fn a_directory_that_cannot_be_shared_is_refused_in_a_sentence() {
         place.run(words).expect(code, "");
     }
     assert!(place.run_directories().is_empty());
-    assert_eq!(servers(&shared), 0);
+    assert!(servers(&shared).is_empty());
 }
 
 #[test]
