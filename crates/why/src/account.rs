@@ -109,6 +109,11 @@ fn vcpu(account: &Account, lines: &Lines, thread: &ThreadAccount, observed: &Obs
 
 /// Who had its CPU while it waited. A CPU that idles has no taker.
 fn takers(account: &Account, thread: &ThreadAccount) -> Vec<Taker> {
+    let seen_ns = thread.off_cpu.preempted_by.iter().map(|by| by.ran_ns).sum();
+    let whole = match account.counted_share {
+        all if all >= 1.0 => 1.0,
+        _ => whole_wait(thread.off_cpu.run_delay_ns, seen_ns),
+    };
     let takers = thread.off_cpu.preempted_by.iter();
     takers
         .filter(|by| by.ran_ns > 0 && by.pid != 0)
@@ -119,9 +124,20 @@ fn takers(account: &Account, thread: &ThreadAccount) -> Vec<Taker> {
                 (None, None) => EXITED.to_owned(),
             },
             is_own: by.pid == account.vm.pid,
-            share: account.share(by.ran_ns),
+            share: account.share(by.ran_ns) * whole,
         })
         .collect()
+}
+
+/// Part of a wait that must have been seen to say who had the CPU in the rest of it.
+const LEAST_SEEN: f64 = 0.1;
+
+/// What those who were seen on the CPU stand for. A slice of time shows a wait only if it begins in the
+/// slice and another process leaves the CPU in it: most of a wait as long as a slice is not seen, while
+/// the scheduler's clock has all of it.
+fn whole_wait(waited_ns: u64, seen_ns: u64) -> f64 {
+    let whole = waited_ns as f64 / seen_ns.max(1) as f64;
+    if whole * LEAST_SEEN > 1.0 { 1.0 } else { whole }
 }
 
 /// Time awake by source: that of the vector that ended the halt; a vector that no trace
@@ -497,6 +513,18 @@ mod tests {
 
     fn memory(page: u64, device: Device) -> Exit {
         Exit::Memory { page, device }
+    }
+
+    #[test]
+    fn takers_of_whom_a_part_was_seen_had_the_whole_wait() {
+        // A neighbour for 270 of 610 ms, and no other.
+        let whole = whole_wait(610, 270 + 30);
+        assert!((270.0 * whole - 549.0).abs() < 1e-6, "{whole}");
+        // Estimates may be too high too.
+        assert!(whole_wait(610, 700) < 1.0);
+        // Too little to say anything of the rest.
+        assert_eq!(whole_wait(610, 16), 1.0);
+        assert_eq!(whole_wait(610, 0), 1.0);
     }
 
     #[test]
