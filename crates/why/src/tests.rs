@@ -258,6 +258,8 @@ fn waiting_for_a_cpu_is_steal_or_the_machines_own_pinning() {
     let found = first(&load);
     assert_eq!(found.cause, Cause::PinnedTogether);
     assert!(found.what.contains("vCPUs 0 and 1"), "{found:?}");
+    // Others had that CPU too.
+    assert!(found.evidence[1].contains("stress (99)"), "{found:?}");
     // A host that has no further CPU is full, not pinned.
     load.host_cpus = 1;
     assert_eq!(first(&load).cause, Cause::Steal);

@@ -109,6 +109,7 @@ fn pinned(load: &Load, cpus: &[u32], members: &[&Vcpu], throttled: &BTreeMap<u32
     );
     let mut found = lost(load, Cause::PinnedTogether, what, share);
     found.evidence.push(waits(members));
+    found.evidence.extend(takers(members));
     found.remedies = advice::wider_cpusets(load, members);
     found
         .remedies
