@@ -155,6 +155,24 @@ fn a_neighbour_is_named_and_left(host: &mut Host) {
     assert!(after > before, "{after} of {before}");
 }
 
+/// A group whose list of CPUs was empty is pinned and put back: its threads have every CPU
+/// again, though the kernel keeps the list of a group with tasks from becoming empty.
+fn a_group_without_a_list_is_pinned_and_put_back(host: &mut Host) {
+    let group = format!("{GROUPS}/bare");
+    host.run(&format!(
+        "mkdir {group}; cat {GROUPS}/hog/cgroup.procs > {group}/cgroup.procs"
+    ));
+    let cpus = format!("{group}/cpuset.cpus");
+    assert_eq!(host.read(&cpus), "");
+    host.run(&format!("tare pin {group} --cpus 1"));
+    assert_eq!(host.read(&cpus), "1");
+    let undone = host.run(&format!("tare pin {group} --undo"));
+    println!("{undone}");
+    assert_eq!(host.read(&format!("{cpus}.effective")), "0-1");
+    let status = host.run(&format!("cat /proc/$(cat {group}/cgroup.procs)/status"));
+    assert!(status.contains("Cpus_allowed_list:\t0-1\n"), "{status}");
+}
+
 #[test]
 fn quotas_and_cpusets_of_cgroup_version_2_are_named_and_changed_as_printed() {
     let _alone = alone();
@@ -170,4 +188,5 @@ fn quotas_and_cpusets_of_cgroup_version_2_are_named_and_changed_as_printed() {
     let quota = a_quota_is_named_and_raised(&mut host);
     the_advice_takes_a_quota_off(&mut host, &quota);
     a_neighbour_is_named_and_left(&mut host);
+    a_group_without_a_list_is_pinned_and_put_back(&mut host);
 }

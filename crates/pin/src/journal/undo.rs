@@ -103,8 +103,7 @@ fn undo_cpusets(entries: &[Entry], undone: &mut Undone) -> bool {
 /// then narrowed from below, since a lower one must lie within its upper one.
 pub(crate) fn write_cpusets(steps: &[(PathBuf, CpuMask)]) -> Result<(), (PathBuf, io::Error)> {
     let write = |folder: &Path, cpus: CpuMask| {
-        let text = format!("{}\n", CpuList(cpus));
-        fs::write(folder.join("cpuset.cpus"), text).map_err(|error| (folder.to_owned(), error))
+        write_cpuset(folder, cpus).map_err(|error| (folder.to_owned(), error))
     };
     if steps.len() > 1 {
         for (folder, cpus) in steps {
@@ -121,6 +120,24 @@ pub(crate) fn write_cpusets(steps: &[(PathBuf, CpuMask)]) -> Result<(), (PathBuf
         write(folder, *cpus)?;
     }
     Ok(())
+}
+
+/// No CPUs are those of the upper cgroup, in version 2. The kernel refuses that while the cgroup has
+/// tasks (`validate_change` in kernel/cgroup/cpuset.c): then it gets the CPUs by name.
+fn write_cpuset(folder: &Path, cpus: CpuMask) -> io::Result<()> {
+    let write = |cpus: CpuMask| {
+        let text = format!("{}\n", CpuList(cpus));
+        fs::write(folder.join("cpuset.cpus"), text)
+    };
+    let written = write(cpus);
+    let refused = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
+    if !cpus.is_empty() || !written.as_ref().is_err_and(refused) {
+        return written;
+    }
+    let cpuset = Cpuset {
+        folder: folder.to_owned(),
+    };
+    cpuset.limit().map_or(written, write)
 }
 
 /// `since`: where it was put; a thread that is elsewhere was moved by another program.
