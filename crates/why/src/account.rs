@@ -130,7 +130,7 @@ fn takers(account: &Account, thread: &ThreadAccount) -> Vec<Taker> {
 }
 
 /// Part of a wait that must have been seen to say who had the CPU in the rest of it.
-const LEAST_SEEN: f64 = 0.1;
+pub(crate) const LEAST_SEEN: f64 = 0.1;
 
 /// What those who were seen on the CPU stand for. A slice of time shows a wait only if it begins in the
 /// slice and another process leaves the CPU in it: most of a wait as long as a slice is not seen, while

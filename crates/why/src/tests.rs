@@ -258,6 +258,18 @@ fn waiting_for_a_cpu_is_steal_or_the_machines_own_pinning() {
     let found = first(&load);
     assert_eq!(found.cause, Cause::PinnedTogether);
     assert!(found.what.contains("vCPUs 0 and 1"), "{found:?}");
+    // Of a sample that shows too little only the names are known.
+    let mut sampled = load.clone();
+    sampled.counted_seconds = sampled.seconds * 0.1;
+    sampled
+        .vcpus
+        .iter_mut()
+        .for_each(|vcpu| vcpu.taken_by[0].share = 0.01);
+    let evidence = &first(&sampled).evidence[1];
+    assert_eq!(
+        evidence,
+        "meanwhile their CPUs ran, among others: stress (99)"
+    );
     // Others had that CPU too.
     assert!(found.evidence[1].contains("stress (99)"), "{found:?}");
     // A host that has no further CPU is full, not pinned.

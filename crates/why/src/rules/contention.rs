@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::explained::finding;
+use crate::account::LEAST_SEEN;
 use crate::advice;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::{Load, Throttled, Vcpu};
@@ -109,7 +110,7 @@ fn pinned(load: &Load, cpus: &[u32], members: &[&Vcpu], throttled: &BTreeMap<u32
     );
     let mut found = lost(load, Cause::PinnedTogether, what, share);
     found.evidence.push(waits(members));
-    found.evidence.extend(takers(members));
+    found.evidence.extend(takers(load, members));
     found.remedies = advice::wider_cpusets(load, members);
     found
         .remedies
@@ -134,13 +135,13 @@ fn steal(load: &Load, members: &[&Vcpu], throttled: &BTreeMap<u32, f64>) -> Opti
     );
     let mut found = lost(load, Cause::Steal, what, share);
     found.evidence.push(waits(&waiting));
-    found.evidence.extend(takers(&waiting));
+    found.evidence.extend(takers(load, &waiting));
     found.remedies = advice::steal(load, &waiting);
     Some(found)
 }
 
-/// Who had the CPUs meanwhile, summed by process.
-fn takers(waiting: &[&Vcpu]) -> Option<String> {
+/// Who had the CPUs meanwhile, summed by process; without shares where sampling showed too little.
+fn takers(load: &Load, waiting: &[&Vcpu]) -> Option<String> {
     let mut shares: BTreeMap<&str, f64> = BTreeMap::new();
     for taker in waiting.iter().flat_map(|vcpu| &vcpu.taken_by) {
         let name = if taker.is_own {
@@ -152,6 +153,18 @@ fn takers(waiting: &[&Vcpu]) -> Option<String> {
     }
     let mut shares: Vec<_> = shares.into_iter().collect();
     shares.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let seen: f64 = shares.iter().map(|(_, share)| share).sum();
+    let waited: f64 = waiting.iter().map(|vcpu| vcpu.waiting).sum();
+    if !load.is_counted_whole() && seen < waited * LEAST_SEEN {
+        let names: Vec<String> = shares
+            .iter()
+            .map(|(name, _)| (*name).to_owned())
+            .take(NAMED)
+            .collect();
+        let names = names.join(", ");
+        return (!names.is_empty())
+            .then(|| format!("meanwhile their CPUs ran, among others: {names}"));
+    }
     let named = shares.into_iter().take(NAMED);
     let named: Vec<String> = named
         .filter(|(_, share)| *share >= WORTH_NAMING)
