@@ -34,6 +34,20 @@ pub fn in_own_session(command: &mut Command) -> &mut Command {
     before_exec(command, || setsid().map(drop))
 }
 
+/// This process need not collect the program: its child makes another one, which executes it, and ends.
+/// To be called last.
+pub fn is_orphaned(command: &mut Command) -> &mut Command {
+    before_exec(command, || {
+        // SAFETY: takes nothing. This child has one thread, and nothing of the heap is touched after it.
+        match unsafe { libc::fork() } {
+            -1 => Err(last_error()),
+            0 => Ok(()),
+            // SAFETY: takes an integer and runs no handlers.
+            _ => unsafe { libc::_exit(0) },
+        }
+    })
+}
+
 /// A program that handles SIGHUP even where it was started to ignore it (QEMU) outlives the
 /// terminal as this process does: where this ignores SIGHUP (`nohup`), the child has its own session,
 /// which a terminal's hangup does not reach.
@@ -230,7 +244,7 @@ impl ParentDeath {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::io::ErrorKind;
+    use std::io::{ErrorKind, Read as _, Write as _};
     use std::os::fd::AsFd as _;
     use std::os::unix::process::ExitStatusExt as _;
 
@@ -259,6 +273,28 @@ mod tests {
         assert_eq!(getsid(Some(pid)), Ok(pid));
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
+    }
+
+    #[test]
+    fn a_program_can_be_an_orphan() {
+        let (mut says, said) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "read go; cut -d ' ' -f 4 /proc/$$/stat"]);
+        let copy = said.try_clone().unwrap();
+        command
+            .stdin(OwnedFd::from(said))
+            .stdout(OwnedFd::from(copy));
+        let mut child = is_orphaned(&mut command).spawn().unwrap();
+        let maker = child.id();
+        assert!(child.wait().unwrap().success());
+        drop(command);
+        says.write_all(b"go\n").unwrap();
+        let mut parent = String::new();
+        says.read_to_string(&mut parent).unwrap();
+        let parent: u32 = parent.trim().parse().unwrap();
+        assert!(![maker, std::process::id()].contains(&parent), "{parent}");
+        let missing = is_orphaned(&mut Command::new("no-such-program")).spawn();
+        assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     /// This test starts itself again as `nohup` would: signals are the whole process's.
