@@ -143,9 +143,10 @@ impl World {
             },
             v6: None,
             mtu: 1500,
-            beside: match mode & 1 {
-                0 => Beside::Nothing,
-                _ => Beside::Passt,
+            beside: match mode & 5 {
+                0 | 4 => Beside::Nothing,
+                1 => Beside::Passt,
+                _ => Beside::WaitingPasst,
             },
             limits: Limits {
                 connections: CONNECTIONS,

@@ -24,8 +24,12 @@ counters! {
         /// Segments of the guest for no connection.
         forward_strays,
         /// Frames of the guest that are neither TCP nor a question for the gateway's address, where
-        /// no passt is on the wire.
+        /// no passt is on the wire, or none that they would start.
         forward_unclaimed,
+        /// Times that passt was started: with the machine, or by a frame of the guest.
+        forward_passt_started,
+        /// Times that it ended, or did not start.
+        forward_passt_ended,
         /// Frames of the guest that contradict themselves.
         forward_malformed,
     }

@@ -9,6 +9,8 @@ pub(crate) const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 pub(crate) const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 pub(crate) const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];
 pub(crate) const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_ICMP: u8 = 1;
+const PROTOCOL_UDP: u8 = 17;
 pub(crate) const PROTOCOL_ICMPV6: u8 = 58;
 pub(crate) const IPV4_HEADER: usize = 20;
 pub(crate) const IPV6_HEADER: usize = 40;
@@ -19,12 +21,17 @@ const ARP_REQUEST: [u8; 8] = [0, 1, 8, 0, 6, 4, 0, 1];
 /// Neighbour solicitation (RFC 4861, 4.3).
 const SOLICITATION: u8 = 135;
 const SOLICITATION_LEN: usize = 24;
+/// Echo requests (RFC 792; RFC 4443, 4.1).
+const ECHO: u8 = 8;
+const ECHO_V6: u8 = 128;
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
     /// A whole TCP segment from the guest (`remote`), header and data.
     Tcp(FourTuple, &'a [u8]),
+    /// A datagram of UDP, whole or not, or an echo request, with where it goes.
+    Datagram(IpAddr),
     /// The guest asks for a hardware address.
     Question(Question),
     /// Something else.
@@ -66,14 +73,14 @@ fn ipv4(packet: &[u8]) -> Result<Frame<'_>, Malformed> {
     }
     // Ethernet pads short frames: what follows the packet is not part of it.
     let payload = packet.get(header_len..total_len).ok_or(Malformed)?;
-    if header[9] != PROTOCOL_TCP || number(header, 6) & FRAGMENT_BITS != 0 {
-        return Ok(Frame::Other);
+    let (source, destination) = (ipv4_at(header, 12).into(), ipv4_at(header, 16).into());
+    let is_whole = number(header, 6) & FRAGMENT_BITS == 0;
+    match header[9] {
+        PROTOCOL_TCP if is_whole => tcp(source, destination, payload),
+        PROTOCOL_UDP => Ok(Frame::Datagram(destination)),
+        PROTOCOL_ICMP if payload.first() == Some(&ECHO) => Ok(Frame::Datagram(destination)),
+        _ => Ok(Frame::Other),
     }
-    tcp(
-        ipv4_at(header, 12).into(),
-        ipv4_at(header, 16).into(),
-        payload,
-    )
 }
 
 /// RFC 8200, 3.
@@ -88,6 +95,10 @@ fn ipv6(packet: &[u8]) -> Result<Frame<'_>, Malformed> {
     let (source, destination) = (ipv6_at(header, 8), ipv6_at(header, 24));
     match header[6] {
         PROTOCOL_TCP => tcp(source.into(), destination.into(), payload),
+        PROTOCOL_UDP => Ok(Frame::Datagram(destination.into())),
+        PROTOCOL_ICMPV6 if payload.first() == Some(&ECHO_V6) => {
+            Ok(Frame::Datagram(destination.into()))
+        }
         PROTOCOL_ICMPV6 => Ok(solicitation(source, payload)),
         _ => Ok(Frame::Other),
     }

@@ -1,5 +1,5 @@
 //! Answers to who has the gateway's address: ARP (RFC 826) and neighbour discovery (RFC 4861).
-//! Only where no passt is on the wire.
+//! Only where no passt is on the wire yet.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -30,6 +30,22 @@ pub(crate) fn answer(settings: &Settings, question: Question) -> Option<Vec<u8>>
             // A question without a sender is a look for duplicates.
             (is_ours && !asker.is_unspecified()).then(|| advertisement(settings, asker, wanted))
         }
+    }
+}
+
+/// Whether the guest looks for a host that is neither itself nor the gateway.
+pub(crate) fn is_about_others(settings: &Settings, question: Question) -> bool {
+    match question {
+        // What is sent with the address in question, or with none, is an announcement or a look for
+        // duplicates (RFC 5227).
+        Question::Arp { asker, wanted } => {
+            let own = [asker, settings.v4.guest, settings.v4.gateway];
+            !asker.is_unspecified() && !own.contains(&wanted)
+        }
+        Question::Solicitation { asker, wanted } => settings.v6.is_some_and(|v6| {
+            let own = [asker, v6.guest, v6.gateway];
+            !asker.is_unspecified() && !own.contains(&wanted)
+        }),
     }
 }
 

@@ -27,6 +27,10 @@ pub enum Beside {
     Nothing,
     /// passt: it gets every frame that belongs to no connection of the table.
     Passt,
+    /// passt, which starts with the first frame that it gets: a connection that the guest opens, a
+    /// datagram, an echo request. Requests for hardware addresses are answered here, and the rest is as
+    /// without it.
+    WaitingPasst,
 }
 
 /// Bounds.
@@ -83,6 +87,11 @@ impl Settings {
             local: SocketAddr::new(host, client.port()),
             remote: SocketAddr::new(guest, port),
         })
+    }
+
+    /// Whether the guest reaches addresses of this kind.
+    pub(crate) fn reaches(&self, address: IpAddr) -> bool {
+        address.is_ipv4() || self.v6.is_some()
     }
 
     /// How a connection to the guest begins.

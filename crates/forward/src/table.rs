@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tare_devices::net::{RxFrame, RxOffload};
-use tare_tcp::segment::Segment;
+use tare_tcp::segment::{Segment, flags};
 use tare_tcp::time::{Duration, Instant};
 use tare_tcp::{Connection, FourTuple, Identity, Loss, Pool, Secret, State};
 
@@ -48,7 +48,7 @@ pub struct Readiness {
 pub enum Verdict {
     /// The table's: it was taken, or dropped and counted.
     Taken,
-    /// It belongs to no connection, and passt is on the wire.
+    /// It belongs to no connection: it is for passt.
     Other,
 }
 
@@ -128,6 +128,11 @@ impl<S: Stream> Table<S> {
     /// Whether another connection has a place.
     pub fn has_room(&self) -> bool {
         self.open < self.settings.limits.connections
+    }
+
+    /// Who else is on the wire from here on.
+    pub fn set_beside(&mut self, beside: Beside) {
+        self.settings.beside = beside;
     }
 
     fn stream(&self, slot: Slot) -> Option<&S> {
@@ -254,23 +259,45 @@ impl<S: Stream> Table<S> {
     /// Takes a frame of the guest, if it is for a connection. [`Table::settle`] follows after the
     /// last one of a batch.
     pub fn take(&mut self, frame: &[u8], now: Instant) -> Verdict {
-        let is_alone = self.settings.beside == Beside::Nothing;
-        match Frame::parse(frame) {
-            Ok(Frame::Tcp(tuple, bytes)) => match self.by_ends.get(&tuple).copied() {
-                Some(slot) => self.segment(slot, bytes, now),
-                None if is_alone => self.stray(&tuple, bytes),
-                None => return Verdict::Other,
-            },
-            _ if !is_alone => return Verdict::Other,
+        let frame = Frame::parse(frame);
+        if let Ok(Frame::Tcp(tuple, bytes)) = frame
+            && let Some(slot) = self.by_ends.get(&tuple).copied()
+        {
+            self.segment(slot, bytes, now);
+            return Verdict::Taken;
+        }
+        if self.is_for_passt(frame) {
+            return Verdict::Other;
+        }
+        match frame {
+            Ok(Frame::Tcp(tuple, bytes)) => self.stray(&tuple, bytes),
             Ok(Frame::Question(question)) => {
                 if let Some(answer) = neighbour::answer(&self.settings, question) {
                     self.answer(answer);
                 }
             }
-            Ok(Frame::Other) => self.counters.forward_unclaimed.increment(),
+            Ok(Frame::Datagram(_) | Frame::Other) => self.counters.forward_unclaimed.increment(),
             Err(Malformed) => self.counters.forward_malformed.increment(),
         }
         Verdict::Taken
+    }
+
+    /// Whether passt gets a frame that belongs to no connection: all of them once it runs, and before only
+    /// what it must start for. A guest that serves others sends none of these by itself.
+    fn is_for_passt(&self, frame: Result<Frame<'_>, Malformed>) -> bool {
+        match (self.settings.beside, frame) {
+            (Beside::Nothing, _) => false,
+            (Beside::Passt, _) => true,
+            (Beside::WaitingPasst, Ok(Frame::Tcp(tuple, bytes))) => {
+                self.settings.reaches(tuple.local.ip())
+                    && Segment::parse(bytes).is_ok_and(|segment| opens(&segment))
+            }
+            (Beside::WaitingPasst, Ok(Frame::Datagram(to))) => self.settings.reaches(to),
+            (Beside::WaitingPasst, Ok(Frame::Question(question))) => {
+                neighbour::is_about_others(&self.settings, question)
+            }
+            (Beside::WaitingPasst, Ok(Frame::Other) | Err(Malformed)) => false,
+        }
     }
 
     fn segment(&mut self, slot: Slot, bytes: &[u8], now: Instant) {
@@ -452,6 +479,11 @@ impl<S: Stream> Table<S> {
 
 fn relay<S>(relays: &mut [Option<Relay<S>>], slot: Slot) -> Option<&mut Relay<S>> {
     relays.get_mut(slot as usize)?.as_mut()
+}
+
+/// Whether it opens a connection.
+fn opens(segment: &Segment<'_>) -> bool {
+    segment.flags & (flags::SYN | flags::ACK | flags::RST) == flags::SYN
 }
 
 /// Fills the frame with what the connection has to send, if it has something.

@@ -101,6 +101,131 @@ fn passt_gets_what_belongs_to_no_connection() {
     assert_eq!(world.guest_reads(), b"ours");
 }
 
+fn passt_waits() -> Settings {
+    Settings {
+        beside: Beside::WaitingPasst,
+        ..settings()
+    }
+}
+
+/// An IPv4 packet of the guest's to elsewhere.
+fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = [settings().gateway_mac, settings().guest_mac].concat();
+    frame.extend([8, 0, 0x45, 0]);
+    frame.extend((20 + payload.len() as u16).to_be_bytes());
+    frame.extend([
+        0, 0, 0x40, 0, 64, protocol, 0, 0, 10, 0, 2, 15, 192, 0, 2, 1,
+    ]);
+    frame.extend(payload);
+    frame
+}
+
+/// An IPv6 packet of the guest's to `to`.
+fn ipv6(next: u8, to: &str, payload: &[u8]) -> Vec<u8> {
+    let mut frame = [settings().gateway_mac, settings().guest_mac].concat();
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+    frame.extend((payload.len() as u16).to_be_bytes());
+    frame.extend([next, 255]);
+    frame.extend(settings().v6.unwrap().guest.octets());
+    frame.extend(to.parse::<Ipv6Addr>().unwrap().octets());
+    frame.extend(payload);
+    frame
+}
+
+fn solicitation(wanted: &str) -> Vec<u8> {
+    let mut message = vec![135, 0, 0, 0, 0, 0, 0, 0];
+    message.extend(wanted.parse::<Ipv6Addr>().unwrap().octets());
+    ipv6(58, "ff02::1:ff00:2", &message)
+}
+
+#[test]
+fn passt_is_started_by_what_only_it_can_answer() {
+    for frame in [
+        syn(),
+        ipv4(17, &[0; 8]),
+        ipv4(1, &[8, 0, 0, 0]),
+        ipv6(17, "2001:db8::1", &[0; 8]),
+        ipv6(58, "2001:db8::1", &[128, 0, 0, 0]),
+        arp(Ipv4Addr::new(10, 0, 2, 9)),
+        solicitation("fd00::9"),
+    ] {
+        let mut world = World::with(passt_waits());
+        assert_eq!(
+            world.table.take(&frame, world.now),
+            Verdict::Other,
+            "{frame:?}"
+        );
+        assert!(!world.table.has_output());
+    }
+}
+
+/// Questions about itself and the gateway, resets and acknowledgements of old connections, errors, reports of
+/// groups, looks for routers, and frames that are damaged.
+#[test]
+fn what_a_server_sends_by_itself_does_not_start_passt() {
+    let mut world = World::with(passt_waits());
+    let mut strays = vec![syn(); 3];
+    for (frame, flag) in strays
+        .iter_mut()
+        .zip([flags::ACK, flags::RST, flags::SYN | flags::ACK])
+    {
+        frame[47] = flag;
+    }
+    let guest = Ipv4Addr::new(10, 0, 2, 15);
+    let mut probe = arp(guest);
+    probe[28..32].fill(0);
+    let others = [
+        arp(settings().v4.gateway),
+        arp(guest),
+        probe,
+        solicitation("fd00::2"),
+        solicitation("fd00::f"),
+        ipv4(1, &[3, 3, 0, 0]),
+        ipv4(1, &[]),
+        ipv4(2, &[0x16; 8]),
+        ipv6(58, "ff02::2", &[133, 0, 0, 0]),
+        ipv6(0, "ff02::16", &[58, 0, 5, 2, 0, 0, 1, 0, 143, 0, 0, 0]),
+        syn()[..50].to_vec(),
+        vec![0; 60],
+        Vec::new(),
+    ];
+    for frame in strays.iter().chain(&others) {
+        assert_eq!(
+            world.table.take(frame, world.now),
+            Verdict::Taken,
+            "{frame:?}"
+        );
+    }
+    assert_eq!(world.counted("forward_strays"), 3);
+    let answers = std::iter::from_fn(|| frame_of(&mut world)).count();
+    // Two resets (none is answered by one), and the gateway's two addresses.
+    assert_eq!(answers, 4);
+    // Without IPv6 passt has nothing to say either.
+    world = World::with(Settings {
+        v6: None,
+        ..passt_waits()
+    });
+    for frame in [ipv6(17, "2001:db8::1", &[0; 8]), solicitation("fd00::9")] {
+        assert_eq!(
+            world.table.take(&frame, world.now),
+            Verdict::Taken,
+            "{frame:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_for_passt_changes_as_passt_starts_and_ends() {
+    let mut world = World::with(passt_waits());
+    let ask = arp(settings().v4.gateway);
+    assert_eq!(world.table.take(&ask, world.now), Verdict::Taken);
+    world.table.set_beside(Beside::Passt);
+    assert_eq!(world.table.take(&ask, world.now), Verdict::Other);
+    world.table.set_beside(Beside::Nothing);
+    assert_eq!(world.table.take(&syn(), world.now), Verdict::Taken);
+    assert_eq!(world.counted("forward_strays"), 1);
+}
+
 #[test]
 fn a_guest_that_only_asks_is_answered_within_bounds() {
     let mut world = World::new();
