@@ -38,6 +38,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-policy",
         ],
     ),
+    ("tare-passt", &["tare-control", "tare-daemon"]),
     ("tare-hv", &["tare-abi"]),
     (
         "tare-probe",
@@ -70,6 +71,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-forward",
             "tare-frames",
             "tare-hv",
+            "tare-passt",
             "tare-policy",
             "tare-tcp",
         ],
@@ -119,6 +121,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-frames",
             "tare-hv",
             "tare-init",
+            "tare-passt",
             "tare-policy",
             "tare-program",
             "tare-qemu",

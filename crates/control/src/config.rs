@@ -212,7 +212,27 @@ pub struct ForwardConfig {
     /// The guest's and the host's, if the guest has IPv6.
     pub v6: Option<(Ipv6Addr, Ipv6Addr)>,
     /// passt for everything else; none if there is nothing else.
-    pub passt: Option<StreamConfig>,
+    pub passt: Option<PasstConfig>,
+}
+
+/// passt beside published ports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PasstConfig {
+    /// Its socket.
+    pub stream: StreamConfig,
+    /// When it starts.
+    pub start: PasstStart,
+}
+
+/// When passt starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PasstStart {
+    /// It has started.
+    Started,
+    /// With the first frame in its socket.
+    WhenNeeded,
 }
 
 /// A published TCP port.

@@ -6,29 +6,26 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 
+use tare_control::config::GuestKind;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunRoot};
-use tare_frames::Rules;
 use tare_host::process::start_time;
-use tare_policy::limit::NetLimits;
 use tare_qemu::Accelerator;
 use tare_rootfs::cpio;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::interruption::Interruption;
-use crate::machine::{
-    Files, FilteredPasst, Launched, Link, LinkEnd, MachineSpec, Net, PreparedMachine, RunFileError,
-};
-use crate::passt::{Hardware, PasstUser};
+use crate::link::LinkMaker;
+use crate::machine::{Files, Launched, MachineSpec, Net, PreparedMachine, RunFileError};
+use crate::passt::PasstUser;
 use crate::plan::Plan;
-use crate::ports::Listener;
-use crate::publish::{Protocol, Publish};
+use crate::publish::Publish;
 use crate::rates::NetRate;
 use crate::record::{EngineName, Record, now_s};
 use crate::run_dir_guard::RunDirGuard;
 use crate::user::MachineUser;
-use crate::{Terminal, limits, mac, monitor, passt, qemu, reload, user, virtiofsd};
+use crate::{Terminal, limits, monitor, qemu, reload, user, virtiofsd};
 
 /// Starts the machine. With Tare's engine in the foreground this does not return: the process
 /// becomes the monitor.
@@ -73,7 +70,16 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
     let passt_user = machine.user.as_ref().map(passt_user).transpose();
     let passt_user =
         passt_user.map_err(RunFileError::of("a copy of the user's lock", run_dir.dir()))?;
-    let mut link = link(net, mac::address(run_dir.dir().name()), passt_user)?;
+    let waiter = match &engine {
+        Engine::Tare(monitor) if machine.guest != GuestKind::Linux => Some(monitor.as_path()),
+        _ => None,
+    };
+    let maker = LinkMaker {
+        run_dir: run_dir.dir(),
+        passt_user,
+        waiter,
+    };
+    let mut link = maker.make(net)?;
     if let (Some(link), Some(NetRate(rate))) = (&mut link, limits.net) {
         link.limits = rate;
     }
@@ -150,51 +156,6 @@ fn passt_user(user: &MachineUser) -> io::Result<PasstUser> {
     let (uid, gid) = user.passt;
     let claim = user.claim.as_ref().map(OwnedFd::try_clone).transpose()?;
     Ok(PasstUser { uid, gid, claim })
-}
-
-fn link(net: Net, mac: [u8; 6], passt_user: Option<PasstUser>) -> Result<Option<Link>, Failure> {
-    let end = match net {
-        Net::None => return Ok(None),
-        Net::Tap { name, file } => LinkEnd::Tap { name, file },
-        Net::User {
-            forwards,
-            direct,
-            passt,
-        } => user_end(forwards, direct, passt, mac, passt_user)?,
-    };
-    let limits = NetLimits::default();
-    Ok(Some(Link { mac, end, limits }))
-}
-
-fn user_end(
-    mut forwards: Vec<Publish>,
-    direct: Option<Vec<Listener>>,
-    rules: Option<Rules>,
-    mac: [u8; 6],
-    passt_user: Option<PasstUser>,
-) -> Result<LinkEnd, Failure> {
-    let has_ipv6 = passt::uses_ipv6(&forwards);
-    let beside = match &direct {
-        Some(_) => {
-            forwards.retain(|forward| forward.protocol == Protocol::Udp);
-            Hardware::Shared
-        }
-        None => Hardware::Own,
-    };
-    let network = passt::Network { has_ipv6, beside };
-    let start = |filter| {
-        let passt = passt::start(&forwards, network, mac, passt_user)?;
-        Ok::<_, Failure>(FilteredPasst { passt, filter })
-    };
-    let passt = rules.map(start).transpose()?;
-    Ok(match (direct, passt) {
-        (None, Some(passt)) => LinkEnd::Passt(passt),
-        (direct, passt) => LinkEnd::Direct {
-            listeners: direct.unwrap_or_default(),
-            has_ipv6,
-            passt,
-        },
-    })
 }
 
 fn initrd(files: Files) -> Result<Option<File>, Failure> {

@@ -1,12 +1,12 @@
 //! From a user's request to a running machine.
 //!
 //! [`plan()`] checks a [`Request`] against this host, opens files and changes nothing.
-//! [`launch()`] makes the run directory, takes its lock, starts passt, and then becomes
+//! [`launch()`] makes the run directory, takes its lock, starts passt or what waits for its need, and then becomes
 //! `tare-monitor`, starts it in the background, or starts QEMU and waits for it.
 //!
 //! ```text
 //! plan ── linux (kernel, root, command line), image, image_check, machine_size, cmdline, ports, tap, disk, engine, rootfs::walk
-//! launch ── run_dir, passt, rootfs::cpio, then one of
+//! launch ── run_dir, link (passt), rootfs::cpio, then one of
 //!     monitor   this process becomes tare-monitor, or starts it in the background
 //!     qemu      this process starts QEMU and waits for it
 //! ```
@@ -46,6 +46,7 @@ mod io_devices;
 pub mod jailed_guest;
 mod launch;
 pub mod limits;
+mod link;
 pub mod linux;
 mod log_bound;
 mod mac;

@@ -16,7 +16,7 @@ use rustix::termios::isatty;
 use tare_control::client::Client;
 use tare_control::config::{
     Console, DedicatedCpu, Descriptor, DiskConfig, ForwardConfig, ForwardedPort, GuestKind, Jail,
-    JailUser, Leaves, MachineConfig, NetBackend, NetConfig, StreamConfig, Streams,
+    JailUser, Leaves, MachineConfig, NetBackend, NetConfig, PasstConfig, StreamConfig, Streams,
 };
 use tare_control::exit::ExitCode;
 use tare_control::rundir::RunDir;
@@ -177,7 +177,7 @@ fn net(link: &Link) -> Result<NetConfig, MonitorError> {
                 guest: passt::GUEST.into(),
                 gateway: passt::GATEWAY.into(),
                 v6: has_ipv6.then_some((passt::GUEST_V6, passt::GATEWAY_V6)),
-                passt: passt.as_ref().map(stream).transpose()?,
+                passt: passt.as_ref().map(beside).transpose()?,
             }),
             LinkEnd::Tap { name, file } => NetBackend::Tap {
                 fd: inherit(file)?,
@@ -191,6 +191,13 @@ fn stream(passt: &FilteredPasst) -> Result<StreamConfig, MonitorError> {
     Ok(StreamConfig {
         fd: inherit(passt.passt.socket())?,
         filter: passt.filter.clone(),
+    })
+}
+
+fn beside(passt: &FilteredPasst) -> Result<PasstConfig, MonitorError> {
+    Ok(PasstConfig {
+        stream: stream(passt)?,
+        start: passt.passt.start(),
     })
 }
 

@@ -1,14 +1,13 @@
 //! User-mode networking: passt on one end of a socket pair.
 //!
-//! passt goes into the background by itself once its ports are bound, so its
-//! exit status says whether it started. Then it is not our child any more (no zombie),
-//! has its own session (no Ctrl-C), and ends when the machine's end of the socket pair
-//! closes. Started as root it switches to the user `nobody`.
+//! It is started with the machine, or by the first frame that it is for, where it forwards no
+//! port ([`tare_passt`]). Started as root it switches to its own user.
 //!
 //! Two things that passt does not do by itself:
 //! - It learns the guest's hardware address from the frames that it receives, and sends to
 //!   00:00:00:00:00:00 until then; a connection that arrives before the guest has sent a frame
-//!   would be lost. So an ARP request in the guest's name waits in the socket when passt starts.
+//!   would be lost. So an ARP request in the guest's name waits in the socket when passt starts
+//!   with the machine.
 //! - It takes its addresses from the interface with the default route, and refuses to start
 //!   without one. There, `-i lo` with a hardware address works.
 //!
@@ -16,19 +15,19 @@
 //! gateway's alone. What the guest may not reach is dropped before passt sees it
 //! (`tare_frames::Filter`, in the monitor).
 
-use std::fs;
-use std::io::{self, Read as _, Write as _};
-use std::iter;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::net::Ipv6Addr;
-use std::os::fd::{AsFd as _, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::{self, Path, PathBuf};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tare_control::config::{Descriptor, JailUser, PasstStart};
 use tare_control::exit::ExitCode;
-use tare_host::child::keeps_only;
+use tare_host::program::find_program;
+use tare_passt::waiter::{self, Task};
+use tare_passt::{Invocation, PasstError, Starting};
 
 use crate::arp;
 use crate::failure::Explain;
@@ -50,25 +49,6 @@ pub(crate) const PREFIX_V6: u8 = 64;
 pub(crate) const MTU: u16 = 1500;
 /// The gateway's hardware address where no interface provides one, or the monitor has it too.
 pub(crate) const GATEWAY_MAC: [u8; 6] = [0x52, 0x55, 0x0a, 0, 2, 2];
-/// How long passt may take to bind its ports.
-const START_LIMIT: Duration = Duration::from_secs(10);
-
-/// passt did not start.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum PasstError {
-    /// The program is not installed.
-    #[error("passt is not installed")]
-    Missing,
-    /// The program or its socket cannot be made.
-    #[error("cannot start passt")]
-    Start(#[source] io::Error),
-    /// It refused, and said why.
-    #[error("passt did not start: {0}")]
-    Refused(String),
-    /// It neither failed nor became ready.
-    #[error("passt was not ready after {} s", START_LIMIT.as_secs())]
-    TimedOut,
-}
 
 impl Explain for PasstError {
     fn code(&self) -> ExitCode {
@@ -79,23 +59,33 @@ impl Explain for PasstError {
     }
 
     fn hint(&self) -> Option<String> {
-        matches!(self, Self::Missing)
-            .then(|| "install it (Debian: passt), or use --net none or --net tap=NAME".to_owned())
+        matches!(self, Self::Missing).then(|| {
+            "install it (Debian: passt), or use --net none, --net tap=NAME, or for published TCP \
+             ports alone --net user,outbound=off"
+                .to_owned()
+        })
     }
+}
+
+/// passt, started or not.
+#[derive(Debug)]
+pub(crate) struct Passt {
+    /// The machine's end: frames with a length before each.
+    ours: OwnedFd,
+    /// When it starts.
+    start: PasstStart,
+    /// One that may not be ready yet.
+    begun: Option<Begun>,
 }
 
 /// A started passt. Its end of the socket pair stays open here until it is ready, so that a machine
 /// that was started meanwhile sees no closed socket when passt is tried again.
 #[derive(Debug)]
-pub(crate) struct Passt {
-    forwards: Vec<Publish>,
-    network: Network,
-    /// The machine's end: frames with a length before each.
-    ours: OwnedFd,
-    theirs: Option<OwnedFd>,
-    template: Template,
-    child: Child,
-    user: Option<PasstUser>,
+struct Begun {
+    invocation: Invocation,
+    starting: Starting,
+    _theirs: OwnedFd,
+    _user: Option<PasstUser>,
 }
 
 /// The user that passt becomes.
@@ -134,33 +124,113 @@ enum Template {
     Loopback,
 }
 
-/// Starts passt for a guest with that hardware address; [`Passt::wait_ready`]
-/// waits for it, so that other work can be done in between.
-/// It becomes `user`; without one, root's passt becomes `nobody`.
-pub(crate) fn start(
-    forwards: &[Publish],
-    network: Network,
-    mac: [u8; 6],
-    user: Option<PasstUser>,
-) -> Result<Passt, PasstError> {
-    let template = if has_default_route() {
-        Template::DefaultRoute
-    } else {
-        Template::Loopback
-    };
-    let (mut ours, theirs) = UnixStream::pair().map_err(PasstError::Start)?;
-    ours.write_all(&arp::announcement(mac, GUEST, GATEWAY))
-        .map_err(PasstError::Start)?;
-    let theirs = theirs.into();
-    Ok(Passt {
-        forwards: forwards.to_vec(),
-        network,
-        ours: ours.into(),
-        child: spawn(forwards, network, &theirs, template, user.as_ref())?,
-        user,
-        theirs: Some(theirs),
-        template,
-    })
+/// A passt for a guest.
+#[derive(Debug)]
+pub(crate) struct PasstChoice<'a> {
+    /// The ports that it forwards.
+    pub(crate) forwards: &'a [Publish],
+    /// What it provides.
+    pub(crate) network: Network,
+    /// The user that it becomes; without one, root's passt becomes `nobody`.
+    pub(crate) user: Option<PasstUser>,
+}
+
+impl PasstChoice<'_> {
+    /// Starts it for a guest with that hardware address; [`Passt::wait_ready`]
+    /// waits for it, so that other work can be done in between.
+    pub(crate) fn start(self, mac: [u8; 6]) -> Result<Passt, PasstError> {
+        let program = find()?;
+        let (mut ours, theirs) = UnixStream::pair().map_err(PasstError::Start)?;
+        ours.write_all(&arp::announcement(mac, GUEST, GATEWAY))
+            .map_err(PasstError::Start)?;
+        let user = self.user.as_ref();
+        let runas = user.map(|user| format!("--runas={}:{}", user.uid, user.gid));
+        let invocation = self.invocation(program, &theirs, runas);
+        Ok(Passt {
+            ours: ours.into(),
+            start: PasstStart::Started,
+            begun: Some(Begun {
+                starting: invocation.begin()?,
+                invocation,
+                _theirs: theirs.into(),
+                _user: self.user,
+            }),
+        })
+    }
+
+    /// Lets a process wait that starts it when the guest's first frame for it is in the socket. Its output
+    /// goes into `log` then. `monitor` is the waiter's program.
+    ///
+    /// A waiter is passt's user already. Where passt is a program that only root reaches, it is started
+    /// at once.
+    pub(crate) fn wait(
+        self,
+        mac: [u8; 6],
+        monitor: &Path,
+        log: impl FnOnce() -> io::Result<File>,
+    ) -> Result<Passt, PasstError> {
+        let program = find()?;
+        if self.user.is_some() && !is_open_to_all(&program) {
+            return self.start(mac);
+        }
+        let (ours, theirs) = UnixStream::pair().map_err(PasstError::Start)?;
+        let task = Task {
+            passt: self.invocation(program, &theirs, None),
+            user: self.user.as_ref().map(|user| JailUser {
+                uid: user.uid,
+                gid: user.gid,
+                claim: user.claim.as_ref().map(|lock| Descriptor(lock.as_raw_fd())),
+            }),
+        };
+        log()
+            .and_then(|log| waiter::start(monitor, &task, log))
+            .map_err(PasstError::Start)?;
+        Ok(Passt {
+            ours: ours.into(),
+            start: PasstStart::WhenNeeded,
+            begun: None,
+        })
+    }
+
+    fn invocation(
+        &self,
+        program: PathBuf,
+        theirs: &UnixStream,
+        runas: Option<String>,
+    ) -> Invocation {
+        let claim = self.user.as_ref().and_then(|user| user.claim.as_ref());
+        let arguments = |template| {
+            let mut all = arguments(self.forwards, self.network, template);
+            all.extend(runas.clone());
+            all
+        };
+        let [first, second] = if has_default_route() {
+            [Template::DefaultRoute, Template::Loopback]
+        } else {
+            [Template::Loopback, Template::DefaultRoute]
+        };
+        Invocation {
+            program,
+            socket: theirs.as_raw_fd(),
+            kept: claim.map(AsRawFd::as_raw_fd).into_iter().collect(),
+            first: arguments(first),
+            second: arguments(second),
+        }
+    }
+}
+
+/// passt's program.
+fn find() -> Result<PathBuf, PasstError> {
+    let program = find_program("passt").map_err(|_| PasstError::Missing)?;
+    // A waiter has another working directory.
+    path::absolute(program).map_err(PasstError::Start)
+}
+
+/// Whether users other than root can execute a program at that path.
+fn is_open_to_all(program: &Path) -> bool {
+    program
+        .ancestors()
+        .all(|path| fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o001 != 0))
 }
 
 impl Passt {
@@ -169,64 +239,19 @@ impl Passt {
         &self.ours
     }
 
-    /// Waits until passt has bound its ports; returns its output for the run directory. From then
-    /// on only passt has its end of the pair.
+    /// Whether it is started by the guest's first frame for it.
+    pub(crate) fn start(&self) -> PasstStart {
+        self.start
+    }
+
+    /// Waits until passt has bound its ports, unless it is started later; returns its output for the run
+    /// directory. From then on only passt has its end of the pair.
     pub(crate) fn wait_ready(&mut self) -> Result<String, PasstError> {
-        let Some(theirs) = self.theirs.take() else {
-            return Ok(String::new());
-        };
-        match wait(&mut self.child) {
-            Err(PasstError::Refused(message)) if message.contains("interface") => self
-                .again(&theirs)
-                .map_err(|_| PasstError::Refused(message)),
-            other => other,
+        match self.begun.take() {
+            Some(begun) => begun.invocation.finish(begun.starting),
+            None => Ok(String::new()),
         }
     }
-
-    /// Tries again with the other template.
-    fn again(&mut self, theirs: &OwnedFd) -> Result<String, PasstError> {
-        let template = match self.template {
-            Template::DefaultRoute => Template::Loopback,
-            Template::Loopback => Template::DefaultRoute,
-        };
-        self.child = spawn(
-            &self.forwards,
-            self.network,
-            theirs,
-            template,
-            self.user.as_ref(),
-        )?;
-        wait(&mut self.child)
-    }
-}
-
-fn spawn(
-    forwards: &[Publish],
-    network: Network,
-    theirs: &OwnedFd,
-    template: Template,
-    user: Option<&PasstUser>,
-) -> Result<Child, PasstError> {
-    let claim = user.and_then(|user| user.claim.as_ref());
-    let inherited = iter::once(theirs)
-        .chain(claim)
-        .map(AsRawFd::as_raw_fd)
-        .collect();
-    // What the monitor or QEMU will inherit is open across execve by now, including the machine's
-    // end of this network, which passt would then never see closed.
-    let mut command = Command::new("passt");
-    keeps_only(&mut command, inherited)
-        .args(["--fd", &theirs.as_raw_fd().to_string()])
-        .args(arguments(forwards, network, template))
-        .args(user.map(|user| format!("--runas={}:{}", user.uid, user.gid)))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    command.spawn().map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => PasstError::Missing,
-        _ => PasstError::Start(source),
-    })
 }
 
 /// Whether a port is published at an IPv6 address. Otherwise the guest has no IPv6, since an unused
@@ -280,64 +305,6 @@ fn arguments(forwards: &[Publish], network: Network, template: Template) -> Vec<
     arguments
 }
 
-/// passt's output, once it serves.
-fn wait(child: &mut Child) -> Result<String, PasstError> {
-    let said = read_until_detached(child);
-    if matches!(said, Err(PasstError::TimedOut)) {
-        let _ = child.kill();
-    }
-    let status = child.wait().map_err(PasstError::Start)?;
-    let log = without_noise(&said?);
-    if status.success() {
-        return Ok(log);
-    }
-    Err(PasstError::Refused(if log.is_empty() {
-        status.to_string()
-    } else {
-        log.lines().collect::<Vec<_>>().join("; ")
-    }))
-}
-
-/// Reads passt's standard error until passt closes it, which it does by ending or by going into the
-/// background.
-fn read_until_detached(child: &mut Child) -> Result<String, PasstError> {
-    let mut bytes = Vec::new();
-    let Some(mut stderr) = child.stderr.take() else {
-        return Ok(String::new());
-    };
-    let begin = Instant::now();
-    loop {
-        let left = START_LIMIT.saturating_sub(begin.elapsed());
-        let timeout = Timespec::try_from(left).ok();
-        let mut fds = [PollFd::from_borrowed_fd(stderr.as_fd(), PollFlags::IN)];
-        let ready = poll(&mut fds, timeout.as_ref());
-        match ready {
-            Ok(0) => return Err(PasstError::TimedOut),
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(errno) => return Err(PasstError::Start(errno.into())),
-            Ok(_) => {}
-        }
-        let mut chunk = [0; 4096];
-        match stderr.read(&mut chunk).map_err(PasstError::Start)? {
-            0 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            n if bytes.len() < 64 * 1024 => bytes.extend_from_slice(&chunk[..n]),
-            _ => {}
-        }
-    }
-}
-
-/// The useful lines: without the complaint about a missing system logger before each line, and
-/// without what every start as root prints.
-fn without_noise(said: &str) -> String {
-    said.lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .filter(|line| !line.starts_with("Failed to send ") || !line.ends_with(" to syslog"))
-        .filter(|line| !line.starts_with("Don't run as root"))
-        .collect::<Vec<_>>()
-        .join("\n")
-}
-
 fn has_default_route() -> bool {
     fs::read_to_string("/proc/net/route").is_ok_and(|table| lists_default_route(&table))
 }
@@ -361,6 +328,31 @@ mod tests {
             has_ipv6: uses_ipv6(forwards),
             beside: Hardware::Own,
         }
+    }
+
+    fn choice(forwards: &[Publish]) -> PasstChoice<'_> {
+        PasstChoice {
+            forwards,
+            network: of(forwards),
+            user: None,
+        }
+    }
+
+    #[test]
+    fn a_program_in_a_closed_directory_is_not_open_to_all() {
+        let place = tempfile::tempdir().expect("a directory");
+        let program = place.path().join("passt");
+        fs::write(&program, "").expect("a file");
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("a mode");
+        };
+        mode(&program, 0o755);
+        mode(place.path(), 0o700);
+        assert!(!is_open_to_all(&program));
+        mode(place.path(), 0o755);
+        assert!(is_open_to_all(&program));
+        mode(&program, 0o700);
+        assert!(!is_open_to_all(&program));
     }
 
     #[test]
@@ -390,17 +382,6 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_what_remains_without_noise() {
-        let said = "Failed to send 47 bytes to syslog\nDon't run as root. Changing to nobody...\n\
-                    Failed to send 67 bytes to syslog\n\
-                    Failed to bind any port for '-t 127.0.0.1/1:1', exiting\n\n";
-        assert_eq!(
-            without_noise(said),
-            "Failed to bind any port for '-t 127.0.0.1/1:1', exiting"
-        );
-    }
-
-    #[test]
     fn a_default_route_is_recognised() {
         let head = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\n";
         let default = "eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\n";
@@ -419,7 +400,7 @@ mod tests {
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a port");
         let forwards = [format!("{port}:80").parse().expect("a forward")];
         let ready = || {
-            let mut passt = start(&forwards, of(&forwards), [2, 0, 0, 0, 0, 1], None)?;
+            let mut passt = choice(&forwards).start([2, 0, 0, 0, 0, 1])?;
             passt.wait_ready().map(|_| passt)
         };
         let error = ready().expect_err("the port is taken");
@@ -466,7 +447,7 @@ mod tests {
         let mac = [2, 0, 0, 0, 0, 1];
         let victim = TcpListener::bind("127.0.0.1:0").expect("a port");
         victim.set_nonblocking(true).expect("a mode");
-        let mut passt = start(&[], of(&[]), mac, None).expect("passt");
+        let mut passt = choice(&[]).start(mac).expect("passt");
         let (mut guest, ours) = UnixStream::pair().expect("a pair");
         let network = passt.socket().try_clone().expect("a copy");
         passt.wait_ready().expect("passt is ready");

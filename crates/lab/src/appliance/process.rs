@@ -110,11 +110,12 @@ impl TareProcess {
         }
     }
 
-    /// The network helper, which `tare run` detaches from itself. It is looked for once, when it is
+    /// The network helper, which `tare run` detaches from itself. It is looked for when it is
     /// first asked for: a look at all processes takes milliseconds, which a start that is measured
-    /// must not have.
-    fn helper_pids(&mut self) -> Vec<u32> {
-        if self.helpers.is_none() {
+    /// must not have. Once more when it has ended: what waits for passt's need has another process start it.
+    pub(super) fn helper_pids(&mut self) -> Vec<u32> {
+        let known = self.helpers.as_ref();
+        if !known.is_some_and(|known| known.iter().all(|helper| is_alive(helper.pid()))) {
             let found = self.find_helpers().into_iter();
             self.helpers = Some(found.map(Helper::new).collect());
         }

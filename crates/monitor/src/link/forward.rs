@@ -1,6 +1,7 @@
 //! Published TCP ports without a process in between: the link is the host's end of each connection
 //! ([`tare_forward::Table`]), with the sockets of the clients behind it. passt may be beside it for
-//! everything else: connections that the guest opens, UDP, names.
+//! everything else: connections that the guest opens, UDP, names. It may start with the first frame that
+//! is for it: a process waits until that is in passt's socket (`tare_passt::waiter`).
 //!
 //! `tare` has opened the listening sockets. This thread accepts, reads, writes and ends connections; it
 //! cannot make a socket or connect one.
@@ -20,6 +21,7 @@ use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{
     RecvFlags, SendFlags, Shutdown, SocketFlags, acceptfrom_with, recv, send, shutdown,
 };
+use tare_control::config::PasstStart;
 use tare_devices::blk::{Clock as _, MonotonicClock};
 use tare_devices::net::{
     Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame, RxOffload,
@@ -56,6 +58,8 @@ pub struct ForwardLink {
     table: Table<Client>,
     /// passt, until it ends: published ports do not end with it.
     passt: Option<StreamLink>,
+    /// Whether it has started, or does so with the first frame.
+    passt_start: PasstStart,
     /// What the link can do, with passt or without from its start.
     features: LinkFeatures,
     /// What passt's socket is watched for.
@@ -118,13 +122,17 @@ fn now() -> Instant {
 }
 
 impl ForwardLink {
-    /// A link with listening sockets that are open, and perhaps a passt beside it.
+    /// A link with listening sockets that are open, and perhaps a passt beside it, as the settings say.
     pub(crate) fn new(
         settings: Settings,
         listeners: Vec<Listener>,
         passt: Option<StreamLink>,
     ) -> io::Result<Self> {
-        debug_assert_eq!(passt.is_some(), settings.beside == Beside::Passt);
+        debug_assert_eq!(passt.is_none(), settings.beside == Beside::Nothing);
+        let passt_start = match settings.beside {
+            Beside::WaitingPasst => PasstStart::WhenNeeded,
+            Beside::Nothing | Beside::Passt => PasstStart::Started,
+        };
         let mut link = Self {
             poll: Poll::new()?,
             listeners,
@@ -138,6 +146,7 @@ impl ForwardLink {
                 },
             },
             passt,
+            passt_start,
             passt_watched: Interest::default(),
             passt_ready: false,
             peeked: Owner::Table,
@@ -148,6 +157,9 @@ impl ForwardLink {
         };
         link.watch_listeners()?;
         link.watch_passt()?;
+        if link.passt.is_some() && passt_start == PasstStart::Started {
+            link.table.counters().forward_passt_started.increment();
+        }
         Ok(link)
     }
 
@@ -250,9 +262,26 @@ impl ForwardLink {
         };
         let has_frame = matches!(passt.peek(), Ok(Some(_)));
         if passt.is_gone() {
-            self.passt = None;
+            self.lose_passt();
         }
         has_frame && self.passt.is_some()
+    }
+
+    /// passt has ended: the guest's own connections are refused from here on.
+    fn lose_passt(&mut self) {
+        if self.passt.take().is_some() {
+            self.table.set_beside(Beside::Nothing);
+            self.table.counters().forward_passt_ended.increment();
+        }
+    }
+
+    /// A frame for passt is in its socket's buffer: what waits starts it.
+    fn start_passt(&mut self) {
+        if self.passt_start == PasstStart::WhenNeeded {
+            self.passt_start = PasstStart::Started;
+            self.table.set_beside(Beside::Passt);
+            self.table.counters().forward_passt_started.increment();
+        }
     }
 
     /// Watches clients for what the table waits for.
@@ -328,7 +357,7 @@ impl Link for ForwardLink {
             // Room is looked for first: a frame without it stays with the guest.
             let has_room = matches!(passt.reserve(len), Ok(Some(_)));
             if !has_room && passt.is_gone() {
-                self.passt = None;
+                self.lose_passt();
             }
         }
         match &mut self.passt {
@@ -344,7 +373,13 @@ impl Link for ForwardLink {
         match &mut self.passt {
             Some(passt) => match self.table.take(passt.reserved(), now()) {
                 Verdict::Taken => Ok(()),
-                Verdict::Other => passt.commit(header),
+                Verdict::Other => {
+                    passt.commit(header)?;
+                    if passt.has_unsent() {
+                        self.start_passt();
+                    }
+                    Ok(())
+                }
             },
             None => {
                 let frame = &self.frame[..std::mem::take(&mut self.reserved)];
@@ -358,9 +393,8 @@ impl Link for ForwardLink {
         self.table.settle(now());
         self.watch_clients()?;
         if let Some(passt) = &mut self.passt {
-            let flushed = passt.flush();
-            if flushed.is_err() {
-                self.passt = None;
+            if passt.flush().is_err() {
+                self.lose_passt();
             }
             self.watch_passt()?;
         }

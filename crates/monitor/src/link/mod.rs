@@ -10,7 +10,9 @@ mod tap;
 use std::os::fd::OwnedFd;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tare_control::config::{Descriptor, ForwardConfig, NetBackend, NetConfig, StreamConfig};
+use tare_control::config::{
+    Descriptor, ForwardConfig, NetBackend, NetConfig, PasstConfig, PasstStart, StreamConfig,
+};
 use tare_forward::{Beside, Ends, Limits, Settings};
 
 use crate::inherit::{InheritError, Inherited};
@@ -92,12 +94,33 @@ fn stream(
     passt: &StreamConfig,
     socket: OwnedFd,
 ) -> Result<StreamLink, OpenLinkError> {
-    let max_frame = usize::from(config.mtu) + ETHERNET_HEADER;
-    let mut link =
-        StreamLink::new(socket, max_frame, passt.filter.clone()).map_err(OpenLinkError::Stream)?;
+    let mut link = open(config, passt, socket)?;
     // That the peer is gone shows when the guest uses the link.
     let _ = announce(&mut link, config.mac);
     Ok(link)
+}
+
+/// passt beside published ports. One that waits is not woken: it learns the guest's hardware address from
+/// the frame that starts it.
+fn beside(
+    config: &NetConfig,
+    passt: &PasstConfig,
+    socket: OwnedFd,
+) -> Result<(StreamLink, Beside), OpenLinkError> {
+    let (link, beside) = match passt.start {
+        PasstStart::Started => (stream(config, &passt.stream, socket)?, Beside::Passt),
+        PasstStart::WhenNeeded => (open(config, &passt.stream, socket)?, Beside::WaitingPasst),
+    };
+    Ok((link.beside_ports(), beside))
+}
+
+fn open(
+    config: &NetConfig,
+    passt: &StreamConfig,
+    socket: OwnedFd,
+) -> Result<StreamLink, OpenLinkError> {
+    let max_frame = usize::from(config.mtu) + ETHERNET_HEADER;
+    StreamLink::new(socket, max_frame, passt.filter.clone()).map_err(OpenLinkError::Stream)
 }
 
 fn forward(
@@ -112,9 +135,12 @@ fn forward(
             port: port.guest,
         });
     }
-    let passt = match &ports.passt {
-        Some(passt) => Some(stream(config, passt, take(passt.fd)?)?),
-        None => None,
+    let (passt, beside) = match &ports.passt {
+        Some(passt) => {
+            let (link, beside) = beside(config, passt, take(passt.stream.fd)?)?;
+            (Some(link), beside)
+        }
+        None => (None, Beside::Nothing),
     };
     let mut secret = [0; 16];
     let mut settings = || {
@@ -128,10 +154,7 @@ fn forward(
             },
             v6: ports.v6.map(|(guest, gateway)| Ends { guest, gateway }),
             mtu: config.mtu,
-            beside: match passt {
-                Some(_) => Beside::Passt,
-                None => Beside::Nothing,
-            },
+            beside,
             limits: Limits {
                 connections: raise_descriptors()?,
                 buffers: BUFFERS,

@@ -38,6 +38,8 @@ pub struct StreamLink {
     filter: Filter,
     dropped: Arc<FilterCounters>,
     peer: Peer,
+    /// What its end means.
+    down: &'static str,
 }
 
 /// A buffer and the range of it in use.
@@ -108,7 +110,15 @@ impl StreamLink {
             filter: Filter::new(rules),
             dropped: Arc::default(),
             peer: Peer::There,
+            down: "the network is down",
         })
+    }
+
+    /// One that has published ports beside it, which do not end with it.
+    pub(super) fn beside_ports(mut self) -> Self {
+        self.down = "passt has ended or did not start (see passt.log in the run directory), \
+                     connections of the guest are refused, and published ports go on";
+        self
     }
 
     /// Counts the guest's frames that the filter dropped.
@@ -164,7 +174,7 @@ impl StreamLink {
             if self.peer == Peer::There {
                 self.peer = Peer::Gone;
                 let error = tare_control::sentence::chain(error);
-                eprintln!("tare-monitor: the network is down: {error}");
+                eprintln!("tare-monitor: {}: {error}", self.down);
             }
         })
     }

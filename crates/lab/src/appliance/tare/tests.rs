@@ -9,6 +9,7 @@ use super::*;
 use crate::appliance::process::GRACE;
 use crate::interrupt::{Interrupted, SLICE};
 use crate::linux::tests::{is_jailed, tare};
+use crate::observe::Helper;
 
 /// An executable shell script in its own directory.
 fn script(text: &str) -> (tempfile::TempDir, TareRun) {
@@ -149,6 +150,28 @@ fn a_socket_that_does_not_speak_http_means_no_statistics() {
     };
     assert!(machine.stats().unwrap().is_none());
     assert!(machine.stats().unwrap().is_none(), "it is not asked again");
+}
+
+#[test]
+fn a_helper_that_has_ended_is_looked_for_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let mut machine = TareProcess {
+        child: Command::new("sleep").arg("60").spawn().unwrap(),
+        console: Console::default(),
+        started: Instant::now(),
+        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+        directory: RunDir::at(directory.path()),
+        control: Control::Unknown,
+        helpers: Some(vec![Helper::new(ended.id())]),
+    };
+    assert_eq!(machine.helper_pids(), [0; 0]);
+    let mut lives = Command::new("sleep").arg("60").spawn().unwrap();
+    machine.helpers = Some(vec![Helper::new(lives.id())]);
+    assert_eq!(machine.helper_pids(), [lives.id()]);
+    lives.kill().unwrap();
+    lives.wait().unwrap();
 }
 
 /// The guest reads nothing of its disk: that QEMU runs it says that the two have agreed.

@@ -19,6 +19,18 @@ const GUEST: [u8; 4] = [10, 0, 2, 15];
 
 /// A link to port 80 of the guest, and the address of the port.
 fn link(connections: usize, passt: Option<StreamLink>) -> (ForwardLink, SocketAddr) {
+    let beside = match passt {
+        Some(_) => Beside::Passt,
+        None => Beside::Nothing,
+    };
+    link_beside(beside, connections, passt)
+}
+
+fn link_beside(
+    beside: Beside,
+    connections: usize,
+    passt: Option<StreamLink>,
+) -> (ForwardLink, SocketAddr) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
@@ -31,10 +43,7 @@ fn link(connections: usize, passt: Option<StreamLink>) -> (ForwardLink, SocketAd
         },
         v6: None,
         mtu: 1500,
-        beside: match passt {
-            Some(_) => Beside::Passt,
-            None => Beside::Nothing,
-        },
+        beside,
         limits: Limits {
             connections,
             buffers: 1 << 20,
@@ -197,18 +206,89 @@ fn clients_without_a_place_wait_in_the_kernel() {
     drop(clients);
 }
 
+/// ARP for `target`, from the guest.
+fn arp(target: [u8; 4]) -> Vec<u8> {
+    let mut arp = vec![0; 42];
+    arp[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    arp[28..32].copy_from_slice(&GUEST);
+    arp[38..].copy_from_slice(&target);
+    arp
+}
+
+/// A datagram from the guest.
+fn datagram(to: [u8; 4]) -> Vec<u8> {
+    let mut frame = [GATEWAY_MAC, GUEST_MAC].concat();
+    frame.extend([8, 0, 0x45, 0, 0, 28, 0, 0, 0x40, 0, 64, 17, 0, 0]);
+    frame.extend(GUEST);
+    frame.extend(to);
+    frame.extend([0, 9, 0, 9, 0, 8, 0, 0]);
+    frame
+}
+
+#[test]
+fn a_waiting_passt_is_woken_by_the_first_frame_that_it_is_for() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let passt = StreamLink::new(ours.into(), 1514, Rules::default()).unwrap();
+    let (mut link, address) = link_beside(Beside::WaitingPasst, 10, Some(passt.beside_ports()));
+    theirs.set_nonblocking(true).unwrap();
+    let mut quiet = || {
+        let read = theirs.read(&mut [0; 1]);
+        assert_eq!(read.unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    };
+    let mut client = client(address);
+    let mut guest = Guest::accept(&frame(&mut link).unwrap());
+    give(&mut link, &arp([10, 0, 2, 2]));
+    assert_eq!(frame(&mut link).unwrap()[20..22], [0, 2], "a reply");
+    guest.answer(&mut link);
+    guest.take(&frame(&mut link).unwrap());
+    guest.tcp.send(b"served").unwrap();
+    guest.tcp.close();
+    guest.answer(&mut link);
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    quiet();
+    // What the filter drops starts nothing.
+    give(&mut link, &datagram([127, 0, 0, 1]));
+    quiet();
+    assert_eq!(link.dropped().unwrap().tx_filtered_loopback.get(), 1);
+    assert_eq!(link.counters().forward_passt_started.get(), 0);
+    give(&mut link, &datagram([192, 0, 2, 1]));
+    assert_eq!(link.counters().forward_passt_started.get(), 1);
+    // From here on passt has all.
+    give(&mut link, &arp([10, 0, 2, 2]));
+    let mut framed = Vec::new();
+    let _ = theirs.read_to_end(&mut framed);
+    let expected = [datagram([192, 0, 2, 1]), arp([10, 0, 2, 2])];
+    let expected = expected
+        .iter()
+        .flat_map(|frame| [&(frame.len() as u32).to_be_bytes()[..], frame].concat());
+    assert!(framed.into_iter().eq(expected));
+}
+
+#[test]
+fn connections_of_the_guest_are_refused_once_passt_has_ended() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let passt = StreamLink::new(ours.into(), 1514, Rules::default()).unwrap();
+    let (mut link, _address) = link_beside(Beside::WaitingPasst, 10, Some(passt.beside_ports()));
+    drop(theirs);
+    link.ready();
+    assert!(link.peek().unwrap().is_none());
+    assert_eq!(link.counters().forward_passt_ended.get(), 1);
+    let mut syn = datagram([192, 0, 2, 1]);
+    syn.resize(14 + 40, 0);
+    (syn[17], syn[23]) = (40, 6);
+    (syn[46], syn[47]) = (0x50, flags::SYN);
+    give(&mut link, &syn);
+    let reset = frame(&mut link).unwrap();
+    assert!(Segment::parse(&reset[34..]).unwrap().has(flags::RST));
+}
+
 #[test]
 fn frames_of_no_client_go_through_the_filter_to_passt() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let passt = StreamLink::new(ours.into(), 1514, Rules::default()).unwrap();
     let (mut link, _address) = link(10, Some(passt));
-    let to = |target: [u8; 4]| {
-        let mut arp = vec![0; 42];
-        arp[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
-        arp[28..32].copy_from_slice(&GUEST);
-        arp[38..].copy_from_slice(&target);
-        arp
-    };
+    let to = arp;
     give(&mut link, &to([127, 0, 0, 1]));
     give(&mut link, &to([10, 0, 2, 2]));
     let mut framed = vec![0; 46];

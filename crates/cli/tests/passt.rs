@@ -1,0 +1,318 @@
+//! passt is started by the first frame that it is for, and not before.
+//!
+//! They need /dev/kvm, passt, `tare-monitor` beside `tare` and the images of `http` and `linux`, and SKIP
+//! without; with TARE_REQUIRE_KVM=1 a skip fails.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use std::fs::{self, Permissions};
+use std::io::Write as _;
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::thread;
+
+use support::compile::c;
+use support::needs::{built, kvm, passt, skip};
+use support::{CommandOutput, TestDir, end, eventually, free_port, get};
+
+const REQUESTS: usize = 100;
+
+/// A place for machines whose passt leaves a line in a file when it is started.
+struct Place {
+    dir: TestDir,
+    bin: PathBuf,
+}
+
+impl Place {
+    /// `script` is what passt does after that.
+    fn with(script: &str) -> Self {
+        let dir = TestDir::new();
+        // The waiter is passt's user, who must reach it.
+        let open = |path: &std::path::Path, mode| {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        };
+        open(dir.path(), 0o755);
+        let bin = dir.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        let notes = dir.path().join("notes");
+        fs::write(&notes, "").unwrap();
+        open(&notes, 0o666);
+        let path = dir.file(
+            "bin/passt",
+            format!("#!/bin/sh\necho started >> {}\n{script}\n", notes.display()).as_bytes(),
+        );
+        open(path.as_ref(), 0o755);
+        Self { dir, bin }
+    }
+
+    /// With the passt that is installed.
+    fn new() -> Self {
+        let passt = tare_host::program::find_program("passt").unwrap();
+        Self::with(&format!("exec {} \"$@\"", passt.display()))
+    }
+
+    /// How often passt was started.
+    fn starts(&self) -> usize {
+        let notes = fs::read_to_string(self.dir.path().join("notes")).unwrap();
+        notes.lines().count()
+    }
+
+    fn run(&self, words: &[&str]) -> CommandOutput {
+        let mut command = self.dir.tare(words);
+        let rest = std::env::var("PATH").unwrap();
+        command.env("PATH", format!("{}:{rest}", self.bin.display()));
+        end(command.spawn().unwrap())
+    }
+
+    /// A machine in the background.
+    fn start(&self, words: &[&str]) {
+        let all = [&["run", "-d", "--name", "web"], words].concat();
+        self.run(&all).expect(0, "web");
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let stats = self.run(&["stats", "web", "--json"]);
+        let stats: serde_json::Value = serde_json::from_str(&stats.out).unwrap();
+        let devices = stats["devices"].as_array().unwrap();
+        let found = devices.iter().find_map(|it| it["counters"][name].as_u64());
+        found.unwrap_or_else(|| panic!("no counter {name}"))
+    }
+
+    /// The processes that wait for this place's machines.
+    fn waiters(&self) -> Vec<u32> {
+        let own = self.bin.to_str().unwrap();
+        let numbers = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let name = entry.unwrap().file_name();
+            name.to_str()?.parse().ok()
+        });
+        numbers
+            .filter(|pid: &u32| {
+                let of = |file| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+                let line = String::from_utf8_lossy(&of("cmdline")).into_owned();
+                of("comm") == b"passt-waiter\n" && line.contains(own)
+            })
+            .collect()
+    }
+
+    fn stop(&self) {
+        self.run(&["stop", "web"]).expect(0, "");
+        eventually("nothing waits any more", || self.waiters().is_empty());
+    }
+}
+
+/// A program that serves, and fetches something from `to`.
+fn outbound(place: &Place, to: &TcpListener) -> Option<[String; 3]> {
+    let program = c(&place.dir, "outbound.c", &["-static"])?;
+    let to = to.local_addr().unwrap();
+    Some([program, to.ip().to_string(), to.port().to_string()])
+}
+
+/// Answers each connection with a line.
+fn listener() -> Option<TcpListener> {
+    let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let own = probe
+        .connect((Ipv4Addr::new(198, 51, 100, 1), 9))
+        .and_then(|()| probe.local_addr());
+    match own {
+        Ok(own) if !own.ip().is_loopback() => {
+            let listener = TcpListener::bind((own.ip(), 0)).unwrap();
+            let answers = listener.try_clone().unwrap();
+            thread::spawn(move || {
+                for stream in answers.incoming() {
+                    let _ = stream.unwrap().write_all(b"from outside\n");
+                }
+            });
+            Some(listener)
+        }
+        _ => {
+            skip("the host has no address but its loopback's");
+            None
+        }
+    }
+}
+
+#[test]
+fn no_passt_runs_while_a_machine_serves() {
+    let Some(image) = passt().then(|| built("http")).flatten() else {
+        return;
+    };
+    let place = Place::new();
+    fs::create_dir(place.dir.path().join("site")).unwrap();
+    place.dir.file("site/index.html", b"the site\n");
+    let (port, six) = (free_port(), free_port());
+    let has_ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, six)).is_ok();
+    let publish = [format!("{port}:80"), format!("[::1]:{six}:80")];
+    let root = place.dir.path().join("site");
+    let mut words = vec![image.to_str().unwrap(), "--root", root.to_str().unwrap()];
+    words.extend(["-p", &publish[0]]);
+    if has_ipv6 {
+        words.extend(["-p", &publish[1]]);
+    }
+    place.start(&words);
+    for _ in 0..REQUESTS {
+        assert!(get(port, "/").unwrap().contains("the site"));
+    }
+    if has_ipv6 {
+        let mut stream = std::net::TcpStream::connect((Ipv6Addr::LOCALHOST, six)).unwrap();
+        let request = b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+        stream.write_all(request).unwrap();
+        let answer = std::io::read_to_string(stream).unwrap();
+        assert!(answer.contains("the site"), "{answer}");
+    }
+    assert_eq!(place.starts(), 0);
+    assert_eq!(place.counter("forward_passt_started"), 0);
+    assert_eq!(place.waiters().len(), 1);
+    place.stop();
+}
+
+/// Its connection begins before passt is there.
+#[test]
+fn the_first_connection_that_a_guest_opens_starts_passt() {
+    if !passt() || built("linux").is_none() {
+        return;
+    }
+    let place = Place::new();
+    let Some(outside) = listener() else { return };
+    let Some([program, address, out]) = outbound(&place, &outside) else {
+        return;
+    };
+    let port = free_port();
+    let (publish, net) = (format!("{port}:80"), format!("user,allow={address}"));
+    let words = ["--net", &net, "-p", &publish];
+    place.start(&[&[program.as_str()], &words[..], &["--", &address, &out]].concat());
+    for _ in 0..REQUESTS {
+        eventually("it serves", || get(port, "/").is_ok());
+    }
+    assert_eq!(place.starts(), 0);
+    for _ in 0..3 {
+        let answer = get(port, "/out").unwrap();
+        assert!(answer.contains("from outside"), "{answer}");
+    }
+    assert_eq!(place.counter("forward_passt_started"), 1);
+    assert_eq!(place.counter("forward_passt_ended"), 0);
+    assert!(place.waiters().is_empty());
+    assert!(get(port, "/").unwrap().contains("hello"));
+    place.stop();
+    // A first try without the host's default route is followed by a second.
+    assert!((1..=2).contains(&place.starts()), "{}", place.starts());
+}
+
+/// What it says is kept, the guest's connections are refused, and published ports go on.
+#[test]
+fn a_passt_that_does_not_start_when_it_is_needed_is_reported() {
+    if !kvm() || built("linux").is_none() {
+        return;
+    }
+    let place = Place::with("echo 'no room for passt' >&2; exit 1");
+    let Some(outside) = listener() else { return };
+    let Some([program, address, out]) = outbound(&place, &outside) else {
+        return;
+    };
+    let port = free_port();
+    let (publish, net) = (format!("{port}:80"), format!("user,allow={address}"));
+    let words = ["--net", &net, "-p", &publish];
+    place.start(&[&[program.as_str()], &words[..], &["--", &address, &out]].concat());
+    eventually("it serves", || get(port, "/").is_ok());
+    for _ in 0..2 {
+        let answer = get(port, "/out").unwrap();
+        assert!(answer.contains("no connection"), "{answer}");
+    }
+    assert!(get(port, "/").unwrap().contains("hello"));
+    assert_eq!(place.starts(), 1);
+    assert_eq!(place.counter("forward_passt_ended"), 1);
+    let logs = place.run(&["logs", "web"]).out;
+    assert!(logs.contains("published ports go on"), "{logs}");
+    let log = place.dir.run_root().join("web/passt.log");
+    let log = fs::read_to_string(log).unwrap();
+    assert_eq!(log, "passt did not start: no room for passt\n");
+    place.stop();
+}
+
+#[test]
+fn a_killed_machine_leaves_nothing_that_waits_for_passt() {
+    let Some(image) = passt().then(|| built("http")).flatten() else {
+        return;
+    };
+    let place = Place::new();
+    place.start(&[image.to_str().unwrap()]);
+    assert_eq!(place.waiters().len(), 1);
+    let rows = place.run(&["ps", "--json"]).out;
+    let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
+    let pid = i32::try_from(rows[0]["pid"].as_i64().unwrap()).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    eventually("nothing waits any more", || place.waiters().is_empty());
+    assert_eq!(place.starts(), 0);
+    place.run(&["rm", "web"]).expect(0, "");
+}
+
+/// It is passt's user already, with no right of root's, no terminal, and passt's descriptors alone.
+#[test]
+fn what_waits_for_passt_has_no_more_rights_than_passt() {
+    let Some(image) = passt().then(|| built("http")).flatten() else {
+        return;
+    };
+    let place = Place::new();
+    place.start(&[image.to_str().unwrap()]);
+    let waiters = place.waiters();
+    let [pid] = waiters[..] else {
+        panic!("{waiters:?}");
+    };
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace()
+            .skip(1)
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    if rustix::process::geteuid().is_root() {
+        assert!(!field("Uid:").contains(&"0".to_owned()), "{status}");
+        assert!(!field("Gid:").contains(&"0".to_owned()), "{status}");
+        assert_eq!(field("Groups:"), [""; 0]);
+        assert_eq!(field("CapPrm:"), ["0000000000000000"]);
+    }
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let terminal = stat.rsplit(')').next().unwrap().split_whitespace().nth(4);
+    assert_eq!(terminal, Some("0"), "{stat}");
+    if let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) {
+        // Standard streams, the socket, its copy, and what reserves the user.
+        let open: Vec<PathBuf> = open
+            .map(|fd| fs::read_link(fd.unwrap().path()).unwrap())
+            .collect();
+        assert!(open.len() <= 6, "{open:?}");
+    }
+    place.stop();
+}
+
+/// A UDP port is passt's, and no other process could open it.
+#[test]
+fn a_udp_port_starts_passt_with_the_machine() {
+    let Some(image) = passt().then(|| built("http")).flatten() else {
+        return;
+    };
+    let place = Place::new();
+    let publish = format!("{}:53/udp", free_port());
+    place.start(&[image.to_str().unwrap(), "-p", &publish]);
+    assert!(place.starts() > 0);
+    assert!(place.waiters().is_empty());
+    assert_eq!(place.counter("forward_passt_started"), 1);
+    place.stop();
+}
+
+/// Not when it is needed: then no user looks.
+#[test]
+fn a_missing_passt_is_refused_at_the_start() {
+    let Some(image) = kvm().then(|| built("http")).flatten() else {
+        return;
+    };
+    let place = TestDir::new();
+    let mut command = place.tare(&["run", image.to_str().unwrap()]);
+    command.env("PATH", place.path());
+    let ended = end(command.spawn().unwrap());
+    ended.expect(32, "passt is not installed");
+    ended.expect(32, "outbound=off");
+    assert!(place.run_directories().is_empty());
+}

@@ -1,0 +1,111 @@
+//! The other end of a machine's network interface: published ports, and passt, started or waited for.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use tare_control::rundir::RunDir;
+use tare_frames::Rules;
+use tare_policy::limit::NetLimits;
+
+use crate::failure::Failure;
+use crate::machine::{FilteredPasst, Link, LinkEnd, Net};
+use crate::passt::{Hardware, Passt, PasstChoice, PasstUser};
+use crate::ports::Listener;
+use crate::publish::{Protocol, Publish};
+use crate::{mac, passt};
+
+/// What a link is made with.
+pub(crate) struct LinkMaker<'a> {
+    /// Where the machine runs.
+    pub(crate) run_dir: &'a RunDir,
+    /// The user that passt becomes.
+    pub(crate) passt_user: Option<PasstUser>,
+    /// The program that waits until passt is needed; `None` if it is started in any case: QEMU and
+    /// Linux guests.
+    pub(crate) waiter: Option<&'a Path>,
+}
+
+impl LinkMaker<'_> {
+    /// The link that was planned.
+    pub(crate) fn make(self, net: Net) -> Result<Option<Link>, Failure> {
+        let mac = mac::address(self.run_dir.name());
+        let end = match net {
+            Net::None => return Ok(None),
+            Net::Tap { name, file } => LinkEnd::Tap { name, file },
+            Net::User {
+                forwards,
+                direct,
+                passt,
+            } => self.user(forwards, direct, passt, mac)?,
+        };
+        let limits = NetLimits::default();
+        Ok(Some(Link { mac, end, limits }))
+    }
+
+    fn user(
+        self,
+        mut forwards: Vec<Publish>,
+        direct: Option<Vec<Listener>>,
+        rules: Option<Rules>,
+        mac: [u8; 6],
+    ) -> Result<LinkEnd, Failure> {
+        let has_ipv6 = passt::uses_ipv6(&forwards);
+        let (listeners, rules) = match (direct, rules) {
+            (None, Some(filter)) => {
+                let network = passt::Network {
+                    has_ipv6,
+                    beside: Hardware::Own,
+                };
+                let passt = self.choice(&forwards, network).start(mac)?;
+                return Ok(LinkEnd::Passt(FilteredPasst { passt, filter }));
+            }
+            (direct, rules) => (direct.unwrap_or_default(), rules),
+        };
+        forwards.retain(|forward| forward.protocol == Protocol::Udp);
+        let network = passt::Network {
+            has_ipv6,
+            beside: Hardware::Shared,
+        };
+        let passt = rules.map(|filter| {
+            let passt = self.beside(&forwards, network, mac)?;
+            Ok::<_, Failure>(FilteredPasst { passt, filter })
+        });
+        Ok(LinkEnd::Direct {
+            listeners,
+            has_ipv6,
+            passt: passt.transpose()?,
+        })
+    }
+
+    /// passt beside the ports that the monitor serves. One that forwards no port is not
+    /// needed before the guest sends it something.
+    fn beside(
+        self,
+        forwards: &[Publish],
+        network: passt::Network,
+        mac: [u8; 6],
+    ) -> Result<Passt, Failure> {
+        let (run_dir, waiter) = (self.run_dir, self.waiter);
+        let choice = self.choice(forwards, network);
+        Ok(match waiter {
+            Some(monitor) if forwards.is_empty() => choice.wait(mac, monitor, || log(run_dir))?,
+            _ => choice.start(mac)?,
+        })
+    }
+
+    fn choice(self, forwards: &[Publish], network: passt::Network) -> PasstChoice<'_> {
+        PasstChoice {
+            forwards,
+            network,
+            user: self.passt_user,
+        }
+    }
+}
+
+/// passt's log, empty.
+fn log(dir: &RunDir) -> io::Result<File> {
+    let path = dir.passt_log();
+    dir.write_file(&path, b"")?;
+    OpenOptions::new().append(true).open(path)
+}
