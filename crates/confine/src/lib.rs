@@ -35,6 +35,13 @@ pub fn confine_set_up(files: Files) -> Result<(), ConfineError> {
     calls::restrict_set_up()
 }
 
+/// Lets a program that gives up its groups go on where the kernel forbids that: in user namespaces of
+/// ordinary users (`user_namespaces(7)`, `setgroups`). It keeps the groups of who started it. Needs
+/// that no new privileges are possible.
+pub fn pretend_to_set_groups() -> Result<(), ConfineError> {
+    calls::pretend_to_set_groups()
+}
+
 /// Confines the calling thread until it ends.
 pub fn confine(role: Role, files: Files) -> Result<(), ConfineError> {
     rustix::thread::set_no_new_privs(true)
@@ -47,4 +54,26 @@ pub fn confine(role: Role, files: Files) -> Result<(), ConfineError> {
         capabilities::drop_all().map_err(ConfineError::Capabilities)?;
     }
     calls::restrict(role)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use rustix::process::getgroups;
+    use rustix::thread::{Gid, set_no_new_privs, set_thread_groups};
+
+    use super::*;
+
+    #[test]
+    fn groups_seem_given_up_and_stay() {
+        let before = getgroups().unwrap();
+        apart::apart(|| {
+            set_no_new_privs(true).unwrap();
+            pretend_to_set_groups()?;
+            assert_eq!(set_thread_groups(&[Gid::from_raw(77)]), Ok(()));
+            assert_eq!(getgroups().unwrap(), before);
+            Ok(())
+        })
+        .unwrap();
+    }
 }

@@ -21,9 +21,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use tare_control::exit::ExitCode;
 use tare_control::rundir::RunDir;
+use tare_daemon::confine;
 use tare_daemon::jail::{self, SharedAccess};
 use tare_host::child::{copy, ended_within, in_own_session, keeps_only};
 use tare_host::program::find_program;
@@ -55,6 +57,13 @@ const ANSWER_BYTES: usize = 20;
 pub(crate) struct Program {
     path: PathBuf,
     options: Options,
+}
+
+impl Program {
+    /// Where it is.
+    pub(crate) fn into_path(self) -> PathBuf {
+        self.path
+    }
 }
 
 /// Which options it has.
@@ -174,7 +183,8 @@ impl Virtiofsd {
         let text = String::from_utf8_lossy(&text);
         let line = text.lines().rfind(|line| !line.trim().is_empty());
         Err(VirtiofsdError::Refused(match (line, asked) {
-            (Some(line), _) => line.to_owned(),
+            // This process's own words before it became virtiofsd.
+            (Some(line), _) => line.strip_prefix("tare: ").unwrap_or(line).to_owned(),
             (None, Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
                 format!("no answer in {} s", START_LIMIT.as_secs())
             }
@@ -212,8 +222,13 @@ impl Virtiofsd {
 pub(crate) fn serve(word: Option<OsString>) -> io::Result<()> {
     let task: Serving = read_task(word)?;
     let directory = copy(task.directory)?;
+    let is_root = geteuid().is_root();
     let place = jail::enter_for_shared(directory.as_fd(), task.access).map_err(io::Error::other)?;
     drop(directory);
+    if !is_root {
+        // The one in C ends where it cannot give up groups.
+        confine::pretend_to_set_groups().map_err(io::Error::other)?;
+    }
     let mut command = Command::new(&task.program.path);
     command
         .args(task.program.options.of(task.socket, place))

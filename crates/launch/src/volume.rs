@@ -171,6 +171,11 @@ impl Explain for VolumeError {
     }
 }
 
+/// The program that serves directories, if it is installed.
+pub fn server() -> Option<PathBuf> {
+    virtiofsd::find().map(Program::into_path)
+}
+
 /// A directory that is open, and who serves it.
 #[derive(Debug)]
 pub(crate) struct OpenVolume {

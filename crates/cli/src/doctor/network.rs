@@ -1,14 +1,15 @@
-//! Networks: passt without privileges, taps with them.
+//! Networks: passt without privileges, taps with them. Directories: virtiofsd.
 
 use std::fs::OpenOptions;
 use std::io;
 
 use tare_host::program::find_program;
+use tare_launch::volume;
 
 use super::finding::Finding;
 
 pub(super) fn findings() -> Vec<Finding> {
-    vec![passt(), tap()]
+    vec![passt(), tap(), virtiofsd()]
 }
 
 fn passt() -> Finding {
@@ -19,6 +20,19 @@ fn passt() -> Finding {
             "not installed: machines of ordinary users have no network",
         )
         .remedy("install passt (Debian: passt)"),
+    }
+}
+
+fn virtiofsd() -> Finding {
+    match volume::server() {
+        Some(path) => Finding::ok("virtiofsd", path.display().to_string()),
+        None => Finding::missing(
+            "virtiofsd",
+            "not installed: Linux guests share no directories",
+        )
+        .remedy(
+            "only tare run --volume needs it: install virtiofsd (Debian 12: qemu-system-common)",
+        ),
     }
 }
 

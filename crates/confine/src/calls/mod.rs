@@ -19,7 +19,7 @@ mod set_up;
 pub(super) use build::restrict_build;
 pub(super) use program::restrict_program;
 pub(super) use reader::{Opens, restrict_reader};
-pub(super) use set_up::restrict_set_up;
+pub(super) use set_up::{pretend_to_set_groups, restrict_set_up};
 
 /// What a thread is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -102,6 +102,14 @@ pub(super) fn without_clone3() -> Result<BpfProgram, ConfineError> {
     failing(libc::SYS_clone3, libc::ENOSYS)
 }
 
+/// `setgroups(2)` does nothing and succeeds.
+pub(in super::super) fn pretend_to_set_groups() -> Result<(), ConfineError> {
+    Ok(seccompiler::apply_filter(&failing(
+        libc::SYS_setgroups,
+        0,
+    )?)?)
+}
+
 /// A filter in which one call fails with an error, instead of ending the process.
 pub(super) fn failing(call: c_long, errno: i32) -> Result<BpfProgram, ConfineError> {
     let filter = SeccompFilter::new(
