@@ -130,7 +130,7 @@ fn takers(account: &Account, thread: &ThreadAccount) -> Vec<Taker> {
 }
 
 /// Part of a wait that must have been seen to say who had the CPU in the rest of it.
-pub(crate) const LEAST_SEEN: f64 = 0.1;
+pub(crate) const LEAST_SEEN: f64 = 0.5;
 
 /// What those who were seen on the CPU stand for. A slice of time shows a wait only if it begins in the
 /// slice and another process leaves the CPU in it: most of a wait as long as a slice is not seen, while
@@ -517,13 +517,13 @@ mod tests {
 
     #[test]
     fn takers_of_whom_a_part_was_seen_had_the_whole_wait() {
-        // A neighbour for 270 of 610 ms, and no other.
-        let whole = whole_wait(610, 270 + 30);
-        assert!((270.0 * whole - 549.0).abs() < 1e-6, "{whole}");
+        // A neighbour for 360 of 610 ms, and another one for 40.
+        let whole = whole_wait(610, 360 + 40);
+        assert!((360.0 * whole - 549.0).abs() < 1e-6, "{whole}");
         // Estimates may be too high too.
         assert!(whole_wait(610, 700) < 1.0);
         // Too little to say anything of the rest.
-        assert_eq!(whole_wait(610, 16), 1.0);
+        assert_eq!(whole_wait(610, 300), 1.0);
         assert_eq!(whole_wait(610, 0), 1.0);
     }
 
