@@ -142,7 +142,10 @@ fn a_neighbour_is_named_and_left(host: &mut Host) {
     );
     println!("{}, {share:.3}: {}", steal["what"], steal["evidence"]);
     assert!((share - waited).abs() < 1e-6, "{steal}");
-    assert!(steal["evidence"].to_string().contains("sh ("), "{steal}");
+    // Sampled as thinly as here, the evidence may name others before it.
+    let threads = told["account"]["threads"].as_array().unwrap().iter();
+    let takers = threads.filter_map(|thread| thread["off_cpu"]["preempted_by"].as_array());
+    assert!(takers.flatten().any(|it| it["process"] == "sh"), "{told}");
     assert_eq!(allowed(&told), [1]);
     let before = usage(host, &format!("{GROUPS}/beside"));
     for line in lines(steal) {
