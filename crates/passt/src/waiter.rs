@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::chdir;
 use rustix::thread::set_name;
 use serde::{Deserialize, Serialize};
@@ -115,21 +115,15 @@ enum Woken {
 }
 
 fn wait(socket: &impl AsFd) -> Result<Woken, Errno> {
-    loop {
-        let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
-        match poll(&mut fds, None) {
-            Err(Errno::INTR) => continue,
-            other => other?,
-        };
-        let events = fds[0].revents();
-        // The frames of a machine that has ended have no use.
-        if events.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
-            return Ok(Woken::MachineEnded);
-        }
-        if events.contains(PollFlags::IN) {
-            return Ok(Woken::Needed);
-        }
-    }
+    let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)];
+    retry_on_intr(|| poll(&mut fds, None))?;
+    // The frames of a machine that has ended have no use.
+    let ends = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    Ok(if fds[0].revents().intersects(ends) {
+        Woken::MachineEnded
+    } else {
+        Woken::Needed
+    })
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ pub(super) fn make_namespaces(
     }
     // Or granted and of no use: AppArmor lets a program without a profile make a user
     // namespace and takes its capabilities there (Ubuntu 24.04), Landlock forbids mounts.
-    match map_ids(uid, gid) {
+    match map_ids(uid, gid, (uid.as_raw(), gid.as_raw())) {
         Ok(()) => unshare(later),
         Err(error) if Errno::from_io_error(&error).is_some_and(is_forbidden) => Ok(Granted::No),
         Err(source) => {
@@ -121,10 +121,10 @@ pub(super) const fn is_forbidden(errno: Errno) -> bool {
     matches!(errno, Errno::PERM | Errno::ACCESS)
 }
 
-/// This user as itself; no other user exists in the namespace.
-fn map_ids(uid: Uid, gid: Gid) -> io::Result<()> {
+/// This user with these numbers of a user and a group; no other user exists in the namespace.
+pub(super) fn map_ids(uid: Uid, gid: Gid, (user, group): (u32, u32)) -> io::Result<()> {
     let (uid, gid) = (uid.as_raw(), gid.as_raw());
     fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
-    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+    fs::write("/proc/self/uid_map", format!("{user} {uid} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {gid} 1"))
 }

@@ -15,7 +15,7 @@ use rustix::process::{getegid, geteuid};
 use rustix::thread::{UnshareFlags, set_no_new_privs, unshare_unsafe};
 
 use super::error::{JailError, failed, failed_io};
-use super::namespaces::Granted;
+use super::namespaces::{Granted, map_ids};
 use super::{ASSEMBLY, restricted, separate_mounts};
 
 /// What a guest may do to the files of a shared directory.
@@ -41,14 +41,7 @@ pub fn enter_for_shared(
         make(namespaces)?;
     } else {
         make(namespaces | UnshareFlags::NEWUSER)?;
-        let maps = [
-            ("setgroups", "deny".to_owned()),
-            ("uid_map", format!("0 {} 1", uid.as_raw())),
-            ("gid_map", format!("0 {} 1", gid.as_raw())),
-        ];
-        for (file, line) in maps {
-            fs::write(format!("/proc/self/{file}"), line).map_err(failed_io("map the users"))?;
-        }
+        map_ids(uid, gid, (0, 0)).map_err(failed_io("map the users"))?;
     }
     if separate_mounts()? == Granted::No {
         return Err(failed("separate the mounts")(Errno::PERM));
