@@ -3,17 +3,13 @@
 //! line.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use tare_rootfs::kernel::debian;
-use tare_rootfs::modules::Modules;
-use tare_rootfs::tree::Node;
-use tare_rootfs::{Cache, Kernel, Tree, cpio, host};
+use tare_rootfs::{Kernel, Tree, host};
 
 use crate::support::needs::skip;
+use crate::support::serial::{SerialGuest, add_modules, debian_kernel, initramfs};
 use crate::support::{TestDir, installed};
 
 /// What the guest's script calls.
@@ -36,10 +32,7 @@ impl Linux {
                 return None;
             }
         }
-        let kernel = Cache::open_default()
-            .map_err(|error| error.to_string())
-            .and_then(|cache| debian::find_or_obtain(&cache).map_err(|e| e.to_string()));
-        let kernel = match kernel {
+        let kernel = match debian_kernel() {
             Ok(kernel) => kernel,
             Err(why) => {
                 skip(format!("there is no kernel of Debian's: {why}"));
@@ -51,68 +44,38 @@ impl Linux {
         for program in PROGRAMS {
             host::add_program(&mut tree, program).unwrap();
         }
-        let modules = Modules::open(&kernel.modules).unwrap();
-        let wanted = modules.closure(&["virtio_pci", "virtio_blk", "ext4"]);
-        for (number, module) in wanted.unwrap().iter().enumerate() {
-            let node = Node::host(&module.path, 0o644).unwrap();
-            let name = format!("modules/{number:03}-{}.ko", module.name);
-            tree.insert(&name, node).unwrap();
-        }
+        add_modules(&mut tree, &kernel, &["virtio_pci", "virtio_blk", "ext4"]);
         // The kernel's message may not come within the script's last line.
         let end = "read end\necho o >/proc/sysrq-trigger";
         let text = format!("#!{shell}\n{PROLOGUE}\n{script}\n{end}\n");
-        tree.insert("init", Node::bytes(text.into_bytes(), 0o755))
-            .unwrap();
-        let initramfs = place.path().join("initramfs");
-        let mut packed = cpio::pack(&tree).unwrap();
-        std::io::Seek::rewind(&mut packed).unwrap();
-        std::io::copy(&mut packed, &mut File::create(&initramfs).unwrap()).unwrap();
+        let initramfs = initramfs(place, tree, text);
         Some(Self { kernel, initramfs })
     }
 
     /// Boots it with the disk that is served on the place's socket.
     pub(crate) fn boot(&self, place: &TestDir) -> Guest {
         let socket = place.path().join("s");
-        let mut child = Command::new("qemu-system-x86_64")
-            .args([
-                "-accel", "tcg", "-cpu", "Haswell", "-smp", "2", "-m", "512M",
-            ])
-            .args(["-object", "memory-backend-memfd,id=m,size=512M,share=on"])
-            .args([
-                "-machine",
-                "q35,memory-backend=m",
-                "-nodefaults",
-                "-no-reboot",
-            ])
-            .args(["-display", "none", "-serial", "stdio"])
-            .arg("-kernel")
-            .arg(&self.kernel.image)
-            .arg("-initrd")
-            .arg(&self.initramfs)
-            .args(["-append", "console=ttyS0 quiet rdinit=/init panic=-1"])
-            .arg("-chardev")
-            .arg(format!("socket,id=c,reconnect=1,path={}", socket.display()))
-            .args(["-device", "vhost-user-blk-pci,chardev=c,num-queues=2"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let serial = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in serial.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let stdin = child.stdin.take().unwrap();
-        Guest {
-            child,
-            stdin,
-            lines,
-        }
+        let mut qemu = Command::new("qemu-system-x86_64");
+        qemu.args([
+            "-accel", "tcg", "-cpu", "Haswell", "-smp", "2", "-m", "512M",
+        ])
+        .args(["-object", "memory-backend-memfd,id=m,size=512M,share=on"])
+        .args([
+            "-machine",
+            "q35,memory-backend=m",
+            "-nodefaults",
+            "-no-reboot",
+        ])
+        .args(["-display", "none", "-serial", "stdio"])
+        .arg("-kernel")
+        .arg(&self.kernel.image)
+        .arg("-initrd")
+        .arg(&self.initramfs)
+        .args(["-append", "console=ttyS0 quiet rdinit=/init panic=-1"])
+        .arg("-chardev")
+        .arg(format!("socket,id=c,reconnect=1,path={}", socket.display()))
+        .args(["-device", "vhost-user-blk-pci,chardev=c,num-queues=2"]);
+        Guest(SerialGuest::start(&mut qemu))
     }
 }
 
@@ -124,12 +87,8 @@ mount -t devtmpfs dev /dev
 for module in /modules/*.ko; do insmod $module; done
 exec </dev/ttyS0 >/dev/ttyS0 2>&1";
 
-/// A running guest, killed when dropped.
-pub(crate) struct Guest {
-    child: Child,
-    stdin: ChildStdin,
-    lines: Receiver<String>,
-}
+/// A running guest.
+pub(crate) struct Guest(SerialGuest);
 
 impl Guest {
     /// The rest of the first line from here on that begins with `word`.
@@ -137,11 +96,10 @@ impl Guest {
         let deadline = Instant::now() + LIMIT;
         let mut seen = Vec::new();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(line) = self.lines.recv_timeout(left) else {
+            let Some(line) = self.0.line(deadline) else {
                 panic!("the guest did not say {word}: {seen:#?}");
             };
-            if let Some(rest) = line.trim_end().strip_prefix(word) {
+            if let Some(rest) = line.strip_prefix(word) {
                 return rest.trim().to_owned();
             }
             seen.push(line);
@@ -150,24 +108,13 @@ impl Guest {
 
     /// Lets the script's next `read` return.
     pub(crate) fn go_on(&mut self) {
-        self.stdin.write_all(b"\n").unwrap();
+        self.0.write("");
     }
 
     /// Lets the guest power off, after what its script said last has been read.
     pub(crate) fn ends(mut self) {
         self.go_on();
-        let begin = Instant::now();
-        while self.child.try_wait().unwrap().is_none() {
-            assert!(begin.elapsed() < LIMIT, "the guest does not power off");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        assert!(self.0.ends_within(LIMIT), "the guest does not power off");
     }
 }
 

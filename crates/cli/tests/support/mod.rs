@@ -8,6 +8,7 @@ pub(crate) mod fuse;
 pub(crate) mod guest;
 pub(crate) mod needs;
 pub(crate) mod process;
+pub(crate) mod serial;
 pub(crate) mod tiny;
 
 use std::io::{Read, Write as _};

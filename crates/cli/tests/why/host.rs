@@ -2,19 +2,16 @@
 //! version 2 alone, and this build's `tare`. The processor runs the guests of its machines, as on
 //! hardware; everything is some twenty times slower.
 
-use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Seek as _, Write as _};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use tare_rootfs::kernel::debian;
-use tare_rootfs::modules::Modules;
 use tare_rootfs::tree::Node;
-use tare_rootfs::{Cache, Kernel, Tree, cpio, host};
+use tare_rootfs::{Kernel, Tree, host};
 
 use super::support::needs::qemu;
+use super::support::serial::{self, SerialGuest, add_modules, debian_kernel};
 use super::support::{TestDir, installed};
 
 /// Longest time that a line takes.
@@ -42,48 +39,24 @@ echo host ready
 while read -r line; do (eval \"$line\") </dev/null; echo \"line ended: $?\"; done
 ";
 
-/// A running host, killed when dropped.
-pub(super) struct Host {
-    child: Child,
-    stdin: ChildStdin,
-    lines: Receiver<String>,
-}
+/// A running host.
+pub(super) struct Host(SerialGuest);
 
 impl Host {
     /// Boots it with this image; `None` where a part is missing, as a line says.
     pub(super) fn boot(place: &TestDir, image: &Path) -> Option<Self> {
         let kernel = kernel()?;
         let initramfs = initramfs(place, &kernel, image);
-        let mut child = Command::new("qemu-system-x86_64")
-            .args(["-accel", "tcg,thread=multi", "-cpu", "EPYC", "-smp", "2"])
+        let mut qemu = Command::new("qemu-system-x86_64");
+        qemu.args(["-accel", "tcg,thread=multi", "-cpu", "EPYC", "-smp", "2"])
             .args(["-m", "768M", "-machine", "q35", "-nodefaults", "-no-reboot"])
             .args(["-display", "none", "-serial", "stdio", "-append"])
             .arg("console=ttyS0 quiet rdinit=/init panic=-1 no_timer_check")
             .arg("-kernel")
             .arg(&kernel.image)
             .arg("-initrd")
-            .arg(initramfs)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // It lists the features of this processor that it lacks.
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let serial = BufReader::new(child.stdout.take().unwrap());
-        let (sender, lines) = channel();
-        std::thread::spawn(move || {
-            for line in serial.lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        let stdin = child.stdin.take().unwrap();
-        let host = Self {
-            child,
-            stdin,
-            lines,
-        };
+            .arg(initramfs);
+        let host = Self(SerialGuest::start(&mut qemu));
         host.until(READY);
         Some(host)
     }
@@ -91,7 +64,7 @@ impl Host {
     /// What a line of the shell's prints, which must succeed.
     #[track_caller]
     pub(super) fn run(&mut self, line: &str) -> String {
-        writeln!(self.stdin, "{line}").unwrap();
+        self.0.write(line);
         let (said, status) = self.until(ENDED);
         assert_eq!(status, "0", "{line}: {said}");
         said
@@ -109,25 +82,17 @@ impl Host {
         let deadline = Instant::now() + LIMIT;
         let mut said = String::new();
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(line) = self.lines.recv_timeout(left) else {
+            let Some(line) = self.0.line(deadline) else {
                 panic!("the host did not say {word:?}: {said}");
             };
             // What a command printed last may have no end of line.
-            if let Some((before, rest)) = line.trim_end().split_once(word) {
+            if let Some((before, rest)) = line.split_once(word) {
                 said.push_str(before);
                 return (said, rest.to_owned());
             }
-            said.push_str(line.trim_end());
+            said.push_str(&line);
             said.push('\n');
         }
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
     }
 }
 
@@ -148,10 +113,7 @@ fn kernel() -> Option<Kernel> {
     if !monitor.is_file() {
         return lacks("tare-monitor is not built");
     }
-    let kernel = Cache::open_default()
-        .map_err(|error| error.to_string())
-        .and_then(|cache| debian::find_or_obtain(&cache).map_err(|error| error.to_string()));
-    kernel.map_or_else(|why| lacks(&why), Some)
+    debian_kernel().map_or_else(|why| lacks(&why), Some)
 }
 
 fn initramfs(place: &TestDir, kernel: &Kernel, image: &Path) -> PathBuf {
@@ -171,18 +133,8 @@ fn initramfs(place: &TestDir, kernel: &Kernel, image: &Path) -> PathBuf {
         }
         add(&mut tree, &format!("bin/{name}"), &small);
     }
-    let modules = Modules::open(&kernel.modules).unwrap();
-    for (number, module) in modules.closure(&["kvm_amd"]).unwrap().iter().enumerate() {
-        let name = format!("modules/{number:03}-{}.ko", module.name);
-        add(&mut tree, &name, &module.path);
-    }
-    let script = Node::bytes(SCRIPT.as_bytes().to_vec(), 0o755);
-    tree.insert("init", script).unwrap();
-    let mut packed = cpio::pack(&tree).unwrap();
-    packed.rewind().unwrap();
-    let file = place.path().join("initramfs");
-    std::io::copy(&mut packed, &mut File::create(&file).unwrap()).unwrap();
-    file
+    add_modules(&mut tree, kernel, &["kvm_amd"]);
+    serial::initramfs(place, tree, SCRIPT.to_owned())
 }
 
 fn add(tree: &mut Tree, name: &str, file: &Path) {
