@@ -17,6 +17,10 @@ const MODE_DIRECTORY: u32 = 0o040_000;
 const MODE_FILE: u32 = 0o100_000;
 const MODE_LINK: u32 = 0o120_000;
 
+/// Where a header says how many names a file has, and that it has one.
+const FIELD_LINKS: core::ops::Range<usize> = 38..46;
+const ONE_LINK: &[u8; 8] = b"00000001";
+
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryKind {
@@ -43,6 +47,9 @@ pub struct Entry<'a> {
     pub kind: EntryKind,
     /// Modification time in seconds since 1970.
     pub modified_s: u32,
+    /// The number that a regular file with several names has at each of them. In archives of Linux's form the
+    /// first one carries the content.
+    pub inode: Option<u32>,
 }
 
 /// Why an archive's walk ended early.
@@ -126,6 +133,8 @@ pub struct Header {
     pub len: usize,
     /// Bytes of the name, which follows the header, with its NUL.
     pub name_len: usize,
+    /// The inode number of a regular file that has other names than this one.
+    inode: Option<u32>,
 }
 
 impl Header {
@@ -138,11 +147,14 @@ impl Header {
 
     #[inline]
     fn fields(header: &[u8; HEADER_LEN]) -> Option<Self> {
+        let mode = field(header, 1)?;
+        let has_other_names = mode & MODE_KIND == MODE_FILE && !header[FIELD_LINKS].eq(ONE_LINK);
         Some(Self {
-            mode: field(header, 1)?,
+            mode,
             modified_s: field(header, 5)?,
             len: field(header, 6)? as usize,
             name_len: field(header, 11)? as usize,
+            inode: has_other_names.then(|| field(header, 0)).flatten(),
         })
     }
 
@@ -218,6 +230,7 @@ impl<'a> RawEntry<'a> {
             permissions: self.header.mode & 0o7777,
             kind,
             modified_s: self.header.modified_s,
+            inode: self.header.inode,
         })
     }
 }

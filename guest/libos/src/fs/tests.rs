@@ -147,6 +147,21 @@ fn fields_must_be_hexadecimal() {
 }
 
 #[test]
+fn only_files_with_other_names_have_a_number() {
+    // Inode number and number of names, in a header's places.
+    let numbered = |mode, inode: &str, links: &str| {
+        let mut archive = pack(&[("a", mode, b"")]);
+        archive[6..14].copy_from_slice(inode.as_bytes());
+        archive[38..46].copy_from_slice(links.as_bytes());
+        Archive::parse(&archive).next().unwrap().unwrap().inode
+    };
+    assert_eq!(numbered(FILE, "0000001f", "00000001"), None);
+    assert_eq!(numbered(FILE, "0000001f", "00000002"), Some(0x1f));
+    assert_eq!(numbered(DIRECTORY, "0000001f", "00000002"), None);
+    assert_eq!(numbered(FILE, "not hexa", "00000002"), None);
+}
+
+#[test]
 fn a_header_by_itself_says_what_its_entry_is() {
     for (mode, kind) in [
         (FILE, EntryKind::File),

@@ -134,6 +134,7 @@ fn directory(path: &str) -> Entry<'_> {
         permissions: 0o755,
         kind: EntryKind::Directory,
         modified_s: 0,
+        inode: None,
     }
 }
 

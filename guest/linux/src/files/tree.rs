@@ -1,5 +1,6 @@
 //! The program's files: a tree in memory, from the initramfs.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -71,6 +72,8 @@ impl Tree {
             root: Node::directory(),
             changes: SpinLock::new(()),
         };
+        // Files with several names; the first name has the content.
+        let mut named: BTreeMap<u32, Arc<Node>> = BTreeMap::new();
         for entry in Archive::parse(archive).flatten() {
             let modified_ns = u64::from(entry.modified_s) * 1_000_000_000;
             let kind = match entry.kind {
@@ -84,9 +87,21 @@ impl Tree {
                 },
                 cpio::EntryKind::Other => continue,
             };
-            if !entry.path.is_empty() && !is_tares_own(entry.path) {
-                tree.add(entry.path, Node::new(kind, entry.permissions, modified_ns));
+            if entry.path.is_empty() || is_tares_own(entry.path) {
+                continue;
             }
+            let earlier = entry.inode.filter(|_| entry.data.is_empty());
+            let node = match earlier.and_then(|inode| named.get(&inode)) {
+                Some(node) => {
+                    node.link();
+                    node.clone()
+                }
+                None => Node::new(kind, entry.permissions, modified_ns),
+            };
+            if let Some(inode) = entry.inode {
+                named.entry(inode).or_insert_with(|| node.clone());
+            }
+            tree.add(entry.path, node);
         }
         for directory in DIRECTORIES {
             if tree.find(directory, Last::Follow).is_err() {
@@ -313,6 +328,63 @@ mod tests {
         }
         assert_eq!(text(&tree, "/"), Err(Errno::EISDIR));
         assert_eq!(text(&tree, "/absolute"), Err(Errno::EISDIR));
+    }
+
+    /// An archive's entry: a regular file.
+    fn entry(archive: &mut Vec<u8>, name: &str, inode: u32, links: u32, content: &str) {
+        let length = content.len() as u32;
+        let name_length = name.len() as u32 + 1;
+        let fields = [
+            inode,
+            0o100_644,
+            0,
+            0,
+            links,
+            0,
+            length,
+            0,
+            0,
+            0,
+            0,
+            name_length,
+            0,
+        ];
+        archive.extend_from_slice(b"070701");
+        for field in fields {
+            archive.extend_from_slice(alloc::format!("{field:08X}").as_bytes());
+        }
+        for part in [name, "\0", content] {
+            archive.extend_from_slice(part.as_bytes());
+            if part != name {
+                archive.resize(archive.len().next_multiple_of(4), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_one_file_in_an_archive_are_one_file() {
+        let mut archive = Vec::new();
+        entry(&mut archive, "perl", 7, 3, "text");
+        entry(&mut archive, "empty", 8, 1, "");
+        entry(&mut archive, "usr/perl5", 7, 3, "");
+        entry(&mut archive, "z", 7, 3, "");
+        entry(&mut archive, "no-first-name", 9, 2, "");
+        let tree = Tree::new(archive.leak());
+        let find = |path| tree.find(path, Last::Follow).unwrap();
+        for path in ["usr/perl5", "z"] {
+            assert_eq!(text(&tree, path).as_deref(), Ok("text"), "{path}");
+            assert!(Arc::ptr_eq(&find("perl"), &find(path)));
+        }
+        for path in ["empty", "no-first-name"] {
+            assert_eq!(text(&tree, path).as_deref(), Ok(""), "{path}");
+        }
+        assert_eq!(
+            (
+                find("perl").status().unwrap().links,
+                find("empty").status().unwrap().links
+            ),
+            (3, 1)
+        );
     }
 
     #[test]
