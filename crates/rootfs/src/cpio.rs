@@ -48,32 +48,34 @@ pub enum PackError {
     Write(#[source] io::Error),
 }
 
-/// Where files' bytes begin in an archive.
+/// Where the content of files is in an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Align {
+enum Layout {
     /// Behind their names.
     Compact,
-    /// Those of a page and more at a multiple of a page.
+    /// Of files of a page and more behind all names, at multiples of a page.
     Pages,
 }
 
 /// Packs into a sealed memory file, uncompressed: the fastest to unpack.
 pub fn pack(tree: &Tree) -> Result<File, PackError> {
-    pack_as(tree, Align::Compact)
+    pack_as(tree, Layout::Compact)
 }
 
-/// The same with files of a page and more at multiples of a page, so that their bytes can be
-/// mapped where they are. Entries without a name, which mean no path, fill the gaps: for the
-/// library OS, not for Linux.
+/// The same for the library OS, which maps files where they are: the content of files of a page and
+/// more begins at multiples of a page, behind all names, so that whoever reads the names reads few
+/// pages. Such a file has no content behind its name, and in the numbers that devices have (`rdev`)
+/// the page of the archive at which its content begins, and its bytes. Entries without a name, which
+/// mean no path, hold the contents and fill gaps.
 pub fn pack_for_mapping(tree: &Tree) -> Result<File, PackError> {
-    pack_as(tree, Align::Pages)
+    pack_as(tree, Layout::Pages)
 }
 
-fn pack_as(tree: &Tree, align: Align) -> Result<File, PackError> {
+fn pack_as(tree: &Tree, layout: Layout) -> Result<File, PackError> {
     let write = |errno: rustix::io::Errno| PackError::Write(errno.into());
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(memfd_create("tare-root", flags).map_err(write)?);
-    archive_aligned(tree, align, &file)?;
+    archive_as(tree, layout, &file)?;
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     fcntl_add_seals(&file, seals).map_err(write)?;
     Ok(file)
@@ -81,18 +83,52 @@ fn pack_as(tree: &Tree, align: Align) -> Result<File, PackError> {
 
 /// Writes the archive.
 pub fn archive(tree: &Tree, to: impl Write) -> Result<(), PackError> {
-    archive_aligned(tree, Align::Compact, to)
+    archive_as(tree, Layout::Compact, to)
 }
 
-fn archive_aligned(tree: &Tree, align: Align, to: impl Write) -> Result<(), PackError> {
+fn archive_as(tree: &Tree, layout: Layout, to: impl Write) -> Result<(), PackError> {
     let mut to = BufWriter::with_capacity(CHUNK, to);
-    let mut at = 0;
+    let mut entries = entries(tree, layout);
+    let names_end = entries.iter().map(Entry::bytes).sum();
+    let contents = Contents::place(&mut entries, names_end)?;
+    for entry in &entries {
+        entry.append(&mut to)?;
+    }
+    contents.append(&entries, &mut to)?;
+    newc::trailer(to)
+        .and_then(|mut to| to.flush())
+        .map_err(PackError::Write)
+}
+
+/// An entry of an archive to be.
+struct Entry<'a> {
+    name: &'a str,
+    node: &'a Node,
+    inode: u32,
+    links: u32,
+    data: Data,
+}
+
+/// Where a file's content is in the archive.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Data {
+    /// With this entry.
+    Here,
+    /// With an earlier entry of the same inode.
+    Earlier,
+    /// Behind all names, from this page of the archive on.
+    At { page: u32 },
+}
+
+/// All entries, in the archive's order.
+fn entries(tree: &Tree, layout: Layout) -> Vec<Entry<'_>> {
     let groups = link_counts(tree);
     let mut inodes = HashMap::new();
     // By its presence the first process sees that all others were unpacked.
     let is_end = |(name, _): &(&str, &Node)| *name == END_FILE;
     let others = tree.entries().filter(|entry| !is_end(entry));
     let ordered = others.chain(tree.entries().filter(is_end));
+    let mut all = Vec::with_capacity(tree.len());
     for (index, (name, node)) in ordered.enumerate() {
         // The kernel takes an inode number of 0 for a name without content.
         let own = u32::try_from(index + 1).unwrap_or(u32::MAX);
@@ -100,30 +136,77 @@ fn archive_aligned(tree: &Tree, align: Align, to: impl Write) -> Result<(), Pack
             Some(group) => (*inodes.entry(group).or_insert(own), groups[&group]),
             None => (own, 1),
         };
-        let header = Header { inode, links };
         // The first name of a file carries its data (Linux `init/initramfs.c`, maybe_link).
-        let data = if inode == own {
-            Data::Here
-        } else {
-            Data::Earlier
+        let data = match &node.kind {
+            _ if inode != own => Data::Earlier,
+            EntryKind::File(content) if layout == Layout::Pages && content.len() >= PAGE => {
+                Data::At { page: 0 }
+            }
+            _ => Data::Here,
         };
-        if align == Align::Pages
-            && let EntryKind::File(content) = &node.kind
-            && data == Data::Here
-            && content.len() >= PAGE
-        {
-            at += fill(gap(at + name_bytes(name)), &mut to)?;
-        }
-        append(name, node, header, data, &mut to)?;
-        at += match data {
-            Data::Here => entry_bytes(name, node),
-            Data::Earlier => name_bytes(name),
-        };
+        all.push(Entry {
+            name,
+            node,
+            inode,
+            links,
+            data,
+        });
     }
-    newc::trailer(to)
-        .and_then(|mut to| to.flush())
-        .map_err(PackError::Write)
+    all
 }
+
+/// The contents that are behind all names: one entry without a name, which begins at a page.
+struct Contents {
+    /// Bytes before it, which bring it there.
+    gap: u64,
+    bytes: u64,
+}
+
+impl Contents {
+    /// Gives each content its page. The names end at `names_end`.
+    fn place(entries: &mut [Entry<'_>], names_end: u64) -> Result<Self, PackError> {
+        let gap = gap(names_end + FILLER);
+        let start = names_end + gap + FILLER;
+        let mut at = start;
+        for entry in entries {
+            if let Data::At { page } = &mut entry.data {
+                let too_large = |_| PackError::FileTooLarge(entry.name.to_owned());
+                *page = u32::try_from(at / PAGE).map_err(too_large)?;
+                at += content_bytes(entry.node).next_multiple_of(PAGE);
+                // The entry that holds all of them is one.
+                u32::try_from(at - start).map_err(too_large)?;
+            }
+        }
+        Ok(Self {
+            gap,
+            bytes: at - start,
+        })
+    }
+
+    fn append(&self, entries: &[Entry<'_>], to: &mut impl Write) -> Result<(), PackError> {
+        if self.bytes == 0 {
+            return Ok(());
+        }
+        fill(self.gap, to)?;
+        let mut contents = Builder::new("")
+            .set_mode_file_type(ModeFileType::Regular)
+            .write(to, self.bytes as u32);
+        for entry in entries {
+            let (Data::At { .. }, EntryKind::File(content)) = (entry.data, &entry.node.kind) else {
+                continue;
+            };
+            copy(content, &mut contents)?;
+            let behind = content.len().next_multiple_of(PAGE) - content.len();
+            contents
+                .write_all(&ZEROS[..behind as usize])
+                .map_err(PackError::Write)?;
+        }
+        contents.finish().map(drop).map_err(PackError::Write)
+    }
+}
+
+/// Behind the last byte of a content.
+const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 
 /// Bytes that an entry without a name takes at least.
 const FILLER: u64 = (HEADER + 1).next_multiple_of(4);
@@ -136,18 +219,18 @@ fn gap(at: u64) -> u64 {
     }
 }
 
-/// Writes an entry of this many bytes that means nothing; gives how many.
-fn fill(bytes: u64, to: &mut impl Write) -> Result<u64, PackError> {
-    if let Some(zeros) = bytes.checked_sub(FILLER) {
-        let mut entry = Builder::new("")
-            .set_mode_file_type(ModeFileType::Regular)
-            .write(&mut *to, zeros as u32);
-        let written = entry.write_all(&vec![0; zeros as usize]);
-        written
-            .and_then(|()| entry.finish().map(drop))
-            .map_err(PackError::Write)?;
-    }
-    Ok(bytes)
+/// Writes an entry of this many bytes that means nothing.
+fn fill(bytes: u64, to: &mut impl Write) -> Result<(), PackError> {
+    let Some(zeros) = bytes.checked_sub(FILLER) else {
+        return Ok(());
+    };
+    let mut entry = Builder::new("")
+        .set_mode_file_type(ModeFileType::Regular)
+        .write(to, zeros as u32);
+    let written = entry.write_all(&vec![0; zeros as usize]);
+    written
+        .and_then(|()| entry.finish().map(drop))
+        .map_err(PackError::Write)
 }
 
 /// Names of each file that has several.
@@ -171,13 +254,16 @@ pub(crate) fn archive_bytes(tree: &Tree) -> u64 {
 
 /// Bytes of one entry in the archive.
 pub(crate) fn entry_bytes(name: &str, node: &Node) -> u64 {
-    let content = match &node.kind {
+    let content = content_bytes(node).checked_next_multiple_of(4);
+    content.unwrap_or(u64::MAX).saturating_add(name_bytes(name))
+}
+
+fn content_bytes(node: &Node) -> u64 {
+    match &node.kind {
         EntryKind::Directory | EntryKind::Pipe => 0,
         EntryKind::File(content) => content.len(),
         EntryKind::Link(target) => target.len() as u64,
-    };
-    let content = content.checked_next_multiple_of(4).unwrap_or(u64::MAX);
-    content.saturating_add(name_bytes(name))
+    }
 }
 
 /// Bytes of the archive's end.
@@ -190,54 +276,46 @@ pub(crate) fn name_bytes(name: &str) -> u64 {
     (HEADER + name.len() as u64 + 1).next_multiple_of(4)
 }
 
-/// An entry's inode number and link count.
-#[derive(Clone, Copy)]
-struct Header {
-    inode: u32,
-    links: u32,
-}
-
-/// Where a file's bytes are in the archive.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Data {
-    /// With this entry.
-    Here,
-    /// With an earlier entry of the same inode.
-    Earlier,
-}
-
-fn append(
-    name: &str,
-    node: &Node,
-    header: Header,
-    data: Data,
-    to: &mut impl Write,
-) -> Result<(), PackError> {
-    let too_large = || PackError::FileTooLarge(name.to_owned());
-    let (kind, links, bytes) = match &node.kind {
-        EntryKind::Directory => (ModeFileType::Directory, 2, 0),
-        EntryKind::File(_) if data == Data::Earlier => (ModeFileType::Regular, header.links, 0),
-        EntryKind::File(content) => (ModeFileType::Regular, header.links, content.len()),
-        EntryKind::Link(target) => (ModeFileType::Symlink, 1, target.len() as u64),
-        EntryKind::Pipe => (ModeFileType::Fifo, 1, 0),
-    };
-    let mut entry = Builder::new(name)
-        .ino(header.inode)
-        .nlink(links)
-        .mode(node.permissions)
-        .uid(node.uid)
-        .gid(node.gid)
-        .set_mode_file_type(kind)
-        .mtime(node.modified_s)
-        .write(to, u32::try_from(bytes).map_err(|_| too_large())?);
-    match &node.kind {
-        EntryKind::File(content) if data == Data::Here => copy(content, &mut entry)?,
-        EntryKind::Directory | EntryKind::File(_) | EntryKind::Pipe => {}
-        EntryKind::Link(target) => entry
-            .write_all(target.as_bytes())
-            .map_err(PackError::Write)?,
+impl Entry<'_> {
+    /// Bytes of it among the names.
+    fn bytes(&self) -> u64 {
+        match self.data {
+            Data::Here => entry_bytes(self.name, self.node),
+            Data::Earlier | Data::At { .. } => name_bytes(self.name),
+        }
     }
-    entry.finish().map(drop).map_err(PackError::Write)
+
+    fn append(&self, to: &mut impl Write) -> Result<(), PackError> {
+        let too_large = |_| PackError::FileTooLarge(self.name.to_owned());
+        let bytes = u32::try_from(content_bytes(self.node)).map_err(too_large)?;
+        let (kind, links) = match &self.node.kind {
+            EntryKind::Directory => (ModeFileType::Directory, 2),
+            EntryKind::File(_) => (ModeFileType::Regular, self.links),
+            EntryKind::Link(_) => (ModeFileType::Symlink, 1),
+            EntryKind::Pipe => (ModeFileType::Fifo, 1),
+        };
+        let mut builder = Builder::new(self.name)
+            .ino(self.inode)
+            .nlink(links)
+            .mode(self.node.permissions)
+            .uid(self.node.uid)
+            .gid(self.node.gid)
+            .set_mode_file_type(kind)
+            .mtime(self.node.modified_s);
+        if let Data::At { page } = self.data {
+            builder = builder.rdev_major(page).rdev_minor(bytes);
+        }
+        let is_here = self.data == Data::Here;
+        let mut entry = builder.write(to, if is_here { bytes } else { 0 });
+        match &self.node.kind {
+            EntryKind::File(content) if is_here => copy(content, &mut entry)?,
+            EntryKind::Directory | EntryKind::File(_) | EntryKind::Pipe => {}
+            EntryKind::Link(target) => entry
+                .write_all(target.as_bytes())
+                .map_err(PackError::Write)?,
+        }
+        entry.finish().map(drop).map_err(PackError::Write)
+    }
 }
 
 /// Copies exactly as many bytes as the tree promises.

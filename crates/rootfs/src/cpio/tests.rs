@@ -183,11 +183,39 @@ fn hard_links_become_hard_links_of_a_directory() {
     assert_eq!(inode("a"), inode("z"));
 }
 
+/// Each entry with a name: where its content begins, and the content.
+fn mapped(archive: &[u8]) -> HashMap<String, (usize, Vec<u8>)> {
+    let mut rest = archive;
+    let mut found = HashMap::new();
+    loop {
+        let mut reader = newc::Reader::new(rest).unwrap();
+        let entry = reader.entry();
+        if entry.is_trailer() {
+            return found;
+        }
+        let name = entry.name().to_owned();
+        let (page, bytes) = (entry.rdev_major() as usize, entry.rdev_minor() as usize);
+        let mut at = archive.len() - rest.len() + name_bytes(&name) as usize;
+        let mut content = Vec::new();
+        reader.read_to_end(&mut content).unwrap();
+        if page > 0 {
+            assert!(content.is_empty(), "{name}");
+            at = page * PAGE as usize;
+            content.extend_from_slice(&archive[at..at + bytes]);
+            let end = (at + bytes).next_multiple_of(PAGE as usize);
+            assert!(archive[at + bytes..end].iter().all(|byte| *byte == 0));
+        }
+        rest = reader.finish().unwrap();
+        if !name.is_empty() {
+            assert!(found.insert(name, (at, content)).is_none());
+        }
+    }
+}
+
 #[test]
 fn files_for_mapping_begin_at_pages_and_no_entry_is_lost() {
     let mut tree = Tree::new();
     let mut sizes = Vec::new();
-    // Names and sizes for gaps of all kinds, also ones that are shorter than an entry.
     for n in 0..200_usize {
         let name = format!("{}{n}", "x".repeat(n * 21 % 97));
         let bytes = match n % 3 {
@@ -200,30 +228,45 @@ fn files_for_mapping_begin_at_pages_and_no_entry_is_lost() {
         sizes.push((name, bytes, n as u8));
     }
     tree.insert("again", Node::link("x")).unwrap();
-    let bytes = contents(pack_for_mapping(&tree).unwrap());
-    let mut rest = bytes.as_slice();
-    let mut found = HashMap::new();
-    loop {
-        let mut reader = newc::Reader::new(rest).unwrap();
-        if reader.entry().is_trailer() {
-            break;
-        }
-        let name = reader.entry().name().to_owned();
-        let length = reader.entry().file_size() as usize;
-        let header = name_bytes(&name) as usize;
-        let at = bytes.len() - rest.len() + header;
-        let mut content = Vec::new();
-        reader.read_to_end(&mut content).unwrap();
-        rest = reader.finish().unwrap();
-        if !name.is_empty() {
-            assert!(found.insert(name, (at, length, content)).is_none());
-        }
-    }
+    let found = mapped(&contents(pack_for_mapping(&tree).unwrap()));
     assert_eq!(found.len(), sizes.len() + 1);
+    // Behind all names.
+    let names_end = found.values().map(|(at, content)| match content.len() {
+        4096.. => 0,
+        length => at + length,
+    });
+    let names_end = names_end.max().unwrap();
     for (name, length, byte) in sizes {
-        let (at, packed, content) = &found[&name];
-        assert_eq!(*packed, length);
+        let (at, content) = &found[&name];
+        assert_eq!(content.len(), length);
         assert!(content.iter().all(|it| *it == byte));
-        assert!(length < 4096 || at % 4096 == 0, "{name} at {at}");
+        let is_apart = at.is_multiple_of(4096) && *at > names_end;
+        assert!(length < 4096 || is_apart, "{name} at {at}");
     }
+}
+
+/// The names end anywhere in a page: each gap up to the contents is filled, also one that is shorter
+/// than an entry.
+#[test]
+fn contents_for_mapping_begin_at_a_page_wherever_the_names_end() {
+    for bytes in (0..4096).step_by(4) {
+        let mut tree = Tree::new();
+        tree.insert("a", Node::bytes(vec![1; bytes], 0o644))
+            .unwrap();
+        tree.insert("b", Node::bytes(vec![2; 5000], 0o644)).unwrap();
+        let found = mapped(&contents(pack_for_mapping(&tree).unwrap()));
+        assert_eq!(found["a"].1, vec![1; bytes]);
+        assert_eq!(found["b"].1, vec![2; 5000]);
+    }
+}
+
+#[test]
+fn an_archive_for_mapping_has_a_file_of_several_names_once() {
+    let mut tree = Tree::new();
+    tree.insert("a", Node::bytes(vec![1; 9000], 0o644)).unwrap();
+    tree.hard_link("a", "z").unwrap();
+    let found = mapped(&contents(pack_for_mapping(&tree).unwrap()));
+    assert_eq!(found["a"].1.len(), 9000);
+    assert!(found["z"].1.is_empty());
+    assert!(mapped(&contents(pack_for_mapping(&Tree::new()).unwrap())).is_empty());
 }

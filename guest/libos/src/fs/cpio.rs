@@ -2,7 +2,8 @@
 //!
 //! An archive is hostile input: every length is checked against what is left,
 //! and what does not parse ends the walk with what came before it. Several
-//! archives may follow each other with zeros between them, as the kernel allows.
+//! archives may follow each other with zeros between them, as the kernel allows. Files may have
+//! their content behind all names (`tare_rootfs::cpio::pack_for_mapping`).
 
 /// Bytes of a header: the magic and 13 fields of eight hexadecimal digits.
 pub const HEADER_LEN: usize = 110;
@@ -20,6 +21,11 @@ const MODE_LINK: u32 = 0o120_000;
 /// Where a header says how many names a file has, and that it has one.
 const FIELD_LINKS: core::ops::Range<usize> = 38..46;
 const ONE_LINK: &[u8; 8] = b"00000001";
+/// Where a header has the numbers of a device, or of content elsewhere, and those of neither.
+const FIELDS_RDEV: core::ops::Range<usize> = 78..94;
+const NO_NUMBERS: &[u8; 16] = b"0000000000000000";
+/// Bytes of a page, by which content elsewhere is addressed.
+const PAGE: usize = 4096;
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,8 +203,8 @@ impl<'a> RawEntry<'a> {
             Some(magic) if magic == MAGIC || magic == MAGIC_CRC => {}
             _ => return Err(ArchiveError::Magic(start)),
         }
-        let header = rest.first_chunk::<HEADER_LEN>().ok_or(cut)?;
-        let header = Header::fields(header).ok_or(ArchiveError::Digit(start))?;
+        let raw = rest.first_chunk::<HEADER_LEN>().ok_or(cut)?;
+        let header = Header::fields(raw).ok_or(ArchiveError::Digit(start))?;
 
         let name_end = HEADER_LEN.checked_add(header.name_len).ok_or(cut)?;
         let data_start = name_end.next_multiple_of(4);
@@ -206,6 +212,7 @@ impl<'a> RawEntry<'a> {
         let name = rest.get(HEADER_LEN..name_end).ok_or(cut)?;
         // The last entry's padding may be missing when nothing follows.
         let data = match header.len {
+            0 if header.kind() == EntryKind::File => elsewhere(bytes, raw).ok_or(cut)?,
             0 => &[],
             _ => rest.get(data_start..data_end).ok_or(cut)?,
         };
@@ -233,6 +240,17 @@ impl<'a> RawEntry<'a> {
             inode: self.header.inode,
         })
     }
+}
+
+/// The content of a regular file that has none behind its name: as `tare run` packs the root of a
+/// program, the device's numbers are the page of the archive at which it begins, and its bytes.
+fn elsewhere<'a>(bytes: &'a [u8], header: &[u8; HEADER_LEN]) -> Option<&'a [u8]> {
+    if header[FIELDS_RDEV].eq(NO_NUMBERS) {
+        return Some(&[]);
+    }
+    let start = (field(header, 9)? as usize).checked_mul(PAGE)?;
+    let end = start.checked_add(field(header, 10)? as usize)?;
+    bytes.get(start..end)
 }
 
 /// Field number `index` of a header.

@@ -147,6 +147,38 @@ fn fields_must_be_hexadecimal() {
 }
 
 #[test]
+fn a_files_content_may_lie_elsewhere_in_the_archive() {
+    // The numbers of a device, in a header's place.
+    let read = |mode, numbers: &str| {
+        let mut archive = pack(&[("a", mode, b""), ("b", FILE, &[7; 5000])]);
+        archive[78..94].copy_from_slice(numbers.as_bytes());
+        let data = Archive::parse(&archive)
+            .next()
+            .unwrap()
+            .map(|entry| entry.data.len());
+        (data, archive.len())
+    };
+    assert_eq!(read(FILE, "0000000000000000").0, Ok(0));
+    assert_eq!(read(FILE, "0000000100000100").0, Ok(0x100));
+    let (to_the_end, length) = read(FILE, "0000000100000000");
+    assert_eq!(to_the_end, Ok(0));
+    let rest = length - 4096;
+    assert_eq!(read(FILE, &format!("00000001{rest:08x}")).0, Ok(rest));
+    let cut = Err(ArchiveError::Truncated(0));
+    for numbers in [
+        format!("00000001{:08x}", rest + 1),
+        "ffffffffffffffff".into(),
+        "0000000200000001".into(),
+        "x000000100000001".into(),
+    ] {
+        assert_eq!(read(FILE, &numbers).0, cut, "{numbers}");
+    }
+    // Devices have such numbers.
+    assert_eq!(read(0o020_644, "0000000500000001").0, Ok(0));
+    assert_eq!(read(DIRECTORY, "0000000500000001").0, Ok(0));
+}
+
+#[test]
 fn only_files_with_other_names_have_a_number() {
     // Inode number and number of names, in a header's places.
     let numbered = |mode, inode: &str, links: &str| {
