@@ -86,6 +86,11 @@ pub fn archive(tree: &Tree, to: impl Write) -> Result<(), PackError> {
     archive_as(tree, Layout::Compact, to)
 }
 
+/// Writes what [`pack_for_mapping`] packs.
+pub(crate) fn write_for_mapping(tree: &Tree, to: impl Write) -> Result<(), PackError> {
+    archive_as(tree, Layout::Pages, to)
+}
+
 fn archive_as(tree: &Tree, layout: Layout, to: impl Write) -> Result<(), PackError> {
     let mut to = BufWriter::with_capacity(CHUNK, to);
     let mut entries = entries(tree, layout);

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, open, openat2, stat};
 use rustix::io::Errno;
@@ -39,6 +40,65 @@ impl Identity {
             inode: stat.st_ino,
         }
     }
+}
+
+/// What tells whether a file's content is what it was (`stat(2)`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileVersion {
+    identity: Identity,
+    bytes: u64,
+    /// Seconds and nanoseconds of the content's last change, and of the file's.
+    modified: (i64, u64),
+    changed: (i64, u64),
+}
+
+impl FileVersion {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self {
+            identity: Identity::of(stat),
+            bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+            changed: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn numbers(self) -> [u64; 7] {
+        let Identity { device, inode } = self.identity;
+        let seconds = [self.modified.0, self.changed.0].map(i64::cast_unsigned);
+        let [modified_s, changed_s] = seconds;
+        [
+            device,
+            inode,
+            self.bytes,
+            modified_s,
+            self.modified.1,
+            changed_s,
+            self.changed.1,
+        ]
+    }
+
+    /// Its size.
+    pub(crate) fn bytes(self) -> u64 {
+        self.bytes
+    }
+
+    /// When its content was last changed; what was before 1970 counts as then.
+    pub(crate) fn modified(self) -> SystemTime {
+        time(self.modified)
+    }
+
+    /// When the file was last changed, its name and permissions included.
+    pub(crate) fn changed(self) -> SystemTime {
+        time(self.changed)
+    }
+}
+
+fn time((seconds, nanoseconds): (i64, u64)) -> SystemTime {
+    let since = u64::try_from(seconds).map_or(Duration::ZERO, |seconds| {
+        Duration::new(seconds, nanoseconds as u32)
+    });
+    UNIX_EPOCH + since
 }
 
 /// A directory whose files are reached by its descriptor alone.
@@ -120,8 +180,7 @@ pub struct HostFile {
     /// The directory from which `path` leads; the working directory without it.
     root: Option<RootDir>,
     path: PathBuf,
-    identity: Identity,
-    bytes: u64,
+    version: FileVersion,
 }
 
 /// Why a listed file cannot be read.
@@ -170,8 +229,7 @@ impl HostFile {
         Self {
             root,
             path,
-            identity: Identity::of(stat),
-            bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            version: FileVersion::of(stat),
         }
     }
 
@@ -185,12 +243,17 @@ impl HostFile {
 
     /// Its size when it was listed.
     pub fn len(&self) -> u64 {
-        self.bytes
+        self.version.bytes
+    }
+
+    /// What it was when it was listed.
+    pub(crate) fn version(&self) -> FileVersion {
+        self.version
     }
 
     /// Whether it was empty when it was listed.
     pub fn is_empty(&self) -> bool {
-        self.bytes == 0
+        self.len() == 0
     }
 
     /// The first bytes of the file that was listed, `most` of them at most.
@@ -216,8 +279,8 @@ impl HostFile {
         })?;
         let stat = fstat(&file).map_err(|error| OpenError::Open(error.into()))?;
         let same = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && u64::try_from(stat.st_size) == Ok(self.bytes)
-            && Identity::of(&stat) == self.identity;
+            && u64::try_from(stat.st_size) == Ok(self.version.bytes)
+            && Identity::of(&stat) == self.version.identity;
         if same {
             Ok(file)
         } else {

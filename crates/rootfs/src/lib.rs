@@ -10,6 +10,7 @@
 //! archive          kernel sources, packages: unpacked within limits, confined
 //! package          Debian's packages, unpacked and not installed
 //! cpio, ext4       a tree as an initramfs, as a disk
+//! archive_store    archives of trees in the cache, by what their files are
 //! directory        a tree as a directory of this computer
 //! guest            the initramfs of a command: tree, modules, first process
 //! qemu             what guests in QEMU share
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod archive;
+mod archive_store;
 pub mod cache;
 mod capability;
 pub mod cpio;
@@ -44,6 +46,7 @@ mod quote;
 pub mod tree;
 pub mod walk;
 
+pub use archive_store::ArchiveStore;
 pub use cache::Cache;
 pub use capability::FileCapability;
 pub use host_file::{HostFile, is_public_directory, is_seen_by_all};

@@ -57,6 +57,13 @@ pub struct Node {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkGroup(u32);
 
+impl LinkGroup {
+    /// Which of the tree's.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+}
+
 /// What an entry is.
 #[derive(Clone, Debug)]
 pub enum EntryKind {
