@@ -1,6 +1,6 @@
 //! The initramfs: page aligned at the top of low RAM, above the image.
 
-use std::io::{Seek, SeekFrom};
+use std::io::{self, SeekFrom};
 use std::ops::Range;
 
 use tare_abi::layout::{KIB, MIB};
@@ -12,6 +12,30 @@ use crate::source::{Source, size};
 
 const PAGE: u64 = 4 * KIB;
 
+/// The files that a guest finds in its memory: a [`Source`], which is copied, or what knows how to
+/// come there itself.
+pub trait Initramfs {
+    /// Its size in bytes.
+    fn size(&mut self) -> io::Result<u64>;
+
+    /// Puts all of it into guest memory from `start` on, a multiple of 4 KiB. As many bytes as
+    /// [`Initramfs::size`] gave are free there, and zero, up to the end of their last page.
+    fn put(&mut self, memory: &GuestMemoryMmap, start: GuestAddress) -> Result<(), LoadError>;
+}
+
+impl<S: Source> Initramfs for S {
+    fn size(&mut self) -> io::Result<u64> {
+        size(self)
+    }
+
+    fn put(&mut self, memory: &GuestMemoryMmap, start: GuestAddress) -> Result<(), LoadError> {
+        let bytes = size(self).map_err(LoadError::Initramfs)?;
+        self.seek(SeekFrom::Start(0))
+            .map_err(LoadError::Initramfs)?;
+        Ok(memory.read_exact_volatile_from(start, self, bytes as usize)?)
+    }
+}
+
 /// Where an initramfs goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
@@ -21,12 +45,12 @@ pub(crate) struct Placement {
 
 impl Placement {
     /// The highest page-aligned place between the image's end and the end of low RAM.
-    pub(crate) fn choose<S: Seek>(
-        source: &mut S,
+    pub(crate) fn choose(
+        initramfs: &mut dyn Initramfs,
         image_end: u64,
         low_end: u64,
     ) -> Result<Self, LoadError> {
-        let bytes = size(source).map_err(LoadError::Initramfs)?;
+        let bytes = initramfs.size().map_err(LoadError::Initramfs)?;
         let first = image_end.next_multiple_of(PAGE);
         let room = low_end.saturating_sub(first);
         let start = low_end.checked_sub(bytes).map(|start| start & !(PAGE - 1));
@@ -43,15 +67,12 @@ impl Placement {
         }
     }
 
-    pub(crate) fn write<S: Source>(
+    pub(crate) fn write(
         self,
-        source: &mut S,
+        initramfs: &mut dyn Initramfs,
         memory: &GuestMemoryMmap,
     ) -> Result<Range<u64>, LoadError> {
-        source
-            .seek(SeekFrom::Start(0))
-            .map_err(LoadError::Initramfs)?;
-        memory.read_exact_volatile_from(GuestAddress(self.start), source, self.bytes as usize)?;
+        initramfs.put(memory, GuestAddress(self.start))?;
         Ok(self.start..self.start + self.bytes)
     }
 }

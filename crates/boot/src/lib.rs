@@ -33,6 +33,7 @@ mod start_info;
 
 pub use elf::{boots_by_itself, options, rings};
 pub use error::{LoadError, Part};
+pub use initramfs::Initramfs;
 pub use load::{LoadOptions, Loaded, load};
 pub use protocol::Protocol;
 pub use source::Source;

@@ -8,7 +8,7 @@ use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryRegion};
 
 use crate::elf::{Entry, Image};
 use crate::error::LoadError;
-use crate::initramfs::Placement;
+use crate::initramfs::{Initramfs, Placement};
 use crate::linux::{self, BzImage, SetupHeader, ZeroPage};
 use crate::memory_map::MemoryMap;
 use crate::protocol::Protocol;
@@ -17,12 +17,11 @@ use crate::start_info::StartInfo;
 use crate::{GuestMemoryMmap, acpi, cmdline};
 
 /// What goes along with the image.
-#[derive(Debug)]
-pub struct LoadOptions<'a, S> {
+pub struct LoadOptions<'a> {
     /// The guest's command line, printable ASCII without a NUL.
     pub cmdline: &'a str,
-    /// The initramfs, if any, from its beginning.
-    pub initramfs: Option<&'a mut S>,
+    /// The initramfs, if any.
+    pub initramfs: Option<&'a mut dyn Initramfs>,
     /// vCPUs of the machine, for the ACPI tables; APIC IDs count from 0.
     pub cpus: u8,
     /// How the image may be entered.
@@ -64,7 +63,7 @@ pub struct Loaded {
 pub fn load<S: Source>(
     memory: &GuestMemoryMmap,
     image: &mut S,
-    options: LoadOptions<'_, S>,
+    options: LoadOptions<'_>,
 ) -> Result<Loaded, LoadError> {
     let low_end = low_memory_end(memory)?;
     cmdline::check(options.cmdline)?;
@@ -93,7 +92,7 @@ pub fn load<S: Source>(
 fn load_bzimage<S: Source>(
     memory: &GuestMemoryMmap,
     image: &mut S,
-    options: LoadOptions<'_, S>,
+    options: LoadOptions<'_>,
     low_end: u64,
 ) -> Result<Loaded, LoadError> {
     let kernel = BzImage::parse(image)?;
@@ -110,15 +109,15 @@ fn load_bzimage<S: Source>(
 }
 
 /// What goes along with an image, checked.
-struct Rest<'a, S> {
+struct Rest<'a> {
     cmdline: &'a str,
-    initramfs: Option<(Placement, &'a mut S)>,
+    initramfs: Option<(Placement, &'a mut dyn Initramfs)>,
     tables: Vec<u8>,
 }
 
-impl<'a, S: Source> Rest<'a, S> {
+impl<'a> Rest<'a> {
     /// The initramfs lies between the image's end and `limit`.
-    fn check(options: LoadOptions<'a, S>, image_end: u64, limit: u64) -> Result<Self, LoadError> {
+    fn check(options: LoadOptions<'a>, image_end: u64, limit: u64) -> Result<Self, LoadError> {
         let initramfs = match options.initramfs {
             Some(source) => Some((Placement::choose(source, image_end, limit)?, source)),
             None => None,
@@ -141,7 +140,7 @@ impl<'a, S: Source> Rest<'a, S> {
     ) -> Result<Option<Range<u64>>, LoadError> {
         let initramfs = self
             .initramfs
-            .map(|(placement, source)| placement.write(source, memory))
+            .map(|(placement, initramfs)| placement.write(initramfs, memory))
             .transpose()?;
         cmdline::write(self.cmdline, memory)?;
         memory.write_slice(&self.tables, GuestAddress(layout::RSDP))?;

@@ -36,6 +36,10 @@ pub struct MachineConfig {
     pub image: Descriptor,
     /// Open initramfs, if any.
     pub initrd: Option<Descriptor>,
+    /// Open archive that the guest finds before [`Self::initrd`] and that is mapped instead of copied,
+    /// if any: machines that have the same share the host's memory for it. It must not change.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_files: Option<Descriptor>,
     /// What the image is.
     #[serde(default)]
     pub guest: GuestKind,

@@ -39,7 +39,7 @@ mod vm;
 pub use crash::{Code, Crash, CrashCause};
 pub use disable_exits::DisableExits;
 pub use kvm::{Kvm, OpenError};
-pub use memory::{GuestMemoryMmap, HugePages, MemoryError, guest_memory, machine_memory};
+pub use memory::{GuestMemoryMmap, HugePages, MemoryError, guest_memory, machine_memory, map_file};
 pub use probe::{Capabilities, Feature, Instruction, InstructionResult, KvmKind, Outcome, Probe};
 pub use probing::ProbeError;
 pub use stats::{Stat, StatsError, StatsFd, StatsUnit, StatsValue};

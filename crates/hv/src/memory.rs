@@ -1,11 +1,13 @@
 //! Guest memory: anonymous, private, without reserved swap, in up to two
-//! regions around the hole for devices ([`tare_abi::layout`]).
+//! regions around the hole for devices ([`tare_abi::layout`]). Files can be mapped into it.
 //!
 //! Reference: Linux `Documentation/admin-guide/mm/transhuge.rst`, `madvise(2)`.
 
 #![allow(unsafe_code)]
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek as _, SeekFrom};
+use std::os::fd::AsRawFd as _;
 use std::ptr;
 
 use tare_abi::layout::{KIB, MIB, MMIO_GAP_END, MMIO_GAP_START};
@@ -77,6 +79,39 @@ pub fn machine_memory(
         advise(region, huge_pages);
     }
     Ok(memory)
+}
+
+/// Puts a file's bytes into guest memory from `start` on, a multiple of 4 KiB, by mapping them: a
+/// page costs memory when the guest uses it, and then the host's one copy of it, until the guest
+/// writes to it. Behind the end of the file its last page is zero. What was at these addresses
+/// is gone.
+///
+/// The file must not get shorter while the machine runs: pages that it no longer has are faults
+/// of whoever touches them.
+pub fn map_file(memory: &GuestMemoryMmap, start: GuestAddress, file: &File) -> io::Result<()> {
+    const PROTECTION: i32 = libc::PROT_READ | libc::PROT_WRITE;
+    const FLAGS: i32 = libc::MAP_FIXED | libc::MAP_NORESERVE | libc::MAP_PRIVATE;
+    let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+    // fstat(2) would do, but std calls statx(2), which a confined monitor must not.
+    let bytes = { file }.seek(SeekFrom::End(0))?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    let bytes = usize::try_from(bytes.next_multiple_of(4 * KIB)).map_err(|_| invalid())?;
+    // A slice of whole pages of one region, or an error.
+    let place = memory.get_slice(start, bytes).map_err(io::Error::other)?;
+    let place = place.ptr_guard_mut();
+    if !start.0.is_multiple_of(4 * KIB) || place.len() != bytes {
+        return Err(invalid());
+    }
+    let fd = file.as_raw_fd();
+    // SAFETY: the range lies in a region of guest memory, which no reference points into, and
+    // stays mapped, readable and writable.
+    let mapped = unsafe { libc::mmap(place.as_ptr().cast(), bytes, PROTECTION, FLAGS, fd, 0) };
+    if mapped == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// Guest memory whose regions begin at a multiple of 2 MiB on the host, as they do in the
@@ -153,6 +188,8 @@ fn ranges(size_bytes: u64) -> Vec<(GuestAddress, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+    use std::os::unix::fs::FileExt as _;
     use std::path::Path;
 
     use tare_abi::layout::GIB;
@@ -233,6 +270,42 @@ mod tests {
             }
         }
         panic!("no mapping holds {address:#x}");
+    }
+
+    #[test]
+    fn a_mapped_file_is_there_until_the_guest_writes_and_stays_as_it_was() {
+        let memory = guest_memory(MIB).unwrap();
+        memory.write_obj([7_u8; 2], GuestAddress(0x2fff)).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[1; 5000]).unwrap();
+        map_file(&memory, GuestAddress(0x3000), &file).unwrap();
+        let read = |at| memory.read_obj::<u8>(GuestAddress(at)).unwrap();
+        assert_eq!((read(0x2fff), read(0x3000)), (7, 1));
+        assert_eq!((read(0x3000 + 4999), read(0x3000 + 5000)), (1, 0));
+        memory.write_obj(9_u8, GuestAddress(0x3000)).unwrap();
+        assert_eq!((read(0x3000), read(0x3001)), (9, 1));
+        let mut first = [0];
+        file.read_exact_at(&mut first, 0).unwrap();
+        assert_eq!(first, [1]);
+    }
+
+    #[test]
+    fn a_file_is_mapped_at_whole_pages_within_memory_only() {
+        let memory = guest_memory(MIB).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        // Nothing to map.
+        map_file(&memory, GuestAddress(0x3001), &file).unwrap();
+        file.set_len(0x2000).unwrap();
+        for (start, fits) in [
+            (0, true),
+            (0x10, false),
+            (MIB - 0x2000, true),
+            (MIB - 0x1000, false),
+            (MIB, false),
+        ] {
+            let mapped = map_file(&memory, GuestAddress(start), &file);
+            assert_eq!(mapped.is_ok(), fits, "{start:#x}: {mapped:?}");
+        }
     }
 
     #[test]

@@ -11,13 +11,12 @@ use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunRoot};
 use tare_host::process::start_time;
 use tare_qemu::Accelerator;
-use tare_rootfs::cpio;
 
 use crate::engine::Engine;
 use crate::failure::Failure;
 use crate::interruption::Interruption;
 use crate::link::LinkMaker;
-use crate::machine::{Files, Launched, MachineSpec, Net, PreparedMachine, RunFileError};
+use crate::machine::{Launched, MachineSpec, Net, PreparedMachine, RunFileError};
 use crate::passt::PasstUser;
 use crate::plan::Plan;
 use crate::publish::Publish;
@@ -25,7 +24,7 @@ use crate::rates::NetRate;
 use crate::record::{EngineName, Record, now_s};
 use crate::run_dir_guard::RunDirGuard;
 use crate::user::MachineUser;
-use crate::{Terminal, limits, monitor, qemu, reload, user, virtiofsd};
+use crate::{Terminal, limits, monitor, packed_files, qemu, reload, user, virtiofsd};
 
 /// Starts the machine. With Tare's engine in the foreground this does not return: the process
 /// becomes the monitor.
@@ -84,7 +83,7 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
         link.limits = rate;
     }
     // While passt starts.
-    let initrd = initrd(files)?;
+    let files = packed_files::pack(files, &engine)?;
     let serve = |volume| virtiofsd::start(volume, run_dir.dir());
     let virtiofsds = machine.volumes.iter().map(serve);
     let virtiofsds = virtiofsds.collect::<Result<Vec<_>, _>>()?;
@@ -96,7 +95,7 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
         spec: machine,
         run_dir,
         record,
-        initrd,
+        files,
         link,
         virtiofsds,
         console_log,
@@ -156,17 +155,6 @@ fn passt_user(user: &MachineUser) -> io::Result<PasstUser> {
     let (uid, gid) = user.passt;
     let claim = user.claim.as_ref().map(OwnedFd::try_clone).transpose()?;
     Ok(PasstUser { uid, gid, claim })
-}
-
-fn initrd(files: Files) -> Result<Option<File>, Failure> {
-    Ok(match files {
-        Files::None => None,
-        Files::Initrd(file) => Some(file),
-        Files::Root(listing) => Some(cpio::pack(&listing.tree)?),
-        Files::Site(tree) => Some(cpio::pack(&tree)?),
-        Files::Linux(root) => Some(cpio::pack(&root.tree)?),
-        Files::Program { tree, .. } => Some(cpio::pack_for_mapping(&tree)?),
-    })
 }
 
 /// The log of a new machine.

@@ -56,6 +56,7 @@ pub mod memory_choice;
 pub mod memory_size;
 mod monitor;
 pub mod net_choice;
+mod packed_files;
 mod passt;
 mod plan;
 mod ports;

@@ -91,10 +91,12 @@ pub(crate) enum Files {
     Site(Tree),
     /// Linux's files, with our first process.
     Linux(LinuxRoot),
-    /// A program's files, with its start parameters.
+    /// A program's files.
     Program {
         /// The files.
         tree: Tree,
+        /// The start parameters, of this machine alone.
+        start: Tree,
         /// What was skipped in the root.
         warnings: Vec<String>,
     },
@@ -110,6 +112,15 @@ impl Files {
             Self::None | Self::Initrd(_) | Self::Site(_) => &[],
         }
     }
+}
+
+/// A guest's files as its engine takes them, open.
+#[derive(Debug, Default)]
+pub(crate) struct PackedFiles {
+    /// An archive that is mapped.
+    pub(crate) shared: Option<File>,
+    /// An initramfs that is copied, behind it.
+    pub(crate) own: Option<File>,
 }
 
 /// The machine's network.
@@ -145,8 +156,8 @@ pub(crate) struct PreparedMachine {
     pub(crate) run_dir: RunDirGuard,
     /// What `tare ps` shows.
     pub(crate) record: Record,
-    /// The open initramfs.
-    pub(crate) initrd: Option<File>,
+    /// Its files.
+    pub(crate) files: PackedFiles,
     /// The network interface.
     pub(crate) link: Option<Link>,
     /// Who serves its shared directories.
@@ -176,7 +187,7 @@ impl PreparedMachine {
             console_log: self.console_log,
             interruption: self.interruption,
         };
-        let open = (self.spec, self.initrd, self.link, self.virtiofsds);
+        let open = (self.spec, self.files, self.link, self.virtiofsds);
         (starting, self.record, open)
     }
 

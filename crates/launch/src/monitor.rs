@@ -101,7 +101,8 @@ fn configuration(
         image_path: machine.record.image.clone(),
         guest: machine.spec.guest,
         image: inherit(&machine.spec.image.file)?,
-        initrd: machine.initrd.as_ref().map(inherit).transpose()?,
+        initrd: machine.files.own.as_ref().map(inherit).transpose()?,
+        shared_files: machine.files.shared.as_ref().map(inherit).transpose()?,
         net: machine.link.as_ref().map(net).transpose()?,
         disks: machine
             .spec

@@ -280,12 +280,18 @@ pub(crate) fn choose(
     };
     let document = start.to_bytes().map_err(ProgramError::from)?;
     tree.remove(FILE);
-    tree.insert(FILE, Node::bytes(document, 0o600))
+    let mut start = Tree::new();
+    start
+        .insert(FILE, Node::bytes(document, 0o600))
         .map_err(ProgramError::from)?;
     Ok(Boot {
         image: Image { path: shown, ..own },
         name,
-        files: Files::Program { tree, warnings },
+        files: Files::Program {
+            tree,
+            start,
+            warnings,
+        },
         cmdline,
     })
 }

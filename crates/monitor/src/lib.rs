@@ -20,6 +20,7 @@ mod drain;
 mod ending;
 pub mod exit_reason;
 pub mod exits;
+mod guest_files;
 pub mod halt;
 pub mod heap;
 pub mod inherit;

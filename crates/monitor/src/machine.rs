@@ -2,7 +2,6 @@
 //! runs yet.
 
 use std::cell::RefCell;
-use std::fs::File;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -165,9 +164,9 @@ fn load(
     sources: &mut Sources,
     memory: &GuestMemoryMmap,
 ) -> Result<tare_abi::entry::EntryState, StartError> {
-    let options = LoadOptions::<File> {
+    let options = LoadOptions {
         cmdline: &config.cmdline,
-        initramfs: sources.initramfs.as_mut(),
+        initramfs: sources.files.initramfs(),
         cpus: config.cpus,
         protocol: match config.guest {
             config::GuestKind::LibraryOs | config::GuestKind::Program => Protocol::Pvh,

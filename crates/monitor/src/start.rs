@@ -25,6 +25,7 @@ use crate::console::output::Screen;
 use crate::console::ports;
 use crate::disk;
 use crate::disk::OpenDisk;
+use crate::guest_files::GuestFiles;
 use crate::inherit::{InheritError, Inherited};
 use crate::link::{AnyLink, OpenLinkError};
 use crate::wiring::WiringError;
@@ -156,7 +157,7 @@ pub(crate) struct Sources {
     /// The probe's result, if `tare` passed one.
     pub(crate) probe: Option<Probe>,
     pub(crate) image: File,
-    pub(crate) initramfs: Option<File>,
+    pub(crate) files: GuestFiles,
 }
 
 /// Reads the configuration that the command line names. If this fails, even the run directory
@@ -203,7 +204,14 @@ impl Setup {
         let mut take = |descriptor| inherited.take(descriptor);
         let (Console::Stdio { log } | Console::Log { log }) = config.console;
         let image = take(config.image)?.into();
-        let initramfs = config.initrd.map(&mut take).transpose()?.map(File::from);
+        let mut file = |descriptor: Option<Descriptor>| {
+            let taken = descriptor.map(&mut take).transpose()?;
+            Ok::<_, StartError>(taken.map(File::from))
+        };
+        let files = GuestFiles {
+            shared: file(config.shared_files)?,
+            own: file(config.initrd)?,
+        };
         let console_log = take(log)?.into();
         let control = take(config.control)?.into();
         let lock = take(config.lock)?;
@@ -241,7 +249,7 @@ impl Setup {
             kvm,
             probe,
             image,
-            initramfs,
+            files,
         };
         Ok((setup, sources))
     }

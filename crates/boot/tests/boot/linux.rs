@@ -4,7 +4,7 @@ use std::io::Cursor;
 
 use tare_abi::entry::{EntryMode, EntryState};
 use tare_abi::layout::{BOOT_PAGE_TABLE, CMDLINE, MIB, RSDP, ZERO_PAGE};
-use tare_boot::{GuestMemoryMmap, LoadError, LoadOptions, Loaded, Part, Protocol, load};
+use tare_boot::{GuestMemoryMmap, Initramfs, LoadError, LoadOptions, Loaded, Part, Protocol, load};
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::images::{Segment, elf};
@@ -23,7 +23,8 @@ fn boot(memory: &GuestMemoryMmap, file: &[u8], initramfs: &[u8]) -> Result<Loade
     let mut initramfs = Cursor::new(initramfs);
     let options = LoadOptions {
         cmdline: CMDLINE_TEXT,
-        initramfs: (!initramfs.get_ref().is_empty()).then_some(&mut initramfs),
+        initramfs: (!initramfs.get_ref().is_empty())
+            .then_some(&mut initramfs as &mut dyn Initramfs),
         cpus: 1,
         protocol: Protocol::Linux,
     };

@@ -1,10 +1,11 @@
-//! Roots of programs.
+//! Roots of programs: what is in their archives, and which machines share one.
 
 use std::fs;
+use std::time::Duration;
 
 use crate::can_run;
 use crate::support::compile::c;
-use crate::support::TestDir;
+use crate::support::{TestDir, eventually};
 
 #[test]
 fn hard_links_of_a_root_are_one_file_in_the_machine() {
@@ -30,5 +31,72 @@ fn hard_links_of_a_root_are_one_file_in_the_machine() {
         let ended = place.run(&[&["run"], &words[..], &command].concat());
         ended.expect(0, &format!("/{first} 1 2 abcd"));
         ended.expect(0, &format!("/{other} 1 2 abcd"));
+    }
+}
+
+/// Archives of roots that a machine has mapped.
+fn mapped_archives(place: &TestDir, machine: &str) -> Vec<String> {
+    let rows = place.run(&["ps", "--json"]).out;
+    let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
+    let mut rows = rows.as_array().unwrap().iter();
+    let row = rows.find(|row| row["name"] == machine).unwrap();
+    let maps = fs::read_to_string(format!("/proc/{}/maps", row["pid"])).unwrap();
+    maps.lines()
+        .filter(|line| line.contains("/cache/roots/"))
+        .map(|line| {
+            // Device and inode: the same file, whatever it is called.
+            let words: Vec<&str> = line.split_whitespace().collect();
+            format!("{} {}", words[3], words[4])
+        })
+        .collect()
+}
+
+#[test]
+fn machines_of_a_root_map_one_archive_until_the_root_changes() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "stop.c", &["-static"]) else {
+        return;
+    };
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::rename(program, root.join("stop")).unwrap();
+    let start = |name: &str| {
+        let root = root.to_str().unwrap();
+        let words = ["run", "-d", "--name", name, "--root", root, "--net", "none"];
+        place
+            .run(&[&words[..], &["--", "/stop"]].concat())
+            .expect(0, name);
+        mapped_archives(&place, name)
+    };
+    let stop = |name: &str| place.run(&["stop", name]).expect(0, "");
+    // What has just been written is not kept.
+    let settled = |name: &str| {
+        for _ in 0..100 {
+            let mapped = start(name);
+            if !mapped.is_empty() {
+                return mapped;
+            }
+            stop(name);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("no archive is kept");
+    };
+    let first = settled("first");
+    assert_eq!(first.len(), 1);
+    assert_eq!(start("second"), first);
+    fs::write(root.join("more"), "x").unwrap();
+    assert_ne!(settled("third"), first);
+    // Whoever removes the archives does not disturb the machines that have them.
+    fs::remove_dir_all(place.path().join("cache/roots")).unwrap();
+    for name in ["first", "second", "third"] {
+        eventually("it runs", || {
+            place.run(&["logs", name]).out.contains("ready")
+        });
+        let stopped = place.run(&["stop", name]);
+        stopped.expect(0, "");
+        assert!(stopped.err.is_empty(), "its program ends: {stopped:#?}");
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod tiny;
 
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -30,9 +31,19 @@ pub(crate) struct TestDir {
 
 impl TestDir {
     pub(crate) fn new() -> Self {
-        Self {
+        let place = Self {
             dir: tempfile::tempdir().unwrap(),
+        };
+        let cache = place.path().join("cache");
+        std::fs::create_dir(&cache).unwrap();
+        // Kernels and what else was obtained once; archives of roots are the test's own.
+        let shared = tare_rootfs::Cache::open_default().map(|cache| cache.dir().read_dir());
+        for entry in shared.into_iter().flatten().flatten().flatten() {
+            if entry.file_name() != "roots" {
+                symlink(entry.path(), cache.join(entry.file_name())).unwrap();
+            }
         }
+        place
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -57,6 +68,7 @@ impl TestDir {
         command
             .args(words)
             .env("TARE_RUN_ROOT", self.run_root())
+            .env("TARE_CACHE", self.path().join("cache"))
             .env_remove("TARE_IMAGES")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -46,7 +46,8 @@ impl QemuLine {
         let user = spec.user.as_ref();
         let kernel = draft.readable(&spec.image.file, user)?;
         let initrd = machine
-            .initrd
+            .files
+            .own
             .as_ref()
             .map(|file| draft.readable(file, user))
             .transpose()?;
