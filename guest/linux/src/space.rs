@@ -27,9 +27,11 @@ pub(crate) const RELOCATED_BYTES: u64 = BREAK.start - RELOCATED;
 const BREAK: Range<u64> = 0x6b00_0000_0000..0x6c00_0000_0000;
 /// Where the first stack ends.
 pub(crate) const STACK_TOP: u64 = 0x6fff_ffff_f000;
-/// Pages that come at once for anonymous memory.
-const AROUND: u64 = 16;
-/// And for a file's.
+/// Pages that come at once where a program begins to use anonymous memory, and where it goes on
+/// behind a page that is there: a first use is often of a page or two alone.
+const AROUND: u64 = 4;
+const AROUND_NEXT: u64 = 16;
+/// And of a file.
 const AROUND_FILE: u64 = 64;
 
 /// What a program wants of an address.
@@ -488,7 +490,11 @@ impl Space {
             return Err(Denied::BeyondFile);
         }
         let (around, end) = match &area.backing {
-            Backing::Anonymous => (AROUND, area.end),
+            Backing::Anonymous => {
+                let below = page - page % (AROUND * PAGE);
+                let goes_on = below > start && memory::is_held(below - PAGE);
+                (if goes_on { AROUND_NEXT } else { AROUND }, area.end)
+            }
             // Memory behind the file's last page has no page of the file, even close to its end.
             Backing::File { bytes, offset, end } if *end == u64::MAX => {
                 let rest = bytes.len().saturating_sub(*offset).next_multiple_of(PAGE);

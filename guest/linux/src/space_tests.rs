@@ -47,6 +47,29 @@ fn neighbours_merge_and_holes_split() {
 }
 
 #[test]
+fn a_first_use_brings_4_pages_and_16_where_use_goes_on() {
+    let mut space = Space::new();
+    let start = space.find(128 * PAGE, 0).expect("room");
+    space
+        .map(start..start + 128 * PAGE, anonymous(DATA))
+        .expect("mapped");
+    let held = || {
+        let pages = (0..128).map(|page| start + page * PAGE);
+        pages.filter(|page| memory::is_held(*page)).count()
+    };
+    let first = start.next_multiple_of(16 * PAGE) + 16 * PAGE;
+    assert_eq!(space.fault(first + PAGE, Access::Write), Ok(()));
+    assert_eq!(held(), 4);
+    // The rest of these 16, then all of the next.
+    assert_eq!(space.fault(first + 4 * PAGE, Access::Write), Ok(()));
+    assert_eq!(held(), 16);
+    assert_eq!(space.fault(first + 16 * PAGE, Access::Write), Ok(()));
+    assert_eq!(held(), 32);
+    assert_eq!(space.fault(first + 60 * PAGE, Access::Write), Ok(()));
+    assert_eq!(held(), 36);
+}
+
+#[test]
 fn a_fault_brings_pages_with_the_areas_rights() {
     let mut space = Space::new();
     let start = space.find(64 * PAGE, 0).expect("room");
