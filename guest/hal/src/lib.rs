@@ -56,6 +56,8 @@ mod cpuid;
 pub mod exits;
 #[cfg(target_os = "none")]
 pub mod fiber;
+#[cfg(any(test, target_os = "none"))]
+mod gates;
 #[cfg(target_os = "none")]
 pub mod ipi;
 #[cfg(target_os = "none")]

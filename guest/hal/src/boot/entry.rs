@@ -14,11 +14,11 @@
 
 use core::arch::global_asm;
 
+use crate::gates::CODE_SELECTOR;
+
 /// Where further CPUs begin in real mode.
 const TRAMPOLINE: u64 = tare_abi::layout::AP_TRAMPOLINE;
 
-/// Selector of the 64-bit code segment in every GDT.
-pub(crate) const CODE_SELECTOR: u16 = 0x08;
 /// Selector of the data segment in every GDT.
 const DATA_SELECTOR: u16 = 0x10;
 

@@ -21,8 +21,6 @@ pub use regions::Regions;
 pub(crate) use physical::fake;
 
 #[cfg(target_os = "none")]
-pub(crate) use entry::CODE_SELECTOR;
-#[cfg(target_os = "none")]
 pub use initramfs::Initramfs;
 #[cfg(target_os = "none")]
 pub(crate) use start::acpi_virtio_mmio;

@@ -347,8 +347,20 @@ pub(crate) fn map_pages_here(address: u64, frame: u64, count: u64) -> bool {
     true
 }
 
+/// The table that holds the entry of a page, if it is there.
+///
+/// Step by step rather than in a loop: an emulated instruction takes a microsecond.
+#[inline(always)]
+fn present_leaf_table(address: u64) -> Option<&'static Table> {
+    let below = |table: &Table, shift| {
+        let value = table.0[index(address, shift)].load(Ordering::Relaxed);
+        (value & (PRESENT | LARGE_PAGE) == PRESENT).then(|| table_at(value))
+    };
+    below(below(below(boot_tables().0, 39)?, 30)?, 21)
+}
+
 /// The table that holds the entry of a page; makes it and those above it if they are missing. `None`
-/// without memory. Step by step rather than in a loop: an emulated instruction takes a microsecond.
+/// without memory. The caller holds [`CHANGES`].
 fn leaf_table(address: u64) -> Option<&'static Table> {
     let table = table_below(boot_tables().0, index(address, 39))?;
     let table = table_below(table, index(address, 30))?;
@@ -420,9 +432,10 @@ pub(crate) fn set_pages_here(address: u64, first: u64, count: u64, earlier: Earl
     if supervisor::overlaps(&(frame..frame + count * PAGE)) {
         return false;
     }
-    let _changes = CHANGES.lock();
-    let Some(table) = leaf_table(address) else {
-        return false;
+    let changes = CHANGES.lock();
+    let Some(table) = present_leaf_table(address) else {
+        drop(changes);
+        return set_pages_of_new_table(address, first, count, earlier);
     };
     let mut value = first;
     let mut set = |entry: &AtomicU64| {
@@ -451,6 +464,17 @@ pub(crate) fn set_pages_here(address: u64, first: u64, count: u64, earlier: Earl
         flush();
     }
     true
+}
+
+/// Apart, so that the usual case keeps nothing for after a call.
+#[cold]
+#[inline(never)]
+fn set_pages_of_new_table(address: u64, first: u64, count: u64, earlier: Earlier) -> bool {
+    let found = {
+        let _changes = CHANGES.lock();
+        leaf_table(address).is_some()
+    };
+    found && set_pages_here(address, first, count, earlier)
 }
 
 /// Takes the entries of `count` pages of programs' memory from `address` away, all in one table.
@@ -490,10 +514,12 @@ pub(crate) fn clear_pages_here(address: u64, count: u64) -> bool {
 /// Whether `count` pages from `address`, whose index is `start`, are programs' memory in one table.
 #[inline]
 fn is_request(address: u64, start: usize, count: u64) -> bool {
+    // Whole tables: what begins there and lies in one table ends there.
+    const { assert!(PROGRAMS.start.is_multiple_of(LARGE) && PROGRAMS.end.is_multiple_of(LARGE)) };
     address.is_multiple_of(PAGE)
-        && count != 0
-        && count <= (512 - start) as u64
-        && is_program_range(&(address..address.saturating_add(count * PAGE)))
+        && count.wrapping_sub(1) < (512 - start) as u64
+        && (PROGRAMS.contains(&address)
+            || is_program_range(&(address..address.saturating_add(count * PAGE))))
 }
 
 /// Entries of programs' pages.

@@ -103,20 +103,21 @@ pub(crate) fn overlaps(range: &Range<u64>) -> bool {
     let touches = |start: u64, end: u64| range.start < end && start < range.end;
     let holds = |start: *const u8, end: *const u8| touches(start.addr() as u64, end.addr() as u64);
     let further = further();
-    range.start >= range.end
-        || holds(
+    // Of the image's parts this is the last (`link.ld`), and most ranges lie behind the image.
+    let is_in_image = range.start < (&raw const tare_ring0_bss_end).addr() as u64;
+    let in_parts = || {
+        holds(
             &raw const tare_ring0_text_start,
             &raw const tare_ring0_text_end,
-        )
-        || holds(
+        ) || holds(
             &raw const tare_ring0_data_start,
             &raw const tare_ring0_data_end,
-        )
-        || holds(
+        ) || holds(
             &raw const tare_ring0_bss_start,
             &raw const tare_ring0_bss_end,
         )
-        || touches(further.start, further.end)
+    };
+    range.start >= range.end || is_in_image && in_parts() || touches(further.start, further.end)
 }
 
 /// A zeroed page for a table; `None` when all are used.

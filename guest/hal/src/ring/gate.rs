@@ -30,7 +30,7 @@ pub(crate) const HALT: usize = 3;
 pub(crate) const SERVICE: usize = 4;
 
 /// Bytes of a stub.
-const STUB: usize = 48;
+pub(crate) const STUB: u64 = 48;
 
 unsafe extern "C" {
     static tare_user_stubs: u8;
@@ -40,7 +40,7 @@ unsafe extern "C" {
 
 /// Address of the entry code of interrupt `vector`, 32 or more.
 pub(crate) fn stub(vector: usize) -> u64 {
-    ((&raw const tare_user_stubs).addr() + (vector - 32) * STUB) as u64
+    (&raw const tare_user_stubs).addr() as u64 + (vector as u64 - 32) * STUB
 }
 
 /// Address of the halt gate.

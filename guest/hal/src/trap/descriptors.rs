@@ -16,8 +16,8 @@ use x86_64::structures::gdt::SegmentSelector;
 
 use super::entry;
 use super::vector::GATES;
-use crate::boot::CODE_SELECTOR;
 use crate::cpu::MAX;
+use crate::gates::{Gate, callable, fill};
 use crate::percpu;
 use crate::ring::{Ring, gate};
 
@@ -44,46 +44,8 @@ const GDT_ENTRIES: usize = TSS_INDEX + 2 * MAX;
 /// Present, ring 0, available 64-bit TSS.
 const TSS_KIND: u64 = 0x89 << 40;
 
-/// An interrupt gate into ring 0 that only hardware uses, and one that ring 3 may
-/// call.
-const INTERRUPT_GATE: u8 = 0x8e;
-const CALLABLE_GATE: u8 = 0xee;
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Gate {
-    offset_low: u16,
-    selector: u16,
-    stack: u8,
-    kind: u8,
-    offset_middle: u16,
-    offset_high: u32,
-    zero: u32,
-}
-
-impl Gate {
-    const NONE: Self = Self {
-        offset_low: 0,
-        selector: 0,
-        stack: 0,
-        kind: 0,
-        offset_middle: 0,
-        offset_high: 0,
-        zero: 0,
-    };
-
-    fn to(offset: u64, stack: u8, kind: u8) -> Self {
-        Self {
-            offset_low: offset as u16,
-            selector: CODE_SELECTOR,
-            stack,
-            kind,
-            offset_middle: (offset >> 16) as u16,
-            offset_high: (offset >> 32) as u32,
-            zero: 0,
-        }
-    }
-}
+/// Vectors of exceptions; interrupts have those above.
+const EXCEPTIONS: usize = 32;
 
 /// A task state segment (Intel SDM vol. 3A, figure 8-11).
 #[derive(Clone, Copy)]
@@ -136,7 +98,7 @@ const NO_TASK: Slot = Slot(Task {
 
 #[unsafe(link_section = ".bss.ring0.tables")]
 static TABLES: Shared<Tables> = Shared(UnsafeCell::new(Tables {
-    idt: [Gate::NONE; GATES],
+    idt: [[0; 2]; GATES],
     gdt: [0; GDT_ENTRIES],
     tasks: [NO_TASK; MAX],
     ports: [0; PORTS_BYTES + 1],
@@ -211,18 +173,20 @@ fn fill_once(ring: Ring) {
     tables.gdt[1..TSS_INDEX].copy_from_slice(&[CODE, DATA, USER_DATA, USER_CODE]);
     // The processor reads a byte beyond the bitmap, which must be all ones.
     tables.ports[PORTS_BYTES] = 0xff;
-    for (vector, entry) in tables.idt.iter_mut().enumerate() {
-        *entry = gate(ring, vector);
-    }
-}
-
-fn gate(ring: Ring, vector: usize) -> Gate {
-    match (ring, vector) {
-        (Ring::Three, gate::HALT) => Gate::to(gate::halt(), 0, CALLABLE_GATE),
-        (Ring::Three, gate::SERVICE) => Gate::to(gate::service(), 0, CALLABLE_GATE),
-        (_, ..32) => Gate::to(entry::stub(vector), FAULT_STACK, INTERRUPT_GATE),
-        (Ring::Zero, _) => Gate::to(entry::stub(vector), 0, INTERRUPT_GATE),
-        (Ring::Three, _) => Gate::to(gate::stub(vector), INTERRUPT_STACK, INTERRUPT_GATE),
+    let (exceptions, interrupts) = tables.idt.split_at_mut(EXCEPTIONS);
+    fill(exceptions, entry::stub(0), entry::STUB, FAULT_STACK);
+    match ring {
+        Ring::Zero => fill(interrupts, entry::stub(EXCEPTIONS), entry::STUB, 0),
+        Ring::Three => {
+            fill(
+                interrupts,
+                gate::stub(EXCEPTIONS),
+                gate::STUB,
+                INTERRUPT_STACK,
+            );
+            tables.idt[gate::HALT] = callable(gate::halt());
+            tables.idt[gate::SERVICE] = callable(gate::service());
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::percpu::{
 use crate::trap::registers::{restore_registers, save_registers};
 
 /// Bytes of a stub.
-const STUB: usize = 16;
+pub(super) const STUB: u64 = 16;
 const PAGE_FAULT: usize = 14;
 
 unsafe extern "C" {
@@ -23,7 +23,7 @@ unsafe extern "C" {
 
 /// Address of the entry code of `vector`.
 pub(super) fn stub(vector: usize) -> u64 {
-    (&raw const tare_stubs).addr() as u64 + (vector * STUB) as u64
+    (&raw const tare_stubs).addr() as u64 + vector as u64 * STUB
 }
 
 global_asm!(
