@@ -44,6 +44,33 @@ fn a_static_program_runs_and_its_status_is_the_exit_code() {
     }
 }
 
+#[test]
+fn new_memory_is_zero_wherever_it_was_before() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "zeros.c", &["-static"]) else {
+        return;
+    };
+    let ended = run(&place, &program, &["--memory", "64M"]);
+    ended.expect(0, "all zero");
+}
+
+/// Most of it untouched, so that the host needs little.
+#[test]
+fn a_program_has_as_many_page_tables_as_its_memory_and_threads_need() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "sparse.c", &["-static-pie"]) else {
+        return;
+    };
+    let ended = run(&place, &program, &["--memory", "4G"]);
+    ended.expect(0, "all there");
+}
+
 /// A file of gcc's, such as the C library.
 fn file_of_gcc(name: &str) -> PathBuf {
     let gcc = Command::new("gcc")

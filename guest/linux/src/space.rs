@@ -115,8 +115,8 @@ impl Area {
 #[derive(Debug)]
 pub(crate) struct Space {
     areas: BTreeMap<u64, Area>,
-    /// Where the search for a free range begins.
-    next: u64,
+    /// From the begin of [`MAPPINGS`] to here nothing is free.
+    filled_until: u64,
     program_break: u64,
     /// System calls of its code.
     pub(crate) sites: Sites,
@@ -126,7 +126,7 @@ impl Space {
     pub(crate) const fn new() -> Self {
         Self {
             areas: BTreeMap::new(),
-            next: MAPPINGS.start,
+            filled_until: MAPPINGS.start,
             program_break: BREAK.start,
             sites: Sites::new(),
         }
@@ -183,6 +183,10 @@ impl Space {
         self.split(range.start);
         self.split(range.end);
         self.sites.forget(&range);
+        if range.end > MAPPINGS.start {
+            let first = range.start.max(MAPPINGS.start);
+            self.filled_until = self.filled_until.min(first);
+        }
         while let Some((&start, area)) = self.areas.range(range.clone()).next() {
             memory::release(start..area.end);
             self.areas.remove(&start);
@@ -361,16 +365,20 @@ impl Space {
         {
             return Ok(hint);
         }
-        let found = self
-            .gap(self.next, bytes)
-            .or_else(|| self.gap(MAPPINGS.start, bytes));
-        let start = found.ok_or(Errno::ENOMEM)?;
-        self.next = start + bytes;
-        Ok(start)
+        // What was unmapped is used again, and with it its page tables, which are never given back.
+        while let Some((_, area)) = self.areas.range(..=self.filled_until).next_back()
+            && area.end > self.filled_until
+        {
+            self.filled_until = area.end;
+        }
+        self.gap(self.filled_until, bytes).ok_or(Errno::ENOMEM)
     }
 
     /// The first gap from `from` on.
     fn gap(&self, from: u64, bytes: u64) -> Option<u64> {
+        if from >= MAPPINGS.end {
+            return None;
+        }
         let before = self.areas.range(..from).next_back();
         let mut at = before.map_or(from, |(_, area)| area.end.max(from));
         for (start, area) in self.areas.range(from..MAPPINGS.end) {

@@ -47,6 +47,49 @@ fn neighbours_merge_and_holes_split() {
 }
 
 #[test]
+fn addresses_that_were_unmapped_are_used_again_lowest_first() {
+    let mut space = Space::new();
+    let mut take = |space: &mut Space, pages: u64| {
+        let start = space.find(pages * PAGE, 0).expect("room");
+        let range = start..start + pages * PAGE;
+        space.map(range.clone(), anonymous(DATA)).expect("mapped");
+        range
+    };
+    let at = |page: u64| MAPPINGS.start + page * PAGE;
+    let first = take(&mut space, 4);
+    let second = take(&mut space, 4);
+    assert_eq!((first.start, second.start), (at(0), at(4)));
+    // However long it goes on.
+    for pages in (1..9).cycle().take(10_000) {
+        let range = take(&mut space, pages);
+        assert_eq!(range.start, at(8));
+        space.unmap(range);
+    }
+    // A hole that is too small is passed over, and is used when one fits.
+    space.unmap(first);
+    let large = take(&mut space, 5);
+    assert_eq!(large.start, at(8));
+    assert_eq!(take(&mut space, 3).start, at(0));
+    assert_eq!(take(&mut space, 1).start, at(3));
+    assert_eq!(take(&mut space, 1).start, at(13));
+    // What another range reaches into from below counts too.
+    space.unmap(at(2)..at(6));
+    assert_eq!(take(&mut space, 4).start, at(2));
+}
+
+#[test]
+fn no_address_is_found_where_all_are_taken() {
+    let mut space = Space::new();
+    let all = MAPPINGS.end - MAPPINGS.start;
+    assert_eq!(space.find(all, 0), Ok(MAPPINGS.start));
+    space.map(MAPPINGS, anonymous(NONE)).expect("mapped");
+    assert_eq!(space.find(PAGE, 0), Err(Errno::ENOMEM));
+    space.unmap(MAPPINGS.end - PAGE..MAPPINGS.end);
+    assert_eq!(space.find(PAGE, 0), Ok(MAPPINGS.end - PAGE));
+    assert_eq!(space.find(2 * PAGE, 0), Err(Errno::ENOMEM));
+}
+
+#[test]
 fn a_first_use_brings_4_pages_and_16_where_use_goes_on() {
     let mut space = Space::new();
     let start = space.find(128 * PAGE, 0).expect("room");

@@ -80,12 +80,17 @@ pub(crate) fn raw_pages(count: usize) -> Option<NonNull<u8>> {
     NonNull::new(unsafe { HEAP.alloc(page_layout(count)?) })
 }
 
-/// 2 MiB at a multiple of 2 MiB below the first GiB, with whatever is in them.
-pub(crate) fn large_page() -> Option<NonNull<u8>> {
-    let layout = Layout::from_size_align(2 << 20, 2 << 20).ok()?;
-    // SAFETY: 1. The layout is not empty: it has 2 MiB.
+/// `count` times 2 MiB, one or more, at a multiple of 2 MiB in the first GiB, with whatever is in them.
+pub(crate) fn large_pages(count: usize) -> Option<NonNull<u8>> {
+    let bytes = count.checked_mul(2 << 20)?.max(2 << 20);
+    let layout = Layout::from_size_align(bytes, 2 << 20).ok()?;
+    // SAFETY: 1. The layout is not empty: it has 2 MiB at least.
     let block = NonNull::new(unsafe { HEAP.alloc(layout) })?;
-    let is_low = block.addr().get() as u64 + (2 << 20) <= BOOT_MAPPED;
+    let is_low = (block.addr().get() + bytes) as u64 <= BOOT_MAPPED;
+    if !is_low {
+        // SAFETY: 1. The block is this layout's, just allocated, and no one knows it.
+        unsafe { HEAP.dealloc(block.as_ptr(), layout) };
+    }
     is_low.then_some(block)
 }
 

@@ -87,10 +87,9 @@ pub(crate) fn protect(image: &Image) {
     } else {
         &boot_tables().1.0
     };
-    let further = supervisor::further();
-    if !further.is_empty() {
-        let value = further.start | (RAM & !USER) | LARGE_PAGE;
-        directory[index(further.start, 21)].store(value, Ordering::Relaxed);
+    for page in supervisor::further().step_by(LARGE as usize) {
+        let value = page | (RAM & !USER) | LARGE_PAGE;
+        directory[index(page, 21)].store(value, Ordering::Relaxed);
     }
     // The tables first, then the entries: as soon as the entry of the directory's
     // own pages is in effect, ring 3 cannot write to it. A copy takes effect as a whole.
@@ -146,23 +145,24 @@ fn copy_of_directory() -> &'static [AtomicU64; 512] {
 /// once more, for reading. Besides tables these hold descriptor tables and stacks
 /// of ring 0, which an image may know.
 fn open_window() {
-    for part in supervisor::parts().iter().skip(1) {
-        let mut page = part.range.start;
-        while page < part.range.end {
-            let entry = entry_of(WINDOW + page);
-            entry.store(page | PAGE_IN_USE | USER | NO_EXECUTE, Ordering::Relaxed);
-            page += PAGE;
+    const READABLE: u64 = PAGE_IN_USE | USER | NO_EXECUTE;
+    for part in supervisor::image_parts().iter().skip(1) {
+        for page in part.range.clone().step_by(PAGE as usize) {
+            let table = next_table(large_entry(WINDOW + page));
+            table.0[index(page, 12)].store(page | READABLE, Ordering::Relaxed);
         }
+    }
+    for page in supervisor::further().step_by(LARGE as usize) {
+        let entry = large_entry(WINDOW + page);
+        entry.store(page | READABLE | LARGE_PAGE, Ordering::Relaxed);
     }
 }
 
-/// The entry of a page that is mapped by 4 KiB, with the tables above it.
-fn entry_of(address: u64) -> &'static AtomicU64 {
-    let mut table = boot_tables().0;
-    for shift in [39, 30, 21] {
-        table = next_table(&table.0[index(address, shift)]);
-    }
-    &table.0[index(address, 12)]
+/// The entry of 2 MiB, with the tables above it.
+fn large_entry(address: u64) -> &'static AtomicU64 {
+    let table = next_table(&boot_tables().0.0[index(address, 39)]);
+    let table = next_table(&table.0[index(address, 30)]);
+    &table.0[index(address, 21)]
 }
 
 fn image_table(image: &Image, base: u64) -> u64 {

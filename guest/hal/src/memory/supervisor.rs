@@ -14,6 +14,12 @@ use super::heap;
 
 /// Pages for tables in the image: enough for the stacks of 128 MiB.
 const POOL_PAGES: usize = 96;
+/// Machines with less RAM have these alone.
+const LEAST_RAM: u64 = 96 << 20;
+/// The share of RAM that is for further tables: four times what maps all of it by pages, since each
+/// 2 MiB of addresses take a table, however few pages are used there. And most of it.
+const SHARE: u64 = 128;
+const MOST_BYTES: u64 = 64 << 20;
 const PAGE: u64 = 4096;
 const LARGE: u64 = 2 << 20;
 
@@ -29,9 +35,11 @@ static POOL: Pool = Pool(UnsafeCell::new([[0; PAGE as usize]; POOL_PAGES]));
 // The state of the pool, which ring 3 must not write.
 #[unsafe(link_section = ".bss.ring0.state")]
 static NEXT: AtomicUsize = AtomicUsize::new(0);
-/// First address of the further pages, and how many were used; zero without any.
+/// First address of the further pages, their bytes, and how many were used; zero without any.
 #[unsafe(link_section = ".bss.ring0.state")]
 static FURTHER: AtomicU64 = AtomicU64::new(0);
+#[unsafe(link_section = ".bss.ring0.state")]
+static FURTHER_BYTES: AtomicU64 = AtomicU64::new(0);
 #[unsafe(link_section = ".bss.ring0.state")]
 static FURTHER_USED: AtomicU64 = AtomicU64::new(0);
 
@@ -133,29 +141,33 @@ pub(crate) fn table_page() -> Option<u64> {
         return None;
     }
     FURTHER_USED.store(used + PAGE, Ordering::Relaxed);
-    // SAFETY: 1. The page lies in the large page that `reserve` took from the heap, below
+    // SAFETY: 1. The page lies in the large pages that `reserve` took from the heap, below
     //    `range.end` (checked), so it is aligned and mapped for ring 0. 2. `FURTHER_USED` has
     //    passed it: no other call gives it out.
     unsafe { core::ptr::write_bytes(page as *mut u64, 0, PAGE as usize / 8) };
     Some(page)
 }
 
-/// Takes memory for the tables of a machine with much RAM: a page of tables maps
-/// 2 MiB of stacks. Before [`super::paging::protect`].
+/// Takes memory for further tables; it is touched only as they are used. Before
+/// [`super::paging::protect`].
 pub(crate) fn reserve(ram_bytes: u64) {
-    if ram_bytes / LARGE <= POOL_PAGES as u64 {
+    if ram_bytes < LEAST_RAM {
         return;
     }
-    if let Some(block) = heap::large_page() {
-        FURTHER.store(block.addr().get() as u64, Ordering::Relaxed);
+    let mut pages = (ram_bytes / SHARE).min(MOST_BYTES).div_ceil(LARGE);
+    while pages > 0 {
+        if let Some(block) = heap::large_pages(pages as usize) {
+            FURTHER_BYTES.store(pages * LARGE, Ordering::Relaxed);
+            FURTHER.store(block.addr().get() as u64, Ordering::Relaxed);
+            return;
+        }
+        pages /= 2;
     }
 }
 
-/// The large page that [`reserve`] took; empty without one.
+/// The large pages that [`reserve`] took; empty without any.
 #[inline]
 pub(crate) fn further() -> Range<u64> {
-    match FURTHER.load(Ordering::Relaxed) {
-        0 => 0..0,
-        start => start..start + LARGE,
-    }
+    let start = FURTHER.load(Ordering::Relaxed);
+    start..start + FURTHER_BYTES.load(Ordering::Relaxed)
 }
