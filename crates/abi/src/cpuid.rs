@@ -15,13 +15,16 @@ pub const TARE: u32 = 0x4000_0100;
 /// `TareTareTare`.
 pub const TARE_SIGNATURE: [u8; 12] = *b"TareTareTare";
 /// Version of this contract.
-pub const TARE_VERSION: u32 = 3;
+pub const TARE_VERSION: u32 = 4;
 /// The version that added [`TARE_RING`].
 pub const TARE_RING_SINCE: u32 = 2;
 /// From this version on the functions of PCI bus 0 take the first device numbers without a
 /// gap, one a device: a guest that finds none at a number need not look at the next. Every
 /// BAR that exists has an address, and configuration space by memory takes reads of 8 bytes.
 pub const TARE_DENSE_BUS_SINCE: u32 = 3;
+/// From this version on RAM is zero at the start, but for the first MiB, the image and the initramfs with
+/// the rest of its last page.
+pub const TARE_ZEROED_SINCE: u32 = 4;
 /// The leaf behind it: EAX is the processor ring, 0 or 3, in which a library-OS image
 /// is to run.
 pub const TARE_RING: u32 = TARE + 1;

@@ -10,7 +10,7 @@ use crate::ring;
 
 use tare_abi::cpuid::{
     FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE, TARE, TARE_DENSE_BUS_SINCE, TARE_RING,
-    TARE_RING_SINCE, TARE_SIGNATURE,
+    TARE_RING_SINCE, TARE_SIGNATURE, TARE_ZEROED_SINCE,
 };
 
 /// Structured extended features, subleaf 0.
@@ -85,6 +85,11 @@ pub(crate) fn tare_ring() -> Option<u8> {
 /// Whether PCI functions take the first device numbers of bus 0 without a gap.
 pub(crate) fn has_dense_bus() -> bool {
     is_tare_since(TARE_DENSE_BUS_SINCE)
+}
+
+/// Whether RAM was zero at the start, where nothing was loaded.
+pub(crate) fn has_zeroed_ram() -> bool {
+    is_tare_since(TARE_ZEROED_SINCE)
 }
 
 /// Whether this is Tare's monitor with this version of the contract, or a later one.

@@ -29,10 +29,11 @@ const BREAK: Range<u64> = 0x6b00_0000_0000..0x6c00_0000_0000;
 pub(crate) const STACK_TOP: u64 = 0x6fff_ffff_f000;
 /// Pages that come at once where a program begins to use anonymous memory, and where it goes on
 /// behind a page that is there: a first use is often of a page or two alone.
-const AROUND: u64 = 4;
-const AROUND_NEXT: u64 = 16;
-/// And of a file.
-const AROUND_FILE: u64 = 64;
+const AROUND: u64 = 16;
+const AROUND_NEXT: u64 = 64;
+/// And of a file: copies, and pages of the archive itself, which take no memory.
+const AROUND_COPIED: u64 = 64;
+const AROUND_LENT: u64 = 128;
 
 /// What a program wants of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -506,9 +507,9 @@ impl Space {
             // Memory behind the file's last page has no page of the file, even close to its end.
             Backing::File { bytes, offset, end } if *end == u64::MAX => {
                 let rest = bytes.len().saturating_sub(*offset).next_multiple_of(PAGE);
-                (AROUND_FILE, area.end.min(start.saturating_add(rest)))
+                (around_file(area), area.end.min(start.saturating_add(rest)))
             }
-            Backing::File { .. } => (AROUND_FILE, area.end),
+            Backing::File { .. } => (around_file(area), area.end),
         };
         let window = around * PAGE;
         let low = (page - page % window).max(start);
@@ -517,6 +518,14 @@ impl Space {
         let whole = bring(start, area, run);
         // Short of memory: this page alone.
         whole.or_else(|_| bring(start, area, page..page + PAGE))
+    }
+}
+
+fn around_file(area: &Area) -> u64 {
+    if area.rights.write {
+        AROUND_COPIED
+    } else {
+        AROUND_LENT
     }
 }
 

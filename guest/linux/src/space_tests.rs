@@ -90,26 +90,26 @@ fn no_address_is_found_where_all_are_taken() {
 }
 
 #[test]
-fn a_first_use_brings_4_pages_and_16_where_use_goes_on() {
+fn a_first_use_brings_16_pages_and_64_where_use_goes_on() {
     let mut space = Space::new();
-    let start = space.find(128 * PAGE, 0).expect("room");
+    let start = space.find(512 * PAGE, 0).expect("room");
     space
-        .map(start..start + 128 * PAGE, anonymous(DATA))
+        .map(start..start + 512 * PAGE, anonymous(DATA))
         .expect("mapped");
     let held = || {
-        let pages = (0..128).map(|page| start + page * PAGE);
+        let pages = (0..512).map(|page| start + page * PAGE);
         pages.filter(|page| memory::is_held(*page)).count()
     };
-    let first = start.next_multiple_of(16 * PAGE) + 16 * PAGE;
+    let first = start.next_multiple_of(64 * PAGE) + 64 * PAGE;
     assert_eq!(space.fault(first + PAGE, Access::Write), Ok(()));
-    assert_eq!(held(), 4);
-    // The rest of these 16, then all of the next.
-    assert_eq!(space.fault(first + 4 * PAGE, Access::Write), Ok(()));
     assert_eq!(held(), 16);
+    // The rest of these 64, then all of the next.
     assert_eq!(space.fault(first + 16 * PAGE, Access::Write), Ok(()));
-    assert_eq!(held(), 32);
-    assert_eq!(space.fault(first + 60 * PAGE, Access::Write), Ok(()));
-    assert_eq!(held(), 36);
+    assert_eq!(held(), 64);
+    assert_eq!(space.fault(first + 64 * PAGE, Access::Write), Ok(()));
+    assert_eq!(held(), 128);
+    assert_eq!(space.fault(first + 250 * PAGE, Access::Write), Ok(()));
+    assert_eq!(held(), 144);
 }
 
 #[test]

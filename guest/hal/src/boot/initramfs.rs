@@ -56,7 +56,7 @@ impl Deref for Initramfs {
 
 impl Drop for Initramfs {
     fn drop(&mut self) {
-        heap::add(self.0.clone());
+        heap::add_used(self.0.clone());
     }
 }
 

@@ -33,6 +33,12 @@ pub fn stats() -> HeapStats {
 }
 
 static TOTAL: AtomicU64 = AtomicU64::new(0);
+/// The end of the highest block that was ever given out. Above it memory is as the machine started, zero
+/// where the monitor promises that, but for words of the allocator's: up to [`NODE`] bytes where free memory
+/// begins, behind a block, and one where it ends. Changed under the heap's lock.
+static TOUCHED: AtomicU64 = AtomicU64::new(u64::MAX);
+/// Most bytes that the allocator writes at the begin of free memory (talc, `base/chunk.rs`), generously.
+const NODE: u64 = 256;
 static USED: AtomicU64 = AtomicU64::new(0);
 
 struct Heap {
@@ -50,6 +56,17 @@ unsafe impl Send for Owned {}
 static HEAP: Heap = Heap {
     talc: IrqLock::new(Owned(Talc::new(Manual))),
 };
+
+/// RAM that is added is zero. Before the first is.
+pub(crate) fn trust_zeros() {
+    TOUCHED.store(0, Ordering::Relaxed);
+}
+
+/// Gives the heap RAM that has been used.
+pub(crate) fn add_used(range: Range<u64>) {
+    TOUCHED.fetch_max(range.end, Ordering::Relaxed);
+    add(range);
+}
 
 /// Gives mapped and unused RAM to the heap.
 pub(crate) fn add(range: Range<u64>) {
@@ -80,6 +97,35 @@ pub(crate) fn raw_pages(count: usize) -> Option<NonNull<u8>> {
     NonNull::new(unsafe { HEAP.alloc(page_layout(count)?) })
 }
 
+/// As [`raw_pages`]; and whether they are zero since no one has used them.
+pub(crate) fn new_pages(count: usize) -> Option<(NonNull<u8>, bool)> {
+    let layout = page_layout(count)?;
+    let mut talc = HEAP.talc.lock();
+    let touched = TOUCHED.load(Ordering::Relaxed);
+    // SAFETY: 1. The layout is not empty: `page_layout` makes it 4096 bytes at least.
+    let block = unsafe { talc.0.allocate(layout) }?;
+    note(block.as_ptr(), layout.size());
+    drop(talc);
+    count_used(layout.size() as u64);
+    let start = block.addr().get() as u64;
+    let is_new = start >= touched;
+    if is_new {
+        // Free memory may have begun here.
+        // SAFETY: 1. The block has a page at least, writable and not yet known to others. 2. NODE is a
+        //    multiple of 8 and less than a page.
+        unsafe { clear(block, NODE as usize) };
+    }
+    Some((block, is_new))
+}
+
+/// Notes that a block was given out, or grew. The caller holds the heap's lock.
+fn note(block: *mut u8, bytes: usize) {
+    let end = (block.addr() + bytes) as u64;
+    if TOUCHED.load(Ordering::Relaxed) < end {
+        TOUCHED.store(end, Ordering::Relaxed);
+    }
+}
+
 /// `count` times 2 MiB, one or more, at a multiple of 2 MiB in the first GiB, with whatever is in them.
 pub(crate) fn large_pages(count: usize) -> Option<NonNull<u8>> {
     let bytes = count.checked_mul(2 << 20)?.max(2 << 20);
@@ -97,7 +143,7 @@ pub(crate) fn large_pages(count: usize) -> Option<NonNull<u8>> {
 /// Gives pages back.
 ///
 /// # Safety
-/// `pages` must come from [`pages`] or [`raw_pages`] with the same count, and be unused.
+/// `pages` must come from [`pages`], [`raw_pages`] or [`new_pages`] with the same count, and be unused.
 pub(crate) unsafe fn free_pages(pages: NonNull<u8>, count: usize) {
     if let Some(layout) = page_layout(count) {
         // SAFETY: 1. The block and its count are those of an allocation by `raw_pages`, whose
@@ -148,11 +194,14 @@ unsafe fn clear(start: NonNull<u8>, length: usize) {
 //    panics: talc returns `None` without memory.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let mut talc = self.talc.lock();
         // SAFETY: 1. The layout is not empty: the caller's promise (`GlobalAlloc::alloc`).
-        let block = unsafe { self.talc.lock().0.allocate(layout) };
+        let block = unsafe { talc.0.allocate(layout) };
         match block {
             Some(block) => {
-                add_used(layout.size() as u64);
+                note(block.as_ptr(), layout.size());
+                drop(talc);
+                count_used(layout.size() as u64);
                 block.as_ptr()
             }
             None => null_mut(),
@@ -160,7 +209,7 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        add_used((layout.size() as u64).wrapping_neg());
+        count_used((layout.size() as u64).wrapping_neg());
         // SAFETY: 1. The block comes from this allocator with this layout: the caller's promise
         //    (`GlobalAlloc::dealloc`).
         unsafe { self.talc.lock().0.deallocate(block, layout) };
@@ -178,12 +227,16 @@ unsafe impl GlobalAlloc for Heap {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let mut talc = self.talc.lock();
         // SAFETY: 1. The block comes from this allocator with this layout, and `size` is not zero:
         //    the caller's promise (`GlobalAlloc::realloc`).
-        if unsafe { self.talc.lock().0.try_realloc_in_place(block, layout, size) } {
-            add_used((size as u64).wrapping_sub(layout.size() as u64));
+        if unsafe { talc.0.try_realloc_in_place(block, layout, size) } {
+            note(block, size);
+            drop(talc);
+            count_used((size as u64).wrapping_sub(layout.size() as u64));
             return block;
         }
+        drop(talc);
         // SAFETY: 1. The alignment is that of a valid layout. 2. `size`, rounded up to it, does not
         //    exceed `isize::MAX`: the caller's promise (`GlobalAlloc::realloc`).
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
@@ -203,6 +256,6 @@ unsafe impl GlobalAlloc for Heap {
 }
 
 /// Statistics only, but a plain addition would lose counts between cores.
-fn add_used(bytes: u64) {
+fn count_used(bytes: u64) {
     USED.fetch_add(bytes, Ordering::Relaxed);
 }

@@ -11,6 +11,7 @@ pub(crate) mod supervisor;
 use core::ops::Range;
 
 use crate::boot::Handover;
+use crate::cpuid;
 use image::Image;
 use layout::{BOOT_MAPPED, is_in_stacks, low, low_end};
 
@@ -26,6 +27,9 @@ pub(crate) fn init(handover: &Handover) {
     free.remove(&(image.text.start..image.data.end));
     free.remove(&handover.initramfs);
     free.remove(&low_of_programs(&image, handover));
+    if cpuid::has_zeroed_ram() {
+        heap::trust_zeros();
+    }
     for range in free.pages().filter(|range| range.end <= BOOT_MAPPED) {
         heap::add(range);
     }

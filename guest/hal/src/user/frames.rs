@@ -15,27 +15,60 @@ const SMALL: usize = 16;
 struct Block {
     base: u64,
     pages: usize,
-    used: [u64; BLOCK / 64],
+    used: Pages,
+    /// Those that were never used and are zero.
+    new: Pages,
     free: usize,
 }
 
-impl Block {
-    fn is_used(&self, page: usize) -> bool {
-        self.used[page / 64] & 1 << (page % 64) != 0
+/// A bit for each page.
+#[derive(Clone, Copy)]
+struct Pages([u64; BLOCK / 64]);
+
+impl Pages {
+    const NONE: Self = Self([0; BLOCK / 64]);
+    const ALL: Self = Self([u64::MAX; BLOCK / 64]);
+
+    fn has(&self, page: usize) -> bool {
+        self.0[page / 64] & 1 << (page % 64) != 0
     }
 
-    /// The first run of free pages, of `most` at most.
-    fn take(&mut self, most: usize) -> Option<(u64, usize)> {
-        let start = (0..self.pages).find(|&page| !self.is_used(page))?;
+    fn add(&mut self, page: usize) {
+        self.0[page / 64] |= 1 << (page % 64);
+    }
+
+    fn remove(&mut self, page: usize) {
+        self.0[page / 64] &= !(1 << (page % 64));
+    }
+}
+
+/// Contiguous frames.
+pub(super) struct Run {
+    pub(super) frame: u64,
+    pub(super) count: usize,
+    /// Whether they are zero; else whatever was in them is.
+    pub(super) is_zero: bool,
+}
+
+impl Block {
+    /// The first run of free pages, of `most` at most, all of them zero or none.
+    fn take(&mut self, most: usize) -> Option<Run> {
+        let start = (0..self.pages).find(|&page| !self.used.has(page))?;
+        let is_zero = self.new.has(start);
         let count = (start..self.pages)
-            .take_while(|&page| !self.is_used(page))
+            .take_while(|&page| !self.used.has(page) && self.new.has(page) == is_zero)
             .take(most)
             .count();
         for page in start..start + count {
-            self.used[page / 64] |= 1 << (page % 64);
+            self.used.add(page);
+            self.new.remove(page);
         }
         self.free -= count;
-        Some((self.base + start as u64 * PAGE, count))
+        Some(Run {
+            frame: self.base + start as u64 * PAGE,
+            count,
+            is_zero,
+        })
     }
 
     fn contains(&self, frame: u64) -> bool {
@@ -45,20 +78,22 @@ impl Block {
 
 static BLOCKS: SpinLock<Vec<Block>> = SpinLock::new(Vec::new());
 
-/// `most` contiguous frames or fewer, with whatever is in them; `None` without memory.
-pub(super) fn take(most: usize) -> Option<(u64, usize)> {
+/// `most` frames or fewer; `None` without memory.
+pub(super) fn take(most: usize) -> Option<Run> {
     let mut blocks = BLOCKS.lock();
     let roomy = blocks.iter_mut().find(|block| block.free > 0);
     if let Some(run) = roomy.and_then(|block| block.take(most)) {
         return Some(run);
     }
-    let (base, pages) = [BLOCK, SMALL]
-        .into_iter()
-        .find_map(|pages| Some((heap::raw_pages(pages)?, pages)))?;
+    let (base, is_new, pages) = [BLOCK, SMALL].into_iter().find_map(|pages| {
+        let (base, is_new) = heap::new_pages(pages)?;
+        Some((base, is_new, pages))
+    })?;
     let mut block = Block {
         base: base.addr().get() as u64,
         pages,
-        used: [0; BLOCK / 64],
+        used: Pages::NONE,
+        new: if is_new { Pages::ALL } else { Pages::NONE },
         free: pages,
     };
     let run = block.take(most);
@@ -75,8 +110,8 @@ pub(super) fn give(frame: u64) {
     };
     let block = &mut blocks[index];
     let page = ((frame - block.base) / PAGE) as usize;
-    if block.is_used(page) {
-        block.used[page / 64] &= !(1 << (page % 64));
+    if block.used.has(page) {
+        block.used.remove(page);
         block.free += 1;
     }
     if block.free == block.pages {
@@ -90,7 +125,7 @@ pub(super) fn give(frame: u64) {
 
 #[allow(unsafe_code)]
 fn free(base: NonNull<u8>, pages: usize) {
-    // SAFETY: 1. `take` got the block from `raw_pages` with this count. 2. No page of it is
+    // SAFETY: 1. `take` got the block from `new_pages` with this count. 2. No page of it is
     //    in use: each was given back.
     unsafe { heap::free_pages(base, pages) };
 }

@@ -105,9 +105,13 @@ fn map_some(at: u64, most: u64, access: Access, bytes: &[u8]) -> Option<u64> {
     let (frame, count) = if is_low {
         (at, most)
     } else {
-        let (frame, count) = frames::take(most as usize)?;
-        fill(frame, count, bytes);
-        (frame, count as u64)
+        let run = frames::take(most as usize)?;
+        if run.is_zero {
+            copy(run.frame, run.count, bytes);
+        } else {
+            fill(run.frame, run.count, bytes);
+        }
+        (run.frame, run.count as u64)
     };
     let writable = Access {
         read: true,
@@ -346,9 +350,7 @@ fn set(address: u64, frame: u64, count: u64, access: Access, is_owned: bool) -> 
 
 /// Fills pages that only the caller uses with `bytes`, and with zeros where these end.
 fn fill(address: u64, count: usize, bytes: &[u8]) {
-    const BYTES: usize = PAGE as usize;
-    let bytes = &bytes[..bytes.len().min(count * BYTES)];
-    let whole = bytes.len() / BYTES;
+    let whole = bytes.len() / PAGE as usize;
     if whole < count {
         // SAFETY: 1. `map_some` has the pages for itself: fresh frames at their own address, or a
         //    range that it has just mapped and that no program knows. 2. They are mapped, writable.
@@ -356,6 +358,12 @@ fn fill(address: u64, count: usize, bytes: &[u8]) {
             crate::memory::heap::clear_pages(address + whole as u64 * PAGE, count - whole);
         }
     }
+    copy(address, count, bytes);
+}
+
+/// Copies what there is of `bytes` for pages that only the caller uses.
+fn copy(address: u64, count: usize, bytes: &[u8]) {
+    let bytes = &bytes[..bytes.len().min(count * PAGE as usize)];
     // SAFETY: 1. `map_some` has the pages for itself, mapped and writable, as above. 2. `bytes` is
     //    at most as long as they are (cut above). 3. It does not overlap them: fresh frames,
     //    or memory of programs, to which no reference exists.
