@@ -26,7 +26,7 @@ use sha2::{Digest as _, Sha256};
 use tare_host::journal::boot_id;
 
 use crate::cache::Cache;
-use crate::cpio::{PackError, write_for_mapping};
+use crate::cpio::{Layout, PackError, archive_as};
 use crate::host_file::FileVersion;
 use crate::tree::{Content, EntryKind, Node, Tree};
 
@@ -81,11 +81,10 @@ impl ArchiveStore {
         Ok(Self(directory))
     }
 
-    /// The archive of a tree, for [mapping](crate::cpio::pack_for_mapping), open for reading. `None`
-    /// if an archive of this tree cannot be kept: a file of it is being changed, or lies on a file
-    /// system that cannot say whether it changed.
-    pub fn archive(&self, tree: &Tree) -> Result<Option<File>, PackError> {
-        let Some((name, last_change)) = key(tree).map_err(PackError::Write)? else {
+    /// The archive of a tree in a layout, open for reading. `None` if an archive of this tree cannot be
+    /// kept: a file of it is being changed, or lies on a file system that cannot say whether it changed.
+    pub fn archive(&self, tree: &Tree, layout: Layout) -> Result<Option<File>, PackError> {
+        let Some((name, last_change)) = key(tree, layout).map_err(PackError::Write)? else {
             return Ok(None);
         };
         if let Some(file) = self.stored(&name) {
@@ -96,7 +95,7 @@ impl ArchiveStore {
             return Ok(None);
         }
         let mut making = self.begin().map_err(PackError::Write)?;
-        write_for_mapping(tree, &mut making.file)?;
+        archive_as(tree, layout, &mut making.file)?;
         if !is_unchanged(tree, last_change) {
             return Ok(None);
         }
@@ -227,7 +226,7 @@ fn is_own(stat: &Stat) -> bool {
 
 /// The name of a tree's archive, and when a file of it was last changed. `None` if this boot has no
 /// name.
-fn key(tree: &Tree) -> io::Result<Option<(String, SystemTime)>> {
+fn key(tree: &Tree, layout: Layout) -> io::Result<Option<(String, SystemTime)>> {
     let boot = boot_id();
     if boot.is_empty() {
         return Ok(None);
@@ -236,6 +235,10 @@ fn key(tree: &Tree) -> io::Result<Option<(String, SystemTime)>> {
         hash: Sha256::new_with_prefix(FORMAT),
         last_change: UNIX_EPOCH,
     };
+    key.hash.update(match layout {
+        Layout::Compact => "c",
+        Layout::Pages => "p",
+    });
     for (name, node) in tree.entries() {
         key.text(name);
         key.node(node)?;

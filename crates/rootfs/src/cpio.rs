@@ -50,10 +50,14 @@ pub enum PackError {
 
 /// Where the content of files is in an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Layout {
-    /// Behind their names.
+pub enum Layout {
+    /// Behind their names: for Linux, and any image of the library OS.
     Compact,
-    /// Of files of a page and more behind all names, at multiples of a page.
+    /// For the image that runs programs, which maps files where they are: the content of files of a page and
+    /// more begins at multiples of a page, behind all names, so that whoever reads the names reads few
+    /// pages. Such a file has no content behind its name, and in the numbers that devices have (`rdev`)
+    /// the page of the archive at which its content begins, and its bytes. Entries without a name, which
+    /// mean no path, hold the contents and fill gaps.
     Pages,
 }
 
@@ -62,16 +66,8 @@ pub fn pack(tree: &Tree) -> Result<File, PackError> {
     pack_as(tree, Layout::Compact)
 }
 
-/// The same for the library OS, which maps files where they are: the content of files of a page and
-/// more begins at multiples of a page, behind all names, so that whoever reads the names reads few
-/// pages. Such a file has no content behind its name, and in the numbers that devices have (`rdev`)
-/// the page of the archive at which its content begins, and its bytes. Entries without a name, which
-/// mean no path, hold the contents and fill gaps.
-pub fn pack_for_mapping(tree: &Tree) -> Result<File, PackError> {
-    pack_as(tree, Layout::Pages)
-}
-
-fn pack_as(tree: &Tree, layout: Layout) -> Result<File, PackError> {
+/// [`pack`] in a layout.
+pub fn pack_as(tree: &Tree, layout: Layout) -> Result<File, PackError> {
     let write = |errno: rustix::io::Errno| PackError::Write(errno.into());
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = File::from(memfd_create("tare-root", flags).map_err(write)?);
@@ -86,12 +82,8 @@ pub fn archive(tree: &Tree, to: impl Write) -> Result<(), PackError> {
     archive_as(tree, Layout::Compact, to)
 }
 
-/// Writes what [`pack_for_mapping`] packs.
-pub(crate) fn write_for_mapping(tree: &Tree, to: impl Write) -> Result<(), PackError> {
-    archive_as(tree, Layout::Pages, to)
-}
-
-fn archive_as(tree: &Tree, layout: Layout, to: impl Write) -> Result<(), PackError> {
+/// Writes the archive in a layout.
+pub(crate) fn archive_as(tree: &Tree, layout: Layout, to: impl Write) -> Result<(), PackError> {
     let mut to = BufWriter::with_capacity(CHUNK, to);
     let mut entries = entries(tree, layout);
     let names_end = entries.iter().map(Entry::bytes).sum();

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::can_run;
 use crate::support::compile::c;
-use crate::support::{TestDir, eventually};
+use crate::support::needs::{built, kvm};
+use crate::support::{TestDir, eventually, free_port, get};
 
 #[test]
 fn hard_links_of_a_root_are_one_file_in_the_machine() {
@@ -99,4 +100,34 @@ fn machines_of_a_root_map_one_archive_until_the_root_changes() {
         stopped.expect(0, "");
         assert!(stopped.err.is_empty(), "its program ends: {stopped:#?}");
     }
+}
+
+#[test]
+fn files_of_an_images_root_are_mapped_and_served() {
+    let (true, Some(image)) = (kvm(), built("http")) else {
+        return;
+    };
+    let place = TestDir::new();
+    let root = place.path().join("root");
+    fs::create_dir(&root).unwrap();
+    fs::write(root.join("page"), "mapped ".repeat(1000)).unwrap();
+    for _ in 0..100 {
+        let forward = format!("{}:80", free_port());
+        let [image, root] = [&image, &root].map(|path| path.to_str().unwrap());
+        let words = [
+            "run", image, "-d", "--name", "web", "--root", root, "-p", &forward,
+        ];
+        place.run(&words).expect(0, "web");
+        let port = forward.trim_end_matches(":80").parse().unwrap();
+        eventually("it answers", || {
+            get(port, "/page").is_ok_and(|answer| answer.ends_with(&"mapped ".repeat(1000)))
+        });
+        let mapped = mapped_archives(&place, "web");
+        place.run(&["stop", "web"]).expect(0, "");
+        // What has just been written is mapped from memory.
+        if mapped.len() == 1 {
+            return;
+        }
+    }
+    panic!("no archive is kept");
 }

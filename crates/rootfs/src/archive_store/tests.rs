@@ -41,7 +41,7 @@ impl Place {
     fn archive(&self) -> File {
         let start = SystemTime::now();
         loop {
-            if let Some(archive) = self.store().archive(&self.tree()).unwrap() {
+            if let Some(archive) = self.store().archive(&self.tree(), Layout::Pages).unwrap() {
                 return archive;
             }
             assert!(start.elapsed().unwrap() < 10 * SETTLED, "it never settles");
@@ -72,8 +72,12 @@ fn a_root_that_is_as_it_was_has_one_archive() {
     assert_eq!(inode(&first), inode(&second));
     assert_eq!(place.names().len(), 1);
     let mut packed = Vec::new();
-    write_for_mapping(&place.tree(), &mut packed).unwrap();
+    archive_as(&place.tree(), Layout::Pages, &mut packed).unwrap();
     assert!(content(second) == packed);
+    // In another layout it is another one.
+    let compact = place.store().archive(&place.tree(), Layout::Compact);
+    assert_ne!(inode(&compact.unwrap().unwrap()), inode(&first));
+    assert_eq!(place.names().len(), 2);
 }
 
 #[test]
@@ -125,7 +129,7 @@ fn each_change_of_a_root_makes_another_archive() {
         assert!(!seen.contains(&inode), "{what}");
         seen.push(inode);
         let mut packed = Vec::new();
-        write_for_mapping(&place.tree(), &mut packed).unwrap();
+        archive_as(&place.tree(), Layout::Pages, &mut packed).unwrap();
         assert!(content(archive) == packed, "{what}");
     }
 }
@@ -134,10 +138,15 @@ fn each_change_of_a_root_makes_another_archive() {
 fn a_file_that_has_just_changed_is_not_trusted_to_stay() {
     let place = Place::new();
     let future = SystemTime::now() + Duration::from_secs(3600);
-    let (_, last_change) = key(&place.tree()).unwrap().unwrap();
+    let (_, last_change) = key(&place.tree(), Layout::Pages).unwrap().unwrap();
     assert!(last_change < future);
     // Written a moment ago, or so it was: a machine that stops here for two seconds sees an archive.
-    if place.store().archive(&place.tree()).unwrap().is_none() {
+    if place
+        .store()
+        .archive(&place.tree(), Layout::Pages)
+        .unwrap()
+        .is_none()
+    {
         assert_eq!(place.names(), Vec::<String>::new());
     }
     assert!(is_unchanged(&place.tree(), last_change));
@@ -158,7 +167,13 @@ fn content_without_a_path_counts_by_its_bytes() {
         tree
     };
     let place = Place::new();
-    let archive = |bytes| place.store().archive(&tree(bytes)).unwrap().unwrap();
+    let archive = |bytes| {
+        place
+            .store()
+            .archive(&tree(bytes), Layout::Pages)
+            .unwrap()
+            .unwrap()
+    };
     let first = inode(&archive(b"one"));
     assert_eq!(first, inode(&archive(b"one")));
     assert_ne!(first, inode(&archive(b"two")));
@@ -242,9 +257,9 @@ fn a_cache_that_cannot_be_made_is_an_error_and_a_root_that_goes_is_another() {
     let store = place.store();
     // Listed before: as it was, its archive is there without a look at it.
     fs::remove_file(&file).unwrap();
-    assert!(store.archive(&tree).unwrap().is_some());
+    assert!(store.archive(&tree, Layout::Pages).unwrap().is_some());
     fs::remove_file(place.roots().join(&place.names()[0])).unwrap();
-    let failed = store.archive(&tree);
+    let failed = store.archive(&tree, Layout::Pages);
     assert!(matches!(failed, Err(PackError::Read { .. })), "{failed:?}");
     assert_eq!(place.names(), Vec::<String>::new());
 }

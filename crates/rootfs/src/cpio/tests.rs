@@ -228,7 +228,7 @@ fn files_for_mapping_begin_at_pages_and_no_entry_is_lost() {
         sizes.push((name, bytes, n as u8));
     }
     tree.insert("again", Node::link("x")).unwrap();
-    let found = mapped(&contents(pack_for_mapping(&tree).unwrap()));
+    let found = mapped(&contents(pack_as(&tree, Layout::Pages).unwrap()));
     assert_eq!(found.len(), sizes.len() + 1);
     // Behind all names.
     let names_end = found.values().map(|(at, content)| match content.len() {
@@ -254,7 +254,7 @@ fn contents_for_mapping_begin_at_a_page_wherever_the_names_end() {
         tree.insert("a", Node::bytes(vec![1; bytes], 0o644))
             .unwrap();
         tree.insert("b", Node::bytes(vec![2; 5000], 0o644)).unwrap();
-        let found = mapped(&contents(pack_for_mapping(&tree).unwrap()));
+        let found = mapped(&contents(pack_as(&tree, Layout::Pages).unwrap()));
         assert_eq!(found["a"].1, vec![1; bytes]);
         assert_eq!(found["b"].1, vec![2; 5000]);
     }
@@ -265,8 +265,8 @@ fn an_archive_for_mapping_has_a_file_of_several_names_once() {
     let mut tree = Tree::new();
     tree.insert("a", Node::bytes(vec![1; 9000], 0o644)).unwrap();
     tree.hard_link("a", "z").unwrap();
-    let found = mapped(&contents(pack_for_mapping(&tree).unwrap()));
+    let found = mapped(&contents(pack_as(&tree, Layout::Pages).unwrap()));
     assert_eq!(found["a"].1.len(), 9000);
     assert!(found["z"].1.is_empty());
-    assert!(mapped(&contents(pack_for_mapping(&Tree::new()).unwrap())).is_empty());
+    assert!(mapped(&contents(pack_as(&Tree::new(), Layout::Pages).unwrap())).is_empty());
 }

@@ -3,7 +3,7 @@
 //! An archive is hostile input: every length is checked against what is left,
 //! and what does not parse ends the walk with what came before it. Several
 //! archives may follow each other with zeros between them, as the kernel allows. Files may have
-//! their content behind all names (`tare_rootfs::cpio::pack_for_mapping`).
+//! their content behind all names (`tare_rootfs::cpio::Layout::Pages`).
 
 /// Bytes of a header: the magic and 13 fields of eight hexadecimal digits.
 pub const HEADER_LEN: usize = 110;
