@@ -42,8 +42,9 @@ fn mapped_archives(place: &TestDir, machine: &str) -> Vec<String> {
     let mut rows = rows.as_array().unwrap().iter();
     let row = rows.find(|row| row["name"] == machine).unwrap();
     let maps = fs::read_to_string(format!("/proc/{}/maps", row["pid"])).unwrap();
+    let archives = place.archives();
     maps.lines()
-        .filter(|line| line.contains("/cache/roots/"))
+        .filter(|line| line.contains(archives.to_str().unwrap()))
         .map(|line| {
             // Device and inode: the same file, whatever it is called.
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -91,7 +92,7 @@ fn machines_of_a_root_map_one_archive_until_the_root_changes() {
     fs::write(root.join("more"), "x").unwrap();
     assert_ne!(settled("third"), first);
     // Whoever removes the archives does not disturb the machines that have them.
-    fs::remove_dir_all(place.path().join("cache/roots")).unwrap();
+    fs::remove_dir_all(place.archives()).unwrap();
     for name in ["first", "second", "third"] {
         eventually("it runs", || {
             place.run(&["logs", name]).out.contains("ready")

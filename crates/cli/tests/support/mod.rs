@@ -27,23 +27,25 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// A place for one test: separate run directories and files.
 pub(crate) struct TestDir {
     pub dir: TempDir,
+    cache: TempDir,
 }
 
 impl TestDir {
     pub(crate) fn new() -> Self {
-        let place = Self {
-            dir: tempfile::tempdir().unwrap(),
-        };
-        let cache = place.path().join("cache");
-        std::fs::create_dir(&cache).unwrap();
+        let [dir, cache] = [(); 2].map(|()| tempfile::tempdir().unwrap());
         // Kernels and what else was obtained once; archives of roots are the test's own.
         let shared = tare_rootfs::Cache::open_default().map(|cache| cache.dir().read_dir());
         for entry in shared.into_iter().flatten().flatten().flatten() {
             if entry.file_name() != "roots" {
-                symlink(entry.path(), cache.join(entry.file_name())).unwrap();
+                symlink(entry.path(), cache.path().join(entry.file_name())).unwrap();
             }
         }
-        place
+        Self { dir, cache }
+    }
+
+    /// Where archives of roots are.
+    pub(crate) fn archives(&self) -> std::path::PathBuf {
+        self.cache.path().join("roots")
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -68,7 +70,7 @@ impl TestDir {
         command
             .args(words)
             .env("TARE_RUN_ROOT", self.run_root())
-            .env("TARE_CACHE", self.path().join("cache"))
+            .env("TARE_CACHE", self.cache.path())
             .env_remove("TARE_IMAGES")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
