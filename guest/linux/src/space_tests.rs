@@ -49,7 +49,7 @@ fn neighbours_merge_and_holes_split() {
 #[test]
 fn addresses_that_were_unmapped_are_used_again_lowest_first() {
     let mut space = Space::new();
-    let mut take = |space: &mut Space, pages: u64| {
+    let take = |space: &mut Space, pages: u64| {
         let start = space.find(pages * PAGE, 0).expect("room");
         let range = start..start + pages * PAGE;
         space.map(range.clone(), anonymous(DATA)).expect("mapped");
