@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::can_run;
 use crate::support::compile::c;
-use crate::support::needs::{built, kvm};
+use crate::support::needs::{built, kvm, skip};
 use crate::support::{TestDir, eventually, free_port, get};
 
 #[test]
@@ -35,6 +35,16 @@ fn hard_links_of_a_root_are_one_file_in_the_machine() {
     }
 }
 
+/// Whether the file system of temporary files keeps archives.
+fn keeps_archives(place: &TestDir) -> bool {
+    let cache = place.archives().parent().map(tare_rootfs::Cache::at);
+    let keeps = cache.is_some_and(|cache| tare_rootfs::ArchiveStore::open(&cache).is_ok());
+    if !keeps {
+        skip("the file system of temporary files is none that keeps archives");
+    }
+    keeps
+}
+
 /// Archives of roots that a machine has mapped.
 fn mapped_archives(place: &TestDir, machine: &str) -> Vec<String> {
     let rows = place.run(&["ps", "--json"]).out;
@@ -59,6 +69,9 @@ fn machines_of_a_root_map_one_archive_until_the_root_changes() {
         return;
     }
     let place = TestDir::new();
+    if !keeps_archives(&place) {
+        return;
+    }
     let Some(program) = c(&place, "stop.c", &["-static"]) else {
         return;
     };
@@ -109,6 +122,9 @@ fn files_of_an_images_root_are_mapped_and_served() {
         return;
     };
     let place = TestDir::new();
+    if !keeps_archives(&place) {
+        return;
+    }
     let root = place.path().join("root");
     fs::create_dir(&root).unwrap();
     fs::write(root.join("page"), "mapped ".repeat(1000)).unwrap();
