@@ -1,6 +1,10 @@
 //! Gates of the interrupt descriptor table (Intel SDM vol. 3A, figure 6-8). Images lie below 4 GiB, so the
 //! upper word of each, which has the upper half of an address, is zero.
 
+use core::cell::Cell;
+
+use crate::unrolled;
+
 /// A gate's words.
 pub(crate) type Gate = [u64; 2];
 
@@ -25,8 +29,8 @@ pub(crate) fn callable(offset: u64) -> Gate {
     [lower(offset, 0, CALLABLE), 0]
 }
 
-/// Makes gates, which are zero, to pieces of entry code that begin at `first` and lie `distance` bytes
-/// apart, for two instructions a gate: each takes a microsecond where ring 0 is emulated.
+/// Makes gates to pieces of entry code that begin at `first` and lie `distance` bytes
+/// apart, for three instructions a gate: each takes a microsecond where ring 0 is emulated.
 pub(crate) fn fill(gates: &mut [Gate], first: u64, distance: u64, stack: u8) {
     let mut offset = first;
     let mut rest = gates;
@@ -35,22 +39,10 @@ pub(crate) fn fill(gates: &mut [Gate], first: u64, distance: u64, stack: u8) {
         let count = ((offset | 0xffff) - offset) / distance + 1;
         let (run, others) = rest.split_at_mut(rest.len().min(count as usize));
         let mut gate = lower(offset, stack, INTERRUPT);
-        let mut set = |entry: &mut Gate| {
-            entry[0] = gate;
+        unrolled::for_each(Cell::from_mut(run).as_slice_of_cells(), |entry| {
+            entry.set([gate, 0]);
             gate += distance;
-        };
-        let (groups, single) = run.as_chunks_mut::<8>();
-        for [a, b, c, d, e, f, g, h] in groups {
-            set(a);
-            set(b);
-            set(c);
-            set(d);
-            set(e);
-            set(f);
-            set(g);
-            set(h);
-        }
-        single.iter_mut().for_each(set);
+        });
         offset += run.len() as u64 * distance;
         rest = others;
     }

@@ -88,6 +88,8 @@ pub mod stamp;
 pub mod timer;
 #[cfg(target_os = "none")]
 mod trap;
+#[cfg(any(test, target_os = "none"))]
+mod unrolled;
 #[cfg(target_os = "none")]
 pub mod user;
 

@@ -19,7 +19,7 @@ use super::layout::{BOOT_MAPPED, PROGRAMS, STACKS, is_program_range, low};
 use super::{heap, supervisor};
 use crate::lock::SpinLock;
 use crate::ring::service;
-use crate::{cpuid, ring};
+use crate::{cpuid, ring, unrolled};
 
 const PAGE: u64 = 4096;
 const LARGE: u64 = 2 << 20;
@@ -283,21 +283,10 @@ pub(crate) fn map_gib_here(address: u64, is_ram: bool) -> bool {
 fn large_pages(base: u64, rights: u64) -> u64 {
     let table = new_table();
     let mut page = base | rights | LARGE_PAGE;
-    let mut set = |entry: &AtomicU64| {
+    unrolled::for_each(&table.0, |entry| {
         entry.store(page, Ordering::Relaxed);
         page += LARGE;
-    };
-    // Eight at a time, for two instructions an entry.
-    for [a, b, c, d, e, f, g, h] in table.0.as_chunks::<8>().0 {
-        set(a);
-        set(b);
-        set(c);
-        set(d);
-        set(e);
-        set(f);
-        set(g);
-        set(h);
-    }
+    });
     address_of(table)
 }
 
@@ -438,28 +427,10 @@ pub(crate) fn set_pages_here(address: u64, first: u64, count: u64, earlier: Earl
         return set_pages_of_new_table(address, first, count, earlier);
     };
     let mut value = first;
-    let mut set = |entry: &AtomicU64| {
+    unrolled::for_each(&table.0[start..start + count as usize], |entry| {
         entry.store(value, Ordering::Relaxed);
         value += PAGE;
-    };
-    // Eight at a time, for two instructions a page.
-    let (groups, rest) = table.0[start..start + count as usize].as_chunks::<8>();
-    for [a, b, c, d, e, f, g, h] in groups {
-        set(a);
-        set(b);
-        set(c);
-        set(d);
-        set(e);
-        set(f);
-        set(g);
-        set(h);
-    }
-    let (pairs, rest) = rest.as_chunks::<2>();
-    for [a, b] in pairs {
-        set(a);
-        set(b);
-    }
-    rest.iter().for_each(set);
+    });
     if earlier == Earlier::Some {
         flush();
     }
@@ -485,14 +456,9 @@ pub(crate) fn clear_pages_here(address: u64, count: u64) -> bool {
         return false;
     }
     let _changes = CHANGES.lock();
-    let mut table = boot_tables().0;
-    for shift in [39, 30, 21] {
-        let value = table.0[index(address, shift)].load(Ordering::Relaxed);
-        if value & (PRESENT | LARGE_PAGE) != PRESENT {
-            return true;
-        }
-        table = table_at(value);
-    }
+    let Some(table) = present_leaf_table(address) else {
+        return true;
+    };
     let entries = &table.0[start..start + count as usize];
     // SAFETY: 1. The range is `count` entries of one table: `is_request` has checked it, and the
     //    slice index does again. 2. The entries are atomics, which may change behind a shared
