@@ -2,7 +2,7 @@
 //! use too, and behind it, from the next page on, the machine's own, which is copied (ADR 79).
 
 use std::fs::File;
-use std::io::{self, Seek as _, SeekFrom};
+use std::io;
 
 use tare_abi::layout::KIB;
 use tare_boot::{Initramfs, LoadError};
@@ -34,15 +34,13 @@ impl GuestFiles {
 
     /// Bytes from the first file's start to the second one's.
     fn own_at(&mut self) -> io::Result<u64> {
-        let shared = size(self.shared.as_mut())?;
-        Ok(shared.next_multiple_of(PAGE))
+        Ok(size(&mut self.shared)?.next_multiple_of(PAGE))
     }
 }
 
 impl Initramfs for GuestFiles {
     fn size(&mut self) -> io::Result<u64> {
-        let own = size(self.own.as_mut())?;
-        Ok(self.own_at()?.saturating_add(own))
+        Ok(self.own_at()?.saturating_add(size(&mut self.own)?))
     }
 
     fn put(&mut self, memory: &GuestMemoryMmap, start: GuestAddress) -> Result<(), LoadError> {
@@ -57,8 +55,8 @@ impl Initramfs for GuestFiles {
     }
 }
 
-fn size(file: Option<&mut File>) -> io::Result<u64> {
-    file.map_or(Ok(0), |file| file.seek(SeekFrom::End(0)))
+fn size(file: &mut Option<File>) -> io::Result<u64> {
+    file.as_mut().map_or(Ok(0), Initramfs::size)
 }
 
 #[cfg(test)]

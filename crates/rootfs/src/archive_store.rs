@@ -11,8 +11,7 @@
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher as _, RandomState};
-use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::io::{self, Read as _};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fd::{AsFd, OwnedFd};
@@ -26,8 +25,9 @@ use sha2::{Digest as _, Sha256};
 use tare_host::journal::boot_id;
 
 use crate::cache::Cache;
-use crate::cpio::{Layout, PackError, archive_as};
+use crate::cpio::{Layout, PackError, Part, archive_as};
 use crate::host_file::FileVersion;
+use crate::oci::digest::hash;
 use crate::tree::{Content, EntryKind, Node, Tree};
 
 /// The directory in the cache.
@@ -53,8 +53,6 @@ const LOCAL: &[u32] = &[
     0x0102_1994, // tmpfs
     0x794c_7630, // overlayfs
 ];
-/// Bytes hashed at a time.
-const CHUNK: usize = 256 << 10;
 
 /// The archives of a user.
 #[derive(Debug)]
@@ -90,8 +88,7 @@ impl ArchiveStore {
         if let Some(file) = self.stored(&name) {
             return Ok(Some(file));
         }
-        let age = SystemTime::now().duration_since(last_change);
-        if !age.is_ok_and(|age| age >= SETTLED) {
+        if !is_settled(last_change, SystemTime::now()) {
             return Ok(None);
         }
         let mut making = self.begin().map_err(PackError::Write)?;
@@ -297,22 +294,11 @@ impl Key {
                     self.version(FileVersion::of(&stat));
                 } else {
                     self.hash.update("c");
-                    self.content(file, *offset, *bytes)?;
+                    let offset = *offset;
+                    let content = Part { file, offset }.take(*bytes);
+                    self.hash.update(hash::<Sha256>(content)?);
                 }
             }
-        }
-        Ok(())
-    }
-
-    fn content(&mut self, file: &File, offset: u64, bytes: u64) -> io::Result<()> {
-        let mut chunk = vec![0; CHUNK.min(usize::try_from(bytes).unwrap_or(CHUNK))];
-        let end = offset.saturating_add(bytes);
-        let mut at = offset;
-        while at < end {
-            let most = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
-            file.read_exact_at(&mut chunk[..most], at)?;
-            self.hash.update(&chunk[..most]);
-            at += most as u64;
         }
         Ok(())
     }
@@ -321,6 +307,12 @@ impl Key {
         version.numbers().into_iter().for_each(|it| self.number(it));
         self.last_change = self.last_change.max(version.changed());
     }
+}
+
+/// Whether a change from now on has another time than the last one. Not where the clock was set back.
+fn is_settled(last_change: SystemTime, now: SystemTime) -> bool {
+    let age = now.duration_since(last_change);
+    age.is_ok_and(|age| age >= SETTLED)
 }
 
 /// Whether no file has changed since, on file systems that would say so.

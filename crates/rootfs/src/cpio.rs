@@ -368,9 +368,9 @@ fn copy_part(
 }
 
 /// Reads at its own place, so that a file can be shared.
-struct Part<'a> {
-    file: &'a File,
-    offset: u64,
+pub(crate) struct Part<'a> {
+    pub(crate) file: &'a File,
+    pub(crate) offset: u64,
 }
 
 impl io::Read for Part<'_> {

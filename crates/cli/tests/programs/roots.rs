@@ -26,12 +26,11 @@ fn hard_links_of_a_root_are_one_file_in_the_machine() {
     ] {
         fs::write(root.join(first), content).unwrap();
         fs::hard_link(root.join(first), root.join(other)).unwrap();
-        let words = ["--root", root.to_str().unwrap(), "--net", "none", "--"];
-        let command = ["/same", first, other].map(|word| format!("/{}", word.trim_matches('/')));
-        let command = command.each_ref().map(String::as_str);
-        let ended = place.run(&[&["run"], &words[..], &command].concat());
-        ended.expect(0, &format!("/{first} 1 2 abcd"));
-        ended.expect(0, &format!("/{other} 1 2 abcd"));
+        let [first, other] = [first, other].map(|name| format!("/{name}"));
+        let words = ["run", "--root", root.to_str().unwrap(), "--net", "none"];
+        let ended = place.run(&[&words[..], &["--", "/same", &first, &other]].concat());
+        ended.expect(0, &format!("{first} 1 2 abcd"));
+        ended.expect(0, &format!("{other} 1 2 abcd"));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::fs::fcntl_getfl;
 
@@ -151,6 +151,11 @@ fn a_file_that_has_just_changed_is_not_trusted_to_stay() {
     let future = SystemTime::now() + Duration::from_secs(3600);
     let (_, last_change) = key(&place.tree(), Layout::Pages).unwrap().unwrap();
     assert!(last_change < future);
+    let settled = last_change + SETTLED;
+    assert!(is_settled(last_change, settled));
+    for early in [settled - Duration::from_nanos(1), last_change - SETTLED] {
+        assert!(!is_settled(last_change, early));
+    }
     // Written a moment ago, or so it was: a machine that stops here for two seconds sees an archive.
     if place
         .store()
@@ -209,7 +214,7 @@ fn no_one_else_writes_to_an_archive() {
     );
     let name = place.names().remove(0);
 
-    // A file that others may write to, a link, and a directory of that name are not used.
+    // A file that others may write to, a link, and a named pipe of that name are not used.
     let path = roots.join(&name);
     let packed = content(place.archive());
     type Plant<'a> = Box<dyn Fn() + 'a>;
@@ -283,7 +288,6 @@ fn a_cache_that_cannot_be_made_is_an_error_and_a_root_that_goes_is_another() {
     assert_eq!(place.names(), Vec::<String>::new());
 }
 
-/// The way to the cache, with the error of each step.
 #[test]
 fn a_directory_that_is_a_link_is_not_used() {
     let Some(place) = Place::new() else {
@@ -291,6 +295,6 @@ fn a_directory_that_is_a_link_is_not_used() {
     };
     fs::create_dir(place.0.path().join("cache")).unwrap();
     symlink(place.root(), place.roots()).unwrap();
-    let opened = ArchiveStore::open(&Cache::at(Path::new(&place.0.path().join("cache"))));
+    let opened = ArchiveStore::open(&Cache::at(place.0.path().join("cache")));
     assert!(opened.is_err());
 }

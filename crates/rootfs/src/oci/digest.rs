@@ -78,7 +78,8 @@ impl Digest {
     }
 }
 
-fn hash<H: sha2::Digest>(mut part: impl Read) -> io::Result<Vec<u8>> {
+/// The hash of all that `part` reads.
+pub(crate) fn hash<H: sha2::Digest>(mut part: impl Read) -> io::Result<Vec<u8>> {
     let mut hash = H::new();
     let mut chunk = vec![0; HASH_CHUNK];
     loop {

@@ -22,7 +22,7 @@
 #[cfg(test)]
 mod bombs;
 mod choice;
-mod digest;
+pub(crate) mod digest;
 mod image;
 mod image_ref;
 mod layer;

@@ -294,6 +294,10 @@ fn parts(path: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
+    use ::cpio::newc::{Builder, ModeFileType};
+
     use super::*;
 
     fn tree() -> Tree {
@@ -330,35 +334,16 @@ mod tests {
         assert_eq!(text(&tree, "/absolute"), Err(Errno::EISDIR));
     }
 
-    /// An archive's entry: a regular file.
+    /// Adds a regular file to an archive.
     fn entry(archive: &mut Vec<u8>, name: &str, inode: u32, links: u32, content: &str) {
-        let length = content.len() as u32;
-        let name_length = name.len() as u32 + 1;
-        let fields = [
-            inode,
-            0o100_644,
-            0,
-            0,
-            links,
-            0,
-            length,
-            0,
-            0,
-            0,
-            0,
-            name_length,
-            0,
-        ];
-        archive.extend_from_slice(b"070701");
-        for field in fields {
-            archive.extend_from_slice(alloc::format!("{field:08X}").as_bytes());
-        }
-        for part in [name, "\0", content] {
-            archive.extend_from_slice(part.as_bytes());
-            if part != name {
-                archive.resize(archive.len().next_multiple_of(4), 0);
-            }
-        }
+        let mut entry = Builder::new(name)
+            .mode(0o644)
+            .set_mode_file_type(ModeFileType::Regular)
+            .ino(inode)
+            .nlink(links)
+            .write(archive, content.len() as u32);
+        entry.write_all(content.as_bytes()).unwrap();
+        entry.finish().unwrap();
     }
 
     #[test]
