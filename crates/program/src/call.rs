@@ -61,10 +61,13 @@ calls! {
         pselect6 eventfd eventfd2 timerfd_create timerfd_settime timerfd_gettime pipe pipe2
         socketpair socket bind listen accept accept4 connect shutdown getsockname getpeername
         sendto sendmsg recvfrom recvmsg sendmmsg recvmmsg setsockopt getsockopt
-        clock_gettime clock_getres gettimeofday time nanosleep clock_nanosleep
+        clock_gettime clock_getres clock_settime gettimeofday time nanosleep clock_nanosleep
         clone clone3 futex sched_yield sched_getaffinity sched_setaffinity setpriority
-        sched_getscheduler sched_setscheduler set_robust_list getpriority
+        sched_getscheduler sched_setscheduler sched_getparam sched_setparam
+        sched_get_priority_max sched_get_priority_min sched_rr_get_interval set_robust_list getpriority
         rt_sigaction rt_sigprocmask rt_sigpending rt_sigtimedwait rt_sigsuspend rt_sigreturn
+        rt_sigqueueinfo rt_tgsigqueueinfo
+        timer_create timer_settime timer_gettime timer_getoverrun timer_delete
         sigaltstack setitimer getitimer alarm times kill tkill tgkill pause
         arch_prctl prctl uname getrandom prlimit64 getrlimit setrlimit sysinfo getrusage
         exit exit_group set_tid_address gettid getpid getpgrp getpgid getsid setsid getppid

@@ -4,12 +4,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
+use linux_raw_sys::general::SIGPIPE;
 use tare_libos::time::Instant;
 use tare_libos::{net, thread};
 
 use crate::errno::{Errno, Result};
 use crate::files::{File, Open};
-use crate::process::Process;
+use crate::pending::{Info, SI_USER};
+use crate::process::{PID, Process};
 use crate::signals::Mask;
 use crate::thread::{NewThread, Registers, Thread};
 
@@ -28,6 +30,13 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
+    /// What a thread gets that writes to what has no reader any more.
+    pub(crate) fn break_pipe(&self) {
+        // One that waits already is enough.
+        let info = Info::sent(SI_USER, PID);
+        self.process.send(Some(self.thread), SIGPIPE, info).ok();
+    }
+
     /// Calls `act` with another signal mask for the time of the call, if there is one. A
     /// handler that interrupts it runs with that mask; behind it the old one comes back.
     pub(crate) fn with_mask<R>(
@@ -75,11 +84,13 @@ impl Context<'_> {
             let times = files.iter().filter_map(|file| file.deadline_ns(looked_ns));
             let own = deadline.map(|deadline| deadline.as_nanos());
             match times.chain(own).min() {
-                None => thread::park(),
+                None => self.thread.wait(thread::park),
                 Some(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                     break result;
                 }
-                Some(ns) => thread::park_until(Instant::from_nanos(ns)),
+                Some(ns) => self
+                    .thread
+                    .wait(|| thread::park_until(Instant::from_nanos(ns))),
             }
         };
         files.iter().for_each(|file| file.unwatch(&waiter));

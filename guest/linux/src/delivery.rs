@@ -10,7 +10,8 @@ use linux_raw_sys::general::{
 };
 
 use crate::errno::Result;
-use crate::process::{PID, Process};
+use crate::pending::{Info, SI_TIMER};
+use crate::process::Process;
 use crate::signals::{Action, DEFAULT, END, Mask};
 use crate::thread::{Registers, Thread};
 
@@ -25,10 +26,6 @@ const STACK_AT: usize = 16;
 const REGISTERS_AT: usize = 40;
 const VECTORS_AT: usize = 224;
 const MASK_AT: usize = 296;
-const SI_TKILL: i32 = -6;
-const SI_USER: i32 = 0;
-const SI_KERNEL: i32 = 0x80;
-const SS_DISABLE: u32 = 2;
 const SELECTORS: u64 = 0x33 | 0x2b << 48;
 
 /// A signal that a thread takes now.
@@ -36,8 +33,7 @@ const SELECTORS: u64 = 0x33 | 0x2b << 48;
 pub(crate) struct Taken {
     pub(crate) signal: u32,
     pub(crate) does: Does,
-    /// `si_code`: to the process or to this thread.
-    pub(crate) code: i32,
+    pub(crate) info: Info,
 }
 
 /// What it does.
@@ -53,36 +49,37 @@ impl Taken {
     /// What the handler gets.
     pub(crate) fn cause(&self) -> Cause {
         Cause {
-            code: self.code,
+            info: self.info,
             ..Cause::default()
         }
     }
 }
 
-/// A fault behind a signal.
+/// What is behind a signal, with the numbers of a fault if it is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cause {
-    /// `si_code`.
-    pub(crate) code: i32,
+    pub(crate) info: Info,
     pub(crate) address: u64,
     pub(crate) error: u64,
     pub(crate) vector: u64,
 }
 
 impl Process {
-    /// Leaves a signal for a thread, or for any.
-    pub(crate) fn send(&self, thread: Option<&Thread>, signal: u32) {
-        let bit = Mask::of(signal).0;
+    /// Leaves a signal for a thread, or for any; EAGAIN if too many wait.
+    pub(crate) fn send(&self, thread: Option<&Thread>, signal: u32, info: Info) -> Result<()> {
         if let Some(thread) = thread {
-            thread.pending.fetch_or(bit, Ordering::AcqRel);
-            return thread.interrupt();
+            thread.pending.add(signal, info)?;
+            thread.interrupt();
+            return Ok(());
         }
-        self.pending.fetch_or(bit, Ordering::AcqRel);
+        self.pending.add(signal, info)?;
+        let bit = Mask::of(signal).0;
         let threads = self.threads.lock();
         let takes = |thread: &&Arc<Thread>| thread.mask().0 & bit == 0;
         if let Some(thread) = threads.values().find(takes) {
             thread.interrupt();
         }
+        Ok(())
     }
 
     /// Signals that wait and that the thread takes.
@@ -111,27 +108,28 @@ impl Process {
             }
             let signal = first_of(thread, due);
             // Otherwise another thread took it.
-            let Some(code) = self.remove(thread, signal) else {
+            let Some(info) = self.remove(thread, signal) else {
                 continue;
             };
             let action = self.actions.lock().get(signal);
             if let Some(does) = does(action, signal) {
-                return Some(Taken { signal, does, code });
+                return Some(Taken { signal, does, info });
             }
         }
     }
 
-    /// Takes a signal that waits; gives its `si_code`.
-    fn remove(&self, thread: &Thread, signal: u32) -> Option<i32> {
-        let bit = Mask::of(signal).0;
-        if thread.pending.fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
-            return Some(SI_TKILL);
+    /// Takes a signal that waits.
+    fn remove(&self, thread: &Thread, signal: u32) -> Option<Info> {
+        let own = thread.pending.take(signal);
+        let mut info = own.or_else(|| self.pending.take(signal))?;
+        if info.code == SI_TIMER {
+            self.timers.taken(&mut info);
         }
-        (self.pending.fetch_and(!bit, Ordering::AcqRel) & bit != 0).then_some(SI_USER)
+        Some(info)
     }
 
     /// Takes the first signal of a set that waits, blocked or not (`sigtimedwait(2)`).
-    pub(crate) fn take_of(&self, thread: &Thread, set: Mask) -> Option<(u32, i32)> {
+    pub(crate) fn take_of(&self, thread: &Thread, set: Mask) -> Option<(u32, Info)> {
         let due = self.waiting(thread).0 & set.0;
         let signal = (due != 0).then(|| first_of(thread, due))?;
         Some((signal, self.remove(thread, signal)?))
@@ -139,7 +137,16 @@ impl Process {
 
     /// Signals that wait, blocked or not.
     pub(crate) fn waiting(&self, thread: &Thread) -> Mask {
-        Mask(thread.pending.load(Ordering::Acquire) | self.pending.load(Ordering::Acquire))
+        Mask(thread.pending.bits() | self.pending.bits())
+    }
+
+    /// Lets signals that wait go, as they do where the program ignores them.
+    pub(crate) fn discard(&self, signal: u32) {
+        self.pending.discard(signal);
+        let threads = self.threads.lock();
+        threads
+            .values()
+            .for_each(|thread| thread.pending.discard(signal));
     }
 
     /// Makes the thread continue in a handler; EFAULT if its stack is not there.
@@ -152,7 +159,7 @@ impl Process {
         cause: Cause,
     ) -> Result<()> {
         let own = *thread.signal_stack.lock();
-        let is_on_own = registers.rsp.wrapping_sub(own.base) < own.bytes;
+        let is_on_own = own.holds(registers.rsp);
         let switches = action.flags & u64::from(SA_ONSTACK) != 0 && own.bytes != 0 && !is_on_own;
         let top = if switches {
             own.base + own.bytes
@@ -168,14 +175,7 @@ impl Process {
         put(0, action.restorer);
         let context = 8;
         put(context + STACK_AT, own.base);
-        put(
-            context + STACK_AT + 8,
-            if own.bytes == 0 {
-                SS_DISABLE.into()
-            } else {
-                u64::from(is_on_own)
-            },
-        );
+        put(context + STACK_AT + 8, own.flags(registers.rsp).into());
         put(context + STACK_AT + 16, own.bytes);
         let saved = thread.saved_mask.lock().take();
         let blocked = thread.blocked.load(Ordering::Relaxed);
@@ -188,10 +188,8 @@ impl Process {
         put(context + VECTORS_AT, vectors_at);
         put(context + MASK_AT, old);
         let info = context + CONTEXT_BYTES;
-        put(info, signal.into());
-        put(info + 8, u64::from(cause.code as u32));
-        let is_fault = cause.vector != 0 || cause.code == SI_KERNEL;
-        put(info + 16, if is_fault { cause.address } else { PID.into() });
+        let content = cause.info.bytes(signal);
+        bytes[info..info + content.len()].copy_from_slice(&content);
         self.write(vectors_at, vectors)?;
         self.write(frame, &bytes)?;
 
@@ -262,13 +260,13 @@ impl Process {
 
 /// The first of the signals in a set: the thread's own come before the process's.
 fn first_of(thread: &Thread, due: u64) -> u32 {
-    let own = thread.pending.load(Ordering::Acquire) & due;
+    let own = thread.pending.bits() & due;
     let first = if own != 0 { own } else { due };
     first.trailing_zeros() + 1
 }
 
 /// What an action does; `None` if nothing.
-fn does(action: Action, signal: u32) -> Option<Does> {
+pub(crate) fn does(action: Action, signal: u32) -> Option<Does> {
     match action.handler {
         IGNORE => None,
         DEFAULT if [SIGCHLD, SIGCONT, SIGURG, SIGWINCH].contains(&signal) => None,

@@ -15,7 +15,8 @@
 //! | `run` | a thread's loop: run, serve a call, deliver signals |
 //! | `thread`, `context` | a thread as the others see it; what a call works with |
 //! | `calls` | the system calls, by number |
-//! | `futex`, `signals`, `delivery`, `alarm` | threads that wait at an address; what interrupts a thread |
+//! | `futex` | threads that wait at an address |
+//! | `signals`, `pending`, `delivery`, `timers`, `ring` | what interrupts a thread |
 //! | `files` | descriptors, and what they refer to |
 //! | [`volume`] | a file system on a disk, for the tree of files |
 //!
@@ -29,7 +30,6 @@
 
 extern crate alloc;
 
-mod alarm;
 mod calls;
 mod context;
 mod delivery;
@@ -38,7 +38,9 @@ mod files;
 mod futex;
 mod load;
 mod memory;
+mod pending;
 mod process;
+mod ring;
 #[cfg(target_os = "none")]
 mod run;
 mod shared;
@@ -46,6 +48,7 @@ mod signals;
 mod sites;
 mod space;
 mod thread;
+mod timers;
 mod user;
 mod vdso;
 pub mod volume;

@@ -3,20 +3,21 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tare_libos::sync::SpinLock;
 
-use crate::alarm::Alarm;
 use crate::files::Table;
 use crate::files::endpoint::Name;
 use crate::files::tree::Tree;
 use crate::files::unix::Named;
 use crate::futex::Futexes;
+use crate::pending::Pending;
 use crate::shared::Mappings;
 use crate::signals::Actions;
 use crate::space::Space;
 use crate::thread::Thread;
+use crate::timers::Timers;
 
 /// The process's number.
 pub(crate) const PID: u32 = 1;
@@ -34,8 +35,7 @@ pub(crate) struct Process {
     pub(crate) abstract_names: SpinLock<BTreeMap<Name, Named>>,
     /// Permissions that new files do not get (`umask`).
     pub(crate) mask: AtomicU32,
-    /// The timer of `setitimer` and `alarm`.
-    pub(crate) alarm: Arc<Alarm>,
+    pub(crate) timers: Timers,
     /// The working directory, absolute.
     pub(crate) directory: SpinLock<String>,
     pub(crate) threads: SpinLock<BTreeMap<u32, Arc<Thread>>>,
@@ -43,10 +43,26 @@ pub(crate) struct Process {
     pub(crate) futexes: Futexes,
     pub(crate) actions: SpinLock<Actions>,
     /// Signals for any thread.
-    pub(crate) pending: AtomicU64,
+    pub(crate) pending: Pending,
+    /// CPU time of threads that have ended, and the most that a look has found of all.
+    pub(crate) ended_ns: AtomicU64,
+    pub(crate) seen_ns: AtomicU64,
     /// Unknown calls by number, a bit each: those that were logged.
     pub(crate) unknown: SpinLock<[u64; 8]>,
     /// Its path, for `/proc/self/exe`.
     pub(crate) path: String,
     pub(crate) hostname: String,
+}
+
+impl Process {
+    /// The CPU time of its threads; does not go back.
+    pub(crate) fn cpu_ns(&self, now_ns: u64) -> u64 {
+        let threads = self.threads.lock();
+        let live: u64 = threads
+            .values()
+            .map(|thread| thread.cpu_time.ns(now_ns))
+            .sum();
+        let ns = self.ended_ns.load(Ordering::Relaxed) + live;
+        ns.max(self.seen_ns.fetch_max(ns, Ordering::Relaxed))
+    }
 }

@@ -27,11 +27,13 @@ use crate::files::tree::{Content, Last, NodeKind, Tree};
 use crate::files::{Descriptor, Device, Open, Table};
 use crate::futex::Futexes;
 use crate::load::{self, AuxFacts, Executable};
+use crate::pending::{Info, Pending, SI_KERNEL};
 use crate::process::{MOST_THREADS, PID, Process};
 use crate::shared;
 use crate::signals::{Action, Actions, Mask};
 use crate::space::{Access, Denied, Space};
 use crate::thread::{NewThread, Thread};
+use crate::timers::Timers;
 use crate::volume::Volume;
 
 /// Stack of a thread in the library OS, bytes: it is touched as it is used, and a file system
@@ -46,7 +48,6 @@ const PAGE_FAULT: u8 = 14;
 /// Codes of `siginfo` (kernel `include/uapi/asm-generic/siginfo.h`).
 const SEGV_MAPERR: i32 = 1;
 const SEGV_ACCERR: i32 = 2;
-const SI_KERNEL: i32 = 0x80;
 
 /// Why a program cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -147,13 +148,15 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
         tree,
         abstract_names: SpinLock::new(BTreeMap::new()),
         mask: AtomicU32::new(0o022),
-        alarm: Arc::default(),
+        timers: Timers::default(),
         directory: SpinLock::new(start.directory.trim_end_matches('/').into()),
         threads: SpinLock::new(BTreeMap::new()),
         last_number: AtomicU32::new(PID),
         futexes: Futexes::new(),
         actions: SpinLock::new(Actions::new()),
-        pending: AtomicU64::new(0),
+        pending: Pending::new(),
+        ended_ns: AtomicU64::new(0),
+        seen_ns: AtomicU64::new(0),
         unknown: SpinLock::new([0; 8]),
         path: path.clone(),
         hostname: start.hostname.clone(),
@@ -192,7 +195,7 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
         let target = tare_hal::user::jump_target();
         space.sites.start(target, libos_thread::cores());
     }
-    let thread = Thread::new(PID, 0, name);
+    let thread = Thread::first(PID, name);
     process.threads.lock().insert(PID, thread.clone());
     let first = libos_thread::Builder::new()
         .name("program")
@@ -214,7 +217,9 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
         if !is_asked && asked.load(Ordering::Acquire) {
             // Once: who asks again only fears not to have been heard.
             is_asked = true;
-            process.send(None, c::SIGTERM);
+            if process.send(None, c::SIGTERM, Info::default()).is_err() {
+                log::warn!("cannot ask the program to end: too many signals wait");
+            }
         }
         libos_thread::park();
     }
@@ -353,7 +358,7 @@ fn start_thread(context: &mut Context<'_>, new: &NewThread) -> CallResult {
     for at in [new.parent_number, new.child_number].into_iter().flatten() {
         process.put_u32(at, number)?;
     }
-    let thread = Thread::new(number, context.thread.mask().0, *context.thread.name.lock());
+    let thread = context.thread.start(number);
     thread
         .clear_at_end
         .store(new.clear_at_end, Ordering::Relaxed);
@@ -394,7 +399,7 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
                 }
             }
         }
-        libos_thread::before_program(written_due());
+        libos_thread::before_program(written_due(), |others| thread.wait(others));
         let may_run = || libos_thread::may_run_program() && !process.has_signal(thread);
         if last != Exit::Jump {
             let space = process.space.lock();
@@ -519,8 +524,11 @@ fn end_thread(process: &Process, thread: &Thread, status: u64) -> bool {
     if clear != 0 && process.put_u32(clear, 0).is_ok() {
         process.futexes.wake(clear, 1, u32::MAX);
     }
+    thread.cpu_time.pause(Instant::now().as_nanos());
+    let ns = thread.cpu_time.ns(0);
     let mut threads = process.threads.lock();
     threads.remove(&thread.number);
+    process.ended_ns.fetch_add(ns, Ordering::Relaxed);
     if threads.is_empty() {
         end(status as u8);
     }
@@ -562,9 +570,14 @@ fn fault(
             _ => (c::SIGSEGV, SI_KERNEL),
         }
     };
+    let address = if vector == PAGE_FAULT { address } else { 0 };
     let cause = Cause {
-        code,
-        address: if vector == PAGE_FAULT { address } else { 0 },
+        info: Info {
+            code,
+            origin: address,
+            value: 0,
+        },
+        address,
         error: error.into(),
         vector: vector.into(),
     };

@@ -3,9 +3,12 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use linux_raw_sys::general::{SS_DISABLE, SS_ONSTACK};
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::{self, Thread as Waiter};
+use tare_libos::time::Instant;
 
+use crate::pending::Pending;
 use crate::signals::Mask;
 
 #[cfg(target_os = "none")]
@@ -30,6 +33,64 @@ pub(crate) struct SignalStack {
     pub(crate) bytes: u64,
 }
 
+impl SignalStack {
+    /// Whether a thread with this stack pointer is on it, also where it is empty
+    /// (kernel `include/linux/sched/signal.h`, `on_sig_stack`).
+    pub(crate) const fn holds(&self, rsp: u64) -> bool {
+        rsp.wrapping_sub(self.base).wrapping_sub(1) < self.bytes
+    }
+
+    /// `ss_flags` for a thread with this stack pointer.
+    pub(crate) const fn flags(&self, rsp: u64) -> u32 {
+        if self.bytes == 0 {
+            SS_DISABLE
+        } else if self.holds(rsp) {
+            SS_ONSTACK
+        } else {
+            0
+        }
+    }
+}
+
+/// How a program wants a thread to be scheduled (`sched(7)`): kept and told, without an effect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scheduling {
+    /// With `SCHED_RESET_ON_FORK`.
+    pub(crate) policy: u32,
+    pub(crate) priority: u32,
+}
+
+/// The CPU time of a thread: of its library OS thread too, and of interrupts meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct CpuTime {
+    ran_ns: AtomicU64,
+    /// Since when it has run; 0 while it waits.
+    since_ns: AtomicU64,
+}
+
+impl CpuTime {
+    /// Begins or goes on.
+    pub(crate) fn run(&self, now_ns: u64) {
+        self.since_ns.store(now_ns, Ordering::Release);
+    }
+
+    /// Stops for a while.
+    pub(crate) fn pause(&self, now_ns: u64) {
+        let since_ns = self.since_ns.swap(0, Ordering::AcqRel);
+        self.ran_ns
+            .fetch_add(now_ns.saturating_sub(since_ns), Ordering::AcqRel);
+    }
+
+    /// Nanoseconds so far. Another thread that looks meanwhile may get less, never more.
+    pub(crate) fn ns(&self, now_ns: u64) -> u64 {
+        let ran_ns = self.ran_ns.load(Ordering::Acquire);
+        match self.since_ns.load(Ordering::Acquire) {
+            0 => ran_ns,
+            since_ns => ran_ns + now_ns.saturating_sub(since_ns),
+        }
+    }
+}
+
 /// What a thread is to the others.
 pub(crate) struct Thread {
     pub(crate) number: u32,
@@ -38,25 +99,40 @@ pub(crate) struct Thread {
     /// Where 0 goes when it ends.
     pub(crate) clear_at_end: AtomicU64,
     /// Signals that wait for this thread, and those that it does not take now.
-    pub(crate) pending: AtomicU64,
+    pub(crate) pending: Pending,
     pub(crate) blocked: AtomicU64,
     /// What is blocked again after the next handler, while `sigsuspend` waits.
     pub(crate) saved_mask: SpinLock<Option<u64>>,
     pub(crate) signal_stack: SpinLock<SignalStack>,
+    pub(crate) scheduling: SpinLock<Scheduling>,
+    pub(crate) cpu_time: CpuTime,
     /// Its name, with zeros behind it.
     pub(crate) name: SpinLock<[u8; 16]>,
 }
 
 impl Thread {
-    pub(crate) fn new(number: u32, blocked: u64, name: [u8; 16]) -> Arc<Self> {
+    /// As the first thread of a program is.
+    pub(crate) fn first(number: u32, name: [u8; 16]) -> Arc<Self> {
+        Self::with(number, 0, name, Scheduling::default())
+    }
+
+    /// As one that this thread starts.
+    pub(crate) fn start(&self, number: u32) -> Arc<Self> {
+        let (name, scheduling) = (*self.name.lock(), *self.scheduling.lock());
+        Self::with(number, self.mask().0, name, scheduling)
+    }
+
+    fn with(number: u32, blocked: u64, name: [u8; 16], scheduling: Scheduling) -> Arc<Self> {
         Arc::new(Self {
             number,
             waiter: SpinLock::new(None),
             clear_at_end: AtomicU64::new(0),
-            pending: AtomicU64::new(0),
+            pending: Pending::new(),
             blocked: AtomicU64::new(blocked),
             saved_mask: SpinLock::new(None),
             signal_stack: SpinLock::new(SignalStack::default()),
+            scheduling: SpinLock::new(scheduling),
+            cpu_time: CpuTime::default(),
             name: SpinLock::new(name),
         })
     }
@@ -64,6 +140,15 @@ impl Thread {
     /// Called by the thread that runs it.
     pub(crate) fn begin(&self) {
         *self.waiter.lock() = Some(thread::current());
+        self.cpu_time.run(Instant::now().as_nanos());
+    }
+
+    /// Waits by `act`, which takes no CPU time of this thread.
+    pub(crate) fn wait<R>(&self, act: impl FnOnce() -> R) -> R {
+        self.cpu_time.pause(Instant::now().as_nanos());
+        let result = act();
+        self.cpu_time.run(Instant::now().as_nanos());
+        result
     }
 
     /// Makes it look for signals: ends its wait, or its run on another core.
@@ -101,4 +186,36 @@ pub(crate) struct NewThread {
     pub(crate) parent_number: Option<u64>,
     pub(crate) child_number: Option<u64>,
     pub(crate) clear_at_end: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waits_takes_no_cpu_time() {
+        let time = CpuTime::default();
+        assert_eq!(time.ns(7), 0);
+        time.run(10);
+        assert_eq!(time.ns(15), 5);
+        time.pause(20);
+        assert_eq!(time.ns(90), 10);
+        time.run(100);
+        assert_eq!(time.ns(101), 11);
+    }
+
+    #[test]
+    fn the_flags_of_a_signal_stack_say_whether_the_thread_is_on_it() {
+        let none = SignalStack::default();
+        assert_eq!((none.flags(0), none.flags(5)), (SS_DISABLE, SS_DISABLE));
+        let stack = SignalStack {
+            base: 4096,
+            bytes: 4096,
+        };
+        assert_eq!(
+            (stack.flags(4097), stack.flags(8192)),
+            (SS_ONSTACK, SS_ONSTACK)
+        );
+        assert_eq!((stack.flags(4096), stack.flags(8193)), (0, 0));
+    }
 }

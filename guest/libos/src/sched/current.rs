@@ -78,11 +78,12 @@ const PROGRAM_SLICE_NS: u64 = 5_000_000;
 /// Before this thread leaves the library OS for a program's code, which no scheduler
 /// interrupts: lets the other ready threads of this core run, and has the program
 /// interrupted at `limit` and at the next deadline, or soon if threads are ready again by then.
-pub fn before_program(limit: Option<Instant>) {
+/// `wait` is given what runs the others, to call it.
+pub fn before_program(limit: Option<Instant>, wait: impl FnOnce(fn())) {
     let core = local();
     core.collect();
     if core.ready_to_work() != 0 {
-        yield_now();
+        wait(yield_now);
     }
     let slice = (core.ready_to_work() != 0).then(|| clock::now_ns() + PROGRAM_SLICE_NS);
     let limit = limit.map(Instant::as_nanos);

@@ -373,18 +373,7 @@ pub(super) fn timerfd_settime(
 ) -> Result {
     let open = opened(context, number)?;
     let timer = open.file.as_kind::<Timer>().ok_or(Errno::EINVAL)?;
-    let period = duration(context, new)?.as_nanos() as u64;
-    let first = duration(context, new.wrapping_add(16))?.as_nanos() as u64;
-    let is_absolute = flags & 1 != 0;
-    let next_ns = match first {
-        0 => 0,
-        first if is_absolute => timer.monotonic_ns(first).max(1),
-        first => clock::now_ns() + first,
-    };
-    let before = timer.set(Setting {
-        next_ns,
-        period_ns: period,
-    });
+    let before = timer.set(setting(context, timer.clock(), flags, new)?);
     if old != 0 {
         put_setting(context, old, before)?;
     }
@@ -397,7 +386,20 @@ pub(super) fn timerfd_gettime(context: &Context<'_>, number: u64, to: u64) -> Re
     put_setting(context, to, timer.setting())
 }
 
-fn put_setting(context: &Context<'_>, to: u64, setting: Setting) -> Result {
+/// The setting of a timer by the `itimerspec` at an address.
+pub(super) fn setting(context: &Context<'_>, clock: Clock, flags: u64, at: u64) -> Result<Setting> {
+    let period_ns = duration(context, at)?.as_nanos() as u64;
+    let first_ns = duration(context, at.wrapping_add(16))?.as_nanos() as u64;
+    let is_absolute = flags & 1 != 0;
+    let next_ns = match first_ns {
+        0 => 0,
+        first_ns if is_absolute => clock.monotonic_ns(first_ns).max(1),
+        first_ns => clock::now_ns().saturating_add(first_ns),
+    };
+    Ok(Setting { next_ns, period_ns })
+}
+
+pub(super) fn put_setting(context: &Context<'_>, to: u64, setting: Setting) -> Result {
     let rest = match setting.next_ns {
         0 => 0,
         next_ns => next_ns.saturating_sub(clock::now_ns()).max(1),

@@ -1,6 +1,6 @@
 //! Reading and writing (`read(2)`, `readv(2)`, `pread(2)`, `sendfile(2)` and their kin).
 
-use linux_raw_sys::general::{O_APPEND, POLLIN, SEEK_CUR, SEEK_SET, SIGPIPE};
+use linux_raw_sys::general::{O_APPEND, POLLIN, SEEK_CUR, SEEK_SET};
 
 use super::arguments::Arguments;
 use super::descriptors::open;
@@ -189,7 +189,7 @@ pub(super) fn write_all(
             }
             Err(errno) if done == 0 => {
                 if errno == Errno::EPIPE {
-                    context.process.send(Some(context.thread), SIGPIPE);
+                    context.break_pipe();
                 }
                 return Err(errno);
             }

@@ -2,8 +2,8 @@
 
 use linux_raw_sys::general::{
     MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE,
-    MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, MREMAP_FIXED, MREMAP_MAYMOVE, MS_ASYNC,
-    MS_INVALIDATE, MS_SYNC, PROT_EXEC, PROT_READ, PROT_WRITE,
+    MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MREMAP_FIXED,
+    MREMAP_MAYMOVE, MS_ASYNC, MS_INVALIDATE, MS_SYNC, PROT_EXEC, PROT_READ, PROT_WRITE,
 };
 use tare_program::offered::MapFlag;
 
@@ -221,6 +221,26 @@ pub(super) fn mremap(context: &Context<'_>, a: Arguments) -> Result {
     space.copy_to(old..end, to, new_bytes)?;
     space.unmap(old..end);
     Ok(to)
+}
+
+/// `mlock(2)` and `munlock(2)`: no page leaves the machine's memory.
+pub(super) fn mlock(context: &Context<'_>, start: u64, length: u64) -> Result {
+    let end = start
+        .checked_add(length)
+        .and_then(|end| end.checked_next_multiple_of(PAGE));
+    let range = start - start % PAGE..end.ok_or(Errno::EINVAL)?;
+    if !range.is_empty() && !context.process.space.lock().is_mapped(&range) {
+        return Err(Errno::ENOMEM);
+    }
+    Ok(0)
+}
+
+pub(super) fn mlockall(flags: u64) -> Result {
+    match flags as u32 {
+        0 | MCL_ONFAULT => Err(Errno::EINVAL),
+        flags if flags & !(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) != 0 => Err(Errno::EINVAL),
+        _ => Ok(0),
+    }
 }
 
 /// `brk(2)`.

@@ -19,6 +19,8 @@ mod options;
 #[cfg(target_os = "none")]
 mod parts;
 #[cfg(target_os = "none")]
+mod signals;
+#[cfg(target_os = "none")]
 mod splice;
 #[cfg(target_os = "none")]
 mod status;
@@ -28,6 +30,8 @@ pub(crate) mod system;
 mod threads;
 #[cfg(target_os = "none")]
 mod time;
+#[cfg(target_os = "none")]
+mod timers;
 
 #[cfg(target_os = "none")]
 pub(crate) use table::{continues_output, restarts, serve};
@@ -37,8 +41,8 @@ mod table {
     use tare_program::Call;
 
     use super::arguments::{self, Arguments};
-    use super::{descriptors, events, files, io, memory, net, options, splice, status};
-    use super::{system, threads, time};
+    use super::{descriptors, events, files, io, memory, net, options, signals, splice, status};
+    use super::{system, threads, time, timers};
     use crate::context::Context;
     use crate::errno::{Errno, Result};
 
@@ -198,7 +202,9 @@ mod table {
             Call::madvise => memory::madvise(c, a[0], a[1], a[2]),
             Call::brk => memory::brk(c, a[0]),
             Call::msync => memory::msync(c, a[0], a[1], a[2]),
-            Call::mlock | Call::munlock | Call::mlockall | Call::munlockall => Ok(0),
+            Call::mlock | Call::munlock => memory::mlock(c, a[0], a[1]),
+            Call::mlockall => memory::mlockall(a[0]),
+            Call::munlockall => Ok(0),
             Call::mincore => Err(Errno::ENOMEM),
 
             Call::epoll_create => {
@@ -248,6 +254,7 @@ mod table {
 
             Call::clock_gettime => time::clock_gettime(c, a[0], a[1]),
             Call::clock_getres => time::clock_getres(c, a[0], a[1]),
+            Call::clock_settime => time::clock_settime(c, a[0], a[1]),
             Call::gettimeofday => time::gettimeofday(c, a[0]),
             Call::time => time::time(c, a[0]),
             Call::nanosleep => time::sleep(c, 1, 0, a[0], a[1]),
@@ -274,22 +281,35 @@ mod table {
             }
             Call::sched_getaffinity => threads::sched_getaffinity(c, a[1], a[2]),
             Call::sched_setaffinity | Call::setpriority => Ok(0),
-            Call::sched_getscheduler | Call::sched_setscheduler => Ok(0),
+            Call::sched_setscheduler => threads::sched_setscheduler(c, a[0], a[1], a[2]),
+            Call::sched_getscheduler => threads::sched_getscheduler(c, a[0]),
+            Call::sched_setparam => threads::sched_setparam(c, a[0], a[1]),
+            Call::sched_getparam => threads::sched_getparam(c, a[0], a[1]),
+            Call::sched_get_priority_max => threads::sched_get_priority_max(a[0]),
+            Call::sched_get_priority_min => threads::sched_get_priority_min(a[0]),
+            Call::sched_rr_get_interval => threads::sched_rr_get_interval(c, a[0], a[1]),
             Call::set_robust_list => threads::set_robust_list(a[1]),
             Call::getpriority => Ok(20),
-            Call::rt_sigaction => threads::rt_sigaction(c, a),
-            Call::rt_sigprocmask => threads::rt_sigprocmask(c, a[0], a[1], a[2]),
-            Call::rt_sigpending => threads::rt_sigpending(c, a[0]),
-            Call::rt_sigtimedwait => threads::rt_sigtimedwait(c, a[0], a[1], a[2]),
-            Call::setitimer => time::setitimer(c, a[0], a[1], a[2]),
-            Call::getitimer => time::getitimer(c, a[0], a[1]),
-            Call::alarm => time::alarm(c, a[0]),
+            Call::rt_sigaction => signals::rt_sigaction(c, a),
+            Call::rt_sigprocmask => signals::rt_sigprocmask(c, a[0], a[1], a[2]),
+            Call::rt_sigpending => signals::rt_sigpending(c, a[0]),
+            Call::rt_sigtimedwait => signals::rt_sigtimedwait(c, a[0], a[1], a[2]),
+            Call::rt_sigqueueinfo => signals::rt_sigqueueinfo(c, a[0], a[1], a[2]),
+            Call::rt_tgsigqueueinfo => signals::rt_tgsigqueueinfo(c, a),
+            Call::setitimer => timers::setitimer(c, a[0], a[1], a[2]),
+            Call::getitimer => timers::getitimer(c, a[0], a[1]),
+            Call::alarm => timers::alarm(c, a[0]),
+            Call::timer_create => timers::timer_create(c, a[0], a[1], a[2]),
+            Call::timer_settime => timers::timer_settime(c, a[0], a[1], a[2], a[3]),
+            Call::timer_gettime => timers::timer_gettime(c, a[0], a[1]),
+            Call::timer_getoverrun => timers::timer_getoverrun(c, a[0]),
+            Call::timer_delete => timers::timer_delete(c, a[0]),
             Call::times => system::times(c, a[0]),
-            Call::rt_sigsuspend => threads::rt_sigsuspend(c, a[0]),
-            Call::sigaltstack => threads::sigaltstack(c, a[0], a[1]),
-            Call::kill => threads::kill(c, a[0], a[1]),
-            Call::tkill => threads::tgkill(c, a[0], a[1]),
-            Call::tgkill => threads::tgkill(c, a[1], a[2]),
+            Call::rt_sigsuspend => signals::rt_sigsuspend(c, a[0]),
+            Call::sigaltstack => signals::sigaltstack(c, a[0], a[1]),
+            Call::kill => signals::kill(c, a[0], a[1]),
+            Call::tkill => signals::tgkill(c, a[0], a[1]),
+            Call::tgkill => signals::tgkill(c, a[1], a[2]),
             Call::pause => c.wait(&[], None, || Err(Errno::EAGAIN)),
 
             Call::arch_prctl => system::arch_prctl(c, a[0], a[1]),

@@ -294,10 +294,7 @@ fn send(
             Errno::EOPNOTSUPP
         });
     }
-    let before = context
-        .thread
-        .pending
-        .load(core::sync::atomic::Ordering::Relaxed);
+    let before = context.thread.pending.bits();
     let has_more = flags & n::MSG_MORE != 0;
     let socket = open.file.as_kind::<Socket>().filter(|_| has_more);
     if let Some(socket) = socket {
@@ -308,12 +305,10 @@ fn send(
         socket.set_more(false);
     }
     if sent == Err(Errno::EPIPE) && flags & n::MSG_NOSIGNAL != 0 {
-        // Only this one: others may have come meanwhile.
-        let own = Mask::of(c::SIGPIPE).0 & !before;
-        context
-            .thread
-            .pending
-            .fetch_and(!own, core::sync::atomic::Ordering::Relaxed);
+        // Only this one: another may have waited before.
+        if before & Mask::of(c::SIGPIPE).0 == 0 {
+            context.thread.pending.take(c::SIGPIPE);
+        }
     }
     sent
 }

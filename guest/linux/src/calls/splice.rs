@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::general::{O_APPEND, POLLHUP, POLLIN, SIGPIPE};
+use linux_raw_sys::general::{O_APPEND, POLLHUP, POLLIN};
 
 use super::arguments::Arguments;
 use super::descriptors::open;
@@ -55,7 +55,7 @@ pub(super) fn splice(context: &mut Context<'_>, a: Arguments) -> Result {
         Err(Errno::EINVAL)
     };
     if done == Err(Errno::EPIPE) {
-        context.process.send(Some(context.thread), SIGPIPE);
+        context.break_pipe();
     }
     let done = done?;
     if let Some(file) = to.file.as_kind::<Regular>() {

@@ -15,6 +15,10 @@ const ARCH_GET_FS: u32 = 0x1003;
 const LOWER_HALF: u64 = 1 << 47;
 const UTS_BYTES: usize = 65;
 const RLIM_INFINITY: u64 = u64::MAX;
+/// Whose use `getrusage` gives.
+const RUSAGE_CHILDREN: i32 = -1;
+const RUSAGE_SELF: i32 = 0;
+const RUSAGE_THREAD: i32 = 1;
 
 /// `arch_prctl(2)`: FS only; GS belongs to the library OS.
 pub(super) fn arch_prctl(context: &mut Context<'_>, code: u64, address: u64) -> Result {
@@ -93,6 +97,7 @@ pub(super) fn prlimit(context: &Context<'_>, resource: u64, old: u64) -> Result 
         c::RLIMIT_NOFILE => 65_536,
         c::RLIMIT_STACK => crate::load::STACK_BYTES,
         c::RLIMIT_NPROC => crate::process::MOST_THREADS as u64,
+        c::RLIMIT_SIGPENDING => crate::pending::MOST_WAITING as u64,
         c::RLIMIT_CORE => 0,
         0..16 => RLIM_INFINITY,
         _ => return Err(Errno::EINVAL),
@@ -119,15 +124,18 @@ pub(super) fn sysinfo(context: &Context<'_>, to: u64) -> Result {
     Ok(0)
 }
 
-/// `getrusage(2)`: the time since the start counts as the process's.
+/// `getrusage(2)`: CPU time as the program's own, none of it as the kernel's.
 pub(super) fn getrusage(context: &Context<'_>, whose: u64, to: u64) -> Result {
-    if !matches!(whose as i32, -1..=1) {
-        return Err(Errno::EINVAL);
-    }
+    let now_ns = tare_hal::clock::now_ns();
+    let ns = match whose as i32 {
+        RUSAGE_CHILDREN => 0,
+        RUSAGE_SELF => context.process.cpu_ns(now_ns),
+        RUSAGE_THREAD => context.thread.cpu_time.ns(now_ns),
+        _ => return Err(Errno::EINVAL),
+    };
     let mut bytes = [0; 144];
-    let now = tare_hal::clock::now_ns();
-    bytes[..8].copy_from_slice(&(now / 1_000_000_000).to_le_bytes());
-    bytes[8..16].copy_from_slice(&(now % 1_000_000_000 / 1000).to_le_bytes());
+    bytes[..8].copy_from_slice(&(ns / 1_000_000_000).to_le_bytes());
+    bytes[8..16].copy_from_slice(&(ns % 1_000_000_000 / 1000).to_le_bytes());
     context.process.write(to, &bytes)?;
     Ok(0)
 }
@@ -163,13 +171,15 @@ pub(crate) fn end(status: u8) -> ! {
     panic!("the program ends with status {status}")
 }
 
-/// `times(2)`: clock ticks since the start, all of them the process's.
+/// `times(2)`: clock ticks since the start, and those of the process.
 pub(super) fn times(context: &Context<'_>, to: u64) -> Result {
-    let ticks = tare_hal::clock::now_ns() / 10_000_000;
+    const TICK_NS: u64 = 10_000_000;
+    let now_ns = tare_hal::clock::now_ns();
     if to != 0 {
         let mut bytes = [0; 32];
+        let ticks = context.process.cpu_ns(now_ns) / TICK_NS;
         bytes[..8].copy_from_slice(&ticks.to_le_bytes());
         context.process.write(to, &bytes)?;
     }
-    Ok(ticks)
+    Ok(now_ns / TICK_NS)
 }

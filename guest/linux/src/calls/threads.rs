@@ -1,6 +1,6 @@
-//! Threads and what they share: `clone(2)`, `futex(2)`, scheduling, signals.
+//! Threads and what they share: `clone(2)`, `futex(2)`, scheduling (`sched(7)`).
 
-use core::sync::atomic::Ordering;
+use alloc::sync::Arc;
 
 use linux_raw_sys::general as c;
 use tare_hal::clock;
@@ -8,17 +8,27 @@ use tare_libos::time::{Duration, Instant};
 use tare_program::offered::ThreadFlag;
 
 use super::arguments::Arguments;
-use super::time::duration;
+use super::time::{duration, put_duration};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::process::PID;
-use crate::signals::{Action, END, Mask};
-use crate::thread::{NewThread, SignalStack};
+use crate::thread::{NewThread, Scheduling, Thread};
 
 /// Flags of a thread of this process.
 const THREAD: u32 = c::CLONE_VM | c::CLONE_SIGHAND | c::CLONE_THREAD;
 const COMMAND: u32 = 0x7f;
-const SS_DISABLE: u32 = 2;
+/// Policies by number, with the range of their priorities.
+const POLICIES: [(u32, u32, u32); 6] = [
+    (c::SCHED_NORMAL, 0, 0),
+    (c::SCHED_FIFO, 1, 99),
+    (c::SCHED_RR, 1, 99),
+    (c::SCHED_BATCH, 0, 0),
+    (c::SCHED_IDLE, 0, 0),
+    (c::SCHED_DEADLINE, 0, 0),
+];
+const SCHED_RESET_ON_FORK: u32 = 0x4000_0000;
+/// What `SCHED_RR` has (kernel `include/linux/sched/rt.h`), and what others have at most.
+const ROUND: Duration = Duration::from_millis(100);
+const SLICE: Duration = Duration::from_millis(4);
 
 /// What a new thread begins with.
 #[derive(Clone, Copy, Debug, Default)]
@@ -154,6 +164,99 @@ pub(super) fn futex(context: &Context<'_>, a: Arguments) -> Result {
     }
 }
 
+/// The thread with a number; 0 is the one that calls.
+pub(super) fn thread_of(context: &Context<'_>, number: u64) -> Result<Arc<Thread>> {
+    match number as u32 {
+        0 => Ok(context.thread.clone()),
+        number => {
+            let threads = context.process.threads.lock();
+            threads.get(&number).cloned().ok_or(Errno::ESRCH)
+        }
+    }
+}
+
+/// `sched_setscheduler(2)`. Threads of a core run in turns whatever they ask for.
+pub(super) fn sched_setscheduler(
+    context: &Context<'_>,
+    number: u64,
+    policy: u64,
+    parameters: u64,
+) -> Result {
+    if (policy as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    set_scheduling(context, number, Some(policy as u32), parameters)
+}
+
+pub(super) fn sched_setparam(context: &Context<'_>, number: u64, parameters: u64) -> Result {
+    set_scheduling(context, number, None, parameters)
+}
+
+fn set_scheduling(
+    context: &Context<'_>,
+    number: u64,
+    policy: Option<u32>,
+    parameters: u64,
+) -> Result {
+    if parameters == 0 || (number as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let priority = context.process.u32(parameters)?;
+    let thread = thread_of(context, number)?;
+    let mut scheduling = thread.scheduling.lock();
+    let policy = policy.unwrap_or(scheduling.policy);
+    let (least, most) = priorities(policy & !SCHED_RESET_ON_FORK)?;
+    // Deadlines come by another call.
+    if policy & !SCHED_RESET_ON_FORK == c::SCHED_DEADLINE || !(least..=most).contains(&priority) {
+        return Err(Errno::EINVAL);
+    }
+    *scheduling = Scheduling { policy, priority };
+    Ok(0)
+}
+
+pub(super) fn sched_getscheduler(context: &Context<'_>, number: u64) -> Result {
+    if (number as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let thread = thread_of(context, number)?;
+    let scheduling = *thread.scheduling.lock();
+    Ok(scheduling.policy.into())
+}
+
+pub(super) fn sched_getparam(context: &Context<'_>, number: u64, to: u64) -> Result {
+    if to == 0 || (number as i32) < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let thread = thread_of(context, number)?;
+    let scheduling = *thread.scheduling.lock();
+    context.process.put_u32(to, scheduling.priority)?;
+    Ok(0)
+}
+
+fn priorities(policy: u32) -> Result<(u32, u32)> {
+    let known = POLICIES.iter().find(|known| known.0 == policy);
+    let (_, least, most) = known.ok_or(Errno::EINVAL)?;
+    Ok((*least, *most))
+}
+
+pub(super) fn sched_get_priority_max(policy: u64) -> Result {
+    Ok(priorities(policy as u32)?.1.into())
+}
+
+pub(super) fn sched_get_priority_min(policy: u64) -> Result {
+    Ok(priorities(policy as u32)?.0.into())
+}
+
+pub(super) fn sched_rr_get_interval(context: &Context<'_>, number: u64, to: u64) -> Result {
+    let policy = sched_getscheduler(context, number)? as u32 & !SCHED_RESET_ON_FORK;
+    let interval = match policy {
+        c::SCHED_RR => ROUND,
+        c::SCHED_FIFO => Duration::ZERO,
+        _ => SLICE,
+    };
+    put_duration(context, to, interval)
+}
+
 pub(super) fn sched_getaffinity(context: &Context<'_>, bytes: u64, to: u64) -> Result {
     if bytes < 8 {
         return Err(Errno::EINVAL);
@@ -161,165 +264,6 @@ pub(super) fn sched_getaffinity(context: &Context<'_>, bytes: u64, to: u64) -> R
     let cpus = (1_u64 << tare_libos::thread::cores().min(63)) - 1;
     context.process.put_u64(to, cpus)?;
     Ok(8)
-}
-
-pub(super) fn rt_sigaction(context: &Context<'_>, a: Arguments) -> Result {
-    let [signal, new, old, bytes, ..] = a;
-    if bytes != 8 {
-        return Err(Errno::EINVAL);
-    }
-    let signal = u32::try_from(signal)
-        .ok()
-        .filter(|signal| (1..END).contains(signal));
-    let signal = signal.ok_or(Errno::EINVAL)?;
-    let process = context.process;
-    let mut before = process.actions.lock().get(signal);
-    if new != 0 {
-        let word = |number: u64| process.u64(new.wrapping_add(number * 8));
-        let action = Action {
-            handler: word(0)?,
-            flags: word(1)?,
-            restorer: word(2)?,
-            mask: word(3)?,
-        };
-        before = process.actions.lock().set(signal, action)?;
-    }
-    if old != 0 {
-        let words = [before.handler, before.flags, before.restorer, before.mask];
-        for (number, word) in (0..).zip(words) {
-            process.put_u64(old.wrapping_add(number * 8), word)?;
-        }
-    }
-    Ok(0)
-}
-
-pub(super) fn rt_sigprocmask(context: &Context<'_>, how: u64, new: u64, old: u64) -> Result {
-    let thread = context.thread;
-    let before = thread.blocked.load(Ordering::Relaxed);
-    if new != 0 {
-        let given = context.process.u64(new)?;
-        let mask = match how as u32 {
-            c::SIG_BLOCK => before | given,
-            c::SIG_UNBLOCK => before & !given,
-            c::SIG_SETMASK => given,
-            _ => return Err(Errno::EINVAL),
-        };
-        thread
-            .blocked
-            .store(Mask(mask).blockable().0, Ordering::Relaxed);
-    }
-    if old != 0 {
-        context.process.put_u64(old, before)?;
-    }
-    Ok(0)
-}
-
-pub(super) fn rt_sigsuspend(context: &Context<'_>, mask: u64) -> Result {
-    let mask = Mask(context.process.u64(mask)?);
-    context.with_mask(Some(mask), || {
-        context.wait(&[], None, || Err(Errno::EAGAIN))
-    })
-}
-
-pub(super) fn sigaltstack(context: &Context<'_>, new: u64, old: u64) -> Result {
-    let process = context.process;
-    let mut stack = context.thread.signal_stack.lock();
-    let before = *stack;
-    if new != 0 {
-        let flags = process.u32(new.wrapping_add(8))?;
-        let given = SignalStack {
-            base: process.u64(new)?,
-            bytes: process.u64(new.wrapping_add(16))?,
-        };
-        *stack = match flags & SS_DISABLE {
-            0 if given.bytes < 2048 => return Err(Errno::ENOMEM),
-            0 => given,
-            _ => SignalStack::default(),
-        };
-    }
-    drop(stack);
-    if old != 0 {
-        process.put_u64(old, before.base)?;
-        let flags = if before.bytes == 0 { SS_DISABLE } else { 0 };
-        process.put_u64(old.wrapping_add(8), flags.into())?;
-        process.put_u64(old.wrapping_add(16), before.bytes)?;
-    }
-    Ok(0)
-}
-
-pub(super) fn kill(context: &Context<'_>, process: u64, signal: u64) -> Result {
-    match process as u32 as i32 {
-        -1 | 0 => {}
-        number if number.unsigned_abs() == PID => {}
-        _ => return Err(Errno::ESRCH),
-    }
-    match signal as u32 {
-        0 => {}
-        signal if signal < END => context.process.send(None, signal),
-        _ => return Err(Errno::EINVAL),
-    }
-    Ok(0)
-}
-
-pub(super) fn tgkill(context: &Context<'_>, number: u64, signal: u64) -> Result {
-    let thread = context
-        .process
-        .threads
-        .lock()
-        .get(&(number as u32))
-        .cloned();
-    let thread = thread.ok_or(Errno::ESRCH)?;
-    match signal as u32 {
-        0 => {}
-        signal if signal < END => context.process.send(Some(&thread), signal),
-        _ => return Err(Errno::EINVAL),
-    }
-    Ok(0)
-}
-
-/// `sigpending(2)`.
-pub(super) fn rt_sigpending(context: &Context<'_>, to: u64) -> Result {
-    let (process, thread) = (context.process, context.thread);
-    let blocked = process.waiting(thread).0 & thread.mask().0;
-    process.put_u64(to, blocked)?;
-    Ok(0)
-}
-
-/// `sigtimedwait(2)`: gives a signal of a set without calling its handler.
-pub(super) fn rt_sigtimedwait(context: &Context<'_>, set: u64, info: u64, timeout: u64) -> Result {
-    let set = Mask(context.process.u64(set)?).blockable();
-    let deadline = match timeout {
-        0 => None,
-        at => Some(Instant::now() + duration(context, at)?),
-    };
-    let (process, thread) = (context.process, context.thread);
-    // While it waits, what it waits for ends its wait.
-    let found = context.with_mask(Some(Mask(thread.mask().0 & !set.0)), || {
-        let take = || process.take_of(thread, set).ok_or(Errno::EAGAIN);
-        match take() {
-            Err(_) => context.wait(&[], deadline, take),
-            found => found,
-        }
-    });
-    if found == Err(Errno::EINTR) {
-        // One with a handler, or one of the set, which came behind the look.
-        if let Some(found) = process.take_of(thread, set) {
-            thread.restore_mask();
-            return put_info(context, info, found);
-        }
-    }
-    put_info(context, info, found?)
-}
-
-fn put_info(context: &Context<'_>, info: u64, (signal, code): (u32, i32)) -> Result {
-    if info != 0 {
-        let mut bytes = [0; 128];
-        bytes[..4].copy_from_slice(&signal.to_le_bytes());
-        bytes[8..12].copy_from_slice(&code.to_le_bytes());
-        bytes[16..20].copy_from_slice(&PID.to_le_bytes());
-        context.process.write(info, &bytes)?;
-    }
-    Ok(signal.into())
 }
 
 /// `set_robust_list(2)`: what a thread held is not released where it ends alone.

@@ -1,15 +1,20 @@
-//! Clocks and sleeping.
+//! Clocks and sleeping. CPU time is the time that the program's threads do not wait.
 
 use linux_raw_sys::general as c;
 use tare_hal::clock;
 use tare_libos::time::{Duration, Instant};
 
+use super::threads::thread_of;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::files::timer::Setting;
+use crate::process::PID;
 
 const CLOCK_TAI: u32 = 11;
-const ITIMER_REAL: u32 = 0;
+/// Clocks of CPU time, as numbers (kernel `include/linux/posix-timers_types.h`): the inverse of a
+/// process's or thread's, then a bit for a thread, then two for what is counted.
+const CPU_OF_THREAD: u32 = 4;
+const CPU_KIND: u32 = 3;
+const NO_CPU_KIND: u32 = 3;
 
 /// A `timespec` at the program's address.
 pub(super) fn duration(context: &Context<'_>, at: u64) -> Result<Duration> {
@@ -46,28 +51,75 @@ pub(super) fn put_duration(context: &Context<'_>, to: u64, duration: Duration) -
     Ok(0)
 }
 
-fn now_ns(id: u64) -> Result {
-    match id as u32 {
-        c::CLOCK_REALTIME | c::CLOCK_REALTIME_COARSE | CLOCK_TAI => Ok(clock::wall_ns()),
-        c::CLOCK_MONOTONIC
-        | c::CLOCK_MONOTONIC_RAW
-        | c::CLOCK_MONOTONIC_COARSE
-        | c::CLOCK_BOOTTIME
-        | c::CLOCK_PROCESS_CPUTIME_ID
-        | c::CLOCK_THREAD_CPUTIME_ID => Ok(clock::now_ns()),
-        _ => Err(Errno::EINVAL),
+/// What a clock's number names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClockOf {
+    Wall,
+    /// The time since the start; whether a program may sleep by it.
+    Start {
+        for_sleep: bool,
+    },
+    Process,
+    /// The thread with this number; 0 is the one that calls.
+    Thread(u32),
+}
+
+pub(super) fn clock_of(id: u64) -> Result<ClockOf> {
+    let id = id as u32;
+    match id {
+        c::CLOCK_REALTIME | c::CLOCK_REALTIME_COARSE | c::CLOCK_REALTIME_ALARM | CLOCK_TAI => {
+            Ok(ClockOf::Wall)
+        }
+        c::CLOCK_MONOTONIC | c::CLOCK_BOOTTIME | c::CLOCK_BOOTTIME_ALARM => {
+            Ok(ClockOf::Start { for_sleep: true })
+        }
+        c::CLOCK_MONOTONIC_RAW | c::CLOCK_MONOTONIC_COARSE => {
+            Ok(ClockOf::Start { for_sleep: false })
+        }
+        c::CLOCK_PROCESS_CPUTIME_ID => Ok(ClockOf::Process),
+        c::CLOCK_THREAD_CPUTIME_ID => Ok(ClockOf::Thread(0)),
+        _ if id as i32 >= 0 || id & CPU_KIND == NO_CPU_KIND => Err(Errno::EINVAL),
+        _ => match (!(id as i32 >> 3) as u32, id & CPU_OF_THREAD) {
+            (number, CPU_OF_THREAD) => Ok(ClockOf::Thread(number)),
+            (0 | PID, _) => Ok(ClockOf::Process),
+            _ => Err(Errno::EINVAL),
+        },
     }
 }
 
+fn now_ns(context: &Context<'_>, id: u64) -> Result {
+    let now_ns = clock::now_ns();
+    Ok(match clock_of(id)? {
+        ClockOf::Wall => clock::wall_ns(),
+        ClockOf::Start { .. } => now_ns,
+        ClockOf::Process => context.process.cpu_ns(now_ns),
+        ClockOf::Thread(number) => {
+            let thread = thread_of(context, number.into()).map_err(|_| Errno::EINVAL)?;
+            thread.cpu_time.ns(now_ns)
+        }
+    })
+}
+
 pub(super) fn clock_gettime(context: &Context<'_>, id: u64, to: u64) -> Result {
-    put_duration(context, to, Duration::from_nanos(now_ns(id)?))
+    put_duration(context, to, Duration::from_nanos(now_ns(context, id)?))
 }
 
 pub(super) fn clock_getres(context: &Context<'_>, id: u64, to: u64) -> Result {
-    now_ns(id)?;
+    now_ns(context, id)?;
     match to {
         0 => Ok(0),
         to => put_duration(context, to, Duration::from_nanos(1)),
+    }
+}
+
+/// `clock_settime(2)`: the host's time is not the program's to set.
+pub(super) fn clock_settime(context: &Context<'_>, id: u64, from: u64) -> Result {
+    match clock_of(id)? {
+        ClockOf::Start { .. } => Err(Errno::EINVAL),
+        _ => {
+            duration(context, from)?;
+            Err(Errno::EPERM)
+        }
     }
 }
 
@@ -90,10 +142,15 @@ pub(super) fn time(context: &Context<'_>, to: u64) -> Result {
 
 /// `nanosleep(2)` and `clock_nanosleep(2)`.
 pub(super) fn sleep(context: &Context<'_>, id: u64, flags: u64, request: u64, rest: u64) -> Result {
+    match clock_of(id)? {
+        ClockOf::Thread(0) => return Err(Errno::EINVAL),
+        ClockOf::Wall | ClockOf::Start { for_sleep: true } => {}
+        _ => return Err(Errno::EOPNOTSUPP),
+    }
     let wanted = duration(context, request)?;
     let is_absolute = flags & 1 != 0;
     let wanted = if is_absolute {
-        wanted.saturating_sub(Duration::from_nanos(now_ns(id)?))
+        wanted.saturating_sub(Duration::from_nanos(now_ns(context, id)?))
     } else {
         wanted
     };
@@ -107,63 +164,4 @@ pub(super) fn sleep(context: &Context<'_>, id: u64, flags: u64, request: u64, re
         Err(Errno::EAGAIN) | Ok(()) => Ok(0),
         Err(errno) => Err(errno),
     }
-}
-
-/// `setitimer(2)`, for real time.
-pub(super) fn setitimer(context: &Context<'_>, which: u64, new: u64, old: u64) -> Result {
-    if which as u32 != ITIMER_REAL {
-        return Err(Errno::EINVAL);
-    }
-    let [period, first] = [new, new.wrapping_add(16)].map(|at| micros(context, at));
-    let ns = |value: Option<Duration>| value.map_or(0, |value| value.as_nanos() as u64);
-    let before = set_alarm(context, ns(first?), ns(period?))?;
-    if old != 0 {
-        put_timer(context, old, before)?;
-    }
-    Ok(0)
-}
-
-/// `getitimer(2)`, for real time.
-pub(super) fn getitimer(context: &Context<'_>, which: u64, to: u64) -> Result {
-    if which as u32 != ITIMER_REAL {
-        return Err(Errno::EINVAL);
-    }
-    put_timer(context, to, context.process.alarm.setting())
-}
-
-/// `alarm(2)`: gives the seconds that were left.
-pub(super) fn alarm(context: &Context<'_>, seconds: u64) -> Result {
-    let ns = u64::from(seconds as u32) * 1_000_000_000;
-    let before = set_alarm(context, ns, 0)?;
-    Ok(rest_ns(before).div_ceil(1_000_000_000))
-}
-
-fn set_alarm(context: &Context<'_>, first_ns: u64, period_ns: u64) -> Result<Setting> {
-    let next_ns = match first_ns {
-        0 => 0,
-        ns => clock::now_ns().saturating_add(ns),
-    };
-    let process = context.process.clone();
-    let ring = move || process.send(None, c::SIGALRM);
-    let alarm = &context.process.alarm;
-    alarm.set(Setting { next_ns, period_ns }, ring)
-}
-
-fn rest_ns(setting: Setting) -> u64 {
-    match setting.next_ns {
-        0 => 0,
-        next_ns => next_ns.saturating_sub(clock::now_ns()).max(1000),
-    }
-}
-
-fn put_timer(context: &Context<'_>, to: u64, setting: Setting) -> Result {
-    for (at, ns) in [
-        (to, setting.period_ns),
-        (to.wrapping_add(16), rest_ns(setting)),
-    ] {
-        context.process.put_u64(at, ns / 1_000_000_000)?;
-        let micros = ns % 1_000_000_000 / 1000;
-        context.process.put_u64(at.wrapping_add(8), micros)?;
-    }
-    Ok(0)
 }

@@ -23,6 +23,16 @@ pub(crate) enum Clock {
     Wall,
 }
 
+impl Clock {
+    /// A time of the clock as one of the monotonic clock; 0 is past.
+    pub(crate) fn monotonic_ns(self, ns: u64) -> u64 {
+        match self {
+            Self::Monotonic => ns,
+            Self::Wall => on_monotonic(ns, clock::wall_ns(), clock::now_ns()),
+        }
+    }
+}
+
 /// A timer.
 pub(crate) struct Timer {
     clock: Clock,
@@ -39,12 +49,8 @@ impl Timer {
         }
     }
 
-    /// A time of its clock as one of the monotonic clock; 0 is past.
-    pub(crate) fn monotonic_ns(&self, ns: u64) -> u64 {
-        match self.clock {
-            Clock::Monotonic => ns,
-            Clock::Wall => on_monotonic(ns, clock::wall_ns(), clock::now_ns()),
-        }
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
     }
 
     pub(crate) fn set(&self, setting: Setting) -> Setting {

@@ -1,0 +1,307 @@
+//! The process's timers: that of `setitimer(2)` and `alarm(2)`, and those of
+//! `timer_create(2)`. One thread waits for all (`ring`).
+//!
+//! A timer whose signal waits to be taken does not ring meanwhile: when it is taken, the times
+//! that have passed are its overruns, and the timer goes on (kernel
+//! `kernel/time/posix-timers.c`). So a signal that is blocked costs an idle program nothing.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use linux_raw_sys::general::SIGALRM;
+use tare_libos::sync::SpinLock;
+use tare_libos::thread::Thread as Waiter;
+use tare_libos::time::Instant;
+
+use crate::errno::{Errno, Result};
+use crate::files::timer::{Clock, Setting};
+use crate::pending::{Info, SI_KERNEL, SI_TIMER};
+
+/// Most timers of `timer_create`.
+pub(crate) const MOST: usize = 1024;
+/// Most overruns that are counted (`DELAYTIMER_MAX`).
+const MOST_OVERRUNS: u64 = i32::MAX as u64;
+
+/// Who gets a timer's signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notify {
+    None,
+    Process,
+    /// The thread with this number.
+    Thread(u32),
+}
+
+/// A timer of `timer_create`.
+#[derive(Clone, Debug)]
+pub(crate) struct Timer {
+    pub(crate) clock: Clock,
+    pub(crate) notify: Notify,
+    pub(crate) signal: u32,
+    /// `si_value`.
+    pub(crate) value: u64,
+    setting: Setting,
+    /// When it rang last, while that signal waits.
+    rang_ns: Option<u64>,
+    /// Of the signal that was taken last.
+    overruns: u64,
+}
+
+/// A signal that is due.
+pub(crate) type Ring = (Notify, u32, Info);
+
+impl Timer {
+    pub(crate) fn new(clock: Clock, notify: Notify, signal: u32, value: u64) -> Self {
+        Self {
+            clock,
+            notify,
+            signal,
+            value,
+            setting: Setting::default(),
+            rang_ns: None,
+            overruns: 0,
+        }
+    }
+
+    /// When it is to ring; none while it need not.
+    fn deadline_ns(&self) -> Option<u64> {
+        let is_set = self.setting.next_ns != 0;
+        (is_set && self.rang_ns.is_none() && self.notify != Notify::None)
+            .then_some(self.setting.next_ns)
+    }
+
+    fn ring(&mut self, id: u32, now_ns: u64) -> Option<Ring> {
+        self.deadline_ns().filter(|&due_ns| due_ns <= now_ns)?;
+        self.rang_ns = Some(self.setting.next_ns);
+        if self.setting.period_ns == 0 {
+            self.setting.next_ns = 0;
+        }
+        let info = Info {
+            code: SI_TIMER,
+            origin: id.into(),
+            value: self.value,
+        };
+        Some((self.notify, self.signal, info))
+    }
+
+    /// Its signal is taken: gives the overruns.
+    fn taken(&mut self, now_ns: u64) -> u64 {
+        let Some(rang_ns) = self.rang_ns.take() else {
+            return 0;
+        };
+        let period_ns = self.setting.period_ns;
+        let missed = now_ns.saturating_sub(rang_ns).checked_div(period_ns);
+        if missed.is_some() {
+            self.setting.next_ns = next(rang_ns, period_ns, now_ns);
+        }
+        self.overruns = missed.unwrap_or(0).min(MOST_OVERRUNS);
+        self.overruns
+    }
+
+    /// What `timer_gettime` gives: also a timer that rings no more, or not now, goes on.
+    fn setting(&self, now_ns: u64) -> Setting {
+        let Setting { next_ns, period_ns } = self.setting;
+        let next_ns = match next_ns {
+            past if past > now_ns => past,
+            0 => 0,
+            _ if period_ns == 0 => 0,
+            past => next(past, period_ns, now_ns),
+        };
+        Setting { next_ns, period_ns }
+    }
+}
+
+/// The first time behind now, of those that follow `from_ns` by a period.
+fn next(from_ns: u64, period_ns: u64, now_ns: u64) -> u64 {
+    let passed = now_ns.saturating_sub(from_ns) / period_ns;
+    from_ns.saturating_add((passed + 1).saturating_mul(period_ns))
+}
+
+#[derive(Default)]
+struct All {
+    /// That of `setitimer`, for real time.
+    alarm: Setting,
+    made: BTreeMap<u32, Timer>,
+    /// The number of the next one.
+    next: u32,
+}
+
+impl All {
+    /// Adds what is due to `due`; gives the next time.
+    fn ring(&mut self, now_ns: u64, due: &mut Vec<Ring>) -> Option<u64> {
+        let alarm = self.alarm;
+        if alarm.next_ns != 0 && alarm.next_ns <= now_ns {
+            self.alarm.next_ns = match alarm.period_ns {
+                0 => 0,
+                period_ns => next(alarm.next_ns, period_ns, now_ns),
+            };
+            let info = Info {
+                code: SI_KERNEL,
+                ..Info::default()
+            };
+            due.push((Notify::Process, SIGALRM, info));
+        }
+        let rings = self.made.iter_mut();
+        due.extend(rings.filter_map(|(id, timer)| timer.ring(*id, now_ns)));
+        let alarm_ns = Some(self.alarm.next_ns).filter(|&ns| ns != 0);
+        let made = self.made.values().filter_map(Timer::deadline_ns);
+        made.chain(alarm_ns).min()
+    }
+}
+
+/// The timers of a process.
+#[derive(Default)]
+pub(crate) struct Timers {
+    all: SpinLock<All>,
+    /// The thread that waits.
+    pub(crate) waiter: SpinLock<Option<Waiter>>,
+}
+
+impl Timers {
+    /// Sets the alarm; gives what it was set to.
+    pub(crate) fn set_alarm(&self, setting: Setting) -> Setting {
+        core::mem::replace(&mut self.all.lock().alarm, setting)
+    }
+
+    pub(crate) fn alarm(&self) -> Setting {
+        self.all.lock().alarm
+    }
+
+    /// Adds a timer, whose value is its number if it has none.
+    pub(crate) fn add(&self, mut timer: Timer, value: Option<u64>) -> Result<u32> {
+        let mut all = self.all.lock();
+        if all.made.len() >= MOST {
+            return Err(Errno::EAGAIN);
+        }
+        while all.made.contains_key(&all.next) {
+            all.next = (all.next + 1) & i32::MAX as u32;
+        }
+        let id = all.next;
+        all.next = (id + 1) & i32::MAX as u32;
+        timer.value = value.unwrap_or(id.into());
+        all.made.insert(id, timer);
+        Ok(id)
+    }
+
+    /// The clock of a timer.
+    pub(crate) fn clock(&self, id: u32) -> Result<Clock> {
+        let all = self.all.lock();
+        Ok(all.made.get(&id).ok_or(Errno::EINVAL)?.clock)
+    }
+
+    /// Sets a timer; gives what it was set to. A signal of it that waits stays.
+    pub(crate) fn set(&self, id: u32, setting: Setting) -> Result<Setting> {
+        let now_ns = Instant::now().as_nanos();
+        let mut all = self.all.lock();
+        let timer = all.made.get_mut(&id).ok_or(Errno::EINVAL)?;
+        let old = timer.setting(now_ns);
+        timer.setting = setting;
+        timer.rang_ns = None;
+        timer.overruns = 0;
+        Ok(old)
+    }
+
+    pub(crate) fn setting(&self, id: u32) -> Result<Setting> {
+        let all = self.all.lock();
+        let timer = all.made.get(&id).ok_or(Errno::EINVAL)?;
+        Ok(timer.setting(Instant::now().as_nanos()))
+    }
+
+    /// Overruns of the signal that was taken last.
+    pub(crate) fn overruns(&self, id: u32) -> Result {
+        let all = self.all.lock();
+        Ok(all.made.get(&id).ok_or(Errno::EINVAL)?.overruns)
+    }
+
+    pub(crate) fn remove(&self, id: u32) -> Result<()> {
+        let gone = self.all.lock().made.remove(&id);
+        gone.map(|_| ()).ok_or(Errno::EINVAL)
+    }
+
+    /// What is due now goes to `due`; gives the next time.
+    pub(crate) fn ring(&self, due: &mut Vec<Ring>) -> Option<u64> {
+        self.all.lock().ring(Instant::now().as_nanos(), due)
+    }
+
+    /// A timer's signal is taken: notes its overruns, and lets the timer go on.
+    pub(crate) fn taken(&self, info: &mut Info) {
+        let id = info.origin as u32;
+        let mut all = self.all.lock();
+        let Some(timer) = all.made.get_mut(&id) else {
+            return;
+        };
+        let overruns = timer.taken(Instant::now().as_nanos());
+        let goes_on = timer.deadline_ns().is_some();
+        drop(all);
+        info.origin = u64::from(id) | overruns << 32;
+        if goes_on && let Some(waiter) = &*self.waiter.lock() {
+            waiter.unpark();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(next_ns: u64, period_ns: u64) -> Timer {
+        let mut timer = Timer::new(Clock::Monotonic, Notify::Process, 34, 5);
+        timer.setting = Setting { next_ns, period_ns };
+        timer
+    }
+
+    #[test]
+    fn a_timer_rings_once_until_its_signal_is_taken() {
+        let mut timer = set(100, 10);
+        assert_eq!(timer.ring(3, 99), None);
+        let (_, signal, info) = timer.ring(3, 104).unwrap();
+        assert_eq!((signal, info.origin, info.value), (34, 3, 5));
+        assert_eq!((timer.deadline_ns(), timer.ring(3, 200)), (None, None));
+        assert_eq!(timer.setting(112).next_ns, 120);
+        // It rang at 100, and would have rung at 110 and 120.
+        assert_eq!(timer.taken(125), 2);
+        assert_eq!(timer.deadline_ns(), Some(130));
+        assert!(timer.ring(3, 130).is_some());
+        assert_eq!((timer.taken(131), timer.deadline_ns()), (0, Some(140)));
+    }
+
+    #[test]
+    fn a_timer_without_a_period_rings_once() {
+        let mut timer = set(100, 0);
+        assert!(timer.ring(3, 100).is_some());
+        assert_eq!((timer.taken(500), timer.deadline_ns()), (0, None));
+        assert_eq!(timer.setting(500), Setting::default());
+    }
+
+    #[test]
+    fn a_timer_that_tells_nobody_is_not_waited_for_and_goes_on() {
+        let mut timer = set(100, 30);
+        timer.notify = Notify::None;
+        assert_eq!((timer.deadline_ns(), timer.ring(3, 100)), (None, None));
+        assert_eq!(timer.setting(99).next_ns, 100);
+        assert_eq!(timer.setting(100).next_ns, 130);
+    }
+
+    #[test]
+    fn the_next_time_of_all_is_waited_for() {
+        let mut all = All {
+            alarm: Setting {
+                next_ns: 50,
+                period_ns: 20,
+            },
+            made: BTreeMap::from([(0, set(80, 0)), (1, set(60, 0))]),
+            next: 2,
+        };
+        let mut due = Vec::new();
+        assert_eq!(all.ring(49, &mut due), Some(50));
+        assert!(due.is_empty());
+        assert_eq!(all.ring(75, &mut due), Some(80));
+        let signals: Vec<u32> = due.iter().map(|ring| ring.1).collect();
+        assert_eq!((signals, all.alarm.next_ns), (vec![SIGALRM, 34], 90));
+    }
+
+    #[test]
+    fn times_without_end_do_not_wrap() {
+        assert_eq!(next(u64::MAX - 5, 10, u64::MAX), u64::MAX);
+        assert_eq!(next(0, 1, u64::MAX - 1), u64::MAX);
+    }
+}
