@@ -231,11 +231,16 @@ fn a_full_disk_mappings_and_threads_behave_as_on_linux() {
     assert!(cat(&disk, "/mapped").starts_with("by the end"));
     let here = place.path().join("here");
     fs::create_dir(&here).unwrap();
-    let words = ["coherent", here.to_str().unwrap()];
-    let here = done(Command::new(&program).args(words)).stdout;
-    let there = run(&place, &program, &disk, &["--", "coherent"]);
-    there.expect(0, "second second");
-    assert_eq!(there.out, String::from_utf8(here).unwrap());
+    for part in ["coherent", "two"] {
+        let words = [part, here.to_str().unwrap()];
+        let here = done(Command::new(&program).args(words)).stdout;
+        let here = String::from_utf8(here).unwrap();
+        let there = run(&place, &program, &disk, &["--", part]);
+        there.expect(0, &here);
+        // Also in memory.
+        let there = place.run(&["run", &program, "--net", "none", "--", part, "/tmp"]);
+        there.expect(0, &here);
+    }
     for cpus in ["1", "2"] {
         let threads = run(&place, &program, &disk, &["--cpus", cpus, "--", "threads"]);
         threads.expect(

@@ -112,6 +112,19 @@ impl Area {
     }
 }
 
+/// A page that a program changed in a mapping.
+#[derive(Debug)]
+pub(crate) struct ChangedPage {
+    /// Its address.
+    pub(crate) at: u64,
+    /// What is mapped there, and where the page is in it.
+    pub(crate) bytes: Bytes,
+    pub(crate) offset: u64,
+    /// Its content as it was mapped and as it is, as far as the bytes reach.
+    pub(crate) was: Vec<u8>,
+    pub(crate) now: Vec<u8>,
+}
+
 /// The address space.
 #[derive(Debug)]
 pub(crate) struct Space {
@@ -286,19 +299,19 @@ impl Space {
         areas.any(|area| matches!(&area.backing, Backing::File { bytes, .. } if bytes.is(file)))
     }
 
-    /// The first page of a range that differs from the file that is mapped there: its address, its
-    /// offset in the file, and its bytes as far as the file reaches.
+    /// The first page of a range that differs from the bytes that are mapped there, of those that
+    /// `is_wanted` names.
     pub(crate) fn next_changed(
         &self,
         range: &Range<u64>,
-        file: &Bytes,
-    ) -> Option<(u64, u64, Vec<u8>)> {
+        is_wanted: impl Fn(&Bytes) -> bool,
+    ) -> Option<ChangedPage> {
         for part in self.parts(range) {
             let (start, area) = self.area_of(part.start)?;
             let Backing::File { bytes, offset, .. } = &area.backing else {
                 continue;
             };
-            if !bytes.is(file) {
+            if !is_wanted(bytes) {
                 continue;
             }
             let mut rest = part.start & !(PAGE - 1)..part.end;
@@ -307,9 +320,16 @@ impl Space {
                 let offset = offset + (at - start);
                 let mut was = vec![0; PAGE as usize];
                 let count = bytes.read(offset, &mut was);
+                was.truncate(count);
                 let mut now = vec![0; count];
-                if memory::read(at, &mut now) && now != was[..count] {
-                    return Some((at, offset, now));
+                if memory::read(at, &mut now) && now != was {
+                    return Some(ChangedPage {
+                        at,
+                        bytes: bytes.clone(),
+                        offset,
+                        was,
+                        now,
+                    });
                 }
             }
         }

@@ -360,19 +360,22 @@ fn changed_pages_of_a_file_are_found_and_come_anew() {
     assert!(space.maps(&bytes) && !space.maps(&Bytes::new(&[])));
     assert_eq!(space.mapped_part(&bytes), 0..2 * PAGE);
     let all = start..other + PAGE;
-    assert_eq!(space.next_changed(&all, &bytes), None);
+    let is_mapped = |other: &Bytes| other.is(&bytes);
+    assert!(space.next_changed(&all, is_mapped).is_none());
     assert_eq!(space.fault(start, Access::Read), Ok(()));
     assert_eq!(space.fault(other, Access::Write), Ok(()));
-    assert_eq!(space.next_changed(&all, &bytes), None);
+    assert!(space.next_changed(&all, is_mapped).is_none());
     // Behind the file's end nothing is the file's.
     assert!(memory::write(start + 2000, &[7]));
-    assert_eq!(space.next_changed(&all, &bytes), None);
+    assert!(space.next_changed(&all, is_mapped).is_none());
     assert!(memory::write(start + 3, &[7]));
-    let changed = space.next_changed(&all, &bytes);
-    let (at, offset, content) = changed.expect("a page");
-    assert_eq!((at, offset, content.len()), (start, PAGE, 904));
-    assert_eq!(content[2..5], [1, 7, 1]);
-    assert_eq!(space.next_changed(&(other..all.end), &bytes), None);
+    let page = space.next_changed(&all, is_mapped).expect("a page");
+    assert_eq!((page.at, page.offset), (start, PAGE));
+    assert_eq!((page.was, page.now.len()), (vec![1; 904], 904));
+    assert_eq!(page.now[2..5], [1, 7, 1]);
+    assert!(page.bytes.is(&bytes));
+    assert!(space.next_changed(&all, |_| false).is_none());
+    assert!(space.next_changed(&(other..all.end), is_mapped).is_none());
     // What the file has instead of it comes with the next use.
     assert_eq!(bytes.write(PAGE + 3, &[9]), Ok(1));
     space.release_file(&bytes, &(PAGE + 3..PAGE + 4), false);

@@ -133,6 +133,37 @@ static int coherent(void)
     return 0;
 }
 
+/* Two mappings of a file, and one that comes later. After a call on the file each shows what was
+   changed in the others, also within a page. */
+static int two(void)
+{
+    int file = open(at("two"), O_CREAT | O_TRUNC | O_RDWR, 0600);
+    char text[20] = "";
+    ftruncate(file, 10000);
+    char *one = mmap(0, 10000, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    char *other = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 4096);
+    strcpy(one + 5000, "by one");
+    strcpy(other + 2000, "by the other");
+    pread(file, text, 7, 5000);
+    printf("%s, ", text);
+    pread(file, text, 13, 6096);
+    printf("%s\n", text);
+    printf("%s, %s\n", other + 904, one + 6096);
+    strcpy(one + 9000, "at the end");
+    munmap(one, 10000);
+    char *later = mmap(0, 10000, PROT_READ, MAP_SHARED, file, 0);
+    printf("%s, %s\n", later + 9000, later + 5000);
+    char *private = mmap(0, 10000, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    strcpy(private + 9000, "never");
+    pread(file, text, 11, 9000);
+    printf("%s\n", text);
+    munmap(other, 4096);
+    lseek(file, 6096, SEEK_SET);
+    read(file, text, 13);
+    printf("%s\n", text);
+    return 0;
+}
+
 /* A shared mapping reaches the file. */
 static int map(void)
 {
@@ -258,7 +289,8 @@ int main(int count, char **words)
         const char *name;
         int (*run)(void);
     } parts[] = {{"put", put},   {"get", get}, {"records", records}, {"fill", fill},
-                 {"map", map},   {"coherent", coherent}, {"threads", threads}, {"speed", speed}, {"wait", wait}};
+                 {"map", map},   {"coherent", coherent}, {"two", two}, {"threads", threads}, {"speed", speed},
+                 {"wait", wait}};
     setlinebuf(stdout);
     if (count > 2)
         place = words[2];

@@ -14,6 +14,7 @@ use crate::files::Way;
 use crate::files::regular::Regular;
 use crate::files::stored;
 use crate::memory::{PAGE, Rights};
+use crate::shared;
 use crate::space::{Area, Backing, may_commit};
 
 fn rights(protection: u64) -> Rights {
@@ -68,15 +69,12 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
         let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
         // Another mapping may have changes that the file has not.
         context.process.settle(open.file.as_ref())?;
-        let mapped = file.node.mapped(offset, bytes)?;
+        let mapped = match file.node.bytes() {
+            Some(own) if !is_shared_for_writing => own.clone(),
+            _ => shared::copy_of(&file.node, &(offset..offset + bytes))?,
+        };
         if flags & MAP_TYPE != MAP_PRIVATE {
-            context.process.share(mapped.clone(), file.node.clone());
-            if is_shared_for_writing && file.node.stored().is_none() {
-                log::warn!(
-                    "a writable shared mapping of {}: writes stay in the mapping",
-                    file.path
-                );
-            }
+            context.process.share(mapped.clone(), file.node.clone())?;
         }
         Backing::File {
             bytes: mapped,

@@ -179,6 +179,11 @@ impl Bytes {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// The same for all handles to one file's bytes, and for no others while one is there.
+    pub(crate) fn key(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.0.lock().length
     }

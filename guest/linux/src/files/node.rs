@@ -412,11 +412,11 @@ impl Node {
         }
     }
 
-    /// Its bytes for a mapping of a range: those in memory, or a copy of a volume's.
-    pub(crate) fn mapped(&self, offset: u64, length: u64) -> Result<Bytes> {
-        match self.content()? {
-            Content::Memory(bytes) => Ok(bytes.clone()),
-            Content::Stored(stored) => stored.copy(offset, length),
+    /// The bytes of a file in memory.
+    pub(crate) fn bytes(&self) -> Option<&Bytes> {
+        match &self.kind {
+            NodeKind::File(Content::Memory(bytes)) => Some(bytes),
+            _ => None,
         }
     }
 

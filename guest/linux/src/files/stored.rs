@@ -7,21 +7,16 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
-use alloc::vec;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFREG, S_IFSOCK};
-use tare_libos::heap;
 use tare_libos::sync::{Mutex, OnceLock, SpinLock};
 
 use super::node::{Listed, Node};
 use super::unix::Named;
-use super::{Bytes, Status, VolumeStatus};
+use super::{Status, VolumeStatus};
 use crate::errno::{Errno, Result};
 use crate::volume::{Found, Kind, New, Volume};
-
-/// Bytes that are copied at a time for a mapping.
-const STEP: u64 = 128 * 1024;
 
 /// The volume that the program has, if it has one.
 static MOUNTED: OnceLock<Mounted> = OnceLock::new();
@@ -252,34 +247,5 @@ impl Stored {
             (name, found.inode, kind)
         };
         Ok(listed.map(entry).collect())
-    }
-
-    /// A copy of a range of a file, where it is in the file.
-    ///
-    /// # Errors
-    /// ENOMEM: there is no memory for it.
-    pub(super) fn copy(&self, offset: u64, length: u64) -> Result<Bytes> {
-        let file = self.volume().attributes(self.inode)?.bytes;
-        let end = offset.saturating_add(length).min(file);
-        let copy = Bytes::new(&[]);
-        copy.set_len(file)?;
-        let mut at = offset;
-        let mut part = vec![0; STEP.min(end.saturating_sub(at)) as usize];
-        while at < end {
-            let count = (end - at).min(STEP) as usize;
-            if !heap::has_room(count) {
-                return Err(Errno::ENOMEM);
-            }
-            let read = self.volume().read(self.inode, at, &mut part[..count])?;
-            if read == 0 {
-                break;
-            }
-            let written = copy.write(at, &part[..read]);
-            if written != Ok(read) {
-                return Err(Errno::ENOMEM);
-            }
-            at += read as u64;
-        }
-        Ok(copy)
     }
 }
