@@ -55,7 +55,7 @@ downloadable() {
 # without it. apt gets it from where it gets Debian's packages, and checks it.
 source_of() { # PACKAGE
     local to="$root/target/sources" place entry apt
-    compgen -G "$to/$1-*" >/dev/null && return
+    compgen -G "$to/$1*" >/dev/null && return
     command -v apt-get >/dev/null || return 0
     echo "setup: fetching the source of $1"
     place=$(mktemp -d)
@@ -72,7 +72,7 @@ source_of() { # PACKAGE
     "${apt[@]}" update >/dev/null 2>&1 || true
     if (cd "$place/source" && "${apt[@]}" source --download-only "$1" >/dev/null 2>&1) &&
         mkdir -p "$to" && tar -xf "$place/source/$1"_*.orig.tar.* -C "$place/source" --no-same-owner; then
-        mv "$place/source/$1"-*/ "$to/"
+        mv "$place/source/$1"*/ "$to/"
     else
         echo "setup: going on without the source of $1" >&2
     fi
@@ -133,6 +133,8 @@ test)
     packages make flex bison bc libelf-dev zstd patch xz-utils
     # Its suite runs against `kv`.
     source_of memcached
+    # Its tests of system calls run in machines.
+    source_of posixtestsuite
     # Programs in Go, and Go's own tests; any version.
     command -v go >/dev/null || packages golang-go
     # Its test builds it without a registry.
