@@ -2,9 +2,11 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 use ext4_view::{Ext4, Ext4Error, File, FileType, PathBuf};
 
@@ -25,6 +27,12 @@ use crate::io::{Error, ErrorKind, Result};
 const MOST_ENTRIES: usize = 65_536;
 /// Memory that is left when the entries of a directory are listed: they grow to twice as many.
 const LISTED_BYTES: u64 = 1 << 20;
+/// Most links that a path leads through, and its longest form, bytes (as in Linux).
+const MOST_LINKS: usize = 40;
+const LONGEST_PATH: usize = 4096;
+/// Most paths that are remembered, and the longest of them, bytes.
+const REMEMBERED: usize = 128;
+const REMEMBERED_BYTES: usize = 256;
 /// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
 /// Memory that files may take where the heap is not accounted: on the host.
@@ -45,6 +53,8 @@ pub(super) struct Files {
     /// Bytes that files may take now.
     room: fn() -> u64,
     cache: Cache,
+    /// Where paths lead that were resolved before.
+    resolved: RefCell<BTreeMap<String, PathBuf>>,
 }
 
 impl Files {
@@ -71,19 +81,64 @@ impl Files {
             disk_bytes: disk.bytes(),
             room,
             cache: Cache::default(),
+            resolved: RefCell::default(),
         })
     }
 
     pub(super) fn metadata(&self, path: &str) -> Result<Metadata> {
-        let metadata = self.ext4.metadata(path);
+        let metadata = self.ext4.metadata(&self.resolve(path)?);
         Ok(convert(&metadata.map_err(|error| error::of(&error))?))
     }
 
+    /// Where a path leads, without symbolic links. ext4-view follows links too, but takes the
+    /// memory for what the inode says that a link holds: damage would end the image.
+    fn resolve(&self, path: &str) -> Result<PathBuf> {
+        if let Some(known) = self.resolved.borrow().get(path) {
+            return Ok(known.clone());
+        }
+        let failed = |error: Ext4Error| error::of(&error);
+        let mut whole = path.as_bytes().to_vec();
+        let mut links = 0;
+        // Everything before `at` is not a link.
+        let mut at = 1;
+        while at < whole.len() {
+            let end = end_of_name(&whole, at);
+            let so_far = PathBuf::try_from(&whole[..end]).map_err(|_| ErrorKind::NotFound)?;
+            let metadata = self.ext4.symlink_metadata(&so_far).map_err(failed)?;
+            if !metadata.is_symlink() {
+                at = end + 1;
+                continue;
+            }
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(failed(Ext4Error::TooManySymlinks));
+            }
+            if metadata.len() > LONGEST_PATH as u64 {
+                return Err(DAMAGED);
+            }
+            let target = self.ext4.read_link(&so_far).map_err(failed)?;
+            let is_absolute = target.is_absolute();
+            let from = if is_absolute { 0 } else { at };
+            whole.splice(from..end, target.as_ref().iter().copied());
+            if whole.len() > LONGEST_PATH {
+                return Err(failed(Ext4Error::PathTooLong));
+            }
+            at = if is_absolute { 1 } else { at };
+        }
+        let whole = PathBuf::try_from(whole).map_err(|_| ErrorKind::NotFound)?;
+        let found = self.ext4.canonicalize(&whole).map_err(failed)?;
+        let mut resolved = self.resolved.borrow_mut();
+        if path.len() <= REMEMBERED_BYTES {
+            if resolved.len() == REMEMBERED {
+                resolved.clear();
+            }
+            resolved.insert(path.to_string(), found.clone());
+        }
+        Ok(found)
+    }
+
     pub(super) fn read(&mut self, path: &str) -> Result<(Content, Metadata)> {
-        let path = self
-            .ext4
-            .canonicalize(path)
-            .map_err(|error| error::of(&error))?;
+        let path = self.resolve(path)?;
         let key = name(&path).ok_or(ErrorKind::NotFound)?;
         if let Some(cached) = self.cache.get(key) {
             return Ok(cached);
@@ -140,7 +195,7 @@ impl Files {
         let failed = |error: Ext4Error| error::of(&error);
         let mut entries = Vec::new();
         let directory = path.trim_matches('/');
-        for entry in self.ext4.read_dir(path).map_err(failed)? {
+        for entry in self.ext4.read_dir(&self.resolve(path)?).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().as_str() else {
                 continue;
@@ -182,6 +237,12 @@ fn read_whole(file: &mut File, bytes: &mut [u8]) -> core::result::Result<(), Ext
         }
     }
     Ok(())
+}
+
+/// Where the name ends that begins at `at`.
+fn end_of_name(path: &[u8], at: usize) -> usize {
+    let rest = path.iter().skip(at).position(|byte| *byte == b'/');
+    rest.map_or(path.len(), |count| at + count)
 }
 
 fn name(path: &PathBuf) -> Option<&str> {
