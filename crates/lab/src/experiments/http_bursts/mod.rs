@@ -3,10 +3,10 @@
 //!
 //! Every arm has its turn in every cycle, in rotated order: boot, burst, break,
 //! one request a second. One machine is alive at a time, since a spinning one
-//! would disturb the others. Then the same file is served at full speed by Tare's image in
-//! either ring, in other monitors, and by a native server (`peers`). Then two machines without
-//! requests are idle side by side, while instructions are counted on others, which no load on the
-//! host changes. At the end the same files come from Apache on Linux, counted in the translator.
+//! would disturb the others. Then two machines without requests are idle side by side. While they
+//! are, the same file is served at full speed by Tare's image in either ring, in other monitors,
+//! and by a native server (`peers`), and then instructions are counted on other machines, which
+//! no load on the host changes. At the end the same files come from Apache on Linux, counted in the translator.
 
 mod arms;
 mod charts;
@@ -183,35 +183,13 @@ impl HttpBursts {
         Ok(())
     }
 
-    /// The same file from Tare's image in either ring and from others, at full speed.
-    fn peers(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
-        let (rounds, planned) = (self.plan.capacity_rounds, peers::planned(&self.plan));
-        let mut missing = BTreeSet::new();
-        for round in 0..rounds {
-            for peer in peers::order(&self.plan, round) {
-                if !missing.contains(&peer) {
-                    let about = peer.about();
-                    let step = format!("full speed, round {} of {rounds}: {about}", round + 1);
-                    bench.progress.step(&step);
-                    let measured = self.session(bench).peer(root, peer, round);
-                    if let Some(why) = peers::missing(peer, measured)? {
-                        self.data.unpeered.push(format!("{about}: {why}"));
-                        missing.insert(peer);
-                    }
-                    bench.recorder.flush()?;
-                }
-                bench.progress.done(planned);
-            }
-        }
-        Ok(())
-    }
-
     /// Idle with one vCPU and with two at the same time, on machines that got no request.
-    /// Meanwhile instructions are counted, on a machine for each cycle: an idle machine has no
-    /// thread that runs, and counts do not depend on what else the host does. Each of these
-    /// turns is one window of the idle machines, so that these have an interval on a slow host
-    /// too, where the turns take all of their time.
-    fn idle_and_count(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
+    /// Meanwhile the same file is served at full speed by Tare's image in either ring and by
+    /// others, then instructions are counted, on a machine for each cycle. An idle machine has no
+    /// thread that runs, so it disturbs no measurement, and none disturbs its own. Each of these
+    /// rounds and turns is one window of the idle machines, so that these have an interval on a
+    /// slow host too, where the rounds and turns take all of their time.
+    fn idle_meanwhile(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
         let phases = [
             (Phase::Idle, self.plan.cpus, self.plan.idle_ms),
             (Phase::Idle2Cpu, 2, self.plan.idle_2cpu_ms),
@@ -219,6 +197,7 @@ impl HttpBursts {
         let (progress, cycles) = (bench.progress, self.plan.cycles);
         let (counting, rest) = (self.counting(), self.planned_rest());
         let (turn, settle) = (self.turn(Arm::Tare, 0), ms(self.plan.settle_ms));
+        let rounds = self.plan.capacity_rounds;
         let mut session = self.session(bench);
         let mut servers = Vec::new();
         for (phase, cpus, time) in phases.into_iter().filter(|(_, _, time)| *time > 0) {
@@ -233,6 +212,13 @@ impl HttpBursts {
             .map(|(server, phase, time)| Resting::new(server, *phase, *time));
         let mut resting: Vec<_> = resting.collect();
         session.settle(&mut resting)?;
+        let mut missing = BTreeSet::new();
+        for round in 0..rounds {
+            let mut all: Vec<_> = resting.iter_mut().collect();
+            session.idle_window(&mut all, begin, |session| {
+                session.peers(root, round, &mut missing)
+            })?;
+        }
         for cycle in 0..cycles {
             progress.step(&format!("idle, and counting: {} of {cycles}", cycle + 1));
             let turn = Turn { cycle, ..turn };
@@ -246,10 +232,18 @@ impl HttpBursts {
         Ok(())
     }
 
-    /// Time that the idle machines are planned to take after the counting.
+    /// Time that the idle machines are planned to take after what is done meanwhile.
     fn planned_rest(&self) -> Duration {
         let longer = ms(self.plan.idle_ms.max(self.plan.idle_2cpu_ms));
-        longer.saturating_sub(self.counting() * count(self.plan.cycles))
+        let counting = self.counting() * count(self.plan.cycles);
+        longer.saturating_sub(self.planned_peers() + counting)
+    }
+
+    /// Time that the rounds at full speed are planned to take.
+    fn planned_peers(&self) -> Duration {
+        let rounds = 0..self.plan.capacity_rounds;
+        let peers: usize = rounds.map(|it| peers::order(&self.plan, it).len()).sum();
+        peers::planned(&self.plan) * count(peers)
     }
 
     fn session<'s, 'b>(&'s mut self, bench: &'s mut Bench<'b>) -> Session<'s, 'b> {
@@ -311,12 +305,10 @@ impl Experiment for HttpBursts {
         let calibrating = (START + ms(self.plan.calibrate_ms)) * count(Arm::ALL.len());
         let counting = self.counting() * count(self.plan.cycles);
         let compared = COMPARED * count(self.plan.compared.min(1) * linux::Side::ALL.len());
-        let rounds = 0..self.plan.capacity_rounds;
-        let peers: usize = rounds.map(|it| peers::order(&self.plan, it).len()).sum();
         START * 2 * count(self.plan.starts)
             + calibrating
             + turns
-            + peers::planned(&self.plan) * count(peers)
+            + self.planned_peers()
             + counting
             + compared
             + self.planned_rest()
@@ -347,8 +339,7 @@ impl Experiment for HttpBursts {
                 bench.recorder.flush()?;
             }
         }
-        self.peers(bench, &root)?;
-        self.idle_and_count(bench, &root)?;
+        self.idle_meanwhile(bench, &root)?;
         self.translated(bench, &root)?;
         linux::compare(&mut self.data, &self.plan, bench)
     }

@@ -6,6 +6,7 @@
 //! Tare's image in the ring that this machine chooses has its turn in every round, so that its
 //! figures have intervals; the others, which take longer, in some.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -48,10 +49,7 @@ pub(super) fn planned(plan: &Plan) -> Duration {
 }
 
 /// Why a server that need not be there is not; other errors stay.
-pub(super) fn missing(
-    peer: Peer,
-    result: Result<(), RunError>,
-) -> Result<Option<String>, RunError> {
+fn missing_because(peer: Peer, result: Result<(), RunError>) -> Result<Option<String>, RunError> {
     match result {
         Ok(()) => Ok(None),
         Err(error) if peer == Peer::Ring3 => Err(error),
@@ -67,8 +65,33 @@ pub(super) fn missing(
 }
 
 impl Session<'_, '_> {
+    /// The turns of a round; those that are `missing` have none.
+    pub(super) fn peers(
+        &mut self,
+        root: &Path,
+        round: usize,
+        missing: &mut BTreeSet<Peer>,
+    ) -> Result<(), RunError> {
+        let (progress, rounds) = (self.bench.progress, self.plan.capacity_rounds);
+        for peer in order(self.plan, round) {
+            if !missing.contains(&peer) {
+                let about = peer.about();
+                let step = format!("full speed, round {} of {rounds}: {about}", round + 1);
+                progress.step(&step);
+                let measured = self.peer(root, peer, round);
+                if let Some(why) = missing_because(peer, measured)? {
+                    self.data.unpeered.push(format!("{about}: {why}"));
+                    missing.insert(peer);
+                }
+                self.bench.recorder.flush()?;
+            }
+            progress.done(planned(self.plan));
+        }
+        Ok(())
+    }
+
     /// One turn: without requests, at the source's rate, then at full speed.
-    pub(super) fn peer(&mut self, root: &Path, peer: Peer, round: usize) -> Result<(), RunError> {
+    fn peer(&mut self, root: &Path, peer: Peer, round: usize) -> Result<(), RunError> {
         let mut server = self.start_peer(root, peer)?;
         let server = server.as_mut();
         server.wait_serving(BOOT, self.bench.interrupt)?;
@@ -231,11 +254,11 @@ mod tests {
                 source: ErrorKind::NotFound.into(),
             }))
         };
-        let why = missing(Peer::Native, missing_program());
+        let why = missing_because(Peer::Native, missing_program());
         assert_eq!(
             why.ok().flatten().as_deref(),
             Some("lighttpd is not installed")
         );
-        assert!(missing(Peer::Ring3, missing_program()).is_err());
+        assert!(missing_because(Peer::Ring3, missing_program()).is_err());
     }
 }

@@ -59,6 +59,10 @@ pub(crate) struct Plan {
     /// did not.
     #[serde(default)]
     pub(crate) counted_meanwhile: bool,
+    /// Whether servers are measured at full speed while these machines are idle, which earlier
+    /// records did not.
+    #[serde(default)]
+    pub(crate) peers_meanwhile: bool,
     /// Idle windows begin when the machine has done nothing for this time; zero begins at
     /// once. What wakes a machine later than that counts against it.
     #[serde(default)]
@@ -122,6 +126,7 @@ impl Plan {
             idle_2cpu_ms: 38_000,
             idle_at_once: true,
             counted_meanwhile: true,
+            peers_meanwhile: true,
             quiet_ms: 500,
             timeout_ms: 4000,
             connections: 16,

@@ -73,7 +73,11 @@ fn with_plan<'a>(text: Template<'a>, plan: &Plan) -> Template<'a> {
         .set("steady_s", seconds(plan.steady_ms))
         .maybe("idle_s", at_once.then(|| seconds(plan.idle_ms)))
         .set("idle_2cpu_s", seconds(plan.idle_2cpu_ms))
-        .only_if("meanwhile", at_once && plan.counted_meanwhile)
+        .only_if(
+            "counted_meanwhile",
+            at_once && plan.counted_meanwhile && !plan.peers_meanwhile,
+        )
+        .only_if("meanwhile", at_once && plan.peers_meanwhile)
         .set("connections", plan.connections)
         .set("window_ms", plan.window_ms)
         .set("settle_ms", plan.settle_ms)
