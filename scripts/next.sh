@@ -9,6 +9,7 @@ Next:
   sudo make install                            put tare into PATH (PREFIX=, default /usr/local)
   $tare run http --root . -p 8080:80   serve this directory on http://localhost:8080
   $tare run ./server -p 8080:80        run your own static program (docs/programs.md)
+  make build                                   the other images too, as for a program with --disk
   $tare why                            what uses the CPU of this host's virtual machines
   docs/tutorials/                              four short tutorials
 EOF

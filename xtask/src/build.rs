@@ -1,7 +1,7 @@
 //! Building and testing: host programs, guest images, every test.
 
 use anyhow::{Error, Result};
-use tare_toolchain::build::{self, Bin, INIT, OBSERVER, Output};
+use tare_toolchain::build::{self, Bin, INIT, OBSERVER, Priority};
 use tare_toolchain::command::StepError;
 
 use crate::shell::{cargo, run};
@@ -34,7 +34,7 @@ pub(crate) fn guests() -> Result<()> {
             })
         })
         .collect();
-    build::images(&images, Output::Full).map_err(with_hint)
+    build::images(&images, Priority::Usual).map_err(with_hint)
 }
 
 fn with_hint(error: StepError) -> Error {

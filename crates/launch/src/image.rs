@@ -48,7 +48,7 @@ impl Explain for ImageError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Unknown(_) => Some(format!("{}, or give a path", known_images())),
+            Self::Unknown(_) => Some(format!("{}; or give a path", known_images())),
             Self::Open { .. } | Self::NotFile(_) => None,
         }
     }
@@ -137,7 +137,10 @@ pub fn known() -> Vec<String> {
 fn known_images() -> String {
     match known().as_slice() {
         [] => "no images are installed: build them with `make build`, set TARE_IMAGES".to_owned(),
-        names => format!("there are {}", names.join(", ")),
+        names => format!(
+            "there are {}; `make build` builds all of Tare's",
+            names.join(", ")
+        ),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::command::{StepError, cargo, run, target_dir};
+use crate::command::{StepError, at_lower_priority, cargo, run, target_dir};
 use crate::{CoreLibrary, GUEST_TARGET};
 
 /// The profile that guest images and programs of Linux guests are built with.
@@ -42,13 +42,13 @@ pub fn fetch() -> Result<(), StepError> {
     ]))
 }
 
-/// How much cargo prints.
+/// How a build runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Its progress.
-    Full,
-    /// Warnings and errors, for a build beside another.
-    Quiet,
+pub enum Priority {
+    /// Alone: cargo prints its progress.
+    Usual,
+    /// Beside another build, with the smaller share of the CPUs: cargo prints warnings and errors.
+    Low,
 }
 
 /// `target/release/tare`, `tare-monitor`, and the programs of other packages.
@@ -72,11 +72,16 @@ pub fn linux(programs: &[Bin<'_>]) -> Result<(), StepError> {
 }
 
 /// Guest images, put into `images` beside the host's programs.
-pub fn images(images: &[Bin<'_>], output: Output) -> Result<(), StepError> {
-    let mut command = cargo(&["build", "--locked", "--profile", GUEST_PROFILE]);
-    if output == Output::Quiet {
-        command.arg("--quiet");
-    }
+pub fn images(images: &[Bin<'_>], priority: Priority) -> Result<(), StepError> {
+    let words = ["build", "--locked", "--profile", GUEST_PROFILE];
+    let mut command = match priority {
+        Priority::Usual => cargo(&words),
+        Priority::Low => {
+            let mut command = at_lower_priority(&cargo(&words));
+            command.arg("--quiet");
+            command
+        }
+    };
     CoreLibrary::find(crate::command::root())
         .map_err(StepError::Toolchain)?
         .prepare(&mut command);

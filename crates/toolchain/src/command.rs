@@ -1,5 +1,6 @@
 //! Running other programs in the workspace's root.
 
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -68,9 +69,25 @@ pub fn target_dir() -> PathBuf {
 
 /// The cargo that runs this program, in the workspace's root.
 pub fn cargo(args: &[&str]) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut command = Command::new(cargo_program());
     command.current_dir(root()).args(args);
     command
+}
+
+fn cargo_program() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// The same command with less of the CPUs than what runs beside it, about a quarter, so that both end
+/// at the same time.
+pub fn at_lower_priority(command: &Command) -> Command {
+    let mut lower = Command::new("nice");
+    lower.args(["-n", "4"]).arg(command.get_program());
+    lower.args(command.get_args());
+    if let Some(directory) = command.get_current_dir() {
+        lower.current_dir(directory);
+    }
+    lower
 }
 
 /// The script that installs what a goal needs.
@@ -91,15 +108,21 @@ pub fn run(command: &mut Command) -> Result<(), StepError> {
     }
 }
 
-/// A command as a person would type it, without the program's directory.
+/// A command as a person would type it, without directories of programs.
 pub fn describe(command: &Command) -> String {
-    let program = Path::new(command.get_program());
-    let name = program.file_name().unwrap_or(program.as_os_str());
-    std::iter::once(name)
-        .chain(command.get_args())
+    let cargo = cargo_program();
+    let args = command.get_args();
+    let args = args.map(|word| if word == cargo { last(word) } else { word });
+    std::iter::once(last(command.get_program()))
+        .chain(args)
         .map(|word| word.to_string_lossy())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// A program's path without its directory.
+fn last(path: &OsStr) -> &OsStr {
+    Path::new(path).file_name().unwrap_or(path)
 }
 
 #[cfg(test)]
@@ -109,6 +132,13 @@ mod tests {
     #[test]
     fn the_root_has_the_workspaces_manifest() {
         assert!(root().join("Cargo.lock").is_file());
+    }
+
+    #[test]
+    fn a_command_at_lower_priority_is_the_same_command() {
+        let lower = at_lower_priority(&cargo(&["build", "--locked"]));
+        assert_eq!(lower.get_current_dir(), Some(root()));
+        assert_eq!(describe(&lower), "nice -n 4 cargo build --locked");
     }
 
     #[test]

@@ -1,20 +1,20 @@
 //! `build-run`: installs and builds what `make run` starts.
 //!
 //! Two halves run side by side: the packages of `scripts/setup.sh run`, then the programs of
-//! the host, which need them; and dependencies and guest images, which need only the compiler. A half that
-//! fails reports at once, the other one stops after its step, and the exit code is that of the
-//! first command that failed.
+//! the host, which need them; and dependencies and guest images, which need only the compiler. The
+//! host's programs take longer, so images have the lower priority. A half that fails reports at
+//! once, the other one stops after its step, and the exit code is that of the first command that
+//! failed.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 
-use tare_toolchain::build::{self, Bin, INIT, Output};
+use tare_toolchain::build::{self, Bin, INIT, Priority};
 use tare_toolchain::command::{StepError, run, setup};
 
-/// The image that `make run` boots, and those for the programs that it proposes to try next,
-/// without and with a disk.
-const IMAGES: [Bin<'_>; 3] = [
+/// The image that `make run` boots, and that for the programs that it proposes to try next.
+const IMAGES: [Bin<'_>; 2] = [
     Bin {
         package: "tare-guest-http",
         name: "http",
@@ -22,10 +22,6 @@ const IMAGES: [Bin<'_>; 3] = [
     Bin {
         package: "tare-guest-linux",
         name: "linux",
-    },
-    Bin {
-        package: "tare-guest-linux-disk",
-        name: "linux-disk",
     },
 ];
 
@@ -49,7 +45,7 @@ fn dependencies() -> Result<(), StepError> {
 
 /// The guest images, beside the packages.
 fn images() -> Result<(), StepError> {
-    build::images(&IMAGES, Output::Quiet)
+    build::images(&IMAGES, Priority::Low)
 }
 
 /// What the host's programs need to compile and to run.
