@@ -10,8 +10,6 @@ pub(super) const LEN: usize = 1024;
 const MAGIC: u16 = 0xef53;
 /// Blocks of 64 KiB, the largest that Linux knows.
 const MAX_LOG_BLOCK_SIZE: u32 = 6;
-/// Feature `64bit`: the upper half of the block count is there.
-const INCOMPAT_64BIT: u32 = 0x80;
 /// Memory of a group's descriptor, generously.
 const DESCRIPTOR_BYTES: u64 = 128;
 
@@ -51,10 +49,9 @@ pub(super) fn check(
         return Err(SuperblockError::BlockSize);
     }
     let block_bytes = 1024_u64 << log_block_size;
-    let high = match word(0x60) & INCOMPAT_64BIT {
-        0 => 0,
-        _ => word(0x150),
-    };
+    // ext4-view reads the upper half without the feature `64bit` too, where it is zero on an
+    // undamaged disk.
+    let high = word(0x150);
     let blocks = u64::from(high) << 32 | u64::from(word(0x4));
     if blocks
         .checked_mul(block_bytes)

@@ -197,6 +197,13 @@ fn a_superblock_cannot_ask_for_more_than_there_is() {
     assert_eq!(with(0x18, 7), Err(SuperblockError::BlockSize));
     assert_eq!(with(0x4, u32::MAX), Err(SuperblockError::TooLarge));
     assert_eq!(with(0x150, u32::MAX), Err(SuperblockError::TooLarge));
+    // Also without the feature `64bit`, where Linux does not look at it.
+    let mut short = bytes;
+    short[0x60] &= !0x80;
+    assert_eq!(superblock::check(&short, disk, 1 << 20), Ok(()));
+    short[0x150] = 1;
+    let checked = superblock::check(&short, disk, 1 << 20);
+    assert_eq!(checked, Err(SuperblockError::TooLarge));
     assert_eq!(with(0x20, 0), Err(SuperblockError::Groups));
     assert_eq!(with(0x20, 1), Err(SuperblockError::Groups));
     bytes[0x38] = 0;
