@@ -7,7 +7,6 @@
 #![allow(unsafe_code)]
 
 use core::arch::asm;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{clock, ring};
 
@@ -23,9 +22,6 @@ const CLOCK_GETTIME: u64 = 228;
 
 const GIGA: u64 = 1_000_000_000;
 
-/// Whether SYSCALL leaves the machine: found out once.
-static IS_JUMP_FASTER: AtomicBool = AtomicBool::new(false);
-
 /// `timespec`, and `timeval` with microseconds.
 #[repr(C)]
 struct Pair {
@@ -35,8 +31,8 @@ struct Pair {
 
 /// The functions' names in a vDSO, and their addresses.
 pub fn clock_calls() -> [(&'static str, u64); 3] {
-    IS_JUMP_FASTER.store(ring::is_ring_0_slow(), Ordering::Relaxed);
-    // The first look at the wall clock asks the hypervisor, which is not for a program's stack.
+    // The first looks ask ring 0 and the hypervisor, which is not for a program's stack.
+    ring::is_ring_0_slow();
     clock::wall_ns();
     [
         (
@@ -73,7 +69,7 @@ extern "C" fn clock_gettime(clock: u32, to: *mut Pair) -> i32 {
 /// Makes the system call `clock_gettime`, by a jump where that is faster.
 fn ask(clock: u32, to: *mut Pair) -> i32 {
     let result: i64;
-    if IS_JUMP_FASTER.load(Ordering::Relaxed) {
+    if ring::is_ring_0_slow() {
         // SAFETY: 1. This runs in ring 3 as the program, whose system call this is: it changes RAX,
         //    RCX and the flags, and the program's memory at `to` as in `clock_gettime`. 2. The
         //    target takes the address to go on at in RCX.
