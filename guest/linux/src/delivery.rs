@@ -10,7 +10,7 @@ use linux_raw_sys::general::{
 };
 
 use crate::errno::Result;
-use crate::pending::{Info, SI_TIMER};
+use crate::pending::Info;
 use crate::process::Process;
 use crate::signals::{Action, DEFAULT, END, Mask};
 use crate::thread::{Registers, Thread};
@@ -122,8 +122,8 @@ impl Process {
     fn remove(&self, thread: &Thread, signal: u32) -> Option<Info> {
         let own = thread.pending.take(signal);
         let mut info = own.or_else(|| self.pending.take(signal))?;
-        if info.code == SI_TIMER {
-            self.timers.taken(&mut info);
+        if let Some(timer) = info.timer {
+            info.origin = self.timers.taken(timer);
         }
         Some(info)
     }

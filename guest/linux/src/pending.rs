@@ -29,6 +29,8 @@ pub(crate) struct Info {
     pub(crate) origin: u64,
     /// The 8 bytes at offset 24: `si_value`.
     pub(crate) value: u64,
+    /// The timer whose signal it is, whatever a program writes as code.
+    pub(crate) timer: Option<u32>,
 }
 
 impl Info {
@@ -38,6 +40,7 @@ impl Info {
             code,
             origin: process as u64,
             value: 0,
+            timer: None,
         }
     }
 
@@ -76,14 +79,17 @@ impl Pending {
     pub(crate) fn add(&self, signal: u32, info: Info) -> Result<()> {
         let bit = Mask::of(signal).0;
         let mut queue = self.queue.lock();
-        // A timer has one signal at most, and the number of timers is limited.
-        if info.code != SI_TIMER {
-            if signal < SIGRTMIN && self.bits() & bit != 0 {
-                return Ok(());
-            }
-            if queue.len() >= MOST_WAITING {
-                return Err(Errno::EAGAIN);
-            }
+        let is_there = match info.timer {
+            // One signal at most, and the number of timers is limited.
+            Some(_) => queue.iter().any(|waiting| waiting.1.timer == info.timer),
+            None if signal < SIGRTMIN => self.bits() & bit != 0,
+            None => false,
+        };
+        if is_there {
+            return Ok(());
+        }
+        if info.timer.is_none() && queue.len() >= MOST_WAITING {
+            return Err(Errno::EAGAIN);
         }
         queue.push((signal, info));
         self.bits.fetch_or(bit, Ordering::AcqRel);
@@ -102,7 +108,7 @@ impl Pending {
     /// Removes a timer's signal.
     pub(crate) fn remove_timer(&self, timer: u32) {
         let mut queue = self.queue.lock();
-        queue.retain(|(_, info)| info.code != SI_TIMER || info.origin as u32 != timer);
+        queue.retain(|(_, info)| info.timer != Some(timer));
         self.set_bits(&queue);
     }
 
@@ -167,13 +173,22 @@ mod tests {
             code: SI_TIMER,
             origin: 3,
             value: 7,
+            timer: Some(3),
+        };
+        // Whoever writes a timer's code is not one.
+        let forged = Info {
+            timer: None,
+            ..info
         };
         let pending = Pending::new();
         for _ in 0..MOST_WAITING {
             pending.add(REAL_TIME, Info::default()).unwrap();
         }
+        assert_eq!(pending.add(REAL_TIME, forged), Err(Errno::EAGAIN));
         pending.discard(REAL_TIME);
         pending.add(TERM, Info::default()).unwrap();
+        // Set again, it rings again: still one signal.
+        pending.add(TERM, info).unwrap();
         pending.add(TERM, info).unwrap();
         assert_eq!(pending.take(TERM), Some(Info::default()));
         pending.remove_timer(4);

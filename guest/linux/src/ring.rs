@@ -19,14 +19,14 @@ const STACK_BYTES: usize = 16 * 1024;
 /// Sets the alarm; gives what it was set to.
 pub(crate) fn set_alarm(process: &Arc<Process>, setting: Setting) -> Result<Setting> {
     let old = process.timers.set_alarm(setting);
-    look_again(process)?;
+    look_again(process, setting)?;
     Ok(old)
 }
 
 /// Sets a timer; gives what it was set to.
 pub(crate) fn set_timer(process: &Arc<Process>, id: u32, setting: Setting) -> Result<Setting> {
     let old = process.timers.set(id, setting)?;
-    look_again(process)?;
+    look_again(process, setting)?;
     Ok(old)
 }
 
@@ -41,11 +41,14 @@ pub(crate) fn remove_timer(process: &Process, id: u32) -> Result<()> {
     Ok(())
 }
 
-/// Has the thread that waits look at the times again, or starts it.
-fn look_again(process: &Arc<Process>) -> Result<()> {
+/// Has the thread that waits look at the times again, or starts it for the first that is set.
+fn look_again(process: &Arc<Process>, setting: Setting) -> Result<()> {
     let mut waiter = process.timers.waiter.lock();
     if let Some(waiter) = &*waiter {
         waiter.unpark();
+        return Ok(());
+    }
+    if setting.next_ns == 0 {
         return Ok(());
     }
     let process = process.clone();

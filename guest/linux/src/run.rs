@@ -575,7 +575,7 @@ fn fault(
         info: Info {
             code,
             origin: address,
-            value: 0,
+            ..Info::default()
         },
         address,
         error: error.into(),

@@ -79,6 +79,7 @@ impl Timer {
             code: SI_TIMER,
             origin: id.into(),
             value: self.value,
+            timer: Some(id),
         };
         Some((self.notify, self.signal, info))
     }
@@ -222,20 +223,20 @@ impl Timers {
         self.all.lock().ring(Instant::now().as_nanos(), due)
     }
 
-    /// A timer's signal is taken: notes its overruns, and lets the timer go on.
-    pub(crate) fn taken(&self, info: &mut Info) {
-        let id = info.origin as u32;
+    /// A timer's signal is taken: notes its overruns, and lets the timer go on. Gives what
+    /// `siginfo` says of both.
+    pub(crate) fn taken(&self, id: u32) -> u64 {
         let mut all = self.all.lock();
         let Some(timer) = all.made.get_mut(&id) else {
-            return;
+            return id.into();
         };
         let overruns = timer.taken(Instant::now().as_nanos());
         let goes_on = timer.deadline_ns().is_some();
         drop(all);
-        info.origin = u64::from(id) | overruns << 32;
         if goes_on && let Some(waiter) = &*self.waiter.lock() {
             waiter.unpark();
         }
+        u64::from(id) | overruns << 32
     }
 }
 

@@ -198,6 +198,7 @@ fn given_info(context: &Context<'_>, at: u64) -> Result<Info> {
         code: word(8) as u32 as i32,
         origin: word(16),
         value: word(24),
+        timer: None,
     })
 }
 
