@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use support::exempt::{expect_reasons, is_exempt};
 use support::needs::{built, kvm, skip};
 use support::{TestDir, end_within, installed, output};
 
@@ -104,20 +105,6 @@ fn files(place: &TestDir, go_root: &Path, package: &str) -> PathBuf {
     root
 }
 
-/// Whether a test cannot run: a name in the list that ends in `*` stands for all that begin so.
-fn is_exempt(package: &str, test: &str) -> bool {
-    EXEMPT.lines().any(|line| {
-        let mut words = line.split_whitespace();
-        let is_of_package = words.next() == Some(package);
-        let name = words.next().unwrap_or_default();
-        is_of_package
-            && match name.strip_suffix('*') {
-                Some(beginning) => test.starts_with(beginning),
-                None => test == name,
-            }
-    })
-}
-
 /// Runs the tests of a package, of which at least `fewest` pass.
 fn passes(go_root: &Path, package: &str, fewest: usize) {
     let place = TestDir::new();
@@ -128,7 +115,7 @@ fn passes(go_root: &Path, package: &str, fewest: usize) {
     let all = String::from_utf8_lossy(&all.stdout).into_owned();
     let tests: Vec<&str> = all
         .lines()
-        .filter(|test| test.starts_with("Test") && !is_exempt(package, test))
+        .filter(|test| test.starts_with("Test") && !is_exempt(EXEMPT, package, test))
         .collect();
     let root = files(&place, go_root, package);
     let only = format!("^({})$", tests.join("|"));
@@ -205,17 +192,7 @@ fn gos_tests_of_signals_paths_and_calls_pass() {
 
 #[test]
 fn the_list_of_exempt_tests_gives_a_reason_for_each() {
-    let lines = EXEMPT
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
-    for line in lines {
-        assert!(line.split_whitespace().count() > 3, "{line}");
-        assert!(
-            line.split_whitespace()
-                .nth(1)
-                .is_some_and(|test| test.starts_with("Test")),
-            "{line}"
-        );
-    }
-    assert!(is_exempt("os", "TestRootMultiOpen") && !is_exempt("os", "TestRootOpen"));
+    expect_reasons(EXEMPT);
+    assert!(is_exempt(EXEMPT, "os", "TestRootMultiOpen"));
+    assert!(!is_exempt(EXEMPT, "os", "TestRootOpen"));
 }

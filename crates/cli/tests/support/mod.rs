@@ -4,6 +4,7 @@
 
 pub(crate) mod cargo;
 pub(crate) mod compile;
+pub(crate) mod exempt;
 pub(crate) mod fuse;
 pub(crate) mod guest;
 pub(crate) mod needs;

@@ -1,5 +1,7 @@
 //! Memory: `mmap(2)` and its kin.
 
+use core::ops::Range;
+
 use linux_raw_sys::general::{
     MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE,
     MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MREMAP_FIXED,
@@ -33,6 +35,12 @@ fn pages(length: u64) -> Result {
         Some(bytes) if bytes < 1 << 47 => Ok(bytes),
         _ => Err(Errno::ENOMEM),
     }
+}
+
+/// The whole pages that a range lies in; None beyond the last address.
+fn pages_of(start: u64, length: u64) -> Option<Range<u64>> {
+    let end = start.checked_add(length)?.checked_next_multiple_of(PAGE)?;
+    Some(start - start % PAGE..end)
 }
 
 /// `mmap(2)`.
@@ -130,10 +138,7 @@ pub(super) fn msync(context: &Context<'_>, start: u64, length: u64, flags: u64) 
     {
         return Err(Errno::EINVAL);
     }
-    let end = start
-        .checked_add(length)
-        .and_then(|end| end.checked_next_multiple_of(PAGE));
-    let range = start..end.ok_or(Errno::ENOMEM)?;
+    let range = pages_of(start, length).ok_or(Errno::ENOMEM)?;
     context.process.write_back(&range)?;
     if flags & MS_SYNC != 0
         && let Some(mounted) = stored::mounted()
@@ -169,10 +174,7 @@ pub(super) fn madvise(context: &Context<'_>, start: u64, length: u64, advice: u6
     if !start.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
-    let end = start
-        .checked_add(length)
-        .and_then(|end| end.checked_next_multiple_of(PAGE));
-    let range = start..end.ok_or(Errno::EINVAL)?;
+    let range = pages_of(start, length).ok_or(Errno::EINVAL)?;
     if range.is_empty() {
         return Ok(0);
     }
@@ -223,10 +225,7 @@ pub(super) fn mremap(context: &Context<'_>, a: Arguments) -> Result {
 
 /// `mlock(2)` and `munlock(2)`: no page leaves the machine's memory.
 pub(super) fn mlock(context: &Context<'_>, start: u64, length: u64) -> Result {
-    let end = start
-        .checked_add(length)
-        .and_then(|end| end.checked_next_multiple_of(PAGE));
-    let range = start - start % PAGE..end.ok_or(Errno::EINVAL)?;
+    let range = pages_of(start, length).ok_or(Errno::EINVAL)?;
     if !range.is_empty() && !context.process.space.lock().is_mapped(&range) {
         return Err(Errno::ENOMEM);
     }

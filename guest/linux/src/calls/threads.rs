@@ -25,7 +25,6 @@ const POLICIES: [(u32, u32, u32); 6] = [
     (c::SCHED_IDLE, 0, 0),
     (c::SCHED_DEADLINE, 0, 0),
 ];
-const SCHED_RESET_ON_FORK: u32 = 0x4000_0000;
 /// What `SCHED_RR` has (kernel `include/linux/sched/rt.h`), and what others have at most.
 const ROUND: Duration = Duration::from_millis(100);
 const SLICE: Duration = Duration::from_millis(4);
@@ -205,9 +204,10 @@ fn set_scheduling(
     let thread = thread_of(context, number)?;
     let mut scheduling = thread.scheduling.lock();
     let policy = policy.unwrap_or(scheduling.policy);
-    let (least, most) = priorities(policy & !SCHED_RESET_ON_FORK)?;
+    let (least, most) = priorities(policy & !c::SCHED_RESET_ON_FORK)?;
     // Deadlines come by another call.
-    if policy & !SCHED_RESET_ON_FORK == c::SCHED_DEADLINE || !(least..=most).contains(&priority) {
+    if policy & !c::SCHED_RESET_ON_FORK == c::SCHED_DEADLINE || !(least..=most).contains(&priority)
+    {
         return Err(Errno::EINVAL);
     }
     *scheduling = Scheduling { policy, priority };
@@ -248,7 +248,7 @@ pub(super) fn sched_get_priority_min(policy: u64) -> Result {
 }
 
 pub(super) fn sched_rr_get_interval(context: &Context<'_>, number: u64, to: u64) -> Result {
-    let policy = sched_getscheduler(context, number)? as u32 & !SCHED_RESET_ON_FORK;
+    let policy = sched_getscheduler(context, number)? as u32 & !c::SCHED_RESET_ON_FORK;
     let interval = match policy {
         c::SCHED_RR => ROUND,
         c::SCHED_FIFO => Duration::ZERO,
