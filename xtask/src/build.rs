@@ -45,20 +45,28 @@ fn with_hint(error: StepError) -> Error {
 }
 
 /// Every test: host crates, guest crates on the host, whole machines.
+///
+/// All packages are selected in each step, with their tests: cargo compiles a library anew for
+/// each set of features, and that set depends on what is selected.
 pub(crate) fn test() -> Result<()> {
     guests()?;
-    // Tests of whole machines start the programs by their place.
-    run(&mut cargo(&["build", "--locked"]))?;
     init()?;
-    let packages = workspace::guests()?;
-    let mut all = cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]);
-    for package in &packages {
-        all.args(["--exclude", &package.name]);
+    let packages = workspace::members()?;
+    let selected = |subcommand: &str| {
+        let mut command = cargo(&[subcommand, "--locked", "--workspace"]);
+        // A guest's programs compile for guests only, its library for the host too.
+        for package in packages.iter().filter(|it| it.is_guest() && !it.has_lib()) {
+            command.args(["--exclude", &package.name]);
+        }
+        command
+    };
+    let mut programs = selected("build");
+    programs.arg("--tests");
+    for package in packages.iter().filter(|it| !it.is_guest()) {
+        programs.args(package.bins().flat_map(|name| ["--bin", name]));
     }
-    run(&mut all)?;
-    let mut guest_libs = cargo(&["test", "--locked", "--lib", "--tests"]);
-    for package in packages.iter().filter(|package| package.has_lib()) {
-        guest_libs.args(["-p", &package.name]);
-    }
-    run(&mut guest_libs)
+    // Tests of whole machines start the programs by their place.
+    run(&mut programs)?;
+    run(selected("test").args(["--no-fail-fast", "--lib", "--bins", "--tests"]))?;
+    run(selected("test").arg("--doc"))
 }

@@ -89,9 +89,16 @@ pub(crate) fn metadata() -> Result<Metadata> {
     Ok(serde_json::from_str(&text)?)
 }
 
+/// The workspace's own packages.
+pub(crate) fn members() -> Result<Vec<Package>> {
+    let mut packages = metadata()?.packages;
+    packages.retain(|package| package.source.is_none());
+    Ok(packages)
+}
+
 /// The images in `guests/`.
 pub(crate) fn guests() -> Result<Vec<Package>> {
-    let mut packages = metadata()?.packages;
+    let mut packages = members()?;
     packages.retain(Package::is_guest);
     Ok(packages)
 }
