@@ -14,7 +14,8 @@ const TIMES: u64 = 3000;
 const TOGETHER: u64 = 10;
 /// Part by which a rate may differ from what the guest does, beside chance.
 const RATE: f64 = 0.05;
-/// Attempts, since on a busy host the guest may be resumed before the window begins.
+/// Attempts: on a busy host the guest may be resumed before the window begins, and a count of a part
+/// of the time may be off by more than its chance, since several sleeps lie in one counted stretch.
 const ATTEMPTS: usize = 5;
 
 /// A kind of the account's exits, by some of its fields.
@@ -104,7 +105,7 @@ fn counts_are_what_the_guest_did() {
     };
     let kinds = "hpet,pit,rtc,pm,cpuid,tsc_deadline,print";
     let cmdline = format!("mode=exit kind={kinds} count={TIMES} us=20000");
-    let mut low = Vec::new();
+    let mut off = Vec::new();
     for _ in 0..ATTEMPTS {
         let (machine, printed) = watched(&TestDir::new(), &image, &cmdline);
         let account = &machine["account"];
@@ -114,7 +115,7 @@ fn counts_are_what_the_guest_did() {
         let is_whole = account["counted_share"] == 1.0;
         let chance = crowd::chance(&machine, (TIMES / TOGETHER) as f64);
         let most = if is_whole { 0.0 } else { RATE + chance };
-        low.clear();
+        off.clear();
         for Did {
             kind,
             times,
@@ -124,16 +125,19 @@ fn counts_are_what_the_guest_did() {
             let counted = counted(account, &kind);
             let beyond = |truth: u64| counted as f64 / truth as f64 - 1.0;
             let more = beyond(times + beside);
-            assert!(more <= most, "{kind}: {counted} of {times}: {account}");
-            if -beyond(times) > most {
-                low.push(format!("{kind}: {counted} of {times}"));
+            assert!(
+                more <= most || !is_whole,
+                "{kind}: {counted} of {times}: {account}"
+            );
+            if more > most || -beyond(times) > most {
+                off.push(format!("{kind}: {counted} of {times}"));
             }
         }
-        if low.is_empty() {
+        if off.is_empty() {
             return;
         }
     }
-    panic!("too few, {ATTEMPTS} times: {low:?}");
+    panic!("{ATTEMPTS} attempts, in the last: {off:?}");
 }
 
 /// Where the local APIC is memory, an IPI is two writes, of which one sends it.
