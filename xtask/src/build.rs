@@ -5,7 +5,7 @@ use tare_toolchain::build::{self, Bin, INIT, OBSERVER, Priority};
 use tare_toolchain::command::StepError;
 
 use crate::shell::{cargo, run};
-use crate::workspace;
+use crate::{test_programs, workspace};
 
 /// Everything that `make install` copies: `target/release/tare`, `tare-monitor`, and programs
 /// and images of guests beside them. `make run` builds only a part of it (`tare-toolchain`).
@@ -67,6 +67,6 @@ pub(crate) fn test() -> Result<()> {
     }
     // Tests of whole machines start the programs by their place.
     run(&mut programs)?;
-    run(selected("test").args(["--no-fail-fast", "--lib", "--bins", "--tests"]))?;
-    run(selected("test").arg("--doc"))
+    let passed = test_programs::run(selected("test").args(["--lib", "--bins", "--tests"]));
+    run(selected("test").arg("--doc")).and(passed)
 }

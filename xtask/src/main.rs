@@ -31,6 +31,7 @@ mod shell;
 mod size;
 mod soak;
 mod spec;
+mod test_programs;
 mod tidy;
 mod workspace;
 
