@@ -81,13 +81,14 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["tare-control", "tare-daemon", "tare-devices", "tare-policy"],
     ),
     ("tare-platform", &["tare-pin", "tare-rootfs"]),
+    ("tare-load", &["tare-control", "tare-libos", "tare-tcp"]),
     (
         "tare-lab",
         &[
             "tare-account",
             "tare-control",
             "tare-launch",
-            "tare-libos",
+            "tare-load",
             "tare-platform",
             "tare-policy",
             "tare-probe",

@@ -6,11 +6,11 @@ use tare_control::exit::ExitCode;
 
 use crate::appliance::{ApplianceError, Executor};
 use crate::error::WeighError;
-use crate::interrupt::{Interrupt, Interrupted};
 use crate::linux::LinuxError;
-use crate::load::LoadError;
 use crate::progress::Progress;
 use crate::record::Recorder;
+use tare_load::interrupt::{Interrupt, Interrupted};
+use tare_load::requests::LoadError;
 
 /// The tools of one weighing.
 pub struct Bench<'a> {

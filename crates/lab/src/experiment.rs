@@ -11,13 +11,13 @@ use crate::error::WeighError;
 use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::host::HostFacts;
-use crate::interrupt::Interrupt;
 use crate::metric::{Direction, Metric};
 use crate::progress::Progress;
 use crate::record::Recorder;
 use crate::replay::{Record, Replay};
 use crate::report::ReportText;
 use crate::request::{Depth, WeighRequest};
+use tare_load::interrupt::Interrupt;
 
 /// One experiment, planned for one depth.
 pub trait Experiment {

@@ -6,7 +6,6 @@
 //! | `experiments` | phases, arms, goals and report of each experiment |
 //! | `appliance` | machines under test behind a trait; `tare run` as a process |
 //! | `linux` | Linux guests with example applications, their instructions counted |
-//! | `load` | open- and closed-loop HTTP load |
 //! | `observe` | CPU time from outside |
 //! | `record`, `figure`, `goal`, `summary` | samples, medians with intervals, goals, `summary.json` |
 //! | [`compare()`] | two runs, figure by figure |
@@ -14,7 +13,8 @@
 //! | [`stored_runs`], [`history()`] | results of earlier runs, and figures over them |
 //! | `report`, `table`, `progress` | table, progress, report |
 //!
-//! Neighbours: `tare-control` (statistics, exit codes), `tare-stats` (intervals).
+//! Neighbours: `tare-control` (statistics, exit codes), `tare-stats` (intervals), `tare-load`
+//! (load generators, what is timed on the host).
 //! Machines are processes here.
 
 #![forbid(unsafe_code)]
@@ -31,14 +31,11 @@ mod figure;
 mod goal;
 mod history;
 mod host;
-mod interrupt;
 mod linux;
-mod load;
 mod metric;
 mod number;
 mod observe;
 mod outcome;
-mod pin;
 #[cfg(test)]
 mod planted;
 mod progress;
@@ -63,18 +60,6 @@ pub use outcome::{Outcome, WeighEnd};
 pub use request::{Depth, WeighRequest};
 pub use weigh::{Files, rebuild, weigh, weigh_planned};
 
-/// Does `transactions` of one byte each way over the loopback and prints their
-/// times: what `tcp-rr`'s Linux guests run.
-pub fn print_transactions(transactions: usize, cpus: usize) -> std::io::Result<()> {
-    experiments::tcp_rr::print_transactions(transactions, cpus)
-}
-
-/// Makes `count` system calls of each kind and prints their times: what the guests
-/// of `tailor` run.
-pub fn print_calls(count: usize) -> std::io::Result<()> {
-    experiments::tailor::print_calls(count)
-}
-
 /// What an experiment of another crate is made of.
 pub mod kit {
     pub use crate::bench::{Bench, RunError};
@@ -83,7 +68,6 @@ pub mod kit {
     pub use crate::figure::{Figure, Samples, Spread, Statistic, find, median, value};
     pub use crate::goal::{Goal, Judgement};
     pub use crate::host::{HostFacts, sha256_of_text};
-    pub use crate::interrupt::{Interrupt, Interrupted};
     pub use crate::metric::Metric;
     pub use crate::number::number;
     pub use crate::progress::Progress;
@@ -92,6 +76,7 @@ pub mod kit {
     pub use crate::report::svg::{Bar, bars, legend, reach};
     pub use crate::report::{ONCE, ReportText, Row, Section, Template, escape, row, table};
     pub use crate::request::{Depth, WeighRequest};
+    pub use tare_load::interrupt::{Interrupt, Interrupted};
 }
 
 /// Experiments of this crate.

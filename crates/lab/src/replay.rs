@@ -19,9 +19,9 @@ use crate::appliance::{
 };
 use crate::error::WeighError;
 use crate::host::HostFacts;
-use crate::interrupt::Interrupt;
 use crate::linux::catalog::App;
 use crate::observe::CpuReading;
+use tare_load::interrupt::Interrupt;
 
 /// The lines of a `raw.jsonl`.
 #[derive(Debug)]

@@ -19,7 +19,6 @@ use crate::export;
 use crate::figure::{self, Figure};
 use crate::goal::{Judgement, Verdict, verdicts};
 use crate::host::{self, HostFacts};
-use crate::interrupt::Interrupt;
 use crate::observe::Crowding;
 use crate::outcome::{Outcome, WeighEnd};
 use crate::progress::Progress;
@@ -30,6 +29,7 @@ use crate::request::{Depth, WeighRequest};
 use crate::stored_runs;
 use crate::summary::{Effect, SCHEMA, Status, Summary};
 use crate::table;
+use tare_load::interrupt::Interrupt;
 
 /// Runs one of the experiments that are known and writes its results. Progress goes to
 /// standard error. Blocks; SIGINT and SIGTERM end it early with partial results.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::ApplianceError;
 use super::process::code;
-use crate::interrupt::{Interrupt, SLICE};
+use tare_load::interrupt::{Interrupt, SLICE};
 
 /// Lines that are kept for error messages.
 const KEPT: usize = 12;

@@ -22,9 +22,9 @@ use tare_host::program::find_program;
 use tempfile::TempDir;
 
 use super::{Appliance, ApplianceError, Runtime};
-use crate::interrupt::{Interrupt, SLICE};
 use crate::linux::catalog::App;
 use crate::observe::{CpuReading, resident_bytes};
+use tare_load::interrupt::{Interrupt, SLICE};
 
 /// Where programs and their libraries are.
 const PROGRAMS: [&str; 3] = ["usr", "lib", "lib64"];

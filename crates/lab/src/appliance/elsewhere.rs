@@ -23,8 +23,8 @@ use tempfile::TempDir;
 
 use super::console::Console;
 use super::{Appliance, ApplianceError, Spec};
-use crate::interrupt::Interrupt;
 use crate::observe::{CpuReading, resident_bytes};
+use tare_load::interrupt::Interrupt;
 
 /// The guest's address, its network's length, and the host's address.
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);

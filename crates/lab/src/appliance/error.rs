@@ -8,8 +8,8 @@ use tare_control::client::ClientError;
 use tare_control::exit::ExitCode;
 use tare_host::program::ProgramError;
 
-use crate::interrupt::Interrupted;
 use crate::linux::LinuxError;
+use tare_load::interrupt::Interrupted;
 
 /// What went wrong with a machine.
 #[derive(Debug, thiserror::Error)]

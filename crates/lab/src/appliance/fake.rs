@@ -20,10 +20,10 @@ use super::{
     Appliance, ApplianceError, Executor, Guest, GuestSpec, Monitor, Packaging, Runtime,
     ServedGuest, Spec,
 };
-use crate::interrupt::Interrupt;
 use crate::linux::LinuxError;
 use crate::linux::catalog::{App, Protocol};
 use crate::observe::CpuReading;
+use tare_load::interrupt::Interrupt;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

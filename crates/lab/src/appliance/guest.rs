@@ -11,8 +11,8 @@ use tare_probe::vm::{self, Vm};
 
 use super::ApplianceError;
 use super::process::TareProcess;
-use crate::interrupt::{Interrupt, SLICE};
 use crate::observe::{CpuReading, descendants};
+use tare_load::interrupt::{Interrupt, SLICE};
 
 /// What to start.
 #[derive(Clone, Debug)]

@@ -12,9 +12,9 @@ use serde_json::Value;
 use tare_control::stats::Stats;
 use tare_host::tap_namespace::TapNamespace;
 
-use crate::interrupt::Interrupt;
 use crate::linux::catalog::App;
 use crate::observe::CpuReading;
+use tare_load::interrupt::Interrupt;
 
 mod console;
 mod contained;

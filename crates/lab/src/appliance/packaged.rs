@@ -15,10 +15,10 @@ use tempfile::TempDir;
 
 use super::process::TareProcess;
 use super::{Appliance, ApplianceError, Packaging};
-use crate::interrupt::Interrupt;
 use crate::linux::catalog::{App, Protocol};
 use crate::linux::{LinuxError, files};
 use crate::observe::CpuReading;
+use tare_load::interrupt::Interrupt;
 
 /// Where runtimes mount, and where servers put their process numbers.
 const DIRECTORIES: [&str; 3] = ["dev", "proc", "run"];

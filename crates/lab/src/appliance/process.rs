@@ -15,8 +15,8 @@ use tare_host::child::ended_within;
 
 use super::ApplianceError;
 use super::console::Console;
-use crate::interrupt::Interrupt;
 use crate::observe::{CpuReading, Helper, descendants, helpers_with, resident_bytes};
+use tare_load::interrupt::Interrupt;
 
 /// How long a machine has to end after SIGTERM, before it is killed.
 pub(super) const GRACE: Duration = Duration::from_secs(3);

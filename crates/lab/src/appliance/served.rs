@@ -23,8 +23,8 @@ use super::ApplianceError;
 use super::console::Console;
 use super::guest::Guest;
 use super::process::TareProcess;
-use crate::interrupt::{Interrupt, SLICE};
 use crate::observe::CpuReading;
+use tare_load::interrupt::{Interrupt, SLICE};
 
 /// How long the disk may take to be served.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -27,9 +27,9 @@ use super::packaged::{self, MachineAppliance, Root};
 use super::process::{Control, TareProcess};
 use super::served::{self, Served, ServedGuest};
 use super::{Appliance, ApplianceError, Executor, Packaging, Spec};
-use crate::interrupt::Interrupt;
 use crate::linux::catalog::App;
 use crate::observe::CpuReading;
+use tare_load::interrupt::Interrupt;
 
 /// Tries to find a port that stays free until the machine binds it.
 const PORT_TRIES: usize = 5;

@@ -16,12 +16,12 @@ use crate::appliance::fake::{Fakes, Fault};
 use crate::experiment::Experiment;
 use crate::figure::{Figure, Spread, Statistic};
 use crate::host::HostFacts;
-use crate::interrupt::Interrupt;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::request::{Depth, WeighRequest};
 use crate::summary::{SCHEMA, Status, Summary};
 use crate::weigh::{Files, Weighing};
+use tare_load::interrupt::Interrupt;
 
 /// A weighing that is over.
 pub(crate) struct Run {

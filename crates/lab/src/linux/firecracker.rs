@@ -21,7 +21,7 @@ use tare_tailor::starter::{Starter, bounds};
 use super::LinuxError;
 use super::kernels::{self, Bootable};
 use super::machine;
-use crate::interrupt::Interrupt;
+use tare_load::interrupt::Interrupt;
 
 /// Its options, in the cache.
 const KEPT: &str = "configurations/firecracker.config";

@@ -23,7 +23,7 @@ use tare_tailor::target::{Part, Target};
 use super::LinuxError;
 use super::catalog::App;
 use super::machine;
-use crate::interrupt::Interrupt;
+use tare_load::interrupt::Interrupt;
 
 /// The cache's directory of kernels made for the lab.
 const ENTRIES: &str = "lab-kernels";

@@ -24,7 +24,7 @@ use super::LinuxError;
 use super::catalog::App;
 use super::dialog::{Dialog, ask, timeless};
 use super::kernels::{Bootable, with_init};
-use crate::interrupt::Interrupt;
+use tare_load::interrupt::Interrupt;
 use tare_tailor::counter::{Count, Counter, Plugin};
 
 /// The address that QEMU's user network gives the library OS.

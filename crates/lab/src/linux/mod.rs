@@ -35,7 +35,7 @@ use std::time::Duration;
 use tare_control::exit::ExitCode;
 use tare_host::program::ProgramError;
 
-use crate::interrupt::Interrupted;
+use tare_load::interrupt::Interrupted;
 
 /// What went wrong with a Linux guest.
 #[derive(Debug, thiserror::Error)]

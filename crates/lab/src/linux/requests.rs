@@ -6,7 +6,7 @@ use super::LinuxError;
 use super::catalog::{Connection, Phase};
 use super::dialog::Dialog;
 use super::machine::{ANSWER, LinuxMachine};
-use crate::interrupt::Interrupt;
+use tare_load::interrupt::Interrupt;
 use tare_tailor::counter::Count;
 
 /// For what a request leaves to be done: the guest sleeps before this is over.

@@ -11,7 +11,7 @@ use tare_vmtest::skip;
 use super::catalog::{self, Connection};
 use super::machine::LinuxMachine;
 use super::{LinuxError, files, fuzz, kernels};
-use crate::interrupt::Interrupt;
+use tare_load::interrupt::Interrupt;
 use tare_tailor::counter::Plugin;
 
 /// What a test needs; without it the test says why it does nothing.

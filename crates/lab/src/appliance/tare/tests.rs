@@ -7,9 +7,9 @@ use tare_vmtest::{image, installed, lacks, or_skip};
 
 use super::*;
 use crate::appliance::process::GRACE;
-use crate::interrupt::{Interrupted, SLICE};
 use crate::linux::tests::{is_jailed, tare};
 use crate::observe::Helper;
+use tare_load::interrupt::{Interrupted, SLICE};
 
 /// An executable shell script in its own directory.
 fn script(text: &str) -> (tempfile::TempDir, TareRun) {

@@ -36,15 +36,15 @@ use crate::experiment::{
 };
 use crate::figure::{Figure, exact, needed, rate};
 use crate::goal::Goal;
-use crate::interrupt::Interrupt;
 use crate::linux::catalog::{self, App};
 use crate::linux::dialog::ask;
-use crate::load::{Connections, Exchange, Generator, Schedule, failed};
 use crate::metric::{Metric, metrics};
 use crate::observe::counters::{activity_between, seconds_between};
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::Depth;
+use tare_load::interrupt::Interrupt;
+use tare_load::requests::{Connections, Exchange, Generator, Schedule, failed};
 
 metrics! {
     PER_S: more("app_per_s", "1/s");

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crate::experiments::kv::mix;
 use crate::linux::catalog::{App, Protocol};
-use crate::load::{Exchange, Target};
+use tare_load::requests::{Exchange, Target};
 
 /// Commands of a cache that are sent at once.
 pub(super) const PIPELINED: usize = 16;
@@ -134,7 +134,7 @@ fn resp(words: &[&str]) -> String {
 mod tests {
     use super::*;
     use crate::linux::catalog;
-    use crate::load::Expected;
+    use tare_load::requests::Expected;
 
     #[test]
     fn every_load_is_of_an_application_of_the_catalog_with_an_answer() {

@@ -2,7 +2,6 @@
 //! time of a round trip, and how many halts, interrupts and timer writes a
 //! message costs, as the library OS's scheduler counts them.
 
-mod host;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -137,7 +136,7 @@ static KIND: PingPongSpec = PingPongSpec {
     of_kvm: &[],
     // 50 round trips of two messages.
     warm_up: 100.0,
-    host: host::round_trips,
+    host: tare_load::round_trips::measure,
     program: None,
     exits: None,
     metrics: METRICS,

@@ -11,10 +11,10 @@ use super::linux::Side;
 use super::sample::{CpuSample, Line, Phase, SamplePosition};
 use crate::error::WeighError;
 use crate::figure::{Figure, Samples, exact, grouped_quantile, rate};
-use crate::load::{Failure, Request};
 use crate::observe::CpuSpent;
 use crate::record::Recorder;
 use crate::replay::Record;
+use tare_load::requests::{Failure, Request};
 use tare_tailor::counter::contain_iterations;
 
 /// Size of the image: the same each time.

@@ -19,7 +19,7 @@ use super::sample::{Line, Phase};
 use super::session::{BOOT, FILE, Session, Turn, body, spec};
 use crate::appliance::{Appliance, ApplianceError};
 use crate::bench::RunError;
-use crate::load::{Connections, Generator, Request, Schedule, Target, failed};
+use tare_load::requests::{Connections, Generator, Request, Schedule, Target, failed};
 
 /// Connections at full speed.
 pub(super) const CONNECTIONS: [usize; 3] = [1, 10, 100];

@@ -10,11 +10,11 @@ use super::plan::ms;
 use super::sample::{Line, Phase};
 use super::session::{Server, Session, Turn};
 use crate::bench::RunError;
-use crate::load::{Connections, Request, Schedule};
 use crate::observe::CpuReading;
 use crate::observe::counters::{
     activity_between, instructions_between, risen_between, seconds_between,
 };
+use tare_load::requests::{Connections, Request, Schedule};
 
 /// Requests under way at once while calibrating.
 const CONCURRENCY: usize = 4;

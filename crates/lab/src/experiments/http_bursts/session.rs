@@ -10,10 +10,10 @@ use super::plan::{Plan, ms};
 use super::sample::{CpuSample, Line, Phase, SamplePosition};
 use crate::appliance::{Appliance, Spec};
 use crate::bench::{Bench, RunError};
-use crate::load::{Connections, Generator, Target, first_byte};
 use crate::observe::CpuReading;
 use crate::observe::counters::instructions;
 use tare_control::stats::Stats;
+use tare_load::requests::{Connections, Generator, Target, first_byte};
 
 /// Longest time from exec to serving.
 pub(crate) const BOOT: Duration = Duration::from_secs(30);

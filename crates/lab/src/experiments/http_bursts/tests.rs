@@ -9,9 +9,9 @@ use tare_control::exit::ExitCode;
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::Run;
-use crate::interrupt::Interrupt;
 use crate::outcome::WeighEnd;
 use crate::weigh::Files;
+use tare_load::interrupt::Interrupt;
 
 /// A run of about two seconds.
 fn short() -> Plan {

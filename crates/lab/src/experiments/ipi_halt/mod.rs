@@ -7,7 +7,6 @@
 //! polls within a budget, a CPU that halts by itself, QEMU with KVM as the kernel has it,
 //! and two threads of the host.
 
-mod host;
 mod report;
 #[cfg(test)]
 pub(super) mod tests;
@@ -274,7 +273,7 @@ impl Experiment for IpiHalt {
         match (arm.runs_in, arm.name) {
             _ if turn.round == self.rounds => self.watch(bench, arm),
             (RunsIn::Host { cpus }, _) => {
-                let measure = || host::wakes(self.samples, GAP, cpus);
+                let measure = || tare_load::wake_ups::measure(self.samples, GAP, cpus);
                 let place = arm.round(turn.round);
                 let wakes = guest_bench::on_host(bench, place, "wake_ns", measure)?;
                 self.data.extend(WAKE, arm.name, wakes.into_iter());

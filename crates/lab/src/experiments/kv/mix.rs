@@ -2,7 +2,7 @@
 //! which are there. Everything is known before it is sent, so that every answer
 //! can be checked.
 
-use crate::load::Exchange;
+use tare_load::requests::Exchange;
 
 /// Items in the cache.
 pub(super) const KEYS: usize = 64;

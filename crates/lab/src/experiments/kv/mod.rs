@@ -21,13 +21,13 @@ use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::experiment::{Entry, Experiment, IfFails, Subject, Turn, has_data, rounds};
 use crate::figure::Figure;
-use crate::load::{Connections, Exchange, Generator, Request, Schedule, compact, failed};
 use crate::metric::{Metric, metrics};
 use crate::number::number;
 use crate::observe::counters::{activity_between, instructions_between};
 use crate::replay::Record;
 use crate::report::{ReportText, Template, row};
 use crate::request::Depth;
+use tare_load::requests::{Connections, Exchange, Generator, Request, Schedule, compact, failed};
 
 /// Connections, and commands under way at once while calibrating.
 const CONNECTIONS: usize = 4;

@@ -17,7 +17,6 @@ use tare_rootfs::{Cache, Tree};
 use tare_tailor::kconfig::{GivenConfig, Prompts};
 use tare_tailor::lock;
 
-pub(crate) use self::calls::print as print_calls;
 use self::figures::{GOALS, METRICS, Weighed};
 use self::plan::{Arm, DEBIAN, FIRECRACKER, MadeOf, Plan};
 use crate::bench::{Bench, RunError};

@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
-use crate::interrupt::Interrupt;
 use crate::linux::LinuxError;
 use crate::linux::catalog::{App, Protocol};
 use crate::linux::machine::{ANSWER, LinuxMachine};
-use crate::load::{Connections, Exchange, Expected, Generator, LoadError, Schedule};
+use tare_load::interrupt::Interrupt;
+use tare_load::requests::{Connections, Exchange, Expected, Generator, LoadError, Schedule};
 
 /// Connections at most.
 const CONNECTIONS: usize = 8;

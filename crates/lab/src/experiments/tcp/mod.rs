@@ -6,19 +6,15 @@
 //! in both arms, with a tap in its own network namespace; the sender is Linux in
 //! another, or the library OS's network stack in this process. Nothing of it is seen outside.
 
-mod linux;
-mod ours;
 #[cfg(test)]
 mod tests;
-mod transfer;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tare_control::sentence::chain;
-use tare_host::tap_namespace as tap;
+use tare_load::tcp::{Arm, obstacle, transfer};
 use tare_tcp::wire::COMPARED;
 
 use crate::bench::{Bench, RunError};
@@ -33,8 +29,6 @@ use crate::metric::{Metric, metrics};
 use crate::replay::Record;
 use crate::report::{ReportText, Template, row};
 use crate::request::{Depth, WeighRequest};
-
-use transfer::{Arm, transfer};
 
 /// Bytes of a transfer that is compared.
 const BYTES: usize = 1 << 20;
@@ -199,23 +193,6 @@ impl Tcp {
         ))
     }
 }
-
-/// Why this cannot be measured here.
-fn obstacle() -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("it makes network namespaces, which needs root".to_owned());
-    }
-    if !Path::new(tap::DEVICE).exists() {
-        return Some(format!("{} is missing (modprobe tun)", tap::DEVICE));
-    }
-    let probed = std::thread::spawn(|| tap::enter("192.0.2.1/24").map(drop)).join();
-    match probed {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(format!("a tap in a network namespace: {error}")),
-        Err(_) => Some("a tap in a network namespace cannot be made".to_owned()),
-    }
-}
-
 impl Experiment for Tcp {
     has_data!();
 

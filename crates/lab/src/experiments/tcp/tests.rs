@@ -1,9 +1,11 @@
 #![allow(clippy::unwrap_used)]
 
+use std::path::Path;
+
+use tare_load::interrupt::Interrupt;
 use tare_tcp::wire::Impairment;
 
 use super::*;
-use crate::interrupt::Interrupt;
 
 /// Only root can make namespaces; elsewhere the test says so.
 fn can_run() -> bool {

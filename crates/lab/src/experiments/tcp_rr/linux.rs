@@ -6,8 +6,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::host;
-
 /// The program, beside `tare`.
 const PROGRAM: &str = "tare-rr";
 
@@ -54,20 +52,6 @@ fn copy(from: &Path, root: &Path, place: &Path) -> io::Result<()> {
     }
     fs::copy(from, to).map(drop)
 }
-
-/// Does the transactions and prints them as the image does, a tick being a ns.
-pub(crate) fn print(transactions: usize, cpus: usize) -> io::Result<()> {
-    println!("{{\"khz\":1000000}}");
-    let times = host::transactions(transactions, cpus)?;
-    let times: Vec<String> = times.iter().map(|ns| format!("{ns}")).collect();
-    for batch in times.chunks(100) {
-        println!("{{\"rr\":[{}]}}", batch.join(","));
-    }
-    println!("{{\"transactions\":{transactions}}}");
-    println!("{{\"done\":true}}");
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// When requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Schedule {
+pub enum Schedule {
     /// Request `i` at `first + i * interval`, whatever the server does.
     Open {
         /// Time of the first request after the begin.
@@ -27,7 +27,7 @@ pub(crate) enum Schedule {
 
 impl Schedule {
     /// Evenly spaced requests for `time`, the first after half an interval.
-    pub(crate) fn steady(rate_per_s: f64, time: Duration) -> Self {
+    pub fn steady(rate_per_s: f64, time: Duration) -> Self {
         let interval = Duration::from_secs_f64(1.0 / rate_per_s);
         Self::Open {
             first: interval / 2,
@@ -37,7 +37,7 @@ impl Schedule {
     }
 
     /// `count` requests, one after the other.
-    pub(crate) fn one_by_one(count: usize) -> Self {
+    pub fn one_by_one(count: usize) -> Self {
         Self::Closed {
             concurrency: 1,
             until: Duration::MAX,
@@ -47,7 +47,7 @@ impl Schedule {
 
     /// Greatest number of requests.
     #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         match *self {
             Self::Open { count, .. } | Self::Closed { count, .. } => count,
         }
@@ -55,7 +55,7 @@ impl Schedule {
 
     /// When request `index` is due, `None` if not before another is answered
     /// or not at all.
-    pub(crate) fn due(&self, index: usize, pending: usize, now: Duration) -> Option<Duration> {
+    pub fn due(&self, index: usize, pending: usize, now: Duration) -> Option<Duration> {
         match *self {
             Self::Open {
                 first,
@@ -78,7 +78,7 @@ impl Schedule {
 
 /// How requests use connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Connections {
+pub enum Connections {
     /// Kept alive and reused, at most this many.
     KeepAlive(usize),
     /// One for each request, closed by the client after the answer, at most
@@ -88,7 +88,7 @@ pub(crate) enum Connections {
 
 impl Connections {
     /// Most connections at once.
-    pub(crate) fn limit(self) -> usize {
+    pub fn limit(self) -> usize {
         match self {
             Self::KeepAlive(limit) | Self::PerRequest(limit) => limit.max(1),
         }

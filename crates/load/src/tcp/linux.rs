@@ -26,12 +26,13 @@ pub(super) const CONGESTION: &str = "cubic";
 
 /// What the receiver got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Received {
+pub struct Received {
     /// From before the connection to the last byte.
-    pub(super) took: Duration,
-    pub(super) bytes: usize,
+    pub took: Duration,
+    /// How many came.
+    pub bytes: usize,
     /// Every byte was the one that belongs there.
-    pub(super) is_right: bool,
+    pub is_right: bool,
 }
 
 /// A thread with its end of the wire. Dropping it ends the thread, and with it the namespace.

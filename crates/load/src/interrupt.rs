@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
 
 /// Longest time between two looks at the flag.
-pub(crate) const SLICE: Duration = Duration::from_millis(50);
+pub const SLICE: Duration = Duration::from_millis(50);
 
 /// A signal came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,7 +66,7 @@ impl Interrupt {
     }
 
     /// The same signals for a step that can also be abandoned alone.
-    pub(crate) fn branch(&self) -> Self {
+    pub fn branch(&self) -> Self {
         Self {
             abandoned: Arc::default(),
             ..self.clone()
@@ -74,12 +74,11 @@ impl Interrupt {
     }
 
     /// Ends the steps that ask this branch.
-    pub(crate) fn abandon(&self) {
+    pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
     }
 
-    /// As if SIGINT had come.
-    #[cfg(test)]
+    /// As if SIGINT had come, for tests.
     pub fn trip(&self) {
         self.interrupt.store(true, Ordering::Relaxed);
     }

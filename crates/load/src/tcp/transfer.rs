@@ -26,7 +26,7 @@ const PROTOCOL_TCP: u8 = 6;
 
 /// Whose TCP sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arm {
+pub enum Arm {
     /// This project's.
     Tare,
     /// The host kernel's.
@@ -34,9 +34,11 @@ pub(super) enum Arm {
 }
 
 impl Arm {
-    pub(super) const BOTH: [Self; 2] = [Self::Tare, Self::Linux];
+    /// Both, as their places in rounds count.
+    pub const BOTH: [Self; 2] = [Self::Tare, Self::Linux];
 
-    pub(super) const fn name(self) -> &'static str {
+    /// Its name in figures.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Tare => "tare",
             Self::Linux => "linux",
@@ -46,12 +48,13 @@ impl Arm {
 
 /// What a transfer came to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
-    pub(super) received: Received,
+pub struct Outcome {
+    /// What the receiver got.
+    pub received: Received,
     /// Segments with data that the sender gave to the wire.
-    pub(super) segments: u64,
+    pub segments: u64,
     /// Those that held only what it had sent before.
-    pub(super) again: u64,
+    pub again: u64,
 }
 
 /// The sending end.
@@ -81,7 +84,7 @@ struct Wire {
 /// Sends `bytes` bytes from `arm` to Linux over a wire that is `impairment`, at most for
 /// `limit`. The threads of wire and ends have priority over others of the host, whose delays would
 /// else be a second impairment.
-pub(super) fn transfer(
+pub fn transfer(
     arm: Arm,
     impairment: Impairment,
     (bytes, seed): (usize, u64),

@@ -15,7 +15,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Asks until the first byte of an answer comes, and says when it came; `None`
 /// if none did within `timeout`.
-pub(crate) fn first_byte(
+pub fn first_byte(
     target: &Target,
     timeout: Duration,
     interrupt: &Interrupt,

@@ -6,7 +6,7 @@ use std::thread;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// CPUs that this process may use.
-pub(crate) fn allowed() -> io::Result<Vec<usize>> {
+pub fn allowed() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU)
         .filter(|cpu| set.is_set(*cpu))
@@ -14,7 +14,7 @@ pub(crate) fn allowed() -> io::Result<Vec<usize>> {
 }
 
 /// Keeps the calling thread on `cpu`; says whether it did. `None` leaves it.
-pub(crate) fn this_thread(cpu: Option<usize>) -> bool {
+pub fn this_thread(cpu: Option<usize>) -> bool {
     let Some(cpu) = cpu else { return false };
     let mut set = CpuSet::new();
     set.set(cpu);
@@ -23,7 +23,7 @@ pub(crate) fn this_thread(cpu: Option<usize>) -> bool {
 
 /// Does both in new threads, `caller` on the first of `cpus` CPUs and `other` on the
 /// last; what `caller` gives.
-pub(crate) fn pair<T: Send>(
+pub fn pair<T: Send>(
     cpus: usize,
     other: impl FnOnce() + Send,
     caller: impl FnOnce() -> io::Result<T> + Send,

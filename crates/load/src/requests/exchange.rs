@@ -6,16 +6,16 @@ use super::request::Target;
 
 /// A request with its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Exchange {
+pub struct Exchange {
     /// What is sent.
-    pub(crate) wire: Arc<[u8]>,
+    pub wire: Arc<[u8]>,
     /// What must come back.
-    pub(crate) answer: Expected,
+    pub answer: Expected,
 }
 
 /// An answer that is known.
 #[derive(Clone, Debug)]
-pub(crate) enum Expected {
+pub enum Expected {
     /// HTTP's 200 with this body.
     Http(Arc<[u8]>),
     /// These bytes.
@@ -24,7 +24,7 @@ pub(crate) enum Expected {
 
 impl Exchange {
     /// GET of a file over HTTP.
-    pub(crate) fn get(target: &Target) -> Self {
+    pub fn get(target: &Target) -> Self {
         let wire = format!(
             "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tare-weigh\r\n\r\n",
             target.path, target.address
@@ -36,7 +36,7 @@ impl Exchange {
     }
 
     /// Of these bytes.
-    pub(crate) fn exactly(wire: String, answer: String) -> Self {
+    pub fn exactly(wire: String, answer: String) -> Self {
         Self {
             wire: wire.into_bytes().into(),
             answer: Expected::Exactly(answer.into_bytes().into()),
@@ -44,7 +44,7 @@ impl Exchange {
     }
 
     /// The same `count` times, sent at once. Of HTTP there is no other than once.
-    pub(crate) fn pipelined(&self, count: usize) -> Self {
+    pub fn pipelined(&self, count: usize) -> Self {
         match &self.answer {
             Expected::Http(_) => self.clone(),
             Expected::Exactly(answer) => Self {

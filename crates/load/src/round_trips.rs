@@ -1,5 +1,4 @@
-//! The same between two threads of the host with a mutex and a condition
-//! variable.
+//! Messages between two threads of the host, with a mutex and a condition variable.
 
 use std::io;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -31,7 +30,7 @@ impl Signal {
 }
 
 /// Round trips of two messages between two threads on `cpus` CPUs, ns each.
-pub(super) fn round_trips(rounds: usize, cpus: usize) -> io::Result<Vec<f64>> {
+pub fn measure(rounds: usize, cpus: usize) -> io::Result<Vec<f64>> {
     let (ping, pong) = (Signal::default(), Signal::default());
     let answer = || {
         for _ in 0..=rounds {
@@ -63,7 +62,7 @@ mod tests {
 
     #[test]
     fn every_round_trip_takes_some_time() {
-        let trips = round_trips(200, 1).unwrap();
+        let trips = measure(200, 1).unwrap();
         assert_eq!(trips.len(), 200);
         assert!(trips.iter().all(|ns| *ns > 0.0), "{trips:?}");
     }

@@ -9,7 +9,7 @@ fn main() -> ExitCode {
         eprintln!("usage: tare-calls COUNT");
         return ExitCode::from(2);
     };
-    match tare_lab::print_calls(count) {
+    match tare_load::calls::print(count) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tare-calls: {error}");

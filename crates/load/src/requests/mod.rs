@@ -6,7 +6,7 @@
 //! ends as an answer that was checked (status, length, content) or as a
 //! counted failure, within its time limit.
 
-pub(crate) mod compact;
+pub mod compact;
 mod connection;
 mod exchange;
 mod first_byte;
@@ -17,8 +17,8 @@ mod schedule;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use exchange::{Exchange, Expected};
-pub(crate) use first_byte::first_byte;
-pub(crate) use generator::{Generator, LoadError};
-pub(crate) use request::{Failure, Request, Target, failed};
-pub(crate) use schedule::{Connections, Schedule};
+pub use exchange::{Exchange, Expected};
+pub use first_byte::first_byte;
+pub use generator::{Generator, LoadError};
+pub use request::{Failure, Request, Target, failed};
+pub use schedule::{Connections, Schedule};

@@ -10,7 +10,7 @@ fn main() -> ExitCode {
         eprintln!("usage: tare-rr TRANSACTIONS CPUS");
         return ExitCode::from(2);
     };
-    match tare_lab::print_transactions(transactions, cpus) {
+    match tare_load::transactions::print(transactions, cpus) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tare-rr: {error}");

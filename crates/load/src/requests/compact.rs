@@ -17,7 +17,7 @@ enum Compact {
 }
 
 /// The requests, in their order, as JSON.
-pub(crate) fn to_json(requests: &[Request]) -> Value {
+pub fn to_json(requests: &[Request]) -> Value {
     let mut before = 0;
     let compact = requests.iter().map(|request| {
         let from = |time: u64, since: u64| time.wrapping_sub(since).cast_signed();
@@ -35,7 +35,7 @@ pub(crate) fn to_json(requests: &[Request]) -> Value {
 
 /// The requests of a record: as [`to_json`] gives them, or each with the names of its fields,
 /// as older records have them. `None` for anything else.
-pub(crate) fn from_json(record: &Value) -> Option<Vec<Request>> {
+pub fn from_json(record: &Value) -> Option<Vec<Request>> {
     let Ok(compact) = Vec::<Compact>::deserialize(record) else {
         return Vec::<Request>::deserialize(record).ok();
     };

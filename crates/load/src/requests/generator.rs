@@ -29,7 +29,7 @@ pub enum LoadError {
 
 /// Sends requests to a target; kept connections survive from run to run.
 #[derive(Debug)]
-pub(crate) struct Generator {
+pub struct Generator {
     address: SocketAddr,
     /// Where the server is reached from, if not from this process's network namespace.
     network: Option<TapNamespace>,
@@ -43,12 +43,12 @@ pub(crate) struct Generator {
 impl Generator {
     /// A generator of GET requests that fail after `timeout` from their
     /// scheduled time.
-    pub(crate) fn new(target: &Target, mode: Connections, timeout: Duration) -> Self {
+    pub fn new(target: &Target, mode: Connections, timeout: Duration) -> Self {
         Self::of(target.address, vec![Exchange::get(target)], mode, timeout)
     }
 
     /// A generator of these exchanges in turn, of which there must be one.
-    pub(crate) fn of(
+    pub fn of(
         address: SocketAddr,
         exchanges: Vec<Exchange>,
         mode: Connections,
@@ -66,7 +66,7 @@ impl Generator {
     }
 
     /// The same with connections that are opened in this namespace, if there is one.
-    pub(crate) fn through(mut self, network: Option<TapNamespace>) -> Self {
+    pub fn through(mut self, network: Option<TapNamespace>) -> Self {
         self.network = network;
         self
     }
@@ -80,7 +80,7 @@ impl Generator {
     }
 
     /// Sends what `schedule` says and waits until every request has its fate.
-    pub(crate) fn run(
+    pub fn run(
         &mut self,
         schedule: Schedule,
         interrupt: &Interrupt,

@@ -7,39 +7,39 @@ use serde::{Deserialize, Serialize};
 
 /// What is requested from whom.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub struct Target {
     /// The server.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
     /// The path, beginning with `/`.
-    pub(crate) path: String,
+    pub path: String,
     /// What the server must answer with.
-    pub(crate) body: Arc<[u8]>,
+    pub body: Arc<[u8]>,
 }
 
 /// One request. Times are ns since its load began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub struct Request {
     /// When it was to be sent.
-    pub(crate) scheduled_ns: u64,
+    pub scheduled_ns: u64,
     /// When a connection was there for it; absent if it never came to that.
-    pub(crate) sent_ns: Option<u64>,
+    pub sent_ns: Option<u64>,
     /// When its fate was known.
-    pub(crate) done_ns: u64,
+    pub done_ns: u64,
     /// It needed a new connection.
-    pub(crate) connected: bool,
+    pub connected: bool,
     /// Why there was no right answer.
-    pub(crate) failure: Option<Failure>,
+    pub failure: Option<Failure>,
 }
 
 impl Request {
     /// From the scheduled time to the end of the answer.
-    pub(crate) fn latency_ns(&self) -> u64 {
+    pub fn latency_ns(&self) -> u64 {
         self.done_ns.saturating_sub(self.scheduled_ns)
     }
 }
 
 /// A sentence about requests that failed, of which `what` says when; `None` if none has.
-pub(crate) fn failed(asked: &[Request], what: &str) -> Option<String> {
+pub fn failed(asked: &[Request], what: &str) -> Option<String> {
     let mut failed = asked.iter().filter_map(|request| request.failure);
     let first = failed.next()?;
     let (count, all) = (failed.count() + 1, asked.len());
@@ -49,7 +49,7 @@ pub(crate) fn failed(asked: &[Request], what: &str) -> Option<String> {
 /// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Failure {
+pub enum Failure {
     /// No connection.
     Connect,
     /// The connection ended before the answer did.

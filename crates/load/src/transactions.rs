@@ -1,5 +1,5 @@
-//! The same on the host: two threads over its loopback, pinned to one CPU or
-//! to two.
+//! One byte each way over the host's loopback, between two threads that are pinned to one CPU
+//! or to two.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -11,7 +11,7 @@ use crate::pin;
 const WARM_UP: usize = 20;
 
 /// Times of transactions in ns, client and server on `cpus` CPUs.
-pub(super) fn transactions(count: usize, cpus: usize) -> io::Result<Vec<f64>> {
+pub fn measure(count: usize, cpus: usize) -> io::Result<Vec<f64>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = listener.local_addr()?;
     // A client that has gone ends the server.
@@ -45,6 +45,19 @@ fn ask(mut stream: TcpStream, count: usize) -> io::Result<Vec<f64>> {
     Ok(times)
 }
 
+/// Does the transactions and prints them as the image does, a tick being a ns.
+pub fn print(transactions: usize, cpus: usize) -> io::Result<()> {
+    println!("{{\"khz\":1000000}}");
+    let times = measure(transactions, cpus)?;
+    let times: Vec<String> = times.iter().map(|ns| format!("{ns}")).collect();
+    for batch in times.chunks(100) {
+        println!("{{\"rr\":[{}]}}", batch.join(","));
+    }
+    println!("{{\"transactions\":{transactions}}}");
+    println!("{{\"done\":true}}");
+    Ok(())
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -52,7 +65,7 @@ mod tests {
 
     #[test]
     fn every_transaction_takes_some_time() {
-        let times = transactions(100, 1).unwrap();
+        let times = measure(100, 1).unwrap();
         assert_eq!(times.len(), 100);
         assert!(times.iter().all(|ns| *ns > 0.0), "{times:?}");
     }

@@ -1,6 +1,5 @@
-//! The same between two threads of the host: one sleeps in a futex, the other
-//! wakes it after the same gap. No guest, no interrupt of ours: what the host's
-//! own scheduler takes.
+//! Wake-ups between two threads of the host: one sleeps in a futex, the other wakes it after a
+//! gap. No guest, no interrupt of ours: what the host's own scheduler takes.
 
 use std::io;
 use std::sync::Mutex;
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::pin;
 
 /// Times in ns from before the wake-up call until the sleeper runs, on `cpus` CPUs.
-pub(super) fn wakes(samples: usize, gap: Duration, cpus: usize) -> io::Result<Vec<f64>> {
+pub fn measure(samples: usize, gap: Duration, cpus: usize) -> io::Result<Vec<f64>> {
     let samples = samples as u64;
     let (asleep, turn) = (AtomicU64::new(0), AtomicU64::new(0));
     let (sleeper, woken) = (Mutex::new(None::<Thread>), Mutex::new(Vec::new()));
@@ -64,7 +63,7 @@ mod tests {
 
     #[test]
     fn every_wake_up_takes_some_time() {
-        let wakes = wakes(50, Duration::from_micros(50), 1).unwrap();
+        let wakes = measure(50, Duration::from_micros(50), 1).unwrap();
         assert_eq!(wakes.len(), 50);
         assert!(wakes.iter().all(|ns| *ns > 0.0), "{wakes:?}");
     }
