@@ -3,9 +3,11 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tare_libos::sync::SpinLock;
+use tare_program::Start;
 
 use crate::files::Table;
 use crate::files::endpoint::Name;
@@ -55,6 +57,30 @@ pub(crate) struct Process {
 }
 
 impl Process {
+    /// As it is before its first thread and its program are there.
+    pub(crate) fn new(tree: Tree, files: Table, start: &Start) -> Self {
+        Self {
+            space: SpinLock::new(Space::new()),
+            shared: SpinLock::new(Vec::new()),
+            files: SpinLock::new(files),
+            tree,
+            abstract_names: SpinLock::new(BTreeMap::new()),
+            mask: AtomicU32::new(0o022),
+            timers: Timers::default(),
+            directory: SpinLock::new(start.directory.trim_end_matches('/').into()),
+            threads: SpinLock::new(BTreeMap::new()),
+            last_number: AtomicU32::new(PID),
+            futexes: Futexes::new(),
+            actions: SpinLock::new(Actions::new()),
+            pending: Pending::new(),
+            ended_ns: AtomicU64::new(0),
+            seen_ns: AtomicU64::new(0),
+            unknown: SpinLock::new([0; 8]),
+            path: start.path.clone(),
+            hostname: start.hostname.clone(),
+        }
+    }
+
     /// The CPU time of its threads; does not go back.
     pub(crate) fn cpu_ns(&self, now_ns: u64) -> u64 {
         let threads = self.threads.lock();

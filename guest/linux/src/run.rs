@@ -1,16 +1,14 @@
 //! The program from the initramfs, from its start to its end: its threads' loops.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::general as c;
 use tare_hal::user::{Context as Program, Exit, Registers};
-use tare_libos::sync::SpinLock;
 use tare_libos::time::Instant;
 use tare_libos::{env, fs, heap, net, ports, random, thread as libos_thread};
 use tare_program::elf::{ElfError, Layout};
@@ -25,15 +23,13 @@ use crate::files::stored::{self, Mount};
 use crate::files::stream::Stream;
 use crate::files::tree::{Content, Last, NodeKind, Tree};
 use crate::files::{Descriptor, Device, Open, Table};
-use crate::futex::Futexes;
 use crate::load::{self, AuxFacts, Executable};
-use crate::pending::{Info, Pending, SI_KERNEL};
+use crate::pending::{Info, SI_KERNEL};
 use crate::process::{MOST_THREADS, PID, Process};
 use crate::shared;
-use crate::signals::{Action, Actions, Mask};
-use crate::space::{Access, Denied, Space};
+use crate::signals::{Action, Mask};
+use crate::space::{Access, Denied};
 use crate::thread::{NewThread, Thread};
-use crate::timers::Timers;
 use crate::volume::Volume;
 
 /// Stack of a thread in the library OS, bytes: it is touched as it is used, and a file system
@@ -141,26 +137,7 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
         }
     };
     provide(&tree, &start);
-    let process = Arc::new(Process {
-        space: SpinLock::new(Space::new()),
-        shared: SpinLock::new(Vec::new()),
-        files: SpinLock::new(standard_files()),
-        tree,
-        abstract_names: SpinLock::new(BTreeMap::new()),
-        mask: AtomicU32::new(0o022),
-        timers: Timers::default(),
-        directory: SpinLock::new(start.directory.trim_end_matches('/').into()),
-        threads: SpinLock::new(BTreeMap::new()),
-        last_number: AtomicU32::new(PID),
-        futexes: Futexes::new(),
-        actions: SpinLock::new(Actions::new()),
-        pending: Pending::new(),
-        ended_ns: AtomicU64::new(0),
-        seen_ns: AtomicU64::new(0),
-        unknown: SpinLock::new([0; 8]),
-        path: path.clone(),
-        hostname: start.hostname.clone(),
-    });
+    let process = Arc::new(Process::new(tree, standard_files(), &start));
     let mut bytes = [0; 16];
     random::fill(&mut bytes);
     if let Some(mounted) = stored::mounted() {
