@@ -276,7 +276,8 @@ mod table {
             Call::execve | Call::execveat => threads::refuse_fork(c, "execve"),
             Call::futex => threads::futex(c, a),
             Call::sched_yield => {
-                tare_libos::thread::yield_now();
+                // What others run meanwhile is not CPU time of this thread.
+                c.thread.wait(tare_libos::thread::yield_now);
                 Ok(0)
             }
             Call::sched_getaffinity => threads::sched_getaffinity(c, a[1], a[2]),
