@@ -12,6 +12,7 @@ use linux_raw_sys::general::{
 use crate::errno::Result;
 use crate::pending::Info;
 use crate::process::Process;
+use crate::ring;
 use crate::signals::{Action, DEFAULT, END, Mask};
 use crate::thread::{Registers, Thread};
 
@@ -123,7 +124,7 @@ impl Process {
         let own = thread.pending.take(signal);
         let mut info = own.or_else(|| self.pending.take(signal))?;
         if let Some(timer) = info.timer {
-            info.origin = self.timers.taken(timer);
+            info.origin = ring::taken(self, thread, timer);
         }
         Some(info)
     }
@@ -140,13 +141,18 @@ impl Process {
         Mask(thread.pending.bits() | self.pending.bits())
     }
 
-    /// Lets signals that wait go, as they do where the program ignores them.
-    pub(crate) fn discard(&self, signal: u32) {
-        self.pending.discard(signal);
-        let threads = self.threads.lock();
-        threads
-            .values()
-            .for_each(|thread| thread.pending.discard(signal));
+    /// Lets signals that wait go, as they do where the program ignores them. Timers whose signals
+    /// these are go on.
+    pub(crate) fn discard(&self, by: &Thread, signal: u32) {
+        let threads: Vec<_> = self.threads.lock().values().cloned().collect();
+        let own = threads.iter().map(|thread| &thread.pending);
+        for pending in own.chain([&self.pending]) {
+            while let Some(info) = pending.take(signal) {
+                if let Some(timer) = info.timer {
+                    ring::taken(self, by, timer);
+                }
+            }
+        }
     }
 
     /// Makes the thread continue in a handler; EFAULT if its stack is not there.

@@ -16,7 +16,7 @@
 //! | `thread`, `context` | a thread as the others see it; what a call works with |
 //! | `calls` | the system calls, by number |
 //! | `futex` | threads that wait at an address |
-//! | `signals`, `pending`, `delivery`, `timers`, `ring` | what interrupts a thread |
+//! | `signals`, `pending`, `delivery`, `timers`, `ring`, `looks` | what interrupts a thread |
 //! | `files` | descriptors, and what they refer to |
 //! | [`volume`] | a file system on a disk, for the tree of files |
 //!
@@ -37,6 +37,7 @@ mod errno;
 mod files;
 mod futex;
 mod load;
+mod looks;
 mod memory;
 mod pending;
 mod process;

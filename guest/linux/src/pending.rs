@@ -118,11 +118,6 @@ impl Pending {
             .fold(0, |bits, waiting| bits | Mask::of(waiting.0).0);
         self.bits.store(bits, Ordering::Release);
     }
-
-    /// Removes all with this number.
-    pub(crate) fn discard(&self, signal: u32) {
-        while self.bits() & Mask::of(signal).0 != 0 && self.take(signal).is_some() {}
-    }
 }
 
 #[cfg(test)]
@@ -162,7 +157,7 @@ mod tests {
             pending.add(REAL_TIME, Info::default()).unwrap();
         }
         assert_eq!(pending.add(REAL_TIME, Info::default()), Err(Errno::EAGAIN));
-        pending.discard(REAL_TIME);
+        while pending.take(REAL_TIME).is_some() {}
         assert_eq!(pending.bits(), 0);
         assert_eq!(pending.add(REAL_TIME, Info::default()), Ok(()));
     }
@@ -185,7 +180,7 @@ mod tests {
             pending.add(REAL_TIME, Info::default()).unwrap();
         }
         assert_eq!(pending.add(REAL_TIME, forged), Err(Errno::EAGAIN));
-        pending.discard(REAL_TIME);
+        while pending.take(REAL_TIME).is_some() {}
         pending.add(TERM, Info::default()).unwrap();
         // Set again, it rings again: still one signal.
         pending.add(TERM, info).unwrap();

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tare_libos::sync::SpinLock;
+use tare_libos::time::Instant;
 use tare_program::Start;
 
 use crate::files::Table;
@@ -19,7 +20,7 @@ use crate::shared::Mappings;
 use crate::signals::Actions;
 use crate::space::Space;
 use crate::thread::Thread;
-use crate::timers::Timers;
+use crate::timers::{Counted, Timers};
 
 /// The process's number.
 pub(crate) const PID: u32 = 1;
@@ -81,14 +82,44 @@ impl Process {
         }
     }
 
+    /// One without files, with its first thread.
+    #[cfg(test)]
+    pub(crate) fn of_test() -> (Arc<Self>, Arc<Thread>) {
+        let process = Self::new(Tree::new(&[]), Table::new(), &Start::default());
+        let thread = Thread::first(PID, [0; 16]);
+        process.threads.lock().insert(PID, thread.clone());
+        (Arc::new(process), thread)
+    }
+
     /// The CPU time of its threads; does not go back.
     pub(crate) fn cpu_ns(&self, now_ns: u64) -> u64 {
+        self.cpu_use(now_ns).0
+    }
+
+    /// The same, and how many threads run.
+    pub(crate) fn cpu_use(&self, now_ns: u64) -> (u64, usize) {
         let threads = self.threads.lock();
-        let live: u64 = threads
-            .values()
-            .map(|thread| thread.cpu_time.ns(now_ns))
-            .sum();
-        let ns = self.ended_ns.load(Ordering::Relaxed) + live;
-        ns.max(self.seen_ns.fetch_max(ns, Ordering::Relaxed))
+        let (mut live_ns, mut running) = (0, 0);
+        for thread in threads.values() {
+            live_ns += thread.cpu_time.ns(now_ns);
+            running += usize::from(thread.cpu_time.runs());
+        }
+        let ns = self.ended_ns.load(Ordering::Relaxed) + live_ns;
+        let ns = ns.max(self.seen_ns.fetch_max(ns, Ordering::Relaxed));
+        (ns, running)
+    }
+
+    /// How much of what a timer counts has passed, nanoseconds; 0 for a thread that has ended.
+    pub(crate) fn counted_ns(&self, counted: Counted) -> u64 {
+        let now_ns = Instant::now().as_nanos();
+        match counted {
+            Counted::Time(_) => now_ns,
+            Counted::Process => self.cpu_ns(now_ns),
+            Counted::Thread(number) => {
+                let threads = self.threads.lock();
+                let thread = threads.get(&number);
+                thread.map_or(0, |thread| thread.cpu_time.ns(now_ns))
+            }
+        }
     }
 }

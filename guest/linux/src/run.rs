@@ -24,6 +24,7 @@ use crate::files::stream::Stream;
 use crate::files::tree::{Content, Last, NodeKind, Tree};
 use crate::files::{Descriptor, Device, Open, Table};
 use crate::load::{self, AuxFacts, Executable};
+use crate::looks;
 use crate::pending::{Info, SI_KERNEL};
 use crate::process::{MOST_THREADS, PID, Process};
 use crate::shared;
@@ -367,6 +368,7 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
     let mut last = Exit::Interrupt;
     loop {
         calls::system::stop_at_end();
+        looks::look(process, thread);
         while let Some(taken) = process.take_signal(thread) {
             match taken.does {
                 Does::End => end_by_signal(process, taken.signal),
@@ -376,8 +378,14 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
                 }
             }
         }
-        libos_thread::before_program(written_due(), |others| thread.wait(others));
-        let may_run = || libos_thread::may_run_program() && !process.has_signal(thread);
+        let written = written_due();
+        let limit = || earlier(written, looks::limit(process, thread));
+        libos_thread::before_program(limit, |others| thread.wait(others));
+        let may_run = || {
+            libos_thread::may_run_program()
+                && !process.has_signal(thread)
+                && !looks::must_look(process, thread)
+        };
         if last != Exit::Jump {
             let space = process.space.lock();
             program.registers.rip = space.sites.resume(program.registers.rip);
@@ -421,6 +429,10 @@ fn note_call(process: &Process, behind: u64, number: u64) {
     if process.space.lock().note_call(behind, number) {
         log::debug!("call {number} at {behind:#x} is a jump from now on");
     }
+}
+
+fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
 }
 
 /// By when what the program has written is to be sent, if something waits. That is at the first

@@ -10,6 +10,7 @@ use tare_libos::time::Instant;
 
 use crate::pending::Pending;
 use crate::signals::Mask;
+use crate::timers::NEVER;
 
 #[cfg(target_os = "none")]
 pub(crate) use tare_hal::user::Registers;
@@ -69,9 +70,14 @@ pub(crate) struct CpuTime {
 }
 
 impl CpuTime {
-    /// Begins or goes on.
+    /// Begins or goes on. A timer that is set from then on interrupts it (`looks`).
     pub(crate) fn run(&self, now_ns: u64) {
-        self.since_ns.store(now_ns, Ordering::Release);
+        self.since_ns.store(now_ns, Ordering::SeqCst);
+    }
+
+    /// Whether it has begun and does not wait.
+    pub(crate) fn runs(&self) -> bool {
+        self.since_ns.load(Ordering::SeqCst) != 0
     }
 
     /// Stops for a while.
@@ -106,6 +112,8 @@ pub(crate) struct Thread {
     pub(crate) signal_stack: SpinLock<SignalStack>,
     pub(crate) scheduling: SpinLock<Scheduling>,
     pub(crate) cpu_time: CpuTime,
+    /// When it looks at timers that count this time.
+    pub(crate) cpu_look_ns: AtomicU64,
     /// Its name, with zeros behind it.
     pub(crate) name: SpinLock<[u8; 16]>,
 }
@@ -133,6 +141,7 @@ impl Thread {
             signal_stack: SpinLock::new(SignalStack::default()),
             scheduling: SpinLock::new(scheduling),
             cpu_time: CpuTime::default(),
+            cpu_look_ns: AtomicU64::new(NEVER),
             name: SpinLock::new(name),
         })
     }
@@ -195,10 +204,11 @@ mod tests {
     #[test]
     fn a_thread_that_waits_takes_no_cpu_time() {
         let time = CpuTime::default();
-        assert_eq!(time.ns(7), 0);
+        assert_eq!((time.ns(7), time.runs()), (0, false));
         time.run(10);
-        assert_eq!(time.ns(15), 5);
+        assert_eq!((time.ns(15), time.runs()), (5, true));
         time.pause(20);
+        assert!(!time.runs());
         assert_eq!(time.ns(90), 10);
         time.run(100);
         assert_eq!(time.ns(101), 11);

@@ -78,15 +78,15 @@ const PROGRAM_SLICE_NS: u64 = 5_000_000;
 /// Before this thread leaves the library OS for a program's code, which no scheduler
 /// interrupts: lets the other ready threads of this core run, and has the program
 /// interrupted at `limit` and at the next deadline, or soon if threads are ready again by then.
-/// `wait` is given what runs the others, to call it.
-pub fn before_program(limit: Option<Instant>, wait: impl FnOnce(fn())) {
+/// `wait` is given what runs the others, to call it; `limit` is called behind that.
+pub fn before_program(limit: impl FnOnce() -> Option<Instant>, wait: impl FnOnce(fn())) {
     let core = local();
     core.collect();
     if core.ready_to_work() != 0 {
         wait(yield_now);
     }
     let slice = (core.ready_to_work() != 0).then(|| clock::now_ns() + PROGRAM_SLICE_NS);
-    let limit = limit.map(Instant::as_nanos);
+    let limit = limit().map(Instant::as_nanos);
     let deadlines = [slice, core.next_deadline_ns(), limit];
     let deadline = deadlines.into_iter().flatten().min();
     core.program_deadline_ns.set(deadline);

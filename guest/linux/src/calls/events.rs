@@ -375,7 +375,7 @@ pub(super) fn timerfd_settime(
     let timer = open.file.as_kind::<Timer>().ok_or(Errno::EINVAL)?;
     let before = timer.set(setting(context, timer.clock(), flags, new)?);
     if old != 0 {
-        put_setting(context, old, before)?;
+        put_setting(context, old, before, clock::now_ns())?;
     }
     Ok(0)
 }
@@ -383,26 +383,38 @@ pub(super) fn timerfd_settime(
 pub(super) fn timerfd_gettime(context: &Context<'_>, number: u64, to: u64) -> Result {
     let open = opened(context, number)?;
     let timer = open.file.as_kind::<Timer>().ok_or(Errno::EINVAL)?;
-    put_setting(context, to, timer.setting())
+    put_setting(context, to, timer.setting(), clock::now_ns())
 }
 
-/// The setting of a timer by the `itimerspec` at an address.
+/// The setting of a timer by the `itimerspec` at an address, on the monotonic clock.
 pub(super) fn setting(context: &Context<'_>, clock: Clock, flags: u64, at: u64) -> Result<Setting> {
+    let absolute = |ns| clock.monotonic_ns(ns);
+    setting_on(context, (clock::now_ns(), absolute), flags, at)
+}
+
+/// The same on a clock that shows `now_ns`, and has absolute times by `absolute`.
+pub(super) fn setting_on(
+    context: &Context<'_>,
+    (now_ns, absolute): (u64, impl Fn(u64) -> u64),
+    flags: u64,
+    at: u64,
+) -> Result<Setting> {
     let period_ns = duration(context, at)?.as_nanos() as u64;
     let first_ns = duration(context, at.wrapping_add(16))?.as_nanos() as u64;
     let is_absolute = flags & 1 != 0;
     let next_ns = match first_ns {
         0 => 0,
-        first_ns if is_absolute => clock.monotonic_ns(first_ns).max(1),
-        first_ns => clock::now_ns().saturating_add(first_ns),
+        first_ns if is_absolute => absolute(first_ns).max(1),
+        first_ns => now_ns.saturating_add(first_ns),
     };
     Ok(Setting { next_ns, period_ns })
 }
 
-pub(super) fn put_setting(context: &Context<'_>, to: u64, setting: Setting) -> Result {
+/// Puts a setting on a clock that shows `now_ns`, as `itimerspec`.
+pub(super) fn put_setting(context: &Context<'_>, to: u64, setting: Setting, now_ns: u64) -> Result {
     let rest = match setting.next_ns {
         0 => 0,
-        next_ns => next_ns.saturating_sub(clock::now_ns()).max(1),
+        next_ns => next_ns.saturating_sub(now_ns).max(1),
     };
     put_duration(context, to, Duration::from_nanos(setting.period_ns))?;
     put_duration(context, to.wrapping_add(16), Duration::from_nanos(rest))

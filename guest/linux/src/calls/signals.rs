@@ -40,7 +40,7 @@ pub(super) fn rt_sigaction(context: &Context<'_>, a: Arguments) -> Result {
         };
         before = process.actions.lock().set(signal, action)?;
         if does(action, signal).is_none() {
-            process.discard(signal);
+            process.discard(context.thread, signal);
         }
     }
     if old != 0 {

@@ -1,12 +1,16 @@
-//! The process's timers: that of `setitimer(2)` and `alarm(2)`, and those of
-//! `timer_create(2)`. One thread waits for all (`ring`).
+//! The process's timers: those of `setitimer(2)` and `alarm(2)`, and those of
+//! `timer_create(2)`. One thread waits for all that count time (`ring`); `cpu` has those that
+//! count CPU time.
 //!
 //! A timer whose signal waits to be taken does not ring meanwhile: when it is taken, the times
 //! that have passed are its overruns, and the timer goes on (kernel
 //! `kernel/time/posix-timers.c`). So a signal that is blocked costs an idle program nothing.
 
+mod cpu;
+
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::sync::atomic::AtomicU64;
 
 use linux_raw_sys::general::SIGALRM;
 use tare_libos::sync::SpinLock;
@@ -16,6 +20,8 @@ use tare_libos::time::Instant;
 use crate::errno::{Errno, Result};
 use crate::files::timer::{Clock, Setting};
 use crate::pending::{Info, SI_KERNEL, SI_TIMER};
+
+pub(crate) use cpu::{Clocks, Interval, LEAST_LOOK_NS, NEVER, NOW};
 
 /// Most timers of `timer_create`.
 pub(crate) const MOST: usize = 1024;
@@ -31,10 +37,21 @@ pub(crate) enum Notify {
     Thread(u32),
 }
 
+/// What a timer of `timer_create` counts; its setting has times of that clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Time, always of the monotonic clock.
+    Time(Clock),
+    /// CPU time of the process.
+    Process,
+    /// CPU time of the thread with this number.
+    Thread(u32),
+}
+
 /// A timer of `timer_create`.
 #[derive(Clone, Debug)]
 pub(crate) struct Timer {
-    pub(crate) clock: Clock,
+    pub(crate) counted: Counted,
     pub(crate) notify: Notify,
     pub(crate) signal: u32,
     /// `si_value`.
@@ -50,9 +67,9 @@ pub(crate) struct Timer {
 pub(crate) type Ring = (Notify, u32, Info);
 
 impl Timer {
-    pub(crate) fn new(clock: Clock, notify: Notify, signal: u32, value: u64) -> Self {
+    pub(crate) fn new(counted: Counted, notify: Notify, signal: u32, value: u64) -> Self {
         Self {
-            clock,
+            counted,
             notify,
             signal,
             value,
@@ -121,6 +138,8 @@ fn next(from_ns: u64, period_ns: u64, now_ns: u64) -> u64 {
 struct All {
     /// That of `setitimer`, for real time.
     alarm: Setting,
+    /// Those of `setitimer`, for CPU time of the process.
+    intervals: [Setting; 2],
     made: BTreeMap<u32, Timer>,
     /// The number of the next one.
     next: u32,
@@ -129,32 +148,63 @@ struct All {
 impl All {
     /// Adds what is due to `due`; gives the next time.
     fn ring(&mut self, now_ns: u64, due: &mut Vec<Ring>) -> Option<u64> {
-        let alarm = self.alarm;
-        if alarm.next_ns != 0 && alarm.next_ns <= now_ns {
-            self.alarm.next_ns = match alarm.period_ns {
-                0 => 0,
-                period_ns => next(alarm.next_ns, period_ns, now_ns),
-            };
-            let info = Info {
-                code: SI_KERNEL,
-                ..Info::default()
-            };
-            due.push((Notify::Process, SIGALRM, info));
-        }
-        let rings = self.made.iter_mut();
-        due.extend(rings.filter_map(|(id, timer)| timer.ring(*id, now_ns)));
+        due.extend(ring_interval(&mut self.alarm, SIGALRM, now_ns));
+        let by_time = |timer: &Timer| matches!(timer.counted, Counted::Time(_));
+        let made_ns = self.ring_made(by_time, now_ns, due);
         let alarm_ns = Some(self.alarm.next_ns).filter(|&ns| ns != 0);
-        let made = self.made.values().filter_map(Timer::deadline_ns);
-        made.chain(alarm_ns).min()
+        made_ns.into_iter().chain(alarm_ns).min()
+    }
+
+    /// The same for those of `timer_create` that count what is `now_ns` now.
+    fn ring_made(
+        &mut self,
+        counts: impl Fn(&Timer) -> bool,
+        now_ns: u64,
+        due: &mut Vec<Ring>,
+    ) -> Option<u64> {
+        let mut first_ns = None;
+        for (id, timer) in self.made.iter_mut().filter(|(_, timer)| counts(timer)) {
+            due.extend(timer.ring(*id, now_ns));
+            first_ns = first_ns.into_iter().chain(timer.deadline_ns()).min();
+        }
+        first_ns
     }
 }
 
-/// The timers of a process.
-#[derive(Default)]
+/// The signal of a timer of `setitimer` that is due, which goes on then if it has a period.
+fn ring_interval(setting: &mut Setting, signal: u32, now_ns: u64) -> Option<Ring> {
+    if setting.next_ns == 0 || setting.next_ns > now_ns {
+        return None;
+    }
+    setting.next_ns = match setting.period_ns {
+        0 => 0,
+        period_ns => next(setting.next_ns, period_ns, now_ns),
+    };
+    let info = Info {
+        code: SI_KERNEL,
+        ..Info::default()
+    };
+    Some((Notify::Process, signal, info))
+}
+
+/// The timers of a process. Methods that take `now_of` call it with what a timer counts, to learn
+/// how much of that has passed.
 pub(crate) struct Timers {
     all: SpinLock<All>,
     /// The thread that waits.
     pub(crate) waiter: SpinLock<Option<Waiter>>,
+    /// When a thread that runs looks at those that count CPU time of the process.
+    cpu_look_ns: AtomicU64,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self {
+            all: SpinLock::default(),
+            waiter: SpinLock::default(),
+            cpu_look_ns: AtomicU64::new(NEVER),
+        }
+    }
 }
 
 impl Timers {
@@ -183,28 +233,32 @@ impl Timers {
         Ok(id)
     }
 
-    /// The clock of a timer.
-    pub(crate) fn clock(&self, id: u32) -> Result<Clock> {
+    /// What a timer counts.
+    pub(crate) fn counted(&self, id: u32) -> Result<Counted> {
         let all = self.all.lock();
-        Ok(all.made.get(&id).ok_or(Errno::EINVAL)?.clock)
+        Ok(all.made.get(&id).ok_or(Errno::EINVAL)?.counted)
     }
 
     /// Sets a timer; gives what it was set to. A signal of it that waits stays.
-    pub(crate) fn set(&self, id: u32, setting: Setting) -> Result<Setting> {
-        let now_ns = Instant::now().as_nanos();
+    pub(crate) fn set(
+        &self,
+        id: u32,
+        setting: Setting,
+        now_of: impl Fn(Counted) -> u64,
+    ) -> Result<Setting> {
         let mut all = self.all.lock();
         let timer = all.made.get_mut(&id).ok_or(Errno::EINVAL)?;
-        let old = timer.setting(now_ns);
+        let old = timer.setting(now_of(timer.counted));
         timer.setting = setting;
         timer.rang_ns = None;
         timer.overruns = 0;
         Ok(old)
     }
 
-    pub(crate) fn setting(&self, id: u32) -> Result<Setting> {
+    pub(crate) fn setting(&self, id: u32, now_of: impl Fn(Counted) -> u64) -> Result<Setting> {
         let all = self.all.lock();
         let timer = all.made.get(&id).ok_or(Errno::EINVAL)?;
-        Ok(timer.setting(Instant::now().as_nanos()))
+        Ok(timer.setting(now_of(timer.counted)))
     }
 
     /// Overruns of the signal that was taken last.
@@ -224,19 +278,15 @@ impl Timers {
     }
 
     /// A timer's signal is taken: notes its overruns, and lets the timer go on. Gives what
-    /// `siginfo` says of both.
-    pub(crate) fn taken(&self, id: u32) -> u64 {
+    /// `siginfo` says of both, and what the timer counts if it goes on.
+    pub(crate) fn taken(&self, id: u32, now_of: impl Fn(Counted) -> u64) -> (u64, Option<Counted>) {
         let mut all = self.all.lock();
         let Some(timer) = all.made.get_mut(&id) else {
-            return id.into();
+            return (id.into(), None);
         };
-        let overruns = timer.taken(Instant::now().as_nanos());
-        let goes_on = timer.deadline_ns().is_some();
-        drop(all);
-        if goes_on && let Some(waiter) = &*self.waiter.lock() {
-            waiter.unpark();
-        }
-        u64::from(id) | overruns << 32
+        let overruns = timer.taken(now_of(timer.counted));
+        let goes_on = timer.deadline_ns().map(|_| timer.counted);
+        (u64::from(id) | overruns << 32, goes_on)
     }
 }
 
@@ -245,7 +295,7 @@ mod tests {
     use super::*;
 
     fn set(next_ns: u64, period_ns: u64) -> Timer {
-        let mut timer = Timer::new(Clock::Monotonic, Notify::Process, 34, 5);
+        let mut timer = Timer::new(Counted::Time(Clock::Monotonic), Notify::Process, 34, 5);
         timer.setting = Setting { next_ns, period_ns };
         timer
     }
@@ -291,6 +341,7 @@ mod tests {
             },
             made: BTreeMap::from([(0, set(80, 0)), (1, set(60, 0))]),
             next: 2,
+            ..All::default()
         };
         let mut due = Vec::new();
         assert_eq!(all.ring(49, &mut due), Some(50));
