@@ -5,6 +5,8 @@
 #[path = "programs/roots.rs"]
 mod roots;
 mod support;
+#[path = "programs/timers.rs"]
+mod timers;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -165,14 +167,13 @@ fn a_program_has_threads_signals_memory_and_files() {
 }
 
 /// What a program prints here and in a machine is the same, line by line.
-fn answers_as_here(place: &TestDir, program: &str, words: &[&str]) {
+fn answers_as_here(place: &TestDir, program: &str, options: &[&str], words: &[&str]) {
     let mut here = Command::new(program);
     here.args(words).env("TMPDIR", place.path());
     let here = here.output().unwrap();
     assert!(here.status.success(), "{here:?}");
     let here = String::from_utf8(here.stdout).unwrap();
-    let mut all = vec!["--"];
-    all.extend(words);
+    let all = [options, &["--"], words].concat();
     let there = run(place, program, &all);
     let mut lines = there.out.lines().filter(|line| !line.starts_with("warn: "));
     for (number, line) in here.lines().enumerate() {
@@ -190,7 +191,7 @@ fn system_calls_answer_as_linux_does() {
     }
     let place = TestDir::new();
     if let Some(program) = c(&place, "calls.c", &["-static"]) {
-        answers_as_here(&place, &program, &[]);
+        answers_as_here(&place, &program, &[], &[]);
     }
 }
 
@@ -201,7 +202,7 @@ fn rare_uses_of_system_calls_answer_as_linux_does() {
     }
     let place = TestDir::new();
     if let Some(program) = c(&place, "corners.c", &["-static"]) {
-        answers_as_here(&place, &program, &[]);
+        answers_as_here(&place, &program, &[], &[]);
     }
 }
 
@@ -215,7 +216,7 @@ fn clocks_are_read_without_system_calls() {
         let Some(program) = c(&place, "clocks.c", &[link]) else {
             return;
         };
-        answers_as_here(&place, &program, &[]);
+        answers_as_here(&place, &program, &[], &[]);
         // The log has a line for each call.
         let logged = run(&place, &program, &["--cmdline", "log=debug"]);
         let calls = |number: u32| {
@@ -241,7 +242,7 @@ fn calls_that_are_made_often_become_jumps_and_answer_as_before() {
     let Some(program) = c(&place, "jumps.c", &["-static"]) else {
         return;
     };
-    answers_as_here(&place, &program, &[]);
+    answers_as_here(&place, &program, &[], &[]);
     let two = run(&place, &program, &["--cpus", "2"]);
     two.expect(0, "began again 1 y, alarms 1");
     let logged = run(&place, &program, &["--cmdline", "log=debug"]);
@@ -290,7 +291,7 @@ fn random_system_calls_answer_as_linux_does() {
             "files", "streams", "sockets", "events", "memory", "signals", "all",
         ] {
             let words = [kind, &begin.to_string(), &count, calls];
-            answers_as_here(&place, &program, &words);
+            answers_as_here(&place, &program, &[], &words);
         }
     }
 }

@@ -1,0 +1,82 @@
+//! Timers of CPU time of programs: their signals, a profiler that uses them, and an idle program.
+
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::support::compile::{c, source};
+use crate::support::needs::skip;
+use crate::support::{TestDir, end, eventually, installed};
+use crate::{answers_as_here, can_run, run};
+
+#[test]
+fn timers_of_cpu_time_ring_as_linuxs_do() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "cpu_timers.c", &["-static"]) else {
+        return;
+    };
+    for cpus in ["1", "2"] {
+        answers_as_here(&place, &program, &["--cpus", cpus], &[]);
+    }
+}
+
+#[test]
+fn gos_profiler_of_cpu_time_collects_samples() {
+    if !can_run() {
+        return;
+    }
+    if !installed("go") {
+        skip("go is not installed");
+        return;
+    }
+    let place = TestDir::new();
+    let program = place.path().join("profiled");
+    let mut go = Command::new("go");
+    go.env("CGO_ENABLED", "0")
+        .args(["build", "-o"])
+        .arg(&program);
+    assert!(go.arg(source("pprof.go")).status().unwrap().success());
+    for (cpus, threads) in [("1", "1"), ("1", "3"), ("2", "3")] {
+        let words = ["--cpus", cpus, "--", threads];
+        let ended = run(&place, program.to_str().unwrap(), &words);
+        ended.expect(0, "samples true named true");
+    }
+}
+
+/// The times that a machine has halted.
+fn halts(place: &TestDir, name: &str) -> u64 {
+    let stats = place.run(&["stats", name, "--json"]);
+    let stats: serde_json::Value = serde_json::from_str(&stats.out).unwrap();
+    let vcpus = stats["vcpus"].as_array().unwrap();
+    let halts = vcpus.iter().map(|vcpu| vcpu["kvm"]["halt_exits"].as_u64());
+    halts.map(Option::unwrap).sum()
+}
+
+/// A thousand periods a second would pass if its time counted.
+#[test]
+fn an_idle_program_does_not_wake_for_timers_of_cpu_time() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "cpu_timers.c", &["-static"]) else {
+        return;
+    };
+    let words = ["run", &program, "--name", "idle", "--net", "none"];
+    let child = place
+        .tare(&[&words[..], &["--", "idle"]].concat())
+        .spawn()
+        .unwrap();
+    eventually("it waits", || {
+        place.run(&["logs", "idle"]).out.contains("waits")
+    });
+    let before = halts(&place, "idle");
+    sleep(Duration::from_secs(1));
+    let wakes = halts(&place, "idle") - before;
+    place.run(&["stop", "--time", "1", "idle"]);
+    end(child);
+    assert!(wakes < 20, "{wakes}");
+}
