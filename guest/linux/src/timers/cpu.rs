@@ -159,8 +159,10 @@ mod tests {
 
     #[test]
     fn without_timers_of_cpu_time_nothing_looks() {
-        let mut all = All::default();
-        all.alarm = every(1, 1);
+        let mut all = All {
+            alarm: every(1, 1),
+            ..All::default()
+        };
         let looks = Looks {
             process_ns: NEVER,
             thread_ns: NEVER,
@@ -189,9 +191,9 @@ mod tests {
     fn a_timer_of_a_thread_rings_by_that_thread_alone() {
         let mut all = All::default();
         let other = made(Counted::Thread(THREAD + 1), every(1, 0));
-        all.made.insert(0, other);
+        all.made.push((0, other));
         let own = made(Counted::Thread(THREAD), every(5 * MS, 0));
-        all.made.insert(1, own);
+        all.made.push((1, own));
         let (rung, looks) = signals(&mut all, &at(100 * MS, 90 * MS, 2 * MS));
         let expected = Looks {
             process_ns: NEVER,

@@ -8,7 +8,6 @@
 
 mod cpu;
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::sync::atomic::AtomicU64;
 
@@ -140,7 +139,8 @@ struct All {
     alarm: Setting,
     /// Those of `setitimer`, for CPU time of the process.
     intervals: [Setting; 2],
-    made: BTreeMap<u32, Timer>,
+    /// Those of `timer_create`, by number.
+    made: Vec<(u32, Timer)>,
     /// The number of the next one.
     next: u32,
 }
@@ -153,6 +153,13 @@ impl All {
         let made_ns = self.ring_made(by_time, now_ns, due);
         let alarm_ns = Some(self.alarm.next_ns).filter(|&ns| ns != 0);
         made_ns.into_iter().chain(alarm_ns).min()
+    }
+
+    /// EINVAL for a number that no timer has.
+    fn timer(&mut self, id: u32) -> Result<&mut Timer> {
+        let mut made = self.made.iter_mut();
+        let found = made.find(|(number, _)| *number == id);
+        found.map(|(_, timer)| timer).ok_or(Errno::EINVAL)
     }
 
     /// The same for those of `timer_create` that count what is `now_ns` now.
@@ -223,20 +230,19 @@ impl Timers {
         if all.made.len() >= MOST {
             return Err(Errno::EAGAIN);
         }
-        while all.made.contains_key(&all.next) {
-            all.next = (all.next + 1) & i32::MAX as u32;
+        let mut id = all.next;
+        while all.timer(id).is_ok() {
+            id = (id + 1) & i32::MAX as u32;
         }
-        let id = all.next;
         all.next = (id + 1) & i32::MAX as u32;
         timer.value = value.unwrap_or(id.into());
-        all.made.insert(id, timer);
+        all.made.push((id, timer));
         Ok(id)
     }
 
     /// What a timer counts.
     pub(crate) fn counted(&self, id: u32) -> Result<Counted> {
-        let all = self.all.lock();
-        Ok(all.made.get(&id).ok_or(Errno::EINVAL)?.counted)
+        Ok(self.all.lock().timer(id)?.counted)
     }
 
     /// Sets a timer; gives what it was set to. A signal of it that waits stays.
@@ -247,7 +253,7 @@ impl Timers {
         now_of: impl Fn(Counted) -> u64,
     ) -> Result<Setting> {
         let mut all = self.all.lock();
-        let timer = all.made.get_mut(&id).ok_or(Errno::EINVAL)?;
+        let timer = all.timer(id)?;
         let old = timer.setting(now_of(timer.counted));
         timer.setting = setting;
         timer.rang_ns = None;
@@ -256,20 +262,21 @@ impl Timers {
     }
 
     pub(crate) fn setting(&self, id: u32, now_of: impl Fn(Counted) -> u64) -> Result<Setting> {
-        let all = self.all.lock();
-        let timer = all.made.get(&id).ok_or(Errno::EINVAL)?;
+        let mut all = self.all.lock();
+        let timer = all.timer(id)?;
         Ok(timer.setting(now_of(timer.counted)))
     }
 
     /// Overruns of the signal that was taken last.
     pub(crate) fn overruns(&self, id: u32) -> Result {
-        let all = self.all.lock();
-        Ok(all.made.get(&id).ok_or(Errno::EINVAL)?.overruns)
+        Ok(self.all.lock().timer(id)?.overruns)
     }
 
     pub(crate) fn remove(&self, id: u32) -> Result<()> {
-        let gone = self.all.lock().made.remove(&id);
-        gone.map(|_| ()).ok_or(Errno::EINVAL)
+        let mut all = self.all.lock();
+        let at = all.made.iter().position(|(number, _)| *number == id);
+        all.made.swap_remove(at.ok_or(Errno::EINVAL)?);
+        Ok(())
     }
 
     /// What is due now goes to `due`; gives the next time.
@@ -281,7 +288,7 @@ impl Timers {
     /// `siginfo` says of both, and what the timer counts if it goes on.
     pub(crate) fn taken(&self, id: u32, now_of: impl Fn(Counted) -> u64) -> (u64, Option<Counted>) {
         let mut all = self.all.lock();
-        let Some(timer) = all.made.get_mut(&id) else {
+        let Ok(timer) = all.timer(id) else {
             return (id.into(), None);
         };
         let overruns = timer.taken(now_of(timer.counted));
@@ -339,7 +346,7 @@ mod tests {
                 next_ns: 50,
                 period_ns: 20,
             },
-            made: BTreeMap::from([(0, set(80, 0)), (1, set(60, 0))]),
+            made: vec![(0, set(80, 0)), (1, set(60, 0))],
             next: 2,
             ..All::default()
         };
