@@ -71,7 +71,8 @@ calls! {
         sigaltstack setitimer getitimer alarm times kill tkill tgkill pause
         arch_prctl prctl uname getrandom prlimit64 getrlimit setrlimit sysinfo getrusage
         exit exit_group set_tid_address gettid getpid getpgrp getpgid getsid setsid getppid
-        getuid geteuid getgid getegid getgroups setuid setgid setgroups setresuid setresgid
+        getuid geteuid getgid getegid getresuid getresgid getgroups setuid setgid setreuid setregid
+        setresuid setresgid setfsuid setfsgid setgroups capget capset
         setpgid wait4;
     Spared: rseq membarrier;
     OneProcess: fork vfork execve execveat;

@@ -8,6 +8,7 @@ use tare_libos::sync::SpinLock;
 use tare_libos::thread::{self, Thread as Waiter};
 use tare_libos::time::Instant;
 
+use crate::credentials::Credentials;
 use crate::pending::Pending;
 use crate::signals::Mask;
 use crate::timers::NEVER;
@@ -114,6 +115,7 @@ pub(crate) struct Thread {
     pub(crate) cpu_time: CpuTime,
     /// When it looks at timers that count this time.
     pub(crate) cpu_look_ns: AtomicU64,
+    pub(crate) credentials: SpinLock<Credentials>,
     /// Its name, with zeros behind it.
     pub(crate) name: SpinLock<[u8; 16]>,
 }
@@ -121,16 +123,23 @@ pub(crate) struct Thread {
 impl Thread {
     /// As the first thread of a program is.
     pub(crate) fn first(number: u32, name: [u8; 16]) -> Arc<Self> {
-        Self::with(number, 0, name, Scheduling::default())
+        Self::with(number, 0, name, Scheduling::default(), Credentials::new())
     }
 
     /// As one that this thread starts.
     pub(crate) fn start(&self, number: u32) -> Arc<Self> {
         let (name, scheduling) = (*self.name.lock(), *self.scheduling.lock());
-        Self::with(number, self.mask().0, name, scheduling)
+        let credentials = self.credentials.lock().clone();
+        Self::with(number, self.mask().0, name, scheduling, credentials)
     }
 
-    fn with(number: u32, blocked: u64, name: [u8; 16], scheduling: Scheduling) -> Arc<Self> {
+    fn with(
+        number: u32,
+        blocked: u64,
+        name: [u8; 16],
+        scheduling: Scheduling,
+        credentials: Credentials,
+    ) -> Arc<Self> {
         Arc::new(Self {
             number,
             waiter: SpinLock::new(None),
@@ -142,6 +151,7 @@ impl Thread {
             scheduling: SpinLock::new(scheduling),
             cpu_time: CpuTime::default(),
             cpu_look_ns: AtomicU64::new(NEVER),
+            credentials: SpinLock::new(credentials),
             name: SpinLock::new(name),
         })
     }

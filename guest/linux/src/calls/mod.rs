@@ -8,6 +8,8 @@ mod events;
 #[cfg(target_os = "none")]
 mod files;
 #[cfg(target_os = "none")]
+mod identity;
+#[cfg(target_os = "none")]
 mod io;
 mod memory;
 #[cfg(target_os = "none")]
@@ -41,9 +43,10 @@ mod table {
     use tare_program::Call;
 
     use super::arguments::{self, Arguments};
-    use super::{descriptors, events, files, io, memory, net, options, signals, splice, status};
-    use super::{system, threads, time, timers};
+    use super::{descriptors, events, files, identity, io, memory, net, options, signals, splice};
+    use super::{status, system, threads, time, timers};
     use crate::context::Context;
+    use crate::credentials::{Change, Whose};
     use crate::errno::{Errno, Result};
 
     const AT_FDCWD: u64 = -100_i64 as u64;
@@ -332,23 +335,36 @@ mod table {
             Call::getpid | Call::getpgrp | Call::getpgid | Call::getsid | Call::setsid => {
                 Ok(crate::process::PID.into())
             }
-            Call::getppid
-            | Call::getuid
-            | Call::geteuid
-            | Call::getgid
-            | Call::getegid
-            | Call::getgroups
-            | Call::setuid
-            | Call::setgid
-            | Call::setgroups
-            | Call::setresuid
-            | Call::setresgid
-            | Call::setpgid => Ok(0),
+            Call::getppid | Call::setpgid => Ok(0),
+            Call::getuid => identity::real(c, Whose::User),
+            Call::getgid => identity::real(c, Whose::Group),
+            Call::geteuid | Call::setfsuid => identity::effective(c, Whose::User),
+            Call::getegid | Call::setfsgid => identity::effective(c, Whose::Group),
+            Call::getresuid => identity::all(c, Whose::User, a),
+            Call::getresgid => identity::all(c, Whose::Group, a),
+            Call::setuid => identity::change(c, Whose::User, Change::One(a[0] as u32)),
+            Call::setgid => identity::change(c, Whose::Group, Change::One(a[0] as u32)),
+            Call::setreuid => identity::change(c, Whose::User, both(a)),
+            Call::setregid => identity::change(c, Whose::Group, both(a)),
+            Call::setresuid => identity::change(c, Whose::User, all(a)),
+            Call::setresgid => identity::change(c, Whose::Group, all(a)),
+            Call::getgroups => identity::getgroups(c, a[0], a[1]),
+            Call::setgroups => identity::setgroups(c, a[0], a[1]),
+            Call::capget => identity::capget(c, a[0], a[1]),
+            Call::capset => identity::capset(c, a[0], a[1]),
             // No child can end.
             Call::wait4 => Err(Errno::ECHILD),
             // glibc and musl go on without the first two; a thread's loop serves the others.
             Call::rseq | Call::membarrier | Call::exit | Call::rt_sigreturn => Err(Errno::ENOSYS),
         }
+    }
+
+    const fn both(a: Arguments) -> Change {
+        Change::Both(a[0] as u32, a[1] as u32)
+    }
+
+    const fn all(a: Arguments) -> Change {
+        Change::All([a[0] as u32, a[1] as u32, a[2] as u32])
     }
 
     /// Logs an unknown call, once for each number.
