@@ -58,7 +58,7 @@ calls! {
         statfs fstatfs fsync fdatasync syncfs sync_file_range readahead fadvise64 fchown sync
         mmap munmap mprotect mremap madvise brk msync mlock munlock mlockall munlockall mincore
         epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 poll ppoll select
-        pselect6 eventfd eventfd2 timerfd_create timerfd_settime timerfd_gettime pipe pipe2
+        pselect6 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime pipe pipe2
         socketpair socket bind listen accept accept4 connect shutdown getsockname getpeername
         sendto sendmsg recvfrom recvmsg sendmmsg recvmmsg setsockopt getsockopt
         clock_gettime clock_getres clock_settime gettimeofday time nanosleep clock_nanosleep

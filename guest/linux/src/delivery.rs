@@ -68,18 +68,25 @@ pub(crate) struct Cause {
 impl Process {
     /// Leaves a signal for a thread, or for any; EAGAIN if too many wait.
     pub(crate) fn send(&self, thread: Option<&Thread>, signal: u32, info: Info) -> Result<()> {
+        self.leave(thread, signal, info)?;
         if let Some(thread) = thread {
-            thread.pending.add(signal, info)?;
             thread.interrupt();
             return Ok(());
         }
-        self.pending.add(signal, info)?;
         let bit = Mask::of(signal).0;
         let threads = self.threads.lock();
         let takes = |thread: &&Arc<Thread>| thread.mask().0 & bit == 0;
         if let Some(thread) = threads.values().find(takes) {
             thread.interrupt();
         }
+        Ok(())
+    }
+
+    /// The same, without an interrupt of who takes it.
+    pub(crate) fn leave(&self, thread: Option<&Thread>, signal: u32, info: Info) -> Result<()> {
+        let pending = thread.map_or(&self.pending, |thread| &thread.pending);
+        pending.add(signal, info)?;
+        self.arrivals.note();
         Ok(())
     }
 

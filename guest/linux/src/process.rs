@@ -10,10 +10,10 @@ use tare_libos::sync::SpinLock;
 use tare_libos::time::Instant;
 use tare_program::Start;
 
-use crate::files::Table;
 use crate::files::endpoint::Name;
 use crate::files::tree::Tree;
 use crate::files::unix::Named;
+use crate::files::{Table, Watchers};
 use crate::futex::Futexes;
 use crate::pending::Pending;
 use crate::shared::Mappings;
@@ -26,6 +26,25 @@ use crate::timers::{Counted, Timers};
 pub(crate) const PID: u32 = 1;
 /// Most threads.
 pub(crate) const MOST_THREADS: usize = 4096;
+
+/// Signals that came for the process or a thread of it.
+#[derive(Default)]
+pub(crate) struct Arrivals {
+    count: AtomicU64,
+    pub(crate) watchers: Watchers,
+}
+
+impl Arrivals {
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Notes one.
+    pub(crate) fn note(&self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        self.watchers.wake();
+    }
+}
 
 /// What the program's threads share.
 pub(crate) struct Process {
@@ -47,6 +66,8 @@ pub(crate) struct Process {
     pub(crate) actions: SpinLock<Actions>,
     /// Signals for any thread.
     pub(crate) pending: Pending,
+    /// Signals that came, for whom they are files.
+    pub(crate) arrivals: Arrivals,
     /// CPU time of threads that have ended, and the most that a look has found of all.
     pub(crate) ended_ns: AtomicU64,
     pub(crate) seen_ns: AtomicU64,
@@ -74,6 +95,7 @@ impl Process {
             futexes: Futexes::new(),
             actions: SpinLock::new(Actions::new()),
             pending: Pending::new(),
+            arrivals: Arrivals::default(),
             ended_ns: AtomicU64::new(0),
             seen_ns: AtomicU64::new(0),
             unknown: SpinLock::new([0; 8]),

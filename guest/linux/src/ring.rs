@@ -142,10 +142,10 @@ pub(crate) fn send(process: &Process, by: Option<&Thread>, (notify, signal, info
     let takes = |thread: &&Thread| thread.mask().0 & Mask::of(signal).0 == 0;
     let sent = match notify {
         Notify::None => Ok(()),
-        Notify::Process if by.filter(takes).is_some() => process.pending.add(signal, info),
+        Notify::Process if by.filter(takes).is_some() => process.leave(None, signal, info),
         Notify::Process => process.send(None, signal, info),
         Notify::Thread(number) => match by.filter(|thread| thread.number == number) {
-            Some(thread) => thread.pending.add(signal, info),
+            Some(thread) => process.leave(Some(thread), signal, info),
             None => {
                 let thread = process.threads.lock().get(&number).cloned();
                 // One that has ended gets nothing.

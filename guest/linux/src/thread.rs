@@ -162,6 +162,12 @@ impl Thread {
         self.cpu_time.run(Instant::now().as_nanos());
     }
 
+    /// Whether this thread of the library OS runs it.
+    pub(crate) fn is_run_by(&self, waiter: &Waiter) -> bool {
+        let own = self.waiter.lock();
+        own.as_ref().is_some_and(|own| own.id() == waiter.id())
+    }
+
     /// Waits by `act`, which takes no CPU time of this thread.
     pub(crate) fn wait<R>(&self, act: impl FnOnce() -> R) -> R {
         self.cpu_time.pause(Instant::now().as_nanos());

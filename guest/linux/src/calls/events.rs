@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::epoll::{Epoll, Interest};
 use crate::files::pipe::{Event, Pipe};
+use crate::files::signal::SignalFile;
 use crate::files::timer::{Clock, Setting, Timer};
 use crate::files::{File, Open};
 use crate::signals::Mask;
@@ -321,6 +322,27 @@ pub(super) fn eventfd(context: &Context<'_>, count: u64, flags: u64) -> Result {
         Open::new(Arc::new(event), flags & c::O_NONBLOCK | c::O_RDWR),
         flags,
     )
+}
+
+/// `signalfd(2)`: EINVAL for another size of the set, other flags, and a descriptor that is not of
+/// such a file.
+pub(super) fn signalfd(context: &Context<'_>, a: Arguments, flags: u64) -> Result {
+    let [number, set, bytes, ..] = a;
+    if bytes != 8 {
+        return Err(Errno::EINVAL);
+    }
+    let set = Mask(context.process.u64(set)?).blockable();
+    only(flags, c::O_CLOEXEC | c::O_NONBLOCK)?;
+    let flags = flags as u32;
+    if number as u32 != u32::MAX {
+        let open = opened(context, number)?;
+        let file = open.file.as_kind::<SignalFile>().ok_or(Errno::EINVAL)?;
+        file.set(set);
+        return Ok(u64::from(number as u32));
+    }
+    let file = SignalFile::new(context.process, set);
+    let open = Open::new(Arc::new(file), flags & c::O_NONBLOCK | c::O_RDWR);
+    insert(context, open, flags)
 }
 
 pub(super) fn put_pair(context: &Context<'_>, to: u64, ends: [Arc<Open>; 2], flags: u32) -> Result {

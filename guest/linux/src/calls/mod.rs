@@ -230,6 +230,8 @@ mod table {
             Call::pselect6 => events::pselect(c, a),
             Call::eventfd => events::eventfd(c, a[0], 0),
             Call::eventfd2 => events::eventfd(c, a[0], a[1]),
+            Call::signalfd => events::signalfd(c, a, 0),
+            Call::signalfd4 => events::signalfd(c, a, a[3]),
             Call::timerfd_create => events::timerfd_create(c, a[0], a[1]),
             Call::timerfd_settime => events::timerfd_settime(c, a[0], a[1], a[2], a[3]),
             Call::timerfd_gettime => events::timerfd_gettime(c, a[0], a[1]),
