@@ -158,6 +158,8 @@ offered! {
     F_SETLKW = c::F_SETLKW;
     F_SETPIPE_SZ = 1031;
     F_GETPIPE_SZ = 1032;
+    F_ADD_SEALS = 1033;
+    F_GET_SEALS = 1034;
 }
 
 offered! {

@@ -86,6 +86,14 @@ impl Process {
         Ok(())
     }
 
+    /// Whether a shared mapping of a file was made for writing.
+    pub(crate) fn is_mapped_for_writing(&self, node: &Arc<Node>) -> bool {
+        let shared = self.shared.lock();
+        let is_own = |mapping: &&(Bytes, Arc<Node>)| Arc::ptr_eq(&mapping.1, node);
+        let mut mappings = shared.iter().filter(is_own);
+        mappings.any(|(bytes, node)| is_copy(bytes, node))
+    }
+
     /// Whether there are such mappings.
     pub(crate) fn has_shared(&self) -> bool {
         !self.shared.lock().is_empty()

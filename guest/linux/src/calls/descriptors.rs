@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use linux_raw_sys::general as c;
 use tare_program::offered::{Fcntl, Ioctl};
 
+use super::memfd;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::lock::How;
@@ -124,6 +125,12 @@ pub(super) fn fcntl(context: &Context<'_>, number: u64, command: u64, argument: 
             Err(Errno::EINVAL)
         }
         Fcntl::F_SETPIPE_SZ | Fcntl::F_GETPIPE_SZ => Ok(65_536),
+        Fcntl::F_ADD_SEALS => {
+            let open = descriptor.open.clone();
+            drop(files);
+            memfd::add_seals(context, &open, argument)
+        }
+        Fcntl::F_GET_SEALS => memfd::get_seals(&descriptor.open),
     }
 }
 

@@ -1,6 +1,9 @@
 //! Reading and writing (`read(2)`, `readv(2)`, `pread(2)`, `sendfile(2)` and their kin).
 
-use linux_raw_sys::general::{O_APPEND, POLLIN, SEEK_CUR, SEEK_SET};
+use linux_raw_sys::general::{
+    O_APPEND, POLLHUP, POLLIN, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_NOWAIT, RWF_SYNC, SEEK_CUR,
+    SEEK_SET,
+};
 
 use super::arguments::Arguments;
 use super::descriptors::open;
@@ -330,6 +333,107 @@ pub(super) fn preadv(context: &mut Context<'_>, a: Arguments) -> Result {
 /// `pwritev(2)`.
 pub(super) fn pwritev(context: &mut Context<'_>, a: Arguments) -> Result {
     each_part(context, a, Way::Write, pwrite)
+}
+
+/// The offset of `preadv2` and `pwritev2` that stands for the file's position.
+const AT_POSITION: u64 = u64::MAX;
+
+/// EOPNOTSUPP for flags of `preadv2` and `pwritev2` that Linux 6.1 has not, or that the file has
+/// not.
+fn may_have(open: &Open, flags: u64) -> Result<u32> {
+    const FLAGS: u32 = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND;
+    let flags = flags as u32;
+    let file = open.file.as_ref();
+    let has_nowait = file.as_kind::<Regular>().is_some()
+        || file.as_kind::<Pipe>().is_some()
+        || file.as_kind::<Event>().is_some()
+        || file.endpoint().is_some();
+    if flags & !FLAGS != 0 || flags & RWF_NOWAIT != 0 && !has_nowait {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(flags)
+}
+
+/// `preadv2(2)`. Limit: with RWF_NOWAIT it waits where another thread takes what is there first.
+pub(super) fn preadv2(context: &mut Context<'_>, a: Arguments) -> Result {
+    let [number, parts, count, offset, _, flags] = a;
+    let opened = open(context, number)?;
+    opened.may(Way::Read)?;
+    let length = total(&context.process.parts(parts, count)?);
+    if length == 0 && offset == AT_POSITION {
+        return Ok(0);
+    }
+    if offset != AT_POSITION {
+        may_at(&opened, Way::Read)?;
+    }
+    let flags = may_have(&opened, flags)?;
+    if flags & RWF_NOWAIT != 0 && opened.file.ready() & (POLLIN | POLLHUP) == 0 {
+        return Err(Errno::EAGAIN);
+    }
+    match offset {
+        AT_POSITION => readv(context, number, parts, count),
+        _ => preadv(context, a),
+    }
+}
+
+/// `pwritev2(2)`.
+pub(super) fn pwritev2(context: &mut Context<'_>, a: Arguments) -> Result {
+    let [number, parts, count, offset, _, flags] = a;
+    let open = open(context, number)?;
+    open.may(Way::Write)?;
+    let list = context.process.parts(parts, count)?;
+    if offset != AT_POSITION {
+        may_at(&open, Way::Write)?;
+    }
+    if total(&list) == 0 {
+        return Ok(0);
+    }
+    let flags = may_have(&open, flags)?;
+    let done = match (offset, open.file.as_kind::<Regular>()) {
+        (_, Some(file)) if flags & RWF_APPEND != 0 => {
+            let (done, end) = append(context, file, &list)?;
+            if offset == AT_POSITION {
+                file.position.store(end, Ordering::Relaxed);
+            }
+            done
+        }
+        (AT_POSITION, _) => {
+            let may_wait = open.may_wait() && flags & RWF_NOWAIT == 0;
+            write_parts(context, &open, &list, may_wait)?
+        }
+        _ => pwritev(context, a)?,
+    };
+    if flags & (RWF_DSYNC | RWF_SYNC) != 0 && done > 0 {
+        open.make_durable()?;
+    }
+    Ok(done)
+}
+
+/// Writes the parts of a vector at a file's end; gives how many bytes, and where they end.
+fn append(context: &mut Context<'_>, file: &Regular, list: &[(u64, usize)]) -> Result<(u64, u64)> {
+    context.process.settle(file)?;
+    let length = total(list).min(MOST as usize);
+    let (mut done, mut end) = (0, 0);
+    while done < length {
+        let part = (length - done).min(STEP);
+        let result = with_buffer(context, part, |context, buffer| {
+            let got = gather(context, list, done, &mut buffer[..part])?;
+            file.append(&buffer[..got])
+        });
+        match result {
+            Ok((start, count)) => {
+                done += count;
+                end = start + count as u64;
+                if count < part {
+                    break;
+                }
+            }
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    context.process.renew(file, end - done as u64..end)?;
+    Ok((done as u64, end))
 }
 
 /// Reads or writes the parts of a vector at an offset, one behind the other.

@@ -75,6 +75,9 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
             return Err(Errno::EACCES);
         }
         let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
+        if is_shared_for_writing {
+            file.node.seals.may_map_for_writing()?;
+        }
         // Another mapping may have changes that the file has not.
         context.process.settle(open.file.as_ref())?;
         let mapped = match file.node.bytes() {

@@ -8,9 +8,13 @@ mod events;
 #[cfg(target_os = "none")]
 mod files;
 #[cfg(target_os = "none")]
+mod hints;
+#[cfg(target_os = "none")]
 mod identity;
 #[cfg(target_os = "none")]
 mod io;
+#[cfg(target_os = "none")]
+mod memfd;
 mod memory;
 #[cfg(target_os = "none")]
 mod message;
@@ -43,13 +47,16 @@ mod table {
     use tare_program::Call;
 
     use super::arguments::{self, Arguments};
-    use super::{descriptors, events, files, identity, io, memory, net, options, signals, splice};
-    use super::{status, system, threads, time, timers};
+    use super::{
+        descriptors, events, files, hints, identity, io, memfd, memory, net, options, signals,
+    };
+    use super::{splice, status, system, threads, time, timers};
     use crate::context::Context;
     use crate::credentials::{Change, Whose};
     use crate::errno::{Errno, Result};
 
     const AT_FDCWD: u64 = -100_i64 as u64;
+    const CREATES: u64 = 0o1101; // O_CREAT, O_WRONLY and O_TRUNC
     const NOFOLLOW: u64 = linux_raw_sys::general::AT_SYMLINK_NOFOLLOW as u64;
 
     /// Serves the call in the registers; gives what RAX gets.
@@ -135,12 +142,16 @@ mod table {
             Call::lseek => io::lseek(c, a[0], a[1], a[2]),
             Call::preadv => io::preadv(c, a),
             Call::pwritev => io::pwritev(c, a),
+            Call::preadv2 => io::preadv2(c, a),
+            Call::pwritev2 => io::pwritev2(c, a),
             Call::copy_file_range => io::copy_file_range(c, a),
             Call::sendfile => io::sendfile(c, a),
             Call::splice => splice::splice(c, a),
 
             Call::open => files::openat(c, AT_FDCWD, a[0], a[1], a[2]),
             Call::openat => files::openat(c, a[0], a[1], a[2], a[3]),
+            Call::creat => files::openat(c, AT_FDCWD, a[0], CREATES, a[1]),
+            Call::memfd_create => memfd::memfd_create(c, a[0], a[1]),
             Call::close => descriptors::close(c, a[0]),
             Call::close_range => descriptors::close_range(c, a[0], a[1], a[2]),
             Call::dup => descriptors::dup(c, a[0], None, 0),
@@ -192,9 +203,9 @@ mod table {
             Call::fstatfs => status::fstatfs(c, a[0], a[1]),
             Call::fsync | Call::fdatasync => descriptors::fsync(c, a[0]),
             Call::syncfs => descriptors::syncfs(c, a[0]),
-            Call::sync_file_range | Call::readahead | Call::fadvise64 => {
-                descriptors::open(c, a[0]).map(|_| 0)
-            }
+            Call::fadvise64 => hints::fadvise(c, a[0], a[2], a[3]),
+            Call::readahead => hints::readahead(c, a[0]),
+            Call::sync_file_range => hints::sync_file_range(c, a[0], a[1], a[2], a[3]),
             Call::fchown => descriptors::fchown(c, a[0], a[1], a[2]),
             Call::sync => descriptors::sync(c),
 

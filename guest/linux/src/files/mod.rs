@@ -13,6 +13,7 @@ pub(crate) mod lock;
 mod node;
 pub(crate) mod pipe;
 pub(crate) mod regular;
+mod seals;
 pub(crate) mod signal;
 #[cfg(target_os = "none")]
 pub(crate) mod socket;

@@ -10,6 +10,7 @@ use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFREG, S_IFSOCK};
 use tare_libos::sync::SpinLock;
 
 use super::lock::Lock;
+use super::seals::Seals;
 use super::stored::{Mount, Stored};
 use super::unix::Named;
 use super::{Bytes, Device, Status};
@@ -25,6 +26,7 @@ pub(crate) struct Node {
     links: AtomicU32,
     /// Who locked it (`flock(2)`), made by the first who does.
     lock: SpinLock<Option<Arc<Lock>>>,
+    pub(crate) seals: Seals,
     pub(crate) kind: NodeKind,
 }
 
@@ -88,6 +90,7 @@ impl Node {
             modified_ns: AtomicU64::new(modified_ns),
             links: AtomicU32::new(1),
             lock: SpinLock::new(None),
+            seals: Seals::none(),
             kind,
         })
     }
@@ -147,6 +150,8 @@ impl Node {
         if let Some(stored) = self.stored() {
             return stored.volume().set_permissions(stored.inode, permissions);
         }
+        let was = self.permissions.load(Ordering::Relaxed);
+        self.seals.may_change_mode(was, permissions)?;
         self.permissions
             .store(permissions & 0o7777, Ordering::Relaxed);
         Ok(())
@@ -390,7 +395,10 @@ impl Node {
     /// Cuts, or adds zeros.
     pub(crate) fn set_len(&self, length: u64) -> Result<()> {
         match self.content()? {
-            Content::Memory(bytes) => bytes.set_len(length),
+            Content::Memory(bytes) => {
+                self.seals.may_resize(bytes.len(), length)?;
+                bytes.set_len(length)
+            }
             Content::Stored(stored) => stored.volume().set_len(stored.inode, length),
         }
     }
@@ -398,7 +406,12 @@ impl Node {
     /// Takes room for a range that is not empty (`fallocate(2)`).
     pub(crate) fn allocate(&self, offset: u64, length: u64) -> Result<()> {
         match self.content()? {
-            Content::Memory(bytes) => bytes.allocate(&(offset..offset + length)),
+            Content::Memory(bytes) => {
+                let before = bytes.len();
+                let end = offset + length;
+                self.seals.may_resize(before, before.max(end))?;
+                bytes.allocate(&(offset..end))
+            }
             Content::Stored(stored) => stored.volume().allocate(stored.inode, offset, length),
         }
     }

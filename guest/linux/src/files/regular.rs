@@ -25,6 +25,25 @@ pub(crate) struct Regular {
     pub(crate) path: String,
 }
 
+impl Regular {
+    /// What of `from` may be written at an offset.
+    fn unsealed<'a>(&self, offset: u64, from: &'a [u8]) -> Result<&'a [u8]> {
+        if self.node.seals.get().is_err() {
+            return Ok(from);
+        }
+        let length = self.node.len()?;
+        let count = self.node.seals.may_write(offset, from.len(), length)?;
+        Ok(&from[..count])
+    }
+
+    /// Writes at the end; gives where, and how many bytes.
+    pub(crate) fn append(&self, from: &[u8]) -> Result<(u64, usize)> {
+        self.node.touch();
+        let from = self.unsealed(self.node.len()?, from)?;
+        self.node.append(from)
+    }
+}
+
 impl File for Regular {
     fn read(&self, to: &mut [u8]) -> Result<usize> {
         let _turn = self.turn.lock();
@@ -42,12 +61,12 @@ impl File for Regular {
         self.node.touch();
         let _turn = self.turn.lock();
         if self.appends.load(Ordering::Relaxed) {
-            let (start, count) = self.node.append(from)?;
+            let (start, count) = self.append(from)?;
             self.position.store(start + count as u64, Ordering::Relaxed);
             return Ok(count);
         }
         let at = self.position.load(Ordering::Relaxed);
-        let count = self.node.write(at, from)?;
+        let count = self.node.write(at, self.unsealed(at, from)?)?;
         self.position.store(at + count as u64, Ordering::Relaxed);
         Ok(count)
     }
@@ -60,9 +79,9 @@ impl File for Regular {
         self.node.touch();
         if self.appends.load(Ordering::Relaxed) {
             // As Linux does, against POSIX (`pwrite(2)`, bugs).
-            return self.node.append(from).map(|(_, count)| count);
+            return self.append(from).map(|(_, count)| count);
         }
-        self.node.write(offset, from)
+        self.node.write(offset, self.unsealed(offset, from)?)
     }
 
     fn sync(&self) -> Result<()> {

@@ -74,26 +74,30 @@ impl Open {
 
     pub(crate) fn write(&self, from: &[u8]) -> Result<usize> {
         let written = self.write_once(from)?;
-        self.make_durable()?;
+        self.make_durable_if_asked()?;
         Ok(written)
     }
 
     /// Writes at an offset.
     pub(crate) fn write_at(&self, offset: u64, from: &[u8]) -> Result<usize> {
         let written = self.file.write_at(offset, from)?;
-        self.make_durable()?;
+        self.make_durable_if_asked()?;
         Ok(written)
     }
 
     /// For files whose writes are to be durable (`O_SYNC`, `O_DSYNC`).
-    fn make_durable(&self) -> Result<()> {
+    fn make_durable_if_asked(&self) -> Result<()> {
         match self.flags() & O_DSYNC {
             0 => Ok(()),
-            _ => match self.file.sync() {
-                // What cannot be made durable, as a pipe.
-                Err(Errno::EINVAL) => Ok(()),
-                done => done,
-            },
+            _ => self.make_durable(),
+        }
+    }
+
+    pub(crate) fn make_durable(&self) -> Result<()> {
+        match self.file.sync() {
+            // What cannot be made durable, as a pipe.
+            Err(Errno::EINVAL) => Ok(()),
+            done => done,
         }
     }
 
