@@ -56,13 +56,13 @@ calls! {
         unlinkat rename renameat renameat2 ftruncate fallocate chmod fchmodat fchmodat2 getcwd chdir fchdir
         truncate symlink symlinkat link linkat umask chown lchown fchownat utimensat fchmod flock
         statfs fstatfs fsync fdatasync syncfs sync_file_range readahead fadvise64 fchown sync
-        mmap munmap mprotect mremap madvise brk msync mlock munlock mlockall munlockall mincore
+        mmap munmap mprotect mremap madvise brk msync mlock mlock2 munlock mlockall munlockall mincore
         epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 poll ppoll select
         pselect6 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime pipe pipe2
         socketpair socket bind listen accept accept4 connect shutdown getsockname getpeername
         sendto sendmsg recvfrom recvmsg sendmmsg recvmmsg setsockopt getsockopt
         clock_gettime clock_getres clock_settime gettimeofday time nanosleep clock_nanosleep
-        clone clone3 futex sched_yield sched_getaffinity sched_setaffinity setpriority
+        clone clone3 futex sched_yield sched_getaffinity sched_setaffinity getcpu membarrier setpriority
         sched_getscheduler sched_setscheduler sched_getparam sched_setparam
         sched_get_priority_max sched_get_priority_min sched_rr_get_interval set_robust_list getpriority
         rt_sigaction rt_sigprocmask rt_sigpending rt_sigtimedwait rt_sigsuspend rt_sigreturn
@@ -73,8 +73,8 @@ calls! {
         exit exit_group set_tid_address gettid getpid getpgrp getpgid getsid setsid getppid
         getuid geteuid getgid getegid getresuid getresgid getgroups setuid setgid setreuid setregid
         setresuid setresgid setfsuid setfsgid setgroups capget capset
-        setpgid wait4;
-    Spared: rseq membarrier;
+        setpgid wait4 waitid;
+    Spared: rseq;
     OneProcess: fork vfork execve execveat;
 }
 

@@ -1,7 +1,7 @@
 //! A thread of the program as the others see it.
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::general::{SS_DISABLE, SS_ONSTACK};
 use tare_libos::sync::SpinLock;
@@ -98,6 +98,15 @@ impl CpuTime {
     }
 }
 
+/// What a program sets by `prctl(2)` for a thread, without an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Dumpable,
+    KeepCaps,
+    NoNewPrivs,
+    ParentSignal,
+}
+
 /// What a thread is to the others.
 pub(crate) struct Thread {
     pub(crate) number: u32,
@@ -112,6 +121,11 @@ pub(crate) struct Thread {
     pub(crate) saved_mask: SpinLock<Option<u64>>,
     pub(crate) signal_stack: SpinLock<SignalStack>,
     pub(crate) scheduling: SpinLock<Scheduling>,
+    /// Its nice value and its cores, a bit each: kept and read back, as that.
+    pub(crate) nice: AtomicI32,
+    pub(crate) cpus: AtomicU64,
+    /// By [`Kept`].
+    pub(crate) kept: [AtomicU32; 4],
     pub(crate) cpu_time: CpuTime,
     /// When it looks at timers that count this time.
     pub(crate) cpu_look_ns: AtomicU64,
@@ -130,7 +144,15 @@ impl Thread {
     pub(crate) fn start(&self, number: u32) -> Arc<Self> {
         let (name, scheduling) = (*self.name.lock(), *self.scheduling.lock());
         let credentials = self.credentials.lock().clone();
-        Self::with(number, self.mask().0, name, scheduling, credentials)
+        let new = Self::with(number, self.mask().0, name, scheduling, credentials);
+        new.nice
+            .store(self.nice.load(Ordering::Relaxed), Ordering::Relaxed);
+        new.cpus
+            .store(self.cpus.load(Ordering::Relaxed), Ordering::Relaxed);
+        for (to, from) in new.kept.iter().zip(&self.kept) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        new
     }
 
     fn with(
@@ -149,6 +171,9 @@ impl Thread {
             saved_mask: SpinLock::new(None),
             signal_stack: SpinLock::new(SignalStack::default()),
             scheduling: SpinLock::new(scheduling),
+            nice: AtomicI32::new(0),
+            cpus: AtomicU64::new(u64::MAX),
+            kept: [1, 0, 0, 0].map(AtomicU32::new),
             cpu_time: CpuTime::default(),
             cpu_look_ns: AtomicU64::new(NEVER),
             credentials: SpinLock::new(credentials),

@@ -2,6 +2,8 @@
 
 mod arguments;
 #[cfg(target_os = "none")]
+mod cores;
+#[cfg(target_os = "none")]
 mod descriptors;
 #[cfg(target_os = "none")]
 mod events;
@@ -48,9 +50,9 @@ mod table {
 
     use super::arguments::{self, Arguments};
     use super::{
-        descriptors, events, files, hints, identity, io, memfd, memory, net, options, signals,
+        cores, descriptors, events, files, hints, identity, io, memfd, memory, net, options,
     };
-    use super::{splice, status, system, threads, time, timers};
+    use super::{signals, splice, status, system, threads, time, timers};
     use crate::context::Context;
     use crate::credentials::{Change, Whose};
     use crate::errno::{Errno, Result};
@@ -217,6 +219,8 @@ mod table {
             Call::brk => memory::brk(c, a[0]),
             Call::msync => memory::msync(c, a[0], a[1], a[2]),
             Call::mlock | Call::munlock => memory::mlock(c, a[0], a[1]),
+            Call::mlock2 if a[2] as u32 & !1 != 0 => Err(Errno::EINVAL),
+            Call::mlock2 => memory::mlock(c, a[0], a[1]),
             Call::mlockall => memory::mlockall(a[0]),
             Call::munlockall => Ok(0),
             Call::mincore => Err(Errno::ENOMEM),
@@ -296,8 +300,12 @@ mod table {
                 c.thread.wait(tare_libos::thread::yield_now);
                 Ok(0)
             }
-            Call::sched_getaffinity => threads::sched_getaffinity(c, a[1], a[2]),
-            Call::sched_setaffinity | Call::setpriority => Ok(0),
+            Call::getcpu => cores::getcpu(c, a[0], a[1]),
+            Call::sched_getaffinity => cores::getaffinity(c, a[0], a[1], a[2]),
+            Call::sched_setaffinity => cores::setaffinity(c, a[0], a[1], a[2]),
+            Call::getpriority => cores::getpriority(c, a[0], a[1]),
+            Call::setpriority => cores::setpriority(c, a[0], a[1], a[2]),
+            Call::membarrier => cores::membarrier(c, a[0], a[1]),
             Call::sched_setscheduler => threads::sched_setscheduler(c, a[0], a[1], a[2]),
             Call::sched_getscheduler => threads::sched_getscheduler(c, a[0]),
             Call::sched_setparam => threads::sched_setparam(c, a[0], a[1]),
@@ -306,7 +314,6 @@ mod table {
             Call::sched_get_priority_min => threads::sched_get_priority_min(a[0]),
             Call::sched_rr_get_interval => threads::sched_rr_get_interval(c, a[0], a[1]),
             Call::set_robust_list => threads::set_robust_list(a[1]),
-            Call::getpriority => Ok(20),
             Call::rt_sigaction => signals::rt_sigaction(c, a),
             Call::rt_sigprocmask => signals::rt_sigprocmask(c, a[0], a[1], a[2]),
             Call::rt_sigpending => signals::rt_sigpending(c, a[0]),
@@ -330,7 +337,7 @@ mod table {
             Call::pause => c.wait(&[], None, || Err(Errno::EAGAIN)),
 
             Call::arch_prctl => system::arch_prctl(c, a[0], a[1]),
-            Call::prctl => system::prctl(c, a[0], a[1]),
+            Call::prctl => system::prctl(c, a),
             Call::uname => system::uname(c, a[0]),
             Call::getrandom => system::getrandom(c, a[0], a[1], a[2]),
             Call::prlimit64 => system::prlimit(c, a[1], a[3]),
@@ -367,8 +374,9 @@ mod table {
             Call::capset => identity::capset(c, a[0], a[1]),
             // No child can end.
             Call::wait4 => Err(Errno::ECHILD),
-            // glibc and musl go on without the first two; a thread's loop serves the others.
-            Call::rseq | Call::membarrier | Call::exit | Call::rt_sigreturn => Err(Errno::ENOSYS),
+            Call::waitid => system::waitid(a[0], a[1], a[3]),
+            // C libraries go on without the first; a thread's loop serves the others.
+            Call::rseq | Call::exit | Call::rt_sigreturn => Err(Errno::ENOSYS),
         }
     }
 

@@ -1,12 +1,14 @@
 //! The machine and the process: names, limits, randomness, registers, the end.
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general as c;
 use tare_program::offered::Prctl;
 
+use super::arguments::Arguments;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
+use crate::thread::Kept;
 
 /// Codes of `arch_prctl` (kernel `arch/x86/include/uapi/asm/prctl.h`).
 const ARCH_SET_FS: u32 = 0x1002;
@@ -33,24 +35,54 @@ pub(super) fn arch_prctl(context: &mut Context<'_>, code: u64, address: u64) -> 
     Ok(0)
 }
 
-pub(super) fn prctl(context: &Context<'_>, option: u64, argument: u64) -> Result {
-    match Prctl::of(option as u32).ok_or(Errno::EINVAL)? {
+/// Most of what `prctl` keeps: the last signal, and the last capability.
+const LAST_SIGNAL: u64 = 64;
+const LAST_CAPABILITY: u64 = 40;
+
+/// `prctl(2)`: names have a meaning, and the rest is kept and read back. EINVAL for other
+/// operations and values (kernel `kernel/sys.c`).
+pub(super) fn prctl(context: &Context<'_>, a: Arguments) -> Result {
+    let [_, value, rest @ ..] = a;
+    let (process, thread) = (context.process, context.thread);
+    let operation = Prctl::of(a[0] as u32).ok_or(Errno::EINVAL)?;
+    let is_last = rest[..3] == [0; 3];
+    let kept = |number: Kept| &thread.kept[number as usize];
+    let keep = |number: Kept, is_sound: bool| {
+        if !is_sound {
+            return Err(Errno::EINVAL);
+        }
+        kept(number).store(value as u32, Ordering::Relaxed);
+        Ok(0)
+    };
+    let read = |number: Kept| kept(number).load(Ordering::Relaxed);
+    match operation {
         Prctl::PR_SET_NAME => {
-            let text = context.process.name(argument)?;
-            *context.thread.name.lock() = text;
+            let text = process.name(value)?;
+            *thread.name.lock() = text;
             Ok(0)
         }
         Prctl::PR_GET_NAME => {
-            let name = *context.thread.name.lock();
-            context.process.write(argument, &name)?;
+            let name = *thread.name.lock();
+            process.write(value, &name)?;
             Ok(0)
         }
-        Prctl::PR_GET_DUMPABLE => Ok(1),
+        Prctl::PR_SET_DUMPABLE => keep(Kept::Dumpable, value <= 1),
+        Prctl::PR_GET_DUMPABLE => Ok(read(Kept::Dumpable).into()),
+        Prctl::PR_SET_KEEPCAPS => keep(Kept::KeepCaps, value <= 1),
+        Prctl::PR_GET_KEEPCAPS => Ok(read(Kept::KeepCaps).into()),
+        Prctl::PR_SET_NO_NEW_PRIVS => keep(Kept::NoNewPrivs, value == 1 && is_last),
+        Prctl::PR_GET_NO_NEW_PRIVS if value != 0 || !is_last => Err(Errno::EINVAL),
+        Prctl::PR_GET_NO_NEW_PRIVS => Ok(read(Kept::NoNewPrivs).into()),
+        Prctl::PR_SET_PDEATHSIG => keep(Kept::ParentSignal, value <= LAST_SIGNAL),
+        Prctl::PR_GET_PDEATHSIG => process.put_u32(value, read(Kept::ParentSignal)).map(|()| 0),
+        Prctl::PR_CAPBSET_READ | Prctl::PR_CAPBSET_DROP if value > LAST_CAPABILITY => {
+            Err(Errno::EINVAL)
+        }
+        Prctl::PR_CAPBSET_READ => Ok(1),
+        Prctl::PR_GET_SECCOMP | Prctl::PR_GET_SECUREBITS => Ok(0),
         // Nothing here depends on them.
-        Prctl::PR_SET_DUMPABLE
-        | Prctl::PR_SET_PDEATHSIG
-        | Prctl::PR_SET_KEEPCAPS
-        | Prctl::PR_SET_NO_NEW_PRIVS
+        Prctl::PR_CAPBSET_DROP
+        | Prctl::PR_SET_CHILD_SUBREAPER
         | Prctl::PR_SET_THP_DISABLE
         | Prctl::PR_SET_TIMERSLACK
         | Prctl::PR_SET_VMA => Ok(0),
@@ -118,13 +150,37 @@ pub(super) fn sysinfo(context: &Context<'_>, to: u64) -> Result {
     for (slot, word) in bytes.chunks_mut(8).zip(words) {
         slot.copy_from_slice(&u64::to_le_bytes(word));
     }
-    bytes[80..82].copy_from_slice(&1_u16.to_le_bytes());
+    let threads = context.process.threads.lock().len() as u16;
+    bytes[80..82].copy_from_slice(&threads.to_le_bytes());
     bytes[104..108].copy_from_slice(&1_u32.to_le_bytes());
     context.process.write(to, &bytes)?;
     Ok(0)
 }
 
-/// `getrusage(2)`: CPU time as the program's own, none of it as the kernel's.
+/// `waitid(2)`: no child can end. EINVAL for other kinds and options.
+pub(super) fn waitid(which: u64, number: u64, options: u64) -> Result {
+    const P_PID: u32 = 1;
+    const P_PIDFD: u32 = 3;
+    const ENDS: u32 = c::WEXITED | c::WSTOPPED | c::WCONTINUED;
+    const OTHERS: u32 = c::WNOHANG | c::WNOWAIT | c::__WNOTHREAD | c::__WALL | c::__WCLONE;
+    let options = options as u32;
+    let is_negative = (number as i32) < 0 || which as u32 == P_PID && number as u32 == 0;
+    if options & !(ENDS | OTHERS) != 0
+        || options & ENDS == 0
+        || which as u32 > P_PIDFD
+        || which as u32 >= P_PID && is_negative
+    {
+        return Err(Errno::EINVAL);
+    }
+    // Descriptors of processes do not exist either.
+    if which as u32 == P_PIDFD {
+        return Err(Errno::EBADF);
+    }
+    Err(Errno::ECHILD)
+}
+
+/// `getrusage(2)`: CPU time as the program's own, none of it as the kernel's; as memory all that the
+/// machine has used at most at such a call.
 pub(super) fn getrusage(context: &Context<'_>, whose: u64, to: u64) -> Result {
     let now_ns = tare_hal::clock::now_ns();
     let ns = match whose as i32 {
@@ -133,7 +189,13 @@ pub(super) fn getrusage(context: &Context<'_>, whose: u64, to: u64) -> Result {
         RUSAGE_THREAD => context.thread.cpu_time.ns(now_ns),
         _ => return Err(Errno::EINVAL),
     };
+    static MOST_KIB: AtomicU64 = AtomicU64::new(0);
+    let used_kib = tare_libos::heap::stats().used / 1024;
+    let most_kib = used_kib.max(MOST_KIB.fetch_max(used_kib, Ordering::Relaxed));
     let mut bytes = [0; 144];
+    if whose as i32 != RUSAGE_CHILDREN {
+        bytes[32..40].copy_from_slice(&most_kib.to_le_bytes());
+    }
     bytes[..8].copy_from_slice(&(ns / 1_000_000_000).to_le_bytes());
     bytes[8..16].copy_from_slice(&(ns % 1_000_000_000 / 1000).to_le_bytes());
     context.process.write(to, &bytes)?;

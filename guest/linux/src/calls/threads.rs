@@ -257,15 +257,6 @@ pub(super) fn sched_rr_get_interval(context: &Context<'_>, number: u64, to: u64)
     put_duration(context, to, interval)
 }
 
-pub(super) fn sched_getaffinity(context: &Context<'_>, bytes: u64, to: u64) -> Result {
-    if bytes < 8 {
-        return Err(Errno::EINVAL);
-    }
-    let cpus = (1_u64 << tare_libos::thread::cores().min(63)) - 1;
-    context.process.put_u64(to, cpus)?;
-    Ok(8)
-}
-
 /// `set_robust_list(2)`: what a thread held is not released where it ends alone.
 pub(super) fn set_robust_list(bytes: u64) -> Result {
     match bytes {
