@@ -2,6 +2,8 @@
 //! where it is installed. SKIP without /dev/kvm, the compiler or the image `linux`.
 #![allow(clippy::unwrap_used)]
 
+#[path = "programs/offers.rs"]
+mod offers;
 #[path = "programs/roots.rs"]
 mod roots;
 mod support;

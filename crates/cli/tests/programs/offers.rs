@@ -1,0 +1,50 @@
+//! Calls that some programs ask for, compared with the host's Linux line by line.
+
+use std::fs;
+
+use crate::support::TestDir;
+use crate::support::compile::c;
+use crate::{answers_as_here, can_run};
+
+#[test]
+fn calls_that_some_programs_ask_for_answer_as_linux_does() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "offers.c", &["-static"]) else {
+        return;
+    };
+    for cpus in ["1", "2"] {
+        answers_as_here(&place, &program, &["--cpus", cpus], &[]);
+    }
+}
+
+/// Whether this process may become other users and groups.
+fn may_become_others() -> bool {
+    /// CAP_SETGID and CAP_SETUID (kernel `include/uapi/linux/capability.h`).
+    const CAPABILITIES: u64 = 1 << 6 | 1 << 7;
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let field = |name: &str| {
+        let line = status.lines().find(|line| line.starts_with(name));
+        line.and_then(|line| line.split_whitespace().nth(1).map(str::to_owned))
+    };
+    let own = field("CapEff:").and_then(|word| u64::from_str_radix(&word, 16).ok());
+    field("Uid:").as_deref() == Some("0") && own.is_some_and(|own| !own & CAPABILITIES == 0)
+}
+
+#[test]
+fn users_and_groups_change_as_on_linux() {
+    if !can_run() {
+        return;
+    }
+    if !may_become_others() {
+        tare_vmtest::lacks("only root with CAP_SETUID and CAP_SETGID becomes other users");
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "offers.c", &["-static"]) else {
+        return;
+    };
+    answers_as_here(&place, &program, &[], &["identities"]);
+}
