@@ -10,22 +10,21 @@ use crate::ring;
 use crate::thread::Thread;
 use crate::timers::{Clocks, LEAST_LOOK_NS, NEVER, NOW};
 
-/// When the thread is to look.
-fn look_ns(process: &Process, thread: &Thread) -> u64 {
-    let own_ns = thread.cpu_look_ns.load(Ordering::SeqCst);
-    process.timers.cpu_look_ns().min(own_ns)
+/// Sends the signals of timers that are due, where the thread may find some. Called when it comes
+/// from the program: what has used the time gets the signal. Says whether it is to look again,
+/// unless a timer is set.
+#[inline]
+pub(crate) fn look(process: &Process, thread: &Thread) -> bool {
+    let look_ns = thread.cpu_look_ns.load(Ordering::Relaxed);
+    look_ns != NEVER && look_from(look_ns, process, thread)
 }
 
-/// Sends the signals of timers that are due, where the thread may find some. Called when it comes
-/// from the program: what has used the time gets the signal.
-pub(crate) fn look(process: &Process, thread: &Thread) {
-    let look_ns = look_ns(process, thread);
-    if look_ns == NEVER {
-        return;
-    }
+/// The same, where there were timers at the last look, or one was set.
+#[inline(never)]
+fn look_from(look_ns: u64, process: &Process, thread: &Thread) -> bool {
     let now_ns = Instant::now().as_nanos();
     if now_ns < look_ns {
-        return;
+        return true;
     }
     let (process_ns, running) = process.cpu_use(now_ns);
     let clocks = Clocks {
@@ -38,14 +37,14 @@ pub(crate) fn look(process: &Process, thread: &Thread) {
     for due in process.timers.ring_cpu(&clocks, &thread.cpu_look_ns) {
         ring::send(process, Some(thread), due);
     }
+    thread.cpu_look_ns.load(Ordering::Relaxed) != NEVER
 }
 
-/// When the program, to which the thread goes, is interrupted for timers of CPU time.
-pub(crate) fn limit(process: &Process, thread: &Thread) -> Option<Instant> {
-    let look_ns = look_ns(process, thread);
-    if look_ns == NEVER {
-        return None;
-    }
+/// When the program, to which the thread goes, is interrupted for a look that is to come; not later
+/// than `other`.
+#[inline(never)]
+pub(crate) fn limit(thread: &Thread, other: Option<Instant>) -> Instant {
+    let look_ns = thread.cpu_look_ns.load(Ordering::Relaxed);
     let now_ns = Instant::now().as_nanos();
     // Where other threads have used the time meanwhile, this one runs for a while too.
     let ns = if look_ns > now_ns {
@@ -53,12 +52,14 @@ pub(crate) fn limit(process: &Process, thread: &Thread) -> Option<Instant> {
     } else {
         now_ns + LEAST_LOOK_NS
     };
-    Some(Instant::from_nanos(ns))
+    let own = Instant::from_nanos(ns);
+    other.map_or(own, |other| own.min(other))
 }
 
 /// Whether the thread has to look before it goes to the program, because a timer was set.
-pub(crate) fn must_look(process: &Process, thread: &Thread) -> bool {
-    look_ns(process, thread) == NOW
+#[inline]
+pub(crate) fn must_look(thread: &Thread) -> bool {
+    thread.cpu_look_ns.load(Ordering::SeqCst) == NOW
 }
 
 #[cfg(test)]
@@ -79,9 +80,10 @@ mod tests {
     #[test]
     fn a_thread_without_timers_of_cpu_time_has_no_limit() {
         let (process, thread) = Process::of_test();
-        look(&process, &thread);
-        assert_eq!(limit(&process, &thread), None);
-        assert!(!must_look(&process, &thread));
+        // Its first look finds that.
+        assert!(must_look(&thread));
+        assert!(!look(&process, &thread));
+        assert!(!must_look(&thread));
     }
 
     #[test]
@@ -91,10 +93,9 @@ mod tests {
         process.threads.lock().insert(PID_OF_OTHER, other.clone());
         thread.cpu_time.run(1);
         ring::set_interval(&process, &other, Interval::Prof, every(1, 0));
-        assert!(must_look(&process, &thread));
-        look(&process, &thread);
+        assert!(must_look(&thread));
+        assert!(!look(&process, &thread), "it has rung");
         assert_eq!(process.pending.bits(), Mask::of(SIGPROF).0);
-        assert_eq!(limit(&process, &thread), None, "it has rung");
 
         // By the clock of a thread that waits, to that thread.
         let counted = Counted::Thread(PID_OF_OTHER);
@@ -102,19 +103,30 @@ mod tests {
         let id = process.timers.add(timer, None).unwrap();
         ring::set_timer(&process, &thread, id, every(3, 5)).unwrap();
         look(&process, &thread);
-        assert!(!must_look(&process, &thread) && must_look(&process, &other));
+        assert!(!must_look(&thread) && must_look(&other));
         assert_eq!(other.pending.bits(), 0);
         other.cpu_time.run(1);
-        look(&process, &other);
+        assert!(!look(&process, &other), "its signal waits");
         assert_eq!(other.pending.bits(), Mask::of(34).0);
-        assert_eq!(limit(&process, &other), None, "its signal waits");
         other.cpu_time.pause(24);
         // Discarded or taken, it goes on: 3 was due, 8 to 23 were missed.
         process.discard(&thread, 34);
-        assert!(must_look(&process, &other));
+        assert!(must_look(&other));
         assert_eq!(process.timers.overruns(id), Ok(4));
         let now_of = |counted| process.counted_ns(counted);
         assert_eq!(process.timers.setting(id, now_of), Ok(every(28, 5)));
+    }
+
+    #[test]
+    fn the_program_is_interrupted_for_a_look_and_has_a_while_until_then() {
+        let (_, thread) = Process::of_test();
+        let at = |ns| Instant::from_nanos(ns);
+        thread.cpu_look_ns.store(NEVER - 1, Ordering::Relaxed);
+        assert_eq!(limit(&thread, None), at(NEVER - 1));
+        assert_eq!(limit(&thread, Some(at(7))), at(7));
+        // What is past already is put off.
+        thread.cpu_look_ns.store(1, Ordering::Relaxed);
+        assert!(limit(&thread, None) >= at(LEAST_LOOK_NS));
     }
 
     #[test]

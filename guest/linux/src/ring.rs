@@ -3,7 +3,6 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 use tare_libos::thread;
 use tare_libos::time::Instant;
@@ -13,7 +12,7 @@ use crate::files::timer::Setting;
 use crate::process::Process;
 use crate::signals::Mask;
 use crate::thread::Thread;
-use crate::timers::{Counted, Interval, NOW, Notify, Ring};
+use crate::timers::{Counted, Interval, Notify, Ring};
 
 /// Stack of the thread that waits, bytes.
 const STACK_BYTES: usize = 16 * 1024;
@@ -90,12 +89,8 @@ fn look_now(process: &Process, counted: Counted, by: &Thread) {
         Counted::Thread(number) => number == thread.number,
     };
     let counting = threads.iter().filter(|thread| counts(thread));
-    process.timers.look_now(counted, || {
-        if counted != Counted::Process {
-            let own = counting.clone();
-            own.for_each(|thread| thread.cpu_look_ns.store(NOW, Ordering::SeqCst));
-        }
-    });
+    let looks = counting.clone().map(|thread| &thread.cpu_look_ns);
+    process.timers.look_now(looks);
     // One that waits looks when it goes on.
     counting
         .filter(|thread| thread.number != by.number && thread.cpu_time.runs())

@@ -368,7 +368,7 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
     let mut last = Exit::Interrupt;
     loop {
         calls::system::stop_at_end();
-        looks::look(process, thread);
+        let looks_again = looks::look(process, thread);
         while let Some(taken) = process.take_signal(thread) {
             match taken.does {
                 Does::End => end_by_signal(process, taken.signal),
@@ -379,12 +379,18 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
             }
         }
         let written = written_due();
-        let limit = || earlier(written, looks::limit(process, thread));
+        let limit = || {
+            if looks_again {
+                Some(looks::limit(thread, written))
+            } else {
+                written
+            }
+        };
         libos_thread::before_program(limit, |others| thread.wait(others));
         let may_run = || {
             libos_thread::may_run_program()
                 && !process.has_signal(thread)
-                && !looks::must_look(process, thread)
+                && !looks::must_look(thread)
         };
         if last != Exit::Jump {
             let space = process.space.lock();
@@ -429,10 +435,6 @@ fn note_call(process: &Process, behind: u64, number: u64) {
     if process.space.lock().note_call(behind, number) {
         log::debug!("call {number} at {behind:#x} is a jump from now on");
     }
-}
-
-fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
-    one.into_iter().chain(other).min()
 }
 
 /// By when what the program has written is to be sent, if something waits. That is at the first

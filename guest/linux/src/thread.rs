@@ -11,7 +11,7 @@ use tare_libos::time::Instant;
 use crate::credentials::Credentials;
 use crate::pending::Pending;
 use crate::signals::Mask;
-use crate::timers::NEVER;
+use crate::timers::NOW;
 
 #[cfg(target_os = "none")]
 pub(crate) use tare_hal::user::Registers;
@@ -175,7 +175,8 @@ impl Thread {
             cpus: AtomicU64::new(u64::MAX),
             kept: [1, 0, 0, 0].map(AtomicU32::new),
             cpu_time: CpuTime::default(),
-            cpu_look_ns: AtomicU64::new(NEVER),
+            // There may be timers.
+            cpu_look_ns: AtomicU64::new(NOW),
             credentials: SpinLock::new(credentials),
             name: SpinLock::new(name),
         })

@@ -47,18 +47,9 @@ pub(crate) struct Clocks {
     pub(crate) thread_ns: u64,
 }
 
-/// When the next look is due, of the monotonic clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Looks {
-    /// At what counts the process's time.
-    process_ns: u64,
-    /// At what counts the time of the thread that looks.
-    thread_ns: u64,
-}
-
 impl All {
-    /// Adds what is due to `due`.
-    fn ring_cpu(&mut self, clocks: &Clocks, due: &mut Vec<Ring>) -> Looks {
+    /// Adds what is due to `due`; gives when the thread looks next, of the monotonic clock.
+    fn ring_cpu(&mut self, clocks: &Clocks, due: &mut Vec<Ring>) -> u64 {
         for (interval, signal) in self.intervals.iter_mut().zip(SIGNALS) {
             due.extend(ring_interval(interval, signal, clocks.process_ns));
         }
@@ -68,18 +59,15 @@ impl All {
         let made_ns = self.ring_made(by_process, clocks.process_ns, due);
         let by_thread = |timer: &Timer| timer.counted == Counted::Thread(clocks.thread);
         let thread_ns = self.ring_made(by_thread, clocks.thread_ns, due);
-        let look_ns = |due_ns: Option<u64>, now_ns: u64, running: usize| {
-            // Threads that run at the same time come there sooner.
-            let rest_ns = due_ns.map(|due_ns| due_ns.saturating_sub(now_ns) / running as u64);
-            rest_ns.map_or(NEVER, |ns| {
-                clocks.now_ns.saturating_add(ns.max(LEAST_LOOK_NS))
-            })
-        };
         let process_ns = intervals_ns.into_iter().chain(made_ns).min();
-        Looks {
-            process_ns: look_ns(process_ns, clocks.process_ns, clocks.running.max(1)),
-            thread_ns: look_ns(thread_ns, clocks.thread_ns, 1),
-        }
+        // Threads that run at the same time come there sooner.
+        let running = clocks.running.max(1) as u64;
+        let process_rest_ns = process_ns.map(|ns| ns.saturating_sub(clocks.process_ns) / running);
+        let rest_ns = thread_ns.map(|ns| ns.saturating_sub(clocks.thread_ns));
+        let first_ns = process_rest_ns.into_iter().chain(rest_ns).min();
+        first_ns.map_or(NEVER, |ns| {
+            clocks.now_ns.saturating_add(ns.max(LEAST_LOOK_NS))
+        })
     }
 }
 
@@ -94,30 +82,21 @@ impl Timers {
         self.all.lock().intervals[interval as usize]
     }
 
-    /// When a thread that runs looks at timers that count CPU time of the process.
-    pub(crate) fn cpu_look_ns(&self) -> u64 {
-        self.cpu_look_ns.load(Ordering::SeqCst)
-    }
-
-    /// What is due goes out; notes the next looks, that of the thread in `own_look_ns`.
-    pub(crate) fn ring_cpu(&self, clocks: &Clocks, own_look_ns: &AtomicU64) -> Vec<Ring> {
+    /// What is due goes out; notes in `look_ns` when the thread looks next.
+    pub(crate) fn ring_cpu(&self, clocks: &Clocks, look_ns: &AtomicU64) -> Vec<Ring> {
         let mut due = Vec::new();
         let mut all = self.all.lock();
-        let looks = all.ring_cpu(clocks, &mut due);
-        self.cpu_look_ns.store(looks.process_ns, Ordering::SeqCst);
-        own_look_ns.store(looks.thread_ns, Ordering::SeqCst);
+        let next_ns = all.ring_cpu(clocks, &mut due);
+        look_ns.store(next_ns, Ordering::SeqCst);
         drop(all);
         due
     }
 
-    /// Has threads look now, those that `note` sets. A look that goes on ends before by noting the
-    /// next one.
-    pub(crate) fn look_now(&self, counted: Counted, note: impl FnOnce()) {
+    /// Has threads look before they go to the program again. A look that goes on ends before, by
+    /// noting the next one.
+    pub(crate) fn look_now<'a>(&self, threads: impl Iterator<Item = &'a AtomicU64>) {
         let all = self.all.lock();
-        if counted == Counted::Process {
-            self.cpu_look_ns.store(NOW, Ordering::SeqCst);
-        }
-        note();
+        threads.for_each(|look_ns| look_ns.store(NOW, Ordering::SeqCst));
         drop(all);
     }
 }
@@ -151,10 +130,10 @@ mod tests {
         }
     }
 
-    fn signals(all: &mut All, clocks: &Clocks) -> (Vec<u32>, Looks) {
+    fn signals(all: &mut All, clocks: &Clocks) -> (Vec<u32>, u64) {
         let mut due = Vec::new();
-        let looks = all.ring_cpu(clocks, &mut due);
-        (due.iter().map(|ring| ring.1).collect(), looks)
+        let look_ns = all.ring_cpu(clocks, &mut due);
+        (due.iter().map(|ring| ring.1).collect(), look_ns)
     }
 
     #[test]
@@ -163,11 +142,7 @@ mod tests {
             alarm: every(1, 1),
             ..All::default()
         };
-        let looks = Looks {
-            process_ns: NEVER,
-            thread_ns: NEVER,
-        };
-        assert_eq!(signals(&mut all, &at(9, 9, 9)), (Vec::new(), looks));
+        assert_eq!(signals(&mut all, &at(9, 9, 9)), (Vec::new(), NEVER));
     }
 
     #[test]
@@ -175,13 +150,12 @@ mod tests {
         let mut all = All::default();
         all.intervals[Interval::Prof as usize] = every(10 * MS, 10 * MS);
         all.intervals[Interval::Virtual as usize] = every(50 * MS, 0);
-        let (rung, looks) = signals(&mut all, &at(100 * MS, 4 * MS, 0));
+        let (rung, look_ns) = signals(&mut all, &at(100 * MS, 4 * MS, 0));
         // Two threads use 6 ms in 3.
-        assert_eq!((rung, looks.process_ns), (Vec::new(), 103 * MS));
-        assert_eq!(looks.thread_ns, NEVER);
+        assert_eq!((rung, look_ns), (Vec::new(), 103 * MS));
         // What passed meanwhile is one signal.
-        let (rung, looks) = signals(&mut all, &at(120 * MS, 32 * MS, 0));
-        assert_eq!((rung, looks.process_ns), (vec![SIGPROF], 124 * MS));
+        let (rung, look_ns) = signals(&mut all, &at(120 * MS, 32 * MS, 0));
+        assert_eq!((rung, look_ns), (vec![SIGPROF], 124 * MS));
         let (rung, _) = signals(&mut all, &at(140 * MS, 50 * MS, 0));
         assert_eq!(rung, [SIGVTALRM, SIGPROF]);
         assert_eq!(all.intervals[Interval::Virtual as usize].next_ns, 0);
@@ -194,14 +168,10 @@ mod tests {
         all.made.push((0, other));
         let own = made(Counted::Thread(THREAD), every(5 * MS, 0));
         all.made.push((1, own));
-        let (rung, looks) = signals(&mut all, &at(100 * MS, 90 * MS, 2 * MS));
-        let expected = Looks {
-            process_ns: NEVER,
-            thread_ns: 103 * MS,
-        };
-        assert_eq!((rung, looks), (Vec::new(), expected));
-        let (rung, looks) = signals(&mut all, &at(103 * MS, 90 * MS, 5 * MS));
-        assert_eq!((rung, looks.thread_ns), (vec![34], NEVER));
+        let (rung, look_ns) = signals(&mut all, &at(100 * MS, 90 * MS, 2 * MS));
+        assert_eq!((rung, look_ns), (Vec::new(), 103 * MS));
+        let (rung, look_ns) = signals(&mut all, &at(103 * MS, 90 * MS, 5 * MS));
+        assert_eq!((rung, look_ns), (vec![34], NEVER));
         // The thread that waits for timers of time leaves them all.
         let mut due = Vec::new();
         assert_eq!(all.ring(u64::MAX, &mut due), None);
@@ -212,7 +182,7 @@ mod tests {
     fn a_short_period_leaves_the_program_a_millisecond() {
         let mut all = All::default();
         all.intervals[0] = every(1, 1);
-        let (rung, looks) = signals(&mut all, &at(100 * MS, 70 * MS, 0));
-        assert_eq!((rung, looks.process_ns), (vec![SIGVTALRM], 101 * MS));
+        let (rung, look_ns) = signals(&mut all, &at(100 * MS, 70 * MS, 0));
+        assert_eq!((rung, look_ns), (vec![SIGVTALRM], 101 * MS));
     }
 }

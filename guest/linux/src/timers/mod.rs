@@ -9,7 +9,6 @@
 mod cpu;
 
 use alloc::vec::Vec;
-use core::sync::atomic::AtomicU64;
 
 use linux_raw_sys::general::SIGALRM;
 use tare_libos::sync::SpinLock;
@@ -196,22 +195,11 @@ fn ring_interval(setting: &mut Setting, signal: u32, now_ns: u64) -> Option<Ring
 
 /// The timers of a process. Methods that take `now_of` call it with what a timer counts, to learn
 /// how much of that has passed.
+#[derive(Default)]
 pub(crate) struct Timers {
     all: SpinLock<All>,
     /// The thread that waits.
     pub(crate) waiter: SpinLock<Option<Waiter>>,
-    /// When a thread that runs looks at those that count CPU time of the process.
-    cpu_look_ns: AtomicU64,
-}
-
-impl Default for Timers {
-    fn default() -> Self {
-        Self {
-            all: SpinLock::default(),
-            waiter: SpinLock::default(),
-            cpu_look_ns: AtomicU64::new(NEVER),
-        }
-    }
 }
 
 impl Timers {
