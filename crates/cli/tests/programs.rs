@@ -356,6 +356,18 @@ fn an_answer_that_is_written_in_parts_is_one_frame() {
 }
 
 #[test]
+fn a_thread_is_woken_from_another_core_beside_one_that_makes_no_call() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "woken.c", &["-static", "-pthread"]) else {
+        return;
+    };
+    run(&place, &program, &["--cpus", "2"]).expect(0, "woken\n");
+}
+
+#[test]
 fn answers_to_several_clients_in_one_turn_are_notified_once() {
     if !can_run() || !passt() {
         return;

@@ -397,6 +397,7 @@ fn run_thread(process: &Arc<Process>, thread: &Arc<Thread>, mut program: Program
             program.registers.rip = space.sites.resume(program.registers.rip);
         }
         last = program.enter(may_run);
+        libos_thread::after_program();
         match last {
             Exit::SystemCall | Exit::Jump => {
                 let number = program.registers.rax;

@@ -98,11 +98,23 @@ pub fn before_program(limit: impl FnOnce() -> Option<Instant>, wait: impl FnOnce
 /// Whether nothing has become ready since [`before_program`], and the deadline has not passed;
 /// called with interrupt handlers off. A timer that fired in between, as it does where the
 /// host stops this CPU there, would interrupt no program any more: one that spins would keep
-/// the others of its core waiting forever.
+/// the others of its core waiting forever. Until [`after_program`], threads that other cores make
+/// ready come with an interrupt, as to a core that halts: a program need not make a call.
 pub fn may_run_program() -> bool {
     let core = local();
+    if cores() > 1 {
+        core.inbox().announce_halt();
+    }
     let deadline_ns = core.program_deadline_ns.get();
     !core.inbox().is_filled() && deadline_ns.is_none_or(tare_hal::timer::is_armed)
+}
+
+/// Behind a program's run, also one that [`may_run_program`] prevented.
+pub fn after_program() {
+    if cores() > 1 {
+        // How long a program was not interrupted is not a figure of halts.
+        let _ = local().inbox().end_halt();
+    }
 }
 
 /// Lets other threads run and says that this was an idle turn: this thread

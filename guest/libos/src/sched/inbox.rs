@@ -85,7 +85,7 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Announces a halt, with interrupts off; what arrives from now on comes with an interrupt.
+    /// Announces a halt or a program's run, with interrupts off; what arrives from now on comes with an interrupt.
     #[inline]
     pub(crate) fn announce_halt(&self) {
         self.bell.announce_halt();

@@ -30,8 +30,8 @@ pub use stats::CoreStats;
 pub(crate) use self::core::local;
 #[cfg(target_os = "none")]
 pub use current::{
-    active, before_program, core_stats, cores, current, current_core, may_run_program, park,
-    park_until, yield_idle, yield_now,
+    active, after_program, before_program, core_stats, cores, current, current_core,
+    may_run_program, park, park_until, yield_idle, yield_now,
 };
 #[cfg(target_os = "none")]
 pub(crate) use current::{adopt, running, start};

@@ -28,7 +28,7 @@ pub use backend::{
     yield_now,
 };
 #[cfg(target_os = "none")]
-pub use backend::{before_program, may_run_program};
+pub use backend::{after_program, before_program, may_run_program};
 pub use error::SpawnError;
 pub use id::ThreadId;
 pub use join::JoinHandle;
