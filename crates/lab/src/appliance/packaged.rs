@@ -88,7 +88,7 @@ pub(super) fn on_port(app: &App, port: u16) -> App {
     let option = match app.protocol {
         Protocol::Http => None,
         Protocol::Redis => Some("--port"),
-        Protocol::Memcached => Some("-p"),
+        Protocol::Memcached | Protocol::Postgres => Some("-p"),
     };
     if let Some(option) = option {
         app.command.extend([option.to_owned(), port.to_string()]);

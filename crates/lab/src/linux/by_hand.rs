@@ -5,7 +5,6 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,9 +12,8 @@ use std::time::{Duration, Instant};
 use tare_rootfs::directory::Owners;
 use tare_rootfs::{Cache, directory};
 
-use super::catalog::{self, App, Connection, Phase};
-use super::dialog::{Dialog, ask, timeless};
-use super::machine::{ANSWER, QUIET};
+use super::catalog::{self, App, Connection, Phase, Protocol};
+use super::dialog::{ANSWER, Dialog, QUIET, ask, greeted, timeless};
 use super::{LinuxError, files, fuzz};
 
 /// How long the check is tried: a translated guest of a busy computer boots slowly.
@@ -50,7 +48,7 @@ pub fn check(name: &str, port: u16) -> Result<(), ByHandError> {
     let begin = Instant::now();
     let mut last = "no answer".to_owned();
     while begin.elapsed() < SERVING {
-        match ask(at(port), ANSWER, app.check.send.as_bytes()) {
+        match ask(at(port), ANSWER, &app.check_wire()) {
             Ok(answer) if app.passes(&answer) => return Ok(()),
             Ok(answer) => last = String::from_utf8_lossy(&answer).into_owned(),
             Err(_) => {}
@@ -71,6 +69,7 @@ pub fn load(name: &str, port: u16, phase: &str, rounds: usize) -> Result<usize, 
     let phase = named(&app, phase)?;
     let mut visitor = Visitor {
         port,
+        protocol: app.protocol,
         dialog: None,
         answers: 0,
     };
@@ -122,13 +121,10 @@ fn at(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
-fn open(port: u16) -> io::Result<Dialog> {
-    Dialog::open(at(port), ANSWER)
-}
-
 /// A client that connects again when the connection was closed.
 struct Visitor {
     port: u16,
+    protocol: Protocol,
     dialog: Option<Dialog>,
     answers: usize,
 }
@@ -136,7 +132,9 @@ struct Visitor {
 impl Visitor {
     /// The length of an answer, as it is on its own connection.
     fn learn(&mut self, request: &str) -> Result<usize, LinuxError> {
-        let answer = open(self.port).and_then(|mut dialog| dialog.learn(request.as_bytes(), QUIET));
+        let wire = self.protocol.wire(request);
+        let answer =
+            greeted(at(self.port), self.protocol).and_then(|mut dialog| dialog.learn(&wire, QUIET));
         answer
             .map(|answer| answer.len())
             .map_err(|_| self.unanswered(request))
@@ -147,9 +145,12 @@ impl Visitor {
         for _ in 0..2 {
             let mut dialog = match self.dialog.take() {
                 Some(dialog) => dialog,
-                None => open(self.port).map_err(|_| self.unanswered(request))?,
+                None => {
+                    greeted(at(self.port), self.protocol).map_err(|_| self.unanswered(request))?
+                }
             };
-            if dialog.exchange(request.as_bytes(), answer_bytes).is_ok() {
+            let wire = self.protocol.wire(request);
+            if dialog.exchange(&wire, answer_bytes).is_ok() {
                 self.dialog = Some(dialog);
                 self.answers += 1;
                 return Ok(());

@@ -52,6 +52,8 @@ pub(crate) enum Protocol {
     Redis,
     /// Memcached's text protocol.
     Memcached,
+    /// PostgreSQL's; what is sent is one line of SQL.
+    Postgres,
 }
 
 /// A file of the guest.
@@ -171,6 +173,11 @@ impl App {
             app: self.name.to_owned(),
             source,
         })
+    }
+
+    /// What the check sends, on its own connection.
+    pub(crate) fn check_wire(&self) -> Vec<u8> {
+        self.protocol.only(&self.check.send)
     }
 
     /// Whether an answer passes its check.

@@ -7,17 +7,36 @@ use std::time::Duration;
 pub(crate) use tare_tailor::dialog::Dialog;
 
 use super::catalog::Protocol;
+use super::postgres;
+
+/// Longest wait for an answer.
+pub(crate) const ANSWER: Duration = Duration::from_secs(5);
+/// Nothing more comes of an answer after this time.
+pub(crate) const QUIET: Duration = Duration::from_millis(300);
 
 /// Everything that is answered to one request, on its own connection.
 pub(crate) fn ask(address: SocketAddr, limit: Duration, request: &[u8]) -> io::Result<Vec<u8>> {
     Dialog::open(address, limit)?.until_closed(request)
 }
 
+/// A connection that was opened as the protocol wants it: it takes requests.
+pub(crate) fn greeted(address: SocketAddr, protocol: Protocol) -> io::Result<Dialog> {
+    let mut dialog = Dialog::open(address, ANSWER)?;
+    let greeting = protocol.greeting();
+    if !greeting.is_empty() {
+        dialog.learn(&greeting, QUIET)?;
+    }
+    Ok(dialog)
+}
+
 /// An answer without what differs from second to second or from start to start: its
-/// date, and the order in which a server's hash table gives what it allows.
+/// date, the order in which a server's hash table gives what it allows, the number of its
+/// process.
 pub(crate) fn timeless(protocol: Protocol, answer: &[u8]) -> Vec<u8> {
-    if protocol != Protocol::Http {
-        return answer.to_owned();
+    match protocol {
+        Protocol::Http => {}
+        Protocol::Redis | Protocol::Memcached => return answer.to_owned(),
+        Protocol::Postgres => return postgres::without_cancel_key(answer),
     }
     let lines = answer.split_inclusive(|byte| *byte == b'\n');
     lines
@@ -38,8 +57,45 @@ fn in_order(line: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+
     use super::*;
+
+    /// Takes one connection, and answers to its first `bytes` bytes.
+    fn answers(bytes: usize, answer: &'static [u8]) -> (SocketAddr, thread::JoinHandle<Vec<u8>>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = vec![0; bytes];
+            stream.read_exact(&mut request).unwrap();
+            stream.write_all(answer).unwrap();
+            stream.read_to_end(&mut Vec::new()).unwrap();
+            request
+        });
+        (address, server)
+    }
+
+    #[test]
+    fn a_connection_is_opened_with_what_its_protocol_begins_with() {
+        let startup = Protocol::Postgres.greeting();
+        let (address, server) = answers(startup.len(), b"Z\0\0\0\x05I");
+        drop(greeted(address, Protocol::Postgres).unwrap());
+        assert_eq!(server.join().unwrap(), startup);
+        let (address, server) = answers(0, b"");
+        drop(greeted(address, Protocol::Http).unwrap());
+        assert_eq!(server.join().unwrap(), b"");
+    }
+
+    #[test]
+    fn the_number_of_a_process_is_not_compared() {
+        let answer = b"K\0\0\0\x0c12345678Z\0\0\0\x05I";
+        assert_eq!(timeless(Protocol::Postgres, answer), b"Z\0\0\0\x05I");
+    }
 
     #[test]
     fn the_date_is_not_compared() {

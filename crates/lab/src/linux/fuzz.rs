@@ -5,6 +5,7 @@
 use tare_stats::SplitMix64;
 
 use super::catalog::Protocol;
+use super::postgres;
 
 /// Seed of the drawn requests: every run asks the same.
 pub(crate) const SEED: u64 = 0x7461_7265;
@@ -35,11 +36,12 @@ impl Draw {
 pub(crate) fn dialogs(protocol: Protocol, seed: u64, count: usize) -> Vec<Vec<u8>> {
     let mut draw = Draw(SplitMix64::new(seed));
     let mut one = || match protocol {
-        Protocol::Http => http(&mut draw),
-        Protocol::Redis => several(&mut draw, redis, "QUIT\r\n"),
-        Protocol::Memcached => several(&mut draw, memcached, "quit\r\n"),
+        Protocol::Http => http(&mut draw).into_bytes(),
+        Protocol::Redis => several(&mut draw, redis, "QUIT\r\n").into_bytes(),
+        Protocol::Memcached => several(&mut draw, memcached, "quit\r\n").into_bytes(),
+        Protocol::Postgres => queries(&mut draw),
     };
-    (0..count).map(|_| one().into_bytes()).collect()
+    (0..count).map(|_| one()).collect()
 }
 
 fn several(draw: &mut Draw, one: fn(&mut Draw) -> String, end: &str) -> String {
@@ -47,6 +49,12 @@ fn several(draw: &mut Draw, one: fn(&mut Draw) -> String, end: &str) -> String {
     let mut text: String = (0..commands).map(|_| one(draw)).collect();
     text.push_str(end);
     text
+}
+
+fn queries(draw: &mut Draw) -> Vec<u8> {
+    let statements = 1 + draw.below(6);
+    let all: Vec<String> = (0..statements).map(|_| sql(draw)).collect();
+    postgres::dialog(&all.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
 fn http(draw: &mut Draw) -> String {
@@ -150,13 +158,42 @@ fn memcached(draw: &mut Draw) -> String {
     }
 }
 
+/// Statements on the table `pages` of the database's appliance.
+fn sql(draw: &mut Draw) -> String {
+    let number = draw.below(30);
+    match draw.below(10) {
+        0..=1 => format!("SELECT body FROM pages WHERE number = {number}"),
+        2 => format!(
+            "INSERT INTO pages VALUES ({number}, '{}')",
+            draw.letters(60)
+        ),
+        3 => format!(
+            "UPDATE pages SET body = body || '{}' WHERE number < {number}",
+            draw.letters(4)
+        ),
+        4 => format!("DELETE FROM pages WHERE number = {}", 2 + number),
+        5 => "SELECT count(*), max(number) FROM pages".to_owned(),
+        6 => format!(
+            "SELECT number, length(body) FROM pages WHERE number > {number} ORDER BY number"
+        ),
+        7 => format!("SELECT {number} / {}", draw.below(3)),
+        8 => format!("SELECT md5('{}')", draw.letters(200)),
+        _ => format!("{} FROM {}", draw.letters(8), draw.letters(8)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_same_seed_draws_the_same_requests() {
-        for protocol in [Protocol::Http, Protocol::Redis, Protocol::Memcached] {
+        for protocol in [
+            Protocol::Http,
+            Protocol::Redis,
+            Protocol::Memcached,
+            Protocol::Postgres,
+        ] {
             let first = dialogs(protocol, 7, 50);
             assert_eq!(first, dialogs(protocol, 7, 50));
             assert_ne!(first, dialogs(protocol, 8, 50));
@@ -169,6 +206,7 @@ mod tests {
             (Protocol::Http, "Connection: close\r\n\r\n"),
             (Protocol::Redis, "QUIT\r\n"),
             (Protocol::Memcached, "quit\r\n"),
+            (Protocol::Postgres, "X\0\0\0\x04"),
         ] {
             let all = dialogs(protocol, 1, 300);
             assert!(all.iter().all(|one| one.ends_with(end.as_bytes())));

@@ -21,8 +21,8 @@ use tare_tailor::prove::weigh_alone;
 use tempfile::TempDir;
 
 use super::LinuxError;
-use super::catalog::App;
-use super::dialog::{Dialog, ask, timeless};
+use super::catalog::{App, Protocol};
+use super::dialog::{ANSWER, Dialog, QUIET, ask, greeted, timeless};
 use super::kernels::{Bootable, with_init};
 use tare_load::interrupt::Interrupt;
 use tare_tailor::counter::{Count, Counter, Plugin};
@@ -34,13 +34,9 @@ const IMAGE_ADDRESS: &str = "ip=10.0.2.15/24,10.0.2.2";
 const SERVING: Duration = Duration::from_secs(180);
 /// Between two tries of the check while it starts.
 const TRY: Duration = Duration::from_millis(100);
-/// Longest wait for an answer.
-pub(crate) const ANSWER: Duration = Duration::from_secs(5);
 /// Shortest wait for the first one: QEMU's network takes connections before the
 /// guest has one, and loses what it is sent for them.
 const FIRST_ANSWER: Duration = Duration::from_millis(200);
-/// Nothing more comes of an answer after this time.
-pub(crate) const QUIET: Duration = Duration::from_millis(300);
 /// Lines of the console that an error shows.
 const SAID: usize = 8;
 
@@ -60,6 +56,7 @@ pub(crate) struct LinuxMachine {
     started: Instant,
     kernel: String,
     port: u16,
+    protocol: Protocol,
     counter: Option<Counter>,
     directory: TempDir,
 }
@@ -85,7 +82,7 @@ impl LinuxMachine {
     ) -> Result<Self, LinuxError> {
         let initramfs = cpio::pack(&with_init(tree, &app.command, kernel)?)?;
         let guest = Prepared::linux(kernel, app.memory_mib, initramfs, Clock::Wall)?;
-        Self::launch(tare, guest, &kernel.name, app.port, plugin)
+        Self::launch(tare, guest, &kernel.name, app, plugin)
     }
 
     /// Starts an image of Tare's library OS that serves these files, counting.
@@ -97,19 +94,19 @@ impl LinuxMachine {
         plugin: &Plugin,
     ) -> Result<Self, LinuxError> {
         let guest = Prepared::image(image, app.memory_mib, cpio::pack(tree)?)?;
-        Self::launch(tare, guest, app.name, app.port, Some(plugin))
+        Self::launch(tare, guest, app.name, app, Some(plugin))
     }
 
     fn launch(
         tare: &Path,
         mut prepared: Prepared,
         kernel: &str,
-        guest_port: u16,
+        app: &App,
         plugin: Option<&Plugin>,
     ) -> Result<Self, LinuxError> {
         let directory = scratch()?;
         let guest = &mut prepared.guest;
-        let published = guest.publish(&[Publish::from_any(guest_port)]);
+        let published = guest.publish(&[Publish::from_any(app.port)]);
         let port = published.map_err(LinuxError::file("a port of the loopback"))?[0];
         let counter = plugin.map(|plugin| plugin.count(guest)).transpose()?;
         let console = console(&directory)?;
@@ -119,6 +116,7 @@ impl LinuxMachine {
             started,
             kernel: kernel.to_owned(),
             port,
+            protocol: app.protocol,
             counter,
             directory,
         })
@@ -131,7 +129,7 @@ impl LinuxMachine {
             interrupt.check()?;
             self.alive()?;
             let limit = timeout(self.started.elapsed());
-            if let Ok(answer) = ask(self.address(), limit, app.check.send.as_bytes()) {
+            if let Ok(answer) = ask(self.address(), limit, &app.check_wire()) {
                 if app.passes(&answer) {
                     return Ok(Booted {
                         after: self.started.elapsed(),
@@ -162,9 +160,25 @@ impl LinuxMachine {
 
     /// The answer to a request on a connection that stays open.
     pub(crate) fn learn(&self, request: &[u8]) -> Result<Vec<u8>, LinuxError> {
-        Dialog::open(self.address(), ANSWER)
+        greeted(self.address(), self.protocol)
             .and_then(|mut dialog| dialog.learn(request, QUIET))
             .map_err(|_| self.unanswered(request))
+    }
+
+    /// The answer to what opens every connection; empty where nothing does.
+    pub(crate) fn learn_greeting(&self) -> Result<Vec<u8>, LinuxError> {
+        let greeting = self.protocol.greeting();
+        if greeting.is_empty() {
+            return Ok(Vec::new());
+        }
+        Dialog::open(self.address(), ANSWER)
+            .and_then(|mut dialog| dialog.learn(&greeting, QUIET))
+            .map_err(|_| self.unanswered(&greeting))
+    }
+
+    /// What it speaks.
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     /// Instructions so far; none without a plugin.

@@ -8,6 +8,8 @@
 //! firecracker  the one of Firecracker's configuration
 //! machine    one guest: QEMU, a forwarded port, memory
 //! dialog     requests and answers on a connection
+//! protocol   what opens a connection, how a request is sent
+//! postgres   the messages of PostgreSQL's protocol
 //! requests   requests whose instructions are counted
 //! fuzz       requests that are drawn, the same for every kernel
 //! by_hand    all of that from a terminal: tare-appliance
@@ -24,6 +26,8 @@ pub(crate) mod firecracker;
 pub(crate) mod fuzz;
 pub(crate) mod kernels;
 pub(crate) mod machine;
+mod postgres;
+mod protocol;
 pub(crate) mod requests;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,11 +1,12 @@
 //! Requests whose instructions are counted one by one.
 
+use std::io;
 use std::time::Duration;
 
 use super::LinuxError;
 use super::catalog::{Connection, Phase};
-use super::dialog::Dialog;
-use super::machine::{ANSWER, LinuxMachine};
+use super::dialog::{ANSWER, Dialog};
+use super::machine::LinuxMachine;
 use tare_load::interrupt::Interrupt;
 use tare_tailor::counter::Count;
 
@@ -21,53 +22,79 @@ pub(crate) fn count(
     samples: usize,
     interrupt: &Interrupt,
 ) -> Result<Vec<Count>, LinuxError> {
-    let known = learn(machine, phase)?;
+    let round = learn(machine, phase)?;
     match phase.connection {
-        Connection::Kept => on_one_connection(machine, &known, samples, interrupt),
-        Connection::EachVisit => visits(machine, &known, samples, interrupt),
+        Connection::Kept => on_one_connection(machine, &round, samples, interrupt),
+        Connection::EachVisit => visits(machine, &round, samples, interrupt),
     }
 }
 
 /// A request and the length of its answer.
-struct Known<'a> {
-    request: &'a [u8],
+struct Known {
+    request: Vec<u8>,
     answer_bytes: usize,
 }
 
-fn learn<'a>(machine: &LinuxMachine, phase: &'a Phase) -> Result<Vec<Known<'a>>, LinuxError> {
-    if !phase.prepare.is_empty() {
-        machine.learn(phase.prepare.as_bytes())?;
+/// The requests of every connection.
+struct Round {
+    /// What opens a connection; no bytes where nothing does.
+    greeting: Known,
+    requests: Vec<Known>,
+}
+
+impl Round {
+    /// A new connection that takes requests.
+    fn open(&self, machine: &LinuxMachine) -> io::Result<Dialog> {
+        let mut dialog = Dialog::open(machine.address(), ANSWER)?;
+        if !self.greeting.request.is_empty() {
+            dialog.exchange(&self.greeting.request, self.greeting.answer_bytes)?;
+        }
+        Ok(dialog)
     }
-    let one = |request: &'a String| {
-        let request = request.as_bytes();
-        let answer_bytes = machine.learn(request)?.len();
+}
+
+fn learn(machine: &LinuxMachine, phase: &Phase) -> Result<Round, LinuxError> {
+    let protocol = machine.protocol();
+    if !phase.prepare.is_empty() {
+        machine.learn(&protocol.wire(&phase.prepare))?;
+    }
+    let one = |request: &String| {
+        let request = protocol.wire(request);
+        let answer_bytes = machine.learn(&request)?.len();
         Ok(Known {
             request,
             answer_bytes,
         })
     };
-    phase.requests.iter().map(one).collect()
+    let requests: Result<_, LinuxError> = phase.requests.iter().map(one).collect();
+    Ok(Round {
+        greeting: Known {
+            request: protocol.greeting(),
+            answer_bytes: machine.learn_greeting()?.len(),
+        },
+        requests: requests?,
+    })
 }
 
 fn on_one_connection(
     machine: &LinuxMachine,
-    known: &[Known<'_>],
+    round: &Round,
     samples: usize,
     interrupt: &Interrupt,
 ) -> Result<Vec<Count>, LinuxError> {
     let mut counts = Vec::new();
     for _ in 0..REOPENED {
-        let Ok(mut dialog) = Dialog::open(machine.address(), ANSWER) else {
+        let Ok(mut dialog) = round.open(machine) else {
             break;
         };
         // The first one is the connection's.
         let mut is_warm = false;
-        for one in known.iter().cycle() {
+        for one in round.requests.iter().cycle() {
             if counts.len() == samples {
                 return Ok(counts);
             }
             let before = machine.count()?;
-            if dialog.exchange(one.request, one.answer_bytes).is_err() {
+            if dialog.exchange(&one.request, one.answer_bytes).is_err() {
                 break;
             }
             interrupt.sleep(SETTLE)?;
@@ -77,30 +104,31 @@ fn on_one_connection(
             is_warm = true;
         }
     }
-    let last = known.first().map_or(&[][..], |one| one.request);
-    Err(machine.unanswered(last))
+    let last = round.requests.first();
+    Err(machine.unanswered(last.map_or(&[], |one| &one.request)))
 }
 
 fn visits(
     machine: &LinuxMachine,
-    known: &[Known<'_>],
+    round: &Round,
     samples: usize,
     interrupt: &Interrupt,
 ) -> Result<Vec<Count>, LinuxError> {
     let mut counts = Vec::new();
     for _ in 0..samples {
         let before = machine.count()?;
-        let mut dialog = Dialog::open(machine.address(), ANSWER)
+        let mut dialog = round
+            .open(machine)
             .map_err(|_| machine.unanswered(b"a connection"))?;
-        for one in known {
+        for one in &round.requests {
             dialog
-                .exchange(one.request, one.answer_bytes)
-                .map_err(|_| machine.unanswered(one.request))?;
+                .exchange(&one.request, one.answer_bytes)
+                .map_err(|_| machine.unanswered(&one.request))?;
         }
         drop(dialog);
         interrupt.sleep(SETTLE)?;
         let spent = machine.count()? - before;
-        let requests = known.len().max(1) as u64;
+        let requests = round.requests.len().max(1) as u64;
         counts.push(Count {
             user: spent.user / requests,
             kernel: spent.kernel / requests,

@@ -82,10 +82,10 @@ fn serves_and_answers(name: &str) {
         .phases
         .iter()
         .find(|phase| phase.connection == Connection::Kept);
-    let request = kept.unwrap().requests[0].as_bytes();
+    let request = app.protocol.wire(&kept.unwrap().requests[0]);
     assert!(
         machine
-            .learn(request)
+            .learn(&request)
             .is_ok_and(|answer| !answer.is_empty())
     );
 }

@@ -100,7 +100,8 @@ impl Load {
             (Protocol::Redis, Command::Set) => {
                 Exchange::exactly(resp(&["SET", KEY, &mix::value()]), "+OK\r\n".to_owned())
             }
-            (Protocol::Http, _) => {
+            // No service of the list speaks PostgreSQL's.
+            (Protocol::Http | Protocol::Postgres, _) => {
                 let file = app.files.iter().find(|file| file.path.ends_with(FILE));
                 Exchange::get(&Target {
                     address,
@@ -114,7 +115,7 @@ impl Load {
     /// How many are sent at once.
     pub(super) fn at_once(&self, app: &App) -> usize {
         match app.protocol {
-            Protocol::Http => 1,
+            Protocol::Http | Protocol::Postgres => 1,
             Protocol::Redis | Protocol::Memcached => PIPELINED,
         }
     }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::plan::Plan;
 use crate::linux::LinuxError;
 use crate::linux::catalog::{App, Protocol};
-use crate::linux::machine::{ANSWER, LinuxMachine};
+use crate::linux::dialog::ANSWER;
+use crate::linux::machine::LinuxMachine;
 use tare_load::interrupt::Interrupt;
 use tare_load::requests::{Connections, Exchange, Expected, Generator, LoadError, Schedule};
 
@@ -43,6 +44,10 @@ pub(super) fn rising(
     plan: &Plan,
     interrupt: &Interrupt,
 ) -> Result<Vec<Step>, LinuxError> {
+    // The load sends nothing but requests on its connections.
+    if !app.protocol.greeting().is_empty() {
+        return Ok(Vec::new());
+    }
     let exchange = exchange(machine, app)?;
     let mut steps = Vec::new();
     for rate in &plan.rates {
@@ -122,7 +127,9 @@ fn exchange(machine: &LinuxMachine, app: &App) -> Result<Exchange, LinuxError> {
     let answer = machine.learn(request)?;
     let answer = match app.protocol {
         Protocol::Http => Expected::Http(body(&answer).into()),
-        Protocol::Redis | Protocol::Memcached => Expected::Exactly(answer.into()),
+        Protocol::Redis | Protocol::Memcached | Protocol::Postgres => {
+            Expected::Exactly(answer.into())
+        }
     };
     Ok(Exchange {
         wire: request.into(),
