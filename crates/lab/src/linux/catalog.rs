@@ -137,6 +137,8 @@ const ALL: &[Entry] = &[
     entry!("redis"),
     entry!("memcached"),
     entry!("apache"),
+    entry!("haproxy"),
+    entry!("nginx-workers"),
 ];
 
 /// Names of the applications.
