@@ -147,6 +147,8 @@ weigh)
         util-linux libc-bin make flex bison bc libelf-dev zstd patch xz-utils
     # `tare weigh apps` unpacks them; gVisor (runsc) is not in Debian.
     downloadable redis-server nginx memcached
+    # `tare weigh tailor --app go` compiles its server; any version.
+    command -v go >/dev/null || packages golang-go
     ;;
 *)
     echo "setup: unknown goal '$goal' (compile, build, run, test, ci or weigh)" >&2

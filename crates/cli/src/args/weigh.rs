@@ -134,7 +134,8 @@ pub(crate) struct ImageArgs {
 /// Options of `tare weigh tailor`.
 #[derive(Debug, Args)]
 pub(crate) struct CutArgs {
-    /// Example application: lighttpd, nginx, redis, memcached, apache
+    /// Example application: lighttpd, nginx, redis, memcached, apache,
+    /// haproxy, nginx-workers, python, go, postgres
     /// [default: lighttpd]
     #[arg(long, value_name = "NAME")]
     pub(crate) app: Option<String>,

@@ -27,9 +27,21 @@ pub(crate) struct App {
     /// Shared objects that the program loads by itself, with their libraries.
     #[serde(default)]
     pub(crate) modules: Vec<String>,
+    /// Directories of the packages that it takes whole.
+    #[serde(default)]
+    pub(crate) trees: Vec<String>,
     /// Directories that it wants.
     #[serde(default)]
     pub(crate) directories: Vec<String>,
+    /// The place of the program that the Go of this computer compiles from `server.go`.
+    #[serde(default)]
+    pub(crate) go: Option<String>,
+    /// What `server.go` says.
+    #[serde(skip)]
+    pub(crate) go_source: &'static str,
+    /// A database that is made before the guest starts.
+    #[serde(default)]
+    pub(crate) database: Option<Database>,
     /// What the guest runs.
     pub(crate) command: Vec<String>,
     /// Files of the guest: configuration and content.
@@ -54,6 +66,22 @@ pub(crate) enum Protocol {
     Memcached,
     /// PostgreSQL's; what is sent is one line of SQL.
     Postgres,
+}
+
+/// A database of PostgreSQL's.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Database {
+    /// The directory of the server's programs.
+    pub(crate) programs: String,
+    /// The directory of the files that these read when they make a database.
+    pub(crate) share: String,
+    /// Where the guest has it.
+    pub(crate) directory: String,
+    /// Whose it is: the user that runs the server.
+    pub(crate) owner: u32,
+    /// Statements that fill it, one a line.
+    pub(crate) tables: String,
 }
 
 /// A file of the guest.
@@ -110,6 +138,7 @@ struct Entry {
     name: &'static str,
     text: &'static str,
     profile: &'static [u8],
+    go_source: &'static str,
 }
 
 macro_rules! entry {
@@ -126,6 +155,7 @@ macro_rules! entry {
                 $name,
                 "/profile.json"
             )),
+            go_source: "",
         }
     };
 }
@@ -139,6 +169,12 @@ const ALL: &[Entry] = &[
     entry!("apache"),
     entry!("haproxy"),
     entry!("nginx-workers"),
+    entry!("python"),
+    Entry {
+        go_source: include_str!("../../../../lab/appliances/go/server.go"),
+        ..entry!("go")
+    },
+    entry!("postgres"),
 ];
 
 /// Names of the applications.
@@ -155,6 +191,7 @@ pub(crate) fn find(name: &str) -> Result<App, LinuxError> {
     })?;
     Ok(App {
         name: entry.name,
+        go_source: entry.go_source,
         ..app
     })
 }
@@ -213,6 +250,7 @@ mod tests {
             assert_eq!(phases, ["peak", "browsing"], "{name}");
             assert!(app.command[0].starts_with('/'), "{name}");
             assert!(app.programs.contains(&app.command[0]), "{name}");
+            assert_eq!(app.go.is_some(), !app.go_source.is_empty(), "{name}");
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! catalog    lab/appliances/*: packages, files, command, check, load
-//! files      an application's files from Debian's packages
+//! files      an application's files: from Debian's packages, compiled, a database
 //! kernels    the kernels it runs on: Debian's, tailored ones from the cache
 //! firecracker  the one of Firecracker's configuration
 //! machine    one guest: QEMU, a forwarded port, memory
@@ -76,6 +76,27 @@ pub enum LinuxError {
         /// The file.
         path: String,
     },
+    /// No Go.
+    #[error("cannot run go, which compiles {app}: install it (Debian: golang-go)")]
+    NoGo {
+        /// The application.
+        app: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A program that makes an application's files.
+    #[error("{program} failed while the files of {app} were made: {said}")]
+    Made {
+        /// The application.
+        app: String,
+        /// The program.
+        program: String,
+        /// Its last line.
+        said: String,
+    },
+    /// A database's files.
+    #[error(transparent)]
+    Walk(#[from] tare_rootfs::walk::WalkError),
     /// A package.
     #[error(transparent)]
     Package(#[from] tare_rootfs::package::PackageError),

@@ -96,6 +96,11 @@ fn lighttpd_serves_on_debians_kernel_and_is_counted() {
 }
 
 #[test]
+fn a_program_of_go_serves_on_debians_kernel_and_is_counted() {
+    serves_and_answers("go");
+}
+
+#[test]
 fn redis_serves_on_debians_kernel_and_is_counted() {
     serves_and_answers("redis");
 }
