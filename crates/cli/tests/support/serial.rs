@@ -6,6 +6,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+use tare_host::child::ends_with_us;
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Modules;
 use tare_rootfs::tree::Node;
@@ -23,7 +25,8 @@ pub(crate) struct SerialGuest {
 impl SerialGuest {
     /// Starts QEMU, whose guest has its console on the serial line (`-serial stdio`).
     pub(crate) fn start(qemu: &mut Command) -> Self {
-        let mut child = qemu
+        // Also if the tests are killed.
+        let mut child = ends_with_us(qemu, Signal::KILL)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // It lists the features of the processor that it lacks.

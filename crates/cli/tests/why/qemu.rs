@@ -5,6 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::Signal;
+use tare_host::child::ends_with_us;
+
 use super::support::{TestDir, eventually};
 
 /// Firmware with a twentieth of SeaBIOS's instructions; microvm has its own.
@@ -51,11 +54,9 @@ impl Qemu {
         if !has_own && Path::new(FIRMWARE).is_file() {
             command.args(["-bios", FIRMWARE]);
         }
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        // Also if the tests are killed.
+        let child = ends_with_us(&mut command, Signal::KILL).spawn().unwrap();
         Self { child, console }
     }
 

@@ -9,9 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tare_abi::entry::{EntryMode, EntryState, boot_gdt};
 use tare_abi::layout::{BOOT_GDT, MIB};
 use tare_account::Account;
+use tare_host::child::ends_with_us;
 use tare_hv::{Exit, Kvm, Probe, Vm, guest_memory};
 use tare_probe::Source;
 use tare_vmtest::{eventually, image, or_skip};
@@ -174,17 +176,17 @@ impl Storm {
         let image = or_skip(image("storm"))?;
         let serial = tempfile::tempdir().unwrap();
         let log = serial.path().join("serial");
-        let started = Command::new("qemu-system-x86_64")
-            .args(QEMU)
+        let mut qemu = Command::new("qemu-system-x86_64");
+        qemu.args(QEMU)
             .args(arguments)
             .args(["-append", command, "-kernel"])
             .arg(image)
             .arg("-serial")
             .arg(format!("file:{}", log.display()))
             .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(child) = started else {
+            .stderr(Stdio::null());
+        // Also if the tests are killed.
+        let Ok(child) = ends_with_us(&mut qemu, Signal::KILL).spawn() else {
             return skip("qemu-system-x86_64 is not installed");
         };
         let storm = Self {
