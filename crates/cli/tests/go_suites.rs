@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use support::exempt::{expect_reasons, is_exempt};
+use support::exempt::{entries, expect_reasons, is_exempt};
 use support::needs::{built, kvm, skip};
 use support::{TestDir, end_within, installed, output};
 
@@ -193,6 +193,10 @@ fn gos_tests_of_signals_paths_and_calls_pass() {
 #[test]
 fn the_list_of_exempt_tests_gives_a_reason_for_each() {
     expect_reasons(EXEMPT);
+    for line in entries(EXEMPT) {
+        let name = line.split_whitespace().nth(1);
+        assert!(name.is_some_and(|name| name.starts_with("Test")), "{line}");
+    }
     assert!(is_exempt(EXEMPT, "os", "TestRootMultiOpen"));
     assert!(!is_exempt(EXEMPT, "os", "TestRootOpen"));
 }

@@ -20,7 +20,8 @@ pub(crate) fn expect_reasons(list: &str) {
     }
 }
 
-fn entries(list: &str) -> impl Iterator<Item = &str> {
+/// The lines that name tests.
+pub(crate) fn entries(list: &str) -> impl Iterator<Item = &str> {
     list.lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
