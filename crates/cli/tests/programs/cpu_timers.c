@@ -177,6 +177,9 @@ static void of_another(void)
     SAY(sigtimedwait(&set_of, &info, &long_enough));
     goes_on = 0;
     pthread_join(thread, 0);
+    /* Linux wakes the joiner before it lets the thread's number go (`exit_mm`, then `release_task`). */
+    for (int i = 0; i < 10000 && set(timer, 0, PERIOD_NS, PERIOD_NS) != ESRCH; i++)
+        usleep(1000);
     SAY(set(timer, 0, PERIOD_NS, PERIOD_NS));
     SAY(create(clock, SIGEV_SIGNAL, SIGUSR1, &by_process));
     SAY(timer_delete(timer));
