@@ -18,7 +18,7 @@ pub(crate) fn release() -> Result<()> {
 
 /// Programs of Linux guests: the first process, and the observer.
 pub(crate) fn init() -> Result<()> {
-    Ok(build::linux(&[INIT, OBSERVER])?)
+    Ok(build::linux(&[INIT, OBSERVER], Priority::Usual)?)
 }
 
 /// All guest images, put beside both the debug and the release programs.

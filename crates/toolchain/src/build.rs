@@ -63,8 +63,8 @@ pub fn host(others: &[&str]) -> Result<(), StepError> {
 
 /// Programs of Linux guests, linked statically, put into `linux` beside the host's programs.
 /// Their target is named so that cargo keeps what it builds apart from the host's.
-pub fn linux(programs: &[Bin<'_>]) -> Result<(), StepError> {
-    let mut command = cargo(&["build", "--locked", "--profile", GUEST_PROFILE]);
+pub fn linux(programs: &[Bin<'_>], priority: Priority) -> Result<(), StepError> {
+    let mut command = guest_build(priority);
     command.args(["--target", HOST]);
     bins(&mut command, programs);
     run(command.env("RUSTFLAGS", "-Ctarget-feature=+crt-static"))?;
@@ -73,21 +73,25 @@ pub fn linux(programs: &[Bin<'_>]) -> Result<(), StepError> {
 
 /// Guest images, put into `images` beside the host's programs.
 pub fn images(images: &[Bin<'_>], priority: Priority) -> Result<(), StepError> {
-    let words = ["build", "--locked", "--profile", GUEST_PROFILE];
-    let mut command = match priority {
-        Priority::Usual => cargo(&words),
-        Priority::Low => {
-            let mut command = at_lower_priority(&cargo(&words));
-            command.arg("--quiet");
-            command
-        }
-    };
+    let mut command = guest_build(priority);
     CoreLibrary::find(crate::command::root())
         .map_err(StepError::Toolchain)?
         .prepare(&mut command);
     bins(&mut command, images);
     run(&mut command)?;
     install(images, GUEST_TARGET, "images")
+}
+
+fn guest_build(priority: Priority) -> Command {
+    let words = ["build", "--locked", "--profile", GUEST_PROFILE];
+    match priority {
+        Priority::Usual => cargo(&words),
+        Priority::Low => {
+            let mut command = at_lower_priority(&cargo(&words));
+            command.arg("--quiet");
+            command
+        }
+    }
 }
 
 fn bins(command: &mut Command, bins: &[Bin<'_>]) {

@@ -1,8 +1,8 @@
 //! `build-run`: installs and builds what `make run` starts.
 //!
 //! Two halves run side by side: the packages of `scripts/setup.sh run`, then the programs of
-//! the host, which need them; and dependencies and guest images, which need only the compiler. The
-//! host's programs take longer, so images have the lower priority. A half that fails reports at
+//! the host, which need them; and dependencies, guest images and programs of Linux guests, which
+//! need only the compiler. The host's programs take longer, so guests' have the lower priority. A half that fails reports at
 //! once, the other one stops after its step, and the exit code is that of the first command that
 //! failed.
 
@@ -28,7 +28,8 @@ const IMAGES: [Bin<'_>; 2] = [
 fn main() -> ExitCode {
     let failure = Failure::default();
     thread::scope(|scope| {
-        scope.spawn(|| failure.half(&[&dependencies, &images]));
+        scope.spawn(|| failure.half(&[&dependencies, &images, &linux]));
+        // Once more: the packages may have brought QEMU after the other half looked for it.
         failure.half(&[&packages, &|| build::host(&[]), &linux]);
     });
     failure.exit_code()
@@ -58,7 +59,7 @@ fn linux() -> Result<(), StepError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = std::env::split_paths(&path).any(|dir| dir.join("qemu-system-x86_64").is_file());
     if is_there {
-        build::linux(&[INIT])
+        build::linux(&[INIT], Priority::Low)
     } else {
         Ok(())
     }
