@@ -20,8 +20,25 @@ use rustix::net::{RecvAncillaryBuffer, RecvFlags, recvmsg};
 const HEADER_BYTES: usize = 12;
 /// Longest body (the `vhost` crate's `MAX_MSG_SIZE`); it refuses longer ones.
 const MAX_BODY_BYTES: u32 = 0x1000;
-/// How long a front-end may take for its first message, and for the rest of one.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a front-end may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Timeouts {
+    /// For its first message: a connection may be made before the program that gets it starts, as
+    /// QEMU does with `-chardev socket,fd=`.
+    pub(crate) first: Duration,
+    /// For the rest of a message, and to read its replies.
+    pub(crate) rest: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_secs(30),
+            rest: Duration::from_secs(5),
+        }
+    }
+}
+
 /// How often the rest is looked for at first, and at last.
 const INTERVALS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(100)];
 
@@ -100,7 +117,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// From now on, for so long; [`TIMEOUT`] but in tests.
+    /// From now on, for so long.
     pub(crate) fn begin(timeout: Duration) -> Self {
         Self {
             since: Instant::now(),
@@ -111,6 +128,11 @@ impl Waiting {
     /// When to look again.
     pub(crate) fn interval(&self) -> Duration {
         interval_after(self.since.elapsed())
+    }
+
+    /// The timeout.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// What is left of the timeout.

@@ -16,7 +16,7 @@ use tare_devices::blk::{Clock as _, MonotonicClock};
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::counters::VhostCounters;
-use crate::incoming::{self, Incoming, TIMEOUT, Waiting};
+use crate::incoming::{self, Incoming, Timeouts, Waiting};
 use crate::session::{Channel, Session, install_bus_error_handler};
 
 const STOP: u64 = 0;
@@ -52,7 +52,7 @@ pub(crate) struct IoLoop {
     /// The front-end has to send its first message, or the rest of one.
     waiting: Option<Waiting>,
     /// How long it may take.
-    timeout: Duration,
+    timeouts: Timeouts,
     /// What the connection is watched for.
     watched: Interest,
     /// The listener is not watched until then.
@@ -103,7 +103,7 @@ impl IoLoop {
             session,
             frontend: None,
             waiting: None,
-            timeout: TIMEOUT,
+            timeouts: Timeouts::default(),
             watched: Interest::default(),
             accepts_after: None,
             connected: Connected::default(),
@@ -120,10 +120,10 @@ impl IoLoop {
         Ok(io)
     }
 
-    /// Another timeout than [`TIMEOUT`].
+    /// Other timeouts than the usual ones.
     #[cfg(test)]
-    pub(crate) fn with_timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
+    pub(crate) fn with_timeouts(self, timeouts: Timeouts) -> Self {
+        Self { timeouts, ..self }
     }
 
     /// Where the connection is found while there is one.
@@ -247,11 +247,15 @@ impl IoLoop {
             && waiting.left().is_zero()
         {
             self.counters.silent.increment();
-            self.complain(if self.watched == REPLIES {
-                "a front-end is sent away: it did not read its replies within 5 s"
+            let missing = if self.watched == REPLIES {
+                "read its replies"
             } else {
-                "a front-end is sent away: it did not send a message within 5 s"
-            });
+                "send a message"
+            };
+            let seconds = waiting.timeout().as_secs();
+            self.complain(&format!(
+                "a front-end is sent away: it did not {missing} within {seconds} s"
+            ));
             self.disconnect()?;
         }
         Ok(())
@@ -290,7 +294,7 @@ impl IoLoop {
         stream.set_nonblocking(false)?;
         self.poll.add(&ours, FRONTEND)?;
         self.watched = Interest::READ;
-        self.waiting = Some(Waiting::begin(self.timeout));
+        self.waiting = Some(Waiting::begin(self.timeouts.first));
         *self
             .connected
             .lock()
@@ -332,12 +336,12 @@ impl IoLoop {
         if !takes_a_reply {
             // The reply to a message would wait for it.
             self.waiting
-                .get_or_insert_with(|| Waiting::begin(self.timeout));
+                .get_or_insert_with(|| Waiting::begin(self.timeouts.rest));
             return self.watch(REPLIES);
         }
         if found == Incoming::Part {
             self.waiting
-                .get_or_insert_with(|| Waiting::begin(self.timeout));
+                .get_or_insert_with(|| Waiting::begin(self.timeouts.rest));
             return self.watch(Interest::default());
         }
         if found == Incoming::Broken {

@@ -19,7 +19,7 @@ use tare_devices::virtio::VirtioDevice as _;
 
 use crate::counters::VhostCounters;
 use crate::front::Front;
-use crate::incoming::TIMEOUT;
+use crate::incoming::Timeouts;
 use crate::io::{IoLoop, QUEUES};
 use crate::session::Session;
 
@@ -42,20 +42,24 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Serves a disk whose sectors hold their numbers.
     pub(crate) fn new() -> Self {
-        Self::with(Duration::ZERO, TIMEOUT)
+        Self::with(Duration::ZERO, Timeouts::default())
     }
 
     /// As [`new`](Self::new); each request takes so long.
     pub(crate) fn with_latency(latency: Duration) -> Self {
-        Self::with(latency, TIMEOUT)
+        Self::with(latency, Timeouts::default())
     }
 
     /// As [`new`](Self::new); a front-end may take so long for a message.
     pub(crate) fn with_timeout(timeout: Duration) -> Self {
-        Self::with(Duration::ZERO, timeout)
+        let timeouts = Timeouts {
+            first: timeout,
+            rest: timeout,
+        };
+        Self::with(Duration::ZERO, timeouts)
     }
 
-    fn with(latency: Duration, timeout: Duration) -> Self {
+    fn with(latency: Duration, timeouts: Timeouts) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk");
         let bytes: Vec<u8> = (0..64).flat_map(|sector| [sector; 512]).collect();
@@ -83,7 +87,7 @@ impl Daemon {
         let counted = Arc::clone(&counters);
         let io = IoLoop::new(poll, listener, session, counted, stopped, event())
             .unwrap()
-            .with_timeout(timeout);
+            .with_timeouts(timeouts);
         let (rules, wake) = (io.rules(), io.wake().unwrap());
         let thread = std::thread::spawn(move || io.run().unwrap());
         Self {

@@ -193,7 +193,7 @@ fn a_message_in_parts_is_answered_when_its_last_byte_came() {
 
 #[test]
 fn a_connection_that_sends_nothing_makes_room() {
-    let daemon = Daemon::new();
+    let daemon = Daemon::with_timeout(Duration::from_secs(5));
     let _silent = UnixStream::connect(daemon.socket()).unwrap();
     let mut half = UnixStream::connect(daemon.socket()).unwrap();
     half.write_all(&[1, 0, 0]).unwrap();
