@@ -13,7 +13,7 @@ built=${CARGO_TARGET_DIR:-target}/release
 programs=(tare tare-monitor tare-rr tare-calls tare-appliance)
 # What `tare new` writes a crate for: Cargo.toml, whose settings the crates inherit, the
 # versions of other crates, and every crate that an appliance depends on.
-sources=(Cargo.toml Cargo.lock guest/hal guest/libos guest/tcp guest/web crates/abi crates/policy)
+sources=(Cargo.toml Cargo.lock guest/hal guest/io guest/libos guest/net guest/tcp guest/web crates/abi crates/policy)
 
 uninstall() {
     rm -rf "$root/lib/tare"

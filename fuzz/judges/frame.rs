@@ -1,7 +1,7 @@
 //! What looking at a frame must keep to, whatever the bytes are. Shared by the
 //! fuzz target and libos's replay of the corpus.
 
-use tare_libos::net::frame::{Checksums, Medium, leave_checksum_to_device, parse_as};
+use tare_net::frame::{Checksums, Medium, leave_checksum_to_device, parse_as};
 
 /// Verifying checksums only ever refuses more.
 pub(crate) fn judge(bytes: &[u8]) {

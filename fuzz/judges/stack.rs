@@ -1,6 +1,6 @@
 //! What the whole network stack keeps to, whatever frames arrive in whatever order: no
 //! panic, bounded tables, no deadline in the past, and few frames sent for each received.
-//! Shared by the fuzz target and libos's tests.
+//! Shared by the fuzz target and the crate's tests.
 //!
 //! Checksums are the device's affair here, so that no input fails for one alone.
 
@@ -10,13 +10,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 
 use smoltcp::time::{Duration, Instant};
-use tare_libos::io::IoSlice;
-use tare_libos::net::frame::{Checksums, Medium};
-use tare_libos::net::link::{Link, Properties, Received, SendChecksums};
-use tare_libos::net::stack::{
+use tare_io::IoSlice;
+use tare_net::frame::{Checksums, Medium};
+use tare_net::link::{Link, Properties, Received, SendChecksums};
+use tare_net::stack::{
     ConnectionId, DatagramId, Ipv6Setup, Limits, ListenerId, Seeds, Setup, Stack, Take,
 };
-use tare_libos::net::waiters::NoWake;
+use tare_net::waiters::NoWake;
 
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];

@@ -81,7 +81,10 @@ const LAYERS: &[(&str, &[&str])] = &[
         &["tare-control", "tare-daemon", "tare-devices", "tare-policy"],
     ),
     ("tare-platform", &["tare-pin", "tare-rootfs"]),
-    ("tare-load", &["tare-control", "tare-libos", "tare-tcp"]),
+    (
+        "tare-load",
+        &["tare-control", "tare-io", "tare-net", "tare-tcp"],
+    ),
     (
         "tare-lab",
         &[
@@ -159,10 +162,19 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("tare-hal", &["tare-abi"]),
+    ("tare-io", &[]),
     ("tare-tcp", &[]),
+    ("tare-net", &["tare-io", "tare-tcp"]),
     (
         "tare-libos",
-        &["tare-abi", "tare-hal", "tare-policy", "tare-tcp"],
+        &[
+            "tare-abi",
+            "tare-hal",
+            "tare-io",
+            "tare-net",
+            "tare-policy",
+            "tare-tcp",
+        ],
     ),
     (
         "tare-linux",
@@ -184,6 +196,8 @@ const NOT_HOST: &[&str] = &[
     "tare-program",
     "tare-site",
     "tare-hal",
+    "tare-io",
+    "tare-net",
     "tare-libos",
     "tare-linux",
     "tare-ext4",

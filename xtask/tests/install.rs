@@ -91,7 +91,9 @@ fn the_sources_of_an_appliance_are_installed_whole() {
     let place_of = |name: &str| format!("{}/{name}/Cargo.toml", sources.display());
     for name in [
         "guest/hal",
+        "guest/io",
         "guest/libos",
+        "guest/net",
         "guest/tcp",
         "crates/abi",
         "crates/policy",

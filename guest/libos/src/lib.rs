@@ -43,6 +43,7 @@ extern crate alloc;
 
 #[doc(hidden)]
 pub use tare_hal as hal;
+pub use tare_io as io;
 
 pub mod block;
 pub mod console;
@@ -52,7 +53,6 @@ pub mod env;
 pub mod fs;
 pub mod heap;
 pub mod idle;
-pub mod io;
 #[cfg(target_os = "none")]
 mod logger;
 pub mod net;

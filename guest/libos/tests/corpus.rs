@@ -1,18 +1,11 @@
 //! Replays the fuzz targets' corpora.
 
-use proptest::collection;
-use proptest::prelude::*;
-
 #[path = "../../../fuzz/judges/corpus.rs"]
 mod corpus;
 #[path = "../../../fuzz/judges/cpio.rs"]
 mod cpio;
 #[path = "../../../fuzz/judges/ext4.rs"]
 mod ext4;
-#[path = "../../../fuzz/judges/frame.rs"]
-mod frame;
-#[path = "../../../fuzz/judges/stack.rs"]
-mod stack;
 
 #[test]
 fn archives_stay_within_their_root() {
@@ -22,30 +15,4 @@ fn archives_stay_within_their_root() {
 #[test]
 fn damaged_file_systems_give_errors() {
     corpus::replay("ext4", ext4::judge);
-}
-
-#[test]
-fn frames_are_looked_at_without_harm() {
-    corpus::replay("frame", frame::judge);
-}
-
-#[test]
-fn no_sequence_of_frames_breaks_the_stack() {
-    corpus::replay("stack", stack::judge);
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
-    #[test]
-    fn random_frames_do_not_break_the_stack(
-        setup: u8,
-        steps in collection::vec((any::<u8>(), any::<u8>(), collection::vec(any::<u8>(), 0..80)), 0..60),
-    ) {
-        let mut bytes = vec![setup];
-        for (kind, time, body) in steps {
-            bytes.extend([kind, time, body.len() as u8]);
-            bytes.extend(body);
-        }
-        stack::judge(&bytes);
-    }
 }

@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use tare_libos::io::{ErrorKind, IoSlice};
-use tare_libos::net::frame::{Checksums, Medium};
-use tare_libos::net::link::{Link, Properties, Received, SendChecksums};
-use tare_libos::net::stack::{ConnectionId, Half, ListenerId, Progress, Seeds, Setup, Stack};
-use tare_libos::net::waiters::NoWake;
+use tare_io::{ErrorKind, IoSlice};
+use tare_net::frame::{Checksums, Medium};
+use tare_net::link::{Link, Properties, Received, SendChecksums};
+use tare_net::stack::{ConnectionId, Half, ListenerId, Progress, Seeds, Setup, Stack};
+use tare_net::waiters::NoWake;
 
 use super::linux::byte;
 
@@ -59,7 +59,7 @@ impl Link for Cable {
 }
 
 /// Time as the stack counts it.
-type StackInstant = tare_libos::net::stack::Instant;
+type StackInstant = tare_net::stack::Instant;
 
 /// A server of `bytes` bytes.
 pub(super) struct Ours {

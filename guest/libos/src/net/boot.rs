@@ -8,9 +8,9 @@ use core::net::IpAddr;
 
 use tare_abi::cmdline::{self, Idle};
 use tare_hal::virtio::Transport;
+use tare_net::stack::{Ipv6Setup, Setup};
 
 use super::device::Device;
-use super::stack::{Ipv6Setup, Setup};
 use super::system::{self, Configuration, Turns};
 use super::virtio::{OpenError, VirtioNet};
 use crate::env;

@@ -1,6 +1,7 @@
 //! [`Device`]: the appliance's network device, or none.
 
-use super::link::{Absent, Link, Properties, Received};
+use tare_net::link::{Absent, Link, Properties, Received};
+
 use super::virtio::{ReceivedFrame, VirtioNet};
 
 /// The device of the one stack.

@@ -7,7 +7,8 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
-use super::stack::Sending;
+use tare_net::stack::Sending;
+
 use super::system::{self, SystemStack};
 use crate::time::Instant;
 

@@ -8,47 +8,22 @@
 //! address comes from `ip=ADDRESS/PREFIX[,GATEWAY]` on the command line, else
 //! from DHCP; that of IPv6 from `ip6=`, else from routers. [`addresses`] has them.
 //!
-//! Below them, from the device up:
-//!
-//! | module | what it is |
-//! |---|---|
-//! | [`link`] | what the stack needs of a device; the loopback |
-//! | `virtio` | virtio-net as a link |
-//! | [`frame`] | what a frame is about, from fixed offsets |
-//! | [`flow`], [`timers`] | connections by address; their deadlines |
-//! | [`port`] | smoltcp's interface, driven for one socket at a time |
-//! | [`stack`] | all of it as a state machine without threads or clock |
-//! | `system` | the one stack of the appliance: lock, thread, waiting |
-//!
-//! TCP is `tare_tcp`, UDP and IPv6 are in [`stack`]; smoltcp has ARP, ICMP and DHCP
-//! of IPv4. Not here: IP fragments, reception of multicast.
+//! Below them are `virtio`, the device as a link; `tare_net`, the stack as a state machine; and
+//! `system`, the one stack of the appliance with its lock, its thread and those who wait.
 
 pub mod addr;
-mod arp;
 pub(crate) mod boot;
-pub mod checksum;
 mod device;
 mod dns;
-pub mod flow;
-pub mod frame;
-mod ipv6;
 mod later;
-pub mod link;
 mod name;
-mod neighbours;
-pub mod port;
 mod race;
-mod readiness;
 mod ready;
-pub mod stack;
 mod system;
 mod tcp;
-pub mod timers;
-mod transmit;
 mod udp;
 mod virtio;
 mod waiter;
-pub mod waiters;
 
 use core::time::Duration;
 
@@ -56,9 +31,9 @@ pub use addr::{Addresses, ToSocketAddrs};
 pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 pub use dns::lookup_host;
 pub use later::{has_written, send_written, written_due};
-pub use readiness::{Interests, Readiness};
 pub use ready::{PollItem, Source, poll};
-pub use stack::{Counters, Sending, Take};
+pub use tare_net::readiness::{Interests, Readiness};
+pub use tare_net::stack::{Counters, Sending, Take};
 pub use tcp::{KeepAlive, Shutdown, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use waiter::Observer;
@@ -98,7 +73,7 @@ impl system::Attempt for Configured {
     fn attempt(
         &mut self,
         stack: &mut system::SystemStack,
-        _: smoltcp::time::Instant,
+        _: tare_net::stack::Instant,
     ) -> Result<Ipv4Addr> {
         stack.address().ok_or(ErrorKind::WouldBlock.into())
     }

@@ -19,7 +19,8 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::readiness::{Interest, Interests, Readiness};
+use tare_net::readiness::{Interest, Interests, Readiness};
+
 use super::system::{SystemStack, lock};
 use super::waiter::{Observer, Waiter};
 use crate::io::Result;

@@ -9,12 +9,14 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use core::time::Duration;
 
-use smoltcp::time::Instant as StackInstant;
 use tare_hal::once::OnceCell;
+use tare_net::memory::Memory;
+use tare_net::stack::Instant as StackInstant;
+use tare_net::stack::{Ipv6Setup, Progress, Seeds, Setup, Stack};
 
 use super::device::Device;
-use super::stack::{Ipv6Setup, Progress, Seeds, Setup, Stack};
 use super::waiter::Waiter;
+use crate::heap;
 use crate::io::{ErrorKind, Result};
 use crate::sync::{Event, SpinGuard, SpinLock};
 use crate::thread;
@@ -70,6 +72,17 @@ pub(crate) enum Turns {
     Spin,
 }
 
+/// The heap but for its reserve; the host's is not accounted.
+fn memory() -> Memory {
+    match heap::stats().total {
+        0 => Memory::UNLIMITED,
+        total => Memory {
+            total,
+            has_room: heap::has_room,
+        },
+    }
+}
+
 /// Makes the network of the appliance and starts its threads. Called once, at
 /// boot; on the host by the first use, without a device.
 pub(crate) fn start(device: Device, setup: Configuration, turns: Turns) {
@@ -79,7 +92,7 @@ pub(crate) fn start(device: Device, setup: Configuration, turns: Turns) {
         general: crate::random::seed(),
         secret,
     };
-    let mut stack = Stack::new(device, setup.ipv4, seeds, now());
+    let mut stack = Stack::new_in(memory(), device, setup.ipv4, seeds, now());
     stack.set_name_servers(setup.name_servers);
     stack.start_ipv6(setup.ipv6, setup.ipv6_secret, now());
     let system = System {

@@ -5,13 +5,13 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 
-use smoltcp::time::Instant as StackInstant;
+use tare_net::readiness::{Interest, Readiness};
+use tare_net::stack::Instant as StackInstant;
+use tare_net::stack::{ConnectionId, Half, ListenerId, Sending};
 
 use super::addr::ToSocketAddrs;
 use super::later;
-use super::readiness::{Interest, Readiness};
 use super::ready::{Source, Watched};
-use super::stack::{ConnectionId, Half, Limits, ListenerId, Sending};
 use super::system::{Attempt, SystemStack, lock, now, wait_for};
 use super::waiter::Waiter;
 use crate::io::{self, Error, ErrorKind, IoSlice, Read, Write};
@@ -118,16 +118,14 @@ impl TcpListener {
     /// Listens with at most `backlog` connections that wait to be accepted, within
     /// the limit that follows from the heap.
     pub fn bind_with_backlog(address: impl ToSocketAddrs, backlog: usize) -> io::Result<Self> {
-        let backlog = backlog.min(Limits::for_heap().backlog);
         let local = address.to_socket_addrs()?.first();
-        Self::listening(|stack| stack.listen(local, backlog))
+        Self::listening(|stack| stack.listen(local, backlog.min(stack.limits().backlog)))
     }
 
     /// Listens on an address of IPv6; `[::]` then leaves IPv4 to other listeners
     /// (`IPV6_V6ONLY`).
     pub fn bind_only_v6(address: SocketAddr, backlog: usize) -> io::Result<Self> {
-        let backlog = backlog.min(Limits::for_heap().backlog);
-        Self::listening(|stack| stack.listen_only_v6(address, backlog))
+        Self::listening(|stack| stack.listen_only_v6(address, backlog.min(stack.limits().backlog)))
     }
 
     fn listening(

@@ -4,12 +4,12 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
-use smoltcp::time::Instant as StackInstant;
+use tare_net::readiness::{Interest, Readiness};
+use tare_net::stack::Instant as StackInstant;
+use tare_net::stack::{DatagramId, Take};
 
 use super::addr::ToSocketAddrs;
-use super::readiness::{Interest, Readiness};
 use super::ready::Watched;
-use super::stack::{DatagramId, Take};
 use super::system::{Attempt, SystemStack, lock, now, wait_for};
 use super::waiter::Waiter;
 use crate::io::{self, Error, ErrorKind};

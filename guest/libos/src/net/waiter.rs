@@ -3,7 +3,8 @@
 use alloc::sync::Arc;
 use core::fmt;
 
-use super::waiters::Wake;
+use tare_net::waiters::Wake;
+
 use crate::thread::Thread;
 
 /// Learns that sockets may have become ready.

@@ -3,8 +3,9 @@
 
 use alloc::vec::Vec;
 
+use tare_net::stack::FigureKind;
+
 use super::text::{push_decimal, push_seconds, put};
-use crate::net::stack::FigureKind;
 use crate::sched::{self, CoreStats};
 use crate::time::{Instant, SystemTime, UNIX_EPOCH};
 use crate::{heap, net, thread};

@@ -8,12 +8,12 @@ use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
 
 use tare_hal::virtio::{Handler, Queue, QueueOptions, Transport};
+use tare_net::frame::{self, Checksums, Medium};
+use tare_net::link::{Link, Properties, Received, SendChecksums};
 use virtio_drivers::transport::Transport as _;
 
 use super::buffer::{Buffer, FRAME_MAX, ReceivedFrame};
 use super::{features, header};
-use crate::net::frame::{self, Checksums, Medium};
-use crate::net::link::{Link, Properties, Received, SendChecksums};
 use crate::virtio;
 
 const RECEIVE: u16 = 0;

@@ -1,6 +1,6 @@
 //! The header before each frame (virtio 1.2, 5.1.6).
 
-use crate::net::frame::{Checksums, PartialChecksum};
+use tare_net::frame::{Checksums, PartialChecksum};
 
 /// Bytes of the header; a legacy device has no `num_buffers` at its end.
 pub(super) const LEN: usize = 12;

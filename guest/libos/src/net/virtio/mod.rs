@@ -1,4 +1,4 @@
-//! virtio-net (virtio 1.2, 5.1) as a [`Link`](super::link::Link), over the hal's queues
+//! virtio-net (virtio 1.2, 5.1) as a [`Link`](tare_net::link::Link), over the hal's queues
 //! and transports; as long as the device has them, 64 at most.
 //!
 //! The virtio-drivers crate's own network driver knows no checksum offload; this one leaves

@@ -1,11 +1,11 @@
 #![allow(clippy::unwrap_used)]
 
 use tare_hal::virtio::{Registers, Sight, Transport};
+use tare_net::checksum::Sum;
+use tare_net::frame::{self, Checksums, Frame, PartialChecksum};
+use tare_net::link::Link as _;
 
 use super::{OpenError, VirtioNet, header};
-use crate::net::checksum::Sum;
-use crate::net::frame::{self, Checksums, Frame, PartialChecksum};
-use crate::net::link::Link as _;
 
 #[test]
 fn the_header_says_where_the_checksum_goes() {

@@ -1,0 +1,225 @@
+//! The calls of UDP sockets.
+
+use core::net::SocketAddr;
+
+use smoltcp::time::Instant;
+use tare_io::{Error, ErrorKind, Result};
+
+use super::udp::{DatagramId, Datagrams, Message, Sent, send};
+use super::via::Via;
+use super::{Stack, icmp};
+use crate::flow::Flow;
+use crate::frame::Datagram;
+use crate::link::{Link, Loopback};
+use crate::neighbours;
+use crate::readiness::Readiness;
+use crate::waiters::Wake;
+
+impl<L: Link, W: Wake> Stack<L, W> {
+    pub(super) fn ingress_datagram<const ON_WIRE: bool>(
+        &mut self,
+        found: &Datagram,
+        frame: &[u8],
+        now: Instant,
+    ) {
+        if self.udp.has_socket(&found.flow) {
+            let kept = self.udp.ingress(found, frame);
+            self.counters.udp_dropped += u64::from(!kept);
+            return;
+        }
+        if !ON_WIRE {
+            icmp::send_port_unreachable(&mut self.loopback, [0; 6], found, frame);
+            return;
+        }
+        let concerns_all = frame[0] & 1 == 1 || !self.wire.has_address(found.flow.local.ip());
+        if !concerns_all && self.may_send_error(now) {
+            icmp::send_port_unreachable(&mut self.wire, super::sender(frame), found, frame);
+        }
+    }
+
+    /// Binds a UDP socket to `local`; port 0 takes a free one.
+    pub fn bind(&mut self, local: impl Into<SocketAddr>) -> Result<DatagramId> {
+        let mut local = local.into();
+        if local.port() == 0 {
+            let free = self.udp.free_port(local.ip());
+            local = free.ok_or(ErrorKind::ResourceBusy)?;
+        } else if self.udp.is_taken(&local) {
+            return Err(ErrorKind::AddrInUse.into());
+        }
+        let socket = Some(Datagrams::new(local, self.udp.memory));
+        let index = match self.udp.sockets.iter().position(Option::is_none) {
+            Some(index) => {
+                self.udp.sockets[index] = socket;
+                index
+            }
+            None => {
+                self.udp.sockets.push(socket);
+                self.udp.sockets.len() - 1
+            }
+        };
+        Ok(DatagramId(index as u32))
+    }
+
+    /// Where a UDP socket is bound.
+    pub fn bound(&mut self, id: DatagramId) -> Result<SocketAddr> {
+        Ok(self.udp.socket(id)?.local)
+    }
+
+    /// Makes `peer` the only one that a socket exchanges datagrams with, or with
+    /// `None` takes that back. Fails if no route leads there.
+    pub fn connect_datagrams(
+        &mut self,
+        id: DatagramId,
+        peer: Option<SocketAddr>,
+        now: Instant,
+    ) -> Result<()> {
+        if let Some(peer) = peer {
+            self.route(peer.ip(), now)?;
+        }
+        let socket = self.udp.socket(id)?;
+        (socket.peer, socket.failure) = (peer, None);
+        let is_other = |message: &Message| peer.is_some_and(|peer| peer != message.peer);
+        socket.received.retain(|message| !is_other(message));
+        socket.received_bytes = socket.received.iter().map(|it| it.bytes.len()).sum();
+        Ok(())
+    }
+
+    /// The peer of a connected socket.
+    pub fn datagram_peer(&mut self, id: DatagramId) -> Result<SocketAddr> {
+        let peer = self.udp.socket(id)?.peer;
+        peer.ok_or(ErrorKind::NotConnected.into())
+    }
+
+    /// Sends a datagram, in fragments if it is larger than the link takes (RFC 791, 8200);
+    /// `WouldBlock` when the link has no room for all of it, `MessageTooLong` beyond what IP
+    /// can carry or the link's queue can hold.
+    pub fn send_to(
+        &mut self,
+        id: DatagramId,
+        data: &[u8],
+        to: impl Into<SocketAddr>,
+        now: Instant,
+    ) -> Result<usize> {
+        let to = to.into();
+        if to.port() == 0 || to.ip().is_unspecified() {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "not the address and port of a host",
+            ));
+        }
+        let (via, source) = self.route(to.ip(), now)?;
+        let socket = self.udp.socket(id)?;
+        if let Some(failure) = socket.failure.take() {
+            return Err(failure.into());
+        }
+        let own = socket.local.ip();
+        let source = if own.is_unspecified() { source } else { own };
+        let flow = Flow {
+            local: SocketAddr::new(source, socket.local.port()),
+            remote: to,
+        };
+        let is_ready = match via {
+            Via::Wire => self.wire.link.send_ready(),
+            Via::Loopback => self.loopback.link.send_ready(),
+        };
+        if !is_ready {
+            self.udp.wait_for_room(1);
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let sent = match via {
+            Via::Wire => {
+                let sent = send(&mut self.wire, socket, flow, data, now)?;
+                if let Sent::Later { lost } = sent {
+                    self.udp.deadline.get_or_insert(now + neighbours::RETRY);
+                    self.counters.udp_dropped += lost;
+                }
+                sent
+            }
+            Via::Loopback => send::<Loopback, W>(&mut self.loopback, socket, flow, data, now)?,
+        };
+        if let Sent::LinkFull { frames } = sent {
+            self.udp.wait_for_room(frames);
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.finish(now);
+        Ok(data.len())
+    }
+
+    /// The next datagram, cut to `buf`: its whole length and its sender; or
+    /// `WouldBlock`. With [`Take::Peek`] it stays.
+    pub fn receive_from(
+        &mut self,
+        id: DatagramId,
+        buf: &mut [u8],
+        take: Take,
+    ) -> Result<(usize, SocketAddr)> {
+        let socket = self.udp.socket(id)?;
+        let Some(message) = socket.received.front() else {
+            return Err(socket
+                .failure
+                .take()
+                .unwrap_or(ErrorKind::WouldBlock)
+                .into());
+        };
+        let n = message.bytes.len().min(buf.len());
+        buf[..n].copy_from_slice(&message.bytes[..n]);
+        let (len, peer) = (message.bytes.len(), message.peer);
+        if take == Take::Remove {
+            socket.received_bytes -= len;
+            socket.received.pop_front();
+        }
+        Ok((len, peer))
+    }
+
+    /// What a socket can do now.
+    pub fn datagram_readiness(&mut self, id: DatagramId) -> Readiness {
+        // What a datagram waits for counts, or its sender would spin.
+        let frames = self.udp.awaited_frames.max(1);
+        let has_link = self.wire.link.send_room() >= frames && self.loopback.link.send_ready();
+        if !has_link {
+            self.udp.wait_for_room(frames);
+        }
+        let Ok(socket) = self.udp.socket(id) else {
+            return Readiness::default();
+        };
+        let failed = socket.failure.is_some();
+        let (readable, writable) = (!socket.received.is_empty(), has_link);
+        Readiness {
+            readable: failed || readable,
+            writable: failed || writable,
+            failed,
+            ..Readiness::default()
+        }
+    }
+
+    /// Registers for being woken when a datagram comes, or when there is room to
+    /// send again.
+    pub fn wait_datagram(&mut self, id: DatagramId, waiter: W) {
+        if let Ok(socket) = self.udp.socket(id) {
+            socket.waiters.add(waiter);
+        }
+    }
+
+    /// Takes a registration back.
+    pub fn cancel_datagram(&mut self, id: DatagramId, waiter: &W) {
+        if let Ok(socket) = self.udp.socket(id) {
+            socket.waiters.remove(waiter);
+        }
+    }
+
+    /// Closes a UDP socket.
+    pub fn close_datagrams(&mut self, id: DatagramId) {
+        if let Some(socket) = self.udp.sockets.get_mut(id.0 as usize) {
+            *socket = None;
+        }
+    }
+}
+
+/// Whether reading a datagram removes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// It does.
+    Remove,
+    /// The next call gives it again.
+    Peek,
+}
