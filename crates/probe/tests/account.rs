@@ -174,13 +174,15 @@ const ATTEMPTS: usize = 3;
 /// Part of the time in which a guest can run that it must have a CPU, where what it does is
 /// scaled by the time that was counted.
 const LEAST_CPU: f64 = 0.25;
+/// The same part, from which on all bursts must have come.
+const ENOUGH_CPU: f64 = 0.5;
 /// Refreshes in which one burst must have come: a rest ends after 3 s, a look after 250 ms.
 const REFRESHES_A_BURST: u64 = 16;
 /// Part by which a rate may differ beside chance.
 const RATE: f64 = 0.05;
 
 /// Looks until there were this many bursts; again where the guest had too little of a CPU to
-/// show what it does.
+/// show what it does. It gives fewer bursts only of a guest that had [`ENOUGH_CPU`].
 fn in_bursts(storm: &Storm, limits: Limits, bursts: u64, least_cpu: f64) -> Option<Both> {
     let vms = [vm::of_pid(storm.pid()).unwrap()];
     let mut whole = Observer::counting(&vms, Counting::Every);
@@ -210,7 +212,9 @@ fn in_bursts(storm: &Storm, limits: Limits, bursts: u64, least_cpu: f64) -> Opti
             rates(&both.sampled),
             rates(&both.whole)
         );
-        if both.on_cpu() >= least_cpu {
+        // With little CPU the guest, and the observer beside it, may not get as far as its bursts.
+        let has_cpu = both.on_cpu() >= least_cpu;
+        if has_cpu && (both.bursts >= bursts || both.on_cpu() >= ENOUGH_CPU) {
             return Some(both);
         }
     }
