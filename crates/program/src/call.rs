@@ -63,7 +63,7 @@ calls! {
         sendto sendmsg recvfrom recvmsg sendmmsg recvmmsg setsockopt getsockopt
         clock_gettime clock_getres clock_settime gettimeofday time nanosleep clock_nanosleep
         clone clone3 futex sched_yield sched_getaffinity sched_setaffinity getcpu membarrier setpriority
-        sched_getscheduler sched_setscheduler sched_getparam sched_setparam
+        sched_getscheduler sched_setscheduler sched_getparam sched_setparam sched_getattr sched_setattr
         sched_get_priority_max sched_get_priority_min sched_rr_get_interval set_robust_list getpriority
         rt_sigaction rt_sigprocmask rt_sigpending rt_sigtimedwait rt_sigsuspend rt_sigreturn
         rt_sigqueueinfo rt_tgsigqueueinfo

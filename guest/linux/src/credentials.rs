@@ -1,11 +1,12 @@
 //! Users and groups (`credentials(7)`, kernel `kernel/sys.c`, `kernel/groups.c`): kept and read
 //! back. Nothing here depends on them, because all files of a machine are its one program's.
 //!
-//! As in Linux each thread has its own, and C libraries set those of all. Who is user 0 may become
-//! anyone; others change only between the numbers that they have.
+//! As in Linux each thread has its own, and C libraries set those of all. Who has `CAP_SETUID` or
+//! `CAP_SETGID` may become anyone; others change only between the numbers that they have.
 
 use alloc::vec::Vec;
 
+use crate::capabilities::{self, Capabilities};
 use crate::errno::{Errno, Result};
 
 /// What leaves a number as it is.
@@ -26,7 +27,7 @@ impl Ids {
         [self.real, self.effective, self.saved].contains(&id)
     }
 
-    /// `setuid(2)`: EINVAL for no number, EPERM for one that only user 0 may take.
+    /// `setuid(2)`: EINVAL for no number, EPERM for one that takes a capability.
     fn set(&mut self, id: u32, may: bool) -> Result<()> {
         if id == KEEP {
             return Err(Errno::EINVAL);
@@ -96,11 +97,12 @@ pub(crate) enum Change {
 }
 
 /// The numbers of a thread.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Credentials {
     user: Ids,
     group: Ids,
     groups: Vec<u32>,
+    pub(crate) capabilities: Capabilities,
 }
 
 impl Credentials {
@@ -114,6 +116,7 @@ impl Credentials {
             user: ROOT,
             group: ROOT,
             groups: Vec::new(),
+            capabilities: Capabilities::of_root(),
         }
     }
 
@@ -129,26 +132,34 @@ impl Credentials {
         &self.groups
     }
 
-    /// Whether it may become anyone: CAP_SETUID, CAP_SETGID.
-    pub(crate) const fn is_root(&self) -> bool {
-        self.user.effective == 0
+    /// Whether it may set groups (`setgroups(2)`).
+    pub(crate) const fn may_set_groups(&self) -> bool {
+        self.capabilities.has(capabilities::SETGID)
     }
 
     pub(crate) fn change(&mut self, whose: Whose, change: Change) -> Result<()> {
-        let may = self.is_root();
-        let ids = match whose {
-            Whose::User => &mut self.user,
-            Whose::Group => &mut self.group,
+        let was = self.user;
+        let (ids, capability) = match whose {
+            Whose::User => (&mut self.user, capabilities::SETUID),
+            Whose::Group => (&mut self.group, capabilities::SETGID),
         };
+        let may = self.capabilities.has(capability);
         match change {
-            Change::One(id) => ids.set(id, may),
-            Change::Both(real, effective) => ids.set_both(real, effective, may),
-            Change::All(all) => ids.set_all(all, may),
+            Change::One(id) => ids.set(id, may)?,
+            Change::Both(real, effective) => ids.set_both(real, effective, may)?,
+            Change::All(all) => ids.set_all(all, may)?,
         }
+        let is = self.user;
+        self.capabilities.user_changed(
+            [was.has(0), is.has(0)],
+            [was.effective == 0, is.effective == 0],
+        );
+        Ok(())
     }
 
-    /// `setgroups(2)`, by user 0.
-    pub(crate) fn set_groups(&mut self, groups: Vec<u32>) {
+    /// `setgroups(2)`: sorted, as Linux keeps them.
+    pub(crate) fn set_groups(&mut self, mut groups: Vec<u32>) {
+        groups.sort_unstable();
         self.groups = groups;
     }
 }
@@ -194,10 +205,12 @@ mod tests {
         let set = |own: &mut Credentials, change| own.change(Whose::User, change);
         // `seteuid`
         assert_eq!(set(&mut own, Change::All([KEEP, 7, KEEP])), Ok(()));
-        assert_eq!((own.ids(Whose::User), own.is_root()), (ids(0, 7, 0), false));
+        assert_eq!(own.ids(Whose::User), ids(0, 7, 0));
+        assert!(!own.capabilities.has(capabilities::SETUID));
         assert_eq!(set(&mut own, Change::One(8)), Err(Errno::EPERM));
         assert_eq!(set(&mut own, Change::Both(KEEP, 0)), Ok(()));
-        assert_eq!((own.ids(Whose::User), own.is_root()), (ids(0, 0, 0), true));
+        assert_eq!(own.ids(Whose::User), ids(0, 0, 0));
+        assert!(own.capabilities.has(capabilities::SETUID));
         assert_eq!(set(&mut own, Change::Both(KEEP, 7)), Ok(()));
         assert_eq!(own.ids(Whose::User), ids(0, 7, 7), "it is not the real one");
         assert_eq!(set(&mut own, Change::Both(7, 0)), Ok(()));

@@ -17,7 +17,7 @@
 //! | `calls` | the system calls, by number |
 //! | `futex` | threads that wait at an address |
 //! | `signals`, `pending`, `delivery`, `timers`, `ring`, `looks` | what interrupts a thread |
-//! | `credentials` | its users and groups |
+//! | `capabilities`, `credentials` | its capabilities, users and groups |
 //! | `files` | descriptors, and what they refer to |
 //! | [`volume`] | a file system on a disk, for the tree of files |
 //!
@@ -32,6 +32,7 @@
 extern crate alloc;
 
 mod calls;
+mod capabilities;
 mod context;
 mod credentials;
 mod delivery;

@@ -102,7 +102,6 @@ impl CpuTime {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     Dumpable,
-    KeepCaps,
     NoNewPrivs,
     ParentSignal,
 }
@@ -125,7 +124,7 @@ pub(crate) struct Thread {
     pub(crate) nice: AtomicI32,
     pub(crate) cpus: AtomicU64,
     /// By [`Kept`].
-    pub(crate) kept: [AtomicU32; 4],
+    pub(crate) kept: [AtomicU32; 3],
     pub(crate) cpu_time: CpuTime,
     /// When it looks at timers that count this time.
     pub(crate) cpu_look_ns: AtomicU64,
@@ -173,7 +172,7 @@ impl Thread {
             scheduling: SpinLock::new(scheduling),
             nice: AtomicI32::new(0),
             cpus: AtomicU64::new(u64::MAX),
-            kept: [1, 0, 0, 0].map(AtomicU32::new),
+            kept: [1, 0, 0].map(AtomicU32::new),
             cpu_time: CpuTime::default(),
             // There may be timers.
             cpu_look_ns: AtomicU64::new(NOW),

@@ -20,17 +20,20 @@ fn calls_that_some_programs_ask_for_answer_as_linux_does() {
     }
 }
 
-/// Whether this process may become other users and groups.
-fn may_become_others() -> bool {
-    /// CAP_SETGID and CAP_SETUID (kernel `include/uapi/linux/capability.h`).
-    const CAPABILITIES: u64 = 1 << 6 | 1 << 7;
+/// CAP_SETGID and CAP_SETUID (kernel `include/uapi/linux/capability.h`).
+const OF_OTHERS: u64 = 1 << 6 | 1 << 7;
+/// CAP_SETPCAP and CAP_SYS_NICE.
+const OF_PRIVILEGES: u64 = 1 << 8 | 1 << 23;
+
+/// Whether this process is user 0 and has these capabilities.
+fn is_root_with(capabilities: u64) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let field = |name: &str| {
         let line = status.lines().find(|line| line.starts_with(name));
         line.and_then(|line| line.split_whitespace().nth(1).map(str::to_owned))
     };
     let own = field("CapEff:").and_then(|word| u64::from_str_radix(&word, 16).ok());
-    field("Uid:").as_deref() == Some("0") && own.is_some_and(|own| !own & CAPABILITIES == 0)
+    field("Uid:").as_deref() == Some("0") && own.is_some_and(|own| !own & capabilities == 0)
 }
 
 #[test]
@@ -38,7 +41,7 @@ fn users_and_groups_change_as_on_linux() {
     if !can_run() {
         return;
     }
-    if !may_become_others() {
+    if !is_root_with(OF_OTHERS) {
         tare_vmtest::lacks("only root with CAP_SETUID and CAP_SETGID becomes other users");
         return;
     }
@@ -47,4 +50,22 @@ fn users_and_groups_change_as_on_linux() {
         return;
     };
     answers_as_here(&place, &program, &[], &["identities"]);
+}
+
+#[test]
+fn capabilities_and_what_needs_them_are_as_on_linux() {
+    if !can_run() {
+        return;
+    }
+    if !is_root_with(OF_OTHERS | OF_PRIVILEGES) {
+        tare_vmtest::lacks("only root with CAP_SETPCAP and CAP_SYS_NICE gives up the others");
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "privileges.c", &["-static"]) else {
+        return;
+    };
+    for cpus in ["1", "2"] {
+        answers_as_here(&place, &program, &["--cpus", cpus], &[]);
+    }
 }

@@ -9,6 +9,7 @@ use linux_raw_sys::general::membarrier_cmd as m;
 use tare_libos::thread::{self, cores};
 
 use super::threads::thread_of;
+use crate::capabilities::SYS_NICE;
 use crate::context::Context;
 use crate::credentials::Whose;
 use crate::errno::{Errno, Result};
@@ -27,8 +28,15 @@ const GLOBAL_EXPEDITED: u32 = m::MEMBARRIER_CMD_GLOBAL_EXPEDITED as u32;
 const REGISTER_GLOBAL: u32 = m::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u32;
 const PRIVATE_EXPEDITED: u32 = m::MEMBARRIER_CMD_PRIVATE_EXPEDITED as u32;
 const REGISTER_PRIVATE: u32 = m::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED as u32;
-const COMMANDS: u32 =
-    GLOBAL | GLOBAL_EXPEDITED | REGISTER_GLOBAL | PRIVATE_EXPEDITED | REGISTER_PRIVATE;
+const SYNC_CORE: u32 = m::MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE as u32;
+const REGISTER_SYNC_CORE: u32 = m::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE as u32;
+const COMMANDS: u32 = GLOBAL
+    | GLOBAL_EXPEDITED
+    | REGISTER_GLOBAL
+    | PRIVATE_EXPEDITED
+    | REGISTER_PRIVATE
+    | SYNC_CORE
+    | REGISTER_SYNC_CORE;
 
 /// `getcpu(2)`: all memory is of node 0.
 pub(super) fn getcpu(context: &Context<'_>, cpu: u64, node: u64) -> Result {
@@ -100,11 +108,11 @@ pub(super) fn getpriority(context: &Context<'_>, which: u64, number: u64) -> Res
     Ok((20 - nice.min().unwrap_or_default()) as u64)
 }
 
-/// `setpriority(2)`: kept and read back. EACCES for a higher one by another user than 0.
+/// `setpriority(2)`: kept and read back. EACCES for a higher one without `CAP_SYS_NICE`.
 pub(super) fn setpriority(context: &Context<'_>, which: u64, number: u64, nice: u64) -> Result {
     let nice = (nice as i32).clamp(-20, 19);
     let threads = threads_of(context, which, number)?;
-    let may_rise = context.thread.credentials.lock().is_root();
+    let may_rise = context.thread.credentials.lock().capabilities.has(SYS_NICE);
     for thread in threads {
         if nice < thread.nice.load(Ordering::Relaxed) && !may_rise {
             return Err(Errno::EACCES);
@@ -124,14 +132,18 @@ pub(super) fn membarrier(context: &Context<'_>, command: u64, flags: u64) -> Res
     }
     match command as u32 {
         0 => return Ok(COMMANDS.into()),
-        command @ (REGISTER_GLOBAL | REGISTER_PRIVATE) => {
+        command @ (REGISTER_GLOBAL | REGISTER_PRIVATE | REGISTER_SYNC_CORE) => {
             REGISTERED.fetch_or(command, Ordering::Relaxed);
             return Ok(0);
         }
-        PRIVATE_EXPEDITED if REGISTERED.load(Ordering::Relaxed) & REGISTER_PRIVATE == 0 => {
+        // Each registration's bit is the next one (kernel `include/uapi/linux/membarrier.h`).
+        command @ (PRIVATE_EXPEDITED | SYNC_CORE)
+            if REGISTERED.load(Ordering::Relaxed) & command << 1 == 0 =>
+        {
             return Err(Errno::EPERM);
         }
-        GLOBAL | GLOBAL_EXPEDITED | PRIVATE_EXPEDITED => {}
+        // The other cores return to the program by IRET, which serialises them (SYNC_CORE).
+        GLOBAL | GLOBAL_EXPEDITED | PRIVATE_EXPEDITED | SYNC_CORE => {}
         _ => return Err(Errno::EINVAL),
     }
     let here = thread::current_core();

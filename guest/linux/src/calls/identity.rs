@@ -4,17 +4,15 @@ use alloc::vec::Vec;
 
 use super::arguments::Arguments;
 use super::threads::thread_of;
+use crate::capabilities::Sets;
 use crate::context::Context;
 use crate::credentials::{Change, MOST_GROUPS, Whose};
 use crate::errno::{Errno, Result};
-use crate::process::PID;
 
 /// Versions of capabilities (kernel `include/uapi/linux/capability.h`), with the words of each
 /// set.
 const CAPABILITY_VERSIONS: [(u32, usize); 3] =
     [(0x1998_0330, 1), (0x2007_1026, 2), (0x2008_0522, 2)];
-/// Linux's capabilities: all that user 0 has.
-const ALL_CAPABILITIES: u64 = (1 << 41) - 1;
 
 /// `getuid(2)` and `getgid(2)`.
 pub(super) fn real(context: &Context<'_>, whose: Whose) -> Result {
@@ -61,9 +59,9 @@ pub(super) fn getgroups(context: &Context<'_>, most: u64, to: u64) -> Result {
     Ok(groups.len() as u64)
 }
 
-/// `setgroups(2)`: EPERM for who is not user 0.
+/// `setgroups(2)`: EPERM without `CAP_SETGID`.
 pub(super) fn setgroups(context: &Context<'_>, count: u64, from: u64) -> Result {
-    if !context.thread.credentials.lock().is_root() {
+    if !context.thread.credentials.lock().may_set_groups() {
         return Err(Errno::EPERM);
     }
     let count = count as u32 as usize;
@@ -90,7 +88,7 @@ fn capability_words(context: &Context<'_>, header: u64) -> Result<Option<usize>>
     Ok(known.map(|known| known.1))
 }
 
-/// `capget(2)`: user 0 has all of them, and others none.
+/// `capget(2)`: ESRCH for no thread.
 pub(super) fn capget(context: &Context<'_>, header: u64, to: u64) -> Result {
     let words = match capability_words(context, header)? {
         Some(words) => words,
@@ -104,18 +102,13 @@ pub(super) fn capget(context: &Context<'_>, header: u64, to: u64) -> Result {
     if (number as i32) < 0 {
         return Err(Errno::EINVAL);
     }
-    if number != PID {
-        thread_of(context, number.into())?;
-    }
-    let own = if context.thread.credentials.lock().is_root() {
-        ALL_CAPABILITIES
-    } else {
-        0
-    };
-    // Effective, permitted, inheritable: the lower words of all, then the upper ones.
-    let lower = own as u32;
-    let sets = [lower, lower, 0, (own >> 32) as u32, (own >> 32) as u32, 0];
-    put_words(context, to, &sets[..words * 3])
+    let thread = thread_of(context, number.into())?;
+    let own = thread.credentials.lock().capabilities.sets();
+    // The lower words of all, then the upper ones.
+    let sets = [own.effective, own.permitted, own.inheritable];
+    let lower = sets.map(|set| set as u32);
+    let upper = sets.map(|set| (set >> 32) as u32);
+    put_words(context, to, &[lower, upper].as_flattened()[..words * 3])
 }
 
 fn put_words(context: &Context<'_>, to: u64, words: &[u32]) -> Result {
@@ -125,8 +118,7 @@ fn put_words(context: &Context<'_>, to: u64, words: &[u32]) -> Result {
     Ok(0)
 }
 
-/// `capset(2)`: what is given up is not missed, because nothing depends on it. EPERM for what the
-/// thread has not.
+/// `capset(2)`: EPERM for what the thread has not, and for another thread.
 pub(super) fn capset(context: &Context<'_>, header: u64, from: u64) -> Result {
     let words = capability_words(context, header)?.ok_or(Errno::EINVAL)?;
     let number = u64::from(context.process.u32(header.wrapping_add(4))?);
@@ -135,10 +127,13 @@ pub(super) fn capset(context: &Context<'_>, header: u64, from: u64) -> Result {
     }
     let bytes = context.process.bytes(from, words * 12)?;
     let (given, _) = bytes.as_chunks::<4>();
-    let is_root = context.thread.credentials.lock().is_root();
-    let wants = given.iter().any(|word| *word != [0; 4]);
-    if wants && !is_root {
-        return Err(Errno::EPERM);
-    }
-    Ok(0)
+    let word = |at: usize| given.get(at).map_or(0, |word| u32::from_le_bytes(*word));
+    let set = |at| u64::from(word(at)) | u64::from(word(at + 3)) << 32;
+    let new = Sets {
+        effective: set(0),
+        permitted: set(1),
+        inheritable: set(2),
+    };
+    let mut own = context.thread.credentials.lock();
+    own.capabilities.set(new).map(|()| 0)
 }

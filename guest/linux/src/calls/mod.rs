@@ -27,6 +27,8 @@ mod options;
 #[cfg(target_os = "none")]
 mod parts;
 #[cfg(target_os = "none")]
+mod scheduling;
+#[cfg(target_os = "none")]
 mod signals;
 #[cfg(target_os = "none")]
 mod splice;
@@ -52,7 +54,7 @@ mod table {
     use super::{
         cores, descriptors, events, files, hints, identity, io, memfd, memory, net, options,
     };
-    use super::{signals, splice, status, system, threads, time, timers};
+    use super::{scheduling, signals, splice, status, system, threads, time, timers};
     use crate::context::Context;
     use crate::credentials::{Change, Whose};
     use crate::errno::{Errno, Result};
@@ -306,13 +308,15 @@ mod table {
             Call::getpriority => cores::getpriority(c, a[0], a[1]),
             Call::setpriority => cores::setpriority(c, a[0], a[1], a[2]),
             Call::membarrier => cores::membarrier(c, a[0], a[1]),
-            Call::sched_setscheduler => threads::sched_setscheduler(c, a[0], a[1], a[2]),
-            Call::sched_getscheduler => threads::sched_getscheduler(c, a[0]),
-            Call::sched_setparam => threads::sched_setparam(c, a[0], a[1]),
-            Call::sched_getparam => threads::sched_getparam(c, a[0], a[1]),
-            Call::sched_get_priority_max => threads::sched_get_priority_max(a[0]),
-            Call::sched_get_priority_min => threads::sched_get_priority_min(a[0]),
-            Call::sched_rr_get_interval => threads::sched_rr_get_interval(c, a[0], a[1]),
+            Call::sched_setscheduler => scheduling::sched_setscheduler(c, a[0], a[1], a[2]),
+            Call::sched_getscheduler => scheduling::sched_getscheduler(c, a[0]),
+            Call::sched_setparam => scheduling::sched_setparam(c, a[0], a[1]),
+            Call::sched_setattr => scheduling::sched_setattr(c, a[0], a[1], a[2]),
+            Call::sched_getattr => scheduling::sched_getattr(c, a[0], a[1], a[2], a[3]),
+            Call::sched_getparam => scheduling::sched_getparam(c, a[0], a[1]),
+            Call::sched_get_priority_max => scheduling::sched_get_priority_max(a[0]),
+            Call::sched_get_priority_min => scheduling::sched_get_priority_min(a[0]),
+            Call::sched_rr_get_interval => scheduling::sched_rr_get_interval(c, a[0], a[1]),
             Call::set_robust_list => threads::set_robust_list(a[1]),
             Call::rt_sigaction => signals::rt_sigaction(c, a),
             Call::rt_sigprocmask => signals::rt_sigprocmask(c, a[0], a[1], a[2]),

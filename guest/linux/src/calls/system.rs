@@ -3,9 +3,13 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use linux_raw_sys::general as c;
+use linux_raw_sys::prctl::{
+    PR_CAP_AMBIENT_CLEAR_ALL, PR_CAP_AMBIENT_IS_SET, PR_CAP_AMBIENT_LOWER, PR_CAP_AMBIENT_RAISE,
+};
 use tare_program::offered::Prctl;
 
 use super::arguments::Arguments;
+use crate::capabilities::Capabilities;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::thread::Kept;
@@ -35,9 +39,7 @@ pub(super) fn arch_prctl(context: &mut Context<'_>, code: u64, address: u64) -> 
     Ok(0)
 }
 
-/// Most of what `prctl` keeps: the last signal, and the last capability.
 const LAST_SIGNAL: u64 = 64;
-const LAST_CAPABILITY: u64 = 40;
 
 /// `prctl(2)`: names have a meaning, and the rest is kept and read back. EINVAL for other
 /// operations and values (kernel `kernel/sys.c`).
@@ -68,25 +70,59 @@ pub(super) fn prctl(context: &Context<'_>, a: Arguments) -> Result {
         }
         Prctl::PR_SET_DUMPABLE => keep(Kept::Dumpable, value <= 1),
         Prctl::PR_GET_DUMPABLE => Ok(read(Kept::Dumpable).into()),
-        Prctl::PR_SET_KEEPCAPS => keep(Kept::KeepCaps, value <= 1),
-        Prctl::PR_GET_KEEPCAPS => Ok(read(Kept::KeepCaps).into()),
+        Prctl::PR_SET_KEEPCAPS if value > 1 => Err(Errno::EINVAL),
+        Prctl::PR_SET_KEEPCAPS => {
+            thread.credentials.lock().capabilities.keep = value == 1;
+            Ok(0)
+        }
+        Prctl::PR_GET_KEEPCAPS => Ok(thread.credentials.lock().capabilities.keep.into()),
         Prctl::PR_SET_NO_NEW_PRIVS => keep(Kept::NoNewPrivs, value == 1 && is_last),
         Prctl::PR_GET_NO_NEW_PRIVS if value != 0 || !is_last => Err(Errno::EINVAL),
         Prctl::PR_GET_NO_NEW_PRIVS => Ok(read(Kept::NoNewPrivs).into()),
         Prctl::PR_SET_PDEATHSIG => keep(Kept::ParentSignal, value <= LAST_SIGNAL),
         Prctl::PR_GET_PDEATHSIG => process.put_u32(value, read(Kept::ParentSignal)).map(|()| 0),
-        Prctl::PR_CAPBSET_READ | Prctl::PR_CAPBSET_DROP if value > LAST_CAPABILITY => {
-            Err(Errno::EINVAL)
+        Prctl::PR_CAPBSET_READ => {
+            let own = thread.credentials.lock();
+            Ok(own.capabilities.is_bounded(value)?.into())
         }
-        Prctl::PR_CAPBSET_READ => Ok(1),
+        Prctl::PR_CAPBSET_DROP => {
+            let mut own = thread.credentials.lock();
+            own.capabilities.bound(value).map(|()| 0)
+        }
+        Prctl::PR_CAP_AMBIENT => {
+            let mut own = thread.credentials.lock();
+            ambient(&mut own.capabilities, value, rest)
+        }
         Prctl::PR_GET_SECCOMP | Prctl::PR_GET_SECUREBITS => Ok(0),
         // Nothing here depends on them.
-        Prctl::PR_CAPBSET_DROP
-        | Prctl::PR_SET_CHILD_SUBREAPER
+        Prctl::PR_SET_CHILD_SUBREAPER
         | Prctl::PR_SET_THP_DISABLE
         | Prctl::PR_SET_TIMERSLACK
         | Prctl::PR_SET_VMA => Ok(0),
     }
+}
+
+/// `PR_CAP_AMBIENT`: EINVAL for another operation and for numbers behind it.
+fn ambient(own: &mut Capabilities, operation: u64, rest: [u64; 4]) -> Result {
+    let [number, more @ ..] = rest;
+    let operation = operation as u32;
+    if operation == PR_CAP_AMBIENT_CLEAR_ALL {
+        if rest[..3] != [0; 3] {
+            return Err(Errno::EINVAL);
+        }
+        own.clear_ambient();
+        return Ok(0);
+    }
+    if more[..2] != [0; 2] {
+        return Err(Errno::EINVAL);
+    }
+    match operation {
+        PR_CAP_AMBIENT_IS_SET => return Ok(own.is_ambient(number)?.into()),
+        PR_CAP_AMBIENT_RAISE => own.raise_ambient(number)?,
+        PR_CAP_AMBIENT_LOWER => own.lower_ambient(number)?,
+        _ => return Err(Errno::EINVAL),
+    }
+    Ok(0)
 }
 
 pub(super) fn uname(context: &Context<'_>, to: u64) -> Result {

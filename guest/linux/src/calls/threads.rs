@@ -1,4 +1,4 @@
-//! Threads and what they share: `clone(2)`, `futex(2)`, scheduling (`sched(7)`).
+//! Threads and what they share: `clone(2)`, `futex(2)`.
 
 use alloc::sync::Arc;
 
@@ -8,27 +8,14 @@ use tare_libos::time::{Duration, Instant};
 use tare_program::offered::ThreadFlag;
 
 use super::arguments::Arguments;
-use super::time::{duration, put_duration};
+use super::time::duration;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::thread::{NewThread, Scheduling, Thread};
+use crate::thread::{NewThread, Thread};
 
 /// Flags of a thread of this process.
 const THREAD: u32 = c::CLONE_VM | c::CLONE_SIGHAND | c::CLONE_THREAD;
 const COMMAND: u32 = 0x7f;
-/// Policies by number, with the range of their priorities.
-const POLICIES: [(u32, u32, u32); 6] = [
-    (c::SCHED_NORMAL, 0, 0),
-    (c::SCHED_FIFO, 1, 99),
-    (c::SCHED_RR, 1, 99),
-    (c::SCHED_BATCH, 0, 0),
-    (c::SCHED_IDLE, 0, 0),
-    (c::SCHED_DEADLINE, 0, 0),
-];
-/// What `SCHED_RR` has (kernel `include/linux/sched/rt.h`), and what others have at most.
-const ROUND: Duration = Duration::from_millis(100);
-const SLICE: Duration = Duration::from_millis(4);
-
 /// What a new thread begins with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clone {
@@ -172,89 +159,6 @@ pub(super) fn thread_of(context: &Context<'_>, number: u64) -> Result<Arc<Thread
             threads.get(&number).cloned().ok_or(Errno::ESRCH)
         }
     }
-}
-
-/// `sched_setscheduler(2)`. Threads of a core run in turns whatever they ask for.
-pub(super) fn sched_setscheduler(
-    context: &Context<'_>,
-    number: u64,
-    policy: u64,
-    parameters: u64,
-) -> Result {
-    if (policy as i32) < 0 {
-        return Err(Errno::EINVAL);
-    }
-    set_scheduling(context, number, Some(policy as u32), parameters)
-}
-
-pub(super) fn sched_setparam(context: &Context<'_>, number: u64, parameters: u64) -> Result {
-    set_scheduling(context, number, None, parameters)
-}
-
-fn set_scheduling(
-    context: &Context<'_>,
-    number: u64,
-    policy: Option<u32>,
-    parameters: u64,
-) -> Result {
-    if parameters == 0 || (number as i32) < 0 {
-        return Err(Errno::EINVAL);
-    }
-    let priority = context.process.u32(parameters)?;
-    let thread = thread_of(context, number)?;
-    let mut scheduling = thread.scheduling.lock();
-    let policy = policy.unwrap_or(scheduling.policy);
-    let (least, most) = priorities(policy & !c::SCHED_RESET_ON_FORK)?;
-    // Deadlines come by another call.
-    if policy & !c::SCHED_RESET_ON_FORK == c::SCHED_DEADLINE || !(least..=most).contains(&priority)
-    {
-        return Err(Errno::EINVAL);
-    }
-    *scheduling = Scheduling { policy, priority };
-    Ok(0)
-}
-
-pub(super) fn sched_getscheduler(context: &Context<'_>, number: u64) -> Result {
-    if (number as i32) < 0 {
-        return Err(Errno::EINVAL);
-    }
-    let thread = thread_of(context, number)?;
-    let scheduling = *thread.scheduling.lock();
-    Ok(scheduling.policy.into())
-}
-
-pub(super) fn sched_getparam(context: &Context<'_>, number: u64, to: u64) -> Result {
-    if to == 0 || (number as i32) < 0 {
-        return Err(Errno::EINVAL);
-    }
-    let thread = thread_of(context, number)?;
-    let scheduling = *thread.scheduling.lock();
-    context.process.put_u32(to, scheduling.priority)?;
-    Ok(0)
-}
-
-fn priorities(policy: u32) -> Result<(u32, u32)> {
-    let known = POLICIES.iter().find(|known| known.0 == policy);
-    let (_, least, most) = known.ok_or(Errno::EINVAL)?;
-    Ok((*least, *most))
-}
-
-pub(super) fn sched_get_priority_max(policy: u64) -> Result {
-    Ok(priorities(policy as u32)?.1.into())
-}
-
-pub(super) fn sched_get_priority_min(policy: u64) -> Result {
-    Ok(priorities(policy as u32)?.0.into())
-}
-
-pub(super) fn sched_rr_get_interval(context: &Context<'_>, number: u64, to: u64) -> Result {
-    let policy = sched_getscheduler(context, number)? as u32 & !c::SCHED_RESET_ON_FORK;
-    let interval = match policy {
-        c::SCHED_RR => ROUND,
-        c::SCHED_FIFO => Duration::ZERO,
-        _ => SLICE,
-    };
-    put_duration(context, to, interval)
 }
 
 /// `set_robust_list(2)`: what a thread held is not released where it ends alone.
