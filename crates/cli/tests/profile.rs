@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::needs::skip;
 use support::{TestDir, end, free_port, installed};
 
@@ -634,6 +634,9 @@ fn an_application_in_a_guest_is_profiled_with_call_graphs() {
             .unwrap()
             .contains("cloud")
     );
+    let run = &profile["phases"][0]["taken"]["way"]["guest"];
+    assert_eq!(run["root"], root.to_str().unwrap());
+    assert_eq!(run["command"], json!(["/bin/reader", "1"]));
     let files = profile["features"]["files"].as_array().unwrap();
     assert!(
         files.iter().any(|file| file["path"] == "/proc/version"),

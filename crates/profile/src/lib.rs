@@ -36,7 +36,7 @@ pub use features::{
     CloneUse, Features, FileUse, FlagsUse, IoctlUse, MountUse, OptionUse, PrctlUse, SocketUse,
 };
 pub use lookups::{Asked, Lookups};
-pub use observer::{Observer, Phase, Taken, Way};
+pub use observer::{GuestRun, Observer, Phase, Taken, Way};
 pub use read::MAX_BYTES;
 pub use task::Task;
 

@@ -40,8 +40,51 @@ pub enum Way {
     Pid(u32),
     /// A container, by its cgroup.
     Container(String),
-    /// An image that was run in a guest.
-    Guest(String),
+    /// A root that was run in a guest.
+    Guest(GuestRun),
+}
+
+impl Way {
+    /// The command that was started, where the observer knows it.
+    pub fn command(&self) -> Option<&[String]> {
+        match self {
+            Self::Command(words) | Self::Guest(GuestRun { command: words, .. }) => {
+                (!words.is_empty()).then_some(words)
+            }
+            Self::Pid(_) | Self::Container(_) => None,
+        }
+    }
+}
+
+/// What was run in a guest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenGuestRun")]
+pub struct GuestRun {
+    /// Its files: a directory or an image.
+    pub root: String,
+    /// Its command; empty in profiles from before it was recorded.
+    pub command: Vec<String>,
+}
+
+/// As profiles have it: at first they had the root alone.
+#[derive(Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+enum WrittenGuestRun {
+    Root(String),
+    Whole {
+        root: String,
+        command: Vec<String>,
+    },
+}
+
+impl From<WrittenGuestRun> for GuestRun {
+    fn from(written: WrittenGuestRun) -> Self {
+        let (root, command) = match written {
+            WrittenGuestRun::Root(root) => (root, Vec::new()),
+            WrittenGuestRun::Whole { root, command } => (root, command),
+        };
+        Self { root, command }
+    }
 }
 
 /// What the observer cost the machine.
@@ -57,4 +100,24 @@ pub struct Observer {
     pub user_ns: u64,
     /// Events that found no room.
     pub lost: u64,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_of_before_names_the_root_alone() {
+        let read = |text: &str| serde_json::from_str::<Way>(text).unwrap();
+        let was = read(r#"{"guest":"/srv/a"}"#);
+        assert_eq!(was.command(), None);
+        let command = vec!["httpd".to_owned(), "-f".to_owned()];
+        let root = "/srv/a".to_owned();
+        let is = Way::Guest(GuestRun { root, command });
+        assert_eq!(read(&serde_json::to_string(&is).unwrap()), is);
+        assert_eq!(is.command().map(<[String]>::len), Some(2));
+        let more = r#"{"guest":{"root":"/","command":[],"more":1}}"#;
+        assert!(serde_json::from_str::<Way>(more).is_err());
+    }
 }

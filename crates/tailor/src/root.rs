@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tare_profile::{Asked, Profile, Way};
+use tare_profile::{Asked, Profile};
 use tare_rootfs::host::HostError;
 use tare_rootfs::oci::{ImageError, Limits};
 use tare_rootfs::tree::{EntryKind, Node};
@@ -207,13 +207,8 @@ pub fn gather(
 
 /// The words of the first observation that started a command.
 fn profiled_command(profile: &Profile) -> Option<Vec<String>> {
-    profile
-        .phases
-        .iter()
-        .find_map(|phase| match &phase.taken.way {
-            Way::Command(words) if !words.is_empty() => Some(words.clone()),
-            _ => None,
-        })
+    let mut phases = profile.phases.iter();
+    phases.find_map(|phase| phase.taken.way.command().map(<[String]>::to_vec))
 }
 
 fn of_image(

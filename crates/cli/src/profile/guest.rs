@@ -18,7 +18,7 @@ use tare_probe::graph;
 use tare_probe::guest::archive::ArchiveError;
 use tare_probe::guest::{FAILURE, OBSERVER, ObserveRequest, PROFILE, STATUS, TRACE};
 use tare_profile::table;
-use tare_profile::{Profile, Way};
+use tare_profile::{GuestRun, Profile, Way};
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::kernel::debian;
 use tare_rootfs::tree::Node;
@@ -77,7 +77,7 @@ pub(super) fn profile(plan: &Plan, root: &Path, command: &[String]) -> RunOutcom
     prepare_graphs(plan)?;
     let guest = Guest::gather(root, command)?;
     let finds = guest.run(plan, &[])?;
-    let profile = profile_of(&finds, plan, root)?;
+    let profile = profile_of(&finds, plan, root, &guest.task.command)?;
     super::keep(plan, &profile, out)?;
     if !plan.graphs.is_empty() {
         let finds = guest.run(plan, &plan.graphs)?;
@@ -160,12 +160,20 @@ impl Guest {
     }
 }
 
-fn profile_of(finds: &Finds, plan: &Plan, root: &Path) -> Result<Profile, Failure> {
+fn profile_of(
+    finds: &Finds,
+    plan: &Plan,
+    root: &Path,
+    command: &[String],
+) -> Result<Profile, Failure> {
     let bytes = finds.get(PROFILE).map_or(&[][..], Vec::as_slice);
     let mut profile = parse(bytes).map_err(InGuestError::Profile)?;
     for phase in &mut profile.phases {
         phase.label.clone_from(&plan.label);
-        phase.taken.way = Way::Guest(root.display().to_string());
+        phase.taken.way = Way::Guest(GuestRun {
+            root: root.display().to_string(),
+            command: command.to_vec(),
+        });
     }
     Ok(profile)
 }

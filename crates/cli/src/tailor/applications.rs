@@ -1,8 +1,11 @@
 //! The applications of the profiles, and the check that shows that each works.
 
+use std::path::PathBuf;
+
 use tare_control::exit::ExitCode;
 use tare_profile::{Profile, Way};
 use tare_tailor::check::Check;
+use tare_tailor::root::RootFrom;
 
 use crate::failure::Failure;
 
@@ -60,15 +63,46 @@ pub(super) fn checks(applications: &[Profiled], given: &[Check]) -> Result<Vec<C
         0 => Ok(vec![Check::Runs; count]),
         checks if checks == count => Ok(given.to_vec()),
         checks => {
-            let names: Vec<&str> = applications.iter().map(|it| it.name.as_str()).collect();
             let sentence = format!(
                 "{count} applications ({}) need a --check each, in this order, or none: {checks} \
                  given",
-                names.join(", ")
+                names_of(applications)
             );
             Err(Failure::new(ExitCode::Usage, sentence))
         }
     }
+}
+
+/// Where the files of each application are; the default is this computer.
+pub(super) fn roots(
+    applications: &[Profiled],
+    given: &[PathBuf],
+) -> Result<Vec<RootFrom>, Failure> {
+    let count = applications.len();
+    let refused = |sentence: String| Err(Failure::new(ExitCode::Usage, sentence));
+    match given {
+        [] => Ok(vec![RootFrom::Profile; count]),
+        roots if roots.len() == count => Ok(roots.iter().cloned().map(RootFrom::Path).collect()),
+        [root] => match RootFrom::Path(root.clone()) {
+            image if image.is_image() => refused(format!(
+                "the image {} starts one command, and there are {count} applications: give a \
+                 --root for each, in this order: {}",
+                root.display(),
+                names_of(applications)
+            )),
+            root => Ok(vec![root; count]),
+        },
+        roots => refused(format!(
+            "{count} applications ({}) need a --root each, in this order, or one, or none: {} given",
+            names_of(applications),
+            roots.len()
+        )),
+    }
+}
+
+fn names_of(applications: &[Profiled]) -> String {
+    let names: Vec<&str> = applications.iter().map(|it| it.name.as_str()).collect();
+    names.join(", ")
 }
 
 /// The target of the first observation; `None` for a process that was already running, since its
@@ -84,13 +118,8 @@ fn way(profile: &Profile) -> Option<&Way> {
 
 /// The arguments of the first observation that started a command.
 fn command(profile: &Profile) -> Option<&[String]> {
-    profile
-        .phases
-        .iter()
-        .find_map(|phase| match &phase.taken.way {
-            Way::Command(words) if !words.is_empty() => Some(words.as_slice()),
-            _ => None,
-        })
+    let mut phases = profile.phases.iter();
+    phases.find_map(|phase| phase.taken.way.command())
 }
 
 /// The application's name: from its command, else from its profile's first task.
@@ -118,7 +147,7 @@ fn name(profile: &Profile) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use tare_profile::{Observer, Phase, Taken};
+    use tare_profile::{GuestRun, Observer, Phase, Taken};
 
     use super::*;
 
@@ -171,6 +200,50 @@ mod tests {
         let both = right(&[("application", 2), ("application-2", 1)]);
         assert_eq!(names(&containers), both);
         assert_eq!(names(&[Profile::empty()]), right(&[("application", 0)]));
+    }
+
+    #[test]
+    fn profiles_of_guests_are_grouped_by_root_and_command() {
+        let guest = |root: &str, command: &str| {
+            profile(Way::Guest(GuestRun {
+                root: root.to_owned(),
+                command: vec![format!("/usr/sbin/{command}")],
+            }))
+        };
+        let all = [
+            guest("/srv/a", "httpd"),
+            guest("/srv/b", "httpd"),
+            guest("/srv/a", "redis"),
+            guest("/srv/a", "httpd"),
+        ];
+        let expected = [("httpd", 2), ("httpd-2", 1), ("redis", 1)];
+        assert_eq!(names(&all), right(&expected));
+    }
+
+    #[test]
+    fn each_application_has_its_root_or_all_have_one() {
+        let two = grouped(&[of(&["a"]), of(&["b"])]);
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        std::fs::write(path("image.tar"), "").unwrap();
+        let from = |name: &str| RootFrom::Path(path(name));
+        assert_eq!(
+            roots(&two, &[]).ok(),
+            Some(vec![RootFrom::Profile, RootFrom::Profile])
+        );
+        assert_eq!(
+            roots(&two, &[path("x")]).ok(),
+            Some(vec![from("x"), from("x")])
+        );
+        let both = ["x", "image.tar"];
+        assert_eq!(
+            roots(&two, &both.map(path)).ok(),
+            Some(both.map(from).into())
+        );
+        let refused = |given: &[PathBuf]| roots(&two, given).unwrap_err().sentence();
+        assert!(refused(&[path("image.tar")]).contains("order: a, b"));
+        let three = ["x", "y", "z"].map(path);
+        assert!(refused(&three).contains("(a, b) need a --root each"));
     }
 
     #[test]

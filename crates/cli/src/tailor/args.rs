@@ -50,10 +50,10 @@ pub(crate) struct TailorArgs {
     /// tcp:PORT; repeatable [default: that it runs]
     #[arg(long, value_name = "CHECK")]
     pub(crate) check: Vec<Check>,
-    /// The application's files: a directory or a container image [default: the files of
-    /// this host that the profile names]
+    /// The application's files: a directory or a container image; of several applications
+    /// one for each, in their order [default: the files of this host that the profile names]
     #[arg(long, value_name = "DIR|TAR")]
-    pub(crate) root: Option<PathBuf>,
+    pub(crate) root: Vec<PathBuf>,
     /// Rebuild the kernel of a lock file and compare it with the lock
     #[arg(long, value_name = "FILE", conflicts_with_all = ["profiles", "add", "keep", "cut", "trusting"])]
     pub(crate) lock: Option<PathBuf>,

@@ -301,18 +301,18 @@ fn subjects(
     interrupted: &Arc<AtomicBool>,
 ) -> Result<Vec<Subject>, Failure> {
     let checks = applications::checks(applications, &args.check)?;
-    let from = args.root.clone().map_or(RootFrom::Profile, RootFrom::Path);
+    let roots = applications::roots(applications, &args.root)?;
     let is_one = applications.len() == 1;
-    if !is_one && (!args.command.is_empty() || from.is_image()) {
+    if !is_one && !args.command.is_empty() {
         let what = "of several applications each has the command of its profile: leave out the \
-                    command after --, and an image as --root";
+                    command after --";
         return Err(Failure::new(ExitCode::Usage, what));
     }
     let tare = this_program()?;
-    let subject = |(profiled, check): (&Profiled, Check)| -> Result<Subject, Failure> {
+    let subject = |((profiled, check), from): ((&Profiled, Check), RootFrom)| {
         let Profiled { name, profile } = profiled;
         let logs = dir.join(LOGS);
-        Ok(Subject {
+        Ok::<_, Failure>(Subject {
             name: name.clone(),
             application: root::gather(&from, profile, &args.command, &check, &spec.cuts)?,
             logs: if is_one { logs } else { logs.join(name) },
@@ -329,7 +329,8 @@ fn subjects(
             },
         })
     };
-    applications.iter().zip(checks).map(subject).collect()
+    let each = applications.iter().zip(checks).zip(roots);
+    each.map(subject).collect()
 }
 
 /// Adds the result of each application to the report.

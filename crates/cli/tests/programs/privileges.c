@@ -93,7 +93,7 @@ static void *give_up(void *unused)
     return 0;
 }
 
-/* User 0 becomes another, for a while and for ever. */
+/* User 0 becomes another, for a while and forever. */
 static void *become_another(void *keeps)
 {
     T(set(KEPT, KEPT, BIT(CAP_SETUID)));

@@ -5,7 +5,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
-use tare_profile::{FileUse, Observer, Phase, Taken, Task as Seen};
+use tare_profile::{FileUse, Observer, Phase, Taken, Task as Seen, Way};
 
 use super::*;
 
