@@ -2,7 +2,7 @@
 
 use siphasher::sip::SipHasher24;
 
-/// What the numbers are for: each use has its own key.
+/// What the numbers are for: each use has its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Wire,
@@ -13,16 +13,16 @@ pub(crate) enum Use {
 
 /// SipHash-2-4 of a counter.
 pub(crate) struct Random {
-    hasher: SipHasher24,
+    secret: [u8; 16],
+    of: Use,
     drawn: u64,
 }
 
 impl Random {
-    pub(crate) fn new(secret: &[u8; 16], of: Use) -> Self {
-        let of_secret = SipHasher24::new_with_key(secret);
-        let half = |which| of_secret.hash(&[b'k', of as u8, which]);
+    pub(crate) const fn new(secret: [u8; 16], of: Use) -> Self {
         Self {
-            hasher: SipHasher24::new_with_keys(half(0), half(1)),
+            secret,
+            of,
             drawn: 0,
         }
     }
@@ -30,8 +30,16 @@ impl Random {
     /// The next number.
     pub(crate) fn draw(&mut self) -> u64 {
         self.drawn += 1;
-        self.hasher.hash(&self.drawn.to_le_bytes())
+        let mut input = [self.of as u8; 9];
+        input[1..].copy_from_slice(&self.drawn.to_le_bytes());
+        hash(&self.secret, &input)
     }
+}
+
+/// SipHash-2-4. Once in an image: its rounds are long.
+#[inline(never)]
+pub(crate) fn hash(key: &[u8; 16], bytes: &[u8]) -> u64 {
+    SipHasher24::new_with_key(key).hash(bytes)
 }
 
 #[cfg(test)]
@@ -45,7 +53,7 @@ mod tests {
         let secrets = [[1; 16], [2; 16]];
         let uses = [Use::Wire, Use::Loopback, Use::UdpPorts, Use::Dhcpv6];
         let mut all = BTreeSet::new();
-        for secret in &secrets {
+        for secret in secrets {
             for of in uses {
                 let (mut one, mut again) = (Random::new(secret, of), Random::new(secret, of));
                 for _ in 0..100 {

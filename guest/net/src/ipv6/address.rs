@@ -1,11 +1,9 @@
 //! How addresses are made and which groups they belong to.
 
-use core::hash::Hasher;
 use core::net::Ipv6Addr;
 
-use siphasher::sip::SipHasher24;
-
 use crate::neighbours::Mac;
+use crate::random;
 
 /// All nodes of the link.
 pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
@@ -21,11 +19,10 @@ pub(crate) const LINK_LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 
 /// others had already.
 pub(crate) fn stable(prefix: Ipv6Addr, mac: Mac, tries: u8, secret: &[u8; 16]) -> Ipv6Addr {
     let network = prefix.to_bits() >> 64;
-    let mut hasher = SipHasher24::new_with_key(secret);
-    hasher.write_u64(network as u64);
-    hasher.write(&mac);
-    hasher.write_u8(tries);
-    let mut host = hasher.finish();
+    let mut input = [tries; 15];
+    input[..8].copy_from_slice(&(network as u64).to_le_bytes());
+    input[8..14].copy_from_slice(&mac);
+    let mut host = random::hash(secret, &input);
     // Reserved: the routers' anycast address, and others (RFC 5453).
     if host == 0 || host >> 8 == 0xfd_ffff_ffff_ffff {
         host ^= 1 << 40;

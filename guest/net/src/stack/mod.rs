@@ -108,7 +108,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// The same, in a bounded memory.
     pub fn new_in(memory: Memory, link: L, setup: Setup, seeds: Seeds, now: Instant) -> Self {
         let seed = seeds.general;
-        let random = |of| Random::new(&seeds.secret, of);
+        let random = |of| Random::new(seeds.secret, of);
         let mut stack = Self {
             wire: Port::new(link, seed, random(Use::Wire), now),
             loopback: Port::new(Loopback::new(memory), !seed, random(Use::Loopback), now),

@@ -188,7 +188,7 @@ impl<W: Wake> Udp<W> {
     pub(super) fn new(seeds: &Seeds, memory: Memory) -> Self {
         Self {
             memory,
-            random: Random::new(&seeds.secret, Use::UdpPorts),
+            random: Random::new(seeds.secret, Use::UdpPorts),
             sockets: Vec::new(),
             deadline: None,
             next_port: EPHEMERAL | seeds.general as u16,
