@@ -18,11 +18,25 @@ const HZ: f64 = 150.0;
 /// Part by which a rate may differ from KVM's own count, beside chance.
 const RATE: f64 = 0.05;
 
-/// The timer interrupts that were counted on a machine's vCPUs.
-pub(super) fn ticks(machine: &Value) -> f64 {
+/// The timer interrupts of a machine's vCPUs.
+fn timers(machine: &Value) -> impl Iterator<Item = &Value> {
     let interrupts = machine["account"]["interrupts"].as_array().unwrap().iter();
-    let own = interrupts.filter(|it| it["injector"] == "own_vcpu");
-    own.map(|it| it["count"].as_f64().unwrap()).sum()
+    interrupts.filter(|it| it["injector"] == "own_vcpu")
+}
+
+/// How many were counted.
+pub(super) fn ticks(machine: &Value) -> f64 {
+    timers(machine)
+        .map(|it| it["count"].as_f64().unwrap())
+        .sum()
+}
+
+/// By how much that count may be off as `tare why` says: bursts in which a machine had a CPU and
+/// others in which it waited for one differ by more than chance. Without a limit where it is not known.
+fn margin(machine: &Value) -> f64 {
+    timers(machine)
+        .map(|it| it["margin"].as_f64().unwrap_or(f64::INFINITY))
+        .sum()
 }
 
 /// KVM's own count of interrupts in the same window.
@@ -64,14 +78,15 @@ fn each_of_many_machines_has_its_own_rate() {
         let found = told.iter().find(|it| it["pid"] == machine.pid());
         found.unwrap()
     };
-    let (mut all, mut all_truth) = (0.0, 0.0);
+    let (mut all, mut all_truth, mut all_margins) = (0.0, 0.0, 0.0);
     for told in machines.iter().map(of) {
         expect_covered(told);
         let (counted, truth) = (ticks(told), injected(told).unwrap());
         println!("{counted} of {truth}");
         (all, all_truth) = (all + counted, all_truth + truth);
+        all_margins += margin(told);
         // Both edges of the window cut an interval.
-        let most = RATE + chance(told, truth) + 2.0 / truth;
+        let most = (RATE + chance(told, truth) + 2.0 / truth).max(margin(told) / truth);
         assert!(
             (counted / truth - 1.0).abs() <= most,
             "{counted} of {truth}, within {most}: {told}"
@@ -80,7 +95,7 @@ fn each_of_many_machines_has_its_own_rate() {
     // Chance differs from machine to machine; a rule that is wrong does not. How busy the host
     // is while events are counted is the same for all of them.
     let share = counted_share(of(&machines[0]));
-    let most = 2.0 * RATE + chance(of(&machines[0]), all_truth);
+    let most = (2.0 * RATE + chance(of(&machines[0]), all_truth)).max(all_margins / all_truth);
     let ratio = all / all_truth;
     println!("all: {ratio:.3}, within {most:.3}, counted {share:.2} of the time");
     assert!((ratio - 1.0).abs() <= most, "{all} of {all_truth}");
