@@ -8,8 +8,8 @@
 //! |---|---|
 //! | [`link`] | what the stack needs of a device; the loopback |
 //! | [`frame`] | what a frame is about, from fixed offsets |
-//! | [`flow`], [`timers`] | connections by address; their deadlines |
-//! | [`port`] | smoltcp's interface, driven for one socket at a time |
+//! | `flow`, `timers` | connections by address; their deadlines |
+//! | `port` | smoltcp's interface, driven for one socket at a time |
 //! | [`stack`] | all of it |
 //!
 //! TCP is `tare_tcp`, UDP and IPv6 are in [`stack`]; smoltcp has ARP, ICMP and DHCP
@@ -24,16 +24,16 @@ extern crate std;
 
 mod arp;
 pub mod checksum;
-pub mod flow;
+mod flow;
 pub mod frame;
 mod ipv6;
 pub mod link;
 pub mod memory;
 mod neighbours;
-pub mod port;
+mod port;
 mod random;
 pub mod readiness;
 pub mod stack;
-pub mod timers;
+mod timers;
 mod transmit;
 pub mod waiters;

@@ -39,7 +39,7 @@ pub(crate) enum Egress {
 }
 
 /// A link and its interface.
-pub struct Port<L> {
+pub(crate) struct Port<L> {
     /// The link.
     pub link: L,
     random: Random,
@@ -81,12 +81,12 @@ impl<L: Link> Port<L> {
     }
 
     /// The interface, for addresses and routes.
-    pub fn interface(&mut self) -> &mut Interface {
+    pub(crate) fn interface(&mut self) -> &mut Interface {
         &mut self.interface
     }
 
     /// The first address, if it has one.
-    pub fn address(&self) -> Option<Ipv4Address> {
+    pub(crate) fn address(&self) -> Option<Ipv4Address> {
         self.own[0].map(|own| own.address)
     }
 

@@ -40,7 +40,7 @@ pub enum Half {
 pub enum Sending {
     /// At once, as far as the peer and Nagle's rule let them.
     Now,
-    /// With [`send_written`](crate::send_written), or at once where there are many.
+    /// With the next `tare_libos::net::send_written`, or at once where there are many.
     Later,
     /// The same, and a last segment that is not full waits for what is written next, at most
     /// 200 ms (Linux: `MSG_MORE`).
