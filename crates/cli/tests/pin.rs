@@ -18,6 +18,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use support::guest::{self, Then};
 use support::needs::{kvm, skip};
 use support::{CommandOutput, TestDir, end, eventually, installed};
+use tare_host::child::ends_with_us;
 
 /// The CPUs of a process's threads, by thread and its start time.
 type Seats = BTreeMap<(i32, u64), Vec<usize>>;
@@ -203,7 +204,8 @@ fn a_machine_of_qemu_is_pinned_by_role_and_put_back() {
         let place = TestDir::new();
         let image = place.file("image", &guest::image("up", Then::Halt));
         let log = place.file("console", b"");
-        let child = Command::new("qemu-system-x86_64")
+        let mut command = Command::new("qemu-system-x86_64");
+        command
             .args(["-name", &format!("{name},debug-threads={debug}")])
             .args(["-M", "microvm,rtc=off", "-accel", "kvm", "-m", "64"])
             .args(["-cpu", "host,-arch-capabilities,-cx16"])
@@ -211,9 +213,8 @@ fn a_machine_of_qemu_is_pinned_by_role_and_put_back() {
             .args(["-serial", &format!("file:{log}")])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let qemu = Living(child.unwrap());
+            .stderr(Stdio::null());
+        let qemu = Living(ends_with_us(&mut command, Signal::KILL).spawn().unwrap());
         eventually("the guest prints", || {
             fs::read_to_string(&log).is_ok_and(|text| text.contains("up"))
         });
@@ -241,14 +242,14 @@ fn a_machine_of_the_translator_is_pinned_by_role_and_put_back() {
         return;
     }
     let place = TestDir::new();
-    let child = Command::new("qemu-system-x86_64")
+    let mut command = Command::new("qemu-system-x86_64");
+    command
         .args(["-name", "pin-tcg,debug-threads=on", "-S"])
         .args(["-M", "q35,accel=tcg", "-m", "64", "-nodefaults"])
         .args(["-display", "none"])
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn();
-    let qemu = Living(child.unwrap());
+        .stdout(Stdio::null());
+    let qemu = Living(ends_with_us(&mut command, Signal::KILL).spawn().unwrap());
     let is_vcpu = |name: &str| name.starts_with("CPU ");
     eventually("its vCPU has a thread", || {
         let tids = tids(qemu.pid()).into_iter();
