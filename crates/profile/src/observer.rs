@@ -71,10 +71,7 @@ pub struct GuestRun {
 #[serde(untagged, deny_unknown_fields)]
 enum WrittenGuestRun {
     Root(String),
-    Whole {
-        root: String,
-        command: Vec<String>,
-    },
+    Whole { root: String, command: Vec<String> },
 }
 
 impl From<WrittenGuestRun> for GuestRun {
