@@ -24,7 +24,7 @@ static void die(const char *what)
 
 static char *at(const char *name)
 {
-    static char path[400];
+    static __thread char path[400];
     snprintf(path, sizeof path, "%s/%s", place, name);
     return path;
 }
