@@ -1,5 +1,5 @@
 //! What looking at a frame must keep to, whatever the bytes are. Shared by the
-//! fuzz target and libos's replay of the corpus.
+//! fuzz target and tare-net's replay of the corpus.
 
 use tare_net::frame::{Checksums, Medium, leave_checksum_to_device, parse_as};
 

@@ -1,6 +1,6 @@
 //! What the whole network stack keeps to, whatever frames arrive in whatever order: no
 //! panic, bounded tables, no deadline in the past, and few frames sent for each received.
-//! Shared by the fuzz target and the crate's tests.
+//! Shared by the fuzz target and tare-net's tests.
 //!
 //! Checksums are the device's affair here, so that no input fails for one alone.
 

@@ -186,6 +186,17 @@ fn answers_as_here(place: &TestDir, program: &str, options: &[&str], words: &[&s
     there.expect(0, "");
 }
 
+/// The same for a program in C, on one CPU and on two.
+fn answers_as_here_on_one_and_two_cpus(source: &str) {
+    let place = TestDir::new();
+    let Some(program) = c(&place, source, &["-static"]) else {
+        return;
+    };
+    for cpus in ["1", "2"] {
+        answers_as_here(&place, &program, &["--cpus", cpus], &[]);
+    }
+}
+
 #[test]
 fn system_calls_answer_as_linux_does() {
     if !can_run() {

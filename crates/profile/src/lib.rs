@@ -73,6 +73,12 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// The command of the first observation that started one.
+    pub fn command(&self) -> Option<&[String]> {
+        let mut phases = self.phases.iter();
+        phases.find_map(|phase| phase.taken.way.command())
+    }
+
     /// A profile of nothing, to merge into.
     pub fn empty() -> Self {
         Self {

@@ -180,7 +180,7 @@ pub fn gather(
         Check::Command(words) => words.first().map(String::as_str),
         _ => None,
     };
-    let profiled = profiled_command(profile).unwrap_or_default();
+    let profiled = profile.command().unwrap_or_default().to_vec();
     let (command_or_profiled, author) = if command.is_empty() {
         (profiled.clone(), Author::Profile)
     } else {
@@ -203,12 +203,6 @@ pub fn gather(
         cut_packages(&mut application, profile, check);
     }
     Ok(application)
-}
-
-/// The words of the first observation that started a command.
-fn profiled_command(profile: &Profile) -> Option<Vec<String>> {
-    let mut phases = profile.phases.iter();
-    phases.find_map(|phase| phase.taken.way.command().map(<[String]>::to_vec))
 }
 
 fn of_image(

@@ -2,9 +2,9 @@
 //!
 //! Two halves run side by side: the packages of `scripts/setup.sh run`, then the programs of
 //! the host, which need them; and dependencies, guest images and programs of Linux guests, which
-//! need only the compiler. The host's programs take longer, so guests' have the lower priority. A half that fails reports at
-//! once, the other one stops after its step, and the exit code is that of the first command that
-//! failed.
+//! need only the compiler. The host's programs take longer, so those of guests have the lower
+//! priority. A half that fails reports at once, the other one stops after its step, and the exit
+//! code is that of the first command that failed.
 
 use std::process::ExitCode;
 use std::sync::Mutex;

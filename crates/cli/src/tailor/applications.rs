@@ -116,15 +116,11 @@ fn way(profile: &Profile) -> Option<&Way> {
     })
 }
 
-/// The arguments of the first observation that started a command.
-fn command(profile: &Profile) -> Option<&[String]> {
-    let mut phases = profile.phases.iter();
-    phases.find_map(|phase| phase.taken.way.command())
-}
-
 /// The application's name: from its command, else from its profile's first task.
 fn name(profile: &Profile) -> String {
-    let command = command(profile).and_then(|words| words.first().map(String::as_str));
+    let command = profile
+        .command()
+        .and_then(|words| words.first().map(String::as_str));
     let task = || profile.tasks.first().map(|task| task.name.as_str());
     let name = command
         .or_else(task)

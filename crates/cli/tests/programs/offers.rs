@@ -4,20 +4,14 @@ use std::fs;
 
 use crate::support::TestDir;
 use crate::support::compile::c;
-use crate::{answers_as_here, can_run};
+use crate::{answers_as_here, answers_as_here_on_one_and_two_cpus, can_run};
 
 #[test]
 fn calls_that_some_programs_ask_for_answer_as_linux_does() {
     if !can_run() {
         return;
     }
-    let place = TestDir::new();
-    let Some(program) = c(&place, "offers.c", &["-static"]) else {
-        return;
-    };
-    for cpus in ["1", "2"] {
-        answers_as_here(&place, &program, &["--cpus", cpus], &[]);
-    }
+    answers_as_here_on_one_and_two_cpus("offers.c");
 }
 
 /// CAP_SETGID and CAP_SETUID (kernel `include/uapi/linux/capability.h`).
@@ -61,11 +55,5 @@ fn capabilities_and_what_needs_them_are_as_on_linux() {
         tare_vmtest::lacks("only root with CAP_SETPCAP and CAP_SYS_NICE gives up the others");
         return;
     }
-    let place = TestDir::new();
-    let Some(program) = c(&place, "privileges.c", &["-static"]) else {
-        return;
-    };
-    for cpus in ["1", "2"] {
-        answers_as_here(&place, &program, &["--cpus", cpus], &[]);
-    }
+    answers_as_here_on_one_and_two_cpus("privileges.c");
 }

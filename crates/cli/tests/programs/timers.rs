@@ -7,20 +7,14 @@ use std::time::Duration;
 use crate::support::compile::{c, source};
 use crate::support::needs::skip;
 use crate::support::{TestDir, end, eventually, installed};
-use crate::{answers_as_here, can_run, run};
+use crate::{answers_as_here_on_one_and_two_cpus, can_run, run};
 
 #[test]
 fn timers_of_cpu_time_ring_as_linuxs_do() {
     if !can_run() {
         return;
     }
-    let place = TestDir::new();
-    let Some(program) = c(&place, "cpu_timers.c", &["-static"]) else {
-        return;
-    };
-    for cpus in ["1", "2"] {
-        answers_as_here(&place, &program, &["--cpus", cpus], &[]);
-    }
+    answers_as_here_on_one_and_two_cpus("cpu_timers.c");
 }
 
 #[test]

@@ -2,6 +2,10 @@
 
 use alloc::vec::Vec;
 
+use linux_raw_sys::general::{
+    _LINUX_CAPABILITY_VERSION_1, _LINUX_CAPABILITY_VERSION_2, _LINUX_CAPABILITY_VERSION_3,
+};
+
 use super::arguments::Arguments;
 use super::threads::thread_of;
 use crate::capabilities::Sets;
@@ -9,10 +13,12 @@ use crate::context::Context;
 use crate::credentials::{Change, MOST_GROUPS, Whose};
 use crate::errno::{Errno, Result};
 
-/// Versions of capabilities (kernel `include/uapi/linux/capability.h`), with the words of each
-/// set.
-const CAPABILITY_VERSIONS: [(u32, usize); 3] =
-    [(0x1998_0330, 1), (0x2007_1026, 2), (0x2008_0522, 2)];
+/// Versions of capabilities, with the words of each set.
+const CAPABILITY_VERSIONS: [(u32, usize); 3] = [
+    (_LINUX_CAPABILITY_VERSION_1, 1),
+    (_LINUX_CAPABILITY_VERSION_2, 2),
+    (_LINUX_CAPABILITY_VERSION_3, 2),
+];
 
 /// `getuid(2)` and `getgid(2)`.
 pub(super) fn real(context: &Context<'_>, whose: Whose) -> Result {

@@ -1,6 +1,5 @@
 //! How threads want to be scheduled (`sched(7)`): kept and read back.
 
-use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as c;
@@ -211,7 +210,7 @@ pub(super) fn sched_setattr(context: &Context<'_>, number: u64, at: u64, flags: 
     if (wanted.policy as i32) < 0 {
         return Err(Errno::EINVAL);
     }
-    let thread: Arc<Thread> = thread_of(context, number)?;
+    let thread = thread_of(context, number)?;
     let kept = Attributes::kept(&thread);
     let (policy, reset) = if wanted.flags & KEEP_POLICY == 0 {
         (wanted.policy, wanted.flags & RESET_ON_FORK)
