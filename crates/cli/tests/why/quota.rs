@@ -53,17 +53,18 @@ impl Hierarchy {
         Some(Self { root, version })
     }
 
-    /// The files that say a quota of 0.2 CPUs, and the one of them that holds it.
+    /// The files that say a quota of 0.05 CPUs, and the one of them that holds it. A host with
+    /// others to serve still gives a machine more than that, so that the quota stops it.
     fn limits(&self) -> (&'static [(&'static str, &'static str)], &'static str) {
         match self.version {
             Version::V1 => (
                 &[
                     ("cpu.cfs_period_us", "100000"),
-                    ("cpu.cfs_quota_us", "20000"),
+                    ("cpu.cfs_quota_us", "5000"),
                 ],
                 "cpu.cfs_quota_us",
             ),
-            Version::V2 => (&[("cpu.max", "20000 100000")], "cpu.max"),
+            Version::V2 => (&[("cpu.max", "5000 100000")], "cpu.max"),
         }
     }
 }

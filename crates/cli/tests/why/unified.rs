@@ -92,7 +92,7 @@ fn a_quota_is_named_and_raised(host: &mut Host) -> String {
     let group = host.run(&format!("echo {GROUPS}/tare/limited.*"));
     let (group, quota) = (group.trim_end(), format!("{}/cpu.max", group.trim_end()));
     assert_eq!(host.read(&quota), "150000 100000");
-    host.run(&format!("echo 20000 100000 > {quota}"));
+    host.run(&format!("echo 5000 100000 > {quota}"));
     let before = usage(host, group);
     let mut windows = (0..WINDOWS).map(|_| throttled(host, group));
     let told = windows.find_map(|(told, share, truth)| {
@@ -118,7 +118,7 @@ fn a_quota_is_named_and_raised(host: &mut Host) -> String {
 
 /// The advice takes the quota off, and pins the machine to a set of CPUs.
 fn the_advice_takes_a_quota_off(host: &mut Host, quota: &str) {
-    host.run(&format!("echo 20000 100000 > {quota}"));
+    host.run(&format!("echo 5000 100000 > {quota}"));
     let said = host.run("tare advise limited --seconds 1 --json");
     let document: Value = serde_json::from_str(&said).unwrap();
     let mut told = document[0]["advice"].as_array().unwrap().iter();
