@@ -1046,6 +1046,19 @@ static void sockets(void)
     T(recv(v, b, 9, 0));
     close(u);
     close(v);
+    /* A port without a socket: asking for data keeps the error. */
+    v = socket(AF_INET, SOCK_DGRAM, 0);
+    in.sin_port = htons(40128);
+    T(connect(v, (void *)&in, sizeof in));
+    T(send(v, "x", 1, 0));
+    struct pollfd failed = {v, POLLIN, 0};
+    T(poll(&failed, 1, 1000));
+    int there = -1;
+    T(ioctl(v, FIONREAD, &there));
+    T(there);
+    T(recv(v, b, 9, 0));
+    T(recv(v, b, 9, MSG_DONTWAIT));
+    close(v);
 }
 
 static const struct group groups[] = {

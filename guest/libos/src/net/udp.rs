@@ -106,6 +106,12 @@ impl UdpSocket {
         lock().receive_from(self.id, buf, take)
     }
 
+    /// Bytes of the datagram that is received next; `None` without one. An error that waits to be
+    /// reported stays.
+    pub fn next_bytes(&self) -> io::Result<Option<usize>> {
+        lock().next_datagram_bytes(self.id)
+    }
+
     /// Where this is bound.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         lock().bound(self.id)

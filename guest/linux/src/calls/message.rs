@@ -26,13 +26,23 @@ pub(super) fn carries_messages(open: &Open) -> bool {
     endpoint.is_some_and(|endpoint| endpoint.kind() != SocketKind::Stream)
 }
 
+/// How many bytes a read takes away; at least 1 of what does not know, `None` for nothing.
+fn bytes_there(open: &Open) -> Option<usize> {
+    let file = &open.file;
+    let is_stream = file
+        .endpoint()
+        .is_some_and(|endpoint| endpoint.kind() == SocketKind::Stream);
+    if is_stream || file.as_kind::<Pipe>().is_some() || file.as_kind::<Unix>().is_some() {
+        let bytes = file.readable_bytes().unwrap_or_default();
+        return (bytes > 0).then_some(bytes as usize);
+    }
+    let is_there = file.ready() & POLLIN != 0;
+    is_there.then(|| file.readable_bytes().unwrap_or(1).max(1) as usize)
+}
+
 /// Whether a read takes something away.
 pub(super) fn has_data(open: &Open) -> bool {
-    let file = &open.file;
-    if file.as_kind::<Pipe>().is_some() || file.as_kind::<Unix>().is_some() {
-        return file.readable_bytes() != Ok(0);
-    }
-    file.ready() & POLLIN != 0
+    bytes_there(open).is_some()
 }
 
 /// Sends one message, whole.
@@ -148,11 +158,9 @@ pub(super) fn may_receive(
     open: &Open,
     parts: &[(u64, usize)],
 ) -> Result<()> {
-    if !has_data(open) {
+    let Some(mut there) = bytes_there(open) else {
         return Ok(());
-    }
-    // Of files that do not know how much they have, the first byte.
-    let mut there = open.file.readable_bytes().unwrap_or(1).max(1) as usize;
+    };
     for (base, length) in parts {
         let part = there.min(*length);
         if context.process.writable(*base, part) < part {

@@ -70,9 +70,6 @@ impl Bound {
     }
 }
 
-/// Most bytes of a datagram.
-const MOST_DATAGRAM: usize = 65_536;
-
 /// What a socket is by now.
 #[derive(Clone)]
 enum State {
@@ -556,13 +553,7 @@ impl File for Socket {
             State::Connected(stream) => Ok(stream.bytes_readable()? as u64),
             State::Listening(_) => Err(Errno::EINVAL),
             State::Stream => Ok(0),
-            State::Datagram(_) => {
-                let mut bytes = alloc::vec![0; MOST_DATAGRAM];
-                match self.udp()?.try_recv_from(&mut bytes, Take::Peek) {
-                    Ok((count, _)) => Ok(count as u64),
-                    Err(_) => Ok(0),
-                }
-            }
+            State::Datagram(_) => Ok(self.udp()?.next_bytes()?.unwrap_or(0) as u64),
         }
     }
 

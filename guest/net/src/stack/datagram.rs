@@ -171,6 +171,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
         Ok((len, peer))
     }
 
+    /// Bytes of the datagram that is received next; `None` without one.
+    pub fn next_datagram_bytes(&mut self, id: DatagramId) -> Result<Option<usize>> {
+        let next = self.udp.socket(id)?.received.front();
+        Ok(next.map(|message| message.bytes.len()))
+    }
+
     /// What a socket can do now.
     pub fn datagram_readiness(&mut self, id: DatagramId) -> Readiness {
         // What a datagram waits for counts, or its sender would spin.
