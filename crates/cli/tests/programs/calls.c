@@ -946,6 +946,97 @@ static void *accepts(void *listener)
 }
 
 /* The same for a family's stream sockets. */
+/* The events of a queue, as bits and data, within a second. */
+static void report(int q, int most)
+{
+    struct epoll_event found[4];
+    int count = epoll_wait(q, found, most, 1000);
+    printf("report %d:", count);
+    for (int i = 0; i < count; i++)
+        printf(" %x %d", found[i].events, (int)found[i].data.u64);
+    printf("\n");
+}
+
+/* An event queue with both ends of a connection, and one with that queue. */
+static void queued(int one, int other)
+{
+    char b[64];
+    int q = epoll_create1(0), outer = epoll_create1(0);
+    struct epoll_event ev = {EPOLLIN | EPOLLRDHUP, {.u64 = 1}};
+    T(epoll_ctl(q, EPOLL_CTL_ADD, one, &ev));
+    ev.data.u64 = 3;
+    T(epoll_ctl(outer, EPOLL_CTL_ADD, q, &ev));
+    T(epoll_wait(q, (void *)b, 4, 0));
+    T(epoll_wait(outer, (void *)b, 4, 0));
+    T(write(other, "abc", 3));
+    report(outer, 4);
+    report(q, 4);
+    T(read(one, b, 2));
+    report(q, 4);
+    report(outer, 4);
+    T(read(one, b, 2));
+    T(epoll_wait(q, (void *)b, 4, 0));
+    T(epoll_wait(outer, (void *)b, 4, 0));
+    ev = (struct epoll_event){EPOLLOUT | EPOLLET, {.u64 = 2}};
+    T(epoll_ctl(q, EPOLL_CTL_ADD, other, &ev));
+    report(q, 4);
+    T(epoll_wait(q, (void *)b, 4, 0));
+    ev.events = EPOLLIN | EPOLLET;
+    T(epoll_ctl(q, EPOLL_CTL_MOD, other, &ev));
+    T(epoll_wait(q, (void *)b, 4, 0));
+    T(write(one, "d", 1));
+    report(q, 4);
+    T(epoll_wait(q, (void *)b, 4, 0));
+    T(write(one, "e", 1));
+    report(q, 4);
+    T(read(other, b, 9));
+    T(epoll_wait(q, (void *)b, 4, 0));
+    ev.events = EPOLLIN | EPOLLONESHOT;
+    T(epoll_ctl(q, EPOLL_CTL_MOD, other, &ev));
+    T(write(one, "f", 1));
+    report(q, 4);
+    T(epoll_wait(q, (void *)b, 4, 0));
+    T(epoll_ctl(q, EPOLL_CTL_MOD, other, &ev));
+    report(q, 4);
+    T(read(other, b, 9));
+    T(epoll_ctl(q, EPOLL_CTL_DEL, other, 0));
+    T(write(one, "g", 1));
+    T(write(other, "h", 1));
+    report(q, 1);
+    T(shutdown(other, SHUT_WR));
+    usleep(50000);
+    report(q, 4);
+    T(read(one, b, 9));
+    T(read(one, b, 9));
+    report(q, 4);
+    T(epoll_ctl(q, EPOLL_CTL_DEL, one, 0));
+    T(epoll_wait(q, (void *)b, 4, 0));
+    close(outer);
+    close(q);
+}
+
+/* The same for a connection to this address. */
+static void queued_at(struct sockaddr *at, socklen_t bytes)
+{
+    int l = socket(at->sa_family, SOCK_STREAM, 0), one = 1;
+    setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &one, 4);
+    T(bind(l, at, bytes));
+    T(listen(l, 8));
+    int q = epoll_create1(0);
+    struct epoll_event ev = {EPOLLIN, {.u64 = 5}};
+    T(epoll_ctl(q, EPOLL_CTL_ADD, l, &ev));
+    int c = socket(at->sa_family, SOCK_STREAM, 0);
+    T(connect(c, at, bytes));
+    report(q, 4);
+    int a = accept(l, 0, 0);
+    T(epoll_wait(q, (void *)&ev, 1, 0));
+    queued(c, a);
+    close(a);
+    close(c);
+    close(q);
+    close(l);
+}
+
 static void streams(struct sockaddr *at, socklen_t bytes)
 {
     char b[64];
@@ -1018,6 +1109,10 @@ static void sockets(void)
     streams((void *)&in6, sizeof in6);
     struct sockaddr_un un = {.sun_family = AF_UNIX, .sun_path = "socket"};
     streams((void *)&un, sizeof un);
+    T(unlink("socket"));
+    in.sin_port = htons(40127);
+    queued_at((void *)&in, sizeof in);
+    queued_at((void *)&un, sizeof un);
     T(unlink("socket"));
     int c = socket(AF_UNIX, SOCK_STREAM, 0);
     T(connect(c, (void *)&un, sizeof un));

@@ -9,6 +9,7 @@ use tare_libos::thread::Thread as Waiter;
 
 use super::Watchers;
 use super::endpoint::{Address, Half, Received, SocketKind};
+use super::epoll::Item;
 use super::lock::Lock;
 use crate::errno::{Errno, Result};
 
@@ -151,6 +152,14 @@ pub(crate) trait File: Send + Sync + Any {
         if let Some(watchers) = self.watchers() {
             watchers.add(waiter);
         }
+    }
+
+    /// Lets `item` be noted once when [`ready`](Self::ready) may have changed; gives what is ready
+    /// now, for which it is not noted. `None` where not each change is told, so that a queue asks
+    /// at each look: what changes by time, or is not the same for each thread.
+    fn arm(&self, item: &Arc<Item>) -> Option<u32> {
+        self.watchers()?.arm(item);
+        Some(self.ready())
     }
 
     /// When [`ready`](Self::ready) changes by time, first after `after_ns`.

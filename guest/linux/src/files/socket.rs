@@ -17,6 +17,7 @@ use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
 
 use super::endpoint::{Address, Half, Received, SocketKind};
+use super::epoll::Item;
 use super::{Endpoint, File, Status, Watchers};
 use crate::errno::{Errno, Result};
 
@@ -339,6 +340,21 @@ impl Socket {
         }
     }
 
+    /// Bits of `poll` for what the stack says; for a socket that is not in it yet.
+    fn bits(&self, ready: Option<Readiness>) -> u32 {
+        let bits = ready.map_or(POLLOUT | POLLHUP, bits);
+        if self.is_reported.load(Ordering::Relaxed) {
+            return bits & !POLLERR;
+        }
+        bits
+    }
+
+    /// Lets the stack tell of the next change; what it says now.
+    fn watched(&self, interests: Interests) -> Option<Readiness> {
+        let observer: Arc<dyn Observer> = self.wakes.clone();
+        self.with_source(|source| source.watch(interests, &observer, 0))
+    }
+
     fn with_source<R>(&self, act: impl FnOnce(&dyn Source) -> R) -> Option<R> {
         match self.state() {
             State::Listening(listener) => Some(act(&*listener)),
@@ -510,6 +526,16 @@ fn bits(ready: Readiness) -> u32 {
         | bit(ready.failed, POLLERR | POLLHUP | POLLIN | POLLOUT)
 }
 
+/// What of a socket concerns who waits for these bits of `poll`.
+fn interests(events: u32) -> Interests {
+    match (events & (POLLIN | POLLRDHUP) != 0, events & POLLOUT != 0) {
+        (true, true) => Interests::BOTH,
+        (true, false) => Interests::READ,
+        (false, true) => Interests::WRITE,
+        (false, false) => Interests::NONE,
+    }
+}
+
 impl File for Socket {
     fn read(&self, to: &mut [u8]) -> Result<usize> {
         self.receive(to, false).map(|received| received.count)
@@ -540,12 +566,7 @@ impl File for Socket {
     }
 
     fn ready(&self) -> u32 {
-        let ready = self.with_source(|source| source.readiness());
-        let bits = ready.map_or(POLLOUT | POLLHUP, bits);
-        if self.is_reported.load(Ordering::Relaxed) {
-            return bits & !POLLERR;
-        }
-        bits
+        self.bits(self.with_source(|source| source.readiness()))
     }
 
     fn readable_bytes(&self) -> Result {
@@ -559,12 +580,16 @@ impl File for Socket {
 
     fn watch(&self, waiter: &Waiter) {
         self.wakes.0.add(waiter);
-        let observer: Arc<dyn Observer> = self.wakes.clone();
-        self.with_source(|source| source.watch(Interests::BOTH, &observer, 0));
+        self.watched(Interests::BOTH);
     }
 
     fn unwatch(&self, waiter: &Waiter) {
         self.wakes.0.remove(waiter);
+    }
+
+    fn arm(&self, item: &Arc<Item>) -> Option<u32> {
+        self.wakes.0.arm(item);
+        Some(self.bits(self.watched(interests(item.events()))))
     }
 
     fn name(&self) -> String {

@@ -1,9 +1,12 @@
 //! Timers as files (`timerfd_create(2)`).
 
+use alloc::sync::Arc;
+
 use linux_raw_sys::general::POLLIN;
 use tare_hal::clock;
 use tare_libos::sync::SpinLock;
 
+use super::epoll::Item;
 use super::{File, Status, Watchers};
 use crate::errno::{Errno, Result};
 
@@ -118,6 +121,10 @@ impl File for Timer {
 
     fn watchers(&self) -> Option<&Watchers> {
         Some(&self.watchers)
+    }
+
+    fn arm(&self, _item: &Arc<Item>) -> Option<u32> {
+        None
     }
 }
 

@@ -14,6 +14,7 @@ use tare_libos::thread::Thread as Waiter;
 use super::channel::Channel;
 pub(crate) use super::channel::MOST_MESSAGE;
 use super::endpoint::{Address, Half, Name, Received, SocketKind};
+use super::epoll::Item;
 use super::{Endpoint, File, Status, Watchers};
 use crate::errno::{Errno, Result};
 
@@ -550,6 +551,15 @@ impl File for Unix {
         for channel in [reads, writes].into_iter().flatten() {
             channel.watchers.remove(waiter);
         }
+    }
+
+    fn arm(&self, item: &Arc<Item>) -> Option<u32> {
+        self.0.watchers.arm(item);
+        let (reads, writes) = self.channels();
+        for channel in [reads, writes].into_iter().flatten() {
+            channel.watchers.arm(item);
+        }
+        Some(self.ready())
     }
 
     fn name(&self) -> String {
