@@ -27,9 +27,9 @@ const X_OK: u64 = 1;
 const W_OK: u64 = 2;
 
 /// A path as the tree takes it: absolute.
-pub(super) fn absolute(context: &Context<'_>, directory: u64, path: &str) -> Result<String> {
+pub(super) fn absolute(context: &Context<'_>, directory: u64, path: String) -> Result<String> {
     if path.starts_with('/') {
-        return Ok(path.into());
+        return Ok(path);
     }
     let base = match directory as i32 {
         AT_FDCWD => context.process.directory.lock().clone(),
@@ -47,7 +47,7 @@ pub(super) fn path(context: &Context<'_>, directory: u64, address: u64) -> Resul
     if text.is_empty() {
         return Err(Errno::ENOENT);
     }
-    absolute(context, directory, &text)
+    absolute(context, directory, text)
 }
 
 /// What is at a path.
@@ -155,22 +155,18 @@ pub(super) fn openat(
         Last::Follow
     };
     let place = tree.walk(&path, last)?;
-    let node = if place.name.is_empty() {
-        place.node()?
-    } else {
-        let above = place.above()?;
-        if has(c::O_CREAT) {
-            if place.must_be_directory && above.child(&place.name)?.is_none() {
-                return Err(Errno::EISDIR);
-            }
-            let (node, is_new) = above.child_or_new(&place.name, masked(context, mode))?;
-            if !is_new && has(c::O_EXCL) {
-                return Err(Errno::EEXIST);
-            }
-            node
-        } else {
-            above.child(&place.name)?.ok_or(Errno::ENOENT)?
+    let node = if has(c::O_CREAT) && !place.name().is_empty() {
+        if place.must_be_directory && place.node().is_err() {
+            return Err(Errno::EISDIR);
         }
+        let permissions = masked(context, mode);
+        let (node, is_new) = place.above()?.child_or_new(place.name(), permissions)?;
+        if !is_new && has(c::O_EXCL) {
+            return Err(Errno::EEXIST);
+        }
+        node
+    } else {
+        place.node()?.clone()
     };
     let writes = flags & c::O_ACCMODE != c::O_RDONLY;
     if has(c::O_DIRECTORY) && !node.is_directory() {
@@ -336,7 +332,7 @@ pub(super) fn renameat(context: &Context<'_>, a: Arguments) -> Result {
     let tree = &context.process.tree;
     let has_no_name = ends_in_dots(&from) || ends_in_dots(&to);
     let (from, to) = (tree.walk(&from, Last::Keep)?, tree.walk(&to, Last::Keep)?);
-    if has_no_name || from.name.is_empty() || to.name.is_empty() {
+    if has_no_name || from.name().is_empty() || to.name().is_empty() {
         // A directory by its place, or the root.
         return Err(Errno::EBUSY);
     }
@@ -364,16 +360,16 @@ fn rename_on_volume(
     keeps: bool,
 ) -> Result {
     let node = from.node()?;
-    if to.is_below(&node) {
+    if to.is_below(node) {
         return Err(Errno::EINVAL);
     }
     // Held until it is done: what is replaced may be open.
-    let there = to.above()?.child(&to.name)?;
+    let there = to.above()?.child(to.name())?;
     if let Some(there) = &there {
         if keeps {
             return Err(Errno::EEXIST);
         }
-        if Arc::ptr_eq(there, &node) {
+        if Arc::ptr_eq(there, node) {
             return Ok(0);
         }
         if from.is_below(there) {
@@ -381,7 +377,7 @@ fn rename_on_volume(
         }
         both_directories(there.is_directory(), node.is_directory())?;
     }
-    source.rename(&from.name, target, &to.name).map(|()| 0)
+    source.rename(from.name(), target, to.name()).map(|()| 0)
 }
 
 fn rename_in_memory(tree: &Tree, from: &ResolvedPath, to: &ResolvedPath, keeps: bool) -> Result {
@@ -393,14 +389,14 @@ fn rename_in_memory(tree: &Tree, from: &ResolvedPath, to: &ResolvedPath, keeps: 
     } else {
         Some(to.above()?.names()?.lock())
     };
-    let node = source.get(&from.name).cloned().ok_or(Errno::ENOENT)?;
+    let node = source.get(from.name()).cloned().ok_or(Errno::ENOENT)?;
     if node.is_mounted() {
         return Err(Errno::EBUSY);
     }
     if to.is_below(&node) {
         return Err(Errno::EINVAL);
     }
-    if let Some(there) = target.as_deref().unwrap_or(&*source).get(&to.name) {
+    if let Some(there) = target.as_deref().unwrap_or(&*source).get(to.name()) {
         if keeps {
             return Err(Errno::EEXIST);
         }
@@ -419,11 +415,11 @@ fn rename_in_memory(tree: &Tree, from: &ResolvedPath, to: &ResolvedPath, keeps: 
             return Err(Errno::ENOTEMPTY);
         }
     }
-    source.remove(&from.name);
+    source.remove(from.name());
     let replaced = target
         .as_deref_mut()
         .unwrap_or(&mut *source)
-        .insert(to.name.clone(), node);
+        .insert(to.name().into(), node);
     if let Some(replaced) = replaced {
         replaced.unlink();
     }

@@ -173,7 +173,7 @@ pub(super) fn may_receive(
 
 pub(super) fn path(context: &Context<'_>, name: &Name) -> Result<alloc::string::String> {
     let text = core::str::from_utf8(name).map_err(|_| Errno::EINVAL)?;
-    absolute(context, AT_FDCWD as u64, text)
+    absolute(context, AT_FDCWD as u64, text.into())
 }
 
 /// The socket of AF_UNIX that an address names, not held: closing it ends a wait for it.

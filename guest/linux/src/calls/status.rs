@@ -76,7 +76,7 @@ fn status(context: &Context<'_>, directory: u64, name: u64, flags: u64) -> Resul
             return opened(context, directory)?.file.status();
         }
     }
-    let path = absolute(context, directory, &text)?;
+    let path = absolute(context, directory, text)?;
     if let Some(number) = path.strip_prefix("/proc/self/fd/") {
         let number = number.parse().map_err(|_| Errno::ENOENT)?;
         return opened(context, number)?.file.status();

@@ -1,9 +1,12 @@
 //! The program's files: a tree in memory, from the initramfs.
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use tare_libos::fs::cpio::{self, Archive};
 use tare_libos::sync::SpinLock;
@@ -17,6 +20,8 @@ use crate::errno::{Errno, Result};
 const MOST_LINKS: usize = 40;
 /// Longest name.
 const NAME_MAX: usize = 255;
+/// Directories of a path for which there is room at once.
+const USUAL_DEPTH: usize = 8;
 
 /// Whether a link at a path's end counts as what it points to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,15 +34,22 @@ pub(crate) enum Last {
 pub(crate) struct ResolvedPath {
     /// The directories from the root to the one above the last name.
     above: Vec<Arc<Node>>,
-    /// The last name, which need not be there; empty for the root.
-    pub(crate) name: String,
+    /// What is there.
+    found: Option<Arc<Node>>,
     /// The whole path, without links, `.` and `..`.
     pub(crate) path: String,
+    /// Where the last name begins in it.
+    name_at: usize,
     /// Whether it ends in a slash, or a link at its end does.
     pub(crate) must_be_directory: bool,
 }
 
 impl ResolvedPath {
+    /// The last name, which need not be there; empty for the root.
+    pub(crate) fn name(&self) -> &str {
+        self.path.get(self.name_at..).unwrap_or_default()
+    }
+
     /// The directory above the last name, or the root.
     pub(crate) fn above(&self) -> Result<&Arc<Node>> {
         self.above.last().ok_or(Errno::ENOENT)
@@ -49,12 +61,8 @@ impl ResolvedPath {
     }
 
     /// What is there.
-    pub(crate) fn node(&self) -> Result<Arc<Node>> {
-        let above = self.above()?;
-        if self.name.is_empty() {
-            return Ok(above.clone());
-        }
-        above.child(&self.name)?.ok_or(Errno::ENOENT)
+    pub(crate) fn node(&self) -> Result<&Arc<Node>> {
+        self.found.as_ref().ok_or(Errno::ENOENT)
     }
 }
 
@@ -193,88 +201,114 @@ impl Tree {
 
     /// What is at an absolute path.
     pub(crate) fn find(&self, path: &str, last: Last) -> Result<Arc<Node>> {
-        self.walk(path, last)?.node()
+        self.walk(path, last)?.found.ok_or(Errno::ENOENT)
     }
 
     /// The directory above a path's last name, and that name; an empty name for the
     /// root.
     pub(crate) fn find_above(&self, path: &str, last: Last) -> Result<(Arc<Node>, String)> {
         let place = self.walk(path, last)?;
-        Ok((place.above()?.clone(), place.name))
+        Ok((place.above()?.clone(), place.name().into()))
     }
 
     /// Where an absolute path leads.
     pub(crate) fn walk(&self, path: &str, last: Last) -> Result<ResolvedPath> {
-        let place = |above: Vec<Arc<Node>>, names: &[String], name: String, ends_in_slash| {
-            let mut path = names
-                .iter()
-                .fold(String::new(), |path, name| path + "/" + name);
-            path.push('/');
-            path.push_str(&name);
-            Ok(ResolvedPath {
-                above,
-                name,
-                path,
-                must_be_directory: ends_in_slash,
-            })
-        };
-        let mut links = 0;
-        let mut stack: Vec<Arc<Node>> = alloc::vec![self.root.clone()];
-        let mut names: Vec<String> = Vec::new();
-        // Names still to walk, last first.
-        let mut rest: Vec<String> = parts(path);
         let ends_in_directory = |path: &str| path.ends_with('/') || path.ends_with("/.");
         let mut must_be_directory = ends_in_directory(path);
-        while let Some(name) = rest.pop() {
-            let Some(here) = stack.last().cloned() else {
+        let mut links = 0;
+        // The directories down to where the walk is, and their path, empty for the root.
+        let mut above: Vec<Arc<Node>> = Vec::with_capacity(USUAL_DEPTH);
+        above.push(self.root.clone());
+        let mut real = String::with_capacity(path.len() + 1);
+        // What is still to walk.
+        let mut rest = Cow::Borrowed(path);
+        let mut at = 0;
+        while let Some(range) = next_name(&rest, at) {
+            let Some(here) = above.last() else {
                 return Err(Errno::ENOENT);
             };
+            let name = &rest[range.clone()];
+            at = range.end;
             if name == ".." {
-                if stack.len() > 1 {
-                    stack.pop();
-                    names.pop();
+                if above.len() > 1 {
+                    above.pop();
+                    real.truncate(real.rfind('/').unwrap_or_default());
                 }
                 continue;
             }
             if name.len() > NAME_MAX {
                 return Err(Errno::ENAMETOOLONG);
             }
-            let found = here.child(&name)?;
-            let is_last = rest.is_empty();
-            match found {
-                None if is_last => return place(stack, &names, name, must_be_directory),
-                None => return Err(Errno::ENOENT),
-                Some(node) => match &node.kind {
-                    NodeKind::Link { target, .. }
-                        if !is_last || last == Last::Follow || must_be_directory =>
-                    {
-                        links += 1;
-                        if links > MOST_LINKS {
-                            return Err(Errno::ELOOP);
-                        }
-                        must_be_directory |= is_last && ends_in_directory(target);
-                        if target.starts_with('/') {
-                            stack.truncate(1);
-                            names.clear();
-                        }
-                        rest.extend(parts(target));
+            let found = here.child(name)?;
+            let is_last = next_name(&rest, at).is_none();
+            match found.as_ref().map(|node| &node.kind) {
+                None if !is_last => return Err(Errno::ENOENT),
+                Some(NodeKind::Link { target, .. })
+                    if !is_last || last == Last::Follow || must_be_directory =>
+                {
+                    links += 1;
+                    if links > MOST_LINKS {
+                        return Err(Errno::ELOOP);
                     }
-                    NodeKind::Directory(_) => {
-                        stack.push(node);
-                        names.push(name);
+                    must_be_directory |= is_last && ends_in_directory(target);
+                    if target.starts_with('/') {
+                        above.truncate(1);
+                        real.clear();
                     }
-                    _ if is_last && !must_be_directory => return place(stack, &names, name, false),
-                    _ => return Err(Errno::ENOTDIR),
-                },
+                    rest = Cow::Owned(format!("{target}/{}", &rest[at..]));
+                    at = 0;
+                }
+                Some(NodeKind::Directory(_)) => {
+                    add_name(&mut real, name);
+                    above.extend(found);
+                }
+                Some(_) if !is_last || must_be_directory => return Err(Errno::ENOTDIR),
+                _ => {
+                    add_name(&mut real, name);
+                    return Ok(ResolvedPath {
+                        above,
+                        found,
+                        name_at: real.len() - name.len(),
+                        path: real,
+                        must_be_directory,
+                    });
+                }
             }
         }
-        match names.pop() {
-            Some(name) => {
-                stack.pop();
-                place(stack, &names, name, must_be_directory)
-            }
-            None => place(stack, &names, String::new(), must_be_directory),
+        // A directory, of which the last name is that of the path so far.
+        let found = if above.len() > 1 {
+            above.pop()
+        } else {
+            real.push('/');
+            above.first().cloned()
+        };
+        Ok(ResolvedPath {
+            above,
+            found,
+            name_at: real.rfind('/').map_or(0, |slash| slash + 1),
+            path: real,
+            must_be_directory,
+        })
+    }
+}
+
+fn add_name(path: &mut String, name: &str) {
+    path.push('/');
+    path.push_str(name);
+}
+
+/// Where the next name of a path is, from a byte on; `.` is not one.
+fn next_name(path: &str, mut from: usize) -> Option<Range<usize>> {
+    let bytes = path.as_bytes();
+    loop {
+        from += bytes.get(from..)?.iter().position(|byte| *byte != b'/')?;
+        let rest = &bytes[from..];
+        let length = rest.iter().position(|byte| *byte == b'/');
+        let end = from + length.unwrap_or(rest.len());
+        if &bytes[from..end] != b"." {
+            return Some(from..end);
         }
+        from = end;
     }
 }
 
@@ -282,14 +316,6 @@ impl Tree {
 fn is_tares_own(path: &str) -> bool {
     let rest = path.strip_prefix(".tare");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// The names of a path, last first, without `.`.
-fn parts(path: &str) -> Vec<String> {
-    let parts = path
-        .split('/')
-        .filter(|part| !part.is_empty() && *part != ".");
-    parts.rev().map(String::from).collect()
 }
 
 #[cfg(test)]
