@@ -15,6 +15,9 @@ use crate::space::Access;
 const PATH_MAX: usize = 4096;
 /// Most parts of a vector (`UIO_MAXIOV`).
 const MOST_PARTS: u64 = 1024;
+/// Bytes of a part (`struct iovec`), and how many are copied at once.
+const PART_BYTES: usize = 16;
+const PARTS_AT_ONCE: usize = 16;
 /// Where Linux ends the addresses of programs, with four levels of page tables.
 const USER_END: u64 = 0x7fff_ffff_f000;
 
@@ -173,22 +176,30 @@ impl Process {
         if count > MOST_PARTS {
             return Err(Errno::EINVAL);
         }
-        let bytes = self.bytes(address, count as usize * 16)?;
-        let (entries, _) = bytes.as_chunks::<16>();
         let mut total = 0_u64;
-        let mut parts = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let (base, length) = entry.split_at(8);
-            let word = |half: &[u8]| {
-                half.first_chunk()
-                    .map_or(0, |half| u64::from_le_bytes(*half))
-            };
-            let (base, length) = (word(base), word(length));
-            total = total.checked_add(length).ok_or(Errno::EINVAL)?;
-            if total > i64::MAX as u64 {
-                return Err(Errno::EINVAL);
+        let mut parts = Vec::with_capacity(count as usize);
+        let mut chunk = [0; PARTS_AT_ONCE * PART_BYTES];
+        while parts.len() < count as usize {
+            let some = (count as usize - parts.len()).min(PARTS_AT_ONCE);
+            let bytes = &mut chunk[..some * PART_BYTES];
+            self.read(
+                address.wrapping_add((parts.len() * PART_BYTES) as u64),
+                bytes,
+            )?;
+            let (entries, _) = bytes.as_chunks::<PART_BYTES>();
+            for entry in entries {
+                let (base, length) = entry.split_at(8);
+                let word = |half: &[u8]| {
+                    half.first_chunk()
+                        .map_or(0, |half| u64::from_le_bytes(*half))
+                };
+                let (base, length) = (word(base), word(length));
+                total = total.checked_add(length).ok_or(Errno::EINVAL)?;
+                if total > i64::MAX as u64 {
+                    return Err(Errno::EINVAL);
+                }
+                parts.push((base, length as usize));
             }
-            parts.push((base, length as usize));
         }
         let is_far = |(base, length): &(u64, usize)| {
             let end = base.checked_add(*length as u64);

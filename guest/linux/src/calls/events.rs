@@ -10,6 +10,7 @@ use tare_libos::time::{Duration, Instant};
 use super::arguments::Arguments;
 use super::descriptors::open as opened;
 use super::descriptors::{close, insert};
+use super::parts::with_buffer;
 use super::time::{duration, put_duration};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
@@ -23,6 +24,8 @@ use crate::signals::Mask;
 /// Most events of one call.
 const MOST_EVENTS: u64 = 1024;
 const POLLNVAL: u32 = 0x20;
+/// Bytes of `struct epoll_event`, which is packed: events and data.
+const EVENT_BYTES: usize = 12;
 
 /// A deadline in milliseconds; none for a negative number.
 pub(super) fn deadline_ms(milliseconds: u64) -> Option<Instant> {
@@ -73,8 +76,7 @@ pub(super) fn epoll_ctl(
         return Err(Errno::EINVAL);
     }
     let interest = || -> Result<Interest> {
-        // Packed: four bytes of events, eight of data.
-        let bytes: [u8; 12] = context.process.array(event)?;
+        let bytes: [u8; EVENT_BYTES] = context.process.array(event)?;
         let (events, data) = bytes.split_at(4);
         Ok(Interest {
             events: events.first_chunk().map_or(0, |b| u32::from_le_bytes(*b)),
@@ -91,7 +93,7 @@ pub(super) fn epoll_ctl(
 }
 
 pub(super) fn epoll_wait(
-    context: &Context<'_>,
+    context: &mut Context<'_>,
     [queue, to, most, ..]: Arguments,
     deadline: Option<Instant>,
     mask: Option<Mask>,
@@ -115,12 +117,14 @@ pub(super) fn epoll_wait(
     let Some(found) = found else {
         return Ok(0);
     };
-    let mut bytes = Vec::with_capacity(found.len() * 12);
-    for event in &found {
-        bytes.extend_from_slice(&event.events.to_le_bytes());
-        bytes.extend_from_slice(&event.data.to_le_bytes());
-    }
-    context.process.write(to, &bytes)?;
+    let length = found.len() * EVENT_BYTES;
+    with_buffer(context, length, |context, buffer| {
+        for (slot, event) in buffer.chunks_mut(EVENT_BYTES).zip(&found) {
+            slot[..4].copy_from_slice(&event.events.to_le_bytes());
+            slot[4..].copy_from_slice(&event.data.to_le_bytes());
+        }
+        context.process.write(to, &buffer[..length])
+    })?;
     Ok(found.len() as u64)
 }
 
