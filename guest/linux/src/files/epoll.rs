@@ -21,6 +21,10 @@ use crate::errno::{Errno, Result};
 
 /// Most levels of queues in queues.
 const MOST_LEVELS: usize = 5;
+/// Few files, of which a call reports only a part; the part, and the least of it.
+const FEW: usize = 16;
+const PART: usize = 4;
+const LEAST_PART: usize = 2;
 /// Entries before those of closed files are looked for.
 const LEAST_SWEEP: usize = 64;
 
@@ -243,6 +247,16 @@ impl Epoll {
             }
         }
         found
+    }
+
+    /// How many files a call that may wait reports, `most` at most. Of a few that may be ready, a part:
+    /// while the program answers these, the host sends what it has answered and fetches what is
+    /// next (ADR 83). Many go together: each call costs the same.
+    pub(crate) fn part_of(&self, most: usize) -> usize {
+        match self.ready.len() {
+            listed @ ..=FEW => most.min(listed.div_ceil(PART).max(LEAST_PART)),
+            _ => most,
+        }
     }
 
     /// Lists what does not tell of its changes.
@@ -528,6 +542,26 @@ mod tests {
         });
         assert_eq!(seen, [2, 2, 2]);
         drop(pairs);
+    }
+
+    #[test]
+    fn a_call_reports_a_part_of_a_few_files_and_all_of_many() {
+        let epoll = Epoll::default();
+        let parts: Vec<usize> = (1..=40)
+            .map(|number| {
+                let open = Open::new(Arc::new(Counted::default()), 0);
+                let interest = Interest { events: 0, data: 0 };
+                assert_eq!(epoll.add(number, &open, interest), Ok(()));
+                epoll.part_of(30)
+            })
+            .collect();
+        assert_eq!(
+            parts[..16],
+            [2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4]
+        );
+        assert!(parts[16..].iter().all(|part| *part == 30));
+        assert_eq!(epoll.take(epoll.part_of(1)).len(), 0);
+        assert_eq!(epoll.part_of(1), 1);
     }
 
     /// A file that counts how often it is looked at.
