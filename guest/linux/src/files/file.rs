@@ -9,8 +9,8 @@ use tare_libos::thread::Thread as Waiter;
 
 use super::Watchers;
 use super::endpoint::{Address, Half, Received, SocketKind};
-use super::epoll::Item;
 use super::lock::Lock;
+use super::watch::Item;
 use crate::errno::{Errno, Result};
 
 /// What `stat` says.
@@ -155,8 +155,8 @@ pub(crate) trait File: Send + Sync + Any {
     }
 
     /// Lets `item` be noted once when [`ready`](Self::ready) may have changed; gives what is ready
-    /// now, for which it is not noted. `None` where not each change is told, so that a queue asks
-    /// at each look: what changes by time, or is not the same for each thread.
+    /// now, for which it is not noted. `None` where the file does not tell of each change, so that a
+    /// queue asks at each look: what changes by time, or is not the same for each thread.
     fn arm(&self, item: &Arc<Item>) -> Option<u32> {
         self.watchers()?.arm(item);
         Some(self.ready())

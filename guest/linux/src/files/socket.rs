@@ -17,7 +17,7 @@ use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
 
 use super::endpoint::{Address, Half, Received, SocketKind};
-use super::epoll::Item;
+use super::watch::Item;
 use super::{Endpoint, File, Status, Watchers};
 use crate::errno::{Errno, Result};
 

@@ -6,7 +6,7 @@ use linux_raw_sys::general::POLLIN;
 use tare_hal::clock;
 use tare_libos::sync::SpinLock;
 
-use super::epoll::Item;
+use super::watch::Item;
 use super::{File, Status, Watchers};
 use crate::errno::{Errno, Result};
 

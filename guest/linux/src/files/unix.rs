@@ -14,7 +14,7 @@ use tare_libos::thread::Thread as Waiter;
 use super::channel::Channel;
 pub(crate) use super::channel::MOST_MESSAGE;
 use super::endpoint::{Address, Half, Name, Received, SocketKind};
-use super::epoll::Item;
+use super::watch::Item;
 use super::{Endpoint, File, Status, Watchers};
 use crate::errno::{Errno, Result};
 
