@@ -155,31 +155,28 @@ impl Epoll {
         let listed = self.ready.len();
         let mut found = Vec::with_capacity(listed.min(most));
         // Each once: what stays ready goes to the end, so that a busy file starves none.
-        for _ in 0..listed {
-            if found.len() == most {
-                break;
-            }
-            let Some(item) = self.ready.pop() else {
-                break;
-            };
-            let Some(entry) = entries.get_mut(&item) else {
-                continue;
-            };
-            if entry.open.strong_count() == 0 {
-                entries.remove(item.key);
-                continue;
-            }
-            if let Some(events) = entry.look(Taking::Yes) {
-                found.push(Interest {
-                    events,
-                    data: entry.interest.data,
-                });
-                if entry.stays_listed() {
-                    self.ready.list(&item);
-                }
-            }
-        }
+        let looks = (0..listed).filter_map(|_| self.look_at_first(&mut entries, Taking::Yes));
+        found.extend(looks.take(most));
         found
+    }
+
+    /// Looks at the first entry of the list, which goes to the end if it is to be looked at again;
+    /// what it reports.
+    fn look_at_first(&self, entries: &mut Entries, taking: Taking) -> Option<Interest> {
+        let item = self.ready.pop()?;
+        let entry = entries.get_mut(&item)?;
+        if entry.open.strong_count() == 0 {
+            entries.remove(item.key);
+            return None;
+        }
+        let events = entry.look(taking)?;
+        if taking == Taking::No || entry.stays_listed() {
+            self.ready.list(&item);
+        }
+        Some(Interest {
+            events,
+            data: entry.interest.data,
+        })
     }
 
     /// How many files a call that may wait reports, `most` at most. Of a few that may be ready, a part:
@@ -242,18 +239,13 @@ impl Entry {
         }
         let wanted = self.interest.events | POLLERR | POLLHUP;
         let uses = open.uses();
-        let now = || open.file.ready() & wanted;
         // Armed before the look that finds nothing: no change is missed between them.
-        let armed = || {
-            open.file
-                .arm(&self.item)
-                .map_or_else(now, |ready| ready & wanted)
-        };
+        let armed = || open.file.arm(&self.item);
         let ready = if self.is_edge_triggered() {
-            armed()
+            armed().unwrap_or_else(|| open.file.ready()) & wanted
         } else {
-            match now() {
-                0 => armed(),
+            match open.file.ready() & wanted {
+                0 => armed().unwrap_or(0) & wanted,
                 ready => ready,
             }
         };
@@ -310,17 +302,9 @@ impl File for Epoll {
     fn ready(&self) -> u32 {
         let mut entries = self.entries.lock();
         self.list_untold(&entries);
-        for _ in 0..self.ready.len() {
-            let Some(item) = self.ready.pop() else {
-                break;
-            };
-            let look = |entry: &mut Entry| entry.look(Taking::No);
-            if entries.get_mut(&item).and_then(look).is_some() {
-                self.ready.list(&item);
-                return POLLIN;
-            }
-        }
-        0
+        let is_ready =
+            (0..self.ready.len()).any(|_| self.look_at_first(&mut entries, Taking::No).is_some());
+        if is_ready { POLLIN } else { 0 }
     }
 
     fn watch(&self, waiter: &Waiter) {

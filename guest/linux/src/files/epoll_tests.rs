@@ -6,6 +6,12 @@ use super::super::Watchers;
 use super::super::pipe::Pipe;
 use super::*;
 
+/// What most entries are for.
+const INPUT: Interest = Interest {
+    events: POLLIN,
+    data: 0,
+};
+
 fn queue(events: u32) -> (Epoll, Arc<Open>, Pipe) {
     let (reader, writer) = Pipe::pair();
     let open = Open::new(Arc::new(reader), 0);
@@ -175,14 +181,10 @@ impl File for Counted {
 fn only_files_that_may_have_changed_are_looked_at() {
     let epoll = Epoll::default();
     let files: Vec<Arc<Counted>> = (0..100).map(|_| Arc::default()).collect();
-    let interest = Interest {
-        events: POLLIN,
-        data: 0,
-    };
     let open = |file: &Arc<Counted>| Open::new(file.clone(), 0);
     let opened: Vec<_> = files.iter().map(open).collect();
     for (open, number) in opened.iter().zip(0..) {
-        assert_eq!(epoll.add(number, open, interest), Ok(()));
+        assert_eq!(epoll.add(number, open, INPUT), Ok(()));
     }
     assert!(epoll.take(1).is_empty());
     let looks = || -> Vec<u32> {
@@ -204,13 +206,9 @@ fn only_files_that_may_have_changed_are_looked_at() {
 #[test]
 fn entries_of_closed_files_leave_without_a_look() {
     let (epoll, _open, _writer) = queue(POLLIN);
-    let interest = Interest {
-        events: POLLIN,
-        data: 0,
-    };
     for number in 0..10_000 {
         let open = Open::new(Arc::new(Counted::default()), 0);
-        assert_eq!(epoll.add(number, &open, interest), Ok(()));
+        assert_eq!(epoll.add(number, &open, INPUT), Ok(()));
     }
     let entries = epoll.entries.lock();
     assert!(entries.all.len() <= LEAST_SWEEP, "{}", entries.all.len());
@@ -220,30 +218,23 @@ fn entries_of_closed_files_leave_without_a_look() {
 fn a_file_forgets_entries_that_were_removed_and_queues_that_were_closed() {
     let file: Arc<Counted> = Arc::default();
     let open = Open::new(file.clone(), 0);
-    let interest = Interest {
-        events: POLLIN,
-        data: 0,
-    };
     for _ in 0..100 {
         let epoll = Epoll::default();
         for _ in 0..100 {
-            assert_eq!(epoll.add(1, &open, interest), Ok(()));
+            assert_eq!(epoll.add(1, &open, INPUT), Ok(()));
             assert!(epoll.take(1).is_empty());
             assert_eq!(epoll.remove(1, &open), Ok(()));
         }
-        assert_eq!(epoll.add(1, &open, interest), Ok(()));
+        assert_eq!(epoll.add(1, &open, INPUT), Ok(()));
     }
     assert!(file.watchers.armed() <= 2, "{}", file.watchers.armed());
 }
 
 /// A random number below a bound (Marsaglia, "Xorshift RNGs", 2003).
 fn below(state: &mut u64, bound: usize) -> usize {
-    for shift in [13, -7, 17_i32] {
-        *state ^= match shift {
-            0.. => *state << shift,
-            _ => *state >> -shift,
-        };
-    }
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
     (*state % bound as u64) as usize
 }
 
@@ -316,13 +307,9 @@ fn levels_are_those_of_a_look_at_every_file() {
 fn queues_do_not_hold_themselves() {
     let queue = || Open::new(Arc::new(Epoll::default()), 0);
     let (outer, middle, inner) = (queue(), queue(), queue());
-    let interest = Interest {
-        events: POLLIN,
-        data: 0,
-    };
     let add = |to: &Open, open: &Arc<Open>| {
         let epoll = to.file.as_kind::<Epoll>().expect("a queue");
-        epoll.add(1, open, interest)
+        epoll.add(1, open, INPUT)
     };
     assert_eq!(add(&outer, &middle), Ok(()));
     assert_eq!(add(&middle, &inner), Ok(()));
