@@ -245,6 +245,9 @@ fn a_killed_machine_leaves_nothing_that_waits_for_passt() {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     eventually("nothing waits any more", || place.waiters().is_empty());
     assert_eq!(place.starts(), 0);
+    eventually("it is listed as killed", || {
+        place.run(&["ps", "-a"]).out.contains("killed")
+    });
     place.run(&["rm", "web"]).expect(0, "");
 }
 
