@@ -24,7 +24,11 @@ pub struct Quota {
     /// Period of the quota, us.
     pub period_us: u64,
     /// Time that its threads were stopped within the window, ns, summed over CPUs.
+    /// A stop counts when it ends (`throttled_usec`, `throttled_time`).
     pub throttled_ns: u64,
+    /// Periods in which it stopped its threads; a stop that goes on counts too (`nr_throttled`).
+    #[serde(default)]
+    pub throttled_periods: u64,
     /// vCPU threads in it, by ID.
     pub threads: Vec<u32>,
 }

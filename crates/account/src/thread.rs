@@ -53,6 +53,10 @@ pub struct OffCpu {
     /// Ready, but waiting for a CPU (schedstat's run delay), ns: what the guest
     /// sees as steal.
     pub run_delay_ns: u64,
+    /// Of that, in a wait that had not ended when the window did, ns; 0 where the kernel's
+    /// tasks are not read.
+    #[serde(default)]
+    pub unfinished_delay_ns: u64,
     /// Switched out because it waited.
     pub voluntary_switches: u64,
     /// Switched out although it could have run.

@@ -35,6 +35,7 @@ struct sched_entity {
 
 struct sched_info {
 	u64 run_delay;
+	u64 last_queued;	/* 0 while it runs or sleeps */
 } __attribute__((preserve_access_index));
 
 struct task_io_accounting {
@@ -80,6 +81,7 @@ struct task_record {
 	u64 started_ns;
 	u64 run_ns;
 	u64 wait_ns;
+	u64 queued_ns;
 	u64 user_ns;
 	u64 system_ns;
 	u64 guest_ns;
@@ -127,6 +129,7 @@ INLINE void read_task(struct task_struct___whole *task, u32 owner, struct task_r
 	to->started_ns = task->start_boottime;
 	to->run_ns = task->se.sum_exec_runtime;
 	to->wait_ns = task->sched_info.run_delay;
+	to->queued_ns = task->sched_info.last_queued;
 	to->user_ns = task->utime;
 	to->system_ns = task->stime;
 	to->guest_ns = task->gtime;

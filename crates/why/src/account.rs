@@ -96,6 +96,7 @@ fn vcpu(account: &Account, lines: &Lines, thread: &ThreadAccount, observed: &Obs
                 .per_second(halts.polls_attempted.saturating_sub(halts.polls_successful)),
         },
         waiting: account.share(thread.off_cpu.run_delay_ns),
+        unfinished: account.share(thread.off_cpu.unfinished_delay_ns),
         taken_by: takers(account, thread),
         halts: account.per_second(halts.count),
         halt_median_us: halts.waits.quantile_ns(0.5).map(|ns| ns / 1000),
@@ -186,14 +187,16 @@ fn sent_ipis(account: &Account) -> f64 {
 }
 
 fn throttled(account: &Account) -> Vec<Throttled> {
-    let stopped = account.quotas.iter().filter(|quota| quota.throttled_ns > 0);
-    stopped
+    let quotas = account.quotas.iter();
+    quotas
+        .filter(|quota| quota.throttled_ns > 0 || quota.throttled_periods > 0)
         .map(|quota| Throttled {
             directory: quota.directory.clone(),
             version: quota.version,
             cpus: quota.cpus,
             period_us: quota.period_us,
             share: account.share(quota.throttled_ns),
+            periods: quota.throttled_periods,
             threads: quota.threads.clone(),
         })
         .collect()

@@ -110,8 +110,10 @@ pub struct Throttled {
     pub cpus: f64,
     /// The quota's period, us.
     pub period_us: u64,
-    /// Time that its threads were stopped, share of a core.
+    /// Time that its threads were stopped, share of a core; a stop counts when it ends.
     pub share: f64,
+    /// Periods in which they were, those of a stop that goes on too.
+    pub periods: u64,
     /// Threads in it.
     pub threads: Vec<u32>,
 }
@@ -131,6 +133,8 @@ pub struct Vcpu {
     pub polling: Polling,
     /// Runnable, and waiting for a CPU.
     pub waiting: f64,
+    /// Of that, in a wait that had not ended when the window did.
+    pub unfinished: f64,
     /// Who ran instead, longest first.
     pub taken_by: Vec<Taker>,
     /// Halts per second.

@@ -4,8 +4,9 @@
 mod cpusets;
 mod helpers;
 mod intervals;
+mod quotas;
 
-use tare_account::{CgroupVersion, Device, Role};
+use tare_account::{Device, Role};
 
 use super::*;
 
@@ -445,44 +446,6 @@ fn time_awake_is_the_interrupts_that_ended_the_halt() {
     assert_eq!(findings[0].cause, Cause::DeviceInterrupts);
     assert!(share(Cause::DeviceInterrupts) >= 0.23, "{findings:?}");
     assert!(share(Cause::PeriodicTick) < 0.03, "{findings:?}");
-}
-
-#[test]
-fn a_quota_is_named_with_the_command_that_raises_it() {
-    let mut load = idle();
-    load.vcpus[0].cpu = 0.3;
-    load.vcpus[0].waiting = 0.7;
-    load.vcpus[0].tid = 77;
-    let group = |version| Throttled {
-        directory: "/sys/fs/cgroup/cpu/vm".to_owned(),
-        version,
-        cpus: 0.3,
-        period_us: 100_000,
-        share: 0.69,
-        threads: vec![77],
-    };
-    load.throttled = vec![group(CgroupVersion::V1)];
-    let found = first(&load);
-    assert_eq!(found.cause, Cause::Throttled);
-    assert!(found.what.contains("0.30 CPUs"), "{found:?}");
-    assert_eq!(
-        found.remedy,
-        "raise the quota to 1.1 CPUs: echo 110000 > /sys/fs/cgroup/cpu/vm/cpu.cfs_quota_us"
-    );
-    let steal = diagnose(&load, None).findings;
-    let steal = steal.iter().find(|found| found.cause == Cause::Steal);
-    assert!(steal.unwrap().share < 0.02, "{steal:?}");
-    load.throttled = vec![group(CgroupVersion::V2)];
-    assert!(
-        first(&load)
-            .remedy
-            .ends_with("echo 110000 100000 > /sys/fs/cgroup/cpu/vm/cpu.max")
-    );
-    for unit in ["machine.slice", "vm.scope", "vm.service"] {
-        load.throttled[0].directory = format!("/sys/fs/cgroup/{unit}");
-        let command = format!("systemctl set-property --runtime {unit} CPUQuota=110%");
-        assert!(first(&load).remedy.ends_with(&command), "{command}");
-    }
 }
 
 #[test]

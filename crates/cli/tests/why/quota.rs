@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::qemu::Qemu;
 use super::remedies::{allowed, execute, lines};
 use super::support::TestDir;
-use super::{Hog, expect_cause, found, ready_with, vcpus_share, why};
+use super::{Hog, expect_cause, expect_found, found, ready_with, vcpus_share, why};
 
 /// What the groups of these tests are called, before the process.
 const PREFIX: &str = "tare-why-quota-";
@@ -117,6 +117,21 @@ impl Quota {
         std::fs::write(self.group.join("cgroup.procs"), pid.to_string())
     }
 
+    /// Changes it to the kernel's shortest, 1 ms, of the longest period. A timer tick takes more, and
+    /// the group is stopped until that is paid: for 4 s with a tick of 4 ms.
+    fn stop_for_periods(&self) {
+        let files: &[_] = match self.hierarchy.version {
+            Version::V1 => &[
+                ("cpu.cfs_period_us", "1000000"),
+                ("cpu.cfs_quota_us", "1000"),
+            ],
+            Version::V2 => &[("cpu.max", "1000 1000000")],
+        };
+        for (file, value) in files {
+            std::fs::write(self.group.join(file), value).unwrap();
+        }
+    }
+
     /// Whether it has been taken off.
     fn is_off(&self) -> bool {
         let (_, file) = self.hierarchy.limits();
@@ -183,6 +198,20 @@ fn the_command_against_a_quota_raises_it() {
     let (before, after) = (cpu(&before), cpu(&after));
     println!("CPU of its vCPU before {before:.3}, after {after:.3}");
     assert!(after > before, "{after} of {before}");
+}
+
+/// The time in `cpu.stat` rises when a stop ends: a window may lie within one.
+#[test]
+fn a_stop_longer_than_the_window_is_named() {
+    let Some(throttled) = Throttled::start() else {
+        return;
+    };
+    throttled.quota.stop_for_periods();
+    for _ in 0..4 {
+        let told = why(&throttled.place, &throttled.qemu.pid().to_string());
+        expect_found(&told, "throttled");
+        println!("{}", found(&told, "throttled").unwrap()["evidence"]);
+    }
 }
 
 /// What `tare advise` says by this rule.

@@ -337,6 +337,7 @@ impl Observer {
 
     /// Reads the threads of the machines from this one on.
     fn read(&mut self, first: usize, depth: Depth) {
+        let at_ns = monotonic_ns();
         let tasks = match (&mut self.object, self.threads) {
             (Some(object), Reader::Tasks) => tasks::sweep(object),
             _ => Ok(HashMap::new()),
@@ -357,7 +358,7 @@ impl Observer {
         for watched in &mut self.watched[first..] {
             if self.threads == Reader::Tasks && watched.unowned.is_none() {
                 let own = tasks.remove(&watched.vm.pid).unwrap_or_default();
-                watched.take(&own, object, depth, &slices);
+                watched.take(&own, object, (depth, at_ns), &slices);
                 continue;
             }
             watched.read(Some(&mut *object), depth);

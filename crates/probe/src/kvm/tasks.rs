@@ -12,7 +12,7 @@ const PROGRAM: &str = "on_task";
 /// Map of the processes whose tasks are read.
 pub(super) const OWNERS: &str = "owners";
 /// Words of `struct task_record`.
-const WORDS: usize = 19 + COUNTED_WORDS;
+const WORDS: usize = 20 + COUNTED_WORDS;
 const BYTES: usize = WORDS * 8;
 
 /// A task as the kernel accounts it, times in ns.
@@ -25,7 +25,10 @@ pub(super) struct Task {
     /// Since boot: distinguishes it from a later task of the same ID.
     pub(super) started_ns: u64,
     pub(super) run_ns: u64,
+    /// Waits for a CPU that have ended.
     pub(super) wait_ns: u64,
+    /// When the wait began that has not ended, by the scheduler's clock; 0 for none.
+    pub(super) queued_ns: u64,
     /// User mode, the guest's included, and kernel mode: as the ticks found it.
     pub(super) user_ns: u64,
     pub(super) system_ns: u64,
@@ -92,7 +95,8 @@ impl Task {
     fn of(words: &[u64; WORDS]) -> (u32, Self) {
         let low = |word: u64| word as u32;
         let high = |word: u64| (word >> 32) as u32;
-        let [ids, places, started_ns, run_ns, wait_ns, rest @ ..] = *words;
+        let [ids, places, started_ns, run_ns, rest @ ..] = *words;
+        let [wait_ns, queued_ns, rest @ ..] = rest;
         let [user_ns, system_ns, guest_ns, rest @ ..] = rest;
         let [voluntary, involuntary, migrations, minor, major, rest @ ..] = rest;
         let [
@@ -111,6 +115,7 @@ impl Task {
             started_ns,
             run_ns,
             wait_ns,
+            queued_ns,
             user_ns,
             system_ns,
             guest_ns,
@@ -165,21 +170,21 @@ mod tests {
         let mut words: [u64; WORDS] = std::array::from_fn(|word| word as u64 * 100);
         words[0] = 7 << 32 | 9;
         words[1] = 3 << 32 | 5;
-        words[16] = u64::from_ne_bytes(*b"CPU 0/KV");
-        words[17] = u64::from_ne_bytes(*b"M\0\0\0\0\0\0\0");
+        words[17] = u64::from_ne_bytes(*b"CPU 0/KV");
+        words[18] = u64::from_ne_bytes(*b"M\0\0\0\0\0\0\0");
         let (owner, task) = Task::of(&words);
         assert_eq!((owner, task.tid, task.tgid, task.cpu), (5, 9, 7, 3));
         assert_eq!(
-            (task.started_ns, task.run_ns, task.wait_ns),
-            (200, 300, 400)
+            (task.started_ns, task.run_ns, task.wait_ns, task.queued_ns),
+            (200, 300, 400, 500)
         );
-        assert_eq!((task.guest_ns, task.faults), (700, 1_100 + 1_200));
-        assert_eq!((task.written_bytes, task.group), (1_400, 1_500));
+        assert_eq!((task.guest_ns, task.faults), (800, 1_200 + 1_300));
+        assert_eq!((task.written_bytes, task.group), (1_500, 1_600));
         assert_eq!(task.comm, "CPU 0/KVM");
         let counted = task.counted;
-        assert_eq!((counted.slice, counted.in_ns), (1_800, 1_900));
-        assert_eq!((counted.ran_ns, counted.runs), (2_000, 2_100));
-        assert_eq!(counted.weighted.groups[0], 2_800);
+        assert_eq!((counted.slice, counted.in_ns), (1_900, 2_000));
+        assert_eq!((counted.ran_ns, counted.runs), (2_100, 2_200));
+        assert_eq!(counted.weighted.groups[0], 2_900);
     }
 
     fn task(run_ns: u64, user_ns: u64, system_ns: u64) -> Task {

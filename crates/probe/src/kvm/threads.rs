@@ -10,15 +10,30 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use super::scale::Ran;
 use super::slices::Slices;
 use super::tasks::Task;
+use crate::clock::monotonic_ns;
 use crate::proc;
 use crate::vm::{Role, Vm};
 use tare_account::{OffCpu, OnCpu, Resources};
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 
+/// A wait for a CPU that goes on: the kernel adds it to a thread's waits when it ends
+/// (`sched_info_arrive` in kernel/sched/stats.h).
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    /// When it began, by the scheduler's clock: no other wait began then.
+    queued_ns: u64,
+    /// When it was first seen, by the monotonic clock.
+    seen_ns: u64,
+}
+
 /// One thread at one time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
+    /// Which time, by the monotonic clock; `None` if it was not there.
+    at_ns: Option<u64>,
+    /// Its wait that goes on, where the kernel's tasks are read.
+    waiting: Option<Waiting>,
     pub(super) comm: String,
     /// CPU that it was last on.
     pub(super) cpu: u32,
@@ -70,13 +85,13 @@ pub(super) enum Depth {
 }
 
 impl Threads {
-    /// Takes over what the kernel says of its tasks; returns the IDs of threads that have
-    /// gone.
+    /// Takes over what the kernel said of its tasks at a time; returns the IDs of threads that
+    /// have gone.
     pub(super) fn take(
         &mut self,
         tasks: &[Task],
         others: &Others,
-        depth: Depth,
+        (depth, at_ns): (Depth, u64),
         slices: &Slices<'_>,
     ) -> Vec<u32> {
         let mut gone = self.known();
@@ -86,7 +101,7 @@ impl Threads {
                 self.helpers.insert(task.tid, task.tgid);
             }
             let known = self.readings.entry(task.tid).or_default();
-            known.take(task);
+            known.take(task, at_ns);
             known.ran = Ran::of(task.counted, slices);
             if depth == Depth::Whole {
                 known.allowed_cpus = allowed_cpus(task.tid);
@@ -176,8 +191,22 @@ impl Others {
     }
 }
 
+impl Waiting {
+    /// Of a task read at a time, whose last reading saw this one; `None` if it does not wait.
+    fn of(task: &Task, at_ns: u64, last: Option<Self>) -> Option<Self> {
+        let new = Self {
+            queued_ns: task.queued_ns,
+            seen_ns: at_ns,
+        };
+        let same = last.filter(|last| last.queued_ns == new.queued_ns);
+        (new.queued_ns > 0).then(|| same.unwrap_or(new))
+    }
+}
+
 impl Reading {
-    fn take(&mut self, task: &Task) {
+    fn take(&mut self, task: &Task, at_ns: u64) {
+        self.at_ns = Some(at_ns);
+        self.waiting = Waiting::of(task, at_ns, self.waiting);
         let ran = (task.run_ns, task.wait_ns) != (self.run_ns, self.wait_ns);
         if !ran && !self.comm.is_empty() {
             return;
@@ -199,6 +228,7 @@ impl Reading {
         let read = |name: &str| fs::read_to_string(folder.join(name));
         let times = proc::schedstat(&read("schedstat").ok()?)?;
         let is_known = !self.comm.is_empty();
+        (self.at_ns, self.waiting) = (Some(monotonic_ns()), None);
         (self.run_ns, self.wait_ns) = times;
         if is_known && (depth == Depth::Times || self.read_at == Some(times)) {
             return Some(());
@@ -243,10 +273,22 @@ impl Reading {
         }
     }
 
-    /// Time off a CPU since `before`; the rest of it comes from BPF.
+    /// The wait that goes on, since it was first seen.
+    fn unfinished_ns(&self) -> u64 {
+        let seen_ns = self.waiting.map(|waiting| waiting.seen_ns);
+        since(self.at_ns, seen_ns).unwrap_or(0)
+    }
+
+    /// Time off a CPU since `before`; the rest of it comes from BPF. A thread that ran did not
+    /// wait meanwhile: a wait that was not seen to begin is no longer than the rest.
     pub(super) fn off_cpu(&self, before: &Self) -> OffCpu {
+        let waited = |reading: &Self| reading.wait_ns.saturating_add(reading.unfinished_ns());
+        let window_ns = since(self.at_ns, before.at_ns).unwrap_or(u64::MAX);
+        let rest_ns = window_ns.saturating_sub(self.ran_since(before));
+        let run_delay_ns = waited(self).saturating_sub(waited(before)).min(rest_ns);
         OffCpu {
-            run_delay_ns: self.wait_ns.saturating_sub(before.wait_ns),
+            run_delay_ns,
+            unfinished_delay_ns: self.unfinished_ns().min(run_delay_ns),
             voluntary_switches: self.voluntary.saturating_sub(before.voluntary),
             involuntary_switches: self.involuntary.saturating_sub(before.involuntary),
             ..OffCpu::default()
@@ -272,6 +314,11 @@ impl Reading {
         let then = before.migrations.or(is_new.then_some(0))?;
         Some(self.migrations?.saturating_sub(then))
     }
+}
+
+/// Time between two times, where both are known.
+fn since(now_ns: Option<u64>, then_ns: Option<u64>) -> Option<u64> {
+    Some(now_ns?.saturating_sub(then_ns?))
 }
 
 fn ticks_ns(ticks: u64) -> u64 {
@@ -313,17 +360,73 @@ mod tests {
         let slices = whole(&ends);
         assert!(
             threads
-                .take(&[task(1, 40), task(2, 0)], &others, Depth::Times, &slices)
+                .take(
+                    &[task(1, 40), task(2, 0)],
+                    &others,
+                    (Depth::Times, 0),
+                    &slices
+                )
                 .is_empty()
         );
         let before = threads.clone();
-        let gone = threads.take(&[task(1, 100)], &others, Depth::Times, &slices);
+        let gone = threads.take(&[task(1, 100)], &others, (Depth::Times, 0), &slices);
         assert_eq!(gone, [2]);
         let on_cpu = threads.readings[&1].on_cpu(&before.readings[&1], true);
         assert_eq!(
             (on_cpu.total_ns, on_cpu.user_ns, on_cpu.system_ns),
             (60, 15, 45)
         );
+    }
+
+    /// What a reading of this thread says after each of these: milliseconds since the first, and
+    /// (run, wait, beginning of a wait that goes on).
+    fn readings<const N: usize>(times: [(u64, [u64; 3]); N]) -> [Reading; N] {
+        let mut reading = Reading::default();
+        times.map(|(ms, [run_ns, wait_ns, queued_ns])| {
+            let task = Task {
+                wait_ns,
+                queued_ns,
+                ..task(1, run_ns)
+            };
+            reading.take(&task, ms * MS);
+            reading.clone()
+        })
+    }
+
+    fn delays(before: &Reading, after: &Reading) -> (u64, u64) {
+        let off_cpu = after.off_cpu(before);
+        (off_cpu.run_delay_ns / MS, off_cpu.unfinished_delay_ns / MS)
+    }
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_wait_that_goes_on_counts_in_each_window_that_it_spans() {
+        // It began 7 s before the first reading, and ends 600 ms after the third.
+        let [first, second, third, fourth] = readings([
+            (0, [MS, 0, 5]),
+            (1_000, [MS, 0, 5]),
+            (1_500, [MS, 0, 5]),
+            (2_500, [401 * MS, 9_100 * MS, 0]),
+        ]);
+        assert_eq!(delays(&first, &second), (1_000, 1_000));
+        assert_eq!(delays(&second, &third), (500, 500));
+        assert_eq!(delays(&third, &fourth), (600, 0));
+        assert_eq!(delays(&first, &fourth), (2_100, 0));
+    }
+
+    #[test]
+    fn a_wait_counts_from_the_reading_that_saw_it_first() {
+        let [first, second, third] = readings([
+            (0, [MS, 0, 5]),
+            // That one has ended, and another one began.
+            (1_000, [101 * MS, 850 * MS, 960]),
+            (2_000, [101 * MS, 850 * MS, 960]),
+        ]);
+        assert_eq!(delays(&first, &second), (850, 0));
+        assert_eq!(delays(&second, &third), (1_000, 1_000));
+        // One that was not there before has all that the kernel counted.
+        assert_eq!(delays(&Reading::default(), &second), (850, 0));
     }
 
     #[test]
@@ -345,7 +448,7 @@ mod tests {
             named(11, 9, "tare"),
             named(20, 20, "vcpu0"),
         ];
-        threads.take(&tasks, &others, Depth::Times, &slices);
+        threads.take(&tasks, &others, (Depth::Times, 0), &slices);
         let names = [9, 10, 11, 20].map(|tid| threads.name(tid));
         assert_eq!(names, ["tare", "tare/io", "tare", "vcpu0"]);
     }
@@ -355,13 +458,14 @@ mod tests {
         let (pid, tid) = (std::process::id(), rustix::thread::gettid());
         let folder = proc::thread(pid, tid.as_raw_nonzero().get().cast_unsigned());
         let mut reading = Reading::default();
-        reading.take(&Task {
+        let task = Task {
             run_ns: 1,
             written_bytes: u64::MAX,
             group: 77,
             comm: "main".to_owned(),
             ..Task::default()
-        });
+        };
+        reading.take(&task, 0);
         reading.read(&folder, Depth::Whole).unwrap();
         // What the task said does not describe the present.
         assert_ne!(reading.disk, Some((0, u64::MAX)));
@@ -395,11 +499,12 @@ mod tests {
         // It ran for less than a tick.
         fs::write(folder.path().join("schedstat"), "0 0 1\n").unwrap();
         let mut reading = Reading::default();
-        reading.take(&Task {
+        let task = Task {
             written_bytes: u64::MAX,
             comm: "main".to_owned(),
             ..Task::default()
-        });
+        };
+        reading.take(&task, 0);
         reading.read(folder.path(), Depth::Whole).unwrap();
         assert_ne!(reading.disk, Some((0, u64::MAX)));
     }

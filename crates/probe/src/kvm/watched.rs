@@ -110,12 +110,12 @@ impl Watched {
         std::iter::once(self.vm.pid).chain(self.others.processes())
     }
 
-    /// Takes over what the kernel says of its tasks.
+    /// Takes over what the kernel said of its tasks at a time.
     pub(super) fn take(
         &mut self,
         tasks: &[Task],
         object: &mut Object,
-        depth: Depth,
+        (depth, at_ns): (Depth, u64),
         slices: &Slices<'_>,
     ) {
         let leader = tasks.iter().find(|task| task.tid == self.vm.pid);
@@ -125,7 +125,7 @@ impl Watched {
         if self.ended {
             return;
         }
-        let gone = self.after.take(tasks, &self.others, depth, slices);
+        let gone = self.after.take(tasks, &self.others, (depth, at_ns), slices);
         self.has_lost(gone, object);
     }
 

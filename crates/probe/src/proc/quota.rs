@@ -54,11 +54,20 @@ impl CpuLimit {
     }
 }
 
+/// What a quota has stopped since its group was made (`cpu.stat`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Throttled {
+    /// Time, of stops that have ended, summed over CPUs.
+    ns: u64,
+    /// Periods, also of a stop that goes on.
+    periods: u64,
+}
+
 /// The files of one group with a quota, by its directory.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Group {
     limit: CpuLimit,
-    throttled_ns: u64,
+    throttled: Throttled,
     threads: Vec<u32>,
 }
 
@@ -222,13 +231,16 @@ pub(crate) fn since(
     before: &BTreeMap<PathBuf, Group>,
 ) -> Vec<Quota> {
     let quota = |(directory, group): (&PathBuf, &Group)| {
-        let then = before.get(directory).map_or(0, |group| group.throttled_ns);
+        let then = before
+            .get(directory)
+            .map_or_else(Throttled::default, |group| group.throttled);
         Quota {
             directory: directory.display().to_string(),
             version: group.limit.version,
             cpus: group.limit.quota_us as f64 / group.limit.period_us as f64,
             period_us: group.limit.period_us,
-            throttled_ns: group.throttled_ns.saturating_sub(then),
+            throttled_ns: group.throttled.ns.saturating_sub(then.ns),
+            throttled_periods: group.throttled.periods.saturating_sub(then.periods),
             threads: group.threads.clone(),
         }
     };
@@ -242,23 +254,29 @@ impl Group {
         let stat = fs::read_to_string(directory.join("cpu.stat")).ok()?;
         Some(Self {
             limit,
-            throttled_ns: throttled_ns(&stat),
+            throttled: Throttled::parse(&stat),
             threads: Vec::new(),
         })
     }
 }
 
-/// `throttled_time` (version 1, ns) or `throttled_usec` (version 2) of `cpu.stat`.
-fn throttled_ns(stat: &str) -> u64 {
-    let field = |name: &str| {
-        let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
-        lines.find(|(key, _)| *key == name)?.1.trim().parse().ok()
-    };
-    let us: Option<u64> = field("throttled_usec");
-    us.map_or_else(
-        || field("throttled_time").unwrap_or(0),
-        |us| us.saturating_mul(1000),
-    )
+impl Throttled {
+    /// `throttled_time` (version 1, ns) or `throttled_usec` (version 2) of `cpu.stat`, and
+    /// `nr_throttled`.
+    fn parse(stat: &str) -> Self {
+        let field = |name: &str| -> Option<u64> {
+            let mut lines = stat.lines().filter_map(|line| line.split_once(' '));
+            lines.find(|(key, _)| *key == name)?.1.trim().parse().ok()
+        };
+        let ns = field("throttled_usec").map_or_else(
+            || field("throttled_time").unwrap_or(0),
+            |us| us.saturating_mul(1000),
+        );
+        Self {
+            ns,
+            periods: field("nr_throttled").unwrap_or(0),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -315,10 +333,14 @@ cut";
     #[test]
     fn throttled_times_of_both_versions_are_read() {
         let v1 = "nr_periods 10\nnr_throttled 9\nthrottled_time 3511000000\n";
-        assert_eq!(throttled_ns(v1), 3_511_000_000);
+        let expected = Throttled {
+            ns: 3_511_000_000,
+            periods: 9,
+        };
+        assert_eq!(Throttled::parse(v1), expected);
         let v2 = "usage_usec 1\nnr_throttled 9\nthrottled_usec 3511000\n";
-        assert_eq!(throttled_ns(v2), 3_511_000_000);
-        assert_eq!(throttled_ns(""), 0);
+        assert_eq!(Throttled::parse(v2), expected);
+        assert_eq!(Throttled::parse(""), Throttled::default());
     }
 
     #[test]
@@ -336,11 +358,11 @@ cut";
         fs::write(folder.path().join("cpu.stat"), "throttled_usec 9\n").unwrap();
         let again = groups.of(&members[..1]);
         assert_eq!(
-            (again[&path].threads.len(), again[&path].throttled_ns),
+            (again[&path].threads.len(), again[&path].throttled.ns),
             (1, 4_000)
         );
         groups.turn();
-        assert_eq!(groups.of(&members)[&path].throttled_ns, 9_000);
+        assert_eq!(groups.of(&members)[&path].throttled.ns, 9_000);
     }
 
     #[test]
@@ -386,9 +408,9 @@ cut";
         fs::write(scope.join("cpu.stat"), "usage_usec 7\n").unwrap();
         let slice = at("cgroup/machine.slice");
         fs::write(slice.join("cpu.max"), "30000 100000\n").unwrap();
-        let throttle = |us: u64| {
+        let throttle = |us: u64, periods: u64| {
             let stat = format!(
-                "usage_usec 9\nuser_usec 5\nsystem_usec 4\nnr_periods 3\nnr_throttled 2\n\
+                "usage_usec 9\nuser_usec 5\nsystem_usec 4\nnr_periods 99\nnr_throttled {periods}\n\
                  throttled_usec {us}\nnr_bursts 0\nburst_usec 0\n"
             );
             fs::write(slice.join("cpu.stat"), stat).unwrap();
@@ -399,9 +421,9 @@ cut";
             ..Groups::default()
         };
         let members = [(41, None), (42, None)];
-        throttle(1_000);
+        throttle(1_000, 2);
         let before = groups.of(&members);
-        throttle(3_511_000);
+        throttle(3_511_000, 41);
         groups.turn();
         let quotas = since(&groups.of(&members), &before);
         let [quota] = &quotas[..] else {
@@ -411,9 +433,10 @@ cut";
         assert_eq!(quota.version, CgroupVersion::V2);
         assert_eq!((quota.cpus, quota.period_us), (0.3, 100_000));
         assert_eq!(
-            (quota.throttled_ns, &quota.threads[..]),
-            (3_510_000_000, &[41][..])
+            (quota.throttled_ns, quota.throttled_periods),
+            (3_510_000_000, 39)
         );
+        assert_eq!(quota.threads, [41]);
     }
 
     #[test]

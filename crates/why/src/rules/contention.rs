@@ -52,7 +52,19 @@ fn unthrottled(vcpu: &Vcpu, throttled: &BTreeMap<u32, f64>) -> f64 {
     (vcpu.waiting - by_quota).max(0.0)
 }
 
-/// The kernel counts a group's stopped time, and each stopped vCPU waits for all of it.
+/// The part of a vCPU's wait in a stop by this quota that had not ended when the window did: the
+/// kernel has only counted the quota's periods in it. A wait for others rarely takes a period.
+fn unfinished_stop(load: &Load, quota: &Throttled, vcpu: &Vcpu) -> f64 {
+    let period = quota.period_us as f64 / 1e6 / load.seconds;
+    if quota.periods > 0 && vcpu.unfinished >= period {
+        vcpu.unfinished
+    } else {
+        0.0
+    }
+}
+
+/// The kernel counts a group's stopped time when the stop ends, and each stopped vCPU waits for
+/// all of it.
 fn quota_finding(
     load: &Load,
     quota: &Throttled,
@@ -64,12 +76,15 @@ fn quota_finding(
         .filter(|v| quota.threads.contains(&v.tid))
         .collect();
     let mut left = quota.share;
-    let mut share = 0.0;
+    let (mut share, mut unfinished) = (0.0, 0.0);
     for vcpu in &members {
-        let stopped = left.min(unthrottled(vcpu, throttled));
-        *throttled.entry(vcpu.tid).or_default() += stopped;
-        share += stopped;
-        left -= stopped;
+        let waited = unthrottled(vcpu, throttled);
+        let still = waited.min(unfinished_stop(load, quota, vcpu));
+        let ended = left.min(waited - still);
+        *throttled.entry(vcpu.tid).or_default() += still + ended;
+        share += still + ended;
+        unfinished += still;
+        left -= ended;
     }
     if share <= 0.0 {
         return None;
@@ -81,10 +96,18 @@ fn quota_finding(
     );
     let mut found = lost(load, Cause::Throttled, what, share);
     found.evidence.push(format!(
-        "{} was throttled {} of the time (cpu.stat)",
+        "{} was throttled {} of the time, on all CPUs together (cpu.stat)",
         quota.directory,
         percent(quota.share)
     ));
+    if unfinished > 0.0 {
+        found.evidence.push(format!(
+            "the last stop had not ended and is not in cpu.stat's time: its vCPUs waited {} of the time \
+             (nr_throttled rose by {})",
+            percent(unfinished),
+            quota.periods
+        ));
+    }
     found.evidence.push(waits(&members));
     let wanted = load.cpu() + members.iter().map(|vcpu| vcpu.waiting).sum::<f64>();
     found.remedies = vec![advice::quota(quota, wanted, load)];
