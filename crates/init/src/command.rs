@@ -9,15 +9,13 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use tare_init::account::{Account, look_up};
-use tare_init::{Logging, Task};
+use tare_init::{Logging, PATH, Task};
 
 use crate::console::say;
 use crate::streams::Streams;
 use crate::watch::{self, Watch};
 use crate::{credentials, terminal};
 
-/// Where programs are looked up unless the task says otherwise.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Status of a command that cannot be run.
 pub(crate) const CANNOT_RUN: u8 = 126;
 /// Status of a command that is not there.

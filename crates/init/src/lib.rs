@@ -17,5 +17,5 @@ mod task;
 pub use figures::Figures;
 pub use refusal::Refusal;
 pub use task::{
-    END_FILE, FileCapabilities, Logging, Root, Share, TASK_FILE, Task, TaskError, WORK_DIR,
+    END_FILE, FileCapabilities, Logging, PATH, Root, Share, TASK_FILE, Task, TaskError, WORK_DIR,
 };

@@ -9,6 +9,9 @@ pub const END_FILE: &str = ".tare/end";
 /// The task's place in the initramfs.
 pub const TASK_FILE: &str = ".tare/task.json";
 
+/// Where commands are looked up unless the task says otherwise.
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// What the first process does. Written as JSON to [`TASK_FILE`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,6 +56,26 @@ pub struct Task {
     /// Commands are then followed, which slows them down and keeps signals from them.
     #[serde(default)]
     pub refusals: Logging,
+}
+
+impl Task {
+    /// The paths that a command may mean, the first one that is there: as it is, from the working
+    /// directory if it has a slash, else in the directories of the task's `PATH`.
+    pub fn places_of(&self, command: &str) -> Vec<String> {
+        let from_here = |path: &str| match path {
+            _ if path.starts_with('/') => path.to_owned(),
+            _ => format!("{}/{path}", self.working_directory),
+        };
+        if command.contains('/') {
+            return vec![from_here(command)];
+        }
+        let mut environment = self.environment.iter();
+        let path = environment.find_map(|have| have.strip_prefix("PATH="));
+        let directories = path.unwrap_or(PATH).split(':');
+        directories
+            .map(|directory| format!("{}/{command}", from_here(directory)))
+            .collect()
+    }
 }
 
 /// A directory that the host shares (virtio-fs).
@@ -135,6 +158,20 @@ impl Task {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_looked_for_from_the_working_directory_and_in_path() {
+        let mut task = Task::default();
+        let last = |task: &Task| task.places_of("a").pop();
+        assert_eq!(task.places_of("/x/a"), ["/x/a"]);
+        assert_eq!(task.places_of("./a"), ["/./a"]);
+        assert_eq!(task.places_of("a")[1], "/usr/local/bin/a");
+        assert_eq!(last(&task).as_deref(), Some("/bin/a"));
+        task.working_directory = "/app".to_owned();
+        task.environment = vec!["PATHS=/y".to_owned(), "PATH=/x:bin".to_owned()];
+        assert_eq!(task.places_of("./a"), ["/app/./a"]);
+        assert_eq!(task.places_of("a"), ["/x/a", "/app/bin/a"]);
+    }
 
     #[test]
     fn a_task_survives_its_document() {

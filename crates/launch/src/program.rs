@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use tare_abi::layout::MIB;
 use tare_control::exit::ExitCode;
+use tare_init::Task;
 use tare_program::elf::{ElfError, Layout, LoadAddress, is_for_this_machine};
 use tare_program::{FILE, Start, StartError};
 use tare_rootfs::Tree;
@@ -247,20 +248,14 @@ pub(crate) fn choose(
         None => {
             // Argument 0 stays as the user wrote it.
             let command = task.command.first().ok_or(ProgramError::NoCommand)?;
-            let found = find(&tree, command, &task.environment)?;
+            let found = find(&tree, command, &task)?;
             let path = format!("/{found}");
             check(&path, &content(&tree, &found)?, &tree, memory_mib)?;
             (image::stem(Path::new(&found)), PathBuf::from(&found), path)
         }
     };
     let mut environment = task.environment;
-    for (name, value) in [
-        (
-            "PATH",
-            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        ),
-        ("HOME", "/root"),
-    ] {
+    for (name, value) in [("PATH", tare_init::PATH), ("HOME", "/root")] {
         set(&mut environment, name, value, false);
     }
     for variable in &request.env {
@@ -356,23 +351,13 @@ fn set(environment: &mut Vec<String>, name: &str, value: &str, replaces: bool) {
     }
 }
 
-/// The path of a command in the root, without a leading slash: as given, or in PATH.
-fn find(tree: &Tree, command: &str, environment: &[String]) -> Result<String, ProgramError> {
-    let resolve = |path: &str| {
+/// The path of a task's command in the root, without a leading slash.
+fn find(tree: &Tree, command: &str, task: &Task) -> Result<String, ProgramError> {
+    let resolve = |path: &String| {
         let found = tree.through_all_links(path.trim_start_matches('/')).ok()?;
         tree.get(&found).is_some().then_some(found)
     };
-    let found = if command.contains('/') {
-        resolve(command)
-    } else {
-        let paths = environment
-            .iter()
-            .find_map(|have| have.strip_prefix("PATH="))
-            .unwrap_or("/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");
-        paths
-            .split(':')
-            .find_map(|dir| resolve(&format!("{dir}/{command}")))
-    };
+    let found = task.places_of(command).iter().find_map(resolve);
     found.ok_or_else(|| ProgramError::Missing(command.to_owned()))
 }
 
@@ -472,12 +457,18 @@ mod tests {
             .expect("a name");
         tree.insert("usr/bin/web", Node::link("/opt/server"))
             .expect("a name");
-        assert_eq!(
-            find(&tree, "/opt/server", &[]).expect("found"),
-            "opt/server"
-        );
-        assert_eq!(find(&tree, "web", &[]).expect("found"), "opt/server");
-        let none = find(&tree, "web", &["PATH=/opt".to_owned()]);
-        assert!(matches!(none, Err(ProgramError::Missing(_))));
+        let found = |command, task: &Task| find(&tree, command, task).ok();
+        let server = Some("opt/server".to_owned());
+        let mut task = Task::default();
+        assert_eq!(found("/opt/server", &task), server);
+        assert_eq!(found("web", &task), server);
+        assert_eq!(found("./server", &task), None);
+        // As an image says: `WorkingDir` and a command from there.
+        task.working_directory = "/opt".to_owned();
+        assert_eq!(found("./server", &task), server);
+        assert_eq!(found("../opt/./server", &task), server);
+        assert_eq!(found("server", &task), None, "not in PATH");
+        task.environment = vec!["PATH=/opt".to_owned()];
+        assert_eq!(found("web", &task), None);
     }
 }

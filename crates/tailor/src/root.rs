@@ -197,7 +197,7 @@ pub fn gather(
         return Err(RootError::NoCommand);
     }
     let check = check
-        .map(|program| place_of(&application.tree, program))
+        .map(|program| place_of(&application, program))
         .transpose()?;
     if cuts.contains(&Cut::Packages) {
         cut_packages(&mut application, profile, check);
@@ -254,15 +254,9 @@ fn to_the_end(tree: &Tree, path: &str) -> Option<String> {
 }
 
 /// Where the guest finds a program in its files.
-fn place_of(tree: &Tree, program: &str) -> Result<String, RootError> {
-    let places: Vec<String> = if program.contains('/') {
-        vec![program.trim_start_matches('/').to_owned()]
-    } else {
-        PROGRAMS
-            .iter()
-            .map(|dir| format!("{dir}/{program}"))
-            .collect()
-    };
+fn place_of(application: &Application, program: &str) -> Result<String, RootError> {
+    let Application { tree, task, .. } = application;
+    let places = task.places_of(program);
     let mut places = places.iter().filter_map(|it| to_the_end(tree, it));
     let found = places.find(|place| tree.get(place).is_some());
     found.ok_or_else(|| RootError::NoCheck(program.to_owned()))
@@ -475,7 +469,7 @@ fn cut_packages(application: &mut Application, profile: &Profile, check: Option<
     let programs: BTreeSet<String> = programs(profile)
         .into_iter()
         .filter_map(through)
-        .chain(command.and_then(|program| place_of(tree, program).ok()))
+        .chain(command.and_then(|program| place_of(application, program).ok()))
         .chain(check)
         .collect();
     let found: BTreeSet<String> = profile

@@ -69,7 +69,12 @@ fn only_what_the_profile_saw_stays_of_a_root() {
 #[test]
 fn the_checks_program_stays_of_a_root_or_is_named() {
     let dir = tempfile::tempdir().unwrap();
-    for name in ["usr/bin/server", "usr/bin/ask", "usr/bin/perl"] {
+    for name in [
+        "usr/bin/server",
+        "usr/bin/ask",
+        "usr/bin/perl",
+        "usr/local/bin/tell",
+    ] {
         write(dir.path(), name, 0o644);
     }
     let (from, command) = (RootFrom::Path(dir.path().to_owned()), ["server".to_owned()]);
@@ -84,6 +89,14 @@ fn the_checks_program_stays_of_a_root_or_is_named() {
         let has = |name: &str| root.tree.get(name).is_some();
         assert!(has("usr/bin/ask") && !has("usr/bin/perl"));
     }
+    // Where images of applications have theirs.
+    assert!(
+        with("tell")
+            .unwrap()
+            .tree
+            .get("usr/local/bin/tell")
+            .is_some()
+    );
     let error = with("question").unwrap_err().to_string();
     assert!(error.contains("no program question"), "{error}");
 }
