@@ -505,6 +505,10 @@ fn a_placement_ends_with_its_time_with_a_signal_and_when_asked() {
         assert_eq!(seats(&[living.pid()]), before);
     }
     let holder = hold();
+    // It would put back what the holder has made.
+    place
+        .pin(&[&pid, "--cpus", "0"])
+        .expect(67, "holds a placement");
     place.pin(&[&pid, "--undo"]).expect(0, "");
     end(holder).expect(143, "restored");
     assert_eq!(seats(&[living.pid()]), before);

@@ -45,7 +45,7 @@ impl Explain for StoreError {
     fn code(&self) -> ExitCode {
         match self {
             Self::Nothing(_) => ExitCode::NoSuchTarget,
-            Self::Held { .. } => ExitCode::PinRefused,
+            Self::Held { .. } | Self::Busy { .. } => ExitCode::PinRefused,
             Self::Io { .. } | Self::NotOurs(_) | Self::NoHome => ExitCode::PinJournal,
         }
     }
@@ -56,6 +56,9 @@ impl Explain for StoreError {
                 Some("nothing was changed; set TARE_STATE_DIR to your own directory".to_owned())
             }
             Self::Held { .. } => Some("end that process".to_owned()),
+            Self::Busy { .. } => {
+                Some("end that process, or put its placement back with --undo".to_owned())
+            }
             Self::Nothing(_) => None,
         }
     }

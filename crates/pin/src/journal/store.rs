@@ -44,6 +44,14 @@ pub enum StoreError {
     /// Nothing was placed.
     #[error("nothing is pinned for {0:?}")]
     Nothing(String),
+    /// Another process places it for a time.
+    #[error("process {holder} holds a placement of {asked:?}")]
+    Busy {
+        /// Who.
+        holder: u32,
+        /// Of what.
+        asked: String,
+    },
     /// Another process holds the placement and does not end.
     #[error("process {holder} holds the placement of {asked:?} and does not restore it")]
     Held {
@@ -169,9 +177,10 @@ impl Store {
         }
     }
 
-    /// Begins a journal.
+    /// Begins a journal, unless another process holds a placement of the target.
     pub(crate) fn begin(&self, asked: &str, target: &Target) -> Result<Journal, StoreError> {
         let _guard = self.guard()?;
+        self.expect_unheld(&target.key())?;
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let ns = since.unwrap_or_default().as_nanos();
         let name = format!("{ns:020}-{}.jsonl", std::process::id());
@@ -192,6 +201,22 @@ impl Store {
             .and_then(|folder| folder.sync_all())
             .map_err(|source| at(&self.folder, source))?;
         Ok(journal)
+    }
+
+    /// Of two placements that end in any order, the later one would put back what the first had
+    /// made. Those that last are put back the newest first.
+    fn expect_unheld(&self, key: &str) -> Result<(), StoreError> {
+        for path in self.newest_first() {
+            let Some((begin, _)) = read(&path) else {
+                continue;
+            };
+            let is_meant = begin.boot == boot_id() && begin.key == key;
+            if is_meant && free(&path).is_none() && path.exists() {
+                let Begin { holder, asked, .. } = begin;
+                return Err(StoreError::Busy { holder, asked });
+            }
+        }
+        Ok(())
     }
 
     /// The lock of the directory, which is made if it is missing.
