@@ -136,7 +136,13 @@ fn first_free(root: &RunRoot, stem: &str) -> Result<(RunDir, File), RunDirError>
         }
         if ended.len() == KEPT_ENDED {
             ended.sort();
-            return root.create(&ended[0].1);
+            // Another start may take the oldest first.
+            for (_, name) in ended.drain(..) {
+                match root.create(&name) {
+                    Err(error @ RunDirError::InUse(_)) => last = error,
+                    other => return other,
+                }
+            }
         }
     }
     Err(last)
@@ -173,6 +179,32 @@ mod tests {
         let next = RunDirGuard::take(&root, &numbered).unwrap();
         assert!(root.look_up(next.dir().name()).is_ok());
         assert_eq!(root.list().unwrap().runs.len(), KEPT_ENDED);
+    }
+
+    /// All find the same oldest one that has ended.
+    #[test]
+    fn starts_at_once_get_different_numbers_of_ended_machines() {
+        const STARTS: usize = 8;
+        for _ in 0..20 {
+            let keep = tempfile::tempdir().unwrap();
+            let root = RunRoot::open(keep.path().join("tare")).unwrap();
+            let numbered = Name::Numbered("http".to_owned());
+            for _ in 0..KEPT_ENDED {
+                RunDirGuard::take(&root, &numbered).unwrap().hand_over();
+            }
+            let barrier = std::sync::Barrier::new(STARTS);
+            let start = || {
+                barrier.wait();
+                RunDirGuard::take(&root, &numbered).unwrap()
+            };
+            let guards: Vec<RunDirGuard> = std::thread::scope(|scope| {
+                let all: Vec<_> = (0..STARTS).map(|_| scope.spawn(start)).collect();
+                all.into_iter().map(|it| it.join().unwrap()).collect()
+            });
+            let names: std::collections::BTreeSet<_> =
+                guards.iter().map(|guard| guard.dir().name()).collect();
+            assert_eq!(names.len(), STARTS);
+        }
     }
 
     #[test]
