@@ -6,7 +6,7 @@ use tare_control::exit::ExitCode;
 use tare_host::printable::{ConsoleFilter, printable_lines};
 use tare_launch::Terminal;
 
-use crate::failure::{Explain, Outcome};
+use crate::failure::{Explain, Failure, Outcome};
 
 /// Standard output cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -19,11 +19,24 @@ impl Explain for StdoutError {
     }
 }
 
+/// Whether standard output has a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    Open,
+    Closed,
+}
+
 /// Writes to standard output; a closed reader is not a failure.
 pub(crate) fn print(text: &str) -> Outcome {
+    print_while_read(text).map(|_| ExitCode::Success)
+}
+
+/// The same for what goes on until its reader closes.
+pub(crate) fn print_while_read(text: &str) -> Result<Reader, Failure> {
     match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(StdoutError(error).into()),
-        _ => Ok(ExitCode::Success),
+        Ok(()) => Ok(Reader::Open),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Closed),
+        Err(error) => Err(StdoutError(error).into()),
     }
 }
 

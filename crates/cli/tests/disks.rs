@@ -4,9 +4,11 @@
 
 mod support;
 
-use support::TestDir;
+use std::io::Read as _;
+
 use support::guest::{self, Then};
 use support::needs::kvm;
+use support::{TestDir, end};
 
 /// A machine called `db` and the place it runs in; a test that fails leaves
 /// none.
@@ -81,6 +83,13 @@ fn a_disk_is_watched_line_by_line_or_as_json() {
     place
         .run(&["stats", "db", "-w", "0"])
         .expect(2, "0.05 to 3600");
+    // As `head` reads it.
+    let mut endless = place.tare(&["stats", "db", "--watch", "0.05"]);
+    let mut endless = endless.spawn().unwrap();
+    let mut out = endless.stdout.take().unwrap();
+    out.read_exact(&mut [0; 9]).unwrap();
+    drop(out);
+    end(endless).expect(0, "");
     place.run(&["stop", "db"]).expect(0, "");
 }
 

@@ -20,7 +20,7 @@ use tare_control::stats::Stats;
 
 use super::stats_error::StatsError;
 use crate::failure::{Failure, Outcome};
-use crate::output::print;
+use crate::output::{Reader, print, print_while_read};
 
 /// How often to check for Ctrl-C while waiting.
 const LOOK: Duration = Duration::from_millis(50);
@@ -79,7 +79,9 @@ pub(super) fn watch(name: &str, client: &mut Client, how: Watching) -> Outcome {
             Err(ClientError::Connect { .. } | ClientError::Broken(_)) => break,
             Err(source) => return Err(unanswered(name, source).into()),
         };
-        view.show(&last, &now)?;
+        if view.show(&last, &now)? == Reader::Closed {
+            return Ok(ExitCode::Success);
+        }
         last = now;
         left -= 1;
     }
@@ -132,7 +134,7 @@ impl View {
         }
     }
 
-    fn show(&mut self, before: &Stats, now: &Stats) -> Outcome {
+    fn show(&mut self, before: &Stats, now: &Stats) -> Result<Reader, Failure> {
         let intervals = live::intervals(before, now);
         self.last = now.clone();
         if self.form == Form::Json {
@@ -142,20 +144,20 @@ impl View {
             };
             let json = serde_json::to_string(&sample)
                 .map_err(|error| Failure::new(ExitCode::Internal, error))?;
-            return print(&(json + "\n"));
+            return print_while_read(&(json + "\n"));
         }
         let new: Vec<_> = intervals.iter().map(line).collect();
         if !self.redraws {
             let head = if self.lines.is_empty() { head() } else { "" };
             self.lines.clone_from(&new);
-            return print(&format!("{head}{}", new.concat()));
+            return print_while_read(&format!("{head}{}", new.concat()));
         }
         self.lines.extend(new);
         let old = self.lines.len().saturating_sub(KEPT_LINES);
         self.lines.drain(..old);
         // Cursor home, clear below.
         let text = format!("\x1b[H\x1b[J{}{}", head(), self.lines.concat());
-        print(&(text + &histograms(&self.distribution())))
+        print_while_read(&(text + &histograms(&self.distribution())))
     }
 
     /// Prints the distribution, unless the view shows it already.
