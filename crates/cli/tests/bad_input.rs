@@ -122,6 +122,9 @@ fn negative_and_huge_numbers_are_refused_as_numbers() {
 fn memory_that_is_too_small_or_not_there() {
     refused(&["--memory", "4M"], 21, "4 MiB of memory is too small");
     refused(&["-m", "1000000G"], 21, "more than this host has");
+    for limit in ["0", "15M"] {
+        refused(&["--limit-memory", limit], 2, "give at least 16M");
+    }
 }
 
 #[test]
@@ -147,6 +150,17 @@ fn a_port_in_use() {
         30,
         "not an address of this host",
     );
+}
+
+#[test]
+fn a_port_of_two_forwards() {
+    for [first, second] in [
+        ["18080:80", "18080:81"],
+        ["18080:80", "0.0.0.0:18080:80"],
+        ["0.0.0.0:18080:80", "127.0.0.2:18080:80"],
+    ] {
+        refused(&["-p", first, "-p", second], 2, "is forwarded twice");
+    }
 }
 
 #[test]
@@ -328,7 +342,8 @@ fn words_that_do_not_go_together() {
         2,
         "--publish needs --net user",
     );
-    refused(&["-p", "18080:80", "-p", "18080:81"], 2, "forwarded twice");
+    let program = ["run", "/bin/sh", "--initrd", "/no/such/file"];
+    check(&TestDir::new(), &program, 2, "--initrd is for images");
 }
 
 /// As a user who may neither open /dev/kvm nor use low ports.

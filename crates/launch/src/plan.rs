@@ -29,6 +29,9 @@ use crate::{
     machine_size, passt, ports, program, site, tap, user, volume,
 };
 
+/// The least memory that a control group may leave a machine: its monitor and `tare` start in it.
+const LEAST_MIB: u32 = 16;
+
 /// A run that can be started.
 #[derive(Debug)]
 pub struct Plan {
@@ -82,6 +85,12 @@ pub(crate) enum PlanError {
     /// A site's file for a program.
     #[error("--site is for the images http and http-disk, not for programs")]
     SiteForProgram,
+    /// An initramfs for a program.
+    #[error("--initrd is for images and Linux guests: give a program its files with --root")]
+    InitrdForProgram,
+    /// Less memory than the machine's own processes take.
+    #[error("--limit-memory {0}M ends tare itself: give at least {LEAST_MIB}M, or leave it out")]
+    NoMemoryLeft(u32),
     /// `--reload` for something without a root.
     #[error("--reload is for the image http, not for programs and Linux guests")]
     ReloadForProgram,
@@ -127,6 +136,9 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
     let own = request.image.as_deref().map(image::open).transpose()?;
     let guest = guest_kind(&request, own.as_ref())?;
     volume::check(&request.volumes, guest, request.root.is_some())?;
+    if let Some(limit) = request.limits.memory.filter(|it| it.mib < LEAST_MIB) {
+        return Err(PlanError::NoMemoryLeft(limit.mib).into());
+    }
     let memory = request.memory.unwrap_or(default_memory(guest));
     let memory_mib = machine_size::memory_mib(memory.size)?;
     let boot = match &request.kernel {
@@ -227,6 +239,9 @@ fn guest_kind(request: &Request, image: Option<&Image>) -> Result<GuestKind, Pla
     };
     if guest != GuestKind::LibraryOs && request.reload {
         return Err(PlanError::ReloadForProgram);
+    }
+    if guest == GuestKind::Program && request.initrd.is_some() {
+        return Err(PlanError::InitrdForProgram);
     }
     let disks = &request.disks;
     if guest != GuestKind::Program && disks.iter().any(|disk| disk.at.is_some()) {

@@ -1,7 +1,6 @@
 //! Checks before the start that the forwarded ports are free, and listens at those that the monitor
 //! serves.
 
-use std::collections::HashSet;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::thread;
@@ -115,14 +114,21 @@ fn listen_at(forward: &Publish) -> io::Result<TcpListener> {
 
 /// Binds each port and releases it again; refuses a port that is named twice.
 pub(crate) fn check(forwards: &[Publish]) -> Result<(), PortError> {
-    let mut seen = HashSet::new();
-    let is_again = |it: &&Publish| !seen.insert((it.address, it.host, it.protocol));
-    if let Some(twice) = forwards.iter().find(is_again) {
+    let mut later = forwards.iter().enumerate();
+    let is_again = |(at, it): &(usize, &Publish)| forwards[..*at].iter().any(|a| overlap(a, it));
+    if let Some((_, twice)) = later.find(is_again) {
         return Err(PortError::Twice(*twice));
     }
     forwards
         .iter()
         .try_for_each(|forward| soon(|| bind(forward)).map_err(|source| explain(*forward, source)))
+}
+
+/// Whether the socket of one keeps the other from its port: one at every address does.
+fn overlap(a: &Publish, b: &Publish) -> bool {
+    (a.host, a.protocol) == (b.host, b.protocol)
+        && a.address.is_ipv4() == b.address.is_ipv4()
+        && (a.address == b.address || a.address.is_unspecified() || b.address.is_unspecified())
 }
 
 /// Binds with retries: a machine that has just ended holds its ports for some milliseconds.
