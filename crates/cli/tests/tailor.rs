@@ -652,6 +652,26 @@ fn sources_options_and_patches_that_do_not_fit_are_named() {
         .expect(44, "is Linux 5.10.3; Tare tailors Linux 6.1");
 }
 
+/// A kernel is made again as the lock says, and nothing else is done.
+#[test]
+fn a_lock_that_is_missing_or_has_other_words_beside_it_is_refused() {
+    let place = TestDir::new();
+    let with = |more: &[&str]| {
+        let words = [&["tailor", "--lock", "/no/such/kernel.lock"], more].concat();
+        place.run(&words)
+    };
+    with(&[]).expect(44, "cannot read the lock file /no/such/kernel.lock");
+    for more in [
+        &["--json"][..],
+        &["--check", "tcp:80"],
+        &["--root", "x"],
+        &["--with", "volumes"],
+        &["--", "true"],
+    ] {
+        with(more).expect(2, "cannot be used with");
+    }
+}
+
 #[test]
 fn a_search_without_a_load_is_refused_before_a_build() {
     let bench = Bench::new("echo > $(OUT)");

@@ -78,7 +78,15 @@ pub enum LockError {
         /// What it says.
         found: String,
     },
-    /// A file.
+    /// One that cannot be read.
+    #[error("cannot read the lock file {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file that cannot be written.
     #[error("cannot use {}", path.display())]
     File {
         /// The file.
@@ -94,9 +102,13 @@ impl Lock {
         let mut bytes = Vec::new();
         let opened = fs::File::open(path);
         let read = opened.and_then(|file| file.take(LARGEST_LOCK + 1).read_to_end(&mut bytes));
-        read.map_err(file(path))?;
+        let failed = |source| LockError::Read {
+            path: path.to_owned(),
+            source,
+        };
+        read.map_err(failed)?;
         if bytes.len() as u64 > LARGEST_LOCK {
-            return Err(file(path)(io::ErrorKind::FileTooLarge.into()));
+            return Err(failed(io::ErrorKind::FileTooLarge.into()));
         }
         Self::parse(path, &bytes)
     }

@@ -55,7 +55,7 @@ pub(crate) struct TailorArgs {
     #[arg(long, value_name = "DIR|TAR")]
     pub(crate) root: Vec<PathBuf>,
     /// Rebuild the kernel of a lock file and compare it with the lock
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["profiles", "add", "keep", "cut", "trusting"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["profiles", "command", "target", "parts", "add", "keep", "cut", "trusting", "check", "root", "cves", "each_cut", "json"])]
     pub(crate) lock: Option<PathBuf>,
     /// Directory for the kernel, its lock file, report and objects; later builds reuse it
     /// [default: out/kernel-NAME]

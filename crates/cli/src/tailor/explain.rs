@@ -67,7 +67,7 @@ impl Explain for RecordsError {
 impl Explain for LockError {
     fn code(&self) -> ExitCode {
         match self {
-            Self::Json { .. } | Self::Schema { .. } => ExitCode::KernelSources,
+            Self::Json { .. } | Self::Schema { .. } | Self::Read { .. } => ExitCode::KernelSources,
             Self::File { .. } => ExitCode::Output,
         }
     }

@@ -40,6 +40,8 @@ enum MachineError {
         what: &'static str,
         source: io::Error,
     },
+    #[error("cannot publish the guest's ports")]
+    Ports(#[source] io::Error),
     #[error("the guest did not end in time")]
     Late,
 }
@@ -49,6 +51,7 @@ impl Explain for MachineError {
         match self {
             Self::NoQemu(_) => ExitCode::NoEngine,
             Self::Io { .. } => ExitCode::Internal,
+            Self::Ports(_) => ExitCode::PortInUse,
             Self::Late => ExitCode::GuestStatus,
         }
     }
@@ -86,7 +89,7 @@ impl ProfiledMachine {
         guest.line().memory_mib(memory_mib).append(&boot_line(plan));
         if !plan.publish.is_empty() {
             let published = guest.publish(&plan.publish);
-            published.map_err(failed("publish the guest's ports"))?;
+            published.map_err(MachineError::Ports)?;
         }
         let started = guest.start(&tare, &program, |command| streams(command, plan));
         let qemu = started.map_err(failed("start QEMU in its jail"))?;
