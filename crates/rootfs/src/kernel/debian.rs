@@ -90,8 +90,8 @@ fn in_tree(tree: &Path, release: &str) -> Option<Kernel> {
     (readable && kernel.modules.is_dir()).then_some(kernel)
 }
 
-/// The numbers of a release, for comparing: `6.1.0-9` is older than `6.1.0-10`.
-fn numbers(release: &str) -> Vec<u32> {
+/// The numbers of a release or version, for comparing: `6.1.0-9` is older than `6.1.0-10`.
+pub fn numbers(release: &str) -> Vec<u32> {
     release
         .split(|c: char| !c.is_ascii_digit())
         .filter_map(|number| number.parse().ok())

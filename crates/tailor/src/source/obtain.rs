@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tare_rootfs::archive::{self, ArchiveError};
 use tare_rootfs::cache::{Cache, CacheError};
+use tare_rootfs::kernel::debian::numbers;
 use tare_rootfs::package;
 use tare_rootfs::package::PackageError;
 
@@ -138,12 +139,11 @@ fn debian(cache: &Cache) -> Result<PathBuf, ObtainError> {
 
 fn newest_kept(entries: &Path) -> Option<PathBuf> {
     let names = fs::read_dir(entries).ok()?.flatten();
-    let mut kept: Vec<PathBuf> = names
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("debian-"))
-        .map(|entry| entry.path())
-        .collect();
-    kept.sort();
-    kept.pop()
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    let newest = names
+        .filter(|name| name.starts_with("debian-"))
+        .max_by_key(|name| numbers(name))?;
+    Some(entries.join(newest))
 }
 
 fn archive(cache: &Cache, path: &Path) -> Result<PathBuf, ObtainError> {
@@ -234,6 +234,19 @@ mod tests {
         assert_eq!(first.sha256, directory.unwrap().sha256);
         let entries = fs::read_dir(cache.dir().join(ENTRIES)).unwrap();
         assert_eq!(entries.count(), 1);
+    }
+
+    #[test]
+    fn the_newest_kept_sources_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(newest_kept(dir.path()), None);
+        let names = ["6.1.99-1", "6.1.106-3", "6.1.106-10"];
+        for name in names.map(|version| format!("debian-{version}")) {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        fs::create_dir(dir.path().join("archive-9")).unwrap();
+        let newest = newest_kept(dir.path());
+        assert_eq!(newest, Some(dir.path().join("debian-6.1.106-10")));
     }
 
     #[test]
