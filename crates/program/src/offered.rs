@@ -56,6 +56,7 @@ offered! {
     SocketOption, (u32, u32);
     SO_RCVTIMEO = (n::SOL_SOCKET, n::SO_RCVTIMEO);
     SO_SNDTIMEO = (n::SOL_SOCKET, n::SO_SNDTIMEO);
+    SO_LINGER = (n::SOL_SOCKET, n::SO_LINGER);
     SO_ERROR = (n::SOL_SOCKET, n::SO_ERROR);
     SO_TYPE = (n::SOL_SOCKET, n::SO_TYPE);
     SO_DOMAIN = (n::SOL_SOCKET, n::SO_DOMAIN);

@@ -1,8 +1,9 @@
 /* Calls that some programs ask for: identities, signals as files, files without a name, positions with
-   flags, hints and scheduling. A line for each. */
+   flags, hints, scheduling and how connections end. A line for each. */
 #define _GNU_SOURCE
 #include "lines.h"
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -517,11 +518,54 @@ static void kept(void)
     T(prctl(987654));
 }
 
+/* What SO_LINGER reads back, and how a connection ends by it; an accepted socket has its listener's. */
+static void lingers(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t bytes = sizeof at, four = 4, eight = 8;
+    struct linger none = {7, 9}, reset = {7, 0}, wait = {1, 5}, back = {3, 3};
+    int on = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    bind(listener, (void *)&at, bytes);
+    listen(listener, 4);
+    getsockname(listener, (void *)&at, &bytes);
+    T(setsockopt(listener, SOL_SOCKET, SO_LINGER, &wait, 7));
+    T(setsockopt(listener, SOL_SOCKET, SO_LINGER, BAD, 8));
+    none.l_onoff = 0;
+    T(setsockopt(listener, SOL_SOCKET, SO_LINGER, &none, 8));
+    T(getsockopt(listener, SOL_SOCKET, SO_LINGER, &back, &eight));
+    T(back.l_onoff * 100 + back.l_linger);
+    T(getsockopt(listener, SOL_SOCKET, SO_LINGER, &back, &four));
+    T(four);
+    T(setsockopt(listener, SOL_SOCKET, SO_KEEPALIVE, &on, 4));
+    struct linger *all[] = {&none, &reset, &wait};
+    for (int i = 0; i < 3; i++)
+        for (int is_client = 0; is_client < 2; is_client++) {
+            char byte;
+            T(setsockopt(listener, SOL_SOCKET, SO_LINGER, is_client ? &none : all[i], 8));
+            int client = socket(AF_INET, SOCK_STREAM, 0);
+            T(connect(client, (void *)&at, bytes));
+            int server = accept(listener, 0, 0);
+            T(getsockopt(server, SOL_SOCKET, SO_LINGER, &back, &eight));
+            T(back.l_onoff * 100 + back.l_linger);
+            on = 0;
+            T(getsockopt(server, SOL_SOCKET, SO_KEEPALIVE, &on, &four));
+            T(on);
+            if (is_client)
+                T(setsockopt(client, SOL_SOCKET, SO_LINGER, all[i], 8));
+            T(close(is_client ? client : server));
+            T(read(is_client ? server : client, &byte, 1));
+            close(is_client ? server : client);
+        }
+    close(listener);
+}
+
 static const struct group groups[] = {
     {"own identities", own_identities}, {"signal files", signal_files},
     {"unnamed files", unnamed_files},   {"positions", positions},
     {"hints", hints},                   {"scheduling", scheduling},
     {"ends of children", ends_of_children}, {"kept", kept},
+    {"lingers", lingers},
 };
 
 /* Alone, for who may do that. */

@@ -229,6 +229,7 @@ struct Socket {
     read_limit: Limit,
     write_limit: Limit,
     nonblocking: AtomicBool,
+    resets: AtomicBool,
 }
 
 impl TcpStream {
@@ -239,6 +240,7 @@ impl TcpStream {
                 read_limit: Limit::none(),
                 write_limit: Limit::none(),
                 nonblocking: AtomicBool::new(false),
+                resets: AtomicBool::new(false),
             }),
         }
     }
@@ -389,6 +391,12 @@ impl TcpStream {
         lock().set_corked(self.socket.id, corked, now())
     }
 
+    /// Whether the connection ends with a reset when its last handle is dropped: what was written
+    /// and not sent is lost (Linux: `SO_LINGER` with no time).
+    pub fn set_reset_on_close(&self, resets: bool) {
+        self.socket.resets.store(resets, Ordering::Relaxed);
+    }
+
     /// Whether reads and writes fail with `WouldBlock` instead of waiting.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.socket
@@ -426,7 +434,12 @@ impl Watched for TcpStream {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        lock().close(self.id, now());
+        let mut stack = lock();
+        if *self.resets.get_mut() {
+            stack.abort(self.id, now());
+        } else {
+            stack.close(self.id, now());
+        }
     }
 }
 

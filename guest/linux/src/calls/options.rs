@@ -10,7 +10,7 @@ use super::time::micros;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::Way;
-use crate::files::socket::Socket;
+use crate::files::socket::{Linger, Socket};
 use crate::process::PID;
 
 /// Bytes that `SO_SNDBUF` and `SO_RCVBUF` report.
@@ -34,6 +34,15 @@ pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
             }
             let limit = micros(context, at)?.unwrap_or_default();
             open.set_limit(way(option), limit.as_nanos() as u64);
+        }
+        Some(SocketOption::SO_LINGER) => {
+            if length < 8 {
+                return Err(Errno::EINVAL);
+            }
+            let seconds = context.process.u32(at + 4)?;
+            if let Some(socket) = socket {
+                socket.set_linger(is_on.then_some(seconds));
+            }
         }
         Some(SocketOption::TCP_NODELAY) => {
             if let Some(socket) = socket {
@@ -92,6 +101,13 @@ pub(super) fn getsockopt(context: &Context<'_>, a: Arguments) -> Result {
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&limit.as_secs().to_le_bytes());
             bytes[8..].copy_from_slice(&u64::from(limit.subsec_micros()).to_le_bytes());
+            return put(context, to, length_at, &bytes);
+        }
+        Some(SocketOption::SO_LINGER) => {
+            let Linger { is_on, seconds } = socket.map(Socket::linger).unwrap_or_default();
+            let mut bytes = [0; 8];
+            bytes[..4].copy_from_slice(&u32::from(is_on).to_le_bytes());
+            bytes[4..].copy_from_slice(&seconds.to_le_bytes());
             return put(context, to, length_at, &bytes);
         }
         Some(SocketOption::TCP_NODELAY) => socket.is_some_and(Socket::no_delay).into(),

@@ -91,6 +91,14 @@ impl Observer for Wakes {
     }
 }
 
+/// What becomes of bytes that are not sent when a connection is closed (`SO_LINGER`).
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Linger {
+    pub(crate) is_on: bool,
+    /// The last time that was set. Closing waits for no time; without one the connection is reset.
+    pub(crate) seconds: u32,
+}
+
 /// A socket.
 pub(crate) struct Socket {
     family: u32,
@@ -100,6 +108,7 @@ pub(crate) struct Socket {
     wakes: Arc<Wakes>,
     no_delay: AtomicBool,
     corked: AtomicBool,
+    linger: SpinLock<Linger>,
     /// Options without effect, and their values, as they are read back.
     hints: SpinLock<Vec<((u32, u32), u32)>>,
     /// More follows what is being sent (`MSG_MORE`).
@@ -108,6 +117,13 @@ pub(crate) struct Socket {
     is_opening: AtomicBool,
     /// Why the connection failed has been reported (`SO_ERROR`).
     is_reported: AtomicBool,
+}
+
+impl Linger {
+    /// Whether the end of a connection is a reset (`tcp_close` in net/ipv4/tcp.c).
+    fn resets(self) -> bool {
+        self.is_on && self.seconds == 0
+    }
 }
 
 impl Drop for Socket {
@@ -128,6 +144,7 @@ impl Socket {
             wakes: Arc::new(Wakes(Watchers::new())),
             no_delay: AtomicBool::new(false),
             corked: AtomicBool::new(false),
+            linger: SpinLock::default(),
             hints: SpinLock::default(),
             has_more: AtomicBool::new(false),
             is_opening: AtomicBool::new(false),
@@ -237,6 +254,7 @@ impl Socket {
                 let stream = TcpStream::connect_nonblocking(address)?;
                 stream.set_nodelay(self.no_delay()).ok();
                 stream.set_corked(self.corked()).ok();
+                stream.set_reset_on_close(self.linger().resets());
                 *self.state.lock() = State::Connected(Arc::new(stream));
                 self.is_opening.store(true, Ordering::Relaxed);
                 self.wakes.0.wake();
@@ -317,6 +335,20 @@ impl Socket {
         if let State::Connected(stream) = self.state() {
             stream.set_corked(on).ok();
         }
+    }
+
+    /// Seconds; none turns it off.
+    pub(crate) fn set_linger(&self, seconds: Option<u32>) {
+        let mut linger = self.linger.lock();
+        linger.is_on = seconds.is_some();
+        linger.seconds = seconds.unwrap_or(linger.seconds);
+        if let State::Connected(stream) = self.state() {
+            stream.set_reset_on_close(linger.resets());
+        }
+    }
+
+    pub(crate) fn linger(&self) -> Linger {
+        *self.linger.lock()
     }
 
     /// Whether more follows what is sent from now on.
@@ -412,10 +444,16 @@ impl Endpoint for Socket {
         };
         let (stream, peer) = listener.try_accept()?;
         let socket = Self::with(self.family, State::Connected(Arc::new(stream)));
-        // As Linux passes it on.
+        // As Linux passes options on.
         if self.no_delay() {
             socket.set_no_delay(true);
         }
+        let linger = self.linger();
+        if linger.is_on {
+            socket.set_linger(Some(linger.seconds));
+        }
+        let hints = self.hints.lock().clone();
+        *socket.hints.lock() = hints;
         Ok((Arc::new(socket), self.shown(peer)))
     }
 

@@ -7,7 +7,7 @@ use core::net::SocketAddr;
 
 use smoltcp::time::{Duration, Instant};
 use tare_io::{Error, ErrorKind, IoSlice, Result};
-use tare_tcp::KeepAlive;
+use tare_tcp::{Connection, KeepAlive};
 
 use super::connection::{Limit, Role, fin_is_acknowledged, is_opening, to_kind, to_tcp};
 use super::listener::{Listener, overlap};
@@ -310,6 +310,19 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// Gives the connection up: what is queued is sent, then it ends. What was
     /// received and not read makes it a reset.
     pub fn close(&mut self, id: ConnectionId, now: Instant) {
+        self.give_up(id, now, |tcp| match tcp.recv_queue() {
+            0 => tcp.close(),
+            _ => tcp.abort(),
+        });
+    }
+
+    /// Gives the connection up with a reset: what is queued is not sent, and nothing of it stays
+    /// (Linux: `SO_LINGER` with no time).
+    pub fn abort(&mut self, id: ConnectionId, now: Instant) {
+        self.give_up(id, now, Connection::abort);
+    }
+
+    fn give_up(&mut self, id: ConnectionId, now: Instant, end: impl FnOnce(&mut Connection)) {
         let Ok(connection) = self.tcp.connection(id) else {
             return;
         };
@@ -319,10 +332,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             return;
         };
         connection.limit = Some((now + CLOSE, Limit::Close));
-        match connection.tcp.recv_queue() {
-            0 => connection.tcp.close(),
-            _ => connection.tcp.abort(),
-        }
+        end(&mut connection.tcp);
         self.drive_connection(id, now);
         self.finish(now);
     }

@@ -143,6 +143,31 @@ fn closing_with_unread_data_resets() {
 }
 
 #[test]
+fn a_connection_that_is_given_up_resets_and_sends_nothing_more() {
+    let mut world = World::new(7);
+    let listener = world.listen(4);
+    let (server, client) = world.connect(listener);
+    write_as(
+        &mut world.server,
+        server,
+        b"unsent",
+        Sending::WithMore,
+        world.now,
+    );
+    world.server.abort(server, world.now);
+    world.run_until_quiet();
+    let mut got = Vec::new();
+    let error = read_into(&mut world.client, client, &mut got, world.now).unwrap_err();
+    assert_eq!(
+        (error.kind(), &got[..]),
+        (ErrorKind::ConnectionReset, &[][..])
+    );
+    assert_eq!(world.server.counters().connections, 0);
+    // It is gone: giving it up again changes nothing.
+    world.server.abort(server, world.now);
+}
+
+#[test]
 fn a_half_closed_connection_still_answers() {
     let mut world = World::new(8);
     let listener = world.listen(4);
