@@ -32,6 +32,7 @@ mod taps;
 #[path = "why/unified.rs"]
 mod unified;
 
+use std::io::Read as _;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -590,7 +591,7 @@ fn top_prints_a_table_where_there_is_no_terminal() {
     assert!(ended.out.contains("FAULT/S"), "{ended:#?}");
 }
 
-/// `tare top` on a terminal of 80 by 24, with these keys: what it wrote.
+/// `tare top` on a terminal of 80 by 24, with these keys once it has drawn its table: what it wrote.
 fn top_on_a_terminal(place: &TestDir, keys: &[&[u8]]) -> Vec<u8> {
     let line = format!(
         "stty rows 24 cols 80; {} top --interval 0.5; echo ended=$?; stty -a",
@@ -606,11 +607,22 @@ fn top_on_a_terminal(place: &TestDir, keys: &[&[u8]]) -> Vec<u8> {
         .spawn()
         .unwrap();
     let mut terminal = script.stdin.take().unwrap();
+    let mut out = script.stdout.take().unwrap();
+    // Before that a key is the line discipline's, which makes a signal of it, or drops it.
+    let mut written = Vec::new();
+    while !String::from_utf8_lossy(&written).contains("NAME ") {
+        let mut more = [0; 4096];
+        let count = out.read(&mut more).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&written));
+        written.extend_from_slice(&more[..count]);
+    }
+    script.stdout = Some(out);
     for key in keys {
         std::thread::sleep(Duration::from_millis(1500));
         std::io::Write::write_all(&mut terminal, key).unwrap();
     }
-    support::end(script).out.into_bytes()
+    written.extend(support::end(script).out.into_bytes());
+    written
 }
 
 #[test]
