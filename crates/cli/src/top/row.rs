@@ -219,7 +219,8 @@ pub(super) fn sort(rows: &mut [Row], by: Column) {
 }
 
 fn percent(share: f64) -> String {
-    match share.max(0.0) * 100.0 {
+    // As in `short`: no minus before zero.
+    match share.max(0.0) * 100.0 + 0.0 {
         value if value >= 99.95 => format!("{value:.0}"),
         value => format!("{value:.1}"),
     }
@@ -308,7 +309,10 @@ pub(super) mod tests {
         row.exits = Rate::exact(12_345_678.0);
         row.disk = Some(1_023.4 * 1_048_576.0);
         row.interrupts = Rate::exact(std::iter::empty::<f64>().sum());
-        assert_eq!(row.cell(Column::Irqs), "0.0");
+        row.cpu = std::iter::empty::<f64>().sum();
+        let cells = [Column::Irqs, Column::Cpu].map(|column| row.cell(column));
+        assert_eq!(cells, ["0.0", "0.0"]);
+        row.cpu = 15.99;
         row.interrupts = rough(999_499.0, None);
         row.guest_interval = None;
         for (column, _, width) in Column::ALL {
