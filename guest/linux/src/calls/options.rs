@@ -1,6 +1,7 @@
 //! Options of sockets (`socket(7)`, `tcp(7)`, `ipv6(7)`). Others than those of [`SocketOption`] have no
-//! effect; a program reads back what it set.
+//! effect; a program reads back what it set. Those that would change what it sends are refused.
 
+use linux_raw_sys::net as n;
 use tare_libos::time::Duration;
 use tare_program::offered::SocketOption;
 
@@ -16,6 +17,27 @@ use crate::process::PID;
 /// Bytes that `SO_SNDBUF` and `SO_RCVBUF` report.
 const BUFFER_BYTES: u32 = 212_992;
 
+/// TLS in the kernel (`include/linux/socket.h`).
+const SOL_TLS: u32 = 282;
+/// Segments of a datagram, one buffer for several (`include/uapi/linux/udp.h`).
+const UDP_SEGMENT: u32 = 103;
+const UDP_GRO: u32 = 104;
+
+/// ENOPROTOOPT, as of a kernel without them, for options by which a program sends other bytes than
+/// without: a buffer of several datagrams, plaintext for the kernel to encrypt, memory that it may
+/// not change before a report. Taken for hints, they would send what no peer understands.
+fn expect_harmless((level, option): (u32, u32)) -> Result<()> {
+    const UDP: u32 = n::IPPROTO_UDP as u32;
+    const TCP: u32 = n::IPPROTO_TCP as u32;
+    match (level, option) {
+        (UDP, UDP_SEGMENT | UDP_GRO)
+        | (TCP, n::TCP_ULP)
+        | (n::SOL_SOCKET, n::SO_ZEROCOPY)
+        | (SOL_TLS, _) => Err(Errno::ENOPROTOOPT),
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
     let [number, level, option, at, length, _] = a;
     let open = opened(context, number)?;
@@ -27,6 +49,7 @@ pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
     let value = context.process.u32(at)?;
     let is_on = value != 0;
     let key = (level as u32, option as u32);
+    expect_harmless(key)?;
     match SocketOption::of(key) {
         Some(option @ (SocketOption::SO_RCVTIMEO | SocketOption::SO_SNDTIMEO)) => {
             if length < 16 {
@@ -84,7 +107,9 @@ pub(super) fn getsockopt(context: &Context<'_>, a: Arguments) -> Result {
     let open = opened(context, number)?;
     let endpoint = open.file.endpoint().ok_or(Errno::ENOTSOCK)?;
     let socket = open.file.as_kind::<Socket>();
-    let word = match SocketOption::of((level as u32, option as u32)) {
+    let key = (level as u32, option as u32);
+    expect_harmless(key)?;
+    let word = match SocketOption::of(key) {
         Some(SocketOption::SO_ERROR) => endpoint.take_error(),
         Some(SocketOption::SO_TYPE) => endpoint.kind().word(),
         Some(SocketOption::SO_DOMAIN) => endpoint.family(),
@@ -115,7 +140,7 @@ pub(super) fn getsockopt(context: &Context<'_>, a: Arguments) -> Result {
         Some(SocketOption::IPV6_V6ONLY) => socket.is_some_and(Socket::only_v6).into(),
         Some(SocketOption::SO_REUSEADDR) => 0,
         None => {
-            let hint = socket.and_then(|socket| socket.hint((level as u32, option as u32)));
+            let hint = socket.and_then(|socket| socket.hint(key));
             hint.unwrap_or(0)
         }
     };
@@ -137,4 +162,21 @@ fn put(context: &Context<'_>, to: u64, length_at: u64, bytes: &[u8]) -> Result {
     context.process.write(to, &bytes[..count])?;
     context.process.put_u32(length_at, count as u32)?;
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_change_what_is_sent_are_refused() {
+        // QUIC's datagrams in one buffer, TLS in the kernel, sending without a copy.
+        for key in [(17, 103), (17, 104), (6, 31), (282, 1), (282, 2), (1, 60)] {
+            assert_eq!(expect_harmless(key), Err(Errno::ENOPROTOOPT), "{key:?}");
+            assert_eq!(SocketOption::of(key), None);
+        }
+        for key in [(1, 9), (1, 15), (6, 1), (6, 4), (0, 1), (17, 1)] {
+            assert_eq!(expect_harmless(key), Ok(()), "{key:?}");
+        }
+    }
 }
