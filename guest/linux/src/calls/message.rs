@@ -80,9 +80,11 @@ pub(super) fn send_message(
             return Err(Errno::EFAULT);
         }
         let bytes = &buffer[..length];
-        let act = || match (unix, &peer) {
-            (Some(socket), Some(peer)) => socket.send_to(bytes, &peer.socket()?),
-            _ => endpoint(open)?.send(bytes, to),
+        let act = || {
+            open.send(|| match (unix, &peer) {
+                (Some(socket), Some(peer)) => socket.send_to(bytes, &peer.socket()?),
+                _ => endpoint(open)?.send(bytes, to),
+            })
         };
         match (act(), &watched) {
             (Err(Errno::EAGAIN), Some(watched)) if may_wait => {
@@ -107,7 +109,7 @@ pub(super) fn receive(
     let peeks = flags & n::MSG_PEEK != 0;
     let socket = endpoint(open)?;
     let is_stream = socket.kind() == SocketKind::Stream;
-    let is_unix_datagram = socket.kind() == SocketKind::Datagram && socket.family() == n::AF_UNIX;
+    let is_datagram = socket.kind() == SocketKind::Datagram;
     let waits_for_all = is_stream && may_wait && flags & n::MSG_WAITALL != 0 && !peeks;
     let length = total(parts);
     let most = if is_stream { STEP } else { unix::MOST_MESSAGE };
@@ -120,7 +122,7 @@ pub(super) fn receive(
             open.note_read();
             let received =
                 context.attempt(open, may_wait, deadline, || socket.receive(to, peeks))?;
-            if is_unix_datagram && !may_wait && received.from.is_none() {
+            if is_datagram && !may_wait && received.from.is_none() {
                 // Shut down, which only a call that may wait finds.
                 return Err(Errno::EAGAIN);
             }

@@ -10,6 +10,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use linux_raw_sys::general::{EPOLLET, EPOLLONESHOT, POLLERR, POLLHUP, POLLIN, POLLOUT};
 use tare_libos::sync::SpinLock;
@@ -27,6 +28,9 @@ const PART: usize = 4;
 const LEAST_PART: usize = 2;
 /// Entries before those of closed files are looked for.
 const LEAST_SWEEP: usize = 64;
+
+/// Held while a queue is put into another: two at once could make a loop that neither sees.
+static NESTING: SpinLock<()> = SpinLock::new(());
 
 /// What a program waits for on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,13 +67,17 @@ struct Entries {
 
 impl Entries {
     /// Removes the entries of closed files, once they may be half of all.
-    fn sweep(&mut self) {
+    fn sweep(&mut self, ready: &Ready) {
         if self.all.len() < self.sweep_at.max(LEAST_SWEEP) {
             return;
         }
         self.all.retain(|_, entry| entry.open.strong_count() > 0);
         let all = &self.all;
         self.untold.retain(|item| all.contains_key(&item.key));
+        ready.keep(|item| {
+            let entry = all.get(&item.key);
+            entry.is_some_and(|entry| Arc::ptr_eq(&entry.item, item))
+        });
         self.sweep_at = 2 * self.all.len();
     }
 
@@ -91,17 +99,25 @@ impl Entries {
 pub(crate) struct Epoll {
     entries: SpinLock<Entries>,
     ready: Arc<Ready>,
+    /// Levels of queues that were ever above it.
+    above: AtomicUsize,
+    /// How often someone took what was ready.
+    takes: AtomicU64,
 }
 
 impl Epoll {
     /// Adds the file of a descriptor.
     pub(crate) fn add(&self, number: u64, open: &Arc<Open>, interest: Interest) -> Result<()> {
-        let is_loop = self.is_in(open.file.as_ref(), MOST_LEVELS);
-        if is_loop || depth(open.file.as_ref()) >= MOST_LEVELS {
+        let inner = open.file.as_kind::<Self>();
+        let _nesting = inner.map(|_| NESTING.lock());
+        let above = self.above.load(Ordering::Relaxed) + 1;
+        if let Some(inner) = inner
+            && (above + inner.depth() > MOST_LEVELS || self.is_in(inner, MOST_LEVELS))
+        {
             return Err(Errno::ELOOP);
         }
         let mut entries = self.entries.lock();
-        entries.sweep();
+        entries.sweep(&self.ready);
         let key = key(number, open);
         if entries.all.contains_key(&key) {
             return Err(Errno::EEXIST);
@@ -121,6 +137,9 @@ impl Epoll {
         };
         entries.all.insert(key, entry);
         drop(entries);
+        if let Some(inner) = inner {
+            inner.sink(above);
+        }
         item.note();
         Ok(())
     }
@@ -145,12 +164,17 @@ impl Epoll {
     /// Takes a file away.
     pub(crate) fn remove(&self, number: u64, open: &Arc<Open>) -> Result<()> {
         let removed = self.entries.lock().remove(key(number, open));
-        removed.map(drop).ok_or(Errno::ENOENT)
+        let item = removed.ok_or(Errno::ENOENT)?.item;
+        if item.is_listed() {
+            self.ready.keep(|listed| !Arc::ptr_eq(listed, &item));
+        }
+        Ok(())
     }
 
     /// Up to `most` files that are ready: their bits, and what the program gave.
     pub(crate) fn take(&self, most: usize) -> Vec<Interest> {
         let mut entries = self.entries.lock();
+        self.takes.fetch_add(1, Ordering::Relaxed);
         self.list_untold(&entries);
         let listed = self.ready.len();
         let mut found = Vec::with_capacity(listed.min(most));
@@ -196,13 +220,37 @@ impl Epoll {
         }
     }
 
-    /// Whether `file` is this queue, or one that holds it within `levels`.
-    fn is_in(&self, file: &dyn File, levels: usize) -> bool {
-        let Some(other) = file.as_kind::<Self>().filter(|_| levels > 0) else {
-            return false;
-        };
-        let holds = |open: &Arc<Open>| self.is_in(open.file.as_ref(), levels - 1);
-        core::ptr::eq(self, other) || other.untold().iter().any(holds)
+    /// Whether `other` is this queue, or one that holds it within `levels`.
+    fn is_in(&self, other: &Self, levels: usize) -> bool {
+        let holds = |inner: &Self| levels > 1 && self.is_in(inner, levels - 1);
+        core::ptr::eq(self, other) || other.any_inner(holds)
+    }
+
+    /// Levels of queues from this one down.
+    fn depth(&self) -> usize {
+        let mut below = 0;
+        self.any_inner(|inner| {
+            below = below.max(inner.depth());
+            false
+        });
+        1 + below
+    }
+
+    /// Notes that this many levels are above it, and more above those in it.
+    fn sink(&self, above: usize) {
+        if self.above.fetch_max(above, Ordering::Relaxed) < above {
+            self.any_inner(|inner| {
+                inner.sink(above + 1);
+                false
+            });
+        }
+    }
+
+    /// Whether one of the queues in it is such.
+    fn any_inner(&self, mut is_such: impl FnMut(&Self) -> bool) -> bool {
+        let files = self.untold();
+        let mut inner = files.iter().filter_map(|open| open.file.as_kind::<Self>());
+        inner.any(&mut is_such)
     }
 
     /// The files that do not tell of their changes; queues are among them.
@@ -278,18 +326,6 @@ impl Entry {
     }
 }
 
-fn depth(file: &dyn File) -> usize {
-    let Some(epoll) = file.as_kind::<Epoll>() else {
-        return 0;
-    };
-    let files = epoll.untold();
-    1 + files
-        .iter()
-        .map(|open| depth(open.file.as_ref()))
-        .max()
-        .unwrap_or(0)
-}
-
 impl File for Epoll {
     fn status(&self) -> Result<Status> {
         Ok(Status::anonymous())
@@ -305,6 +341,11 @@ impl File for Epoll {
         let is_ready =
             (0..self.ready.len()).any(|_| self.look_at_first(&mut entries, Taking::No).is_some());
         if is_ready { POLLIN } else { 0 }
+    }
+
+    /// Who took what was ready may have used it.
+    fn arrivals(&self) -> u64 {
+        self.takes.load(Ordering::Relaxed)
     }
 
     fn watch(&self, waiter: &Waiter) {

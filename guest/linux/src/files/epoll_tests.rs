@@ -3,7 +3,9 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::Watchers;
+use super::super::endpoint::SocketKind;
 use super::super::pipe::Pipe;
+use super::super::unix::Unix;
 use super::*;
 
 /// What most entries are for.
@@ -317,4 +319,94 @@ fn queues_do_not_hold_themselves() {
         assert_eq!(add(&inner, holder), Err(Errno::ELOOP));
     }
     assert_eq!(outer.file.ready(), 0);
+}
+
+/// A queue in an edge-triggered one is reported again once someone took what it had.
+#[test]
+fn a_queue_in_a_queue_has_an_edge_after_each_take() {
+    let (inner, open, writer) = queue(POLLIN);
+    let outer = Epoll::default();
+    let inner = Open::new(Arc::new(inner), 0);
+    let interest = Interest {
+        events: POLLIN | EPOLLET,
+        data: 7,
+    };
+    assert_eq!(outer.add(1, &inner, interest), Ok(()));
+    let inner = inner.file.as_kind::<Epoll>().expect("a queue");
+    for _ in 0..2 {
+        writer.write(b"x").expect("room");
+        assert_eq!(outer.take(1), ready());
+        assert!(outer.take(1).is_empty());
+        assert_eq!(inner.take(1), ready());
+        open.read(&mut [0; 1]).expect("data");
+    }
+    assert!(outer.take(1).is_empty());
+}
+
+/// Each queue is put in before it has one itself: what is above counts too.
+#[test]
+fn queues_nest_no_deeper_from_the_top_than_from_the_bottom() {
+    let queues = || -> Vec<Arc<Open>> {
+        let open = |_| Open::new(Arc::new(Epoll::default()), 0);
+        (0..10).map(open).collect()
+    };
+    let add = |to: &Open, open: &Arc<Open>| {
+        let epoll = to.file.as_kind::<Epoll>().expect("a queue");
+        epoll.add(1, open, INPUT).is_ok()
+    };
+    let (from_top, from_bottom, joined) = (queues(), queues(), queues());
+    let added = from_top.windows(2).take_while(|two| add(&two[0], &two[1]));
+    assert_eq!(added.count() + 1, MOST_LEVELS);
+    let added = from_bottom.windows(2).rev();
+    let first: Vec<bool> = added
+        .take(MOST_LEVELS)
+        .map(|two| add(&two[0], &two[1]))
+        .collect();
+    assert_eq!(first, [true, true, true, true, false]);
+    // Two chains of three make none of six.
+    for chain in [&joined[..3], &joined[3..6]] {
+        assert!(chain.windows(2).all(|two| add(&two[0], &two[1])));
+    }
+    assert!(!add(&joined[2], &joined[3]));
+    assert_eq!(from_top[0].file.ready(), 0);
+}
+
+#[test]
+fn what_is_added_and_removed_without_a_look_leaves_nothing() {
+    let epoll = Epoll::default();
+    let open = Open::new(Arc::new(Counted::default()), 0);
+    for _ in 0..10_000 {
+        assert_eq!(epoll.add(1, &open, INPUT), Ok(()));
+        assert_eq!(epoll.remove(1, &open), Ok(()));
+    }
+    assert_eq!(epoll.ready.len(), 0);
+    for number in 0..10_000 {
+        let open = Open::new(Arc::new(Counted::default()), 0);
+        assert_eq!(epoll.add(number, &open, INPUT), Ok(()));
+    }
+    assert!(
+        epoll.ready.len() <= 2 * LEAST_SWEEP,
+        "{}",
+        epoll.ready.len()
+    );
+}
+
+/// A datagram that finds no room is one try behind the note of that: room that comes later is an
+/// edge.
+#[test]
+fn room_after_a_message_that_found_none_is_an_edge() {
+    let (one, other) = Unix::pair(SocketKind::Packets);
+    let [one, other] = [one, other].map(|end| Open::new(Arc::new(end), 0));
+    let epoll = Epoll::default();
+    let interest = Interest {
+        events: POLLOUT | EPOLLET,
+        data: 7,
+    };
+    assert_eq!(epoll.add(1, &one, interest), Ok(()));
+    assert_eq!(epoll.take(1).len(), 1);
+    let send = || one.send(|| one.file.write(b"x"));
+    while send().is_ok() {}
+    assert!(epoll.take(1).is_empty());
+    while other.file.read(&mut [0; 8]).is_ok() {}
+    assert_eq!(epoll.take(1).len(), 1);
 }

@@ -110,12 +110,28 @@ impl Open {
         };
         // Room that comes behind the second attempt comes behind the note too: no event
         // queue takes it for what it has reported.
-        self.blocks.fetch_add(1, Ordering::AcqRel);
+        self.note_block();
         match self.file.write(&from[done..]) {
             Ok(more) => Ok(done + more),
             Err(_) if done > 0 => Ok(done),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// Sends a message by `act`. One that finds no room is tried again behind the note of that, as
+    /// a write is.
+    pub(crate) fn send(&self, act: impl Fn() -> Result<usize>) -> Result<usize> {
+        match act() {
+            Err(Errno::EAGAIN) => {
+                self.note_block();
+                act()
+            }
+            sent => sent,
+        }
+    }
+
+    fn note_block(&self) {
+        self.blocks.fetch_add(1, Ordering::AcqRel);
     }
 
     /// EBADF for a way of access that the file was not opened for.

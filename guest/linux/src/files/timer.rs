@@ -1,6 +1,7 @@
 //! Timers as files (`timerfd_create(2)`).
 
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use linux_raw_sys::general::POLLIN;
 use tare_hal::clock;
@@ -40,6 +41,8 @@ impl Clock {
 pub(crate) struct Timer {
     clock: Clock,
     setting: SpinLock<Setting>,
+    /// How often it was set.
+    sets: AtomicU64,
     watchers: Watchers,
 }
 
@@ -48,6 +51,7 @@ impl Timer {
         Self {
             clock,
             setting: SpinLock::default(),
+            sets: AtomicU64::new(0),
             watchers: Watchers::default(),
         }
     }
@@ -58,6 +62,7 @@ impl Timer {
 
     pub(crate) fn set(&self, setting: Setting) -> Setting {
         let old = core::mem::replace(&mut *self.setting.lock(), setting);
+        self.sets.fetch_add(1, Ordering::Relaxed);
         self.watchers.wake();
         old
     }
@@ -113,6 +118,12 @@ impl File for Timer {
         let next_ns = self.setting.lock().next_ns;
         let is_due = next_ns != 0 && clock::now_ns() >= next_ns;
         if is_due { POLLIN } else { 0 }
+    }
+
+    /// Setting it takes back what was due (`do_timerfd_settime` in fs/timerfd.c): the next time is
+    /// another.
+    fn arrivals(&self) -> u64 {
+        self.sets.load(Ordering::Relaxed)
     }
 
     fn deadline_ns(&self, after_ns: u64) -> Option<u64> {

@@ -112,6 +112,10 @@ impl Item {
         self.events.load(Ordering::Relaxed)
     }
 
+    pub(super) fn is_listed(&self) -> bool {
+        self.is_listed.load(Ordering::Acquire)
+    }
+
     pub(super) fn set_events(&self, events: u32) {
         self.events.store(events, Ordering::Relaxed);
     }
@@ -141,6 +145,17 @@ impl Ready {
         // A note that found it listed comes before: the look that follows sees its change.
         item.is_listed.swap(false, Ordering::AcqRel);
         Some(item)
+    }
+
+    /// Takes entries that were removed from the list; `has` says which there are.
+    pub(super) fn keep(&self, has: impl Fn(&Arc<Item>) -> bool) {
+        self.list.lock().retain(|item| {
+            let is_kept = has(item);
+            if !is_kept {
+                item.is_listed.store(false, Ordering::Release);
+            }
+            is_kept
+        });
     }
 
     pub(super) fn len(&self) -> usize {
