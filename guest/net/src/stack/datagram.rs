@@ -60,9 +60,13 @@ impl<L: Link, W: Wake> Stack<L, W> {
         Ok(DatagramId(index as u32))
     }
 
-    /// Where a UDP socket is bound.
+    /// Where a UDP socket is bound; a connected one at any address has the one that its datagrams
+    /// come from (`__ip4_datagram_connect` in net/ipv4/datagram.c).
     pub fn bound(&mut self, id: DatagramId) -> Result<SocketAddr> {
-        Ok(self.udp.socket(id)?.local)
+        let socket = self.udp.socket(id)?;
+        let own = socket.local.ip();
+        let source = socket.source.filter(|_| own.is_unspecified());
+        Ok(SocketAddr::new(source.unwrap_or(own), socket.local.port()))
     }
 
     /// Makes `peer` the only one that a socket exchanges datagrams with, or with
@@ -73,11 +77,12 @@ impl<L: Link, W: Wake> Stack<L, W> {
         peer: Option<SocketAddr>,
         now: Instant,
     ) -> Result<()> {
-        if let Some(peer) = peer {
-            self.route(peer.ip(), now)?;
-        }
+        let source = match peer {
+            Some(peer) => Some(self.route(peer.ip(), now)?.1),
+            None => None,
+        };
         let socket = self.udp.socket(id)?;
-        (socket.peer, socket.failure) = (peer, None);
+        (socket.peer, socket.source, socket.failure) = (peer, source, None);
         let is_other = |message: &Message| peer.is_some_and(|peer| peer != message.peer);
         socket.received.retain(|message| !is_other(message));
         socket.received_bytes = socket.received.iter().map(|it| it.bytes.len()).sum();

@@ -62,6 +62,8 @@ pub(super) struct Datagrams<W> {
     pub(super) local: SocketAddr,
     /// The only peer, once the socket is connected.
     pub(super) peer: Option<SocketAddr>,
+    /// Its own address towards `peer`.
+    pub(super) source: Option<IpAddr>,
     pub(super) received: VecDeque<Message>,
     pub(super) received_bytes: usize,
     pub(super) unresolved: VecDeque<Unresolved>,
@@ -77,6 +79,7 @@ impl<W: Wake> Datagrams<W> {
             memory,
             local,
             peer: None,
+            source: None,
             received: VecDeque::new(),
             received_bytes: 0,
             unresolved: VecDeque::new(),

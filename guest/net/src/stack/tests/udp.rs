@@ -47,6 +47,25 @@ fn datagrams_go_both_ways_and_wake_the_reader() {
 }
 
 #[test]
+fn a_connected_socket_at_any_address_has_the_one_towards_its_peer() {
+    let mut world = World::new(50);
+    let client = world.client.bind(SocketAddrV4::new(ANY, 1000)).unwrap();
+    for (peer, own) in [
+        (Some(SERVER), CLIENT),
+        (Some(Ipv4Addr::LOCALHOST), Ipv4Addr::LOCALHOST),
+        (None, ANY),
+    ] {
+        let peer = peer.map(|peer| SocketAddrV4::new(peer, 53).into());
+        world
+            .client
+            .connect_datagrams(client, peer, world.now)
+            .unwrap();
+        let bound = world.client.bound(client).unwrap();
+        assert_eq!(bound, SocketAddrV4::new(own, 1000).into());
+    }
+}
+
+#[test]
 fn localhost_has_datagrams_too() {
     let mut world = World::new(51);
     let one = world.server.bind(SocketAddrV4::new(ANY, 1000)).unwrap();
