@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use linux_raw_sys::general::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, S_IFSOCK};
 use linux_raw_sys::net::{AF_INET, AF_INET6};
@@ -91,6 +91,10 @@ impl Observer for Wakes {
     }
 }
 
+/// Bits of a socket's halves that were shut down.
+const READING: u32 = 1;
+const WRITING: u32 = 2;
+
 /// What becomes of bytes that are not sent when a connection is closed (`SO_LINGER`).
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Linger {
@@ -109,6 +113,8 @@ pub(crate) struct Socket {
     no_delay: AtomicBool,
     corked: AtomicBool,
     linger: SpinLock<Linger>,
+    /// Halves of a datagram socket that were shut down.
+    shut: AtomicU32,
     /// Options without effect, and their values, as they are read back.
     hints: SpinLock<Vec<((u32, u32), u32)>>,
     /// More follows what is being sent (`MSG_MORE`).
@@ -145,6 +151,7 @@ impl Socket {
             no_delay: AtomicBool::new(false),
             corked: AtomicBool::new(false),
             linger: SpinLock::default(),
+            shut: AtomicU32::new(0),
             hints: SpinLock::default(),
             has_more: AtomicBool::new(false),
             is_opening: AtomicBool::new(false),
@@ -374,11 +381,19 @@ impl Socket {
 
     /// Bits of `poll` for what the stack says; for a socket that is not in it yet.
     fn bits(&self, ready: Option<Readiness>) -> u32 {
-        let bits = ready.map_or(POLLOUT | POLLHUP, bits);
+        let mut bits = ready.map_or(POLLOUT | POLLHUP, bits);
+        if self.is_shut(READING) {
+            let both = if self.is_shut(WRITING) { POLLHUP } else { 0 };
+            bits |= POLLIN | POLLRDHUP | both;
+        }
         if self.is_reported.load(Ordering::Relaxed) {
             return bits & !POLLERR;
         }
         bits
+    }
+
+    fn is_shut(&self, half: u32) -> bool {
+        self.shut.load(Ordering::SeqCst) & half != 0
     }
 
     /// Lets the stack tell of the next change; what it says now.
@@ -473,7 +488,19 @@ impl Endpoint for Socket {
                 }
                 Ok(())
             }
-            _ => Err(Errno::ENOTCONN),
+            // Who waits goes on, also without a peer (`inet_shutdown` in net/ipv4/af_inet.c).
+            State::Datagram(socket) => {
+                let halves = match half {
+                    Half::Read => READING,
+                    Half::Write => WRITING,
+                    Half::Both => READING | WRITING,
+                };
+                self.shut.fetch_or(halves, Ordering::SeqCst);
+                self.wakes.0.wake();
+                let peer = socket.and_then(|socket| socket.peer_addr().ok());
+                peer.map(drop).ok_or(Errno::ENOTCONN)
+            }
+            State::Stream => Err(Errno::ENOTCONN),
         }
     }
 
@@ -513,7 +540,11 @@ impl Endpoint for Socket {
             State::Datagram(_) => {
                 let take = if peeks { Take::Peek } else { Take::Remove };
                 let room = to.len();
-                let (length, from) = self.udp()?.try_recv_from(to, take)?;
+                let received = self.udp()?.try_recv_from(to, take).map_err(Errno::from);
+                if matches!(received, Err(Errno::EAGAIN)) && self.is_shut(READING) {
+                    return Ok(Received::default());
+                }
+                let (length, from) = received?;
                 Ok(Received {
                     count: length.min(room),
                     length,
@@ -534,6 +565,7 @@ impl Endpoint for Socket {
                 };
                 Ok(stream.try_write_as(&[IoSlice::new(from)], sending)?)
             }
+            (State::Datagram(_), _) if self.is_shut(WRITING) => Err(Errno::EPIPE),
             (State::Datagram(_), Some(to)) => Ok(self.udp()?.send_to(from, self.to_peer(to)?)?),
             (State::Datagram(_), None) => match self.udp()?.send(from).map_err(Errno::from) {
                 Err(Errno::ENOTCONN) => Err(Errno::EDESTADDRREQ),
