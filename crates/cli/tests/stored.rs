@@ -231,7 +231,7 @@ fn a_full_disk_mappings_and_threads_behave_as_on_linux() {
     assert!(cat(&disk, "/mapped").starts_with("by the end"));
     let here = place.path().join("here");
     fs::create_dir(&here).unwrap();
-    for part in ["coherent", "two"] {
+    for part in ["coherent", "two", "grown"] {
         let words = [part, here.to_str().unwrap()];
         let here = done(Command::new(&program).args(words)).stdout;
         let here = String::from_utf8(here).unwrap();

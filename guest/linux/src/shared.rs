@@ -52,10 +52,7 @@ impl Process {
     }
 
     /// Shared mappings of a file.
-    fn mappings(&self, file: &dyn File) -> Vec<(Bytes, Arc<Node>)> {
-        let Some(node) = node_of(file) else {
-            return Vec::new();
-        };
+    fn mappings(&self, node: &Arc<Node>) -> Vec<(Bytes, Arc<Node>)> {
         let shared = self.shared.lock();
         let mappings = shared
             .iter()
@@ -65,12 +62,53 @@ impl Process {
 
     /// Before a call reads or changes a file: what was changed in its mappings comes first.
     pub(crate) fn settle(&self, file: &dyn File) -> Result<()> {
-        self.write_file_back(&ALL, &self.mappings(file))
+        node_of(file).map_or(Ok(()), |node| self.settle_node(node))
+    }
+
+    /// The same of a file that is not open.
+    pub(crate) fn settle_node(&self, node: &Arc<Node>) -> Result<()> {
+        self.write_file_back(&ALL, &self.mappings(node))
     }
 
     /// After a call changed a range of a file: its mappings show that.
     pub(crate) fn renew(&self, file: &dyn File, range: Range<u64>) -> Result<()> {
-        self.renew_mappings(&self.mappings(file), &range)
+        node_of(file).map_or(Ok(()), |node| self.renew_node(node, range))
+    }
+
+    /// The same of a file that is not open.
+    pub(crate) fn renew_node(&self, node: &Arc<Node>, range: Range<u64>) -> Result<()> {
+        self.renew_mappings(&self.mappings(node), &range)
+    }
+
+    /// Changes the length of a file; its mappings show that.
+    pub(crate) fn set_len(&self, node: &Arc<Node>, length: u64) -> Result<()> {
+        self.settle_node(node)?;
+        node.set_len(length)?;
+        node.touch();
+        self.renew_node(node, length..u64::MAX)
+    }
+
+    /// Before a mapping at an address grows by `more`, counted from there: a copy gets that part of
+    /// its file.
+    pub(crate) fn reach(&self, at: u64, more: &Range<u64>) -> Result<()> {
+        let found = self.space.lock().file_at(at);
+        let Some((bytes, offset)) = found else {
+            return Ok(());
+        };
+        let mappings = self.shared.lock();
+        let shared = mappings
+            .iter()
+            .find(|mapping| mapping.0.is(&bytes))
+            .cloned();
+        drop(mappings);
+        match shared {
+            Some((bytes, node)) if is_copy(&bytes, &node) => {
+                self.settle_node(&node)?;
+                let more = offset.saturating_add(more.start)..offset.saturating_add(more.end);
+                copy(&node, &bytes, &more, Zeros::Write)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn renew_mappings(&self, mappings: &[(Bytes, Arc<Node>)], range: &Range<u64>) -> Result<()> {

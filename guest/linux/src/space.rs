@@ -35,6 +35,10 @@ const AROUND_NEXT: u64 = 64;
 const AROUND_COPIED: u64 = 64;
 const AROUND_LENT: u64 = 128;
 
+/// The name of anonymous memory that is shared: as a file in memory it keeps its contents until it is
+/// unmapped.
+pub(crate) const SHARED: &str = "[shared]";
+
 /// What a program wants of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
@@ -207,10 +211,25 @@ impl Space {
         }
     }
 
-    /// Gives the pages of `range` back; the areas stay, as after `MADV_DONTNEED`.
+    /// Gives the pages of `range` back, but for those of shared memory; the areas stay, as after
+    /// `MADV_DONTNEED`.
     pub(crate) fn forget(&mut self, range: &Range<u64>) {
         for part in self.parts(range) {
-            memory::release(part);
+            let area = self.area_of(part.start);
+            if area.is_none_or(|(_, area)| area.name != SHARED) {
+                memory::release(part);
+            }
+        }
+    }
+
+    /// The file that is mapped at an address, and where that is in it.
+    pub(crate) fn file_at(&self, address: u64) -> Option<(Bytes, u64)> {
+        let (start, area) = self.area_of(address)?;
+        match &area.backing {
+            Backing::File { bytes, offset, .. } => {
+                Some((bytes.clone(), offset + (address - start)))
+            }
+            Backing::Anonymous => None,
         }
     }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <time.h>
@@ -130,6 +131,55 @@ static int coherent(void)
     struct stat status;
     fstat(file, &status);
     printf("%ld bytes\n", (long)status.st_size);
+    return 0;
+}
+
+/* A mapping that grows, one whose pages are given back, and calls that change a file's length or
+   content by other ways than writing. */
+static int grown(void)
+{
+    int file = open(at("grown"), O_CREAT | O_TRUNC | O_RDWR, 0600);
+    char text[8192], byte;
+    memset(text, 'x', sizeof text);
+    write(file, text, sizeof text);
+    char *map = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    map[10] = 'a';
+    map = mremap(map, 4096, 8192, MREMAP_MAYMOVE);
+    printf("%c%c ", map[10], map[5000]);
+    map[5001] = 'b';
+    msync(map, 8192, MS_SYNC);
+    pread(file, text, sizeof text, 0);
+    printf("%c%c%c%c\n", text[10], text[5000], text[5001], text[6000]);
+
+    map[20] = 'c';
+    printf("%d ", madvise(map, 8192, MADV_DONTNEED));
+    pread(file, &byte, 1, 20);
+    printf("%c%c\n", map[20], byte);
+    char *shared = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    shared[5000] = 'd';
+    printf("%d ", madvise(shared, 8192, MADV_DONTNEED));
+    int refused = madvise(shared, 8192, 7);
+    printf("%c %d %s\n", shared[5000], refused, strerrorname_np(errno));
+
+    int empty = open(at("empty"), O_CREAT | O_TRUNC | O_RDWR, 0600);
+    char *write_only = mmap(0, 16384, PROT_READ | PROT_WRITE, MAP_SHARED, empty, 0);
+    char *read_only = mmap(0, 16384, PROT_READ, MAP_SHARED, empty, 0);
+    printf("%d ", posix_fallocate(empty, 0, 8192));
+    write_only[5000] = 'e';
+    printf("%d ", truncate(at("empty"), 16384));
+    write_only[12000] = 'f';
+    pread(empty, text, sizeof text, 8192);
+    printf("%c%c %d\n", read_only[5000], text[12000 - 8192], read_only[16000]);
+
+    write_only[0] = 'g';
+    lseek(empty, 100, SEEK_SET);
+    printf("%zd ", sendfile(empty, file, &(off_t){5000}, 10));
+    write_only[1] = 'h';
+    pread(empty, text, sizeof text, 0);
+    printf("%c%c%c%c%c\n", text[0], text[1], text[100], text[101], read_only[101]);
+    close(open(at("empty"), O_WRONLY | O_TRUNC));
+    ftruncate(empty, 200);
+    printf("%d %d\n", write_only[0], read_only[100]);
     return 0;
 }
 
@@ -289,7 +339,7 @@ int main(int count, char **words)
         const char *name;
         int (*run)(void);
     } parts[] = {{"put", put},   {"get", get}, {"records", records}, {"fill", fill},
-                 {"map", map},   {"coherent", coherent}, {"two", two}, {"threads", threads}, {"speed", speed},
+                 {"map", map},   {"coherent", coherent}, {"two", two}, {"grown", grown}, {"threads", threads}, {"speed", speed},
                  {"wait", wait}};
     setlinebuf(stdout);
     if (count > 2)

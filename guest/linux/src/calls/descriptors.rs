@@ -239,10 +239,7 @@ pub(super) fn truncate(context: &Context<'_>, number: u64, length: u64) -> Resul
     if open.may(Way::Write).is_err() {
         return Err(Errno::EINVAL);
     }
-    context.process.settle(file)?;
-    file.node.set_len(length)?;
-    file.node.touch();
-    context.process.renew(file, length..u64::MAX)?;
+    context.process.set_len(&file.node, length)?;
     Ok(0)
 }
 
@@ -313,7 +310,10 @@ pub(super) fn fallocate(
     if offset.saturating_add(length) > i64::MAX as u64 {
         return Err(Errno::EFBIG);
     }
+    context.process.settle_node(&file.node)?;
     file.node.allocate(offset, length)?;
     file.node.touch();
+    let allocated = offset..offset + length;
+    context.process.renew_node(&file.node, allocated)?;
     Ok(0)
 }

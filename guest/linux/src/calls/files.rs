@@ -189,7 +189,7 @@ pub(super) fn openat(
                 node.may_change()?;
             }
             if has(c::O_TRUNC) {
-                node.set_len(0)?;
+                context.process.set_len(&node, 0)?;
             }
             Arc::new(Regular {
                 node: node.clone(),
@@ -464,8 +464,7 @@ pub(super) fn truncate(context: &Context<'_>, name: u64, length: u64) -> Result 
         return Err(Errno::EINVAL);
     }
     let node = find(context, AT_FDCWD as u64, name, Last::Follow)?;
-    node.set_len(length)?;
-    node.touch();
+    context.process.set_len(&node, length)?;
     Ok(0)
 }
 

@@ -304,12 +304,17 @@ pub(super) fn write_parts(
             break;
         }
     }
-    if let Some(file) = open.file.as_kind::<Regular>() {
-        let end = file.position.load(Ordering::Relaxed);
-        let changed = end.saturating_sub(done as u64)..end;
-        context.process.renew(file, changed)?;
-    }
+    renew_written(context, open, done as u64)?;
     Ok(done as u64)
+}
+
+/// The mappings of a file show what was written before its position.
+fn renew_written(context: &Context<'_>, open: &Open, count: u64) -> Result<()> {
+    let Some(file) = open.file.as_kind::<Regular>() else {
+        return Ok(());
+    };
+    let end = file.position.load(Ordering::Relaxed);
+    context.process.renew(file, end.saturating_sub(count)..end)
 }
 
 pub(super) fn writev(context: &mut Context<'_>, number: u64, parts: u64, count: u64) -> Result {
@@ -546,6 +551,7 @@ pub(super) fn sendfile(context: &mut Context<'_>, a: Arguments) -> Result {
         0 => None,
         address => Some(context.process.u64(address)?),
     };
+    context.process.settle(to.file.as_ref())?;
     let mut done = 0;
     while done < count.min(MOST) {
         let part = (count - done).min(STEP as u64) as usize;
@@ -578,6 +584,7 @@ pub(super) fn sendfile(context: &mut Context<'_>, a: Arguments) -> Result {
             Err(_) => break,
         }
     }
+    renew_written(context, &to, done)?;
     if let Some(at) = at {
         context.process.put_u64(offset_at, at)?;
     }

@@ -3,9 +3,10 @@
 use core::ops::Range;
 
 use linux_raw_sys::general::{
-    MADV_DONTNEED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE,
-    MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, MCL_CURRENT, MCL_FUTURE, MCL_ONFAULT, MREMAP_FIXED,
-    MREMAP_MAYMOVE, MS_ASYNC, MS_INVALIDATE, MS_SYNC, PROT_EXEC, PROT_READ, PROT_WRITE,
+    MADV_DONTNEED, MADV_DONTNEED_LOCKED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE,
+    MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, MCL_CURRENT, MCL_FUTURE,
+    MCL_ONFAULT, MREMAP_FIXED, MREMAP_MAYMOVE, MS_ASYNC, MS_INVALIDATE, MS_SYNC, PROT_EXEC,
+    PROT_READ, PROT_WRITE,
 };
 use tare_program::offered::MapFlag;
 
@@ -17,7 +18,7 @@ use crate::files::regular::Regular;
 use crate::files::stored;
 use crate::memory::{PAGE, Rights};
 use crate::shared;
-use crate::space::{Area, Backing, may_commit};
+use crate::space::{Area, Backing, SHARED, may_commit};
 
 fn rights(protection: u64) -> Rights {
     let has = |bit: u32| protection as u32 & bit != 0;
@@ -114,7 +115,11 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
         end,
         rights,
         backing,
-        name: "",
+        name: match flags & MAP_TYPE {
+            MAP_PRIVATE => "",
+            _ if has(MAP_ANONYMOUS) => SHARED,
+            _ => "",
+        },
     };
     space.map(start..end, area)?;
     Ok(start)
@@ -172,18 +177,26 @@ pub(super) fn mprotect(context: &Context<'_>, start: u64, length: u64, protectio
     Ok(0)
 }
 
-/// `madvise(2)`: only what changes contents is more than advice.
+/// `madvise(2)`: only what changes contents is more than advice. Advice that Linux 6.1 does not know
+/// (`madvise_behavior_valid` in mm/madvise.c) is refused: who asks for guard pages that way makes
+/// them otherwise then.
 pub(super) fn madvise(context: &Context<'_>, start: u64, length: u64, advice: u64) -> Result {
-    if !start.is_multiple_of(PAGE) {
+    let advice = advice as u32;
+    if !matches!(advice, 0..=4 | 8..=25) || !start.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
     let range = pages_of(start, length).ok_or(Errno::EINVAL)?;
     if range.is_empty() {
         return Ok(0);
     }
+    let forgets = matches!(advice, MADV_DONTNEED | MADV_DONTNEED_LOCKED);
+    if forgets {
+        // What was changed in shared mappings is their files'.
+        context.process.write_back(&range)?;
+    }
     let mut space = context.process.space.lock();
     // Also where some of it is not mapped: the error comes afterwards.
-    if advice as u32 == MADV_DONTNEED {
+    if forgets {
         space.forget(&range);
     }
     if !space.is_mapped(&range) {
@@ -204,6 +217,8 @@ pub(super) fn mremap(context: &Context<'_>, a: Arguments) -> Result {
     let new_end = old.checked_add(new_bytes).ok_or(Errno::ENOMEM)?;
     if new_bytes < old_bytes {
         context.process.write_back(&(new_end..end))?;
+    } else if new_bytes > old_bytes {
+        context.process.reach(old, &(old_bytes..new_bytes))?;
     }
     let mut space = context.process.space.lock();
     if !space.is_mapped(&(old..end)) {
