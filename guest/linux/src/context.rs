@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general::SIGPIPE;
@@ -24,6 +25,9 @@ pub(crate) struct Context<'a> {
     pub(crate) vectors: Vec<u8>,
     /// Bytes on their way; kept, so that a call need not allocate them.
     pub(crate) buffer: Vec<u8>,
+    /// The call has waited for a limited time: a signal ends it, whatever its handler asks for
+    /// (`signal(7)`).
+    pub(crate) has_limit: Cell<bool>,
     /// Starts a thread that continues where this one does; gives its number. The loop that
     /// serves the calls is above them, so that it hands its own start down.
     pub(crate) start_thread: fn(&mut Context<'_>, &NewThread) -> Result,
@@ -69,6 +73,9 @@ impl Context<'_> {
     ) -> Result<R> {
         // What waits to be sent may be what this waits for.
         net::send_written();
+        if deadline.is_some() {
+            self.has_limit.set(true);
+        }
         let waiter = thread::current();
         let result = loop {
             files.iter().for_each(|file| file.watch(&waiter));

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::general as c;
@@ -469,10 +470,12 @@ fn serve(
         thread,
         registers: &mut program.registers,
         buffer: core::mem::take(buffer),
+        has_limit: Cell::new(false),
         start_thread,
     };
     let result = calls::serve(&mut context);
     *buffer = core::mem::take(&mut context.buffer);
+    let restarts = calls::restarts(number) && !context.has_limit.get();
     program.registers.rax = match result {
         Ok(value) => value,
         Err(errno) => errno.to_rax(),
@@ -494,7 +497,7 @@ fn serve(
     match taken.does {
         Does::End => end_by_signal(process, taken.signal),
         Does::Handler(action) => {
-            if action.flags & u64::from(c::SA_RESTART) != 0 && calls::restarts(number) {
+            if action.flags & u64::from(c::SA_RESTART) != 0 && restarts {
                 again(process, program, number);
             }
             let signal = (taken.signal, action);
