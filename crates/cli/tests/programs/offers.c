@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "lines.h"
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,6 +16,8 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -518,6 +521,96 @@ static void kept(void)
     T(prctl(987654));
 }
 
+static void ignore(int signal) { (void)signal; }
+
+/* Waits for a limited time end by a signal, also where its handler restarts calls. */
+static void limited_waits(void)
+{
+    struct sigaction old, restart = {.sa_handler = ignore, .sa_flags = SA_RESTART};
+    struct itimerval every = {{0, 20000}, {0, 20000}}, never = {0};
+    struct timespec limit = {.tv_sec = 5};
+    struct timeval seconds = {.tv_sec = 5};
+    int word = 0, ends[2], udp = socket(AF_INET, SOCK_DGRAM, 0);
+    char byte;
+    socketpair(AF_UNIX, SOCK_STREAM, 0, ends);
+    setsockopt(ends[0], SOL_SOCKET, SO_RCVTIMEO, &seconds, sizeof seconds);
+    setsockopt(udp, SOL_SOCKET, SO_RCVTIMEO, &seconds, sizeof seconds);
+    sigaction(SIGALRM, &restart, &old);
+    setitimer(ITIMER_REAL, &every, 0);
+    T(syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 0, &limit, 0, 0));
+    T(recv(ends[0], &byte, 1, 0));
+    T(read(ends[0], &byte, 1));
+    T(recv(udp, &byte, 1, 0));
+    setitimer(ITIMER_REAL, &never, 0);
+    sigaction(SIGALRM, &old, 0);
+    close(ends[0]);
+    close(ends[1]);
+    close(udp);
+}
+
+/* A timer that is set again has another edge, read or not. */
+static void edges(void)
+{
+    int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK), queue = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    struct itimerspec soon = {.it_value.tv_nsec = 1000};
+    epoll_ctl(queue, EPOLL_CTL_ADD, timer, &event);
+    for (int i = 0; i < 3; i++) {
+        T(timerfd_settime(timer, 0, &soon, 0));
+        T(epoll_wait(queue, &event, 1, 10000));
+        T(epoll_wait(queue, &event, 1, 0));
+    }
+    close(queue);
+    close(timer);
+}
+
+/* A socket's own address towards its peer; who waits on a socket that is shut down. */
+static void *receive_one(void *file)
+{
+    char byte;
+    return (void *)recv((long)file, &byte, 1, 0);
+}
+
+static void datagrams(void)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)}, own;
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (int is_connected = 0; is_connected < 2; is_connected++) {
+        int file = socket(AF_INET, SOCK_DGRAM, 0);
+        socklen_t bytes = sizeof own;
+        char byte;
+        if (is_connected)
+            T(connect(file, (void *)&to, sizeof to));
+        T(getsockname(file, (void *)&own, &bytes));
+        T(ntohl(own.sin_addr.s_addr));
+        struct pollfd look = {.fd = file, .events = POLLIN | POLLRDHUP};
+        pthread_t waiting;
+        void *received;
+        pthread_create(&waiting, 0, receive_one, (void *)(long)file);
+        usleep(20000);
+        T(shutdown(file, SHUT_RD));
+        pthread_join(waiting, &received);
+        T(received);
+        T(recv(file, &byte, 1, 0));
+        T(recv(file, &byte, 1, MSG_DONTWAIT));
+        T(poll(&look, 1, 0));
+        T(look.revents);
+        T(shutdown(file, SHUT_WR));
+        T(poll(&look, 1, 0));
+        T(look.revents);
+        T(sendto(file, "x", 1, 0, (void *)&to, sizeof to));
+        close(file);
+    }
+    int file = socket(AF_INET, SOCK_DGRAM, 0);
+    socklen_t bytes = sizeof own;
+    connect(file, (void *)&to, sizeof to);
+    T(connect(file, &none, sizeof none));
+    T(getsockname(file, (void *)&own, &bytes));
+    T(own.sin_addr.s_addr);
+    close(file);
+}
+
 /* What SO_LINGER reads back, and how a connection ends by it; an accepted socket has its listener's. */
 static void lingers(void)
 {
@@ -565,7 +658,8 @@ static const struct group groups[] = {
     {"unnamed files", unnamed_files},   {"positions", positions},
     {"hints", hints},                   {"scheduling", scheduling},
     {"ends of children", ends_of_children}, {"kept", kept},
-    {"lingers", lingers},
+    {"edges", edges},                   {"lingers", lingers},
+    {"datagrams", datagrams},           {"limited waits", limited_waits},
 };
 
 /* Alone, for who may do that. */
