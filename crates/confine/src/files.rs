@@ -2,6 +2,7 @@
 //! except that the main thread removes the run directory; no TCP, no sockets
 //! with abstract names, and no signals from the other threads.
 
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -228,7 +229,9 @@ impl Files {
         let quiet = self.quiet;
         let is_restricted = self.enforce()? != RulesetStatus::NotEnforced;
         if !is_restricted && !quiet {
-            eprintln!(
+            // Standard error may be closed, which must not end the process.
+            let _ = writeln!(
+                io::stderr(),
                 "tare: this kernel has no Landlock; this process is confined by its system call filter alone"
             );
         }

@@ -3,7 +3,9 @@
 //! gate to join ([`threads`]), confinement, and statistics about the program itself. Each program
 //! adds what it serves.
 
+mod complaint;
 pub mod disk;
+pub mod heap;
 pub mod http;
 pub mod interface;
 pub mod jail;
@@ -18,4 +20,5 @@ pub mod threads;
 /// Confinement of each thread.
 pub use tare_confine as confine;
 
+pub use complaint::complain;
 pub use set_up::{SetUpError, failed_to};

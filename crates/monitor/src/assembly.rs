@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_abi::layout;
 use tare_control::config::NetConfig;
+use tare_daemon::complain;
 use tare_daemon::disk::DiskRules;
 use tare_daemon::rules::SharedRules;
 use tare_devices::blk::{Blk, MonotonicClock};
@@ -123,10 +124,12 @@ impl Devices {
     /// A block device over `disk`.
     pub(crate) fn add_disk(&mut self, disk: OpenDisk) -> Result<(), StartError> {
         if let Some(why) = disk.engine.refused {
-            eprintln!(
-                "tare-monitor: the disk {} is served without io_uring, one request after the \
-                 other: {why}",
-                disk.path
+            complain(
+                "tare-monitor",
+                format_args!(
+                    "the disk {} is served without io_uring, one request after the other: {why}",
+                    disk.path
+                ),
             );
         }
         let clock = Box::new(MonotonicClock);

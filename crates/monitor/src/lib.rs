@@ -22,7 +22,6 @@ pub mod exit_reason;
 pub mod exits;
 mod guest_files;
 pub mod halt;
-pub mod heap;
 pub mod inherit;
 pub mod io;
 pub mod link;
@@ -36,4 +35,4 @@ mod vcpu;
 pub mod wiring;
 
 pub use run::run;
-pub(crate) use tare_daemon::{confine, http, poll};
+pub(crate) use tare_daemon::{confine, heap, http, poll};

@@ -1,7 +1,7 @@
 //! The program: set up, build, confine, run, end, and remove all traces.
 
 use std::ffi::OsString;
-use std::io::{ErrorKind, Write as _};
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -339,7 +339,7 @@ fn refuse(error: &StartError) -> ExitCode {
 
 /// Prints one message, even if standard error is closed.
 fn complain(message: &str) {
-    let _ = writeln!(std::io::stderr(), "tare-monitor: {message}");
+    tare_daemon::complain("tare-monitor", message);
 }
 
 fn of_errno(what: &'static str) -> impl FnOnce(vmm_sys_util::errno::Error) -> StartError {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tare_control::sentence::chain;
+use tare_daemon::complain;
 use tare_devices::{Interrupts, Kick, MsiMessage, MsixRoutes, Wiring};
 use tare_hv::{IoAddress, Vm, VmError, WriteMatch};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
@@ -131,7 +132,11 @@ impl MsixRoutes for FunctionWiring {
         if let Err(error) = self.route(vector, message)
             && !self.reported.swap(true, Ordering::Relaxed)
         {
-            eprintln!("tare-monitor: an interrupt is lost: {}", chain(&error));
+            let error = chain(&error);
+            complain(
+                "tare-monitor",
+                format_args!("an interrupt is lost: {error}"),
+            );
         }
     }
 }

@@ -14,7 +14,7 @@ use tare_daemon::main_loop::MainLoop;
 use tare_daemon::observe::MemoryObserver;
 use tare_daemon::poll::Poll;
 use tare_daemon::threads::Threads;
-use tare_daemon::{SetUpError, failed_to};
+use tare_daemon::{SetUpError, failed_to, heap};
 use tare_devices::blk::{Blk, BlkSettings, Disk, Growth, MonotonicClock, choose, paced};
 use tare_devices::virtio::VirtioDevice as _;
 
@@ -65,6 +65,7 @@ pub struct ServedDisk {
 /// Serves the disk until a signal or a request; `ready` is called when front-ends
 /// can connect. The socket is removed at the end.
 pub fn serve(daemon: BlkDaemon, ready: impl FnOnce()) -> Result<ExitReason, SetUpError> {
+    heap::share();
     let started = Instant::now();
     let on_violation = OnViolation {
         program: "tare blk",

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use tare_daemon::complain;
 use tare_devices::net::{Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame};
 use tare_frames::{Filter, Rules, Verdict};
 
@@ -174,7 +175,7 @@ impl StreamLink {
             if self.peer == Peer::There {
                 self.peer = Peer::Gone;
                 let error = tare_control::sentence::chain(error);
-                eprintln!("tare-monitor: {}: {error}", self.down);
+                complain("tare-monitor", format_args!("{}: {error}", self.down));
             }
         })
     }
@@ -306,6 +307,23 @@ mod tests {
             StreamLink::new(ours.into(), MAX, Rules::default()).unwrap(),
             theirs,
         )
+    }
+
+    /// Another process, since a test's own messages go to the harness.
+    #[test]
+    fn a_closed_standard_error_does_not_end_the_process() {
+        const AGAIN: &str = "TARE_TEST_CLOSED_STDERR";
+        if std::env::var_os(AGAIN).is_some() {
+            let (mut link, peer) = pair();
+            drop(peer);
+            return assert!(matches!(link.peek(), Err(LinkError::Closed)));
+        }
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let name = "link::stream::tests::a_closed_standard_error_does_not_end_the_process";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", name, "--nocapture"]).env(AGAIN, "1");
+        assert!(again.stderr(writer).status().unwrap().success());
     }
 
     fn framed(frame: &[u8]) -> Vec<u8> {

@@ -1,9 +1,9 @@
 //! One heap for all threads.
 //!
 //! The C library gives each thread its own, and opens a file of `/proc` when one of them shrinks
-//! (glibc: `check_may_shrink_heap`), which no confined thread may: the I/O thread does, when it frees
-//! the buffers of a connection. Threads of the monitor allocate seldom, so that one heap has no
-//! contention, and less is lost to fragments.
+//! (glibc: `check_may_shrink_heap`), which no confined thread may: an I/O thread does, when it frees
+//! the buffers of a connection or of long requests. The threads allocate seldom, so that one heap has
+//! no contention, and less is lost to fragments.
 
 #![allow(unsafe_code)]
 
