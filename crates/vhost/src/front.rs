@@ -38,6 +38,12 @@ const STATUS: u64 = 0x6000;
 const INDIRECT: u64 = 0x8000;
 /// Data of the slots after the first.
 const SLOTS_DATA: u64 = 0xa000;
+/// The rings of a queue of `LARGE` descriptors.
+const LARGE: u16 = 1024;
+const LARGE_RINGS: u64 = 0x6_0000;
+const LARGE_TABLE: u64 = LARGE_RINGS + TABLE;
+const LARGE_AVAILABLE: u64 = LARGE_TABLE + 0x8000;
+const LARGE_USED: u64 = LARGE_TABLE + 0xc000;
 const LONG_DATA: u64 = 0x1_0003;
 const LONG_PART: u32 = 256 << 10;
 const NEXT: u16 = VRING_DESC_F_NEXT as u16;
@@ -157,15 +163,30 @@ impl Front {
     /// The same with `size` descriptors, at most 256. The methods that offer requests know a
     /// queue of 16: the first request only is right in a longer one.
     pub fn start_sized(&mut self, size: u16, base: u16, offset: u64) -> Result<(), vhost::Error> {
+        let places = [TABLE, AVAILABLE, USED];
+        self.start_at(size, base, places.map(|place| place + offset))
+    }
+
+    /// The same with 1,024 descriptors, for [`offer_many`](Self::offer_many).
+    pub fn start_large(&mut self, base: u16) -> Result<(), vhost::Error> {
+        self.start_at(LARGE, base, [LARGE_TABLE, LARGE_AVAILABLE, LARGE_USED])
+    }
+
+    fn start_at(
+        &mut self,
+        size: u16,
+        base: u16,
+        [table, available, used]: [u64; 3],
+    ) -> Result<(), vhost::Error> {
         self.link.set_vring_num(0, size)?;
         self.link.set_vring_base(0, base)?;
         let place = VringConfigData {
             queue_max_size: size,
             queue_size: size,
             flags: 0,
-            desc_table_addr: USER + TABLE + offset,
-            avail_ring_addr: USER + AVAILABLE + offset,
-            used_ring_addr: USER + USED + offset,
+            desc_table_addr: USER + table,
+            avail_ring_addr: USER + available,
+            used_ring_addr: USER + used,
             log_addr: None,
         };
         self.link.set_vring_addr(0, &place)?;
@@ -290,6 +311,35 @@ impl Front {
         self.put_descriptor(TABLE, number % 16, table);
         self.put(AVAILABLE + 4 + 2 * u64::from(number % 16), number % 16);
         self.put(AVAILABLE + 2, number.wrapping_add(1));
+    }
+
+    /// Offers as many reads of the first sector, each its own descriptor and all into one buffer, in
+    /// a queue of 1,024.
+    pub fn offer_many(&self, count: u16) {
+        self.put(HEADER, u64::from(VIRTIO_BLK_T_IN));
+        self.put(HEADER + 8, 0u64);
+        let chain = [
+            (HEADER, 16, NEXT),
+            (DATA, 512, NEXT | WRITABLE),
+            (STATUS, 1, WRITABLE),
+        ];
+        for (index, part) in (0..).zip(chain) {
+            self.put_descriptor(INDIRECT, index, part);
+        }
+        for head in 0..count {
+            let table = (INDIRECT, 16 * 3, VRING_DESC_F_INDIRECT as u16);
+            self.put_descriptor(LARGE_TABLE, head, table);
+            self.put(LARGE_AVAILABLE + 4 + 2 * u64::from(head), head);
+        }
+        self.put(LARGE_AVAILABLE + 2, count);
+    }
+
+    /// The heads that were answered in a queue of 1,024.
+    pub fn answered_of_many(&self) -> Vec<u32> {
+        let used: u16 = self.memory.read_obj(GuestAddress(LARGE_USED + 2)).unwrap();
+        let entries = (0..u64::from(used)).map(|entry| LARGE_USED + 4 + 8 * entry);
+        let heads = entries.map(|entry| self.memory.read_obj(GuestAddress(entry)).unwrap());
+        heads.collect()
     }
 
     fn put_descriptor(&self, table: u64, index: u16, (address, len, flags): (u64, u32, u16)) {

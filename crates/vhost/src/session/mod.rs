@@ -301,16 +301,22 @@ impl Session {
 
     /// Waits until everything in flight is answered, and interrupts the driver.
     fn quiesce(&mut self) {
+        self.end_in_flight();
+        if self.device.deadline_ns().is_some() {
+            // Delivers what is held. No queue goes on before the caller is done: what it took would
+            // be in the memory that goes, and in the log of a successor.
+            let settings = self.device.coalescing();
+            self.device.set_coalescing(settings);
+            self.end_in_flight();
+        }
+        self.backend_pending = true;
+    }
+
+    fn end_in_flight(&mut self) {
         let _nothing_left = self.work(|device, queues| {
             device.quiesce(queues)?;
             Ok(Progress::Done)
         });
-        let now_held = self.device.deadline_ns().is_some();
-        if now_held {
-            let settings = self.device.coalescing();
-            self.device.set_coalescing(settings);
-            let _nothing_left = self.work(|device, queues| device.backend_ready(queues));
-        }
     }
 
     /// A queue is broken: nothing more happens until the front-end starts the

@@ -1,5 +1,6 @@
 //! The daemon's I/O loop on a thread.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex};
@@ -17,6 +18,8 @@ use tare_devices::blk::{
 
 use tare_devices::virtio::VirtioDevice as _;
 
+use tare_policy::coalesce::{Mode, Settings};
+
 use crate::counters::VhostCounters;
 use crate::front::Front;
 use crate::incoming::Timeouts;
@@ -26,6 +29,9 @@ use crate::session::Session;
 fn event() -> OwnedFd {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap()
 }
+
+/// How completions are coalesced unless a test says otherwise.
+const COALESCED: Mode = Mode::Auto;
 
 /// The daemon, ended when dropped.
 pub(crate) struct Daemon {
@@ -42,12 +48,17 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Serves a disk whose sectors hold their numbers.
     pub(crate) fn new() -> Self {
-        Self::with(Duration::ZERO, Timeouts::default())
+        Self::with(Duration::ZERO, Timeouts::default(), COALESCED)
     }
 
     /// As [`new`](Self::new); each request takes so long.
     pub(crate) fn with_latency(latency: Duration) -> Self {
-        Self::with(latency, Timeouts::default())
+        Self::coalescing(latency, COALESCED)
+    }
+
+    /// The same with this coalescing.
+    pub(crate) fn coalescing(latency: Duration, coalesced: Mode) -> Self {
+        Self::with(latency, Timeouts::default(), coalesced)
     }
 
     /// As [`new`](Self::new); a front-end may take so long for a message.
@@ -56,10 +67,10 @@ impl Daemon {
             first: timeout,
             rest: timeout,
         };
-        Self::with(Duration::ZERO, timeouts)
+        Self::with(Duration::ZERO, timeouts, COALESCED)
     }
 
-    fn with(latency: Duration, timeouts: Timeouts) -> Self {
+    fn with(latency: Duration, timeouts: Timeouts, coalesced: Mode) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("disk");
         let bytes: Vec<u8> = (0..64).flat_map(|sector| [sector; 512]).collect();
@@ -69,7 +80,7 @@ impl Daemon {
             serial: [b's'; SERIAL_BYTES],
             queues: 2,
             cache: Cache::Writeback,
-            coalesce: tare_policy::coalesce::Settings::default(),
+            coalesce: Settings::with_mode(coalesced),
             limits: Default::default(),
         };
         let growth = Growth::new(&disk).unwrap();
@@ -112,7 +123,12 @@ impl Daemon {
 
     /// Writes that were durable before their answer.
     pub(crate) fn durable_writes(&self) -> u64 {
-        self.disk.snapshot()["durable_writes"]
+        self.disk()["durable_writes"]
+    }
+
+    /// The disk's counters.
+    pub(crate) fn disk(&self) -> BTreeMap<String, u64> {
+        self.disk.snapshot()
     }
 
     pub(crate) fn socket(&self) -> std::path::PathBuf {

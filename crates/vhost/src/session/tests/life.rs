@@ -3,7 +3,9 @@
 use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
+use tare_policy::coalesce::{Mode, Ratio};
 use vhost::VhostBackend as _;
 use vhost::vhost_user::VhostUserFrontend as _;
 use vhost::vhost_user::message::VhostUserConfigFlags;
@@ -72,6 +74,33 @@ fn memory_changes_below_a_queue_that_works() {
         assert_eq!(u16::from(front.answer(turn + 1)), turn + 4);
         front.link.set_mem_table(&[whole]).unwrap();
     }
+}
+
+/// More than may be in flight at once, and answers that are held: what is stopped, or gets other
+/// memory, has answered what it took, and takes nothing on the way.
+#[test]
+fn a_stop_takes_no_requests_that_waited_for_a_place() {
+    const REQUESTS: u16 = 600;
+    let held = Mode::Fixed(Ratio::new(1, 1000).unwrap());
+    let daemon = Daemon::coalescing(Duration::from_millis(300), held);
+    let mut front = daemon.connect();
+    let whole = front.region(front::MEMORY_BYTES);
+    front.link.set_mem_table(&[whole]).unwrap();
+    front.start_large(0).unwrap();
+    front.offer_many(REQUESTS);
+    front.notify();
+    eventually("all places are taken", || daemon.disk()["backpressure"] > 0);
+    let base = front.link.get_vring_base(0).unwrap();
+    let answered = front.answered_of_many();
+    assert_eq!(base as usize, answered.len());
+    assert!(answered.len() < usize::from(REQUESTS), "{base}");
+    front.start_large(base as u16).unwrap();
+    front.notify();
+    let all = || front.answered_of_many();
+    eventually("all are answered", || all().len() == usize::from(REQUESTS));
+    let mut heads = all();
+    heads.sort_unstable();
+    assert_eq!(heads, (0..u32::from(REQUESTS)).collect::<Vec<_>>());
 }
 
 #[test]
