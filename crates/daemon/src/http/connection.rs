@@ -13,6 +13,8 @@ use super::{Method, Response, Routes};
 use crate::poll::Interest;
 
 const CHUNK: usize = 1024;
+/// Reads from one client before others, signals and events have their turn.
+const MOST_READS: usize = 2;
 
 /// Whether a client stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,12 +72,21 @@ impl Connection {
     }
 
     fn try_advance(&mut self, routes: &mut impl Routes) -> io::Result<Fate> {
+        let mut reads = 0;
         loop {
             self.send()?;
             if self.after == After::Close {
                 return Ok(Fate::Leaves);
             }
-            if !self.answer(routes) && self.receive()? == 0 {
+            if self.answer(routes) {
+                continue;
+            }
+            // No whole request is left here; what the socket has makes it ready again.
+            if reads == MOST_READS {
+                return Ok(Fate::Stays);
+            }
+            reads += 1;
+            if self.receive()? == 0 {
                 return Ok(Fate::Leaves);
             }
         }

@@ -315,4 +315,31 @@ mod tests {
         rig.poll.wait(&mut ready, Wait::No).unwrap();
         assert!(ready.is_empty());
     }
+
+    struct Count(usize);
+
+    impl Routes for Count {
+        fn answer(&mut self, _: &Request<'_>) -> Response {
+            self.0 += 1;
+            Response::ok("text/plain", Vec::new())
+        }
+    }
+
+    #[test]
+    fn a_client_with_many_requests_leaves_others_their_turn() {
+        const REQUESTS: usize = 200;
+        let mut rig = Rig::new();
+        let mut client = rig.connect();
+        client.write_all(&GET.repeat(REQUESTS)).unwrap();
+        let (mut count, mut ready, mut turns) = (Count(0), Vec::new(), 0);
+        while count.0 < REQUESTS {
+            rig.poll.wait(&mut ready, Wait::No).unwrap();
+            assert!(!ready.is_empty(), "what is left makes it ready");
+            for token in ready.drain(..) {
+                rig.server.ready(&rig.poll, token, &mut count);
+            }
+            turns += 1;
+        }
+        assert!(turns > 1, "all in one turn");
+    }
 }
