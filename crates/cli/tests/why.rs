@@ -591,14 +591,11 @@ fn top_prints_a_table_where_there_is_no_terminal() {
     assert!(ended.out.contains("FAULT/S"), "{ended:#?}");
 }
 
-/// `tare top` on a terminal of 80 by 24, with these keys once it has drawn its table: what it wrote.
-fn top_on_a_terminal(place: &TestDir, keys: &[&[u8]]) -> Vec<u8> {
-    let line = format!(
-        "stty rows 24 cols 80; {} top --interval 0.5; echo ended=$?; stty -a",
-        env!("CARGO_BIN_EXE_tare")
-    );
+/// `tare top` by this line of a shell on a new terminal, once it has drawn its table, and what it wrote
+/// by then.
+fn top_that_has_drawn(place: &TestDir, line: &str) -> (Child, Vec<u8>) {
     let mut script = Command::new("script")
-        .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+        .args(["--quiet", "--return", "--command", line, "/dev/null"])
         .env("TARE_RUN_ROOT", place.run_root())
         .env("TERM", "xterm")
         .stdin(Stdio::piped())
@@ -606,7 +603,6 @@ fn top_on_a_terminal(place: &TestDir, keys: &[&[u8]]) -> Vec<u8> {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut terminal = script.stdin.take().unwrap();
     let mut out = script.stdout.take().unwrap();
     // Before that a key is the line discipline's, which makes a signal of it, or drops it.
     let mut written = Vec::new();
@@ -617,12 +613,43 @@ fn top_on_a_terminal(place: &TestDir, keys: &[&[u8]]) -> Vec<u8> {
         written.extend_from_slice(&more[..count]);
     }
     script.stdout = Some(out);
+    (script, written)
+}
+
+/// `tare top` on a terminal of 80 by 24, with these keys: what it wrote.
+fn top_on_a_terminal(place: &TestDir, keys: &[&[u8]]) -> Vec<u8> {
+    let line = format!(
+        "stty rows 24 cols 80; {} top --interval 0.5; echo ended=$?; stty -a",
+        env!("CARGO_BIN_EXE_tare")
+    );
+    let (mut script, mut written) = top_that_has_drawn(place, &line);
+    let mut terminal = script.stdin.take().unwrap();
     for key in keys {
         std::thread::sleep(Duration::from_millis(1500));
         std::io::Write::write_all(&mut terminal, key).unwrap();
     }
     written.extend(support::end(script).out.into_bytes());
     written
+}
+
+/// As below `nohup`, where a terminal that is closed ends no program.
+#[test]
+fn top_ends_when_its_terminal_is_closed() {
+    let Some((_alone, _image)) = ready_with("script") else {
+        return;
+    };
+    let place = TestDir::new();
+    let file = place.path().join("pid");
+    let line = format!(
+        "trap '' HUP; echo $$ > {}; exec {} top --interval 0.5",
+        file.display(),
+        env!("CARGO_BIN_EXE_tare")
+    );
+    let (mut script, _) = top_that_has_drawn(&place, &line);
+    script.kill().unwrap();
+    script.wait().unwrap();
+    let pid = std::fs::read_to_string(file).unwrap();
+    support::process::is_gone(pid.trim().parse().unwrap());
 }
 
 #[test]

@@ -8,13 +8,16 @@ mod row;
 mod screen;
 mod view;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::Duration;
 
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event};
+use ratatui::crossterm::event::{self, Event, KeyEvent};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use tare_account::Account;
 use tare_control::exit::ExitCode;
 
@@ -103,11 +106,10 @@ fn show(
         if ended.load(Ordering::Relaxed) {
             return Ok(ExitCode::Success);
         }
-        if event::poll(TURN).map_err(terminal)?
-            && let Event::Key(key) = event::read().map_err(terminal)?
-            && view.key(key) == KeyAction::Quit
-        {
-            return Ok(ExitCode::Success);
+        match turn().map_err(terminal)? {
+            Turn::Key(key) if view.key(key) == KeyAction::Quit => return Ok(ExitCode::Success),
+            Turn::HungUp => return Ok(ExitCode::Success),
+            Turn::Key(_) | Turn::Nothing => {}
         }
         match intervals.try_recv() {
             Ok(interval) => take(&mut view, interval, prices),
@@ -115,6 +117,43 @@ fn show(
             Err(TryRecvError::Disconnected) => return Err(ObserveError::Stopped.into()),
         }
     }
+}
+
+/// What happened on the terminal within [`TURN`].
+enum Turn {
+    Nothing,
+    Key(KeyEvent),
+    /// It is gone, and who closed it did not end this process (`nohup`).
+    HungUp,
+}
+
+fn turn() -> io::Result<Turn> {
+    let (input, output) = (io::stdin(), io::stdout());
+    let terminal = if input.is_terminal() {
+        input.as_fd()
+    } else {
+        output.as_fd()
+    };
+    let mut polled = [PollFd::from_borrowed_fd(terminal, PollFlags::IN)];
+    let limit = Timespec {
+        tv_sec: 0,
+        tv_nsec: TURN.subsec_nanos().into(),
+    };
+    match poll(&mut polled, Some(&limit)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    // crossterm 0.29 reads what has hung up again and again, and does not return.
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    if polled[0].revents().intersects(gone) {
+        return Ok(Turn::HungUp);
+    }
+    if event::poll(Duration::ZERO)?
+        && let Event::Key(key) = event::read()?
+    {
+        return Ok(Turn::Key(key));
+    }
+    Ok(Turn::Nothing)
 }
 
 fn take(view: &mut View, interval: Interval, prices: &Prices) {
