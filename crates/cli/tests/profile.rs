@@ -629,7 +629,7 @@ fn an_application_in_a_guest_is_profiled_with_call_graphs() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let in_use = format!("{}:80", taken.local_addr().unwrap().port());
     let refused = words.map(|word| if word == port { &in_use } else { word });
-    place.run(&refused).expect(30, "cannot listen at port");
+    place.run(&refused).expect(30, "Address already in use");
     place.run(&words).expect(5, "system calls are in use");
     let profile = read(&out);
     assert!(

@@ -106,7 +106,7 @@ exit_codes! {
     NoSuchProcess = 64,
     /// BPF is not available in this kernel or to this user.
     NoObserver = 65,
-    /// A CPU placement was refused, by the kernel or for one that is held; the old one stays.
+    /// A CPU placement was refused, by the kernel or for one that is held.
     PinRefused = 67,
     /// The journal of CPU placements cannot be written; no change made.
     PinJournal = 68,

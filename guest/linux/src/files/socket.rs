@@ -346,9 +346,14 @@ impl Socket {
 
     /// Seconds; none turns it off.
     pub(crate) fn set_linger(&self, seconds: Option<u32>) {
-        let mut linger = self.linger.lock();
-        linger.is_on = seconds.is_some();
-        linger.seconds = seconds.unwrap_or(linger.seconds);
+        self.take_linger(Linger {
+            is_on: seconds.is_some(),
+            seconds: seconds.unwrap_or(self.linger().seconds),
+        });
+    }
+
+    fn take_linger(&self, linger: Linger) {
+        *self.linger.lock() = linger;
         if let State::Connected(stream) = self.state() {
             stream.set_reset_on_close(linger.resets());
         }
@@ -463,10 +468,7 @@ impl Endpoint for Socket {
         if self.no_delay() {
             socket.set_no_delay(true);
         }
-        let linger = self.linger();
-        if linger.is_on {
-            socket.set_linger(Some(linger.seconds));
-        }
+        socket.take_linger(self.linger());
         let hints = self.hints.lock().clone();
         *socket.hints.lock() = hints;
         Ok((Arc::new(socket), self.shown(peer)))
