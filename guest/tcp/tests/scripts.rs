@@ -664,3 +664,20 @@ fn a_stray_segment_is_answered_by_its_own_reset() {
     assert_eq!(reset.ack, Seq(0));
     let _: Instant = script.now;
 }
+
+/// The acknowledgement of an end is lost: the peer says it again.
+#[test]
+fn rfc9293_a_fin_that_comes_again_is_acknowledged_again() {
+    let mut script = Script::open(modern());
+    script.inject(ACK | FIN, 1, 1, b"last");
+    script.expect(ACK, 1, 6, 0);
+    script.inject(ACK | FIN, 1, 1, b"last");
+    script.expect(ACK, 1, 6, 0);
+    script.inject(ACK | FIN, 5, 1, b"");
+    script.expect(ACK, 1, 6, 0);
+    let mut script = in_time_wait(modern());
+    script.wait(50_000);
+    script.inject(ACK | FIN, 1, 2, b"");
+    script.expect(ACK, 2, 2, 0);
+    assert_eq!(script.wait_for_deadline(), 60_000);
+}

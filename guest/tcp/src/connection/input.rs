@@ -171,8 +171,16 @@ impl Connection {
         if self.peer_fin == Some(self.receive.next()) {
             self.take_fin(now);
         }
-        if self.state == State::TimeWait && !segment.is_empty() {
+        // Said again behind the peer's end: the acknowledgement was lost (RFC 9293, 3.10.7.4).
+        let has_ended = matches!(
+            self.state,
+            State::CloseWait | State::LastAck | State::Closing | State::TimeWait
+        );
+        if has_ended && !segment.is_empty() {
             self.ack_now = true;
+            if self.state == State::TimeWait && segment.has(flags::FIN) {
+                self.time_wait_end = now + self.config.time_wait;
+            }
         }
     }
 

@@ -403,6 +403,16 @@ impl Connection {
         self.abort_with(Loss::TimedOut);
     }
 
+    /// Since when the peer has acknowledged nothing new.
+    pub fn stalled_since(&self) -> Instant {
+        self.stalled_since
+    }
+
+    /// Ends the connection without a word to the peer.
+    pub fn forget(&mut self) {
+        self.end(None);
+    }
+
     fn abort_with(&mut self, loss: Loss) {
         if !matches!(self.state, State::SynSent | State::TimeWait | State::Closed) {
             self.reset = Some((self.next, self.receive.next(), flags::RST | flags::ACK));
