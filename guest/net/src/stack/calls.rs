@@ -9,7 +9,7 @@ use smoltcp::time::{Duration, Instant};
 use tare_io::{Error, ErrorKind, IoSlice, Result};
 use tare_tcp::{Connection, KeepAlive};
 
-use super::connection::{Limit, Role, fin_is_acknowledged, is_opening, to_kind, to_tcp};
+use super::connection::{CLOSE, Limit, Role, fin_is_acknowledged, is_opening, to_kind, to_tcp};
 use super::listener::{Listener, overlap};
 use super::tcp::EPHEMERAL;
 use super::via::Via;
@@ -21,8 +21,6 @@ use crate::waiters::Wake;
 
 /// How long connecting may take.
 const CONNECT_HANDSHAKE: Duration = Duration::from_secs(30);
-/// A connection that the application closed is given up this much later.
-const CLOSE: Duration = Duration::from_secs(30);
 
 const NO_MEMORY: Error = Error::new(ErrorKind::ResourceBusy, "no memory for a connection");
 

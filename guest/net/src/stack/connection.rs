@@ -1,7 +1,7 @@
 //! [`Connection`]: one TCP connection with its owner, its waiters and the
 //! neighbour that it is reached through.
 
-use smoltcp::time::Instant;
+use smoltcp::time::{Duration, Instant};
 use tare_io::{Error, ErrorKind, Result};
 use tare_tcp::{IoError, Loss, State};
 
@@ -28,6 +28,10 @@ pub(super) enum Role {
     /// Closed by the application; the rest happens by itself.
     Orphan,
 }
+
+/// A connection that the application closed is given up when its peer has acknowledged nothing new
+/// for this long, and forgotten this long after the peer has acknowledged all.
+pub(super) const CLOSE: Duration = Duration::from_secs(30);
 
 /// What a connection's own deadline is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

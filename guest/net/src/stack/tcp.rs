@@ -10,7 +10,7 @@ use tare_io::{Error, ErrorKind, Result};
 use tare_tcp::segment::flags;
 use tare_tcp::{Pool, Secret, State};
 
-use super::connection::{Connection, Role, from_tcp, to_tcp};
+use super::connection::{CLOSE, Connection, Limit, Role, from_tcp, to_tcp};
 use super::limits::{Limits, Orphans};
 use super::listener::Listener;
 use super::via::Via;
@@ -495,12 +495,21 @@ impl<W: Wake> Tcp<W> {
         let Some(connection) = &mut self.connections[id as usize] else {
             return;
         };
-        match connection.limit {
-            Some((deadline, _)) if deadline <= now => {
-                connection.limit = None;
-                connection.tcp.time_out();
-            }
-            _ => {}
+        let due = connection.limit.filter(|(deadline, _)| *deadline <= now);
+        let Some((_, limit)) = due else {
+            return;
+        };
+        // A slow peer gets all of it (RFC 9293, 3.6); a silent one is given up.
+        let end = from_tcp(connection.tcp.stalled_since()) + CLOSE;
+        if limit == Limit::Close && end > now {
+            connection.limit = Some((end, limit));
+            return;
+        }
+        connection.limit = None;
+        match connection.tcp.state() {
+            // The peer has all of it and may still be reading (Linux: `tcp_fin_timeout`).
+            State::FinWait2 => connection.tcp.forget(),
+            _ => connection.tcp.time_out(),
         }
     }
 

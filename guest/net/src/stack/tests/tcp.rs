@@ -376,3 +376,46 @@ fn what_more_follows_waits_for_it_and_a_cork_ends() {
     read_into(&mut world.client, client, &mut got, world.now).unwrap();
     assert_eq!(got, b"head body cork");
 }
+
+#[test]
+fn what_was_closed_goes_to_a_peer_that_reads_slowly() {
+    let mut world = World::new(15);
+    let listener = world.listen(4);
+    let (server, client) = world.connect(listener);
+    let mut written = 0;
+    loop {
+        match write(&mut world.server, server, &[7; 4096], world.now).unwrap() {
+            0 => break,
+            count => written += count,
+        }
+        world.run_until_quiet();
+    }
+    world.server.close(server, world.now);
+    let mut got = 0;
+    let mut buf = [0; 500];
+    for _ in 0..120 {
+        world.pass(Duration::from_secs(1));
+        got += world.client.read(client, &mut buf, world.now).unwrap();
+    }
+    assert!(
+        got < written,
+        "{got} of {written}: too fast to show anything"
+    );
+    let mut rest = Vec::new();
+    while !read_into(&mut world.client, client, &mut rest, world.now).unwrap() {
+        world.pass(Duration::from_secs(1));
+    }
+    assert_eq!(got + rest.len(), written);
+}
+
+/// The peer has all, and keeps its own half open: it is not reset.
+#[test]
+fn a_closed_connection_is_forgotten_without_a_reset() {
+    let mut world = World::new(16);
+    let listener = world.listen(4);
+    let (server, client) = world.connect(listener);
+    world.server.close(server, world.now);
+    world.pass(Duration::from_secs(31));
+    assert_eq!(world.server.counters().connections, 0);
+    assert!(world.client.failure(client).unwrap().is_none());
+}
