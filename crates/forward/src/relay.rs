@@ -222,15 +222,20 @@ impl<S: Stream> Relay<S> {
         }
         match self.tcp.loss() {
             Some(Loss::Aborted) => Remains::Aborted,
+            // All that the guest had to say has come: its client gets that, and the end.
+            Some(Loss::Reset) if self.tcp.is_finished() => self.until_delivered(),
             Some(_) => Remains::Loss,
-            None if is_closed || self.tcp.state() == State::TimeWait => {
-                if self.guest_ended {
-                    Remains::Nothing
-                } else {
-                    Remains::All
-                }
-            }
+            None if is_closed || self.tcp.state() == State::TimeWait => self.until_delivered(),
             None => Remains::All,
+        }
+    }
+
+    /// What remains of a connection that is over on the guest's side.
+    fn until_delivered(&self) -> Remains {
+        if self.guest_ended {
+            Remains::Nothing
+        } else {
+            Remains::All
         }
     }
 }

@@ -399,6 +399,7 @@ impl<S: Stream> Table<S> {
             self.counters.forward_resent.add(relay.take_resent());
             let is_early = now.since(self.began) < START_LIMIT;
             if is_early
+                && relay.retry_at.is_none()
                 && relay.tcp.loss() == Some(Loss::Refused)
                 && !self.served.contains(&relay.tuple.remote.port())
             {
@@ -412,6 +413,8 @@ impl<S: Stream> Table<S> {
             self.deadlines.change(slot, old, next);
             if remains != Remains::All {
                 self.remove(slot, remains);
+                // Its memory is free for those that wait for some.
+                self.feed(now);
             }
         }
         false

@@ -245,3 +245,40 @@ fn a_guest_that_begins_again_has_lost_its_connections() {
     world.send(slot, &client, b"again");
     assert_eq!(world.guest_reads(), b"again");
 }
+
+/// A guest that has sent its end may reset what it waits for no longer: the client is still reading.
+#[test]
+fn a_reset_behind_the_guests_end_takes_nothing_from_a_slow_reader() {
+    let mut world = World::new();
+    let (slot, client) = world.connect();
+    client.0.borrow_mut().room = 3;
+    world.guest_sends(b"answer");
+    world.guest().close();
+    world.run();
+    world.guest().abort();
+    world.run();
+    assert!(!client.0.borrow().reset);
+    client.0.borrow_mut().room = 3;
+    world.ready(slot);
+    assert_eq!(client.received(), b"answer");
+    assert!(client.0.borrow().finished && !client.0.borrow().reset);
+    assert_eq!(world.table.open_connections(), 0);
+}
+
+/// What a client sends before the guest listens does not put the next try off.
+#[test]
+fn a_client_that_sends_is_tried_again_as_often_as_one_that_waits() {
+    let mut world = World::new();
+    world.mood = Mood::Refuses;
+    let (slot, client) = world.connect();
+    let turns = |world: &mut World| {
+        for _ in 0..5 {
+            world.send(slot, &client, b"x");
+            world.wait(Duration::from_millis(200));
+        }
+    };
+    turns(&mut world);
+    world.mood = Mood::Serves;
+    turns(&mut world);
+    assert!(!world.guest_reads().is_empty());
+}
