@@ -368,9 +368,11 @@ fn output_costs_a_notification_a_write_and_no_exit_to_the_monitor() {
     let few = exits("1");
     let many = exits("1025");
     println!("1 KiB {few:?}, 1,025 KiB {many:?}");
-    assert!(many.0 - few.0 < 100, "{few:?} {many:?}");
-    assert!(many.1 - few.1 < 100, "{few:?} {many:?}");
-    assert!(many.2 - few.2 <= 1100, "{few:?} {many:?}");
+    // A device that is still busy needs no notification: many writes may need fewer than one.
+    let more = |many: u64, few: u64| many.saturating_sub(few);
+    assert!(more(many.0, few.0) < 100, "{few:?} {many:?}");
+    assert!(more(many.1, few.1) < 100, "{few:?} {many:?}");
+    assert!(more(many.2, few.2) <= 1100, "{few:?} {many:?}");
 }
 
 /// A counter of the console.
