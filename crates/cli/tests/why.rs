@@ -29,10 +29,11 @@ mod remedies;
 mod support;
 #[path = "why/taps.rs"]
 mod taps;
+#[path = "why/top.rs"]
+mod top;
 #[path = "why/unified.rs"]
 mod unified;
 
-use std::io::Read as _;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -569,110 +570,4 @@ fn a_machine_that_ends_meanwhile_is_reported_until_then() {
     let ended: CommandOutput = support::end(watching);
     ended.expect(0, "then it ended");
     ended.expect(0, "Where the CPU time went: ");
-}
-
-#[test]
-fn top_prints_a_table_where_there_is_no_terminal() {
-    let Some((_alone, image)) = ready() else {
-        return;
-    };
-    let place = TestDir::new();
-    let machine = RunningMachine::start(&place, &image, "mode=spin", &[]);
-    let ended = place.run(&["top", "--once", "--sort", "cpu"]);
-    ended.expect(0, "TOP CAUSE");
-    let line = ended
-        .out
-        .lines()
-        .find(|line| line.starts_with(&machine.name))
-        .unwrap_or_else(|| panic!("{ended:#?}"));
-    // On a busy host it may have got no CPU, or too little to count.
-    let causes = ["spins", "steal", "guest"];
-    assert!(causes.iter().any(|it| line.ends_with(it)), "{line}");
-    assert!(ended.out.contains("FAULT/S"), "{ended:#?}");
-}
-
-/// `tare top` by this line of a shell on a new terminal, once it has drawn its table, and what it wrote
-/// by then.
-fn top_that_has_drawn(place: &TestDir, line: &str) -> (Child, Vec<u8>) {
-    let mut script = Command::new("script")
-        .args(["--quiet", "--return", "--command", line, "/dev/null"])
-        .env("TARE_RUN_ROOT", place.run_root())
-        .env("TERM", "xterm")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let mut out = script.stdout.take().unwrap();
-    // Before that a key is the line discipline's, which makes a signal of it, or drops it.
-    let mut written = Vec::new();
-    while !String::from_utf8_lossy(&written).contains("NAME ") {
-        let mut more = [0; 4096];
-        let count = out.read(&mut more).unwrap();
-        assert!(count > 0, "{}", String::from_utf8_lossy(&written));
-        written.extend_from_slice(&more[..count]);
-    }
-    script.stdout = Some(out);
-    (script, written)
-}
-
-/// `tare top` on a terminal of 80 by 24, with these keys: what it wrote.
-fn top_on_a_terminal(place: &TestDir, keys: &[&[u8]]) -> Vec<u8> {
-    let line = format!(
-        "stty rows 24 cols 80; {} top --interval 0.5; echo ended=$?; stty -a",
-        env!("CARGO_BIN_EXE_tare")
-    );
-    let (mut script, mut written) = top_that_has_drawn(place, &line);
-    let mut terminal = script.stdin.take().unwrap();
-    for key in keys {
-        std::thread::sleep(Duration::from_millis(1500));
-        std::io::Write::write_all(&mut terminal, key).unwrap();
-    }
-    written.extend(support::end(script).out.into_bytes());
-    written
-}
-
-/// As below `nohup`, where a terminal that is closed ends no program.
-#[test]
-fn top_ends_when_its_terminal_is_closed() {
-    let Some((_alone, _image)) = ready_with("script") else {
-        return;
-    };
-    let place = TestDir::new();
-    let file = place.path().join("pid");
-    let line = format!(
-        "trap '' HUP; echo $$ > {}; exec {} top --interval 0.5",
-        file.display(),
-        env!("CARGO_BIN_EXE_tare")
-    );
-    let (mut script, _) = top_that_has_drawn(&place, &line);
-    script.kill().unwrap();
-    script.wait().unwrap();
-    let pid = std::fs::read_to_string(file).unwrap();
-    support::process::is_gone(pid.trim().parse().unwrap());
-}
-
-#[test]
-fn top_draws_on_a_terminal_and_puts_it_back() {
-    let Some((_alone, image)) = ready_with("script") else {
-        return;
-    };
-    let place = TestDir::new();
-    let machine = RunningMachine::start(&place, &image, "mode=spin", &[]);
-    for end in [b"q".as_slice(), b"\x03"] {
-        let written = top_on_a_terminal(&place, &[b"n", b"h", b" ", end]);
-        let text = String::from_utf8_lossy(&written);
-        let leave = "\x1b[?1049l";
-        let (shown, after) = text.split_once(leave).expect("the other screen is left");
-        let mut screen = vt100::Parser::new(24, 80, 0);
-        screen.process(shown.as_bytes());
-        let contents = screen.screen().contents();
-        assert!(contents.contains("TOP CAUSE"), "{contents}");
-        assert!(contents.contains(&machine.name), "{contents}");
-        assert!(after.contains("ended=0"), "{after}");
-        assert!(
-            after.contains(" echo") && after.contains(" icanon"),
-            "{after}"
-        );
-    }
 }
