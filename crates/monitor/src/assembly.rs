@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_abi::layout;
 use tare_control::config::NetConfig;
-use tare_daemon::complain;
 use tare_daemon::disk::DiskRules;
 use tare_daemon::rules::SharedRules;
 use tare_devices::blk::{Blk, MonotonicClock};
@@ -23,6 +22,7 @@ use tare_policy::limit::NetLimits;
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::bus::{Bus, StrayAccesses};
+use crate::complaint::complain;
 use crate::console::Console;
 use crate::console::ports::{PORTS, Ports};
 use crate::disk::OpenDisk;
@@ -124,13 +124,10 @@ impl Devices {
     /// A block device over `disk`.
     pub(crate) fn add_disk(&mut self, disk: OpenDisk) -> Result<(), StartError> {
         if let Some(why) = disk.engine.refused {
-            complain(
-                "tare-monitor",
-                format_args!(
-                    "the disk {} is served without io_uring, one request after the other: {why}",
-                    disk.path
-                ),
-            );
+            complain(format_args!(
+                "the disk {} is served without io_uring, one request after the other: {why}",
+                disk.path
+            ));
         }
         let clock = Box::new(MonotonicClock);
         let engine = blk::paced(disk.engine.engine, disk.latency, Box::new(MonotonicClock));

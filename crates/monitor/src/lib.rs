@@ -14,6 +14,7 @@
 
 mod assembly;
 pub mod bus;
+mod complaint;
 pub mod console;
 mod disk;
 mod drain;

@@ -20,6 +20,7 @@ use tare_daemon::{jail, signals};
 use tare_host::process::{own_number, start_time};
 use tare_hv::KickHandle;
 
+use crate::complaint::complain;
 use crate::confine::{ConfineError, Files, OnViolation, Role};
 use crate::console::terminal;
 use crate::ending::Ending;
@@ -79,11 +80,11 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> RunExit {
     match removal {
         Ok(Some(removal)) => {
             if let Err(error) = leave(&removal, kept, lock.as_ref(), code) {
-                complain(&format!("cannot clean the run directory: {error}"));
+                complain(format!("cannot clean the run directory: {error}"));
             }
         }
         Ok(None) => {}
-        Err(error) => complain(&chain(&error)),
+        Err(error) => complain(chain(&error)),
     }
     // Only now may another machine take the name.
     drop(lock);
@@ -273,7 +274,7 @@ fn run_machine(
     let _ = machine.io_stop.write(1);
     let kick = |_, _| kicks.iter().for_each(KickHandle::kick);
     if let Err(error) = threads.join(TIMEOUT, kick) {
-        complain(&error.to_string());
+        complain(error.to_string());
     }
     Ok(Reached {
         reason,
@@ -317,7 +318,7 @@ fn spawn(
 fn end_on_panic() {
     std::panic::set_hook(Box::new(|panic| {
         terminal::restore();
-        complain(&format!("an error in Tare itself: {panic}"));
+        complain(format!("an error in Tare itself: {panic}"));
         std::process::exit(ExitCode::Internal as i32);
     }));
 }
@@ -328,18 +329,13 @@ fn tell(reason: &ExitReason) {
         reason,
         ExitReason::PowerOff | ExitReason::Guest(GuestExit::Status(0))
     ) {
-        complain(&reason.to_string());
+        complain(reason.to_string());
     }
 }
 
 fn refuse(error: &StartError) -> ExitCode {
-    complain(&chain(error));
+    complain(chain(error));
     error.code()
-}
-
-/// Prints one message, even if standard error is closed.
-fn complain(message: &str) {
-    tare_daemon::complain("tare-monitor", message);
 }
 
 fn of_errno(what: &'static str) -> impl FnOnce(vmm_sys_util::errno::Error) -> StartError {

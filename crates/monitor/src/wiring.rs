@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tare_control::sentence::chain;
-use tare_daemon::complain;
 use tare_devices::{Interrupts, Kick, MsiMessage, MsixRoutes, Wiring};
 use tare_hv::{IoAddress, Vm, VmError, WriteMatch};
 use vmm_sys_util::eventfd::{EFD_CLOEXEC, EFD_NONBLOCK, EventFd};
+
+use crate::complaint::complain;
 
 /// First GSI that is not an IOAPIC pin.
 const FIRST_MSI_GSI: u32 = 24;
@@ -133,10 +134,7 @@ impl MsixRoutes for FunctionWiring {
             && !self.reported.swap(true, Ordering::Relaxed)
         {
             let error = chain(&error);
-            complain(
-                "tare-monitor",
-                format_args!("an interrupt is lost: {error}"),
-            );
+            complain(format_args!("an interrupt is lost: {error}"));
         }
     }
 }

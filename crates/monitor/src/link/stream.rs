@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use tare_daemon::complain;
 use tare_devices::net::{Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame};
 use tare_frames::{Filter, Rules, Verdict};
 
 use super::dropped::FilterCounters;
+use crate::complaint::complain;
 
 /// Bytes of the length.
 const PREFIX: usize = 4;
@@ -175,7 +175,7 @@ impl StreamLink {
             if self.peer == Peer::There {
                 self.peer = Peer::Gone;
                 let error = tare_control::sentence::chain(error);
-                complain("tare-monitor", format_args!("{}: {error}", self.down));
+                complain(format_args!("{}: {error}", self.down));
             }
         })
     }
