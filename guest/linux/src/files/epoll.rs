@@ -222,35 +222,23 @@ impl Epoll {
 
     /// Whether `other` is this queue, or one that holds it within `levels`.
     fn is_in(&self, other: &Self, levels: usize) -> bool {
+        let files = other.untold();
         let holds = |inner: &Self| levels > 1 && self.is_in(inner, levels - 1);
-        core::ptr::eq(self, other) || other.any_inner(holds)
+        core::ptr::eq(self, other) || queues(&files).any(holds)
     }
 
     /// Levels of queues from this one down.
     fn depth(&self) -> usize {
-        let mut below = 0;
-        self.any_inner(|inner| {
-            below = below.max(inner.depth());
-            false
-        });
-        1 + below
+        let files = self.untold();
+        1 + queues(&files).map(Self::depth).max().unwrap_or(0)
     }
 
     /// Notes that this many levels are above it, and more above those in it.
     fn sink(&self, above: usize) {
         if self.above.fetch_max(above, Ordering::Relaxed) < above {
-            self.any_inner(|inner| {
-                inner.sink(above + 1);
-                false
-            });
+            let files = self.untold();
+            queues(&files).for_each(|inner| inner.sink(above + 1));
         }
-    }
-
-    /// Whether one of the queues in it is such.
-    fn any_inner(&self, mut is_such: impl FnMut(&Self) -> bool) -> bool {
-        let files = self.untold();
-        let mut inner = files.iter().filter_map(|open| open.file.as_kind::<Self>());
-        inner.any(&mut is_such)
     }
 
     /// The files that do not tell of their changes; queues are among them.
@@ -324,6 +312,11 @@ impl Entry {
         }
         Some(ready)
     }
+}
+
+/// The queues among files.
+fn queues(files: &[Arc<Open>]) -> impl Iterator<Item = &Epoll> {
+    files.iter().filter_map(|open| open.file.as_kind::<Epoll>())
 }
 
 impl File for Epoll {
