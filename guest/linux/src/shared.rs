@@ -66,26 +66,33 @@ impl Process {
     }
 
     /// The same of a file that is not open.
-    pub(crate) fn settle_node(&self, node: &Arc<Node>) -> Result<()> {
+    fn settle_node(&self, node: &Arc<Node>) -> Result<()> {
         self.write_file_back(&ALL, &self.mappings(node))
     }
 
     /// After a call changed a range of a file: its mappings show that.
     pub(crate) fn renew(&self, file: &dyn File, range: Range<u64>) -> Result<()> {
-        node_of(file).map_or(Ok(()), |node| self.renew_node(node, range))
+        node_of(file).map_or(Ok(()), |node| {
+            self.renew_mappings(&self.mappings(node), &range)
+        })
     }
 
-    /// The same of a file that is not open.
-    pub(crate) fn renew_node(&self, node: &Arc<Node>, range: Range<u64>) -> Result<()> {
+    /// Changes a range of a file; its mappings show that.
+    pub(crate) fn change(
+        &self,
+        node: &Arc<Node>,
+        range: Range<u64>,
+        act: impl FnOnce(&Node) -> Result<()>,
+    ) -> Result<()> {
+        self.settle_node(node)?;
+        act(node)?;
+        node.touch();
         self.renew_mappings(&self.mappings(node), &range)
     }
 
-    /// Changes the length of a file; its mappings show that.
+    /// Changes the length of a file.
     pub(crate) fn set_len(&self, node: &Arc<Node>, length: u64) -> Result<()> {
-        self.settle_node(node)?;
-        node.set_len(length)?;
-        node.touch();
-        self.renew_node(node, length..u64::MAX)
+        self.change(node, length..u64::MAX, |node| node.set_len(length))
     }
 
     /// Before a mapping at an address grows by `more`, counted from there: a copy gets that part of

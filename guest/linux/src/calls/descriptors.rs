@@ -310,10 +310,8 @@ pub(super) fn fallocate(
     if offset.saturating_add(length) > i64::MAX as u64 {
         return Err(Errno::EFBIG);
     }
-    context.process.settle_node(&file.node)?;
-    file.node.allocate(offset, length)?;
-    file.node.touch();
-    let allocated = offset..offset + length;
-    context.process.renew_node(&file.node, allocated)?;
+    let range = offset..offset + length;
+    let process = context.process;
+    process.change(&file.node, range, |node| node.allocate(offset, length))?;
     Ok(0)
 }
