@@ -209,12 +209,27 @@ impl ReceiveQueue {
         let window = if wanted.since(self.edge) >= step {
             wanted.since(self.next) >> self.scale
         } else {
-            // Rounded up: an edge never moves back (RFC 7323, 2.4).
-            self.edge.since(self.next).div_ceil(1 << self.scale)
+            self.rounded_window()
         };
         let window = window.min(u32::from(u16::MAX));
         self.edge = self.edge.max(self.next + (window << self.scale));
         window as u16
+    }
+
+    /// The window that was offered before, in units of the scale. Rounded up, since an edge does
+    /// not move back (RFC 7323, 2.4); rounded down where the edge has moved by roundings beyond
+    /// what may wait, as it does with each of many tiny segments.
+    #[inline]
+    fn rounded_window(&self) -> u32 {
+        let unit = 1 << self.scale;
+        let offered = self.edge.since(self.next);
+        let most = (self.limit + unit).saturating_sub(self.ring.len() as u32);
+        let window = offered.div_ceil(unit);
+        if window << self.scale <= most {
+            window
+        } else {
+            offered >> self.scale
+        }
     }
 
     /// The window field of a SYN, which is never scaled (RFC 7323, 2.2).
@@ -306,6 +321,22 @@ mod tests {
         );
         assert!(queue.read(&mut [0; 1200], &pool).1);
         assert_eq!(queue.offer(), 2100);
+    }
+
+    #[test]
+    fn tiny_segments_do_not_move_the_window_beyond_its_limit() {
+        let pool = Pool::new(1 << 24);
+        let limit = 1 << 20;
+        let mut queue = ReceiveQueue::new(limit, limit, 1000);
+        queue.offer();
+        for _ in 0..40_000 {
+            queue.take(queue.next(), &[1; 31], &pool);
+            queue.offer();
+        }
+        assert!(queue.len() <= limit as usize + 32, "{}", queue.len());
+        assert_eq!(queue.offer(), 0);
+        assert!(queue.read(&mut vec![0; 1 << 20], &pool).1);
+        assert!(u32::from(queue.offer()) << queue.scale() >= limit - 64);
     }
 
     proptest! {
