@@ -83,6 +83,7 @@ impl FlowTable {
     }
 
     /// How many flows there are.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -254,16 +254,29 @@ impl<L: Link> Port<L> {
             IpAddr::V6(remote) if remote.is_multicast() => return Some(group_mac(remote)),
             _ => {}
         }
-        let next_hop = if self.is_on_link(remote) {
-            remote
-        } else {
-            self.router_to(remote)?
-        };
+        let next_hop = self.next_hop(remote)?;
         let known = self.neighbours.get(next_hop, now);
         if known.is_none() && self.link.send_ready() && self.neighbours.may_ask(next_hop, now) {
             self.request(next_hop, None);
         }
         known
+    }
+
+    /// Whether a packet to `remote` has a way: the network's own stations and groups, or a router.
+    pub(super) fn leads_to(&mut self, remote: IpAddr) -> bool {
+        let is_group = match remote {
+            IpAddr::V4(v4) => v4.is_broadcast() || v4.is_multicast(),
+            IpAddr::V6(v6) => v6.is_multicast(),
+        };
+        is_group || self.next_hop(remote).is_some()
+    }
+
+    /// The station of this network that packets to `remote` go to.
+    fn next_hop(&mut self, remote: IpAddr) -> Option<IpAddr> {
+        if self.is_on_link(remote) {
+            return Some(remote);
+        }
+        self.router_to(remote)
     }
 
     /// A connection to `remote` hears nothing although it sends to `neighbor`: finds out
@@ -273,12 +286,7 @@ impl<L: Link> Port<L> {
         if self.properties.medium == Medium::Ip {
             return;
         }
-        let next_hop = if self.is_on_link(remote) {
-            Some(remote)
-        } else {
-            self.router_to(remote)
-        };
-        if let Some(next_hop) = next_hop {
+        if let Some(next_hop) = self.next_hop(remote) {
             self.neighbours.suspect(next_hop, neighbor, now);
             self.run_probes(now);
         }

@@ -457,6 +457,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             return Ok((Via::Loopback, remote));
         }
         let source = match remote {
+            IpAddr::V4(_) if !self.wire.leads_to(remote) => None,
             IpAddr::V4(_) => self.wire.address().map(IpAddr::V4),
             IpAddr::V6(remote) => self.wire.ipv6.source_for(remote, now).map(IpAddr::V6),
         };

@@ -71,7 +71,7 @@ pub(super) struct Tcp<W> {
     pub(super) pool: Pool,
     /// Acknowledgements may bring cookies back until then.
     pub(super) cookies_until: Instant,
-    next_port: u16,
+    pub(super) next_port: u16,
 }
 
 /// What became of a segment that no connection takes.
@@ -105,7 +105,7 @@ impl<W: Wake> Tcp<W> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.table.len()
+        self.connections.len() - self.free.len()
     }
 
     /// Takes a segment: to its connection, to a listener, or to neither, which is
@@ -170,12 +170,21 @@ impl<W: Wake> Tcp<W> {
             return None;
         }
         // A new connection may reuse the ports of one that is over (RFC 6191).
-        if connection.in_time_wait && arrival.opens() && connection.tcp.may_reopen(&arrival.segment)
-        {
-            self.remove(id);
-            return None;
+        let is_over = match connection.tcp.state() {
+            State::Closed => true,
+            State::TimeWait => arrival.opens() && connection.tcp.may_reopen(&arrival.segment),
+            _ => false,
+        };
+        if !is_over {
+            return Some(id);
         }
-        Some(id)
+        if connection.role == Role::Owned {
+            // The number stays its owner's, who may still read what came before.
+            self.table.remove(&arrival.flow);
+        } else {
+            self.remove(id);
+        }
+        None
     }
 
     /// A neighbour has another hardware address. Its own connections follow, and those of
@@ -222,7 +231,7 @@ impl<W: Wake> Tcp<W> {
     /// Makes room for one more connection, at the expense of closed ones that
     /// only wait for their peers. `false` if there is none.
     pub(super) fn make_room(&mut self, counters: &mut Counters) -> bool {
-        while !self.limits.allow(self.table.len(), self.memory) {
+        while !self.limits.allow(self.len(), self.memory) {
             if !self.forget_oldest_orphan() {
                 return false;
             }
@@ -312,7 +321,10 @@ impl<W: Wake> Tcp<W> {
         let Some(mut connection) = self.connections[id as usize].take() else {
             return;
         };
-        self.table.remove(&connection.flow);
+        // Its addresses and ports may be another connection's by now.
+        if self.table.get(&connection.flow) == Some(id) {
+            self.table.remove(&connection.flow);
+        }
         self.timers.set(id, None);
         self.free.push(id);
         self.orphans.remove(id);

@@ -1,4 +1,5 @@
 use alloc::vec::Vec;
+use core::net::{Ipv4Addr, SocketAddrV4};
 
 use smoltcp::time::{Duration, Instant};
 use tare_io::{ErrorKind, IoSlice};
@@ -418,4 +419,44 @@ fn a_closed_connection_is_forgotten_without_a_reset() {
     world.pass(Duration::from_secs(31));
     assert_eq!(world.server.counters().connections, 0);
     assert!(world.client.failure(client).unwrap().is_none());
+}
+
+/// Its owner has not closed it yet, and the peer may use its ports again at once.
+#[test]
+fn the_ports_of_a_lost_connection_are_free_for_the_next() {
+    let mut world = World::new(17);
+    let listener = world.listen(4);
+    let (server, client) = world.connect(listener);
+    write(&mut world.client, client, b"last words", world.now).unwrap();
+    world.run_until_quiet();
+    world.client.abort(client, world.now);
+    world.run_until_quiet();
+    // The peer begins anew with the ports that it had before.
+    world.client.tcp.next_port = world.server.flow(server).unwrap().remote.port() - 1;
+    let (again, client) = world.connect(listener);
+    assert_eq!(world.server.counters().connections, 2);
+    assert_eq!(
+        world.server.flow(again).unwrap(),
+        world.server.flow(server).unwrap()
+    );
+    // Each number is its own connection's, in whichever order they end.
+    world.server.close(server, world.now);
+    write(&mut world.client, client, b"hello", world.now).unwrap();
+    world.run_until_quiet();
+    let mut got = Vec::new();
+    read_into(&mut world.server, again, &mut got, world.now).unwrap();
+    assert_eq!(got, b"hello");
+    world.server.close(again, world.now);
+    world.client.close(client, world.now);
+    world.pass(Duration::from_secs(31));
+    assert_eq!(world.server.counters().connections, 0);
+}
+
+#[test]
+fn a_host_without_a_way_is_refused_at_once() {
+    let mut world = World::new(18);
+    let elsewhere = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 80);
+    let error = world.client.connect(elsewhere, world.now).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NetworkUnreachable);
+    assert_eq!(world.client.counters().connections, 0);
 }
