@@ -235,9 +235,11 @@ impl<L: Link> VirtioDevice for Net<L> {
     }
 
     fn interest(&self) -> Interest {
+        let sends = !self.link_is_down() && (self.tx_blocked || self.link.has_unsent());
+        let is_set = self.link.is_set();
         Interest {
-            readable: self.may_receive(),
-            writable: !self.link_is_down() && (self.tx_blocked || self.link.has_unsent()),
+            readable: self.may_receive() || sends && is_set,
+            writable: sends && !is_set,
         }
     }
 

@@ -103,7 +103,14 @@ pub trait Link: Send {
     /// Whether committed frames still wait for a writable descriptor.
     fn has_unsent(&self) -> bool;
 
-    /// The descriptor is ready: [`Link::peek`] may look at what is behind it.
+    /// Whether the descriptor is a set of others (epoll(7)). A set is readable when any of them is
+    /// ready, also for output, and never writable.
+    fn is_set(&self) -> bool {
+        false
+    }
+
+    /// The descriptor is ready: [`Link::peek`] and [`Link::flush`] may look at what is behind it.
+    /// One of the two takes what made a set ready, or the set would stay so.
     fn ready(&mut self) {}
 
     /// Whether frames for the guest have come by another way than the descriptor: as answers to

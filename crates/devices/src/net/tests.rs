@@ -37,6 +37,7 @@ struct Memory {
     accepted: Option<RxOffload>,
     peeked: bool,
     fails: bool,
+    is_set: bool,
     /// An index in guest memory, and what it was at each look for a frame.
     watched: Option<(crate::GuestRam, u64)>,
     seen: Vec<u16>,
@@ -54,6 +55,7 @@ impl Memory {
             accepted: None,
             peeked: false,
             fails: false,
+            is_set: false,
             watched: None,
             seen: Vec::new(),
         }
@@ -122,6 +124,10 @@ impl Link for Memory {
 
     fn has_unsent(&self) -> bool {
         self.unflushed
+    }
+
+    fn is_set(&self) -> bool {
+        self.is_set
     }
 }
 

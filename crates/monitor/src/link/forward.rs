@@ -6,9 +6,10 @@
 //! `tare` has opened the listening sockets. This thread accepts, reads, writes and ends connections; it
 //! cannot make a socket or connect one.
 //!
-//! All sockets are in one epoll, whose descriptor is the link's. Connections are in it once, by edges:
-//! a stream that has said that it is ready is read or written until it is not, so that a request costs
-//! no change of the set.
+//! All sockets are in one epoll, whose descriptor is the link's. Connections and passt's socket are in
+//! it once, by edges: a stream that has said that it is ready is read or written until it is not, so
+//! that a request costs no change of the set, and frames that the guest takes no buffers for do not
+//! keep the set ready.
 
 use std::collections::VecDeque;
 use std::io;
@@ -197,8 +198,18 @@ impl ForwardLink {
                 readable: true,
                 writable: passt.has_unsent(),
             };
-            self.poll.change(passt, PASST, self.passt_watched, wanted)?;
-            self.passt_watched = wanted;
+            if wanted != self.passt_watched {
+                let old = std::mem::replace(&mut self.passt_watched, wanted);
+                self.poll.change_edges(passt, PASST, old, wanted)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is ready in the set, once the thread has seen that it is.
+    fn serve_if_ready(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.is_ready) {
+            self.serve()?;
         }
         Ok(())
     }
@@ -311,6 +322,10 @@ impl Link for ForwardLink {
         Ok(())
     }
 
+    fn is_set(&self) -> bool {
+        true
+    }
+
     fn ready(&mut self) {
         self.is_ready = true;
     }
@@ -325,9 +340,7 @@ impl Link for ForwardLink {
     }
 
     fn peek(&mut self) -> Result<Option<RxFrame<'_>>, LinkError> {
-        if std::mem::take(&mut self.is_ready) {
-            self.serve()?;
-        }
+        self.serve_if_ready()?;
         let now = now();
         if self.table.deadline().is_some_and(|due| due <= now) {
             self.table.deadline_passed(now);
@@ -390,6 +403,7 @@ impl Link for ForwardLink {
     }
 
     fn flush(&mut self) -> Result<(), LinkError> {
+        self.serve_if_ready()?;
         self.table.settle(now());
         self.watch_clients()?;
         if let Some(passt) = &mut self.passt {

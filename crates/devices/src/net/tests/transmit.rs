@@ -64,6 +64,33 @@ fn a_blocked_link_holds_frames_back_in_order() {
     }
 }
 
+/// Such a descriptor is never writable: a guest that offers no receive buffers would not be heard
+/// again.
+#[test]
+fn a_blocked_set_is_watched_for_input() {
+    let machine = machine(LinkOffload::None);
+    let (_rx, mut tx) = start(&machine, 0);
+    link(&machine, |link| (link.room, link.is_set) = (1, true));
+    // Without a buffer, a frame waits in the link.
+    link(&machine, |link| {
+        link.incoming
+            .push_back((NetHeader::default(), frame(9, 60)))
+    });
+    let _ = ready(&machine);
+    assert_eq!(interest(&machine), Interest::default());
+    for n in 0..2 {
+        send(&machine, &mut tx, NetHeader::default(), &frame(n, 60));
+    }
+    let _ = notified(&machine, TX);
+    assert_eq!(interest(&machine), Interest::READ);
+    link(&machine, |link| link.room = usize::MAX);
+    let _ = ready(&machine);
+    assert_eq!(
+        (sent(&machine).len(), interest(&machine)),
+        (2, Interest::default())
+    );
+}
+
 /// With event indexes the driver notifies once for each time that it was asked to: what a batch
 /// leaves in the queue when the link takes more again is sent without another notification.
 #[test]

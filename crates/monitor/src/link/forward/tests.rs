@@ -299,6 +299,57 @@ fn frames_of_no_client_go_through_the_filter_to_passt() {
     assert_eq!(frame(&mut link).unwrap(), framed[4..]);
 }
 
+/// The guest sends and takes no frames: the set is ready when passt takes more, and quiet else.
+#[test]
+fn room_at_passt_makes_the_set_ready_once() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let passt = StreamLink::new(ours.into(), 1514, Rules::default()).unwrap();
+    let (mut link, _address) = link(10, Some(passt));
+    let packet = arp([10, 0, 2, 2]);
+    let outer = Poll::new().unwrap();
+    outer
+        .change(&link, 1, Interest::default(), Interest::READ)
+        .unwrap();
+    let is_ready = || {
+        let mut ready = VecDeque::new();
+        outer.collect(&mut ready).unwrap();
+        !ready.is_empty()
+    };
+    let sent_until_blocked = |link: &mut ForwardLink| {
+        let mut sent = 0;
+        while link.reserve(packet.len()).unwrap().is_some() {
+            give(link, &packet);
+            sent += 1;
+        }
+        link.ready();
+        link.flush().unwrap();
+        sent
+    };
+    let first = sent_until_blocked(&mut link);
+    assert!(link.is_set() && link.has_unsent() && !is_ready());
+    // A frame for the guest is looked at once.
+    theirs
+        .write_all(&[&42_u32.to_be_bytes()[..], &packet].concat())
+        .unwrap();
+    assert!(is_ready());
+    link.ready();
+    link.flush().unwrap();
+    assert!(!is_ready());
+    let mut taken = Vec::new();
+    let _ = theirs.read_to_end(&mut taken);
+    assert!(is_ready());
+    let more = sent_until_blocked(&mut link);
+    assert!(more > 0 && !is_ready());
+    while taken.len() < (first + more) * 46 {
+        link.flush().unwrap();
+        let _ = theirs.read_to_end(&mut taken);
+    }
+    assert!(taken.chunks(46).all(|frame| frame[4..] == packet));
+    // And the guest takes it now.
+    assert_eq!(frame(&mut link).unwrap(), packet);
+}
+
 #[test]
 fn published_ports_outlive_passt() {
     let (ours, theirs) = UnixStream::pair().unwrap();
