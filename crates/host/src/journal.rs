@@ -31,14 +31,19 @@ pub struct Left<E> {
 }
 
 impl<E: Serialize> JournalFile<E> {
-    /// A new file, locked.
+    /// A new file, locked. It has its name once it is locked, so that no other process takes it for
+    /// one that was left.
     pub fn create(path: &Path) -> io::Result<Self> {
+        let unnamed = path.with_extension(format!("{}.new", std::process::id()));
         let file = OpenOptions::new()
             .append(true)
-            .create_new(true)
+            .create(true)
             .mode(0o600)
-            .open(path)?;
+            .open(&unnamed)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let named = fs::hard_link(&unnamed, path);
+        fs::remove_file(&unnamed)?;
+        named?;
         Ok(Self {
             file,
             path: path.to_owned(),

@@ -46,13 +46,22 @@ impl Engine {
 
     /// Removes a container, running or not.
     pub fn delete(self, state: &Path, id: &str) {
-        let (state_of, args): (_, &[&str]) = match self {
-            Self::Runc => (state.join(id), &["delete", "--force"]),
-            Self::Podman => (state.join("root"), &["rm", "--force", "--time", "0"]),
+        let args: &[&str] = match self {
+            Self::Runc => &["delete", "--force"],
+            Self::Podman => &["rm", "--force", "--time", "0"],
         };
-        if state_of.exists() {
+        if self.has(state, id) {
             let _ = self.command(state, id).args(args).arg(id).output();
         }
+    }
+
+    /// Whether there may be such a container.
+    pub(crate) fn has(self, state: &Path, id: &str) -> bool {
+        let state_of = match self {
+            Self::Runc => state.join(id),
+            Self::Podman => state.join("root"),
+        };
+        state_of.exists()
     }
 }
 

@@ -6,14 +6,17 @@
 //! repeatable: what is gone already is fine. Processes are known by PID and start
 //! time, and only within the same boot. Placements are in `tare pin`'s own.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 use tare_host::journal::{self, JournalFile, boot_id};
 use tare_host::owned_directory;
+use tare_rootfs::cache::{Cache, CacheError};
 
 use crate::engine::Engine;
 use crate::{cgroup_end, processes};
@@ -72,15 +75,26 @@ pub enum Change {
 
 /// A journal that cannot be written or read.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot keep the journal {}", path.display())]
-pub struct JournalError {
-    /// The file.
-    path: PathBuf,
-    /// Why.
-    source: io::Error,
+pub enum JournalError {
+    /// There is no directory for it.
+    #[error(transparent)]
+    NoPlace(#[from] CacheError),
+    /// A file of it.
+    #[error("cannot keep the journal {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
 }
 
-/// The journal of this process. Dropping it undoes everything.
+/// The directory of the journals of all weighings, in the user's cache; it may not exist.
+pub fn directory() -> Result<PathBuf, JournalError> {
+    Ok(Cache::open_default()?.dir().join("platforms/journal"))
+}
+
+/// A journal of this process. Dropping it undoes everything.
 #[derive(Debug)]
 pub struct Journal {
     file: JournalFile<Change>,
@@ -88,16 +102,24 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// Undoes what killed weighings left, says so on standard error, and begins a journal among
+    /// theirs.
+    pub fn of_a_weighing() -> Result<Self, JournalError> {
+        let (journal, undone) = Self::begin(&directory()?)?;
+        if undone > 0 {
+            eprintln!("weigh: undid what {undone} earlier weighing(s) left behind");
+        }
+        Ok(journal)
+    }
+
     /// Undoes what earlier processes left in `dir`, then begins a journal there.
     /// Says how many journals were undone.
     pub fn begin(dir: &Path) -> Result<(Self, usize), JournalError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |source| JournalError { path, source }
-        };
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
         fs::create_dir_all(dir).map_err(failed(dir))?;
-        let undone = undo_left(dir).map_err(failed(dir))?;
-        let path = dir.join(format!("{}.journal", std::process::id()));
+        let undone = undo_left(dir)?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = dir.join(format!("{}-{number}.journal", std::process::id()));
         let file = JournalFile::create(&path).map_err(failed(&path))?;
         let mut journal = Self {
             file,
@@ -110,10 +132,7 @@ impl Journal {
     /// Writes a change down; it may be done afterwards.
     pub fn note(&mut self, change: Change) -> Result<(), JournalError> {
         let written = self.file.write(std::slice::from_ref(&change));
-        written.map_err(|source| JournalError {
-            path: self.file.path().to_owned(),
-            source,
-        })?;
+        written.map_err(failed(self.file.path()))?;
         self.changes.push(change);
         Ok(())
     }
@@ -126,21 +145,93 @@ impl Drop for Journal {
     }
 }
 
-fn undo_left(dir: &Path) -> io::Result<usize> {
+/// Undoes what killed processes left, as their journals in `dir` say; how many there were.
+pub fn undo_left(dir: &Path) -> Result<usize, JournalError> {
     let mut count = 0;
-    for entry in fs::read_dir(dir)? {
-        let path = entry?.path();
+    for (path, changes) in all_left(dir)? {
+        undo(&changes.entries);
+        fs::remove_file(&path).map_err(failed(&path))?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// What killed processes left that is still there, as their journals in `dir` say.
+pub fn left_behind(dir: &Path) -> Result<Leftovers, JournalError> {
+    let all = all_left(dir)?.into_iter();
+    let changes = all.flat_map(|(_, changes)| changes.entries);
+    Ok(Leftovers(changes.filter(is_there).collect()))
+}
+
+/// The journals whose writers are gone, and what can be undone of each.
+fn all_left(dir: &Path) -> Result<Vec<(PathBuf, journal::Left<Change>)>, JournalError> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed(dir))?,
+    };
+    let mut all = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(failed(dir))?.path();
         if path.extension().is_none_or(|end| end != "journal") {
             continue;
         }
-        // None: its writer lives.
-        if let Some(left) = journal::left(&path) {
-            undo(&of_this_boot(left.entries));
-            fs::remove_file(&path)?;
-            count += 1;
+        if let Some(mut left) = journal::left(&path) {
+            left.entries = of_this_boot(left.entries);
+            all.push((path, left));
         }
     }
-    Ok(count)
+    Ok(all)
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> JournalError {
+    let path = path.to_owned();
+    move |source| JournalError::File { path, source }
+}
+
+/// Changes that were not undone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leftovers(Vec<Change>);
+
+impl Leftovers {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Leftovers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        for change in &self.0 {
+            match change {
+                Change::Setting { path, was } => {
+                    parts.push(format!("{} (was {was})", path.display()))
+                }
+                Change::Directory { path } | Change::Cgroup { path } => {
+                    parts.push(path.display().to_string());
+                }
+                Change::Process { pid, .. } => parts.push(format!("process {pid}")),
+                Change::Container { id, .. } => parts.push(format!("container {id}")),
+                Change::Boot { .. } | Change::Controller { .. } => {}
+            }
+        }
+        f.write_str(&parts.join(", "))
+    }
+}
+
+/// Whether a change is still in force. Controllers that were handed down take nothing.
+fn is_there(change: &Change) -> bool {
+    match change {
+        Change::Boot { .. } | Change::Controller { .. } => false,
+        Change::Directory { path } => owned_directory::is_ours(path),
+        Change::Cgroup { path } => path.exists(),
+        Change::Setting { path, was } => {
+            let now = fs::read_to_string(path);
+            now.is_ok_and(|now| now.trim() != was.trim())
+        }
+        Change::Process { pid, start } => processes::start_time(*pid) == Some(*start),
+        Change::Container { engine, state, id } => engine.has(state, id),
+    }
 }
 
 /// Of another boot only directories are still there.
@@ -201,6 +292,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let left = dir.path().join("left");
         owned_directory::create(&left).unwrap();
+        let setting = dir.path().join("setting");
+        fs::write(&setting, "0").unwrap();
         let mut sleeper = Command::new("sleep").arg("60").spawn().unwrap();
         let start = processes::start_time(sleeper.id()).unwrap();
         let (mut journal, _) = Journal::begin(dir.path()).unwrap();
@@ -209,14 +302,31 @@ mod tests {
             .unwrap();
         let pid = sleeper.id();
         journal.note(Change::Process { pid, start }).unwrap();
+        let path = setting.clone();
+        journal
+            .note(Change::Setting {
+                path,
+                was: "1".into(),
+            })
+            .unwrap();
+        assert!(left_behind(dir.path()).unwrap().is_empty());
         // As after SIGKILL: the file stays, its lock goes, nothing is undone.
         fs::copy(journal.file.path(), dir.path().join("1.journal")).unwrap();
         journal.changes.clear();
         drop(journal);
         assert!(left.exists());
+        let said = left_behind(dir.path()).unwrap().to_string();
+        let expected = [
+            left.display().to_string(),
+            format!("process {pid}"),
+            format!("{} (was 1)", setting.display()),
+        ];
+        assert_eq!(said, expected.join(", "));
         let (_journal, undone) = Journal::begin(dir.path()).unwrap();
         assert_eq!(undone, 1);
         assert!(!left.exists());
+        assert_eq!(fs::read_to_string(&setting).unwrap(), "1");
+        assert!(left_behind(dir.path()).unwrap().is_empty());
         use std::os::unix::process::ExitStatusExt as _;
         assert_eq!(sleeper.wait().unwrap().signal(), Some(9));
         assert!(!dir.path().join("1.journal").exists());

@@ -96,10 +96,7 @@ impl Stage {
         timeout: Timeout<'_>,
     ) -> Result<Self, StageError> {
         let site = Site::claim()?;
-        let (mut journal, undone) = Journal::begin(&site.dir().join("journal"))?;
-        if undone > 0 {
-            eprintln!("weigh: undid what {undone} earlier weighing(s) left behind");
-        }
+        let mut journal = Journal::of_a_weighing()?;
         let dir = site.dir().join(format!("run-{}", std::process::id()));
         journal.note(Change::Directory { path: dir.clone() })?;
         let scratch = dir.join("scratch");

@@ -18,8 +18,11 @@ use rustix::process::{Signal, getegid, geteuid};
 use serde_json::{Value, json};
 use tare_control::stats::Stats;
 use tare_host::child::ends_with_us;
+use tare_host::owned_directory;
 use tare_host::program::find_program;
-use tempfile::TempDir;
+use tare_platform::Journal;
+use tare_platform::engine::Engine;
+use tare_platform::journal::{self, Change};
 
 use super::{Appliance, ApplianceError, Runtime};
 use crate::linux::catalog::App;
@@ -63,27 +66,65 @@ impl Runtime {
 #[derive(Debug)]
 pub(super) struct Contained {
     child: Child,
-    /// What it says, and its bundle.
-    directory: TempDir,
-    /// Its container and that one's name, unless it is a bare process.
-    container: Option<(Runtime, String)>,
+    /// Its container, unless it is a bare process.
+    container: Option<Runtime>,
+    place: ServerPlace,
     started: Instant,
     address: SocketAddr,
+}
+
+/// A server's own directory, for what it says and its bundle. Gone with it, also if this process is
+/// killed: the journal says so.
+#[derive(Debug)]
+struct ServerPlace {
+    /// The server's name, which the directory and its container have.
+    name: String,
+    path: PathBuf,
+    journal: Journal,
+}
+
+impl ServerPlace {
+    fn new(what: &str, port: u16) -> Result<Self, ApplianceError> {
+        let name = format!("tare-lab-{what}-{}-{port}", std::process::id());
+        let path = journal::directory()?.with_file_name(&name);
+        let mut journal = Journal::of_a_weighing()?;
+        journal.note(Change::Directory { path: path.clone() })?;
+        owned_directory::create(&path).map_err(ApplianceError::Prepare)?;
+        Ok(Self {
+            name,
+            path,
+            journal,
+        })
+    }
+
+    /// What the server says, and its runtime.
+    fn said(&self) -> PathBuf {
+        self.path.join("said")
+    }
+
+    /// Where the runtime keeps what it knows of its containers.
+    fn state(&self) -> PathBuf {
+        self.path.join("state")
+    }
+
+    /// The container's bundle.
+    fn bundle(&self) -> PathBuf {
+        self.path.join("bundle")
+    }
 }
 
 impl Contained {
     /// Starts the host's memcached with one worker thread on a port of the loopback.
     pub(super) fn memcached(port: u16, memory_mib: u32) -> Result<Self, ApplianceError> {
-        let bundle = directory()?;
-        let shared =
-            host_programs(&bundle.path().join("rootfs")).map_err(ApplianceError::Prepare)?;
+        let place = ServerPlace::new("kv", port)?;
+        let rootfs = place.bundle().join("rootfs");
+        let shared = host_programs(&rootfs).map_err(ApplianceError::Prepare)?;
         let words = "memcached -u root -l 127.0.0.1 -U 0 -t 1".split(' ');
         let numbers = [port.to_string(), memory_mib.to_string()];
         let numbers = ["-p", &numbers[0], "-m", &numbers[1]];
         let words: Vec<&str> = words.chain(numbers).collect();
-        let id = name("kv", port);
         let user = if geteuid().is_root() { NOBODY_ID } else { 0 };
-        let mut config = config(&id, Path::new("rootfs"), &words);
+        let mut config = config(&place.name, Path::new("rootfs"), &words);
         config["process"]["user"] = json!({"uid": user, "gid": user});
         config["root"]["readonly"] = json!(true);
         if let Some(mounts) = config["mounts"].as_array_mut() {
@@ -92,13 +133,13 @@ impl Contained {
                        "options": ["rbind", "ro", "nosuid", "nodev"]})
             }));
         }
-        Self::run(bundle, Runtime::Runc, id, port, &config)
+        Self::run(place, Runtime::Runc, port, &config)
     }
 
     /// Starts the host's lighttpd, which serves `root` on a port of the loopback.
     pub(super) fn lighttpd(port: u16, root: &Path) -> Result<Self, ApplianceError> {
-        let directory = directory()?;
-        let config = directory.path().join("lighttpd.conf");
+        let place = ServerPlace::new("lighttpd", port)?;
+        let config = place.path.join("lighttpd.conf");
         // A connection is never closed for having carried many requests.
         let text = format!(
             "server.document-root = \"{}\"\nserver.port = {port}\n\
@@ -113,7 +154,7 @@ impl Contained {
         let mut command = Command::new(program.unwrap_or_else(|| "lighttpd".into()));
         command.arg("-D").arg("-f").arg(config);
         ends_with_us(&mut command, Signal::KILL);
-        Self::spawn(command, directory, None, port)
+        Self::spawn(command, place, None, port)
     }
 
     /// Starts an application with this root in a container.
@@ -122,13 +163,13 @@ impl Contained {
         root: &Path,
         runtime: Runtime,
     ) -> Result<Self, ApplianceError> {
-        let id = name(app.name, app.port);
+        let place = ServerPlace::new(app.name, app.port)?;
         let words: Vec<&str> = app.command.iter().map(String::as_str).collect();
-        let mut config = config(&id, root, &words);
+        let mut config = config(&place.name, root, &words);
         config["process"]["capabilities"] = json!({
             "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
         });
-        Self::run(directory()?, runtime, id, app.port, &config)
+        Self::run(place, runtime, app.port, &config)
     }
 
     /// Starts an application as a process with this root directory.
@@ -139,31 +180,52 @@ impl Contained {
         }
         command.arg("--root").arg(root).arg("--").args(&app.command);
         ends_with_us(&mut command, Signal::KILL);
-        Self::spawn(command, directory()?, None, app.port)
+        Self::spawn(
+            command,
+            ServerPlace::new(app.name, app.port)?,
+            None,
+            app.port,
+        )
     }
 
     fn run(
-        bundle: TempDir,
+        mut place: ServerPlace,
         runtime: Runtime,
-        id: String,
         port: u16,
         config: &Value,
     ) -> Result<Self, ApplianceError> {
-        fs::write(bundle.path().join("config.json"), config.to_string())
+        let bundle = place.bundle();
+        fs::create_dir_all(&bundle)
+            .and_then(|()| fs::write(bundle.join("config.json"), config.to_string()))
             .map_err(ApplianceError::Prepare)?;
-        let mut command = runtime.command(&state(bundle.path()));
-        let run = command.args(["run", "--bundle"]);
-        run.arg(bundle.path()).arg(&id);
-        Self::spawn(command, bundle, Some((runtime, id)), port)
+        let state = place.state();
+        let mut command = runtime.command(&state);
+        command
+            .args(["run", "--bundle"])
+            .arg(bundle)
+            .arg(&place.name);
+        match runtime {
+            Runtime::Runc => {
+                let (engine, id) = (Engine::Runc, place.name.clone());
+                place
+                    .journal
+                    .note(Change::Container { engine, state, id })?;
+            }
+            // Its sandbox ends with it.
+            Runtime::Runsc => {
+                ends_with_us(&mut command, Signal::KILL);
+            }
+        }
+        Self::spawn(command, place, Some(runtime), port)
     }
 
     fn spawn(
         mut command: Command,
-        directory: TempDir,
-        container: Option<(Runtime, String)>,
+        place: ServerPlace,
+        container: Option<Runtime>,
         port: u16,
     ) -> Result<Self, ApplianceError> {
-        let said = fs::File::create(said(directory.path())).map_err(ApplianceError::Prepare)?;
+        let said = fs::File::create(place.said()).map_err(ApplianceError::Prepare)?;
         let errors = said.try_clone().map_err(ApplianceError::Prepare)?;
         let started = Instant::now();
         let child = command
@@ -177,8 +239,8 @@ impl Contained {
             })?;
         Ok(Self {
             child,
-            directory,
             container,
+            place,
             started,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
         })
@@ -189,22 +251,13 @@ impl Contained {
             return Ok(());
         };
         let signal = || -status.signal().unwrap_or(1);
-        let said = fs::read(said(self.directory.path())).unwrap_or_default();
+        let said = fs::read(self.place.said()).unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
         Err(ApplianceError::Ended {
             code: status.code().unwrap_or_else(signal),
             said: said.lines().last().unwrap_or("nothing").to_owned(),
         })
     }
-}
-
-fn directory() -> Result<TempDir, ApplianceError> {
-    tempfile::tempdir().map_err(ApplianceError::Prepare)
-}
-
-/// The name of a container.
-fn name(what: &str, port: u16) -> String {
-    format!("tare-lab-{what}-{}-{port}", std::process::id())
 }
 
 /// Makes a root for the host's own programs; the directories of the host that belong there.
@@ -259,16 +312,6 @@ fn config(id: &str, root: &Path, words: &[&str]) -> Value {
     config
 }
 
-/// What the server says, and its runtime.
-fn said(directory: &Path) -> PathBuf {
-    directory.join("said")
-}
-
-/// Where the runtime keeps what it knows of its containers.
-fn state(bundle: &Path) -> PathBuf {
-    bundle.join("state")
-}
-
 impl Appliance for Contained {
     fn started(&self) -> Instant {
         self.started
@@ -319,12 +362,9 @@ impl Appliance for Contained {
 
 impl Drop for Contained {
     fn drop(&mut self) {
-        if let Some((runtime, id)) = &self.container {
-            let state = state(self.directory.path());
-            if state.join(id).exists() || *runtime == Runtime::Runsc {
-                let delete = ["delete", "--force", id];
-                let _ = runtime.command(&state).args(delete).output();
-            }
+        if let Some(runtime) = self.container {
+            let delete = ["delete", "--force", &self.place.name];
+            let _ = runtime.command(&self.place.state()).args(delete).output();
         }
         let _: io::Result<()> = self.child.kill();
         let _ = self.child.wait();
@@ -334,27 +374,76 @@ impl Drop for Contained {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use std::io::{Read as _, Write as _};
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 
     use super::*;
 
-    fn runs(program: &str) -> bool {
-        let version = Command::new(program).arg("--version").output();
-        version.is_ok_and(|output| output.status.success())
+    fn can_contain() -> bool {
+        let runs = |program: &str| {
+            let version = Command::new(program).arg("--version").output();
+            version.is_ok_and(|output| output.status.success())
+        };
+        let can = runs("runc") && runs("memcached");
+        if !can {
+            println!("SKIP: runc or memcached is not installed");
+        }
+        can
     }
 
+    /// The weighing that is killed is this test in another process.
     #[test]
-    fn memcached_answers_from_a_container_and_nothing_of_it_is_left() {
-        if !runs("runc") || !runs("memcached") {
-            println!("SKIP: runc or memcached is not installed");
+    fn a_killed_weighing_leaves_a_container_that_is_removed() {
+        const AGAIN: &str = "TARE_TEST_WEIGHING";
+        if !can_contain() {
             return;
         }
-        let port = tare_vmtest::free_port();
+        if std::env::var_os(AGAIN).is_some() {
+            let port = tare_vmtest::free_port();
+            let _server = serving(port);
+            println!("port {port}");
+            return std::thread::sleep(Duration::from_secs(60));
+        }
+        let cache = tempfile::tempdir().unwrap();
+        let name =
+            "appliance::contained::tests::a_killed_weighing_leaves_a_container_that_is_removed";
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", name, "--nocapture"]);
+        again.env(AGAIN, "1").env("TARE_CACHE", cache.path());
+        let mut killed = again.stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(killed.stdout.take().unwrap()).lines();
+        let port = lines.find_map(|line| line.unwrap().strip_prefix("port ").map(str::to_owned));
+        let address = format!("127.0.0.1:{}", port.unwrap());
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        let journals = cache.path().join("platforms/journal");
+        let left = journal::left_behind(&journals).unwrap().to_string();
+        assert!(left.contains("container tare-lab-kv-"), "{left}");
+        assert!(TcpStream::connect(&address).is_ok());
+        assert_eq!(journal::undo_left(&journals).unwrap(), 1);
+        assert!(journal::left_behind(&journals).unwrap().is_empty());
+        assert!(TcpStream::connect(&address).is_err());
+        let rest: Vec<_> = fs::read_dir(cache.path().join("platforms"))
+            .unwrap()
+            .collect();
+        assert_eq!(rest.len(), 1, "{rest:?}");
+    }
+
+    fn serving(port: u16) -> Contained {
         let mut server = Contained::memcached(port, 8).unwrap();
         let (interrupt, _watch) = Interrupt::watch().unwrap();
         server
             .wait_serving(Duration::from_secs(30), &interrupt)
             .unwrap();
+        server
+    }
+
+    #[test]
+    fn memcached_answers_from_a_container_and_nothing_of_it_is_left() {
+        if !can_contain() {
+            return;
+        }
+        let port = tare_vmtest::free_port();
+        let server = serving(port);
         let mut stream = TcpStream::connect(server.address()).unwrap();
         stream.write_all(b"stats\r\nquit\r\n").unwrap();
         let mut answer = String::new();
@@ -365,9 +454,9 @@ mod tests {
             answer.contains("STAT limit_maxbytes 8388608\r\n"),
             "{answer}"
         );
-        let bundle = server.directory.path().to_owned();
+        let directory = server.place.path.clone();
         drop(server);
-        assert!(!bundle.exists());
+        assert!(!directory.exists());
         assert!(TcpStream::connect(("127.0.0.1", port)).is_err());
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tare_control::client::ClientError;
 use tare_control::exit::ExitCode;
 use tare_host::program::ProgramError;
+use tare_platform::journal::JournalError;
 
 use crate::linux::LinuxError;
 use tare_load::interrupt::Interrupted;
@@ -25,6 +26,9 @@ pub enum ApplianceError {
     /// No port, pipe or thread for it.
     #[error("cannot prepare a machine")]
     Prepare(#[source] io::Error),
+    /// What it leaves if this process is killed cannot be written down.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// No QEMU.
     #[error("cannot run qemu-system-x86_64: install it (Debian: qemu-system-x86)")]
     NoQemu(#[source] ProgramError),
@@ -71,6 +75,7 @@ impl ApplianceError {
             Self::Execute { .. } | Self::Prepare(_) | Self::Jail(_) | Self::Cpu(_) => {
                 ExitCode::Internal
             }
+            Self::Journal(_) => ExitCode::Output,
             Self::NoQemu(_) => ExitCode::NoEngine,
             Self::Ended { code, .. } => known(*code).unwrap_or(ExitCode::WeighFailed),
             Self::Files(error) => error.exit_code(),
