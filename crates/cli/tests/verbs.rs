@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::fs;
+
 use support::{TestDir, end};
 use tare_control::rundir::RunRoot;
 
@@ -106,6 +108,42 @@ fn doctor_says_a_line_for_each_thing_anywhere() {
             "no remedy: {finding}"
         );
     }
+}
+
+/// The journal is as a weighing leaves it that was killed during this boot.
+#[test]
+fn doctor_names_what_a_killed_weighing_left_and_puts_it_back() {
+    let place = TestDir::new();
+    let cache = place.path().join("cache");
+    let doctor = |words: &[&str]| {
+        let mut tare = place.tare(&[&["doctor"], words].concat());
+        end(tare.env("TARE_CACHE", &cache).spawn().unwrap())
+    };
+    let line = doctor(&[]).out;
+    assert!(line.contains("none has left anything behind"), "{line}");
+    let setting = place.path().join("setting");
+    fs::write(&setting, "0\n").unwrap();
+    let journals = cache.join("platforms/journal");
+    fs::create_dir_all(&journals).unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let changes = [
+        serde_json::json!({"did": "boot", "id": boot.trim()}),
+        serde_json::json!({"did": "setting", "path": setting, "was": "1"}),
+    ];
+    let text = changes.map(|change| format!("{change}\n")).concat();
+    fs::write(journals.join("1-0.journal"), text).unwrap();
+    let said = doctor(&[]).out;
+    let named = format!("{} (was 1)", setting.display());
+    let flat = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains(&named), "{said}");
+    assert!(flat.contains("tare doctor --clean puts it back"), "{said}");
+    let cleaned = doctor(&["--clean"]);
+    cleaned.expect(0, "");
+    assert!(cleaned.out.contains(&named), "{cleaned:#?}");
+    assert_eq!(fs::read_to_string(&setting).unwrap(), "1");
+    assert!(fs::read_dir(&journals).unwrap().next().is_none());
+    let line = doctor(&[]).out;
+    assert!(line.contains("none has left anything behind"), "{line}");
 }
 
 #[test]

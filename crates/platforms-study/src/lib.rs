@@ -33,6 +33,7 @@ use tare_control::sentence::chain;
 use tare_control::stats::Kvm;
 pub use tare_platform::Platform;
 pub use tare_platform::engine::Engine as ContainerEngine;
+pub use tare_platform::journal;
 use tare_platform::place::doubling;
 use tare_platform::workload::{self, Form};
 use tare_platform::{Mode, Place, Step, Timeout, Verdict, Workload, pin};

@@ -179,7 +179,8 @@ pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Remove what killed machines left behind: run directories, cgroups, locks on user IDs
+    /// Remove what killed machines left behind: run directories, cgroups, locks on user IDs; put
+    /// back what killed weighings changed
     #[arg(long, conflicts_with = "json")]
     pub(crate) clean: bool,
 }

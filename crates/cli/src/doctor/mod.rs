@@ -12,6 +12,7 @@ mod memory;
 mod network;
 mod programs;
 mod tracing;
+mod weighings;
 
 use tare_control::exit::ExitCode;
 
@@ -53,5 +54,6 @@ fn examine() -> Vec<Finding> {
     findings.extend(tracing::findings());
     findings.extend(cgroups::findings());
     findings.extend(confinement::findings());
+    findings.extend(weighings::findings());
     findings
 }
