@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::error::WeighError;
 use crate::figure::find;
 use crate::host::HostFacts;
-use crate::report::svg::history::{Run, Series, history as chart};
+use crate::report::svg::{Column, Series, course};
 use crate::report::{Section, bare, table};
 use crate::stored_runs;
 use crate::summary::Summary;
@@ -30,7 +30,7 @@ pub fn history(experiment: &str, places: &[&Path], prefix: &str) -> Result<Strin
         let why = format!("no runs of {experiment}{what} in {}", places.join(", "));
         return Err(WeighError::Option(why));
     }
-    let axis: Vec<Run> = (0..runs.len()).map(|place| on_axis(&runs, place)).collect();
+    let axis: Vec<Column> = (0..runs.len()).map(|place| on_axis(&runs, place)).collect();
     let mut sections = vec![listed(&runs)];
     for family in names.chunk_by(|a, b| family(a) == family(b)) {
         sections.push(drawn(&runs, &axis, family));
@@ -64,9 +64,9 @@ fn names<'a>(runs: &'a [(String, Summary)], prefix: &str) -> Vec<&'a str> {
     names
 }
 
-fn on_axis(runs: &[(String, Summary)], place: usize) -> Run {
+fn on_axis(runs: &[(String, Summary)], place: usize) -> Column {
     let machine = |place: usize| runs.get(place).map(|(_, run)| machine(&run.machine));
-    Run {
+    Column {
         label: runs[place]
             .1
             .started
@@ -107,7 +107,7 @@ fn listed(runs: &[(String, Summary)]) -> Section {
 }
 
 /// The charts of a family.
-fn drawn(runs: &[(String, Summary)], axis: &[Run], names: &[&str]) -> Section {
+fn drawn(runs: &[(String, Summary)], axis: &[Column], names: &[&str]) -> Section {
     let title = family(names.first().copied().unwrap_or_default());
     let charts = names.chunks(MOST).map(|names| {
         let series = names.iter().map(|name| Series {
@@ -118,7 +118,7 @@ fn drawn(runs: &[(String, Summary)], axis: &[Run], names: &[&str]) -> Section {
                 .collect(),
         });
         let description = format!("{title} over the runs");
-        chart(axis, &series.collect::<Vec<_>>(), &description)
+        course(axis, &series.collect::<Vec<_>>(), &description)
     });
     let known = runs
         .iter()

@@ -73,7 +73,7 @@ pub mod kit {
     pub use crate::progress::Progress;
     pub use crate::record::Recorder;
     pub use crate::replay::Record;
-    pub use crate::report::svg::{Bar, bars, legend, reach};
+    pub use crate::report::svg::{Bar, Column, Series, bars, course, legend, reach};
     pub use crate::report::{ONCE, ReportText, Row, Section, Template, escape, row, table};
     pub use crate::request::{Depth, WeighRequest};
     pub use tare_load::interrupt::{Interrupt, Interrupted};

@@ -159,17 +159,50 @@ fn baseline(size: u32, host_cpus: u32) -> Place {
 /// What a place costs, over the bare machine of the same size: on each host, then
 /// together. That machine itself is 1 by definition.
 pub(crate) fn overhead(data: &Data, workload: &str, place: Place) -> Option<Estimate> {
-    let of_host = |(host, cpus): (String, u32)| {
-        let over = cell(workload, place, Arm::Main);
-        if place == baseline(place.size, cpus) {
-            let n = data.times(&host, &over).len();
-            return (n > 0).then(|| Estimate::bare(1.0, Statistic::Exact, n));
-        }
-        let under = cell(workload, baseline(place.size, cpus), Arm::Main);
-        compared(data, &host, &over, &under)
-    };
+    let of_host = |(host, cpus): (String, u32)| overhead_on(data, (&host, cpus), workload, place);
     let ratios: Vec<Estimate> = data.hosts().into_iter().filter_map(of_host).collect();
     together(&ratios)
+}
+
+/// The same on one host, given with its number of CPUs.
+fn overhead_on(
+    data: &Data,
+    (host, cpus): (&str, u32),
+    workload: &str,
+    place: Place,
+) -> Option<Estimate> {
+    let over = cell(workload, place, Arm::Main);
+    if place == baseline(place.size, cpus) {
+        let n = data.times(host, &over).len();
+        return (n > 0).then(|| Estimate::bare(1.0, Statistic::Exact, n));
+    }
+    let under = cell(workload, baseline(place.size, cpus), Arm::Main);
+    compared(data, host, &over, &under)
+}
+
+/// Overheads of a platform by CHR, a size over its host's CPUs, ascending. Hosts that have the
+/// same CHR are taken together.
+pub(crate) fn overhead_by_chr(
+    data: &Data,
+    workload: &str,
+    platform: Platform,
+    mode: Mode,
+) -> Vec<(f64, Estimate)> {
+    let mut all: Vec<(f64, Estimate)> = Vec::new();
+    for (host, cpus) in data.hosts() {
+        for size in sizes(data, workload) {
+            let place = Place::new(platform, mode, size, cpus);
+            let estimate = overhead_on(data, (&host, cpus), workload, place);
+            all.extend(estimate.map(|estimate| (f64::from(size) / f64::from(cpus), estimate)));
+        }
+    }
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let same = all.chunk_by(|a, b| a.0 == b.0);
+    same.filter_map(|same| {
+        let estimates: Vec<Estimate> = same.iter().map(|(_, estimate)| *estimate).collect();
+        Some((same.first()?.0, together(&estimates)?))
+    })
+    .collect()
 }
 
 /// Whether a quota held a kind of run back; `None` where there was no quota or no account

@@ -61,6 +61,14 @@ pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(&'static str, Verdict)> {
             nested(evidence),
         ),
         (
+            "What an application does decides what a platform costs it (slide 29)",
+            application(evidence),
+        ),
+        (
+            "A container may cost more than a VM (slide 29)",
+            dearer_container(evidence),
+        ),
+        (
             "The right CHR: 0.07-0.14 computing, 0.14-0.28 I/O, 0.28-0.57 much I/O",
             chr(evidence),
         ),
@@ -75,6 +83,17 @@ impl Evidence<'_> {
 
     fn all(&self) -> impl Iterator<Item = &str> {
         self.kinds.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// A place that is left to the scheduler.
+    fn vanilla(&self, platform: Platform, size: u32) -> Place {
+        Place::new(platform, Mode::Vanilla, size, self.host_cpus)
+    }
+
+    /// Whether a vanilla container of a size was held to it: not by a quota that stopped nothing.
+    fn holds_container(&self, workload: &str, size: u32) -> bool {
+        let place = self.vanilla(Platform::Container, size);
+        quota_bound(self.data, workload, place) != Some(false)
     }
 
     /// Why machines cannot be judged here.
@@ -220,14 +239,9 @@ fn nested(evidence: &Evidence<'_>) -> Verdict {
     }
     let votes = evidence.of(WorkloadKind::Io).filter_map(|workload| {
         let size = *sizes(evidence.data, workload).first()?;
-        let of = |platform| {
-            let place = Place::new(platform, Mode::Vanilla, size, evidence.host_cpus);
-            overhead(evidence.data, workload, place)
-        };
+        let of = |platform| overhead(evidence.data, workload, evidence.vanilla(platform, size));
         let (container, nested) = (of(Platform::Container)?, of(Platform::VmContainer)?);
-        let place = Place::new(Platform::Container, Mode::Vanilla, size, evidence.host_cpus);
-        let held = quota_bound(evidence.data, workload, place) != Some(false);
-        let apart = held && apart(&nested, &container);
+        let apart = evidence.holds_container(workload, size) && apart(&nested, &container);
         let words = format!(
             "{workload}: {} against {}",
             number(nested.value),
@@ -236,6 +250,71 @@ fn nested(evidence: &Evidence<'_>) -> Verdict {
         Some((words, apart.then_some(nested.value < container.value)))
     });
     vote(votes.collect())
+}
+
+/// Whether workloads pay differently for the smallest container: the cheapest against the dearest.
+fn application(evidence: &Evidence<'_>) -> Verdict {
+    let mut costs: Vec<(&str, u32, Estimate)> = Vec::new();
+    for workload in evidence.all() {
+        let mut sizes = sizes(evidence.data, workload).into_iter();
+        let size = sizes.find(|size| evidence.holds_container(workload, *size));
+        let cost = size.and_then(|size| {
+            let place = evidence.vanilla(Platform::Container, size);
+            Some((workload, size, overhead(evidence.data, workload, place)?))
+        });
+        costs.extend(cost);
+    }
+    costs.sort_by(|a, b| a.2.value.total_cmp(&b.2.value));
+    let (Some(least), Some(most)) = (costs.first(), costs.last()) else {
+        return vote(Vec::new());
+    };
+    if costs.len() < 2 {
+        return Verdict::CannotTell("one workload was measured in a container".to_owned());
+    }
+    let near = |it: &Estimate| {
+        it.percent()
+            .interval
+            .is_some_and(|it| it.high < NOTHING_PCT)
+    };
+    let decides = if apart(&least.2, &most.2) {
+        Some(true)
+    } else {
+        costs.iter().all(|(_, _, it)| near(it)).then_some(false)
+    };
+    let words = [least, most].map(|(workload, size, cost)| {
+        format!("{workload} {} in a container of {size}", cost.text())
+    });
+    vote(vec![(words.join(", "), decides)])
+}
+
+/// One workload that pays more in a container than in a machine is enough.
+fn dearer_container(evidence: &Evidence<'_>) -> Verdict {
+    if let Some(why) = evidence.no_machine() {
+        return why;
+    }
+    let mut votes = Vec::new();
+    for workload in evidence.all() {
+        let mut sizes = sizes(evidence.data, workload);
+        sizes.retain(|size| evidence.holds_container(workload, *size));
+        for size in sizes {
+            let of = |platform| overhead(evidence.data, workload, evidence.vanilla(platform, size));
+            let (Some(container), Some(machine)) = (of(Platform::Container), of(Platform::Vm))
+            else {
+                continue;
+            };
+            let words = format!(
+                "{workload}, {size} CPUs: {} against {}",
+                container.text(),
+                machine.text()
+            );
+            let is_apart = apart(&container, &machine);
+            votes.push((words, is_apart.then_some(container.value > machine.value)));
+        }
+    }
+    if votes.iter().any(|(_, vote)| *vote == Some(true)) {
+        votes.retain(|(_, vote)| *vote == Some(true));
+    }
+    vote(votes)
 }
 
 fn apart(a: &Estimate, b: &Estimate) -> bool {
@@ -261,7 +340,7 @@ fn chr(evidence: &Evidence<'_>) -> Verdict {
     let votes = CHR.into_iter().flat_map(|(kind, low, high)| {
         evidence.of(kind).filter_map(move |workload| {
             let cost = |size| {
-                let place = Place::new(Platform::Container, Mode::Vanilla, size, cpus);
+                let place = evidence.vanilla(Platform::Container, size);
                 overhead(evidence.data, workload, place).map(|r| (size, r))
             };
             let costs: Vec<_> = sizes(evidence.data, workload)
@@ -291,6 +370,86 @@ fn chr(evidence: &Evidence<'_>) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::made;
+    use super::*;
+
+    fn evidence(data: &Data) -> Evidence<'_> {
+        let names = data.workloads().into_iter();
+        Evidence {
+            data,
+            kinds: names.map(|name| (name, WorkloadKind::Cpu)).collect(),
+            translated: false,
+            host_cpus: 8,
+        }
+    }
+
+    /// The runs of `w`, and of `v` with other times on a platform.
+    fn with_another(platform: Platform, factor: f64) -> Data {
+        let mut data = made(&[("a", 10.0)]);
+        let others: Vec<_> = data.runs.clone();
+        data.runs.extend(others.into_iter().map(|mut run| {
+            run.cell.workload = "v".to_owned();
+            if run.cell.place.platform == platform {
+                run.time = run.time.map(|time| time * factor);
+            }
+            run
+        }));
+        data
+    }
+
+    #[test]
+    fn two_applications_that_pay_differently_decide() {
+        let data = with_another(Platform::Container, 0.8);
+        let verdict = application(&evidence(&data));
+        assert_eq!(verdict.text().0, "agrees", "{verdict:?}");
+        let data = with_another(Platform::Container, 1.0);
+        let verdict = application(&evidence(&data));
+        assert_eq!(verdict.text().0, "undecided here", "{verdict:?}");
+        let mut data = made(&[("a", 10.0)]);
+        let verdict = application(&evidence(&data));
+        assert_eq!(verdict.text().0, "undecided here", "{verdict:?}");
+        // Both cost nothing.
+        data.runs.clear();
+        for mut run in with_another(Platform::Vm, 1.0).runs {
+            if run.cell.place.platform == Platform::Bare {
+                data.runs.push(run.clone());
+                let place = run.cell.place;
+                run.cell.place = Place::new(Platform::Container, Mode::Vanilla, place.size, 8);
+                data.runs.push(run);
+            }
+        }
+        let verdict = application(&evidence(&data));
+        assert_eq!(verdict.text().0, "disagrees", "{verdict:?}");
+    }
+
+    #[test]
+    fn one_container_that_costs_more_than_a_machine_is_enough() {
+        // 1.4 against 1.3 on one CPU, less on more.
+        let data = made(&[("a", 10.0)]);
+        let verdict = dearer_container(&evidence(&data));
+        assert_eq!(verdict.text().0, "agrees", "{verdict:?}");
+        let mut data = with_another(Platform::Vm, 2.0);
+        data.runs.retain(|run| run.cell.workload == "v");
+        let verdict = dearer_container(&evidence(&data));
+        assert_eq!(verdict.text().0, "disagrees", "{verdict:?}");
+        let translated = Evidence {
+            translated: true,
+            ..evidence(&data)
+        };
+        assert_eq!(dearer_container(&translated).text().0, "undecided here");
+    }
+
+    #[test]
+    fn a_quota_that_stopped_nothing_says_nothing_of_containers() {
+        let mut data = made(&[("a", 10.0)]);
+        for run in &mut data.runs {
+            (run.wall_s, run.observed.throttled_us) = (1.0, Some(0));
+        }
+        let evidence = evidence(&data);
+        assert!(!evidence.holds_container("w", 1) && evidence.holds_container("w", 8));
+        let verdict = dearer_container(&evidence);
+        assert!(!verdict.text().1.contains("1 CPUs"), "{verdict:?}");
+    }
 
     #[test]
     fn a_majority_of_clear_results_decides() {

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod analysis;
+mod charts;
 mod data;
 mod findings;
 mod observe;

@@ -4,6 +4,7 @@ use tare_platform::{Limit, Mode, Platform};
 
 use super::Platforms;
 use super::analysis::{self, Comparison, Pinning, overhead, pin_gain, quota_bound, split};
+use super::charts::{self, SHORT};
 use super::data::Data;
 use super::findings;
 use super::observe::Observed;
@@ -21,7 +22,6 @@ const PLATFORMS: [&str; 4] = [
     "VM",
     "container in VM (VMCN)",
 ];
-const SHORT: [&str; 4] = ["BM", "CN", "VM", "VMCN"];
 
 pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportText {
     let data = &experiment.data;
@@ -150,7 +150,7 @@ fn ratios(text: &Template<'_>, data: &Data, workload: &str) -> Option<Section> {
         .map(|it| it.ratio.figure("", ""))
         .collect();
     let html = format!(
-        "{}{}{}",
+        "{}{}{}{}{}",
         legend(&PLATFORMS),
         bars(
             &chart,
@@ -158,6 +158,8 @@ fn ratios(text: &Template<'_>, data: &Data, workload: &str) -> Option<Section> {
             reach(same.iter()),
             &format!("{workload}: overhead of each platform")
         ),
+        charts::time_over_size(data, workload, (&unit, scale)),
+        charts::overhead_over_chr(data, workload),
         table(
             &[
                 "place",

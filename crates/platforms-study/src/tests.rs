@@ -153,7 +153,7 @@ fn run(host: &str, workload: &str, place: Place, arm: Arm, time: f64) -> Run {
 }
 
 /// Overheads made of a constant of the VM and a falling part of the container.
-fn made(hosts: &[(&str, f64)]) -> Data {
+pub(crate) fn made(hosts: &[(&str, f64)]) -> Data {
     let mut dice = SplitMix64::new(7);
     let mut data = Data::default();
     for (host, speed) in hosts {

@@ -3,7 +3,7 @@
 //! narrow windows, so that letters keep their size.
 
 mod bars;
-pub(crate) mod history;
+mod course;
 mod percentiles;
 mod scale;
 mod scatter;
@@ -15,6 +15,7 @@ use super::escape;
 use scale::Scale;
 
 pub use bars::{Bar, bars, reach};
+pub use course::{Column, Series, course};
 pub(crate) use percentiles::{Distribution, percentiles};
 pub(crate) use scatter::{Mark, scatter};
 pub(crate) use timeline::{Band, Panel, Timeline};

@@ -1,4 +1,5 @@
-//! A figure over stored runs: a point with its interval for each run, oldest first.
+//! Figures over columns, which are runs by their date or machines by their size: a point with its
+//! interval in each.
 
 use std::fmt::Write as _;
 
@@ -14,24 +15,26 @@ const HEIGHT: f64 = 130.0;
 const BOTTOM: f64 = TOP + HEIGHT;
 const AXIS: f64 = 34.0;
 
-/// A run on the time axis.
+/// A column of the chart.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
-    /// When it was: a date.
-    pub(crate) label: String,
-    /// Whether it ran on the machine of the run before.
-    pub(crate) continues: bool,
+pub struct Column {
+    /// A date, or a size.
+    pub label: String,
+    /// Whether lines go on from the column before: a run on the same machine as the run before.
+    pub continues: bool,
 }
 
-/// One arm of a figure, a place for each run.
+/// One line, with a figure for each column.
 #[derive(Clone, Debug)]
-pub(crate) struct Series<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) figures: Vec<Option<&'a Figure>>,
+pub struct Series<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The figures, where there are any.
+    pub figures: Vec<Option<&'a Figure>>,
 }
 
-/// The chart with its legend; at most [`COLOURS`] series.
-pub(crate) fn history(runs: &[Run], series: &[Series<'_>], description: &str) -> String {
+/// The chart with its legend; at most eight series, which have a colour each.
+pub fn course(columns: &[Column], series: &[Series<'_>], description: &str) -> String {
     let all = || series.iter().flat_map(|one| one.figures.iter().flatten());
     let ends = |it: &Figure| (it.low.unwrap_or(it.value), it.high.unwrap_or(it.value));
     let least = all().map(|it| ends(it).0).fold(f64::INFINITY, f64::min);
@@ -41,7 +44,7 @@ pub(crate) fn history(runs: &[Run], series: &[Series<'_>], description: &str) ->
     }
     let chart = figure(description, |width| {
         let right = width.units() - RIGHT;
-        let x = Scale::linear(-0.5, runs.len() as f64 - 0.5, (LEFT, right));
+        let x = Scale::linear(-0.5, columns.len() as f64 - 0.5, (LEFT, right));
         let y = if Scale::is_wide(least, greatest) {
             Scale::log(least, greatest, (BOTTOM, TOP))
         } else {
@@ -49,9 +52,9 @@ pub(crate) fn history(runs: &[Run], series: &[Series<'_>], description: &str) ->
         };
         let mut drawing = Drawing::default();
         drawing.rows(y, (LEFT, right), 4, number);
-        axis(&mut drawing, runs, x, width);
+        axis(&mut drawing, columns, x, width);
         for (index, one) in series.iter().enumerate() {
-            draw(&mut drawing, runs, one, index % COLOURS, (x, y));
+            draw(&mut drawing, columns, one, index % COLOURS, (x, y));
         }
         (BOTTOM + AXIS, drawing)
     });
@@ -59,32 +62,32 @@ pub(crate) fn history(runs: &[Run], series: &[Series<'_>], description: &str) ->
     legend_of(names.map(|(index, one)| (index, one.name))) + &chart
 }
 
-/// Dates, and an upright line between machines.
-fn axis(drawing: &mut Drawing, runs: &[Run], x: Scale, width: Width) {
-    let every = runs.len().div_ceil(width.of([9, 4])).max(1);
-    for (place, run) in runs.iter().enumerate() {
+/// Labels, and an upright line where no line goes on.
+fn axis(drawing: &mut Drawing, columns: &[Column], x: Scale, width: Width) {
+    let every = columns.len().div_ceil(width.of([9, 4])).max(1);
+    for (place, column) in columns.iter().enumerate() {
         let between = x.at(place as f64 - 0.5);
-        if !run.continues && place > 0 {
+        if !column.continues && place > 0 {
             drawing.path("one", format_args!("M{between:.1} {TOP}V{BOTTOM}"));
         }
         if place % every == 0 {
             let at = (x.at(place as f64), BOTTOM + 18.0);
-            drawing.text(at, "middle", &run.label);
+            drawing.text(at, "middle", &column.label);
         }
     }
 }
 
-/// Points with their intervals; a line joins those of one machine.
+/// Points with their intervals, joined by a line as far as it goes on.
 fn draw(
     drawing: &mut Drawing,
-    runs: &[Run],
+    columns: &[Column],
     one: &Series<'_>,
     colour: usize,
     (x, y): (Scale, Scale),
 ) {
     let (mut places, mut ends, mut is_apart) = (Vec::new(), String::new(), true);
-    for (place, (run, figure)) in runs.iter().zip(&one.figures).enumerate() {
-        is_apart |= !run.continues;
+    for (place, (column, figure)) in columns.iter().zip(&one.figures).enumerate() {
+        is_apart |= !column.continues;
         let Some(figure) = figure else { continue };
         let at = (x.at(place as f64), y.at(figure.value));
         places.push((at, is_apart, figure));

@@ -1,0 +1,127 @@
+//! A workload's time over the size of its place, and what containers cost over CHR.
+
+use tare_lab::kit::{Column, Figure, Series, course, median, number};
+use tare_platform::{Mode, Platform};
+
+use super::analysis::{self, overhead_by_chr};
+use super::data::Data;
+use super::plan::Arm;
+
+/// CPU-Pinning 2020's abbreviations, in the order of [`Platform::ALL`].
+pub(crate) const SHORT: [&str; 4] = ["BM", "CN", "VM", "VMCN"];
+const MODES: [Mode; 2] = [Mode::Vanilla, Mode::Pinned];
+
+/// Lines of a chart: names, and a figure for each column.
+type Lines = Vec<(String, Vec<Option<Figure>>)>;
+
+/// Median times over sizes, a line for each platform and mode; nothing with one size.
+pub(crate) fn time_over_size(data: &Data, workload: &str, (unit, scale): (&str, f64)) -> String {
+    let sizes = analysis::sizes(data, workload);
+    let columns = sizes.iter().map(|size| match size {
+        1 => "1 CPU".to_owned(),
+        size => format!("{size} CPUs"),
+    });
+    let time = |platform, mode, size| {
+        let is_of = |run: &&super::data::Run| {
+            let place = run.cell.place;
+            let counts = !run.warm_up && run.cell.arm == Arm::Main;
+            run.cell.workload == workload
+                && counts
+                && (place.platform, place.mode, place.size) == (platform, mode, size)
+        };
+        let times = data.runs.iter().filter(is_of).filter_map(|run| run.time);
+        let times: Vec<f64> = times.map(|time| time * scale).collect();
+        median("", unit, &times)
+    };
+    let lines = lines(&Platform::ALL, |platform, mode| {
+        let of = |size: &u32| time(platform, mode, *size);
+        sizes.iter().map(of).collect()
+    });
+    let description = format!("{workload}: time over CPUs, {unit}");
+    drawn(columns.collect(), &lines, &description)
+}
+
+/// What containers cost over CHR, by platform and mode; nothing with one CHR.
+pub(crate) fn overhead_over_chr(data: &Data, workload: &str) -> String {
+    const CONTAINERS: [Platform; 2] = [Platform::Container, Platform::VmContainer];
+    let of = |platform, mode| overhead_by_chr(data, workload, platform, mode);
+    let all = CONTAINERS
+        .iter()
+        .flat_map(|it| MODES.map(|mode| of(*it, mode)));
+    let mut chrs: Vec<f64> = all.flatten().map(|(chr, _)| chr).collect();
+    chrs.sort_by(f64::total_cmp);
+    chrs.dedup();
+    let lines = lines(&CONTAINERS, |platform, mode| {
+        let costs = of(platform, mode);
+        let at = |chr: &f64| {
+            let cost = costs.iter().find(|(at, _)| at == chr);
+            cost.map(|(_, estimate)| estimate.figure("", "x"))
+        };
+        chrs.iter().map(at).collect()
+    });
+    let columns = chrs.iter().map(|chr| format!("CHR {}", number(*chr)));
+    let description = format!("{workload}: time over bare metal's, over CHR");
+    drawn(columns.collect(), &lines, &description)
+}
+
+fn lines(platforms: &[Platform], figures: impl Fn(Platform, Mode) -> Vec<Option<Figure>>) -> Lines {
+    let mut lines = Lines::new();
+    for platform in platforms {
+        let named = Platform::ALL.iter().zip(SHORT);
+        let short = named.into_iter().find(|(of, _)| *of == platform);
+        for mode in MODES {
+            let name = format!("{} {}", short.map_or("", |it| it.1), mode.name());
+            let figures = figures(*platform, mode);
+            if figures.iter().any(Option::is_some) {
+                lines.push((name, figures));
+            }
+        }
+    }
+    lines
+}
+
+fn drawn(labels: Vec<String>, lines: &Lines, description: &str) -> String {
+    if labels.len() < 2 {
+        return String::new();
+    }
+    let column = |label| Column {
+        label,
+        continues: true,
+    };
+    let columns: Vec<Column> = labels.into_iter().map(column).collect();
+    let series = lines.iter().map(|(name, figures)| Series {
+        name,
+        figures: figures.iter().map(Option::as_ref).collect(),
+    });
+    let caption = format!("<p>{}</p>\n", tare_lab::kit::escape(description));
+    caption + &course(&columns, &series.collect::<Vec<_>>(), description)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::made;
+    use super::*;
+
+    #[test]
+    fn each_platform_has_a_line_over_sizes_and_containers_one_over_chr() {
+        let data = made(&[("a", 10.0), ("b", 15.0)]);
+        let chart = time_over_size(&data, "w", ("s", 1.0));
+        for text in ["1 CPU", "8 CPUs", "BM vanilla", "VM vanilla", "CN pinned"] {
+            assert!(chart.contains(&format!(">{text}<")), "{text}: {chart}");
+        }
+        assert!(!chart.contains("VMCN"), "{chart}");
+        let chart = overhead_over_chr(&data, "w");
+        for text in ["CHR 0.125", "CHR 1", "CN vanilla", "CN pinned"] {
+            assert!(chart.contains(&format!(">{text}<")), "{text}: {chart}");
+        }
+        assert!(!chart.contains("BM vanilla"), "{chart}");
+    }
+
+    #[test]
+    fn one_size_makes_no_chart() {
+        let mut data = made(&[("a", 10.0)]);
+        data.runs.retain(|run| run.cell.place.size == 8);
+        assert_eq!(time_over_size(&data, "w", ("s", 1.0)), "");
+        assert_eq!(overhead_over_chr(&data, "w"), "");
+    }
+}
