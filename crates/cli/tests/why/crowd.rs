@@ -58,6 +58,17 @@ pub(super) fn chance(machine: &Value, truth: f64) -> f64 {
     3.0 * ((1.0 - share).max(0.0) / (truth * share)).sqrt()
 }
 
+/// By how much, as a part of it, a count may be off by chance. Both edges of the window cut an
+/// interval.
+pub(super) fn chance_and_edges(machine: &Value, truth: f64) -> f64 {
+    RATE + chance(machine, truth) + 2.0 / truth
+}
+
+/// The same, or by as much as `tare why` says.
+pub(super) fn most_off(machine: &Value, truth: f64) -> f64 {
+    chance_and_edges(machine, truth).max(margin(machine) / truth)
+}
+
 #[test]
 fn each_of_many_machines_has_its_own_rate() {
     let Some((_alone, image)) = ready() else {
@@ -85,8 +96,7 @@ fn each_of_many_machines_has_its_own_rate() {
         println!("{counted} of {truth}");
         (all, all_truth) = (all + counted, all_truth + truth);
         all_margins += margin(told);
-        // Both edges of the window cut an interval.
-        let most = (RATE + chance(told, truth) + 2.0 / truth).max(margin(told) / truth);
+        let most = most_off(told, truth);
         assert!(
             (counted / truth - 1.0).abs() <= most,
             "{counted} of {truth}, within {most}: {told}"
