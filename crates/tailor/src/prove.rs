@@ -41,7 +41,10 @@ const ALONE_MIB: u32 = 256;
 /// Last lines of an application that a failure quotes, and characters of each.
 const LAST_LINES: usize = 3;
 const LINE_CHARS: usize = 160;
-/// Lines of the kernel's that no sound guest has.
+/// Has the kernel's lines begin with their time (`printk.time` in kernel/printk/printk.c), which an
+/// application's on the same console do not.
+const TIMED: &str = "printk.time=1";
+/// What the kernel of no sound guest says.
 const ALARMS: &[&str] = &[
     "BUG:",
     "WARNING:",
@@ -148,7 +151,7 @@ pub fn prove(
     let mut running = ProofMachine {
         kernel,
         initramfs: &initramfs,
-        words: "",
+        words: TIMED,
         memory_mib: terms.memory_mib,
         port: terms.check.port(),
         machine_type: terms.machine_type,
@@ -289,7 +292,7 @@ fn telling(console: &str) -> Option<String> {
     }
     // What follows is the end of the machine, which says nothing of its cause.
     let end = console.find(STATUS_LINE).unwrap_or(console.len());
-    let is_kernels = |line: &str| line.starts_with('[') || line.starts_with("reboot: ");
+    let is_kernels = |line: &str| of_kernel(line).is_some() || line.starts_with("reboot: ");
     let is_telling = |line: &&str| !line.is_empty() && !line.starts_with("---[");
     let lines = || console[..end].lines().map(str::trim).filter(is_telling);
     let mut last: Vec<&str> = lines()
@@ -312,7 +315,18 @@ fn plain(line: &str) -> String {
 }
 
 fn is_alarm(line: &str) -> bool {
-    ALARMS.iter().any(|alarm| line.contains(alarm))
+    of_kernel(line).is_some_and(|said| ALARMS.iter().any(|alarm| said.contains(alarm)))
+}
+
+/// What the kernel said on a line, behind its `[    1.234567]`: an application may not have ended
+/// its own line before.
+fn of_kernel(line: &str) -> Option<&str> {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    line.match_indices('[').find_map(|(at, _)| {
+        let (time, said) = line[at + 1..].split_once(']')?;
+        let (seconds, micros) = time.trim_start().split_once('.')?;
+        (digits(seconds) && micros.len() == 6 && digits(micros)).then_some(said)
+    })
 }
 
 /// The check again and again, by several clients.
@@ -446,16 +460,40 @@ mod tests {
     #[test]
     fn a_failure_quotes_what_the_application_said_before_the_machine_ended() {
         let console = format!(
-            "[    0.5] Run /init\r\ntare-init: figures: {{}}\r\nTraceback:\r\nLookupError: \x1b[1mno codec\r\n\r\n{STATUS_LINE}1\r\n[    1.0] reboot: Power down\r\n"
+            "[    0.500000] Run /init\r\ntare-init: figures: {{}}\r\nTraceback:\r\nLookupError: \x1b[1mno codec\r\n\r\n{STATUS_LINE}1\r\n[    1.000000] reboot: Power down\r\n"
         );
         let said = telling(&console).unwrap();
         assert!(
             said.ends_with("Traceback: / LookupError: [1mno codec"),
             "{said}"
         );
-        let kernel = "[    0.5] a\r\n[    0.6] Warning: b\r\n";
-        assert_eq!(telling(kernel).as_deref(), Some("[    0.6] Warning: b"));
+        let kernel = "[    0.500000] a\r\n[    0.600000] Warning: b\r\n";
+        assert_eq!(
+            telling(kernel).as_deref(),
+            Some("[    0.600000] Warning: b")
+        );
         assert_eq!(telling("\r\n"), None);
+    }
+
+    /// Flask, logging of Python and PostgreSQL say these on the console of a sound guest.
+    #[test]
+    fn an_alarm_is_the_kernels_and_not_an_applications() {
+        for own in [
+            "WARNING: This is a development server.",
+            "WARNING:root:x",
+            "[2026-11-27 10:00:00] WARNING: slow",
+            "[1.5] BUG: none",
+            "app: Out of memory",
+        ] {
+            assert_eq!(alarm(own), None, "{own}");
+        }
+        for kernels in [
+            "[    1.234567] WARNING: CPU: 0 PID: 1 at a.c:1",
+            "[    1.234567][    T1] WARNING: CPU: 0 PID: 1 at a.c:1",
+            "half a line[   12.000001] BUG: unable to handle page fault",
+        ] {
+            assert!(alarm(kernels).is_some(), "{kernels}");
+        }
     }
 
     #[test]
