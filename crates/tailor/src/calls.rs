@@ -10,6 +10,7 @@ use tare_profile::Profile;
 use crate::kconfig::Config;
 use crate::mapping::{Trigger, rows};
 use crate::objects;
+use crate::source::Series;
 use crate::source::Tree;
 
 /// The table of x86-64's calls.
@@ -41,12 +42,12 @@ pub fn unknown<'a>(calls: &BTreeSet<String>, profile: &'a Profile) -> Vec<&'a st
     names.filter(|name| !calls.contains(*name)).collect()
 }
 
-/// Calls of the table that are answered under a configuration; one that is
+/// Calls of the table of a series that are answered under a configuration; one that is
 /// built as a module counts.
-pub fn reachable(calls: &BTreeSet<String>, config: &Config) -> BTreeSet<String> {
+pub fn reachable(calls: &BTreeSet<String>, config: &Config, series: Series) -> BTreeSet<String> {
     let on: BTreeSet<&str> = config.on().collect();
     let mut reachable = calls.clone();
-    for row in rows() {
+    for row in rows(series) {
         if let Trigger::Calls(given) = &row.trigger
             && !row.needs.iter().all(|symbol| on.contains(symbol.name()))
         {
@@ -90,8 +91,11 @@ mod tests {
                      174\t64\tcreate_module\n512\tx32\trt_sigaction\tcompat\n";
         let calls = in_table(table);
         assert_eq!(calls.len(), 2);
-        let without = reachable(&calls, &Config::read("CONFIG_NET=y\n"));
+        let without = reachable(&calls, &Config::read("CONFIG_NET=y\n"), Series::V6_1);
         assert_eq!(without, BTreeSet::from(["read".to_owned()]));
-        assert_eq!(reachable(&calls, &Config::read("CONFIG_EPOLL=y\n")), calls);
+        assert_eq!(
+            reachable(&calls, &Config::read("CONFIG_EPOLL=y\n"), Series::V6_1),
+            calls
+        );
     }
 }

@@ -30,7 +30,7 @@ pub fn choose(spec: &KernelSpec) -> Choice {
         parameters: spec.parameters.clone(),
         ..Choice::default()
     };
-    for row in rows() {
+    for row in rows(spec.series) {
         let is_taken = |cut| spec.cuts.contains(&cut);
         if row.cut.is_some_and(is_taken) || !row.taken.is_none_or(is_taken) {
             continue;

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::source::Series;
+
 /// A feature that the application could use and that the kernel is built without (Kernel
 /// Tailoring).
 #[derive(
@@ -122,14 +124,29 @@ impl Cut {
         self.facts().gives_up
     }
 
-    /// The patch of a cut in the source.
-    pub const fn patch(self) -> Option<&'static str> {
-        match self {
-            Self::ReadOnlyNoexec => Some(include_str!("../patches/read-only-noexec.patch")),
-            Self::LookupPermission => Some(include_str!("../patches/lookup-permission.patch")),
-            Self::InodePermission => Some(include_str!("../patches/inode-permission.patch")),
+    /// The patch of a cut in the source of a series.
+    pub const fn patch(self, series: Series) -> Option<&'static str> {
+        match (self, series) {
+            (Self::ReadOnlyNoexec, _) => Some(include_str!("../patches/read-only-noexec.patch")),
+            (Self::LookupPermission, Series::V6_1) => {
+                Some(include_str!("../patches/lookup-permission.patch"))
+            }
+            (Self::LookupPermission, Series::V6_12) => {
+                Some(include_str!("../patches/6.12/lookup-permission.patch"))
+            }
+            (Self::InodePermission, Series::V6_1) => {
+                Some(include_str!("../patches/inode-permission.patch"))
+            }
+            (Self::InodePermission, Series::V6_12) => {
+                Some(include_str!("../patches/6.12/inode-permission.patch"))
+            }
             _ => None,
         }
+    }
+
+    /// Whether it changes the source, of every series.
+    pub const fn is_of_source(self) -> bool {
+        self.patch(Series::V6_1).is_some()
     }
 
     /// The compiler's flag of a cut.
@@ -286,7 +303,11 @@ mod tests {
     fn no_default_gives_up_safety_and_all_trusting_cuts_say_what() {
         assert!(Cut::by_default().iter().all(|cut| cut.gives_up().is_none()));
         assert!(Cut::trusting().iter().all(|cut| cut.gives_up().is_some()));
-        let of_source = Cut::ALL.into_iter().filter(|cut| cut.patch().is_some());
+        let of_source = Cut::ALL.into_iter().filter(|cut| cut.is_of_source());
+        for series in Series::ALL {
+            let patched = Cut::ALL.iter().filter(|cut| cut.patch(series).is_some());
+            assert_eq!(patched.count(), 3, "{series:?}");
+        }
         assert!(of_source.clone().count() == 3);
         assert!(
             of_source

@@ -33,7 +33,7 @@ pub fn consoles(bytes: &[u8]) {
     let _ = (Figures::on(&here), machine::status(&here));
     let config = Config::read("CONFIG_EPOLL=y\n");
     let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
-    for why in missing::suspects(&here, &config).values() {
+    for why in missing::suspects(&here, &config, spec.series).values() {
         assert!(!why.contains(char::is_control), "{why:?}");
     }
     let only_here = refused::only_here(&here, &there);

@@ -16,7 +16,7 @@ use crate::cut::Cut;
 use crate::kconfig::{Config, GivenConfig, GivenError, KconfigError};
 use crate::lock::{Lock, LockError, Patch};
 use crate::source::{
-    ObtainError, PatchError, Source, SourceError, Sources, Tree, patched, switched,
+    ObtainError, PatchError, Series, Source, SourceError, Sources, Tree, patched, switched,
 };
 use crate::spec::KernelSpec;
 use crate::starter::Starter;
@@ -135,10 +135,10 @@ pub enum Patching {
     InPlace,
 }
 
-/// Patches of cuts in the source, by name and text.
-fn patches(cuts: &BTreeSet<Cut>) -> Vec<(&'static str, &'static str)> {
+/// Patches of cuts in the source of a series, by name and text.
+fn patches(cuts: &BTreeSet<Cut>, series: Series) -> Vec<(&'static str, &'static str)> {
     let all = cuts.iter();
-    all.filter_map(|cut| Some((cut.name(), cut.patch()?)))
+    all.filter_map(|cut| Some((cut.name(), cut.patch(series)?)))
         .collect()
 }
 
@@ -157,8 +157,8 @@ impl KernelBuilder {
         dir: &Path,
         progress: impl FnMut(&str) -> bool,
     ) -> Result<Kernel, MakeError> {
-        let choice = choose(spec);
         let sources = self.source.obtain(&self.cache)?;
+        let choice = choose(&spec.on(sources.tree.series()));
         let recipe = Recipe {
             sources: &sources,
             cuts: &spec.cuts,
@@ -218,7 +218,7 @@ impl KernelBuilder {
             .text();
         let solve =
             |tree: &Tree, build: &Path| kconfig::solve_lines(&self.starter, tree, build, &lines);
-        let ours = patches(&lock.cuts);
+        let ours = patches(&lock.cuts, sources.tree.series());
         for patch in &lock.patches {
             let same = ours.iter().any(|(name, text)| {
                 *name == patch.name && lock::sha256(text.as_bytes()) == patch.sha256
@@ -233,7 +233,12 @@ impl KernelBuilder {
     /// The configuration of a spec, without building it.
     pub fn configure(&self, spec: &KernelSpec, dir: &Path) -> Result<Config, MakeError> {
         let tree = self.source.tree(&self.cache)?;
-        Ok(kconfig::solve(&self.starter, &tree, dir, &choose(spec))?)
+        Ok(kconfig::solve(
+            &self.starter,
+            &tree,
+            dir,
+            &choose(&spec.on(tree.series())),
+        )?)
     }
 
     fn build(
@@ -243,7 +248,7 @@ impl KernelBuilder {
         solve: impl FnOnce(&Tree, &Path) -> Result<Config, KconfigError>,
         mut progress: impl FnMut(&str) -> bool,
     ) -> Result<Kernel, MakeError> {
-        let patches = patches(recipe.cuts);
+        let patches = patches(recipe.cuts, recipe.sources.tree.series());
         // Sources that do not fit leave no directory behind.
         let cached = match self.patching {
             Patching::Cached => Some(patched(recipe.sources, &patches, &self.cache)?),

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kconfig::Config;
 use crate::mapping::{Row, Symbol, Trigger, rows};
+use crate::source::Series;
 
 /// What the C library and the kernel say of what is not there, lower case.
 const PHRASES: &[&str] = &[
@@ -42,14 +43,14 @@ const LINE_CHARS: usize = 160;
 
 /// Options that a configuration lacks and a console's lines point at, each with
 /// the line.
-pub(crate) fn suspects(console: &str, config: &Config) -> BTreeMap<Symbol, String> {
+pub(crate) fn suspects(console: &str, config: &Config, series: Series) -> BTreeMap<Symbol, String> {
     let mut found = BTreeMap::new();
     for line in console.lines().map(plain) {
         let lower = line.to_lowercase();
         if !PHRASES.iter().any(|phrase| lower.contains(phrase)) {
             continue;
         }
-        for row in rows().iter().filter(|row| is_meant(row, &lower)) {
+        for row in rows(series).iter().filter(|row| is_meant(row, &lower)) {
             for symbol in row.needs.iter().filter(|symbol| !config.has(symbol)) {
                 let why = || format!("the guest said: {line}");
                 found.entry(symbol.clone()).or_insert_with(why);
@@ -61,10 +62,10 @@ pub(crate) fn suspects(console: &str, config: &Config) -> BTreeMap<Symbol, Strin
 
 /// All options of the mapping that a configuration lacks and another has, but for
 /// those of hardware: the machine's is there already.
-pub fn known(config: &Config, debian: &Config) -> BTreeSet<Symbol> {
+pub fn known(config: &Config, debian: &Config, series: Series) -> BTreeSet<Symbol> {
     let on: BTreeSet<&str> = debian.on().collect();
     let is_hardware = |row: &Row| matches!(row.trigger, Trigger::Targets(_) | Trigger::Parts(_));
-    let rows = rows()
+    let rows = rows(series)
         .iter()
         .filter(|row| row.cut.is_none() && !is_hardware(row));
     let symbols = rows.flat_map(|row| &row.needs);
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     fn names(console: &str, config: &str) -> Vec<String> {
-        let found = suspects(console, &Config::read(config));
+        let found = suspects(console, &Config::read(config), Series::V6_1);
         found.keys().map(ToString::to_string).collect()
     }
 
@@ -168,14 +169,22 @@ mod tests {
     #[test]
     fn what_debian_has_and_no_program_asks_for_is_not_searched() {
         let debian = "CONFIG_SYSVIPC=y\nCONFIG_EPOLL=y\nCONFIG_SERIO=y\nCONFIG_VIRTIO_BLK=m\n";
-        let symbols = known(&Config::read("CONFIG_EPOLL=y\n"), &Config::read(debian));
+        let symbols = known(
+            &Config::read("CONFIG_EPOLL=y\n"),
+            &Config::read(debian),
+            Series::V6_1,
+        );
         let found: Vec<&str> = symbols.iter().map(Symbol::name).collect();
         assert_eq!(found, ["SYSVIPC"]);
     }
 
     #[test]
     fn the_reason_is_the_guests_line_without_its_controls() {
-        let found = suspects("\u{1b}[31mtimerfd_create: ENOSYS\r", &Config::read(""));
+        let found = suspects(
+            "\u{1b}[31mtimerfd_create: ENOSYS\r",
+            &Config::read(""),
+            Series::V6_1,
+        );
         let why: Vec<&String> = found.values().collect();
         assert_eq!(why, ["the guest said: timerfd_create: ENOSYS"]);
     }

@@ -12,6 +12,7 @@ use crate::calls;
 use crate::cut::Cut;
 use crate::kconfig::{Config, Prompts};
 use crate::machine::{self, NS_PER_INSTRUCTION};
+use crate::source::Series;
 use crate::tailoring::Added;
 use crate::tuning::report::SearchReport;
 
@@ -123,12 +124,12 @@ pub struct Report {
 }
 
 impl KernelFigures {
-    /// What the configuration says.
+    /// What the configuration says; `table` has the calls of a series.
     pub fn of(
         version: String,
         config: &Config,
         prompts: &Prompts,
-        table: &BTreeSet<String>,
+        (table, series): (&BTreeSet<String>, Series),
         image_bytes: u64,
     ) -> Self {
         Self {
@@ -136,7 +137,7 @@ impl KernelFigures {
             options: config.options(),
             settable: prompts.count(config),
             modules: config.modules(),
-            calls: calls::reachable(table, config).len(),
+            calls: calls::reachable(table, config, series).len(),
             image_bytes,
             ..Self::default()
         }

@@ -6,6 +6,7 @@ use tare_profile::Profile;
 
 use crate::cut::Cut;
 use crate::mapping::Symbol;
+use crate::source::Series;
 use crate::target::{Part, Target};
 
 /// What a kernel is made for, and how.
@@ -13,6 +14,8 @@ use crate::target::{Part, Target};
 pub struct KernelSpec {
     /// The application's use of the kernel.
     pub profile: Profile,
+    /// What the sources are a version of.
+    pub series: Series,
     /// The machine.
     pub target: Target,
     /// The machine's parts.
@@ -36,12 +39,22 @@ impl KernelSpec {
         let uses_network = sockets.any(|socket| inet(&socket.family));
         Self {
             profile,
+            series: Series::default(),
             target,
             parts: uses_network.then_some(Part::Network).into_iter().collect(),
             cuts: Cut::by_default(),
             add: BTreeMap::new(),
             keep: BTreeSet::new(),
             parameters: Vec::new(),
+        }
+    }
+
+    /// The same for sources of another series.
+    #[must_use]
+    pub fn on(&self, series: Series) -> Self {
+        Self {
+            series,
+            ..self.clone()
         }
     }
 }

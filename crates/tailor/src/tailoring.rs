@@ -191,7 +191,11 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             };
             (self.progress)(Step::Failed(failure));
             let console = machine::console(&proof.console);
-            let suspects = self.not_yet_added(missing::suspects(&console, &kernel.config));
+            let suspects = self.not_yet_added(missing::suspects(
+                &console,
+                &kernel.config,
+                self.spec.series,
+            ));
             if suspects.is_empty() {
                 break;
             }
@@ -299,7 +303,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
         let optional: BTreeSet<Symbol> = choose(&self.spec).optional.into_keys().collect();
         let known = self.tailoring.debian;
         let known = known
-            .map(|debian| missing::known(&kernel.config, debian.config))
+            .map(|debian| missing::known(&kernel.config, debian.config, self.spec.series))
             .unwrap_or_default();
         let objects = kernel.image.vmlinux.parent();
         let reach = objects.map(Reach::of).unwrap_or_default();

@@ -21,8 +21,8 @@ pub(crate) struct TailorArgs {
     /// Command of the guest [default: the profile's, or the root image's]
     #[arg(value_name = "COMMAND", last = true)]
     pub(crate) command: Vec<String>,
-    /// Kernel sources: an archive or a directory [default: Debian's package,
-    /// downloaded once]
+    /// Kernel sources of Linux 6.1 or 6.12: an archive or a directory [default:
+    /// Debian 12's package of 6.1, downloaded once]
     #[arg(long, value_name = "TARBALL|DIR")]
     pub(crate) source: Option<PathBuf>,
     /// The machine that the kernel is for

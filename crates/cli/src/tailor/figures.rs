@@ -16,6 +16,7 @@ use tare_tailor::kernel::{KernelBuilder, MakeError, OBJECTS};
 use tare_tailor::prove::{ProofConfig, ProveError, weigh_boot};
 use tare_tailor::report::{Boots, CutLine, KernelFigures, Report, SCHEMA, code_kib};
 use tare_tailor::root::Application;
+use tare_tailor::source::Series;
 use tare_tailor::spec::KernelSpec;
 use tare_tailor::tailoring::{CONTROL_LOG, Control, Tailored};
 use tare_tailor::{calls, code};
@@ -80,7 +81,7 @@ impl Figures<'_> {
             ));
         }
         let (mut tailored_figures, mut debian) =
-            self.kernels(tailored, &Prompts::of(&tree), &table)?;
+            self.kernels(tailored, &Prompts::of(&tree), (&table, tree.series()))?;
         if let Some(records) = self.records {
             let kbuild = Kbuild::of(tree.dir());
             let count = |config: &Config| Some(kbuild.count(&records.files, config));
@@ -129,7 +130,7 @@ impl Figures<'_> {
         &self,
         tailored: &Tailored,
         prompts: &Prompts,
-        table: &BTreeSet<String>,
+        table: (&BTreeSet<String>, Series),
     ) -> Result<(KernelFigures, Option<KernelFigures>), Failure> {
         let kernel = &tailored.kernel;
         let (own, other) = self.boots(&kernel.image.bz_image)?;
@@ -198,7 +199,7 @@ impl Figures<'_> {
         let mut lines = Vec::new();
         for cut in Cut::ALL {
             let taken = self.spec.cuts.contains(&cut);
-            let in_configuration = cut.patch().is_none() && cut.flag().is_none();
+            let in_configuration = !cut.is_of_source() && cut.flag().is_none();
             let options = if self.args.each_cut && in_configuration && cut != Cut::Packages {
                 Some(self.worth(cut, config)?)
             } else {

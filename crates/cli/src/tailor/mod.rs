@@ -30,7 +30,7 @@ use tare_tailor::build::Image;
 use tare_tailor::check::Check;
 use tare_tailor::cves::Records;
 use tare_tailor::kconfig::Config;
-use tare_tailor::kernel::{Kernel, KernelBuilder, LOCK, Patching};
+use tare_tailor::kernel::{Kernel, KernelBuilder, LOCK, MakeError, Patching};
 use tare_tailor::lock::Lock;
 use tare_tailor::machine::{Execution, machine_type};
 use tare_tailor::prove::{GOES_ON, Proof, ProofConfig, prove};
@@ -154,6 +154,8 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     if trees.any(|tree| !guest::capabilities(tree).is_empty()) {
         spec::keep_capabilities(&mut spec);
     }
+    let series = builder.source.series(&builder.cache);
+    spec.series = series.map_err(MakeError::from)?;
     let debian = Debian::obtain(&builder.cache);
     let control = debian.as_ref().map(Debian::control);
     let mut progress = Progress::new(applications.iter().map(|it| it.name.clone()).collect());

@@ -15,7 +15,7 @@ use tare_tailor::kconfig::{self, Config};
 use tare_tailor::kernel::{Kernel, KernelBuilder, LOCK, MakeError, Patching};
 use tare_tailor::lock::{self, Lock};
 use tare_tailor::mapping::Symbol;
-use tare_tailor::source::{Source, Sources};
+use tare_tailor::source::{Series, Source, Sources};
 use tare_tailor::spec::KernelSpec;
 use tare_tailor::starter::{Starter, bounds};
 use tare_tailor::target::{Part, Target};
@@ -89,7 +89,7 @@ pub(crate) fn is_same(
         let symbols = choose(&order(app, cuts)?).symbols.into_keys();
         let of_source = cuts
             .iter()
-            .map(|cut| (cut.patch(), cut.flag()))
+            .map(|cut| (cut.patch(Series::V6_1), cut.flag()))
             .filter(|it| *it != (None, None));
         Ok::<_, LinuxError>((symbols.collect::<Vec<_>>(), of_source.collect::<Vec<_>>()))
     };
@@ -161,7 +161,11 @@ fn key(app: &App, order: &KernelSpec, sources: &Sources) -> String {
     let choice = choose(order);
     let symbols: Vec<&str> = choice.symbols.keys().map(Symbol::name).collect();
     let cuts: Vec<&str> = order.cuts.iter().map(|cut| cut.name()).collect();
-    let patches: String = order.cuts.iter().filter_map(|cut| cut.patch()).collect();
+    let patches: String = order
+        .cuts
+        .iter()
+        .filter_map(|cut| cut.patch(order.series))
+        .collect();
     let tools = lock::tools();
     let sources = &sources.sha256;
     let all = format!("{sources} {symbols:?} {cuts:?} {tools:?} {patches}");

@@ -4,6 +4,7 @@ use tare_profile::{FileUse, OptionUse, SocketUse};
 
 use super::*;
 use crate::cut::Cut;
+use crate::source::Series;
 use crate::target::{Part, Target};
 
 fn profile(calls: &[(&str, u64, u64)]) -> Profile {
@@ -29,6 +30,7 @@ fn chosen(profile: &Profile, cuts: &[Cut], parts: &[Part]) -> Choice {
 
 fn chosen_for(target: Target, profile: &Profile, cuts: &[Cut], parts: &[Part]) -> Choice {
     choose(&KernelSpec {
+        series: Series::V6_1,
         profile: profile.clone(),
         target,
         parts: parts.iter().copied().collect(),

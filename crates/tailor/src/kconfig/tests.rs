@@ -9,11 +9,12 @@ use tare_profile::{Call, Profile, SocketUse};
 use super::*;
 use crate::choose::choose;
 use crate::cut::Cut;
+use crate::source::Series;
 use crate::spec::KernelSpec;
 use crate::target::{Part, Target};
 use crate::testing::tree;
 
-fn everything(target: Target, cuts: &BTreeSet<Cut>) -> Choice {
+fn everything(series: Series, target: Target, cuts: &BTreeSet<Cut>) -> Choice {
     let mut profile = Profile::empty();
     for call in ["epoll_wait", "futex", "accept4", "io_uring_setup", "shmget"] {
         profile.calls.insert(
@@ -35,6 +36,7 @@ fn everything(target: Target, cuts: &BTreeSet<Cut>) -> Choice {
         profile.features.sockets.last_mut().unwrap().family = family.to_owned();
     }
     choose(&KernelSpec {
+        series,
         profile,
         target,
         parts: [
@@ -63,7 +65,7 @@ fn every_target_is_granted_all_that_it_asks() {
             &Starter::Test,
             &tree,
             build.path(),
-            &everything(target, &cuts),
+            &everything(tree.series(), target, &cuts),
         )
         .unwrap();
         assert!(config.has(&Symbol::new("EPOLL").unwrap()));
@@ -79,7 +81,13 @@ fn parameters_become_the_kernels_own_command_line_and_are_in_its_lock() {
     let mut spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     let words = crate::tuning::settings::all().iter();
     spec.parameters = words.map(|setting| setting.word.clone()).collect();
-    let config = solve(&Starter::Test, &tree, build.path(), &choose(&spec)).unwrap();
+    let config = solve(
+        &Starter::Test,
+        &tree,
+        build.path(),
+        &choose(&spec.on(tree.series())),
+    )
+    .unwrap();
     let line = format!("CONFIG_CMDLINE=\"{}\"", spec.parameters.join(" "));
     assert!(config.lines().contains(&line), "{line}");
     // As a lock is read, of which nothing is a command.

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::cut::Cut;
+use crate::source::Series;
 use crate::target::{Part, Target};
 
 /// A configuration symbol that is set to `y`, without `CONFIG_`.
@@ -104,6 +105,8 @@ pub struct Row {
     pub cut: Option<Cut>,
     /// The cut that brings it: the replacement of what is left out.
     pub taken: Option<Cut>,
+    /// The series of Linux that it is for.
+    pub series: Vec<Series>,
     /// More, for the reader of a report.
     pub note: Option<String>,
 }
@@ -178,6 +181,7 @@ struct Raw {
     optional: bool,
     cut: Option<Cut>,
     taken: Option<Cut>,
+    series: Option<Vec<Series>>,
     note: Option<String>,
 }
 
@@ -221,6 +225,7 @@ impl Raw {
             optional: self.optional,
             cut: self.cut,
             taken: self.taken,
+            series: self.series.unwrap_or(Series::ALL.to_vec()),
             note: self.note,
         })
     }

@@ -30,17 +30,37 @@ fn a_mistake_in_a_data_file_is_named_with_its_place() {
     assert!(place.contains("line 2, column 1"), "{place}");
 }
 
-/// A tree with the kernel's sources.
-fn tree() -> Option<PathBuf> {
-    crate::testing::tree().map(|tree| tree.dir().to_owned())
+/// A tree with the kernel's sources, and what they are a version of.
+fn tree() -> Option<(PathBuf, Series)> {
+    crate::testing::tree().map(|tree| (tree.dir().to_owned(), tree.series()))
+}
+
+#[test]
+fn a_series_has_its_own_rows_and_names() {
+    let needs = |series| -> BTreeSet<&str> {
+        let all = rows(series).iter();
+        all.flat_map(|row| row.needs.iter().map(Symbol::name))
+            .collect()
+    };
+    let (old, new) = (needs(Series::V6_1), needs(Series::V6_12));
+    for name in ["RETPOLINE", "CPU_SRSO", "RANDOM_TRUST_CPU"] {
+        assert!(old.contains(name) && !new.contains(name), "{name}");
+    }
+    for name in ["MITIGATION_RETPOLINE", "MITIGATION_SRSO", "MITIGATION_GDS"] {
+        assert!(new.contains(name) && !old.contains(name), "{name}");
+    }
+    let names = "[[row]]\nalways = true\nneeds = [\"NET\"]\nsource = []\nseries = [\"5.10\"]\n";
+    let error = row::read("x.toml", names).unwrap_err();
+    let why = std::error::Error::source(&error).unwrap().to_string();
+    assert!(why.contains("6.12"), "{why}");
 }
 
 #[test]
 fn every_symbol_is_in_the_files_that_its_row_names() {
-    let Some(tree) = tree() else { return };
+    let Some((tree, series)) = tree() else { return };
     let mut texts = BTreeMap::new();
     let mut unfounded = Vec::new();
-    for row in rows() {
+    for row in rows(series) {
         let sources: String = row
             .source
             .iter()
@@ -74,7 +94,7 @@ fn mentions(line: &str, symbol: &Symbol) -> bool {
 
 #[test]
 fn every_call_that_a_kernel_may_lack_has_one_row() {
-    let Some(tree) = tree() else { return };
+    let Some((tree, series)) = tree() else { return };
     let calls = calls_of_x86_64(&tree);
     let lacking: BTreeSet<String> = conditional(&tree.join("kernel/sys_ni.c"), "COND_SYSCALL(")
         .chain(conditional(
@@ -84,7 +104,7 @@ fn every_call_that_a_kernel_may_lack_has_one_row() {
         .filter(|name| calls.contains(name))
         .collect();
     let mut listed = BTreeSet::new();
-    for row in rows() {
+    for row in rows(series) {
         if let Trigger::Calls(calls) = &row.trigger {
             for call in calls {
                 assert!(listed.insert(call.clone()), "{call} has two rows");
@@ -148,7 +168,7 @@ fn always_needed() -> BTreeSet<&'static str> {
         _ => false,
     };
     let is_cut = |row: &Row| row.cut.is_some_and(|cut| by_default.contains(&cut));
-    rows()
+    rows(Series::V6_1)
         .iter()
         .filter(counts)
         .filter(|row| !is_cut(row) && row.taken.is_none() && !row.optional)
@@ -197,7 +217,7 @@ fn every_hardening_option_is_in_the_default_kernel_or_has_a_reason() {
 #[test]
 fn the_lists_of_hardening_options_are_those_of_the_sources() {
     let lists = hardening();
-    if let Some(tree) = tree() {
+    if let Some((tree, _)) = tree() {
         let text = fs::read_to_string(tree.join("security/Kconfig.hardening")).unwrap();
         let names = text
             .lines()
@@ -209,6 +229,8 @@ fn the_lists_of_hardening_options_are_those_of_the_sources() {
             "INIT_STACK_",
             "STACKLEAK_",
             "RANDSTRUCT",
+            // Selected by BUG_ON_DATA_CORRUPTION, since 6.6.
+            "LIST_HARDENED",
         ];
         let unlisted: Vec<&str> = names
             .filter(|name| !lists.kspp.contains(*name))

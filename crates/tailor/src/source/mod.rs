@@ -12,14 +12,54 @@ pub use patch::{PatchError, patched, switched};
 
 use crate::objects;
 
-/// Versions that the mapping and the patches were checked against.
-pub(crate) const SUPPORTED: (u32, u32) = (6, 1);
+/// Series of Linux that the mapping and the patches were checked against.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Deserialize,
+    serde::Serialize,
+)]
+pub enum Series {
+    /// Debian 12's.
+    #[default]
+    #[serde(rename = "6.1")]
+    V6_1,
+    /// That of Debian 12's backports, and of Debian 13.
+    #[serde(rename = "6.12")]
+    V6_12,
+}
+
+impl Series {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::V6_1, Self::V6_12];
+
+    /// The first two numbers of its versions.
+    const fn numbers(self) -> (u32, u32) {
+        match self {
+            Self::V6_1 => (6, 1),
+            Self::V6_12 => (6, 12),
+        }
+    }
+
+    /// The series of a version.
+    fn of(version: Version) -> Option<Self> {
+        let numbers = (version.major, version.minor);
+        Self::ALL.into_iter().find(|it| it.numbers() == numbers)
+    }
+}
 
 /// A tree of kernel sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     dir: PathBuf,
     version: Version,
+    series: Series,
 }
 
 /// A kernel's version, `6.1.192`.
@@ -54,7 +94,7 @@ pub enum SourceError {
         dir: PathBuf,
     },
     /// Another version than the mapping knows.
-    #[error("{} is Linux {version}; Tare tailors Linux {}.{}", dir.display(), SUPPORTED.0, SUPPORTED.1)]
+    #[error("{} is Linux {version}; Tare tailors Linux {}", dir.display(), supported())]
     Unsupported {
         /// The directory.
         dir: PathBuf,
@@ -101,10 +141,14 @@ impl Tree {
         let dir = dir
             .canonicalize()
             .map_err(|source| SourceError::Read { path, source })?;
-        if (version.major, version.minor) != SUPPORTED {
-            return Err(SourceError::Unsupported { dir, version });
+        match Series::of(version) {
+            Some(series) => Ok(Self {
+                dir,
+                version,
+                series,
+            }),
+            None => Err(SourceError::Unsupported { dir, version }),
         }
-        Ok(Self { dir, version })
     }
 
     /// Its directory, absolute.
@@ -116,6 +160,17 @@ impl Tree {
     pub fn version(&self) -> Version {
         self.version
     }
+
+    /// What it is a version of.
+    pub fn series(&self) -> Series {
+        self.series
+    }
+}
+
+fn supported() -> String {
+    let all = Series::ALL.map(Series::numbers);
+    all.map(|(major, minor)| format!("{major}.{minor}"))
+        .join(" and ")
 }
 
 /// The version that a kernel's top Makefile says in its first lines.
@@ -190,7 +245,7 @@ mod tests {
         let dir = tree("VERSION = 5\nPATCHLEVEL = 10\nSUBLEVEL = 3\n");
         let error = Tree::open(dir.path()).unwrap_err().to_string();
         assert!(
-            error.contains("is Linux 5.10.3; Tare tailors Linux 6.1"),
+            error.contains("is Linux 5.10.3; Tare tailors Linux 6.1 and 6.12"),
             "{error}"
         );
     }

@@ -12,7 +12,7 @@ use tare_rootfs::kernel::debian::numbers;
 use tare_rootfs::package;
 use tare_rootfs::package::PackageError;
 
-use super::{SourceError, Tree};
+use super::{Series, SourceError, Tree};
 use crate::lock::{self, LockError};
 
 /// Debian's package of the sources.
@@ -97,6 +97,14 @@ impl Source {
         match self {
             Self::Directory(path) => Ok(Tree::open(path)?),
             Self::Debian | Self::Archive(_) => Ok(self.obtain(cache)?.tree),
+        }
+    }
+
+    /// What it is a version of. Debian's package is not downloaded for that.
+    pub fn series(&self, cache: &Cache) -> Result<Series, ObtainError> {
+        match self {
+            Self::Debian => Ok(Series::V6_1),
+            Self::Archive(_) | Self::Directory(_) => Ok(self.tree(cache)?.series()),
         }
     }
 

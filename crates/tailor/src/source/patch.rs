@@ -111,7 +111,7 @@ pub fn switched(
     let asked = patches.iter().map(|(_, text)| *text);
     let known = Cut::ALL
         .iter()
-        .filter_map(|cut| -> Option<&str> { cut.patch() });
+        .filter_map(|cut| -> Option<&str> { cut.patch(sources.tree.series()) });
     let changed: BTreeSet<&str> = asked.chain(known).flat_map(files).collect();
     for file in &changed {
         let to = scratch.path().join(file);
@@ -314,7 +314,7 @@ mod tests {
             fs::copy(tree.dir().join(file), to).unwrap();
         }
         for cut in Cut::ALL {
-            if let Some(text) = cut.patch() {
+            if let Some(text) = cut.patch(tree.series()) {
                 apply(copy.path(), tree.dir(), cut.name(), text).unwrap();
             }
         }
