@@ -15,11 +15,13 @@ use tare_rootfs::cache::{Cache, CacheError};
 
 use super::{SourceError, Sources, Tree};
 use crate::cut::Cut;
-use crate::lock::Patch;
+use crate::lock::{LockError, Patch};
 use crate::{lock, objects};
 
 /// The cache's directory of trees with patches.
 const ENTRIES: &str = "linux-patched";
+/// The hash of such a tree, beside it.
+const HASH: &str = "tree.sha256";
 
 /// A patch that does not apply, or a copy that cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +63,9 @@ pub enum PatchError {
     /// The cache.
     #[error(transparent)]
     Cache(#[from] CacheError),
+    /// The copy's hash.
+    #[error(transparent)]
+    Hash(#[from] LockError),
     /// The copy is not a tree of kernel sources.
     #[error(transparent)]
     Tree(#[from] SourceError),
@@ -78,12 +83,28 @@ pub fn patched(
     }
     let hashes: String = listed.iter().map(|patch| patch.sha256.as_str()).collect();
     let key = lock::sha256(format!("{} {hashes}", sources.sha256).as_bytes());
-    let entry = cache.get_or_fill(&format!("{ENTRIES}/{}", &key[..16]), |entry| {
+    let name = format!("{ENTRIES}/{}", &key[..16]);
+    let fill = |entry: &Path| -> Result<(), PatchError> {
         let copy = entry.join("linux");
         link(sources.tree.dir(), &copy)?;
         let mut all = patches.iter();
-        all.try_for_each(|(name, text)| apply(&copy, sources.tree.dir(), name, text))
-    })?;
+        all.try_for_each(|(name, text)| apply(&copy, sources.tree.dir(), name, text))?;
+        let hash = lock::sha256_of_tree(&Tree::open(&copy)?)?;
+        let path = entry.join(HASH);
+        fs::write(&path, hash).map_err(unwritten(&path))
+    };
+    let mut entry = cache.get_or_fill(&name, fill)?;
+    // A tree of the user's may have been edited in place: its files are the copy's.
+    let own = cache.dir().canonicalize();
+    let is_ours = own.is_ok_and(|own| sources.tree.dir().starts_with(own));
+    if !is_ours {
+        let found = lock::sha256_of_tree(&Tree::open(&entry.join("linux"))?)?;
+        let known = fs::read_to_string(entry.join(HASH));
+        if known.ok() != Some(found) {
+            fs::remove_dir_all(&entry).map_err(unwritten(&entry))?;
+            entry = cache.get_or_fill(&name, fill)?;
+        }
+    }
     Ok((Tree::open(&entry.join("linux"))?, listed))
 }
 
@@ -300,6 +321,29 @@ mod tests {
         assert!(said.contains("FAILED"), "{said}");
         let entries = fs::read_dir(cache.dir().join(ENTRIES)).unwrap();
         assert_eq!(entries.count(), 0);
+    }
+
+    /// An editor that writes a file in place writes the copy's too, which is the same inode.
+    #[test]
+    fn an_edit_in_place_that_was_taken_back_is_not_built() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("tree");
+        fs::create_dir_all(&root).unwrap();
+        let file = root.join("b.c");
+        fs::write(&file, "good\n").unwrap();
+        let sources = sources(&root);
+        let cache = Cache::at(dir.path().join("cache"));
+        let built = || {
+            let (tree, _) = patched(&sources, &[("three", PATCH)], &cache).unwrap();
+            fs::read_to_string(tree.dir().join("b.c")).unwrap()
+        };
+        assert_eq!(built(), "good\n");
+        fs::write(&file, "edited\n").unwrap();
+        // As git checkout puts it back: another inode.
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, "good\n").unwrap();
+        assert_eq!(lock::sha256_of_tree(&sources.tree).unwrap(), sources.sha256);
+        assert_eq!(built(), "good\n");
     }
 
     #[test]
