@@ -55,7 +55,7 @@ pub const fn selectors(call: u32) -> &'static [usize] {
     match call {
         SOCKET | SOCKETPAIR => &[0, 1, 2],
         SETSOCKOPT | GETSOCKOPT => &[1, 2],
-        IOCTL => &[1],
+        IOCTL | FCNTL => &[1],
         CLONE | UNSHARE | PRCTL | ARCH_PRCTL => &[0],
         _ => &[],
     }
@@ -73,6 +73,8 @@ pub const SETSOCKOPT: u32 = 54;
 pub const GETSOCKOPT: u32 = 55;
 /// `clone`.
 pub const CLONE: u32 = 56;
+/// `fcntl`.
+pub const FCNTL: u32 = 72;
 /// `prctl`.
 pub const PRCTL: u32 = 157;
 /// `arch_prctl`.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use tare_profile::{Call, Profile};
+use tare_profile::{Call, FlagsUse, Profile};
 
 use crate::mapping::{Row, Symbol, Trigger, rows};
 use crate::spec::KernelSpec;
@@ -132,6 +132,14 @@ fn reasons(row: &Row, spec: &KernelSpec) -> Vec<String> {
             features.clones.iter().flat_map(|clone| &clone.flags),
             |flag| flags.contains(flag),
         ),
+        Trigger::Flags(wanted) => {
+            let of = |used: &FlagsUse| -> Vec<String> {
+                let flags = used.flags.iter();
+                flags.map(|flag| format!("{} {flag}", used.call)).collect()
+            };
+            let all: Vec<String> = features.flags.iter().flat_map(of).collect();
+            seen(all.iter(), |flag| wanted.contains(flag))
+        }
     }
 }
 

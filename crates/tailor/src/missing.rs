@@ -96,6 +96,7 @@ fn is_meant(row: &Row, line: &str) -> bool {
             paths.any(|path| patterns.iter().any(|pattern| pattern.matches(path)))
         }
         Trigger::Clones(_)
+        | Trigger::Flags(_)
         | Trigger::Protocols(_)
         | Trigger::Always
         | Trigger::Targets(_)

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tare_init::refusal::{self, Refusal};
 use tare_profile::{
-    Call, CloneUse, Features, FileUse, IoctlUse, MountUse, OptionUse, PrctlUse, Profile, SocketUse,
-    names, paths, table,
+    Call, CloneUse, Features, FileUse, FlagsUse, IoctlUse, MountUse, OptionUse, PrctlUse, Profile,
+    SocketUse, names, paths, table,
 };
 
 use crate::choose::{Choice, choose};
@@ -85,6 +85,7 @@ fn sentence(refusal: &Refusal) -> String {
         ioctls,
         clones,
         prctls,
+        flags,
         ..
     } = features;
     let what = sockets
@@ -94,6 +95,7 @@ fn sentence(refusal: &Refusal) -> String {
         .chain(ioctls.into_iter().map(|it| it.request))
         .chain(clones.into_iter().map(|it| it.flags.join("|")))
         .chain(prctls.into_iter().map(|it| it.operation))
+        .chain(flags.into_iter().map(|it| it.flags.join("|")))
         .chain(refusal.text.clone());
     let words: Vec<String> = std::iter::once(call).chain(what).collect();
     let plain = |c: char| if c.is_control() { '?' } else { c };
@@ -136,6 +138,7 @@ fn add_features(refusal: &Refusal, features: &mut Features) {
                 .socket_options
                 .push(OptionUse::of(level, option, 1));
         }
+        (refusal::FCNTL, &[command]) => features.flags.push(FlagsUse::of_fcntl(command, 1)),
         (refusal::IOCTL, &[request]) => features.ioctls.push(IoctlUse::of(request, 1)),
         (refusal::CLONE | refusal::UNSHARE, &[flags]) => {
             features.clones.push(CloneUse::of(flags & !CLONE_SIGNAL, 1));
@@ -218,6 +221,7 @@ mod tests {
             (refusal("openat", 2, &[], Some("/dev/ptmx")), "UNIX98_PTYS"),
             (refusal("socket", 97, &[10, 0o2_000_001, 0], None), "IPV6"),
             (refusal("epoll_create1", 38, &[], None), "EPOLL"),
+            (refusal("fcntl", 13, &[6], None), "FILE_LOCKING"),
             (refusal("mount", 19, &[], Some("xfs")), "XFS_FS"),
             (refusal("unshare", 22, &[0x4000_0000], None), "NET_NS"),
             (

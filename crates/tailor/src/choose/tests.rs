@@ -180,3 +180,18 @@ fn a_congestion_control_is_built_in_by_its_name_beside_the_default_one() {
     assert!(has(&bbr, "TCP_CONG_BBR") && has(&bbr, "TCP_CONG_CUBIC"));
     assert!(!has(&with("TCP_CONGESTION=reno"), "TCP_CONG_ADVANCED"));
 }
+
+/// `fcntl(fd, F_SETLK)` without `flock`, as SQLite and MySQL lock.
+#[test]
+fn a_lock_of_fcntl_brings_file_locks() {
+    let mut locks = profile(&[("fcntl", 2, 0)]);
+    assert!(!has(&chosen(&locks, &[], &[]), "FILE_LOCKING"));
+    locks.features.flags = vec![tare_profile::FlagsUse::of_fcntl(6, 1)];
+    let choice = chosen(&locks, &[], &[]);
+    assert!(has(&choice, "FILE_LOCKING"));
+    let symbol = Symbol::new("FILE_LOCKING").unwrap();
+    assert!(
+        choice.symbols[&symbol].contains("fcntl F_SETLK"),
+        "{choice:?}"
+    );
+}

@@ -88,6 +88,8 @@ pub enum Trigger {
     Prctls(Vec<String>),
     /// A flag of `clone` or `unshare`.
     Clones(Vec<String>),
+    /// A flag of `open` or `mmap`, or a command of `fcntl`, as `CALL FLAG`.
+    Flags(Vec<String>),
 }
 
 /// An observation and what it needs.
@@ -175,6 +177,7 @@ struct Raw {
     ioctls: Option<Vec<String>>,
     prctls: Option<Vec<String>>,
     clones: Option<Vec<String>>,
+    flags: Option<Vec<String>>,
     needs: Vec<Symbol>,
     source: Vec<String>,
     #[serde(default)]
@@ -209,6 +212,7 @@ impl Raw {
             self.ioctls.map(Trigger::Ioctls),
             self.prctls.map(Trigger::Prctls),
             self.clones.map(Trigger::Clones),
+            self.flags.map(Trigger::Flags),
         ]
         .into_iter()
         .flatten();
