@@ -42,7 +42,7 @@ pub struct Listing {
 pub enum Links {
     /// As the files they point to, all owned by root. For the library OS.
     Followed,
-    /// As links. Owners are kept, except that the caller's files become root's.
+    /// As links. Owners are kept, except that the files of an ordinary user become root's.
     Kept,
 }
 
@@ -302,9 +302,10 @@ fn list(directory: &File) -> io::Result<Vec<Seen>> {
     Ok(entries)
 }
 
-/// Files of the user who runs Tare are root's in the guest.
+/// Files of an ordinary user who runs Tare are root's in the guest; root's own keep their group.
 fn owner(stat: &Stat) -> (u32, u32) {
-    if stat.st_uid == rustix::process::geteuid().as_raw() {
+    let user = rustix::process::geteuid();
+    if !user.is_root() && stat.st_uid == user.as_raw() {
         (0, 0)
     } else {
         (stat.st_uid, stat.st_gid)
@@ -331,6 +332,22 @@ mod tests {
 
     fn names(listing: &Listing) -> Vec<&str> {
         listing.tree.entries().map(|(name, _)| name).collect()
+    }
+
+    /// As crontab's, a set-group-ID program, and as a key that a group may read.
+    #[test]
+    fn roots_files_keep_their_group() {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIP: only root can give a file another group");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("crontab");
+        fs::write(&file, "x").unwrap();
+        std::os::unix::fs::chown(&file, Some(0), Some(42)).unwrap();
+        let listing = super::walk(dir.path(), Links::Kept, 1 << 20).unwrap();
+        let node = listing.tree.get("crontab").unwrap();
+        assert_eq!((node.uid, node.gid), (0, 42));
     }
 
     #[test]
