@@ -1,6 +1,7 @@
 //! A tree as a directory of this computer.
 //!
-//! Owners are kept only when root writes it, since no other user may give files away.
+//! Owners and permissions are kept only when root writes it: no other user may give files away, read
+//! a file without permissions, or remove what is in a directory that may not be changed.
 //! Capabilities are set by the guest's first process.
 
 use std::collections::HashMap;
@@ -88,14 +89,15 @@ fn lay_out(place: &Path, node: &Node) -> Result<(), WriteError> {
 }
 
 fn set_attributes(place: &Path, node: &Node, owners: Owners) -> io::Result<()> {
-    if owners == Owners::Kept && rustix::process::geteuid().is_root() {
+    let is_kept = owners == Owners::Kept && rustix::process::geteuid().is_root();
+    if is_kept {
         lchown(place, Some(node.uid), Some(node.gid))?;
     }
-    let permissions = match (&node.kind, owners) {
-        (EntryKind::Link(_), _) => return Ok(()),
-        (_, Owners::Kept) => node.permissions,
-        (EntryKind::Directory, Owners::Caller) => node.permissions & 0o755 | 0o700,
-        (EntryKind::File(_) | EntryKind::Pipe, Owners::Caller) => node.permissions & 0o755 | 0o600,
+    let permissions = match &node.kind {
+        EntryKind::Link(_) => return Ok(()),
+        _ if is_kept => node.permissions,
+        EntryKind::Directory => node.permissions & 0o755 | 0o700,
+        EntryKind::File(_) | EntryKind::Pipe => node.permissions & 0o755 | 0o600,
     };
     fs::set_permissions(place, fs::Permissions::from_mode(permissions))
 }

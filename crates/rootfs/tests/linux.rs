@@ -139,7 +139,7 @@ fn the_root_may_be_a_disk() {
     tree.insert("srv/file", file).unwrap();
     let place = tempfile::tempdir().unwrap();
     let disk = place.path().join("disk");
-    if let Err(ext4::DiskError::NoProgram) = ext4::make(&tree, &disk, 64 << 20) {
+    if let Err(ext4::DiskError::NoProgram(_)) = ext4::make(&tree, &disk, 64 << 20) {
         return eprintln!("SKIP: mke2fs is not installed");
     }
     let script = "cat /srv/file; echo x > /new && exit 5";

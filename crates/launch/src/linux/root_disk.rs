@@ -42,13 +42,18 @@ impl Explain for RootDiskError {
     fn code(&self) -> ExitCode {
         match &self.source {
             DiskError::Write(WriteError::Pack(error)) => error.code(),
-            DiskError::Failed(_) => ExitCode::RootTooLarge,
-            DiskError::Write(_) | DiskError::Layout(_) | DiskError::NoProgram => ExitCode::Output,
+            error if error.may_be_too_small() => ExitCode::RootTooLarge,
+            DiskError::Name(_) => ExitCode::RootImage,
+            DiskError::Write(_)
+            | DiskError::Layout(_)
+            | DiskError::NoProgram(_)
+            | DiskError::Failed { .. } => ExitCode::Output,
         }
     }
 
     fn hint(&self) -> Option<String> {
-        matches!(self.source, DiskError::Failed(_))
+        self.source
+            .may_be_too_small()
             .then(|| "make it larger with --root-disk".to_owned())
     }
 }
