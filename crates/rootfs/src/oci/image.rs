@@ -10,6 +10,7 @@ use serde::Deserialize;
 use tare_confine::read_confined;
 
 use super::ImageError;
+use super::digest::Digest;
 use super::image_ref::ImageRef;
 use super::layer::{self, Added, Layer, Unpacker};
 use super::limits::{Budget, LimitError, Limits, MAX_LAYERS};
@@ -76,6 +77,15 @@ struct Config {
     os: String,
     #[serde(default)]
     config: Option<Settings>,
+    #[serde(default)]
+    rootfs: Option<RootFs>,
+}
+
+/// What an image's layers unpack to, lowest first (OCI image specification, `rootfs`).
+#[derive(Default, Deserialize)]
+struct RootFs {
+    #[serde(default)]
+    diff_ids: Option<Vec<String>>,
 }
 
 impl Settings {
@@ -181,15 +191,22 @@ fn of_store(
     if manifest.layers.len() > MAX_LAYERS {
         return Err(LimitError::Layers.into());
     }
-    let settings = settings(&manifest)?;
-    let budget = Budget::new(limits);
+    let (settings, diff_ids) = settings(&manifest)?;
+    let (budget, checks) = (Budget::new(limits), Budget::new(limits));
     let mut unpacker = Unpacker::new(&budget, contents);
     let mut merged = Merged::new(&budget);
     let mut checked = HashSet::new();
-    for layer in &manifest.layers {
+    for (number, layer) in manifest.layers.iter().enumerate() {
         // A manifest can name a layer many times.
-        if let Some(digest) = layer.digest.as_ref().filter(|it| checked.insert(it.path())) {
-            store.check(digest)?;
+        if checked.insert(&layer.name) {
+            match (&layer.digest, diff_ids.get(number)) {
+                (Some(digest), _) => store.check(digest)?,
+                (None, Some(id)) => {
+                    let part = store.part(&layer.name)?;
+                    layer::check_unpacked(&layer.name, part, &Digest::parse(id)?, &checks)?;
+                }
+                (None, None) => {}
+            }
         }
         let part = store.part(&layer.name)?;
         let read = unpacker.layer(&layer.name, part)?;
@@ -203,7 +220,8 @@ fn of_store(
     }))
 }
 
-fn settings(manifest: &Manifest) -> Result<Settings, ImageError> {
+/// The settings, and digests of what layers unpack to, where the image has them.
+fn settings(manifest: &Manifest) -> Result<(Settings, Vec<String>), ImageError> {
     let config: Config = manifest::parse(&manifest.config_name, &manifest.config)?;
     let platform = (config.os.as_str(), config.architecture.as_str());
     if !matches!(platform, ("linux" | "", "amd64" | "")) {
@@ -211,7 +229,11 @@ fn settings(manifest: &Manifest) -> Result<Settings, ImageError> {
             found: format!("{}/{}", config.os, config.architecture),
         });
     }
-    Ok(config.config.unwrap_or_default())
+    let diff_ids = config.rootfs.unwrap_or_default().diff_ids;
+    Ok((
+        config.config.unwrap_or_default(),
+        diff_ids.unwrap_or_default(),
+    ))
 }
 
 /// Layers on each other.

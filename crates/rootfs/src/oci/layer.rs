@@ -1,5 +1,6 @@
 //! One layer: its entries in order, and what it removes from those below.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -10,7 +11,9 @@ use flate2::bufread::MultiGzDecoder;
 use tar::EntryType;
 
 use super::ImageError;
+use super::digest::Digest;
 use super::limits::{Budget, CompressedReader, StreamReader};
+use super::sparse::{self, Sparse};
 use super::store::{GZIP, damaged};
 use super::zstd::ZstdReader;
 use crate::capability::Attributes;
@@ -116,7 +119,11 @@ impl<'a> Unpacker<'a> {
         entry: &mut tar::Entry<'_, impl Read>,
         name: &str,
     ) -> Result<(), ImageError> {
-        let raw = entry.path_bytes();
+        let sparse = Sparse::of(entry).map_err(damaged(name))?;
+        let own = sparse.as_ref().and_then(|sparse| sparse.name.clone());
+        let raw = own
+            .map_or_else(|| entry.path_bytes(), Cow::Owned)
+            .into_owned();
         let Ok(path) = std::str::from_utf8(&raw) else {
             let path = String::from_utf8_lossy(&raw);
             self.left_out.add(&path, "its name is not UTF-8");
@@ -128,7 +135,7 @@ impl<'a> Unpacker<'a> {
         if layer.note_whiteout(&path) {
             return Ok(());
         }
-        let added = self.node(&path, entry, name)?;
+        let added = self.node(&path, entry, sparse.as_ref(), name)?;
         layer.added.extend(added.map(|added| (path, added)));
         Ok(())
     }
@@ -137,14 +144,18 @@ impl<'a> Unpacker<'a> {
         &mut self,
         path: &str,
         entry: &mut tar::Entry<'_, impl Read>,
+        sparse: Option<&Sparse>,
         layer: &str,
     ) -> Result<Option<Added>, ImageError> {
-        let kind = match entry.header().entry_type() {
-            EntryType::Directory => EntryKind::Directory,
-            EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
+        let kind = match (entry.header().entry_type(), sparse) {
+            (EntryType::Directory, _) => EntryKind::Directory,
+            (EntryType::Regular, Some(sparse)) => {
+                EntryKind::File(self.keep_sparse(entry, sparse, layer)?)
+            }
+            (EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse, _) => {
                 EntryKind::File(self.keep(entry, layer)?)
             }
-            EntryType::Symlink | EntryType::Link => {
+            (EntryType::Symlink | EntryType::Link, _) => {
                 let target = entry.link_name_bytes().unwrap_or_default();
                 let Ok(target) = std::str::from_utf8(&target) else {
                     self.left_out.add(path, "its target is not UTF-8");
@@ -156,11 +167,11 @@ impl<'a> Unpacker<'a> {
                 checked(target, layer)?;
                 EntryKind::Link(target.to_owned())
             }
-            EntryType::Block | EntryType::Char => {
+            (EntryType::Block | EntryType::Char, _) => {
                 self.left_out.add(path, "it is a device");
                 return Ok(None);
             }
-            EntryType::Fifo => EntryKind::Pipe,
+            (EntryType::Fifo, _) => EntryKind::Pipe,
             // Extensions of the archive's own, such as a global header.
             _ => return Ok(None),
         };
@@ -190,18 +201,50 @@ impl<'a> Unpacker<'a> {
         layer: &str,
     ) -> Result<Content, ImageError> {
         let offset = self.at;
+        self.append(from, layer)?;
+        Ok(self.part(offset))
+    }
+
+    /// The same of a sparse file, whose content begins with its map.
+    fn keep_sparse(
+        &mut self,
+        from: &mut tar::Entry<'_, impl Read>,
+        sparse: &Sparse,
+        layer: &str,
+    ) -> Result<Content, ImageError> {
+        let offset = self.at;
+        let mut pieces = sparse::map(from).map_err(damaged(layer))?;
+        // The hole at its end, if it ends with one.
+        pieces.push(sparse.bytes..sparse.bytes);
+        for piece in pieces {
+            let bad = || damaged(layer)(io::ErrorKind::InvalidData.into());
+            let hole = piece.start.checked_sub(self.at - offset).ok_or_else(bad)?;
+            self.append(&mut io::repeat(0).take(hole), layer)?;
+            self.append(&mut from.take(piece.end - piece.start), layer)?;
+            if self.at - offset != piece.end {
+                return Err(damaged(layer)(io::ErrorKind::UnexpectedEof.into()));
+            }
+        }
+        Ok(self.part(offset))
+    }
+
+    fn append(&mut self, from: &mut impl Read, layer: &str) -> Result<(), ImageError> {
         self.content(from, layer, |this, bytes| {
             this.file
                 .write_all_at(bytes, this.at)
                 .map_err(ImageError::Spool)?;
             this.at += bytes.len() as u64;
             Ok(())
-        })?;
-        Ok(Content::Part {
+        })
+    }
+
+    /// What was appended from `offset` on.
+    fn part(&self, offset: u64) -> Content {
+        Content::Part {
             file: Arc::clone(&self.file),
             offset,
             bytes: self.at - offset,
-        })
+        }
     }
 
     /// Reads the rest of an entry's content, counted before it is used.
@@ -242,6 +285,31 @@ fn attributes(entry: &mut tar::Entry<'_, impl Read>) -> Attributes {
         }
     }
     attributes
+}
+
+/// Checks a layer by the digest of what it unpacks to. Archives of docker have no other
+/// (`diff_ids` in the image's configuration).
+pub(super) fn check_unpacked(
+    name: &str,
+    part: impl Read,
+    digest: &Digest,
+    budget: &Budget,
+) -> Result<(), ImageError> {
+    // Nothing here is an entry's header.
+    budget.end_header();
+    let part = CompressedReader { from: part, budget };
+    let plain = decompress(name, BufReader::with_capacity(CHUNK, part))?;
+    let plain = StreamReader {
+        from: plain,
+        budget,
+    };
+    match digest.matches(plain) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(ImageError::Digest(name.to_owned())),
+        Err(error) => Err(budget
+            .exceeded()
+            .map_or_else(|| damaged(name)(error), ImageError::Limit)),
+    }
 }
 
 fn decompress<'a>(

@@ -28,6 +28,7 @@ mod image_ref;
 mod layer;
 mod limits;
 mod manifest;
+mod sparse;
 mod store;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

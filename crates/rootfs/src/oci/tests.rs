@@ -375,3 +375,83 @@ fn a_compressed_archive_that_expands_without_end_is_bounded() {
         Err(ImageError::Limit(LimitError::Bytes { .. }))
     ));
 }
+
+/// An archive of docker says what its layers unpack to, and nothing of the layers themselves.
+#[test]
+fn a_changed_layer_of_a_docker_archive_is_noticed() {
+    let plain = layer(&[Entry::File("a", 0o644, b"content")]);
+    let id = digest::hash::<sha2::Sha256>(plain.as_slice()).unwrap();
+    let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let config = |id: &str| {
+        format!(r#"{{"config":{{}},"rootfs":{{"type":"layers","diff_ids":["sha256:{id}"]}}}}"#)
+    };
+    for layer in [plain.clone(), gzip(&plain)] {
+        let image = open(&docker_archive(&config(&id), &[layer])).unwrap();
+        assert_eq!(names(&image.tree), ["a"]);
+    }
+    let mut changed = docker_archive(&config(&id), std::slice::from_ref(&plain));
+    let at = changed.windows(7).position(|it| it == b"content").unwrap();
+    changed[at] ^= 1;
+    let error = open(&changed).unwrap_err();
+    assert!(
+        matches!(&error, ImageError::Digest(name) if name == "0/layer.tar"),
+        "{error}"
+    );
+    let error = open(&docker_archive(&config("x"), std::slice::from_ref(&plain))).unwrap_err();
+    assert!(matches!(error, ImageError::BadDigest(_)), "{error}");
+    // Older archives have none.
+    let none = r#"{"rootfs":{"diff_ids":null}}"#;
+    assert!(open(&docker_archive(none, &[plain])).is_ok());
+}
+
+/// A sparse file as GNU tar and libarchive write it, with the map that its content begins with.
+fn sparse_layer(form: &[u8], map: &str, data: &[u8]) -> Vec<u8> {
+    let mut tar = tar::Builder::new(Vec::new());
+    let pax = [
+        ("GNU.sparse.major", form),
+        ("GNU.sparse.minor", b"0"),
+        ("GNU.sparse.name", b"var/db"),
+        ("GNU.sparse.realsize", b"1030"),
+    ];
+    tar.append_pax_extensions(pax).unwrap();
+    let mut content = map.as_bytes().to_vec();
+    content.resize(512, 0);
+    content.extend(data);
+    let mut header = tar::Header::new_ustar();
+    header.set_size(content.len() as u64);
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    tar.append_data(&mut header, "GNUSparseFile.7/db", content.as_slice())
+        .unwrap();
+    tar.into_inner().unwrap()
+}
+
+#[test]
+fn a_sparse_file_has_its_name_and_its_holes() {
+    let map = "2\n1024\n3\n1030\n0\n";
+    let image = open(&docker_archive(CONFIG, &[sparse_layer(b"1", map, b"end")])).unwrap();
+    assert_eq!(names(&image.tree), ["var", "var/db"]);
+    let expected = format!("{}end{}", "\0".repeat(1024), "\0".repeat(3));
+    assert_eq!(text(&image.tree, "var/db"), expected);
+}
+
+#[test]
+fn a_sparse_file_whose_map_is_wrong_is_damage() {
+    for (form, map) in [
+        (&b"0"[..], "0\n"),
+        (b"1", "2\n1024\n3\n1000\n3\n"),
+        (b"1", "1\n1024\n9\n"),
+        (b"1", "1\n18446744073709551615\n3\n"),
+        (b"1", "1\n1024\n-3\n"),
+        (b"1", "99999999999\n"),
+        (b"1", "1\n2000\n3\n"),
+    ] {
+        let layer = sparse_layer(form, map, b"end");
+        let error = open(&docker_archive(CONFIG, &[layer])).unwrap_err();
+        assert!(
+            matches!(error, ImageError::Damaged { .. } | ImageError::Limit(_)),
+            "{map:?}: {error}"
+        );
+    }
+}
