@@ -2,6 +2,9 @@
 //! (OCI image specification, `config.User`), looked up in the guest's
 //! `/etc/passwd` and `/etc/group`.
 
+use std::fs;
+use std::path::Path;
+
 /// A user as the kernel knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
@@ -24,6 +27,16 @@ pub enum AccountError {
     /// No group has this name.
     #[error("the guest's /etc/group has no group {0}")]
     Group(String),
+}
+
+/// Looks up `who` in the files of a root. A name of another encoding than UTF-8 matches none, and
+/// hides no other.
+pub fn look_up_below(who: &str, root: &Path) -> Result<Account, AccountError> {
+    let text = |name: &str| {
+        let bytes = fs::read(root.join(name)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    look_up(who, &text("etc/passwd"), &text("etc/group"))
 }
 
 /// Looks up `who` in the texts of `/etc/passwd` and `/etc/group`. A number need
@@ -107,6 +120,22 @@ mod tests {
         assert_eq!(ids("www-data:staff"), Ok((33, 50)));
         assert_eq!(ids("1000"), Ok((1000, 0)));
         assert_eq!(ids("1000:1001"), Ok((1000, 1001)));
+    }
+
+    #[test]
+    fn an_account_is_found_beside_a_name_of_another_encoding() {
+        let name = format!("tare-account-{}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        fs::create_dir_all(root.join("etc")).unwrap();
+        let passwd = b"jose:x:1000:1001:Jos\xe9:/srv/jose:/bin/sh\n";
+        fs::write(root.join("etc/passwd"), passwd).unwrap();
+        let found = look_up_below("1000", &root);
+        fs::remove_dir_all(&root).unwrap();
+        let found = found.unwrap();
+        assert_eq!(
+            (found.gid, found.home.as_deref()),
+            (1001, Some("/srv/jose"))
+        );
     }
 
     #[test]

@@ -2,19 +2,20 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
-use tare_init::account::{Account, look_up};
-use tare_init::{Logging, PATH, Task};
+use tare_init::account::{Account, look_up_below};
+use tare_init::{Logging, PATH, Task, credentials};
 
 use crate::console::say;
 use crate::streams::Streams;
+use crate::terminal;
 use crate::watch::{self, Watch};
-use crate::{credentials, terminal};
 
 /// Status of a command that cannot be run.
 pub(crate) const CANNOT_RUN: u8 = 126;
@@ -83,6 +84,11 @@ fn start(
     })?;
     // After the terminal's session, which needs root.
     credentials::give(&mut command, account);
+    if account.uid != 0 && !credentials::has_users() {
+        say(&format!(
+            "this kernel has no users: {program} has all rights"
+        ));
+    }
     if task.refusals == Logging::On {
         watch::follow(&mut command);
     }
@@ -99,8 +105,7 @@ fn start(
 }
 
 fn account(user: &str) -> Result<Account, String> {
-    let text = |path| fs::read_to_string(path).unwrap_or_default();
-    look_up(user, &text("/etc/passwd"), &text("/etc/group")).map_err(|error| error.to_string())
+    look_up_below(user, Path::new("/")).map_err(|error| error.to_string())
 }
 
 fn directory(task: &Task) -> &str {
@@ -167,7 +172,7 @@ mod tests {
 
     fn of(words: &[&str], task: &Task) -> Command {
         let arguments: Vec<String> = words[1..].iter().map(|word| (*word).to_owned()).collect();
-        let account = look_up("", "", "").unwrap();
+        let account = tare_init::account::look_up("", "", "").unwrap();
         command(words[0], &arguments, task, &account)
     }
 

@@ -2,13 +2,14 @@
 //!
 //! `rootfs` writes it into the guest's files, the program of this crate reads
 //! it. The program is linked statically (`cargo xtask init`), so that it runs
-//! on any root file system. This library is plain data and pure functions;
-//! what the program does with them is in `main.rs` and below it.
+//! on any root file system. This library is plain data and pure functions, but for
+//! [`credentials`]; what the program does with them is in `main.rs` and below it.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod account;
 pub mod address;
+pub mod credentials;
 mod figures;
 pub mod refusal;
 pub mod stream;

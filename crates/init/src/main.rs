@@ -13,7 +13,6 @@ mod capabilities;
 mod clock;
 mod command;
 mod console;
-mod credentials;
 mod disk;
 mod end;
 mod modules;

@@ -3,9 +3,10 @@
 
 #![forbid(unsafe_code)]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,8 @@ use std::time::Duration;
 
 use tare_control::sentence::chain;
 use tare_host::program::find_program;
-use tare_init::account::look_up;
+use tare_init::account::look_up_below;
+use tare_init::credentials;
 use tare_probe::guest::tracer::Tracer;
 use tare_probe::guest::{
     FAILURE, OUTPUT_DISK, ObserveRequest, PROFILE, STATUS, STOP_PORT, TRACE, archive,
@@ -81,13 +83,13 @@ fn listen(flag: Arc<AtomicBool>) {
 fn command(request: &ObserveRequest) -> Result<Command, String> {
     let (name, arguments) = request.command.split_first().ok_or("there is no command")?;
     let program = find_program(name).map_err(|error| error.to_string())?;
-    let text = |path| fs::read_to_string(path).unwrap_or_default();
-    let account = look_up(&request.user, &text("/etc/passwd"), &text("/etc/group"))
-        .map_err(|error| error.to_string())?;
+    let account =
+        look_up_below(&request.user, Path::new("/")).map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
     command.arg0(name).args(arguments);
+    // Its calls come before the command's own and are not counted.
+    credentials::give(&mut command, &account);
     if account.uid != 0 || account.gid != 0 {
-        command.gid(account.gid).uid(account.uid);
         command.env("HOME", account.home.as_deref().unwrap_or("/"));
     }
     Ok(command)
