@@ -130,11 +130,20 @@ pub(crate) fn together(ratios: &[Estimate]) -> Option<Estimate> {
         return Some(first);
     }
     let log = ratios.iter().map(|r| r.value.ln()).sum::<f64>() / count;
-    let half = |r: &Estimate| Some((r.interval?.high / r.value).ln().powi(2));
-    let squares: Option<f64> = ratios.iter().map(half).sum();
-    let interval = squares.map(|squares| Interval {
-        low: (log - squares.sqrt() / count).exp(),
-        high: (log + squares.sqrt() / count).exp(),
+    // An interval of ranks reaches further to one side: each side by itself.
+    let side = |of: fn(f64, Interval) -> f64| {
+        let squares = ratios
+            .iter()
+            .map(|it| Some(of(it.value, it.interval?).powi(2)));
+        squares
+            .sum::<Option<f64>>()
+            .map(|squares| squares.sqrt() / count)
+    };
+    let down = side(|value, it| (value / it.low).ln());
+    let up = side(|value, it| (it.high / value).ln());
+    let interval = down.zip(up).map(|(down, up)| Interval {
+        low: (log - down).exp(),
+        high: (log + up).exp(),
     });
     Some(Estimate {
         value: log.exp(),
@@ -639,4 +648,33 @@ fn of_the_instrument(data: &Data) -> Vec<Figure> {
         });
     figures.extend(accounts.into_iter().chain(most));
     figures
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_ratios_reach_as_far_to_each_side_as_each_of_them() {
+        let one = Estimate {
+            interval: Some(Interval {
+                low: 0.98,
+                high: 1.07,
+            }),
+            ..Estimate::bare(1.05, Statistic::PairedRatio, 6)
+        };
+        let all = together(&[one, one]).unwrap();
+        let Interval { low, high } = all.interval.unwrap();
+        assert!((all.value - 1.05).abs() < 1e-9);
+        assert!(
+            low < 1.01 && (1.06..1.065).contains(&high),
+            "{low} to {high}"
+        );
+        let without = Estimate {
+            interval: None,
+            ..one
+        };
+        assert_eq!(together(&[one, without]).unwrap().interval, None);
+    }
 }
