@@ -75,9 +75,23 @@ impl Record {
             .unwrap_or_default()
     }
 
-    /// The line with which the run ended; `None` where it was killed.
+    /// The line with which the run ended; `None` where it was killed, also when it had been resumed.
     pub fn end(&self) -> Option<&Value> {
-        self.of("end").last()
+        let last = |sample: &str| {
+            let is = |line: &Value| line.get("sample").and_then(Value::as_str) == Some(sample);
+            self.lines.iter().rposition(is)
+        };
+        let end = last("end")?;
+        let is_over = last("plan").is_none_or(|plan| plan < end);
+        is_over.then(|| &self.lines[end])
+    }
+
+    /// The greatest of a number that the run has at each end: it may have been resumed.
+    pub fn greatest(&self, name: &str) -> Option<f64> {
+        let all = self
+            .of("end")
+            .filter_map(|end| end.get(name).and_then(Value::as_f64));
+        all.reduce(f64::max)
     }
 
     /// Failures that were recorded at the end.

@@ -346,8 +346,8 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, Wei
     let number = |name: &str| record.end().and_then(|end| end.get(name)?.as_f64());
     let mut machine = record.machine();
     machine.load_average_after = number("load_average_after");
-    machine.others_cpu_pct = number("others_cpu_pct");
-    machine.own_wait_pct = number("own_wait_pct");
+    machine.others_cpu_pct = record.greatest("others_cpu_pct");
+    machine.own_wait_pct = record.greatest("own_wait_pct");
     machine.waited_at_least(experiment.waited_pct());
     machine.kvm = match (experiment.kvm(), &earlier) {
         (Kvm::None, Some(earlier)) => earlier.machine.kvm,

@@ -274,7 +274,9 @@ impl Platforms {
                 dir.display()
             )));
         }
-        let machine = record.machine();
+        let mut machine = record.machine();
+        machine.own_wait_pct = record.greatest("own_wait_pct");
+        machine.others_cpu_pct = record.greatest("others_cpu_pct");
         let revision = record.word("revision").unwrap_or_default();
         let started = record.word("started").unwrap_or_default();
         match &mut self.merged {
@@ -293,6 +295,13 @@ impl Platforms {
                     merged.revision = format!("{}, {revision}", merged.revision);
                 }
                 merged.machine.cores = merged.machine.cores.max(machine.cores);
+                let worse = |one: Option<f64>, other: Option<f64>| match (one, other) {
+                    (Some(one), Some(other)) => Some(one.max(other)),
+                    (one, other) => one.or(other),
+                };
+                let of = &mut merged.machine;
+                of.own_wait_pct = worse(of.own_wait_pct, machine.own_wait_pct);
+                of.others_cpu_pct = worse(of.others_cpu_pct, machine.others_cpu_pct);
                 merged.started = started.min(merged.started.clone());
             }
         }
@@ -526,12 +535,8 @@ impl Platforms {
             None => {
                 self.bad.remove(&run.cell);
             }
-            Some(why) => {
+            Some(_) => {
                 *self.bad.entry(run.cell.clone()).or_default() += 1;
-                self.fail(format!(
-                    "{} on {}: {why}",
-                    run.cell.workload, run.cell.place
-                ));
             }
         }
     }
@@ -676,7 +681,15 @@ impl Experiment for Platforms {
             1 => what.clone(),
             n => format!("{what} ({n} times)"),
         };
-        self.failures.iter().map(counted).collect()
+        // Also of runs that were read from a record.
+        let mut all = self.failures.clone();
+        for run in &self.data.runs {
+            if let Some(why) = &run.failure {
+                let what = format!("{} on {}: {why}", run.cell.workload, run.cell.place);
+                *all.entry(what).or_default() += 1;
+            }
+        }
+        all.iter().map(counted).collect()
     }
 
     fn report(&self, figures: &[Figure]) -> ReportText {

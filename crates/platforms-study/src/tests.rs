@@ -571,6 +571,37 @@ fn what_there_was_no_time_for_is_said() {
     assert_eq!(said(&platforms), None);
 }
 
+/// Of one leg, which a busy host disturbed, and of a second that was killed.
+#[test]
+fn what_failed_before_and_how_busy_the_host_was_is_of_the_whole_record() {
+    let place = Place::new(Platform::Bare, Mode::Vanilla, 2, 8);
+    let mut failed = run("a", "w", place, Arm::Main, 1.0);
+    (failed.time, failed.failure) = (None, Some("it ran longer than 30 s".to_owned()));
+    let dir = recorded(&[failed.clone(), failed], &serde_json::json!({}));
+    let raw = dir.path().join("raw.jsonl");
+    let mut text = std::fs::read_to_string(&raw).unwrap();
+    let end = serde_json::json!({"sample": "end", "own_wait_pct": 60.0, "others_cpu_pct": 70.0});
+    text += &format!("{end}\n");
+    std::fs::write(&raw, &text).unwrap();
+    let merge = PlatformOptions {
+        merge: vec![dir.path().to_owned()],
+        ..PlatformOptions::default()
+    };
+    let merged = configured(Depth::Quick, merge).unwrap();
+    let why = "w on bare.vanilla.2: it ran longer than 30 s (2 times)";
+    assert_eq!(merged.failures(), [why]);
+    let machine = &merged.merged().unwrap().machine;
+    assert_eq!(machine.own_wait_pct, Some(60.0));
+    assert_eq!(machine.others_cpu_pct, Some(70.0));
+    let record = tare_lab::kit::Record::read(dir.path()).unwrap();
+    assert!(record.end().is_some());
+    text += &format!("{}\n", serde_json::json!({"sample": "plan", "plan": {}}));
+    std::fs::write(&raw, text).unwrap();
+    let record = tare_lab::kit::Record::read(dir.path()).unwrap();
+    assert!(record.end().is_none());
+    assert_eq!(record.greatest("own_wait_pct"), Some(60.0));
+}
+
 #[test]
 fn outliers_are_named_and_kept() {
     let samples = [1.0, 1.1, 0.9, 1.0, 1.05, 9.0];
