@@ -280,16 +280,16 @@ impl Observing {
         let mut add = |metric: Metric, value: f64| samples.put(metric, load, value);
         let figures = &watched["watched"];
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
-        let cost_pct = |figures: &Value| {
-            let cost = &figures["cost"];
-            let spent = number(&cost["user_space_ns"]) + number(&cost["bpf_ns"]);
-            spent / number(&figures["window_ns"]).max(1.0) * 100.0
-        };
-        add(COST, cost_pct(figures));
+        let cost = cost_pct(figures);
+        if let Some(cost) = cost {
+            add(COST, cost);
+        }
         if let Some(without) = windows.iter().find(is_without) {
             let without = &without["watched"];
-            add(UNBURST_COST, cost_pct(without));
-            add(BURST_COST, cost_pct(figures) - cost_pct(without));
+            if let (Some(cost), Some(unburst)) = (cost, cost_pct(without)) {
+                add(UNBURST_COST, unburst);
+                add(BURST_COST, cost - unburst);
+            }
             add(UNBURST_COUNTED, number(&without["counted_share"]) * 100.0);
         }
         add(START_MS, number(&figures["start_ns"]) / 1e6);
@@ -308,6 +308,14 @@ impl Observing {
             add(CONTROL, (1.0 - second / first) * 100.0);
         }
     }
+}
+
+/// What observing took of a window, percent of a CPU; `None` where the kernel does not say how long
+/// the programs in it ran.
+fn cost_pct(figures: &Value) -> Option<f64> {
+    let spent = |name: &str| figures["cost"][name].as_f64();
+    let window = figures["window_ns"].as_f64().filter(|ns| *ns > 0.0)?;
+    Some((spent("user_space_ns")? + spent("bpf_ns")?) / window * 100.0)
 }
 
 /// What guests execute for each second of their CPU time: instructions where KVM emulates

@@ -57,6 +57,21 @@ fn a_guest_s_loss_is_against_the_windows_around_it() {
     );
 }
 
+/// A kernel that does not count the time of BPF programs.
+#[test]
+fn half_of_the_observers_cost_is_no_cost() {
+    let mut observing = Observing::new(Depth::Quick, None);
+    let cost = json!({
+        "window_ns": 1_000_000_000_u64, "counted_share": 0.1, "start_ns": 80_000_000,
+        "cost": {"user_space_ns": 4_000_000, "bpf_ns": null, "bpf_runs": 7},
+    });
+    let windows = [window(1_000.0, &Value::Null), window(970.0, &cost)];
+    observing.take("cpuid", &json!({"machines": 1, "windows": windows}));
+    let figures = observing.figures();
+    let has = |name: &str| figures.iter().any(|figure| figure.name == name);
+    assert!(!has("watch_cost_pct.cpuid") && has("watch_start_ms.cpuid"));
+}
+
 #[test]
 fn the_first_burst_of_a_storm_costs_what_a_window_without_it_saves() {
     let watched = |bpf_ns: u64, counted: f64, without_burst: bool| {
