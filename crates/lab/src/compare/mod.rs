@@ -274,7 +274,10 @@ fn is_exact(figure: &Figure) -> bool {
 /// is exact has one of no width.
 fn estimated(figure: &Figure, map: fn(f64) -> f64) -> Option<Estimated> {
     let exact = is_exact(figure).then_some((figure.value, figure.value));
-    let (low, high) = figure.interval().or(exact)?;
+    // Equal samples of what is measured in steps, as times are in buckets of a histogram, say no more
+    // than the step: a certain change would be made of two neighbouring ones. Counts are whole.
+    let is_step = |(low, high): &(f64, f64)| low == high && figure.value.fract() != 0.0;
+    let (low, high) = exact.or(figure.interval().filter(|ends| !is_step(ends)))?;
     Some(Estimated {
         value: map(figure.value),
         interval: Interval {

@@ -42,6 +42,17 @@ fn a_change_counts_where_the_interval_of_the_ratio_excludes_one() {
     assert_eq!(change_of(of(10.0), one).change, Change::Undecided);
 }
 
+/// Two neighbouring buckets of a histogram, each hit by all samples.
+#[test]
+fn equal_samples_of_a_stepped_time_are_not_known_exactly() {
+    let of = |us: f64| median("wake_p50_us", "us", &[us; 6]).unwrap();
+    let row = change_of(of(14_065.044), of(14_165.869));
+    assert_eq!(row.change, Change::Undecided, "{row:?}");
+    // A count is whole.
+    let of = |count: f64| median("exits_per_request", "1", &[count; 6]).unwrap();
+    assert_ne!(change_of(of(2.0), of(3.0)).change, Change::Undecided);
+}
+
 #[test]
 fn more_is_better_for_rates_and_exact_figures_have_no_error() {
     let of = |mean: f64| median("iops.cif1.vic", "1/s", &times(mean)).unwrap();
