@@ -43,8 +43,13 @@ pub fn bars(bars: &[Bar], unit: &str, same: Option<(f64, f64)>, description: &st
     let low = |bar: &Bar| bar.figure.low.unwrap_or(bar.figure.value);
     let least = bars.iter().map(low).fold(f64::INFINITY, f64::min);
     let least = least.min(same.map_or(least, |same| same.0));
-    // Ratios far apart have a logarithmic axis, and all have a line at 1.
+    // Ratios far apart have a logarithmic axis, and all have a line at 1, where their bars begin.
     let is_ratio = unit.contains(" over ");
+    let greatest = if is_ratio {
+        greatest.max(1.0)
+    } else {
+        greatest
+    };
     figure(description, |width| {
         let right = width.units() - VALUE;
         let x = if is_ratio && Scale::is_wide(least, greatest) {
@@ -105,6 +110,20 @@ mod tests {
     use super::super::Width;
     use super::*;
     use crate::figure::{Spread, Statistic};
+
+    #[test]
+    fn ratios_below_one_have_the_line_at_one_within_the_chart() {
+        let ratio = Figure::bare("cpu_ratio.busy", "x", 0.8, Statistic::Ratio, 6);
+        let bar = Bar {
+            label: "busy".into(),
+            figure: ratio,
+            series: 0,
+        };
+        let chart = bars(&[bar], "CPU over that of each completion", None, "x");
+        let (_, one) = chart.split_once("class=\"one\" d=\"M").unwrap();
+        let at: f64 = one.split_once(' ').unwrap().0.parse().unwrap();
+        assert!((at - (Width::Wide.units() - VALUE)).abs() < 0.1, "{at}");
+    }
 
     #[test]
     fn a_bar_shows_its_label_and_value_and_no_markup() {
