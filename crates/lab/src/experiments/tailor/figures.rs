@@ -177,11 +177,13 @@ impl Weighed {
 
     /// Rising rates.
     pub(super) fn rates(&mut self, kernel: &str, steps: &[Step]) {
+        // No rate is tried where the server speaks first.
+        let Some(first) = steps.first() else { return };
         let carried = steps.iter().filter(|step| step.carried);
         let most = carried.map(|step| step.rate).fold(0.0, f64::max);
         self.samples.put(RPS_MAX, kernel, most);
-        if let Some(first) = steps.first() {
-            self.samples.put(RESPONSE, kernel, first.p50_us);
+        if let Some(us) = first.p50_us {
+            self.samples.put(RESPONSE, kernel, us);
         }
         self.steps.insert(kernel.to_owned(), steps.to_vec());
     }

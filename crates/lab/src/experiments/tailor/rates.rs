@@ -28,10 +28,10 @@ pub(super) struct Step {
     pub(super) rate: f64,
     /// Requests a second that were answered right.
     pub(super) answered: f64,
-    /// Median response time, us.
-    pub(super) p50_us: f64,
+    /// Median response time, us; `None` if no answer was right.
+    pub(super) p50_us: Option<f64>,
     /// 99th percentile, us.
-    pub(super) p99_us: f64,
+    pub(super) p99_us: Option<f64>,
     /// Whether it was carried.
     pub(super) carried: bool,
 }
@@ -100,21 +100,19 @@ fn one(
         .unwrap_or(0);
     let seconds = (last_ns as f64 / 1e9).max(time.as_secs_f64());
     let share = latencies.len() as f64 / requests.len().max(1) as f64;
-    let sorted = tare_stats::sorted(&latencies).unwrap_or_default();
+    let sorted = tare_stats::sorted(&latencies).filter(|sorted| !sorted.is_empty());
     let quantile = |q| {
-        if sorted.is_empty() {
-            f64::INFINITY
-        } else {
-            tare_stats::quantile(&sorted, q)
-        }
+        let sorted = sorted.as_ref()?;
+        Some(tare_stats::quantile(sorted, q))
     };
     let p99_us = quantile(0.99);
+    let is_quick = |us: f64| us <= P99.as_secs_f64() * 1e6;
     Ok(Step {
         rate,
         answered: latencies.len() as f64 / seconds,
         p50_us: quantile(0.5),
         p99_us,
-        carried: share >= ANSWERED && p99_us <= P99.as_secs_f64() * 1e6,
+        carried: share >= ANSWERED && p99_us.is_some_and(is_quick),
     })
 }
 
@@ -155,5 +153,20 @@ mod tests {
             b"one\r\n\r\ntwo"
         );
         assert_eq!(body(b"HTTP/1.1"), b"");
+    }
+
+    #[test]
+    fn a_step_without_a_right_answer_is_read_back() {
+        let step = Step {
+            rate: 100.0,
+            answered: 0.0,
+            p50_us: None,
+            p99_us: None,
+            carried: false,
+        };
+        let value = serde_json::to_value([&step]).unwrap();
+        assert_eq!(value[0]["p50_us"], serde_json::Value::Null);
+        let read: Vec<Step> = serde_json::from_value(value).unwrap();
+        assert_eq!(read, [step]);
     }
 }

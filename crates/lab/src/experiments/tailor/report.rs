@@ -142,12 +142,17 @@ fn rates(weighed: &Weighed) -> impl Iterator<Item = Row> {
                 ("kernel", kernel),
                 ("rate", &number(step.rate)),
                 ("answered", &number(step.answered)),
-                ("p50", &number(step.p50_us)),
-                ("p99", &number(step.p99_us)),
+                ("p50", &time(step.p50_us)),
+                ("p99", &time(step.p99_us)),
                 ("carried", if step.carried { "yes" } else { "no" }),
             ])
         })
     })
+}
+
+/// A response time, if there was a right answer.
+fn time(us: Option<f64>) -> String {
+    us.map_or_else(|| "-".to_owned(), number)
 }
 
 #[cfg(test)]
