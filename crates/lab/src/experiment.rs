@@ -216,10 +216,14 @@ pub(crate) fn times(time: Duration, count: usize) -> Duration {
     time * u32::try_from(count).unwrap_or(u32::MAX)
 }
 
+/// No plan has more rounds, turns or the like: a record is a file, which others may have written.
+pub(crate) const MOST_PLANNED: usize = 100_000;
+
 /// Takes a number of a record's plan, if it is there.
 pub(crate) fn replanned(plan: &Value, name: &str, number: &mut usize) {
     let recorded = plan.get(name).and_then(Value::as_u64);
-    *number = recorded.map_or(*number, |it| it as usize);
+    let recorded = recorded.map(|it| usize::try_from(it).unwrap_or(usize::MAX));
+    *number = recorded.map_or(*number, |it| it.min(MOST_PLANNED));
 }
 
 /// Where merged runs are from.

@@ -41,7 +41,7 @@ use self::plan::{Plan, ms};
 use self::sample::{Line, Phase};
 use self::session::{BOOT, FILE, Session, Turn, body, spec};
 use crate::bench::{Bench, RunError};
-use crate::experiment::{Entry, Experiment, Subject};
+use crate::experiment::{Entry, Experiment, MOST_PLANNED, Subject};
 use crate::figure::Figure;
 use crate::metric::Metric;
 use crate::replay::Record;
@@ -319,8 +319,13 @@ impl Experiment for HttpBursts {
     }
 
     fn replan(&mut self, plan: &Value) {
-        if let Ok(plan) = serde_json::from_value(plan.clone()) {
-            self.plan = plan;
+        if let Ok(plan) = serde_json::from_value::<Plan>(plan.clone()) {
+            self.plan = Plan {
+                cycles: plan.cycles.min(MOST_PLANNED),
+                starts: plan.starts.min(MOST_PLANNED),
+                batches: plan.batches.min(MOST_PLANNED),
+                ..plan
+            };
         }
     }
 
