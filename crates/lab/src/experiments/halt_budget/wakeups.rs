@@ -6,9 +6,12 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tare_host::process::start_time;
 use tare_policy::halt::Halt;
 
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// Begin of an instance's name; the process follows.
+const INSTANCE: &str = "tare-weigh-";
 /// For each CPU of the host.
 const BUFFER_KIB: &str = "8192";
 
@@ -40,7 +43,8 @@ impl Wakeups {
     }
 
     fn begin_in(tracefs: &Path) -> io::Result<Self> {
-        let name = format!("tare-weigh-{}", std::process::id());
+        sweep(&tracefs.join("instances"));
+        let name = format!("{INSTANCE}{}", std::process::id());
         let instance = tracefs.join("instances").join(name);
         fs::create_dir(&instance)?;
         // From here on the instance is removed.
@@ -66,6 +70,22 @@ impl Drop for Wakeups {
     fn drop(&mut self) {
         let _ = self.write("events/enable", "0");
         let _ = fs::remove_dir(&self.instance);
+    }
+}
+
+/// Removes instances of weighings that were killed: their events go on, and cost every machine.
+fn sweep(instances: &Path) {
+    let entries = fs::read_dir(instances).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(INSTANCE)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| start_time(pid).is_none()) {
+            drop(Wakeups {
+                instance: entry.path(),
+            });
+        }
     }
 }
 
@@ -101,6 +121,19 @@ fn wakeup(line: &str, tid: u32) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_killed_weighing_recorded_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        // Numbers of processes end below 2^22 (PID_MAX_LIMIT).
+        let names = ["tare-weigh-4194305", "tare-weigh-1", "others-4194305"];
+        for name in names {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        sweep(dir.path());
+        let left = names.map(|name| dir.path().join(name).exists());
+        assert_eq!(left, [false, true, true]);
+    }
 
     #[test]
     fn lines_of_the_thread_become_halts_and_others_do_not() {
