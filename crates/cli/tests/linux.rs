@@ -319,6 +319,35 @@ fn a_root_on_a_disk_is_the_guests_and_the_console_is_its_commands_terminal() {
     assert!(place.run_directories().is_empty());
 }
 
+/// As docker and podman give them to each container.
+#[test]
+fn a_root_without_names_gets_those_of_its_machine() {
+    if !debian() {
+        return;
+    }
+    let place = TestDir::new();
+    let root = place.path().join("root");
+    write_below(&root);
+    std::fs::create_dir_all(root.join("etc")).unwrap();
+    std::fs::write(root.join("etc/hosts"), "192.0.2.1\tmine\n").unwrap();
+    let script = "/bin/busybox cat /etc/hosts /etc/hostname /etc/resolv.conf";
+    let words = [
+        "run",
+        "--kernel",
+        "debian",
+        "--root",
+        root.to_str().unwrap(),
+    ];
+    let more = ["--engine", "qemu", "--name", "named", "--"];
+    let command = ["/bin/busybox", "sh", "-c", script];
+    let told = place.run(&[&words[..], &more, &command].concat());
+    told.expect(0, "");
+    assert_eq!(
+        told.out, "192.0.2.1\tmine\nnamed\nnameserver 10.0.2.2\n",
+        "{told:?}"
+    );
+}
+
 #[test]
 fn a_kernel_without_a_root_panics_and_tare_says_so() {
     if !debian() {

@@ -319,3 +319,45 @@ fn a_missing_passt_is_refused_at_the_start() {
     ended.expect(32, "outbound=off");
     assert!(place.run_directories().is_empty());
 }
+
+/// On a host whose resolver is a local service, as systemd-resolved is: in a network and with an
+/// `/etc/resolv.conf` that the test made.
+#[test]
+fn a_guest_asks_the_hosts_resolver_for_names() {
+    if !passt() || built("linux").is_none() {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        skip("only root makes a network namespace");
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "names.c", &["-static"]) else {
+        return;
+    };
+    let own = place.file("resolv.conf", b"nameserver 127.0.0.9\n");
+    let script = r#"set -e
+        ip link set lo up
+        mount --bind "$OWN" "$(readlink -f /etc/resolv.conf)"
+        "$PROGRAM" 127.0.0.9 > "$OWN.said" &
+        resolver=$!
+        trap 'kill $resolver' EXIT
+        while ! grep -q listening "$OWN.said"; do sleep 0.1; done
+        "$PROGRAM"
+        "$TARE" run "$PROGRAM""#;
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--net", "--mount", "timeout", "120", "sh", "-c", script]);
+    command
+        .env("TARE_RUN_ROOT", place.run_root())
+        .env("TARE", env!("CARGO_BIN_EXE_tare"))
+        .env("PROGRAM", program)
+        .env("OWN", own)
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let ended = end(command.spawn().unwrap());
+    ended.expect(0, "");
+    let asked = |address: &str| format!("{address} answered with 30 bytes, an answer");
+    assert!(ended.out.contains(&asked("127.0.0.9")), "{ended:?}");
+    assert!(ended.out.contains(&asked("10.0.2.2")), "{ended:?}");
+}

@@ -1,5 +1,5 @@
 //! The static address on the kernel's command line,
-//! `ip=CLIENT:SERVER:GATEWAY:MASK:HOST:DEVICE:METHOD`: a kernel with IP_PNP
+//! `ip=CLIENT:SERVER:GATEWAY:MASK:HOST:DEVICE:METHOD:RESOLVER`: a kernel with IP_PNP
 //! takes it itself, for all others the first process does.
 //!
 //! Reference: Linux `Documentation/admin-guide/nfs/nfsroot.rst`.
@@ -19,6 +19,8 @@ pub struct Address {
     pub hostname: Option<String>,
     /// The interface; the first one that is not loopback without it.
     pub device: Option<String>,
+    /// Who knows names.
+    pub resolver: Option<Ipv4Addr>,
 }
 
 impl Address {
@@ -28,12 +30,13 @@ impl Address {
             .checked_shl(32 - u32::from(self.prefix))
             .unwrap_or(0);
         format!(
-            "ip={}::{}:{}:{}:{}:off",
+            "ip={}::{}:{}:{}:{}:off{}",
             self.client,
             self.gateway.map(|it| it.to_string()).unwrap_or_default(),
             Ipv4Addr::from(mask),
             self.hostname.as_deref().unwrap_or_default(),
             self.device.as_deref().unwrap_or_default(),
+            self.resolver.map(|it| format!(":{it}")).unwrap_or_default(),
         )
     }
 
@@ -54,6 +57,7 @@ impl Address {
             gateway: part(2).and_then(|gateway| gateway.parse().ok()),
             hostname: part(4).map(str::to_owned),
             device: part(5).map(str::to_owned),
+            resolver: part(7).and_then(|resolver| resolver.parse().ok()),
         })
     }
 }
@@ -69,12 +73,13 @@ mod tests {
             gateway: Some(Ipv4Addr::new(10, 0, 2, 2)),
             hostname: Some("web".to_owned()),
             device: Some("eth0".to_owned()),
+            resolver: Some(Ipv4Addr::new(10, 0, 2, 2)),
         }
     }
 
     #[test]
     fn the_word_is_the_kernels() {
-        let word = "ip=10.0.2.15::10.0.2.2:255.255.255.0:web:eth0:off";
+        let word = "ip=10.0.2.15::10.0.2.2:255.255.255.0:web:eth0:off:10.0.2.2";
         assert_eq!(example().word(), word);
         assert_eq!(Address::on(&format!("quiet {word} x")), Some(example()));
     }

@@ -281,6 +281,9 @@ fn arguments(forwards: &[Publish], network: Network, template: Template) -> Vec<
         PREFIX.to_string(),
         "--gateway".to_owned(),
         ip(GATEWAY),
+        // The guest's resolver: passt asks the host's, which may be a service on its loopback.
+        "--dns-forward".to_owned(),
+        ip(GATEWAY),
         "--mtu".to_owned(),
         MTU.to_string(),
     ]);

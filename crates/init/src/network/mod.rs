@@ -1,9 +1,11 @@
 //! Host name, loopback and the static address of the command line.
 
 mod message;
+mod names;
 mod route;
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -28,6 +30,7 @@ pub(crate) fn set_up(hostname: &str) {
     {
         say(&format!("cannot set the host name {name}: {errno}"));
     }
+    names::write(Path::new("/"), hostname, address.as_ref());
     let route = match Route::open() {
         Ok(route) => route,
         // A kernel without network.

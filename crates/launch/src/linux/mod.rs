@@ -103,5 +103,6 @@ fn address(hostname: &str) -> Address {
         gateway: Some(Ipv4Addr::from(passt::GATEWAY)),
         hostname: Some(hostname.to_owned()),
         device: None,
+        resolver: Some(Ipv4Addr::from(passt::GATEWAY)),
     }
 }
