@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::OFlags;
-use support::{TestDir, eventually, free_port, get, installed, needs};
+use support::{TestDir, end, eventually, free_port, get, installed, needs};
 use tare_init::{Logging, Refusal};
 use tare_profile::Profile;
 use tare_qemu::MachineType;
@@ -346,6 +346,39 @@ fn a_root_without_names_gets_those_of_its_machine() {
         told.out, "192.0.2.1\tmine\nnamed\nnameserver 10.0.2.2\n",
         "{told:?}"
     );
+}
+
+/// A signal while the root is laid out for a disk. SIGINT may be ignored where tests run in the
+/// background.
+#[test]
+fn an_interrupted_root_disk_leaves_nothing() {
+    if !debian() {
+        return;
+    }
+    let place = TestDir::new();
+    let scratch = place.path().join("scratch");
+    std::fs::create_dir(&scratch).unwrap();
+    let root = place.path().join("root");
+    write_below(&root);
+    std::fs::write(root.join("large"), vec![1; 200 << 20]).unwrap();
+    let words = [
+        "run",
+        "--kernel",
+        "debian",
+        "--root",
+        root.to_str().unwrap(),
+    ];
+    let more = ["--root-disk", "1G", "--net", "none", "--engine", "qemu"];
+    let command = ["--", "/bin/busybox", "true"];
+    let mut tare = place.tare(&[&words[..], &more, &command].concat());
+    let child = tare.env("TMPDIR", &scratch).spawn().unwrap();
+    let made = || std::fs::read_dir(&scratch).unwrap().count();
+    eventually("the root is laid out", || made() >= 2);
+    let pid = rustix::process::Pid::from_raw(child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    end(child).expect(143, "terminated");
+    assert_eq!(made(), 0);
+    assert!(place.run_directories().is_empty());
 }
 
 #[test]

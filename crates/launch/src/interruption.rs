@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
 use tare_host::signals::{ENDS, is_ignored};
 
-use crate::failure::Explain;
+use crate::failure::{Explain, Failure};
 
 /// The start was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +48,11 @@ impl Interruption {
             signal_hook::flag::register_usize(number, Arc::clone(&signal), value)?;
         }
         Ok(Self { signal })
+    }
+
+    /// Signals cannot be caught.
+    pub(crate) fn failed(error: io::Error) -> Failure {
+        Failure::new(ExitCode::Internal, error)
     }
 
     /// An error if a signal came.

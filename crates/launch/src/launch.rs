@@ -7,7 +7,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use tare_control::config::GuestKind;
-use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunRoot};
 use tare_host::process::start_time;
 use tare_qemu::Accelerator;
@@ -45,10 +44,14 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
         limits,
         reload: reloadable,
         attempt,
+        interruption,
         ..
     } = plan;
     // From here on Ctrl-C lets the guard remove the directory.
-    let interruption = Interruption::watch().map_err(|e| Failure::new(ExitCode::Internal, e))?;
+    let interruption = match interruption {
+        Some(interruption) => interruption,
+        None => Interruption::watch().map_err(Interruption::failed)?,
+    };
     let run_dir = match &attempt {
         Some(attempt) => attempt.claim()?,
         None => RunDirGuard::take(&RunRoot::open_default()?, &name)?,

@@ -14,6 +14,7 @@ use crate::attempt::Attempt;
 use crate::engine::{self, Engine};
 use crate::failure::{Explain, Failure};
 use crate::image::{self, Image};
+use crate::interruption::{Interrupted, Interruption};
 use crate::limits::Limits;
 use crate::linux::{self, root::LinuxRoot};
 use crate::machine::{Boot, Files, MachineSpec, Net};
@@ -53,6 +54,8 @@ pub struct Plan {
     pub(crate) reload: Option<Reloadable>,
     /// The keeper's attempt, if it is one.
     pub(crate) attempt: Option<Attempt>,
+    /// Signals that are caught already.
+    pub(crate) interruption: Option<Interruption>,
 }
 
 /// Options that exclude each other.
@@ -132,6 +135,25 @@ impl Explain for PlanError {
 /// Checks `request` against this host. Files are opened; nothing is changed, except that
 /// Debian's kernel is downloaded once.
 pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> {
+    // For a Linux guest a kernel may be downloaded and a disk made: a signal lets what is unfinished
+    // be removed.
+    let watched = request.kernel.is_some().then(Interruption::watch);
+    let interruption = watched.transpose().map_err(Interruption::failed)?;
+    let check = || interruption.as_ref().map_or(Ok(()), Interruption::check);
+    let planned = planned(request, terminal, &check);
+    // What the signal ended too has failed for no other reason.
+    check()?;
+    Ok(Plan {
+        interruption,
+        ..planned?
+    })
+}
+
+fn planned(
+    request: Request,
+    terminal: &dyn Terminal,
+    check: &dyn Fn() -> Result<(), Interrupted>,
+) -> Result<Plan, Failure> {
     let cpus = machine_size::cpus(request.cpus)?;
     let own = request.image.as_deref().map(image::open).transpose()?;
     let guest = guest_kind(&request, own.as_ref())?;
@@ -196,6 +218,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         disk: Some(disk), ..
     }) = &boot.files
     {
+        check()?;
         // The first disk, since the first process receives its name.
         disks.insert(0, disk.make(cpus)?);
     }
@@ -227,6 +250,7 @@ pub fn plan(request: Request, terminal: &dyn Terminal) -> Result<Plan, Failure> 
         limits: request.limits,
         reload,
         attempt: request.attempt,
+        interruption: None,
     })
 }
 
