@@ -59,13 +59,13 @@ pub(super) struct Turn {
     caught: f64,
     /// Times that the budget was reconsidered.
     looks: f64,
-    /// Wake-ups, us.
-    wakes_us: Vec<f64>,
+    /// Its median wake-up, us.
+    wake_us: Option<f64>,
 }
 
 impl Turn {
     /// What happened between two readings.
-    pub(super) fn between(begin: &Stats, end: &Stats, wakes_us: Vec<f64>) -> Self {
+    pub(super) fn between(begin: &Stats, end: &Stats, wakes_us: &[f64]) -> Self {
         let thread = |stats: &Stats, name: &str| {
             let found = stats.threads.iter().find(|t| t.name == name);
             found.cloned().unwrap_or_default()
@@ -83,8 +83,18 @@ impl Turn {
             halts: counted("halt_exits"),
             caught: counted("halt_successful_poll"),
             looks: less(looks(end), looks(begin)),
-            wakes_us,
+            wake_us: tare_stats::summarize(wakes_us).map(|wakes| wakes.median),
         }
+    }
+
+    /// CPU time over time, percent.
+    fn cpu_pct(&self) -> f64 {
+        self.cpu_ns / self.elapsed_ns * 100.0
+    }
+
+    /// Share of its wake-ups that were polled for; `None` without halts.
+    fn caught_share(&self) -> Option<f64> {
+        (self.halts > 0.0).then_some(self.caught / self.halts)
     }
 }
 
@@ -100,6 +110,15 @@ fn looks(stats: &Stats) -> u64 {
 
 fn less(now: u64, then: u64) -> f64 {
     now.saturating_sub(then) as f64
+}
+
+/// Costs from the median wake-up of a polling arm that caught this share, and of one that never
+/// polls, us; `None` where polling caught too few or was not faster.
+fn costs(caught: f64, fast: f64, slow: f64) -> Option<Costs> {
+    (caught > MOSTLY && fast < slow).then_some(Costs {
+        caught_ns: (fast * 1e3) as u64,
+        scheduled_ns: (slow * 1e3) as u64,
+    })
 }
 
 /// The waits of a turn: as recorded, else as KVM's histogram has them.
@@ -124,37 +143,52 @@ pub(super) fn waits(recording: Option<Wakeups>, begin: &Stats, end: &Stats) -> V
     simulate::of_histogram(&counts, end.uptime_ns.saturating_sub(begin.uptime_ns))
 }
 
-/// All turns.
+/// All turns. Each is a machine of its round: its wake-ups share a boot and are not independent,
+/// so a figure has one sample a turn.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     pub(super) data: Data,
-    wakes_us: BTreeMap<(Load, Policy), Vec<f64>>,
-    halts: BTreeMap<(Load, Policy), (f64, f64)>,
+    /// By load and policy, then by round.
+    turns: BTreeMap<(Load, Policy), BTreeMap<usize, Turn>>,
     waits: BTreeMap<Load, Vec<Halt>>,
     /// Why waits come from histograms, if they do.
     pub(super) unrecorded: Option<String>,
 }
 
 impl Measured {
-    pub(super) fn add(&mut self, policy: Policy, load: Load, end: &Stats, turn: Turn) {
+    pub(super) fn add(&mut self, place: (Load, Policy), round: usize, end: &Stats, turn: Turn) {
+        let (load, policy) = place;
         self.data.kvm = end.kvm;
         let samples = &mut self.data.samples;
-        for (metric, ns) in [
-            (CPU, turn.cpu_ns),
-            (POLLED, turn.polled_ns),
-            (WAITING, turn.waiting_ns),
+        let share = |ns: f64| ns / turn.elapsed_ns * 100.0;
+        for (metric, share) in [
+            (CPU, turn.cpu_pct()),
+            (POLLED, share(turn.polled_ns)),
+            (WAITING, share(turn.waiting_ns)),
         ] {
-            let share = ns / turn.elapsed_ns * 100.0;
             samples.put(metric, &load.of(policy), share);
         }
         if load == Load::Idle {
             samples.put(IDLE_HALTS, policy.name(), turn.halts);
             samples.put(IDLE_LOOKS, policy.name(), turn.looks);
         }
-        let key = (load, policy);
-        self.wakes_us.entry(key).or_default().extend(turn.wakes_us);
-        let halts = self.halts.entry(key).or_default();
-        *halts = (halts.0 + turn.halts, halts.1 + turn.caught);
+        self.turns.entry(place).or_default().insert(round, turn);
+    }
+
+    /// The turns of a policy under a load, by round.
+    fn turns(&self, load: Load, policy: Policy) -> impl Iterator<Item = (usize, &Turn)> {
+        let turns = self.turns.get(&(load, policy)).into_iter().flatten();
+        turns.map(|(round, turn)| (*round, turn))
+    }
+
+    fn turn(&self, load: Load, policy: Policy, round: usize) -> Option<&Turn> {
+        self.turns.get(&(load, policy))?.get(&round)
+    }
+
+    /// A number of each turn that has it.
+    fn each(&self, load: Load, policy: Policy, of: impl Fn(&Turn) -> Option<f64>) -> Vec<f64> {
+        let turns = self.turns(load, policy);
+        turns.filter_map(|(_, turn)| of(turn)).collect()
     }
 
     /// Keeps the waits of a turn, from their line of the record.
@@ -195,50 +229,64 @@ impl Measured {
         metric.median(arm, self.data.samples.values(&metric.of(arm)))
     }
 
-    /// Share of wake-ups that were polled for; `None` without halts.
-    pub(super) fn caught(&self, load: Load, policy: Policy) -> Option<f64> {
-        let (halts, caught) = *self.halts.get(&(load, policy))?;
-        (halts > 0.0).then_some(caught / halts)
-    }
-
-    fn p50_us(&self, load: Load, policy: Policy) -> Option<f64> {
-        let wakes = self.wakes_us.get(&(load, policy))?;
-        WAKE.median("", wakes).map(|figure| figure.value)
-    }
-
     /// What a wake-up takes that was polled for, and one that was not: medians of
     /// the arm that polls, where it caught most, and of the one that never does.
     pub(super) fn costs(&self) -> Option<Costs> {
+        self.caught_most().map(|(_, costs)| costs)
+    }
+
+    /// The same, with the load where it caught most.
+    fn caught_most(&self) -> Option<(Load, Costs)> {
         let interrupts = [Load::Every100us, Load::Bursts, Load::Every1ms];
         interrupts.into_iter().find_map(|load| {
-            let caught = self.caught(load, Policy::Poll)?;
-            let fast = self.p50_us(load, Policy::Poll)?;
-            let slow = self.p50_us(load, Policy::Never)?;
-            (caught > MOSTLY && fast < slow).then_some(Costs {
-                caught_ns: (fast * 1e3) as u64,
-                scheduled_ns: (slow * 1e3) as u64,
-            })
+            let middle = |policy, of: fn(&Turn) -> Option<f64>| {
+                let summary = tare_stats::summarize(&self.each(load, policy, of))?;
+                Some(summary.median)
+            };
+            let costs = costs(
+                middle(Policy::Poll, Turn::caught_share)?,
+                middle(Policy::Poll, |turn| turn.wake_us)?,
+                middle(Policy::Never, |turn| turn.wake_us)?,
+            );
+            Some((load, costs?))
         })
     }
 
-    /// How far the measured budget's mean latency lies above `best` of the same
-    /// waits, percent; `None` where there were too few to tell.
-    fn gap(&self, load: Load, best: Best) -> Option<f64> {
-        let costs = self.costs()?;
-        let caught = self.caught(load, Policy::Budget)?;
-        let waits = self.waits(load);
-        let best_ns = best(waits, costs, BUDGET).latency_us * 1e3;
-        let (fast, slow) = (costs.caught_ns as f64, costs.scheduled_ns as f64);
-        let ours_ns = caught * fast + (1.0 - caught) * slow;
-        let is_known = waits.len() >= MIN_WAITS && best_ns > 0.0;
-        is_known.then_some(((ours_ns - best_ns) / best_ns * 100.0).max(0.0))
+    /// The same of one round's machines.
+    fn costs_in(&self, load: Load, round: usize) -> Option<Costs> {
+        let polling = self.turn(load, Policy::Poll, round)?;
+        let never = self.turn(load, Policy::Never, round)?;
+        costs(polling.caught_share()?, polling.wake_us?, never.wake_us?)
     }
 
-    /// By how much an idle machine under a budget exceeds one that never polls.
-    fn extra(&self, metric: Metric, of: Metric, load: &str) -> Option<Figure> {
-        let [budget, never] = [Policy::Budget, Policy::Never]
-            .map(|policy| self.middle(of, &format!("{}{load}", policy.name())));
-        metric.median("", &[(budget?.value - never?.value).max(0.0)])
+    /// How far the measured budget's mean latency lies above `best` of the recorded waits,
+    /// percent: a value for each round, from the machines of that round. None where there were
+    /// too few waits to tell.
+    fn gaps(&self, load: Load, best: Best) -> Vec<f64> {
+        let waits = self.waits(load);
+        let Some((of, _)) = self.caught_most().filter(|_| waits.len() >= MIN_WAITS) else {
+            return Vec::new();
+        };
+        let gap = |(round, turn): (usize, &Turn)| {
+            let costs = self.costs_in(of, round)?;
+            let best_ns = best(waits, costs, BUDGET).latency_us * 1e3;
+            let (fast, slow) = (costs.caught_ns as f64, costs.scheduled_ns as f64);
+            let caught = turn.caught_share()?;
+            let ours_ns = caught * fast + (1.0 - caught) * slow;
+            (best_ns > 0.0).then_some(((ours_ns - best_ns) / best_ns * 100.0).max(0.0))
+        };
+        self.turns(load, Policy::Budget).filter_map(gap).collect()
+    }
+
+    /// By how much an idle machine under a budget exceeds the one of its round that never
+    /// polls; below zero where it is the other way round.
+    fn extra(&self, of: fn(&Turn) -> f64) -> Vec<f64> {
+        let budget = self.turns(Load::Idle, Policy::Budget);
+        let extra = |(round, turn): (usize, &Turn)| {
+            let never = self.turn(Load::Idle, Policy::Never, round)?;
+            Some(of(turn) - of(never))
+        };
+        budget.filter_map(extra).collect()
     }
 
     pub(super) fn figures(&self) -> Vec<Figure> {
@@ -248,19 +296,19 @@ impl Measured {
             order.position(|name| f.name.starts_with(name))
         };
         figures.sort_by_key(place);
-        figures.extend(self.extra(IDLE_EXTRA, CPU, ".idle"));
-        figures.extend(self.extra(IDLE_EXTRA_HALTS, IDLE_HALTS, ""));
-        for ((load, policy), wakes) in &self.wakes_us {
-            figures.extend(WAKE.median(&load.of(*policy), wakes));
-        }
-        for (load, policy) in self.halts.keys() {
-            let caught = self.caught(*load, *policy);
-            figures.extend(caught.and_then(|it| CAUGHT.median(&load.of(*policy), &[it])));
-        }
+        figures.extend(IDLE_EXTRA.median("", &self.extra(Turn::cpu_pct)));
+        figures.extend(IDLE_EXTRA_HALTS.median("", &self.extra(|turn| turn.halts)));
+        let each = |metric: Metric, of: fn(&Turn) -> Option<f64>| {
+            let figures = self.turns.keys().filter_map(move |(load, policy)| {
+                metric.median(&load.of(*policy), &self.each(*load, *policy, of))
+            });
+            figures.collect::<Vec<Figure>>()
+        };
+        figures.extend(each(WAKE, |turn| turn.wake_us));
+        figures.extend(each(CAUGHT, Turn::caught_share));
         for load in Load::ALL {
             for (metric, best) in BESTS {
-                let gap = self.gap(load, best);
-                figures.extend(gap.and_then(|gap| metric.median(load.name(), &[gap])));
+                figures.extend(metric.median(load.name(), &self.gaps(load, best)));
             }
         }
         figures

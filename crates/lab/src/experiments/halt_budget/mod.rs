@@ -146,8 +146,8 @@ impl HaltBudget {
             };
             self.measured.keep_waits(load, &kept);
         }
-        let turn = Measurement::between(&begin, &end, wakes_us);
-        self.measured.add(policy, load, &end, turn);
+        let turn = Measurement::between(&begin, &end, &wakes_us);
+        self.measured.add((load, policy), round, &end, turn);
         Ok(())
     }
 

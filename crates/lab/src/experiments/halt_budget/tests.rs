@@ -7,6 +7,8 @@ use tare_control::stats::Kvm;
 use super::data::FRONTIER_GAP;
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
+use crate::compare::{Change, of_figures};
+use crate::experiments::ALL;
 use crate::experiments::testing::{Run, figure};
 use crate::outcome::WeighEnd;
 use crate::replay::Record;
@@ -75,5 +77,74 @@ fn a_replay_takes_the_waits_of_its_record() {
     ] {
         let gap = FRONTIER_GAP.value(&figures, load).unwrap();
         assert!((gap - pct).abs() < 1e-4, "{load}: {gap}");
+    }
+}
+
+/// What the rounds of a record give for which `is_in` is true, as a run of three rounds.
+fn of_rounds(record: &Record, is_in: fn(u64) -> bool) -> Vec<Figure> {
+    let kept = record.lines.iter().filter_map(|line| {
+        let mut line = line.clone();
+        if let Some(round) = line.get("round").and_then(Value::as_u64) {
+            line["round"] = json!(round / 2);
+            return is_in(round).then_some(line);
+        }
+        Some(line)
+    });
+    let half = Record {
+        dir: record.dir.clone(),
+        lines: kept.collect(),
+    };
+    let mut budget = HaltBudget {
+        rounds: 3,
+        ..HaltBudget::new(Depth::Standard, None)
+    };
+    budget.replay(&half).unwrap();
+    budget.figures()
+}
+
+/// Nothing changed between the even and the odd rounds of one run. With all wake-ups of all
+/// machines as samples, most of these figures were called better or worse.
+#[test]
+fn halves_of_one_run_do_not_differ() {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    let record = Record::read(&runs.join("2026-11-26-halt-budget")).unwrap();
+    let even = of_rounds(&record, |round| round % 2 == 0);
+    let odd = of_rounds(&record, |round| round % 2 == 1);
+    let rows = of_figures(&even, &odd, ALL);
+    let wakes = rows
+        .iter()
+        .filter(|row| row.figure.starts_with("wake_p50_us."));
+    let (mut seen, mut changed) = (0, Vec::new());
+    for row in wakes {
+        seen += 1;
+        if matches!(row.change, Change::Better | Change::Worse | Change::Differs) {
+            changed.push(&row.figure);
+        }
+    }
+    assert_eq!(seen, 20, "four loads with wake-ups, five policies");
+    assert!(changed.len() <= 1, "{changed:?}");
+    for figure in even.iter().chain(&odd) {
+        assert!(figure.n <= 3, "three machines each: {figure:?}");
+    }
+}
+
+#[test]
+fn a_figure_has_a_sample_for_each_machine_and_each_round() {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    let record = Record::read(&runs.join("2026-11-26-halt-budget")).unwrap();
+    let mut budget = HaltBudget::new(Depth::Standard, None);
+    budget.replay(&record).unwrap();
+    let figures = budget.figures();
+    for name in [
+        "wake_p50_us.poll.bursts",
+        "caught_share.budget.bursts",
+        "idle_extra_pct",
+        "idle_extra_halts",
+        "frontier_gap_pct.bursts",
+        "reachable_gap_pct.every1ms",
+    ] {
+        let figure = crate::figure::find(&figures, name).unwrap();
+        assert_eq!(figure.n, 6, "{figure:?}");
+        assert!(figure.interval().is_some(), "{figure:?}");
     }
 }
