@@ -124,7 +124,7 @@ pub(crate) struct Vmexit {
 impl Vmexit {
     /// Planned for a depth; the image may be another than Tare's own.
     pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
-        let (rounds, samples, target_ms) = depth.of([(1, 6, 5), (2, 6, 15), (10, 10, 200)]);
+        let (rounds, samples, target_ms) = depth.of([(1, 6, 5), (6, 6, 15), (10, 10, 200)]);
         Self {
             depth,
             image: image.unwrap_or_else(|| "vmexit".to_owned()),
@@ -204,12 +204,14 @@ impl Vmexit {
         result.map(drop)
     }
 
-    /// Keeps the samples of a kind.
+    /// Keeps what a kind cost in one machine: the median of its batches, which share a boot and
+    /// are not independent.
     fn add_cost(&mut self, kind: &str, sampled: &Value, khz: f64) {
         let iterations = sampled.get("iterations").and_then(Value::as_f64);
         let ns = 1e6 / khz / iterations.unwrap_or(f64::NAN);
-        for cycles in guest_bench::numbers(sampled, "cycles") {
-            self.data.samples.put(EXIT_NS, kind, cycles * ns);
+        let batches: Vec<f64> = guest_bench::numbers(sampled, "cycles").collect();
+        if let Some(batches) = tare_stats::summarize(&batches) {
+            self.data.samples.put(EXIT_NS, kind, batches.median * ns);
         }
     }
 }
