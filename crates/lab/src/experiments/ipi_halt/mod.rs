@@ -182,11 +182,18 @@ impl IpiHalt {
             self.data.samples.enter_round(round);
             self.data.samples.put(TURN_MEDIAN, arm.name, figure.value);
         }
-        self.data.extend(WAKE, arm.name, wakes.into_iter());
-        self.data.extend(SEND, arm.name, sends.into_iter());
         if let Some(end) = &snapshots.end {
+            let vcpus = end.vcpus.iter();
+            let polled = vcpus.filter_map(|vcpu| vcpu.kvm.get("halt_successful_poll"));
+            let polled: Vec<f64> = polled.map(|count| *count as f64).collect();
+            if !polled.is_empty() {
+                let each = polled.iter().sum::<f64>() / wakes.len() as f64;
+                self.data.samples.put(POLLS, arm.name, each);
+            }
             self.data.count(arm.name, None, end);
         }
+        self.data.extend(WAKE, arm.name, wakes.into_iter());
+        self.data.extend(SEND, arm.name, sends.into_iter());
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::data::Data;
 use crate::experiments::guest_bench::{self, Arm};
-use crate::figure::{Figure, quantile};
+use crate::figure::{Figure, Statistic};
 use crate::number::number;
 use crate::report::svg::{Distribution, percentiles};
 use crate::report::{ReportText, Row, Template, table};
@@ -26,25 +26,21 @@ pub(super) fn ratios(data: &Data) -> impl Iterator<Item = Figure> {
     })
 }
 
-/// Median of each step of a wake-up that is scheduled.
+/// Median of each step of a wake-up that is scheduled. One machine was watched, so there is one
+/// sample, without an interval. The count of a bucket may be any number: it is not expanded.
 pub(super) fn steps(experiment: &IpiHalt) -> impl Iterator<Item = Figure> {
     let steps = experiment.watched.as_ref().map(guest_bench::steps);
     steps.into_iter().flatten().filter_map(|(step, times)| {
-        let ns = times.buckets.iter();
-        let ns: Vec<f64> = ns
-            .flat_map(|b| std::iter::repeat_n(b.from_ns as f64, b.count as usize))
-            .collect();
+        let ns = times.quantile_ns(0.5)? as f64;
         let name = STEP.of(&format!("{}.{NEVER}", guest_bench::step_name(step)));
-        quantile(&name, STEP.unit, &ns, 0.5)
+        let statistic = Statistic::Quantile;
+        Some(Figure::bare(&name, STEP.unit, ns, statistic, 1))
     })
 }
 
-/// Share of halts in which KVM polled and was woken while it did.
+/// Share of wake-ups of each machine for which KVM polled and was woken while it did.
 pub(super) fn polling(data: &Data, arm: &Arm) -> Option<Figure> {
-    let wakes = data.of(WAKE, arm.name).len();
-    let polled = data.counter(arm.name, "halt_successful_poll")?;
-    let figure = POLLS.median(arm.name, &[polled / wakes as f64])?;
-    Some(Figure { n: wakes, ..figure })
+    POLLS.median(arm.name, data.samples.values(&POLLS.of(arm.name)))
 }
 
 /// Whether two arms differ, by what was randomised: a value for each machine that was booted.

@@ -1,10 +1,13 @@
 //! The weighing against fakes that print what the image prints.
 
+use std::path::Path;
+
 use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::outcome::WeighEnd;
+use crate::replay::Record;
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let wake = match (spec.engine, spec.halt) {
@@ -98,6 +101,41 @@ fn turns_in_ring_3_that_fail_are_counted_and_pair_with_none() {
         run.is_rebuilt_from_its_samples();
         assert!(run.text("report.html").contains("did something"), "its why");
     }
+}
+
+/// 201 wake-ups of the one machine that was watched are not 201 samples.
+#[test]
+fn a_step_of_a_wake_up_is_one_sample_whatever_its_histogram_says() {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    let record = Record::read(&runs.join("2026-11-26-ipi-halt")).unwrap();
+    let mut experiment = IpiHalt::new(Depth::Standard, None);
+    experiment.replay(&record).unwrap();
+    let figures = experiment.figures();
+    let steps: Vec<&Figure> = figures
+        .iter()
+        .filter(|it| it.name.starts_with(STEP.name))
+        .collect();
+    assert!(steps.len() > 3, "{steps:?}");
+    assert!(steps.iter().all(|it| it.n == 1 && it.ends().is_none()));
+    let polls = POLLS.find(&figures, POLL).unwrap();
+    assert_eq!(
+        (polls.n, polls.interval().is_some()),
+        (6, true),
+        "{polls:?}"
+    );
+    // As many times as no memory holds.
+    let account = experiment.watched.as_mut().unwrap();
+    let text = serde_json::to_string(account).unwrap();
+    let before = figure_of(&experiment.figures(), steps[0]);
+    let hostile = text.replace("\"count\":1,", "\"count\":1000000000000000,");
+    assert_ne!(hostile, text);
+    experiment.watched = serde_json::from_str(&hostile).unwrap();
+    let after = figure_of(&experiment.figures(), steps[0]);
+    assert_eq!((before.n, after.n), (1, 1));
+}
+
+fn figure_of(figures: &[Figure], like: &Figure) -> Figure {
+    crate::figure::find(figures, &like.name).unwrap().clone()
 }
 
 #[test]
