@@ -117,7 +117,7 @@ impl Experiment for Counts {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let figures = self.server.data.samples.figures();
+        let figures = self.server.data.figures();
         let counts = figures.into_iter().filter(|figure| {
             COUNTED.contains(&figure.name.as_str()) || figure.name.starts_with(IMAGE)
         });

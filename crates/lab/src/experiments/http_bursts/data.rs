@@ -8,6 +8,7 @@ use tare_control::stats::Kvm;
 
 use super::arms::{Arm, Peer};
 use super::linux::Side;
+use super::machines::{Machine, Machines};
 use super::sample::{CpuSample, Line, Phase, SamplePosition};
 use crate::error::WeighError;
 use crate::figure::{Figure, Samples, exact, grouped_quantile, rate};
@@ -20,6 +21,18 @@ use tare_tailor::counter::contain_iterations;
 /// Size of the image: the same each time.
 pub(crate) const IMAGE_BYTES: &str = "image_bytes";
 
+/// Figures of which each batch on a machine gives a value.
+const OF_BATCHES: [&str; 6] = [
+    "insns_per_request",
+    "insns_per_connection",
+    "exits_per_request",
+    "exits_per_connection",
+    "interrupts_per_request",
+    "interrupts_per_connection",
+];
+/// What reading an idle machine's statistics costs it, before each of its windows.
+const READING: &str = "stats_request_us";
+
 /// Quantiles of the latency that have figures.
 pub(crate) const LATENCIES: [(&str, f64); 3] = [
     ("latency_p50_us", 0.5),
@@ -30,8 +43,10 @@ pub(crate) const LATENCIES: [(&str, f64); 3] = [
 /// Everything in memory that figures and report need.
 #[derive(Debug)]
 pub(crate) struct Data {
-    /// Samples of figures that are medians.
+    /// Samples of figures that are medians, one for each machine.
     pub(crate) samples: Samples,
+    /// Samples of which a machine gives several.
+    machines: Machines,
     /// Events and time (s) of each window, by figure of their rate.
     events: BTreeMap<String, Vec<(f64, f64)>>,
     /// What rose in idle windows in which Tare's arm woke, and in how many.
@@ -64,6 +79,7 @@ impl Default for Data {
     fn default() -> Self {
         Self {
             samples: Samples::default(),
+            machines: Machines::default(),
             events: BTreeMap::new(),
             woken: (0, BTreeMap::new()),
             cpu: Vec::new(),
@@ -121,15 +137,17 @@ impl Data {
 
     fn take(&mut self, line: Line) {
         match line {
-            Line::Serving { .. } => {}
+            Line::Serving { .. } => self.machines.serve(),
             Line::Value {
                 figure,
                 unit,
                 value,
-            } => self.samples.add(&figure, static_unit(&unit), value),
+            } => self.figure(&figure, static_unit(&unit), value),
+            // All requests of one boot.
             Line::Translated { figure, insns } => {
-                for count in insns {
-                    self.samples.add(&figure, "insns", count.total() as f64);
+                let counts: Vec<f64> = insns.iter().map(|it| it.total() as f64).collect();
+                if let Some(counts) = tare_stats::summarize(&counts) {
+                    self.samples.add(&figure, "insns", counts.median);
                 }
             }
             Line::Events {
@@ -173,6 +191,22 @@ impl Data {
         }
     }
 
+    /// A sample of a figure: one of several of its machine, or the only one.
+    fn figure(&mut self, figure: &str, unit: &'static str, value: f64) {
+        let machine = if OF_BATCHES.contains(&figure) {
+            Some(self.machines.last_served())
+        } else if figure == READING {
+            // It is read before a window, of the machine of the window before.
+            self.cpu.last().map(|last| Machine::Of(last.place))
+        } else {
+            None
+        };
+        match machine {
+            Some(machine) => self.machines.value(figure, unit, machine, value),
+            None => self.samples.add(figure, unit, value),
+        }
+    }
+
     fn cpu(&mut self, sample: CpuSample) {
         let base = match sample.place.phase {
             Phase::Burst => Some("cpu_burst_pct"),
@@ -180,18 +214,17 @@ impl Data {
             Phase::Steady => Some("cpu_1rps_pct"),
             _ => None,
         };
-        let (arm, spent) = (sample.place.arm, &sample.spent);
-        if sample.place.phase == Phase::Idle2Cpu {
+        let (place, arm, spent) = (sample.place, sample.place.arm, &sample.spent);
+        let mut window = |figure, ns| self.machines.window(figure, place, ns, spent.wall_ns);
+        if place.phase == Phase::Idle2Cpu {
             let figure = format!("{}.2cpu", arm.figure("cpu_idle_pct"));
-            self.samples.add(&figure, "%", spent.monitor_pct());
+            window(figure, spent.monitor_ns);
         }
         if let Some(base) = base {
-            self.samples
-                .add(&arm.figure(base), "%", spent.monitor_pct());
+            window(arm.figure(base), spent.monitor_ns);
             if arm == Arm::Tare {
                 let helper = format!("passt_{base}");
-                self.samples
-                    .add(&arm.figure(&helper), "%", spent.helper_pct());
+                window(arm.figure(&helper), spent.helper_ns);
             }
         }
         self.cpu.push(sample);
@@ -258,6 +291,7 @@ impl Data {
     /// All figures, those of a kind together.
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let mut figures = self.samples.figures();
+        figures.extend(self.machines.figures());
         for figure in &mut figures {
             if let Some(size) = exact(IMAGE_BYTES, "bytes", self.samples.values(IMAGE_BYTES))
                 && figure.name == IMAGE_BYTES

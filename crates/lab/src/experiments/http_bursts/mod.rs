@@ -14,6 +14,7 @@ mod counts;
 mod data;
 mod goals;
 mod linux;
+mod machines;
 mod peers;
 mod phases;
 mod plan;
@@ -183,27 +184,33 @@ impl HttpBursts {
         Ok(())
     }
 
-    /// Idle with one vCPU and with two at the same time, on machines that got no request.
+    /// Idle with one vCPU and with two at the same time, on machines that got no request. Breaks
+    /// give machines with one vCPU too; of those with two there are enough here for an interval.
     /// Meanwhile the same file is served at full speed by Tare's image in either ring and by
     /// others, then instructions are counted, on a machine for each cycle. An idle machine has no
     /// thread that runs, so it disturbs no measurement, and none disturbs its own. Each of these
-    /// rounds and turns is one window of the idle machines, so that these have an interval on a
-    /// slow host too, where the rounds and turns take all of their time.
+    /// rounds and turns is one window of the idle machines.
     fn idle_meanwhile(&mut self, bench: &mut Bench<'_>, root: &Path) -> Result<(), RunError> {
-        let phases = [
-            (Phase::Idle, self.plan.cpus, self.plan.idle_ms),
-            (Phase::Idle2Cpu, 2, self.plan.idle_2cpu_ms),
-        ];
+        let one = (Phase::Idle, self.plan.cpus, self.plan.idle_ms, 1);
+        let machines = self.plan.idle_2cpu_machines;
+        let phases = [one, (Phase::Idle2Cpu, 2, self.plan.idle_2cpu_ms, machines)];
         let (progress, cycles) = (bench.progress, self.plan.cycles);
         let (counting, rest) = (self.counting(), self.planned_rest());
         let (turn, settle) = (self.turn(Arm::Tare, 0), ms(self.plan.settle_ms));
         let rounds = self.plan.capacity_rounds;
         let mut session = self.session(bench);
         let mut servers = Vec::new();
-        for (phase, cpus, time) in phases.into_iter().filter(|(_, _, time)| *time > 0) {
-            let mut server = session.start(root, Turn { cpus, ..turn })?;
-            session.serve(&mut server)?;
-            servers.push((server, phase, ms(time)));
+        for (phase, cpus, time, machines) in phases.into_iter().filter(|(_, _, it, _)| *it > 0) {
+            for cycle in 0..machines {
+                let turn = Turn {
+                    cycle,
+                    cpus,
+                    ..turn
+                };
+                let mut server = session.start(root, turn)?;
+                session.serve(&mut server)?;
+                servers.push((server, phase, ms(time)));
+            }
         }
         session.bench.interrupt.sleep(settle)?;
         let begin = Instant::now();
@@ -226,7 +233,7 @@ impl HttpBursts {
             session.idle_window(&mut all, begin, |session| session.counted(root, turn))?;
             progress.done(counting);
         }
-        progress.step("idle, one vCPU and two");
+        progress.step("idle, one vCPU and two each");
         session.idle(&mut resting, begin)?;
         progress.done(rest);
         Ok(())

@@ -50,8 +50,11 @@ pub(crate) struct Plan {
     /// without an exit bound the rate below 0.1 a second (Garwood: 3.69 / 38 s = 0.097).
     #[serde(default)]
     pub(crate) idle_ms: u64,
-    /// Idle time of a machine with two vCPUs at the same time; zero leaves it out.
+    /// Idle time of machines with two vCPUs at the same time; zero leaves them out.
     pub(crate) idle_2cpu_ms: u64,
+    /// How many these are: one in earlier records.
+    #[serde(default = "one")]
+    pub(crate) idle_2cpu_machines: usize,
     /// Whether both run at the same time, which earlier records did not.
     #[serde(default)]
     pub(crate) idle_at_once: bool,
@@ -124,6 +127,7 @@ impl Plan {
             batch: 6,
             idle_ms: 38_000,
             idle_2cpu_ms: 38_000,
+            idle_2cpu_machines: 6,
             idle_at_once: true,
             counted_meanwhile: true,
             peers_meanwhile: true,
@@ -196,6 +200,10 @@ impl Plan {
     }
 }
 
+const fn one() -> usize {
+    1
+}
+
 /// Milliseconds.
 pub(crate) const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -225,6 +233,7 @@ mod tests {
         }
         // And each machine gives a sample of everything: six are the fewest with an interval.
         assert_eq!((plan.cycles, plan.steady_ms), (6, 1000));
+        assert_eq!(plan.idle_2cpu_machines, 6);
     }
 
     #[test]

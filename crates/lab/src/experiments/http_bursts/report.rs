@@ -73,6 +73,7 @@ fn with_plan<'a>(text: Template<'a>, plan: &Plan) -> Template<'a> {
         .set("steady_s", seconds(plan.steady_ms))
         .maybe("idle_s", at_once.then(|| seconds(plan.idle_ms)))
         .set("idle_2cpu_s", seconds(plan.idle_2cpu_ms))
+        .set("idle_2cpu_machines", plan.idle_2cpu_machines)
         .only_if(
             "counted_meanwhile",
             at_once && plan.counted_meanwhile && !plan.peers_meanwhile,

@@ -101,11 +101,12 @@ impl Session<'_, '_> {
     pub(crate) fn serve(&mut self, server: &mut Server) -> Result<(), RunError> {
         let after = server.machine.wait_serving(BOOT, self.bench.interrupt)?;
         let Turn { arm, cpus, .. } = server.turn;
-        self.bench.recorder.sample(&Line::Serving {
+        let line = Line::Serving {
             arm,
             cpus,
             after_ns: u64::try_from(after.as_nanos()).unwrap_or(u64::MAX),
-        })?;
+        };
+        self.data.keep(self.bench.recorder, line)?;
         if arm == Arm::Tare
             && cpus == self.plan.cpus
             && let Some(stats) = self.stats(server, Phase::Start)?

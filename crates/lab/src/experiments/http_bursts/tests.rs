@@ -29,6 +29,7 @@ fn short() -> Plan {
         batch: 3,
         idle_ms: 40,
         idle_2cpu_ms: 40,
+        idle_2cpu_machines: 2,
         quiet_ms: 20,
         timeout_ms: 500,
         compared: 0,
@@ -126,10 +127,7 @@ fn a_whole_weighing_has_every_figure_and_ends_its_machines() {
     assert_eq!(figure("ring").ends(), Some((3.0, 3.0)));
     assert_eq!(figure("ring.ring0").value, 0.0);
     assert_eq!(figure("ring.ring3").value, 3.0);
-    assert_eq!(
-        run.fakes.most, 3,
-        "both idle machines rest while one counts"
-    );
+    assert_eq!(run.fakes.most, 4, "all idle machines rest while one counts");
     run.nothing_is_left();
 }
 
@@ -163,12 +161,12 @@ fn idle_windows_span_the_counting_and_hold_no_other_machine() {
         ..short()
     };
     let run = run_until(Kvm::Emulated, Fault::None, plan, &Interrupt::default());
-    for (phase, cpus) in [("idle", 1), ("idle2_cpu", 2)] {
+    for (phase, cpus, machines) in [("idle", 1, 1), ("idle2_cpu", 2, 2)] {
         // A round at full speed lasts longer than the idle time of the short plan: it and the
         // counting on each machine are the only windows.
         let windows = run.lines("cpu");
         let windows = windows.iter().filter(|it| it["phase"] == phase);
-        assert_eq!(windows.count(), 3, "{phase}");
+        assert_eq!(windows.count(), 3 * machines, "{phase}");
         let stats = run.lines("stats");
         for one in stats.iter().filter(|it| it["phase"] == phase) {
             assert_eq!(one["stats"]["vcpus"].as_array().map(Vec::len), Some(cpus));
@@ -340,13 +338,44 @@ fn the_report_of_http_bursts_is_made_again_from_raw_samples() {
     well_formed(&run.text("report.html"));
 }
 
-#[test]
-fn a_comparison_with_linux_that_counted_iterations_is_read_and_marked() {
+/// The figures of a kept record.
+fn kept(name: &str) -> (Plan, Data, Vec<Figure>) {
     let runs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let record = crate::replay::Record::read(&runs.join("2026-11-22-http-bursts")).unwrap();
+    let record = Record::read(&runs.join(name)).unwrap();
+    let plan = record.plan().unwrap()["plan"].clone();
     let mut data = Data::default();
     data.replay(&record);
     let figures = data.figures();
+    (serde_json::from_value(plan).unwrap(), data, figures)
+}
+
+#[test]
+fn windows_and_batches_of_one_machine_are_one_sample() {
+    let (_, _, figures) = kept("2026-11-26-http-bursts");
+    for (name, n) in [
+        ("cpu_burst_pct.tare", 6),
+        ("cpu_burst_pct.spin", 6),
+        ("passt_cpu_burst_pct.tare", 6),
+        ("cpu_1rps_pct.tare", 6),
+        // Six breaks and the machine without requests.
+        ("cpu_idle_pct.tare", 7),
+        ("cpu_idle_pct.poller", 6),
+        ("insns_per_request", 6),
+        ("exits_per_connection", 6),
+    ] {
+        let figure = crate::figure::find(&figures, name).unwrap();
+        assert_eq!(figure.n, n, "{figure:?}");
+        assert!(figure.interval().is_some(), "{figure:?}");
+    }
+    for name in ["cpu_idle_pct.tare.2cpu", "tcg_insns_per_request.linux"] {
+        let figure = crate::figure::find(&figures, name).unwrap();
+        assert_eq!((figure.n, figure.ends()), (1, None), "{figure:?}");
+    }
+}
+
+#[test]
+fn a_comparison_with_linux_that_counted_iterations_is_read_and_marked() {
+    let (_, data, figures) = kept("2026-11-22-http-bursts");
     assert!(crate::figure::value(&figures, "tcg_insns_per_request.linux").is_some());
     let text = report::report_text(&short(), &data, &figures);
     let marked = |it: &String| it == tare_tailor::counter::ITERATIONS_INSIDE;
