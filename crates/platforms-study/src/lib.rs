@@ -104,7 +104,8 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric::neither("pin_control_pct", "%"),
     Metric::neither("quota_to_set_pct", "%"),
     Metric::neither("aa_pct", "%"),
-    Metric::less("aa_half_width_pct", "%"),
+    // It describes a run: by chance alone it is another in the next.
+    Metric::neither("aa_half_width_pct", "%"),
     Metric::less("aa_significant_pct", "%"),
     Metric::more("finds_5pct_of_100", "1"),
     Metric::less("runs_to_find_5pct", "1"),

@@ -100,6 +100,14 @@ fn stored_runs() -> Vec<Data> {
 }
 
 #[test]
+fn the_goal_of_the_half_width_can_be_judged() {
+    let data = stored_runs().remove(0);
+    let figures = analysis::figures(&data);
+    let half = tare_lab::kit::find(&figures, "aa_half_width_pct").unwrap();
+    assert_eq!(half.statistic, tare_lab::kit::Statistic::Exact, "{half:?}");
+}
+
+#[test]
 fn with_recorded_noise_five_percent_is_found_and_equal_arms_are_equal() {
     let data = stored_runs().remove(0);
     assert!(!data.workloads().is_empty());

@@ -10,7 +10,7 @@ use super::plan::{
     self, DEBIAN, FIRECRACKER, FIRECRACKER_UNHARDENED, Pair, TAILORED, TRUSTING, UNHARDENED,
 };
 use super::rates::Step;
-use crate::figure::{Figure, Samples, Statistic, median};
+use crate::figure::{Figure, Samples, Statistic, exact, median};
 use crate::goal::Goal;
 use crate::linux::kernels::Bootable;
 use crate::linux::machine::Booted;
@@ -76,6 +76,17 @@ const PHASES: [(&str, [Metric; 4]); 2] = [
             BROWSING_REPS,
         ],
     ),
+];
+
+/// What has no error: sizes, counts of options and of answers, and the kernel's own start, whose
+/// instructions the translator counts one by one.
+const EXACT: [Metric; 6] = [
+    SYSCALLS_USED,
+    OPTIONS,
+    OPTIONS_SETTABLE,
+    IMAGE_BYTES,
+    KERNEL_BOOT_INSNS,
+    ANSWERS_DIFFER,
 ];
 
 /// How many of the fastest samples make the ideal case, as in Kernel Tailoring.
@@ -231,6 +242,17 @@ impl Weighed {
     /// Medians, ideal cases, and what they are against Debian's kernel.
     pub(super) fn figures(&self) -> Vec<Figure> {
         let mut figures = self.samples.figures();
+        for figure in &mut figures {
+            if EXACT.iter().any(|metric| metric.is_of(&figure.name))
+                && let Some(known) = exact(
+                    &figure.name,
+                    &figure.unit,
+                    self.samples.values(&figure.name),
+                )
+            {
+                *figure = known;
+            }
+        }
         figures.extend(
             figures
                 .clone()
@@ -287,15 +309,24 @@ impl Weighed {
     }
 }
 
-/// A kernel's figure as a percentage of another's.
+/// A kernel's figure as a percentage of another's: exact, if both are.
 fn percent(
     figures: &[Figure],
     of: Metric,
     metric: Metric,
     [kernel, other]: [&str; 2],
 ) -> Option<Figure> {
-    let [kernels, others] = [kernel, other].map(|kernel| of.value(figures, kernel));
-    metric.median(kernel, &[100.0 * kernels? / others?])
+    let [kernels, others] = [kernel, other].map(|kernel| of.find(figures, kernel));
+    let (kernels, others) = (kernels?, others?);
+    let percent = metric.median(kernel, &[100.0 * kernels.value / others.value])?;
+    let are_exact = [kernels, others].map(|it| it.statistic == Statistic::Exact);
+    Some(match are_exact {
+        [true, true] => Figure {
+            statistic: Statistic::Exact,
+            ..percent
+        },
+        _ => percent,
+    })
 }
 
 /// What cuts take off a figure of each kernel, for requests and calls by the
@@ -319,8 +350,11 @@ pub(super) fn calls_of(figures: &[Figure]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use tare_control::stats::Kvm;
+
     use super::*;
     use crate::figure::value;
+    use crate::goal::{Judgement, judge};
 
     fn counts(user: u64, kernel: u64) -> Vec<Count> {
         (0..40)
@@ -382,6 +416,32 @@ mod tests {
             "{trusting}"
         );
         assert_eq!(of("kernel_boot_pct.tailored"), 24.0);
+    }
+
+    /// Each is measured once, and none could be judged while it counted as a sample.
+    #[test]
+    fn goals_of_sizes_answers_and_starts_are_judged_by_one_measurement() {
+        let mut weighed = weighed();
+        for (kernel, insns) in [(DEBIAN, 1_000), (TAILORED, 240)] {
+            weighed.started_alone(kernel, insns);
+            weighed.samples.put(IMAGE_BYTES, kernel, 3_000_001.0);
+        }
+        let answers = [b"1".to_vec()];
+        for kernel in [DEBIAN, TAILORED] {
+            weighed.answers(kernel, &answers, answers.to_vec());
+        }
+        let figures = weighed.figures();
+        for (name, wanted) in [
+            ("kernel_boot_pct.tailored", Judgement::Met),
+            ("image_bytes.tailored", Judgement::Missed),
+            ("answers_differ.tailored", Judgement::Met),
+            // Requests of one boot say nothing of another boot.
+            ("request_pct.tailored", Judgement::Undecided),
+        ] {
+            let figure = crate::figure::find(&figures, name).unwrap();
+            let verdict = judge(figure, GOALS, Kvm::None).unwrap().verdict;
+            assert_eq!(verdict, wanted, "{figure:?}");
+        }
     }
 
     #[test]
