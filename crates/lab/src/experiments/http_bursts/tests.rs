@@ -373,6 +373,40 @@ fn windows_and_batches_of_one_machine_are_one_sample() {
     }
 }
 
+/// A break's windows follow the wait of a machine that comes to rest, which is of any length.
+#[test]
+fn windows_are_drawn_one_after_the_other_and_within_their_phase() {
+    let (plan, data, _) = kept("2026-11-26-http-bursts");
+    let timeline = charts::timeline(&plan, &data);
+    assert_eq!(timeline.panels.len(), Arm::ALL.len());
+    for panel in &timeline.panels {
+        assert!(panel.windows.len() > plan.cycles * 4, "{panel:?}");
+        let mut last_to = 0.0;
+        for (from, to, _) in &panel.windows {
+            assert!(*from >= last_to - 0.01, "{}: {from} {last_to}", panel.title);
+            last_to = *to;
+        }
+        assert!(last_to <= timeline.end + 0.01);
+    }
+    // The poller is awake for a fifth of the time in each "1/s" band alone.
+    let steady = timeline.bands.iter().filter(|band| band.label == "1/s");
+    let poller = timeline.panels.iter().find(|it| it.title == "poller");
+    for band in steady {
+        let within = |it: &&(f64, f64, f64)| it.0 > band.span.0 - 0.01 && it.1 < band.span.1 + 0.01;
+        let shares: Vec<f64> = poller
+            .unwrap()
+            .windows
+            .iter()
+            .filter(within)
+            .map(|it| it.2)
+            .collect();
+        assert!(
+            !shares.is_empty() && shares.iter().all(|it| *it > 10.0),
+            "{shares:?}"
+        );
+    }
+}
+
 #[test]
 fn a_comparison_with_linux_that_counted_iterations_is_read_and_marked() {
     let (_, data, figures) = kept("2026-11-22-http-bursts");
