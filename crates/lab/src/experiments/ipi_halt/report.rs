@@ -3,12 +3,13 @@
 use tare_account::Step;
 
 use super::{
-    ARMS, GAP, IpiHalt, NEVER, POLL, POLL_TO_NEVER, POLLS, QUANTILES, RING_3, RING_3_TO_RING_0,
-    STEP, TURN_MEDIAN, WAKE,
+    ARMS, GAP, IpiHalt, MAX, MIN, NEVER, P50, P99, POLL, POLL_TO_NEVER, POLLS, QUANTILES, RING_3,
+    RING_3_TO_RING_0, STEP, TURN_MEDIAN, WAKE,
 };
 use crate::data::Data;
 use crate::experiments::guest_bench::{self, Arm};
 use crate::figure::{Figure, Statistic};
+use crate::metric::Metric;
 use crate::number::number;
 use crate::report::svg::{Distribution, percentiles};
 use crate::report::{ReportText, Row, Template, table};
@@ -86,18 +87,19 @@ pub(super) fn report_text(experiment: &IpiHalt, figures: &[Figure]) -> ReportTex
         text.tabled("counters", counters(data)),
         histogram(data).and_then(|html| text.section("histogram", html)),
     ];
-    let wakes = ARMS.iter().filter_map(|arm| wakes(experiment, arm));
+    let wakes = ARMS
+        .iter()
+        .filter_map(|arm| wakes(experiment, arm, figures));
     text.report_with(wakes, sections, &data.missing)
 }
 
-fn wakes(experiment: &IpiHalt, arm: &Arm) -> Option<Row> {
-    let scale = experiment.cycles(arm)?;
-    let sorted = tare_stats::sorted(&experiment.data.of(WAKE, arm.name))?;
-    sorted.first()?;
-    let at = |q: f64| tare_stats::quantile(&sorted, q) * scale;
-    let quantiles = [("min", 0.0), ("p50", 0.5), ("p99", 0.99), ("max", 1.0)]
-        .map(|(name, q)| (name, Some(number(at(q).round()))));
-    let us = ("us", Some(number(at(0.5) * 1e3 / experiment.khz?)));
+/// An arm's figures; none of p99 where each machine has too few wake-ups for it.
+fn wakes(experiment: &IpiHalt, arm: &Arm, figures: &[Figure]) -> Option<Row> {
+    let of = |metric: Metric| metric.value(figures, arm.name);
+    let us = of(P50)? * 1e3 / experiment.khz?;
+    let quantiles = [("min", MIN), ("p50", P50), ("p99", P99), ("max", MAX)]
+        .map(|(name, metric)| (name, of(metric).map(|cycles| number(cycles.round()))));
+    let us = ("us", Some(number(us)));
     Some(arm.row().into_iter().chain(quantiles).chain([us]).collect())
 }
 

@@ -123,6 +123,10 @@ fn a_step_of_a_wake_up_is_one_sample_whatever_its_histogram_says() {
         (6, true),
         "{polls:?}"
     );
+    // The first table has the figures: no p99 of 200 wake-ups a machine.
+    let glance = experiment.report(&figures).glance;
+    let row = glance.split("<tr").find(|row| row.contains("never: Tare"));
+    assert!(row.unwrap().contains("118,037"), "{glance}");
     // As many times as no memory holds.
     let account = experiment.watched.as_mut().unwrap();
     let text = serde_json::to_string(account).unwrap();
