@@ -124,7 +124,7 @@ exit_codes! {
     Internal = 75,
     /// A file could not be written: disk full or permission denied.
     Output = 76,
-    /// An experiment ran, but a sample or a check failed.
+    /// A sample or a check failed, or no goal or comparison could be decided.
     WeighFailed = 77,
     /// The kernel was built, but its application does not work on it.
     NotProven = 78,

@@ -120,6 +120,23 @@ pub(crate) fn verdicts(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> Vec<Verd
     verdicts.collect()
 }
 
+/// Why none of these goals is met or missed, a sentence; `None` if one is, or there is none.
+pub(crate) fn undecided(verdicts: &[Verdict], goals: &[Goal]) -> Option<String> {
+    let is_decided = |it: &Verdict| it.verdict != Judgement::Undecided;
+    if goals.is_empty() || verdicts.iter().any(is_decided) {
+        return None;
+    }
+    Some(match verdicts.len() {
+        0 => "no goal was decided: none of their figures was measured, or none is a goal on this \
+              KVM"
+        .to_owned(),
+        count => format!(
+            "no goal was decided: of {count} figures with a goal each has no interval (fewer than \
+             6 samples) or one that holds the goal"
+        ),
+    })
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -162,6 +179,28 @@ mod tests {
             .unwrap()
             .sentence(&several);
         assert!(sentence.unwrap().contains("0.06 (0.05 .. 0.2 range) %"));
+    }
+
+    #[test]
+    fn goals_of_which_none_is_met_or_missed_are_undecided() {
+        let of = |samples: &[f64]| {
+            let figure = median("x", "%", samples).unwrap();
+            undecided(&verdicts(&[figure], GOALS, Kvm::Emulated), GOALS)
+        };
+        let few = of(&[0.05, 0.06]).unwrap();
+        assert!(
+            few.contains("of 1 figures with a goal each has no"),
+            "{few}"
+        );
+        assert!(of(&[0.01, 0.02, 0.03, 0.2, 0.3, 0.4]).is_some());
+        assert_eq!(of(&[0.01, 0.02, 0.03, 0.04, 0.05, 0.06]), None);
+        assert_eq!(of(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), None);
+        let none = undecided(&[], GOALS).unwrap();
+        assert!(
+            none.contains("none of their figures was measured"),
+            "{none}"
+        );
+        assert_eq!(undecided(&[], &[]), None, "no goals, nothing to decide");
     }
 
     #[test]

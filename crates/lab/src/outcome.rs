@@ -19,6 +19,8 @@ pub struct Outcome {
     pub missed: Vec<String>,
     /// Why no goal was judged, if so.
     pub not_judged: Option<String>,
+    /// Why none of the goals that were judged is met or missed, if so.
+    pub undecided: Option<String>,
     /// Whether a missed goal fails the run.
     pub fail_on_missed: bool,
     /// How it ended.
@@ -45,12 +47,17 @@ impl Outcome {
             WeighEnd::Complete if self.fail_on_missed && !self.missed.is_empty() => {
                 ExitCode::GoalMissed
             }
-            // A gate that could not look is not open.
-            WeighEnd::Complete if self.fail_on_missed && self.not_judged.is_some() => {
+            WeighEnd::Complete if self.fail_on_missed && self.could_not_decide() => {
                 ExitCode::WeighFailed
             }
             WeighEnd::Complete => ExitCode::Success,
         }
+    }
+
+    /// Whether there are goals and no figure says anything of one: a gate that could not look is
+    /// not open.
+    fn could_not_decide(&self) -> bool {
+        self.not_judged.is_some() || self.undecided.is_some()
     }
 }
 
@@ -65,6 +72,9 @@ impl fmt::Display for Outcome {
         }
         if let Some(why) = &self.not_judged {
             writeln!(f, "goals {why}")?;
+        }
+        if let Some(why) = self.undecided.as_ref().filter(|_| self.fail_on_missed) {
+            writeln!(f, "failed: {why}")?;
         }
         match self.ending {
             WeighEnd::Complete => {}
@@ -91,6 +101,7 @@ mod tests {
             failures: Vec::new(),
             missed: vec!["x is 2".to_owned()],
             not_judged: None,
+            undecided: None,
             fail_on_missed,
             ending: WeighEnd::Complete,
         };
@@ -105,6 +116,16 @@ mod tests {
         assert_eq!(busy(false).exit_code(), ExitCode::Success);
         assert_eq!(busy(true).exit_code(), ExitCode::WeighFailed);
         assert!(busy(false).to_string().contains("goals not judged: others"));
+        let undecided = |fail_on_missed| Outcome {
+            missed: Vec::new(),
+            undecided: Some("no goal was decided".to_owned()),
+            ..outcome(fail_on_missed)
+        };
+        assert_eq!(undecided(false).exit_code(), ExitCode::Success);
+        assert!(!undecided(false).to_string().contains("decided"));
+        assert_eq!(undecided(true).exit_code(), ExitCode::WeighFailed);
+        let said = undecided(true).to_string();
+        assert!(said.contains("failed: no goal was decided"), "{said}");
         let interrupted = Outcome {
             ending: WeighEnd::Interrupted(ExitCode::Interrupted),
             ..outcome(true)

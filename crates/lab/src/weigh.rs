@@ -17,7 +17,7 @@ use crate::error::WeighError;
 use crate::experiment::{Entry, Experiment, Subject};
 use crate::export;
 use crate::figure::{self, Figure};
-use crate::goal::{Judgement, Verdict, verdicts};
+use crate::goal::{Judgement, Verdict, undecided, verdicts};
 use crate::host::{self, HostFacts};
 use crate::observe::Crowding;
 use crate::outcome::{Outcome, WeighEnd};
@@ -277,8 +277,7 @@ fn write(
         figures,
     };
     let mut text = experiment.report(&summary.figures);
-    text.limitations
-        .splice(..0, undecided(&summary, experiment));
+    text.limitations.splice(..0, unmet(&summary, experiment));
     if origin.files == Files::All {
         write_tables(recorder, &summary, &text)?;
     }
@@ -296,6 +295,7 @@ fn write(
         directory: recorder.directory().to_owned(),
         table: table::table(&summary.figures, goals, summary.machine.kvm),
         missed: missed(&summary),
+        undecided: undecided(&summary.goals, goals),
         not_judged: summary.not_judged,
         failures,
         fail_on_missed: origin.fail_on_missed,
@@ -407,7 +407,7 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, Wei
 }
 
 /// A sentence for each goal that is not met, with its cause where the experiment knows one.
-fn undecided(summary: &Summary, experiment: &dyn Experiment) -> Vec<String> {
+fn unmet(summary: &Summary, experiment: &dyn Experiment) -> Vec<String> {
     let sentence = |goal: &Verdict| {
         let figure = figure::find(&summary.figures, &goal.figure)?;
         let sentence = goal.sentence(figure)?;

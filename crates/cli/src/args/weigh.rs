@@ -107,7 +107,8 @@ pub(crate) struct SharedArgs {
     /// Use the durations of the publication that the experiment repeats
     #[arg(long)]
     pub(crate) full: bool,
-    /// Exit with 80 if a figure misses its goal by its whole confidence interval
+    /// Exit with 80 if a figure misses its goal by its whole confidence interval, with
+    /// 77 if no goal could be decided
     #[arg(long)]
     pub(crate) fail_on_missed: bool,
     /// Compare with the run in this directory, like tare compare
