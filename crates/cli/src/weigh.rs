@@ -118,7 +118,8 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     judged(&compared, args.fail_on)
 }
 
-/// The exit code of a comparison; prints figures that are worse than allowed to standard error.
+/// The exit code of a comparison; prints figures that are worse than allowed, or why that cannot
+/// be seen, to standard error.
 fn judged(compared: &Compared, fail_on: Option<f64>) -> Outcome {
     let Some(percent) = fail_on else {
         return Ok(ExitCode::Success);
@@ -127,11 +128,15 @@ fn judged(compared: &Compared, fail_on: Option<f64>) -> Outcome {
     for row in &worse {
         warn(&format!("{} is worse by more than {percent} %", row.figure));
     }
-    if worse.is_empty() {
-        Ok(ExitCode::Success)
-    } else {
-        Ok(ExitCode::GoalMissed)
+    let undecided = compared.undecided();
+    if let Some(why) = &undecided {
+        warn(&format!("--fail-on cannot be decided: {why}"));
     }
+    Ok(match (worse.is_empty(), undecided) {
+        (false, _) => ExitCode::GoalMissed,
+        (true, Some(_)) => ExitCode::WeighFailed,
+        (true, None) => ExitCode::Success,
+    })
 }
 
 /// Regenerates a report, or a page of an experiment's history.

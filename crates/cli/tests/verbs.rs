@@ -193,9 +193,21 @@ fn what_a_run_is_compared_with_is_checked_before_it_runs() {
             .run(&["compare", kept, kept, &limit])
             .expect(2, "not a percentage");
     }
-    place
-        .run(&["compare", kept, kept, "--fail-on", "3%"])
-        .expect(0, "");
+}
+
+#[test]
+fn a_comparison_that_cannot_be_decided_does_not_pass() {
+    let place = TestDir::new();
+    let runs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../lab/runs");
+    let kept = format!("{runs}/2026-11-26-vic");
+    let compare = |after: &str| place.run(&["compare", after, after, "--fail-on", "3%"]);
+    compare(&kept).expect(0, "");
+    compare(&format!("{runs}/2026-11-26-kv-quick")).expect(77, "has an interval in both runs");
+    let text = std::fs::read_to_string(format!("{kept}/summary.json")).unwrap();
+    let text = text.replace("\"status\": \"complete\"", "\"status\": \"interrupted\"");
+    let cut = place.path().join("summary.json");
+    std::fs::write(&cut, text).unwrap();
+    compare(cut.to_str().unwrap()).expect(77, "the second run is interrupted");
 }
 
 #[test]

@@ -115,7 +115,7 @@ pub(crate) struct SharedArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) against: Option<PathBuf>,
     /// With --against: exit with 80 if a figure is worse by more than PCT percent, by
-    /// its whole confidence interval
+    /// its whole confidence interval, with 77 if no figure has an interval in both runs
     #[arg(long, value_name = "PCT", requires = "against", value_parser = percent)]
     pub(crate) fail_on: Option<f64>,
     /// New or empty directory for summary.json, raw.jsonl and report.html
@@ -170,7 +170,8 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "AFTER")]
     pub(crate) after: PathBuf,
     /// Exit with 80 if a figure is worse by more than PCT percent, by its whole
-    /// confidence interval
+    /// confidence interval, with 77 if AFTER did not complete or no figure has an
+    /// interval in both runs
     #[arg(long, value_name = "PCT", value_parser = percent)]
     pub(crate) fail_on: Option<f64>,
     /// Output format

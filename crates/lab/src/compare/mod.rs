@@ -99,6 +99,9 @@ pub struct Compared {
     pub figures: Vec<Row>,
     /// Figures that only one of them has.
     pub only_in_one: Vec<String>,
+    /// How the second run ended.
+    #[serde(skip)]
+    ended: Status,
 }
 
 /// Why two runs cannot be compared.
@@ -185,6 +188,7 @@ fn compared(before: &Summary, after: &Summary, known: &[Entry]) -> Result<Compar
         warnings: warnings(before, after),
         figures,
         only_in_one,
+        ended: after.status,
     })
 }
 
@@ -331,5 +335,21 @@ impl Compared {
         figures
             .filter(|row| row.worse_by().is_some_and(|by| by > percent))
             .collect()
+    }
+
+    /// Why it cannot be said that no figure is worse, a sentence: the second run did not complete,
+    /// or no figure has an interval in both. `None` if it can.
+    pub fn undecided(&self) -> Option<String> {
+        if let Status::Broken | Status::Interrupted = self.ended {
+            let how = word(&self.ended);
+            return Some(format!(
+                "the second run is {how}, so figures and samples are missing"
+            ));
+        }
+        let is_decided = |row: &Row| row.change != Change::Undecided;
+        (!self.figures.iter().any(is_decided)).then(|| {
+            let count = self.figures.len();
+            format!("none of {count} figures has an interval in both runs (6 samples or more)")
+        })
     }
 }

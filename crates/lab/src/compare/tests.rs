@@ -92,6 +92,32 @@ fn only_worse_than_allowed_fails() {
 }
 
 #[test]
+fn a_gate_that_cannot_look_is_not_open() {
+    let of = |samples: &[f64]| vec![median("wake_p50_us", "us", samples).unwrap()];
+    let (few, many) = (of(&[1.0, 2.0]), of(&times(10.0)));
+    let undecided = |before: &[Figure], after: Summary| {
+        let both = compared(&run("x", before.to_vec()), &after, ALL).unwrap();
+        both.undecided()
+    };
+    assert_eq!(undecided(&many, run("x", many.clone())), None);
+    let size = vec![exact("image_bytes", "bytes", &[1.0]).unwrap()];
+    assert_eq!(undecided(&size, run("x", size.clone())), None);
+    let why = undecided(&many, run("x", few)).unwrap();
+    assert!(why.contains("none of 1 figures has an interval"), "{why}");
+    for (status, how) in [
+        (Status::Broken, "broken"),
+        (Status::Interrupted, "interrupted"),
+    ] {
+        let after = Summary {
+            status,
+            ..run("x", many.clone())
+        };
+        let why = undecided(&many, after).unwrap();
+        assert!(why.contains(&format!("second run is {how}")), "{why}");
+    }
+}
+
+#[test]
 fn runs_that_do_not_compare_are_refused() {
     let figure = || vec![exact("x", "B", &[1.0]).unwrap()];
     let error = compared(&run("kv", figure()), &run("vic", figure()), ALL).unwrap_err();
