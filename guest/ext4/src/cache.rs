@@ -79,6 +79,8 @@ pub(crate) struct Cache {
     order: VecDeque<u64>,
     /// Most pages.
     most: usize,
+    /// Whether the heap has room for this many bytes.
+    has_room: fn(usize) -> bool,
     requests: Arc<Requests>,
 }
 
@@ -91,6 +93,7 @@ impl Cache {
             pages: BTreeMap::new(),
             order: VecDeque::new(),
             most: most.max(2 * RUN),
+            has_room: tare_libos::heap::has_room,
             requests,
         }
     }
@@ -166,8 +169,10 @@ impl Cache {
 
     /// Reads pages from `first` on, up to `end` or the next one that is there.
     fn load(&mut self, first: u64, end: u64) -> Result<(), BlockError> {
+        // Without room a page takes the place of another, also of one that was read with it.
+        let run = if (self.has_room)(RUN * PAGE) { RUN } else { 1 };
         let next = self.pages.range(first..).next().map(|(number, _)| *number);
-        let end = end.min(next.unwrap_or(end)).min(first + RUN as u64);
+        let end = end.min(next.unwrap_or(end)).min(first + run as u64);
         let sector = first * SECTORS;
         let there = self.sectors.saturating_sub(sector);
         let sectors = ((end - first) * SECTORS).min(there);
@@ -186,7 +191,7 @@ impl Cache {
     }
 
     fn insert(&mut self, number: u64, bytes: Box<[u8]>) -> Result<(), BlockError> {
-        while self.pages.len() >= self.most || !tare_libos::heap::has_room(PAGE) {
+        while self.pages.len() >= self.most || !(self.has_room)(PAGE) {
             if !self.make_room()? {
                 break;
             }
@@ -312,5 +317,20 @@ mod tests {
         assert_eq!(beyond, Err(BlockError::BeyondEnd));
         assert_eq!(cache.read(16, &mut three), Err(BlockError::BeyondEnd));
         assert_eq!(cache.read(10, &mut three), Err(BlockError::BeyondEnd));
+    }
+
+    #[test]
+    fn without_room_all_is_read_page_by_page() {
+        let (_, mut cache) = cache(128, 128);
+        cache.has_room = |_| false;
+        let mut bytes = [0; 16 * SECTOR_BYTES];
+        assert_eq!(cache.read(0, &mut bytes), Ok(()));
+        assert_eq!(cache.write(3, &[9; 12 * SECTOR_BYTES]), Ok(()));
+        assert_eq!(cache.read(0, &mut bytes), Ok(()));
+        assert!(
+            bytes[3 * SECTOR_BYTES..15 * SECTOR_BYTES]
+                .iter()
+                .all(|byte| *byte == 9)
+        );
     }
 }
