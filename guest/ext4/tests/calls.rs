@@ -332,3 +332,73 @@ fn a_directory_that_is_longer_than_its_disk_is_damage() {
     assert_eq!(volume.unlink(root, "a"), Err(Errno::EUCLEAN));
     assert_eq!(volume.rename((root, "a"), (root, "b")), Err(Errno::EUCLEAN));
 }
+
+/// Blocks that were preallocated are freed with the file: by its unlink, and by another that takes
+/// its name.
+#[test]
+fn room_that_was_kept_and_not_written_is_free_after_the_unlink() {
+    let disk = LossyDisk::new(formatted(16, &[]));
+    let volume = mounted(&disk);
+    let root = volume.root();
+    volume.make(root, "other", New::File(0o644)).unwrap();
+    volume.sync().unwrap();
+    let before = volume.space().unwrap().blocks.1;
+    for replaced in [false, true] {
+        let file = volume.make(root, "f", New::File(0o644)).unwrap().inode;
+        assert_eq!(volume.allocate(file, 0, 1 << 20), Ok(()));
+        assert_eq!(volume.write(file, 4096, b"in the middle"), Ok(13));
+        if replaced {
+            let other = volume.make(root, "g", New::File(0o644)).unwrap().inode;
+            assert_eq!(volume.rename((root, "g"), (root, "f")), Ok(()));
+            volume.forget(file);
+            assert_eq!(volume.unlink(root, "f"), Ok(()));
+            volume.forget(other);
+        } else {
+            assert_eq!(volume.unlink(root, "f"), Ok(()));
+            volume.forget(file);
+        }
+        volume.sync().unwrap();
+        assert_eq!(
+            volume.space().unwrap().blocks.1,
+            before,
+            "replaced: {replaced}"
+        );
+    }
+    volume.end();
+    assert_eq!(faults(&disk.after_power_loss(|_| false)), None);
+}
+
+/// More groups than one transaction of the journal has room for.
+#[test]
+fn a_file_in_many_groups_is_deleted() {
+    let options = [
+        "-b",
+        "1024",
+        "-g",
+        "512",
+        "-N",
+        "4096",
+        "-O",
+        "^resize_inode,^metadata_csum,^uninit_bg",
+    ];
+    let disk = LossyDisk::new(formatted(96, &options));
+    let volume = mounted(&disk);
+    let root = volume.root();
+    let before = volume.space().unwrap().blocks.1;
+    let file = volume.make(root, "f", New::File(0o644)).unwrap().inode;
+    let part = vec![7; 64 << 10];
+    for at in (0..60 << 20).step_by(part.len()) {
+        assert_eq!(volume.write(file, at, &part), Ok(part.len()));
+    }
+    volume.sync().unwrap();
+    assert_eq!(volume.unlink(root, "f"), Ok(()));
+    volume.forget(file);
+    volume.make(root, "later", New::File(0o644)).unwrap();
+    volume.sync().unwrap();
+    assert!(volume.space().unwrap().blocks.1 + 2 >= before);
+    volume.end();
+    let image = disk.after_power_loss(|_| false);
+    assert_eq!(faults(&image), None);
+    let again = mounted(&LossyDisk::new(image));
+    assert!(again.look_up(again.root(), "later").unwrap().is_some());
+}
