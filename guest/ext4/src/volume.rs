@@ -179,6 +179,29 @@ fn empty(mounted: &mut Mounted, inode: InodeNumber) -> Ext4Result<()> {
     mounted.truncate_inode(inode, 0)
 }
 
+/// Whether a new name of a file in the same directory may have met a directory that had to grow.
+/// `rsext4` 0.9.2 looks the old name up before and removes it at that place, from which the growth
+/// has moved it.
+fn may_have_grown(
+    mounted: &mut Mounted,
+    source: (InodeNumber, FileName<'_>),
+    target: (InodeNumber, FileName<'_>),
+) -> bool {
+    source.0 == target.0 && matches!(mounted.lookup_child(target.0, target.1), Ok(None))
+}
+
+/// Makes a directory as large as it must be for a name: the name is there for a moment.
+fn grow(mounted: &mut Mounted, directory: InodeNumber, name: FileName<'_>) -> Ext4Result<()> {
+    let bits = permissions(0o600)?;
+    let kind = SpecialInodeKind::Fifo;
+    mounted.create_special_inode(CALLER, directory, name, bits, kind)?;
+    let outcome = mounted.unlink(directory, name)?;
+    if outcome.requires_reap() {
+        mounted.reap_unlinked_inode(outcome.inode)?;
+    }
+    Ok(())
+}
+
 /// The number that a program gets, with a warning where the disk is at fault.
 fn noted(error: Ext4Error) -> Errno {
     if error.is_corruption() || error.kind() == Ext4ErrorKind::Io {
@@ -355,7 +378,14 @@ impl Volume for Ext4Volume {
             let options = RenameOptions::REPLACE;
             let source = (self.directory(mounted, from.0)?, name(from.1)?);
             let target = (self.named_directory(mounted, to.0)?, name(to.1)?);
-            let outcome = mounted.rename(source.0, source.1, target.0, target.1, options)?;
+            let renamed = mounted.rename(source.0, source.1, target.0, target.1, options);
+            let outcome = match renamed {
+                Err(_) if may_have_grown(mounted, source, target) => {
+                    grow(mounted, target.0, target.1)?;
+                    mounted.rename(source.0, source.1, target.0, target.1, options)?
+                }
+                outcome => outcome?,
+            };
             if let Some(replaced) = outcome.replaced {
                 self.note_unlinked(replaced);
             }
