@@ -46,6 +46,8 @@ mod pending;
 mod process;
 mod ring;
 #[cfg(target_os = "none")]
+mod robust;
+#[cfg(target_os = "none")]
 mod run;
 mod shared;
 mod signals;

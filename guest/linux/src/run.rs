@@ -28,6 +28,7 @@ use crate::load::{self, AuxFacts, Executable};
 use crate::looks;
 use crate::pending::{Info, SI_KERNEL};
 use crate::process::{MOST_THREADS, PID, Process};
+use crate::robust;
 use crate::shared;
 use crate::signals::{Action, Mask};
 use crate::space::{Access, Denied};
@@ -515,6 +516,8 @@ fn again(process: &Process, program: &mut Program, number: u64) {
 
 /// Ends a thread; says whether others go on. The last one ends the machine.
 fn end_thread(process: &Process, thread: &Thread, status: u64) -> bool {
+    // A list that cannot be read has no more to release.
+    let _ = robust::release(process, thread);
     let clear = thread.clear_at_end.load(Ordering::Relaxed);
     if clear != 0 && process.put_u32(clear, 0).is_ok() {
         process.futexes.wake(clear, 1, u32::MAX);

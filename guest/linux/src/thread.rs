@@ -113,6 +113,8 @@ pub(crate) struct Thread {
     waiter: SpinLock<Option<Waiter>>,
     /// Where 0 goes when it ends.
     pub(crate) clear_at_end: AtomicU64,
+    /// Where its list of robust futexes is.
+    pub(crate) robust_list: AtomicU64,
     /// Signals that wait for this thread, and those that it does not take now.
     pub(crate) pending: Pending,
     pub(crate) blocked: AtomicU64,
@@ -165,6 +167,7 @@ impl Thread {
             number,
             waiter: SpinLock::new(None),
             clear_at_end: AtomicU64::new(0),
+            robust_list: AtomicU64::new(0),
             pending: Pending::new(),
             blocked: AtomicU64::new(blocked),
             saved_mask: SpinLock::new(None),

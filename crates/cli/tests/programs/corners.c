@@ -17,6 +17,8 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -676,12 +678,116 @@ static void here(void)
     close(two);
 }
 
+static pthread_mutex_t robust;
+
+static void *lock_and_end(void *unused)
+{
+    return (void *)(long)pthread_mutex_lock(&robust);
+}
+
+/* A thread ends while it holds a mutex: the next one is told. */
+static void robusts(void)
+{
+    pthread_mutexattr_t kind;
+    struct timespec until;
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&robust, &kind);
+    T(end(begin(lock_and_end, 0)));
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 2;
+    T(pthread_mutex_timedlock(&robust, &until));
+    T(pthread_mutex_consistent(&robust));
+    T(pthread_mutex_unlock(&robust));
+}
+
+static void nothing(int signal) {}
+
+static void *take_lock(void *file)
+{
+    return (void *)failed(flock((long)file, LOCK_EX));
+}
+
+/* A call that waits for a lock goes on after a handler that asks for it. */
+static void restarted(void)
+{
+    struct sigaction action = {.sa_handler = nothing, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &action, 0);
+    int one = open("restart", O_CREAT | O_RDWR, 0600), two = open("restart", O_RDWR);
+    flock(one, LOCK_EX);
+    pthread_t waits = begin(take_lock, (void *)(long)two);
+    pthread_kill(waits, SIGUSR1);
+    usleep(20000);
+    flock(one, LOCK_UN);
+    T(end(waits));
+    close(one);
+    close(two);
+    unlink("restart");
+}
+
+/* What is left of timers whose expirations were not read. */
+static void timers(void)
+{
+    struct itimerspec once = {{0, 0}, {0, 1000000}}, often = {{0, 10000000}, {0, 10000000}}, now;
+    int timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+    timerfd_settime(timer, 0, &once, 0);
+    usleep(20000);
+    T(timerfd_gettime(timer, &now));
+    T(now.it_value.tv_sec);
+    T(now.it_value.tv_nsec);
+    T(timerfd_settime(timer, 0, &often, &now));
+    T(now.it_value.tv_nsec);
+    usleep(25000);
+    T(timerfd_gettime(timer, &now));
+    T(now.it_value.tv_nsec > 0 && now.it_value.tv_nsec <= 10000000);
+    T(now.it_interval.tv_nsec);
+    close(timer);
+}
+
+/* Flags of a receive that ask for something else than data. */
+static void no_data(void)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET};
+    socklen_t bytes = sizeof own;
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int datagrams = socket(AF_INET, SOCK_DGRAM, 0), p[2];
+    bind(datagrams, (void *)&own, bytes);
+    getsockname(datagrams, (void *)&own, &bytes);
+    T(recv(datagrams, back, 9, MSG_ERRQUEUE));
+    T(sendto(datagrams, "x", 1, 0, (void *)&own, bytes));
+    usleep(20000);
+    T(recv(datagrams, back, 9, MSG_ERRQUEUE | MSG_DONTWAIT));
+    T(recv(datagrams, back, 9, MSG_OOB | MSG_DONTWAIT));
+    T(recv(datagrams, back, 9, MSG_DONTWAIT));
+    close(datagrams);
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, p);
+    T(recv(p[0], back, 9, MSG_OOB | MSG_DONTWAIT));
+    close(p[0]);
+    close(p[1]);
+    int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+    own.sin_port = 0;
+    bind(listener, (void *)&own, bytes);
+    listen(listener, 1);
+    getsockname(listener, (void *)&own, &bytes);
+    connect(client, (void *)&own, bytes);
+    int server = accept(listener, 0, 0);
+    T(send(client, "y", 1, 0));
+    usleep(20000);
+    T(recv(server, back, 9, MSG_ERRQUEUE | MSG_DONTWAIT));
+    T(recv(server, back, 9, MSG_OOB | MSG_DONTWAIT));
+    T(recv(server, back, 9, MSG_DONTWAIT));
+    close(client);
+    close(server);
+    close(listener);
+}
+
 static const struct group groups[] = {
     {"locks", locks},         {"messages", messages}, {"ends", ends},
     {"shutdowns", shutdowns}, {"retries", retries},   {"queues", queues},
     {"directories", directories}, {"partly", partly}, {"names", names},
     {"splices", splices},     {"unnamed", unnamed},   {"here", here},
-    {"ended before", ended_before},
+    {"ended before", ended_before}, {"robusts", robusts}, {"restarted", restarted},
+    {"timers", timers}, {"no data", no_data},
 };
 
 int main(int count, char **words)

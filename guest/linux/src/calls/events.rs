@@ -20,6 +20,7 @@ use crate::files::signal::SignalFile;
 use crate::files::timer::{Clock, Setting, Timer};
 use crate::files::{File, Open};
 use crate::signals::Mask;
+use crate::timers;
 
 /// Most events of one call.
 const MOST_EVENTS: u64 = 1024;
@@ -403,15 +404,27 @@ pub(super) fn timerfd_settime(
     let timer = open.file.as_kind::<Timer>().ok_or(Errno::EINVAL)?;
     let before = timer.set(setting(context, timer.clock(), flags, new)?);
     if old != 0 {
-        put_setting(context, old, before, clock::now_ns())?;
+        let now_ns = clock::now_ns();
+        put_setting(context, old, left(before, now_ns), now_ns)?;
     }
     Ok(0)
+}
+
+/// What is left of a setting, of which no expiration may have been read.
+fn left(setting: Setting, now_ns: u64) -> Setting {
+    let next_ns = match (setting.next_ns, setting.period_ns) {
+        (next_ns, _) if next_ns == 0 || next_ns > now_ns => next_ns,
+        (_, 0) => 0,
+        (next_ns, period_ns) => timers::next(next_ns, period_ns, now_ns),
+    };
+    Setting { next_ns, ..setting }
 }
 
 pub(super) fn timerfd_gettime(context: &Context<'_>, number: u64, to: u64) -> Result {
     let open = opened(context, number)?;
     let timer = open.file.as_kind::<Timer>().ok_or(Errno::EINVAL)?;
-    put_setting(context, to, timer.setting(), clock::now_ns())
+    let now_ns = clock::now_ns();
+    put_setting(context, to, left(timer.setting(), now_ns), now_ns)
 }
 
 /// The setting of a timer by the `itimerspec` at an address, on the monotonic clock.

@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::endpoint::{Address, Name, Received, SocketKind};
 use crate::files::pipe::Pipe;
+use crate::files::socket::Socket;
 use crate::files::tree::{Last, NodeKind};
 use crate::files::unix::{self, Named, Unix};
 use crate::files::{Endpoint, Open, Way};
@@ -109,6 +110,17 @@ pub(super) fn receive(
     let peeks = flags & n::MSG_PEEK != 0;
     let socket = endpoint(open)?;
     let is_stream = socket.kind() == SocketKind::Stream;
+    let is_inet = open.file.as_kind::<Socket>().is_some();
+    if flags & n::MSG_ERRQUEUE != 0 && is_inet {
+        // There is no queue of errors.
+        return Err(Errno::EAGAIN);
+    }
+    // Nor urgent data, which datagrams of the network do not ask for.
+    match (flags & n::MSG_OOB != 0, is_stream, is_inet) {
+        (true, true, _) => return Err(Errno::EINVAL),
+        (true, false, false) => return Err(Errno::EOPNOTSUPP),
+        _ => {}
+    }
     let is_datagram = socket.kind() == SocketKind::Datagram;
     let waits_for_all = is_stream && may_wait && flags & n::MSG_WAITALL != 0 && !peeks;
     let length = total(parts);

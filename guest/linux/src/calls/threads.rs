@@ -1,6 +1,7 @@
 //! Threads and what they share: `clone(2)`, `futex(2)`.
 
 use alloc::sync::Arc;
+use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as c;
 use tare_hal::clock;
@@ -161,10 +162,11 @@ pub(super) fn thread_of(context: &Context<'_>, number: u64) -> Result<Arc<Thread
     }
 }
 
-/// `set_robust_list(2)`: what a thread held is not released where it ends alone.
-pub(super) fn set_robust_list(bytes: u64) -> Result {
-    match bytes {
-        24 => Ok(0),
-        _ => Err(Errno::EINVAL),
+/// `set_robust_list(2)`.
+pub(super) fn set_robust_list(context: &Context<'_>, head: u64, bytes: u64) -> Result {
+    if bytes != 24 {
+        return Err(Errno::EINVAL);
     }
+    context.thread.robust_list.store(head, Ordering::Relaxed);
+    Ok(0)
 }

@@ -127,7 +127,7 @@ impl Timer {
 }
 
 /// The first time behind now, of those that follow `from_ns` by a period.
-fn next(from_ns: u64, period_ns: u64, now_ns: u64) -> u64 {
+pub(crate) fn next(from_ns: u64, period_ns: u64, now_ns: u64) -> u64 {
     let passed = now_ns.saturating_sub(from_ns) / period_ns;
     from_ns.saturating_add((passed + 1).saturating_mul(period_ns))
 }
