@@ -220,6 +220,19 @@ fn rare_uses_of_system_calls_answer_as_linux_does() {
 }
 
 #[test]
+fn a_signal_stack_without_room_ends_the_program() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    if let Some(program) = c(&place, "nested.c", &["-static"]) {
+        let ended = run(&place, &program, &[]);
+        ended.expect(139, "");
+        assert_eq!(ended.out, "", "{ended:?}");
+    }
+}
+
+#[test]
 fn clocks_are_read_without_system_calls() {
     if !can_run() {
         return;

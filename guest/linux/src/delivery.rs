@@ -9,7 +9,7 @@ use linux_raw_sys::general::{
     SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SIGCHLD, SIGCONT, SIGURG, SIGWINCH,
 };
 
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::pending::Info;
 use crate::process::Process;
 use crate::ring;
@@ -181,6 +181,11 @@ impl Process {
         };
         let vectors_at = top.wrapping_sub(vectors.len() as u64) & !63;
         let frame = (vectors_at.wrapping_sub(FRAME_BYTES as u64) & !15).wrapping_sub(8);
+        // What does not fit ends the program, as Linux has it (`get_sigframe` in
+        // arch/x86/kernel/signal.c).
+        if (switches || is_on_own) && !own.holds(frame) {
+            return Err(Errno::EFAULT);
+        }
         let mut bytes = [0; FRAME_BYTES];
         let mut put = |at: usize, value: u64| {
             bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
