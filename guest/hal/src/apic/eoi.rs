@@ -3,7 +3,8 @@
 
 #![allow(unsafe_code)]
 
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::arch::asm;
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::registers::{EOI, write};
 use crate::cpuid;
@@ -40,14 +41,31 @@ pub(crate) fn pv_eoi_is_enabled() -> bool {
     cpuid::has_pv_eoi() && unsafe { kvm_register::read(MSR_KVM_PV_EOI_EN) } & 1 != 0
 }
 
+/// Takes KVM's flag; whether it was set. One instruction: between a read and a write KVM may take
+/// the flag back at an exit, and then waits for an end that is written (msr.rst: "using a single
+/// CPU instruction").
+#[inline]
+fn take(flag: &AtomicU32) -> bool {
+    let taken: u8;
+    // SAFETY: 1. The address is that of an atomic that is borrowed here. 2. Only this CPU writes the
+    //    word, and KVM while this CPU is stopped, so that no lock prefix is needed. 3. The
+    //    instructions use no stack.
+    unsafe {
+        asm!(
+            "btr dword ptr [{flag}], 0",
+            "setc {taken}",
+            flag = in(reg) flag.as_ptr(),
+            taken = out(reg_byte) taken,
+            options(nostack),
+        );
+    }
+    taken != 0
+}
+
 /// Ends the interrupt that is being handled.
 #[inline]
 pub(crate) fn end_of_interrupt(cpu: &Cpu) {
-    // Only the hypervisor writes the flag, and only while this CPU is stopped.
-    if ENDS_BY_ITSELF.load(Ordering::Relaxed) {
-        cpu.ends_saved.set(cpu.ends_saved.get() + 1);
-    } else if cpu.pv_eoi.load(Ordering::Relaxed) & 1 != 0 {
-        cpu.pv_eoi.store(0, Ordering::Relaxed);
+    if ENDS_BY_ITSELF.load(Ordering::Relaxed) || take(&cpu.pv_eoi) {
         cpu.ends_saved.set(cpu.ends_saved.get() + 1);
     } else {
         write(EOI, 0);
