@@ -20,6 +20,8 @@ pub(crate) const STACK_TOP_OFFSET: usize = offset_of!(Cpu, stack_top);
 pub(crate) const INTERRUPTS_ON_OFFSET: usize = offset_of!(Cpu, interrupts_on);
 /// Offset of [`Cpu::pending`].
 pub(crate) const PENDING_OFFSET: usize = offset_of!(Cpu, pending);
+/// Offset of [`Cpu::merged`].
+pub(crate) const MERGED_OFFSET: usize = offset_of!(Cpu, merged);
 /// Offset of [`Cpu::resume`].
 pub(crate) const RESUME_OFFSET: usize = offset_of!(Cpu, resume);
 
@@ -52,6 +54,8 @@ pub(crate) struct Cpu {
     pub(crate) interrupts_on: AtomicU64,
     /// Vectors that arrived while they might not, bit by vector from 32.
     pub(crate) pending: AtomicU64,
+    /// Deliveries of vectors that were pending already, which have no handling of their own.
+    pub(crate) merged: AtomicU64,
     /// Where the interrupted code continues, until the upcall has saved it.
     resume: Cell<u64>,
     /// What the entry code of programs uses (`crate::user`).
@@ -93,6 +97,7 @@ impl Cpu {
             stack_top: 0,
             interrupts_on: AtomicU64::new(0),
             pending: AtomicU64::new(0),
+            merged: AtomicU64::new(0),
             resume: Cell::new(0),
             user: Area::new(),
             pv_eoi: AtomicU32::new(0),

@@ -32,6 +32,7 @@ enum At {
     AnyPending,
     Swap,
     Handle,
+    EndMerged,
     FlagOn,
     LookAgain,
     // ring::gate: tare_upcall, which saves where the interrupted code continues
@@ -59,6 +60,8 @@ enum Fault {
     NoSecondLook,
     /// A program is entered without a look at what is pending.
     EnterWithoutLook,
+    /// A delivery of a vector that is noted already is not ended.
+    MergesWithoutEnd,
     /// The upcall lets interrupts in before it has saved where to return.
     OpenTooEarly,
 }
@@ -87,6 +90,8 @@ struct State {
     at: At,
     on: bool,
     pending: u8,
+    /// Deliveries of vectors that were pending already.
+    merged: u8,
     /// Saved address of the interrupted code, and what it should be.
     resume: At,
     frames: Vec<Frame>,
@@ -113,6 +118,7 @@ impl State {
             },
             on: true,
             pending: 0,
+            merged: 0,
             resume: At::Disable,
             frames: Vec::new(),
             interrupted: Vec::new(),
@@ -175,6 +181,7 @@ impl State {
         state.on = was_on && machine.fault == Fault::FlagStaysOn;
         if !was_on || self.is_ring_0(machine) {
             state.on = false;
+            state.merged += u8::from(state.pending & bit != 0);
             state.pending |= bit;
             state.at = at;
             return state;
@@ -226,7 +233,7 @@ impl State {
                 state.on = false;
                 At::AnyPending
             }
-            At::AnyPending if self.pending == 0 => At::FlagOn,
+            At::AnyPending if self.pending == 0 => At::EndMerged,
             At::AnyPending => At::Swap,
             At::Swap => {
                 let pending = std::mem::take(&mut state.pending);
@@ -236,9 +243,17 @@ impl State {
             At::Handle => {
                 state.handle();
                 match state.top().vectors {
-                    0 => At::FlagOn,
+                    0 => At::EndMerged,
                     _ => At::Handle,
                 }
+            }
+            At::EndMerged => {
+                for _ in 0..std::mem::take(&mut state.merged) {
+                    if machine.fault != Fault::MergesWithoutEnd {
+                        state.end();
+                    }
+                }
+                At::FlagOn
             }
             At::FlagOn => {
                 state.on = true;
@@ -323,13 +338,25 @@ impl State {
         *vectors &= !bit;
         self.work |= bit;
         self.owed &= !bit;
-        self.in_service &= !bit;
+        self.end();
+    }
+
+    /// An end is of the highest vector in service, whichever was handled.
+    fn end(&mut self) {
+        if let Some(highest) = self.in_service.checked_ilog2() {
+            self.in_service &= !(1 << highest);
+        }
     }
 
     /// What is wrong with this state.
     fn flaw(&self, machine: CpuModel) -> Option<&'static str> {
         let is_quiet = self.raised == 0;
         match self.at {
+            At::Halted | At::Disable | At::Enter
+                if self.pending == 0 && self.frames.is_empty() && self.in_service != 0 =>
+            {
+                Some("an interrupt is never ended")
+            }
             At::Halted if is_quiet && self.pending != 0 => Some("halts with a pending interrupt"),
             At::Halted if is_quiet && self.work != 0 => Some("halts with work to do"),
             At::Program if is_quiet && self.pending != 0 => {
@@ -406,6 +433,7 @@ fn the_model_finds_faults_that_are_put_in() {
         Fault::FlagStaysOn,
         Fault::NoSecondLook,
         Fault::EnterWithoutLook,
+        Fault::MergesWithoutEnd,
         Fault::OpenTooEarly,
     ] {
         let found = machines(fault).any(|machine| explore(machine).0.is_some());

@@ -115,6 +115,8 @@ struct Cpu<'a> {
     handler: &'a dyn Fn(u32),
     is_on: Cell<bool>,
     pending: Cell<u64>,
+    /// Delivered while it was pending already.
+    merged: Cell<u32>,
     /// Delivered and not ended, where the controller waits for ends.
     in_service: Cell<u64>,
     /// The controller ends interrupts when it delivers them.
@@ -132,6 +134,7 @@ impl<'a> Cpu<'a> {
             handler,
             is_on: Cell::new(true),
             pending: Cell::new(0),
+            merged: Cell::new(0),
             in_service: Cell::new(0),
             ends_early,
             depth: Cell::new(0),
@@ -155,6 +158,24 @@ impl<'a> Cpu<'a> {
         })
     }
 
+    /// What entry code does with a vector that finds the flag off.
+    fn note(&self, bit: u32) {
+        if self.fault == Fault::ForgetsVector {
+            return;
+        }
+        if self.pending.get() & 1 << bit != 0 {
+            self.merged.set(self.merged.get() + 1);
+        }
+        self.pending.set(self.pending.get() | 1 << bit);
+    }
+
+    /// An end is of the highest vector in service, whichever was handled.
+    fn end(&self) {
+        if let Some(highest) = self.in_service.get().checked_ilog2() {
+            self.in_service.set(self.in_service.get() & !(1 << highest));
+        }
+    }
+
     /// Between two instructions.
     fn may_be_interrupted(&self) {
         while let Some(bit) = self.next_line() {
@@ -162,8 +183,8 @@ impl<'a> Cpu<'a> {
             self.is_on.set(was_on && self.fault == Fault::LeavesFlagOn);
             if was_on {
                 flag::arrived(self, bit);
-            } else if self.fault != Fault::ForgetsVector {
-                self.pending.set(self.pending.get() | 1 << bit);
+            } else {
+                self.note(bit);
             }
         }
     }
@@ -178,9 +199,7 @@ impl<'a> Cpu<'a> {
         }
         loop {
             if let Some(bit) = self.next_line() {
-                if self.fault != Fault::ForgetsVector {
-                    self.pending.set(self.pending.get() | 1 << bit);
-                }
+                self.note(bit);
                 return;
             }
             self.lines.woken.wait();
@@ -230,10 +249,16 @@ impl Area for Cpu<'_> {
         assert_eq!(self.depth.get(), 1, "a handler interrupts another");
         self.may_be_interrupted();
         (self.handler)(bit);
-        self.in_service.set(self.in_service.get() & !(1 << bit));
+        self.end();
         self.may_be_interrupted();
         self.depth.set(self.depth.get() - 1);
         self.handled.set(self.handled.get() + 1);
+    }
+
+    fn end_merged(&self) {
+        self.may_be_interrupted();
+        let merged = self.merged.take();
+        (0..merged).for_each(|_| self.end());
     }
 }
 
@@ -278,6 +303,7 @@ fn devices_and_a_cpu(ends_early: bool, fault: Fault, devices: &'static [(u32, u6
         }
         assert_eq!(done, all);
         assert!(cpu.handled.get() > 0);
+        assert_eq!(cpu.in_service.get(), 0, "an interrupt is never ended");
     });
 }
 

@@ -72,3 +72,14 @@ pub(crate) fn end_of_interrupt(cpu: &Cpu) {
         cpu.ends_written.set(cpu.ends_written.get() + 1);
     }
 }
+
+/// Ends the deliveries of vectors that had been noted already: they are handled with the first, and
+/// each is in service by itself. An end is always of the highest vector in service, so one of a
+/// higher class may have been ended, and delivered again, by the end of another.
+#[cold]
+pub(crate) fn end_merged(cpu: &Cpu) {
+    let merged = cpu.merged.swap(0, Ordering::Relaxed);
+    if !ENDS_BY_ITSELF.load(Ordering::Relaxed) {
+        (0..merged).for_each(|_| end_of_interrupt(cpu));
+    }
+}

@@ -20,6 +20,8 @@ pub(crate) trait Area {
     fn take_pending(&self) -> u64;
     /// Runs the handler of a vector, by its bit, and ends the interrupt.
     fn handle(&self, bit: u32);
+    /// Ends as many interrupts as were delivered of vectors that were pending already.
+    fn end_merged(&self);
 }
 
 /// Turns the flag off; gives whether it was on. A handler between the two accesses leaves the
@@ -69,6 +71,7 @@ fn finish(area: &impl Area) {
             area.handle(pending.trailing_zeros());
             pending &= pending - 1;
         }
+        area.end_merged();
         // One that arrives from here on finds the flag on, or is seen below.
         area.set(true);
         if area.pending() == 0 {

@@ -19,8 +19,10 @@ impl InterruptState {
 #[cfg(target_os = "none")]
 mod arch {
     use core::arch::asm;
+    use core::sync::atomic::Ordering;
 
     use super::InterruptState;
+    use crate::apic::eoi;
     use crate::cpu::flag::{self, Area};
     use crate::percpu;
     use crate::trap::irq;
@@ -94,6 +96,14 @@ mod arch {
         #[inline(always)]
         fn handle(&self, bit: u32) {
             irq::handle(percpu::current(), usize::from(vector::FIRST) + bit as usize);
+        }
+
+        #[inline(always)]
+        fn end_merged(&self) {
+            let cpu = percpu::current();
+            if cpu.merged.load(Ordering::Relaxed) != 0 {
+                eoi::end_merged(cpu);
+            }
         }
     }
 

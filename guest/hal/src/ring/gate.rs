@@ -3,7 +3,7 @@
 //! An interrupt arrives in ring 0. Its stub clears the software flag; if the flag
 //! was set, it saves the interrupted address and returns to the upcall in ring 3,
 //! which runs the handler on the interrupted stack. Otherwise it notes the vector
-//! as pending. Emulated instructions are expensive, so stubs have six.
+//! as pending. Emulated instructions are expensive, so stubs have seven at most.
 //!
 //! Vector 3 (`int3`) is the halt gate, vector 4 (`int 4`) the service gate.
 //! (Intel SDM vol. 3A, chapter 6; the image has no red zone.)
@@ -13,8 +13,8 @@
 use core::arch::global_asm;
 
 use crate::percpu::{
-    INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_CONTEXT_OFFSET, USER_SCRATCH_OFFSET,
-    USER_VECTOR_OFFSET,
+    INTERRUPTS_ON_OFFSET, MERGED_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_CONTEXT_OFFSET,
+    USER_SCRATCH_OFFSET, USER_VECTOR_OFFSET,
 };
 use crate::trap::registers::{restore_registers, save_registers};
 use crate::trap::vector::GATES;
@@ -30,7 +30,7 @@ pub(crate) const HALT: usize = 3;
 pub(crate) const SERVICE: usize = 4;
 
 /// Bytes of a stub.
-pub(crate) const STUB: u64 = 48;
+pub(crate) const STUB: u64 = 64;
 
 unsafe extern "C" {
     static tare_user_stubs: u8;
@@ -72,6 +72,7 @@ tare_user_stubs:
     iretq
 2:
     bts qword ptr gs:[{pending}], vector - 32
+    adc qword ptr gs:[{merged}], 0
     iretq
     .set vector, vector + 1
     .endr
@@ -148,6 +149,7 @@ tare_upcall:
     stub = const STUB,
     on = const INTERRUPTS_ON_OFFSET,
     pending = const PENDING_OFFSET,
+    merged = const MERGED_OFFSET,
     resume = const RESUME_OFFSET,
     scratch = const USER_SCRATCH_OFFSET,
     vector = const USER_VECTOR_OFFSET,

@@ -8,8 +8,8 @@ use core::arch::global_asm;
 
 use super::vector::{GATES, STAMP};
 use crate::percpu::{
-    INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_CONTEXT_OFFSET, USER_FAULT_OFFSET,
-    USER_SCRATCH_OFFSET,
+    INTERRUPTS_ON_OFFSET, MERGED_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_CONTEXT_OFFSET,
+    USER_FAULT_OFFSET, USER_SCRATCH_OFFSET,
 };
 use crate::trap::registers::{restore_registers, save_registers};
 
@@ -60,12 +60,13 @@ tare_stubs:
 
     .section .ring0_text, "ax", @progbits
     .balign 16
-    // The flag was off: only noted.
+    // The flag was off: only noted, and counted if it was noted before.
 2:
     push rax
     mov rax, [rsp + 8]
     sub eax, 32
     bts qword ptr gs:[{pending}], rax
+    adc qword ptr gs:[{merged}], 0
     pop rax
     add rsp, 8
     iretq
@@ -181,6 +182,7 @@ tare_programs_own:
     stub = const STUB,
     on = const INTERRUPTS_ON_OFFSET,
     pending = const PENDING_OFFSET,
+    merged = const MERGED_OFFSET,
     stamp = const STAMP,
     context = const USER_CONTEXT_OFFSET,
     fault = const USER_FAULT_OFFSET,
