@@ -6,6 +6,8 @@
 mod offers;
 #[path = "programs/roots.rs"]
 mod roots;
+#[path = "programs/signals.rs"]
+mod signals;
 mod support;
 #[path = "programs/timers.rs"]
 mod timers;
@@ -216,19 +218,6 @@ fn rare_uses_of_system_calls_answer_as_linux_does() {
     let place = TestDir::new();
     if let Some(program) = c(&place, "corners.c", &["-static"]) {
         answers_as_here(&place, &program, &[], &[]);
-    }
-}
-
-#[test]
-fn a_signal_stack_without_room_ends_the_program() {
-    if !can_run() {
-        return;
-    }
-    let place = TestDir::new();
-    if let Some(program) = c(&place, "nested.c", &["-static"]) {
-        let ended = run(&place, &program, &[]);
-        ended.expect(139, "");
-        assert_eq!(ended.out, "", "{ended:?}");
     }
 }
 
@@ -599,28 +588,6 @@ fn a_program_at_a_limit_gets_linuxs_errno_or_ends_in_a_sentence() {
         assert!(fork.err.contains(sentence), "{sentence}: {fork:#?}");
     }
     assert!(place.run_directories().is_empty());
-}
-
-#[test]
-fn a_program_that_a_signal_ends_gives_128_and_its_number() {
-    if !can_run() {
-        return;
-    }
-    let place = TestDir::new();
-    let Some(program) = c(&place, "limits.c", &["-static"]) else {
-        return;
-    };
-    for (words, signal) in [
-        (&["raise", "6"][..], 6),
-        (&["raise", "9"], 9),
-        (&["raise", "34"], 34),
-        (&["null"], 11),
-        (&["divide"], 8),
-        (&["illegal"], 4),
-    ] {
-        let ended = run(&place, &program, &[&["--"], words].concat());
-        ended.expect(128 + signal, &format!("was ended by signal {signal}"));
-    }
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(crate) struct Cpu {
     pub(crate) interrupts_on: AtomicU64,
     /// Vectors that arrived while they might not, bit by vector from 32.
     pub(crate) pending: AtomicU64,
-    /// Deliveries of vectors that were pending already, which have no handling of their own.
+    /// Deliveries of vectors that were pending already, which are handled with the first.
     pub(crate) merged: AtomicU64,
     /// Where the interrupted code continues, until the upcall has saved it.
     resume: Cell<u64>,

@@ -685,7 +685,7 @@ static void *lock_and_end(void *unused)
     return (void *)(long)pthread_mutex_lock(&robust);
 }
 
-/* A thread ends while it holds a mutex: the next one is told. */
+/* A thread ends while it holds a mutex: the next one gets EOWNERDEAD. */
 static void robusts(void)
 {
     pthread_mutexattr_t kind;
