@@ -15,6 +15,7 @@ const PORTS: u16 = 8;
 const DATA: u16 = 0;
 const DLAB: u8 = 0x80;
 const LINE_CONTROL: u8 = 3;
+const MODEM_CONTROL: u16 = 4;
 
 /// A serial port that writes to `W`.
 pub struct SerialPort<W: Write> {
@@ -74,6 +75,10 @@ impl<W: Write> SerialPort<W> {
         // A line that cannot be raised is the monitor's fault, not the guest's.
         if let Err(Error::IOError(_)) = self.uart.write(offset as u8, *byte) {
             self.counters.tx_dropped.increment();
+        }
+        // The end of loop-back mode lets in what waited for it.
+        if offset == MODEM_CONTROL {
+            self.refill();
         }
     }
 

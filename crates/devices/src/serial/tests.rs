@@ -11,6 +11,7 @@ use super::{INPUT_LEN, IrqLine, SerialPort};
 const DATA: u16 = 0;
 const INTERRUPT_ENABLE: u16 = 1;
 const LINE_CONTROL: u16 = 3;
+const MODEM_CONTROL: u16 = 4;
 const LINE_STATUS: u16 = 5;
 const DATA_READY: u8 = 1;
 
@@ -126,4 +127,16 @@ proptest! {
         let odd = offset > 7 || len != 1;
         prop_assert_eq!(counter(&port, "malformed"), if odd { 2 } else { 0 });
     }
+}
+
+#[test]
+fn input_that_came_in_loop_back_mode_arrives_after_it() {
+    let (mut port, line) = port(io::sink());
+    port.write(INTERRUPT_ENABLE, &[1]);
+    port.write(MODEM_CONTROL, &[0x10]);
+    assert_eq!(port.push_input(b"ls"), 2);
+    assert_eq!(read(&mut port, LINE_STATUS) & DATA_READY, 0);
+    port.write(MODEM_CONTROL, &[0]);
+    assert_eq!(line.read().unwrap(), 1);
+    assert_eq!([read(&mut port, DATA), read(&mut port, DATA)], *b"ls");
 }
