@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -193,6 +194,28 @@ impl Front {
         self.link.set_vring_call(0, &self.call)?;
         self.link.set_vring_kick(0, &self.kick)?;
         self.link.set_vring_enable(0, true)
+    }
+
+    /// Gives queue 0 its notifiers again; the old ones are not read any more.
+    pub fn renew_notifiers(&mut self) {
+        self.link.set_vring_call(0, &self.call).unwrap();
+        self.link.set_vring_kick(0, &self.kick).unwrap();
+    }
+
+    /// Takes the file that queue 0 interrupts by, as QEMU does while a vector is masked
+    /// (`VHOST_USER_SET_VRING_CALL` without a file).
+    pub fn take_call(&mut self) {
+        const SET_VRING_CALL: u32 = 13;
+        const VERSION: u32 = 1;
+        const LEN: u32 = 8;
+        const NO_FILE: u64 = 1 << 8;
+        let header = [SET_VRING_CALL, VERSION, LEN]
+            .map(u32::to_ne_bytes)
+            .concat();
+        let message = [&header[..], &NO_FILE.to_ne_bytes()].concat();
+        self.stream.write_all(&message).unwrap();
+        // Answered after it.
+        self.link.get_features().unwrap();
     }
 
     fn put<T: vm_memory::ByteValued>(&self, at: u64, value: T) {

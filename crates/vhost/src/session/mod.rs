@@ -281,19 +281,21 @@ impl Session {
         let Some(memory) = &self.memory else {
             return Ok(());
         };
-        let calls = self.rings.iter().zip(&mut self.signals);
+        let calls = self.rings.iter_mut().zip(&mut self.signals);
         for (queue, (ring, signal)) in self.live.iter_mut().zip(calls) {
             let Some(queue) = queue else { continue };
             match queue.decide(memory)? {
                 InterruptDecision::Nothing => {}
                 InterruptDecision::Suppress => self.counters.interrupts_suppressed.increment(),
                 InterruptDecision::Hold => self.counters.interrupts_held.increment(),
-                InterruptDecision::Interrupt => {
-                    if let Some(call) = &ring.call {
+                InterruptDecision::Interrupt => match &ring.call {
+                    Some(call) => {
                         self.counters.interrupts.increment();
                         signal.send(call);
                     }
-                }
+                    // The next one that comes is signalled at once.
+                    None => ring.owes_interrupt = true,
+                },
             }
         }
         Ok(())

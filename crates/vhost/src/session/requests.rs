@@ -173,6 +173,8 @@ impl Requests for Session {
             self.rings[index].kick = None;
             kick.watch(Interest::READ)
                 .map_err(|source| failed(StartError::Watch { index, source }))?;
+            // The old one may have been signalled and not been read.
+            self.rings[index].pending = true;
         }
         self.rings[index].kick = Some(kick);
         if live || self.rings[index].parked.is_some() {

@@ -62,6 +62,29 @@ fn a_disabled_queue_waits() {
 }
 
 #[test]
+fn notifiers_that_are_replaced_lose_no_notification_and_no_interrupt() {
+    let daemon = Daemon::new();
+    let mut front = daemon.connect();
+    front.share();
+    front.start(0, 0).unwrap();
+    front.take_call();
+    front.offer_read(0, 5);
+    front.notify();
+    eventually("an answer", || front.used() == 1);
+    // Offered, and no notification that was read.
+    front.offer_read(1, 6);
+    front.renew_notifiers();
+    eventually("an answer", || front.used() == 2);
+    assert_eq!(front.answer(2), 6);
+    front.take_call();
+    front.offer_read(2, 7);
+    front.notify();
+    eventually("an answer", || front.used() == 3);
+    front.renew_notifiers();
+    assert_eq!(front.answer(3), 7);
+}
+
+#[test]
 fn memory_changes_below_a_queue_that_works() {
     let daemon = Daemon::new();
     let mut front = daemon.connect();
