@@ -467,12 +467,15 @@ impl VirtioDevice for Blk {
         self.engine.drain();
         self.in_flight.forget();
         self.slow.forget();
-        self.cache = self.settings.cache;
         let now_ns = self.clock.now_ns();
         for state in &mut self.queue_states {
             state.coalescer.reset(now_ns);
             (state.blocked, state.limited, state.delivers) = (false, false, false);
         }
+    }
+
+    fn reset(&mut self) {
+        self.cache = self.settings.cache;
     }
 
     fn process(&mut self, index: u16, queues: &mut Queues<'_>) -> Result<Progress, QueueError> {

@@ -111,6 +111,10 @@ pub trait VirtioDevice: Send {
     /// Reset, failure or a broken queue: returns to the state before `start`.
     fn stop(&mut self);
 
+    /// The driver resets the device, which may not have been started: what it changed by
+    /// [`write_config`](Self::write_config) is as at first.
+    fn reset(&mut self) {}
+
     /// The driver notified queue `index`.
     fn process(&mut self, index: u16, queues: &mut Queues<'_>) -> Result<Progress, QueueError>;
 

@@ -279,6 +279,7 @@ impl<D: VirtioDevice> VirtioPci<D> {
     pub(super) fn reset(&mut self) {
         self.counters.resets.increment();
         self.deactivate();
+        self.device.reset();
         for settings in &mut self.settings {
             *settings = QueueSettings::new(settings.max_size);
         }

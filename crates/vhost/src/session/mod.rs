@@ -345,6 +345,7 @@ impl Session {
     fn stop_device(&mut self) {
         self.live.fill_with(|| None);
         self.device.stop();
+        self.device.reset();
         if let Err(error) = self.apply_cache_mode() {
             self.complaint = Some(format!("the disk does not become write-through: {error}"));
         }

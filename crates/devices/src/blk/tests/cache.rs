@@ -46,6 +46,9 @@ fn the_cache_mode_reads_back_and_is_reset() {
     assert_eq!(driver.read_memory(config, 1), 0, "not a mode");
     driver.reset();
     assert_eq!(driver.read_memory(config, 1), 1, "as it was");
+    driver.write_memory(config, 1, 0);
+    driver.reset();
+    assert_eq!(driver.read_memory(config, 1), 1, "before DRIVER_OK too");
 }
 
 #[test]
