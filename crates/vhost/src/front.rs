@@ -202,8 +202,7 @@ impl Front {
         self.link.set_vring_kick(0, &self.kick).unwrap();
     }
 
-    /// Takes the file that queue 0 interrupts by, as QEMU does while a vector is masked
-    /// (`VHOST_USER_SET_VRING_CALL` without a file).
+    /// Takes the file that queue 0 interrupts by (`VHOST_USER_SET_VRING_CALL` without a file).
     pub fn take_call(&mut self) {
         const SET_VRING_CALL: u32 = 13;
         const VERSION: u32 = 1;
