@@ -125,9 +125,14 @@ impl Virtqueue {
         memory: &GuestRam,
         chain: &mut Chain,
     ) -> Result<bool, QueueError> {
+        if self.pop(memory, chain)? {
+            return Ok(true);
+        }
+        // What used the chains up is seen before the request: a driver may notify only where all
+        // chains of its queue came back since it last saw none.
+        self.publish(memory)?;
         // A chain may arrive before the driver sees the request.
-        Ok(self.pop(memory, chain)?
-            || self.enable_notification(memory)? && self.pop(memory, chain)?)
+        Ok(self.enable_notification(memory)? && self.pop(memory, chain)?)
     }
 
     /// Puts the last `count` chains back: `pop` gives them again.

@@ -283,3 +283,22 @@ fn chains_put_back_are_popped_again_and_completed_at_once() {
     assert_eq!(mock.used().ring().ref_at(0).unwrap().load().id(), 2);
     assert_eq!(mock.used().ring().ref_at(1).unwrap().load().len(), 6);
 }
+
+/// Chains that were used up and not seen yet would come back to a driver after it had seen none:
+/// Tare's for networks then takes the device for one that has chains left.
+#[test]
+fn a_notification_is_asked_for_once_the_driver_sees_what_used_the_chains_up() {
+    let memory = memory();
+    let mock = MockSplitQueue::create(&memory, GuestAddress(0x1000), 16);
+    let mut queue = live(&mock, &memory, 16);
+    let chains = [0, 1].map(|n| descriptor(0x1_0000 + n * 16, 16, WRITE));
+    mock.add_desc_chains(&chains, 0).unwrap();
+    let mut chain = Chain::default();
+    for head in 0..2 {
+        assert!(queue.pop_or_ask(&memory, &mut chain).unwrap());
+        queue.stage(&memory, &[(head, 8)]).unwrap();
+        assert_eq!(mock.used().idx().load(), 0, "seen together");
+    }
+    assert!(!queue.pop_or_ask(&memory, &mut chain).unwrap());
+    assert_eq!(mock.used().idx().load(), 2);
+}
