@@ -121,15 +121,21 @@ fn image_layers() -> Vec<Vec<u8>> {
 }
 
 /// Runs a server in the guest, and fetches the page once it is ready.
+/// `tare run` with Debian's kernel in QEMU: with this root, more options and a command.
+fn with_debian<'a>(root: &'a str, options: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
+    let run = [
+        "run", "--kernel", "debian", "--root", root, "--engine", "qemu",
+    ];
+    [&run[..], options, &["--"], command].concat()
+}
+
 fn serves(place: &TestDir, root: &str, command: &[&str]) {
     let port = free_port();
     let publish = format!("{port}:80");
-    let words = [
-        &["run", "--kernel", "debian", "--root", root, "--name", "web"],
-        &["--engine", "qemu", "-d", "-p", &publish, "--"][..],
-        command,
-    ];
-    place.run(&words.concat()).expect(0, "web");
+    let options = ["--name", "web", "-d", "-p", &publish];
+    place
+        .run(&with_debian(root, &options, command))
+        .expect(0, "web");
     eventually("the guest is ready", || {
         place.run(&["logs", "web"]).out.contains("ready")
     });
@@ -188,12 +194,9 @@ fn an_images_settings_are_honoured_and_its_status_is_ours() {
     }
     let place = TestDir::new();
     let image = place.file("image.tar", &docker_archive(CONFIG, &image_layers()));
-    let words = [
-        "run", "--kernel", "debian", "--root", &image, "--net", "none",
-    ];
     let script =
         "busybox() { /bin/busybox $@; }; busybox id; busybox pwd; busybox ls; echo $WHO; exit 42";
-    let ended = place.run(&[&words[..], &["--engine", "qemu", "--", script]].concat());
+    let ended = place.run(&with_debian(&image, &["--net", "none"], &[script]));
     ended.expect(42, "uid=7 gid=8");
     for words in ["/srv", "index.html", "new", "image"] {
         assert!(ended.out.contains(words), "{words}: {ended:#?}");
@@ -212,14 +215,10 @@ fn a_pipe_passes_every_byte_and_its_end_on() {
     write_below(&root);
     let root = root.to_str().unwrap();
     let script = "/bin/busybox cat; echo complaint >&2; exit 3";
-    let words = [
-        &["run", "--kernel", "debian", "--root", root, "--net", "none"],
-        &["--engine", "qemu", "--"][..],
-        &["/bin/busybox", "sh", "-c", script],
-    ];
+    let command = ["/bin/busybox", "sh", "-c", script];
     // Each byte, and more than a port's buffers hold.
     let input: Vec<u8> = (0..=255).cycle().take(200_000).collect();
-    let mut tare = place.tare(&words.concat());
+    let mut tare = place.tare(&with_debian(root, &["--net", "none"], &command));
     let mut child = tare.stdin(Stdio::piped()).spawn().unwrap();
     let mut to_guest = child.stdin.take().unwrap();
     let sent = input.clone();
@@ -271,13 +270,7 @@ fn an_images_user_has_its_groups_and_its_directories_are_made() {
     layers.push(layer(&accounts));
     let image = place.file("image.tar", &gzip(&docker_archive(config, &layers)));
     let script = "b=/bin/busybox; $b id; $b pwd; $b ls -d /data; $b stat -c 'links %h' /etc/group";
-    let words = [
-        &[
-            "run", "--kernel", "debian", "--root", &image, "--net", "none",
-        ],
-        &["--engine", "qemu", "--", script][..],
-    ];
-    let ended = place.run(&words.concat());
+    let ended = place.run(&with_debian(&image, &["--net", "none"], &[script]));
     ended.expect(0, "groups=");
     for part in ["9(certs)", "/made/here\n", "/data\n", "links 2\n"] {
         assert!(ended.out.contains(part), "{part}: {ended:#?}");
@@ -294,25 +287,9 @@ fn a_root_on_a_disk_is_the_guests_and_the_console_is_its_commands_terminal() {
     write_below(&root);
     let script = "/bin/busybox grep ' / ext4 rw' /proc/mounts && /bin/busybox touch /new \
                   && echo to the terminal > /dev/tty && exit 6";
-    let words = [
-        "run",
-        "--kernel",
-        "debian",
-        "--root",
-        root.to_str().unwrap(),
-        "--root-disk",
-        "64M",
-        "--net",
-        "none",
-        "--engine",
-        "qemu",
-        "--",
-        "/bin/busybox",
-        "sh",
-        "-c",
-        script,
-    ];
-    let ended = place.run(&words);
+    let options = ["--root-disk", "64M", "--net", "none"];
+    let command = ["/bin/busybox", "sh", "-c", script];
+    let ended = place.run(&with_debian(root.to_str().unwrap(), &options, &command));
     ended.expect(6, "/ ext4 rw");
     assert!(ended.err.contains("to the terminal"), "{ended:#?}");
     assert!(!root.join("new").exists());
@@ -331,16 +308,9 @@ fn a_root_without_names_gets_those_of_its_machine() {
     std::fs::create_dir_all(root.join("etc")).unwrap();
     std::fs::write(root.join("etc/hosts"), "192.0.2.1\tmine\n").unwrap();
     let script = "/bin/busybox cat /etc/hosts /etc/hostname /etc/resolv.conf";
-    let words = [
-        "run",
-        "--kernel",
-        "debian",
-        "--root",
-        root.to_str().unwrap(),
-    ];
-    let more = ["--engine", "qemu", "--name", "named", "--"];
+    let (root, options) = (root.to_str().unwrap(), ["--name", "named"]);
     let command = ["/bin/busybox", "sh", "-c", script];
-    let told = place.run(&[&words[..], &more, &command].concat());
+    let told = place.run(&with_debian(root, &options, &command));
     told.expect(0, "");
     assert_eq!(
         told.out, "192.0.2.1\tmine\nnamed\nnameserver 10.0.2.2\n",
@@ -361,16 +331,9 @@ fn an_interrupted_root_disk_leaves_nothing() {
     let root = place.path().join("root");
     write_below(&root);
     std::fs::write(root.join("large"), vec![1; 200 << 20]).unwrap();
-    let words = [
-        "run",
-        "--kernel",
-        "debian",
-        "--root",
-        root.to_str().unwrap(),
-    ];
-    let more = ["--root-disk", "1G", "--net", "none", "--engine", "qemu"];
-    let command = ["--", "/bin/busybox", "true"];
-    let mut tare = place.tare(&[&words[..], &more, &command].concat());
+    let options = ["--root-disk", "1G", "--net", "none"];
+    let command = ["/bin/busybox", "true"];
+    let mut tare = place.tare(&with_debian(root.to_str().unwrap(), &options, &command));
     let child = tare.env("TMPDIR", &scratch).spawn().unwrap();
     let made = || std::fs::read_dir(&scratch).unwrap().count();
     eventually("the root is laid out", || made() >= 2);
