@@ -18,6 +18,7 @@ use crate::figure::{Figure, Spread, Statistic};
 use crate::host::HostFacts;
 use crate::outcome::Outcome;
 use crate::progress::Progress;
+use crate::replay::Record;
 use crate::request::{Depth, WeighRequest};
 use crate::summary::{SCHEMA, Status, Summary};
 use crate::weigh::{Files, Weighing};
@@ -148,6 +149,12 @@ impl Run {
         assert_eq!(self.fakes.alive.load(Ordering::SeqCst), 0);
         assert!(self.fakes.started > 0);
     }
+}
+
+/// The record of a run that is kept in `lab/runs`.
+pub(crate) fn kept(name: &str) -> Record {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    Record::read(&runs.join(name)).unwrap()
 }
 
 /// A figure that must be there.

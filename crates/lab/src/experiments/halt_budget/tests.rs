@@ -1,7 +1,5 @@
 //! The weighing against fakes that print what the image prints.
 
-use std::path::Path;
-
 use tare_control::stats::Kvm;
 
 use super::data::FRONTIER_GAP;
@@ -9,7 +7,7 @@ use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::compare::{Change, of_figures};
 use crate::experiments::ALL;
-use crate::experiments::testing::{Run, figure};
+use crate::experiments::testing::{Run, figure, kept};
 use crate::outcome::WeighEnd;
 use crate::replay::Record;
 
@@ -64,8 +62,7 @@ fn a_policy_that_is_not_to_be_had_is_named_and_the_rest_goes_on() {
 /// number of the record's vCPU.
 #[test]
 fn a_replay_takes_the_waits_of_its_record() {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let record = Record::read(&runs.join("2026-11-21-halt-budget-quick")).unwrap();
+    let record = kept("2026-11-21-halt-budget-quick");
     let mut budget = HaltBudget::new(Depth::Quick, None);
     budget.replay(&record).unwrap();
     let figures = budget.figures();
@@ -106,8 +103,7 @@ fn of_rounds(record: &Record, is_in: fn(u64) -> bool) -> Vec<Figure> {
 /// machines as samples, most of these figures were called better or worse.
 #[test]
 fn halves_of_one_run_do_not_differ() {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let record = Record::read(&runs.join("2026-11-26-halt-budget")).unwrap();
+    let record = kept("2026-11-26-halt-budget");
     let even = of_rounds(&record, |round| round % 2 == 0);
     let odd = of_rounds(&record, |round| round % 2 == 1);
     let rows = of_figures(&even, &odd, ALL);
@@ -130,8 +126,7 @@ fn halves_of_one_run_do_not_differ() {
 
 #[test]
 fn a_figure_has_a_sample_for_each_machine_and_each_round() {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let record = Record::read(&runs.join("2026-11-26-halt-budget")).unwrap();
+    let record = kept("2026-11-26-halt-budget");
     let mut budget = HaltBudget::new(Depth::Standard, None);
     budget.replay(&record).unwrap();
     let figures = budget.figures();

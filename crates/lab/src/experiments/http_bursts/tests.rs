@@ -8,7 +8,7 @@ use tare_control::exit::ExitCode;
 
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
-use crate::experiments::testing::Run;
+use crate::experiments::testing::{Run, kept};
 use crate::outcome::WeighEnd;
 use crate::weigh::Files;
 use tare_load::interrupt::Interrupt;
@@ -339,9 +339,8 @@ fn the_report_of_http_bursts_is_made_again_from_raw_samples() {
 }
 
 /// The figures of a kept record.
-fn kept(name: &str) -> (Plan, Data, Vec<Figure>) {
-    let runs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let record = Record::read(&runs.join(name)).unwrap();
+fn figures_of(name: &str) -> (Plan, Data, Vec<Figure>) {
+    let record = kept(name);
     let plan = record.plan().unwrap()["plan"].clone();
     let mut data = Data::default();
     data.replay(&record);
@@ -351,7 +350,7 @@ fn kept(name: &str) -> (Plan, Data, Vec<Figure>) {
 
 #[test]
 fn windows_and_batches_of_one_machine_are_one_sample() {
-    let (_, _, figures) = kept("2026-11-26-http-bursts");
+    let (_, _, figures) = figures_of("2026-11-26-http-bursts");
     for (name, n) in [
         ("cpu_burst_pct.tare", 6),
         ("cpu_burst_pct.spin", 6),
@@ -376,7 +375,7 @@ fn windows_and_batches_of_one_machine_are_one_sample() {
 /// A break's windows follow the wait of a machine that comes to rest, which is of any length.
 #[test]
 fn windows_are_drawn_one_after_the_other_and_within_their_phase() {
-    let (plan, data, _) = kept("2026-11-26-http-bursts");
+    let (plan, data, _) = figures_of("2026-11-26-http-bursts");
     let timeline = charts::timeline(&plan, &data);
     assert_eq!(timeline.panels.len(), Arm::ALL.len());
     for panel in &timeline.panels {
@@ -409,7 +408,7 @@ fn windows_are_drawn_one_after_the_other_and_within_their_phase() {
 
 #[test]
 fn a_comparison_with_linux_that_counted_iterations_is_read_and_marked() {
-    let (_, data, figures) = kept("2026-11-22-http-bursts");
+    let (_, data, figures) = figures_of("2026-11-22-http-bursts");
     assert!(crate::figure::value(&figures, "tcg_insns_per_request.linux").is_some());
     let text = report::report_text(&short(), &data, &figures);
     let marked = |it: &String| it == tare_tailor::counter::ITERATIONS_INSIDE;

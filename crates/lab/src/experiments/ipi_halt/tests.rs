@@ -1,13 +1,10 @@
 //! The weighing against fakes that print what the image prints.
 
-use std::path::Path;
-
 use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
-use crate::experiments::testing::{Run, figure};
+use crate::experiments::testing::{Run, figure, kept};
 use crate::outcome::WeighEnd;
-use crate::replay::Record;
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let wake = match (spec.engine, spec.halt) {
@@ -106,8 +103,7 @@ fn turns_in_ring_3_that_fail_are_counted_and_pair_with_none() {
 /// 201 wake-ups of the one machine that was watched are not 201 samples.
 #[test]
 fn a_step_of_a_wake_up_is_one_sample_whatever_its_histogram_says() {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let record = Record::read(&runs.join("2026-11-26-ipi-halt")).unwrap();
+    let record = kept("2026-11-26-ipi-halt");
     let mut experiment = IpiHalt::new(Depth::Standard, None);
     experiment.replay(&record).unwrap();
     let figures = experiment.figures();

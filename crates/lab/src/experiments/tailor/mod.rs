@@ -354,6 +354,7 @@ impl Experiment for Tailor {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::experiments::testing::kept;
     use crate::figure::value;
 
     fn replayed(record: &Record) -> Tailor {
@@ -364,8 +365,7 @@ mod tests {
 
     #[test]
     fn a_run_of_before_iterations_were_counted_apart_is_read_and_marked() {
-        let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-        let record = Record::read(&runs.join("2026-11-21-tailor-quick")).unwrap();
+        let record = kept("2026-11-21-tailor-quick");
         let tailor = replayed(&record);
         let figures = tailor.figures();
         let share = value(&figures, "request_pct.tailored").unwrap();

@@ -2,17 +2,14 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::Fault;
 use crate::experiment::Experiment as _;
-use crate::experiments::testing::{Run, figure};
+use crate::experiments::testing::{Run, figure, kept};
 use crate::outcome::WeighEnd;
-use crate::replay::Record;
 use crate::request::Depth;
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
@@ -61,8 +58,7 @@ fn transactions_are_counted_for_each_arm_and_judged() {
 
 #[test]
 fn a_kept_run_is_read_without_the_programs_of_its_guests() {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let record = Record::read(&runs.join("2026-11-21-tcp-rr-quick")).unwrap();
+    let record = kept("2026-11-21-tcp-rr-quick");
     let mut experiment = PingPong::new(&KIND, Depth::Quick, None);
     experiment.replay(&record).unwrap();
     let figures = experiment.figures();
