@@ -342,6 +342,19 @@ pub(crate) fn exact(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
     ))
 }
 
+/// Makes the figures exact whose names are `known` to have no error, if their samples agree.
+pub(crate) fn without_error(
+    figures: &mut [Figure],
+    samples: &Samples,
+    known: impl Fn(&str) -> bool,
+) {
+    for figure in figures.iter_mut().filter(|figure| known(&figure.name)) {
+        if let Some(exact) = exact(&figure.name, &figure.unit, samples.values(&figure.name)) {
+            *figure = exact;
+        }
+    }
+}
+
 /// The `q`-quantile of independent samples with its interval. `None` where they are too few
 /// to bound it from both sides; the extremes (`q` 0 and 1) have no interval.
 pub(crate) fn quantile(name: &str, unit: &str, samples: &[f64], q: f64) -> Option<Figure> {

@@ -34,7 +34,7 @@ use crate::data::Data;
 use crate::experiment::{
     Entry, Experiment, IfFails, Subject, Turn, has_data, replanned, rounds, times,
 };
-use crate::figure::{Figure, exact, needed, rate};
+use crate::figure::{Figure, needed, rate, without_error};
 use crate::goal::Goal;
 use crate::linux::catalog::{self, App};
 use crate::linux::dialog::ask;
@@ -545,13 +545,8 @@ impl Experiment for Apps {
 
     fn figures(&self) -> Vec<Figure> {
         let mut figures = self.data.samples.figures();
-        for figure in &mut figures {
-            let samples = self.data.samples.values(&figure.name);
-            let size = exact(&figure.name, IMAGE.unit, samples);
-            if let Some(size) = size.filter(|_| figure.name.starts_with(IMAGE.name)) {
-                *figure = size;
-            }
-        }
+        let is_size = |name: &str| name.starts_with(IMAGE.name);
+        without_error(&mut figures, &self.data.samples, is_size);
         for (name, windows) in &self.windows {
             figures.extend(rate(name, IDLE_EXITS.unit, windows));
         }

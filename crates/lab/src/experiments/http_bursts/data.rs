@@ -11,7 +11,7 @@ use super::linux::Side;
 use super::machines::{Machine, Machines};
 use super::sample::{CpuSample, Line, Phase, SamplePosition};
 use crate::error::WeighError;
-use crate::figure::{Figure, Samples, exact, grouped_quantile, rate};
+use crate::figure::{Figure, Samples, grouped_quantile, rate, without_error};
 use crate::observe::CpuSpent;
 use crate::record::Recorder;
 use crate::replay::Record;
@@ -292,13 +292,7 @@ impl Data {
     pub(crate) fn figures(&self) -> Vec<Figure> {
         let mut figures = self.samples.figures();
         figures.extend(self.machines.figures());
-        for figure in &mut figures {
-            if let Some(size) = exact(IMAGE_BYTES, "bytes", self.samples.values(IMAGE_BYTES))
-                && figure.name == IMAGE_BYTES
-            {
-                *figure = size;
-            }
-        }
+        without_error(&mut figures, &self.samples, |name| name == IMAGE_BYTES);
         for (name, windows) in &self.events {
             figures.extend(rate(name, "1/s", windows));
         }

@@ -10,7 +10,7 @@ use super::plan::{
     self, DEBIAN, FIRECRACKER, FIRECRACKER_UNHARDENED, Pair, TAILORED, TRUSTING, UNHARDENED,
 };
 use super::rates::Step;
-use crate::figure::{Figure, Samples, Statistic, exact, median};
+use crate::figure::{Figure, Samples, Statistic, median, without_error};
 use crate::goal::Goal;
 use crate::linux::kernels::Bootable;
 use crate::linux::machine::Booted;
@@ -242,17 +242,8 @@ impl Weighed {
     /// Medians, ideal cases, and what they are against Debian's kernel.
     pub(super) fn figures(&self) -> Vec<Figure> {
         let mut figures = self.samples.figures();
-        for figure in &mut figures {
-            if EXACT.iter().any(|metric| metric.is_of(&figure.name))
-                && let Some(known) = exact(
-                    &figure.name,
-                    &figure.unit,
-                    self.samples.values(&figure.name),
-                )
-            {
-                *figure = known;
-            }
-        }
+        let is_exact = |name: &str| EXACT.iter().any(|metric| metric.is_of(name));
+        without_error(&mut figures, &self.samples, is_exact);
         figures.extend(
             figures
                 .clone()
