@@ -33,57 +33,57 @@ pub(crate) fn time_over_size(data: &Data, workload: &str, (unit, scale): (&str, 
         let times: Vec<f64> = times.map(|time| time * scale).collect();
         median("", unit, &times)
     };
-    let lines = lines(&Platform::ALL, |platform, mode| {
+    let lines = each(&Platform::ALL).map(|(platform, mode)| {
         let of = |size: &u32| time(platform, mode, *size);
-        sizes.iter().map(of).collect()
+        (name(platform, mode), sizes.iter().map(of).collect())
     });
     let description = format!("{workload}: time over CPUs, {unit}");
-    drawn(columns.collect(), &lines, &description)
+    drawn(columns.collect(), lines.collect(), &description)
 }
 
 /// What containers cost over CHR, by platform and mode; nothing with one CHR.
 pub(crate) fn overhead_over_chr(data: &Data, workload: &str) -> String {
     const CONTAINERS: [Platform; 2] = [Platform::Container, Platform::VmContainer];
-    let of = |platform, mode| overhead_by_chr(data, workload, platform, mode);
-    let all = CONTAINERS
+    let costs = each(&CONTAINERS).map(|(platform, mode)| {
+        let costs = overhead_by_chr(data, workload, platform, mode);
+        (name(platform, mode), costs)
+    });
+    let costs: Vec<_> = costs.collect();
+    let mut chrs: Vec<f64> = costs
         .iter()
-        .flat_map(|it| MODES.map(|mode| of(*it, mode)));
-    let mut chrs: Vec<f64> = all.flatten().map(|(chr, _)| chr).collect();
+        .flat_map(|(_, costs)| costs.iter().map(|(chr, _)| *chr))
+        .collect();
     chrs.sort_by(f64::total_cmp);
     chrs.dedup();
-    let lines = lines(&CONTAINERS, |platform, mode| {
-        let costs = of(platform, mode);
+    let lines = costs.into_iter().map(|(name, costs)| {
         let at = |chr: &f64| {
             let cost = costs.iter().find(|(at, _)| at == chr);
             cost.map(|(_, estimate)| estimate.figure("", "x"))
         };
-        chrs.iter().map(at).collect()
+        (name, chrs.iter().map(at).collect())
     });
     let columns = chrs.iter().map(|chr| format!("CHR {}", number(*chr)));
     let description = format!("{workload}: time over bare metal's, over CHR");
-    drawn(columns.collect(), &lines, &description)
+    drawn(columns.collect(), lines.collect(), &description)
 }
 
-fn lines(platforms: &[Platform], figures: impl Fn(Platform, Mode) -> Vec<Option<Figure>>) -> Lines {
-    let mut lines = Lines::new();
-    for platform in platforms {
-        let named = Platform::ALL.iter().zip(SHORT);
-        let short = named.into_iter().find(|(of, _)| *of == platform);
-        for mode in MODES {
-            let name = format!("{} {}", short.map_or("", |it| it.1), mode.name());
-            let figures = figures(*platform, mode);
-            if figures.iter().any(Option::is_some) {
-                lines.push((name, figures));
-            }
-        }
-    }
-    lines
+fn each(platforms: &[Platform]) -> impl Iterator<Item = (Platform, Mode)> {
+    let with_modes = |platform: &Platform| MODES.map(|mode| (*platform, mode));
+    platforms.iter().flat_map(with_modes)
 }
 
-fn drawn(labels: Vec<String>, lines: &Lines, description: &str) -> String {
+fn name(platform: Platform, mode: Mode) -> String {
+    let mut named = Platform::ALL.iter().zip(SHORT);
+    let short = named.find(|(of, _)| **of == platform);
+    format!("{} {}", short.map_or("", |it| it.1), mode.name())
+}
+
+/// The lines that have a figure.
+fn drawn(labels: Vec<String>, mut lines: Lines, description: &str) -> String {
     if labels.len() < 2 {
         return String::new();
     }
+    lines.retain(|(_, figures)| figures.iter().any(Option::is_some));
     let column = |label| Column {
         label,
         continues: true,
