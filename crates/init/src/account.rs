@@ -124,14 +124,11 @@ mod tests {
 
     #[test]
     fn an_account_is_found_beside_a_name_of_another_encoding() {
-        let name = format!("tare-account-{}", std::process::id());
-        let root = std::env::temp_dir().join(name);
-        fs::create_dir_all(root.join("etc")).unwrap();
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("etc")).unwrap();
         let passwd = b"jose:x:1000:1001:Jos\xe9:/srv/jose:/bin/sh\n";
-        fs::write(root.join("etc/passwd"), passwd).unwrap();
-        let found = look_up_below("1000", &root);
-        fs::remove_dir_all(&root).unwrap();
-        let found = found.unwrap();
+        fs::write(root.path().join("etc/passwd"), passwd).unwrap();
+        let found = look_up_below("1000", root.path()).unwrap();
         assert_eq!(
             (found.gid, found.home.as_deref()),
             (1001, Some("/srv/jose"))

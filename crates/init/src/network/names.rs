@@ -63,9 +63,9 @@ mod tests {
 
     #[test]
     fn a_root_without_names_gets_them_and_another_keeps_its_own() {
-        let name = format!("tare-names-{}", std::process::id());
-        let root = std::env::temp_dir().join(name);
-        fs::create_dir_all(root.join("etc")).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let root = place.path();
+        fs::create_dir(root.join("etc")).unwrap();
         fs::write(root.join("etc/hostname"), "own\n").unwrap();
         std::os::unix::fs::symlink("../run/resolv.conf", root.join("etc/resolv.conf")).unwrap();
         let address = Address {
@@ -76,14 +76,13 @@ mod tests {
             device: None,
             resolver: Some(Ipv4Addr::new(10, 0, 2, 2)),
         };
-        write(&root, Some("web"), Some(&address));
+        write(root, Some("web"), Some(&address));
         let text = |name: &str| fs::read_to_string(root.join("etc").join(name)).unwrap();
         let (hosts, hostname, resolver) = (text("hosts"), text("hostname"), text("resolv.conf"));
         let without = root.join("without");
         write(&without, None, None);
         let alone = fs::read_to_string(without.join("etc/hosts")).unwrap();
         let has_resolver = without.join("etc/resolv.conf").exists();
-        fs::remove_dir_all(&root).unwrap();
         assert!(hosts.contains("127.0.0.1\tlocalhost\n"), "{hosts}");
         assert!(hosts.contains("10.0.2.15\tweb\n"), "{hosts}");
         assert_eq!(hostname, "own\n");
