@@ -27,9 +27,11 @@ mod transport;
 pub use discover::{console_driver, devices};
 pub use dma::Dma;
 #[cfg(not(target_os = "none"))]
-pub use in_memory::{DeviceMemory, Registers, Sight};
+pub use in_memory::{DeviceMemory, Doorbell, Registers};
 pub use interrupts::Handler;
 pub use mmio_word::MmioWord;
+#[cfg(not(target_os = "none"))]
+pub use queue::DeviceSide;
 pub use queue::{Queue, QueueOptions};
 pub use transport::Transport;
 

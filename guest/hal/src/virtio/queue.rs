@@ -19,6 +19,11 @@ use virtio_drivers::{BufferDirection, Error, Hal as _, PAGE_SIZE, PhysAddr, Resu
 
 use super::{Dma, Transport};
 
+#[cfg(not(target_os = "none"))]
+mod device_side;
+#[cfg(not(target_os = "none"))]
+pub use device_side::DeviceSide;
+
 /// Flags of a descriptor.
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
@@ -138,6 +143,12 @@ impl Queue {
         let at = |offset: usize| physical + offset as PhysAddr;
         transport.queue_set(index, size.into(), physical, at(available_at), at(used_at));
         Ok(queue)
+    }
+
+    /// The other side of it, for tests.
+    #[cfg(not(target_os = "none"))]
+    pub fn device_side(&self) -> DeviceSide {
+        DeviceSide::of(self)
     }
 
     /// Descriptors.

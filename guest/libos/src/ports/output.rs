@@ -100,12 +100,12 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
-    use tare_hal::virtio::{QueueOptions, Registers, Sight, Transport};
+    use tare_hal::virtio::{QueueOptions, Registers, Transport};
 
     use super::*;
 
-    fn output(descriptors: u32) -> (Output, Sight) {
-        let (registers, sight) = Registers::new(3, 1, descriptors).leak();
+    fn output(descriptors: u32) -> Output {
+        let (registers, _) = Registers::new(3, 1, descriptors).leak();
         let mut transport = Transport::in_memory(registers).expect("a device");
         let options = QueueOptions {
             longest: 64,
@@ -113,29 +113,29 @@ mod tests {
             event_idx: false,
         };
         let queue = Queue::new(&mut transport, 1, options).expect("a queue");
-        (Output::new(queue), sight)
+        Output::new(queue)
     }
 
     #[test]
     fn no_more_than_a_pipe_holds_is_on_its_way() {
-        let (mut output, sight) = output(64);
+        let mut output = output(64);
         let bytes = vec![7; CAPACITY + 1];
         assert_eq!(output.write(&bytes), (CHUNK, true));
         assert_eq!(output.write(&bytes[CHUNK..]), (CHUNK, true));
-        assert_eq!(sight.published(), 2);
+        assert_eq!(output.queue.device_side().published(), 2);
         assert_eq!(output.write(&bytes[2 * CHUNK..]), (0, false));
         assert!(!output.has_room());
     }
 
     #[test]
     fn short_writes_are_not_divided_and_need_a_descriptor_each() {
-        let (mut output, sight) = output(4);
+        let mut output = output(4);
         assert_eq!(output.write(&[1; CHUNK]).0, CHUNK);
         assert_eq!(output.write(&[1; CHUNK - 10]).0, CHUNK - 10);
         assert_eq!(output.write(&[1; 11]).0, 0, "only 10 have room");
         assert_eq!(output.write(&[1; 10]).0, 10);
-        assert_eq!(sight.published(), 3);
-        let (mut output, _sight) = self::output(4);
+        assert_eq!(output.queue.device_side().published(), 3);
+        let mut output = self::output(4);
         for _ in 0..4 {
             assert_eq!(output.write(b"x").0, 1);
         }

@@ -23,11 +23,8 @@ fn options(longest: u16) -> QueueOptions {
     }
 }
 
-/// The device's side of a queue.
-struct Device {
-    seen: u16,
-    used: u16,
-}
+/// The device's side of a queue, which reads what requests hold.
+struct Device(DeviceSide);
 
 /// A request as the device finds it.
 struct Found {
@@ -38,32 +35,14 @@ struct Found {
 }
 
 impl Device {
-    fn at<T: Copy>(queue: &Queue, offset: usize) -> T {
-        assert!(offset + size_of::<T>() <= queue.pages * PAGE_SIZE);
-        let place = queue.memory.as_ptr().wrapping_add(offset).cast::<T>();
-        // SAFETY: 1. Within the queue's memory (asserted above). 2. The queue lives: it is
-        //    borrowed. 3. Any bytes are a `T` of this test.
-        unsafe { place.read() }
+    fn of(queue: &Queue) -> Self {
+        Self(queue.device_side())
     }
 
-    fn put<T>(queue: &Queue, offset: usize, value: T) {
-        assert!(offset + size_of::<T>() <= queue.pages * PAGE_SIZE);
-        let place = queue.memory.as_ptr().wrapping_add(offset).cast::<T>();
-        // SAFETY: 1. Within the queue's memory (asserted above). 2. The queue lives: it is
-        //    borrowed. 3. The test runs on one thread.
-        unsafe { place.write(value) };
-    }
-
-    fn next(&mut self, queue: &Queue) -> Option<Found> {
-        let index: u16 = Self::at(queue, queue.available_at + 2);
-        if index == self.seen {
-            return None;
-        }
-        let slot = usize::from(self.seen % queue.size);
-        self.seen = self.seen.wrapping_add(1);
-        let token: u16 = Self::at(queue, queue.available_at + 4 + 2 * slot);
+    fn next(&mut self) -> Option<Found> {
+        let token = self.0.take_next()?;
         let mut chain = Vec::new();
-        let first: Descriptor = Self::at(queue, 16 * usize::from(token));
+        let first: Descriptor = self.0.at(16 * usize::from(token));
         if first.flags == INDIRECT {
             let len = first.len as usize / 16;
             let table = first.address as *const Descriptor;
@@ -74,7 +53,7 @@ impl Device {
             let mut next = first;
             while next.flags & NEXT != 0 {
                 chain.push(next);
-                next = Self::at(queue, 16 * usize::from(next.next));
+                next = self.0.at(16 * usize::from(next.next));
             }
             chain.push(next);
         }
@@ -100,17 +79,6 @@ impl Device {
             found.read.extend(bytes);
         }
         Some(found)
-    }
-
-    fn complete(&mut self, queue: &Queue, id: u32, len: u32) {
-        let slot = usize::from(self.used % queue.size);
-        Self::put(queue, queue.used_at + 4 + 8 * slot, [id, len]);
-        self.used = self.used.wrapping_add(1);
-        Self::put(queue, queue.used_at + 2, self.used);
-    }
-
-    fn new() -> Self {
-        Self { seen: 0, used: 0 }
     }
 }
 
@@ -139,24 +107,24 @@ fn a_queue_is_as_long_as_device_and_driver_want_it() {
 #[test]
 fn what_a_device_makes_up_is_not_taken() {
     let mut queue = queue(8, options(8)).unwrap();
-    let mut device = Device::new();
+    let mut device = Device::of(&queue);
     let (head, data) = ([1u8; 4], [2u8; 8]);
     // SAFETY: 1. The arrays live to the end of the test, beyond the queue's use of them.
     let token = unsafe { queue.add(&[&head, &data], &mut []) }.unwrap();
     assert_eq!(token, 0);
     for id in [1, 7, 8, 0xffff, 0x1_0000, u32::MAX] {
-        device.complete(&queue, id, 99);
+        device.0.complete(id, 99);
         let claimed = queue.peek().expect("a completion");
         assert_eq!(queue.take(claimed), None, "{id:#x}");
         assert_eq!(queue.take(token), None, "{id:#x}");
         // The driver would give the device up; here it takes back what it said.
-        device.used = device.used.wrapping_sub(1);
+        device.0.take_back();
     }
-    device.complete(&queue, token.into(), 0);
+    device.0.complete(token.into(), 0);
     assert_eq!(queue.take(token), Some(0));
     assert!(queue.has_room(8) && !queue.has_room(9));
     // Once more the same: it is in flight no longer.
-    device.complete(&queue, token.into(), 0);
+    device.0.complete(token.into(), 0);
     assert_eq!(queue.take(token), None);
 }
 
@@ -168,8 +136,7 @@ fn notifications_are_wanted_as_the_device_says() {
     };
     for (options, by_index) in [(options(4), false), (event_idx, true)] {
         let mut queue = queue(4, options).unwrap();
-        let mut device = Device::new();
-        let event_at = queue.used_at + 4 + 8 * 4;
+        let mut device = Device::of(&queue);
         let byte = [0u8];
         // Past the point where indices begin anew.
         for round in 0..70_000u32 {
@@ -181,15 +148,15 @@ fn notifications_are_wanted_as_the_device_says() {
                 } else {
                     (round as u16).wrapping_sub(1)
                 };
-                Device::put(&queue, event_at, event);
+                device.0.ask_at(event);
             } else {
-                Device::put(&queue, queue.used_at, u16::from(!wants));
+                device.0.set_flags(u16::from(!wants));
             }
             // SAFETY: 1. The byte lives to the end of the round, beyond the queue's use of it.
             let token = unsafe { queue.add(&[&byte], &mut []) }.unwrap();
             assert_eq!(queue.should_notify(), wants, "round {round}");
-            device.next(&queue).unwrap();
-            device.complete(&queue, token.into(), 0);
+            device.next().unwrap();
+            device.0.complete(token.into(), 0);
             assert_eq!(queue.take(token), Some(0));
         }
     }
@@ -202,26 +169,25 @@ fn what_is_prepared_is_seen_at_once_and_notified_once() {
         ..options(4)
     };
     let mut queue = queue(4, event_idx).unwrap();
-    let mut device = Device::new();
-    let event_at = queue.used_at + 4 + 8 * 4;
+    let mut device = Device::of(&queue);
     let byte = [0u8];
     for round in 0..30_000u16 {
         // The device wants to know of the first one.
-        Device::put(&queue, event_at, round.wrapping_mul(3));
+        device.0.ask_at(round.wrapping_mul(3));
         let tokens: Vec<_> = (0..3)
             // SAFETY: 1. The byte lives to the end of the test, beyond the queue's use of it.
             .map(|_| unsafe { queue.prepare(&[&byte], &mut []) }.unwrap())
             .collect();
-        assert!(device.next(&queue).is_none() && queue.unpublished() == 3);
+        assert!(device.next().is_none() && queue.unpublished() == 3);
         queue.publish();
         assert!(queue.should_notify() && !queue.should_notify());
         assert_eq!(queue.unpublished(), 0);
         for token in tokens {
-            assert_eq!(device.next(&queue).unwrap().token, token);
-            device.complete(&queue, token.into(), 0);
+            assert_eq!(device.next().unwrap().token, token);
+            device.0.complete(token.into(), 0);
             assert_eq!(queue.take(token), Some(0));
         }
-        assert!(device.next(&queue).is_none());
+        assert!(device.next().is_none());
     }
 }
 
@@ -236,7 +202,7 @@ proptest! {
     ) {
         let options = QueueOptions { longest: 32, indirect, event_idx };
         let mut queue = queue(1 << log, options).unwrap();
-        let mut device = Device::new();
+        let mut device = Device::of(&queue);
         let mut in_flight: HashMap<u16, (u8, usize)> = HashMap::new();
         let mut held: Vec<Found> = Vec::new();
         let bytes: Vec<Vec<u8>> = (0..=255u8).map(|n| vec![n; 3]).collect();
@@ -266,7 +232,7 @@ proptest! {
                         number = number.wrapping_add(1);
                     }
                 }
-                1 => held.extend(device.next(&queue)),
+                1 => held.extend(device.next()),
                 _ if held.is_empty() => {}
                 _ => {
                     let found = held.swap_remove(which % held.len());
@@ -274,7 +240,7 @@ proptest! {
                     let copies = if buffers == 3 { 2 } else { 1 };
                     prop_assert_eq!(&found.read, &vec![number; 3 * copies]);
                     prop_assert_eq!(found.written.len(), usize::from(buffers > 1));
-                    device.complete(&queue, found.token.into(), number.into());
+                    device.0.complete(found.token.into(), number.into());
                     prop_assert_eq!(queue.peek(), Some(found.token));
                     prop_assert_eq!(queue.take(found.token), Some(number.into()));
                     in_flight.remove(&found.token);

@@ -44,8 +44,8 @@ pub(crate) enum OpenError {
 /// A virtio network device.
 pub(crate) struct VirtioNet {
     transport: Transport,
-    receive: Queue,
-    transmit: Queue,
+    pub(super) receive: Queue,
+    pub(super) transmit: Queue,
     /// Buffers that the device has, by the token of their descriptor.
     receiving: Vec<Option<Box<Buffer>>>,
     transmitting: Vec<Option<Box<Buffer>>>,
@@ -56,8 +56,8 @@ pub(crate) struct VirtioNet {
     features: u64,
     mac: [u8; 6],
     mtu: u16,
-    /// Frames taken since the receive queue was last seen empty.
-    run: usize,
+    /// Buffers that the device got back since it was last asked whether it waits for some.
+    returned: usize,
 }
 
 impl VirtioNet {
@@ -90,10 +90,10 @@ impl VirtioNet {
             features,
             mac,
             mtu,
-            run: 0,
+            returned: 0,
         };
         (0..receiving).for_each(|_| net.post(Buffer::new()));
-        net.transport.notify(RECEIVE);
+        net.offer();
         Ok(net)
     }
 
@@ -104,6 +104,16 @@ impl VirtioNet {
         let token = unsafe { self.receive.add(&[], &mut [&mut buffer.bytes]) };
         if let Some(token) = token {
             self.receiving[usize::from(token)] = Some(buffer);
+        }
+    }
+
+    /// Notifies the device of the buffers that it got back, if it waits for some.
+    fn offer(&mut self) {
+        self.returned = 0;
+        // As for what is sent: without a fence the look may come before the buffers are seen.
+        fence(Ordering::SeqCst);
+        if self.receive.should_notify() {
+            self.transport.notify(RECEIVE);
         }
     }
 
@@ -206,12 +216,15 @@ impl Link for VirtioNet {
 
     fn receive(&mut self) -> Option<Received<ReceivedFrame>> {
         let Some(token) = self.receive.peek() else {
-            self.run = 0;
+            // A device may ask for buffers before it shows the frames that used the last ones up:
+            // that is known only when all frames were taken that it shows.
+            if self.returned != 0 {
+                self.offer();
+            }
             return None;
         };
         let len = self.receive.take(token)? as usize;
         let buffer = self.receiving.get_mut(usize::from(token))?.take()?;
-        self.run += 1;
         let checksums = match self.features & features::GUEST_CSUM {
             0 => Checksums::Unverified,
             _ => header::checksums(&buffer.bytes),
@@ -228,12 +241,11 @@ impl Link for VirtioNet {
 
     fn recycle(&mut self, filled: ReceivedFrame) {
         self.post(filled.buffer);
-        // The device looks for new buffers by itself while it has any left. If
-        // it ran out, all of the queue has come since it was last seen empty,
-        // so telling it then is enough.
-        if self.run >= self.receive.size() {
-            self.run = 0;
-            self.transport.notify(RECEIVE);
+        self.returned += 1;
+        // The device looks for new buffers by itself while it has any left, so this waits until
+        // it may have none.
+        if self.returned >= self.receive.size() {
+            self.offer();
         }
     }
 

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
-use tare_hal::virtio::{Registers, Sight, Transport};
+use tare_hal::virtio::{Doorbell, Registers, Transport};
 use tare_net::checksum::Sum;
 use tare_net::frame::{self, Checksums, Frame, PartialChecksum};
 use tare_net::link::Link as _;
@@ -72,51 +72,97 @@ fn a_checksum_that_the_device_finishes_is_right() {
     }
 }
 
-/// A device that takes nothing, with queues of this many descriptors.
-fn device(descriptors: u32) -> Result<VirtioNet, OpenError> {
-    watched(descriptors).0
+/// A driver of a device that takes nothing, with queues of this many descriptors.
+fn driver(descriptors: u32) -> Result<VirtioNet, OpenError> {
+    // Checksums in the lower half, VERSION_1 in the upper one.
+    notifying(descriptors, 1).0
 }
 
-/// The same, and how far it sees the queue that was set up last: the one that transmits.
-fn watched(descriptors: u32) -> (Result<VirtioNet, OpenError>, Sight) {
+/// The same with other features, and where it notifies the device.
+fn notifying(descriptors: u32, features: u32) -> (Result<VirtioNet, OpenError>, Doorbell) {
     const NETWORK: u32 = 1;
-    // Checksums in the lower half, VERSION_1 in the upper one.
-    let (registers, sight) = Registers::new(NETWORK, 1, descriptors).leak();
+    let (registers, doorbell) = Registers::new(NETWORK, features, descriptors).leak();
     let transport = Transport::in_memory(registers).expect("a device");
-    (VirtioNet::new(transport, &|| ()), sight)
+    (VirtioNet::new(transport, &|| ()), doorbell)
+}
+
+/// Takes a frame and gives its buffer back, as the stack does.
+fn take_one(net: &mut VirtioNet) -> bool {
+    let frame = net.receive();
+    frame.map(|it| net.recycle(it.buffer)).is_some()
+}
+
+#[test]
+fn a_device_that_asks_before_it_shows_its_last_frames_gets_buffers() {
+    const EVENT_IDX: u32 = 1 << 29;
+    for shown in [1, 5, 8] {
+        let (net, doorbell) = notifying(8, 1 | EVENT_IDX);
+        let mut net = net.unwrap();
+        assert_eq!(doorbell.take(), Some(0), "the first buffers");
+        let mut device = net.receive.device_side();
+        // Past the point where indices begin anew.
+        for round in 0..10_000 {
+            let tokens: Vec<_> = core::iter::from_fn(|| device.take_next()).collect();
+            assert_eq!(tokens.len(), 8, "round {round}");
+            device.ask_at(device.published());
+            let (first, last) = tokens.split_at(shown);
+            for (part, notified) in [(first, Some(0)), (last, None)] {
+                for token in part {
+                    device.complete(u32::from(*token), 60);
+                }
+                while take_one(&mut net) {}
+                assert_eq!(doorbell.take(), notified, "round {round}, {shown} shown");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_that_does_not_ask_for_buffers_is_left_alone() {
+    const NO_NOTIFY: u16 = 1;
+    let (net, doorbell) = notifying(8, 1);
+    let mut net = net.unwrap();
+    let mut device = net.receive.device_side();
+    assert_eq!(doorbell.take(), Some(0));
+    for (flags, notified) in [(NO_NOTIFY, None), (0, Some(0))] {
+        device.set_flags(flags);
+        let token = device.take_next().unwrap();
+        device.complete(token.into(), 60);
+        assert!(take_one(&mut net) && !take_one(&mut net));
+        assert_eq!(doorbell.take(), notified);
+        assert!(!take_one(&mut net));
+        assert_eq!(doorbell.take(), None, "it has all buffers");
+    }
 }
 
 #[test]
 fn frames_are_seen_together_when_the_link_is_flushed() {
-    let (net, sight) = watched(16);
-    let mut net = net.unwrap();
+    let mut net = driver(16).unwrap();
     for frames in (0..16).step_by(2) {
         net.send(60, |frame| frame.fill(0));
         net.send(60, |frame| frame.fill(0));
-        assert_eq!(sight.published(), frames);
+        assert_eq!(net.transmit.device_side().published(), frames);
         net.flush();
-        assert_eq!(sight.published(), frames + 2);
+        assert_eq!(net.transmit.device_side().published(), frames + 2);
     }
 }
 
 #[test]
 fn a_full_queue_is_seen_before_anything_waits_for_room() {
-    let (net, sight) = watched(8);
-    let mut net = net.unwrap();
+    let mut net = driver(8).unwrap();
     (0..8).for_each(|_| net.send(60, |frame| frame.fill(0)));
-    assert_eq!(sight.published(), 0);
+    assert_eq!(net.transmit.device_side().published(), 0);
     assert!(!net.send_ready());
-    assert_eq!(sight.published(), 8);
+    assert_eq!(net.transmit.device_side().published(), 8);
 }
 
 #[test]
 fn a_long_batch_is_seen_before_its_end() {
-    let (net, sight) = watched(64);
-    let mut net = net.unwrap();
+    let mut net = driver(64).unwrap();
     (0..50).for_each(|_| net.send(60, |frame| frame.fill(0)));
-    assert_eq!(sight.published(), 48);
+    assert_eq!(net.transmit.device_side().published(), 48);
     net.flush();
-    assert_eq!(sight.published(), 50);
+    assert_eq!(net.transmit.device_side().published(), 50);
 }
 
 #[test]
@@ -130,7 +176,7 @@ fn queues_are_as_long_as_the_device_has_them() {
         (64, 64),
         (256, 64),
     ] {
-        let mut net = device(offered).unwrap();
+        let mut net = driver(offered).unwrap();
         assert_eq!((net.send_room(), net.send_room_max()), (len, len));
         let mut sent = 0;
         while net.send_ready() {
@@ -140,6 +186,6 @@ fn queues_are_as_long_as_the_device_has_them() {
         assert_eq!((sent, net.send_room()), (len, 0), "{offered}");
         assert!(net.receive().is_none());
     }
-    let error = device(0).err().expect("no queue");
+    let error = driver(0).err().expect("no queue");
     assert_eq!(error.to_string(), "the network device has no queue 0");
 }
