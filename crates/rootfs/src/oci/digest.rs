@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 
+use sha2::digest::DynDigest;
 use sha2::{Sha256, Sha512};
 
 use super::ImageError;
@@ -68,13 +69,48 @@ impl Digest {
         format!("blobs/{}/{}", self.algorithm.name(), self.digits)
     }
 
+    /// Reads `from` and compares it, at its end, with this digest.
+    pub(super) fn comparing<R: Read>(&self, from: R) -> Comparing<'_, R> {
+        let hash: Box<dyn DynDigest> = match self.algorithm {
+            Algorithm::Sha256 => Box::<Sha256>::default(),
+            Algorithm::Sha512 => Box::<Sha512>::default(),
+        };
+        Comparing {
+            from,
+            hash,
+            digest: self,
+        }
+    }
+
     /// Whether it is the digest of what `part` reads.
     pub(super) fn matches(&self, part: impl Read) -> io::Result<bool> {
-        let found = match self.algorithm {
-            Algorithm::Sha256 => hash::<Sha256>(part)?,
-            Algorithm::Sha512 => hash::<Sha512>(part)?,
-        };
-        Ok(found == self.bytes)
+        self.comparing(part).matches()
+    }
+}
+
+/// Hashes what is read through it.
+pub(super) struct Comparing<'a, R> {
+    from: R,
+    hash: Box<dyn DynDigest>,
+    digest: &'a Digest,
+}
+
+impl<R: Read> Comparing<'_, R> {
+    /// Reads what is left; whether all of it has the digest.
+    pub(super) fn matches(mut self) -> io::Result<bool> {
+        let mut chunk = vec![0; HASH_CHUNK];
+        while self.read(&mut chunk)? > 0 {}
+        let mut found = vec![0; self.hash.output_size()];
+        let is_complete = self.hash.finalize_into_reset(&mut found).is_ok();
+        Ok(is_complete && found == self.digest.bytes)
+    }
+}
+
+impl<R: Read> Read for Comparing<'_, R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let n = self.from.read(to)?;
+        self.hash.update(&to[..n]);
+        Ok(n)
     }
 }
 

@@ -174,7 +174,7 @@ pub(crate) fn read_layer(
     let budget = Budget::new(limits);
     let mut unpacker = Unpacker::new(&budget, contents);
     let mut merged = Merged::new(&budget);
-    let layer = unpacker.layer(name, from)?;
+    let layer = unpacker.layer(name, from, None)?;
     merged.apply(layer, name)?;
     merged.into_tree()
 }
@@ -192,24 +192,23 @@ fn of_store(
         return Err(LimitError::Layers.into());
     }
     let (settings, diff_ids) = settings(&manifest)?;
-    let (budget, checks) = (Budget::new(limits), Budget::new(limits));
+    let budget = Budget::new(limits);
     let mut unpacker = Unpacker::new(&budget, contents);
     let mut merged = Merged::new(&budget);
     let mut checked = HashSet::new();
     for (number, layer) in manifest.layers.iter().enumerate() {
-        // A manifest can name a layer many times.
-        if checked.insert(&layer.name) {
-            match (&layer.digest, diff_ids.get(number)) {
-                (Some(digest), _) => store.check(digest)?,
-                (None, Some(id)) => {
-                    let part = store.part(&layer.name)?;
-                    layer::check_unpacked(&layer.name, part, &Digest::parse(id)?, &checks)?;
+        let unpacked = match (&layer.digest, diff_ids.get(number)) {
+            (Some(digest), _) => {
+                // A manifest can name a layer many times.
+                if checked.insert(&layer.name) {
+                    store.check(digest)?;
                 }
-                (None, None) => {}
+                None
             }
-        }
+            (None, id) => id.map(|id| Digest::parse(id)).transpose()?,
+        };
         let part = store.part(&layer.name)?;
-        let read = unpacker.layer(&layer.name, part)?;
+        let read = unpacker.layer(&layer.name, part, unpacked.as_ref())?;
         merged.apply(read, &layer.name)?;
     }
     merged.make_volumes(&settings)?;

@@ -70,8 +70,14 @@ impl<'a> Unpacker<'a> {
         }
     }
 
-    /// Reads a layer to its end.
-    pub(super) fn layer(&mut self, name: &str, part: impl Read) -> Result<Layer, ImageError> {
+    /// Reads a layer to its end. `unpacked` is the digest of its plain bytes: archives of docker
+    /// have no other (`diff_ids` in the image's configuration).
+    pub(super) fn layer(
+        &mut self,
+        name: &str,
+        part: impl Read,
+        unpacked: Option<&Digest>,
+    ) -> Result<Layer, ImageError> {
         let budget = self.budget;
         let part = CompressedReader { from: part, budget };
         let read = decompress(name, BufReader::with_capacity(CHUNK, part)).and_then(|plain| {
@@ -79,10 +85,30 @@ impl<'a> Unpacker<'a> {
                 from: plain,
                 budget,
             };
-            self.entries(name, from)
+            match unpacked {
+                None => self.entries(name, from),
+                Some(digest) => self.checked_entries(name, from, digest),
+            }
         });
         // The archive's reader reports an exceeded limit as damage.
         read.map_err(|error| budget.exceeded().map_or(error, ImageError::Limit))
+    }
+
+    fn checked_entries(
+        &mut self,
+        name: &str,
+        plain: impl Read,
+        digest: &Digest,
+    ) -> Result<Layer, ImageError> {
+        let mut plain = digest.comparing(plain);
+        let layer = self.entries(name, &mut plain)?;
+        // What follows the archive's end does not count as an entry's header.
+        self.budget.end_header();
+        if plain.matches().map_err(damaged(name))? {
+            Ok(layer)
+        } else {
+            Err(ImageError::Digest(name.to_owned()))
+        }
     }
 
     fn entries(&mut self, name: &str, plain: impl Read) -> Result<Layer, ImageError> {
@@ -285,31 +311,6 @@ fn attributes(entry: &mut tar::Entry<'_, impl Read>) -> Attributes {
         }
     }
     attributes
-}
-
-/// Checks a layer by the digest of what it unpacks to. Archives of docker have no other
-/// (`diff_ids` in the image's configuration).
-pub(super) fn check_unpacked(
-    name: &str,
-    part: impl Read,
-    digest: &Digest,
-    budget: &Budget,
-) -> Result<(), ImageError> {
-    // Nothing here is an entry's header.
-    budget.end_header();
-    let part = CompressedReader { from: part, budget };
-    let plain = decompress(name, BufReader::with_capacity(CHUNK, part))?;
-    let plain = StreamReader {
-        from: plain,
-        budget,
-    };
-    match digest.matches(plain) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(ImageError::Digest(name.to_owned())),
-        Err(error) => Err(budget
-            .exceeded()
-            .map_or_else(|| damaged(name)(error), ImageError::Limit)),
-    }
 }
 
 fn decompress<'a>(

@@ -397,6 +397,13 @@ fn a_changed_layer_of_a_docker_archive_is_noticed() {
         matches!(&error, ImageError::Digest(name) if name == "0/layer.tar"),
         "{error}"
     );
+    // Also behind the archive's end, which no entry is read from.
+    let mut longer = plain.clone();
+    longer.extend([0; 1024]);
+    for layer in [longer.clone(), gzip(&longer)] {
+        let error = open(&docker_archive(&config(&id), &[layer])).unwrap_err();
+        assert!(matches!(error, ImageError::Digest(_)), "{error}");
+    }
     let error = open(&docker_archive(&config("x"), std::slice::from_ref(&plain))).unwrap_err();
     assert!(matches!(error, ImageError::BadDigest(_)), "{error}");
     // Older archives have none.
