@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`link`] | what the stack needs of a device; the loopback |
 //! | [`frame`] | what a frame is about, from fixed offsets |
+//! | [`binding`] | the local address of a socket |
 //! | `flow`, `timers` | connections by address; their deadlines |
 //! | `port` | smoltcp's interface, driven for one socket at a time |
 //! | [`stack`] | all of it |
@@ -23,6 +24,7 @@ extern crate alloc;
 extern crate std;
 
 mod arp;
+pub mod binding;
 pub mod checksum;
 mod flow;
 pub mod frame;

@@ -653,6 +653,106 @@ static void lingers(void)
     close(listener);
 }
 
+/* A socket that connects from the address that it is bound to, also after a refusal. */
+static void bindings(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET}, own, far, found;
+    socklen_t bytes = sizeof at;
+    char byte;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    own = far = at;
+    far.sin_addr.s_addr = htonl(0xc0000201); /* 192.0.2.1 is of documents alone (RFC 5737) */
+    int listener = socket(AF_INET, SOCK_STREAM, 0), closed = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (void *)&at, bytes);
+    listen(listener, 4);
+    getsockname(listener, (void *)&at, &bytes);
+    bind(closed, (void *)&own, bytes);
+    int client = socket(AF_INET, SOCK_STREAM, 0), other = socket(AF_INET, SOCK_STREAM, 0);
+    T(bind(client, (void *)&far, bytes));
+    T(bind(client, (void *)&own, bytes));
+    T(bind(client, (void *)&own, bytes));
+    T(getsockname(client, (void *)&own, &bytes));
+    T(bind(other, (void *)&own, bytes));
+    T(connect(client, (void *)&at, bytes));
+    int server = accept(listener, (void *)&found, &bytes);
+    T(found.sin_port == own.sin_port);
+    T(getsockname(client, (void *)&found, &bytes));
+    T(found.sin_port == own.sin_port);
+    T(write(client, "x", 1));
+    T(read(server, &byte, 1));
+    T(bind(other, (void *)&own, bytes));
+    close(server);
+    close(client);
+    own.sin_port = 0;
+    T(bind(other, (void *)&own, bytes));
+    getsockname(closed, (void *)&found, &bytes);
+    T(connect(other, (void *)&found, bytes));
+    T(connect(other, (void *)&at, bytes));
+    close(other);
+    close(closed);
+    close(listener);
+    int datagrams = socket(AF_INET, SOCK_DGRAM, 0);
+    T(bind(datagrams, (void *)&far, bytes));
+    own.sin_port = 0;
+    T(bind(datagrams, (void *)&own, bytes));
+    close(datagrams);
+    unsigned of_many[] = {0xe00000fb, 0xffffffff}; /* 224.0.0.251, 255.255.255.255 */
+    for (int i = 0; i < 2; i++) {
+        datagrams = socket(AF_INET, SOCK_DGRAM, 0);
+        own.sin_addr.s_addr = htonl(of_many[i]);
+        T(bind(datagrams, (void *)&own, bytes));
+        close(datagrams);
+    }
+}
+
+/* Sockets of IPv6 that leave IPv4 to others. */
+static void only_v6(void)
+{
+    struct sockaddr_in6 any = {.sin6_family = AF_INET6}, here = {.sin6_family = AF_INET6}, mapped;
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    socklen_t bytes = sizeof any, four = 4;
+    int on = 1, back = 7;
+    char byte;
+    here.sin6_addr = in6addr_loopback;
+    int six = socket(AF_INET6, SOCK_DGRAM, 0), four_only = socket(AF_INET, SOCK_DGRAM, 0);
+    int both = socket(AF_INET6, SOCK_DGRAM, 0);
+    T(setsockopt(six, IPPROTO_IPV6, IPV6_V6ONLY, &on, 4));
+    T(getsockopt(six, IPPROTO_IPV6, IPV6_V6ONLY, &back, &four));
+    T(back);
+    T(bind(six, (void *)&any, bytes));
+    getsockname(six, (void *)&any, &bytes);
+    T(setsockopt(six, IPPROTO_IPV6, IPV6_V6ONLY, &on, 4));
+    v4.sin_port = here.sin6_port = any.sin6_port;
+    T(bind(four_only, (void *)&v4, sizeof v4));
+    T(bind(both, (void *)&any, bytes));
+    v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    T(sendto(both, "6", 1, 0, (void *)&here, bytes));
+    T(recv(six, &byte, 1, 0));
+    T(byte);
+    T(recv(four_only, &byte, 1, MSG_DONTWAIT));
+    T(sendto(four_only, "4", 1, 0, (void *)&v4, sizeof v4));
+    T(recv(four_only, &byte, 1, 0));
+    T(byte);
+    T(recv(six, &byte, 1, MSG_DONTWAIT));
+    mapped = here;
+    memset(&mapped.sin6_addr, 0, 16);
+    memset(&mapped.sin6_addr.s6_addr[10], 0xff, 2);
+    memcpy(&mapped.sin6_addr.s6_addr[12], &v4.sin_addr, 4);
+    T(sendto(six, "x", 1, 0, (void *)&mapped, bytes));
+    T(connect(six, (void *)&mapped, bytes));
+    T(connect(six, (void *)&here, bytes));
+    T(sendto(both, "x", 1, 0, (void *)&mapped, bytes));
+    T(recv(four_only, &byte, 1, 0));
+    T(bind(both, (void *)&any, bytes));
+    close(six);
+    close(both);
+    close(four_only);
+    int stream = socket(AF_INET6, SOCK_STREAM, 0);
+    T(setsockopt(stream, IPPROTO_IPV6, IPV6_V6ONLY, &on, 4));
+    T(connect(stream, (void *)&mapped, bytes));
+    close(stream);
+}
+
 static const struct group groups[] = {
     {"own identities", own_identities}, {"signal files", signal_files},
     {"unnamed files", unnamed_files},   {"positions", positions},
@@ -660,14 +760,16 @@ static const struct group groups[] = {
     {"ends of children", ends_of_children}, {"kept", kept},
     {"edges", edges},                   {"lingers", lingers},
     {"datagrams", datagrams},           {"limited waits", limited_waits},
+    {"bindings", bindings},
 };
 
-/* Alone, for who may do that. */
-static const struct group others[] = {{"identities", identities}};
+/* Alone, where that can be done. */
+static const struct group others[] = {{"identities", identities}, {"only v6", only_v6}};
 
 int main(int count, char **words)
 {
-    if (count > 1 && !strcmp(words[1], others->name))
-        return run_groups("offers", others, 1, count, words);
+    for (int i = 0; count > 1 && i < 2; i++)
+        if (!strcmp(words[1], others[i].name))
+            return run_groups("offers", others + i, 1, count, words);
     return run_groups("offers", groups, sizeof groups / sizeof *groups, count, words);
 }

@@ -1,6 +1,7 @@
 //! Calls that some programs ask for, compared with the host's Linux line by line.
 
 use std::fs;
+use std::net::UdpSocket;
 
 use crate::support::TestDir;
 use crate::support::compile::c;
@@ -44,6 +45,22 @@ fn users_and_groups_change_as_on_linux() {
         return;
     };
     answers_as_here(&place, &program, &[], &["identities"]);
+}
+
+#[test]
+fn sockets_of_ipv6_leave_ipv4_to_others_as_on_linux() {
+    if !can_run() {
+        return;
+    }
+    if UdpSocket::bind("[::1]:0").is_err() {
+        tare_vmtest::lacks("this host has no IPv6");
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "offers.c", &["-static"]) else {
+        return;
+    };
+    answers_as_here(&place, &program, &[], &["only v6"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 
+use tare_net::binding::Binding;
 use tare_net::readiness::{Interest, Readiness};
 use tare_net::stack::Instant as StackInstant;
 use tare_net::stack::{ConnectionId, Half, ListenerId, Sending};
@@ -119,20 +120,14 @@ impl TcpListener {
     /// the limit that follows from the heap.
     pub fn bind_with_backlog(address: impl ToSocketAddrs, backlog: usize) -> io::Result<Self> {
         let local = address.to_socket_addrs()?.first();
-        Self::listening(|stack| stack.listen(local, backlog.min(stack.limits().backlog)))
+        Self::bind_as(local.into(), backlog)
     }
 
-    /// Listens on an address of IPv6; `[::]` then leaves IPv4 to other listeners
-    /// (`IPV6_V6ONLY`).
-    pub fn bind_only_v6(address: SocketAddr, backlog: usize) -> io::Result<Self> {
-        Self::listening(|stack| stack.listen_only_v6(address, backlog.min(stack.limits().backlog)))
-    }
-
-    fn listening(
-        listen: impl FnOnce(&mut SystemStack) -> io::Result<ListenerId>,
-    ) -> io::Result<Self> {
+    /// The same on an address that may leave IPv4 to other listeners.
+    pub fn bind_as(local: Binding, backlog: usize) -> io::Result<Self> {
         let mut stack = lock();
-        let id = listen(&mut stack)?;
+        let backlog = backlog.min(stack.limits().backlog);
+        let id = stack.listen_as(local, backlog)?;
         Ok(Self {
             id,
             local: stack.listens_on(id)?,
@@ -268,9 +263,18 @@ impl TcpStream {
     /// stream is writable, [`take_error`](Self::take_error) gives the result.
     pub fn connect_nonblocking(address: impl ToSocketAddrs) -> io::Result<Self> {
         let remote = address.to_socket_addrs()?.first();
-        let stream = Self::new(lock().connect(remote, now())?);
-        stream.set_nonblocking(true)?;
-        Ok(stream)
+        Self::new(lock().connect(remote, now())?).nonblocking()
+    }
+
+    /// The same from an address of this appliance; port 0 is a free one. Fails with
+    /// `AddrNotAvailable` if there is such a connection.
+    pub fn connect_nonblocking_from(local: Binding, remote: SocketAddr) -> io::Result<Self> {
+        Self::new(lock().connect_from(local, remote, now())?).nonblocking()
+    }
+
+    fn nonblocking(self) -> io::Result<Self> {
+        self.set_nonblocking(true)?;
+        Ok(self)
     }
 
     /// Why connecting failed or the connection was lost; the same at each call.

@@ -4,6 +4,7 @@ use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
+use tare_net::binding::Binding;
 use tare_net::readiness::{Interest, Readiness};
 use tare_net::stack::Instant as StackInstant;
 use tare_net::stack::{DatagramId, Take};
@@ -38,8 +39,13 @@ impl UdpSocket {
     /// Binds to an address; port 0 takes a free one.
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         let local = address.to_socket_addrs()?.first();
+        Self::bind_as(local.into())
+    }
+
+    /// The same to an address that may leave IPv4 to other sockets.
+    pub fn bind_as(local: Binding) -> io::Result<Self> {
         Ok(Self {
-            id: lock().bind(local)?,
+            id: lock().bind_as(local)?,
             limit: SpinLock::new(None),
             nonblocking: AtomicBool::new(false),
         })

@@ -3,6 +3,7 @@
 //! A [`File`] never waits: what would block is EAGAIN, and the call that may wait
 //! watches the file and tries again (`crate::thread::wait`).
 
+mod bound;
 mod channel;
 mod data;
 mod device;

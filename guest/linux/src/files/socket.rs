@@ -10,66 +10,17 @@ use linux_raw_sys::general::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, S_IFS
 use linux_raw_sys::net::{AF_INET, AF_INET6};
 use tare_libos::io::IoSlice;
 use tare_libos::net::{
-    Interests, Observer, Readiness, Sending, Shutdown, Source, Take, TcpListener, TcpStream,
-    UdpSocket,
+    Binding, Interests, Observer, Readiness, Sending, Shutdown, Source, Take, TcpListener,
+    TcpStream, UdpSocket,
 };
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
 
+use super::bound::{BOUND, expect_here};
 use super::endpoint::{Address, Half, Received, SocketKind};
 use super::watch::Item;
 use super::{Endpoint, File, Status, Watchers};
 use crate::errno::{Errno, Result};
-
-/// Ports for sockets that ask for any.
-const EPHEMERAL: core::ops::RangeInclusive<u16> = 32_768..=49_151;
-
-/// The addresses that stream sockets are bound to: a second one is refused when it is bound,
-/// not when it listens.
-static BOUND: SpinLock<Vec<Bound>> = SpinLock::new(Vec::new());
-
-/// An address that a socket has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Bound {
-    address: SocketAddr,
-    only_v6: bool,
-}
-
-impl Bound {
-    fn overlaps(&self, other: &Self) -> bool {
-        let covers = |one: &Self, ip: IpAddr| match one.address.ip() {
-            IpAddr::V4(any) => any.is_unspecified() && ip.is_ipv4(),
-            IpAddr::V6(any) => any.is_unspecified() && (ip.is_ipv6() || !one.only_v6),
-        };
-        let (one, two) = (self.address, other.address);
-        one.port() == two.port()
-            && (one.ip() == two.ip() || covers(self, two.ip()) || covers(other, one.ip()))
-    }
-
-    /// Takes the address, with a free port if it has none.
-    fn take(mut self) -> Result<Self> {
-        let mut all = BOUND.lock();
-        let is_free = |wanted: &Self| all.iter().all(|other| !other.overlaps(wanted));
-        if self.address.port() == 0 {
-            let free = EPHEMERAL.map(|port| Self {
-                address: SocketAddr::new(self.address.ip(), port),
-                ..self
-            });
-            self = free.into_iter().find(is_free).ok_or(Errno::EADDRINUSE)?;
-        } else if !is_free(&self) {
-            return Err(Errno::EADDRINUSE);
-        }
-        all.push(self);
-        Ok(self)
-    }
-
-    fn give(self) {
-        let mut all = BOUND.lock();
-        if let Some(at) = all.iter().position(|one| *one == self) {
-            all.swap_remove(at);
-        }
-    }
-}
 
 /// What a socket is by now.
 #[derive(Clone)]
@@ -107,7 +58,8 @@ pub(crate) struct Linger {
 pub(crate) struct Socket {
     family: u32,
     state: SpinLock<State>,
-    bound: SpinLock<Option<Bound>>,
+    /// A stream socket's address.
+    bound: SpinLock<Option<Binding>>,
     only_v6: AtomicBool,
     wakes: Arc<Wakes>,
     no_delay: AtomicBool,
@@ -135,7 +87,7 @@ impl Linger {
 impl Drop for Socket {
     fn drop(&mut self) {
         if let Some(bound) = self.bound.get_mut().take() {
-            bound.give();
+            BOUND.lock().give(bound);
         }
     }
 }
@@ -220,7 +172,9 @@ impl Socket {
     }
 
     pub(crate) fn set_only_v6(&self, on: bool) -> Result<()> {
-        if self.family != AF_INET6 || self.bound.lock().is_some() {
+        let is_bound =
+            self.bound.lock().is_some() || matches!(self.state(), State::Datagram(Some(_)));
+        if self.family != AF_INET6 || is_bound {
             return Err(Errno::EINVAL);
         }
         self.only_v6.store(on, Ordering::Relaxed);
@@ -233,19 +187,18 @@ impl Socket {
 
     pub(crate) fn bind(&self, address: &Address) -> Result<()> {
         let address = self.to_stack(address)?;
+        let binding = Binding {
+            address,
+            only_v6: self.only_v6(),
+        };
         match self.state() {
             State::Stream if self.bound.lock().is_none() => {
-                let is_here = address.ip().is_unspecified()
-                    || address.ip().is_loopback()
-                    || tare_libos::net::addresses().contains(&address.ip());
-                if !is_here {
-                    return Err(Errno::EADDRNOTAVAIL);
-                }
-                let only_v6 = self.only_v6();
-                *self.bound.lock() = Some(Bound { address, only_v6 }.take()?);
+                expect_here(address.ip())?;
+                *self.bound.lock() = Some(BOUND.lock().take(binding)?);
             }
             State::Datagram(None) => {
-                let socket = UdpSocket::bind(address)?;
+                expect_here(address.ip())?;
+                let socket = UdpSocket::bind_as(binding)?;
                 *self.state.lock() = State::Datagram(Some(Arc::new(socket)));
             }
             _ => return Err(Errno::EINVAL),
@@ -258,7 +211,11 @@ impl Socket {
         let address = self.to_peer(address)?;
         match self.state() {
             State::Stream => {
-                let stream = TcpStream::connect_nonblocking(address)?;
+                let from = (*self.bound.lock()).unwrap_or(Binding {
+                    address: self.any(),
+                    only_v6: self.only_v6(),
+                });
+                let stream = TcpStream::connect_nonblocking_from(from, address)?;
                 stream.set_nodelay(self.no_delay()).ok();
                 stream.set_corked(self.corked()).ok();
                 stream.set_reset_on_close(self.linger().resets());
@@ -441,11 +398,7 @@ impl Endpoint for Socket {
         }
         let bound = (*self.bound.lock()).ok_or(Errno::EINVAL)?;
         let backlog = backlog.max(1);
-        let listener = if bound.only_v6 {
-            TcpListener::bind_only_v6(bound.address, backlog)?
-        } else {
-            TcpListener::bind_with_backlog(bound.address, backlog)?
-        };
+        let listener = TcpListener::bind_as(bound, backlog)?;
         *self.state.lock() = State::Listening(Arc::new(listener));
         self.wakes.0.wake();
         Ok(())

@@ -3,17 +3,18 @@
 //! registered for being woken.
 
 use alloc::boxed::Box;
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use smoltcp::time::{Duration, Instant};
 use tare_io::{Error, ErrorKind, IoSlice, Result};
 use tare_tcp::{Connection, KeepAlive};
 
 use super::connection::{CLOSE, Limit, Role, fin_is_acknowledged, is_opening, to_kind, to_tcp};
-use super::listener::{Listener, overlap};
+use super::listener::Listener;
 use super::tcp::EPHEMERAL;
 use super::via::Via;
 use super::{ConnectionId, ListenerId, Stack};
+use crate::binding::Binding;
 use crate::flow::Flow;
 use crate::link::Link;
 use crate::readiness::{Interest, Readiness};
@@ -49,36 +50,24 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// Listens on `local`; at most `backlog` connections wait to be accepted.
     /// Port 0 takes a free one.
     pub fn listen(&mut self, local: impl Into<SocketAddr>, backlog: usize) -> Result<ListenerId> {
-        self.listen_as(Listener::new(local.into(), backlog))
+        self.listen_as(local.into().into(), backlog)
     }
 
-    /// [`listen`](Self::listen) on an address of IPv6 that, if it is `::`, leaves IPv4 to
-    /// others.
-    pub fn listen_only_v6(&mut self, local: SocketAddr, backlog: usize) -> Result<ListenerId> {
-        let mut listener = Listener::new(local, backlog);
-        listener.only_v6 = true;
-        self.listen_as(listener)
-    }
-
-    fn listen_as(&mut self, mut listener: Listener<W>) -> Result<ListenerId> {
-        let mut local = listener.local;
-        let only_v6 = listener.only_v6;
-        let is_taken = |local: &SocketAddr| {
+    /// The same on an address that may leave IPv4 to others.
+    pub fn listen_as(&mut self, mut local: Binding, backlog: usize) -> Result<ListenerId> {
+        let is_taken = |local: &Binding| {
             let mut listeners = self.tcp.listeners.iter().flatten();
-            listeners.any(|other| {
-                let is_apart = only_v6 && other.local.is_ipv4() || other.only_v6 && local.is_ipv4();
-                overlap(&other.local, local) && !is_apart
-            })
+            listeners.any(|other| other.local.overlaps(local))
         };
-        if local.port() == 0 {
+        if local.address.port() == 0 {
             let free = (EPHEMERAL..=u16::MAX)
-                .map(|port| SocketAddr::new(local.ip(), port))
+                .map(|port| local.with_port(port))
                 .find(|local| !is_taken(local));
             local = free.ok_or(ErrorKind::ResourceBusy)?;
         } else if is_taken(&local) {
             return Err(ErrorKind::AddrInUse.into());
         }
-        listener.local = local;
+        let listener = Listener::new(local, backlog);
         let listener = Some(listener);
         let index = match self.tcp.listeners.iter().position(Option::is_none) {
             Some(index) => {
@@ -95,7 +84,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// Where a listener listens.
     pub fn listens_on(&mut self, id: ListenerId) -> Result<SocketAddr> {
-        Ok(self.tcp.listener(id)?.local)
+        Ok(self.tcp.listener(id)?.local.address)
     }
 
     /// What a listener can do now.
@@ -154,17 +143,39 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// Begins to connect to `remote`; see [`Stack::connected`].
     pub fn connect(&mut self, remote: impl Into<SocketAddr>, now: Instant) -> Result<ConnectionId> {
         let remote = remote.into();
+        let any = match remote {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        self.connect_from(SocketAddr::new(any, 0).into(), remote, now)
+    }
+
+    /// The same from an address of this host; port 0 is a free one. Fails with `AddrNotAvailable`
+    /// if there is such a connection, and with `NetworkUnreachable` if `local` has no address of
+    /// the peer's family.
+    pub fn connect_from(
+        &mut self,
+        local: Binding,
+        remote: SocketAddr,
+        now: Instant,
+    ) -> Result<ConnectionId> {
         if remote.port() == 0 || remote.ip().is_unspecified() || remote.ip().is_multicast() {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
                 "not the address and port of a host",
             ));
         }
-        let (via, local) = self.route(remote.ip(), now)?;
-        let flow = self
-            .tcp
-            .ephemeral(local, remote)
-            .ok_or(ErrorKind::ResourceBusy)?;
+        let (via, source) = self.source(remote.ip(), &local, now)?;
+        let flow = match local.address.port() {
+            0 => self
+                .tcp
+                .ephemeral(source, remote)
+                .ok_or(ErrorKind::ResourceBusy)?,
+            port => self
+                .tcp
+                .unused(SocketAddr::new(source, port), remote)
+                .ok_or(ErrorKind::AddrNotAvailable)?,
+        };
         if !self.tcp.make_room(&mut self.counters) {
             return Err(NO_MEMORY);
         }

@@ -8,6 +8,7 @@ use tare_io::{Error, ErrorKind, Result};
 use super::udp::{DatagramId, Datagrams, Message, Sent, send};
 use super::via::Via;
 use super::{Stack, icmp};
+use crate::binding::Binding;
 use crate::flow::Flow;
 use crate::frame::Datagram;
 use crate::link::{Link, Loopback};
@@ -39,9 +40,13 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// Binds a UDP socket to `local`; port 0 takes a free one.
     pub fn bind(&mut self, local: impl Into<SocketAddr>) -> Result<DatagramId> {
-        let mut local = local.into();
-        if local.port() == 0 {
-            let free = self.udp.free_port(local.ip());
+        self.bind_as(local.into().into())
+    }
+
+    /// The same to an address that may leave IPv4 to others.
+    pub fn bind_as(&mut self, mut local: Binding) -> Result<DatagramId> {
+        if local.address.port() == 0 {
+            let free = self.udp.free_port(local);
             local = free.ok_or(ErrorKind::ResourceBusy)?;
         } else if self.udp.is_taken(&local) {
             return Err(ErrorKind::AddrInUse.into());
@@ -64,9 +69,11 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// come from (`__ip4_datagram_connect` in net/ipv4/datagram.c).
     pub fn bound(&mut self, id: DatagramId) -> Result<SocketAddr> {
         let socket = self.udp.socket(id)?;
-        let own = socket.local.ip();
-        let source = socket.source.filter(|_| own.is_unspecified());
-        Ok(SocketAddr::new(source.unwrap_or(own), socket.local.port()))
+        let own = socket.local.address;
+        Ok(SocketAddr::new(
+            socket.source.unwrap_or(own.ip()),
+            own.port(),
+        ))
     }
 
     /// Makes `peer` the only one that a socket exchanges datagrams with, or with
@@ -78,7 +85,10 @@ impl<L: Link, W: Wake> Stack<L, W> {
         now: Instant,
     ) -> Result<()> {
         let source = match peer {
-            Some(peer) => Some(self.route(peer.ip(), now)?.1),
+            Some(peer) => {
+                let local = self.udp.socket(id)?.local;
+                Some(self.source(peer.ip(), &local, now)?.1)
+            }
             None => None,
         };
         let socket = self.udp.socket(id)?;
@@ -112,15 +122,14 @@ impl<L: Link, W: Wake> Stack<L, W> {
                 "not the address and port of a host",
             ));
         }
-        let (via, source) = self.route(to.ip(), now)?;
+        let local = self.udp.socket(id)?.local;
+        let (via, source) = self.source(to.ip(), &local, now)?;
         let socket = self.udp.socket(id)?;
         if let Some(failure) = socket.failure.take() {
             return Err(failure.into());
         }
-        let own = socket.local.ip();
-        let source = if own.is_unspecified() { source } else { own };
         let flow = Flow {
-            local: SocketAddr::new(source, socket.local.port()),
+            local: SocketAddr::new(source, local.address.port()),
             remote: to,
         };
         let is_ready = match via {

@@ -3,8 +3,9 @@
 //! backlog; beyond it, SYNs are answered by cookies, which take nothing.
 
 use alloc::collections::VecDeque;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 
+use crate::binding::Binding;
 use crate::waiters::Waiters;
 
 /// Names a listening port until it is closed.
@@ -12,10 +13,7 @@ use crate::waiters::Waiters;
 pub struct ListenerId(pub(super) u32);
 
 pub(super) struct Listener<W> {
-    /// The address may be unspecified: any.
-    pub(super) local: SocketAddr,
-    /// A listener on `::` that leaves IPv4 to others (`IPV6_V6ONLY`).
-    pub(super) only_v6: bool,
+    pub(super) local: Binding,
     pub(super) backlog: usize,
     /// How many handshakes are going on.
     pub(super) half_open: usize,
@@ -25,10 +23,9 @@ pub(super) struct Listener<W> {
 }
 
 impl<W> Listener<W> {
-    pub(super) fn new(local: SocketAddr, backlog: usize) -> Self {
+    pub(super) fn new(local: Binding, backlog: usize) -> Self {
         Self {
             local,
-            only_v6: false,
             backlog: backlog.max(1),
             half_open: 0,
             ready: VecDeque::new(),
@@ -37,14 +34,6 @@ impl<W> Listener<W> {
     }
 
     pub(super) fn takes(&self, address: &SocketAddr) -> bool {
-        overlap(&self.local, address) && !(self.only_v6 && address.is_ipv4())
+        self.local.takes(address)
     }
-}
-
-/// Whether a packet could be for both.
-pub(super) fn overlap(a: &SocketAddr, b: &SocketAddr) -> bool {
-    let (one, other) = (a.ip(), b.ip());
-    // `::` is all of this host's addresses, `0.0.0.0` those of IPv4.
-    let covers = |any: IpAddr, ip: IpAddr| any.is_unspecified() && (any.is_ipv6() || ip.is_ipv4());
-    a.port() == b.port() && (one == other || covers(one, other) || covers(other, one))
 }

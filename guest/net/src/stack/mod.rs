@@ -33,8 +33,9 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use smoltcp::iface::SocketSet;
 use smoltcp::wire::Ipv4Cidr;
-use tare_io::{ErrorKind, Result};
+use tare_io::{Error, ErrorKind, Result};
 
+use super::binding::Binding;
 use super::flow::Flow;
 use super::frame::{self, Checksums, Frame, FrameError, Segment};
 use super::link::{Link, Loopback, Received};
@@ -463,6 +464,19 @@ impl<L: Link, W: Wake> Stack<L, W> {
         };
         let source = source.ok_or(ErrorKind::NetworkUnreachable)?;
         Ok((Via::Wire, source))
+    }
+
+    /// The same for a socket that is bound to `local`: where its packets come from.
+    fn source(&mut self, remote: IpAddr, local: &Binding, now: Instant) -> Result<(Via, IpAddr)> {
+        let (via, routed) = self.route(remote, now)?;
+        let source = local.source(routed).ok_or(ErrorKind::NetworkUnreachable)?;
+        if via == Via::Wire && source.is_loopback() {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "an address of the loopback does not reach other hosts",
+            ));
+        }
+        Ok((via, source))
     }
 
     /// Sets or takes back the address on the wire.

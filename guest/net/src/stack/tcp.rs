@@ -587,13 +587,18 @@ impl<W: Wake> Tcp<W> {
     pub(super) fn ephemeral(&mut self, local: IpAddr, remote: SocketAddr) -> Option<Flow> {
         for _ in EPHEMERAL..=u16::MAX {
             self.next_port = self.next_port.checked_add(1).unwrap_or(EPHEMERAL);
-            let local = SocketAddr::new(local, self.next_port);
-            let flow = Flow { local, remote };
-            if self.table.get(&flow).is_none() {
-                return Some(flow);
+            let flow = self.unused(SocketAddr::new(local, self.next_port), remote);
+            if flow.is_some() {
+                return flow;
             }
         }
         None
+    }
+
+    /// The flow between two addresses, if no connection uses it.
+    pub(super) fn unused(&self, local: SocketAddr, remote: SocketAddr) -> Option<Flow> {
+        let flow = Flow { local, remote };
+        self.table.get(&flow).is_none().then_some(flow)
     }
 }
 

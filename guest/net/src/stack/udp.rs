@@ -9,8 +9,8 @@ use smoltcp::time::Instant;
 use tare_io::{Error, ErrorKind, Result};
 
 use super::Seeds;
-use super::listener::overlap;
 use super::tcp::EPHEMERAL;
+use crate::binding::Binding;
 use crate::flow::Flow;
 use crate::frame::Datagram;
 use crate::link::Link;
@@ -59,7 +59,7 @@ pub(super) struct Unresolved {
 
 pub(super) struct Datagrams<W> {
     memory: Memory,
-    pub(super) local: SocketAddr,
+    pub(super) local: Binding,
     /// The only peer, once the socket is connected.
     pub(super) peer: Option<SocketAddr>,
     /// Its own address towards `peer`.
@@ -74,7 +74,7 @@ pub(super) struct Datagrams<W> {
 }
 
 impl<W: Wake> Datagrams<W> {
-    pub(super) fn new(local: SocketAddr, memory: Memory) -> Self {
+    pub(super) fn new(local: Binding, memory: Memory) -> Self {
         Self {
             memory,
             local,
@@ -89,7 +89,7 @@ impl<W: Wake> Datagrams<W> {
     }
 
     pub(super) fn takes(&self, flow: &Flow) -> bool {
-        overlap(&self.local, &flow.local) && self.peer.is_none_or(|peer| peer == flow.remote)
+        self.local.takes(&flow.local) && self.peer.is_none_or(|peer| peer == flow.remote)
     }
 
     /// Keeps a datagram for the application. `false` if there is no room.
@@ -273,11 +273,11 @@ impl<W: Wake> Udp<W> {
     }
 
     /// A free port, beginning at an unpredictable number (RFC 6056).
-    pub(super) fn free_port(&mut self, ip: IpAddr) -> Option<SocketAddr> {
+    pub(super) fn free_port(&mut self, local: Binding) -> Option<Binding> {
         self.next_port ^= self.random.draw() as u16;
         for _ in EPHEMERAL..=u16::MAX {
             self.next_port = self.next_port.wrapping_add(1) | EPHEMERAL;
-            let local = SocketAddr::new(ip, self.next_port);
+            let local = local.with_port(self.next_port);
             if !self.is_taken(&local) {
                 return Some(local);
             }
@@ -285,9 +285,9 @@ impl<W: Wake> Udp<W> {
         None
     }
 
-    pub(super) fn is_taken(&self, local: &SocketAddr) -> bool {
+    pub(super) fn is_taken(&self, local: &Binding) -> bool {
         let mut bound = self.sockets.iter().flatten();
-        bound.any(|other| overlap(&other.local, local))
+        bound.any(|other| other.local.overlaps(local))
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bindings;
 mod cable;
 mod crowds;
 mod faults;

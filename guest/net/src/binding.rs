@@ -1,0 +1,106 @@
+//! [`Binding`].
+
+use core::net::{IpAddr, SocketAddr};
+
+/// The local address of a socket, which may be unspecified: any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// `::` is all of this host's addresses, `0.0.0.0` those of IPv4.
+    pub address: SocketAddr,
+    /// `::` leaves IPv4 to others (`IPV6_V6ONLY`).
+    pub only_v6: bool,
+}
+
+impl From<SocketAddr> for Binding {
+    fn from(address: SocketAddr) -> Self {
+        Self {
+            address,
+            only_v6: false,
+        }
+    }
+}
+
+impl Binding {
+    /// The same with another port.
+    pub fn with_port(self, port: u16) -> Self {
+        let address = SocketAddr::new(self.address.ip(), port);
+        Self { address, ..self }
+    }
+
+    fn covers(&self, ip: IpAddr) -> bool {
+        match self.address.ip() {
+            IpAddr::V4(any) => any.is_unspecified() && ip.is_ipv4(),
+            IpAddr::V6(any) => any.is_unspecified() && (ip.is_ipv6() || !self.only_v6),
+        }
+    }
+
+    /// Whether a packet to `address` is for its socket.
+    pub fn takes(&self, address: &SocketAddr) -> bool {
+        let own = self.address;
+        own.port() == address.port() && (own.ip() == address.ip() || self.covers(address.ip()))
+    }
+
+    /// Whether a packet could be for both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.takes(&other.address) || other.takes(&self.address)
+    }
+
+    /// Where its packets come from on a route whose own address is `routed`. None: it has no
+    /// address of that family.
+    pub(crate) fn source(&self, routed: IpAddr) -> Option<IpAddr> {
+        let own = self.address.ip();
+        if own.is_unspecified() {
+            return self.covers(routed).then_some(routed);
+        }
+        (own.is_ipv4() == routed.is_ipv4()).then_some(own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binding(address: &str, only_v6: bool) -> Binding {
+        let address = address.parse().expect("an address");
+        Binding { address, only_v6 }
+    }
+
+    #[test]
+    fn two_sockets_share_a_port_if_no_packet_could_be_for_both() {
+        for (one, other, overlap) in [
+            (("0.0.0.0:1", false), ("0.0.0.0:1", false), true),
+            (("0.0.0.0:1", false), ("0.0.0.0:2", false), false),
+            (("0.0.0.0:1", false), ("10.0.0.1:1", false), true),
+            (("10.0.0.2:1", false), ("10.0.0.1:1", false), false),
+            (("[::]:1", false), ("0.0.0.0:1", false), true),
+            (("[::]:1", true), ("0.0.0.0:1", false), false),
+            (("[::]:1", false), ("10.0.0.1:1", false), true),
+            (("[::]:1", true), ("10.0.0.1:1", false), false),
+            (("[::]:1", true), ("[::1]:1", false), true),
+            (("[::]:1", true), ("[::]:1", false), true),
+            (("[::1]:1", false), ("0.0.0.0:1", false), false),
+        ] {
+            let (one, other) = (binding(one.0, one.1), binding(other.0, other.1));
+            assert_eq!(one.overlaps(&other), overlap, "{one:?} {other:?}");
+            assert_eq!(other.overlaps(&one), overlap, "{other:?} {one:?}");
+        }
+    }
+
+    #[test]
+    fn packets_come_from_an_address_of_the_route_or_the_sockets_own() {
+        for (bound, routed, source) in [
+            ("0.0.0.0:1", "10.0.0.1", Some("10.0.0.1")),
+            ("0.0.0.0:1", "fd00::1", None),
+            ("[::]:1", "10.0.0.1", Some("10.0.0.1")),
+            ("[::]:1", "fd00::1", Some("fd00::1")),
+            ("10.0.0.2:1", "10.0.0.1", Some("10.0.0.2")),
+            ("10.0.0.2:1", "fd00::1", None),
+            ("[fd00::2]:1", "10.0.0.1", None),
+        ] {
+            let found = binding(bound, false).source(routed.parse().expect("an address"));
+            assert_eq!(found, source.map(|it| it.parse().expect("an address")));
+        }
+        let any = binding("[::]:1", true);
+        assert_eq!(any.source([10, 0, 0, 1].into()), None);
+    }
+}

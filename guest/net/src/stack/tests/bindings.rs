@@ -1,0 +1,97 @@
+//! Sockets that are bound to an address or a port before they send.
+
+use core::net::{IpAddr, SocketAddr};
+
+use tare_io::ErrorKind;
+
+use super::super::Take;
+use super::ipv6::{host_address, world};
+use crate::binding::Binding;
+
+fn any_v4(port: u16) -> Binding {
+    SocketAddr::from(([0, 0, 0, 0], port)).into()
+}
+
+fn any_v6(port: u16, only_v6: bool) -> Binding {
+    let address = SocketAddr::from(([0u16; 8], port));
+    Binding { address, only_v6 }
+}
+
+const SERVER_V4: IpAddr = IpAddr::V4(super::world::SERVER);
+
+#[test]
+fn a_connection_comes_from_the_port_that_it_is_bound_to() {
+    let mut world = world();
+    let listener = world.server.listen_as(any_v6(80, false), 4).unwrap();
+    let mut previous = None;
+    for address in [SERVER_V4, host_address(1).into()] {
+        let to = SocketAddr::new(address, 80);
+        let bound = any_v6(4000, false);
+        let client = world.client.connect_from(bound, to, world.now).unwrap();
+        let again = world.client.connect_from(bound, to, world.now).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::AddrNotAvailable);
+        world.run_until_quiet();
+        world.client.connected(client).unwrap();
+        let (_, peer) = world.server.accept(listener).unwrap();
+        assert_eq!((peer.port(), peer.is_ipv6()), (4000, address.is_ipv6()));
+        assert_ne!(previous.replace(peer), Some(peer));
+    }
+}
+
+#[test]
+fn nothing_is_sent_to_a_family_that_a_socket_has_no_address_of() {
+    let mut world = world();
+    let v6 = SocketAddr::from((host_address(1), 80));
+    let v4 = SocketAddr::new(SERVER_V4, 80);
+    let one_v6 = SocketAddr::from((host_address(2), 5000)).into();
+    for (bound, to) in [
+        (any_v4(5000), v6),
+        (any_v6(5000, true), v4),
+        (one_v6, v4),
+        (SocketAddr::from(([10, 0, 0, 2], 5000)).into(), v6),
+    ] {
+        let stream = world.client.connect_from(bound, to, world.now);
+        assert_eq!(stream.unwrap_err().kind(), ErrorKind::NetworkUnreachable);
+        let socket = world.client.bind_as(bound).unwrap();
+        let sent = world.client.send_to(socket, b"x", to, world.now);
+        assert_eq!(sent.unwrap_err().kind(), ErrorKind::NetworkUnreachable);
+        let connected = world.client.connect_datagrams(socket, Some(to), world.now);
+        assert_eq!(connected.unwrap_err().kind(), ErrorKind::NetworkUnreachable);
+        world.client.close_datagrams(socket);
+    }
+}
+
+#[test]
+fn an_address_of_the_loopback_is_no_source_on_the_wire() {
+    let mut world = world();
+    let to = SocketAddr::new(SERVER_V4, 80);
+    let loopback = SocketAddr::from(([127, 0, 0, 1], 5000)).into();
+    let stream = world.client.connect_from(loopback, to, world.now);
+    assert_eq!(stream.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let socket = world.client.bind_as(loopback).unwrap();
+    let sent = world.client.send_to(socket, b"x", to, world.now);
+    assert_eq!(sent.unwrap_err().kind(), ErrorKind::InvalidInput);
+    let here = SocketAddr::from(([127, 0, 0, 1], 5000));
+    assert_eq!(world.client.send_to(socket, b"x", here, world.now), Ok(1));
+}
+
+#[test]
+fn a_datagram_of_ipv4_goes_to_the_socket_that_takes_it() {
+    let mut world = world();
+    let six = world.server.bind_as(any_v6(53, true)).unwrap();
+    let four = world.server.bind_as(any_v4(53)).unwrap();
+    let both = world.server.bind_as(any_v6(53, false));
+    assert_eq!(both.unwrap_err().kind(), ErrorKind::AddrInUse);
+    let client = world.client.bind_as(any_v6(0, false)).unwrap();
+    let (mut buf, now) = ([0; 9], world.now);
+    for (address, expected, other) in [(SERVER_V4, four, six), (host_address(1).into(), six, four)]
+    {
+        let to = SocketAddr::new(address, 53);
+        world.client.send_to(client, b"abc", to, now).unwrap();
+        world.run_until_quiet();
+        let nothing = world.server.receive_from(other, &mut buf, Take::Remove);
+        assert_eq!(nothing.unwrap_err().kind(), ErrorKind::WouldBlock);
+        let received = world.server.receive_from(expected, &mut buf, Take::Remove);
+        assert_eq!(received.unwrap().0, 3);
+    }
+}
