@@ -363,7 +363,6 @@ fn rename_on_volume(
     if to.is_below(node) {
         return Err(Errno::EINVAL);
     }
-    // Held until it is done: what is replaced may be open.
     let there = to.above()?.child(to.name())?;
     if let Some(there) = &there {
         if keeps {
@@ -377,7 +376,8 @@ fn rename_on_volume(
         }
         both_directories(there.is_directory(), node.is_directory())?;
     }
-    source.rename(from.name(), target, to.name()).map(|()| 0)
+    let renamed = source.rename(from.name(), target, to.name(), keeps);
+    renamed.map(|()| 0)
 }
 
 fn rename_in_memory(tree: &Tree, from: &ResolvedPath, to: &ResolvedPath, keeps: bool) -> Result {

@@ -167,6 +167,11 @@ impl Stored {
 
     pub(super) fn child(&self, name: &str) -> Result<Option<Arc<Node>>> {
         let _turn = self.mount.names.lock();
+        self.child_in_turn(name)
+    }
+
+    /// The same for who holds `names`.
+    fn child_in_turn(&self, name: &str) -> Result<Option<Arc<Node>>> {
         let found = self.volume().look_up(self.inode, name)?;
         found.map(|found| self.mount.node(found)).transpose()
     }
@@ -218,9 +223,12 @@ impl Stored {
         self.volume().link(node.inode, self.inode, name)
     }
 
-    /// Removes a name; the caller holds its node.
+    /// Removes a name.
     pub(crate) fn unlink(&self, name: &str, is_directory: bool) -> Result<()> {
         let _turn = self.mount.names.lock();
+        // The end of its node frees an inode without a name. What the caller has found may have
+        // another name by now, and another thread's file this one.
+        let _held = self.child_in_turn(name)?;
         if is_directory {
             self.volume().remove_directory(self.inode, name)
         } else {
@@ -228,9 +236,14 @@ impl Stored {
         }
     }
 
-    /// Renames; the caller holds the nodes.
-    pub(crate) fn rename(&self, name: &str, to: &Self, new_name: &str) -> Result<()> {
+    /// Renames; what has the new name is replaced, or EEXIST if it `keeps`.
+    pub(crate) fn rename(&self, name: &str, to: &Self, new_name: &str, keeps: bool) -> Result<()> {
         let _turn = self.mount.names.lock();
+        // As for `unlink`.
+        let replaced = to.child_in_turn(new_name)?;
+        if keeps && replaced.is_some() {
+            return Err(Errno::EEXIST);
+        }
         let (from, to) = ((self.inode, name), (to.inode, new_name));
         self.volume().rename(from, to)
     }
@@ -249,3 +262,7 @@ impl Stored {
         Ok(listed.map(entry).collect())
     }
 }
+
+#[cfg(test)]
+#[path = "stored_tests.rs"]
+mod tests;
