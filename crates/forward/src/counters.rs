@@ -15,6 +15,8 @@ counters! {
         forward_aborted,
         /// Clients whose connection had no place, or an address that the guest cannot answer.
         forward_refused,
+        /// Times that no client was accepted for a while: no descriptor or memory was left for one.
+        forward_pauses,
         /// Bytes from clients.
         forward_in_bytes,
         /// Bytes to clients.

@@ -28,7 +28,7 @@ use tare_devices::net::{
     Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame, RxOffload,
 };
 use tare_forward::{Beside, ForwardCounters, Settings, Slot, Stream, Table, Verdict, Watched};
-use tare_tcp::time::Instant;
+use tare_tcp::time::{Duration, Instant};
 
 use super::StreamLink;
 use super::dropped::FilterCounters;
@@ -43,6 +43,9 @@ const LISTENERS: u64 = 1;
 const CONNECTIONS: u64 = 1 << 32;
 /// Connections that are accepted before others have their turn.
 const ACCEPTED_AT_ONCE: usize = 64;
+/// Time without a try after one that found no descriptor or memory for a client: a listener whose
+/// client waits is always ready.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// A listening socket, and the guest's port behind it.
 pub(crate) struct Listener {
@@ -54,8 +57,11 @@ pub(crate) struct Listener {
 pub struct ForwardLink {
     poll: Poll,
     listeners: Vec<Listener>,
-    /// Whether the listeners are in the set: not while there is no place for another connection.
+    /// Whether the listeners are in the set: not while there is no place for another connection,
+    /// and not in a pause.
     listens: bool,
+    /// Until when no client is accepted.
+    paused_until: Option<Instant>,
     table: Table<Client>,
     /// passt, until it ends: published ports do not end with it.
     passt: Option<StreamLink>,
@@ -138,6 +144,7 @@ impl ForwardLink {
             poll: Poll::new()?,
             listeners,
             listens: false,
+            paused_until: None,
             table: Table::new(settings),
             features: match &passt {
                 Some(passt) => passt.features(),
@@ -176,7 +183,7 @@ impl ForwardLink {
 
     /// Listens as long as there is a place for another connection.
     fn watch_listeners(&mut self) -> io::Result<()> {
-        let listens = self.table.has_room();
+        let listens = self.table.has_room() && self.paused_until.is_none();
         if listens == self.listens {
             return Ok(());
         }
@@ -250,8 +257,11 @@ impl ForwardLink {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let (socket, client) = match acceptfrom_with(&listener.socket, flags) {
                 Ok((socket, client)) => (socket, client),
-                Err(Errno::AGAIN) => break,
-                // Of the connection that was there (accept(2)), or of this process: it waits.
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    self.pause(now);
+                    break;
+                }
+                // None is there, or it has failed (accept(2)).
                 Err(_) => break,
             };
             let client = client.and_then(|client| SocketAddr::try_from(client).ok());
@@ -264,6 +274,12 @@ impl ForwardLink {
             }
         }
         Ok(())
+    }
+
+    /// Accepts no client for a while.
+    fn pause(&mut self, now: Instant) {
+        self.paused_until = Some(now + PAUSE);
+        self.table.counters().forward_pauses.increment();
     }
 
     /// Whether passt has a frame; one that has ended is gone from here on.
@@ -336,7 +352,8 @@ impl Link for ForwardLink {
 
     fn deadline_ns(&self) -> Option<u64> {
         // Rounded up, so that it has passed when it is reached.
-        Some((self.table.deadline()?.as_micros() + 1) * 1000)
+        let deadlines = self.table.deadline().into_iter().chain(self.paused_until);
+        Some((deadlines.min()?.as_micros() + 1) * 1000)
     }
 
     fn peek(&mut self) -> Result<Option<RxFrame<'_>>, LinkError> {
@@ -344,6 +361,10 @@ impl Link for ForwardLink {
         let now = now();
         if self.table.deadline().is_some_and(|due| due <= now) {
             self.table.deadline_passed(now);
+        }
+        if self.paused_until.is_some_and(|end| end <= now) {
+            self.paused_until = None;
+            self.watch_listeners()?;
         }
         if self.table.peek(now).is_some() {
             self.peeked = Owner::Table;

@@ -137,6 +137,30 @@ impl Guest {
 }
 
 #[test]
+fn a_client_that_no_descriptor_was_left_for_is_accepted_after_a_pause() {
+    let (mut link, address) = link(4, None);
+    let begin = now();
+    link.pause(begin);
+    link.watch_listeners().unwrap();
+    let mut waiting = client(address);
+    link.ready();
+    // A thread that was not scheduled for so long has seen the pause's end.
+    if link.peek().unwrap().is_none() && now() < begin + PAUSE {
+        assert_eq!(link.counters().forward_opened.get(), 0);
+        let end_ns = link.deadline_ns().unwrap();
+        assert!(end_ns > (begin + PAUSE).as_micros() * 1000);
+        let mut ready = VecDeque::new();
+        link.poll.collect(&mut ready).unwrap();
+        assert!(ready.is_empty(), "its client must not keep it awake");
+    }
+    let mut guest = Guest::accept(&frame(&mut link).expect("a SYN"));
+    guest.answer(&mut link);
+    assert_eq!(link.counters().forward_pauses.get(), 1);
+    waiting.write_all(b"x").unwrap();
+    assert!(frame(&mut link).is_some());
+}
+
+#[test]
 fn a_client_of_a_port_becomes_a_syn_and_its_bytes_follow() {
     let (mut link, address) = link(10, None);
     let mut client = client(address);
