@@ -533,9 +533,15 @@ fn an_ipi_is_followed_from_its_sender_to_the_handler() {
         .filter(|(step, _)| *step != Step::Total)
         .map(|(_, histogram)| histogram.sum_ns)
         .sum();
-    // A wake-up at the window's edge may have its total in it and not all its steps.
-    let most = parts + parts / 100;
-    assert!(total.sum_ns <= most, "{} > {parts}", total.sum_ns);
+    // The wake-up at the window's begin has its total in it and not all its steps, and on a busy
+    // host it may be as long as many others. A bucket is an eighth wide.
+    let longest = total.quantile_ns(1.0).unwrap() * 9 / 8 + 1;
+    let most = parts + parts / 100 + longest;
+    assert!(
+        total.sum_ns <= most,
+        "{} > {parts}, {longest}",
+        total.sum_ns
+    );
     assert!(total.sum_ns >= parts / 2, "{} << {parts}", total.sum_ns);
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::io::{FdFlags, fcntl_setfd};
-use tare_rootfs::guest::{self, CMDLINE, MACHINE_MODULES};
+use tare_rootfs::guest::{self, CMDLINE, MACHINE_MODULES, UNTIMED};
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Modules;
 use tare_rootfs::tree::{EntryKind, Node};
@@ -46,7 +46,7 @@ fn boot(kernel: &Kernel, init: &Path, mut tree: Tree, task: Task, more: &[&str])
     fcntl_setfd(&initramfs, FdFlags::empty()).unwrap();
     let output = Command::new("timeout")
         .args([
-            "60", QEMU, "-machine", "q35", "-cpu", "Haswell", "-m", "256",
+            "300", QEMU, "-machine", "q35", "-cpu", "Haswell", "-m", "256",
         ])
         .args([
             "-display",
@@ -62,7 +62,10 @@ fn boot(kernel: &Kernel, init: &Path, mut tree: Tree, task: Task, more: &[&str])
             "-initrd",
             &format!("/proc/self/fd/{}", initramfs.as_raw_fd()),
         ])
-        .args(["-append", &format!("console=ttyS0 quiet {CMDLINE}")])
+        .args([
+            "-append",
+            &format!("console=ttyS0 quiet {UNTIMED} {CMDLINE}"),
+        ])
         .args(more)
         .stdin(Stdio::null())
         .output()

@@ -71,7 +71,10 @@ impl Linux {
         .arg(&self.kernel.image)
         .arg("-initrd")
         .arg(&self.initramfs)
-        .args(["-append", "console=ttyS0 quiet rdinit=/init panic=-1"])
+        .args([
+            "-append",
+            "console=ttyS0 quiet rdinit=/init panic=-1 no_timer_check",
+        ])
         .arg("-chardev")
         .arg(format!("socket,id=c,reconnect=1,path={}", socket.display()))
         .args(["-device", "vhost-user-blk-pci,chardev=c,num-queues=2"]);
