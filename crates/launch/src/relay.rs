@@ -12,9 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use tare_frames::{Filter, Rules, Verdict};
+use tare_passt::framing::{PREFIX, sent_together};
 
-/// Bytes of the length before a frame.
-const PREFIX: usize = 4;
 /// Longest frame that QEMU sends (`NET_BUFSIZE` is 4096 + 65536).
 const MAX_FRAME: usize = 69_632;
 /// Bytes read at once.
@@ -52,7 +51,7 @@ fn relay(mut from: UnixStream, mut to: UnixStream, mut check: impl FnMut(&[u8]) 
     let mut forward = || -> io::Result<bool> {
         let count = from.read(&mut chunk)?;
         pending.extend_from_slice(&chunk[..count]);
-        to.write_all(&passing(&mut pending, &mut check)?)?;
+        send(&mut to, &passing(&mut pending, &mut check)?)?;
         Ok(count > 0)
     };
     loop {
@@ -64,6 +63,15 @@ fn relay(mut from: UnixStream, mut to: UnixStream, mut check: impl FnMut(&[u8]) 
     }
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
+}
+
+fn send(to: &mut UnixStream, mut frames: &[u8]) -> io::Result<()> {
+    while !frames.is_empty() {
+        let (first, rest) = frames.split_at(sent_together(frames));
+        to.write_all(first)?;
+        frames = rest;
+    }
+    Ok(())
 }
 
 /// Removes the complete frames from `pending`; returns those that pass, with their lengths.
@@ -91,6 +99,8 @@ fn passing(pending: &mut Vec<u8>, check: &mut impl FnMut(&[u8]) -> Verdict) -> i
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+
     use super::*;
 
     /// An ARP request for `target`.
@@ -122,6 +132,26 @@ mod tests {
         assert_eq!(got, closed, "what comes in is not filtered");
         drop(guest);
         assert_eq!(network.read(&mut got).expect("the end"), 0);
+    }
+
+    #[test]
+    fn no_write_ends_within_a_frame() {
+        // Packets show what is written at once.
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .expect("a pair");
+        let all = arp([10, 0, 2, 2]).repeat(1000);
+        send(&mut ours.into(), &all).expect("sent");
+        let (mut received, mut chunk) = (0, vec![0; all.len()]);
+        while received < all.len() {
+            let (count, _) = recv(&theirs, &mut chunk[..], RecvFlags::DONTWAIT).expect("a packet");
+            assert_eq!(count % 46, 0);
+            received += count;
+        }
     }
 
     #[test]

@@ -4,12 +4,15 @@
 //! ready, so its exit status says whether it started. Then no process of Tare has to collect it (no
 //! zombie), it has its own session (no Ctrl-C), and ends when the machine's end of its socket closes.
 //!
+//! [`framing`] is how frames are on its socket.
+//!
 //! [`waiter`] is a process that holds passt's end of the socket until the first frame is in it, and
 //! starts passt then (`docs/adr/0078-passt-when-it-is-needed.md`).
 //!
 //! Neighbours: `tare_launch` makes command lines and starts either; `tare-monitor` is the waiter's program
-//! too; `tare_monitor::link` decides which frame needs passt.
+//! too; `tare_monitor::link` decides which frame needs passt, and sends what `tare_launch` does not.
 
+pub mod framing;
 mod invocation;
 pub mod waiter;
 

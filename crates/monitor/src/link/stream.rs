@@ -17,12 +17,11 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tare_devices::net::{Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame};
 use tare_frames::{Filter, Rules, Verdict};
+use tare_passt::framing::{PREFIX, sent_together};
 
 use super::dropped::FilterCounters;
 use crate::complaint::complain;
 
-/// Bytes of the length.
-const PREFIX: usize = 4;
 /// Bytes of each buffer beyond one frame: a batch of TCP segments.
 const BATCH: usize = 64 << 10;
 
@@ -34,6 +33,8 @@ pub struct StreamLink {
     /// Whether the last `recv` emptied the socket.
     emptied: Emptied,
     tx: Window,
+    /// Bytes of `tx` that are left of those that are sent together.
+    sending: usize,
     /// Length of the frame being written to `tx`.
     reserved: usize,
     filter: Filter,
@@ -107,6 +108,7 @@ impl StreamLink {
             rx: Window::new(size),
             emptied: Emptied::Unknown,
             tx: Window::new(size),
+            sending: 0,
             reserved: 0,
             filter: Filter::new(rules),
             dropped: Arc::default(),
@@ -196,9 +198,15 @@ impl StreamLink {
 
     fn drain(&mut self) -> Result<(), LinkError> {
         while self.has_unsent() {
+            if self.sending == 0 {
+                self.sending = sent_together(self.tx.used());
+            }
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-            match send(&self.socket, self.tx.used(), flags) {
-                Ok(count) => self.tx.drop_front(count),
+            match send(&self.socket, &self.tx.used()[..self.sending], flags) {
+                Ok(count) => {
+                    self.sending -= count;
+                    self.tx.drop_front(count);
+                }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(errno) => return Err(of_errno(errno)),
@@ -294,6 +302,8 @@ impl Link for StreamLink {
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
     use super::*;
 
@@ -424,6 +434,38 @@ mod tests {
             assert!(frame[18..].iter().all(|byte| *byte == 7));
         }
         assert!(link.reserve(1000).unwrap().is_some());
+    }
+
+    #[test]
+    fn no_send_ends_within_a_frame() {
+        // Packets show what is sent at once.
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        let mut link = StreamLink::new(ours, MAX, Rules::default()).unwrap();
+        let mut sent = 0;
+        for length in (60..MAX).step_by(13) {
+            let room = link.reserve(length).unwrap().unwrap();
+            room.fill(7);
+            room[12..14].copy_from_slice(&RARP);
+            link.commit(&NetHeader::default()).unwrap();
+            sent += PREFIX + length;
+        }
+        let mut packet = vec![0; sent];
+        while sent > 0 {
+            link.flush().unwrap();
+            let (count, _) = recv(&theirs, &mut packet[..], RecvFlags::DONTWAIT).unwrap();
+            let mut frames = &packet[..count];
+            while let Some((prefix, rest)) = frames.split_first_chunk::<PREFIX>() {
+                frames = &rest[u32::from_be_bytes(*prefix) as usize..];
+            }
+            assert!(frames.is_empty());
+            sent -= count;
+        }
     }
 
     #[test]
