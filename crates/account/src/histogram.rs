@@ -26,7 +26,8 @@ pub struct Bucket {
 impl Histogram {
     /// How many times it holds.
     pub fn count(&self) -> u64 {
-        self.buckets.iter().map(|bucket| bucket.count).sum()
+        let counts = self.buckets.iter().map(|bucket| bucket.count);
+        counts.fold(0, u64::saturating_add)
     }
 
     /// Arithmetic mean, ns.
@@ -40,7 +41,7 @@ impl Histogram {
         let rank = (q.clamp(0.0, 1.0) * self.count() as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
         self.buckets.iter().find_map(|bucket| {
-            seen += bucket.count;
+            seen = bucket.count.saturating_add(seen);
             (seen >= rank).then_some(bucket.from_ns)
         })
     }
@@ -57,21 +58,25 @@ impl Histogram {
             .iter()
             .filter(|bucket| near(bucket.from_ns))
             .map(|bucket| bucket.count)
-            .sum();
+            .fold(0, u64::saturating_add);
         within as f64 / total as f64
     }
 
     /// Puts `count` times, together `sum_ns`, into the bucket `index`.
+    /// Sums that a record makes larger than 64 bits stay at the largest number.
     pub fn add(&mut self, index: u32, count: u64, sum_ns: u64) {
         let from_ns = lower_edge_ns(index);
         match self
             .buckets
             .binary_search_by_key(&from_ns, |bucket| bucket.from_ns)
         {
-            Ok(found) => self.buckets[found].count += count,
+            Ok(found) => {
+                let known = &mut self.buckets[found].count;
+                *known = known.saturating_add(count);
+            }
             Err(place) => self.buckets.insert(place, Bucket { from_ns, count }),
         }
-        self.sum_ns += sum_ns;
+        self.sum_ns = self.sum_ns.saturating_add(sum_ns);
     }
 
     /// Adds another's times.
@@ -79,7 +84,7 @@ impl Histogram {
         for bucket in &other.buckets {
             self.add(index_of(bucket.from_ns), bucket.count, 0);
         }
-        self.sum_ns += other.sum_ns;
+        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 }
 
@@ -121,6 +126,18 @@ mod tests {
             let edge = lower_edge_ns(index_of(ns));
             assert!(edge <= ns && ns - edge <= edge / 8, "{ns} in {edge}");
         }
+    }
+
+    #[test]
+    fn sums_of_a_record_end_at_the_largest_number() {
+        let mut histogram = Histogram::default();
+        for ns in [1, 1, 1 << 20] {
+            histogram.add(index_of(ns), u64::MAX, u64::MAX);
+        }
+        histogram.merge(&histogram.clone());
+        assert_eq!((histogram.count(), histogram.sum_ns), (u64::MAX, u64::MAX));
+        assert_eq!(histogram.quantile_ns(0.5), Some(1));
+        assert!(histogram.regularity(0.15) <= 1.0);
     }
 
     #[test]

@@ -196,7 +196,7 @@ impl Measured {
         let ns = |name| numbers(kept, name).map(|ns| ns as u64);
         let halts = ns("busy_ns")
             .zip(ns("wait_ns"))
-            .map(|(busy_ns, wait_ns)| Halt { busy_ns, wait_ns });
+            .map(|(busy_ns, wait_ns)| simulate::recorded(busy_ns, wait_ns));
         self.waits.insert(load, halts.collect());
         if self.unrecorded.is_none() {
             let why = kept.get("unrecorded").and_then(Value::as_str);

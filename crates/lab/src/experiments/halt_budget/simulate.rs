@@ -13,6 +13,11 @@ const FRONTIER: [u64; 13] = [
     1, 3, 10, 30, 100, 200, 500, 1000, 2000, 3000, 5000, 7000, 10_000,
 ];
 
+/// Most halts that a histogram becomes, and the longest time of a halt, ns: what a record says is
+/// bounded, and sums of it are 64 bits long.
+const MOST_HALTS: usize = 1 << 20;
+const LONGEST_NS: u64 = 1 << 42;
+
 /// A rule, or the best possible, with what it costs and gives.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Point {
@@ -113,28 +118,38 @@ fn between(cheap: &Point, expensive: &Point, cpu_pct: f64) -> Point {
     }
 }
 
+/// A halt as a record has it.
+pub(super) fn recorded(busy_ns: u64, wait_ns: u64) -> Halt {
+    Halt {
+        busy_ns: busy_ns.min(LONGEST_NS),
+        wait_ns: wait_ns.min(LONGEST_NS),
+    }
+}
+
 /// Halts made from KVM's histogram, where none were recorded: each bucket's
-/// middle, spread evenly over the time.
+/// middle, spread evenly over the time. Of very many, a part that stands for all.
 pub(super) fn of_histogram(counts: &[u64], elapsed_ns: u64) -> Vec<Halt> {
     let middle = |bucket: usize| match bucket {
         0 => 0,
         1 => 1,
-        _ => 3u64 << (bucket - 2).min(60),
+        _ => (3u64 << (bucket - 2).min(60)).min(LONGEST_NS),
+    };
+    let all: u128 = counts.iter().map(|count| u128::from(*count)).sum();
+    let part = |count: u64| match all.div_ceil(MOST_HALTS as u128) {
+        0 | 1 => count,
+        each => (u128::from(count) / each) as u64,
     };
     let waits: Vec<u64> = counts
         .iter()
         .enumerate()
-        .flat_map(|(bucket, count)| {
-            let count = usize::try_from(*count).unwrap_or(usize::MAX).min(1 << 20);
-            std::iter::repeat_n(middle(bucket), count)
-        })
+        .flat_map(|(bucket, count)| std::iter::repeat_n(middle(bucket), part(*count) as usize))
         .collect();
     let waited: u64 = waits.iter().sum();
-    let busy_ns = elapsed_ns.saturating_sub(waited) / (waits.len() as u64).max(1);
+    let busy_ns = part(elapsed_ns).saturating_sub(waited) / (waits.len() as u64).max(1);
     // The order is lost: a stride that shares no factor with the number mixes it.
     let number = waits.len();
     let mixed = (0..number).map(|n| waits[n * 7919 % number]);
-    mixed.map(|wait_ns| Halt { busy_ns, wait_ns }).collect()
+    mixed.map(|wait_ns| recorded(busy_ns, wait_ns)).collect()
 }
 
 #[cfg(test)]
@@ -203,5 +218,27 @@ mod tests {
         let short = halts.iter().filter(|halt| halt.wait_ns == 98_304);
         assert_eq!(short.count(), 10);
         assert_eq!(of_histogram(&[], 5), []);
+    }
+
+    #[test]
+    fn a_histogram_of_any_numbers_becomes_few_halts_and_finite_figures() {
+        for (counts, shares) in [
+            (vec![u64::MAX; 64], [1, 1]),
+            (vec![0, u64::MAX, 0, u64::MAX / 2], [2, 1]),
+        ] {
+            let halts = of_histogram(&counts, u64::MAX);
+            assert!(halts.len() <= MOST_HALTS);
+            let of = |ns| halts.iter().filter(|halt| halt.wait_ns == ns).count();
+            assert!(of(1).abs_diff(shares[0] * of(6) / shares[1]) <= 2);
+            assert!(best(&halts, COSTS, 200).latency_us.is_finite());
+        }
+        // As many as fit are all there, with all of the time.
+        let halts = of_histogram(&[0, 1 << 20], (1 << 20) * 8);
+        assert_eq!(halts.len(), MOST_HALTS);
+        assert!(
+            halts
+                .iter()
+                .all(|halt| (halt.busy_ns, halt.wait_ns) == (7, 1))
+        );
     }
 }
