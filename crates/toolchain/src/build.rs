@@ -1,7 +1,7 @@
 //! The cargo commands that compile Tare's programs and images.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::command::{StepError, at_lower_priority, cargo, run, target_dir};
@@ -77,9 +77,30 @@ pub fn images(images: &[Bin<'_>], priority: Priority) -> Result<(), StepError> {
     CoreLibrary::find(crate::command::root())
         .map_err(StepError::Toolchain)?
         .prepare(&mut command);
+    command.args(["--config", &relative_paths(&sources_of_dependencies())]);
     bins(&mut command, images);
     run(&mut command)?;
     install(images, GUEST_TARGET, "images")
+}
+
+/// Where cargo has unpacked dependencies, a directory for each registry.
+fn sources_of_dependencies() -> Vec<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let sources = home.and_then(|home| fs::read_dir(home.join("registry/src")).ok());
+    let entries = sources.into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).collect()
+}
+
+/// Compiler flags for guests, beside those of `.cargo/config.toml`: panics name files of
+/// dependencies without these directories, so that an image is the same whoever builds it.
+fn relative_paths(directories: &[PathBuf]) -> String {
+    let flags = directories
+        .iter()
+        .filter_map(|directory| directory.to_str())
+        .map(|directory| format!("{:?}", format!("--remap-path-prefix={directory}/=")));
+    let flags: Vec<_> = flags.collect();
+    format!("target.{GUEST_TARGET}.rustflags=[{}]", flags.join(", "))
 }
 
 fn guest_build(priority: Priority) -> Command {
@@ -132,6 +153,20 @@ mod tests {
         let words: Vec<_> = command.get_args().collect();
         let expected = "-p tare-init --bin tare-init -p tare-probe --bin tare-observe";
         assert_eq!(words, expected.split(' ').collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn files_of_dependencies_are_named_without_their_directories() {
+        let directories = ["/a/registry/src/index-1", "/b \"c\"/index-2"].map(PathBuf::from);
+        let expected = r#"target.x86_64-unknown-none.rustflags=["--remap-path-prefix=/a/registry/src/index-1/=", "--remap-path-prefix=/b \"c\"/index-2/="]"#;
+        assert_eq!(relative_paths(&directories), expected);
+        assert_eq!(
+            relative_paths(&[]),
+            "target.x86_64-unknown-none.rustflags=[]"
+        );
+        // This program has dependencies too.
+        let found = sources_of_dependencies();
+        assert!(found.iter().all(|directory| directory.is_dir()));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) fn start() {
             DeviceType::Block => disks.extend(open_disk(transport)),
             other => match virtio::console_driver() {
                 Some(take) if other == DeviceType::Console => take(transport),
-                _ => log::debug!("no driver for a device of type {other:?}"),
+                _ => log::debug!("no driver for a device of type {}", other as u8),
             },
         }
     }

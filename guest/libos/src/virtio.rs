@@ -3,6 +3,7 @@
 #![cfg_attr(not(target_os = "none"), allow(dead_code))] // the host has no devices
 
 use tare_hal::virtio::Transport;
+pub(crate) use tare_hal::virtio::reason;
 use virtio_drivers::transport::{DeviceStatus, Transport as _};
 
 /// Not a legacy device (virtio 1.2, 6).

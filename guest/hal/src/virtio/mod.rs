@@ -35,6 +35,21 @@ pub use queue::DeviceSide;
 pub use queue::{Queue, QueueOptions};
 pub use transport::Transport;
 
+/// Why a device could not be set up, in words. Those of the virtio-drivers crate name errors of
+/// sockets too, and take 1 KiB of every image.
+pub fn reason(error: &virtio_drivers::Error) -> &'static str {
+    use virtio_drivers::Error;
+    match error {
+        Error::DmaError => "there is no memory for its queues",
+        Error::ConfigSpaceTooSmall | Error::ConfigSpaceMissing => {
+            "its configuration space is too small"
+        }
+        Error::InvalidParam => "it lacks a queue",
+        Error::Unsupported => "it lacks a feature",
+        _ => "it does not follow the specification",
+    }
+}
+
 /// On the host there is none.
 #[cfg(not(target_os = "none"))]
 pub fn devices() -> alloc::vec::Vec<Transport> {

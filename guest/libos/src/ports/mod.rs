@@ -31,7 +31,8 @@ pub struct Port(usize);
 #[doc(hidden)]
 pub fn attach(transport: Transport) {
     if let Err(error) = DEVICE.attach(transport) {
-        log::error!("ports: the console cannot be set up: {error}");
+        let reason = crate::virtio::reason(&error);
+        log::error!("ports: the console cannot be set up: {reason}");
     }
 }
 

@@ -84,7 +84,10 @@ pub(crate) fn attach(transport: Transport) {
             state.device = Some(device);
             state.left = 0;
         }
-        Err(error) => log::error!("random: the device cannot be set up: {error}"),
+        Err(error) => {
+            let reason = crate::virtio::reason(&error);
+            log::error!("random: the device cannot be set up: {reason}");
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum OpenError {
         descriptors: usize,
     },
     /// A queue or the configuration space did not work out.
-    #[error("the block device cannot be set up: {0}")]
+    #[error("the block device cannot be set up: {}", virtio::reason(.0))]
     Setup(virtio_drivers::Error),
 }
 

@@ -37,7 +37,7 @@ pub(crate) enum OpenError {
     #[error("the network device has no queue {0}")]
     NoQueue(u16),
     /// A queue or the configuration space did not work out.
-    #[error("the network device cannot be set up: {0}")]
+    #[error("the network device cannot be set up: {}", virtio::reason(.0))]
     Setup(virtio_drivers::Error),
 }
 
