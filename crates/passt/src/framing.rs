@@ -9,8 +9,8 @@ const MOST: usize = 32 << 10;
 /// Bytes at the front of `frames`, which begin with a length, to be sent by one call: whole frames.
 ///
 /// Debian 12's passt (`tap_handler_passt` in tap.c at 7c7625d) drops a length that a read cuts, takes what
-/// follows for lengths, and waits in a read for frames that do not exist: all of its connections
-/// stop. Linux keeps what one call sends together up to 36 KiB (`unix_stream_sendmsg` in
+/// follows for a length, and waits in a read for a frame that does not exist: all of its connections
+/// stop until the guest sends more, which it drops too. Linux keeps what one call sends together up to 36 KiB (`unix_stream_sendmsg` in
 /// net/unix/af_unix.c), and a read takes all of it.
 pub fn sent_together(frames: &[u8]) -> usize {
     let mut end = 0;
