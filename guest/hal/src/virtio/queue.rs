@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU16, Ordering};
+use core::sync::atomic::{AtomicU16, Ordering, fence};
 
 use virtio_drivers::transport::Transport as _;
 use virtio_drivers::{BufferDirection, Error, Hal as _, PAGE_SIZE, PhysAddr, Result};
@@ -305,10 +305,12 @@ impl Queue {
         head
     }
 
-    /// Whether the device wants to know of what was added since this was last asked. To be
-    /// asked behind a fence, or the device may be seen awake that goes to sleep.
+    /// Whether the device wants to know of what was added since this was last asked.
     #[inline]
     pub fn should_notify(&mut self) -> bool {
+        // What was published is seen before this looks, or a device that goes to sleep may be
+        // seen awake.
+        fence(Ordering::SeqCst);
         let asked = core::mem::replace(&mut self.asked, self.published);
         if !self.event_idx {
             return self.word(self.used_at).load(Ordering::Acquire) & NO_NOTIFY == 0;

@@ -4,7 +4,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU8, Ordering, fence};
+use core::sync::atomic::{AtomicU8, Ordering};
 use core::time::Duration;
 
 use tare_abi::streams::NAMES;
@@ -288,7 +288,6 @@ impl Device {
             }
             talk.listen(message);
         }
-        fence(Ordering::SeqCst);
         let listens = talk.from_host.should_notify();
         drop(guard);
         if says {

@@ -63,7 +63,7 @@ impl Input {
                 given += 1;
             }
         }
-        (done, starts || given > 0 && self.wants_notification())
+        (done, starts || given > 0 && self.queue.should_notify())
     }
 
     /// Bytes that can be read, those that have ever come, and whether the device wants a
@@ -93,13 +93,7 @@ impl Input {
             fence(Ordering::SeqCst);
             self.take();
         }
-        starts && self.wants_notification()
-    }
-
-    fn wants_notification(&mut self) -> bool {
-        // The device must see the queue before this looks whether it sleeps.
-        fence(Ordering::SeqCst);
-        self.queue.should_notify()
+        starts && self.queue.should_notify()
     }
 
     fn take(&mut self) {

@@ -48,8 +48,6 @@ impl Output {
         };
         self.held[usize::from(token)] = Some(buffer);
         self.held_bytes += room;
-        // The device must see the queue before this looks whether it sleeps.
-        fence(Ordering::SeqCst);
         (room, self.queue.should_notify())
     }
 

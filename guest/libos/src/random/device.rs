@@ -4,7 +4,6 @@
 #![allow(unsafe_code)] // the queue's `add`
 
 use alloc::boxed::Box;
-use core::sync::atomic::{Ordering, fence};
 
 use tare_hal::virtio::{Queue, QueueOptions, Transport};
 use virtio_drivers::transport::Transport as _;
@@ -53,7 +52,6 @@ impl Entropy {
         let Some(token) = token else {
             return &[];
         };
-        fence(Ordering::SeqCst);
         if self.queue.should_notify() {
             self.transport.notify(REQUESTS);
         }

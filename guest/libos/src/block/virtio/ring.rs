@@ -180,10 +180,6 @@ impl Ring {
             completion,
             thread: thread.clone(),
         });
-        // The queue publishes the request and then reads whether the device wants a
-        // notification; without a fence between the two the read may come first and
-        // see a device that is still awake.
-        fence(Ordering::SeqCst);
         if !self.queue.should_notify() {
             return Ok(Added::Quiet);
         }

@@ -5,7 +5,6 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{Ordering, fence};
 
 use tare_hal::virtio::{Handler, Queue, QueueOptions, Transport};
 use tare_net::frame::{self, Checksums, Medium};
@@ -110,8 +109,6 @@ impl VirtioNet {
     /// Notifies the device of the buffers that it got back, if it waits for some.
     fn offer(&mut self) {
         self.returned = 0;
-        // As for what is sent: without a fence the look may come before the buffers are seen.
-        fence(Ordering::SeqCst);
         if self.receive.should_notify() {
             self.transport.notify(RECEIVE);
         }
@@ -120,10 +117,6 @@ impl VirtioNet {
     /// Lets the device see what it does not see yet, and notifies it if it wants that.
     fn publish(&mut self) {
         self.transmit.publish();
-        // The queue publishes the frames and then looks at whether the
-        // device wants a notification; without a fence between the two the
-        // look may come first and see a device that is still awake.
-        fence(Ordering::SeqCst);
         if self.transmit.should_notify() {
             self.transport.notify(TRANSMIT);
         }
