@@ -185,12 +185,16 @@ impl Socket {
         self.only_v6.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn bind(&self, address: &Address) -> Result<()> {
-        let address = self.to_stack(address)?;
-        let binding = Binding {
+    fn binding(&self, address: SocketAddr) -> Binding {
+        Binding {
             address,
             only_v6: self.only_v6(),
-        };
+        }
+    }
+
+    pub(crate) fn bind(&self, address: &Address) -> Result<()> {
+        let address = self.to_stack(address)?;
+        let binding = self.binding(address);
         match self.state() {
             State::Stream if self.bound.lock().is_none() => {
                 expect_here(address.ip())?;
@@ -211,10 +215,8 @@ impl Socket {
         let address = self.to_peer(address)?;
         match self.state() {
             State::Stream => {
-                let from = (*self.bound.lock()).unwrap_or(Binding {
-                    address: self.any(),
-                    only_v6: self.only_v6(),
-                });
+                let bound = *self.bound.lock();
+                let from = bound.unwrap_or_else(|| self.binding(self.any()));
                 let stream = TcpStream::connect_nonblocking_from(from, address)?;
                 stream.set_nodelay(self.no_delay()).ok();
                 stream.set_corked(self.corked()).ok();

@@ -3,7 +3,6 @@
 //! backlog; beyond it, SYNs are answered by cookies, which take nothing.
 
 use alloc::collections::VecDeque;
-use core::net::SocketAddr;
 
 use crate::binding::Binding;
 use crate::waiters::Waiters;
@@ -31,9 +30,5 @@ impl<W> Listener<W> {
             ready: VecDeque::new(),
             acceptors: Waiters::default(),
         }
-    }
-
-    pub(super) fn takes(&self, address: &SocketAddr) -> bool {
-        self.local.takes(address)
     }
 }

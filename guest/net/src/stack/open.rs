@@ -71,8 +71,9 @@ impl<W: Wake> Tcp<W> {
         now: Instant,
     ) -> Opened {
         let (local, remote) = (arrival.flow.local, arrival.flow.remote.ip());
-        let is_for =
-            |listener: &Option<Listener<W>>| listener.as_ref().is_some_and(|l| l.takes(&local));
+        let is_for = |listener: &Option<Listener<W>>| {
+            listener.as_ref().is_some_and(|l| l.local.takes(&local))
+        };
         let Some(index) = self.listeners.iter().position(is_for) else {
             return Opened::NoListener;
         };
