@@ -301,9 +301,8 @@ pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: 
         _ => {}
     }
     if let Some(stored) = above.stored() {
-        let node = above.child(&name)?.ok_or(Errno::ENOENT)?;
-        both_directories(node.is_directory(), removes_directory)?;
-        return stored.unlink(&name, removes_directory).map(|()| 0);
+        let check = |node: &Node| both_directories(node.is_directory(), removes_directory);
+        return stored.unlink(&name, removes_directory, check).map(|()| 0);
     }
     let _turn = context.process.tree.changes.lock();
     let mut entries = above.names()?.lock();
@@ -363,20 +362,23 @@ fn rename_on_volume(
     if to.is_below(node) {
         return Err(Errno::EINVAL);
     }
-    let there = to.above()?.child(to.name())?;
-    if let Some(there) = &there {
+    let check = |there: Option<&Arc<Node>>| {
+        let Some(there) = there else {
+            return Ok(true);
+        };
         if keeps {
             return Err(Errno::EEXIST);
         }
         if Arc::ptr_eq(there, node) {
-            return Ok(0);
+            return Ok(false);
         }
         if from.is_below(there) {
             return Err(Errno::ENOTEMPTY);
         }
         both_directories(there.is_directory(), node.is_directory())?;
-    }
-    let renamed = source.rename(from.name(), target, to.name(), keeps);
+        Ok(true)
+    };
+    let renamed = source.rename(from.name(), target, to.name(), check);
     renamed.map(|()| 0)
 }
 

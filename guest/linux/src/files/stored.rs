@@ -223,12 +223,17 @@ impl Stored {
         self.volume().link(node.inode, self.inode, name)
     }
 
-    /// Removes a name.
-    pub(crate) fn unlink(&self, name: &str, is_directory: bool) -> Result<()> {
+    /// Removes a name, after `check` of the node that has it now.
+    pub(crate) fn unlink(
+        &self,
+        name: &str,
+        is_directory: bool,
+        check: impl FnOnce(&Node) -> Result<()>,
+    ) -> Result<()> {
         let _turn = self.mount.names.lock();
-        // The end of its node frees an inode without a name. What the caller has found may have
-        // another name by now, and another thread's file this one.
-        let _held = self.child_in_turn(name)?;
+        // Held: the end of its node frees an inode without a name.
+        let node = self.child_in_turn(name)?.ok_or(Errno::ENOENT)?;
+        check(&node)?;
         if is_directory {
             self.volume().remove_directory(self.inode, name)
         } else {
@@ -236,13 +241,19 @@ impl Stored {
         }
     }
 
-    /// Renames; what has the new name is replaced, or EEXIST if it `keeps`.
-    pub(crate) fn rename(&self, name: &str, to: &Self, new_name: &str, keeps: bool) -> Result<()> {
+    /// Renames if `check` of what has the new name now says so; that is replaced.
+    pub(crate) fn rename(
+        &self,
+        name: &str,
+        to: &Self,
+        new_name: &str,
+        check: impl FnOnce(Option<&Arc<Node>>) -> Result<bool>,
+    ) -> Result<()> {
         let _turn = self.mount.names.lock();
-        // As for `unlink`.
+        // Held, as for `unlink`.
         let replaced = to.child_in_turn(new_name)?;
-        if keeps && replaced.is_some() {
-            return Err(Errno::EEXIST);
+        if !check(replaced.as_ref())? {
+            return Ok(());
         }
         let (from, to) = ((self.inode, name), (to.inode, new_name));
         self.volume().rename(from, to)

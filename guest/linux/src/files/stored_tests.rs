@@ -142,11 +142,11 @@ fn an_inode_that_loses_its_last_name_is_forgotten_whoever_has_found_it() {
     names.put("a", 5);
     let found = root.child("a").unwrap().unwrap();
     names.put("a", 6);
-    stored.unlink("a", false).unwrap();
+    stored.unlink("a", false, |_| Ok(())).unwrap();
     assert_eq!(names.take_forgotten(), [6]);
     names.put("b", 7);
     names.put("c", 8);
-    stored.rename("b", stored, "c", false).unwrap();
+    stored.rename("b", stored, "c", |_| Ok(true)).unwrap();
     assert_eq!(names.take_forgotten(), [8]);
     drop(found);
     assert_eq!(names.take_forgotten(), [5]);
@@ -158,8 +158,12 @@ fn a_rename_that_keeps_replaces_nothing_that_came_meanwhile() {
     let stored = root.stored().unwrap();
     names.put("a", 5);
     names.put("b", 6);
-    let refused = stored.rename("a", stored, "b", true);
+    let keeps = |there: Option<&Arc<Node>>| match there {
+        Some(_) => Err(Errno::EEXIST),
+        None => Ok(true),
+    };
+    let refused = stored.rename("a", stored, "b", keeps);
     assert_eq!(refused, Err(Errno::EEXIST));
     assert_eq!(names.look_up(ROOT, "b").unwrap().unwrap().inode, 6);
-    stored.rename("a", stored, "c", true).unwrap();
+    stored.rename("a", stored, "c", keeps).unwrap();
 }
