@@ -77,17 +77,24 @@ pub fn images(images: &[Bin<'_>], priority: Priority) -> Result<(), StepError> {
     CoreLibrary::find(crate::command::root())
         .map_err(StepError::Toolchain)?
         .prepare(&mut command);
-    command.args(["--config", &relative_paths(&sources_of_dependencies())]);
+    let dependencies = cargo_home().map(|home| sources_below(&home));
+    command.args([
+        "--config",
+        &relative_paths(&dependencies.unwrap_or_default()),
+    ]);
     bins(&mut command, images);
     run(&mut command)?;
     install(images, GUEST_TARGET, "images")
 }
 
-/// Where cargo has unpacked dependencies, a directory for each registry.
-fn sources_of_dependencies() -> Vec<PathBuf> {
+fn cargo_home() -> Option<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
-    let sources = home.and_then(|home| fs::read_dir(home.join("registry/src")).ok());
+    home.or_else(|| Some(std::env::home_dir()?.join(".cargo")))
+}
+
+/// Where cargo has unpacked dependencies, a directory for each registry.
+fn sources_below(cargo_home: &Path) -> Vec<PathBuf> {
+    let sources = fs::read_dir(cargo_home.join("registry/src"));
     let entries = sources.into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).collect()
 }
@@ -164,9 +171,11 @@ mod tests {
             relative_paths(&[]),
             "target.x86_64-unknown-none.rustflags=[]"
         );
-        // This program has dependencies too.
-        let found = sources_of_dependencies();
-        assert!(found.iter().all(|directory| directory.is_dir()));
+        let home = tempfile::tempdir().unwrap();
+        assert!(sources_below(home.path()).is_empty());
+        let sources = home.path().join("registry/src/index-1");
+        fs::create_dir_all(&sources).unwrap();
+        assert_eq!(sources_below(home.path()), [sources]);
     }
 
     #[test]
