@@ -10,7 +10,8 @@
 //! starts passt then (`docs/adr/0078-passt-when-it-is-needed.md`).
 //!
 //! Neighbours: `tare_launch` makes command lines and starts either; `tare-monitor` is the waiter's program
-//! too; `tare_monitor::link` decides which frame needs passt, and sends what `tare_launch` does not.
+//! too; `tare_monitor::link` decides which frame needs passt. It and the relay of `tare_launch` send
+//! frames.
 
 pub mod framing;
 mod invocation;
