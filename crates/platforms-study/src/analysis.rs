@@ -443,13 +443,19 @@ fn tested(ratios: &[f64]) -> Option<f64> {
     signed_rank_p(&logs)
 }
 
-/// The test of a place against the bare machine of its size, by pairs: p, or nothing where
-/// there are fewer than six on the host.
+/// The test of a place against the bare machine of its size, by the pairs of all hosts: p, or
+/// nothing where there are fewer than six. Where nothing differs a pair's ratio is as often
+/// above 1 as below on every host, so the pairs of several may be tested as one sample.
 pub(crate) fn tested_against_bare(data: &Data, workload: &str, place: Place) -> Option<f64> {
-    let (host, cpus) = data.hosts().into_iter().next()?;
-    let under = cell(workload, baseline(place.size, cpus), Arm::Main);
-    let pairs = data.pairs(&host, &cell(workload, place, Arm::Main), &under);
-    tested(&pairs).filter(|_| place != under.place)
+    let over = cell(workload, place, Arm::Main);
+    let mut pairs = Vec::new();
+    for (host, cpus) in data.hosts() {
+        let under = cell(workload, baseline(place.size, cpus), Arm::Main);
+        if under.place != place {
+            pairs.extend(data.pairs(&host, &over, &under));
+        }
+    }
+    tested(&pairs)
 }
 
 /// The baseline against another arm of itself, for each size and host.

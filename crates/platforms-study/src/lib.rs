@@ -46,15 +46,10 @@ use data::{Data, Run};
 use observe::Observed;
 use plan::{Cell, Turn};
 use stage::{Ran, Stage};
-use tare_lab::kit::Figure;
-use tare_lab::kit::Goal;
-use tare_lab::kit::Metric;
-use tare_lab::kit::Record;
-use tare_lab::kit::WeighError;
-use tare_lab::kit::{Bench, RunError};
-use tare_lab::kit::{Depth, WeighRequest};
-use tare_lab::kit::{Entry, Experiment, Merged, ReportText, Subject, no_options_of_tailor};
-use tare_lab::kit::{HostFacts, sha256_of_text};
+use tare_lab::kit::{
+    Bench, Depth, Entry, Experiment, Figure, Goal, HostFacts, Merged, Metric, Record, ReportText,
+    RunError, Subject, WeighError, WeighRequest, no_options_of_tailor, sha256_of_text,
+};
 
 /// Making the root, and installing a workload, may each take so long.
 const MAKING: Duration = Duration::from_secs(30 * 60);
@@ -323,13 +318,15 @@ impl Platforms {
         }
     }
 
+    /// CPUs of the host that the runs are of, which need not be this one; the first host's
+    /// where records of several were merged.
+    fn cpus_of_runs(&self) -> u32 {
+        let hosts = self.data.hosts();
+        hosts.first().map_or(self.host_cpus, |(_, cpus)| *cpus)
+    }
+
     pub(self) fn place(&self, platform: Platform, mode: Mode, size: u32) -> Place {
-        let cpus = self
-            .data
-            .hosts()
-            .first()
-            .map_or(self.host_cpus, |(_, cpus)| *cpus);
-        Place::new(platform, mode, size, cpus)
+        Place::new(platform, mode, size, self.cpus_of_runs())
     }
 
     pub(self) fn translated(&self) -> bool {
@@ -347,7 +344,7 @@ impl Platforms {
             data: &self.data,
             kinds: self.kinds(),
             translated: self.translated(),
-            host_cpus: self.host_cpus,
+            host_cpus: self.cpus_of_runs(),
         }
     }
 
@@ -380,7 +377,7 @@ impl Platforms {
                 self.host_cpus
             ));
         }
-        if self.host_cpus == 1 {
+        if self.cpus_of_runs() == 1 {
             sentences.push("One CPU: there is one size, and nothing to float among.".to_owned());
         }
         sentences

@@ -453,6 +453,54 @@ fn the_same_record_is_merged_once_and_keeps_its_machine() {
     assert!(merged(&[nothing.path()]).is_err(), "a record without runs");
 }
 
+/// What a record's runs say does not depend on the machine that reads them.
+#[test]
+fn findings_of_a_merged_record_are_those_of_its_host() {
+    let dir = recorded(&made(&[("a", 10.0)]).runs, &serde_json::json!({}));
+    let merged = |cpus| {
+        let options = PlatformOptions {
+            merge: vec![dir.path().to_owned()],
+            ..PlatformOptions::default()
+        };
+        let mut platforms = Platforms {
+            host_cpus: cpus,
+            ..configured(Depth::Quick, options).unwrap()
+        };
+        // "w" is no workload's file: what it waits for is not known.
+        platforms.workloads.clear();
+        let mut evidence = platforms.evidence();
+        evidence.kinds = vec![("w".to_owned(), tare_platform::workload::WorkloadKind::Cpu)];
+        (super::findings::table(&evidence), platforms.limitations())
+    };
+    let (table, limitations) = merged(8);
+    assert_eq!(merged(2).0, table);
+    assert_eq!(merged(16).0, table);
+    assert_eq!(merged(1), (table, limitations));
+}
+
+#[test]
+fn the_pairs_of_all_hosts_are_tested() {
+    let place = Place::new(Platform::Vm, Mode::Vanilla, 8, 8);
+    let mut data = made(&[("a", 1.0)]);
+    assert_eq!(
+        analysis::tested_against_bare(&data, "w", place),
+        None,
+        "no pairs"
+    );
+    let bare = Place::new(Platform::Bare, Mode::Vanilla, 8, 8);
+    for block in 0..20_u64 {
+        let longer = 1.2 + block as f64 / 100.0;
+        for (place, time) in [(bare, 1.0), (place, longer)] {
+            let mut run = run("b", "w", place, Arm::Main, time);
+            run.block = Some(block);
+            data.runs.push(run);
+        }
+    }
+    let p = analysis::tested_against_bare(&data, "w", place);
+    assert!(p.is_some_and(|p| p < 0.001), "{p:?}");
+    assert_eq!(analysis::tested_against_bare(&data, "w", bare), None);
+}
+
 #[test]
 fn a_workload_that_was_edited_is_not_continued() {
     let dir = tempfile::tempdir().unwrap();
