@@ -62,6 +62,8 @@ pub enum Statistic {
     Rate,
     /// A part of a whole.
     Share,
+    /// What a model says, not a measurement.
+    Model,
     /// Known without error: the same at each measurement.
     Exact,
 }
@@ -78,6 +80,7 @@ impl Statistic {
             Self::Fit => "fit",
             Self::Rate => "rate",
             Self::Share => "share",
+            Self::Model => "model",
             Self::Exact => "exact",
         }
     }

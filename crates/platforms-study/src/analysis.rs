@@ -74,7 +74,7 @@ impl Estimate {
         self.mapped(|ratio| (ratio - 1.0) * 100.0)
     }
 
-    fn mapped(self, map: impl Fn(f64) -> f64) -> Self {
+    pub(crate) fn mapped(self, map: impl Fn(f64) -> f64) -> Self {
         Self {
             value: map(self.value),
             interval: self.interval.map(|Interval { low, high }| Interval {
@@ -153,7 +153,7 @@ pub(crate) fn together(ratios: &[Estimate]) -> Option<Estimate> {
     })
 }
 
-fn cell(workload: &str, place: Place, arm: Arm) -> Cell {
+pub(crate) fn cell(workload: &str, place: Place, arm: Arm) -> Cell {
     Cell {
         workload: workload.to_owned(),
         place,
@@ -161,7 +161,7 @@ fn cell(workload: &str, place: Place, arm: Arm) -> Cell {
     }
 }
 
-fn baseline(size: u32, host_cpus: u32) -> Place {
+pub(crate) fn baseline(size: u32, host_cpus: u32) -> Place {
     Place::new(Platform::Bare, Mode::Vanilla, size, host_cpus)
 }
 

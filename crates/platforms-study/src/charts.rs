@@ -1,10 +1,14 @@
 //! A workload's time over the size of its place, and what containers cost over CHR.
 
-use tare_lab::kit::{Column, Figure, Series, course, median, number};
+use std::collections::BTreeSet;
+
+use tare_lab::kit::{Column, Figure, Series, Statistic, course, median, number};
 use tare_platform::{Mode, Platform};
 
 use super::analysis::{self, overhead_by_chr};
 use super::data::Data;
+use super::model::{HOSTS, Predicted};
+use super::observe::{Sched, Stretches};
 use super::plan::Arm;
 
 /// CPU-Pinning 2020's abbreviations, in the order of [`Platform::ALL`].
@@ -67,6 +71,88 @@ pub(crate) fn overhead_over_chr(data: &Data, workload: &str) -> String {
     drawn(columns.collect(), lines.collect(), &description)
 }
 
+/// Which stretches a chart shows.
+type Which = fn(&Sched) -> &Stretches;
+
+/// How long a workload's threads were on a CPU, or off it, at a time, on each platform at the
+/// largest size: the share of stretches in each power of two; nothing where none were seen.
+pub(crate) fn distributions(data: &Data, workload: &str) -> String {
+    let which: [(&str, Which); 2] = [
+        ("on a CPU", |sched| &sched.on_cpu),
+        ("off a CPU", |sched| &sched.off_cpu),
+    ];
+    which
+        .map(|(what, stretches)| distribution(data, workload, what, stretches))
+        .concat()
+}
+
+fn distribution(data: &Data, workload: &str, what: &str, which: Which) -> String {
+    let largest = analysis::sizes(data, workload).pop();
+    let seen = each(&Platform::ALL).map(|(platform, mode)| {
+        let mut all = Stretches::default();
+        let of = |run: &&super::data::Run| {
+            let place = run.cell.place;
+            let counts = !run.warm_up && run.time.is_some() && run.cell.arm == Arm::Main;
+            run.cell.workload == workload
+                && counts
+                && (place.platform, place.mode, Some(place.size)) == (platform, mode, largest)
+        };
+        let runs = data.runs.iter().filter(of);
+        for sched in runs.filter_map(|run| run.observed.sched.as_ref()) {
+            all.merge(which(sched));
+        }
+        (name(platform, mode), all)
+    });
+    let seen: Vec<(String, Stretches)> = seen.filter(|(_, all)| all.count() > 0).collect();
+    let classes: BTreeSet<u64> = seen
+        .iter()
+        .flat_map(|(_, all)| all.0.keys().copied())
+        .collect();
+    let lines = seen.into_iter().map(|(name, all)| {
+        let counted = all.count();
+        let share = |class: &u64| {
+            let count = all.0.get(class).copied().unwrap_or(0);
+            let share = count as f64 * 100.0 / counted as f64;
+            Some(Figure::bare(
+                "",
+                "%",
+                share,
+                Statistic::Share,
+                counted as usize,
+            ))
+        };
+        (name, classes.iter().map(share).collect())
+    });
+    let columns = classes.iter().map(|ns| match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{} us", number(*ns as f64 / 1e3)),
+        _ => format!("{} ms", number(*ns as f64 / 1e6)),
+    });
+    let size = largest.unwrap_or(1);
+    let description = format!("{workload}, {size} CPUs: stretches {what} by their least length, %");
+    drawn(columns.collect(), lines.collect(), &description)
+}
+
+/// What the model says of larger hosts over CHR, a line for each.
+pub(crate) fn model_over_chr(predicted: &[Predicted]) -> String {
+    let Some(workload) = predicted.first().map(|it| &it.workload) else {
+        return String::new();
+    };
+    let mut chrs: Vec<f64> = predicted.iter().map(Predicted::chr).collect();
+    chrs.sort_by(f64::total_cmp);
+    chrs.dedup();
+    let line = |host_cpus: u32| {
+        let at = |chr: &f64| {
+            let mut of_host = predicted.iter().filter(|it| it.host_cpus == host_cpus);
+            of_host.find(|it| it.chr() == *chr).map(Predicted::figure)
+        };
+        (format!("{host_cpus} CPUs"), chrs.iter().map(at).collect())
+    };
+    let columns = chrs.iter().map(|chr| format!("CHR {}", number(*chr)));
+    let description = format!("{workload}: overhead by the model over CHR, %");
+    drawn(columns.collect(), HOSTS.map(line).into(), &description)
+}
+
 fn each(platforms: &[Platform]) -> impl Iterator<Item = (Platform, Mode)> {
     let with_modes = |platform: &Platform| MODES.map(|mode| (*platform, mode));
     platforms.iter().flat_map(with_modes)
@@ -115,6 +201,36 @@ mod tests {
             assert!(chart.contains(&format!(">{text}<")), "{text}: {chart}");
         }
         assert!(!chart.contains("BM vanilla"), "{chart}");
+    }
+
+    #[test]
+    fn stretches_of_each_platform_are_drawn_at_the_largest_size() {
+        let mut data = made(&[("a", 10.0)]);
+        assert_eq!(distributions(&data, "w"), "");
+        for run in &mut data.runs {
+            let mut on_cpu = Stretches::default();
+            let longer = u64::from(run.cell.place.size == 8);
+            (0..3).for_each(|octave| on_cpu.add(4_096 << (octave + longer), 2));
+            run.observed.sched = Some(Sched {
+                on_cpu,
+                ..Sched::default()
+            });
+        }
+        let chart = distributions(&data, "w");
+        for text in [
+            "8.192 us",
+            "32.77 us",
+            "BM vanilla",
+            "VM vanilla",
+            "CN pinned",
+        ] {
+            assert!(chart.contains(text), "{text}: {chart}");
+        }
+        assert!(!chart.contains("4.096 us"), "of another size: {chart}");
+        assert!(
+            chart.contains("on a CPU") && !chart.contains("off a CPU"),
+            "{chart}"
+        );
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! CPU-Pinning 2020's findings beside this machine's: agrees, disagrees, or undecided
 //! here, and why.
 
-use tare_platform::workload::WorkloadKind;
-use tare_platform::{Mode, Place, Platform};
+use tare_platform::workload::{WorkloadKind, find};
+use tare_platform::{Mode, Place, Platform, Workload};
 
+use super::Platforms;
 use super::analysis::{Estimate, Pinning, overhead, pin_gain, quota_bound, sizes, split};
 use super::data::Data;
 use tare_lab::kit::number;
@@ -34,9 +35,38 @@ pub(crate) struct Evidence<'a> {
     pub(crate) data: &'a Data,
     /// Workloads with what they wait for.
     pub(crate) kinds: Vec<(String, WorkloadKind)>,
+    /// Workloads of many processes, each with the one whose work it does.
+    pub(crate) many: Vec<(String, String)>,
     /// Whether machines are translated, not executed.
     pub(crate) translated: bool,
     pub(crate) host_cpus: u32,
+}
+
+impl Platforms {
+    pub(crate) fn evidence(&self) -> Evidence<'_> {
+        let ran = self.ran();
+        let applications = ran.iter().filter(|workload| workload.cost.is_none());
+        let many = ran
+            .iter()
+            .filter_map(|workload| Some((workload.name.clone(), workload.many_of.clone()?)));
+        Evidence {
+            data: &self.data,
+            many: many.collect(),
+            kinds: applications.map(|it| (it.name.clone(), it.kind)).collect(),
+            translated: self.translated(),
+            host_cpus: self.cpus_of_runs(),
+        }
+    }
+
+    /// The workloads of which there are runs, where their files are still there.
+    pub(crate) fn ran(&self) -> Vec<Workload> {
+        let ran = self.data.workloads().into_iter();
+        ran.filter_map(|name| {
+            let ours = self.workloads.iter().find(|w| w.name == name).cloned();
+            ours.or_else(|| find(&name).ok())
+        })
+        .collect()
+    }
 }
 
 /// A finding of CPU-Pinning 2020 with its verdict.
@@ -67,6 +97,10 @@ pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(&'static str, Verdict)> {
         (
             "A container may cost more than a VM (slide 29)",
             dearer_container(evidence),
+        ),
+        (
+            "Many tasks at once cost a container more than one (slide 24)",
+            multitasking(evidence),
         ),
         (
             "The right CHR: 0.07-0.14 computing, 0.14-0.28 I/O, 0.28-0.57 much I/O",
@@ -317,6 +351,31 @@ fn dearer_container(evidence: &Evidence<'_>) -> Verdict {
     vote(votes)
 }
 
+/// The same work in many processes and in one, in a vanilla container that was held to its size.
+fn multitasking(evidence: &Evidence<'_>) -> Verdict {
+    let mut votes = Vec::new();
+    for (many, one) in &evidence.many {
+        for size in sizes(evidence.data, many) {
+            let cost = |workload: &str| {
+                let place = evidence.vanilla(Platform::Container, size);
+                let cost = overhead(evidence.data, workload, place);
+                cost.filter(|_| evidence.holds_container(workload, size))
+            };
+            let (Some(of_many), Some(of_one)) = (cost(many), cost(one)) else {
+                continue;
+            };
+            let words = format!(
+                "{many} {} and {one} {} in a container of {size}",
+                of_many.text(),
+                of_one.text()
+            );
+            let is_apart = apart(&of_many, &of_one);
+            votes.push((words, is_apart.then_some(of_many.value > of_one.value)));
+        }
+    }
+    vote(votes)
+}
+
 fn apart(a: &Estimate, b: &Estimate) -> bool {
     let ends = a.interval.zip(b.interval);
     ends.is_some_and(|(a, b)| a.high < b.low || b.high < a.low)
@@ -378,6 +437,7 @@ mod tests {
         Evidence {
             data,
             kinds: names.map(|name| (name, WorkloadKind::Cpu)).collect(),
+            many: vec![("v".to_owned(), "w".to_owned())],
             translated: false,
             host_cpus: 8,
         }
@@ -449,6 +509,19 @@ mod tests {
         assert!(!evidence.holds_container("w", 1) && evidence.holds_container("w", 8));
         let verdict = dearer_container(&evidence);
         assert!(!verdict.text().1.contains("1 CPUs"), "{verdict:?}");
+    }
+
+    #[test]
+    fn many_tasks_are_compared_with_the_one_whose_work_they_do() {
+        let verdict = |factor| {
+            let data = with_another(Platform::Container, factor);
+            multitasking(&evidence(&data)).text().0
+        };
+        assert_eq!(verdict(1.5), "agrees");
+        assert_eq!(verdict(0.7), "disagrees");
+        assert_eq!(verdict(1.0), "undecided here");
+        let alone = made(&[("a", 10.0)]);
+        assert_eq!(multitasking(&evidence(&alone)).text().0, "undecided here");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! ```text
 //! options ── plan (cells, order) ── stage (tare-platform) ── data (runs)
 //!                                        observe ┘             │
-//!                             story ── findings ── analysis ───┘
+//!                       report ── findings, model ── analysis ─┘
 //! ```
 //! Runs go to `raw.jsonl` as they come; `--resume` continues such a record,
 //! `--merge` reads those of several hosts, `--shard` does a part of the whole.
@@ -15,6 +15,7 @@ mod analysis;
 mod charts;
 mod data;
 mod findings;
+mod model;
 mod observe;
 mod options;
 mod plan;
@@ -106,6 +107,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric::less("runs_to_find_5pct", "1"),
     Metric::less("observer_cost_pct", "%"),
     Metric::less("observer_accounted_pct", "%"),
+    Metric::less("model_pct", "%"),
 ];
 
 /// The study among the experiments.
@@ -337,25 +339,6 @@ impl Platforms {
             .iter()
             .filter_map(|run| run.engine.as_deref());
         engines.any(|engine| engine == tcg)
-    }
-
-    pub(self) fn evidence(&self) -> findings::Evidence<'_> {
-        findings::Evidence {
-            data: &self.data,
-            kinds: self.kinds(),
-            translated: self.translated(),
-            host_cpus: self.cpus_of_runs(),
-        }
-    }
-
-    fn kinds(&self) -> Vec<(String, workload::WorkloadKind)> {
-        let ran = self.data.workloads().into_iter();
-        ran.filter_map(|name| {
-            let ours = self.workloads.iter().find(|w| w.name == name).cloned();
-            let workload = ours.or_else(|| workload::find(&name).ok())?;
-            Some((name, workload.kind))
-        })
-        .collect()
     }
 
     pub(self) fn limitations(&self) -> Vec<String> {
@@ -671,7 +654,10 @@ impl Experiment for Platforms {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        analysis::figures(&self.data)
+        let mut figures = analysis::figures(&self.data);
+        let predicted = model::predicted(&self.data, &self.ran());
+        figures.extend(predicted.iter().map(model::Predicted::figure));
+        figures
     }
 
     fn failures(&self) -> Vec<String> {

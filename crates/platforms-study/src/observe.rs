@@ -16,6 +16,8 @@ use tare_lab::kit::Interrupt;
 
 /// Ticks of `/proc/stat` a second (`USER_HZ`).
 const TICKS_PER_S: f64 = 100.0;
+/// Under this a record has the time for which threads could have run, and had no CPU.
+pub(crate) const WAITING_FOR_A_CPU: &str = "a CPU";
 
 /// Seen beside one run; counters of the whole system unless said otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -60,6 +62,47 @@ pub(crate) struct Sched {
     /// Of it the programs in the kernel, where their time is known.
     #[serde(default)]
     pub(crate) observer_bpf_ns: Option<u64>,
+    /// Stretches on a CPU, as BCC's cpudist counts them.
+    #[serde(default)]
+    pub(crate) on_cpu: Stretches,
+    /// Stretches off a CPU for any cause, as BCC's cpudist -O counts them.
+    #[serde(default)]
+    pub(crate) off_cpu: Stretches,
+}
+
+/// How many stretches of time were this long: by the least power of two of their class, ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Stretches(pub(crate) BTreeMap<u64, u64>);
+
+impl Stretches {
+    /// Of counts by the least length, ns.
+    fn of(counts: impl Iterator<Item = (u64, u64)>) -> Self {
+        let mut all = Self::default();
+        counts.for_each(|(from_ns, count)| all.add(from_ns, count));
+        all
+    }
+
+    /// Adds so many of at least `from_ns` each.
+    pub(crate) fn add(&mut self, from_ns: u64, count: u64) {
+        let class = from_ns.checked_ilog2().map_or(0, |octave| 1 << octave);
+        let counted = self.0.entry(class).or_default();
+        *counted = counted.saturating_add(count);
+    }
+
+    /// Adds all of another's.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (from_ns, count) in &other.0 {
+            self.add(*from_ns, *count);
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.0
+            .values()
+            .fold(0, |all, count| all.saturating_add(*count))
+    }
 }
 
 /// Where a run's processes are found.
@@ -187,6 +230,12 @@ impl Watch for Looking<'_> {
             migrations: times.migrations,
             observer_ns: times.observer.user_space_ns + times.observer.bpf_ns.unwrap_or(0),
             observer_bpf_ns: times.observer.bpf_ns,
+            on_cpu: Stretches::of(times.on_cpu.buckets.iter().map(|it| (it.from_ns, it.count))),
+            off_cpu: {
+                let off = times.off_cpu.iter();
+                let buckets = off.flat_map(|off| &off.stretches.buckets);
+                Stretches::of(buckets.map(|it| (it.from_ns, it.count)))
+            },
         });
     }
 
@@ -329,6 +378,27 @@ mod tests {
         let grown = live::grown(&counters(&stats(10)), &counters(&stats(25)));
         assert_eq!(grown.get("halt_exits"), Some(&30), "{grown:?}");
         assert!(grown.values().all(|count| *count > 0), "{grown:?}");
+    }
+
+    #[test]
+    fn stretches_are_counted_by_powers_of_two() {
+        let counts = [(0, 1), (1, 1), (5_000, 2), (8_191, 1), (8_192, u64::MAX)];
+        let mut all = Stretches::of(counts.into_iter());
+        let expected = [(0, 1), (1, 1), (4_096, 3), (8_192, u64::MAX)];
+        assert_eq!(all, Stretches(expected.into()));
+        all.merge(&all.clone());
+        assert_eq!((all.0[&4_096], all.count()), (6, u64::MAX));
+        // As a record has them.
+        let text = serde_json::to_string(&all).expect("written");
+        assert_eq!(serde_json::from_str::<Stretches>(&text).expect("read"), all);
+    }
+
+    #[test]
+    fn a_wait_for_a_cpu_is_called_as_the_observer_calls_it() {
+        assert_eq!(
+            tare_probe::sched::Cause::RunQueue.phrase(),
+            WAITING_FOR_A_CPU
+        );
     }
 
     #[test]

@@ -7,7 +7,8 @@ use super::analysis::{self, Comparison, Pinning, overhead, pin_gain, quota_bound
 use super::charts::{self, SHORT};
 use super::data::Data;
 use super::findings;
-use super::observe::Observed;
+use super::model::{self, Predicted};
+use super::observe::{Observed, WAITING_FOR_A_CPU};
 use super::plan::Arm;
 use tare_lab::kit::ReportText;
 use tare_lab::kit::number;
@@ -54,6 +55,8 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
         text.tabled("splits", splits(data)),
         text.tabled("pinning", pinning(data)),
         text.section("causes", causes(data)),
+        text.section("distributions", distributions(data)),
+        text.section("model", modelled(experiment)),
         text.section("controls", controls(data, figures)),
     ];
     let findings = text
@@ -314,7 +317,16 @@ fn causes(data: &Data) -> String {
                 mean(&|r| Some(r.observed.sched.as_ref()?.migrations as f64)),
                 mean(&|r| Some(r.observed.sched.as_ref()?.on_cpu_ns as f64 / 1e9)),
                 mean(&|r| Some(r.observed.sched.as_ref()?.io_ns as f64 / 1e9)),
-                mean(&|r| Some(*r.observed.sched.as_ref()?.off_cpu_ns.get("a CPU")? as f64 / 1e9)),
+                mean(&|r| {
+                    Some(
+                        *r.observed
+                            .sched
+                            .as_ref()?
+                            .off_cpu_ns
+                            .get(WAITING_FOR_A_CPU)? as f64
+                            / 1e9,
+                    )
+                }),
                 mean(&|r| Some(r.observed.throttled_us? as f64 / 1e6)),
                 mean(&|r| Some(r.observed.steal_s)),
                 mean(&|r| Some(r.observed.disk_requests as f64)),
@@ -338,6 +350,50 @@ fn causes(data: &Data) -> String {
             "KVM exits",
         ],
         &rows,
+    )
+}
+
+fn distributions(data: &Data) -> String {
+    let workloads = data.workloads().into_iter();
+    workloads
+        .map(|workload| charts::distributions(data, &workload))
+        .collect()
+}
+
+/// What the model says of this host's sizes beside what was measured, and of larger hosts.
+fn modelled(experiment: &Platforms) -> String {
+    let predicted = model::predicted(&experiment.data, &experiment.ran());
+    let (here, beyond): (Vec<_>, Vec<_>) =
+        predicted.into_iter().partition(|it| it.measured.is_some());
+    if beyond.is_empty() {
+        return String::new();
+    }
+    let checked = here.iter().map(|it| {
+        let measured = it
+            .measured
+            .map_or_else(String::new, |measured| measured.text());
+        let verdict = match it.agrees() {
+            Some(true) => "they overlap",
+            Some(false) => "they differ",
+            None => "undecided: no interval",
+        };
+        let place = format!("{}, {} of {} CPUs", it.workload, it.size, it.host_cpus);
+        vec![place, measured, it.overhead.text(), verdict.to_owned()]
+    });
+    let mut html = table(
+        &["", "measured, %", "model, %", ""],
+        &checked.collect::<Vec<_>>(),
+    );
+    for of_one in beyond.chunk_by(|a, b| a.workload == b.workload) {
+        html += &charts::model_over_chr(of_one);
+    }
+    let row = |it: &Predicted| {
+        let place = format!("{}, {} of {} CPUs", it.workload, it.size, it.host_cpus);
+        vec![place, number(it.chr()), it.overhead.text()]
+    };
+    html + &table(
+        &["", "CHR", "model, %"],
+        &beyond.iter().map(row).collect::<Vec<_>>(),
     )
 }
 

@@ -136,7 +136,7 @@ fn with_recorded_noise_five_percent_is_found_and_equal_arms_are_equal() {
     }
 }
 
-fn run(host: &str, workload: &str, place: Place, arm: Arm, time: f64) -> Run {
+pub(crate) fn run(host: &str, workload: &str, place: Place, arm: Arm, time: f64) -> Run {
     Run {
         sample: "run".into(),
         host: host.into(),

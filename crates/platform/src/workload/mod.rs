@@ -23,6 +23,16 @@ pub enum WorkloadKind {
     Io,
 }
 
+/// What a workload measures for the model of larger hosts instead of standing for an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cost {
+    /// The time of a context switch, ns.
+    Switch,
+    /// The time, ns, of what a migration makes slower; without migrations on one CPU.
+    Migration,
+}
+
 /// Which way is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,6 +82,10 @@ pub struct Workload {
     pub about: String,
     /// What it waits for.
     pub kind: WorkloadKind,
+    /// What it measures for the model of larger hosts; nothing for an application.
+    pub cost: Option<Cost>,
+    /// The workload whose work this one does in many processes at once.
+    pub many_of: Option<String>,
     /// Debian packages.
     #[serde(default)]
     pub install: Vec<String>,

@@ -1,0 +1,456 @@
+//! Hosts that are larger than this one, by simulation (ADR 85): what a vanilla container costs
+//! over its CHR. The costs of a context switch and of a migration are measured by workloads
+//! of this study, an application's threads, turns and waits by its runs on the bare machine.
+//!
+//! A model, not a measurement: it has the causes that `tare_simsched` names and no others. Where
+//! containers of this host's sizes ran, it is checked against them.
+
+use tare_platform::workload::{Cost, Workload};
+use tare_platform::{Mode, Place, Platform};
+use tare_simsched::{Application, Group, simulate};
+use tare_stats::{Interval, Part, half_width, mean};
+
+use super::analysis::{Estimate, baseline, cell, overhead, sizes};
+use super::data::{Data, Run};
+use super::plan::Arm;
+use tare_lab::kit::{Figure, Statistic};
+
+/// Hosts that are simulated, CPUs; the last is CPU-Pinning 2020's.
+pub(crate) const HOSTS: [u32; 4] = [16, 32, 64, 112];
+/// Most turns of a simulated run: enough for the mean, and for a few periods of the quota.
+const MOST_TURNS: u32 = 5_000;
+/// Simulated runs of each place, whose mean counts.
+const SEEDS: u64 = 4;
+/// Threads that one CPU may have at most: more are a damaged record.
+const MOST_THREADS: f64 = 1_000.0;
+
+/// What the group of a container costs, ns, with the 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Costs {
+    /// A context switch, more than on the bare machine.
+    pub(crate) switch: Estimate,
+    /// Caches that are cold after a migration.
+    pub(crate) migration: Estimate,
+}
+
+/// One level of both costs, ns; none is below nothing.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    switch_ns: f64,
+    migration_ns: f64,
+}
+
+impl Costs {
+    /// From the two workloads that measure them, on the record's only host.
+    pub(crate) fn measured(data: &Data, workloads: &[Workload]) -> Option<Self> {
+        let of = |cost| workloads.iter().find(|it| it.cost == Some(cost));
+        Some(Self {
+            switch: switch(data, &of(Cost::Switch)?.name)?,
+            migration: migration(data, &of(Cost::Migration)?.name)?,
+        })
+    }
+
+    /// At the measured values, and at the lower and upper ends of both.
+    fn levels(&self) -> [Level; 3] {
+        let at = |end: fn(&Estimate) -> f64| Level {
+            switch_ns: end(&self.switch).max(0.0),
+            migration_ns: end(&self.migration).max(0.0),
+        };
+        [
+            at(|it| it.value),
+            at(|it| it.interval.map_or(it.value, |it| it.low)),
+            at(|it| it.interval.map_or(it.value, |it| it.high)),
+        ]
+    }
+}
+
+/// A container of the host's size has no limit: what it adds to a switch is its accounting.
+fn switch(data: &Data, workload: &str) -> Option<Estimate> {
+    let [(host, cpus)] = &data.hosts()[..] else {
+        return None;
+    };
+    let bare = mean(&data.times(host, &cell(workload, baseline(*cpus, *cpus), Arm::Main)))?;
+    let container = Place::new(Platform::Container, Mode::Vanilla, *cpus, *cpus);
+    Some(overhead(data, workload, container)?.mapped(|ratio| (ratio - 1.0) * bare))
+}
+
+/// The bare machine of several CPUs, where each pass follows a migration, less that of one.
+fn migration(data: &Data, workload: &str) -> Option<Estimate> {
+    let [(host, cpus)] = &data.hosts()[..] else {
+        return None;
+    };
+    let most = sizes(data, workload).into_iter().max()?;
+    let times = |size| data.times(host, &cell(workload, baseline(size, *cpus), Arm::Main));
+    let (cold, warm) = (times(most), times(1));
+    let value = mean(&cold).filter(|_| most > 1)? - mean(&warm)?;
+    let parts = Part::of_mean(&cold, 1.0).zip(Part::of_mean(&warm, 1.0));
+    let half = parts.and_then(|(cold, warm)| half_width(&[cold, warm]));
+    let interval = half.map(|half| Interval {
+        low: value - half,
+        high: value + half,
+    });
+    Some(Estimate {
+        value,
+        interval,
+        n: cold.len().min(warm.len()),
+        statistic: Statistic::Model,
+    })
+}
+
+/// What an application asks of a scheduler, by its runs on the bare machine.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Demand {
+    /// CPUs, and mean threads that lived there.
+    threads: Vec<(f64, f64)>,
+    /// At the largest size.
+    turns: f64,
+    turn_ns: f64,
+    wait_ns: f64,
+}
+
+impl Demand {
+    /// `None` without runs that the scheduler's observer saw.
+    pub(crate) fn measured(data: &Data, workload: &str) -> Option<Self> {
+        let mut threads = Vec::new();
+        let mut largest = None;
+        for size in sizes(data, workload) {
+            let seen = seen(data, workload, size);
+            let mean_of = |value: fn(&Seen) -> f64| {
+                mean(&seen.iter().map(value).collect::<Vec<_>>()).filter(|mean| mean.is_finite())
+            };
+            let Some(lived) = mean_of(|it| (it.on_cpu_ns + it.off_cpu_ns) / it.wall_ns) else {
+                continue;
+            };
+            threads.push((f64::from(size), lived));
+            largest = Some((
+                mean_of(|it| it.turns)?,
+                mean_of(|it| it.on_cpu_ns / it.turns)?,
+                mean_of(|it| (it.off_cpu_ns - it.ready_ns).max(0.0) / it.turns)?,
+            ));
+        }
+        let (turns, turn_ns, wait_ns) = largest?;
+        Some(Self {
+            threads,
+            turns,
+            turn_ns,
+            wait_ns,
+        })
+    }
+
+    /// Threads on so many CPUs: the line of least squares through the measured sizes, or their
+    /// number at the only one.
+    fn threads_on(&self, cpus: u32) -> u32 {
+        let (sizes, lived): (Vec<f64>, Vec<f64>) = self.threads.iter().copied().unzip();
+        let (middle, level) = (mean(&sizes).unwrap_or(1.0), mean(&lived).unwrap_or(1.0));
+        let spread: f64 = sizes.iter().map(|size| (size - middle).powi(2)).sum();
+        let together = self
+            .threads
+            .iter()
+            .map(|(size, lived)| (size - middle) * (lived - level));
+        let slope = if spread > 0.0 {
+            // An application has no fewer threads for more CPUs.
+            (together.sum::<f64>() / spread).max(0.0)
+        } else {
+            0.0
+        };
+        let most = MOST_THREADS * f64::from(cpus);
+        (level + slope * (f64::from(cpus) - middle))
+            .round()
+            .clamp(1.0, most) as u32
+    }
+
+    fn on(&self, cpus: u32) -> Application {
+        Application {
+            threads: self.threads_on(cpus),
+            turns: self.turns.clamp(1.0, f64::from(MOST_TURNS)) as u32,
+            turn_ns: self.turn_ns,
+            wait_ns: self.wait_ns,
+        }
+    }
+
+    /// How much longer than on the bare machine of its size a vanilla container takes, percent;
+    /// the interval is what the ends of the costs' intervals give.
+    pub(crate) fn overhead(&self, costs: &Costs, host_cpus: u32, size: u32) -> Estimate {
+        let application = self.on(size);
+        let [value, low, high] = costs.levels().map(|level| {
+            let bare = Group {
+                cpus: size,
+                quota_cpus: None,
+                switch_ns: 0.0,
+                migration_ns: level.migration_ns,
+            };
+            let container = Group {
+                cpus: host_cpus,
+                quota_cpus: (size < host_cpus).then_some(size),
+                switch_ns: level.switch_ns,
+                ..bare
+            };
+            let ratios = (0..SEEDS).map(|seed| {
+                let time = |group| simulate(&application, group, seed).time_ns as f64;
+                time(&container) / time(&bare)
+            });
+            (ratios.sum::<f64>() / SEEDS as f64 - 1.0) * 100.0
+        });
+        Estimate {
+            value,
+            interval: Some(Interval {
+                low: low.min(high).min(value),
+                high: low.max(high).max(value),
+            }),
+            n: SEEDS as usize,
+            statistic: Statistic::Model,
+        }
+    }
+}
+
+/// What the observer saw of a run, ns.
+struct Seen {
+    wall_ns: f64,
+    on_cpu_ns: f64,
+    off_cpu_ns: f64,
+    /// Of it, waiting for a CPU.
+    ready_ns: f64,
+    /// Times that a thread stopped to wait.
+    turns: f64,
+}
+
+fn seen(data: &Data, workload: &str, size: u32) -> Vec<Seen> {
+    let is_of = |run: &&Run| {
+        let place = baseline(size, run.host_cpus);
+        !run.warm_up && run.time.is_some() && run.cell == cell(workload, place, Arm::Main)
+    };
+    let of_run = |run: &Run| {
+        let sched = run.observed.sched.as_ref()?;
+        let off = |cause: Option<&str>| {
+            let causes = sched.off_cpu_ns.iter();
+            let counted = causes.filter(|(name, _)| cause.is_none_or(|cause| *name == cause));
+            counted.map(|(_, ns)| *ns as f64).sum::<f64>()
+        };
+        (sched.voluntary > 0 && run.wall_s > 0.0).then(|| Seen {
+            wall_ns: run.wall_s * 1e9,
+            on_cpu_ns: sched.on_cpu_ns as f64,
+            off_cpu_ns: off(None),
+            ready_ns: off(Some(super::observe::WAITING_FOR_A_CPU)),
+            turns: sched.voluntary as f64,
+        })
+    };
+    data.runs.iter().filter(is_of).filter_map(of_run).collect()
+}
+
+/// A place of the model.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Predicted {
+    pub(crate) workload: String,
+    pub(crate) host_cpus: u32,
+    pub(crate) size: u32,
+    /// Percent over the bare machine of the size.
+    pub(crate) overhead: Estimate,
+    /// What was measured there, percent.
+    pub(crate) measured: Option<Estimate>,
+}
+
+impl Predicted {
+    /// CPUs of the container over those of its host.
+    pub(crate) fn chr(&self) -> f64 {
+        f64::from(self.size) / f64::from(self.host_cpus)
+    }
+
+    /// Whether model and measurement overlap; `None` where one has no interval.
+    pub(crate) fn agrees(&self) -> Option<bool> {
+        let measured = self.measured?.interval?;
+        let model = self.overhead.interval?;
+        Some(measured.low <= model.high && model.low <= measured.high)
+    }
+
+    pub(crate) fn figure(&self) -> Figure {
+        let name = format!(
+            "model_pct.{}.{}of{}",
+            self.workload, self.size, self.host_cpus
+        );
+        self.overhead.figure(&name, "%")
+    }
+}
+
+/// All that the model says: the sizes of this host beside what was measured, then larger hosts.
+/// Nothing unless both costs were measured, on one host.
+pub(crate) fn predicted(data: &Data, workloads: &[Workload]) -> Vec<Predicted> {
+    let hosts = data.hosts();
+    let (Some(costs), [(_, cpus)]) = (Costs::measured(data, workloads), &hosts[..]) else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for workload in workloads.iter().filter(|workload| workload.cost.is_none()) {
+        let name = &workload.name;
+        let Some(demand) = Demand::measured(data, name) else {
+            continue;
+        };
+        let place = |host_cpus, size, measured| Predicted {
+            workload: name.clone(),
+            host_cpus,
+            size,
+            overhead: demand.overhead(&costs, host_cpus, size),
+            measured,
+        };
+        for size in sizes(data, name) {
+            let container = Place::new(Platform::Container, Mode::Vanilla, size, *cpus);
+            let measured = overhead(data, name, container).map(Estimate::percent);
+            all.extend(measured.map(|measured| place(*cpus, size, Some(measured))));
+        }
+        for host_cpus in HOSTS {
+            let doubling = std::iter::successors(Some(2), |size| Some(size * 2));
+            let smaller = doubling.take_while(|size| *size <= host_cpus);
+            all.extend(smaller.map(|size| place(host_cpus, size, None)));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::super::observe::{Sched, WAITING_FOR_A_CPU};
+    use super::super::tests::run;
+    use super::*;
+
+    fn workload(name: &str, more: &str) -> Workload {
+        let text = format!(
+            "about = \"x\"\nkind = \"cpu\"\n{more}timeout_s = 5\nfull = {{ N = \"1\" }}\n\
+             run = \"true\"\ncheck = \"true\"\n\
+             [metric]\nunit = \"s\"\ndirection = \"lower\"\nsource = \"wall\"\n"
+        );
+        tare_platform::workload::parse(name, "x.toml".as_ref(), &text).unwrap()
+    }
+
+    fn workloads() -> [Workload; 3] {
+        [
+            workload("s", "cost = \"switch\"\n"),
+            workload("m", "cost = \"migration\"\n"),
+            workload("w", ""),
+        ]
+    }
+
+    /// Two runs a little apart around a time.
+    fn add(data: &mut Data, workload: &str, platform: Platform, size: u32, time: f64) {
+        for part in [0.999, 1.001] {
+            let place = Place::new(platform, Mode::Vanilla, size, 8);
+            data.runs
+                .push(run("a", workload, place, Arm::Main, time * part));
+        }
+    }
+
+    /// A switch costs 200 ns in a container, a migration 30 us; `w` has two threads a CPU that
+    /// take turns of 1 ms and wait 3 ms.
+    fn made() -> Data {
+        let mut data = Data::default();
+        add(&mut data, "s", Platform::Bare, 8, 1_000.0);
+        add(&mut data, "s", Platform::Container, 8, 1_200.0);
+        add(&mut data, "m", Platform::Bare, 1, 10_000.0);
+        add(&mut data, "m", Platform::Bare, 8, 40_000.0);
+        for size in [1, 2, 8] {
+            add(&mut data, "w", Platform::Bare, size, 8.0 / f64::from(size));
+            add(
+                &mut data,
+                "w",
+                Platform::Container,
+                size,
+                8.0 / f64::from(size),
+            );
+        }
+        for run in data.runs.iter_mut().filter(|run| run.cell.workload == "w") {
+            let threads_ns = 2.0 * f64::from(run.cell.place.size) * run.wall_s * 1e9;
+            let waits = [("events", 0.75), (WAITING_FOR_A_CPU, 0.0)];
+            run.observed.sched = Some(Sched {
+                on_cpu_ns: (threads_ns * 0.25) as u64,
+                off_cpu_ns: waits
+                    .map(|(name, part)| (name.to_owned(), (threads_ns * part) as u64))
+                    .into(),
+                voluntary: (threads_ns * 0.25 / 1e6) as u64,
+                ..Sched::default()
+            });
+        }
+        data
+    }
+
+    #[test]
+    fn costs_are_what_a_container_and_a_move_add() {
+        let costs = Costs::measured(&made(), &workloads()).unwrap();
+        assert!((costs.switch.value - 200.0).abs() < 1.0, "{costs:?}");
+        assert!((costs.migration.value - 30_000.0).abs() < 50.0, "{costs:?}");
+        let interval = costs.migration.interval.unwrap();
+        assert!(interval.low < 30_000.0 && interval.high > 30_000.0);
+    }
+
+    #[test]
+    fn an_application_asks_for_what_its_runs_showed() {
+        let demand = Demand::measured(&made(), "w").unwrap();
+        assert!((demand.turn_ns - 1e6).abs() < 1e3, "{demand:?}");
+        assert!((demand.wait_ns - 3e6).abs() < 1e4, "{demand:?}");
+        assert_eq!([1, 8, 64].map(|cpus| demand.threads_on(cpus)), [2, 16, 128]);
+        let mut one_size = made();
+        one_size.runs.retain(|run| run.cell.place.size == 8);
+        let demand = Demand::measured(&one_size, "w").unwrap();
+        assert_eq!([1, 64].map(|cpus| demand.threads_on(cpus)), [16, 16]);
+        assert_eq!(Demand::measured(&made(), "s"), None, "without an observer");
+    }
+
+    #[test]
+    fn larger_hosts_come_after_this_ones_sizes_which_are_compared() {
+        let all = predicted(&made(), &workloads());
+        let (here, beyond): (Vec<_>, Vec<_>) = all.iter().partition(|it| it.host_cpus == 8);
+        let sizes: Vec<u32> = here.iter().map(|it| it.size).collect();
+        assert_eq!(sizes, [1, 2, 8]);
+        assert!(here.iter().all(|it| it.agrees().is_some()), "{here:?}");
+        // 2 to 16 of 16, to 32 of 32, to 64 of 64 and of 112.
+        assert_eq!(beyond.len(), 4 + 5 + 6 + 6);
+        let last = beyond.last().unwrap();
+        assert_eq!((last.host_cpus, last.size, last.measured), (112, 64, None));
+        assert_eq!(last.figure().name, "model_pct.w.64of112");
+        for it in all {
+            let interval = it.overhead.interval.unwrap();
+            assert!(interval.low <= it.overhead.value && it.overhead.value <= interval.high);
+            // Two threads a CPU at a quarter of the time each: a quota seldom stops one, and
+            // where one CPU would make them queue, more CPUs do not.
+            assert!(it.overhead.value.abs() < 30.0, "{it:?}");
+        }
+    }
+
+    #[test]
+    fn a_container_that_costs_nothing_and_is_not_stopped_takes_as_long() {
+        let demand = Demand {
+            threads: vec![(1.0, 1.0)],
+            turns: 500.0,
+            turn_ns: 1e6,
+            wait_ns: 1e6,
+        };
+        let nothing = Estimate {
+            value: 0.0,
+            interval: None,
+            n: 1,
+            statistic: Statistic::Model,
+        };
+        let costs = Costs {
+            switch: nothing,
+            migration: nothing,
+        };
+        assert_eq!(demand.overhead(&costs, 112, 4).value, 0.0);
+        let switch = Estimate {
+            value: 1e5,
+            ..nothing
+        };
+        // A turn and its wait take 2 ms, one switch with them 0.1 ms.
+        let dearer = demand.overhead(&Costs { switch, ..costs }, 112, 4).value;
+        assert!((0.0..=5.5).contains(&dearer), "{dearer}");
+    }
+
+    #[test]
+    fn without_both_costs_of_one_host_there_is_no_model() {
+        for without in ["s", "m"] {
+            let mut data = made();
+            data.runs.retain(|run| run.cell.workload != without);
+            assert_eq!(predicted(&data, &workloads()), []);
+        }
+        let mut two = made();
+        two.runs[0].host = "b".to_owned();
+        assert_eq!(predicted(&two, &workloads()), []);
+    }
+}
