@@ -353,14 +353,15 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, Wei
         (Kvm::None, Some(earlier)) => earlier.machine.kvm,
         (kvm, _) => kvm,
     };
-    let ended = |end: &Value| {
-        let status = end.get("status").and_then(Value::as_str);
-        !matches!(status, Some("interrupted" | "broken"))
-    };
-    let ending = match record.end() {
-        Some(end) if ended(end) => WeighEnd::Complete,
+    let status = |end: &Value| Some(end.get("status")?.as_str()?.to_owned());
+    let ending = match record.end().map(status) {
         // A kill leaves no end.
-        _ => WeighEnd::Interrupted(ExitCode::Success),
+        None => WeighEnd::Interrupted(ExitCode::Success),
+        Some(status) => match status.as_deref() {
+            Some("interrupted") => WeighEnd::Interrupted(ExitCode::Success),
+            Some("broken") => WeighEnd::Broken(ExitCode::WeighFailed),
+            _ => WeighEnd::Complete,
+        },
     };
     let partly = PARTLY_RECORDED.contains(&entry.name);
     if let Err(error) = replayed

@@ -46,6 +46,8 @@ mod tests {
     use crate::appliance::fake::Fault;
     use crate::outcome::WeighEnd;
     use crate::request::Depth;
+    use crate::summary::Status;
+    use crate::weigh::{Files, rebuild};
 
     #[test]
     fn every_report_has_its_text_and_no_value_is_left_open() {
@@ -104,6 +106,15 @@ mod tests {
             }
             run.nothing_is_left();
         }
+    }
+
+    #[test]
+    fn a_broken_run_stays_broken_where_its_report_is_made_again() {
+        let run = events::tests::run(Fault::Ends(3));
+        assert_eq!(run.summary().status, Status::Broken);
+        let again = rebuild(&run.path(), ALL, Files::All).unwrap();
+        assert!(matches!(again.ending, WeighEnd::Broken(_)), "{again:?}");
+        assert_eq!(run.summary().status, Status::Broken);
     }
 
     #[test]
