@@ -58,6 +58,12 @@ pub trait Experiment {
         })
     }
 
+    /// Whether the record that was read back lacks samples of a figure, which its summary may
+    /// rest on.
+    fn lacks(&self, _figure: &str) -> bool {
+        false
+    }
+
     /// Runs it: its turns, one after the other. Samples taken before an error are kept.
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         for turn in self.turns() {

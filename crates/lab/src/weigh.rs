@@ -230,7 +230,7 @@ pub enum Files {
 }
 
 /// Writes what came out: `summary.json`, the reports, and tables for other programs. `kept`
-/// are figures that the samples do not give any more.
+/// are figures of which the record may lack samples.
 fn write(
     recorder: &Recorder,
     experiment: &dyn Experiment,
@@ -240,11 +240,14 @@ fn write(
     kept: Vec<Figure>,
 ) -> Result<Outcome, WeighError> {
     let mut figures = experiment.figures();
-    let lost: Vec<Figure> = kept
-        .into_iter()
-        .filter(|old| figure::find(&figures, &old.name).is_none())
-        .collect();
-    figures.extend(lost);
+    for old in kept {
+        let new = figures.iter_mut().find(|new| new.name == old.name);
+        match new {
+            None => figures.push(old),
+            Some(new) if experiment.lacks(&old.name) && old.n >= new.n => *new = old,
+            Some(_) => {}
+        }
+    }
     #[cfg(test)]
     for figure in &figures {
         let mut metrics = origin.entry.metrics.iter();
@@ -325,7 +328,7 @@ fn write_tables(
 const PARTLY_RECORDED: [&str; 4] = ["tailor", "vic", "halt-budget", "vmexit"];
 
 /// Makes summary and report of a run directory again, from its raw samples: after a kill, or
-/// with a newer program. Where a record lacks samples of some figures, those are taken over
+/// with a newer program. Figures of which a record lacks all samples, or some, are taken over
 /// from its `summary.json`.
 pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, WeighError> {
     let record = Record::read(dir)?;

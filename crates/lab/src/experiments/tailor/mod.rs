@@ -7,6 +7,8 @@ mod figures;
 mod plan;
 mod rates;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,13 +23,14 @@ use self::figures::{GOALS, METRICS, Weighed};
 use self::plan::{Arm, DEBIAN, FIRECRACKER, MadeOf, Plan};
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
-use crate::experiment::{Entry, Experiment, Subject};
+use crate::experiment::{Entry, Experiment, Subject, replanned};
 use crate::figure::Figure;
 use crate::linux::LinuxError;
 use crate::linux::catalog::{self, App};
 use crate::linux::kernels::{self, Bootable, Yardstick};
 use crate::linux::machine::{self, Booted, LinuxMachine};
 use crate::linux::{files, firecracker, fuzz, requests};
+use crate::record::Recorder;
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::{Depth, WeighRequest};
@@ -148,11 +151,7 @@ impl Tailor {
             .step(&format!("{} on {}: counting", load.app.name, kernel.name));
         let mut machine = load.start(kernel, Some(&load.plugin))?;
         let booted = machine.serve(&load.app, bench.interrupt)?;
-        self.weighed.booted(&kernel.name, booted);
-        bench.recorder.sample(&json!({
-            "sample": "boot", "kernel": kernel.name, "insns": booted.count,
-            "ms": booted.after.as_secs_f64() * 1e3,
-        }))?;
+        self.booted(bench.recorder, &kernel.name, 0, booted)?;
         for phase in &load.app.phases {
             let counts = requests::count(&machine, phase, self.plan.requests, bench.interrupt)?;
             bench.recorder.sample(&json!({
@@ -172,6 +171,21 @@ impl Tailor {
         Ok(bench.recorder.flush()?)
     }
 
+    /// Keeps a boot with the counter; `round` is how many the kernel had before.
+    fn booted(
+        &mut self,
+        recorder: &mut Recorder,
+        kernel: &str,
+        round: usize,
+        booted: Booted,
+    ) -> Result<(), WeighError> {
+        self.weighed.booted(kernel, booted);
+        recorder.sample(&json!({
+            "sample": "boot", "kernel": kernel, "round": round, "insns": booted.count,
+            "ms": booted.after.as_secs_f64() * 1e3,
+        }))
+    }
+
     /// More boots, rising rates and single calls, without counting.
     fn timed(
         &mut self,
@@ -185,7 +199,7 @@ impl Tailor {
                 .step(&format!("boot {} of {}", boot + 1, kernel.name));
             let mut machine = load.start(kernel, Some(&load.plugin))?;
             let booted = machine.serve(&load.app, bench.interrupt)?;
-            self.weighed.booted(&kernel.name, booted);
+            self.booted(bench.recorder, &kernel.name, boot, booted)?;
         }
         bench.progress.step(&format!("rates on {}", kernel.name));
         let mut machine = load.start(kernel, None)?;
@@ -243,6 +257,16 @@ impl Experiment for Tailor {
 
     fn plan(&self) -> Value {
         serde_json::to_value(&self.plan).unwrap_or(Value::Null)
+    }
+
+    fn replan(&mut self, plan: &Value) {
+        replanned(plan, "boots", &mut self.plan.boots);
+        replanned(plan, "requests", &mut self.plan.requests);
+        replanned(plan, "dialogs", &mut self.plan.dialogs);
+    }
+
+    fn lacks(&self, figure: &str) -> bool {
+        self.weighed.lacks_boots(figure, self.plan.boots)
     }
 
     fn replay(&mut self, record: &Record) -> Result<(), RunError> {
@@ -347,64 +371,5 @@ impl Experiment for Tailor {
 
     fn report(&self, figures: &[Figure]) -> ReportText {
         report::report_text(&self.plan, &self.weighed, figures)
-    }
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-    use crate::experiments::testing::kept;
-    use crate::figure::value;
-
-    fn replayed(record: &Record) -> Tailor {
-        let mut tailor = Tailor::new(Depth::Quick, None);
-        tailor.replay(record).unwrap();
-        tailor
-    }
-
-    #[test]
-    fn a_run_of_before_iterations_were_counted_apart_is_read_and_marked() {
-        let record = kept("2026-11-21-tailor-quick");
-        let tailor = replayed(&record);
-        let figures = tailor.figures();
-        let share = value(&figures, "request_pct.tailored").unwrap();
-        assert!((74.2..74.4).contains(&share), "{share}");
-        assert_eq!(value(&figures, "peak_rep_iterations.debian"), None);
-        let marks = tailor.report(&figures).limitations;
-        assert!(
-            marks[0].contains("iteration of a string instruction"),
-            "{marks:?}"
-        );
-    }
-
-    #[test]
-    fn a_record_gives_a_kernels_own_start_and_iterations() {
-        let counts = json!([{ "user": 1, "kernel": 2, "iterations": 30 }]);
-        let lines = vec![
-            json!({ "sample": "start", "kernel": "debian", "insns": 1000 }),
-            json!({ "sample": "start", "kernel": "tailored", "insns": 250 }),
-            json!({ "sample": "requests", "kernel": "debian", "phase": "peak", "insns": counts }),
-            json!({ "sample": "requests", "kernel": "tailored", "phase": "peak", "insns": counts }),
-        ];
-        let dir = "record".into();
-        let tailor = replayed(&Record { dir, lines });
-        let figures = tailor.figures();
-        assert_eq!(value(&figures, "kernel_boot_pct.tailored"), Some(25.0));
-        assert_eq!(value(&figures, "peak_rep_iterations.debian"), Some(30.0));
-        let marks = tailor.report(&figures).limitations;
-        assert!(!marks[0].contains("iteration"), "{marks:?}");
-    }
-
-    #[test]
-    fn a_configuration_that_cannot_be_used_ends_the_weighing_before_it_begins() {
-        let mut request = WeighRequest::new("tailor");
-        request.config = Some("/no/such/file".into());
-        let mut tailor = Tailor::new(Depth::Quick, None);
-        let refused = tailor.configure(&request).unwrap_err().to_string();
-        assert!(
-            refused.starts_with("--config: cannot read /no/such/file"),
-            "{refused}"
-        );
     }
 }
