@@ -89,7 +89,7 @@ const EXACT: [Metric; 6] = [
     ANSWERS_DIFFER,
 ];
 
-/// How many of the fastest samples make the ideal case, as in Kernel Tailoring.
+/// How many of a boot's fastest make the ideal case, as in Kernel Tailoring.
 const FASTEST: usize = 30;
 /// Answers that differ, in full, for the list of failures.
 const SHOWN: usize = 3;
@@ -129,11 +129,20 @@ impl Weighed {
         self.samples.put(IMAGE_BYTES, &kernel.name, bytes);
     }
 
+    /// What follows is of each kernel's boot of this round.
+    pub(super) fn enter_round(&mut self, round: usize) {
+        self.samples.enter_round(round);
+    }
+
     /// A boot with the counter, whose time is the counter's too.
     pub(super) fn booted(&mut self, kernel: &str, booted: Booted) {
+        let Count { iterations, .. } = booted.count;
         let total = booted.count.total() as f64;
         self.samples.put(BOOT_INSNS, kernel, total);
-        self.iterations(BOOT_REPS, kernel, booted.count);
+        // Where they are counted apart.
+        if !self.iterations_inside {
+            self.samples.put(BOOT_REPS, kernel, iterations as f64);
+        }
     }
 
     /// Whether a figure rests on boots of which the record has fewer than were planned: earlier
@@ -155,27 +164,40 @@ impl Weighed {
         self.samples.put(BOOT_MS, kernel, ms);
     }
 
-    /// Instructions of single requests of a phase.
+    /// Instructions of single requests of a phase, of one boot: they share its layout and are not
+    /// independent.
     pub(super) fn requests(&mut self, kernel: &str, phase: &str, counts: &[Count]) {
         if !self.kernels.iter().any(|name| name == kernel) {
             self.kernels.push(kernel.to_owned());
         }
-        let Some((_, [insns, _, in_kernel, iterations])) =
+        let Some((_, [insns, fastest, in_kernel, iterations])) =
             PHASES.iter().find(|(name, _)| *name == phase)
         else {
             return;
         };
-        for count in counts {
-            self.samples.put(*insns, kernel, count.total() as f64);
-            self.samples.put(*in_kernel, kernel, count.kernel as f64);
-            self.iterations(*iterations, kernel, *count);
+        let each = |of: fn(&Count) -> u64| counts.iter().map(|it| of(it) as f64).collect();
+        let totals: Vec<f64> = each(|count| count.total());
+        self.middle(*insns, kernel, &totals);
+        self.ideal(*fastest, kernel, &totals);
+        self.middle(*in_kernel, kernel, &each(|count| count.kernel));
+        if !self.iterations_inside {
+            self.middle(*iterations, kernel, &each(|count| count.iterations));
         }
     }
 
-    /// Iterations of REP, where they are counted apart.
-    fn iterations(&mut self, metric: Metric, kernel: &str, count: Count) {
-        if !self.iterations_inside {
-            self.samples.put(metric, kernel, count.iterations as f64);
+    /// One sample of a boot: its median.
+    fn middle(&mut self, metric: Metric, of: &str, values: &[f64]) {
+        if let Some(values) = tare_stats::summarize(values) {
+            self.samples.put(metric, of, values.median);
+        }
+    }
+
+    /// One sample of a boot: the mean of its fastest, for figures that Kernel Tailoring gives so.
+    fn ideal(&mut self, metric: Metric, of: &str, values: &[f64]) {
+        let sorted = tare_stats::sorted(values).unwrap_or_default();
+        let fastest = &sorted[..sorted.len().min(FASTEST)];
+        if let Some(mean) = tare_stats::mean(fastest) {
+            self.samples.put(metric, of, mean);
         }
     }
 
@@ -207,13 +229,13 @@ impl Weighed {
         self.steps.insert(kernel.to_owned(), steps.to_vec());
     }
 
-    /// System calls one by one.
+    /// System calls one by one, of one boot.
     pub(super) fn calls(&mut self, kernel: &str, calls: &Calls) {
         for (call, times) in calls {
-            for time in times {
-                let of = format!("{call}.{kernel}.p50");
-                self.samples.put(CALL, &of, *time as f64);
-            }
+            let times: Vec<f64> = times.iter().map(|time| *time as f64).collect();
+            let of = format!("{call}.{kernel}");
+            self.middle(CALL, &format!("{of}.p50"), &times);
+            self.ideal(CALL, &of, &times);
         }
     }
 
@@ -252,21 +274,20 @@ impl Weighed {
         let mut figures = self.samples.figures();
         let is_exact = |name: &str| EXACT.iter().any(|metric| metric.is_of(name));
         without_error(&mut figures, &self.samples, is_exact);
-        figures.extend(
-            figures
-                .clone()
-                .iter()
-                .filter_map(|figure| self.ideal(figure)),
-        );
+        for figure in figures.iter_mut().filter(|it| is_of_fastest(&it.name)) {
+            figure.statistic = Statistic::MeanOfFastest;
+        }
         for kernel in self.kernels.iter().filter(|name| *name != DEBIAN) {
+            let kernels = [kernel.as_str(), DEBIAN];
             for (of, metric) in [
                 (PEAK_INSNS, REQUEST),
                 (BROWSING_INSNS, BROWSING),
                 (BOOT_INSNS, BOOT),
-                (KERNEL_BOOT_INSNS, KERNEL_BOOT),
             ] {
-                figures.extend(percent(&figures, of, metric, [kernel, DEBIAN]));
+                figures.extend(self.percent(of, metric, kernels));
             }
+            let alone = exact_percent(&figures, KERNEL_BOOT_INSNS, KERNEL_BOOT, kernels);
+            figures.extend(alone);
         }
         for (metric, kernels) in [
             (OF_UNHARDENED, [TRUSTING, UNHARDENED]),
@@ -276,7 +297,7 @@ impl Weighed {
                 [TRUSTING, FIRECRACKER_UNHARDENED],
             ),
         ] {
-            figures.extend(percent(&figures, PEAK_INSNS, metric, kernels));
+            figures.extend(self.percent(PEAK_INSNS, metric, kernels));
         }
         let of_request = |kernel: &str| PEAK_FASTEST.value(&figures, kernel);
         let mut gained = gains(of_request, |name| GAIN.of(name));
@@ -289,27 +310,22 @@ impl Weighed {
         figures
     }
 
-    /// The mean of the fastest, for figures that Kernel Tailoring gives so.
-    fn ideal(&self, of: &Figure) -> Option<Figure> {
-        let of_phase = |(_, [insns, fastest, ..]): &(&str, [Metric; 4])| {
-            let kernel = of.name.strip_prefix(insns.name)?.strip_prefix('.')?;
-            Some(fastest.of(kernel))
-        };
-        let name = match of.name.strip_suffix(".p50") {
-            Some(call) => call.to_owned(),
-            None => PHASES.iter().find_map(of_phase)?,
-        };
-        let mut sorted = tare_stats::sorted(self.samples.values(&of.name))?;
-        sorted.truncate(FASTEST);
-        let mean = sorted.iter().sum::<f64>() / sorted.len().max(1) as f64;
-        // An interval would be of the fastest, which were chosen and are not a sample.
-        let statistic = Statistic::MeanOfFastest;
-        Some(Figure::bare(&name, &of.unit, mean, statistic, sorted.len()))
+    /// A kernel's figure as a percentage of another's, in pairs of boots of one round.
+    fn percent(&self, of: Metric, metric: Metric, kernels: [&str; 2]) -> Option<Figure> {
+        let pairs = self.samples.pairs(of.name, kernels);
+        let percents: Vec<f64> = pairs.iter().map(|(a, b)| 100.0 * a / b).collect();
+        metric.paired(kernels[0], &percents)
     }
 }
 
-/// A kernel's figure as a percentage of another's: exact, if both are.
-fn percent(
+/// Whether a figure is the mean of the fastest of each boot.
+fn is_of_fastest(figure: &str) -> bool {
+    let of_phase = PHASES.iter().any(|(_, [_, it, ..])| it.is_of(figure));
+    of_phase || (CALL.is_of(figure) && !figure.ends_with(".p50"))
+}
+
+/// The same of figures that are measured once: exact, if both are.
+fn exact_percent(
     figures: &[Figure],
     of: Metric,
     metric: Metric,

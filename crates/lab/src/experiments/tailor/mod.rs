@@ -139,46 +139,47 @@ impl Tailor {
         Ok(())
     }
 
-    /// Boots, answers and counts on one kernel.
+    /// A boot of one kernel with the counter: its requests, and in the first round its answers.
     fn counted(
         &mut self,
         bench: &mut Bench<'_>,
         load: &Workload,
         kernel: &Bootable,
+        round: usize,
     ) -> Result<(), RunError> {
-        bench
-            .progress
-            .step(&format!("{} on {}: counting", load.app.name, kernel.name));
+        let (app, name) = (&load.app.name, &kernel.name);
+        let step = format!("{app} on {name}: counting, boot {}", round + 1);
+        bench.progress.step(&step);
+        let place = (name.as_str(), round);
         let mut machine = load.start(kernel, Some(&load.plugin))?;
         let booted = machine.serve(&load.app, bench.interrupt)?;
-        self.booted(bench.recorder, &kernel.name, 0, booted)?;
+        self.booted(bench.recorder, place, booted)?;
         for phase in &load.app.phases {
             let counts = requests::count(&machine, phase, self.plan.requests, bench.interrupt)?;
-            bench.recorder.sample(&json!({
-                "sample": "requests", "kernel": kernel.name, "phase": phase.name, "insns": counts,
-            }))?;
-            self.weighed.requests(&kernel.name, &phase.name, &counts);
+            self.requests(bench.recorder, place, &phase.name, &counts)?;
         }
         if let Some(kib) = machine.touched_kib() {
-            self.weighed.memory(&kernel.name, kib);
+            self.touched(bench.recorder, place, kib)?;
         }
-        let mut answers = Vec::new();
-        for request in &load.dialogs {
-            bench.interrupt.check().map_err(LinuxError::from)?;
-            answers.push(machine.answer(&load.app, request)?);
+        if round == 0 {
+            let mut answers = Vec::new();
+            for request in &load.dialogs {
+                bench.interrupt.check().map_err(LinuxError::from)?;
+                answers.push(machine.answer(&load.app, request)?);
+            }
+            self.weighed.answers(name, &load.dialogs, answers);
         }
-        self.weighed.answers(&kernel.name, &load.dialogs, answers);
         Ok(bench.recorder.flush()?)
     }
 
-    /// Keeps a boot with the counter; `round` is how many the kernel had before.
+    /// Keeps a boot with the counter, of a kernel and a round.
     fn booted(
         &mut self,
         recorder: &mut Recorder,
-        kernel: &str,
-        round: usize,
+        (kernel, round): (&str, usize),
         booted: Booted,
     ) -> Result<(), WeighError> {
+        self.weighed.enter_round(round);
         self.weighed.booted(kernel, booted);
         recorder.sample(&json!({
             "sample": "boot", "kernel": kernel, "round": round, "insns": booted.count,
@@ -186,21 +187,43 @@ impl Tailor {
         }))
     }
 
-    /// More boots, rising rates and single calls, without counting.
+    /// Keeps the requests of a phase of that boot.
+    fn requests(
+        &mut self,
+        recorder: &mut Recorder,
+        (kernel, round): (&str, usize),
+        phase: &str,
+        counts: &[Count],
+    ) -> Result<(), WeighError> {
+        self.weighed.enter_round(round);
+        self.weighed.requests(kernel, phase, counts);
+        recorder.sample(&json!({
+            "sample": "requests", "kernel": kernel, "round": round, "phase": phase,
+            "insns": counts,
+        }))
+    }
+
+    /// Keeps the memory that the guest of that boot touched.
+    fn touched(
+        &mut self,
+        recorder: &mut Recorder,
+        (kernel, round): (&str, usize),
+        kib: u64,
+    ) -> Result<(), WeighError> {
+        self.weighed.enter_round(round);
+        self.weighed.memory(kernel, kib);
+        recorder.sample(&json!({
+            "sample": "memory", "kernel": kernel, "round": round, "kib": kib,
+        }))
+    }
+
+    /// Rising rates and single calls, without counting.
     fn timed(
         &mut self,
         bench: &mut Bench<'_>,
         load: &Workload,
         kernel: &Bootable,
     ) -> Result<(), RunError> {
-        for boot in 1..self.plan.boots {
-            bench
-                .progress
-                .step(&format!("boot {} of {}", boot + 1, kernel.name));
-            let mut machine = load.start(kernel, Some(&load.plugin))?;
-            let booted = machine.serve(&load.app, bench.interrupt)?;
-            self.booted(bench.recorder, &kernel.name, boot, booted)?;
-        }
         bench.progress.step(&format!("rates on {}", kernel.name));
         let mut machine = load.start(kernel, None)?;
         let booted = machine.serve(&load.app, bench.interrupt)?;
@@ -276,6 +299,11 @@ impl Experiment for Tailor {
                 text("kernel"),
                 line.get("insns").cloned().unwrap_or_default(),
             );
+            // Earlier versions counted in one boot of each kernel.
+            let number = |name: &str| line.get(name).and_then(Value::as_u64);
+            let round = number("round").unwrap_or(0);
+            self.weighed
+                .enter_round(usize::try_from(round).unwrap_or(usize::MAX));
             if matches!(text("sample"), "boot" | "requests") && contain_iterations(&insns) {
                 self.weighed.iterations_inside = true;
             }
@@ -295,6 +323,11 @@ impl Experiment for Tailor {
                 "requests" => {
                     let counts: Vec<Count> = serde_json::from_value(insns).unwrap_or_default();
                     self.weighed.requests(kernel, text("phase"), &counts);
+                }
+                "memory" => {
+                    if let Some(kib) = number("kib") {
+                        self.weighed.memory(kernel, kib);
+                    }
                 }
                 "rates" => {
                     let steps = line.get("steps").cloned().unwrap_or_default();
@@ -342,8 +375,11 @@ impl Experiment for Tailor {
             let kernel = self.kernel(bench, &load, &arm)?;
             self.weighed.kernel(&kernel, &prompts);
             self.started_alone(bench, &kernel)?;
-            self.counted(bench, &load, &kernel)?;
+            self.counted(bench, &load, &kernel, 0)?;
             whole.push(kernel);
+        }
+        for turn in plan::later_boots(self.plan.boots, whole.len()) {
+            self.counted(bench, &load, &whole[turn.index], turn.round)?;
         }
         for kernel in &whole {
             self.timed(bench, &load, kernel)?;
@@ -355,7 +391,7 @@ impl Experiment for Tailor {
                 continue;
             }
             let kernel = self.kernel(bench, &load, &arm)?;
-            self.counted(bench, &load, &kernel)?;
+            self.counted(bench, &load, &kernel, 0)?;
             self.calls(bench, &kernel)?;
         }
         Ok(())

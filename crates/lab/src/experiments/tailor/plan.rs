@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tare_tailor::cut::Cut;
 
+use crate::experiment::{Turn, rounds};
 use crate::request::Depth;
 
 /// One kernel of a weighing.
@@ -53,11 +54,11 @@ pub(super) struct Plan {
     pub(super) arms: Vec<Arm>,
     /// Kernels with one cut more or fewer: only instructions are counted.
     pub(super) single: Vec<Arm>,
-    /// Boots of each of the first kernels.
+    /// Boots of each of the first kernels, in which requests are counted.
     pub(super) boots: usize,
     /// Fuzzed connections.
     pub(super) dialogs: usize,
-    /// Requests, or visits, that are counted one by one.
+    /// Requests, or visits, of each boot that are counted one by one.
     pub(super) requests: usize,
     /// Rates to try, rising, until one is not carried.
     pub(super) rates: Vec<f64>,
@@ -89,7 +90,7 @@ pub(super) const TRUSTING: &str = "trusting";
 /// Without any cut.
 const NONE: &str = "none";
 
-/// Requests, or visits: the thirty that count as the ideal case are a quarter.
+/// Requests, or visits, of a boot: the thirty that count as the ideal case are a quarter.
 const REQUESTS: usize = 120;
 
 impl Plan {
@@ -147,11 +148,17 @@ impl Plan {
     /// How long it takes where every kernel is made already.
     pub(super) fn planned(&self) -> Duration {
         let boots = (self.arms.len() * self.boots.max(1) + self.single.len()) as u64;
-        let kernels = (self.arms.len() + self.single.len()) as u64;
         let load = self.rates.len() as u64 * self.load_ms * self.arms.len() as u64;
         Duration::from_secs(8 * boots)
-            + Duration::from_millis(80 * self.requests as u64 * kernels + load)
+            + Duration::from_millis(80 * self.requests as u64 * boots + load)
     }
+}
+
+/// Boots after each kernel's first, which comes when it is made: rounds in rotated order.
+pub(super) fn later_boots(boots: usize, kernels: usize) -> Vec<Turn> {
+    rounds(boots, &[kernels], 1, |_, kernel, round| {
+        (round > 0).then(|| Turn::new(kernel, "", Duration::ZERO))
+    })
 }
 
 /// From 50 requests a second, two steps for each doubling, further than a
@@ -345,6 +352,14 @@ mod tests {
             assert!(names.contains(&name), "{name}: {names:?}");
         }
         assert!(!names.contains(&"o3.back"));
+    }
+
+    #[test]
+    fn later_boots_are_of_every_kernel_in_each_round_and_rotate() {
+        let turns = later_boots(3, 3).into_iter();
+        let order: Vec<(usize, usize)> = turns.map(|it| (it.round, it.index)).collect();
+        assert_eq!(order, [(1, 1), (1, 2), (1, 0), (2, 2), (2, 0), (2, 1)]);
+        assert!(later_boots(1, 3).is_empty());
     }
 
     #[test]

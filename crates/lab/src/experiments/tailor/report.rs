@@ -45,6 +45,7 @@ const ROWS: &[(&str, &str)] = &[
 pub(super) fn report_text(plan: &Plan, weighed: &Weighed, figures: &[Figure]) -> ReportText {
     let text = Template::new(include_str!("report.md"), super::METRICS, figures)
         .set("app", &plan.app)
+        .set("boots", plan.boots)
         .set("requests", plan.requests)
         .set("dialogs", plan.dialogs)
         .only_if("no_firecracker", !has_firecracker(figures))
