@@ -36,12 +36,6 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
         shared: args,
         own,
     } = args.experiment;
-    // Before the measurement: a run can take hours.
-    let against = args
-        .against
-        .as_deref()
-        .map(|dir| KeptRun::of(dir, &experiment))
-        .transpose()?;
     let mut request = WeighRequest::new(experiment.clone());
     request.depth = match (args.quick, args.full) {
         (true, _) => Depth::Quick,
@@ -51,20 +45,34 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     request.fail_on_missed = args.fail_on_missed;
     request.out = args.out;
     request.revision = env!("TARE_REVISION").to_owned();
-    let outcome = match own {
-        OwnArgs::None => tare_lab::weigh(request, &known())?,
-        OwnArgs::Image(own) => {
-            request.image = own.image;
-            tare_lab::weigh(request, &known())?
-        }
+    let mut platforms = None;
+    match own {
+        OwnArgs::None => {}
+        OwnArgs::Image(own) => request.image = own.image,
         OwnArgs::Cuts(own) => {
             (request.app, request.cuts) = (own.app, own.cuts);
             request.config = own.config;
-            tare_lab::weigh(request, &known())?
         }
         OwnArgs::Platforms(own) => {
             let options = options(*own);
             request.resume.clone_from(&options.resume);
+            platforms = Some(options);
+        }
+    }
+    // Before the measurement: a run can take hours.
+    let against = args.against.as_deref();
+    let against = against
+        .map(|dir| KeptRun::of(dir, &request, &known()))
+        .transpose()?;
+    if let Some(why) = against
+        .as_ref()
+        .and_then(|run| run.other_depth(request.depth))
+    {
+        warn(&format!("--against: {why}"));
+    }
+    let outcome = match platforms {
+        None => tare_lab::weigh(request, &known())?,
+        Some(options) => {
             let study = tare_platforms_study::planned(request.depth, options);
             tare_lab::weigh_planned(request, STUDY, study)?
         }

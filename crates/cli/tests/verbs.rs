@@ -186,6 +186,16 @@ fn what_a_run_is_compared_with_is_checked_before_it_runs() {
         "/../../lab/runs/2026-11-21-vic-quick"
     );
     against(kept).expect(2, "of vic and kv");
+    let redis = kept.replace("2026-11-21-vic", "2026-11-22-tailor-redis");
+    let lighttpd = [
+        "weigh",
+        "tailor",
+        "--out",
+        out.to_str().unwrap(),
+        "--against",
+    ];
+    let refused = place.run(&[&lighttpd[..], &[&redis]].concat());
+    refused.expect(2, "measured redis and lighttpd");
     assert!(!out.exists(), "nothing was measured");
     for bad in ["nan", "-1", "inf", "x"] {
         let limit = format!("--fail-on={bad}");

@@ -21,6 +21,13 @@ pub(crate) struct Summary {
     pub(crate) schema: u32,
     /// Name of the experiment.
     pub(crate) experiment: String,
+    /// Name of its depth: quick, standard or full. Earlier versions have it in the record alone,
+    /// as the subject.
+    #[serde(default)]
+    pub(crate) depth: Option<String>,
+    /// The image or application that was measured, of an experiment that takes one.
+    #[serde(default)]
+    pub(crate) subject: Option<String>,
     /// Start time, RFC 3339, UTC.
     pub(crate) started: String,
     /// How long it took, s.

@@ -14,7 +14,7 @@ use crate::appliance::Executor;
 use crate::appliance::tare::TareRun;
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
-use crate::experiment::{Entry, Experiment, Subject};
+use crate::experiment::{Entry, Experiment, Subject, depth_of, subject_of};
 use crate::export;
 use crate::figure::{self, Figure};
 use crate::goal::{Judgement, Verdict, undecided, verdicts};
@@ -178,6 +178,7 @@ impl Weighing<'_> {
         host.kvm = experiment.kvm();
         let origin = Origin {
             entry: self.entry,
+            plan: experiment.plan(),
             started: merged.map_or_else(|| rfc3339(started), |it| it.started.clone()),
             revision: merged.map_or(&self.revision, |it| &it.revision).clone(),
             machine: host,
@@ -211,6 +212,7 @@ impl Weighing<'_> {
 /// Where a run's samples come from.
 struct Origin {
     entry: Entry,
+    plan: Value,
     started: String,
     revision: String,
     machine: HostFacts,
@@ -268,6 +270,8 @@ fn write(
     let summary = Summary {
         schema: SCHEMA,
         experiment: origin.entry.name.to_owned(),
+        depth: depth_of(&origin.plan),
+        subject: subject_of(&origin.plan),
         started: origin.started,
         duration_s: origin.took.as_secs_f64(),
         status: Status::of(ending, &failures),
@@ -338,11 +342,8 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, Wei
         .and_then(|line| line.get("plan"))
         .cloned()
         .unwrap_or_default();
-    let word = |name: &str| Some(plan.get(name)?.as_str()?.to_owned());
-    let depth = word("depth")
-        .or(word("form"))
-        .map_or(Depth::Standard, |name| Depth::named(&name));
-    let mut experiment = (entry.make)(depth, word("image").or(word("app")));
+    let depth = depth_of(&plan).map_or(Depth::Standard, |name| Depth::named(&name));
+    let mut experiment = (entry.make)(depth, subject_of(&plan));
     experiment.replan(&plan);
     let replayed = experiment.replay(&record);
     let earlier = stored_runs::summary(&dir.join("summary.json")).ok();
@@ -382,6 +383,7 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, Wei
     }
     let origin = Origin {
         entry,
+        plan,
         started: record.word("started").unwrap_or_default(),
         revision: record.word("revision").unwrap_or_default(),
         machine,

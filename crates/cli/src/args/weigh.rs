@@ -116,6 +116,7 @@ pub(crate) struct SharedArgs {
     pub(crate) against: Option<PathBuf>,
     /// With --against: exit with 80 if a figure is worse by more than PCT percent, by
     /// its whole confidence interval, with 77 if no figure has an interval in both runs
+    /// or their depths differ
     #[arg(long, value_name = "PCT", requires = "against", value_parser = percent)]
     pub(crate) fail_on: Option<f64>,
     /// New or empty directory for summary.json, raw.jsonl and report.html
@@ -170,8 +171,8 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "AFTER")]
     pub(crate) after: PathBuf,
     /// Exit with 80 if a figure is worse by more than PCT percent, by its whole
-    /// confidence interval, with 77 if AFTER did not complete or no figure has an
-    /// interval in both runs
+    /// confidence interval, with 77 if AFTER did not complete, no figure has an
+    /// interval in both runs, or their depths differ
     #[arg(long, value_name = "PCT", value_parser = percent)]
     pub(crate) fail_on: Option<f64>,
     /// Output format

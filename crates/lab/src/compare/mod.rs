@@ -10,21 +10,27 @@ mod print;
 #[cfg(test)]
 mod tests;
 
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use serde::Serialize;
+use serde_json::Value;
 use tare_host::printable::printable;
 use tare_stats::{Difference, Estimated, Interval, adjusted, difference};
 
-use crate::experiment::{Entry, better};
+use crate::experiment::{Entry, Subject, better, depth_of, subject_of};
 use crate::export::word;
 use crate::figure::{Figure, Statistic, find};
 use crate::metric::Direction;
+use crate::request::{Depth, WeighRequest};
 use crate::stored_runs::{StoredRunError, summary};
 use crate::summary::{Status, Summary};
 
 /// Of the changes that a comparison names, the share that may be chance.
 const FALSE_SHARE: f64 = 0.05;
+/// Longest line with a plan that is read, bytes.
+const LONGEST_PLAN: u64 = 1 << 20;
 
 /// What two runs say of one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -102,6 +108,9 @@ pub struct Compared {
     /// How the second run ended.
     #[serde(skip)]
     ended: Status,
+    /// That they are of different depths, if so: a sentence.
+    #[serde(skip)]
+    depths: Option<String>,
 }
 
 /// Why two runs cannot be compared.
@@ -116,6 +125,16 @@ pub enum CompareError {
         /// The first's.
         before: String,
         /// The second's.
+        after: String,
+    },
+    /// They measured different things.
+    #[error(
+        "the runs measured {before} and {after}: only runs of one image or application compare"
+    )]
+    Subjects {
+        /// What the first measured.
+        before: String,
+        /// What the second measured.
         after: String,
     },
     /// They have no figure in common.
@@ -135,15 +154,42 @@ impl KeptRun {
         } else {
             path.to_owned()
         };
-        Ok(Self(summary(&file)?))
+        let mut run = summary(&file)?;
+        if run.depth.is_none() && run.subject.is_none() {
+            let plan = plan_beside(&file).unwrap_or_default();
+            (run.depth, run.subject) = (depth_of(&plan), subject_of(&plan));
+        }
+        Ok(Self(run))
     }
 
-    /// The same, of a run that is to be compared with one of `experiment`.
-    pub fn of(path: &Path, experiment: &str) -> Result<Self, CompareError> {
+    /// The same, of a run that is to be compared with the one that is requested.
+    pub fn of(path: &Path, request: &WeighRequest, known: &[Entry]) -> Result<Self, CompareError> {
         let run = Self::read(path)?;
-        same_experiment(&run.0.experiment, experiment)?;
+        same_experiment(&run.0.experiment, &request.experiment)?;
+        let mut known = known.iter();
+        let entry = known.find(|it| it.name == request.experiment && it.subject != Subject::Own);
+        if let Some(entry) = entry {
+            let subject = request.image.clone().or(request.app.clone());
+            let plan = (entry.make)(request.depth, subject).plan();
+            same_subject(run.0.subject.as_deref(), subject_of(&plan).as_deref())?;
+        }
         Ok(run)
     }
+
+    /// That a run of this depth is of another one, if so: a sentence.
+    pub fn other_depth(&self, depth: Depth) -> Option<String> {
+        other_depth(self.0.depth.as_deref(), Some(depth.name()))
+    }
+}
+
+/// The plan in the record beside a summary: earlier versions of the summary have none of it.
+fn plan_beside(summary: &Path) -> Option<Value> {
+    let raw = File::open(summary.with_file_name("raw.jsonl")).ok()?;
+    let mut line = String::new();
+    let mut lines = BufReader::new(raw).take(LONGEST_PLAN);
+    lines.read_line(&mut line).ok()?;
+    let mut line: Value = serde_json::from_str(&line).ok()?;
+    Some(line.get_mut("plan")?.take())
 }
 
 /// Compares two runs of one of the experiments that are known, the second against the first.
@@ -165,8 +211,32 @@ fn same_experiment(before: &str, after: &str) -> Result<(), CompareError> {
     })
 }
 
+/// Refuses two subjects; runs that name none are not told apart.
+fn same_subject(before: Option<&str>, after: Option<&str>) -> Result<(), CompareError> {
+    match (before, after) {
+        (Some(before), Some(after)) if before != after => Err(CompareError::Subjects {
+            before: printable(before).into_owned(),
+            after: printable(after).into_owned(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// That two depths differ: such runs take other numbers of machines, and for other times.
+fn other_depth(before: Option<&str>, after: Option<&str>) -> Option<String> {
+    let (before, after) = before
+        .zip(after)
+        .filter(|(before, after)| before != after)?;
+    let (before, after) = (printable(before), printable(after));
+    Some(format!(
+        "the depth differs: {before} and {after} (machines and times are not the same)"
+    ))
+}
+
 fn compared(before: &Summary, after: &Summary, known: &[Entry]) -> Result<Compared, CompareError> {
     same_experiment(&before.experiment, &after.experiment)?;
+    same_subject(before.subject.as_deref(), after.subject.as_deref())?;
+    let depths = other_depth(before.depth.as_deref(), after.depth.as_deref());
     let figures = of_figures(&before.figures, &after.figures, known);
     if figures.is_empty() {
         return Err(CompareError::Nothing);
@@ -185,10 +255,15 @@ fn compared(before: &Summary, after: &Summary, known: &[Entry]) -> Result<Compar
     only_in_one.extend(others);
     Ok(Compared {
         experiment: printable(&before.experiment).into_owned(),
-        warnings: warnings(before, after),
+        warnings: depths
+            .iter()
+            .cloned()
+            .chain(warnings(before, after))
+            .collect(),
         figures,
         only_in_one,
         ended: after.status,
+        depths,
     })
 }
 
@@ -329,17 +404,21 @@ impl Row {
 }
 
 impl Compared {
-    /// Figures that are worse by more than `percent`, with their whole interval.
+    /// Figures that are worse by more than `percent`, with their whole interval; none of runs of
+    /// different depths, whose difference may be that of their plans.
     pub fn worse_than(&self, percent: f64) -> Vec<&Row> {
-        let figures = self.figures.iter();
+        let figures = self.figures.iter().filter(|_| self.depths.is_none());
         figures
             .filter(|row| row.worse_by().is_some_and(|by| by > percent))
             .collect()
     }
 
-    /// Why it cannot be said that no figure is worse, a sentence: the second run did not complete,
-    /// or no figure has an interval in both. `None` if it can.
+    /// Why it cannot be said that no figure is worse, a sentence: the depths differ, the second run
+    /// did not complete, or no figure has an interval in both. `None` if it can.
     pub fn undecided(&self) -> Option<String> {
+        if let Some(depths) = &self.depths {
+            return Some(depths.clone());
+        }
         if let Status::Broken | Status::Interrupted = self.ended {
             let how = word(&self.ended);
             return Some(format!(

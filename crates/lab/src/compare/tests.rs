@@ -117,6 +117,86 @@ fn a_gate_that_cannot_look_is_not_open() {
     }
 }
 
+/// A run that is kept in `lab/runs`.
+fn kept(name: &str) -> KeptRun {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    KeptRun::read(&runs.join(name)).unwrap()
+}
+
+#[test]
+fn runs_of_two_applications_or_images_are_refused() {
+    let figure = || vec![exact("image_bytes.debian", "B", &[1.0]).unwrap()];
+    let of = |subject: Option<&str>| Summary {
+        subject: subject.map(str::to_owned),
+        ..run("tailor", figure())
+    };
+    let both = compared(&of(Some("nginx")), &of(Some("redis")), ALL);
+    let error = both.unwrap_err().to_string();
+    assert!(error.contains("measured nginx and redis"), "{error}");
+    for same in [[Some("nginx"); 2], [None, Some("nginx")], [None; 2]] {
+        let [before, after] = same.map(of);
+        assert!(compared(&before, &after, ALL).is_ok(), "{same:?}");
+    }
+    // Their summaries are of before the subject was in them.
+    let [nginx, redis] =
+        ["nginx", "redis"].map(|app| kept(&format!("2026-11-22-tailor-{app}-quick")));
+    let refused = compare(&nginx, &redis, ALL);
+    assert!(
+        matches!(refused, Err(CompareError::Subjects { .. })),
+        "{refused:?}"
+    );
+    assert!(compare(&nginx, &nginx, ALL).is_ok());
+}
+
+#[test]
+fn a_run_that_is_to_measure_something_else_is_refused_before_it_begins() {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    let against = |name: &str, experiment: &str, image: Option<&str>, app: Option<&str>| {
+        let request = WeighRequest {
+            image: image.map(str::to_owned),
+            app: app.map(str::to_owned),
+            ..WeighRequest::new(experiment)
+        };
+        let run = KeptRun::of(&runs.join(name), &request, ALL);
+        run.map(|run| run.other_depth(request.depth))
+    };
+    let nginx = "2026-11-22-tailor-nginx-quick";
+    let depth = against(nginx, "tailor", None, Some("nginx")).unwrap();
+    let depth = depth.unwrap();
+    assert!(depth.contains("quick and standard"), "{depth}");
+    let error = against(nginx, "tailor", None, None).unwrap_err();
+    assert!(error.to_string().contains("nginx and lighttpd"), "{error}");
+    let observer = "2026-11-26-observer";
+    assert_eq!(against(observer, "observer", None, None).unwrap(), None);
+    let error = against(observer, "observer", Some("other"), None).unwrap_err();
+    assert!(error.to_string().contains("storm and other"), "{error}");
+}
+
+#[test]
+fn runs_of_two_depths_are_marked_and_decide_nothing() {
+    let of = |depth: &str, mean: f64| Summary {
+        depth: Some(depth.to_owned()),
+        ..run(
+            "x",
+            vec![median("wake_p50_us", "us", &times(mean)).unwrap()],
+        )
+    };
+    let both = compared(&of("standard", 10.0), &of("standard", 11.0), ALL).unwrap();
+    assert_eq!((both.worse_than(3.0).len(), both.undecided()), (1, None));
+    let both = compared(&of("standard", 10.0), &of("full", 11.0), ALL).unwrap();
+    assert!(both.warnings[0].contains("standard and full"), "{both:?}");
+    assert!(both.text().starts_with("warning: the depth differs"));
+    assert!(both.worse_than(3.0).is_empty());
+    let why = both.undecided().unwrap();
+    assert!(why.contains("standard and full"), "{why}");
+    let old = run(
+        "x",
+        vec![median("wake_p50_us", "us", &times(11.0)).unwrap()],
+    );
+    let both = compared(&of("standard", 10.0), &old, ALL).unwrap();
+    assert!(both.warnings.is_empty(), "{both:?}");
+}
+
 #[test]
 fn runs_that_do_not_compare_are_refused() {
     let figure = || vec![exact("x", "B", &[1.0]).unwrap()];

@@ -173,6 +173,8 @@ pub(crate) fn stored(
 ) {
     let summary = Summary {
         schema: SCHEMA,
+        depth: None,
+        subject: None,
         duration_s: 1.0,
         status: Status::Complete,
         goals: Vec::new(),

@@ -86,13 +86,15 @@ fn the_schema_refuses_what_is_not_a_summary() {
     let effect = Effect::of(&figure).unwrap();
     assert_eq!(effect.differs, Differs::Above);
     let good = serde_json::json!({
-        "schema": 2, "experiment": "x", "started": "", "duration_s": 0.0, "status": "complete",
+        "schema": 2, "experiment": "x", "depth": "quick", "subject": null, "started": "", "duration_s": 0.0, "status": "complete",
         "revision": "", "machine": crate::host::HostFacts::default(), "figures": [figure],
         "goals": [], "effects": [effect], "not_judged": null, "failures": [],
     });
     check(&good);
     for (at, value) in [
         ("/status", Value::from("well")),
+        ("/depth", Value::from("deep")),
+        ("/subject", Value::from(1)),
         ("/duration_s", Value::from(-1.0)),
         ("/figures/0/n", Value::from(0.5)),
         ("/effects/0/differs", Value::from("perhaps")),

@@ -188,6 +188,7 @@ fn summary_json_has_exactly_the_promised_fields() {
         keys
     };
     let expected = [
+        "depth",
         "duration_s",
         "effects",
         "experiment",
@@ -200,8 +201,11 @@ fn summary_json_has_exactly_the_promised_fields() {
         "schema",
         "started",
         "status",
+        "subject",
     ];
     assert_eq!(keys(&summary), expected);
+    assert_eq!(summary["depth"], "quick");
+    assert_eq!(summary["subject"], "http");
     let expected = [
         "high",
         "low",
