@@ -150,7 +150,8 @@ pub(super) struct Measured {
     pub(super) data: Data,
     /// By load and policy, then by round.
     turns: BTreeMap<(Load, Policy), BTreeMap<usize, Turn>>,
-    waits: BTreeMap<Load, Vec<Halt>>,
+    /// Waits of the machines that never poll, by load, then by round.
+    waits: BTreeMap<Load, BTreeMap<usize, Vec<Halt>>>,
     /// Why waits come from histograms, if they do.
     pub(super) unrecorded: Option<String>,
 }
@@ -192,12 +193,13 @@ impl Measured {
     }
 
     /// Keeps the waits of a turn, from their line of the record.
-    pub(super) fn keep_waits(&mut self, load: Load, kept: &Value) {
+    pub(super) fn keep_waits(&mut self, load: Load, round: usize, kept: &Value) {
         let ns = |name| numbers(kept, name).map(|ns| ns as u64);
         let halts = ns("busy_ns")
             .zip(ns("wait_ns"))
             .map(|(busy_ns, wait_ns)| simulate::recorded(busy_ns, wait_ns));
-        self.waits.insert(load, halts.collect());
+        let rounds = self.waits.entry(load).or_default();
+        rounds.insert(round, halts.collect());
         if self.unrecorded.is_none() {
             let why = kept.get("unrecorded").and_then(Value::as_str);
             self.unrecorded = why.map(str::to_owned);
@@ -208,9 +210,24 @@ impl Measured {
         self.waits.contains_key(&load)
     }
 
-    /// Waits of a load without polling.
+    /// Whether each load has waits of one machine, as records of earlier versions do.
+    pub(super) fn has_waits_once(&self) -> bool {
+        let mut loads = self.waits.values();
+        !self.waits.is_empty() && loads.all(|rounds| rounds.len() == 1)
+    }
+
+    /// Waits of a load without polling, of the first machine.
     pub(super) fn waits(&self, load: Load) -> &[Halt] {
-        self.waits.get(&load).map_or(&[], Vec::as_slice)
+        let first = self.waits.get(&load).and_then(|it| it.values().next());
+        first.map_or(&[], Vec::as_slice)
+    }
+
+    /// The same of a round's machine; of the one machine where there is one.
+    fn waits_in(&self, load: Load, round: usize) -> &[Halt] {
+        match self.waits.get(&load) {
+            Some(rounds) if rounds.len() > 1 => rounds.get(&round).map_or(&[], Vec::as_slice),
+            _ => self.waits(load),
+        }
     }
 
     /// How long a vCPU under a budget was ready and had no CPU, percent of the worst load's
@@ -260,14 +277,17 @@ impl Measured {
     }
 
     /// How far the measured budget's mean latency lies above `best` of the recorded waits,
-    /// percent: a value for each round, from the machines of that round. None where there were
+    /// percent: a value for each round, from the machines of that round. None for a round with
     /// too few waits to tell.
     fn gaps(&self, load: Load, best: Best) -> Vec<f64> {
-        let waits = self.waits(load);
-        let Some((of, _)) = self.caught_most().filter(|_| waits.len() >= MIN_WAITS) else {
+        let Some((of, _)) = self.caught_most() else {
             return Vec::new();
         };
         let gap = |(round, turn): (usize, &Turn)| {
+            let waits = self.waits_in(load, round);
+            if waits.len() < MIN_WAITS {
+                return None;
+            }
             let costs = self.costs_in(of, round)?;
             let best_ns = best(waits, costs, BUDGET).latency_us * 1e3;
             let (fast, slow) = (costs.caught_ns as f64, costs.scheduled_ns as f64);
@@ -317,7 +337,41 @@ impl Measured {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    /// Waits of 1 µs fit into the budget, and the best is all of them; of waits of 20 µs hardly
+    /// any fit, and the budget is as good as the best.
+    #[test]
+    fn a_gap_is_to_the_waits_of_the_machine_of_its_round() {
+        let load = Load::Every100us;
+        let mut measured = Measured::default();
+        for round in 0..6 {
+            for (policy, caught, wake_us) in [
+                (Policy::Never, 0.0, 6.0),
+                (Policy::Poll, 100.0, 2.0),
+                (Policy::Budget, 50.0, 4.0),
+            ] {
+                let turn = Turn {
+                    halts: 100.0,
+                    caught,
+                    wake_us: Some(wake_us),
+                    ..Turn::default()
+                };
+                let turns = measured.turns.entry((load, policy)).or_default();
+                turns.insert(round, turn);
+            }
+            let wait_ns = if round % 2 == 0 { 1_000 } else { 20_000 };
+            let kept = json!({"busy_ns": vec![200_000; 200], "wait_ns": vec![wait_ns; 200]});
+            measured.keep_waits(load, round, &kept);
+        }
+        let gaps = measured.gaps(load, simulate::best);
+        assert_eq!(gaps, [100.0, 0.0, 100.0, 0.0, 100.0, 0.0]);
+        let short = json!({"busy_ns": [1], "wait_ns": [1]});
+        measured.keep_waits(load, 5, &short);
+        assert_eq!(measured.gaps(load, simulate::best).len(), 5);
+    }
 
     #[test]
     fn a_budget_on_a_busy_host_is_not_judged() {

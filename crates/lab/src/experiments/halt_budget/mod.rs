@@ -34,7 +34,7 @@ use crate::request::Depth;
 const START: Duration = Duration::from_millis(900);
 /// Over this time it is to be kept: a rule that takes turns is judged by no less.
 const KEPT: Duration = Duration::from_secs(10);
-/// The arm that never polls runs for no less: its waits are the recorded ones.
+/// The arm that never polls runs for no less: its waits are recorded.
 const RECORDED: Duration = Duration::from_secs(2);
 
 /// `budget` inside its budget, close to the best possible, free when idle.
@@ -113,9 +113,10 @@ impl HaltBudget {
             ring: policy.ring(),
             ..place.machine(&self.image, load.cpus(), cmdline)
         };
-        // Waits as they are without polling, once; those of a record are in it.
-        let records = policy == Policy::Never && !self.measured.has_waits(load);
-        let watches = records && !bench.executor.is_replay();
+        // Waits as they are without polling, of each machine; those of a record are in it.
+        let records = policy == Policy::Never;
+        let is_replay = bench.executor.is_replay();
+        let watches = records && !is_replay;
         let (mut wakes_us, mut recording, mut unrecorded) = (Vec::new(), None, None);
         let snapshots = guest_bench::run(bench, place, &spec, |record| {
             let wakes = guest_bench::numbers(record, "wake_ns");
@@ -132,7 +133,9 @@ impl HaltBudget {
         };
         if records {
             let kept = match bench.executor.recorded(place.arm, "waits") {
-                Some(kept) => kept,
+                Some(kept) => Some(kept),
+                // Earlier versions recorded them in the first round alone.
+                None if is_replay && self.measured.has_waits(load) => None,
                 None => {
                     let waits = data::waits(recording, &begin, &end);
                     let ns = |of: fn(&Halt) -> u64| waits.iter().map(of).collect::<Vec<_>>();
@@ -141,10 +144,12 @@ impl HaltBudget {
                         "wait_ns": ns(|halt| halt.wait_ns), "unrecorded": unrecorded,
                     });
                     guest_bench::keep(bench, place, "waits", &kept)?;
-                    kept
+                    Some(kept)
                 }
             };
-            self.measured.keep_waits(load, &kept);
+            if let Some(kept) = kept {
+                self.measured.keep_waits(load, round, &kept);
+            }
         }
         let turn = Measurement::between(&begin, &end, &wakes_us);
         self.measured.add((load, policy), round, &end, turn);

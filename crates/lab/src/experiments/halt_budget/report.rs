@@ -46,6 +46,7 @@ pub(super) fn report_text(experiment: &HaltBudget, figures: &[Figure]) -> Report
         .set("kept_s", seconds(Policy::Budget))
         .set("recorded_s", seconds(Policy::Never))
         .only_if("recorded", measured.unrecorded.is_none())
+        .only_if("once", experiment.rounds > 1 && measured.has_waits_once())
         .maybe("unrecorded", measured.unrecorded.as_ref())
         .only_if("measured", costs.is_some())
         .only_if("reported", costs.is_none())

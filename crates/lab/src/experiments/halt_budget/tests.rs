@@ -143,3 +143,47 @@ fn a_figure_has_a_sample_for_each_machine_and_each_round() {
         assert!(figure.interval().is_some(), "{figure:?}");
     }
 }
+
+/// Records of before have waits of one machine, and say so; later ones have those of each.
+#[test]
+fn waits_of_each_round_are_read_back() {
+    let gap = |record: &Record| {
+        let mut budget = HaltBudget::new(Depth::Standard, None);
+        budget.replay(record).unwrap();
+        let figures = budget.figures();
+        let marks = budget.report(&figures).limitations;
+        let gap = crate::figure::find(&figures, "frontier_gap_pct.bursts").unwrap();
+        let once = marks
+            .iter()
+            .any(|it| it.contains("in the first round alone"));
+        (gap.n, once)
+    };
+    let mut record = kept("2026-11-26-halt-budget");
+    assert_eq!(gap(&record), (6, true));
+    // Of two more rounds, with too few waits for a gap in the second.
+    for count in [200, 10] {
+        for load in Load::ALL {
+            let waits = json!({"load": load.name(), "busy_ns": vec![90_000; count], "wait_ns": vec![9_000; count]});
+            record
+                .lines
+                .push(json!({"sample": "waits", "arm": "never", "record": waits}));
+        }
+    }
+    assert_eq!(gap(&record), (2, false));
+}
+
+#[test]
+fn waits_are_recorded_in_every_round() {
+    let fakes = Fakes::printing(prints, Fault::None);
+    let two = HaltBudget {
+        rounds: 2,
+        ..HaltBudget::new(Depth::Quick, None)
+    };
+    let run = Run::of("halt-budget", Box::new(two), fakes);
+    let rounds: Vec<Value> = run
+        .lines("waits")
+        .iter()
+        .map(|it| it["round"].clone())
+        .collect();
+    assert_eq!(rounds, [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]);
+}
