@@ -14,12 +14,13 @@
 use std::fs::File;
 use std::io;
 use std::marker::PhantomData;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
+use rustix::net::getsockname;
 use rustix::process::Signal;
 use tare_control::config::JailUser;
 use tare_daemon::jail::Emptied;
@@ -30,6 +31,7 @@ use tare_qemu::{Accelerator, CommandLine, GuestSystem, HostForward, MachineType}
 use crate::confined::{self, Jailed};
 use crate::forward::{self, ForwardedPort, Forwarding};
 use crate::hold::Hold;
+use crate::ports;
 use crate::publish::{Protocol, Publish};
 use crate::qemu::draft::Draft;
 use crate::user::{self, MachineUser, UserChoice};
@@ -212,20 +214,16 @@ impl BoundPort {
 
 /// A socket that listens at an address, and its port.
 fn listen(protocol: Protocol, address: SocketAddr) -> Result<(OwnedFd, u16), PortError> {
-    let bound: io::Result<(u16, OwnedFd)> = match protocol {
-        Protocol::Tcp => TcpListener::bind(address)
-            .and_then(|socket| Ok((socket.local_addr()?.port(), socket.into()))),
-        Protocol::Udp => UdpSocket::bind(address)
-            .and_then(|socket| Ok((socket.local_addr()?.port(), socket.into()))),
+    let bound = || {
+        let socket = ports::bound(address, protocol)?;
+        let port = SocketAddr::try_from(getsockname(&socket)?)?.port();
+        Ok((socket, port))
     };
-    match bound {
-        Ok((port, socket)) => Ok((socket, port)),
-        Err(source) => Err(PortError {
-            address,
-            protocol,
-            source,
-        }),
-    }
+    bound().map_err(|source| PortError {
+        address,
+        protocol,
+        source,
+    })
 }
 
 /// A running guest. It ends when this value is dropped, and with the thread that started it.
@@ -283,6 +281,8 @@ impl Drop for RunningGuest {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
 
     #[test]

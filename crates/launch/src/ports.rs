@@ -2,11 +2,12 @@
 //! serves.
 
 use std::io;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use tare_control::exit::ExitCode;
 
 use crate::failure::Explain;
@@ -101,8 +102,7 @@ pub(crate) fn listen(forwards: &[Publish]) -> Result<Vec<Listener>, PortError> {
 }
 
 fn listen_at(forward: &Publish) -> io::Result<TcpListener> {
-    let socket = TcpListener::bind((forward.address, forward.host))?;
-    rustix::net::listen(&socket, BACKLOG)?;
+    let socket = TcpListener::from(bind(forward)?);
     sockopt::set_tcp_nodelay(&socket, true)?;
     sockopt::set_socket_keepalive(&socket, true)?;
     sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE_IDLE)?;
@@ -119,12 +119,13 @@ pub(crate) fn check(forwards: &[Publish]) -> Result<(), PortError> {
     if let Some((_, twice)) = later.find(is_again) {
         return Err(PortError::Twice(*twice));
     }
-    forwards
-        .iter()
-        .try_for_each(|forward| soon(|| bind(forward)).map_err(|source| explain(*forward, source)))
+    forwards.iter().try_for_each(|forward| {
+        let bound = soon(|| bind(forward));
+        bound.map(drop).map_err(|source| explain(*forward, source))
+    })
 }
 
-/// Whether the socket of one keeps the other from its port: one at every address does.
+/// Whether the socket of one keeps the other from its port: one at every address of its family does.
 fn overlap(a: &Publish, b: &Publish) -> bool {
     (a.host, a.protocol) == (b.host, b.protocol)
         && a.address.is_ipv4() == b.address.is_ipv4()
@@ -142,12 +143,36 @@ fn soon<T>(bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
     bind()
 }
 
-fn bind(forward: &Publish) -> io::Result<()> {
-    let address = (forward.address, forward.host);
-    match forward.protocol {
-        Protocol::Tcp => TcpListener::bind(address).map(drop),
-        Protocol::Udp => UdpSocket::bind(address).map(drop),
+fn bind(forward: &Publish) -> io::Result<OwnedFd> {
+    bound((forward.address, forward.host).into(), forward.protocol)
+}
+
+/// A socket at that address; one for TCP listens.
+///
+/// `[::]` is every IPv6 address and leaves those of IPv4 to another socket, as with passt. By default the
+/// kernel would bind it to both (`net.ipv6.bindv6only`, ipv6(7)).
+pub(crate) fn bound(address: SocketAddr, protocol: Protocol) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let kind = match protocol {
+        Protocol::Tcp => SocketType::STREAM,
+        Protocol::Udp => SocketType::DGRAM,
+    };
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
     }
+    if protocol == Protocol::Tcp {
+        // Connections of an earlier listener that still wait for their end do not hold the port.
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+    }
+    rustix::net::bind(&socket, &address)?;
+    if protocol == Protocol::Tcp {
+        rustix::net::listen(&socket, BACKLOG)?;
+    }
+    Ok(socket)
 }
 
 fn explain(forward: Publish, source: io::Error) -> PortError {
@@ -161,7 +186,7 @@ fn explain(forward: Publish, source: io::Error) -> PortError {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr, TcpStream, UdpSocket};
 
     use super::*;
 
@@ -222,5 +247,53 @@ mod tests {
         let mut forward = forward(18_999, Protocol::Tcp);
         forward.address = Ipv4Addr::new(198, 51, 100, 7).into();
         assert!(matches!(check(&[forward]), Err(PortError::NotOurs(_))));
+    }
+
+    fn at(text: &str, port: u16) -> Publish {
+        let text = text.replace("PORT", &port.to_string());
+        text.parse().expect("a forward")
+    }
+
+    /// Whether this host has IPv6.
+    fn has_ipv6() -> bool {
+        let has = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
+        if !has {
+            tare_vmtest::lacks("this host has no IPv6");
+        }
+        has
+    }
+
+    #[test]
+    fn all_addresses_of_both_families_share_a_port() {
+        if !has_ipv6() {
+            return;
+        }
+        let port = tare_vmtest::free_port();
+        let both = ["0.0.0.0:PORT:80", "[::]:PORT:80"].map(|text| at(text, port));
+        check(&both).expect("a free port");
+        let listeners = listen(&both).expect("a port at all addresses");
+        assert_eq!(listeners.len(), 2);
+        // A program at all addresses of one family leaves the other's.
+        for (held, free) in [(0, 1), (1, 0)] {
+            let port = tare_vmtest::free_port();
+            for end in ["", "/udp"] {
+                let both = ["0.0.0.0:PORT:80", "[::]:PORT:80"];
+                let both = both.map(|text| at(&format!("{text}{end}"), port));
+                let _held = bind(&both[held]).expect("a free port");
+                check(&both[free..=free]).expect("the other family's port");
+            }
+        }
+    }
+
+    #[test]
+    fn all_ipv6_addresses_are_none_of_ipv4() {
+        if !has_ipv6() {
+            return;
+        }
+        let port = tare_vmtest::free_port();
+        let _listeners = listen(&[at("[::]:PORT:80", port)]).expect("a free port");
+        TcpStream::connect((Ipv6Addr::LOCALHOST, port)).expect("a connection");
+        let refused = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect_err("not by IPv4");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -2,7 +2,7 @@
 //! brackets.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -118,7 +118,8 @@ fn parts(text: &str) -> Result<(Option<&str>, &str, &str), PublishError> {
 fn parse_address(text: &str) -> Result<IpAddr, PublishError> {
     let bracketed = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     let address = match bracketed {
-        Some(inner) => inner.parse().map(IpAddr::V6),
+        // An IPv4 address in IPv6 form is one of IPv4: a socket for IPv6 alone cannot have it.
+        Some(inner) => inner.parse().map(|it: Ipv6Addr| it.to_canonical()),
         None => text.parse().map(IpAddr::V4),
     };
     address.map_err(|_| PublishError::Address(text.to_owned()))
@@ -145,6 +146,8 @@ mod tests {
             let publish: Publish = text.parse().expect("a forward");
             assert_eq!(publish.to_string(), text);
         }
+        let publish: Publish = "[::ffff:192.0.2.1]:80:80".parse().expect("a forward");
+        assert_eq!(publish.to_string(), "192.0.2.1:80:80/tcp");
     }
 
     #[test]

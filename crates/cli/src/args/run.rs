@@ -100,7 +100,8 @@ pub(crate) struct RunArgs {
         value_name = "[ADDR:]HOST:GUEST[/udp]",
         long_help = "Forward a port of the host to the guest: [ADDR:]HOST:GUEST[/tcp|/udp]; \
                      repeatable. ADDR is 127.0.0.1 by default; write IPv6 addresses in \
-                     brackets: [::1]:8080:80"
+                     brackets: [::1]:8080:80. 0.0.0.0 is every IPv4 address and [::] every \
+                     IPv6 address of the host"
     )]
     pub(crate) publish: Vec<Publish>,
     /// Network: user (no privileges; the monitor and passt), none, or tap=NAME
