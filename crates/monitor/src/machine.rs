@@ -285,7 +285,7 @@ fn governor(
         CanPoll::No
     };
     let stats = vcpus.iter().filter_map(|vcpu| vcpu.kvm.clone()).collect();
-    let governor = Governor::new(Arc::clone(vm), policy, stats, can_poll)?;
+    let governor = Governor::new(Arc::<Vm>::clone(vm), policy, stats, can_poll)?;
     Ok(Rc::new(RefCell::new(governor)))
 }
 

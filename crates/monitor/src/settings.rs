@@ -2,14 +2,15 @@
 //! then applies it. Called on the main thread.
 //!
 //! A new setting needs a field of [`Adjustable`] for its target, a line in [`Adjustable::now`], and
-//! one in [`Adjustable::apply`], which cannot fail. A step that can fail (the size of a disk) comes
-//! before.
+//! one in [`Adjustable::apply`], which cannot fail. Steps that can fail (how vCPUs halt, the size of a
+//! disk) come before, one that cannot be taken back last.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tare_control::halt::HaltPolicy;
+use tare_control::sentence::chain;
 use tare_control::settings::{Settings, SettingsChange, SettingsError};
 use tare_daemon::disk::{self, DiskRules};
 use tare_daemon::rules::SharedRules;
@@ -98,18 +99,34 @@ impl Adjustable {
 
     /// Applies a change, all of it or nothing; returns the settings then in force.
     pub(crate) fn change(&mut self, change: &SettingsChange) -> Result<Settings, SettingsError> {
-        let wanted = self.now().changed(change)?;
-        disk::grow(self.disks.iter_mut().map(|it| &mut it.disk), change)?;
+        let before = self.now();
+        let wanted = before.changed(change)?;
+        if let Some(policy) = change.halt {
+            self.set_halt(policy)?;
+        }
+        let grown = disk::grow(self.disks.iter_mut().map(|it| &mut it.disk), change);
+        if grown.is_err()
+            && let (Some(_), Some(policy)) = (change.halt, before.halt)
+        {
+            self.set_halt(policy)?;
+        }
+        grown?;
         self.apply(&wanted, change);
         Ok(self.now())
     }
 
+    fn set_halt(&self, policy: HaltPolicy) -> Result<(), SettingsError> {
+        let Some(halt) = &self.halt else {
+            return Ok(());
+        };
+        let set = halt.borrow_mut().set(policy);
+        set.map_err(|error| SettingsError::Halt {
+            problem: chain(&error),
+        })
+    }
+
     /// Applies only what the change names.
     fn apply(&self, wanted: &Settings, change: &SettingsChange) {
-        if let (Some(policy), Some(halt)) = (change.halt, &self.halt) {
-            // KVM has accepted windows before; if it refuses one, `now` says so.
-            let _ = halt.borrow_mut().set(policy);
-        }
         if let (Some(wanted), Some(net)) = (&wanted.net, &self.net)
             && change.net.is_some()
         {
@@ -133,5 +150,38 @@ impl AdjustableDisk {
     fn set(&self, rules: DiskRules) {
         self.disk.rules.set(rules);
         let _ = self.queue.write(1);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::halt::tests::governor;
+
+    #[test]
+    fn a_refused_way_to_wait_is_an_error_of_the_change() {
+        let kvm = Arc::default();
+        let halt = governor(&kvm, HaltPolicy::Poll(50_000));
+        let mut adjustable = Adjustable {
+            halt: Some(Rc::new(RefCell::new(halt))),
+            ..Adjustable::default()
+        };
+        kvm.refuses.store(true, Ordering::Relaxed);
+        let mut change = SettingsChange::default();
+        change.set("halt=never").unwrap();
+        let error = adjustable.change(&change).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .starts_with("halt: KVM refused the setting KVM_CAP_HALT_POLL"),
+            "{error}"
+        );
+        assert_eq!(adjustable.now().halt, Some(HaltPolicy::Poll(50_000)));
+        kvm.refuses.store(false, Ordering::Relaxed);
+        let now = adjustable.change(&change).unwrap();
+        assert_eq!(now.halt, Some(HaltPolicy::Never));
     }
 }

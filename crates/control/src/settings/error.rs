@@ -40,6 +40,12 @@ pub enum SettingsError {
     /// To or from dedicated vCPUs.
     #[error("dedicated vCPUs can only be set at start: tare run --halt dedicated")]
     DedicatedAtStart,
+    /// A way to wait that this host does not have.
+    #[error("halt: {problem}")]
+    Halt {
+        /// Why not.
+        problem: String,
+    },
     /// About the setting of this name.
     #[error("{key}")]
     Key {

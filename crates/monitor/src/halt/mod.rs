@@ -6,6 +6,8 @@
 //! on the main thread.
 
 mod reading;
+#[cfg(test)]
+pub(crate) mod tests;
 mod timer;
 
 use std::fs::File;
@@ -54,9 +56,21 @@ impl Timers {
     }
 }
 
+/// Sets how long halted vCPUs of a machine poll.
+pub trait PollLimit {
+    /// Sets the longest poll in ns; 0 turns polling off.
+    fn set_halt_poll_ns(&self, longest_ns: u32) -> Result<(), VmError>;
+}
+
+impl PollLimit for Vm {
+    fn set_halt_poll_ns(&self, longest_ns: u32) -> Result<(), VmError> {
+        Vm::set_halt_poll_ns(self, longest_ns)
+    }
+}
+
 /// The rules for a machine's halts.
 pub struct Governor {
-    vm: Arc<Vm>,
+    vm: Arc<dyn PollLimit>,
     policy: HaltPolicy,
     /// While a budget is in force.
     rule: Option<Budget>,
@@ -78,7 +92,7 @@ impl Governor {
     /// Lets halts of `vm` wait as `policy` says; `vcpus` are the statistics of
     /// all its vCPUs, or none.
     pub fn new(
-        vm: Arc<Vm>,
+        vm: Arc<dyn PollLimit>,
         policy: HaltPolicy,
         vcpus: Vec<Arc<StatsFd>>,
         can_poll: CanPoll,
@@ -126,28 +140,29 @@ impl Governor {
         self.policy
     }
 
-    /// Puts another policy in force. Without the means for a budget the kernel decides, and the
-    /// statistics say so.
+    /// Puts another policy in force, or fails and leaves the one that is. Without the means for a
+    /// budget the kernel decides, and the statistics say so.
     pub fn set(&mut self, policy: HaltPolicy) -> Result<(), VmError> {
         if policy == self.policy && self.limit_ns.is_some() {
             return Ok(());
         }
-        self.rule = None;
-        self.timers.iter().for_each(Timers::disarm);
+        let mut rule = None;
         match policy {
             HaltPolicy::Never => self.apply(0)?,
             HaltPolicy::Poll(longest_ns) => self.apply(longest_ns.into())?,
-            HaltPolicy::Kernel => self.apply(self.kernel_ns())?,
-            HaltPolicy::Budget(_) if self.unavailable.is_some() => {}
+            HaltPolicy::Kernel => self.leave_to_kernel()?,
+            HaltPolicy::Budget(_) if self.unavailable.is_some() => self.leave_to_kernel()?,
             HaltPolicy::Budget(share) => {
                 self.apply(0)?;
-                self.rule = Some(Budget::new(Settings {
+                rule = Some(Budget::new(Settings {
                     per_myriad: share.per_myriad(),
                 }));
             }
             // Possible only before the first vCPU; `Settings::changed` has refused it.
             HaltPolicy::Dedicated => return Ok(()),
         }
+        self.timers.iter().for_each(Timers::disarm);
+        self.rule = rule;
         self.policy = policy;
         self.look();
         Ok(())
@@ -160,8 +175,9 @@ impl Governor {
         let decision = rule.look(&reading);
         self.looks += 1;
         // KVM has accepted a window before; if it refuses this one, the old one stays.
-        let _ = self.apply(decision.limit_ns);
-        self.window_ns = decision.window_ns;
+        if self.apply(decision.limit_ns).is_ok() {
+            self.window_ns = decision.window_ns;
+        }
         if let Some(timers) = &self.timers {
             timers.arm(&decision);
         }
@@ -204,6 +220,14 @@ impl Governor {
         }
         self.window_ns = limit_ns;
         Ok(())
+    }
+
+    /// Lets the kernel's parameter decide, as it does until KVM is set to something.
+    fn leave_to_kernel(&mut self) -> Result<(), VmError> {
+        match self.limit_ns {
+            Some(_) => self.apply(self.kernel_ns()),
+            None => Ok(()),
+        }
     }
 
     /// The kernel's parameter as it is now: a value for one machine cannot be unset.
