@@ -109,9 +109,10 @@ impl<S: Stream> Relay<S> {
         self.tcp.trim();
     }
 
-    /// The client is gone.
+    /// The client is gone: the guest is not tried again for it.
     pub(crate) fn abort(&mut self) {
         self.stream = None;
+        self.retry_at = None;
         self.tcp.abort();
     }
 

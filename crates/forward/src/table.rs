@@ -399,6 +399,7 @@ impl<S: Stream> Table<S> {
             self.counters.forward_resent.add(relay.take_resent());
             let is_early = now.since(self.began) < START_LIMIT;
             if is_early
+                && relay.stream.is_some()
                 && relay.retry_at.is_none()
                 && relay.tcp.loss() == Some(Loss::Refused)
                 && !self.served.contains(&relay.tuple.remote.port())
@@ -434,9 +435,11 @@ impl<S: Stream> Table<S> {
         }
     }
 
-    /// Opens a connection again that the guest refused before it was listening.
+    /// Opens a connection again that the guest refused before it was listening, while its client is
+    /// there: no one would end one without a client.
     fn retry(&mut self, slot: Slot, now: Instant) {
         let Some(tuple) = relay(&mut self.relays, slot)
+            .filter(|relay| relay.stream.is_some())
             .filter(|relay| relay.retry_at.is_some_and(|at| at <= now))
             .map(|relay| relay.tuple)
         else {

@@ -208,6 +208,26 @@ fn a_guest_that_never_listens_refuses_in_the_end() {
     assert_eq!(world.table.open_connections(), 0, "its client is gone");
 }
 
+/// Both are found in one turn of the I/O thread: that the client is gone, and that it is time to try again.
+#[test]
+fn a_client_that_is_gone_is_not_tried_again() {
+    let mut world = World::new();
+    world.mood = Mood::Refuses;
+    let (slot, _client) = world.connect();
+    world.now = world.table.deadline().unwrap();
+    world.mood = Mood::Serves;
+    let failed = Readiness {
+        failed: true,
+        ..Readiness::default()
+    };
+    world.table.host_ready(slot, failed, world.now);
+    world.table.deadline_passed(world.now);
+    assert!(world.table.peek(world.now).is_none(), "no further SYN");
+    assert_eq!(world.table.open_connections(), 0);
+    assert_eq!(world.table.deadline(), None);
+    assert_eq!(world.counted("forward_aborted"), 1);
+}
+
 #[test]
 fn a_guest_that_is_silent_is_given_up_some_time() {
     let mut world = World::new();
