@@ -1,8 +1,8 @@
 //! The listening socket and its clients, driven by the program's event loop.
 //!
 //! When all places are taken a client that is between requests makes room, or one
-//! that was silent for a second; while there is none, further clients wait in the
-//! socket's backlog, and the listener is not watched.
+//! that has been in requests for a second, however busy it is; while there is none,
+//! further clients wait in the socket's backlog, and the listener is not watched.
 
 use std::io;
 use std::io::ErrorKind;
@@ -15,8 +15,8 @@ use crate::poll::{Interest, Poll, Wait};
 
 /// Most clients at a time.
 pub(crate) const MAX_CLIENTS: usize = 16;
-/// How long a request may stand still while others wait.
-const SILENCE_LIMIT: Duration = Duration::from_secs(1);
+/// How long a client may be in the middle of requests and answers while others wait.
+const REQUEST_LIMIT: Duration = Duration::from_secs(1);
 
 /// The server. Uses its first token and one more for each client.
 pub struct Server {
@@ -29,7 +29,10 @@ pub struct Server {
 struct Client {
     connection: Connection,
     watched: Interest,
-    heard: Instant,
+    /// When it was accepted, or the request that it is in the middle of began, or its last answer was
+    /// sent. What comes within a request does not renew it: a client that sends one byte after the
+    /// other would keep its place.
+    since: Instant,
 }
 
 impl Server {
@@ -45,13 +48,13 @@ impl Server {
         })
     }
 
-    /// How long to wait for the next event: with clients in the backlog, until silent clients can
-    /// be closed. Then call [`Self::resume`].
+    /// How long to wait for the next event: with clients in the backlog, until others can be closed.
+    /// Then call [`Self::resume`].
     pub fn wait(&self) -> Wait {
         if self.listening == Interest::READ {
             Wait::Forever
         } else {
-            Wait::Nanoseconds(SILENCE_LIMIT.as_nanos() as u64)
+            Wait::Nanoseconds(REQUEST_LIMIT.as_nanos() as u64)
         }
     }
 
@@ -91,7 +94,7 @@ impl Server {
             self.clients[slot] = poll.add(&connection, token).ok().map(|()| Client {
                 connection,
                 watched: Interest::READ,
-                heard: Instant::now(),
+                since: Instant::now(),
             });
         }
         self.listen(poll, Interest::default());
@@ -108,8 +111,11 @@ impl Server {
         let Some(client) = &mut self.clients[slot] else {
             return;
         };
-        client.heard = Instant::now();
+        let was_idle = client.connection.is_idle();
         let fate = client.connection.advance(routes);
+        if was_idle || client.connection.is_idle() {
+            client.since = Instant::now();
+        }
         let token = self.first_token + 1 + slot as u64;
         let interest = client.connection.interest();
         let watching = poll.change(&client.connection, token, client.watched, interest);
@@ -126,12 +132,12 @@ impl Server {
             return Some(free);
         }
         let may_go = |client: &Client| {
-            client.connection.is_idle() || client.heard.elapsed() >= SILENCE_LIMIT
+            client.connection.is_idle() || client.since.elapsed() >= REQUEST_LIMIT
         };
         let clients = (0..).zip(self.clients.iter().flatten());
         clients
             .filter(|(_, client)| may_go(client))
-            .min_by_key(|(_, client)| client.heard)
+            .min_by_key(|(_, client)| client.since)
             .map(|(slot, _)| slot)
     }
 }
@@ -188,17 +194,30 @@ mod tests {
             stream
         }
 
-        /// Clients in the middle of a request on every place, and one more with a whole one.
-        fn full_of_half_requests(&mut self) -> (Vec<UnixStream>, UnixStream) {
+        /// Clients in the middle of a request on every place.
+        fn half_requests(&mut self) -> Vec<UnixStream> {
             let mut clients: Vec<_> = (0..MAX_CLIENTS).map(|_| self.connect()).collect();
             for client in &mut clients {
                 client.write_all(&GET[..8]).unwrap();
                 self.turn();
             }
+            clients
+        }
+
+        /// The same, and one more with a whole one.
+        fn full_of_half_requests(&mut self) -> (Vec<UnixStream>, UnixStream) {
+            let clients = self.half_requests();
             let mut waiting = self.connect();
             waiting.write_all(GET).unwrap();
             self.turn();
             (clients, waiting)
+        }
+
+        /// Lets the limit pass for all clients.
+        fn age(&mut self) {
+            for client in self.server.clients.iter_mut().flatten() {
+                client.since = client.since.checked_sub(REQUEST_LIMIT).unwrap();
+            }
         }
 
         fn turn(&mut self) {
@@ -286,12 +305,37 @@ mod tests {
     fn half_requests_keep_others_out_for_a_second_at_most() {
         let mut rig = Rig::new();
         let (_clients, mut waiting) = rig.full_of_half_requests();
-        for client in rig.server.clients.iter_mut().flatten() {
-            client.heard = client.heard.checked_sub(SILENCE_LIMIT).unwrap();
-        }
+        rig.age();
         rig.server.resume(&rig.poll);
         rig.turn();
         assert!(read_some(&mut waiting).starts_with("HTTP/1.1 200"));
+    }
+
+    /// Whether another client gets a place of clients that have been in requests for as long as they may
+    /// and have just sent `more`.
+    fn makes_room_after(more: &[u8]) -> bool {
+        let mut rig = Rig::new();
+        let mut clients = rig.half_requests();
+        rig.age();
+        for client in &mut clients {
+            client.write_all(more).unwrap();
+            rig.turn();
+        }
+        let mut waiting = rig.connect();
+        waiting.write_all(GET).unwrap();
+        rig.turn();
+        waiting.set_nonblocking(true).unwrap();
+        waiting.read(&mut [0]).is_ok_and(|count| count == 1)
+    }
+
+    #[test]
+    fn clients_that_drip_keep_others_out_for_a_second_at_most() {
+        assert!(makes_room_after(&GET[8..9]));
+    }
+
+    #[test]
+    fn clients_that_are_never_between_requests_make_room() {
+        assert!(makes_room_after(&[&GET[8..], &GET[..8]].concat()));
     }
 
     #[test]
