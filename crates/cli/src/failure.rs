@@ -69,6 +69,11 @@ impl Failure {
     pub(crate) fn new(code: ExitCode, error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(tare_launch::Failure::new(code, error))
     }
+
+    /// Adds a hint: a clause that follows the message.
+    pub(crate) fn with_hint(self, hint: String) -> Self {
+        Self(self.0.with_hint(Some(hint)))
+    }
 }
 
 impl<E: Explain> From<E> for Failure {

@@ -9,7 +9,7 @@ use tare_launch::limits::Limits;
 use tare_launch::{Attempt, JobMode, Launched, Request};
 
 use crate::args::{EngineArg, IdleArg, RunArgs};
-use crate::failure::RunOutcome;
+use crate::failure::{Failure, RunOutcome};
 use crate::output::{Stderr, print};
 use crate::scaffold;
 
@@ -21,10 +21,18 @@ pub(crate) fn run(args: RunArgs, words: Vec<OsString>) -> RunOutcome {
     match tare_launch::keep(plan, restart, words, &Stderr)? {
         Launched::Ended(ended) => Ok(ended),
         Launched::Background(name) => {
-            print(&format!("{name}\n"))?;
+            let printed = print(&format!("{name}\n"));
+            printed.map_err(|failure| unprinted(&name, failure))?;
             Ok(ExitCode::Success.into())
         }
     }
+}
+
+/// The failure to print the name of a machine, which runs all the same.
+fn unprinted(name: &str, failure: Failure) -> Failure {
+    failure.with_hint(format!(
+        "{name} runs in the background, and `tare stop {name}` ends it"
+    ))
 }
 
 /// Runs the machine once for its keeper.
@@ -100,5 +108,21 @@ impl From<EngineArg> for EngineChoice {
             EngineArg::Qemu => Self::Qemu,
             EngineArg::QemuKvm => Self::QemuKvm,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_whose_name_cannot_be_printed_is_named_in_the_error() {
+        let full = Failure::new(ExitCode::Output, "cannot write to standard output");
+        let failure = unprinted("web", full);
+        assert_eq!(failure.code(), ExitCode::Output);
+        assert_eq!(
+            failure.sentence(),
+            "cannot write to standard output: web runs in the background, and `tare stop web` ends it"
+        );
     }
 }
