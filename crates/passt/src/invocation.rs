@@ -33,6 +33,18 @@ pub enum PasstError {
     TimedOut,
 }
 
+impl PasstError {
+    /// The error of a second try, after one that was refused with this message.
+    fn after(self, first: &str) -> Self {
+        match self {
+            Self::Refused(second) if second != first => {
+                Self::Refused(format!("{second} (the first try: {first})"))
+            }
+            other => other,
+        }
+    }
+}
+
 /// passt's command line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,10 +75,10 @@ impl Invocation {
     /// have the descriptors until then.
     pub fn finish(&self, begun: Starting) -> Result<String, PasstError> {
         match begun.wait() {
-            Err(PasstError::Refused(message)) if message.contains("interface") => self
-                .spawn(&self.second)
-                .and_then(Starting::wait)
-                .map_err(|_| PasstError::Refused(message)),
+            Err(PasstError::Refused(message)) if message.contains("interface") => {
+                let again = self.spawn(&self.second).and_then(Starting::wait);
+                again.map_err(|error| error.after(&message))
+            }
             other => other,
         }
     }
@@ -154,7 +166,45 @@ fn without_noise(said: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixStream;
+
     use super::*;
+
+    #[test]
+    fn the_second_try_says_why_it_failed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let program = directory.path().join("passt");
+        let script = "#!/bin/sh\n# --fd NUMBER WORD\necho \"no $3\" >&2\nexit 1\n";
+        fs::write(&program, script).expect("a script");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("a mode");
+        let (ours, _theirs) = UnixStream::pair().expect("a pair");
+        let finished = |first: &str, second: &str| {
+            let invocation = Invocation {
+                program: program.clone(),
+                socket: ours.as_raw_fd(),
+                kept: Vec::new(),
+                first: vec![first.to_owned()],
+                second: vec![second.to_owned()],
+            };
+            let begun = invocation.begin().expect("a shell");
+            invocation.finish(begun).expect_err("refused").to_string()
+        };
+        assert_eq!(
+            finished("interface", "port to bind"),
+            "passt did not start: no port to bind (the first try: no interface)"
+        );
+        assert_eq!(
+            finished("interface", "interface"),
+            "passt did not start: no interface"
+        );
+        assert_eq!(
+            finished("port to bind", "interface"),
+            "passt did not start: no port to bind"
+        );
+    }
 
     #[test]
     fn the_message_is_what_remains_without_noise() {
