@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::runs::Figure;
+use crate::runs::{Comparison, Figure};
 
 /// One thing to do, or to leave.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -50,11 +50,14 @@ pub enum Gain {
 impl fmt::Display for Gain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Measured(figure) => write!(
-                f,
-                "{:.1} % [{:.1}, {:.1}] (measured: {} in {})",
-                figure.value, figure.low, figure.high, figure.name, figure.run
-            ),
+            Self::Measured(figure) => {
+                let comparison = figure.comparison().map_or("", Comparison::text);
+                write!(
+                    f,
+                    "{:.1} % [{:.1}, {:.1}] (measured, {comparison}: {} in {})",
+                    figure.value, figure.low, figure.high, figure.name, figure.run
+                )
+            }
             Self::Published(text) => write!(f, "{text} (published, on another machine)"),
             Self::Unknown => f.write_str("unknown: neither the source nor a kept run has a figure"),
         }

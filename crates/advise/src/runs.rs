@@ -17,6 +17,51 @@ pub struct Figure {
     pub run: String,
 }
 
+/// What a figure about pinning compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    /// Bound to CPUs, and not.
+    Pinning,
+    /// A container that a set of CPUs bounds, and one that a quota bounds.
+    QuotaToSet,
+}
+
+impl Comparison {
+    /// By the name of a figure. `pin_control_pct` is none of these: both its arms are bound alike.
+    fn of(name: &str) -> Option<Self> {
+        match name.split('.').next()? {
+            "pin_gain_pct" => Some(Self::Pinning),
+            "quota_to_set_pct" => Some(Self::QuotaToSet),
+            _ => None,
+        }
+    }
+
+    /// In words.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Pinning => "pinned against not pinned",
+            Self::QuotaToSet => {
+                "a set of CPUs against a quota, another mechanism than pinning alone"
+            }
+        }
+    }
+}
+
+impl Figure {
+    pub(crate) fn comparison(&self) -> Option<Comparison> {
+        Comparison::of(&self.name)
+    }
+
+    /// The size that it is of, if it is about pinning this workload on this platform. Figures without
+    /// a size pooled quotas and sets of CPUs; they do not count.
+    fn size(&self, workload: &str, platform: &str) -> Option<u32> {
+        self.comparison()?;
+        let (_, rest) = self.name.split_once('.')?;
+        let rest = rest.strip_prefix(workload)?.strip_prefix('.')?;
+        rest.strip_prefix(platform)?.strip_prefix('.')?.parse().ok()
+    }
+}
+
 /// All figures about pinning, the latest run's last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Runs {
@@ -25,18 +70,17 @@ pub struct Runs {
 
 impl Runs {
     /// How the names of the figures that are wanted begin.
-    pub const PREFIX: &str = "pin_gain_pct.";
+    pub const PREFIXES: [&str; 2] = ["pin_gain_pct.", "quota_to_set_pct."];
 
     /// These figures, the latest run's last.
     pub fn new(figures: Vec<Figure>) -> Self {
         Self { figures }
     }
 
-    /// What pinning brought for a workload on a platform at the largest size of the latest
-    /// run. Figures without a size pooled quotas and sets of CPUs; they do not count.
+    /// What pinning, or a set of CPUs instead of a quota, brought for a workload on a platform at
+    /// the largest size of the latest run.
     pub fn pin_gain(&self, workload: &str, platform: &str) -> Option<&Figure> {
-        let name = format!("{}{workload}.{platform}.", Self::PREFIX);
-        let size = |figure: &Figure| figure.name.strip_prefix(&name)?.parse::<u32>().ok();
+        let size = |figure: &Figure| figure.size(workload, platform);
         let latest = self.figures.iter().rfind(|figure| size(figure).is_some())?;
         let of_run = self
             .figures
@@ -68,6 +112,7 @@ mod tests {
             figure("a", &format!("{name}.2"), 4.0),
             figure("a", name, 9.0),
             figure("a", "x", 1.0),
+            figure("a", "pin_control_pct.ffmpeg.container.32", 0.0),
         ]);
         let found = runs
             .pin_gain("ffmpeg", "container")

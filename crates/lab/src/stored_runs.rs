@@ -88,14 +88,15 @@ pub fn newest(experiment: &str, more_places: &[PathBuf]) -> Option<StoredRun> {
     newest_in(&places, experiment)
 }
 
-/// All figures with a 95 % interval whose name begins with `prefix`, from all runs in
+/// All figures with a 95 % interval whose name begins with one of `prefixes`, from all runs in
 /// `places` and any computer, oldest run first. Unreadable files are skipped.
-pub fn figures(places: &[&Path], prefix: &str) -> Vec<StoredFigure> {
+pub fn figures(places: &[&Path], prefixes: &[&str]) -> Vec<StoredFigure> {
     let figures = all(places).into_iter().flat_map(|(run, summary)| {
         let figures = summary.figures.into_iter();
         figures.map(move |figure| (run.clone(), figure))
     });
-    let about = figures.filter(|(_, figure)| figure.name.starts_with(prefix));
+    let is_wanted = |name: &str| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let about = figures.filter(|(_, figure)| is_wanted(&figure.name));
     about
         .filter_map(|(run, figure)| {
             let (low, high) = figure.interval()?;
@@ -223,14 +224,14 @@ mod tests {
         fs::create_dir(place.join("c")).unwrap();
         fs::write(place.join("c/summary.json"), "{").unwrap();
         let places = [place, Path::new("/nonexistent")];
-        let found = figures(&places, "exit_ns.");
+        let found = figures(&places, &["pin_gain_pct.", "exit_ns."]);
         let runs: Vec<&str> = found.iter().map(|figure| figure.run.as_str()).collect();
         assert_eq!(runs, ["b", "a"]);
         assert_eq!(
             (found[0].value, found[0].low, found[0].high),
             (2.0, 1.0, 3.0)
         );
-        assert_eq!(figures(&places, "pin_gain_pct."), []);
+        assert_eq!(figures(&places, &["pin_gain_pct."]), []);
     }
 
     #[test]

@@ -3,6 +3,7 @@ use tare_policy::placement::Class;
 use super::*;
 use crate::advice::{Advice, Gain};
 use crate::facts::{Disk, Halting, Layout, Platform, Quota, Resources};
+use crate::runs::Figure;
 
 /// A container of 2 CPUs on the study's host of 112, unpinned.
 fn container() -> Facts {
@@ -326,4 +327,40 @@ fn every_advice_names_its_evidence_and_commands_name_the_target() {
             assert!(about, "{command}");
         }
     }
+}
+
+#[test]
+fn a_planned_workload_has_the_gain_of_a_kept_run_in_a_container() {
+    let figure = |name: &str, value| Figure {
+        name: name.to_owned(),
+        value,
+        low: 1.0,
+        high: 9.0,
+        run: "out/platforms".to_owned(),
+    };
+    // As the study of platforms names them.
+    let measured = [
+        figure("quota_to_set_pct.ffmpeg.container.2", 4.0),
+        figure("pin_control_pct.ffmpeg.container.4", 0.1),
+        figure("pin_control_pct.ffmpeg.bare.4", 0.2),
+        figure("pin_gain_pct.ffmpeg.vm.4", 5.0),
+        figure("quota_to_set_pct.ffmpeg-2.container.3", 6.0),
+    ];
+    let mut facts = container();
+    (facts.platform, facts.workload) = (None, Some("ffmpeg"));
+    let report = advise(&facts, &Runs::new(measured.to_vec()));
+    let rule = "pin-cpu-bound-container";
+    let advice = report.advice.iter().find(|it| it.rule == rule).unwrap();
+    assert_eq!(advice.gain, Gain::Measured(measured[0].clone()));
+    assert_eq!(
+        advice.gain.to_string(),
+        "4.0 % [1.0, 9.0] (measured, a set of CPUs against a quota, another mechanism than \
+         pinning alone: quota_to_set_pct.ffmpeg.container.2 in out/platforms)"
+    );
+    facts.class = Some(Class::IoBound);
+    let others = advise(&facts, &Runs::new(measured[1..4].to_vec()));
+    let rule = "pin-io-bound";
+    let advice = others.advice.iter().find(|it| it.rule == rule).unwrap();
+    // Neither a control nor a machine says what pinning brings to a container.
+    assert_eq!(advice.gain, Gain::Unknown);
 }

@@ -1,17 +1,16 @@
 //! What rules give, and what several of them ask.
 
 use crate::advice::{Advice, Gain, NotApplicable};
-use crate::facts::Facts;
+use crate::facts::{Facts, Platform};
 use crate::runs::Runs;
 
 /// What a rule gives: nothing where it is about something else.
 pub(super) type Verdict = Option<Result<Advice, NotApplicable>>;
 
-/// The gain by pinning that a kept run measured for this workload.
+/// The gain by pinning that a kept run measured for this workload; for one that is only planned, in
+/// a container.
 pub(super) fn pin_gain(facts: &Facts, runs: &Runs) -> Gain {
-    let platform = facts
-        .platform
-        .map_or("cn", |platform| platform.figure_name());
+    let platform = facts.platform.unwrap_or(Platform::Container).figure_name();
     let figure = facts
         .workload
         .and_then(|workload| runs.pin_gain(workload, platform));

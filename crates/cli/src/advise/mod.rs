@@ -107,7 +107,7 @@ fn runs() -> Runs {
     let set = std::env::var_os(RUNS_VARIABLE).map(PathBuf::from);
     let mut places: Vec<&Path> = stored_runs::PLACES.iter().map(Path::new).collect();
     places.extend(set.as_deref());
-    let figures = stored_runs::figures(&places, Runs::PREFIX)
+    let figures = stored_runs::figures(&places, &Runs::PREFIXES)
         .into_iter()
         .map(|it| Figure {
             name: it.name,
