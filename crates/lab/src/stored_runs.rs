@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tare_control::stats::Kvm;
 
 use crate::host::HostFacts;
-use crate::summary::Summary;
+use crate::summary::{Status, Summary};
 
 /// Directories of run directories: where `tare weigh` puts them, and where a
 /// source tree keeps them.
@@ -26,6 +26,8 @@ pub struct StoredRun {
     pub started: String,
     /// What executed its guests.
     pub kvm: Kvm,
+    /// Whether all that was planned was done; samples may have failed.
+    pub is_complete: bool,
     /// Lower end of each figure's interval, or its value where there is none, by name: load
     /// on the host only adds to a figure.
     pub lowest: BTreeMap<String, f64>,
@@ -79,13 +81,13 @@ pub enum StoredRunError {
     },
 }
 
-/// The newest stored run of an experiment on this computer with its present
-/// processor and kernel, in [`PLACES`] below the working directory and in
+/// The complete stored runs of an experiment on this computer with its present
+/// processor and kernel, the newest first, in [`PLACES`] below the working directory and in
 /// `more_places`. Unreadable files are skipped.
-pub fn newest(experiment: &str, more_places: &[PathBuf]) -> Option<StoredRun> {
+pub fn newest_first(experiment: &str, more_places: &[PathBuf]) -> Vec<StoredRun> {
     let mut places = PLACES.map(Path::new).to_vec();
     places.extend(more_places.iter().map(PathBuf::as_path));
-    newest_in(&places, experiment)
+    newest_first_in(&places, experiment)
 }
 
 /// All figures with a 95 % interval whose name begins with one of `prefixes`, from all runs in
@@ -137,11 +139,15 @@ pub fn read(file: &Path, experiment: &str) -> Result<StoredRun, StoredRunError> 
         file: file.to_owned(),
         started: summary.started,
         kvm: summary.machine.kvm,
+        is_complete: matches!(summary.status, Status::Complete | Status::Failed),
         elsewhere: elsewhere(&summary.machine),
         lowest: summary
             .figures
             .into_iter()
-            .map(|f| (f.name, f.low.unwrap_or(f.value)))
+            .map(|figure| {
+                let low = figure.interval().map_or(figure.value, |(low, _)| low);
+                (figure.name, low)
+            })
             .collect(),
     })
 }
@@ -172,11 +178,13 @@ fn files_in(places: &[&Path]) -> impl Iterator<Item = PathBuf> {
         .filter_map(|entry| Some(entry.ok()?.path().join("summary.json")))
 }
 
-fn newest_in(places: &[&Path], experiment: &str) -> Option<StoredRun> {
-    files_in(places)
+fn newest_first_in(places: &[&Path], experiment: &str) -> Vec<StoredRun> {
+    let mut runs: Vec<StoredRun> = files_in(places)
         .filter_map(|file| read(&file, experiment).ok())
-        .filter(|run| run.elsewhere.is_none())
-        .max_by(|a, b| a.started.cmp(&b.started))
+        .filter(|run| run.elsewhere.is_none() && run.is_complete)
+        .collect();
+    runs.sort_by(|a, b| b.started.cmp(&a.started));
+    runs
 }
 
 /// The run's processor and kernel, which exit costs depend on, if they differ from
@@ -192,6 +200,7 @@ fn elsewhere(there: &HostFacts) -> Option<String> {
 mod tests {
     use super::*;
     use crate::experiments::testing::stored as keep;
+    use crate::figure::Spread;
 
     #[test]
     fn the_newest_run_of_this_computer_is_found() {
@@ -208,11 +217,41 @@ mod tests {
         keep(&out, "d", "kv", "2026-04-01T00:00:00Z", here());
         fs::create_dir(out.join("e")).unwrap();
         fs::write(out.join("e/summary.json"), "{").unwrap();
+        let edited = |name: &str, started, edit: fn(&mut Summary)| {
+            keep(&out, name, "vmexit", started, here());
+            let file = out.join(name).join("summary.json");
+            let mut summary = summary(&file).unwrap();
+            edit(&mut summary);
+            fs::write(file, serde_json::to_vec(&summary).unwrap()).unwrap();
+        };
+        edited("f", "2026-05-01T00:00:00Z", |summary| {
+            summary.status = Status::Interrupted;
+            summary.figures.clear();
+        });
+        edited("g", "2026-06-01T00:00:00Z", |summary| {
+            summary.status = Status::Broken;
+        });
         let places = [out.as_path(), runs.as_path(), Path::new("/nowhere")];
-        let found = newest_in(&places, "vmexit").unwrap();
-        assert_eq!(found.file, runs.join("b/summary.json"));
-        assert_eq!(found.lowest["exit_ns.cpuid"], 1.0);
-        assert_eq!(newest_in(&places, "tcp-rr"), None);
+        let found = newest_first_in(&places, "vmexit");
+        let files: Vec<&Path> = found.iter().map(|run| run.file.as_path()).collect();
+        assert_eq!(
+            files,
+            [runs.join("b/summary.json"), out.join("a/summary.json")]
+        );
+        assert_eq!(found[0].lowest["exit_ns.cpuid"], 1.0);
+        assert_eq!(newest_first_in(&places, "tcp-rr"), []);
+    }
+
+    #[test]
+    fn a_range_of_few_samples_is_not_an_interval() {
+        let root = tempfile::tempdir().unwrap();
+        keep(root.path(), "a", "vmexit", "2026-01-01", HostFacts::read());
+        let file = root.path().join("a/summary.json");
+        let mut summary = summary(&file).unwrap();
+        summary.figures[0].spread = Spread::Range;
+        fs::write(&file, serde_json::to_vec(&summary).unwrap()).unwrap();
+        let run = read(&file, "vmexit").unwrap();
+        assert_eq!(run.lowest["exit_ns.cpuid"], 2.0, "its median");
     }
 
     #[test]

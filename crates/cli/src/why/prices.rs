@@ -102,10 +102,15 @@ impl Prices {
         }
     }
 
-    /// The newest costs that were measured on this host, else the built-in ones.
+    /// The newest costs that a complete run measured on this host, else the built-in ones.
     pub(crate) fn newest() -> Self {
-        let measured = stored_runs::newest(EXPERIMENT, &places()).and_then(Self::of);
-        measured.unwrap_or(Self::BuiltIn)
+        Self::first_of(stored_runs::newest_first(EXPERIMENT, &places()))
+    }
+
+    /// Of the first run that prices exits.
+    fn first_of(runs: Vec<StoredRun>) -> Self {
+        let mut priced = runs.into_iter().filter_map(Self::of);
+        priced.next().unwrap_or(Self::BuiltIn)
     }
 
     fn of(run: StoredRun) -> Option<Self> {
@@ -155,5 +160,38 @@ impl Prices {
                 )
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_prices_nothing_hides_no_older_one() {
+        let run = |name: &str, kvm, figures: &[(&str, f64)]| StoredRun {
+            file: PathBuf::from(name),
+            started: "2026-01-01T00:00:00Z".to_owned(),
+            kvm,
+            is_complete: true,
+            lowest: figures
+                .iter()
+                .map(|(name, ns)| ((*name).to_owned(), *ns))
+                .collect(),
+            elsewhere: None,
+        };
+        let priced = [("exit_ns.control", 1.0), ("exit_ns.cpuid", 900.0)];
+        let found = Prices::first_of(vec![
+            run("no figures", Kvm::Hardware, &[]),
+            run("without KVM", Kvm::None, &priced),
+            run("no control", Kvm::Hardware, &priced[1..]),
+            run("whole", Kvm::Hardware, &priced),
+            run("older", Kvm::Hardware, &priced),
+        ]);
+        let file = match &found {
+            Prices::Measured { file, .. } => Some(file.as_path()),
+            Prices::BuiltIn => None,
+        };
+        assert_eq!(file, Some(Path::new("whole")));
     }
 }
