@@ -8,13 +8,16 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use tare_control::exit::ExitCode;
 use tare_host::printable::printable;
-use tare_why::Basis;
 use tare_why::text::{interval, known_percent, list, percent};
+use tare_why::{Basis, Breakdown};
 
 use crate::failure::Explain;
 
-/// Smallest change of a share of a core that is listed.
+/// Smallest change of a share of a core that is listed. Documents list no finding of less
+/// ([`tare_why::WORTH_SAYING`]).
 const CHANGED: f64 = 0.002;
+/// The cause whose findings name the largest kinds alone: the breakdown has all of them.
+const EXITS: &str = "exits";
 
 /// A document that cannot be compared.
 #[derive(Debug, thiserror::Error)]
@@ -41,14 +44,12 @@ struct Document {
 #[derive(Debug, Deserialize)]
 struct MachineShares {
     name: String,
-    breakdown: Total,
+    breakdown: Breakdown,
+    /// Null if it is not known, and absent in documents of earlier versions.
+    #[serde(default)]
+    breakdown_interval: Option<[Breakdown; 2]>,
     findings: Vec<Found>,
     account: Counted,
-}
-
-#[derive(Debug, Deserialize)]
-struct Total {
-    total: f64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -76,6 +77,16 @@ fn whole() -> f64 {
 struct Shares {
     total: f64,
     causes: BTreeMap<String, Share>,
+    /// By how much parts of the breakdown may be larger than they are there.
+    margins: Margins,
+}
+
+/// Of the parts that are divided by counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Margins {
+    interrupts: f64,
+    polling: f64,
+    guest: f64,
 }
 
 /// The share of a cause, with its bounds.
@@ -84,6 +95,7 @@ struct Share {
     share: f64,
     low: f64,
     high: f64,
+    is_listed: bool,
 }
 
 /// The change of a cause between two documents.
@@ -104,26 +116,80 @@ impl Found {
             None if is_exact => [self.share; 2],
             None => [0.0, f64::INFINITY],
         };
-        Share {
-            share: self.share,
-            low,
-            high,
+        Share::listed(self.share, [low, high])
+    }
+}
+
+impl MachineShares {
+    /// All exits. Several kinds that are too small to be listed are a part of them, too.
+    fn exits(&self) -> Share {
+        Share::listed(self.breakdown.exits, self.ends(|it| it.exits))
+    }
+
+    fn margins(&self) -> Margins {
+        let margin =
+            |part: fn(&Breakdown) -> f64| (self.ends(part)[1] - part(&self.breakdown)).max(0.0);
+        Margins {
+            interrupts: margin(|it| it.interrupts),
+            polling: margin(|it| it.polling),
+            guest: margin(|it| it.guest),
+        }
+    }
+
+    /// A part of the breakdown at its lowest and at its highest.
+    fn ends(&self, part: impl Fn(&Breakdown) -> f64) -> [f64; 2] {
+        match &self.breakdown_interval {
+            Some(ends) => ends.each_ref().map(part),
+            None if self.account.counted_share >= 1.0 => [part(&self.breakdown); 2],
+            None => [0.0, f64::INFINITY],
         }
     }
 }
 
+impl Shares {
+    fn add(&mut self, cause: String, share: Share) {
+        let sum = self
+            .causes
+            .entry(cause)
+            .or_insert(Share::listed(0.0, [0.0; 2]));
+        *sum = sum.and(share);
+    }
+
+    /// The share of a cause. A document does not list less than [`CHANGED`]; where events were counted
+    /// for a part of the time, the share may be larger by the margin of the part that it is of.
+    fn of(&self, cause: &str) -> Share {
+        let margin = match cause {
+            "hpet" | "pit" | "rtc" | "periodic_tick" | "ipi_storm" | "self_ipis"
+            | "device_interrupts" => self.margins.interrupts,
+            "polling" | "polling_loses" => self.margins.polling,
+            "guest" | "guest_spins" => self.margins.guest,
+            _ => 0.0,
+        };
+        let listed = self.causes.get(cause).copied();
+        listed.unwrap_or(Share {
+            share: 0.0,
+            low: 0.0,
+            high: CHANGED + margin,
+            is_listed: false,
+        })
+    }
+}
+
 impl Share {
-    /// For a cause that a document does not list: smaller shares are not listed.
-    const NOT_LISTED: Self = Self {
-        share: 0.0,
-        low: 0.0,
-        high: CHANGED,
-    };
+    fn listed(share: f64, [low, high]: [f64; 2]) -> Self {
+        Self {
+            share,
+            low,
+            high,
+            is_listed: true,
+        }
+    }
 
     /// As `tare why` prints it.
     fn text(self) -> String {
-        if self == Self::NOT_LISTED {
-            return format!("below {}", percent(CHANGED));
+        if !self.is_listed {
+            // Not rounded down: it is a bound.
+            return format!("below {}", percent((self.high * 1e3 - 1e-9).ceil() / 1e3));
         }
         let ends = self.high.is_finite().then_some([self.low, self.high]);
         format!(
@@ -138,6 +204,7 @@ impl Share {
             share: self.share + other.share,
             low: self.low + other.low,
             high: self.high + other.high,
+            is_listed: self.is_listed || other.is_listed,
         }
     }
 
@@ -161,21 +228,28 @@ fn read(path: &Path) -> Result<BTreeMap<String, Shares>, CompareError> {
     let text = fs::read(path).map_err(|error| CompareError::Read(path.to_owned(), error))?;
     let document: Document = serde_json::from_slice(&text)
         .map_err(|error| CompareError::Parse(path.to_owned(), error))?;
+    Ok(shares_of(document))
+}
+
+fn shares_of(document: Document) -> BTreeMap<String, Shares> {
     let mut machines: BTreeMap<String, Shares> = BTreeMap::new();
     for machine in document.machines {
+        let (exits, margins) = (machine.exits(), machine.margins());
         // Machines with the same name are compared as one.
         let shares = machines.entry(machine.name).or_default();
         shares.total += machine.breakdown.total;
+        shares.margins.interrupts += margins.interrupts;
+        shares.margins.polling += margins.polling;
+        shares.margins.guest += margins.guest;
+        shares.add(EXITS.to_owned(), exits);
         for found in machine.findings {
-            let share = found.share(machine.account.counted_share);
-            shares
-                .causes
-                .entry(found.cause)
-                .and_modify(|sum| *sum = sum.and(share))
-                .or_insert(share);
+            if found.cause != EXITS {
+                let share = found.share(machine.account.counted_share);
+                shares.add(found.cause, share);
+            }
         }
     }
-    Ok(machines)
+    machines
 }
 
 fn changes(before: &BTreeMap<String, Shares>, after: &BTreeMap<String, Shares>) -> String {
@@ -243,14 +317,10 @@ fn causes<'a>(then: &'a Shares, now: &'a Shares, is_in_both: bool) -> Vec<Compar
     let mut causes: Vec<&String> = then.causes.keys().chain(now.causes.keys()).collect();
     causes.sort_unstable();
     causes.dedup();
-    let share = |shares: &Shares, cause: &String| {
-        let known = shares.causes.get(cause).copied();
-        known.unwrap_or(Share::NOT_LISTED)
-    };
     let mut compared: Vec<_> = causes
         .into_iter()
         .map(|cause| {
-            let (then, now) = (share(then, cause), share(now, cause));
+            let (then, now) = (then.of(cause), now.of(cause));
             let change = match then.change(now) {
                 Change::Unknown if !is_in_both => Change::Changed,
                 change => change,
@@ -281,6 +351,11 @@ impl Compared<'_> {
 
 #[cfg(test)]
 mod tests {
+    use tare_why::{
+        Cause, CommandLine, Diagnosis, Events, Execution, Exit, Load, Monitor, TimerLine, Vcpu,
+        diagnose,
+    };
+
     use super::*;
 
     fn shares(total: f64, causes: &[(&str, f64)]) -> Shares {
@@ -290,25 +365,23 @@ mod tests {
             causes: causes
                 .map(|(cause, share)| ((*cause).to_owned(), exact(*share)))
                 .collect(),
+            ..Shares::default()
         }
     }
 
     fn exact(share: f64) -> Share {
-        Share {
-            share,
-            low: share,
-            high: share,
-        }
+        Share::listed(share, [share; 2])
     }
 
     fn between(low: f64, share: f64, high: f64) -> Share {
-        Share { share, low, high }
+        Share::listed(share, [low, high])
     }
 
     fn machine(cause: &str, share: Share) -> BTreeMap<String, Shares> {
         let shares = Shares {
             total: 1.0,
             causes: BTreeMap::from([(cause.to_owned(), share)]),
+            ..Shares::default()
         };
         BTreeMap::from([("m".to_owned(), shares)])
     }
@@ -358,6 +431,77 @@ mod tests {
             new.contains("  not known, intervals overlap: exits\n"),
             "{new}"
         );
+    }
+
+    /// A machine of half a core of which exits of these kinds take `exits` together, in equal parts.
+    fn load(kinds: &[Exit], exits: f64) -> Load {
+        Load {
+            name: "m".to_owned(),
+            pid: 4711,
+            seconds: 2.0,
+            monitor: Monitor::Other,
+            qemu: CommandLine::default(),
+            events: Events::Counted,
+            counted_seconds: 2.0,
+            timer_line: TimerLine::Certain,
+            execution: Execution::Hardware,
+            host_cpus: 4,
+            vcpus: vec![Vcpu {
+                cpu: 0.5,
+                guest: Some(0.5 - exits),
+                exits: kinds.iter().map(|kind| (*kind, 1000.0)).collect(),
+                ..Vcpu::default()
+            }],
+            threads: Vec::new(),
+            raised: BTreeMap::new(),
+            sent_ipis: 0.0,
+            throttled: Vec::new(),
+            cpusets: Vec::new(),
+            margins: tare_why::Margins::default(),
+        }
+    }
+
+    fn document(diagnosis: &Diagnosis, counted_share: f64) -> BTreeMap<String, Shares> {
+        let mut machine = serde_json::to_value(diagnosis).unwrap();
+        machine["name"] = "m".into();
+        machine["account"] = serde_json::json!({ "counted_share": counted_share });
+        let document = serde_json::json!({ "machines": [machine] });
+        shares_of(serde_json::from_value(document).unwrap())
+    }
+
+    #[test]
+    fn exits_of_small_kinds_count_although_none_is_listed() {
+        let small = diagnose(&load(&[Exit::Cpuid, Exit::Hypercall], 0.0038), None);
+        let is_exits = |found: &tare_why::Finding| found.cause == Cause::Exits;
+        assert!(!small.findings.iter().any(is_exits), "{small:#?}");
+        let large = diagnose(&load(&[Exit::Cpuid], 0.007), None);
+        let text = changes(&document(&small, 1.0), &document(&large, 1.0));
+        assert!(
+            text.contains("exits") && text.contains("0.7 %, was 0.4 %"),
+            "{text}"
+        );
+        let near = diagnose(&load(&[Exit::Cpuid], 0.0045), None);
+        let text = changes(&document(&small, 1.0), &document(&near, 1.0));
+        assert_eq!(text, "1 of 1 machines did not change.\n");
+    }
+
+    #[test]
+    fn a_cause_that_is_not_listed_is_bounded_by_what_was_counted() {
+        let mut sampled = diagnose(&load(&[], 0.0), None);
+        let mut high = sampled.breakdown;
+        high.interrupts += 0.0101;
+        sampled.breakdown_interval = Some([sampled.breakdown, high]);
+        let then = document(&sampled, 0.1);
+        assert_eq!(then["m"].of("hpet").text(), "below 1.3 %");
+        assert_eq!(then["m"].of("steal").text(), "below 0.2 %");
+        assert_eq!(then["m"].of("hpet").change(exact(0.01)), Change::Unknown);
+        assert_eq!(then["m"].of("hpet").change(exact(0.02)), Change::Changed);
+        // Of an earlier version: nothing bounds it.
+        sampled.breakdown_interval = None;
+        let then = document(&sampled, 0.1);
+        assert_eq!(then["m"].of("hpet").change(exact(0.5)), Change::Unknown);
+        let whole = document(&sampled, 1.0);
+        assert_eq!(whole["m"].of("hpet").text(), "below 0.2 %");
     }
 
     #[test]
