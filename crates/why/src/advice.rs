@@ -324,23 +324,45 @@ pub(crate) fn wider_cpusets(load: &Load, vcpus: &[&Vcpu]) -> Vec<Remedy> {
     let is_theirs = |set: &&Cpuset| vcpus.iter().any(|vcpu| set.threads.contains(&vcpu.tid));
     let wider = |set: &Cpuset| {
         let effect = "let its cgroup use every CPU";
-        match (unit(&set.directory), set.version) {
-            (Some(unit), CgroupVersion::V2) => {
-                let value = format!("AllowedCPUs={whole}");
-                Remedy::run(effect, "systemctl set-property --runtime", &[unit, &value])
-            }
+        match (Unit::of(&set.directory), set.version) {
+            (Some(unit), CgroupVersion::V2) => unit.set(effect, &format!("AllowedCPUs={whole}")),
             _ => Remedy::write(effect, &whole, &format!("{}/cpuset.cpus", set.directory)),
         }
     };
     load.cpusets.iter().filter(is_theirs).map(wider).collect()
 }
 
-/// The unit of systemd's whose cgroup this is: a file that systemd did not write is lost when it
-/// next sets the unit's limits.
-fn unit(directory: &str) -> Option<&str> {
-    let unit = directory.rsplit('/').next()?;
-    let ends = [".scope", ".service", ".slice"];
-    ends.iter().any(|end| unit.ends_with(end)).then_some(unit)
+/// A unit of systemd's, and the user whose manager has it (`systemd-run --user`): the system's does
+/// not know it.
+struct Unit<'a> {
+    name: &'a str,
+    user: Option<&'a str>,
+}
+
+impl<'a> Unit<'a> {
+    /// The unit whose cgroup this is: a file that systemd did not write is lost when it next sets the
+    /// unit's limits.
+    fn of(directory: &'a str) -> Option<Self> {
+        let (above, name) = directory.rsplit_once('/')?;
+        let ends = [".scope", ".service", ".slice"];
+        let user = above.split('/').find_map(|group| {
+            let user = group.strip_prefix("user@")?.strip_suffix(".service")?;
+            user.bytes()
+                .all(|byte| byte.is_ascii_digit())
+                .then_some(user)
+        });
+        let is_unit = ends.iter().any(|end| name.ends_with(end));
+        is_unit.then_some(Self { name, user })
+    }
+
+    /// The command that sets one of its properties until the host restarts.
+    fn set(&self, effect: &str, property: &str) -> Remedy {
+        let manager = self.user.map_or_else(String::new, |user| {
+            format!(" --user --machine={user}@.host")
+        });
+        let command = format!("systemctl{manager} set-property --runtime");
+        Remedy::run(effect, &command, &[self.name, property])
+    }
 }
 
 fn fewer_vcpus(load: &Load) -> Remedy {
@@ -393,9 +415,8 @@ pub(crate) fn quota(quota: &Throttled, wanted_cpus: f64, load: &Load) -> Remedy 
         let (name, setting) = (load.name.as_str(), "vcpu_quota=-1");
         return Remedy::run("lift the quota", "virsh schedinfo", &[name, setting]);
     }
-    if let Some(unit) = unit(&quota.directory) {
-        let value = format!("CPUQuota={:.0}%", cpus * 100.0);
-        return Remedy::run(&effect, "systemctl set-property --runtime", &[unit, &value]);
+    if let Some(unit) = Unit::of(&quota.directory) {
+        return unit.set(&effect, &format!("CPUQuota={:.0}%", cpus * 100.0));
     }
     let quota_us = (cpus * quota.period_us as f64).round() as u64;
     match quota.version {

@@ -49,6 +49,34 @@ fn a_quota_is_named_with_the_command_that_raises_it() {
     }
 }
 
+/// `systemctl` alone asks the system's manager, which has no units of a user's.
+#[test]
+fn a_quota_of_a_users_unit_is_raised_by_the_users_manager() {
+    let mut load = idle();
+    (load.vcpus[0].cpu, load.vcpus[0].waiting) = (0.3, 0.7);
+    load.vcpus[0].tid = 77;
+    load.throttled = vec![group(CgroupVersion::V2)];
+    let user = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service";
+    for (directory, command) in [
+        (
+            format!("{user}/app.slice/run-x.scope"),
+            "systemctl --user --machine=1000@.host set-property --runtime run-x.scope CPUQuota=110%",
+        ),
+        (
+            format!("{user}/app.slice"),
+            "systemctl --user --machine=1000@.host set-property --runtime app.slice CPUQuota=110%",
+        ),
+        (
+            user.to_owned(),
+            "systemctl set-property --runtime user@1000.service CPUQuota=110%",
+        ),
+    ] {
+        load.throttled[0].directory = directory;
+        let remedy = first(&load).remedy;
+        assert!(remedy.ends_with(&format!(": {command}")), "{remedy}");
+    }
+}
+
 /// The kernel adds a stop to the group's time when it ends: one that spans the window is in the
 /// number of periods alone.
 #[test]
