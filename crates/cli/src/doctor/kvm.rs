@@ -108,7 +108,7 @@ fn halt_poll(probe: &Probe) -> Finding {
             "halt polling",
             format!("can be set only for the whole host; {values}"),
         )
-        .remedy("use Linux 4.20 or newer, which has KVM_CAP_HALT_POLL")
+        .remedy("use Linux 5.8 or newer, which has KVM_CAP_HALT_POLL")
     }
 }
 
