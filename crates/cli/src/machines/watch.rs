@@ -68,7 +68,7 @@ pub(super) fn watch(name: &str, client: &mut Client, how: Watching) -> Outcome {
     let mut due = Instant::now();
     let mut left = how.count.unwrap_or(u64::MAX);
     while left > 0 {
-        due += how.interval;
+        due = next_due(due, Instant::now(), how.interval);
         if !sleep_until(due, &interrupted) {
             view.end()?;
             return Ok(ExitCode::Interrupted);
@@ -98,6 +98,13 @@ fn unanswered(name: &str, source: ClientError) -> StatsError {
         name: name.to_owned(),
         source,
     }
+}
+
+/// When the next sample is due. Those that were missed, in a pause by Ctrl-Z or while the machine did
+/// not answer, are not made up for: they would follow each other at once.
+fn next_due(due: Instant, now: Instant, interval: Duration) -> Instant {
+    let next = due + interval;
+    if next > now { next } else { now + interval }
 }
 
 /// Sleeps; `false` if interrupted.
@@ -225,6 +232,20 @@ mod tests {
             r: 0.25,
             interrupts_per_io: 0.125,
         }
+    }
+
+    #[test]
+    fn samples_that_were_missed_are_not_made_up_for() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let due = |late: Duration| next_due(start, start + late, second) - start;
+        assert_eq!(due(Duration::ZERO), second);
+        assert_eq!(
+            due(second / 4),
+            second,
+            "at even times, not after each answer"
+        );
+        assert_eq!(due(second), 2 * second);
+        assert_eq!(due(600 * second), 601 * second);
     }
 
     #[test]
