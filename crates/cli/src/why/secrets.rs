@@ -79,6 +79,8 @@ const OPTIONS: [&str; 45] = [
 ];
 const MASKED: &str = "***";
 
+/// Most properties and quotes within each other that are read.
+const DEEPEST: usize = 16;
 /// What an argument is, by the one before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -149,7 +151,7 @@ fn mask_words(text: &str, is_hidden: &impl Fn(&str) -> bool) -> String {
     let (mut masked, mut rest) = (String::new(), text);
     while !rest.is_empty() {
         let (word, separator, after) = next_word(rest);
-        masked.push_str(&mask_word(word, is_hidden));
+        masked.push_str(&mask_word(word, is_hidden, DEEPEST));
         masked.push_str(separator);
         rest = after;
     }
@@ -183,22 +185,26 @@ fn next_word(text: &str) -> (&str, &str, &str) {
 }
 
 /// A property's value may be a property: `--env=DB_PASS=...`, `"psk=..."`.
-fn mask_word(word: &str, is_hidden: &impl Fn(&str) -> bool) -> String {
+/// What is nested deeper than `depth` is masked whole: any process may have any arguments.
+fn mask_word(word: &str, is_hidden: &impl Fn(&str) -> bool, depth: usize) -> String {
+    let Some(depth) = depth.checked_sub(1) else {
+        return MASKED.to_owned();
+    };
     if let Some(inner) = in_quotes(word) {
         let quote = &word[..1];
-        return format!("{quote}{}{quote}", mask_word(inner, is_hidden));
+        return format!("{quote}{}{quote}", mask_word(inner, is_hidden, depth));
     }
     if word.starts_with("rbd:") {
         let parts = word.split(':').map(|part| match part.split_once('=') {
             Some((name @ "key", _)) => format!("{name}={MASKED}"),
-            _ => mask_property(part, is_hidden),
+            _ => mask_property(part, is_hidden, depth),
         });
         return parts.collect::<Vec<_>>().join(":");
     }
-    mask_property(word, is_hidden)
+    mask_property(word, is_hidden, depth)
 }
 
-fn mask_property(word: &str, is_hidden: &impl Fn(&str) -> bool) -> String {
+fn mask_property(word: &str, is_hidden: &impl Fn(&str) -> bool, depth: usize) -> String {
     let Some((name, value)) = word.split_once('=') else {
         return word.to_owned();
     };
@@ -211,7 +217,7 @@ fn mask_property(word: &str, is_hidden: &impl Fn(&str) -> bool) -> String {
     if is_hidden(name) {
         return format!("{name}={MASKED}");
     }
-    format!("{name}={}", mask_word(value, is_hidden))
+    format!("{name}={}", mask_word(value, is_hidden, depth))
 }
 
 fn in_quotes(word: &str) -> Option<&str> {
@@ -271,6 +277,25 @@ fn mask_json(argument: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_argument_of_nothing_but_nesting_is_masked_and_not_followed() {
+        for nested in [
+            "a=".repeat(60_000),
+            "'\"".repeat(30_000) + &"\"'".repeat(30_000),
+        ] {
+            let masked = mask(&nested, Kind::Any);
+            assert!(
+                masked.contains(MASKED) && masked.len() < 200,
+                "{}",
+                masked.len()
+            );
+        }
+        assert_eq!(
+            mask("a=b=c=password=hunter2", Kind::Any),
+            "a=b=c=password=***"
+        );
+    }
 
     #[test]
     fn values_of_secrets_are_masked_and_references_to_them_are_not() {
