@@ -1,5 +1,7 @@
 //! Several observations as one.
 
+use std::cmp::Ordering;
+
 use crate::Profile;
 use crate::call::Call;
 use crate::features::{
@@ -64,40 +66,53 @@ impl Features {
 }
 
 /// A use with its own count.
-trait Counted: Clone + Ord {
+trait Counted: Clone {
     fn count(&mut self) -> &mut u64;
 
-    fn is_same_use(&self, other: &Self) -> bool {
-        let (mut mine, mut others) = (self.clone(), other.clone());
-        *mine.count() = 0;
-        *others.count() = 0;
-        mine == others
-    }
+    /// By everything but the count.
+    fn compare(&self, other: &Self) -> Ordering;
 }
 
 macro_rules! counted {
-    ($($kind:ty),*) => {$(
+    ($($kind:ident { $($field:ident),* })*) => {$(
         impl Counted for $kind {
             fn count(&mut self) -> &mut u64 {
                 &mut self.count
+            }
+
+            fn compare(&self, other: &Self) -> Ordering {
+                // Without `..`: a new field is part of the comparison.
+                let Self { $($field,)* count: _ } = self;
+                Ordering::Equal$(.then_with(|| $field.cmp(&other.$field)))*
             }
         }
     )*};
 }
 
-counted!(
-    SocketUse, OptionUse, FileUse, IoctlUse, CloneUse, PrctlUse, MountUse, FlagsUse
-);
+counted! {
+    SocketUse { family, kind, protocol }
+    OptionUse { level, name }
+    FileUse { file_system, path }
+    IoctlUse { request }
+    CloneUse { flags }
+    PrctlUse { operation }
+    MountUse { file_system }
+    FlagsUse { call, flags }
+}
 
+/// Neither list needs to be sorted or free of twins: a profile that is read may be neither, and a list
+/// may have as many uses as fit into its file.
 fn add<T: Counted>(mine: &mut Vec<T>, others: &[T]) {
-    for other in others {
-        let mut other = other.clone();
-        match mine.iter_mut().find(|one| one.is_same_use(&other)) {
-            Some(one) => *one.count() = one.count().saturating_add(*other.count()),
-            None => mine.push(other),
+    mine.extend_from_slice(others);
+    // A stable sort merges two sorted lists in one pass.
+    mine.sort_by(T::compare);
+    mine.dedup_by(|next, kept| {
+        let is_same = kept.compare(next).is_eq();
+        if is_same {
+            *kept.count() = kept.count().saturating_add(*next.count());
         }
-    }
-    mine.sort_unstable();
+        is_same
+    });
 }
 
 fn unite(mine: &mut Vec<String>, others: &[String]) {

@@ -59,3 +59,35 @@ fn merging_into_nothing_changes_nothing() {
     merged.merge(&one);
     assert_eq!(merged, one);
 }
+
+/// Looking for each of them among all others would take hours.
+#[test]
+fn uses_of_any_number_and_order_are_merged() {
+    const USES: usize = 200_000;
+    let of = |number: usize| MountUse {
+        file_system: format!("fs{number:06}"),
+        count: 1,
+    };
+    let mut many = Profile::empty();
+    many.features.mounts = (0..USES).rev().map(of).collect();
+    let mut merged = Profile::empty();
+    merged.merge(&many);
+    merged.merge(&many);
+    let mounts = &merged.features.mounts;
+    assert_eq!(mounts.len(), USES);
+    assert!(mounts.is_sorted() && mounts.iter().all(|it| it.count == 2));
+}
+
+#[test]
+fn twins_in_one_list_become_one_use() {
+    let of = |path: &str, count| FileUse {
+        file_system: "ext4".to_owned(),
+        path: path.to_owned(),
+        count,
+    };
+    let mut edited = Profile::empty();
+    edited.features.files = vec![of("/b", 1), of("/a", 2), of("/b", u64::MAX)];
+    let mut merged = Profile::empty();
+    merged.merge(&edited);
+    assert_eq!(merged.features.files, [of("/a", 2), of("/b", u64::MAX)]);
+}
