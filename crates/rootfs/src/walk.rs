@@ -259,10 +259,11 @@ impl Walk<'_> {
         Ok(self.tree.insert(name, node)?)
     }
 
-    /// Accounts for one entry's header, name and content.
+    /// Accounts for one entry's header, name and content. A file that is too large for a header is
+    /// packing's error: a disk takes it.
     fn grow(&mut self, bytes: u64) -> Result<(), WalkError> {
         let total = self.archive_bytes.saturating_add(bytes);
-        if total > self.limit_bytes || bytes >= u64::from(u32::MAX) {
+        if total > self.limit_bytes {
             return Err(WalkError::TooLarge {
                 root: self.given.to_owned(),
                 limit_bytes: self.limit_bytes,
@@ -325,6 +326,7 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+    use crate::cpio::{self, PackError};
 
     fn walk(root: &Path, limit_bytes: u64) -> Result<Listing, WalkError> {
         super::walk(root, Links::Followed, limit_bytes)
@@ -457,13 +459,23 @@ mod tests {
         ));
     }
 
+    /// A root on a disk may have such files; an initramfs cannot.
     #[test]
-    fn a_sparse_file_of_any_size_is_only_too_large() {
+    fn a_file_of_4_gib_is_listed_and_only_an_initramfs_refuses_it() {
         let dir = tempfile::tempdir().unwrap();
         let file = fs::File::create(dir.path().join("huge")).unwrap();
-        file.set_len(1 << 40).unwrap();
+        file.set_len(5 << 30).unwrap();
+        let listing = super::walk(dir.path(), Links::Kept, 8 << 30).unwrap();
+        assert!(listing.archive_bytes > 5 << 30);
+        for layout in [cpio::Layout::Compact, cpio::Layout::Pages] {
+            let packed = cpio::archive_as(&listing.tree, layout, io::sink());
+            let Err(PackError::FileTooLarge(name)) = packed else {
+                panic!("{layout:?}: {packed:?}");
+            };
+            assert_eq!(name, "huge", "{layout:?}");
+        }
         assert!(matches!(
-            walk(dir.path(), u64::MAX),
+            walk(dir.path(), 5 << 30),
             Err(WalkError::TooLarge { .. })
         ));
     }
