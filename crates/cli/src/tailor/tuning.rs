@@ -189,6 +189,14 @@ impl Searched<'_> {
             }
             error.into()
         })?;
+        if journal.measured() == 0 {
+            warn(&format!(
+                "nothing was measured: all {} boots of this search are in {}; remove the file to \
+                 measure again",
+                found.boots,
+                self.dir.join(JOURNAL).display()
+            ));
+        }
         Ok(SearchReport::new(
             found,
             &settings,

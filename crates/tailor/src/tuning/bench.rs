@@ -1,7 +1,7 @@
 //! One trial: a boot of the kernel in QEMU, and the application under its load.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Seek as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -126,16 +126,20 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// What makes boots comparable: the kernel, what it runs, how that is measured.
+    /// What makes boots comparable besides the guest's files: the kernel, its machine, how that is
+    /// measured.
     fn key(&self) -> io::Result<String> {
         let kernel = lock::sha256_of(File::open(self.kernel)?)?;
         let Self { load, measure, .. } = self;
-        let command = self.application.task.command.join(" ");
-        let memory = self.terms.memory_mib;
+        let ProofConfig {
+            machine_type,
+            execution,
+            memory_mib,
+            ..
+        } = self.terms;
         Ok(format!(
-            "{} {kernel} {load} {measure:?} {memory} {:?} {command}",
-            env!("CARGO_PKG_VERSION"),
-            self.terms.machine_type
+            "{} {kernel} {load} {measure:?} {memory_mib} {machine_type:?} {execution:?}",
+            env!("CARGO_PKG_VERSION")
         ))
     }
 }
@@ -168,12 +172,21 @@ impl Ready<'_> {
         &self.settings
     }
 
-    /// Identifies this search for a journal: its bench, its settings, its budget.
+    /// Identifies this search for a journal: its bench, the guest's files, its settings, its
+    /// budget. The application's command, environment, user and directory are in one of the files.
     pub fn key(&self, minutes: u64) -> Result<String, BenchError> {
         let bench = self.bench.key().map_err(file(self.bench.kernel))?;
+        let files = self.files().map_err(file(Path::new("the initramfs")))?;
         let words: Vec<&str> = self.settings.iter().map(|it| it.word.as_str()).collect();
-        let text = format!("{bench} {minutes} {}", words.join(" "));
+        let text = format!("{bench} {files} {minutes} {}", words.join(" "));
         Ok(lock::sha256(text.as_bytes()))
+    }
+
+    /// SHA-256 of the initramfs.
+    fn files(&self) -> io::Result<String> {
+        let mut initramfs = &self.initramfs;
+        initramfs.rewind()?;
+        lock::sha256_of(initramfs)
     }
 
     fn start(&self, words: &str, is_counted: bool) -> Result<Running, BenchError> {
@@ -341,4 +354,71 @@ pub const fn measure_of(execution: Execution) -> Measure {
 fn file(path: &Path) -> impl FnOnce(io::Error) -> BenchError {
     let path = path.to_owned();
     move |source| BenchError::File { path, source }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::sync::Arc;
+
+    use tare_qemu::MachineType;
+    use tare_rootfs::tree::Node;
+    use tare_rootfs::{Task, Tree};
+
+    use super::*;
+    use crate::check::Check;
+
+    /// The key of a search with this file.
+    fn key(content: &str, execution: Execution) -> String {
+        let place = tempfile::tempdir().unwrap();
+        let kernel = place.path().join("kernel");
+        fs::write(&kernel, "kernel").unwrap();
+        let mut tree = Tree::new();
+        let app = Node::bytes(content.as_bytes().to_vec(), 0o755);
+        tree.insert("app", app).unwrap();
+        let initramfs = cpio::pack(&tree).unwrap();
+        let application = Application {
+            tree,
+            task: Task::default(),
+            notes: Vec::new(),
+        };
+        let terms = ProofConfig {
+            check: Check::Runs,
+            machine_type: MachineType::Q35,
+            execution,
+            memory_mib: 256,
+            limit: Duration::ZERO,
+            goes_on: Duration::ZERO,
+            refusals: Logging::Off,
+            interrupted: Arc::default(),
+            tare: PathBuf::new(),
+        };
+        let bench = Bench {
+            kernel: &kernel,
+            modules: &[],
+            application: &application,
+            terms: &terms,
+            load: &"http:80/".parse().unwrap(),
+            measure: Measure::Rate,
+            plugin: None,
+            console: Path::new("console"),
+        };
+        let ready = Ready {
+            bench: &bench,
+            initramfs,
+            settings: Vec::new(),
+        };
+        let key = ready.key(5).unwrap();
+        assert_eq!(ready.key(5).unwrap(), key);
+        assert_ne!(ready.key(6).unwrap(), key);
+        key
+    }
+
+    #[test]
+    fn a_search_of_other_files_or_another_execution_has_another_key() {
+        let first = key("one", Execution::Kvm);
+        assert_eq!(key("one", Execution::Kvm), first);
+        assert_ne!(key("two", Execution::Kvm), first);
+        assert_ne!(key("one", Execution::Translated), first);
+    }
 }

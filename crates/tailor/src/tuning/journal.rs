@@ -51,6 +51,8 @@ pub struct Journal {
     file: File,
     /// Not given back yet, the last one first.
     recorded: Vec<Record>,
+    /// Boots that were added.
+    measured: usize,
     /// Of the orders of boots, by which an interrupted search goes on.
     pub seed: u64,
     /// Words that the kernel does not know.
@@ -76,6 +78,7 @@ impl Journal {
             path: path.to_owned(),
             file,
             recorded,
+            measured: 0,
             seed: head.seed,
             refused: head.refused,
         }))
@@ -93,6 +96,7 @@ impl Journal {
             path: path.to_owned(),
             file,
             recorded: Vec::new(),
+            measured: 0,
             seed,
             refused: refused.clone(),
         };
@@ -113,6 +117,11 @@ impl Journal {
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
         self.recorded.is_empty()
+    }
+
+    /// How many boots it did not have and were measured.
+    pub fn measured(&self) -> usize {
+        self.measured
     }
 
     /// The next boot, if it is of these settings. One of others ends the record: it is of an
@@ -191,6 +200,7 @@ where
             settings: settings.to_vec(),
             boot,
         })?;
+        self.journal.measured += 1;
         Ok(record.boot)
     }
 }
@@ -259,11 +269,22 @@ mod tests {
                 journal: &mut journal,
             };
             match search.run(&mut recorded, |_| {}) {
-                Ok(found) => assert_eq!(found, expected),
+                Ok(found) => {
+                    assert_eq!(found, expected);
+                    assert!(journal.measured() > 0);
+                }
                 Err(error) => assert!(boots < 1000, "{error}"),
             }
         }
         assert_eq!(planted.boots, expected.boots);
+        // Complete, it measures nothing.
+        let mut journal = Journal::resume(&path, "key").unwrap().unwrap();
+        let mut recorded = Recorded {
+            trials: Ending(&mut planted, 0),
+            journal: &mut journal,
+        };
+        let again = search(2).run(&mut recorded, |_| {}).unwrap();
+        assert_eq!((again, journal.measured()), (expected.clone(), 0));
         assert_eq!(expected.settings(), [1]);
     }
 
