@@ -7,6 +7,7 @@ use std::process::{ChildStdout, Command, Stdio};
 
 use serde::Deserialize;
 use tare_host::program::find_program;
+use tare_toolchain::command::without_flags_of_environment;
 use tare_toolchain::{CoreLibrary, ToolchainError};
 
 use crate::appliance::Appliance;
@@ -72,10 +73,7 @@ impl Appliance {
         cargo.args(["build", "--release", "--bins"]);
         cargo.arg("--message-format=json-render-diagnostics");
         core.prepare(&mut cargo);
-        // Flags of the environment would replace those of the crate, without which no
-        // image is linked.
-        cargo.env_remove("RUSTFLAGS");
-        cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
+        without_flags_of_environment(&mut cargo);
         cargo.current_dir(directory).stdin(Stdio::null());
         let mut child = cargo
             .stdout(Stdio::piped())

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::command::{StepError, at_lower_priority, cargo, run, target_dir};
+use crate::command::{
+    StepError, at_lower_priority, cargo, run, target_dir, without_flags_of_environment,
+};
 use crate::{CoreLibrary, GUEST_TARGET};
 
 /// The profile that guest images and programs of Linux guests are built with.
@@ -64,11 +66,16 @@ pub fn host(others: &[&str]) -> Result<(), StepError> {
 /// Programs of Linux guests, linked statically, put into `linux` beside the host's programs.
 /// Their target is named so that cargo keeps what it builds apart from the host's.
 pub fn linux(programs: &[Bin<'_>], priority: Priority) -> Result<(), StepError> {
+    run(&mut linux_build(programs, priority))?;
+    install(programs, HOST, "linux")
+}
+
+fn linux_build(programs: &[Bin<'_>], priority: Priority) -> Command {
     let mut command = guest_build(priority);
     command.args(["--target", HOST]);
     bins(&mut command, programs);
-    run(command.env("RUSTFLAGS", "-Ctarget-feature=+crt-static"))?;
-    install(programs, HOST, "linux")
+    command.env("RUSTFLAGS", "-Ctarget-feature=+crt-static");
+    command
 }
 
 /// Guest images, put into `images` beside the host's programs.
@@ -112,14 +119,16 @@ fn relative_paths(directories: &[PathBuf]) -> String {
 
 fn guest_build(priority: Priority) -> Command {
     let words = ["build", "--locked", "--profile", GUEST_PROFILE];
-    match priority {
+    let mut command = match priority {
         Priority::Usual => cargo(&words),
         Priority::Low => {
             let mut command = at_lower_priority(&cargo(&words));
             command.arg("--quiet");
             command
         }
-    }
+    };
+    without_flags_of_environment(&mut command);
+    command
 }
 
 fn bins(command: &mut Command, bins: &[Bin<'_>]) {
@@ -151,6 +160,8 @@ fn copy(file: &Path, directory: &Path) -> Result<(), StepError> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     #[test]
@@ -160,6 +171,28 @@ mod tests {
         let words: Vec<_> = command.get_args().collect();
         let expected = "-p tare-init --bin tare-init -p tare-probe --bin tare-observe";
         assert_eq!(words, expected.split(' ').collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn builds_for_guests_take_no_flags_of_the_environment() {
+        for priority in [Priority::Usual, Priority::Low] {
+            let image = guest_build(priority);
+            let removed = [("CARGO_ENCODED_RUSTFLAGS", None), ("RUSTFLAGS", None)];
+            assert_eq!(environment(&image), removed);
+            let program = linux_build(&[INIT], priority);
+            let set = ("RUSTFLAGS", Some("-Ctarget-feature=+crt-static"));
+            assert_eq!(environment(&program), [removed[0], set]);
+        }
+    }
+
+    /// The variables that a command sets or removes, by name.
+    fn environment(command: &Command) -> Vec<(&str, Option<&str>)> {
+        fn text(text: &OsStr) -> &str {
+            text.to_str().unwrap()
+        }
+        let variables = command.get_envs();
+        let as_text = variables.map(|(name, value)| (text(name), value.map(text)));
+        as_text.collect()
     }
 
     #[test]

@@ -78,6 +78,14 @@ fn cargo_program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
+/// Compiler flags of the environment would replace those of `.cargo/config.toml` and of `--config`,
+/// without which no guest image is linked. For every build of what guests run.
+pub fn without_flags_of_environment(cargo: &mut Command) -> &mut Command {
+    cargo.env_remove("RUSTFLAGS");
+    // This one would also replace a `RUSTFLAGS` that is set.
+    cargo.env_remove("CARGO_ENCODED_RUSTFLAGS")
+}
+
 /// The same command with less of the CPUs than what runs beside it, about a quarter, so that both end
 /// at the same time.
 pub fn at_lower_priority(command: &Command) -> Command {
