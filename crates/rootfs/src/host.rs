@@ -2,13 +2,14 @@
 //! guest's files at the same places.
 //!
 //! A program's libraries are listed by the dynamic linker that the program itself names, and this
-//! can be any program: it is confined, and writes, connects and signals nothing.
+//! can be any program: it is confined, writes, connects and signals nothing, and has a limit of time.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use object::Endianness;
 use object::elf::{FileHeader64, PN_XNUM, PT_INTERP};
@@ -27,6 +28,8 @@ const DYNAMIC_LINKER: &str = "/lib64/ld-linux-x86-64.so.2";
 const LONGEST_PATH: u64 = 4096;
 /// Most bytes of a list of libraries.
 const LONGEST_LIST: u64 = 1 << 20;
+/// A list is written within this, on a busy host too: a dynamic linker takes milliseconds.
+const LIST_LIMIT: Duration = Duration::from_secs(60);
 
 /// A program that cannot be taken along.
 #[derive(Debug, thiserror::Error)]
@@ -122,7 +125,7 @@ pub fn libraries(program: &Path) -> Result<Vec<PathBuf>, HostError> {
     })?;
     match interpreter(file) {
         None => Ok(Vec::new()),
-        Some(interpreter) => list(program, interpreter),
+        Some(interpreter) => list(program, interpreter, LIST_LIMIT),
     }
 }
 
@@ -143,15 +146,25 @@ pub fn libraries_of_plugin(plugin: &Path) -> Result<Vec<PathBuf>, HostError> {
     let mut magic = [0; 4];
     let read = open_regular(plugin).and_then(|mut file| file.read_exact(&mut magic));
     match read {
-        Ok(()) if magic == *b"\x7fELF" => list(plugin, PathBuf::from(DYNAMIC_LINKER)),
+        Ok(()) if magic == *b"\x7fELF" => list(plugin, PathBuf::from(DYNAMIC_LINKER), LIST_LIMIT),
         _ => Ok(Vec::new()),
     }
 }
 
-fn list(program: &Path, interpreter: PathBuf) -> Result<Vec<PathBuf>, HostError> {
-    let read = |source| HostError::Read {
-        path: program.to_owned(),
-        source,
+fn list(program: &Path, interpreter: PathBuf, limit: Duration) -> Result<Vec<PathBuf>, HostError> {
+    let failed = |said| HostError::Libraries {
+        program: program.to_owned(),
+        said,
+    };
+    let read = |source: io::Error| match source.kind() {
+        ErrorKind::TimedOut => failed(format!(
+            "{} did not end within {limit:?}",
+            interpreter.display()
+        )),
+        _ => HostError::Read {
+            path: program.to_owned(),
+            source,
+        },
     };
     let mut command = Command::new(&interpreter);
     command.arg("--list").arg(program).stdin(Stdio::null());
@@ -161,18 +174,10 @@ fn list(program: &Path, interpreter: PathBuf) -> Result<Vec<PathBuf>, HostError>
             linker: interpreter.clone(),
             source,
         })?;
-    let mut text = Vec::new();
-    let output = linker.output().map_err(read)?;
-    output
-        .take(LONGEST_LIST)
-        .read_to_end(&mut text)
-        .map_err(read)?;
+    let text = linker.read(LONGEST_LIST, limit).map_err(read)?;
     let end = linker.end().map_err(read)?;
     if !end.has_worked() {
-        return Err(HostError::Libraries {
-            program: program.to_owned(),
-            said: end.said(),
-        });
+        return Err(failed(end.said()));
     }
     let mut needed =
         listed(&String::from_utf8_lossy(&text)).map_err(|library| HostError::NoLibrary {
@@ -299,6 +304,22 @@ mod tests {
             names.iter().any(|name| name.contains("ld-linux")),
             "{names:?}"
         );
+    }
+
+    #[test]
+    fn a_dynamic_linker_that_sleeps_is_an_error() {
+        let place = tempfile::tempdir().unwrap();
+        let linker = place.path().join("linker");
+        // Written by another process: a child of a test beside this one could have it open for
+        // writing, and then it is not executed.
+        let script = r#"printf '#!/bin/sh\ntrap "" INT\nexec sleep 1000\n' > "$1"; chmod 755 "$1""#;
+        let mut sh = Command::new("sh");
+        let made = sh.args(["-c", script, "sh"]).arg(&linker).status().unwrap();
+        assert!(made.success());
+        let limit = Duration::from_millis(10);
+        let error = list(Path::new("/bin/sh"), linker.clone(), limit).unwrap_err();
+        let said = format!("{} did not end within 10ms", linker.display());
+        assert!(error.to_string().ends_with(&said), "{error}");
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Programs that read untrusted files, confined ([`tare_confine::spawn_confined`]) and
-//! within bounds on their memory, their errors and their time.
+//! within bounds on their memory, their errors and their CPU time.
+//!
+//! One that may be any program ([`Reader::read`]) has a limit of its time as well: it may sleep, and
+//! ignore Ctrl-C. Limit: what it has started itself may outlive it, confined.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use tare_confine::{ConfineError, Reads, spawn_confined};
 use tare_host::child::ended_within;
@@ -22,7 +26,8 @@ const ERRORS: u64 = 64 << 10;
 /// A program ends within this after its output has been read or closed.
 const END_LIMIT: Duration = Duration::from_secs(10);
 
-/// A program that runs. Its output is to be read or dropped, then its end awaited.
+/// A program that runs. Its output is to be read or dropped, then its end awaited; dropped before, it
+/// is killed.
 #[derive(Debug)]
 pub(crate) struct Reader {
     child: Child,
@@ -53,6 +58,17 @@ impl Reader {
         output.ok_or_else(|| io::ErrorKind::BrokenPipe.into())
     }
 
+    /// At most `most` bytes of its output, which ends within `limit` ([`io::ErrorKind::TimedOut`]).
+    pub(crate) fn read(&mut self, most: u64, limit: Duration) -> io::Result<Vec<u8>> {
+        let output = Within {
+            output: self.output()?,
+            deadline: Instant::now() + limit,
+        };
+        let mut bytes = Vec::new();
+        output.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
     /// Waits for the end; kills a program that goes on.
     pub(crate) fn end(mut self) -> io::Result<ReaderEnd> {
         let status = match ended_within(&mut self.child, END_LIMIT) {
@@ -64,8 +80,33 @@ impl Reader {
         };
         Ok(ReaderEnd {
             status,
-            said: last_line(self.errors),
+            said: last_line(&mut self.errors),
         })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // Of one that has ended both are known.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Output that is waited for until a deadline. Not for a thread that is confined: it may not poll.
+struct Within {
+    output: ChildStdout,
+    deadline: Instant,
+}
+
+impl io::Read for Within {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&self.output, PollFlags::IN)], Some(&left))? {
+            0 => Err(io::ErrorKind::TimedOut.into()),
+            _ => self.output.read(to),
+        }
     }
 }
 
@@ -102,7 +143,7 @@ fn limit(child: &Child, reads: Reads) {
     }
 }
 
-fn last_line(mut errors: File) -> Option<String> {
+fn last_line(errors: &mut File) -> Option<String> {
     let mut said = Vec::new();
     errors.rewind().ok()?;
     errors.take(ERRORS).read_to_end(&mut said).ok()?;
