@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use tare_host::printable::printable;
 use tare_profile::{Argument, Asked, Call, Features, Observer, Profile};
 
 use super::units::{time, time_or_none};
@@ -86,6 +87,7 @@ fn table(profile: &Profile) -> String {
 
 fn row(name: &str, count: &str, errors: &str, share: &str, times: [String; 5]) -> String {
     let [short, fast, mean, p99, long] = times;
+    // Names come from the application, or from who edited the file.
     let name = printable(name);
     let line = format!(
         "{name:<18.18}{count:>10}{errors:>8}{share:>7}{short:>7}{fast:>7}{mean:>7}{p99:>7}{long:>7}"
@@ -280,12 +282,6 @@ pub(super) fn paragraph(text: &mut String, name: &str, items: &[String]) {
     }
 }
 
-/// Removes control characters: names come from the application.
-fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { '?' } else { c };
-    text.chars().map(shown).collect()
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
@@ -317,10 +313,11 @@ mod tests {
         profile.tasks.push(Task {
             pid: 1,
             tid: 1,
-            name: "evil\u{1b}[2J".to_owned(),
+            name: "evil\u{1b}[2J\u{202e}".to_owned(),
             program: String::new(),
             calls: 1,
         });
+        profile.devices.push("/dev/\u{2066}null".to_owned());
         profile
     }
 
@@ -328,7 +325,10 @@ mod tests {
     fn the_text_fits_a_terminal_and_steers_none() {
         let text = of(&seen(), None);
         assert!(text.lines().all(|line| line.chars().count() < 80), "{text}");
-        assert!(!text.contains('\u{1b}'), "{text}");
+        for steers in ['\u{1b}', '\u{202e}', '\u{2066}'] {
+            assert!(!text.contains(steers), "{text:?}");
+        }
+        assert!(text.contains("Devices: /dev/\u{fffd}null"), "{text}");
         assert!(text.contains("and 16 more"), "{text}");
         assert!(text.contains("1=0x7"), "{text}");
         assert!(text.contains("EAGAIN (12345678)"), "{text}");
