@@ -45,6 +45,7 @@ as_in_launch!(
     ObtainError,
     PackError,
     RunDirError,
+    tare_launch::Interrupted,
     tare_launch::RunFileError,
     tare_launch::disk::OpenDiskError,
     tare_launch::site::SiteError,

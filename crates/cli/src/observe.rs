@@ -176,7 +176,7 @@ impl Watch {
         &self.unavailable
     }
 
-    /// Makes SIGINT and SIGTERM end an interval instead of the program.
+    /// Makes SIGINT, SIGTERM and SIGHUP end an interval instead of the program.
     pub(crate) fn end_by_signal(&self) -> Result<(), ObserveError> {
         signals::raise(&self.stopped).map_err(ObserveError::Signals)
     }

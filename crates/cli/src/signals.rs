@@ -1,14 +1,17 @@
-//! Signals that end a verb, checked between its steps.
+//! Signals that end a verb, checked between its steps: Ctrl-C, SIGTERM, and a terminal that closes
+//! (SIGHUP) unless this program was started to outlive it (`nohup`).
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
+use tare_host::signals::requests_to_end;
+use tare_launch::Interrupted;
 
-/// Makes Ctrl-C and SIGTERM set `flag` instead of ending the process.
+/// Makes them set `flag` instead of ending the process.
 pub(crate) fn raise(flag: &Arc<AtomicBool>) -> io::Result<()> {
-    for signal in [SIGINT, SIGTERM] {
+    for signal in requests_to_end() {
         signal_hook::flag::register(signal, Arc::clone(flag))?;
     }
     Ok(())
@@ -19,4 +22,66 @@ pub(crate) fn flag() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::default();
     raise(&flag)?;
     Ok(flag)
+}
+
+/// Ctrl-C apart from the others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Requests {
+    /// Set by Ctrl-C.
+    pub(crate) interrupted: Arc<AtomicBool>,
+    /// Set by SIGTERM and SIGHUP.
+    pub(crate) terminated: Arc<AtomicBool>,
+}
+
+impl Requests {
+    /// Catches the signals from now on.
+    pub(crate) fn watch() -> io::Result<Self> {
+        let requests = Self::default();
+        for signal in requests_to_end() {
+            let flag = match signal {
+                SIGINT => &requests.interrupted,
+                _ => &requests.terminated,
+            };
+            signal_hook::flag::register(signal, Arc::clone(flag))?;
+        }
+        Ok(requests)
+    }
+
+    /// An error if a signal came.
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+        if self.terminated.load(Ordering::Relaxed) {
+            Err(Interrupted::Terminated)
+        } else if self.interrupted.load(Ordering::Relaxed) {
+            Err(Interrupted::CtrlC)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// What Ctrl-C was for has ended, and the next step begins.
+    pub(crate) fn forget_ctrl_c(&self) {
+        self.interrupted.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_control::exit::ExitCode;
+
+    use super::*;
+    use crate::failure::Explain as _;
+
+    #[test]
+    fn ctrl_c_ends_a_step_and_other_requests_end_all() {
+        let requests = Requests::default();
+        let code = || requests.check().map_err(|it| it.code());
+        assert_eq!(code(), Ok(()));
+        requests.interrupted.store(true, Ordering::Relaxed);
+        assert_eq!(code(), Err(ExitCode::Interrupted));
+        requests.forget_ctrl_c();
+        assert_eq!(code(), Ok(()));
+        requests.terminated.store(true, Ordering::Relaxed);
+        requests.forget_ctrl_c();
+        assert_eq!(code(), Err(ExitCode::Terminated));
+    }
 }

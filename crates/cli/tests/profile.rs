@@ -7,6 +7,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +16,8 @@ use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde_json::{Value, json};
 use support::needs::skip;
 use support::{TestDir, end, free_port, installed};
+use tare_rootfs::Cache;
+use tare_rootfs::kernel::debian;
 
 /// Whether system calls can be observed here.
 fn ready() -> bool {
@@ -184,6 +187,47 @@ fn ctrl_c_writes_what_was_seen() {
     kill_process(pid, Signal::INT).unwrap();
     end(child).expect(130, "clock_nanosleep");
     assert_eq!(read(&out)["calls"]["execve"]["count"], 1);
+}
+
+/// A signal while apt answers, before there is a guest. SIGINT may be ignored where tests run in the
+/// background.
+#[test]
+fn an_interrupted_download_for_a_guest_leaves_nothing() {
+    let place = TestDir::new();
+    let path = |name: &str| place.path().join(name);
+    if debian::find(&Cache::at(path("cache"))).is_some() {
+        skip("Debian's kernel is installed here, so that nothing is downloaded");
+        return;
+    }
+    for dir in ["bin", "out", "root"] {
+        fs::create_dir(path(dir)).unwrap();
+    }
+    let (asked, answer) = (path("asked"), path("answer"));
+    let script = format!(
+        "#!/bin/sh\n[ $1 != depends ] || exec echo '  Depends: linux-image-1-cloud-amd64'\n\
+         touch {}; until [ -e {} ]; do sleep 0.1; done; exit 1\n",
+        asked.display(),
+        answer.display()
+    );
+    place.file("bin/apt-cache", script.as_bytes());
+    fs::set_permissions(path("bin/apt-cache"), fs::Permissions::from_mode(0o755)).unwrap();
+    let init = place.file("tare-init", b"");
+    place.file("tare-observe", b"");
+    let [out, root] = ["out/p.json", "root"].map(|name| path(name).to_str().unwrap().to_owned());
+    let mut tare = place.tare(&["profile", "--in-guest", &root, "--out", &out, "--", "/a"]);
+    tare.env("TARE_INIT", init).env("TARE_CACHE", path("cache"));
+    let programs = std::env::var("PATH").unwrap();
+    tare.env("PATH", format!("{}:{programs}", path("bin").display()));
+    let child = tare.spawn().unwrap();
+    support::eventually("apt is asked", || asked.exists());
+    let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    fs::write(answer, "").unwrap();
+    end(child).expect(143, "terminated");
+    for dir in ["out", "cache/kernels/debian"] {
+        let left: Vec<_> = fs::read_dir(path(dir)).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
 }
 
 /// Reads `/proc/version` as often as its argument says, in its own children, and
@@ -597,10 +641,7 @@ fn an_application_in_a_guest_is_profiled_with_call_graphs() {
         .output()
         .is_err()
         || tare_rootfs::guest::find_init().is_err()
-        || tare_rootfs::Cache::open_default()
-            .ok()
-            .and_then(|cache| tare_rootfs::kernel::debian::find(&cache))
-            .is_none()
+        || Cache::open_default().map_or(true, |cache| debian::find(&cache).is_none())
     {
         skip("a guest needs QEMU, Debian's kernel and cargo xtask init");
         return;

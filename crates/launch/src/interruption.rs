@@ -13,7 +13,7 @@ use crate::failure::{Explain, Failure};
 
 /// The start was interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Interrupted {
+pub enum Interrupted {
     /// By SIGINT.
     #[error("interrupted")]
     CtrlC,

@@ -82,6 +82,7 @@ mod volume_watch;
 
 pub use attempt::{Attempt, Output, attempt_from_args};
 pub use failure::{Explain, Failure, RunOutcome};
+pub use interruption::Interrupted;
 pub use launch::launch;
 pub use machine::{Launched, RunFileError};
 pub use plan::{Plan, plan};

@@ -3,7 +3,8 @@
 //!
 //! The observer there (`tare-observe`) writes its output to a disk, which is a
 //! temporary file here. Ctrl-C is a line on the guest's second serial port. Call
-//! graphs come from a second run, since tracing would spoil the times.
+//! graphs come from a second run, since tracing would spoil the times: Ctrl-C ends the first run
+//! alone, SIGTERM and a closed terminal end both.
 
 mod machine;
 
@@ -29,6 +30,7 @@ use super::plan::Plan;
 use super::read::{ParseError, parse};
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::output::warn;
+use crate::signals::Requests;
 use machine::ProfiledMachine;
 
 /// The guest's memory, MiB, and what its files may take of it.
@@ -69,18 +71,27 @@ impl Explain for InGuestError {
 }
 
 /// Runs the command in a guest, and again for call graphs.
-pub(super) fn profile(plan: &Plan, root: &Path, command: &[String]) -> RunOutcome {
+pub(super) fn profile(
+    plan: &Plan,
+    root: &Path,
+    command: &[String],
+    requests: &Requests,
+) -> RunOutcome {
     for call in &plan.graphs {
         table::number(call).ok_or_else(|| InGuestError::NoSuchCall(call.clone()))?;
     }
     let out = plan.out.as_deref().map(OutFile::open).transpose()?;
     prepare_graphs(plan)?;
-    let guest = Guest::gather(root, command)?;
-    let finds = guest.run(plan, &[])?;
+    let gathered = Guest::gather(root, command, requests);
+    // What a signal ended too has failed for no other reason.
+    requests.check()?;
+    let guest = gathered?;
+    let finds = guest.run(plan, &[], requests)?;
+    requests.forget_ctrl_c();
     let profile = profile_of(&finds, plan, root, &guest.task.command)?;
     super::keep(plan, &profile, out)?;
     if !plan.graphs.is_empty() {
-        let finds = guest.run(plan, &plan.graphs)?;
+        let finds = guest.run(plan, &plan.graphs, requests)?;
         write_graphs(plan, finds.get(TRACE).map_or(&[], Vec::as_slice))?;
     }
     let status = finds
@@ -105,13 +116,14 @@ struct Guest {
 type Finds = BTreeMap<String, Vec<u8>>;
 
 impl Guest {
-    fn gather(root: &Path, command: &[String]) -> Result<Self, Failure> {
+    fn gather(root: &Path, command: &[String], requests: &Requests) -> Result<Self, Failure> {
         let init = guest::find_init()?;
         let observer = init.with_file_name(PROGRAM);
         if !observer.is_file() {
             return Err(InGuestError::NoObserver.into());
         }
         let kernel = debian::find_or_obtain(&Cache::open_default()?)?;
+        requests.check()?;
         let (tree, task, warnings) = linux::parts(root, command, FILES_MAX)?;
         warnings.iter().for_each(|warning| warn(warning));
         Ok(Self {
@@ -123,8 +135,9 @@ impl Guest {
         })
     }
 
-    /// Boots it, and returns the observer's output.
-    fn run(&self, plan: &Plan, graphs: &[String]) -> Result<Finds, Failure> {
+    /// Boots it, and returns the observer's output. A signal lets the guest end, and before there is
+    /// a guest it is an error.
+    fn run(&self, plan: &Plan, graphs: &[String], requests: &Requests) -> Result<Finds, Failure> {
         let order = ObserveRequest {
             command: self.task.command.clone(),
             user: self.task.user.clone(),
@@ -148,8 +161,9 @@ impl Guest {
         })?;
         tree.insert(OBSERVER, observer).map_err(GuestError::from)?;
         let initramfs = cpio::pack(&tree)?;
+        requests.check()?;
         let machine = ProfiledMachine::start(&self.kernel, &initramfs, MEMORY_MIB, plan)?;
-        let mut finds = machine.finish()?.map_err(InGuestError::Nothing)?;
+        let mut finds = machine.finish(requests)?.map_err(InGuestError::Nothing)?;
         match finds.remove(FAILURE) {
             None => Ok(finds),
             Some(why) => {

@@ -14,9 +14,7 @@ mod units;
 
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
 use tare_control::exit::{ExitCode, RunExit};
 use tare_host::printable::printable_lines;
 use tare_launch::ending;
@@ -29,6 +27,7 @@ use tare_profile::{Profile, Way};
 use crate::args::{ProfileArgs, ProfileVerb};
 use crate::failure::{Explain, Failure, RunOutcome};
 use crate::output::{print, warn};
+use crate::signals::Requests;
 use output::OutFile;
 use plan::{Plan, Subject};
 
@@ -88,19 +87,27 @@ pub(crate) fn profile(args: ProfileArgs) -> RunOutcome {
         return merge::merge(args).map(RunExit::from);
     }
     let plan = plan::plan(args)?;
+    // Before the first temporary file: what is unfinished is removed.
+    let requests = Requests::watch().map_err(|error| Failure::new(ExitCode::Internal, error))?;
     match &plan.subject {
-        Subject::Guest { root, command } => guest::profile(&plan, root, command),
-        subject => here(&plan, subject),
+        Subject::Guest { root, command } => guest::profile(&plan, root, command, &requests),
+        subject => here(&plan, subject, requests),
     }
 }
 
 /// Profiles on this kernel.
-fn here(plan: &Plan, subject: &Subject) -> RunOutcome {
+fn here(plan: &Plan, subject: &Subject, requests: Requests) -> RunOutcome {
     let out = plan.out.as_deref().map(OutFile::open).transpose()?;
     let log = plan.log.as_deref().map(OutFile::open).transpose()?;
     let log_file = log.as_ref().map(OutFile::file).transpose()?;
     let mut recorder = Recorder::start(log_file).map_err(NoObserver)?;
-    let limits = limits(plan)?;
+    // One that came while the observer was loaded starts no command.
+    requests.check()?;
+    let limits = Limits {
+        length: plan.length,
+        interrupted: requests.interrupted,
+        terminated: requests.terminated,
+    };
     let (course, way) = observe(&mut recorder, plan, subject, &limits)?;
     let (profile, log_end) = recorder.finish(&plan.label, way);
     keep(plan, &profile, out)?;
@@ -145,17 +152,6 @@ fn tell_log(file: &OutFile, end: LogEnd) {
             file.shown()
         )),
     }
-}
-
-fn limits(plan: &Plan) -> Result<Limits, Failure> {
-    let limits = Limits {
-        length: plan.length,
-        ..Limits::default()
-    };
-    for (signal, flag) in [(SIGINT, &limits.interrupted), (SIGTERM, &limits.terminated)] {
-        signal_hook::flag::register(signal, Arc::clone(flag)).map_err(WatchError)?;
-    }
-    Ok(limits)
 }
 
 fn observe(

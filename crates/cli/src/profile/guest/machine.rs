@@ -5,8 +5,6 @@ use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +20,7 @@ use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 use crate::failure::{Explain, Failure};
 use crate::output::warn;
 use crate::profile::plan::Plan;
-use crate::signals;
+use crate::signals::Requests;
 
 /// How long a guest may take to boot and to end, beyond its observation.
 const BOOT: Duration = Duration::from_secs(120);
@@ -66,7 +64,6 @@ pub(super) struct ProfiledMachine {
     qemu: RunningGuest,
     finds: File,
     orders: UnixStream,
-    asked: Arc<AtomicBool>,
     limit: Option<Duration>,
 }
 
@@ -82,7 +79,6 @@ impl ProfiledMachine {
         let tare = env::current_exe().map_err(failed("find this program"))?;
         let finds = finds().map_err(failed("make a disk in memory"))?;
         let (orders, theirs) = UnixStream::pair().map_err(failed("make a pair of sockets"))?;
-        let asked = signals::flag().map_err(failed("watch signals"))?;
         let image = File::open(&kernel.image).map_err(failed("open the guest's kernel"))?;
         let mut guest = Self::guest(&image, initramfs, &finds, &theirs)
             .map_err(failed("prepare the guest's machine"))?;
@@ -100,7 +96,6 @@ impl ProfiledMachine {
             qemu,
             finds,
             orders,
-            asked,
             limit: plan.length.map(|length| length + BOOT),
         })
     }
@@ -130,9 +125,10 @@ impl ProfiledMachine {
         Ok(guest)
     }
 
-    /// Waits for the guest's end, and reads its output.
+    /// Waits for the guest's end, which a signal asks for, and reads its output.
     pub(super) fn finish(
         mut self,
+        requests: &Requests,
     ) -> Result<Result<std::collections::BTreeMap<String, Vec<u8>>, ArchiveError>, Failure> {
         let begin = Instant::now();
         let mut asked_at = None;
@@ -142,7 +138,7 @@ impl ProfiledMachine {
             .map_err(failed("wait for QEMU"))?
             .is_none()
         {
-            if asked_at.is_none() && self.asked.load(Ordering::Relaxed) {
+            if asked_at.is_none() && requests.check().is_err() {
                 // If the guest is gone, there is nothing to end.
                 let _ = self.orders.write_all(b"\n");
                 asked_at = Some(Instant::now());
