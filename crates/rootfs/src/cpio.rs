@@ -250,7 +250,7 @@ pub(crate) fn archive_bytes(tree: &Tree) -> u64 {
 }
 
 /// Bytes of one entry in the archive.
-pub(crate) fn entry_bytes(name: &str, node: &Node) -> u64 {
+pub fn entry_bytes(name: &str, node: &Node) -> u64 {
     let content = content_bytes(node).checked_next_multiple_of(4);
     content.unwrap_or(u64::MAX).saturating_add(name_bytes(name))
 }

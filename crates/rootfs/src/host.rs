@@ -98,22 +98,31 @@ pub fn find(program: &str) -> Result<PathBuf, HostError> {
 /// Adds a file or a whole directory at the same place. A link is added as what
 /// it points to.
 pub fn add_file(tree: &mut Tree, path: &Path) -> Result<(), HostError> {
-    let read = |source| HostError::Read {
-        path: path.to_owned(),
-        source,
-    };
-    let metadata = fs::metadata(path).map_err(read)?;
-    if !metadata.is_dir() {
-        let mut node = Node::host(path, metadata.permissions().mode() & 0o7777).map_err(read)?;
-        let end = path.canonicalize().map_err(read)?;
-        node.capability = Attributes::of(&end).capability;
-        return Ok(tree.insert(&place(path), node)?);
+    if !fs::metadata(path).map_err(read_error(path))?.is_dir() {
+        return Ok(tree.insert(&place(path), file(path)?)?);
     }
     tree.insert(&place(path), Node::directory())?;
-    for entry in fs::read_dir(path).map_err(read)? {
-        add_file(tree, &entry.map_err(read)?.path())?;
+    for entry in fs::read_dir(path).map_err(read_error(path))? {
+        add_file(tree, &entry.map_err(read_error(path))?.path())?;
     }
     Ok(())
+}
+
+/// A file of this computer as an entry; a link is what it points to.
+pub fn file(path: &Path) -> Result<Node, HostError> {
+    let metadata = fs::metadata(path).map_err(read_error(path))?;
+    let permissions = metadata.permissions().mode() & 0o7777;
+    let mut node = Node::host(path, permissions).map_err(read_error(path))?;
+    let end = path.canonicalize().map_err(read_error(path))?;
+    node.capability = Attributes::of(&end).capability;
+    Ok(node)
+}
+
+fn read_error(path: &Path) -> impl Fn(io::Error) -> HostError {
+    move |source| HostError::Read {
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// The interpreter and the libraries of a program; none if it is static or a

@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tare_profile::{Asked, Profile};
-use tare_rootfs::host::HostError;
 use tare_rootfs::oci::{ImageError, Limits};
 use tare_rootfs::tree::{EntryKind, Node};
 use tare_rootfs::walk::{Links, Listing, WalkError, walk};
@@ -16,8 +15,12 @@ use crate::check::Check;
 use crate::cut::Cut;
 
 mod found;
+mod host_files;
 #[cfg(test)]
 mod tests;
+
+pub use host_files::HostFilesError;
+use host_files::{HostFiles, is_kernels};
 
 /// Most bytes of an application's files.
 const LIMIT_BYTES: u64 = 512 << 20;
@@ -83,23 +86,6 @@ const KERNELS: &[&str] = &[
     "bpf",
 ];
 
-/// What `statfs` calls the file systems whose files are the kernel's
-/// (`include/uapi/linux/magic.h`; mqueue's in `ipc/mqueue.c`). `/dev` is a tmpfs.
-const KERNELS_MAGIC: &[u64] = &[
-    0x9fa0,      // proc
-    0x6265_6572, // sysfs
-    0x1cd1,      // devpts
-    0x0027_e0eb, // cgroup
-    0x6367_7270, // cgroup2
-    0x6462_6720, // debugfs
-    0x7472_6163, // tracefs
-    0x1980_0202, // mqueue
-    0x7363_6673, // securityfs
-    0xcafe_4a11, // bpf
-    0x6165_676c, // pstore
-    0xde5e_81e4, // efivarfs
-];
-
 /// Where an application's files are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RootFrom {
@@ -151,9 +137,9 @@ pub enum RootError {
     /// The profile's command is a file that its author may not be able to read.
     #[error("{}, the profile's command, is not readable by all users: to use it, name it after --", .0.display())]
     NotPublic(PathBuf),
-    /// A program or file of this computer.
+    /// A program or file of this computer, or all of them.
     #[error(transparent)]
-    Host(#[from] HostError),
+    Host(#[from] HostFilesError),
     /// The directory.
     #[error(transparent)]
     Walk(#[from] WalkError),
@@ -271,41 +257,41 @@ fn of_profile(
     let Some(program) = command.first_mut() else {
         return Err(RootError::NoCommand);
     };
-    let mut tree = Tree::new();
-    let mut refused = BTreeSet::new();
-    *program = match author {
-        Author::User => host::add_program(&mut tree, program)?,
+    let mut files = HostFiles::new(LIMIT_BYTES);
+    let path = match author {
+        Author::User => files.program(program)?,
         Author::Profile => {
-            let path = host::find(program)?;
-            if !add_public_program(&mut tree, &path, &mut refused)? {
+            let path = host::find(program).map_err(HostFilesError::from)?;
+            if !files.public_program(&path)? {
                 return Err(RootError::NotPublic(path));
             }
-            path.to_string_lossy().into_owned()
+            path
         }
     };
+    *program = path.to_string_lossy().into_owned();
     if let Some(program) = check {
-        host::add_program(&mut tree, program)?;
+        files.program(program)?;
     }
     for program in programs(profile) {
         if !Path::new(program).is_file() {
             continue;
         }
-        add_public_program(&mut tree, Path::new(program), &mut refused)?;
+        files.public_program(Path::new(program))?;
     }
     for name in ETC {
         let path = Path::new("/etc").join(name);
         if path.is_file() {
-            host::add_file(&mut tree, &path)?;
+            files.file(&path)?;
         }
     }
     for dir in directories(profile) {
-        add_directory(&mut tree, Path::new(dir), &mut refused)?;
+        add_directory(&mut files, Path::new(dir))?;
     }
-    let missing = found::add(&mut tree, profile, &mut refused)?;
-    let mut notes = notes(&tree, &refused);
+    let missing = found::add(&mut files, profile)?;
+    let mut notes = notes(&files.tree, &files.refused);
     notes.extend(found::note(&missing));
     Ok(Application {
-        tree,
+        tree: files.tree,
         task: task(command),
         notes,
     })
@@ -354,46 +340,6 @@ fn short(names: &[String]) -> String {
     }
 }
 
-/// Adds a file that every user of this computer may read; `false` for any other. A profile can come
-/// from someone else or from a guest, who choose what it names.
-fn add_public(
-    tree: &mut Tree,
-    path: &Path,
-    refused: &mut BTreeSet<String>,
-) -> Result<bool, RootError> {
-    let node = Node::public(path).filter(|_| !is_kernels(path));
-    let Some(node) = node else {
-        refused.insert(path.to_string_lossy().into_owned());
-        return Ok(false);
-    };
-    tree.insert(&host::place(path), node)
-        .map_err(HostError::from)?;
-    Ok(true)
-}
-
-/// The same of a program with what it needs, which its author chose as well.
-fn add_public_program(
-    tree: &mut Tree,
-    program: &Path,
-    refused: &mut BTreeSet<String>,
-) -> Result<bool, RootError> {
-    if !add_public(tree, program, refused)? {
-        return Ok(false);
-    }
-    for needed in host::libraries(program)? {
-        add_public(tree, &needed, refused)?;
-    }
-    Ok(true)
-}
-
-/// Whether what a path leads to is this kernel's own, whatever a profile calls its
-/// file system: a guest has its own kernel, and this one's symbols and processes
-/// are not part of an application.
-fn is_kernels(path: &Path) -> bool {
-    path.starts_with("/dev")
-        || rustix::fs::statfs(path).is_ok_and(|fs| KERNELS_MAGIC.contains(&(fs.f_type as u64)))
-}
-
 /// Programs of the tasks.
 fn programs(profile: &Profile) -> BTreeSet<&str> {
     let tasks = profile.tasks.iter().map(|task| task.program.as_str());
@@ -412,28 +358,21 @@ fn directories(profile: &Profile) -> BTreeSet<&str> {
 
 /// The files in a directory of this computer, not what is below it; libraries
 /// with what they need.
-fn add_directory(
-    tree: &mut Tree,
-    dir: &Path,
-    refused: &mut BTreeSet<String>,
-) -> Result<(), RootError> {
+fn add_directory(files: &mut HostFiles, dir: &Path) -> Result<(), HostFilesError> {
     let is = |all: &[&str]| all.iter().any(|one| Path::new(one) == dir);
     if is(OTHERS) || !dir.is_dir() || is_kernels(dir) {
         return Ok(());
     }
     if !is_seen_by_all(dir) {
-        refused.insert(dir.to_string_lossy().into_owned());
+        files.refuse(dir);
         return Ok(());
     }
-    let name = dir.to_string_lossy();
-    let place = name.trim_start_matches('/');
-    tree.insert(place, Node::directory())
-        .map_err(HostError::from)?;
+    files.insert(dir, Node::directory())?;
     if WRITTEN.iter().any(|written| dir.starts_with(written)) && !holds_data(dir) {
         return Ok(());
     }
     if !is_public_directory(dir) {
-        refused.insert(dir.to_string_lossy().into_owned());
+        files.refuse(dir);
         return Ok(());
     }
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -441,10 +380,10 @@ fn add_directory(
         if !path.is_file() {
             continue;
         }
-        if add_public(tree, &path, refused)? && is_library(&path) {
-            for needed in host::libraries_of_plugin(&path)? {
-                add_public(tree, &needed, refused)?;
-            }
+        if is_library(&path) {
+            files.public_plugin(&path)?;
+        } else {
+            files.public(&path)?;
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use tare_tailor::kconfig::KconfigError;
 use tare_tailor::kernel::MakeError;
 use tare_tailor::lock::LockError;
 use tare_tailor::prove::ProveError;
-use tare_tailor::root::RootError;
+use tare_tailor::root::{HostFilesError, RootError};
 use tare_tailor::starter::Excess;
 use tare_tailor::tailoring::TailorError;
 use tare_tailor::tuning::bench::BenchError;
@@ -130,8 +130,14 @@ impl Explain for RootError {
     fn code(&self) -> ExitCode {
         match self {
             Self::NoCommand | Self::NoCheck(_) => ExitCode::Usage,
+            Self::Host(HostFilesError::TooLarge { .. }) => ExitCode::RootTooLarge,
             Self::Host(_) | Self::Walk(_) | Self::NotPublic(_) => ExitCode::RootMissing,
             Self::Image { .. } => ExitCode::RootImage,
         }
+    }
+
+    fn hint(&self) -> Option<String> {
+        matches!(self, Self::Host(HostFilesError::TooLarge { .. }))
+            .then(|| "name a directory with what the application needs with --root".to_owned())
     }
 }

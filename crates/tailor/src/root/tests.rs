@@ -429,3 +429,53 @@ fn what_was_looked_up_comes_from_this_computer() {
     assert!(root.notes[2].contains("/gone"), "{:?}", root.notes);
     assert!(!root.notes[2].contains("/made"), "{:?}", root.notes);
 }
+
+/// What a profile brings has the size that a root may have, however it names it.
+#[test]
+fn files_of_this_computer_that_are_too_large_are_refused_by_name() {
+    let gathered = |dir: &Path| {
+        let profile = profile("/bin/sh", &[dir.to_str().unwrap()]);
+        let (command, none) = (["sh".to_owned()], BTreeSet::new());
+        gather(&RootFrom::Profile, &profile, &command, &Check::Runs, &none).map(drop)
+    };
+    let public = |mib: u64| {
+        let dir = tempfile::tempdir().unwrap();
+        allow(dir.path(), 0o755);
+        write(dir.path(), "film", 0o644);
+        let film = fs::File::options().write(true).open(dir.path().join("film"));
+        film.unwrap().set_len(mib << 20).unwrap();
+        dir
+    };
+    let one = public(600);
+    let error = gathered(one.path()).unwrap_err().to_string();
+    assert!(
+        error.contains("too large") && error.contains("film (600 MiB)"),
+        "{error}"
+    );
+    // Each name is a file of the guest's.
+    let many = public(30);
+    gathered(many.path()).unwrap();
+    for name in 0..20 {
+        fs::hard_link(many.path().join("film"), many.path().join(name.to_string())).unwrap();
+    }
+    let error = gathered(many.path()).unwrap_err().to_string();
+    let place = many.path().display().to_string();
+    assert!(
+        error.contains("too large") && error.contains(&format!("before it: {place}")),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_file_that_is_named_again_is_counted_once() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), "a", 0o644);
+    let path = dir.path().join("a");
+    let mut files = HostFiles::new(1024);
+    for _ in 0..100 {
+        files.file(&path).unwrap();
+    }
+    let mut files = HostFiles::new(16);
+    let error = files.file(&path).unwrap_err();
+    assert!(matches!(error, HostFilesError::TooLarge { .. }), "{error}");
+}
