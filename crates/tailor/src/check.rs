@@ -2,20 +2,23 @@
 
 use std::fmt;
 use std::io;
-use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustix::io::{Errno, read, retry_on_intr};
 
-/// How long one answer may take.
+use crate::connection::{AnswerLimit, Connection, WHOLE};
+
+/// How long an answer may let wait for its next bytes.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// A connection that stays open for so long has a server at its other end: the
 /// forwarding in between accepts every one and closes those that the guest does not accept.
 const OPEN_LIMIT: Duration = Duration::from_millis(400);
 /// Most bytes of an answer.
-const ANSWER_BYTES: u64 = 16 << 20;
+const ANSWER_BYTES: usize = 16 << 20;
 
 /// What shows that an application works.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,19 +102,30 @@ pub struct Answer {
     pub body: Vec<u8>,
 }
 
-/// Asks a server at a port of this host.
-pub fn get(port: u16, path: &str) -> io::Result<Answer> {
-    let mut stream = connect(port)?;
+/// Asks a server at a port of this host, until `interrupted` is set. An answer that does not end in
+/// time is an error.
+pub fn get(port: u16, path: &str, interrupted: &Arc<AtomicBool>) -> io::Result<Answer> {
+    let limit = AnswerLimit::new(ANSWER_LIMIT, WHOLE);
+    get_within(limit, port, path, interrupted)
+}
+
+fn get_within(
+    limit: AnswerLimit,
+    port: u16,
+    path: &str,
+    interrupted: &Arc<AtomicBool>,
+) -> io::Result<Answer> {
+    let mut connection = Connection::open(local(port), ANSWER_LIMIT, interrupted)?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
+    connection.send(request.as_bytes())?;
     let mut bytes = Vec::new();
-    stream.take(ANSWER_BYTES).read_to_end(&mut bytes)?;
+    connection.read_to_end(limit, ANSWER_BYTES, &mut bytes)?;
     parse(&bytes).ok_or_else(|| io::Error::other("the answer is not HTTP"))
 }
 
 /// Connects to a port of this host and sees whether a server accepts.
 pub fn is_taken(port: u16) -> io::Result<()> {
-    let stream = connect(port)?;
+    let stream = TcpStream::connect_timeout(&local(port), ANSWER_LIMIT)?;
     stream.set_read_timeout(Some(OPEN_LIMIT))?;
     // By any signal: a read with a limit is not begun again (signal(7)).
     match retry_on_intr(|| read(&stream, &mut [0])) {
@@ -121,12 +135,8 @@ pub fn is_taken(port: u16) -> io::Result<()> {
     }
 }
 
-fn connect(port: u16) -> io::Result<TcpStream> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let stream = TcpStream::connect_timeout(&address, ANSWER_LIMIT)?;
-    stream.set_read_timeout(Some(ANSWER_LIMIT))?;
-    stream.set_write_timeout(Some(ANSWER_LIMIT))?;
-    Ok(stream)
+fn local(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
 }
 
 fn parse(bytes: &[u8]) -> Option<Answer> {
@@ -145,10 +155,12 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::net::TcpListener;
+    use std::sync::atomic::Ordering;
     use std::sync::mpsc;
     use std::thread;
 
     use super::*;
+    use crate::connection::testing::endless;
 
     #[test]
     fn checks_are_read_and_others_are_named() {
@@ -179,6 +191,28 @@ mod tests {
         for wrong in [&b"HTTP/1.1 200 OK\r\nA: b"[..], b"", b"SSH-2.0\r\n\r\n"] {
             assert_eq!(parse(wrong), None);
         }
+    }
+
+    /// As a guest does that wants to hold up whoever checks it.
+    #[test]
+    fn an_answer_without_end_is_an_error() {
+        let address = endless(b"HTTP/1.1 200 OK\r\n\r\n", || {});
+        let limit = AnswerLimit::new(Duration::from_millis(100), Duration::ZERO);
+        let error = get_within(limit, address.port(), "/", &Arc::default()).unwrap_err();
+        assert_eq!(error.to_string(), "the answer did not end in time");
+    }
+
+    #[test]
+    fn an_interruption_ends_an_answer_that_goes_on() {
+        let interrupted: Arc<AtomicBool> = Arc::default();
+        let flag = Arc::clone(&interrupted);
+        let address = endless(b"HTTP/1.1 200 OK\r\n\r\n", move || {
+            flag.store(true, Ordering::Relaxed);
+        });
+        let hour = Duration::from_secs(3600);
+        let limit = AnswerLimit::new(hour, hour);
+        let error = get_within(limit, address.port(), "/", &interrupted).unwrap_err();
+        assert_eq!(error.to_string(), "interrupted");
     }
 
     #[test]

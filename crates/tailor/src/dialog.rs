@@ -1,61 +1,75 @@
 //! Requests and answers on a connection.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use rustix::io::{read, retry_on_intr};
+use crate::connection::{AnswerLimit, Connection, WHOLE};
 
 /// Longest answer that is taken, bytes.
-const ANSWER_MAX: u64 = 1 << 20;
+const ANSWER_MAX: usize = 1 << 20;
 
 /// A connection to an application.
 #[derive(Debug)]
 pub struct Dialog {
-    stream: TcpStream,
+    connection: Connection,
     limit: Duration,
+    /// How long an answer may go on after the longest wait for its first bytes.
+    whole: Duration,
 }
 
 impl Dialog {
-    /// Connects; each wait for an answer ends after `limit`.
+    /// Connects; each wait for an answer ends after `limit`, and no answer goes on without end.
     pub fn open(address: SocketAddr, limit: Duration) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, limit)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(limit))?;
-        stream.set_write_timeout(Some(limit))?;
-        Ok(Self { stream, limit })
+        Ok(Self {
+            connection: Connection::open(address, limit, &Arc::default())?,
+            limit,
+            whole: WHOLE,
+        })
+    }
+
+    /// The same; each wait for an answer ends once `interrupted` is set.
+    pub fn ended_by(mut self, interrupted: &Arc<AtomicBool>) -> Self {
+        self.connection.end_by(interrupted);
+        self
     }
 
     /// Sends, and takes an answer of this many bytes.
     pub fn exchange(&mut self, request: &[u8], answer_bytes: usize) -> io::Result<Vec<u8>> {
-        self.stream.write_all(request)?;
+        self.connection.send(request)?;
+        let limit = self.answer_limit();
         let mut answer = vec![0; answer_bytes];
-        self.stream.read_exact(&mut answer)?;
+        let mut read = 0;
+        while read < answer_bytes {
+            match self.connection.read(limit, &mut answer[read..])? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => read += count,
+            }
+        }
         Ok(answer)
     }
 
     /// Sends, and takes what comes until nothing has for `quiet`. Later requests
     /// may take as long as on a new connection.
     pub fn learn(&mut self, request: &[u8], quiet: Duration) -> io::Result<Vec<u8>> {
-        let answer = self.until_quiet(request, quiet);
-        self.stream.set_read_timeout(Some(self.limit))?;
-        answer
-    }
-
-    fn until_quiet(&mut self, request: &[u8], quiet: Duration) -> io::Result<Vec<u8>> {
-        self.stream.write_all(request)?;
+        self.connection.send(request)?;
+        let mut limit = self.answer_limit();
         let mut answer = Vec::new();
         let mut chunk = [0; 4096];
         loop {
-            // By any signal: a read with a limit is not begun again (signal(7)).
-            match retry_on_intr(|| read(&self.stream, &mut chunk)) {
+            match self.connection.read(limit, &mut chunk) {
                 Ok(0) => return Ok(answer),
                 Ok(bytes) => answer.extend_from_slice(&chunk[..bytes]),
-                Err(errno) if answer.is_empty() => return Err(errno.into()),
+                // What goes on has no length to learn.
+                Err(error) if answer.is_empty() || error.kind() == io::ErrorKind::TimedOut => {
+                    return Err(error);
+                }
                 Err(_) => return Ok(answer),
             }
-            self.stream.set_read_timeout(Some(quiet))?;
-            if answer.len() as u64 > ANSWER_MAX {
+            limit = limit.with_silence(quiet);
+            if answer.len() > ANSWER_MAX {
                 return Ok(answer);
             }
         }
@@ -64,22 +78,51 @@ impl Dialog {
     /// Sends, and takes everything until the application closes, or nothing
     /// more comes: then what came.
     pub fn until_closed(mut self, request: &[u8]) -> io::Result<Vec<u8>> {
-        self.stream.write_all(request)?;
+        self.connection.send(request)?;
+        let limit = self.answer_limit();
         let mut answer = Vec::new();
-        match self.stream.take(ANSWER_MAX).read_to_end(&mut answer) {
+        let read = self.connection.read_to_end(limit, ANSWER_MAX, &mut answer);
+        match read {
             Err(error) if answer.is_empty() => Err(error),
             _ => Ok(answer),
         }
+    }
+
+    fn answer_limit(&self) -> AnswerLimit {
+        AnswerLimit::new(self.limit, self.whole)
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::net::{Ipv4Addr, TcpListener};
     use std::thread;
 
     use super::*;
+    use crate::connection::testing::endless;
+
+    /// Each wait is short, and together they have no end.
+    #[test]
+    fn an_application_that_sends_without_end_holds_nothing_up() {
+        let limit = Duration::from_millis(100);
+        let open = || {
+            let mut dialog = Dialog::open(endless(b"x", || {}), limit).unwrap();
+            dialog.whole = Duration::ZERO;
+            dialog
+        };
+        let learnt = open().learn(b"1", limit).unwrap_err();
+        let exchanged = open().exchange(b"1", ANSWER_MAX).unwrap_err();
+        for error in [learnt, exchanged] {
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+        }
+        let closed = open().until_closed(b"1");
+        assert!(closed.map_or_else(
+            |it| it.kind() == io::ErrorKind::TimedOut,
+            |it| !it.is_empty()
+        ));
+    }
 
     #[test]
     fn what_follows_a_learnt_answer_may_take_as_long_as_the_first() {

@@ -23,6 +23,7 @@ pub mod calls;
 pub mod check;
 pub mod choose;
 pub mod code;
+mod connection;
 pub mod counter;
 pub mod cut;
 pub mod cves;

@@ -235,7 +235,7 @@ fn look(running: &mut Running, terms: &ProofConfig, lives: bool) -> Look {
         Err(why) => Look::NotYet(why),
     };
     match (&terms.check, running.port) {
-        (Check::Http { path, .. }, Some(port)) if lives => of_probe(http(port, path)),
+        (Check::Http { path, .. }, Some(port)) if lives => of_probe(http(port, path, terms)),
         (Check::Tcp { .. }, Some(port)) if lives => {
             of_probe(check::is_taken(port).map_err(|error| error.to_string()))
         }
@@ -269,8 +269,8 @@ fn runs(running: &mut Running, goes_on: Duration) -> Look {
     }
 }
 
-fn http(port: u16, path: &str) -> Result<(), String> {
-    match check::get(port, path) {
+fn http(port: u16, path: &str, terms: &ProofConfig) -> Result<(), String> {
+    match check::get(port, path, &terms.interrupted) {
         Ok(answer) if answer.status < 400 => Ok(()),
         Ok(answer) => Err(format!("it answered {}", answer.status)),
         Err(error) => Err(error.to_string()),
@@ -333,7 +333,7 @@ fn of_kernel(line: &str) -> Option<&str> {
 fn load(running: &Running, terms: &ProofConfig, proof: &mut Proof) {
     let Some(port) = running.port else { return };
     let one = || match &terms.check {
-        Check::Http { path, .. } => http(port, path),
+        Check::Http { path, .. } => http(port, path, terms),
         _ => check::is_taken(port).map_err(|error| error.to_string()),
     };
     let requests = match terms.check {

@@ -243,7 +243,8 @@ impl Ready<'_> {
             }
             let limit = (begin.elapsed() / 2).clamp(FIRST_ANSWER, LATER_ANSWER);
             let port = running.port.unwrap_or_default();
-            match Client::meet(self.bench.load, port, limit) {
+            let interrupted = &self.bench.terms.interrupted;
+            match Client::meet(self.bench.load, port, limit, interrupted) {
                 Ok(client) => return Ok(Ok(client)),
                 Err(why) => last = why,
             }

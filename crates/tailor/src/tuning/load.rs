@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::check::Check;
@@ -136,15 +138,23 @@ pub(super) struct Client<'a> {
     address: SocketAddr,
     load: &'a Load,
     dialog: Option<Dialog>,
+    /// Ends waits for answers.
+    interrupted: Arc<AtomicBool>,
 }
 
 impl<'a> Client<'a> {
     /// Asks once at a port of this host, and learns how long an answer is.
-    pub(super) fn meet(load: &'a Load, port: u16, limit: Duration) -> Result<Self, String> {
+    pub(super) fn meet(
+        load: &'a Load,
+        port: u16,
+        limit: Duration,
+        interrupted: &Arc<AtomicBool>,
+    ) -> Result<Self, String> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let request = load.request();
         let learn = || -> io::Result<Vec<u8>> {
-            Dialog::open(address, limit.min(ANSWER))?.learn(&request, QUIET)
+            let dialog = Dialog::open(address, limit.min(ANSWER))?;
+            dialog.ended_by(interrupted).learn(&request, QUIET)
         };
         let answer = learn().map_err(|error| error.to_string())?;
         load.judge(&answer)?;
@@ -154,6 +164,7 @@ impl<'a> Client<'a> {
             address,
             load,
             dialog: None,
+            interrupted: Arc::clone(interrupted),
         })
     }
 
@@ -162,6 +173,7 @@ impl<'a> Client<'a> {
         Self {
             request: self.request.clone(),
             dialog: None,
+            interrupted: Arc::clone(&self.interrupted),
             ..*self
         }
     }
@@ -172,7 +184,8 @@ impl<'a> Client<'a> {
         for _ in 0..REOPENED {
             let opened = match self.dialog.take() {
                 Some(dialog) => Ok(dialog),
-                None => Dialog::open(self.address, ANSWER),
+                None => Dialog::open(self.address, ANSWER)
+                    .map(|dialog| dialog.ended_by(&self.interrupted)),
             };
             let answered = opened.and_then(|mut dialog| {
                 let answer = dialog.exchange(&self.request, self.answer_bytes)?;
@@ -246,7 +259,8 @@ mod tests {
     #[test]
     fn a_client_asks_again_where_the_server_closes() {
         let load: Load = "tcp:6379/PING".parse().unwrap();
-        let mut client = Client::meet(&load, server("+PONG\r\n", 3), ANSWER).unwrap();
+        let mut client =
+            Client::meet(&load, server("+PONG\r\n", 3), ANSWER, &Arc::default()).unwrap();
         assert_eq!(client.answer_bytes, 7);
         let mut other = client.another();
         for _ in 0..10 {
@@ -258,7 +272,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_an_error_is_said() {
         let load: Load = "http:80/a".parse().unwrap();
-        let meet = |answer| Client::meet(&load, server(answer, 9), ANSWER);
+        let meet = |answer| Client::meet(&load, server(answer, 9), ANSWER, &Arc::default());
         let ok = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
         meet(ok).unwrap().ask().unwrap();
         let refused = "HTTP/1.1 404 Not Found\r\n\r\n";
