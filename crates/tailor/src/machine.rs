@@ -240,12 +240,6 @@ impl Running {
         matches!(self.guest.try_wait(), Ok(None))
     }
 
-    /// Waits until it ends, or for a while; whether it ended.
-    pub fn wait(&mut self, limit: Duration) -> bool {
-        self.until(limit, |_| false);
-        !self.is_alive()
-    }
-
     /// Waits until the console is as asked; `false` if it ended or took too long.
     pub fn until(&mut self, limit: Duration, is_it: impl Fn(&str) -> bool) -> bool {
         let begin = Instant::now();

@@ -170,7 +170,7 @@ pub fn prove(
         warning: running.warning(),
     };
     if proof.passed() {
-        load(&running, terms, &mut proof);
+        load(running.port, terms, &mut proof)?;
         proof.failure = after_load(&mut running, &proof, terms);
     }
     Ok(proof)
@@ -201,9 +201,7 @@ fn judge(running: &mut Running, terms: &ProofConfig) -> Result<Option<String>, P
     let begin = Instant::now();
     let mut last = "it did not start".to_owned();
     while begin.elapsed() < terms.limit {
-        if terms.interrupted.load(Ordering::Relaxed) {
-            return Err(ProveError::Interrupted);
-        }
+        go_on(terms)?;
         let lives = running.is_alive();
         match look(running, terms, lives) {
             Look::Passed => return Ok(None),
@@ -220,6 +218,14 @@ fn judge(running: &mut Running, terms: &ProofConfig) -> Result<Option<String>, P
     Ok(Some(format!(
         "the check did not pass in {waited} s: {last}"
     )))
+}
+
+/// What a signal cut short proves nothing.
+fn go_on(terms: &ProofConfig) -> Result<(), ProveError> {
+    if terms.interrupted.load(Ordering::Relaxed) {
+        return Err(ProveError::Interrupted);
+    }
+    Ok(())
 }
 
 enum Look {
@@ -242,7 +248,7 @@ fn look(running: &mut Running, terms: &ProofConfig, lives: bool) -> Look {
         (Check::Command(_), _) => {
             ended(&console).unwrap_or_else(|| Look::NotYet("the command did not end".to_owned()))
         }
-        (Check::Runs, _) => ended(&console).unwrap_or_else(|| runs(running, terms.goes_on)),
+        (Check::Runs, _) => ended(&console).unwrap_or_else(|| runs(running, terms)),
         _ => Look::NotYet("no answer".to_owned()),
     }
 }
@@ -256,11 +262,12 @@ fn ended(console: &str) -> Option<Look> {
 }
 
 /// Whether an application that was started goes on for a while.
-fn runs(running: &mut Running, goes_on: Duration) -> Look {
+fn runs(running: &mut Running, terms: &ProofConfig) -> Look {
     if Figures::on(&running.console()).is_none() {
         return Look::NotYet("the first process did not start".to_owned());
     }
-    running.wait(goes_on);
+    let is_over = |_: &str| terms.interrupted.load(Ordering::Relaxed);
+    running.until(terms.goes_on, is_over);
     let lives = running.is_alive();
     match ended(&running.console()) {
         Some(look) => look,
@@ -329,9 +336,11 @@ fn of_kernel(line: &str) -> Option<&str> {
     })
 }
 
-/// The check again and again, by several clients.
-fn load(running: &Running, terms: &ProofConfig, proof: &mut Proof) {
-    let Some(port) = running.port else { return };
+/// The check again and again, by several clients, until a signal comes.
+fn load(port: Option<u16>, terms: &ProofConfig, proof: &mut Proof) -> Result<(), ProveError> {
+    let Some(port) = port else {
+        return go_on(terms);
+    };
     let one = || match &terms.check {
         Check::Http { path, .. } => http(port, path, terms),
         _ => check::is_taken(port).map_err(|error| error.to_string()),
@@ -342,26 +351,27 @@ fn load(running: &Running, terms: &ProofConfig, proof: &mut Proof) {
         _ => LOAD_CLIENTS * 4,
     };
     let client = || {
-        let mut errors = BTreeMap::new();
-        for _ in 0..requests / LOAD_CLIENTS {
-            if terms.interrupted.load(Ordering::Relaxed) {
-                break;
-            }
+        let (mut made, mut errors) = (0, BTreeMap::new());
+        while made < requests / LOAD_CLIENTS && go_on(terms).is_ok() {
+            made += 1;
             if let Err(kind) = one() {
                 *errors.entry(kind).or_insert(0) += 1;
             }
         }
-        errors
+        (made, errors)
     };
-    let all: Vec<BTreeMap<String, u32>> = thread::scope(|scope| {
+    let all: Vec<(u32, BTreeMap<String, u32>)> = thread::scope(|scope| {
         let clients: Vec<_> = (0..LOAD_CLIENTS).map(|_| scope.spawn(client)).collect();
         let joined = clients.into_iter().filter_map(|client| client.join().ok());
         joined.collect()
     });
-    proof.requests = requests;
-    for (kind, count) in all.into_iter().flatten() {
-        *proof.errors.entry(kind).or_insert(0) += count;
+    for (made, errors) in all {
+        proof.requests += made;
+        for (kind, count) in errors {
+            *proof.errors.entry(kind).or_insert(0) += count;
+        }
     }
+    go_on(terms)
 }
 
 fn after_load(running: &mut Running, proof: &Proof, terms: &ProofConfig) -> Option<String> {
@@ -410,6 +420,7 @@ pub fn weigh_boot(
     running.until(WEIGHED, |console| {
         Figures::on(console).is_some() || terms.interrupted.load(Ordering::Relaxed)
     });
+    go_on(terms)?;
     Ok(Figures::on(&running.console()))
 }
 
@@ -449,13 +460,81 @@ pub fn weigh_alone(
     running.until(WEIGHED, |console| {
         Figures::on(console).is_some() || !goes_on()
     });
+    if !goes_on() {
+        return Err(ProveError::Interrupted);
+    }
     let figures = Figures::on(&running.console());
     Ok(figures.map(|it| it.begin_cycles / machine::NS_PER_INSTRUCTION))
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
     use super::*;
+
+    /// A server that answers each request, after `asked`.
+    fn server(asked: impl Fn() + Send + 'static) -> u16 {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                asked();
+                let mut stream = stream.unwrap();
+                // Its client may be gone.
+                let _ = stream.read(&mut [0; 512]);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+            }
+        });
+        port
+    }
+
+    fn terms() -> ProofConfig {
+        ProofConfig {
+            check: "http:80/".parse().unwrap(),
+            machine_type: MachineType::Q35,
+            execution: Execution::Translated,
+            memory_mib: 64,
+            limit: GOES_ON,
+            goes_on: GOES_ON,
+            refusals: Logging::Off,
+            interrupted: Arc::default(),
+            tare: PathBuf::new(),
+        }
+    }
+
+    fn passed() -> Proof {
+        Proof {
+            failure: None,
+            check_ms: 0,
+            requests: 0,
+            errors: BTreeMap::new(),
+            console: PathBuf::new(),
+            warning: None,
+        }
+    }
+
+    #[test]
+    fn an_interrupted_load_proves_nothing() {
+        let (terms, mut proof) = (terms(), passed());
+        let flag = Arc::clone(&terms.interrupted);
+        let port = server(move || flag.store(true, Ordering::Relaxed));
+        let loaded = load(Some(port), &terms, &mut proof);
+        assert!(matches!(loaded, Err(ProveError::Interrupted)));
+        assert!(proof.requests <= LOAD_CLIENTS, "{}", proof.requests);
+        // An application without a port has no load.
+        let loaded = load(None, &terms, &mut proof);
+        assert!(matches!(loaded, Err(ProveError::Interrupted)));
+    }
+
+    #[test]
+    fn requests_of_a_load_are_counted_as_they_are_made() {
+        let (terms, mut proof) = (terms(), passed());
+        load(Some(server(|| {})), &terms, &mut proof).unwrap();
+        assert_eq!(proof.requests, LOAD_REQUESTS);
+    }
 
     #[test]
     fn a_failure_quotes_what_the_application_said_before_the_machine_ended() {

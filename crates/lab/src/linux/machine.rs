@@ -278,9 +278,9 @@ pub(crate) fn start_alone(kernel: &Bootable, interrupt: &Interrupt) -> Result<u6
     let goes_on = || interrupt.check().is_ok();
     let tare = this_program()?;
     let Bootable { image, modules, .. } = kernel;
-    let insns = weigh_alone(image, modules, words, &console, &tare, goes_on)?;
+    let insns = weigh_alone(image, modules, words, &console, &tare, goes_on);
     interrupt.check()?;
-    insns.ok_or_else(|| LinuxError::Ended {
+    insns?.ok_or_else(|| LinuxError::Ended {
         kernel: kernel.name.clone(),
         said: last_lines(&console),
     })
