@@ -10,6 +10,7 @@ use tare_rootfs::cpio::PackError;
 use tare_rootfs::guest::GuestError;
 use tare_rootfs::kernel::debian::ObtainError;
 use tare_rootfs::modules::ModuleError;
+use tare_rootfs::root::ReadRootError;
 
 /// An error with its exit code and a hint for the user. A trait of this crate, unlike
 /// [`tare_launch::Explain`], so that any error can implement it.
@@ -44,6 +45,7 @@ as_in_launch!(
     ModuleError,
     ObtainError,
     PackError,
+    ReadRootError,
     RunDirError,
     tare_launch::Interrupted,
     tare_launch::RunFileError,

@@ -64,9 +64,9 @@ exit_codes! {
     Virtiofsd = 38,
     /// The root directory is missing, unreadable or not a directory.
     RootMissing = 40,
-    /// The root directory is too large for guest memory.
+    /// The root is too large for guest memory or for tare tailor.
     RootTooLarge = 41,
-    /// The container image of --root is damaged, too large or unsafe.
+    /// The container image of --root is damaged or unsafe.
     RootImage = 42,
     /// A profile is missing, has an unknown version, or is not valid.
     ProfileUnusable = 43,

@@ -7,6 +7,7 @@
 //! capability       what a program may do, beside its file
 //! walk, host       a tree from a directory, from programs of this computer
 //! oci              a tree from a container image
+//! root             a tree and a task from what a user names: a directory or an image
 //! archive          kernel sources, packages: unpacked within limits, confined
 //! package          Debian's packages, unpacked and not installed
 //! cpio, ext4       a tree as an initramfs, as a disk
@@ -43,6 +44,7 @@ pub mod oci;
 pub mod package;
 mod program;
 mod quote;
+pub mod root;
 pub mod tree;
 pub mod walk;
 

@@ -6,10 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use tare_profile::{Asked, Profile};
-use tare_rootfs::oci::{ImageError, Limits};
+use tare_rootfs::root::{ReadRootError, is_image, read};
 use tare_rootfs::tree::{EntryKind, Node};
-use tare_rootfs::walk::{Links, Listing, WalkError, walk};
-use tare_rootfs::{Task, Tree, host, is_public_directory, is_seen_by_all, oci};
+use tare_rootfs::{Task, Tree, host, is_public_directory, is_seen_by_all};
 
 use crate::check::Check;
 use crate::cut::Cut;
@@ -92,7 +91,7 @@ pub enum RootFrom {
     /// On this computer: those that the profile saw.
     #[default]
     Profile,
-    /// In a directory, or a container image.
+    /// In a directory, or a container image, as `tare run --root` has it.
     Path(PathBuf),
 }
 
@@ -108,7 +107,7 @@ enum Author {
 impl RootFrom {
     /// Whether it is a container image, which has its own command.
     pub fn is_image(&self) -> bool {
-        matches!(self, Self::Path(path) if path.is_file() || oci::is_layout(path))
+        matches!(self, Self::Path(path) if is_image(path))
     }
 }
 
@@ -140,17 +139,9 @@ pub enum RootError {
     /// A program or file of this computer, or all of them.
     #[error(transparent)]
     Host(#[from] HostFilesError),
-    /// The directory.
+    /// The directory or the image.
     #[error(transparent)]
-    Walk(#[from] WalkError),
-    /// The image.
-    #[error("cannot use the image {}", path.display())]
-    Image {
-        /// The image.
-        path: PathBuf,
-        /// Why.
-        source: ImageError,
-    },
+    Root(#[from] ReadRootError),
 }
 
 /// Gathers an application's files, and the program of a check that is a command.
@@ -167,17 +158,14 @@ pub fn gather(
         _ => None,
     };
     let profiled = profile.command().unwrap_or_default().to_vec();
-    let (command_or_profiled, author) = if command.is_empty() {
-        (profiled.clone(), Author::Profile)
-    } else {
-        (command.to_vec(), Author::User)
-    };
     let mut application = match from {
-        RootFrom::Profile => {
-            return of_profile(profile, command_or_profiled, author, check);
+        RootFrom::Profile if command.is_empty() => {
+            return of_profile(profile, profiled, Author::Profile, check);
         }
-        RootFrom::Path(path) if from.is_image() => of_image(path, command, profiled)?,
-        RootFrom::Path(path) => of_directory(path, command_or_profiled)?,
+        RootFrom::Profile => {
+            return of_profile(profile, command.to_vec(), Author::User, check);
+        }
+        RootFrom::Path(path) => of_root(path, command, profiled)?,
     };
     if application.task.command.is_empty() {
         return Err(RootError::NoCommand);
@@ -191,39 +179,20 @@ pub fn gather(
     Ok(application)
 }
 
-fn of_image(
+fn of_root(
     path: &Path,
     command: &[String],
     profiled: Vec<String>,
 ) -> Result<Application, RootError> {
-    let image =
-        oci::read(&oci::ImageRef::of(path), Limits::of_bytes(LIMIT_BYTES)).map_err(|source| {
-            RootError::Image {
-                path: path.to_owned(),
-                source,
-            }
-        })?;
-    let own = image.settings.command(command);
+    let mut files = read(path, command, LIMIT_BYTES)?;
+    if files.task.command.is_empty() {
+        // The user names none, and an image neither.
+        files.task.command = profiled;
+    }
     Ok(Application {
-        tree: image.tree,
-        task: Task {
-            // The profile is of this image: its own words are the better ones.
-            command: if own.is_empty() { profiled } else { own },
-            environment: image.settings.env,
-            working_directory: image.settings.working_dir,
-            user: image.settings.user,
-            ..Task::default()
-        },
-        notes: image.warnings,
-    })
-}
-
-fn of_directory(path: &Path, command: Vec<String>) -> Result<Application, RootError> {
-    let Listing { tree, warnings, .. } = walk(path, Links::Kept, LIMIT_BYTES)?;
-    Ok(Application {
-        tree,
-        task: task(command),
-        notes: warnings,
+        tree: files.tree,
+        task: files.task,
+        notes: files.warnings,
     })
 }
 

@@ -131,13 +131,70 @@ impl Explain for RootError {
         match self {
             Self::NoCommand | Self::NoCheck(_) => ExitCode::Usage,
             Self::Host(HostFilesError::TooLarge { .. }) => ExitCode::RootTooLarge,
-            Self::Host(_) | Self::Walk(_) | Self::NotPublic(_) => ExitCode::RootMissing,
-            Self::Image { .. } => ExitCode::RootImage,
+            Self::Host(_) | Self::NotPublic(_) => ExitCode::RootMissing,
+            Self::Root(error) => error.code(),
         }
     }
 
     fn hint(&self) -> Option<String> {
-        matches!(self, Self::Host(HostFilesError::TooLarge { .. }))
-            .then(|| "name a directory with what the application needs with --root".to_owned())
+        match self {
+            Self::Host(HostFilesError::TooLarge { .. }) => {
+                Some("name a directory with what the application needs with --root".to_owned())
+            }
+            // Neither --memory nor --root-disk is an option here.
+            Self::Root(_) if self.code() == ExitCode::RootTooLarge => {
+                Some("leave out of it what the application does not need".to_owned())
+            }
+            Self::Root(error) => error.hint(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use tare_rootfs::oci::{ImageError, LimitError};
+    use tare_rootfs::root::ReadRootError;
+    use tare_rootfs::walk::WalkError;
+
+    use super::*;
+
+    #[test]
+    fn a_root_fails_with_the_codes_that_it_has_in_a_run() {
+        let directory = |error| RootError::Root(ReadRootError::Directory(error));
+        let image = |source| {
+            let path = PathBuf::from("a.tar");
+            RootError::Root(ReadRootError::Image { path, source })
+        };
+        let large = WalkError::TooLarge {
+            root: PathBuf::from("root"),
+            limit_bytes: 1,
+        };
+        let limit = || LimitError::Bytes { limit_bytes: 1 };
+        let files = HostFilesError::TooLarge {
+            file: PathBuf::from("/srv/film"),
+            bytes: 2,
+            limit_bytes: 1,
+            largest: Vec::new(),
+        };
+        for (error, code) in [
+            (directory(large), ExitCode::RootTooLarge),
+            (image(ImageError::Limit(limit())), ExitCode::RootTooLarge),
+            (RootError::Host(files), ExitCode::RootTooLarge),
+            (
+                directory(WalkError::Missing(PathBuf::from("root"))),
+                ExitCode::RootMissing,
+            ),
+            (image(ImageError::Nested), ExitCode::RootImage),
+        ] {
+            assert_eq!(error.code(), code, "{error}");
+            let hint = error.hint().unwrap_or_default();
+            assert!(!hint.contains("--memory"), "{hint}");
+            assert_eq!(hint.is_empty(), code != ExitCode::RootTooLarge, "{hint}");
+        }
+        let several = image(ImageError::Several { known: Vec::new() });
+        assert!(several.hint().is_some_and(|hint| hint.ends_with("--root a.tar:NAME")));
     }
 }

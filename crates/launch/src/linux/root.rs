@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use tare_control::exit::ExitCode;
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::modules::{Module, ModuleError, Modules};
-use tare_rootfs::oci::{self, Image, ImageError, ImageRef, LimitError, Limits};
-use tare_rootfs::walk::{Links, Listing, WalkError, walk};
+use tare_rootfs::root::{self, RootFiles};
 use tare_rootfs::{Task, Tree};
 
 use super::kernel::OpenKernel;
@@ -57,41 +56,6 @@ impl Explain for GuestError {
         match self {
             Self::Read { .. } | Self::Name(_) => ExitCode::RootMissing,
             Self::NoInit | Self::Task(_) => ExitCode::Internal,
-        }
-    }
-}
-
-/// A container image that cannot be a root.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot use the image {}", path.display())]
-struct RootImageError {
-    path: PathBuf,
-    source: ImageError,
-}
-
-impl Explain for RootImageError {
-    fn code(&self) -> ExitCode {
-        use ImageError as Because;
-        match self.source {
-            Because::Open { .. } => ExitCode::RootMissing,
-            Because::Limit(_) => ExitCode::RootTooLarge,
-            Because::Spool(_) => ExitCode::Output,
-            Because::Confine(_) => ExitCode::Internal,
-            _ => ExitCode::RootImage,
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        match self.source {
-            ImageError::Limit(LimitError::Header | LimitError::Layers) => None,
-            ImageError::Limit(_) => {
-                Some("give the guest more space with --memory or --root-disk".to_owned())
-            }
-            ImageError::Several { .. } => Some(format!(
-                "write the one to run behind it: --root {}:NAME",
-                self.path.display()
-            )),
-            _ => None,
         }
     }
 }
@@ -154,44 +118,11 @@ pub fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts,
 
 /// As [`parts`], without requiring a command.
 pub(crate) fn files(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
-    let place = ImageRef::of(from);
-    if place.path.is_file() || oci::is_layout(&place.path) {
-        Ok(of_image(&place, command, limit_bytes)?)
-    } else {
-        Ok(of_directory(from, command, limit_bytes)?)
-    }
-}
-
-fn of_directory(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, WalkError> {
-    let Listing { tree, warnings, .. } = walk(from, Links::Kept, limit_bytes)?;
-    let task = Task {
-        command: command.to_vec(),
-        ..Task::default()
-    };
-    Ok((tree, task, warnings))
-}
-
-fn of_image(
-    place: &ImageRef,
-    command: &[String],
-    limit_bytes: u64,
-) -> Result<Parts, RootImageError> {
-    let image = oci::read(place, Limits::of_bytes(limit_bytes));
-    let Image {
+    let RootFiles {
         tree,
-        settings,
+        task,
         warnings,
-    } = image.map_err(|source| RootImageError {
-        path: place.path.clone(),
-        source,
-    })?;
-    let task = Task {
-        command: settings.command(command),
-        environment: settings.env,
-        working_directory: settings.working_dir,
-        user: settings.user,
-        ..Task::default()
-    };
+    } = root::read(from, command, limit_bytes)?;
     Ok((tree, task, warnings))
 }
 

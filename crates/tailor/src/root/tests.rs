@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 
 use tare_profile::{FileUse, Observer, Phase, Taken, Task as Seen, Way};
+use tare_rootfs::oci;
 
 use super::*;
 
@@ -329,6 +330,35 @@ fn words_of_the_user_stand_before_an_images() {
     assert!(matches!(none, Err(RootError::NoCommand)));
 }
 
+/// As `tare run --root` takes it.
+#[test]
+fn one_of_several_images_in_a_file_is_a_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = |name| {
+        [oci::testing::layer(&[oci::testing::Entry::File(
+            name, 0o755, b"a",
+        )])]
+    };
+    let (web, db) = (content("bin/web"), content("bin/db"));
+    let with_cmd = r#"{"config":{"Cmd":["/bin/web"]}}"#;
+    let archive = oci::testing::oci_archive_of(&[
+        (Some("web"), with_cmd, &web[..]),
+        (Some("db"), "{}", &db[..]),
+    ]);
+    fs::write(dir.path().join("two.tar"), archive).unwrap();
+    let gathered = |name: &str| {
+        let from = RootFrom::Path(dir.path().join(name));
+        assert!(from.is_image(), "{name}");
+        let profile = Profile::empty();
+        gather(&from, &profile, &[], &Check::Runs, &BTreeSet::new())
+    };
+    let root = gathered("two.tar:web").unwrap();
+    assert!(root.tree.get("bin/web").is_some() && root.tree.get("bin/db").is_none());
+    assert_eq!(root.task.command, ["/bin/web"]);
+    let error = gathered("two.tar").unwrap_err();
+    assert!(matches!(error, RootError::Root(_)), "{error}");
+}
+
 #[test]
 fn nothing_to_run_is_an_error() {
     let (profile, none) = (Profile::empty(), BTreeSet::new());
@@ -442,7 +472,9 @@ fn files_of_this_computer_that_are_too_large_are_refused_by_name() {
         let dir = tempfile::tempdir().unwrap();
         allow(dir.path(), 0o755);
         write(dir.path(), "film", 0o644);
-        let film = fs::File::options().write(true).open(dir.path().join("film"));
+        let film = fs::File::options()
+            .write(true)
+            .open(dir.path().join("film"));
         film.unwrap().set_len(mib << 20).unwrap();
         dir
     };

@@ -1,0 +1,101 @@
+//! The root of a Linux guest as a user names it (`--root`): a directory, or a container image, one
+//! of several in its file behind a colon.
+
+use std::path::{Path, PathBuf};
+
+use crate::oci::{self, Image, ImageError, ImageRef, Limits};
+use crate::walk::{Links, Listing, WalkError, walk};
+use crate::{Task, Tree};
+
+/// A root's files and how its command runs.
+#[derive(Debug)]
+pub struct RootFiles {
+    /// Its files.
+    pub tree: Tree,
+    /// The command, empty where neither the user nor an image names one, with an image's environment
+    /// and user.
+    pub task: Task,
+    /// What was skipped, one sentence each.
+    pub warnings: Vec<String>,
+}
+
+/// A root that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadRootError {
+    /// A directory.
+    #[error(transparent)]
+    Directory(#[from] WalkError),
+    /// A container image.
+    #[error("cannot use the image {}", path.display())]
+    Image {
+        /// Its file or directory, without a name behind it.
+        path: PathBuf,
+        /// Why.
+        source: ImageError,
+    },
+}
+
+/// Whether a root is a container image, which has its own command.
+pub fn is_image(from: &Path) -> bool {
+    is_image_at(&ImageRef::of(from))
+}
+
+fn is_image_at(place: &ImageRef) -> bool {
+    place.path.is_file() || oci::is_layout(&place.path)
+}
+
+/// Lists a root of at most so many bytes. `command` is the user's; to an image it is what follows an
+/// entry point.
+pub fn read(from: &Path, command: &[String], limit_bytes: u64) -> Result<RootFiles, ReadRootError> {
+    let place = ImageRef::of(from);
+    if is_image_at(&place) {
+        of_image(&place, command, limit_bytes)
+    } else {
+        of_directory(from, command, limit_bytes)
+    }
+}
+
+fn of_directory(
+    path: &Path,
+    command: &[String],
+    limit_bytes: u64,
+) -> Result<RootFiles, ReadRootError> {
+    let Listing { tree, warnings, .. } = walk(path, Links::Kept, limit_bytes)?;
+    let task = Task {
+        command: command.to_vec(),
+        ..Task::default()
+    };
+    Ok(RootFiles {
+        tree,
+        task,
+        warnings,
+    })
+}
+
+fn of_image(
+    place: &ImageRef,
+    command: &[String],
+    limit_bytes: u64,
+) -> Result<RootFiles, ReadRootError> {
+    let image = oci::read(place, Limits::of_bytes(limit_bytes));
+    let Image {
+        tree,
+        settings,
+        warnings,
+    } = image.map_err(|source| ReadRootError::Image {
+        path: place.path.clone(),
+        source,
+    })?;
+    let task = Task {
+        command: settings.command(command),
+        environment: settings.env,
+        working_directory: settings.working_dir,
+        user: settings.user,
+        ..Task::default()
+    };
+    Ok(RootFiles {
+        tree,
+        task,
+        warnings,
+    })
+}
