@@ -48,7 +48,7 @@ mod launch;
 pub mod limits;
 mod link;
 pub mod linux;
-mod log_bound;
+pub mod log_bound;
 mod mac;
 mod machine;
 pub mod machine_size;

@@ -27,13 +27,14 @@ const LOOK: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// The thread. `None` where it could not be started: the log is then unbounded, but the machine
-/// starts.
-pub(crate) struct LogBound(Option<(OwnedFd, JoinHandle<()>)>);
+/// The thread, which ends with the value. `None` where it could not be started: the log is then
+/// unbounded, but the machine starts.
+#[derive(Debug)]
+pub struct LogBound(Option<(OwnedFd, JoinHandle<()>)>);
 
 impl LogBound {
     /// Starts the thread.
-    pub(crate) fn start(log: PathBuf) -> Self {
+    pub fn start(log: PathBuf) -> Self {
         let start = || {
             let (end, stop) = pipe_with(PipeFlags::CLOEXEC)?;
             let file = File::options().read(true).write(true).open(&log)?;
@@ -45,8 +46,12 @@ impl LogBound {
     }
 
     /// Stops the thread; the log is then within its bound, if no process writes any more.
-    pub(crate) fn stop(self) {
-        if let Some((stop, thread)) = self.0 {
+    pub fn stop(self) {}
+}
+
+impl Drop for LogBound {
+    fn drop(&mut self) {
+        if let Some((stop, thread)) = self.0.take() {
             drop(stop);
             let _ = thread.join();
         }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tare_abi::exit::STATUS_LINE;
 use tare_host::program::{ProgramError, find_program};
 use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
+use tare_launch::log_bound::LogBound;
 use tare_launch::publish::Publish;
 use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
@@ -114,6 +115,8 @@ pub enum MachineError {
 pub struct Running {
     guest: RunningGuest,
     console: PathBuf,
+    /// Bounds the console while the guest runs; it ends after it.
+    bound: Option<LogBound>,
     counter: Option<Counter>,
     /// The port of the host that leads to the guest's.
     pub port: Option<u16>,
@@ -126,12 +129,8 @@ impl ProofMachine<'_> {
             path: path.to_owned(),
             source,
         };
-        fs::write(self.console, "").map_err(|error| file(self.console, error))?;
-        let mut options = File::options();
-        let console = options
-            .append(true)
-            .open(self.console)
-            .map_err(|error| file(self.console, error))?;
+        let (console, bound) =
+            new_console(self.console).map_err(|error| file(self.console, error))?;
         let messages = console
             .try_clone()
             .map_err(|error| file(self.console, error))?;
@@ -150,6 +149,7 @@ impl ProofMachine<'_> {
         Ok(Running {
             guest: started.map_err(MachineError::Start)?,
             console: self.console.to_owned(),
+            bound: Some(bound),
             counter,
             port,
         })
@@ -235,9 +235,13 @@ impl Running {
         tasks.is_ok_and(|mut tasks| !tasks.any(|task| task.is_ok_and(is_busy)))
     }
 
-    /// Whether it goes on.
+    /// Whether it goes on. Of one that has ended the console does not change any more.
     pub fn is_alive(&mut self) -> bool {
-        matches!(self.guest.try_wait(), Ok(None))
+        let lives = matches!(self.guest.try_wait(), Ok(None));
+        if !lives && let Some(bound) = self.bound.take() {
+            bound.stop();
+        }
+        lives
     }
 
     /// Waits until the console is as asked; `false` if it ended or took too long.
@@ -254,6 +258,13 @@ impl Running {
             thread::sleep(PAUSE);
         }
     }
+}
+
+/// An empty file for a console, open to append, and what bounds it.
+fn new_console(path: &Path) -> io::Result<(File, LogBound)> {
+    fs::write(path, "")?;
+    let console = File::options().append(true).open(path)?;
+    Ok((console, LogBound::start(path.to_owned())))
 }
 
 /// Whether a thread's `stat` says that it runs or waits for a CPU. Its name, which is before the
@@ -285,6 +296,8 @@ pub fn status(console: &str) -> Option<u8> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -296,6 +309,22 @@ mod tests {
         fs::write(file.path(), text).unwrap();
         assert_eq!(console(file.path()), "b".repeat(bytes));
         assert_eq!(console(Path::new("/none")), "");
+    }
+
+    /// As a guest does whose application prints without end.
+    #[test]
+    fn the_console_of_a_proof_is_bounded_and_keeps_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("proof.log");
+        let (mut guests, bound) = new_console(&path).unwrap();
+        for _ in 0..3 * CONSOLE_BYTES / 8192 {
+            guests.write_all(&[b'x'; 8192]).unwrap();
+        }
+        writeln!(guests, "\n{STATUS_LINE}7").unwrap();
+        drop(bound);
+        let bytes = fs::metadata(&path).unwrap().len();
+        assert!(bytes <= CONSOLE_BYTES, "{bytes} bytes");
+        assert_eq!(status(&console(&path)), Some(7));
     }
 
     #[test]
