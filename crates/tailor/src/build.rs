@@ -8,20 +8,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::io::{PipeReader, Write as _};
+use std::io::{PipeReader, Read, Write as _};
 use std::num::NonZeroUsize;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::time::Duration;
-
-use rustix::process::{Pid, Signal, kill_process_group};
-use tare_host::child::ended_within;
 
 use crate::objects;
-use crate::output::{Lines, quoted};
+use crate::output::{Lines, Watched, quoted};
 use crate::source::Tree;
-use crate::starter::{Excess, Starter, excess_of_a_process, is_missing, is_signaled};
+use crate::starter::{Excess, Starter, end, excess_of_a_process, is_missing, is_signaled};
 
 /// Day that every image says it was built on.
 const TIMESTAMP: &str = "Thu Jan  1 00:00:00 UTC 1970";
@@ -31,8 +26,6 @@ pub const LOG: &str = "build.log";
 pub(crate) const SPACE_BYTES: u64 = 350 << 20;
 /// Longest log, bytes; that of a kernel with everything has 3 MiB.
 const LOG_BYTES: u64 = 64 << 20;
-/// How long `make` may take to end on request: it removes what it has half made.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The images, in the build directory.
 pub(crate) const BZ_IMAGE: &str = "arch/x86/boot/bzImage";
@@ -88,15 +81,16 @@ pub enum BuildError {
     },
 }
 
-/// Builds the configuration in `build` with more flags for the compiler. `progress` gets each file that is
-/// made, and may end the build by `false`.
+/// Builds the configuration in `build` with more flags for the compiler, as long as it `goes_on`.
+/// `progress` gets each file that is made.
 pub fn build(
     starter: &Starter,
     tree: &Tree,
     build: &Path,
     flags: &[String],
     jobs: NonZeroUsize,
-    mut progress: impl FnMut(&str) -> bool,
+    goes_on: &dyn Fn() -> bool,
+    progress: impl FnMut(&str),
 ) -> Result<Image, BuildError> {
     let log_path = build.join(LOG);
     let file = |path: &Path, source| BuildError::File {
@@ -105,12 +99,13 @@ pub fn build(
     };
     let log = objects::create(build, LOG).map_err(|error| file(&log_path, error))?;
     let (output, mut make) = start(make(starter, tree, build, flags, jobs)?)?;
-    let said = follow(output, log, &mut progress);
-    if !said.goes_on {
+    let said = follow(Watched::new(output, goes_on), log, progress);
+    let is_interrupted = !goes_on();
+    if is_interrupted {
         end(&mut make);
     }
     let status = make.wait().map_err(|error| file(build, error))?;
-    if !said.goes_on {
+    if is_interrupted {
         return Err(BuildError::Interrupted);
     }
     if !status.success() {
@@ -156,17 +151,13 @@ fn make(
         .env("KBUILD_BUILD_TIMESTAMP", TIMESTAMP)
         .env("KBUILD_BUILD_USER", "tare")
         .env("KBUILD_BUILD_HOST", "tare")
-        .env("KBUILD_BUILD_VERSION", "1")
-        // Its compilers end with it.
-        .process_group(0);
+        .env("KBUILD_BUILD_VERSION", "1");
     Ok(make)
 }
 
 /// What a build printed.
 #[derive(Debug)]
 struct BuildOutput {
-    /// Whether it may go on.
-    goes_on: bool,
     /// Whether a program found no space.
     full: bool,
     /// What one of its processes took too much of.
@@ -177,15 +168,10 @@ struct BuildOutput {
     last: String,
 }
 
-/// Passes the output on until it ends, or until the build shall. What it said is
+/// Passes the output on until it ends, or until it is not read any more. What it said is
 /// kept here: on a full disk the log may lack it.
-fn follow(
-    output: PipeReader,
-    mut log: fs::File,
-    progress: &mut impl FnMut(&str) -> bool,
-) -> BuildOutput {
+fn follow(output: impl Read, mut log: fs::File, mut progress: impl FnMut(&str)) -> BuildOutput {
     let mut said = BuildOutput {
-        goes_on: true,
         full: false,
         excess: None,
         error: None,
@@ -199,10 +185,7 @@ fn follow(
         // disk will.
         let _ = keep(&mut log, &mut room, &line);
         if let Some(made) = made(&line) {
-            if !progress(made) {
-                said.goes_on = false;
-                return said;
-            }
+            progress(made);
             continue;
         }
         said.excess = said.excess.or_else(|| excess_of_a_process(&line));
@@ -295,17 +278,6 @@ fn made(line: &str) -> Option<&str> {
     let verb = words.next()?;
     let is_verb = verb.len() <= 8 && verb.chars().all(|c| c.is_ascii_uppercase());
     is_verb.then(|| words.next_back())?
-}
-
-/// Ends a build on request, and one that does not heed it.
-fn end(make: &mut Child) {
-    let Some(group) = i32::try_from(make.id()).ok().and_then(Pid::from_raw) else {
-        return;
-    };
-    let _ = kill_process_group(group, Signal::TERM);
-    if ended_within(make, PATIENCE).is_none() {
-        let _ = kill_process_group(group, Signal::KILL);
-    }
 }
 
 fn failure(

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::cell::Cell;
 use std::num::NonZeroUsize;
 
 use super::*;
@@ -17,11 +18,27 @@ fn tree(recipe: &str) -> (tempfile::TempDir, Tree) {
     (dir, tree)
 }
 
-fn built(recipe: &str, progress: impl FnMut(&str) -> bool) -> Result<Image, BuildError> {
+fn built(recipe: &str, progress: impl FnMut(&str)) -> Result<Image, BuildError> {
+    built_while(&|| true, recipe, progress)
+}
+
+fn built_while(
+    goes_on: &dyn Fn() -> bool,
+    recipe: &str,
+    progress: impl FnMut(&str),
+) -> Result<Image, BuildError> {
     let (_dir, tree) = tree(recipe);
     let out = tempfile::tempdir().unwrap();
     let jobs = NonZeroUsize::MIN;
-    build(&Starter::Test, &tree, out.path(), &[], jobs, progress)
+    build(
+        &Starter::Test,
+        &tree,
+        out.path(),
+        &[],
+        jobs,
+        goes_on,
+        progress,
+    )
 }
 
 #[test]
@@ -31,7 +48,6 @@ fn each_file_that_is_made_is_reported() {
                   mkdir -p $(O)/arch/x86/boot; touch $(O)/arch/x86/boot/bzImage $(O)/vmlinux";
     let image = built(recipe, |file| {
         files.push(file.to_owned());
-        true
     });
     assert!(image.unwrap().bz_image.ends_with("arch/x86/boot/bzImage"));
     assert_eq!(files, ["fs/open.o", "vmlinux"]);
@@ -42,7 +58,7 @@ fn a_link_is_no_image_of_a_build() {
     let secret = tempfile::NamedTempFile::new().unwrap();
     let link = format!("ln -s {} $(O)/vmlinux", secret.path().display());
     let recipe = format!("mkdir -p $(O)/arch/x86/boot; touch $(O)/arch/x86/boot/bzImage; {link}");
-    let error = built(&recipe, |_| true).unwrap_err();
+    let error = built(&recipe, |_| {}).unwrap_err();
     assert!(error.to_string().ends_with("vmlinux"), "{error}");
 }
 
@@ -57,7 +73,7 @@ fn the_log_is_not_written_where_a_link_in_its_place_leads() {
     fs::create_dir(&out).unwrap();
     for _ in 0..2 {
         let jobs = NonZeroUsize::MIN;
-        build(&Starter::Test, &tree, &out, &[], jobs, |_| true).unwrap_err();
+        build(&Starter::Test, &tree, &out, &[], jobs, &|| true, |_| {}).unwrap_err();
         assert_eq!(fs::read(&kept).unwrap(), b"kept");
     }
 }
@@ -65,7 +81,7 @@ fn the_log_is_not_written_where_a_link_in_its_place_leads() {
 #[test]
 fn the_first_error_is_said_and_the_log_is_named() {
     let recipe = "echo 'fs/a.c:1: error: no such thing' >&2; exit 1";
-    let error = built(recipe, |_| true).unwrap_err().to_string();
+    let error = built(recipe, |_| {}).unwrap_err().to_string();
     assert!(error.contains("fs/a.c:1: error: no such thing"), "{error}");
     assert!(error.contains(LOG), "{error}");
 }
@@ -75,7 +91,7 @@ fn a_full_disk_differs_from_other_failures() {
     // The log, on the same disk, has nothing of it, and the line is not text.
     let recipe = "rm $(O)/build.log; printf 'ld: \\377: No space left on device\\n' >&2; exit 1";
     assert!(matches!(
-        built(recipe, |_| true),
+        built(recipe, |_| {}),
         Err(BuildError::Full { .. })
     ));
 }
@@ -83,7 +99,8 @@ fn a_full_disk_differs_from_other_failures() {
 #[test]
 fn a_build_ends_when_it_shall_and_leaves_no_compiler() {
     let recipe = "echo '  CC      a.o'; exec sleep 77.3";
-    let error = built(recipe, |_| false).unwrap_err();
+    let is_made = Cell::new(false);
+    let error = built_while(&|| !is_made.get(), recipe, |_| is_made.set(true)).unwrap_err();
     assert!(matches!(error, BuildError::Interrupted));
     let sleeping = |entry: fs::DirEntry| {
         fs::read(entry.path().join("cmdline")).is_ok_and(|words| words == b"sleep\x0077.3\x00")
@@ -96,6 +113,18 @@ fn a_build_ends_when_it_shall_and_leaves_no_compiler() {
             .count(),
         0
     );
+}
+
+#[test]
+fn a_build_that_prints_nothing_ends_when_it_shall() {
+    // Asked before it prints and while it sleeps: it says nothing by which it would be asked.
+    let asked = Cell::new(0);
+    let goes_on = || {
+        asked.set(asked.get() + 1);
+        asked.get() < 3
+    };
+    let error = built_while(&goes_on, "exec sleep 4000", |_| {}).unwrap_err();
+    assert!(matches!(error, BuildError::Interrupted));
 }
 
 #[test]
@@ -165,7 +194,7 @@ fn a_build_that_took_too_much_says_of_what() {
         ),
         ("bash -c 'kill -XCPU $$$$'", "more than 60 min of CPU time"),
     ] {
-        let error = built(recipe, |_| true).unwrap_err();
+        let error = built(recipe, |_| {}).unwrap_err();
         assert!(matches!(error, BuildError::Excess { .. }), "{error:?}");
         assert!(error.to_string().contains(says), "{error}");
     }

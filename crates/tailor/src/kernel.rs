@@ -149,13 +149,14 @@ fn flags(cuts: &BTreeSet<Cut>) -> Vec<String> {
 }
 
 impl KernelBuilder {
-    /// Makes a kernel in `dir`; what is there of an earlier one is used.
-    /// `progress` gets each file that is made, and may end the build.
+    /// Makes a kernel in `dir`, as long as it `goes_on`; what is there of an earlier one is used.
+    /// `progress` gets each file that is made.
     pub fn make(
         &self,
         spec: &KernelSpec,
         dir: &Path,
-        progress: impl FnMut(&str) -> bool,
+        goes_on: &dyn Fn() -> bool,
+        progress: impl FnMut(&str),
     ) -> Result<Kernel, MakeError> {
         let sources = self.source.obtain(&self.cache)?;
         let choice = choose(&spec.on(sources.tree.series()));
@@ -164,8 +165,10 @@ impl KernelBuilder {
             cuts: &spec.cuts,
             flags: flags(&spec.cuts),
         };
-        let solve = |tree: &Tree, build: &Path| kconfig::solve(&self.starter, tree, build, &choice);
-        let mut kernel = self.build(&recipe, dir, solve, progress)?;
+        let solve = |tree: &Tree, build: &Path| {
+            kconfig::solve(&self.starter, tree, build, &choice, goes_on)
+        };
+        let mut kernel = self.build(&recipe, dir, solve, goes_on, progress)?;
         kernel.choice = choice;
         Ok(kernel)
     }
@@ -175,7 +178,8 @@ impl KernelBuilder {
         &self,
         given: &GivenConfig,
         dir: &Path,
-        progress: impl FnMut(&str) -> bool,
+        goes_on: &dyn Fn() -> bool,
+        progress: impl FnMut(&str),
     ) -> Result<Kernel, MakeError> {
         let sources = self.source.obtain(&self.cache)?;
         let recipe = Recipe {
@@ -183,9 +187,10 @@ impl KernelBuilder {
             cuts: &BTreeSet::new(),
             flags: Vec::new(),
         };
-        let solve =
-            |tree: &Tree, build: &Path| kconfig::solve_given(&self.starter, tree, build, given);
-        self.build(&recipe, dir, solve, progress)
+        let solve = |tree: &Tree, build: &Path| {
+            kconfig::solve_given(&self.starter, tree, build, given, goes_on)
+        };
+        self.build(&recipe, dir, solve, goes_on, progress)
     }
 
     /// Makes the kernel of a lock again. [`Lock::differences`] says what came out
@@ -194,7 +199,8 @@ impl KernelBuilder {
         &self,
         lock: &Lock,
         dir: &Path,
-        progress: impl FnMut(&str) -> bool,
+        goes_on: &dyn Fn() -> bool,
+        progress: impl FnMut(&str),
     ) -> Result<Kernel, MakeError> {
         let sources = self.source.obtain(&self.cache)?;
         if sources.sha256 != lock.source_sha256 {
@@ -216,8 +222,9 @@ impl KernelBuilder {
         let lines = GivenConfig::of_lines(lines)
             .map_err(MakeError::LockConfig)?
             .text();
-        let solve =
-            |tree: &Tree, build: &Path| kconfig::solve_lines(&self.starter, tree, build, &lines);
+        let solve = |tree: &Tree, build: &Path| {
+            kconfig::solve_lines(&self.starter, tree, build, &lines, goes_on)
+        };
         let ours = patches(&lock.cuts, sources.tree.series());
         for patch in &lock.patches {
             let same = ours.iter().any(|(name, text)| {
@@ -227,17 +234,23 @@ impl KernelBuilder {
                 return Err(MakeError::OtherPatch(patch.name.clone()));
             }
         }
-        self.build(&recipe, dir, solve, progress)
+        self.build(&recipe, dir, solve, goes_on, progress)
     }
 
     /// The configuration of a spec, without building it.
-    pub fn configure(&self, spec: &KernelSpec, dir: &Path) -> Result<Config, MakeError> {
+    pub fn configure(
+        &self,
+        spec: &KernelSpec,
+        dir: &Path,
+        goes_on: &dyn Fn() -> bool,
+    ) -> Result<Config, MakeError> {
         let tree = self.source.tree(&self.cache)?;
         Ok(kconfig::solve(
             &self.starter,
             &tree,
             dir,
             &choose(&spec.on(tree.series())),
+            goes_on,
         )?)
     }
 
@@ -246,7 +259,8 @@ impl KernelBuilder {
         recipe: &Recipe<'_>,
         dir: &Path,
         solve: impl FnOnce(&Tree, &Path) -> Result<Config, KconfigError>,
-        mut progress: impl FnMut(&str) -> bool,
+        goes_on: &dyn Fn() -> bool,
+        mut progress: impl FnMut(&str),
     ) -> Result<Kernel, MakeError> {
         let patches = patches(recipe.cuts, recipe.sources.tree.series());
         // Sources that do not fit leave no directory behind.
@@ -272,10 +286,11 @@ impl KernelBuilder {
         let begin = Instant::now();
         let mut files_made = 0;
         let (starter, flags) = (&self.starter, &recipe.flags);
-        let image = build::build(starter, &tree, &objects, flags, self.jobs, |file| {
+        let count = |file: &str| {
             files_made += 1;
-            progress(file)
-        })?;
+            progress(file);
+        };
+        let image = build::build(starter, &tree, &objects, flags, self.jobs, goes_on, count)?;
         let packed = objects::open(&objects, build::BZ_IMAGE).map_err(failed(&image.bz_image))?;
         let lock = Lock {
             schema: lock::SCHEMA.to_owned(),

@@ -1,9 +1,48 @@
-//! What other parties' programs print: lines without an end cost no memory.
+//! What other parties' programs print: lines without an end cost no memory, and who prints nothing
+//! holds nothing up.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::fd::AsFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 /// Longest line, bytes; what is beyond is dropped. A linker's command line has less.
 const LINE_BYTES: usize = 64 << 10;
+
+/// How often it is asked whether a program that prints nothing may go on.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+
+/// An output whose reads fail once its program shall not go on.
+pub(crate) struct Watched<'a, R> {
+    output: R,
+    goes_on: &'a dyn Fn() -> bool,
+}
+
+impl<'a, R> Watched<'a, R> {
+    pub(crate) fn new(output: R, goes_on: &'a dyn Fn() -> bool) -> Self {
+        Self { output, goes_on }
+    }
+}
+
+impl<R: Read + AsFd> Read for Watched<'_, R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if !(self.goes_on)() {
+                return Err(io::Error::other("interrupted"));
+            }
+            let mut output = [PollFd::new(&self.output, PollFlags::IN)];
+            match poll(&mut output, Some(&LOOK)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return self.output.read(bytes),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+}
 
 /// Lines of an output, to its end.
 pub(crate) struct Lines<R> {
@@ -41,7 +80,7 @@ impl<R: Read> Lines<R> {
 pub(crate) fn beginning(mut output: impl Read, most: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     let _ = output.by_ref().take(most).read_to_end(&mut bytes);
-    let _ = std::io::copy(&mut output, &mut std::io::sink());
+    let _ = io::copy(&mut output, &mut io::sink());
     bytes
 }
 

@@ -220,12 +220,20 @@ fn judge(running: &mut Running, terms: &ProofConfig) -> Result<Option<String>, P
     )))
 }
 
+impl ProofConfig {
+    /// Whether no signal has come.
+    pub fn may_go_on(&self) -> bool {
+        !self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
 /// What a signal cut short proves nothing.
 fn go_on(terms: &ProofConfig) -> Result<(), ProveError> {
-    if terms.interrupted.load(Ordering::Relaxed) {
-        return Err(ProveError::Interrupted);
+    if terms.may_go_on() {
+        Ok(())
+    } else {
+        Err(ProveError::Interrupted)
     }
-    Ok(())
 }
 
 enum Look {
@@ -266,8 +274,7 @@ fn runs(running: &mut Running, terms: &ProofConfig) -> Look {
     if Figures::on(&running.console()).is_none() {
         return Look::NotYet("the first process did not start".to_owned());
     }
-    let is_over = |_: &str| terms.interrupted.load(Ordering::Relaxed);
-    running.until(terms.goes_on, is_over);
+    running.until(terms.goes_on, |_| !terms.may_go_on());
     let lives = running.is_alive();
     match ended(&running.console()) {
         Some(look) => look,
@@ -352,7 +359,7 @@ fn load(port: Option<u16>, terms: &ProofConfig, proof: &mut Proof) -> Result<(),
     };
     let client = || {
         let (mut made, mut errors) = (0, BTreeMap::new());
-        while made < requests / LOAD_CLIENTS && go_on(terms).is_ok() {
+        while made < requests / LOAD_CLIENTS && terms.may_go_on() {
             made += 1;
             if let Err(kind) = one() {
                 *errors.entry(kind).or_insert(0) += 1;
@@ -418,7 +425,7 @@ pub fn weigh_boot(
     }
     .start()?;
     running.until(WEIGHED, |console| {
-        Figures::on(console).is_some() || terms.interrupted.load(Ordering::Relaxed)
+        Figures::on(console).is_some() || !terms.may_go_on()
     });
     go_on(terms)?;
     Ok(Figures::on(&running.console()))

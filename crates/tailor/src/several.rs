@@ -31,7 +31,7 @@ pub fn run(
     tailorings: &[Tailoring<'_>],
     mut spec: KernelSpec,
     limit: Duration,
-    mut progress: impl FnMut(Step<'_>) -> bool,
+    mut progress: impl FnMut(Step<'_>),
 ) -> Result<Option<TailoredForAll>, TailorError> {
     let begin = Instant::now();
     let mut proofs: Vec<Option<Proof>> = tailorings.iter().map(|_| None).collect();

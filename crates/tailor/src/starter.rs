@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
+use tare_host::child::ended_within;
 use tare_launch::building;
 pub use tare_launch::building::Bounds;
 
@@ -37,6 +40,9 @@ fn memory_of_host(meminfo: &str) -> Option<u64> {
     Some(kib << 10)
 }
 
+/// How long `make` may take to end on request: it removes what it has half made.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Who starts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Starter {
@@ -61,8 +67,21 @@ impl Starter {
             .arg("ARCH=x86_64")
             .env("LC_ALL", "C")
             .env_remove("MAKEFLAGS")
-            .stdin(std::process::Stdio::null());
+            .stdin(std::process::Stdio::null())
+            // What it starts ends with it.
+            .process_group(0);
         Ok(make)
+    }
+}
+
+/// Ends `make` on request, and one that does not heed it.
+pub(crate) fn end(make: &mut Child) {
+    let Some(group) = i32::try_from(make.id()).ok().and_then(Pid::from_raw) else {
+        return;
+    };
+    let _ = kill_process_group(group, Signal::TERM);
+    if ended_within(make, PATIENCE).is_none() {
+        let _ = kill_process_group(group, Signal::KILL);
     }
 }
 

@@ -153,11 +153,11 @@ struct Round<'a, P> {
 }
 
 impl Tailoring<'_> {
-    /// Does it. `progress` may end a build by `false`.
+    /// Does it, until its proof's terms are interrupted.
     pub fn run(
         &self,
         spec: KernelSpec,
-        progress: impl FnMut(Step<'_>) -> bool,
+        progress: impl FnMut(Step<'_>),
     ) -> Result<Tailored, TailorError> {
         let mut round = Round {
             tailoring: self,
@@ -179,7 +179,7 @@ impl Tailoring<'_> {
     }
 }
 
-impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
+impl<P: FnMut(Step<'_>)> Round<'_, P> {
     /// Follows what the guests say, then searches.
     fn until_proven(&mut self) -> Result<(Kernel, Proof), TailorError> {
         // Seconds, where a kernel takes minutes.
@@ -375,12 +375,18 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
 
     /// Those of the options that the kernel's scripts grant with all of the others.
     fn grantable(&self, mut set: Reasons) -> Result<Reasons, TailorError> {
-        let Tailoring { builder, dir, .. } = self.tailoring;
+        let Tailoring {
+            builder,
+            dir,
+            terms,
+            ..
+        } = self.tailoring;
         let mut spec = self.spec.clone();
         while !set.is_empty() {
             spec.add.clone_from(&self.spec.add);
             spec.add.extend(set.clone());
-            let solved = builder.configure(&spec, &dir.join(CANDIDATES));
+            let goes_on = || terms.may_go_on();
+            let solved = builder.configure(&spec, &dir.join(CANDIDATES), &goes_on);
             let Err(MakeError::Kconfig(KconfigError::NotGranted(missing))) = solved else {
                 solved?;
                 break;
@@ -435,6 +441,7 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             dir,
             logs,
             limit,
+            terms,
             ..
         } = self.tailoring;
         if self.begin.elapsed() > *limit {
@@ -442,7 +449,9 @@ impl<P: FnMut(Step<'_>) -> bool> Round<'_, P> {
             return Err(TailorError::OutOfTime { limit, logs });
         }
         let progress = &mut self.progress;
-        let kernel = builder.make(&self.spec, dir, |file| progress(Step::Made(file)))?;
+        let goes_on = || terms.may_go_on();
+        let made = |file: &str| progress(Step::Made(file));
+        let kernel = builder.make(&self.spec, dir, &goes_on, made)?;
         self.kernels += 1;
         self.build_time += kernel.build_time;
         Ok(kernel)

@@ -21,6 +21,7 @@ impl Explain for MakeError {
             Self::Obtain(_) | Self::Source(_) | Self::Patch(_) => ExitCode::KernelSources,
             Self::OtherSources { .. } | Self::OtherPatch(_) => ExitCode::KernelSources,
             Self::OtherFlags | Self::LockConfig(_) => ExitCode::KernelSources,
+            Self::Kconfig(KconfigError::Interrupted) => ExitCode::Interrupted,
             Self::Kconfig(_) => ExitCode::KernelConfig,
             Self::Build(BuildError::Interrupted) => ExitCode::Interrupted,
             Self::Build(
@@ -162,6 +163,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_kernel_that_a_signal_ended_is_interrupted_whatever_was_made() {
+        for error in [
+            MakeError::Kconfig(KconfigError::Interrupted),
+            MakeError::Build(BuildError::Interrupted),
+        ] {
+            assert_eq!(error.code(), ExitCode::Interrupted, "{error}");
+        }
+    }
+
+    #[test]
     fn a_root_fails_with_the_codes_that_it_has_in_a_run() {
         let directory = |error| RootError::Root(ReadRootError::Directory(error));
         let image = |source| {
@@ -195,6 +206,10 @@ mod tests {
             assert_eq!(hint.is_empty(), code != ExitCode::RootTooLarge, "{hint}");
         }
         let several = image(ImageError::Several { known: Vec::new() });
-        assert!(several.hint().is_some_and(|hint| hint.ends_with("--root a.tar:NAME")));
+        assert!(
+            several
+                .hint()
+                .is_some_and(|hint| hint.ends_with("--root a.tar:NAME"))
+        );
     }
 }

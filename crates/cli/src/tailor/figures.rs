@@ -225,7 +225,9 @@ impl Figures<'_> {
         if cut == Cut::Smp {
             spec.parts.insert(tare_tailor::target::Part::SeveralCpus);
         }
-        let other = self.builder.configure(&spec, &self.dir.join("each-cut"))?;
+        let goes_on = || self.terms.may_go_on();
+        let dir = self.dir.join("each-cut");
+        let other = self.builder.configure(&spec, &dir, &goes_on)?;
         let count = |config: &Config| i64::try_from(config.options()).unwrap_or(0);
         let (with, without) = if taken {
             (count(config), count(&other))

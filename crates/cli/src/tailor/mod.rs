@@ -112,9 +112,9 @@ fn again(args: &TailorArgs, path: &Path, builder: &KernelBuilder, ended: &Atomic
         .clone()
         .unwrap_or_else(|| "out/kernel-again".into());
     let mut progress = Progress::new(Vec::new());
-    let kernel = builder.make_again(&lock, &out, |file| {
+    let goes_on = || !ended.load(Ordering::Relaxed);
+    let kernel = builder.make_again(&lock, &out, &goes_on, |file| {
         progress.step(&Step::Made(file));
-        !ended.load(Ordering::Relaxed)
     })?;
     let image = install(&out, &kernel)?;
     let differences = lock.differences(&kernel.lock);
@@ -174,7 +174,6 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
         .collect();
     let all = several::run(&tailorings, spec.clone(), limit, |step| {
         progress.step(&step);
-        !interrupted.load(Ordering::Relaxed)
     })?;
     let mut proofs = all.iter().flat_map(|all| all.proofs.iter().flatten());
     if let Some(warning) = proofs.find_map(|proof| proof.warning) {
@@ -276,15 +275,12 @@ fn rebuild(
     let added = tailored.added.iter();
     spec.add
         .extend(added.map(|it| (it.symbol.clone(), it.why.clone())));
-    let interrupted = &subject.terms.interrupted;
-    let kernel = builder.make(spec, dir, |file| {
-        step(Step::Made(file));
-        !interrupted.load(Ordering::Relaxed)
-    })?;
-    step(Step::Proving);
     let Subject {
         application, terms, ..
     } = subject;
+    let goes_on = || terms.may_go_on();
+    let kernel = builder.make(spec, dir, &goes_on, |file| step(Step::Made(file)))?;
+    step(Step::Proving);
     let console = subject.logs.join(PARAMETERS_LOG);
     let proof = prove(&kernel.image.bz_image, &[], application, terms, &console)?;
     tailored.kernels += 1;

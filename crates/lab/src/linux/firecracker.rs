@@ -138,7 +138,8 @@ pub(crate) fn kernel(
             starter: Starter::Tare(machine::this_program()?, bounds()),
         };
         let objects = entries.join(OBJECTS);
-        let made = builder.make_given(given, &objects, |_| interrupt.check().is_ok());
+        let goes_on = || interrupt.check().is_ok();
+        let made = builder.make_given(given, &objects, &goes_on, |_| {});
         kernels::store(name, made, &objects, &place, interrupt)?;
     }
     kernels::at(&place, name).ok_or_else(|| LinuxError::NotKept {

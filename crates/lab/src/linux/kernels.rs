@@ -206,7 +206,8 @@ fn make(
         starter: Starter::Tare(machine::this_program()?, bounds()),
     };
     let objects = entries(cache).join(objects(&order.cuts));
-    let made = builder.make(order, &objects, |_| interrupt.check().is_ok());
+    let goes_on = || interrupt.check().is_ok();
+    let made = builder.make(order, &objects, &goes_on, |_| {});
     store(name, made, &objects, place, interrupt)
 }
 
@@ -259,15 +260,22 @@ impl Yardstick {
     }
 
     /// Has the kernel's scripts solve it.
-    pub(crate) fn configuration(self, sources: &Sources) -> Result<Config, LinuxError> {
+    pub(crate) fn configuration(
+        self,
+        sources: &Sources,
+        interrupt: &Interrupt,
+    ) -> Result<Config, LinuxError> {
         let objects = tempfile::tempdir().map_err(LinuxError::file("a temporary directory"))?;
         let starter = Starter::Tare(machine::this_program()?, bounds());
         let (targets, lines): (&[&str], _) = match self {
             Self::DefconfigKvm => (&["x86_64_defconfig", "kvm_guest.config"], None),
             Self::Floor => (&["allnoconfig"], Some("CONFIG_64BIT=y\nCONFIG_EXPERT=y\n")),
         };
-        kconfig::made_by(&starter, &sources.tree, objects.path(), targets, lines)
-            .map_err(|error| not_made(self.name(), MakeError::Kconfig(error)))
+        let goes_on = || interrupt.check().is_ok();
+        let (tree, objects) = (&sources.tree, objects.path());
+        let made = kconfig::made_by(&starter, tree, objects, targets, lines, &goes_on);
+        interrupt.check()?;
+        made.map_err(|error| not_made(self.name(), MakeError::Kconfig(error)))
     }
 }
 

@@ -24,9 +24,9 @@ pub use prompts::Prompts;
 use crate::choose::Choice;
 use crate::mapping::Symbol;
 use crate::objects;
-use crate::output::{beginning, quoted};
+use crate::output::{Watched, beginning, quoted};
 use crate::source::Tree;
-use crate::starter::{Excess, Starter, excess_of_a_process, is_missing};
+use crate::starter::{Excess, Starter, end, excess_of_a_process, is_missing};
 
 /// The requested list, in the build directory.
 const REQUESTED: &str = "asked.config";
@@ -47,6 +47,9 @@ pub enum KconfigError {
     /// They took too much.
     #[error("the kernel's configuration scripts were ended: {0}")]
     Excess(Excess),
+    /// They were ended from outside.
+    #[error("interrupted while the kernel's scripts made its configuration")]
+    Interrupted,
     /// No `make`.
     #[error("cannot run make: install make, gcc, flex and bison")]
     NoMake(#[source] io::Error),
@@ -89,14 +92,15 @@ fn list(all: &[NotGranted]) -> String {
 }
 
 /// Has the kernel's scripts make a configuration with what was chosen, in
-/// `build`, which then holds it as `.config`.
+/// `build`, which then holds it as `.config`, as long as it `goes_on`.
 pub(crate) fn solve(
     starter: &Starter,
     tree: &Tree,
     build: &Path,
     choice: &Choice,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<Config, KconfigError> {
-    let config = solve_lines(starter, tree, build, &fragment(choice))?;
+    let config = solve_lines(starter, tree, build, &fragment(choice), goes_on)?;
     match not_granted(tree, choice, &config) {
         none if none.is_empty() => Ok(config),
         some => Err(KconfigError::NotGranted(some)),
@@ -109,10 +113,18 @@ pub(crate) fn solve_lines(
     tree: &Tree,
     build: &Path,
     lines: &str,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<Config, KconfigError> {
     let build = &made(build)?;
     let asked = write(build, REQUESTED, lines)?;
-    run_scripts(starter, tree, build, &["allnoconfig"], Some(&asked))?;
+    run_scripts(
+        starter,
+        tree,
+        build,
+        &["allnoconfig"],
+        Some(&asked),
+        goes_on,
+    )?;
     result(build)
 }
 
@@ -123,10 +135,11 @@ pub(crate) fn solve_given(
     tree: &Tree,
     build: &Path,
     given: &GivenConfig,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<Config, KconfigError> {
     let build = &made(build)?;
     write(build, RESULT, &given.text())?;
-    run_scripts(starter, tree, build, &["olddefconfig"], None)?;
+    run_scripts(starter, tree, build, &["olddefconfig"], None, goes_on)?;
     result(build)
 }
 
@@ -138,12 +151,13 @@ pub fn made_by(
     build: &Path,
     targets: &[&str],
     lines: Option<&str>,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<Config, KconfigError> {
     let build = &made(build)?;
     let asked = lines
         .map(|lines| write(build, REQUESTED, lines))
         .transpose()?;
-    run_scripts(starter, tree, build, targets, asked.as_deref())?;
+    run_scripts(starter, tree, build, targets, asked.as_deref(), goes_on)?;
     result(build)
 }
 
@@ -190,6 +204,7 @@ fn run_scripts(
     build: &Path,
     targets: &[&str],
     asked: Option<&Path>,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<(), KconfigError> {
     let mut make = starter
         .make(tree.dir(), build)
@@ -203,8 +218,15 @@ fn run_scripts(
         .spawn()
         .map_err(KconfigError::NoMake)?;
     let errors = make.stderr.take();
-    let said = errors.map(|errors| beginning(errors, ERROR_BYTES));
+    let said = errors.map(|errors| beginning(Watched::new(errors, goes_on), ERROR_BYTES));
+    let is_interrupted = !goes_on();
+    if is_interrupted {
+        end(&mut make);
+    }
     let status = make.wait().map_err(KconfigError::NoMake)?;
+    if is_interrupted {
+        return Err(KconfigError::Interrupted);
+    }
     if status.success() {
         return Ok(());
     }

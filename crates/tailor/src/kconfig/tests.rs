@@ -66,6 +66,7 @@ fn every_target_is_granted_all_that_it_asks() {
             &tree,
             build.path(),
             &everything(tree.series(), target, &cuts),
+            &|| true,
         )
         .unwrap();
         assert!(config.has(&Symbol::new("EPOLL").unwrap()));
@@ -86,6 +87,7 @@ fn parameters_become_the_kernels_own_command_line_and_are_in_its_lock() {
         &tree,
         build.path(),
         &choose(&spec.on(tree.series())),
+        &|| true,
     )
     .unwrap();
     let line = format!("CONFIG_CMDLINE=\"{}\"", spec.parameters.join(" "));
@@ -104,7 +106,7 @@ fn what_is_not_granted_is_named_with_what_it_depends_on() {
     let symbol = Symbol::new("VIRTIO_NET").unwrap();
     let reasons = BTreeSet::from(["a test".to_owned()]);
     choice.symbols.insert(symbol, reasons);
-    let error = solve(&Starter::Test, &tree, build.path(), &choice)
+    let error = solve(&Starter::Test, &tree, build.path(), &choice, &|| true)
         .unwrap_err()
         .to_string();
     assert!(

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::cell::Cell;
+
 use tare_profile::Profile;
 
 use super::*;
@@ -42,12 +44,12 @@ fn a_kernel_is_made_again_from_its_lock() {
     let mut spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     spec.cuts.insert(Cut::O3);
     let first = dir.path().join("first");
-    let kernel = builder.make(&spec, &first, |_| true).unwrap();
+    let kernel = builder.make(&spec, &first, &|| true, |_| {}).unwrap();
     assert_eq!(kernel.files_made, 1);
     assert_eq!(kernel.lock.flags, ["-O3"]);
     let lock = Lock::read(&first.join(LOCK)).unwrap();
     assert_eq!(lock, kernel.lock);
-    let again = builder.make_again(&lock, &dir.path().join("again"), |_| true);
+    let again = builder.make_again(&lock, &dir.path().join("again"), &|| true, |_| {});
     assert!(lock.differences(&again.unwrap().lock).is_empty());
 }
 
@@ -55,9 +57,9 @@ fn a_kernel_is_made_again_from_its_lock() {
 fn a_lock_of_other_sources_is_refused() {
     let Fixture { dir, builder } = fixture();
     let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
-    let kernel = builder.make(&spec, dir.path(), |_| true).unwrap();
+    let kernel = builder.make(&spec, dir.path(), &|| true, |_| {}).unwrap();
     fs::write(dir.path().join("tree/more.c"), "").unwrap();
-    let error = builder.make_again(&kernel.lock, dir.path(), |_| true);
+    let error = builder.make_again(&kernel.lock, dir.path(), &|| true, |_| {});
     assert!(matches!(error, Err(MakeError::OtherSources { .. })));
 }
 
@@ -66,9 +68,16 @@ fn a_lock_of_someone_elses_is_no_command() {
     let Fixture { dir, builder } = fixture();
     let mut spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     spec.cuts.insert(Cut::O3);
-    let lock = builder.make(&spec, dir.path(), |_| true).unwrap().lock;
+    let lock = builder
+        .make(&spec, dir.path(), &|| true, |_| {})
+        .unwrap()
+        .lock;
     let out = dir.path().join("again");
-    let again = |lock: &Lock| builder.make_again(lock, &out, |_| true).unwrap_err();
+    let again = |lock: &Lock| {
+        builder
+            .make_again(lock, &out, &|| true, |_| {})
+            .unwrap_err()
+    };
     let mut flags = lock.clone();
     flags.flags.push("-fplugin=/tmp/plugin.so".to_owned());
     assert!(matches!(again(&flags), MakeError::OtherFlags));
@@ -87,7 +96,7 @@ fn a_given_configuration_is_completed_by_the_kernels_defaults() {
     fs::write(dir.path().join("tree/Makefile"), makefile).unwrap();
     let given = GivenConfig::read(b"CONFIG_NET=y\n# CONFIG_SMP is not set\n").unwrap();
     let kernel = builder
-        .make_given(&given, &dir.path().join("out"), |_| true)
+        .make_given(&given, &dir.path().join("out"), &|| true, |_| {})
         .unwrap();
     assert_eq!(kernel.lock.config, ["CONFIG_NET=y", "CONFIG_NEW=y"]);
     assert_eq!(kernel.lock.cuts, BTreeSet::new());
@@ -102,7 +111,7 @@ fn a_program_that_the_scripts_do_not_find_is_named() {
     fs::write(dir.path().join("tree/Makefile"), makefile).unwrap();
     let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     let error = builder
-        .make(&spec, &dir.path().join("out"), |_| true)
+        .make(&spec, &dir.path().join("out"), &|| true, |_| {})
         .unwrap_err()
         .to_string();
     assert!(error.contains("no-such-compiler"), "{error}");
@@ -121,11 +130,11 @@ fn what_is_not_granted_leaves_no_new_directory_and_an_old_one_alone() {
     let unknown = Symbol::new("UNKNOWN").unwrap();
     spec.add.insert(unknown, "the test".to_owned());
     let out = dir.path().join("out");
-    let error = builder.make(&spec, &out, |_| true).unwrap_err();
+    let error = builder.make(&spec, &out, &|| true, |_| {}).unwrap_err();
     assert!(error.to_string().contains("UNKNOWN"), "{error}");
     assert!(!out.exists());
-    builder.make(&good, &out, |_| true).unwrap();
-    assert!(builder.make(&spec, &out, |_| true).is_err());
+    builder.make(&good, &out, &|| true, |_| {}).unwrap();
+    assert!(builder.make(&spec, &out, &|| true, |_| {}).is_err());
     assert!(out.join(LOCK).exists());
 }
 
@@ -140,7 +149,7 @@ fn a_configuration_is_made_in_a_directory_named_from_here() {
         .map(|_| "..")
         .collect();
     let here = up.join(dir.path().strip_prefix("/").unwrap()).join("out");
-    let config = builder.configure(&spec, &here).unwrap();
+    let config = builder.configure(&spec, &here, &|| true).unwrap();
     assert!(config.on().next().is_some());
     assert!(dir.path().join("out/.config").exists());
 }
@@ -150,7 +159,9 @@ fn two_kernels_are_not_made_in_one_directory_at_once() {
     let Fixture { dir, builder } = fixture();
     let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     let _held = hold(dir.path()).unwrap();
-    let error = builder.make(&spec, dir.path(), |_| true).unwrap_err();
+    let error = builder
+        .make(&spec, dir.path(), &|| true, |_| {})
+        .unwrap_err();
     assert!(matches!(error, MakeError::Busy(_)), "{error}");
 }
 
@@ -166,4 +177,26 @@ fn sockets_bring_a_network_card() {
     let parts = |profile| KernelSpec::new(profile, Target::Qemu).parts;
     assert_eq!(parts(profile), BTreeSet::from([Part::Network]));
     assert!(parts(Profile::empty()).is_empty());
+}
+
+/// As scripts do that ask a program of the sources, which sleeps.
+#[test]
+fn scripts_of_a_configuration_end_when_they_shall() {
+    let Fixture { dir, builder } = fixture();
+    let makefile = MAKEFILE.replace("@cp $(KCONFIG_ALLCONFIG) $(O)/.config", "@exec sleep 4000");
+    fs::write(dir.path().join("tree/Makefile"), makefile).unwrap();
+    let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
+    let out = dir.path().join("out");
+    // It goes on where it is asked before the scripts start.
+    let asked = Cell::new(0);
+    let goes_on = || {
+        asked.set(asked.get() + 1);
+        asked.get() < 3
+    };
+    let made = builder.make(&spec, &out, &goes_on, |_| {});
+    let configured = builder.configure(&spec, &out, &|| false);
+    for error in [made.unwrap_err(), configured.unwrap_err()] {
+        let is_interrupted = matches!(error, MakeError::Kconfig(KconfigError::Interrupted));
+        assert!(is_interrupted, "{error}");
+    }
 }

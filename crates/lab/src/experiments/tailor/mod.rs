@@ -367,7 +367,7 @@ impl Experiment for Tailor {
         let sources = kernels::sources(&load.cache)?;
         let prompts = Prompts::of(&sources.tree);
         for yardstick in [Yardstick::DefconfigKvm, Yardstick::Floor] {
-            let config = yardstick.configuration(&sources)?;
+            let config = yardstick.configuration(&sources, bench.interrupt)?;
             self.weighed.options(yardstick.name(), &config, &prompts);
         }
         let mut whole = Vec::new();
