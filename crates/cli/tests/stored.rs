@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output};
 
 use support::compile::{c, c_with};
 use support::needs::{built, kvm, skip};
-use support::{CommandOutput, TestDir, end, eventually};
+use support::{CommandOutput, TestDir, end, eventually, is_locked};
 
 /// Whether machines with programs and disks can run here.
 fn can_run() -> bool {
@@ -78,10 +78,11 @@ fn logged(place: &TestDir, name: &str) -> String {
     place.run(&["logs", name]).out
 }
 
-/// Kills a machine's monitor, as it would die with its host.
-fn kill(mut child: Child) {
+/// Kills a machine's monitor, as it would die with its host, and waits until its disk is free.
+fn kill(mut child: Child, disk: &str) {
     child.kill().unwrap();
     child.wait().unwrap();
+    eventually("its disk is free", || !is_locked(Path::new(disk)));
 }
 
 /// The last number that a line with this word has.
@@ -144,7 +145,7 @@ fn a_machine_that_is_stopped_or_killed_keeps_what_it_wrote() {
         let shown = debugfs.args(["-R", "cat /hello", &copy]).output().unwrap();
         shown.stdout == b"hello, disk\n"
     });
-    kill(child);
+    kill(child, &disk);
     assert_sound(&other);
 }
 
@@ -167,7 +168,7 @@ fn what_was_synced_survives_kills_of_the_monitor() {
             assert!(!log.contains("damaged"), "{log}");
             last_number(&log, "synced") > promised + 7 * round
         });
-        kill(child);
+        kill(child, &disk);
         let log = logged(&place, &name);
         let found = last_number(&log, "found");
         assert!(found >= promised, "round {round}: {found} of {promised}");
@@ -199,7 +200,7 @@ fn a_database_is_whole_after_kills() {
             eventually("it commits", || {
                 last_number(&logged(&place, &name), "committed") > promised + 5 * round
             });
-            kill(child);
+            kill(child, &disk);
             let log = logged(&place, &name);
             assert!(log.contains("integrity_check ok"), "{journal}: {log}");
             assert!(log.contains(&format!("journal_mode {journal}")), "{log}");

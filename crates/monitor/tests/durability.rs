@@ -16,6 +16,7 @@ use support::code::*;
 use support::{Rig, Running, eventually, kvm};
 use tare_abi::{layout, ports};
 use tare_control::api::Stop;
+use tare_vmtest::is_locked;
 
 const BAR: u32 = layout::PCI_MMIO_START as u32;
 const NOTIFY: u32 = BAR + 0x3000;
@@ -191,8 +192,10 @@ fn every_acknowledged_flush_survives_the_monitor() {
                 .counters
                 .clone();
             assert_eq!(counters["flushes"] > 0, features == KNOWS_FLUSH);
+            assert!(is_locked(&path));
             running.signal(Signal::KILL);
             eventually("the monitor is gone", || running.client().stats().is_err());
+            eventually("its disk is free", || !is_locked(&path));
             // Read only now: it may have gone on until it was gone.
             let acknowledged = dots(&running);
             assert!(acknowledged >= dots_until_killed);

@@ -44,7 +44,7 @@ fn is_image_at(place: &ImageRef) -> bool {
     place.path.is_file() || oci::is_layout(&place.path)
 }
 
-/// Lists a root of at most so many bytes. `command` is the user's; to an image it is what follows an
+/// Lists a root of at most `limit_bytes`. `command` is the user's; to an image it is what follows an
 /// entry point.
 pub fn read(from: &Path, command: &[String], limit_bytes: u64) -> Result<RootFiles, ReadRootError> {
     let place = ImageRef::of(from);

@@ -22,4 +22,4 @@ pub use image::{ImageError, built_image, image};
 pub use needs::{free_port, installed, kvm, lacks, or_skip, skip};
 pub use run::{Outcome, RunError, TestMachine};
 pub use tare_qemu::{Accelerator, MachineType};
-pub use wait::{eventually, is_listening};
+pub use wait::{eventually, is_listening, is_locked};

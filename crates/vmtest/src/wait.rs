@@ -1,6 +1,7 @@
 //! Waiting for what another process or thread does.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,26 @@ pub fn is_listening(path: &Path) -> bool {
     table.lines().any(|line| {
         let mut words = line.split_whitespace();
         words.nth(3) == Some(LISTENS) && words.nth(3).map(Path::new) == Some(path)
+    })
+}
+
+/// Whether an open file description holds a lock on the file at `path`, as a machine does on a disk.
+/// The kernel releases it some time after the machine's process has ended: its io_uring has the file
+/// until the last request is done.
+///
+/// # Panics
+/// If there is no such file, or no `/proc/locks`.
+pub fn is_locked(path: &Path) -> bool {
+    let inode = fs::metadata(path).map(|it| it.ino().to_string());
+    let inode = inode.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    // Of each lock: number, kind, mode, access, process, `MAJOR:MINOR:INODE`, range (proc(5)).
+    let locks = fs::read_to_string("/proc/locks");
+    let locks = locks.unwrap_or_else(|error| panic!("/proc/locks: {error}"));
+    locks.lines().any(|lock| {
+        let mut words = lock.split_whitespace().skip(1);
+        let is_ours = words.next() == Some("OFDLCK");
+        let file = words.nth(3).and_then(|file| file.rsplit(':').next());
+        is_ours && file == Some(&inode)
     })
 }
 

@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-pub(crate) use tare_vmtest::{eventually, free_port, installed, is_listening};
+pub(crate) use tare_vmtest::{eventually, free_port, installed, is_listening, is_locked};
 use tempfile::TempDir;
 
 /// Longest time that one command may take on a host that is busy with other work, too.

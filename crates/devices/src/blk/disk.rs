@@ -14,8 +14,9 @@ use super::aligned::Aligned;
 use super::raw_io::{self, Exclusive};
 use super::{SECTOR_BYTES, format};
 
-/// How long to wait for another process's lock before the disk counts as in use.
-const LOCK_TIMEOUT: Duration = Duration::from_millis(400);
+/// How long to wait for another process's lock before the disk counts as in use. Of a machine that
+/// was killed the last requests hold it, a flush on a busy host for longer than half a second.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const LOCK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What the guest may do with a disk.

@@ -76,7 +76,7 @@ fn list(largest: &[(String, u64)]) -> String {
 }
 
 impl HostFiles {
-    /// None yet, and at most so many bytes.
+    /// None yet, and at most `limit_bytes`.
     pub(super) fn new(limit_bytes: u64) -> Self {
         Self {
             tree: Tree::new(),
