@@ -137,7 +137,7 @@ impl Demand {
         })
     }
 
-    /// Threads on so many CPUs: the line of least squares through the measured sizes, or their
+    /// Threads on a number of CPUs: the line of least squares through the measured sizes, or their
     /// number at the only one.
     fn threads_on(&self, cpus: u32) -> u32 {
         let (sizes, lived): (Vec<f64>, Vec<f64>) = self.threads.iter().copied().unzip();

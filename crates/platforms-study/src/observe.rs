@@ -83,7 +83,7 @@ impl Stretches {
         all
     }
 
-    /// Adds so many of at least `from_ns` each.
+    /// Adds `count` of at least `from_ns` each.
     pub(crate) fn add(&mut self, from_ns: u64, count: u64) {
         let class = from_ns.checked_ilog2().map_or(0, |octave| 1 << octave);
         let counted = self.0.entry(class).or_default();

@@ -49,7 +49,7 @@ pub struct Application {
 pub struct Group {
     /// CPUs that its threads may use; none counts as one.
     pub cpus: u32,
-    /// CPUs of bandwidth: so many times 100 ms for each 100 ms. `None` for no quota.
+    /// CPUs of bandwidth: as many times 100 ms for each 100 ms. `None` for no quota.
     pub quota_cpus: Option<u32>,
     /// CPU time that a context switch adds, ns.
     pub switch_ns: f64,
