@@ -51,7 +51,7 @@ calls! {
     Served:
         read write pread64 pwrite64 readv writev lseek preadv pwritev preadv2 pwritev2 copy_file_range sendfile
         splice
-        open openat creat memfd_create close close_range dup dup2 dup3 fcntl ioctl stat lstat fstat newfstatat statx
+        open openat openat2 creat memfd_create close close_range dup dup2 dup3 fcntl ioctl stat lstat fstat newfstatat statx
         getdents64 readlink readlinkat access faccessat faccessat2 mkdir mkdirat unlink rmdir
         unlinkat rename renameat renameat2 ftruncate fallocate chmod fchmodat fchmodat2 getcwd chdir fchdir
         truncate symlink symlinkat link linkat umask chown lchown fchownat utimensat fchmod flock

@@ -295,6 +295,101 @@ static void directories(void)
     T(unlink("t"));
 }
 
+static int resolved(int directory, const char *path, long flags, long resolve)
+{
+    struct { long flags, mode, resolve; } how = {flags, 0, resolve};
+    return syscall(SYS_openat2, directory, path, &how, sizeof how);
+}
+
+/* Opens by rules, and says what was found by its text. */
+static void found(int directory, const char *path, long resolve)
+{
+    char text[9] = "";
+    int f = resolved(directory, path, O_RDONLY, resolve);
+    if (f < 0) {
+        printf("%s by %lx: %s\n", path, resolve, strerror(errno));
+        return;
+    }
+    if (read(f, text, 8) < 0)
+        strcpy(text, errno == EISDIR ? "dir" : "bad");
+    printf("%s by %lx: %s\n", path, resolve, text);
+    close(f);
+}
+
+static void rules_of_paths(void)
+{
+    enum { NO_MAGIC = 2, NO_LINKS = 4, BENEATH = 8, IN_ROOT = 16 };
+    const char *paths[] = {".", "..", "/", "inner/file", "inner/../top", "../r/top", "../../outside", "/top",
+        "in", "link", "rooted", "loop", "inner/", "top/", "missing", "missing/x", "up/top", "inner/up2/link"};
+    mkdir("r", 0755);
+    mkdir("r/inner", 0755);
+    close(made("outside", "outside"));
+    close(made("r/top", "top"));
+    close(made("r/inner/file", "file"));
+    T(symlink("inner/file", "r/in"));
+    T(symlink("../outside", "r/link"));
+    T(symlink("/top", "r/rooted"));
+    T(symlink("loop", "r/loop"));
+    T(symlink("../r", "r/up"));
+    T(symlink("../..", "r/inner/up2"));
+    int r = open("r", O_RDONLY | O_DIRECTORY);
+    for (unsigned at = 0; at < sizeof paths / sizeof *paths; at++) {
+        found(r, paths[at], BENEATH);
+        found(r, paths[at], IN_ROOT);
+        found(r, paths[at], BENEATH | NO_LINKS);
+        if (paths[at][0] != '/')
+            found(r, paths[at], NO_LINKS);
+    }
+    char name[32];
+    int f = open("outside", O_RDONLY);
+    sprintf(name, "/proc/self/fd/%d", f);
+    T(resolved(r, name, O_RDONLY, NO_MAGIC));
+    T(resolved(r, name, O_RDONLY, NO_LINKS));
+    T(resolved(r, name, O_RDONLY, BENEATH));
+    int again = resolved(r, name, O_RDONLY, 0);
+    T(again >= 0);
+    close(again);
+    close(f);
+    T(resolved(f, "top", O_RDONLY, BENEATH));
+    T(resolved(r, "", O_RDONLY, BENEATH));
+    T(resolved(r, BAD, O_RDONLY, BENEATH));
+    T(resolved(r, "top", 1L << 40, 0));
+    T(resolved(r, "top", O_RDONLY, 0x40));
+    T(resolved(r, "top", O_RDONLY, 1L << 40));
+    T(resolved(r, "top", O_RDONLY, BENEATH | IN_ROOT));
+    T(resolved(r, "top", O_PATH | O_TRUNC, 0));
+    T(resolved(r, "top", O_RDWR | O_TRUNC, 0x20));
+    struct { long flags, mode, resolve, more; } how = {O_RDONLY, 0, BENEATH, 0};
+    T(syscall(SYS_openat2, r, "top", &how, 8));
+    T(syscall(SYS_openat2, r, "top", &how, 5000));
+    T(syscall(SYS_openat2, r, "top", BAD, 24));
+    f = syscall(SYS_openat2, r, "top", &how, sizeof how);
+    T(f >= 0);
+    close(f);
+    how.more = 1;
+    T(syscall(SYS_openat2, r, "top", &how, sizeof how));
+    how.mode = 0600;
+    T(syscall(SYS_openat2, r, "top", &how, 24));
+    how.flags = O_CREAT | O_EXCL | O_WRONLY;
+    f = syscall(SYS_openat2, r, "new", &how, 24);
+    T(f >= 0);
+    close(f);
+    T(syscall(SYS_openat2, r, "new", &how, 24));
+    T(syscall(SYS_openat2, r, "../beside", &how, 24));
+    how.mode = 010600;
+    T(syscall(SYS_openat2, r, "other", &how, 24));
+    struct stat st;
+    T(fstatat(r, "new", &st, 0));
+    T(st.st_mode & 0777);
+    close(r);
+    const char *made_here[] = {"r/inner/file", "r/inner/up2", "r/top", "r/in", "r/link", "r/rooted",
+        "r/loop", "r/up", "r/new", "outside"};
+    for (unsigned at = 0; at < sizeof made_here / sizeof *made_here; at++)
+        unlink(made_here[at]);
+    T(rmdir("r/inner"));
+    T(rmdir("r"));
+}
+
 static void descriptors(void)
 {
     int f = made("a", "text");
@@ -1161,7 +1256,7 @@ static const struct group groups[] = {
     {"descriptors", descriptors}, {"vectors", vectors}, {"pipes", pipes},
     {"events", events},     {"memory", memory},   {"signals", signals},
     {"threads", threads},   {"times", times},     {"pairs", pairs},
-    {"sockets", sockets},
+    {"sockets", sockets},   {"rules", rules_of_paths},
 };
 
 int main(int count, char **words)

@@ -31,15 +31,18 @@ pub(super) fn absolute(context: &Context<'_>, directory: u64, path: String) -> R
     if path.starts_with('/') {
         return Ok(path);
     }
-    let base = match directory as i32 {
-        AT_FDCWD => context.process.directory.lock().clone(),
-        _ => {
-            let open = opened(context, directory)?;
-            let directory = open.file.as_kind::<Directory>().ok_or(Errno::ENOTDIR)?;
-            directory.path.clone()
-        }
-    };
+    let base = path_of_directory(context, directory)?;
     Ok(format!("{base}/{path}"))
+}
+
+/// The path of a directory's descriptor, or of the working directory.
+pub(super) fn path_of_directory(context: &Context<'_>, directory: u64) -> Result<String> {
+    if directory as i32 == AT_FDCWD {
+        return Ok(context.process.directory.lock().clone());
+    }
+    let open = opened(context, directory)?;
+    let directory = open.file.as_kind::<Directory>().ok_or(Errno::ENOTDIR)?;
+    Ok(directory.path.clone())
 }
 
 pub(super) fn path(context: &Context<'_>, directory: u64, address: u64) -> Result<String> {
@@ -123,7 +126,7 @@ pub(super) fn masked(context: &Context<'_>, mode: u64) -> u32 {
 }
 
 /// The descriptor that a path stands for: Linux has links to `/proc/self/fd` there.
-fn descriptor(path: &str) -> Option<&str> {
+pub(super) fn descriptor(path: &str) -> Option<&str> {
     let streams = [DeviceFile::Stdin, DeviceFile::Stdout, DeviceFile::Stderr];
     let stream = streams.iter().position(|stream| stream.value() == path);
     let mut before = DESCRIPTORS.iter();
@@ -141,20 +144,38 @@ pub(super) fn openat(
     mode: u64,
 ) -> Result {
     let path = path(context, directory, name)?;
-    let flags = flags as u32 & (c::O_ACCMODE | OpenFlag::MASK);
-    let has = |bits: u32| flags & bits == bits;
-    let tree = &context.process.tree;
     if let Some(number) = descriptor(&path) {
         let number = number.parse().map_err(|_| Errno::ENOENT)?;
         let open = opened(context, number)?;
-        return insert(context, open, flags);
+        return insert(
+            context,
+            open,
+            flags as u32 & (c::O_ACCMODE | OpenFlag::MASK),
+        );
     }
-    let last = if has(c::O_NOFOLLOW) || has(c::O_CREAT | c::O_EXCL) {
+    let place = context.process.tree.walk(&path, last_of(flags))?;
+    open_place(context, place, flags, mode)
+}
+
+/// Whether a link at the end of the path counts, by flags of `open`.
+pub(super) fn last_of(flags: u64) -> Last {
+    let has = |bits: u32| flags as u32 & bits == bits;
+    if has(c::O_NOFOLLOW) || has(c::O_CREAT | c::O_EXCL) {
         Last::Keep
     } else {
         Last::Follow
-    };
-    let place = tree.walk(&path, last)?;
+    }
+}
+
+/// Opens, and makes where the flags say so, what is at a place.
+pub(super) fn open_place(
+    context: &Context<'_>,
+    place: ResolvedPath,
+    flags: u64,
+    mode: u64,
+) -> Result {
+    let flags = flags as u32 & (c::O_ACCMODE | OpenFlag::MASK);
+    let has = |bits: u32| flags & bits == bits;
     let node = if has(c::O_CREAT) && !place.name().is_empty() {
         if place.must_be_directory && place.node().is_err() {
             return Err(Errno::EISDIR);

@@ -23,6 +23,8 @@ mod message;
 #[cfg(target_os = "none")]
 mod net;
 #[cfg(target_os = "none")]
+mod openat2;
+#[cfg(target_os = "none")]
 mod options;
 #[cfg(target_os = "none")]
 mod parts;
@@ -52,7 +54,8 @@ mod table {
 
     use super::arguments::{self, Arguments};
     use super::{
-        cores, descriptors, events, files, hints, identity, io, memfd, memory, net, options,
+        cores, descriptors, events, files, hints, identity, io, memfd, memory, net, openat2,
+        options,
     };
     use super::{scheduling, signals, splice, status, system, threads, time, timers};
     use crate::context::Context;
@@ -126,6 +129,7 @@ mod table {
                     | Call::accept4
                     | Call::open
                     | Call::openat
+                    | Call::openat2
                     | Call::fstat
                     | Call::newfstatat
                     | Call::close
@@ -160,6 +164,7 @@ mod table {
 
             Call::open => files::openat(c, AT_FDCWD, a[0], a[1], a[2]),
             Call::openat => files::openat(c, a[0], a[1], a[2], a[3]),
+            Call::openat2 => openat2::openat2(c, a),
             Call::creat => files::openat(c, AT_FDCWD, a[0], CREATES, a[1]),
             Call::memfd_create => memfd::memfd_create(c, a[0], a[1]),
             Call::close => descriptors::close(c, a[0]),

@@ -453,6 +453,15 @@ impl Node {
         stored.is_some_and(|stored| stored.inode == stored.volume().root())
     }
 
+    /// Whether another node is of the same file system.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        match (self.stored(), other.stored()) {
+            (Some(one), Some(other)) => one.is_beside(other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
     /// The node of a socket's name on a volume.
     pub(super) fn of_socket(mount: &Arc<Mount>, inode: u64, named: Named) -> Arc<Self> {
         let stored = Some(Stored::new(mount, inode));

@@ -30,6 +30,28 @@ pub(crate) enum Last {
     Keep,
 }
 
+/// What a path may do above the directory where its walk starts (`resolve` of `openat2(2)`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Above {
+    /// Go there.
+    #[default]
+    Free,
+    /// Nothing: EXDEV (`RESOLVE_BENEATH`).
+    Refused,
+    /// Find that directory again, as if it were the root (`RESOLVE_IN_ROOT`).
+    Contained,
+}
+
+/// What a walk may do besides (`resolve` of `openat2(2)`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WalkRules {
+    pub(crate) above: Above,
+    /// A link anywhere is ELOOP (`RESOLVE_NO_SYMLINKS`).
+    pub(crate) no_links: bool,
+    /// A file system besides the first is EXDEV (`RESOLVE_NO_XDEV`).
+    pub(crate) one_file_system: bool,
+}
+
 /// Where a path leads.
 pub(crate) struct ResolvedPath {
     /// The directories from the root to the one above the last name.
@@ -213,13 +235,68 @@ impl Tree {
 
     /// Where an absolute path leads.
     pub(crate) fn walk(&self, path: &str, last: Last) -> Result<ResolvedPath> {
+        self.walk_on(self.start(path.len()), path, last, WalkRules::default())
+    }
+
+    /// Where a path leads from the directory at an absolute path.
+    pub(crate) fn walk_by(
+        &self,
+        rules: WalkRules,
+        directory: &str,
+        path: &str,
+        last: Last,
+    ) -> Result<ResolvedPath> {
+        let mut start = self.start(directory.len() + path.len());
+        let at = self.walk(directory, Last::Follow)?;
+        let top = at.node()?.clone();
+        if !top.is_directory() {
+            return Err(Errno::ENOTDIR);
+        }
+        if !Arc::ptr_eq(&top, &self.root) {
+            (start.above, start.real) = (at.above, at.path);
+            start.above.push(top);
+        }
+        if path.starts_with('/') {
+            match rules.above {
+                Above::Free => start = self.start(path.len()),
+                Above::Refused => return Err(Errno::EXDEV),
+                Above::Contained => {}
+            }
+        }
+        self.walk_on(start, path, last, rules)
+    }
+
+    /// The root, with room for a path of this length.
+    fn start(&self, length: usize) -> Start {
+        let mut above = Vec::with_capacity(USUAL_DEPTH);
+        above.push(self.root.clone());
+        Start {
+            above,
+            real: String::with_capacity(length + 1),
+        }
+    }
+
+    fn walk_on(
+        &self,
+        start: Start,
+        path: &str,
+        last: Last,
+        rules: WalkRules,
+    ) -> Result<ResolvedPath> {
         let ends_in_directory = |path: &str| path.ends_with('/') || path.ends_with("/.");
         let mut must_be_directory = ends_in_directory(path);
         let mut links = 0;
         // The directories down to where the walk is, and their path, empty for the root.
-        let mut above: Vec<Arc<Node>> = Vec::with_capacity(USUAL_DEPTH);
-        above.push(self.root.clone());
-        let mut real = String::with_capacity(path.len() + 1);
+        let Start {
+            mut above,
+            mut real,
+        } = start;
+        // The directory that counts as the root.
+        let (top, top_path) = match rules.above {
+            Above::Free => (1, 0),
+            Above::Refused | Above::Contained => (above.len(), real.len()),
+        };
+        let leaves = |from: &Node, to: &Node| rules.one_file_system && !from.is_beside(to);
         // What is still to walk.
         let mut rest = Cow::Borrowed(path);
         let mut at = 0;
@@ -230,8 +307,17 @@ impl Tree {
             let name = &rest[range.clone()];
             at = range.end;
             if name == ".." {
-                if above.len() > 1 {
-                    above.pop();
+                if above.len() == top && rules.above == Above::Refused {
+                    return Err(Errno::EXDEV);
+                }
+                if above.len() > top {
+                    let left = above.pop();
+                    if left
+                        .zip(above.last())
+                        .is_some_and(|(from, to)| leaves(&from, to))
+                    {
+                        return Err(Errno::EXDEV);
+                    }
                     real.truncate(real.rfind('/').unwrap_or_default());
                 }
                 continue;
@@ -240,6 +326,9 @@ impl Tree {
                 return Err(Errno::ENAMETOOLONG);
             }
             let found = here.child(name)?;
+            if found.as_ref().is_some_and(|found| leaves(here, found)) {
+                return Err(Errno::EXDEV);
+            }
             let is_last = next_name(&rest, at).is_none();
             match found.as_ref().map(|node| &node.kind) {
                 None if !is_last => return Err(Errno::ENOENT),
@@ -247,13 +336,16 @@ impl Tree {
                     if !is_last || last == Last::Follow || must_be_directory =>
                 {
                     links += 1;
-                    if links > MOST_LINKS {
+                    if links > MOST_LINKS || rules.no_links {
                         return Err(Errno::ELOOP);
                     }
                     must_be_directory |= is_last && ends_in_directory(target);
                     if target.starts_with('/') {
-                        above.truncate(1);
-                        real.clear();
+                        if rules.above == Above::Refused || leaves(here, &above[top - 1]) {
+                            return Err(Errno::EXDEV);
+                        }
+                        above.truncate(top);
+                        real.truncate(top_path);
                     }
                     rest = Cow::Owned(format!("{target}/{}", &rest[at..]));
                     at = 0;
@@ -290,6 +382,12 @@ impl Tree {
             must_be_directory,
         })
     }
+}
+
+/// Where a walk starts: the directories from the root to there, and their path, empty for the root.
+struct Start {
+    above: Vec<Arc<Node>>,
+    real: String,
 }
 
 fn add_name(path: &mut String, name: &str) {
@@ -395,6 +493,76 @@ mod tests {
                 find("empty").status().unwrap().links
             ),
             (3, 1)
+        );
+    }
+
+    /// Where a path leads from `/a` by rules, as its path.
+    fn from_a(rules: WalkRules, path: &str) -> Result<String> {
+        let tree = tree();
+        tree.link("a/up", "../a/b");
+        tree.link("a/top", "/b/file");
+        let place = tree.walk_by(rules, "/a", path, Last::Follow)?;
+        place.node().map(|_| place.path.clone())
+    }
+
+    #[test]
+    fn a_walk_does_not_leave_the_directory_that_it_is_to_stay_beneath() {
+        let rules = WalkRules {
+            above: Above::Refused,
+            ..WalkRules::default()
+        };
+        for path in ["b/file", "b/../link", "./b/./../b/file"] {
+            assert_eq!(from_a(rules, path).as_deref(), Ok("/a/b/file"), "{path}");
+        }
+        assert_eq!(from_a(rules, ".").as_deref(), Ok("/a"));
+        for path in [
+            "..",
+            "../a/b/file",
+            "b/../../a",
+            "/a/b/file",
+            "/",
+            "up",
+            "up/file",
+            "top",
+        ] {
+            assert_eq!(from_a(rules, path), Err(Errno::EXDEV), "{path}");
+        }
+        assert_eq!(from_a(rules, "missing"), Err(Errno::ENOENT));
+    }
+
+    #[test]
+    fn a_walk_finds_the_directory_that_counts_as_its_root() {
+        let rules = WalkRules {
+            above: Above::Contained,
+            ..WalkRules::default()
+        };
+        for path in ["/b/file", "../../b/file", "b/../../link", "top", "/../top"] {
+            assert_eq!(from_a(rules, path).as_deref(), Ok("/a/b/file"), "{path}");
+        }
+        for path in ["/", "..", "b/../.."] {
+            assert_eq!(from_a(rules, path).as_deref(), Ok("/a"), "{path}");
+        }
+        // `/a` of the tree is not in there, nor the root's links.
+        for path in ["/a/b/file", "up", "../absolute"] {
+            assert_eq!(from_a(rules, path), Err(Errno::ENOENT), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_walk_without_links_meets_none() {
+        let rules = WalkRules {
+            no_links: true,
+            ..WalkRules::default()
+        };
+        assert_eq!(from_a(rules, "../a/b/file").as_deref(), Ok("/a/b/file"));
+        assert_eq!(from_a(rules, "/a/b/file").as_deref(), Ok("/a/b/file"));
+        for path in ["link", "up/file", "/absolute/file"] {
+            assert_eq!(from_a(rules, path), Err(Errno::ELOOP), "{path}");
+        }
+        assert_eq!(from_a(WalkRules::default(), "top"), Err(Errno::ENOENT));
+        assert_eq!(
+            from_a(WalkRules::default(), "up/file").as_deref(),
+            Ok("/a/b/file")
         );
     }
 
