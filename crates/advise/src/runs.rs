@@ -27,7 +27,7 @@ pub(crate) enum Comparison {
 }
 
 impl Comparison {
-    /// By the name of a figure. `pin_control_pct` is none of these: both its arms are bound alike.
+    /// By the name of a figure. Both arms of `pin_control_pct` are bound alike, so it compares nothing.
     fn of(name: &str) -> Option<Self> {
         match name.split('.').next()? {
             "pin_gain_pct" => Some(Self::Pinning),

@@ -219,7 +219,7 @@ fn an_interrupted_download_for_a_guest_leaves_nothing() {
     let programs = std::env::var("PATH").unwrap();
     tare.env("PATH", format!("{}:{programs}", path("bin").display()));
     let child = tare.spawn().unwrap();
-    support::eventually("apt is asked", || asked.exists());
+    support::eventually("apt runs", || asked.exists());
     let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
     kill_process(pid, Signal::TERM).unwrap();
     fs::write(answer, "").unwrap();

@@ -1,10 +1,9 @@
 //! CPU-Pinning 2020's findings beside this machine's: agrees, disagrees, or undecided
 //! here, and why.
 
-use tare_platform::workload::{WorkloadKind, find};
-use tare_platform::{Mode, Place, Platform, Workload};
+use tare_platform::workload::WorkloadKind;
+use tare_platform::{Mode, Place, Platform};
 
-use super::Platforms;
 use super::analysis::{Estimate, Pinning, overhead, pin_gain, quota_bound, sizes, split};
 use super::data::Data;
 use tare_lab::kit::number;
@@ -40,33 +39,6 @@ pub(crate) struct Evidence<'a> {
     /// Whether machines are translated, not executed.
     pub(crate) translated: bool,
     pub(crate) host_cpus: u32,
-}
-
-impl Platforms {
-    pub(crate) fn evidence(&self) -> Evidence<'_> {
-        let ran = self.ran();
-        let applications = ran.iter().filter(|workload| workload.cost.is_none());
-        let many = ran
-            .iter()
-            .filter_map(|workload| Some((workload.name.clone(), workload.many_of.clone()?)));
-        Evidence {
-            data: &self.data,
-            many: many.collect(),
-            kinds: applications.map(|it| (it.name.clone(), it.kind)).collect(),
-            translated: self.translated(),
-            host_cpus: self.cpus_of_runs(),
-        }
-    }
-
-    /// The workloads of which there are runs, where their files are still there.
-    pub(crate) fn ran(&self) -> Vec<Workload> {
-        let ran = self.data.workloads().into_iter();
-        ran.filter_map(|name| {
-            let ours = self.workloads.iter().find(|w| w.name == name).cloned();
-            ours.or_else(|| find(&name).ok())
-        })
-        .collect()
-    }
 }
 
 /// A finding of CPU-Pinning 2020 with its verdict.

@@ -14,6 +14,7 @@
 mod analysis;
 mod charts;
 mod data;
+mod evidence;
 mod findings;
 mod model;
 mod observe;

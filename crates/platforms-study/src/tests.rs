@@ -466,7 +466,7 @@ fn findings_of_a_merged_record_are_those_of_its_host() {
             host_cpus: cpus,
             ..configured(Depth::Quick, options).unwrap()
         };
-        // "w" is no workload's file: what it waits for is not known.
+        // Tare has no file of "w": what it waits for is not known.
         platforms.workloads.clear();
         let mut evidence = platforms.evidence();
         evidence.kinds = vec![("w".to_owned(), tare_platform::workload::WorkloadKind::Cpu)];

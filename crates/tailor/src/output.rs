@@ -10,7 +10,7 @@ use rustix::io::Errno;
 /// Longest line, bytes; what is beyond is dropped. A linker's command line has less.
 const LINE_BYTES: usize = 64 << 10;
 
-/// How often it is asked whether a program that prints nothing may go on.
+/// How often to ask whether a program that prints nothing may go on.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,

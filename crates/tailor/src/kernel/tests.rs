@@ -187,7 +187,7 @@ fn scripts_of_a_configuration_end_when_they_shall() {
     fs::write(dir.path().join("tree/Makefile"), makefile).unwrap();
     let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     let out = dir.path().join("out");
-    // It goes on where it is asked before the scripts start.
+    // The first question comes before the scripts start: it goes on.
     let asked = Cell::new(0);
     let goes_on = || {
         asked.set(asked.get() + 1);
