@@ -144,7 +144,9 @@ pub(crate) fn model_over_chr(predicted: &[Predicted]) -> String {
     let line = |host_cpus: u32| {
         let at = |chr: &f64| {
             let mut of_host = predicted.iter().filter(|it| it.host_cpus == host_cpus);
-            of_host.find(|it| it.chr() == *chr).map(Predicted::figure)
+            of_host
+                .find(|it| it.chr() == *chr)
+                .map(|it| it.overhead.clone())
         };
         (format!("{host_cpus} CPUs"), chrs.iter().map(at).collect())
     };

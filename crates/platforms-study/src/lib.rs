@@ -656,8 +656,7 @@ impl Experiment for Platforms {
 
     fn figures(&self) -> Vec<Figure> {
         let mut figures = analysis::figures(&self.data);
-        let predicted = model::predicted(&self.data, &self.ran());
-        figures.extend(predicted.iter().map(model::Predicted::figure));
+        figures.extend(model::figures(&self.data, &self.ran()));
         figures
     }
 

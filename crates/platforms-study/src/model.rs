@@ -13,7 +13,7 @@ use tare_stats::{Interval, Part, half_width, mean};
 use super::analysis::{Estimate, baseline, cell, overhead, sizes};
 use super::data::{Data, Run};
 use super::plan::Arm;
-use tare_lab::kit::{Figure, Statistic};
+use tare_lab::kit::{Figure, Statistic, find};
 
 /// Hosts that are simulated, CPUs; the last is CPU-Pinning 2020's.
 pub(crate) const HOSTS: [u32; 4] = [16, 32, 64, 112];
@@ -244,7 +244,7 @@ pub(crate) struct Predicted {
     pub(crate) host_cpus: u32,
     pub(crate) size: u32,
     /// Percent over the bare machine of the size.
-    pub(crate) overhead: Estimate,
+    pub(crate) overhead: Figure,
     /// What was measured there, percent.
     pub(crate) measured: Option<Estimate>,
 }
@@ -258,48 +258,76 @@ impl Predicted {
     /// Whether model and measurement overlap; `None` where one has no interval.
     pub(crate) fn agrees(&self) -> Option<bool> {
         let measured = self.measured?.interval?;
-        let model = self.overhead.interval?;
-        Some(measured.low <= model.high && model.low <= measured.high)
-    }
-
-    pub(crate) fn figure(&self) -> Figure {
-        let name = format!(
-            "model_pct.{}.{}of{}",
-            self.workload, self.size, self.host_cpus
-        );
-        self.overhead.figure(&name, "%")
+        let (low, high) = self.overhead.ends()?;
+        Some(measured.low <= high && low <= measured.high)
     }
 }
 
-/// All that the model says: the sizes of this host beside what was measured, then larger hosts.
-/// Nothing unless both costs were measured, on one host.
-pub(crate) fn predicted(data: &Data, workloads: &[Workload]) -> Vec<Predicted> {
+fn name(workload: &str, host_cpus: u32, size: u32) -> String {
+    format!("model_pct.{workload}.{size}of{host_cpus}")
+}
+
+fn applications(workloads: &[Workload]) -> impl Iterator<Item = &str> {
+    let applications = workloads.iter().filter(|it| it.cost.is_none());
+    applications.map(|workload| workload.name.as_str())
+}
+
+/// Host and size of each place: this host's sizes at which the workload ran, then larger hosts.
+fn places(data: &Data, workload: &str, cpus: u32) -> Vec<(u32, u32)> {
+    let here = sizes(data, workload).into_iter().map(|size| (cpus, size));
+    let larger = HOSTS.into_iter().filter(|host_cpus| *host_cpus > cpus);
+    let beyond = larger.flat_map(|host_cpus| {
+        let doubling = std::iter::successors(Some(2), |size| Some(size * 2));
+        let smaller = doubling.take_while(move |size| *size <= host_cpus);
+        smaller.map(move |size| (host_cpus, size))
+    });
+    here.chain(beyond).collect()
+}
+
+/// What the model says, by simulation; nothing unless both costs were measured, on one host.
+pub(crate) fn figures(data: &Data, workloads: &[Workload]) -> Vec<Figure> {
     let hosts = data.hosts();
     let (Some(costs), [(_, cpus)]) = (Costs::measured(data, workloads), &hosts[..]) else {
         return Vec::new();
     };
-    let mut all = Vec::new();
-    for workload in workloads.iter().filter(|workload| workload.cost.is_none()) {
-        let name = &workload.name;
-        let Some(demand) = Demand::measured(data, name) else {
+    let mut figures = Vec::new();
+    for workload in applications(workloads) {
+        let Some(demand) = Demand::measured(data, workload) else {
             continue;
         };
-        let place = |host_cpus, size, measured| Predicted {
-            workload: name.clone(),
-            host_cpus,
-            size,
-            overhead: demand.overhead(&costs, host_cpus, size),
-            measured,
-        };
-        for size in sizes(data, name) {
-            let container = Place::new(Platform::Container, Mode::Vanilla, size, *cpus);
-            let measured = overhead(data, name, container).map(Estimate::percent);
-            all.extend(measured.map(|measured| place(*cpus, size, Some(measured))));
+        for (host_cpus, size) in places(data, workload, *cpus) {
+            let overhead = demand.overhead(&costs, host_cpus, size);
+            figures.push(overhead.figure(&name(workload, host_cpus, size), "%"));
         }
-        for host_cpus in HOSTS {
-            let doubling = std::iter::successors(Some(2), |size| Some(size * 2));
-            let smaller = doubling.take_while(|size| *size <= host_cpus);
-            all.extend(smaller.map(|size| place(host_cpus, size, None)));
+    }
+    figures
+}
+
+/// The same beside what was measured.
+pub(crate) fn predicted(data: &Data, workloads: &[Workload], figures: &[Figure]) -> Vec<Predicted> {
+    let hosts = data.hosts();
+    let [(_, cpus)] = &hosts[..] else {
+        return Vec::new();
+    };
+    let mut all = Vec::new();
+    for workload in applications(workloads) {
+        for (host_cpus, size) in places(data, workload, *cpus) {
+            let Some(overhead) = find(figures, &name(workload, host_cpus, size)) else {
+                continue;
+            };
+            let is_here = host_cpus == *cpus;
+            let container = Place::new(Platform::Container, Mode::Vanilla, size, host_cpus);
+            let measured = self::overhead(data, workload, container).filter(|_| is_here);
+            if is_here && measured.is_none() {
+                continue;
+            }
+            all.push(Predicted {
+                workload: workload.to_owned(),
+                host_cpus,
+                size,
+                overhead: overhead.clone(),
+                measured: measured.map(Estimate::percent),
+            });
         }
     }
     all
@@ -395,7 +423,10 @@ mod tests {
 
     #[test]
     fn larger_hosts_come_after_this_ones_sizes_which_are_compared() {
-        let all = predicted(&made(), &workloads());
+        let (data, workloads) = (made(), workloads());
+        let figures = figures(&data, &workloads);
+        let all = predicted(&data, &workloads, &figures);
+        assert_eq!(figures.len(), all.len());
         let (here, beyond): (Vec<_>, Vec<_>) = all.iter().partition(|it| it.host_cpus == 8);
         let sizes: Vec<u32> = here.iter().map(|it| it.size).collect();
         assert_eq!(sizes, [1, 2, 8]);
@@ -404,10 +435,10 @@ mod tests {
         assert_eq!(beyond.len(), 4 + 5 + 6 + 6);
         let last = beyond.last().unwrap();
         assert_eq!((last.host_cpus, last.size, last.measured), (112, 64, None));
-        assert_eq!(last.figure().name, "model_pct.w.64of112");
-        for it in all {
-            let interval = it.overhead.interval.unwrap();
-            assert!(interval.low <= it.overhead.value && it.overhead.value <= interval.high);
+        assert_eq!(last.overhead.name, "model_pct.w.64of112");
+        for it in &all {
+            let (low, high) = it.overhead.ends().unwrap();
+            assert!(low <= it.overhead.value && it.overhead.value <= high);
             // Two threads a CPU at a quarter of the time each: a quota seldom stops one, and
             // where one CPU would make them queue, more CPUs do not.
             assert!(it.overhead.value.abs() < 30.0, "{it:?}");
@@ -447,10 +478,14 @@ mod tests {
         for without in ["s", "m"] {
             let mut data = made();
             data.runs.retain(|run| run.cell.workload != without);
-            assert_eq!(predicted(&data, &workloads()), []);
+            assert_eq!(figures(&data, &workloads()), []);
         }
         let mut two = made();
         two.runs[0].host = "b".to_owned();
-        assert_eq!(predicted(&two, &workloads()), []);
+        let two = (
+            figures(&two, &workloads()),
+            predicted(&two, &workloads(), &[]),
+        );
+        assert_eq!(two, (Vec::new(), Vec::new()));
     }
 }

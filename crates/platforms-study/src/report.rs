@@ -56,7 +56,7 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
         text.tabled("pinning", pinning(data)),
         text.section("causes", causes(data)),
         text.section("distributions", distributions(data)),
-        text.section("model", modelled(experiment)),
+        text.section("model", modelled(experiment, figures)),
         text.section("controls", controls(data, figures)),
     ];
     let findings = text
@@ -361,8 +361,8 @@ fn distributions(data: &Data) -> String {
 }
 
 /// What the model says of this host's sizes beside what was measured, and of larger hosts.
-fn modelled(experiment: &Platforms) -> String {
-    let predicted = model::predicted(&experiment.data, &experiment.ran());
+fn modelled(experiment: &Platforms, figures: &[Figure]) -> String {
+    let predicted = model::predicted(&experiment.data, &experiment.ran(), figures);
     let (here, beyond): (Vec<_>, Vec<_>) =
         predicted.into_iter().partition(|it| it.measured.is_some());
     if beyond.is_empty() {
