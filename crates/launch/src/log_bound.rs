@@ -2,8 +2,8 @@
 //! nor memory, where the run directories are.
 //!
 //! A thread sleeps until the file changes (inotify; without a free instance it polls each second),
-//! and halves a file that is too long. While a guest writes it checks at most every [`PACE`], so
-//! the file can exceed its bound by what is written in that time.
+//! and halves a file that is too long. While a guest writes it checks ten times a second, so
+//! the file can exceed its bound by what is written in between.
 
 use std::fs::File;
 use std::io;

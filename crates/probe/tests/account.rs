@@ -487,7 +487,8 @@ fn a_periodic_timer_is_identified_by_line_injector_and_period() {
     let mean = line.intervals.mean_ns().unwrap();
     // An interval is a period, or longer where the host stalled: no share of the window
     // is asserted, since any stall takes from it.
-    assert!((line.count - 1..=line.count).contains(&line.intervals.count()));
+    // Both are read while the timer runs on: an interrupt in between is in one of them alone.
+    assert!(line.count.abs_diff(line.intervals.count()) <= 2, "{line:?}");
     assert!(mean > 8_000_000, "{mean}");
     // Without names of threads the vCPU is found by what it does.
     let (thread, vcpu) = account.vcpus().next().unwrap();
