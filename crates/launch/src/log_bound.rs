@@ -27,7 +27,7 @@ const LOOK: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// The thread, which ends with the value. `None` where it could not be started: the log is then
+/// The thread, which ends with the value: the log is then within its bound, if no process writes any more. `None` where it could not be started: the log is then
 /// unbounded, but the machine starts.
 #[derive(Debug)]
 pub struct LogBound(Option<(OwnedFd, JoinHandle<()>)>);
@@ -44,9 +44,6 @@ impl LogBound {
         };
         Self(start().ok())
     }
-
-    /// Stops the thread; the log is then within its bound, if no process writes any more.
-    pub fn stop(self) {}
 }
 
 impl Drop for LogBound {
@@ -131,7 +128,7 @@ mod tests {
             theirs.write_all(&[b'x'; 8192]).unwrap();
         }
         theirs.write_all(b"the end").unwrap();
-        bound.stop();
+        drop(bound);
         let text = std::fs::read(&path).unwrap();
         assert!(text.len() as u64 <= LIMIT_BYTES, "{} bytes", text.len());
         assert!(text.starts_with(b"[tare: ") && text.ends_with(b"xthe end"));
@@ -155,6 +152,6 @@ mod tests {
 
     #[test]
     fn a_log_that_is_missing_holds_nothing_up() {
-        LogBound::start("/no/such/console.log".into()).stop();
+        drop(LogBound::start("/no/such/console.log".into()));
     }
 }

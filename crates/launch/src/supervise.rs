@@ -314,7 +314,7 @@ fn start_and_wait(
         end_held(&mut child)
     };
     stop(&handle, passing);
-    bound.stop();
+    drop(bound);
     let signal = received.load(Ordering::SeqCst);
     if watch.is_some_and(VolumeWatch::stop) && signal == 0 {
         return Err(SuperviseError::VolumeEnded.into());

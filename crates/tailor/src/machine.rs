@@ -238,8 +238,8 @@ impl Running {
     /// Whether it goes on. Of one that has ended the console does not change any more.
     pub fn is_alive(&mut self) -> bool {
         let lives = matches!(self.guest.try_wait(), Ok(None));
-        if !lives && let Some(bound) = self.bound.take() {
-            bound.stop();
+        if !lives {
+            self.bound = None;
         }
         lives
     }
