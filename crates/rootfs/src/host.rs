@@ -79,12 +79,19 @@ pub enum HostError {
 /// Adds a program, by name or path, with its libraries and interpreter; gives
 /// its place in the guest, with a leading `/`.
 pub fn add_program(tree: &mut Tree, program: &str) -> Result<String, HostError> {
-    let path = find(program)?;
-    add_file(tree, &path)?;
-    for needed in libraries(&path)? {
-        add_file(tree, &needed)?;
+    let (path, files) = program_files(program)?;
+    for file in files {
+        add_file(tree, &file)?;
     }
     Ok(path.to_string_lossy().into_owned())
+}
+
+/// A program, by name or path, and its files: itself, then its libraries and interpreter.
+pub fn program_files(program: &str) -> Result<(PathBuf, Vec<PathBuf>), HostError> {
+    let path = find(program)?;
+    let mut files = vec![path.clone()];
+    files.extend(libraries(&path)?);
+    Ok((path, files))
 }
 
 /// A program by name or path.

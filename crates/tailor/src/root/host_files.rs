@@ -118,11 +118,8 @@ impl HostFiles {
 
     /// Adds a program that the user names, with what it needs; gives its path.
     pub(super) fn program(&mut self, program: &str) -> Result<PathBuf, HostFilesError> {
-        let path = host::find(program)?;
-        self.file(&path)?;
-        for needed in host::libraries(&path)? {
-            self.file(&needed)?;
-        }
+        let (path, files) = host::program_files(program)?;
+        files.iter().try_for_each(|file| self.file(file))?;
         Ok(path)
     }
 
