@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use tare_lab::kit::{Column, Figure, Series, Statistic, course, median, number};
-use tare_platform::{Mode, Platform};
+use tare_platform::{Mode, Place, Platform};
 
 use super::analysis::{self, overhead_by_chr};
-use super::data::Data;
+use super::data::{Data, Run};
 use super::model::{HOSTS, Predicted};
 use super::observe::{Sched, Stretches};
 use super::plan::Arm;
@@ -26,15 +26,8 @@ pub(crate) fn time_over_size(data: &Data, workload: &str, (unit, scale): (&str, 
         size => format!("{size} CPUs"),
     });
     let time = |platform, mode, size| {
-        let is_of = |run: &&super::data::Run| {
-            let place = run.cell.place;
-            let counts = !run.warm_up && run.cell.arm == Arm::Main;
-            run.cell.workload == workload
-                && counts
-                && (place.platform, place.mode, place.size) == (platform, mode, size)
-        };
-        let times = data.runs.iter().filter(is_of).filter_map(|run| run.time);
-        let times: Vec<f64> = times.map(|time| time * scale).collect();
+        let runs = runs_that_count(data, workload, (platform, mode, size));
+        let times: Vec<f64> = runs.filter_map(|run| Some(run.time? * scale)).collect();
         median("", unit, &times)
     };
     let lines = each(&Platform::ALL).map(|(platform, mode)| {
@@ -71,6 +64,24 @@ pub(crate) fn overhead_over_chr(data: &Data, workload: &str) -> String {
     drawn(columns.collect(), lines.collect(), &description)
 }
 
+/// Runs of a workload that are compared, on a platform in a mode, at a size.
+fn runs_that_count<'a>(
+    data: &'a Data,
+    workload: &'a str,
+    place: (Platform, Mode, u32),
+) -> impl Iterator<Item = &'a Run> {
+    data.runs.iter().filter(move |run| {
+        let Place {
+            platform,
+            mode,
+            size,
+            ..
+        } = run.cell.place;
+        let counts = !run.warm_up && run.time.is_some() && run.cell.arm == Arm::Main;
+        counts && run.cell.workload == workload && (platform, mode, size) == place
+    })
+}
+
 /// Which stretches a chart shows.
 type Which = fn(&Sched) -> &Stretches;
 
@@ -87,17 +98,10 @@ pub(crate) fn distributions(data: &Data, workload: &str) -> String {
 }
 
 fn distribution(data: &Data, workload: &str, what: &str, which: Which) -> String {
-    let largest = analysis::sizes(data, workload).pop();
+    let size = analysis::sizes(data, workload).pop().unwrap_or(1);
     let seen = each(&Platform::ALL).map(|(platform, mode)| {
+        let runs = runs_that_count(data, workload, (platform, mode, size));
         let mut all = Stretches::default();
-        let of = |run: &&super::data::Run| {
-            let place = run.cell.place;
-            let counts = !run.warm_up && run.time.is_some() && run.cell.arm == Arm::Main;
-            run.cell.workload == workload
-                && counts
-                && (place.platform, place.mode, Some(place.size)) == (platform, mode, largest)
-        };
-        let runs = data.runs.iter().filter(of);
         for sched in runs.filter_map(|run| run.observed.sched.as_ref()) {
             all.merge(which(sched));
         }
@@ -128,7 +132,6 @@ fn distribution(data: &Data, workload: &str, what: &str, which: Which) -> String
         1_000..1_000_000 => format!("{} us", number(*ns as f64 / 1e3)),
         _ => format!("{} ms", number(*ns as f64 / 1e6)),
     });
-    let size = largest.unwrap_or(1);
     let description = format!("{workload}, {size} CPUs: stretches {what} by their least length, %");
     drawn(columns.collect(), lines.collect(), &description)
 }

@@ -247,13 +247,13 @@ fn nested(evidence: &Evidence<'_>) -> Verdict {
         let size = *sizes(evidence.data, workload).first()?;
         let of = |platform| overhead(evidence.data, workload, evidence.vanilla(platform, size));
         let (container, nested) = (of(Platform::Container)?, of(Platform::VmContainer)?);
-        let apart = evidence.holds_container(workload, size) && apart(&nested, &container);
+        let holds = evidence.holds_container(workload, size);
         let words = format!(
             "{workload}: {} against {}",
             number(nested.value),
             number(container.value)
         );
-        Some((words, apart.then_some(nested.value < container.value)))
+        Some((words, is_dearer(&container, &nested).filter(|_| holds)))
     });
     vote(votes.collect())
 }
@@ -313,8 +313,7 @@ fn dearer_container(evidence: &Evidence<'_>) -> Verdict {
                 container.text(),
                 machine.text()
             );
-            let is_apart = apart(&container, &machine);
-            votes.push((words, is_apart.then_some(container.value > machine.value)));
+            votes.push((words, is_dearer(&container, &machine)));
         }
     }
     if votes.iter().any(|(_, vote)| *vote == Some(true)) {
@@ -341,11 +340,15 @@ fn multitasking(evidence: &Evidence<'_>) -> Verdict {
                 of_many.text(),
                 of_one.text()
             );
-            let is_apart = apart(&of_many, &of_one);
-            votes.push((words, is_apart.then_some(of_many.value > of_one.value)));
+            votes.push((words, is_dearer(&of_many, &of_one)));
         }
     }
     vote(votes)
+}
+
+/// Whether the first costs more; `None` where that cannot be told.
+fn is_dearer(a: &Estimate, b: &Estimate) -> Option<bool> {
+    apart(a, b).then_some(a.value > b.value)
 }
 
 fn apart(a: &Estimate, b: &Estimate) -> bool {

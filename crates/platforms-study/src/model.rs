@@ -5,6 +5,8 @@
 //! A model, not a measurement: it has the causes that `tare_simsched` names and no others. Where
 //! containers of this host's sizes ran, it is checked against them.
 
+use std::collections::BTreeMap;
+
 use tare_platform::workload::{Cost, Workload};
 use tare_platform::{Mode, Place, Platform};
 use tare_simsched::{Application, Group, simulate};
@@ -167,28 +169,48 @@ impl Demand {
             wait_ns: self.wait_ns,
         }
     }
+}
 
-    /// How much longer than on the bare machine of its size a vanilla container takes, percent;
-    /// the interval is what the ends of the costs' intervals give.
-    pub(crate) fn overhead(&self, costs: &Costs, host_cpus: u32, size: u32) -> Estimate {
-        let application = self.on(size);
-        let [value, low, high] = costs.levels().map(|level| {
-            let bare = Group {
+/// An application at a size on the bare machine, with which containers on every host are compared.
+struct Bare {
+    application: Application,
+    size: u32,
+    /// Costs, with the time of each simulated run, ns.
+    levels: [(Level, Vec<f64>); 3],
+}
+
+impl Bare {
+    fn new(demand: &Demand, costs: &Costs, size: u32) -> Self {
+        let application = demand.on(size);
+        let levels = costs.levels().map(|level| {
+            let group = Group {
                 cpus: size,
                 quota_cpus: None,
                 switch_ns: 0.0,
                 migration_ns: level.migration_ns,
             };
+            (level, times(&application, &group))
+        });
+        Self {
+            application,
+            size,
+            levels,
+        }
+    }
+
+    /// How much longer a vanilla container of the size takes on a host, percent; the interval is
+    /// what the ends of the costs' intervals give.
+    fn overhead(&self, host_cpus: u32) -> Estimate {
+        let size = self.size;
+        let [value, low, high] = self.levels.each_ref().map(|(level, bare)| {
             let container = Group {
                 cpus: host_cpus,
                 quota_cpus: (size < host_cpus).then_some(size),
                 switch_ns: level.switch_ns,
-                ..bare
+                migration_ns: level.migration_ns,
             };
-            let ratios = (0..SEEDS).map(|seed| {
-                let time = |group| simulate(&application, group, seed).time_ns as f64;
-                time(&container) / time(&bare)
-            });
+            let container = times(&self.application, &container);
+            let ratios = container.iter().zip(bare).map(|(time, bare)| time / bare);
             (ratios.sum::<f64>() / SEEDS as f64 - 1.0) * 100.0
         });
         Estimate {
@@ -201,6 +223,11 @@ impl Demand {
             statistic: Statistic::Model,
         }
     }
+}
+
+fn times(application: &Application, group: &Group) -> Vec<f64> {
+    let time = |seed| simulate(application, group, seed).time_ns as f64;
+    (0..SEEDS).map(time).collect()
 }
 
 /// What the observer saw of a run, ns.
@@ -250,6 +277,17 @@ pub(crate) struct Predicted {
 }
 
 impl Predicted {
+    /// In words.
+    pub(crate) fn place(&self) -> String {
+        let Self {
+            workload,
+            host_cpus,
+            size,
+            ..
+        } = self;
+        format!("{workload}, {size} of {host_cpus} CPUs")
+    }
+
     /// CPUs of the container over those of its host.
     pub(crate) fn chr(&self) -> f64 {
         f64::from(self.size) / f64::from(self.host_cpus)
@@ -295,8 +333,11 @@ pub(crate) fn figures(data: &Data, workloads: &[Workload]) -> Vec<Figure> {
         let Some(demand) = Demand::measured(data, workload) else {
             continue;
         };
+        let mut sizes: BTreeMap<u32, Bare> = BTreeMap::new();
         for (host_cpus, size) in places(data, workload, *cpus) {
-            let overhead = demand.overhead(&costs, host_cpus, size);
+            let bare = sizes.entry(size);
+            let bare = bare.or_insert_with(|| Bare::new(&demand, &costs, size));
+            let overhead = bare.overhead(host_cpus);
             figures.push(overhead.figure(&name(workload, host_cpus, size), "%"));
         }
     }
@@ -463,13 +504,14 @@ mod tests {
             switch: nothing,
             migration: nothing,
         };
-        assert_eq!(demand.overhead(&costs, 112, 4).value, 0.0);
+        let overhead = |costs| Bare::new(&demand, &costs, 4).overhead(112).value;
+        assert_eq!(overhead(costs), 0.0);
         let switch = Estimate {
             value: 1e5,
             ..nothing
         };
         // A turn and its wait take 2 ms, one switch with them 0.1 ms.
-        let dearer = demand.overhead(&Costs { switch, ..costs }, 112, 4).value;
+        let dearer = overhead(Costs { switch, ..costs });
         assert!((0.0..=5.5).contains(&dearer), "{dearer}");
     }
 

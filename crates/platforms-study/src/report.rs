@@ -377,8 +377,7 @@ fn modelled(experiment: &Platforms, figures: &[Figure]) -> String {
             Some(false) => "they differ",
             None => "undecided: no interval",
         };
-        let place = format!("{}, {} of {} CPUs", it.workload, it.size, it.host_cpus);
-        vec![place, measured, it.overhead.text(), verdict.to_owned()]
+        vec![it.place(), measured, it.overhead.text(), verdict.to_owned()]
     });
     let mut html = table(
         &["", "measured, %", "model, %", ""],
@@ -387,10 +386,7 @@ fn modelled(experiment: &Platforms, figures: &[Figure]) -> String {
     for of_one in beyond.chunk_by(|a, b| a.workload == b.workload) {
         html += &charts::model_over_chr(of_one);
     }
-    let row = |it: &Predicted| {
-        let place = format!("{}, {} of {} CPUs", it.workload, it.size, it.host_cpus);
-        vec![place, number(it.chr()), it.overhead.text()]
-    };
+    let row = |it: &Predicted| vec![it.place(), number(it.chr()), it.overhead.text()];
     html + &table(
         &["", "CHR", "model, %"],
         &beyond.iter().map(row).collect::<Vec<_>>(),
