@@ -111,6 +111,20 @@ impl Process {
         Ok(bytes)
     }
 
+    /// A structure of the size that it has in the program's headers: what they lack is zero, and what
+    /// they have beyond is E2BIG unless it is zero (`copy_struct_from_user` of Linux's
+    /// `include/linux/uaccess.h`).
+    pub(crate) fn versioned<const N: usize>(&self, address: u64, size: usize) -> Result<[u8; N]> {
+        let bytes = self.bytes(address, size)?;
+        let (known, unknown) = bytes.split_at(size.min(N));
+        if unknown.iter().any(|byte| *byte != 0) {
+            return Err(Errno::E2BIG);
+        }
+        let mut whole = [0; N];
+        whole[..known.len()].copy_from_slice(known);
+        Ok(whole)
+    }
+
     pub(crate) fn u64(&self, address: u64) -> Result<u64> {
         self.array(address).map(u64::from_le_bytes)
     }

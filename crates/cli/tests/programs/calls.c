@@ -352,6 +352,9 @@ static void rules_of_paths(void)
     close(f);
     T(resolved(f, "top", O_RDONLY, BENEATH));
     T(resolved(r, "", O_RDONLY, BENEATH));
+    T(resolved(-1, "/top", O_RDONLY, BENEATH));
+    T(resolved(-1, "/top", O_RDONLY, IN_ROOT));
+    T(resolved(-1, "top", O_RDONLY, BENEATH));
     T(resolved(r, BAD, O_RDONLY, BENEATH));
     T(resolved(r, "top", 1L << 40, 0));
     T(resolved(r, "top", O_RDONLY, 0x40));

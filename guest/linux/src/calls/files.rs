@@ -145,16 +145,18 @@ pub(super) fn openat(
 ) -> Result {
     let path = path(context, directory, name)?;
     if let Some(number) = descriptor(&path) {
-        let number = number.parse().map_err(|_| Errno::ENOENT)?;
-        let open = opened(context, number)?;
-        return insert(
-            context,
-            open,
-            flags as u32 & (c::O_ACCMODE | OpenFlag::MASK),
-        );
+        return reopen(context, number, flags);
     }
     let place = context.process.tree.walk(&path, last_of(flags))?;
     open_place(context, place, flags, mode)
+}
+
+/// Another descriptor of the file that is open as `number`.
+pub(super) fn reopen(context: &Context<'_>, number: &str, flags: u64) -> Result {
+    let number = number.parse().map_err(|_| Errno::ENOENT)?;
+    let open = opened(context, number)?;
+    let flags = flags as u32 & (c::O_ACCMODE | OpenFlag::MASK);
+    insert(context, open, flags)
 }
 
 /// Whether a link at the end of the path counts, by flags of `open`.

@@ -1,11 +1,11 @@
 //! `openat2(2)`: `open` with rules for the path.
 
-use alloc::vec;
+use alloc::format;
 
 use linux_raw_sys::general as c;
 
 use super::arguments::Arguments;
-use super::files::{absolute, descriptor, last_of, open_place, openat, path_of_directory};
+use super::files::{descriptor, last_of, open_place, path_of_directory, reopen};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::tree::{Above, WalkRules};
@@ -100,10 +100,19 @@ pub(super) fn openat2(context: &Context<'_>, a: Arguments) -> Result {
         return Err(Errno::ENOENT);
     }
     let rules = how.rules();
+    let is_absolute = text.starts_with('/');
+    let start = match (is_absolute, rules.above) {
+        (true, Above::Free | Above::Refused) => "/".into(),
+        _ => path_of_directory(context, directory)?,
+    };
     if rules.above != Above::Contained {
+        let path = if is_absolute {
+            text.clone()
+        } else {
+            format!("{start}/{text}")
+        };
         // A link to a descriptor: it leads anywhere.
-        let path = absolute(context, directory, text.clone())?;
-        if descriptor(&path).is_some() {
+        if let Some(number) = descriptor(&path) {
             let follows_none = rules.no_links || how.resolve & c::RESOLVE_NO_MAGICLINKS != 0;
             if rules.above == Above::Refused || rules.one_file_system && !follows_none {
                 return Err(Errno::EXDEV);
@@ -111,20 +120,15 @@ pub(super) fn openat2(context: &Context<'_>, a: Arguments) -> Result {
             if follows_none {
                 return Err(Errno::ELOOP);
             }
-            return openat(context, directory, name, how.flags, how.mode);
+            return reopen(context, number, how.flags);
         }
     }
-    let start = match (text.starts_with('/'), rules.above) {
-        (true, Above::Free) => "/".into(),
-        _ => path_of_directory(context, directory)?,
-    };
     let tree = &context.process.tree;
     let place = tree.walk_by(rules, &start, &text, last_of(how.flags))?;
     open_place(context, place, how.flags, how.mode)
 }
 
-/// Reads `struct open_how` of a size that the program's headers have: what this does not know is
-/// zero (`copy_struct_from_user`).
+/// Reads `struct open_how` of the size that the program's headers have.
 fn read(context: &Context<'_>, address: u64, size: u64) -> Result<How> {
     if size < HOW as u64 {
         return Err(Errno::EINVAL);
@@ -132,17 +136,10 @@ fn read(context: &Context<'_>, address: u64, size: u64) -> Result<How> {
     if size > PAGE {
         return Err(Errno::E2BIG);
     }
-    let mut bytes = vec![0; size as usize];
-    context.process.read(address, &mut bytes)?;
-    let (how, unknown) = bytes.split_at(HOW);
-    if unknown.iter().any(|byte| *byte != 0) {
-        return Err(Errno::E2BIG);
-    }
-    let mut words = how.chunks_exact(8).map(|word| {
-        let word = word.iter().rev();
-        word.fold(0_u64, |all, byte| all << 8 | u64::from(*byte))
-    });
-    let mut word = || words.next().unwrap_or_default();
-    let (flags, mode, resolve) = (word(), word(), word());
-    How::of(flags, mode, resolve)
+    let bytes: [u8; HOW] = context.process.versioned(address, size as usize)?;
+    let word = |at: usize| {
+        let word = bytes[at..].first_chunk();
+        word.map_or(0, |word| u64::from_le_bytes(*word))
+    };
+    How::of(word(0), word(8), word(16))
 }

@@ -186,15 +186,12 @@ fn attributes(context: &Context<'_>, at: u64) -> Result<Attributes> {
     if !(ATTRIBUTES_AT_FIRST..=ATTRIBUTES_MOST).contains(&size) {
         return too_big();
     }
-    let bytes = context.process.bytes(at, size as usize)?;
-    let (known, unknown) = bytes.split_at(bytes.len().min(ATTRIBUTES));
-    if unknown.iter().any(|byte| *byte != 0) {
-        return too_big();
-    }
-    let mut whole = [0; ATTRIBUTES];
-    whole[..known.len()].copy_from_slice(known);
-    let attributes = Attributes::of(&whole);
-    if attributes.flags & CLAMPS != 0 && known.len() < ATTRIBUTES {
+    let bytes = match context.process.versioned(at, size as usize) {
+        Err(Errno::E2BIG) => return too_big(),
+        bytes => bytes?,
+    };
+    let attributes = Attributes::of(&bytes);
+    if attributes.flags & CLAMPS != 0 && (size as usize) < ATTRIBUTES {
         return Err(Errno::EINVAL);
     }
     Ok(attributes)
