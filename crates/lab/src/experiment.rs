@@ -232,20 +232,6 @@ pub(crate) fn replanned(plan: &Value, name: &str, number: &mut usize) {
     *number = recorded.map_or(*number, |it| it.min(MOST_PLANNED));
 }
 
-/// A plan's depth; the study of platforms calls it its form.
-pub(crate) fn depth_of(plan: &Value) -> Option<String> {
-    word(plan, "depth").or(word(plan, "form"))
-}
-
-/// The image or application that a plan measures.
-pub(crate) fn subject_of(plan: &Value) -> Option<String> {
-    word(plan, "image").or(word(plan, "app"))
-}
-
-fn word(plan: &Value, name: &str) -> Option<String> {
-    Some(plan.get(name)?.as_str()?.to_owned())
-}
-
 /// Where merged runs are from.
 #[derive(Clone, Debug)]
 pub struct Merged {

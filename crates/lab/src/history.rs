@@ -30,16 +30,53 @@ pub fn history(experiment: &str, places: &[&Path], prefix: &str) -> Result<Strin
         let why = format!("no runs of {experiment}{what} in {}", places.join(", "));
         return Err(WeighError::Option(why));
     }
-    let axis: Vec<Column> = (0..runs.len()).map(|place| on_axis(&runs, place)).collect();
+    let mut plans: Vec<Plan> = runs.iter().map(|(_, run)| Plan::of(run)).collect();
+    plans.sort();
+    plans.dedup();
     let mut sections = vec![listed(&runs)];
     for family in names.chunk_by(|a, b| family(a) == family(b)) {
-        sections.push(drawn(&runs, &axis, family));
+        for plan in &plans {
+            let alike = runs.iter().map(|(_, run)| run);
+            let alike: Vec<&Summary> = alike.filter(|run| Plan::of(run) == *plan).collect();
+            let known = |name: &&&str| alike.iter().any(|run| find(&run.figures, name).is_some());
+            let names: Vec<&str> = family.iter().filter(known).copied().collect();
+            let plan = Some(plan).filter(|_| plans.len() > 1);
+            sections.extend(drawn(&alike, &names, plan));
+        }
     }
     let title = format!("{experiment} over {} runs", runs.len());
     let lead = "A point is a run with its interval, or the range of few samples. A line joins runs \
                 of one machine (processor, kernel, KVM); between machines, at the dashed upright, \
-                figures do not compare.";
+                figures do not compare. Runs of another depth, or of another image or application, \
+                have a chart for themselves.";
     Ok(bare(&title, lead, &sections))
+}
+
+/// What runs must have in common to be drawn in one chart: the image or application, and the
+/// depth.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Plan {
+    subject: Option<String>,
+    depth: Option<String>,
+}
+
+impl Plan {
+    fn of(run: &Summary) -> Self {
+        Self {
+            subject: run.subject.clone(),
+            depth: run.depth.clone(),
+        }
+    }
+
+    /// In words: `nginx, quick`; `-` for a run that says neither.
+    fn text(&self) -> String {
+        let words = [&self.subject, &self.depth].into_iter().flatten();
+        let words: Vec<&str> = words.map(String::as_str).collect();
+        if words.is_empty() {
+            return "-".to_owned();
+        }
+        words.join(", ")
+    }
 }
 
 /// The part of a figure's name before its arm.
@@ -64,11 +101,10 @@ fn names<'a>(runs: &'a [(String, Summary)], prefix: &str) -> Vec<&'a str> {
     names
 }
 
-fn on_axis(runs: &[(String, Summary)], place: usize) -> Column {
-    let machine = |place: usize| runs.get(place).map(|(_, run)| machine(&run.machine));
+fn on_axis(runs: &[&Summary], place: usize) -> Column {
+    let machine = |place: usize| runs.get(place).map(|run| machine(&run.machine));
     Column {
         label: runs[place]
-            .1
             .started
             .get(5..10)
             .unwrap_or_default()
@@ -92,6 +128,7 @@ fn listed(runs: &[(String, Summary)]) -> Section {
         vec![
             date,
             name.clone(),
+            Plan::of(run).text(),
             run.revision.clone(),
             machine(&run.machine),
         ]
@@ -100,38 +137,46 @@ fn listed(runs: &[(String, Summary)]) -> Section {
         title: "Runs".to_owned(),
         lead: String::new(),
         html: table(
-            &["begun, UTC", "directory", "revision", "machine"],
+            &[
+                "begun, UTC",
+                "directory",
+                "measured, depth",
+                "revision",
+                "machine",
+            ],
             &rows.collect::<Vec<_>>(),
         ),
     }
 }
 
-/// The charts of a family.
-fn drawn(runs: &[(String, Summary)], axis: &[Column], names: &[&str]) -> Section {
-    let title = family(names.first().copied().unwrap_or_default());
+/// The charts of a family, of runs of one plan; `None` if no run has a figure of it.
+fn drawn(runs: &[&Summary], names: &[&str], plan: Option<&Plan>) -> Option<Section> {
+    let family = family(names.first()?);
+    let title = match plan {
+        Some(plan) => format!("{family} ({})", plan.text()),
+        None => family.to_owned(),
+    };
+    let axis: Vec<Column> = (0..runs.len()).map(|place| on_axis(runs, place)).collect();
     let charts = names.chunks(MOST).map(|names| {
         let series = names.iter().map(|name| Series {
             name,
-            figures: runs
-                .iter()
-                .map(|(_, run)| find(&run.figures, name))
-                .collect(),
+            figures: runs.iter().map(|run| find(&run.figures, name)).collect(),
         });
         let description = format!("{title} over the runs");
-        course(axis, &series.collect::<Vec<_>>(), &description)
+        course(&axis, &series.collect::<Vec<_>>(), &description)
     });
     let known = runs
         .iter()
         .rev()
-        .find_map(|(_, run)| find(&run.figures, names.first()?));
-    Section {
-        title: title.to_owned(),
+        .find_map(|run| find(&run.figures, names.first()?));
+    Some(Section {
+        html: charts.collect(),
         lead: known.map_or_else(String::new, |figure| match figure.unit.as_str() {
             "" | "1" => figure.statistic.text().to_owned(),
             unit => format!("{unit}; {}", figure.statistic.text()),
         }),
-        html: charts.collect(),
-    }
+        title,
+    })
 }
 
 #[cfg(test)]
@@ -200,5 +245,37 @@ mod tests {
         let apart = history("vmexit", &[place], "").unwrap();
         // A line between the machines in each of both drawings.
         assert_eq!(apart.matches("class=\"one\"").count(), 2, "{apart}");
+    }
+
+    #[test]
+    fn runs_of_two_depths_or_applications_are_drawn_apart() {
+        let root = tempfile::tempdir().unwrap();
+        let place = root.path();
+        let runs = [
+            ("a", "nginx", "quick"),
+            ("b", "nginx", "standard"),
+            ("c", "redis", "quick"),
+            ("d", "nginx", "quick"),
+        ];
+        for (month, (name, app, depth)) in (1..).zip(runs) {
+            let started = format!("2026-{month:02}-01T00:00:00Z");
+            stored(place, name, "tailor", &started, HostFacts::default());
+            // Their summaries name neither: the records do.
+            let plan = format!(r#"{{"plan": {{"app": "{app}", "depth": "{depth}"}}}}"#);
+            fs::write(place.join(name).join("raw.jsonl"), plan + "\n").unwrap();
+        }
+        let page = history("tailor", &[place], "").unwrap();
+        for (title, dates) in [
+            ("nginx, quick", 2),
+            ("nginx, standard", 1),
+            ("redis, quick", 1),
+        ] {
+            let heading = format!("<h2>exit_ns ({title})</h2>");
+            let (_, section) = page.split_once(&heading).expect(title);
+            let section = section.split("<h2>").next().unwrap();
+            let drawn = section.matches("-01</text>").count();
+            // Each chart is drawn twice, wide and narrow.
+            assert_eq!(drawn, 2 * dates, "{title}: {section}");
+        }
     }
 }

@@ -3,19 +3,22 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use tare_control::stats::Kvm;
 
 use crate::host::HostFacts;
-use crate::summary::{Status, Summary};
+use crate::summary::{Status, Summary, depth_of, subject_of};
 
 /// Directories of run directories: where `tare weigh` puts them, and where a
 /// source tree keeps them.
 pub const PLACES: [&str; 2] = ["out", "lab/runs"];
 /// Longest `summary.json` that is read, bytes.
 const LONGEST: u64 = 4 << 20;
+/// Longest line with a plan that is read, bytes.
+const LONGEST_PLAN: u64 = 1 << 20;
 
 /// A stored run.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,7 +155,8 @@ pub fn read(file: &Path, experiment: &str) -> Result<StoredRun, StoredRunError> 
     })
 }
 
-/// Reads a `summary.json` of any version.
+/// Reads a `summary.json` of any version; depth and subject of an early one are taken from the
+/// record beside it.
 pub(crate) fn summary(file: &Path) -> Result<Summary, StoredRunError> {
     let failed = |source| StoredRunError::Read {
         file: file.to_owned(),
@@ -164,10 +168,26 @@ pub(crate) fn summary(file: &Path) -> Result<Summary, StoredRunError> {
         .take(LONGEST)
         .read_to_end(&mut text)
         .map_err(failed)?;
-    serde_json::from_slice(&text).map_err(|source| StoredRunError::NoSummary {
+    let read = serde_json::from_slice(&text);
+    let mut run: Summary = read.map_err(|source| StoredRunError::NoSummary {
         file: file.to_owned(),
         source,
-    })
+    })?;
+    if run.depth.is_none() && run.subject.is_none() {
+        let plan = plan_beside(file).unwrap_or_default();
+        (run.depth, run.subject) = (depth_of(&plan), subject_of(&plan));
+    }
+    Ok(run)
+}
+
+/// The plan in the record beside a summary.
+fn plan_beside(summary: &Path) -> Option<Value> {
+    let raw = File::open(summary.with_file_name("raw.jsonl")).ok()?;
+    let mut line = String::new();
+    let mut lines = BufReader::new(raw).take(LONGEST_PLAN);
+    lines.read_line(&mut line).ok()?;
+    let mut line: Value = serde_json::from_str(&line).ok()?;
+    Some(line.get_mut("plan")?.take())
 }
 
 /// The `summary.json` of each run directory below `places`.

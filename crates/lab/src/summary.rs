@@ -2,6 +2,7 @@
 //! describes it to other programs.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::figure::{Figure, Statistic};
 use crate::goal::Verdict;
@@ -54,6 +55,20 @@ pub(crate) struct Summary {
     /// Samples and checks that failed, one sentence each.
     #[serde(default)]
     pub(crate) failures: Vec<String>,
+}
+
+/// A plan's depth; the study of platforms calls it its form.
+pub(crate) fn depth_of(plan: &Value) -> Option<String> {
+    word(plan, "depth").or(word(plan, "form"))
+}
+
+/// The image or application that a plan measures.
+pub(crate) fn subject_of(plan: &Value) -> Option<String> {
+    word(plan, "image").or(word(plan, "app"))
+}
+
+fn word(plan: &Value, name: &str) -> Option<String> {
+    Some(plan.get(name)?.as_str()?.to_owned())
 }
 
 /// What a figure that compares two arms says: a ratio with its interval.

@@ -14,7 +14,7 @@ use crate::appliance::Executor;
 use crate::appliance::tare::TareRun;
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
-use crate::experiment::{Entry, Experiment, Subject, depth_of, subject_of};
+use crate::experiment::{Entry, Experiment, Subject};
 use crate::export;
 use crate::figure::{self, Figure};
 use crate::goal::{Judgement, Verdict, undecided, verdicts};
@@ -27,7 +27,7 @@ use crate::replay::Record;
 use crate::report::{self, Report, ReportText};
 use crate::request::{Depth, WeighRequest};
 use crate::stored_runs;
-use crate::summary::{Effect, SCHEMA, Status, Summary};
+use crate::summary::{Effect, SCHEMA, Status, Summary, depth_of, subject_of};
 use crate::table;
 use tare_load::interrupt::Interrupt;
 

@@ -10,27 +10,22 @@ mod print;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 use serde::Serialize;
-use serde_json::Value;
 use tare_host::printable::printable;
 use tare_stats::{Difference, Estimated, Interval, adjusted, difference};
 
-use crate::experiment::{Entry, Subject, better, depth_of, subject_of};
+use crate::experiment::{Entry, Subject, better};
 use crate::export::word;
 use crate::figure::{Figure, Statistic, find};
 use crate::metric::Direction;
 use crate::request::{Depth, WeighRequest};
 use crate::stored_runs::{StoredRunError, summary};
-use crate::summary::{Status, Summary};
+use crate::summary::{Status, Summary, subject_of};
 
 /// Of the changes that a comparison names, the share that may be chance.
 const FALSE_SHARE: f64 = 0.05;
-/// Longest line with a plan that is read, bytes.
-const LONGEST_PLAN: u64 = 1 << 20;
 
 /// What two runs say of one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -154,12 +149,7 @@ impl KeptRun {
         } else {
             path.to_owned()
         };
-        let mut run = summary(&file)?;
-        if run.depth.is_none() && run.subject.is_none() {
-            let plan = plan_beside(&file).unwrap_or_default();
-            (run.depth, run.subject) = (depth_of(&plan), subject_of(&plan));
-        }
-        Ok(Self(run))
+        Ok(Self(summary(&file)?))
     }
 
     /// The same, of a run that is to be compared with the one that is requested.
@@ -180,16 +170,6 @@ impl KeptRun {
     pub fn other_depth(&self, depth: Depth) -> Option<String> {
         other_depth(self.0.depth.as_deref(), Some(depth.name()))
     }
-}
-
-/// The plan in the record beside a summary: earlier versions of the summary have none of it.
-fn plan_beside(summary: &Path) -> Option<Value> {
-    let raw = File::open(summary.with_file_name("raw.jsonl")).ok()?;
-    let mut line = String::new();
-    let mut lines = BufReader::new(raw).take(LONGEST_PLAN);
-    lines.read_line(&mut line).ok()?;
-    let mut line: Value = serde_json::from_str(&line).ok()?;
-    Some(line.get_mut("plan")?.take())
 }
 
 /// Compares two runs of one of the experiments that are known, the second against the first.
