@@ -36,7 +36,8 @@ pub struct Figure {
 pub enum Spread {
     /// There are none: one sample says nothing about its error.
     None,
-    /// Least and greatest sample: too few for an interval.
+    /// Least and greatest sample: too few for an interval. Of a model: what the ends of its
+    /// inputs' intervals give.
     Range,
     /// A 95 % confidence interval.
     Interval,

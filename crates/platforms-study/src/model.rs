@@ -15,7 +15,7 @@ use tare_stats::{Interval, Part, half_width, mean};
 use super::analysis::{Estimate, baseline, cell, overhead, sizes};
 use super::data::{Data, Run};
 use super::plan::Arm;
-use tare_lab::kit::{Figure, Statistic, find};
+use tare_lab::kit::{Figure, Spread, Statistic, find};
 
 /// Hosts that are simulated, CPUs; the last is CPU-Pinning 2020's.
 pub(crate) const HOSTS: [u32; 4] = [16, 32, 64, 112];
@@ -198,9 +198,9 @@ impl Bare {
         }
     }
 
-    /// How much longer a vanilla container of the size takes on a host, percent; the interval is
-    /// what the ends of the costs' intervals give.
-    fn overhead(&self, host_cpus: u32) -> Estimate {
+    /// How much longer a vanilla container of the size takes on a host, percent. Its ends are a
+    /// range, what the ends of the costs' intervals give: what the model leaves out is in neither.
+    fn overhead(&self, host_cpus: u32, name: &str) -> Figure {
         let size = self.size;
         let [value, low, high] = self.levels.each_ref().map(|(level, bare)| {
             let container = Group {
@@ -213,14 +213,11 @@ impl Bare {
             let ratios = container.iter().zip(bare).map(|(time, bare)| time / bare);
             (ratios.sum::<f64>() / SEEDS as f64 - 1.0) * 100.0
         });
-        Estimate {
-            value,
-            interval: Some(Interval {
-                low: low.min(high).min(value),
-                high: low.max(high).max(value),
-            }),
-            n: SEEDS as usize,
-            statistic: Statistic::Model,
+        Figure {
+            low: Some(low.min(high).min(value)),
+            high: Some(low.max(high).max(value)),
+            spread: Spread::Range,
+            ..Figure::bare(name, "%", value, Statistic::Model, SEEDS as usize)
         }
     }
 }
@@ -337,8 +334,7 @@ pub(crate) fn figures(data: &Data, workloads: &[Workload]) -> Vec<Figure> {
         for (host_cpus, size) in places(data, workload, *cpus) {
             let bare = sizes.entry(size);
             let bare = bare.or_insert_with(|| Bare::new(&demand, &costs, size));
-            let overhead = bare.overhead(host_cpus);
-            figures.push(overhead.figure(&name(workload, host_cpus, size), "%"));
+            figures.push(bare.overhead(host_cpus, &name(workload, host_cpus, size)));
         }
     }
     figures
@@ -480,6 +476,8 @@ mod tests {
         for it in &all {
             let (low, high) = it.overhead.ends().unwrap();
             assert!(low <= it.overhead.value && it.overhead.value <= high);
+            // No interval: it has the costs' errors, not the model's.
+            assert_eq!(it.overhead.interval(), None);
             // Two threads a CPU at a quarter of the time each: a quota seldom stops one, and
             // where one CPU would make them queue, more CPUs do not.
             assert!(it.overhead.value.abs() < 30.0, "{it:?}");
@@ -504,7 +502,7 @@ mod tests {
             switch: nothing,
             migration: nothing,
         };
-        let overhead = |costs| Bare::new(&demand, &costs, 4).overhead(112).value;
+        let overhead = |costs| Bare::new(&demand, &costs, 4).overhead(112, "x").value;
         assert_eq!(overhead(costs), 0.0);
         let switch = Estimate {
             value: 1e5,
