@@ -1199,16 +1199,16 @@ static void sockets(void)
     T(socket(AF_INET, 99, 0));
     T(listen(0, 1));
     T(getsockname(0, BAD, BAD));
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(40123)};
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(own_port(0))};
     in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     streams((void *)&in, sizeof in);
-    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(40124)};
+    struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(own_port(1))};
     in6.sin6_addr = in6addr_loopback;
     streams((void *)&in6, sizeof in6);
     struct sockaddr_un un = {.sun_family = AF_UNIX, .sun_path = "socket"};
     streams((void *)&un, sizeof un);
     T(unlink("socket"));
-    in.sin_port = htons(40127);
+    in.sin_port = htons(own_port(2));
     queued_at((void *)&in, sizeof in);
     queued_at((void *)&un, sizeof un);
     T(unlink("socket"));
@@ -1219,7 +1219,7 @@ static void sockets(void)
     in.sin_port = htons(1);
     T(connect(c, (void *)&in, sizeof in));
     close(c);
-    in.sin_port = htons(40125);
+    in.sin_port = htons(own_port(3));
     int u = socket(AF_INET, SOCK_DGRAM, 0), v = socket(AF_INET, SOCK_DGRAM, 0);
     T(bind(u, (void *)&in, sizeof in));
     T(send(v, "x", 1, 0));
@@ -1241,7 +1241,7 @@ static void sockets(void)
     close(v);
     /* A port without a socket: asking for data keeps the error. */
     v = socket(AF_INET, SOCK_DGRAM, 0);
-    in.sin_port = htons(40128);
+    in.sin_port = htons(own_port(4));
     T(connect(v, (void *)&in, sizeof in));
     T(send(v, "x", 1, 0));
     struct pollfd failed = {v, POLLIN, 0};

@@ -188,7 +188,7 @@ static void ends(void)
 
 static void shutdowns(void)
 {
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(40131)};
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(own_port(0))};
     struct sockaddr_un at = un("shut");
     in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     struct { int family; void *address; socklen_t bytes; } all[] = {
@@ -228,7 +228,7 @@ static void shutdowns(void)
 
 static void retries(void)
 {
-    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(40132)};
+    struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(own_port(1))};
     in.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int got, one = 1;
     socklen_t four = 4;

@@ -17,6 +17,13 @@
     } while (0)
 #define BAD ((void *)16)
 
+/* A port that is the process's own, to be printed nowhere: by its number, so that two runs at once
+   do not meet, and below those that Linux takes for sockets without one. */
+static inline unsigned short own_port(int index)
+{
+    return 10000 + getpid() % 2500 * 8 + index;
+}
+
 /* What a program does, in parts that can be run alone. */
 struct group {
     const char *name;
