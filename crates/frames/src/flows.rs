@@ -79,7 +79,7 @@ mod tests {
             source: IpAddr::from([192, 0, 2, 1]),
             destination: IpAddr::from([192, 0, 2, 1]),
             protocol: TCP,
-            behind_options: None,
+            icmpv6: None,
             ports: Some(Ports {
                 source,
                 destination,

@@ -21,7 +21,7 @@ pub(crate) const TCP: u8 = 6;
 pub(crate) const UDP: u8 = 17;
 pub(crate) const ICMPV6: u8 = 58;
 /// IPv6 options before the upper layer.
-const HOP_BY_HOP: u8 = 0;
+pub(crate) const HOP_BY_HOP: u8 = 0;
 
 /// What a frame carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub(crate) struct Ip {
     pub(crate) destination: IpAddr,
     /// The protocol, or the first next header of IPv6.
     pub(crate) protocol: u8,
-    /// What follows the hop-by-hop options of IPv6, if they come first.
-    pub(crate) behind_options: Option<u8>,
+    /// Type of an ICMPv6 message, also behind hop-by-hop options that come first.
+    pub(crate) icmpv6: Option<u8>,
     /// Ports of TCP or UDP.
     pub(crate) ports: Option<Ports>,
 }
@@ -104,7 +104,7 @@ fn ipv4(bytes: &[u8]) -> Result<Ip, Reason> {
         source: ipv4_at(header, 12).into(),
         destination: ipv4_at(header, 16).into(),
         protocol,
-        behind_options: None,
+        icmpv6: None,
         ports: (fragment_offset == 0)
             .then(|| ports(protocol, payload))
             .flatten(),
@@ -131,9 +131,18 @@ fn ipv6(bytes: &[u8]) -> Result<Ip, Reason> {
         source: address(8).into(),
         destination: address(24).into(),
         protocol,
-        behind_options: payload.first().copied().filter(|_| protocol == HOP_BY_HOP),
+        icmpv6: icmpv6(protocol, payload),
         ports: ports(protocol, payload),
     })
+}
+
+/// Options of RFC 8200, 4.3: the next header, then how many 8 bytes follow the first.
+fn icmpv6(protocol: u8, payload: &[u8]) -> Option<u8> {
+    match (protocol, payload) {
+        (ICMPV6, [kind, ..]) => Some(*kind),
+        (HOP_BY_HOP, [ICMPV6, more, ..]) => payload.get(8 * (usize::from(*more) + 1)).copied(),
+        _ => None,
+    }
 }
 
 fn ports(protocol: u8, payload: &[u8]) -> Option<Ports> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::{embedded, special};
 use crate::flows::Flows;
-use crate::packet::{ICMPV6, Ip, Packet, Ports, UDP};
+use crate::packet::{HOP_BY_HOP, ICMPV6, Ip, Packet, Ports, UDP};
 use crate::{Prefix, Reason};
 
 const DHCP_CLIENT: u16 = 68;
@@ -132,7 +132,7 @@ impl Filter {
 }
 
 /// What a guest says before it has an address, or to find its router: DHCP
-/// (RFC 2131), neighbour discovery (RFC 4861) and DHCPv6 (RFC 8415), which passt
+/// (RFC 2131), neighbour discovery (RFC 4861, 4) and DHCPv6 (RFC 8415), which passt
 /// answers itself, and reports of multicast groups, which it ignores.
 fn starts_up(ip: &Ip) -> bool {
     let dhcp = Ports {
@@ -147,9 +147,15 @@ fn starts_up(ip: &Ip) -> bool {
                 IpAddr::V6(from) => from.is_unspecified() || from.is_unicast_link_local(),
                 IpAddr::V4(_) => false,
             };
-            let discovery = on_link && ip.protocol == ICMPV6;
+            // Solicitations and advertisements that a host sends: passt forwards an echo request to
+            // the host's own links.
+            let discovery =
+                on_link && ip.protocol == ICMPV6 && matches!(ip.icmpv6, Some(133 | 135 | 136));
             let dhcp = to == DHCPV6_SERVERS && ip.protocol == UDP && ip.ports == Some(DHCPV6);
-            let groups = to == MLD_ROUTERS && ip.behind_options == Some(ICMPV6);
+            // RFC 2710, 3; RFC 3810, 5.2.
+            let groups = to == MLD_ROUTERS
+                && ip.protocol == HOP_BY_HOP
+                && matches!(ip.icmpv6, Some(131 | 132 | 143));
             source && (discovery || dhcp || groups)
         }
     }

@@ -163,10 +163,21 @@ fn dhcp_and_neighbour_discovery_pass() {
         Verdict::Pass
     );
     assert_ne!(filter.check_outgoing(&discover(&[])), Verdict::Pass);
-    let solicit = ipv6(ICMPV6, "::", "ff02::2");
-    assert_eq!(filter.check_outgoing(&solicit), Verdict::Pass);
-    let foreign = ipv6(ICMPV6, "fd00::2", "ff02::2");
-    assert_ne!(filter.check_outgoing(&foreign), Verdict::Pass);
+    let message = |kind: u8, from: &str, to: &str| {
+        let mut frame = ipv6(ICMPV6, from, to);
+        frame[54] = kind;
+        filter.check_outgoing(&frame)
+    };
+    assert_eq!(message(133, "::", "ff02::2"), Verdict::Pass);
+    assert_eq!(message(135, "fe80::5", "fe80::1"), Verdict::Pass);
+    assert_eq!(message(136, "fe80::5", "ff02::1"), Verdict::Pass);
+    assert_ne!(message(133, "fd00::2", "ff02::2"), Verdict::Pass);
+    // passt would send echo requests to the host's links, and routers advertise for others.
+    for kind in [0, 128, 129, 134, 137] {
+        let sent = message(kind, "fe80::5", "fe80::1");
+        assert_eq!(sent, Verdict::Drop(Reason::LinkLocal), "{kind}");
+        assert_ne!(message(kind, "::", "ff02::1"), Verdict::Pass, "{kind}");
+    }
     let request = |from: &str, to: &str, port: u16| {
         let mut frame = ipv6(UDP, from, to);
         frame[54..58].copy_from_slice(&segment(546, port)[..4]);
@@ -177,16 +188,21 @@ fn dhcp_and_neighbour_discovery_pass() {
     assert_ne!(request("fe80::5", "ff02::1:2", 53), Verdict::Pass);
     assert_ne!(request("fe80::5", "ff02::fb", 547), Verdict::Pass);
     // passt passes over the options and sends what is behind them.
-    let report = |to: &str, behind: u8| {
+    let report = |to: &str, behind: u8, kind: u8| {
         let mut frame = ipv6(0, "fe80::5", to);
-        frame[54] = behind;
+        (frame[54], frame[62]) = (behind, kind);
         filter.check_outgoing(&frame)
     };
-    assert_eq!(report("ff02::16", ICMPV6), Verdict::Pass);
-    assert_ne!(report("ff02::1", ICMPV6), Verdict::Pass);
+    assert_eq!(report("ff02::16", ICMPV6, 143), Verdict::Pass);
+    assert_ne!(report("ff02::1", ICMPV6, 143), Verdict::Pass);
+    assert_ne!(report("ff02::16", ICMPV6, 128), Verdict::Pass);
     for behind in [UDP, TCP, 0, 60] {
-        assert_ne!(report("ff02::16", behind), Verdict::Pass, "{behind}");
+        assert_ne!(report("ff02::16", behind, 143), Verdict::Pass, "{behind}");
     }
+    // Options that are longer than the frame.
+    let mut long = ipv6(0, "fe80::5", "ff02::16");
+    (long[54], long[55], long[62]) = (ICMPV6, 255, 143);
+    assert_ne!(filter.check_outgoing(&long), Verdict::Pass);
 }
 
 #[test]
