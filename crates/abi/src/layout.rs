@@ -35,6 +35,9 @@ pub const BOOT_PAGE_TABLE: u64 = 0xb000;
 pub const CMDLINE: u64 = 0x2_0000;
 /// Longest command line in bytes, with its NUL.
 pub const CMDLINE_MAX: usize = 4096;
+/// The same of a Linux kernel for x86, which cuts what is longer (`COMMAND_LINE_SIZE` of Linux's
+/// `arch/x86/include/asm/setup.h`).
+pub const LINUX_CMDLINE_MAX: usize = 2048;
 /// Extended BIOS data area; RSDP and the other ACPI tables follow.
 pub const RSDP: u64 = 0xe_0000;
 /// First byte after the area reserved for ACPI tables.

@@ -1,16 +1,18 @@
 //! The guest's command line: printable ASCII, NUL terminated.
 
-use tare_abi::layout::{CMDLINE, CMDLINE_MAX};
+use tare_abi::layout::{CMDLINE, CMDLINE_MAX, LINUX_CMDLINE_MAX};
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::GuestMemoryMmap;
 use crate::error::LoadError;
+use crate::protocol::Protocol;
 
-pub(crate) fn check(line: &str) -> Result<(), LoadError> {
-    let bytes = line.len();
-    if bytes >= CMDLINE_MAX {
-        return Err(LoadError::CmdlineTooLong { bytes });
-    }
+pub(crate) fn check(line: &str, protocol: Protocol) -> Result<(), LoadError> {
+    let most = match protocol {
+        Protocol::Linux => LINUX_CMDLINE_MAX,
+        Protocol::Pvh => CMDLINE_MAX,
+    };
+    check_length(line, most - 1)?;
     let unprintable = |byte: u8| !(b' '..=b'~').contains(&byte);
     match line.bytes().position(unprintable) {
         None => Ok(()),
@@ -18,6 +20,14 @@ pub(crate) fn check(line: &str) -> Result<(), LoadError> {
             byte: line.as_bytes()[position],
             position,
         }),
+    }
+}
+
+/// Linux cuts a longer line at its end, where the user's words are.
+pub(crate) fn check_length(line: &str, most: usize) -> Result<(), LoadError> {
+    match line.len() {
+        bytes if bytes > most => Err(LoadError::CmdlineTooLong { bytes, most }),
+        _ => Ok(()),
     }
 }
 
@@ -32,18 +42,23 @@ mod tests {
 
     #[test]
     fn the_longest_line_leaves_room_for_its_nul() {
-        assert!(check(&"x".repeat(CMDLINE_MAX - 1)).is_ok());
-        assert!(matches!(
-            check(&"x".repeat(CMDLINE_MAX)),
-            Err(LoadError::CmdlineTooLong { bytes: CMDLINE_MAX })
-        ));
+        for (protocol, room) in [
+            (Protocol::Pvh, CMDLINE_MAX),
+            (Protocol::Linux, LINUX_CMDLINE_MAX),
+        ] {
+            assert!(check(&"x".repeat(room - 1), protocol).is_ok());
+            assert!(matches!(
+                check(&"x".repeat(room), protocol),
+                Err(LoadError::CmdlineTooLong { bytes, most }) if (bytes, most) == (room, room - 1)
+            ));
+        }
     }
 
     #[test]
     fn unprintable_bytes_are_pointed_at() {
         for (line, byte, position) in [("a\nb", 0x0a, 1), ("\0", 0, 0), ("ab\u{e9}", 0xc3, 2)] {
             assert!(matches!(
-                check(line),
+                check(line, Protocol::Pvh),
                 Err(LoadError::CmdlineNotPrintable { byte: b, position: p }) if (b, p) == (byte, position)
             ));
         }

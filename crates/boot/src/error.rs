@@ -2,7 +2,7 @@
 
 use std::io;
 
-use tare_abi::layout::{CMDLINE_MAX, HIGH_RAM, MIB, MMIO_GAP_START};
+use tare_abi::layout::{HIGH_RAM, MIB, MMIO_GAP_START};
 use thiserror::Error;
 
 /// Why an image cannot be loaded.
@@ -144,10 +144,12 @@ pub enum LoadError {
         need_mib: u64,
     },
     /// The command line does not fit.
-    #[error("the command line has {bytes} bytes, {} are allowed; shorten it", CMDLINE_MAX - 1)]
+    #[error("the command line has {bytes} bytes, {most} are allowed; shorten it")]
     CmdlineTooLong {
         /// Its length.
         bytes: usize,
+        /// What the kernel, or the space for it, takes.
+        most: usize,
     },
     /// The command line has a byte that is not printable ASCII.
     #[error(

@@ -123,7 +123,13 @@ mod tests {
             ),
             (LoadError::EntryOutside { entry: 0 }, 15),
             (LoadError::MemoryTooSmall { have_bytes: 0 }, 21),
-            (LoadError::CmdlineTooLong { bytes: 9999 }, 22),
+            (
+                LoadError::CmdlineTooLong {
+                    bytes: 9999,
+                    most: 4095,
+                },
+                22,
+            ),
             (
                 LoadError::CmdlineNotPrintable {
                     byte: 7,

@@ -66,7 +66,7 @@ pub fn load<S: Source>(
     options: LoadOptions<'_>,
 ) -> Result<Loaded, LoadError> {
     let low_end = low_memory_end(memory)?;
-    cmdline::check(options.cmdline)?;
+    cmdline::check(options.cmdline, options.protocol)?;
     if options.protocol == Protocol::Linux && BzImage::is_one(image)? {
         return load_bzimage(memory, image, options, low_end);
     }
@@ -96,6 +96,7 @@ fn load_bzimage<S: Source>(
     low_end: u64,
 ) -> Result<Loaded, LoadError> {
     let kernel = BzImage::parse(image)?;
+    cmdline::check_length(options.cmdline, kernel.cmdline_most)?;
     let place = kernel.place(low_end)?;
     let rest = Rest::check(options, place.end, low_end.min(kernel.initramfs_limit))?;
 

@@ -1,7 +1,7 @@
 //! Builds the guest's command line from options.
 
 use tare_abi::cmdline::{self as parameters, Idle};
-use tare_abi::layout::CMDLINE_MAX;
+use tare_abi::layout::{CMDLINE_MAX, LINUX_CMDLINE_MAX};
 use tare_control::exit::ExitCode;
 
 use crate::failure::Explain;
@@ -10,10 +10,12 @@ use crate::failure::Explain;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum CmdlineError {
     /// Longer than the space for it.
-    #[error("the guest's command line has {bytes} bytes; the limit is {}", CMDLINE_MAX - 1)]
+    #[error("the guest's command line has {bytes} bytes; the limit is {most}")]
     TooLong {
         /// Its length.
         bytes: usize,
+        /// What fits.
+        most: usize,
     },
     /// Control characters, or not ASCII.
     #[error("the guest's command line has {0:?}: only printable ASCII may be used")]
@@ -49,20 +51,21 @@ pub(crate) fn build(
     line.extend(idle.map(|idle| format!("{}={}", parameters::IDLE, idle.name())));
     line.extend(ring.map(|ring| format!("{}={ring}", parameters::RING)));
     line.extend(Some(user.trim().to_owned()).filter(|user| !user.is_empty()));
-    check(line.join(" "))
+    check(line.join(" "), CMDLINE_MAX - 1)
 }
 
 /// Joins the parameters that Linux needs with the user's, which come last.
 pub(crate) fn linux(needed: &str, user: &str) -> Result<String, CmdlineError> {
-    check(format!("{needed} {}", user.trim()).trim_end().to_owned())
+    let line = format!("{needed} {}", user.trim());
+    check(line.trim_end().to_owned(), LINUX_CMDLINE_MAX - 1)
 }
 
-fn check(line: String) -> Result<String, CmdlineError> {
+fn check(line: String, most: usize) -> Result<String, CmdlineError> {
     if let Some(c) = line.chars().find(|c| !matches!(c, ' '..='~')) {
         return Err(CmdlineError::NotPrintable(c));
     }
     match line.len() {
-        bytes if bytes >= CMDLINE_MAX => Err(CmdlineError::TooLong { bytes }),
+        bytes if bytes > most => Err(CmdlineError::TooLong { bytes, most }),
         _ => Ok(line),
     }
 }
@@ -97,7 +100,20 @@ mod tests {
         assert!(build(None, None, None, &fits).is_ok());
         assert_eq!(
             build(None, None, None, &format!("{fits}x")),
-            Err(CmdlineError::TooLong { bytes: CMDLINE_MAX })
+            Err(CmdlineError::TooLong {
+                bytes: CMDLINE_MAX,
+                most: CMDLINE_MAX - 1
+            })
+        );
+        // Linux would cut what is longer, and boot without its end.
+        let fits = "x".repeat(LINUX_CMDLINE_MAX - 3);
+        assert!(linux("q", &fits).is_ok());
+        assert_eq!(
+            linux("q", &format!("{fits}x")),
+            Err(CmdlineError::TooLong {
+                bytes: LINUX_CMDLINE_MAX,
+                most: LINUX_CMDLINE_MAX - 1
+            })
         );
         assert_eq!(
             build(None, None, None, "a\nb"),

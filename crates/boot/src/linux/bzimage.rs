@@ -4,7 +4,7 @@
 use std::io::{Read as _, SeekFrom};
 use std::ops::Range;
 
-use tare_abi::layout::{HIGH_RAM, MIB};
+use tare_abi::layout::{HIGH_RAM, LINUX_CMDLINE_MAX, MIB};
 use vm_memory::{Bytes, GuestAddress};
 
 use super::setup_header::SetupHeader;
@@ -37,6 +37,8 @@ pub(crate) struct BzImage {
     preferred: u64,
     /// Where else it may be loaded: multiples of this. `None`: nowhere.
     alignment: Option<u64>,
+    /// Bytes of the longest command line, without a NUL.
+    pub(crate) cmdline_most: usize,
     /// Behind the last byte that an initramfs may have.
     pub(crate) initramfs_limit: u64,
 }
@@ -60,6 +62,11 @@ impl BzImage {
             init_bytes,
             preferred: header.u64(0x258),
             alignment: alignment(&header)?,
+            cmdline_most: match header.u32(0x238) {
+                // The header does not say.
+                0 => LINUX_CMDLINE_MAX - 1,
+                most => most as usize,
+            },
             initramfs_limit: u64::from(header.u32(0x22c)) + 1,
             payload,
             header,

@@ -52,6 +52,20 @@ fn u64_at(memory: &GuestMemoryMmap, at: u64) -> u64 {
 }
 
 #[test]
+fn a_line_longer_than_the_kernel_says_is_refused() {
+    let most = CMDLINE_TEXT.len() as u32;
+    assert!(boot(&memory(8), &with(0x238, &most.to_le_bytes()), b"").is_ok());
+    let refused = boot(&memory(8), &with(0x238, &(most - 1).to_le_bytes()), b"");
+    assert!(matches!(
+        refused,
+        Err(LoadError::CmdlineTooLong {
+            bytes: 13,
+            most: 12
+        })
+    ));
+}
+
+#[test]
 fn a_bzimage_is_entered_in_64_bit_mode_behind_its_first_sector() {
     let memory = memory(8);
     let loaded = boot(&memory, VALID, b"").unwrap();
