@@ -123,6 +123,8 @@ const DISKS: &[c_long] = &[
 const FRONTEND: &[c_long] = &[
     libc::SYS_accept4,
     libc::SYS_fstat,
+    // Whether its memory is huge pages.
+    libc::SYS_fstatfs,
     libc::SYS_ftruncate,
     // What kind of socket it has given as the back-end's channel.
     libc::SYS_getsockopt,

@@ -16,6 +16,11 @@ use tare_devices::GuestRam;
 use super::shortened::Watch;
 use crate::limits::MAX_REGIONS;
 
+/// Type of a file system of huge pages (`HUGETLBFS_MAGIC` of Linux's
+/// `include/uapi/linux/magic.h`). A part of a page is mapped as a whole one there, but is not
+/// unmapped (`hugetlb_vm_op_split` in mm/hugetlb.c).
+const HUGETLBFS: rustix::fs::FsWord = 0x9584_58f6;
+
 /// Why memory is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MemoryError {
@@ -34,6 +39,16 @@ pub(crate) enum MemoryError {
         end: u64,
         /// The file's length.
         length: u64,
+    },
+    /// Only whole huge pages can be unmapped again.
+    #[error(
+        "a memory region of {size} bytes at byte {offset} of its file is not of whole huge pages"
+    )]
+    HugePart {
+        /// Length.
+        size: u64,
+        /// Where it begins in its file.
+        offset: u64,
     },
     /// The system refused.
     #[error("cannot map a memory region")]
@@ -145,6 +160,12 @@ fn map(place: FrontendRegion, file: File) -> Result<Mapped, MemoryError> {
     if end > length {
         return Err(MemoryError::BeyondFile { end, length });
     }
+    let system = rustix::fs::fstatfs(&file).map_err(|error| MemoryError::Map(error.into()))?;
+    let is_whole = (size | place.offset).is_multiple_of(found.blksize().max(1));
+    if system.f_type == HUGETLBFS && !is_whole {
+        let offset = place.offset;
+        return Err(MemoryError::HugePart { size, offset });
+    }
     let region = MmapRegion::from_file(FileOffset::new(file, place.offset), bytes)
         .map_err(|error| MemoryError::Map(io::Error::other(error)))?;
     let watch = Watch::new(region.as_ptr(), bytes, found.blksize());
@@ -153,4 +174,41 @@ fn map(place: FrontendRegion, file: File) -> Result<Mapped, MemoryError> {
         watch: watch.ok_or(MemoryError::TooMany)?,
         region: Arc::new(region),
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    const HUGE: u64 = 2 << 20;
+
+    #[test]
+    fn a_part_of_a_huge_page_is_refused() {
+        let Ok(file) = memfd_create("huge", MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB) else {
+            println!("SKIP: the kernel has no huge pages of 2 MiB");
+            return;
+        };
+        let file = File::from(file);
+        file.set_len(HUGE).unwrap();
+        let add = |size, offset| {
+            let place = FrontendRegion {
+                guest: 0,
+                size,
+                user: 0,
+                offset,
+            };
+            let mut regions = Regions::default();
+            regions.add(place, file.try_clone().unwrap())
+        };
+        for (size, offset) in [(4096, 0), (HUGE - 4096, 4096)] {
+            assert!(matches!(
+                add(size, offset),
+                Err(MemoryError::HugePart { .. })
+            ));
+        }
+        assert!(add(HUGE, 0).is_ok());
+    }
 }

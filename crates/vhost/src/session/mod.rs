@@ -326,6 +326,12 @@ impl Session {
     fn break_down(&mut self, error: &QueueError) {
         self.counters.malformed.increment();
         self.complaint = Some(format!("a queue of the guest's is broken: {error}"));
+        // For `GET_VRING_BASE`, as if it had stopped them.
+        for (ring, live) in self.rings.iter_mut().zip(&self.live) {
+            if let Some(queue) = live.as_ref().or(ring.parked.as_ref()) {
+                ring.base = queue.next_available();
+            }
+        }
         self.stop_device();
         for (ring, signal) in self.rings.iter_mut().zip(&mut self.signals) {
             ring.kick = None;

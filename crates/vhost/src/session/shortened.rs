@@ -8,7 +8,8 @@
 //! Accesses of the kernel's (io_uring, preadv) fail with EFAULT by themselves.
 //!
 //! Limits: only the thread that maps memory may touch it (seccomp lets no other
-//! one map); hardware's memory errors end the process.
+//! one map); hardware's memory errors end the process; of a missing huge page, the small
+//! pages besides the first that was accessed are zeros.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -114,7 +115,7 @@ extern "C" fn replace(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::
     let (code, address) = (info.si_code, unsafe { info.si_addr() }.addr());
     let known = MAPPINGS.iter().find(|mapping| mapping.has(address));
     match known {
-        Some(mapping) if code == BUS_ADRERR && cover(mapping.page(address)) => {
+        Some(mapping) if code == BUS_ADRERR && cover(mapping.page(address), address) => {
             mapping.gone.store(true, Ordering::Relaxed);
         }
         _ => {
@@ -126,18 +127,23 @@ extern "C" fn replace(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::
     }
 }
 
-/// Maps ones there.
-fn cover((start, bytes): (usize, usize)) -> bool {
+/// Maps ones around `address`, and zeros in what else of a larger page is missing with it: they
+/// take no memory, so that an access costs the process 4 KiB, whatever page the front-end took.
+/// Shared, for huge pages made of private memory would be filled at once.
+fn cover((start, bytes): (usize, usize), address: usize) -> bool {
+    let end = start + bytes;
+    let ones = (address & !(PAGE - 1)).max(start)..((address | (PAGE - 1)) + 1).min(end);
     let start = ptr::with_exposed_provenance_mut::<libc::c_void>(start);
-    let flags = MapFlags::PRIVATE | MapFlags::FIXED | MapFlags::NORESERVE;
+    let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the range lies in a mapping of guest memory (`Watch` lives), whose
     // bytes may change at any time; all accesses to them are volatile.
     let covered = unsafe { mmap_anonymous(start, bytes, access, flags) }.is_ok();
     if covered {
-        // SAFETY: the call above mapped the range for writing, and nothing else refers to
-        // the new pages by a Rust reference.
-        unsafe { ptr::write_bytes(start.cast::<u8>(), 0xff, bytes) };
+        let first = ptr::with_exposed_provenance_mut::<u8>(ones.start);
+        // SAFETY: the call above mapped the range, which these lie in, for writing, and nothing
+        // else refers to the new pages by a Rust reference.
+        unsafe { ptr::write_bytes(first, 0xff, ones.len()) };
     }
     covered
 }
@@ -169,6 +175,24 @@ mod tests {
         all.write_obj(5u64, 2 * PAGE).unwrap();
         assert_eq!(read(2 * PAGE), 5);
         assert_eq!(file.metadata().unwrap().len(), 2 * PAGE as u64);
+    }
+
+    #[test]
+    fn a_missing_huge_page_costs_a_small_one() {
+        install().unwrap();
+        let bytes = 4 << 20;
+        let file = memory_file(bytes as u64);
+        let copy = FileOffset::new(file.try_clone().unwrap(), 0);
+        let region = MmapRegion::<()>::from_file(copy, bytes).unwrap();
+        let watch = Watch::new(region.as_ptr(), bytes, 2 << 20).unwrap();
+        file.set_len(0).unwrap();
+        let all = region.as_volatile_slice();
+        let read = |at: usize| all.read_obj::<u64>(at).unwrap();
+        assert_eq!(read(PAGE + 8), u64::MAX);
+        assert!(watch.is_gone());
+        // What is read there was not written by the handler.
+        assert_eq!([read(0), read(2 * PAGE), read(3 * PAGE)], [0; 3]);
+        assert_eq!(read(3 << 20), u64::MAX, "in the other huge page");
     }
 
     /// The tests beside this one have the last disk's share.
