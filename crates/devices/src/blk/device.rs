@@ -120,8 +120,12 @@ impl Blk {
     }
 
     /// Changes the coalescing of every queue, at run time. Notify a queue
-    /// afterwards: that delivers what was held.
+    /// afterwards: that delivers what was held. The settings in force change nothing: what they
+    /// have learned stays.
     pub fn set_coalescing(&mut self, settings: Settings) {
+        if self.settings.coalesce == settings {
+            return;
+        }
         self.settings.coalesce = settings;
         let now_ns = self.clock.now_ns();
         for state in &mut self.queue_states {
@@ -132,6 +136,9 @@ impl Blk {
     /// Changes the limits of requests and bytes at run time. Notify a queue afterwards, so that
     /// waiting requests continue.
     pub fn set_limits(&mut self, limits: DiskLimits) {
+        if self.settings.limits == limits {
+            return;
+        }
         self.settings.limits = limits;
         let now_ns = self.clock.now_ns();
         self.buckets.set(now_ns, limits.iops, limits.bytes_per_s);

@@ -102,7 +102,8 @@ impl Negotiated {
         let summed = accepted.csum || !header.needs_csum();
         let flags = match link {
             _ if !accepted.csum => 0,
-            LinkOffload::TrustedRx => FLAG_DATA_VALID,
+            // One whose checksum is yet to be made is not valid (virtio 1.2, 5.1.6.4).
+            LinkOffload::TrustedRx if !header.needs_csum() => FLAG_DATA_VALID,
             _ => header.flags & (FLAG_NEEDS_CSUM | FLAG_DATA_VALID),
         };
         (whole && summed).then_some(NetHeader {

@@ -14,7 +14,7 @@ counters! {
         interrupts_suppressed,
         /// Times that an interrupt was held back for later completions.
         interrupts_held,
-        /// Notifications from the driver.
+        /// Notifications of queues: from the driver, and one a queue at its start or a reset.
         notifications,
         /// Broken queues and invalid requests.
         malformed,

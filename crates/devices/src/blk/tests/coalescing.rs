@@ -235,3 +235,20 @@ fn changed_settings_let_go_what_was_held() {
     assert_eq!(bench.interrupts(), 1);
     assert_eq!(bench.complete(&mut rings[0], 10_000), 1);
 }
+
+#[test]
+fn the_settings_in_force_let_nothing_go() {
+    let bench = Bench::new();
+    let mut rings = Driver::new(&bench.machine).start(FEATURES, 128);
+    bench.steady(&mut rings[0], 32, 100);
+    while bench.complete(&mut rings[0], 10_000) > 0 {
+        bench.offer(&mut rings[0], 0);
+    }
+    // As for another change of the disk's rules, such as its limits.
+    bench.machine.io(|device| {
+        let disk = device.device_mut();
+        disk.set_coalescing(disk.coalescing());
+    });
+    let _ = bench.machine.io(|device| device.notified(0));
+    assert_eq!(bench.interrupts(), 0);
+}

@@ -239,6 +239,18 @@ fn a_trusted_link_need_not_mark_its_frames() {
     let _ = ready(&machine);
     let (header, _) = received(&machine, &mut rx).unwrap();
     assert_eq!(header.flags, FLAG_DATA_VALID);
+    // One from a published port, whose checksum the driver is to make.
+    let partial = NetHeader {
+        flags: FLAG_NEEDS_CSUM,
+        csum_start: 34,
+        csum_offset: 16,
+        ..NetHeader::default()
+    };
+    offer(&mut rx, 1, 2048);
+    arrive(&machine, partial, frame(1, 60));
+    let _ = ready(&machine);
+    let (header, _) = received(&machine, &mut rx).unwrap();
+    assert_eq!(header.flags, FLAG_NEEDS_CSUM);
 }
 
 #[test]
