@@ -12,7 +12,9 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 /// Bytes that a pipe certainly takes when poll(2) reports it as writable (`PIPE_BUF`).
-const SURE_BYTES: usize = 4096;
+const SURE_OF_PIPE: usize = 4096;
+/// The same of a terminal, which has room for some (`n_tty_poll` of Linux's drivers/tty/n_tty.c).
+const SURE_OF_TERMINAL: usize = 1;
 
 /// How a call avoids waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ enum Way {
 pub struct Stream {
     fd: OwnedFd,
     way: Way,
+    /// Bytes that a write certainly takes when poll(2) reports it as writable.
+    sure_bytes: usize,
 }
 
 impl Stream {
@@ -61,7 +65,15 @@ impl Stream {
             Some(own) => own,
             None => fd.try_clone_to_owned()?,
         };
-        Ok(Self { fd, way })
+        let sure_bytes = match kind {
+            FileType::CharacterDevice => SURE_OF_TERMINAL,
+            _ => SURE_OF_PIPE,
+        };
+        Ok(Self {
+            fd,
+            way,
+            sure_bytes,
+        })
     }
 
     /// Reads; 0 at the end, `AGAIN` where it would wait.
@@ -84,7 +96,10 @@ impl Stream {
         loop {
             let written = match self.way {
                 Way::Asked if !self.is_ready(PollFlags::OUT) => return Err(Errno::AGAIN),
-                Way::Asked => rustix::io::write(&self.fd, &bytes[..bytes.len().min(SURE_BYTES)]),
+                Way::Asked => {
+                    let sure = bytes.len().min(self.sure_bytes);
+                    rustix::io::write(&self.fd, &bytes[..sure])
+                }
                 Way::Socket => {
                     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
                     rustix::net::send(&self.fd, bytes, flags)
@@ -156,6 +171,7 @@ mod tests {
         let shared = |fd| Stream {
             fd,
             way: Way::Asked,
+            sure_bytes: SURE_OF_PIPE,
         };
         let (input, output) = (
             shared(reader.try_clone().unwrap()),
@@ -163,12 +179,25 @@ mod tests {
         );
         let mut bytes = [0; 8192];
         assert_eq!(input.read(&mut bytes), Err(Errno::AGAIN));
-        assert_eq!(output.write(&bytes), Ok(SURE_BYTES));
+        assert_eq!(output.write(&bytes), Ok(SURE_OF_PIPE));
         while output.write(&bytes).is_ok() {}
         assert_eq!(output.write(&bytes), Err(Errno::AGAIN));
         assert_eq!(input.read(&mut bytes), Ok(8192));
         drop((reader, input));
         assert_eq!(output.write(&bytes), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn a_terminal_of_others_takes_a_byte_at_a_time() {
+        let device = std::fs::File::options()
+            .write(true)
+            .open("/dev/null")
+            .unwrap();
+        let output = Stream {
+            way: Way::Asked,
+            ..Stream::output(device.as_fd()).unwrap()
+        };
+        assert_eq!(output.write(&[b'x'; 4096]), Ok(1));
     }
 
     #[test]

@@ -138,9 +138,8 @@ impl Link for TapLink {
         }
         match rustix::io::write(&self.tap, &self.tx[..self.unsent]) {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
-            // The tap refuses the frame, or the interface is down for now: a network may lose
-            // frames, so the link stays up.
-            Ok(_) | Err(Errno::INVAL | Errno::IO | Errno::NOBUFS) => {}
+            Ok(_) => {}
+            Err(errno) if loses_the_frame(errno) => {}
             Err(errno) => return Err(io::Error::from(errno).into()),
         }
         self.unsent = 0;
@@ -149,5 +148,25 @@ impl Link for TapLink {
 
     fn has_unsent(&self) -> bool {
         self.unsent > 0
+    }
+}
+
+/// Whether the tap refuses a frame, has no memory for it, or the interface is down for now: a
+/// network may lose frames, so the link stays up. Other errors are those of a tap that is gone.
+fn loses_the_frame(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::NOBUFS | Errno::NOMEM
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_without_memory_is_lost_and_a_tap_without_interface_ends_the_link() {
+        assert!(loses_the_frame(Errno::NOMEM) && loses_the_frame(Errno::IO));
+        assert!(!loses_the_frame(Errno::BADFD) && !loses_the_frame(Errno::BADF));
     }
 }
