@@ -70,6 +70,19 @@ mod machine {
         user::unmap(range).ok();
     }
 
+    /// Moves the pages of a range that are there to `to`, where none is; `None` for those of
+    /// [`fixed`] addresses, which cannot.
+    pub(crate) fn relocate(
+        from: Range<u64>,
+        to: u64,
+        rights: Rights,
+    ) -> Option<Result<(), NoMemory>> {
+        match user::relocate(from, to, rights) {
+            Err(user::MapError::Outside) => None,
+            moved => Some(moved.map_err(|_| NoMemory)),
+        }
+    }
+
     /// Whether the page of an address is there and can be written.
     pub(crate) fn is_writable(address: u64) -> bool {
         let page = address & !(PAGE - 1);
@@ -203,6 +216,26 @@ mod host {
 
     pub(crate) fn release(range: Range<u64>) {
         PAGES.with_borrow_mut(|pages| pages.retain(|at, _| !range.contains(at)));
+    }
+
+    pub(crate) fn relocate(
+        from: Range<u64>,
+        to: u64,
+        rights: Rights,
+    ) -> Option<Result<(), NoMemory>> {
+        if fixed().contains(&from.start) || fixed().contains(&to) {
+            return None;
+        }
+        PAGES.with_borrow_mut(|pages| {
+            let held: Vec<u64> = pages.range(from.clone()).map(|(at, _)| *at).collect();
+            for at in held {
+                if let Some(mut page) = pages.remove(&at) {
+                    page.rights = rights;
+                    pages.insert(to + (at - from.start), page);
+                }
+            }
+        });
+        Some(Ok(()))
     }
 
     pub(crate) fn read(address: u64, to: &mut [u8]) -> bool {

@@ -222,6 +222,16 @@ impl Space {
         }
     }
 
+    /// Whether a range is the program's own memory: of no file, and shared with nothing.
+    pub(crate) fn is_own(&self, range: &Range<u64>) -> bool {
+        self.parts(range).all(|part| {
+            let area = self.area_of(part.start);
+            area.is_some_and(|(_, area)| {
+                matches!(area.backing, Backing::Anonymous) && area.name != SHARED
+            })
+        })
+    }
+
     /// The file that is mapped at an address, and where that is in it.
     pub(crate) fn file_at(&self, address: u64) -> Option<(Bytes, u64)> {
         let (start, area) = self.area_of(address)?;
@@ -444,8 +454,9 @@ impl Space {
         }
     }
 
-    /// Maps `bytes` at `to` as the area of `from` is mapped, with its pages' contents.
-    pub(crate) fn copy_to(&mut self, from: Range<u64>, to: u64, bytes: u64) -> Result<()> {
+    /// Maps `bytes` at `to` as the area of `from` is mapped, whose pages move there; where they
+    /// cannot, nothing changes.
+    pub(crate) fn move_to(&mut self, from: Range<u64>, to: u64, bytes: u64) -> Result<()> {
         let found = self.areas.range(..=from.start).next_back();
         let (start, area) = found
             .filter(|(_, area)| from.end <= area.end)
@@ -459,11 +470,16 @@ impl Space {
             ..area
         };
         self.map(to..to + bytes, area)?;
-        let copied = copy_pages(from, to, rights);
-        if copied.is_err() {
-            self.unmap(to..to + bytes);
+        // Without a copy: a block of more than half of the memory that is left moves too.
+        let moved = match memory::relocate(from.clone(), to, rights) {
+            Some(moved) => moved.map_err(|_| Errno::ENOMEM),
+            None => copy_pages(from.clone(), to, rights),
+        };
+        match moved {
+            Ok(()) => self.unmap(from),
+            Err(_) => self.unmap(to..to + bytes),
         }
-        copied
+        moved
     }
 
     /// Cuts the area at `address` in two.

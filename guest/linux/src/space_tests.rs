@@ -228,7 +228,7 @@ fn pages_without_rights_keep_their_bytes_when_they_move() {
     assert!(memory::write(start, &[7]));
     space.protect(old.clone(), NONE).expect("protected");
     let to = space.find(8 * PAGE, 0).expect("room");
-    assert_eq!(space.copy_to(old, to, 8 * PAGE), Ok(()));
+    assert_eq!(space.move_to(old, to, 8 * PAGE), Ok(()));
     assert!(!memory::read(to, &mut [0]));
     space.protect(to..to + PAGE, READ).expect("protected");
     let mut byte = [0];
@@ -237,16 +237,35 @@ fn pages_without_rights_keep_their_bytes_when_they_move() {
 }
 
 #[test]
-fn a_move_without_memory_leaves_what_was_there() {
+fn a_move_takes_no_memory_for_pages() {
     let mut space = Space::new();
     let start = space.find(2 * PAGE, 0).expect("room");
+    let old = start..start + 2 * PAGE;
+    space.map(old.clone(), anonymous(DATA)).expect("mapped");
+    assert_eq!(space.fault(start, Access::Write), Ok(()));
+    assert!(memory::write(start, &[7]));
+    let to = space.find(8 * PAGE, 0).expect("room");
+    memory::leave(0);
+    let moved = space.move_to(old, to, 8 * PAGE);
+    memory::leave(u64::MAX);
+    assert_eq!(moved, Ok(()));
+    assert_eq!(ranges(&space), [to..to + 8 * PAGE]);
+    let mut byte = [0];
+    assert!(memory::read(to, &mut byte) && !memory::is_held(start));
+    assert_eq!(byte, [7]);
+}
+
+#[test]
+fn a_move_from_a_fixed_address_without_memory_leaves_what_was_there() {
+    let mut space = Space::new();
+    let start = memory::fixed().start;
     let old = start..start + 2 * PAGE;
     space.map(old.clone(), anonymous(DATA)).expect("mapped");
     assert_eq!(space.fault(start, Access::Write), Ok(()));
     space.protect(old.clone(), NONE).expect("protected");
     let to = space.find(8 * PAGE, 0).expect("room");
     memory::leave(1);
-    let moved = space.copy_to(old.clone(), to, 8 * PAGE);
+    let moved = space.move_to(old.clone(), to, 8 * PAGE);
     memory::leave(u64::MAX);
     assert_eq!(moved, Err(Errno::ENOMEM));
     assert_eq!(ranges(&space), [old]);

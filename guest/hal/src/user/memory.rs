@@ -165,6 +165,86 @@ pub fn unmap(range: Range<u64>) -> Result<(), MapError> {
     Ok(())
 }
 
+/// Moves the pages of `from` that are mapped to the same places of a range at `to`, of which none
+/// may be mapped: the frames themselves, whatever their number. Programs get `access` to them
+/// there; [lent](lend) pages stay unwritable.
+///
+/// # Errors
+/// See [`MapError`]; then nothing has moved. [`MapError::Outside`] also for [`low`](super::low)
+/// memory, which is reached at its own address only.
+pub fn relocate(from: Range<u64>, to: u64, access: Access) -> Result<(), MapError> {
+    check(&from)?;
+    let target = to..to.saturating_add(from.end - from.start);
+    check_free(&target)?;
+    if low().contains(&from.start) || low().contains(&to) {
+        return Err(MapError::Outside);
+    }
+    let mut at = from.start;
+    while let Some(next) = next_held(at..from.end) {
+        at = next;
+        let new = to + (at - from.start);
+        let run = FrameRun::at(at, from.end, TABLE - new / PAGE % TABLE);
+        let given = Access {
+            write: access.write && run.is_owned,
+            ..access
+        };
+        let entry = ProgramPages::entry(run.frame, given, run.is_owned);
+        if !set_new(new, entry, run.count) {
+            // Each is still where it was.
+            clear(&(to..new));
+            return Err(MapError::Memory);
+        }
+        at += run.count * PAGE;
+    }
+    clear(&from);
+    Ok(())
+}
+
+/// Unmaps what is mapped of `range`; the frames are not given back.
+fn clear(range: &Range<u64>) {
+    let mut at = range.start;
+    let mut is_changed = false;
+    while let Some(next) = next_held(at..range.end) {
+        let end = range.end.min((next / PAGE / TABLE + 1) * TABLE * PAGE);
+        service::call(service::CLEAR_PAGES, [next, 0, (end - next) / PAGE]);
+        is_changed = true;
+        at = end;
+    }
+    if is_changed {
+        shoot_down();
+    }
+}
+
+/// Mapped pages that follow each other, as their frames do, in one page table.
+struct FrameRun {
+    frame: u64,
+    is_owned: bool,
+    count: u64,
+}
+
+impl FrameRun {
+    /// From the page at `at`, which is mapped, to `end` and up to `most` pages.
+    fn at(at: u64, end: u64, most: u64) -> Self {
+        let entry = paging::program_entry(at);
+        let most = ((end - at) / PAGE).min(TABLE - at / PAGE % TABLE).min(most);
+        let (frame, is_owned) = (
+            ProgramPages::frame(entry),
+            ProgramPages::owned_frame(entry) != 0,
+        );
+        let follows = |page: u64| {
+            let other = paging::program_entry(at + page * PAGE);
+            other != 0
+                && ProgramPages::frame(other) == frame + page * PAGE
+                && (ProgramPages::owned_frame(other) != 0) == is_owned
+        };
+        Self {
+            frame,
+            is_owned,
+            count: 1 + (1..most).take_while(|&page| follows(page)).count() as u64,
+        }
+    }
+}
+
 /// Changes what a program may do with the pages of `range` that are mapped. Nothing makes a
 /// [lent](lend) page writable: it stays the library OS's.
 ///
@@ -177,23 +257,14 @@ pub fn protect(range: Range<u64>, access: Access) -> Result<(), MapError> {
     while let Some(next) = next_held(at..range.end) {
         at = next;
         is_changed = true;
-        let entry = paging::program_entry(at);
-        // As many as one request can change: contiguous frames in one table.
-        let most = ((range.end - at) / PAGE).min(TABLE - at / PAGE % TABLE);
-        let is_owned = ProgramPages::owned_frame(entry) != 0;
+        // As many as one request can change.
+        let run = FrameRun::at(at, range.end, TABLE);
         let given = Access {
-            write: access.write && (is_owned || low().contains(&at)),
+            write: access.write && (run.is_owned || low().contains(&at)),
             ..access
         };
-        let follows = |page: u64| {
-            let other = paging::program_entry(at + page * PAGE);
-            other != 0
-                && ProgramPages::frame(other) == ProgramPages::frame(entry) + page * PAGE
-                && (ProgramPages::owned_frame(other) != 0) == is_owned
-        };
-        let count = 1 + (1..most).take_while(|&page| follows(page)).count() as u64;
-        set(at, ProgramPages::frame(entry), count, given, is_owned);
-        at += count * PAGE;
+        set(at, run.frame, run.count, given, run.is_owned);
+        at += run.count * PAGE;
     }
     if is_changed {
         shoot_down();

@@ -42,7 +42,7 @@ pub(crate) use entry::init;
 pub use entry::jump_target;
 pub use memory::{
     MapError, is_held, is_lent, is_mapped, lend, load_u32, map, map_bytes, next_held, protect,
-    read, store_u64, unmap, write,
+    read, relocate, store_u64, unmap, write,
 };
 pub use registers::Registers;
 pub use vectors::{VectorState, WrongLength};

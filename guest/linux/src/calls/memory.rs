@@ -236,8 +236,7 @@ pub(super) fn mremap(context: &Context<'_>, a: Arguments) -> Result {
         return Err(Errno::ENOMEM);
     }
     let to = space.find(new_bytes, 0)?;
-    space.copy_to(old..end, to, new_bytes)?;
-    space.unmap(old..end);
+    space.move_to(old..end, to, new_bytes)?;
     Ok(to)
 }
 
