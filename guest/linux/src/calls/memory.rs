@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use linux_raw_sys::general::{
-    MADV_DONTNEED, MADV_DONTNEED_LOCKED, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE,
+    MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_FREE, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE,
     MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, MCL_CURRENT, MCL_FUTURE,
     MCL_ONFAULT, MREMAP_FIXED, MREMAP_MAYMOVE, MS_ASYNC, MS_INVALIDATE, MS_SYNC, PROT_EXEC,
     PROT_READ, PROT_WRITE,
@@ -17,7 +17,7 @@ use crate::files::Way;
 use crate::files::regular::Regular;
 use crate::files::stored;
 use crate::memory::{PAGE, Rights};
-use crate::shared;
+use crate::shared::copy_of;
 use crate::space::{Area, Backing, SHARED, may_commit};
 
 fn rights(protection: u64) -> Rights {
@@ -60,6 +60,7 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
     if rights.write && !has(MAP_NORESERVE) {
         may_commit(bytes)?;
     }
+    let mut shared = None;
     let backing = if has(MAP_ANONYMOUS) {
         Backing::Anonymous
     } else {
@@ -83,10 +84,10 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
         context.process.settle(open.file.as_ref())?;
         let mapped = match file.node.bytes() {
             Some(own) if !is_shared_for_writing => own.clone(),
-            _ => shared::copy_of(&file.node, &(offset..offset + bytes))?,
+            _ => copy_of(&file.node, &(offset..offset + bytes))?,
         };
         if flags & MAP_TYPE != MAP_PRIVATE {
-            context.process.share(mapped.clone(), file.node.clone())?;
+            shared = Some((mapped.clone(), file.node.clone()));
         }
         Backing::File {
             bytes: mapped,
@@ -121,6 +122,10 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
             _ => "",
         },
     };
+    // Under the lock: beside another thread's `munmap`, what is not mapped yet would be forgotten.
+    if let Some((bytes, node)) = shared {
+        context.process.share(bytes, node)?;
+    }
     space.map(start..end, area)?;
     Ok(start)
 }
@@ -189,7 +194,12 @@ pub(super) fn madvise(context: &Context<'_>, start: u64, length: u64, advice: u6
     if range.is_empty() {
         return Ok(0);
     }
-    let forgets = matches!(advice, MADV_DONTNEED | MADV_DONTNEED_LOCKED);
+    // Linux takes pages that are free when memory is short; here at once.
+    let is_free = advice == MADV_FREE;
+    let forgets = is_free || matches!(advice, MADV_DONTNEED | MADV_DONTNEED_LOCKED);
+    if is_free && !context.process.space.lock().is_own(&range) {
+        return Err(Errno::EINVAL);
+    }
     if forgets {
         // What was changed in shared mappings is their files'.
         context.process.write_back(&range)?;
