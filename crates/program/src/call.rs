@@ -55,6 +55,8 @@ calls! {
         getdents64 readlink readlinkat access faccessat faccessat2 mkdir mkdirat unlink rmdir
         unlinkat rename renameat renameat2 ftruncate fallocate chmod fchmodat fchmodat2 getcwd chdir fchdir
         truncate symlink symlinkat link linkat umask chown lchown fchownat utimensat fchmod flock
+        getxattr lgetxattr fgetxattr setxattr lsetxattr fsetxattr listxattr llistxattr flistxattr
+        removexattr lremovexattr fremovexattr
         statfs fstatfs fsync fdatasync syncfs sync_file_range readahead fadvise64 fchown sync
         mmap munmap mprotect mremap madvise brk msync mlock mlock2 munlock mlockall munlockall mincore
         epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 poll ppoll select

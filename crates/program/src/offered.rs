@@ -230,7 +230,15 @@ offered! {
 }
 
 /// Directories that are there without a root, empty but for files of the kernel.
-pub const DIRECTORIES: [&str; 6] = ["/tmp", "/dev", "/proc/self", "/etc", "/run", "/var/tmp"];
+pub const DIRECTORIES: [&str; 7] = [
+    "/tmp",
+    "/dev",
+    "/dev/shm",
+    "/proc/self",
+    "/etc",
+    "/run",
+    "/var/tmp",
+];
 /// The program's own file.
 pub const OWN_FILE: &str = "/proc/self/exe";
 /// What stands before a descriptor's number in a path that opens it again.

@@ -1,5 +1,6 @@
 //! Files by path (`open(2)`, `rename(2)`, `unlink(2)` and their kin).
 
+use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -15,7 +16,7 @@ use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::regular::{Directory, Regular, node_of};
 use crate::files::stored::Stored;
-use crate::files::tree::{Last, Node, NodeKind, ResolvedPath, Tree};
+use crate::files::tree::{Last, MOST_LINKS, Node, NodeKind, ResolvedPath, Tree};
 use crate::files::{File, Open};
 use crate::volume::New;
 
@@ -23,6 +24,8 @@ pub(super) const AT_FDCWD: i32 = -100;
 /// `utimensat`: now, and no change.
 const UTIME_NOW: u64 = (1 << 30) - 1;
 const UTIME_OMIT: u64 = (1 << 30) - 2;
+/// What stands before a descriptor's number for who knows the process by its number.
+const OWN_DESCRIPTORS: &str = "/proc/1/fd/";
 const X_OK: u64 = 1;
 const W_OK: u64 = 2;
 
@@ -129,10 +132,55 @@ pub(super) fn masked(context: &Context<'_>, mode: u64) -> u32 {
 pub(super) fn descriptor(path: &str) -> Option<&str> {
     let streams = [DeviceFile::Stdin, DeviceFile::Stdout, DeviceFile::Stderr];
     let stream = streams.iter().position(|stream| stream.value() == path);
-    let mut before = DESCRIPTORS.iter();
+    let mut before = DESCRIPTORS.iter().chain([&OWN_DESCRIPTORS]);
     match stream {
         Some(number) => ["0", "1", "2"].get(number).copied(),
         None => before.find_map(|before| path.strip_prefix(before)),
+    }
+}
+
+/// The descriptor that the links at a path's end lead to, as those do that images have for their
+/// logs.
+fn linked_descriptor(tree: &Tree, path: &str) -> Option<String> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let place = tree.walk(&path, Last::Keep).ok()?;
+        let NodeKind::Link { target, .. } = &place.node().ok()?.kind else {
+            return None;
+        };
+        path = if target.starts_with('/') {
+            target.clone()
+        } else {
+            let above = place.path.strip_suffix(place.name())?;
+            format!("{above}{target}")
+        };
+        if let Some(number) = descriptor(&path) {
+            return Some(number.to_owned());
+        }
+    }
+    None
+}
+
+/// Where a path leads, or the number of the descriptor that it leads to.
+pub(super) enum Led {
+    Place(ResolvedPath),
+    Descriptor(String),
+}
+
+impl Led {
+    /// From the result of a walk to `path`, whose links the walk followed where `last` says so.
+    pub(super) fn of(
+        tree: &Tree,
+        walked: Result<ResolvedPath>,
+        path: &str,
+        last: Last,
+    ) -> Result<Self> {
+        let number = match &walked {
+            Ok(place) => descriptor(&place.path).map(str::to_owned),
+            Err(Errno::ENOENT) if last == Last::Follow => linked_descriptor(tree, path),
+            Err(_) => None,
+        };
+        number.map_or_else(|| walked.map(Self::Place), |it| Ok(Self::Descriptor(it)))
     }
 }
 
@@ -147,15 +195,29 @@ pub(super) fn openat(
     if let Some(number) = descriptor(&path) {
         return reopen(context, number, flags);
     }
-    let place = context.process.tree.walk(&path, last_of(flags))?;
-    open_place(context, place, flags, mode)
+    let (tree, last) = (&context.process.tree, last_of(flags));
+    match Led::of(tree, tree.walk(&path, last), &path, last)? {
+        Led::Place(place) => open_place(context, place, flags, mode),
+        Led::Descriptor(number) => reopen(context, &number, flags),
+    }
 }
 
-/// Another descriptor of the file that is open as `number`.
+/// Opens again what is open as `number`: a file or directory for itself, with its own position
+/// (`proc(5)`), anything else as another descriptor of the same.
 pub(super) fn reopen(context: &Context<'_>, number: &str, flags: u64) -> Result {
     let number = number.parse().map_err(|_| Errno::ENOENT)?;
-    let open = opened(context, number)?;
+    let open = opened(context, number).map_err(|_| Errno::ENOENT)?;
     let flags = flags as u32 & (c::O_ACCMODE | OpenFlag::MASK);
+    if flags & (c::O_CREAT | c::O_EXCL) == c::O_CREAT | c::O_EXCL {
+        return Err(Errno::EEXIST);
+    }
+    let file = open.file.as_ref();
+    if let Some(Regular { node, path, .. }) = file.as_kind() {
+        return open_node(context, node.clone(), path.clone(), flags);
+    }
+    if let Some(Directory { node, path, .. }) = file.as_kind() {
+        return open_node(context, node.clone(), path.clone(), flags);
+    }
     insert(context, open, flags)
 }
 
@@ -191,6 +253,12 @@ pub(super) fn open_place(
     } else {
         place.node()?.clone()
     };
+    open_node(context, node, place.path, flags)
+}
+
+/// Opens what has `path`, with the flags that are known.
+fn open_node(context: &Context<'_>, node: Arc<Node>, path: String, flags: u32) -> Result {
+    let has = |bits: u32| flags & bits == bits;
     let writes = flags & c::O_ACCMODE != c::O_RDONLY;
     if has(c::O_DIRECTORY) && !node.is_directory() {
         return Err(Errno::ENOTDIR);
@@ -202,7 +270,7 @@ pub(super) fn open_place(
         NodeKind::Directory(_) => Arc::new(Directory {
             node: node.clone(),
             listing: Mutex::default(),
-            path: place.path,
+            path,
         }),
         NodeKind::Link { .. } => return Err(Errno::ELOOP),
         NodeKind::Socket { .. } | NodeKind::Special(_) => return Err(Errno::ENXIO),
@@ -219,7 +287,7 @@ pub(super) fn open_place(
                 position: AtomicU64::new(0),
                 turn: Mutex::new(()),
                 appends: AtomicBool::new(has(c::O_APPEND)),
-                path: place.path,
+                path,
             })
         }
     };
@@ -315,7 +383,8 @@ pub(super) fn linkat(context: &Context<'_>, a: Arguments) -> Result {
 
 pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: u64) -> Result {
     let path = path(context, directory, name)?;
-    let (above, name) = context.process.tree.find_above(&path, Last::Keep)?;
+    let place = unfollowed(&context.process.tree, &path)?;
+    let (above, name) = (place.above()?.clone(), place.name().to_owned());
     let removes_directory = flags as u32 & c::AT_REMOVEDIR != 0;
     match last_name(&path) {
         Some(".") if removes_directory => return Err(Errno::EINVAL),
@@ -342,8 +411,23 @@ pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: 
     }
     if let Some(node) = entries.remove(&name) {
         node.unlink();
+        above.touch();
     }
     Ok(0)
+}
+
+/// What a path names that is to be removed or renamed: a link itself, which is ENOTDIR where
+/// slashes follow its name (`filename_parentat` and `may_delete` in Linux's fs/namei.c).
+fn unfollowed(tree: &Tree, path: &str) -> Result<ResolvedPath> {
+    let bare = path.trim_end_matches('/');
+    if bare.len() == path.len() || bare.is_empty() {
+        return tree.walk(path, Last::Keep);
+    }
+    let place = tree.walk(bare, Last::Keep)?;
+    match place.node() {
+        Ok(node) if !node.is_directory() => Err(Errno::ENOTDIR),
+        _ => Ok(place),
+    }
 }
 
 pub(super) fn renameat(context: &Context<'_>, a: Arguments) -> Result {
@@ -353,7 +437,11 @@ pub(super) fn renameat(context: &Context<'_>, a: Arguments) -> Result {
     let (from, to) = (path(context, a[0], a[1])?, path(context, a[2], a[3])?);
     let tree = &context.process.tree;
     let has_no_name = ends_in_dots(&from) || ends_in_dots(&to);
-    let (from, to) = (tree.walk(&from, Last::Keep)?, tree.walk(&to, Last::Keep)?);
+    let is_directory = from.ends_with('/') || to.ends_with('/');
+    let (from, to) = (unfollowed(tree, &from)?, unfollowed(tree, &to)?);
+    if is_directory && !from.node()?.is_directory() {
+        return Err(Errno::ENOTDIR);
+    }
     if has_no_name || from.name().is_empty() || to.name().is_empty() {
         // A directory by its place, or the root.
         return Err(Errno::EBUSY);
@@ -448,6 +536,8 @@ fn rename_in_memory(tree: &Tree, from: &ResolvedPath, to: &ResolvedPath, keeps: 
     if let Some(replaced) = replaced {
         replaced.unlink();
     }
+    from.above()?.touch();
+    to.above()?.touch();
     Ok(0)
 }
 
@@ -530,6 +620,11 @@ pub(super) fn utimensat(context: &Context<'_>, a: Arguments) -> Result {
         }
         _ => Ok(0),
     }
+}
+
+/// For the calls about extended attributes (`xattr(7)`): there are none, of what is there.
+pub(super) fn no_attributes(context: &Context<'_>, name: u64, last: Last) -> Result<()> {
+    find(context, AT_FDCWD as u64, name, last).map(drop)
 }
 
 pub(super) fn getcwd(context: &Context<'_>, to: u64, length: u64) -> Result {

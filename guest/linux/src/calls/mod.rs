@@ -61,6 +61,7 @@ mod table {
     use crate::context::Context;
     use crate::credentials::{Change, Whose};
     use crate::errno::{Errno, Result};
+    use crate::files::tree::Last;
 
     const AT_FDCWD: u64 = -100_i64 as u64;
     const CREATES: u64 = 0o1101; // O_CREAT, O_WRONLY and O_TRUNC
@@ -214,6 +215,18 @@ mod table {
             Call::utimensat => files::utimensat(c, a),
             Call::fchmod => descriptors::fchmod(c, a[0], a[1]),
             Call::flock => descriptors::flock(c, a[0], a[1]),
+            Call::listxattr => files::no_attributes(c, a[0], Last::Follow).map(|()| 0),
+            Call::llistxattr => files::no_attributes(c, a[0], Last::Keep).map(|()| 0),
+            Call::flistxattr => descriptors::open(c, a[0]).map(|_| 0),
+            Call::getxattr | Call::setxattr | Call::removexattr => {
+                files::no_attributes(c, a[0], Last::Follow).and(Err(Errno::EOPNOTSUPP))
+            }
+            Call::lgetxattr | Call::lsetxattr | Call::lremovexattr => {
+                files::no_attributes(c, a[0], Last::Keep).and(Err(Errno::EOPNOTSUPP))
+            }
+            Call::fgetxattr | Call::fsetxattr | Call::fremovexattr => {
+                descriptors::open(c, a[0]).and(Err(Errno::EOPNOTSUPP))
+            }
             Call::statfs => status::statfs(c, a[0], a[1]),
             Call::fstatfs => status::fstatfs(c, a[0], a[1]),
             Call::fsync | Call::fdatasync => descriptors::fsync(c, a[0]),

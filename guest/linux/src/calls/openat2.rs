@@ -5,7 +5,7 @@ use alloc::format;
 use linux_raw_sys::general as c;
 
 use super::arguments::Arguments;
-use super::files::{descriptor, last_of, open_place, path_of_directory, reopen};
+use super::files::{Led, descriptor, last_of, open_place, path_of_directory, reopen};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::tree::{Above, WalkRules};
@@ -124,8 +124,22 @@ pub(super) fn openat2(context: &Context<'_>, a: Arguments) -> Result {
         }
     }
     let tree = &context.process.tree;
-    let place = tree.walk_by(rules, &start, &text, last_of(how.flags))?;
-    open_place(context, place, how.flags, how.mode)
+    let last = last_of(how.flags);
+    let walked = tree.walk_by(rules, &start, &text, last);
+    if rules.above != Above::Free {
+        return open_place(context, walked?, how.flags, how.mode);
+    }
+    let path = if is_absolute {
+        text
+    } else {
+        format!("{start}/{text}")
+    };
+    match Led::of(tree, walked, &path, last)? {
+        Led::Place(place) => open_place(context, place, how.flags, how.mode),
+        Led::Descriptor(_) if how.resolve & c::RESOLVE_NO_MAGICLINKS != 0 => Err(Errno::ELOOP),
+        Led::Descriptor(_) if rules.one_file_system => Err(Errno::EXDEV),
+        Led::Descriptor(number) => reopen(context, &number, how.flags),
+    }
 }
 
 /// Reads `struct open_how` of the size that the program's headers have.

@@ -250,6 +250,7 @@ impl Node {
         }
         let node = Self::file(Bytes::new(&[]), permissions);
         entries.insert(name.into(), node.clone());
+        self.touch();
         Ok((node, true))
     }
 
@@ -294,6 +295,7 @@ impl Node {
             return Err(Errno::EEXIST);
         }
         entries.insert(name.into(), node);
+        self.touch();
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use super::{Bytes, Device};
 use crate::errno::{Errno, Result};
 
 /// Most links that a path goes through.
-const MOST_LINKS: usize = 40;
+pub(crate) const MOST_LINKS: usize = 40;
 /// Longest name.
 const NAME_MAX: usize = 255;
 /// Directories of a path for which there is room at once.
@@ -135,7 +135,12 @@ impl Tree {
         }
         for directory in DIRECTORIES {
             if tree.find(directory, Last::Follow).is_err() {
-                tree.add(directory, Node::directory());
+                let permissions = match directory {
+                    // All users' own files: as Linux, each removes only its own.
+                    "/tmp" | "/var/tmp" | "/dev/shm" => 0o1777,
+                    _ => 0o755,
+                };
+                tree.add(directory, Node::new(NodeKind::no_names(), permissions, 0));
             }
         }
         for file in DeviceFile::ALL {
