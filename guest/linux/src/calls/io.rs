@@ -172,12 +172,27 @@ fn read_count(context: &mut Context<'_>, open: &Open, list: &[(u64, usize)]) -> 
     Ok(count as u64)
 }
 
-/// Writes `bytes`, all of them where the file may wait.
+/// Whether a call has written something before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begun {
+    Yes,
+    No,
+}
+
+impl Begun {
+    pub(super) fn with(done: u64) -> Self {
+        if done > 0 { Self::Yes } else { Self::No }
+    }
+}
+
+/// Writes `bytes`, all of them where the file may wait. Behind a part, a socket without a peer is no
+/// signal (`unix_stream_sendmsg` in Linux's net/unix/af_unix.c), but a pipe is (`pipe_write`).
 pub(super) fn write_all(
     context: &mut Context<'_>,
     open: &Open,
     bytes: &[u8],
     may_wait: bool,
+    begun: Begun,
 ) -> Result {
     let deadline = open.deadline(Way::Write);
     let mut done = 0;
@@ -191,7 +206,8 @@ pub(super) fn write_all(
                 }
             }
             Err(errno) if done == 0 => {
-                if errno == Errno::EPIPE {
+                let signals = begun == Begun::No || open.file.as_kind::<Pipe>().is_some();
+                if errno == Errno::EPIPE && signals {
                     context.break_pipe();
                 }
                 return Err(errno);
@@ -293,7 +309,8 @@ pub(super) fn write_parts(
                 // Linux copies before it sends.
                 return Err(Errno::EFAULT);
             }
-            write_all(context, open, &buffer[..got], may_wait)
+            let begun = Begun::with(done as u64);
+            write_all(context, open, &buffer[..got], may_wait, begun)
         });
         match result {
             Ok(count) => done += count as usize,
@@ -568,7 +585,8 @@ pub(super) fn sendfile(context: &mut Context<'_>, a: Arguments) -> Result {
             if read == 0 {
                 return Ok(0);
             }
-            let written = write_all(context, &to, &buffer[..read], to.may_wait())?;
+            let begun = Begun::with(done);
+            let written = write_all(context, &to, &buffer[..read], to.may_wait(), begun)?;
             if let (None, Some(file)) = (at, from.file.as_kind::<Regular>()) {
                 file.position.fetch_add(written, Ordering::Relaxed);
             }

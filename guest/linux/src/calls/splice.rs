@@ -7,7 +7,7 @@ use linux_raw_sys::general::{O_APPEND, POLLHUP, POLLIN};
 
 use super::arguments::Arguments;
 use super::descriptors::open;
-use super::io::write_all;
+use super::io::{Begun, write_all};
 use super::message::carries_messages;
 use super::parts::{STEP, with_buffer};
 use crate::context::Context;
@@ -154,6 +154,6 @@ fn into_pipe(
             return Ok(0);
         }
         // It waits only where another writer took the room meanwhile: what was read is not lost.
-        write_all(context, to, &buffer[..read], true)
+        write_all(context, to, &buffer[..read], true, Begun::No)
     })
 }
