@@ -282,6 +282,11 @@ impl TcpStream {
         lock().failure(self.socket.id)
     }
 
+    /// Whether it has been opened, and was not lost.
+    pub fn is_connected(&self) -> bool {
+        lock().connected(self.socket.id).is_ok()
+    }
+
     /// Reads what is there; else fails with `WouldBlock`.
     pub fn try_read(&self, buf: &mut [u8]) -> io::Result<usize> {
         lock().read(self.socket.id, buf, now())

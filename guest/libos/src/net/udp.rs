@@ -118,6 +118,11 @@ impl UdpSocket {
         lock().next_datagram_bytes(self.id)
     }
 
+    /// Takes the error that waits to be reported.
+    pub fn take_error(&self) -> Option<Error> {
+        lock().take_datagram_failure(self.id).ok().flatten()
+    }
+
     /// Where this is bound.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         lock().bound(self.id)

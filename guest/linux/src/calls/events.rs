@@ -11,7 +11,7 @@ use super::arguments::Arguments;
 use super::descriptors::open as opened;
 use super::descriptors::{close, insert};
 use super::parts::with_buffer;
-use super::time::{duration, put_duration};
+use super::time::{duration, micros, put_duration, put_micros};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::epoll::{Epoll, Interest};
@@ -165,7 +165,7 @@ pub(super) fn poll(
             let events = match file {
                 None => 0,
                 Some((_, POLLNVAL)) => POLLNVAL,
-                Some((open, wanted)) => open.file.ready() & wanted,
+                Some((open, wanted)) => open.file.shown(open.file.ready()) & wanted,
             };
             entry[6..].copy_from_slice(&(events as u16).to_le_bytes());
             ready += u64::from(events != 0);
@@ -184,15 +184,23 @@ pub(super) fn poll_ms(context: &Context<'_>, list: u64, count: u64, timeout: u64
 pub(super) fn ppoll(context: &Context<'_>, a: Arguments) -> Result {
     let [list, count, timeout, at, bytes, _] = a;
     let deadline = deadline(context, timeout)?;
-    poll(context, list, count, deadline, mask(context, at, bytes)?)
+    let ready = poll(context, list, count, deadline, mask(context, at, bytes)?);
+    if let Some(rest) = rest(deadline) {
+        put_duration(context, timeout, rest).ok();
+    }
+    ready
+}
+
+/// How much of the time until `deadline` is left, for the program: whatever its call gives, an
+/// interruption too (`poll_select_finish` in Linux's fs/select.c), and memory that may not be
+/// written is not an error.
+fn rest(deadline: Option<Instant>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.duration_since(Instant::now()))
 }
 
 /// `pselect6(2)`: the sixth argument points to a mask's address and size.
 pub(super) fn pselect(context: &Context<'_>, a: Arguments) -> Result {
-    let timeout = match a[4] {
-        0 => None,
-        at => Some(duration(context, at)?),
-    };
+    let deadline = deadline(context, a[4])?;
     let mask = match a[5] {
         0 => None,
         at => {
@@ -200,14 +208,29 @@ pub(super) fn pselect(context: &Context<'_>, a: Arguments) -> Result {
             mask(context, context.process.u64(at)?, bytes)?
         }
     };
-    select(context, a, timeout, mask)
+    let ready = select_until(context, a, deadline, mask);
+    if let Some(rest) = rest(deadline) {
+        put_duration(context, a[4], rest).ok();
+    }
+    ready
 }
 
-/// `select(2)`, as a list for [`poll`].
-pub(super) fn select(
+/// `select(2)`.
+pub(super) fn select(context: &Context<'_>, a: Arguments) -> Result {
+    let timeout = micros(context, a[4])?;
+    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    let ready = select_until(context, a, deadline, None);
+    if let Some(rest) = rest(deadline) {
+        put_micros(context, a[4], rest).ok();
+    }
+    ready
+}
+
+/// The sets of `select`, as a list for [`poll`].
+fn select_until(
     context: &Context<'_>,
     a: Arguments,
-    timeout: Option<Duration>,
+    deadline: Option<Instant>,
     mask: Option<Mask>,
 ) -> Result {
     let count = (a[0] as usize).min(1024);
@@ -237,7 +260,6 @@ pub(super) fn select(
             files.push((number, opened(context, number as u64)?, bits));
         }
     }
-    let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let mut found: [Vec<u8>; 3] = Default::default();
     let watched: Vec<&dyn File> = files
         .iter()

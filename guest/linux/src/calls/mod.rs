@@ -267,7 +267,7 @@ mod table {
             }
             Call::poll => events::poll_ms(c, a[0], a[1], a[2]),
             Call::ppoll => events::ppoll(c, a),
-            Call::select => events::select(c, a, time::micros(c, a[4])?, None),
+            Call::select => events::select(c, a),
             Call::pselect6 => events::pselect(c, a),
             Call::eventfd => events::eventfd(c, a[0], 0),
             Call::eventfd2 => events::eventfd(c, a[0], a[1]),
@@ -280,7 +280,7 @@ mod table {
             Call::pipe2 => events::pipe(c, a[0], a[1]),
             Call::socketpair => net::socketpair(c, a),
 
-            Call::socket => net::socket(c, a[0], a[1]),
+            Call::socket => net::socket(c, a[0], a[1], a[2]),
             Call::bind => net::bind(c, a[0], a[1], a[2]),
             Call::listen => net::listen(c, a[0], a[1]),
             Call::accept => net::accept(c, a[0], a[1], a[2], 0),

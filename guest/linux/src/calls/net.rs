@@ -37,12 +37,29 @@ fn kind(word: u32) -> Result<SocketKind> {
     SocketKind::parse(word & KIND).ok_or(Errno::EPROTONOSUPPORT)
 }
 
-pub(super) fn socket(context: &Context<'_>, family: u64, word: u64) -> Result {
+/// Whether there is this protocol for a kind of socket (`inet_create` of Linux's
+/// net/ipv4/af_inet.c, `unix_create` of net/unix/af_unix.c).
+fn expect_protocol(family: u32, kind: SocketKind, protocol: u32) -> Result<()> {
+    const MOST: u32 = n::IPPROTO_MAX as u32;
+    const TCP: u32 = n::IPPROTO_TCP as u32;
+    const UDP: u32 = n::IPPROTO_UDP as u32;
+    match (family, kind, protocol) {
+        (_, _, 0)
+        | (n::AF_UNIX, _, n::AF_UNIX)
+        | (n::AF_INET | n::AF_INET6, SocketKind::Stream, TCP)
+        | (n::AF_INET | n::AF_INET6, SocketKind::Datagram, UDP) => Ok(()),
+        (n::AF_INET | n::AF_INET6, _, MOST..) => Err(Errno::EINVAL),
+        _ => Err(Errno::EPROTONOSUPPORT),
+    }
+}
+
+pub(super) fn socket(context: &Context<'_>, family: u64, word: u64, protocol: u64) -> Result {
     let (family, word) = (family as u32, word as u32);
     if !matches!(family, n::AF_INET | n::AF_INET6 | n::AF_UNIX) {
         return Err(Errno::EAFNOSUPPORT);
     }
     let kind = kind(word)?;
+    expect_protocol(family, kind, protocol as u32)?;
     let file: Arc<dyn File> = match SocketType::of((family, word & KIND)) {
         Some(SocketType::UnixStream | SocketType::UnixDatagram | SocketType::UnixPackets) => {
             Arc::new(Unix::new(kind))
@@ -57,8 +74,9 @@ pub(super) fn socket(context: &Context<'_>, family: u64, word: u64) -> Result {
 }
 
 pub(super) fn socketpair(context: &Context<'_>, a: Arguments) -> Result {
-    let [family, word, _, to, ..] = a;
+    let [family, word, protocol, to, ..] = a;
     let kind = kind(word as u32)?;
+    expect_protocol(family as u32, kind, protocol as u32)?;
     match family as u32 {
         n::AF_UNIX => {}
         n::AF_INET | n::AF_INET6 => return Err(Errno::EOPNOTSUPP),

@@ -38,17 +38,32 @@ fn expect_harmless((level, option): (u32, u32)) -> Result<()> {
     }
 }
 
+/// Whether less than a word is a value: of IPv4's options, which may be one byte
+/// (`do_ip_setsockopt` in Linux's net/ipv4/ip_sockglue.c), and of texts.
+fn may_be_short(key: (u32, u32)) -> bool {
+    const IP: u32 = n::IPPROTO_IP as u32;
+    const TCP: u32 = n::IPPROTO_TCP as u32;
+    matches!(
+        key,
+        (IP, _) | (n::SOL_SOCKET, n::SO_BINDTODEVICE) | (TCP, n::TCP_CONGESTION)
+    )
+}
+
 pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
     let [number, level, option, at, length, _] = a;
     let open = opened(context, number)?;
     open.file.endpoint().ok_or(Errno::ENOTSOCK)?;
     let socket = open.file.as_kind::<Socket>();
-    if length < 4 {
+    let key = (level as u32, option as u32);
+    if length < 4 && !may_be_short(key) {
         return Err(Errno::EINVAL);
     }
-    let value = context.process.u32(at)?;
+    let mut word = [0; 4];
+    context
+        .process
+        .read(at, &mut word[..length.min(4) as usize])?;
+    let value = u32::from_le_bytes(word);
     let is_on = value != 0;
-    let key = (level as u32, option as u32);
     expect_harmless(key)?;
     match SocketOption::of(key) {
         Some(option @ (SocketOption::SO_RCVTIMEO | SocketOption::SO_SNDTIMEO)) => {

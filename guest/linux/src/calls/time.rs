@@ -44,9 +44,20 @@ pub(super) fn micros(context: &Context<'_>, at: u64) -> Result<Option<Duration>>
 }
 
 pub(super) fn put_duration(context: &Context<'_>, to: u64, duration: Duration) -> Result {
+    let part = duration.subsec_nanos();
+    put_seconds(context, to, duration, part)
+}
+
+/// Writes a `timeval`.
+pub(super) fn put_micros(context: &Context<'_>, to: u64, duration: Duration) -> Result {
+    let part = duration.subsec_micros();
+    put_seconds(context, to, duration, part)
+}
+
+fn put_seconds(context: &Context<'_>, to: u64, duration: Duration, part: u32) -> Result {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&duration.as_secs().to_le_bytes());
-    bytes[8..].copy_from_slice(&u64::from(duration.subsec_nanos()).to_le_bytes());
+    bytes[8..].copy_from_slice(&u64::from(part).to_le_bytes());
     context.process.write(to, &bytes)?;
     Ok(0)
 }

@@ -12,7 +12,9 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use linux_raw_sys::general::{EPOLLET, EPOLLONESHOT, POLLERR, POLLHUP, POLLIN, POLLOUT};
+use linux_raw_sys::general::{
+    EPOLLET, EPOLLONESHOT, POLLERR, POLLHUP, POLLIN, POLLOUT, POLLWRNORM,
+};
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
 
@@ -276,11 +278,12 @@ impl Entry {
         let wanted = self.interest.events | POLLERR | POLLHUP;
         let uses = open.uses();
         // Armed before the look that finds nothing: no change is missed between them.
-        let armed = || open.file.arm(&self.item);
+        let armed = || open.file.arm(&self.item).map(|bits| open.file.shown(bits));
+        let look = || open.file.shown(open.file.ready());
         let ready = if self.is_edge_triggered() {
-            armed().unwrap_or_else(|| open.file.ready()) & wanted
+            armed().unwrap_or_else(look) & wanted
         } else {
-            match open.file.ready() & wanted {
+            match look() & wanted {
                 0 => armed().unwrap_or(0) & wanted,
                 ready => ready,
             }
@@ -289,10 +292,10 @@ impl Entry {
             let mut seen = self.reported;
             let arrivals = open.file.arrivals();
             if uses.reads != self.uses.reads || arrivals != self.arrivals {
-                seen &= POLLOUT;
+                seen &= POLLOUT | POLLWRNORM;
             }
             if uses.blocks != self.uses.blocks {
-                seen &= !POLLOUT;
+                seen &= !(POLLOUT | POLLWRNORM);
             }
             let is_new = ready & !seen != 0;
             if taking == Taking::Yes {

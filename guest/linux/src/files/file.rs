@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use core::any::Any;
 
-use linux_raw_sys::general::{POLLIN, POLLOUT, S_IFCHR};
+use linux_raw_sys::general::{POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, S_IFCHR};
 use tare_libos::thread::Thread as Waiter;
 
 use super::Watchers;
@@ -174,6 +174,11 @@ pub(crate) trait File: Send + Sync + Any {
         }
     }
 
+    /// Whether `poll` says of data that it is normal data too (`POLLRDNORM`, `POLLWRNORM`).
+    fn has_normal_data(&self) -> bool {
+        true
+    }
+
     /// For `readlink` of `/proc/self/fd`.
     fn name(&self) -> String {
         String::from("anon_inode:[file]")
@@ -184,6 +189,15 @@ impl dyn File {
     /// The file as what it is.
     pub(crate) fn as_kind<T: File>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
+    }
+
+    /// Bits of [`ready`](File::ready) as a program sees them.
+    pub(crate) fn shown(&self, ready: u32) -> u32 {
+        if !self.has_normal_data() {
+            return ready;
+        }
+        let normal = |bit: u32, normal: u32| if ready & bit != 0 { normal } else { 0 };
+        ready | normal(POLLIN, POLLRDNORM) | normal(POLLOUT, POLLWRNORM)
     }
 }
 

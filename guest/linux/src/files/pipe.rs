@@ -280,6 +280,10 @@ impl Event {
 }
 
 impl File for Event {
+    fn has_normal_data(&self) -> bool {
+        false
+    }
+
     fn read(&self, to: &mut [u8]) -> Result<usize> {
         let slot = to.first_chunk_mut::<8>().ok_or(Errno::EINVAL)?;
         let mut count = self.count.lock();

@@ -72,6 +72,10 @@ fn record(signal: u32, info: &Info) -> [u8; RECORD_BYTES] {
 }
 
 impl File for SignalFile {
+    fn has_normal_data(&self) -> bool {
+        false
+    }
+
     fn read(&self, to: &mut [u8]) -> Result<usize> {
         let set = *self.set.lock();
         let (records, _) = to.as_chunks_mut::<RECORD_BYTES>();

@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use linux_raw_sys::general::{POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, S_IFSOCK};
+use linux_raw_sys::general::{
+    POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM, S_IFSOCK,
+};
 use linux_raw_sys::net::{AF_INET, AF_INET6};
 use tare_libos::io::IoSlice;
 use tare_libos::net::{
@@ -345,7 +347,11 @@ impl Socket {
 
     /// Bits of `poll` for what the stack says; for a socket that is not in it yet.
     fn bits(&self, ready: Option<Readiness>) -> u32 {
-        let mut bits = ready.map_or(POLLOUT | POLLHUP, bits);
+        let of_kind = match self.state() {
+            State::Datagram(_) => datagram_bits,
+            _ => bits,
+        };
+        let mut bits = ready.map_or(POLLOUT | POLLHUP, of_kind);
         if self.is_shut(READING) {
             let both = if self.is_shut(WRITING) { POLLHUP } else { 0 };
             bits |= POLLIN | POLLRDHUP | both;
@@ -474,6 +480,8 @@ impl Endpoint for Socket {
 
     fn peer(&self) -> Result<Address> {
         Ok(self.shown(match self.state() {
+            // Not before it is connected, nor after it was lost (`inet_getname`).
+            State::Connected(stream) if !stream.is_connected() => return Err(Errno::ENOTCONN),
             State::Connected(stream) => stream.peer_addr()?,
             State::Datagram(Some(socket)) => socket.peer_addr()?,
             _ => return Err(Errno::ENOTCONN),
@@ -533,8 +541,12 @@ impl Endpoint for Socket {
     }
 
     fn take_error(&self) -> u32 {
-        let State::Connected(stream) = self.state() else {
-            return 0;
+        let stream = match self.state() {
+            State::Connected(stream) => stream,
+            State::Datagram(Some(socket)) => {
+                return socket.take_error().map_or(0, |error| Errno::from(error).0);
+            }
+            _ => return 0,
         };
         match stream.take_error() {
             Ok(Some(_)) if self.is_reported.swap(true, Ordering::Relaxed) => 0,
@@ -544,8 +556,18 @@ impl Endpoint for Socket {
     }
 }
 
+fn bit(has: bool, bit: u32) -> u32 {
+    if has { bit } else { 0 }
+}
+
+/// Of a datagram socket: an error is no end of it (`datagram_poll` in Linux's
+/// net/core/datagram.c).
+fn datagram_bits(ready: Readiness) -> u32 {
+    let has_data = ready.readable && !ready.failed;
+    bit(has_data, POLLIN) | bit(ready.writable, POLLOUT) | bit(ready.failed, POLLERR)
+}
+
 fn bits(ready: Readiness) -> u32 {
-    let bit = |has, bit| if has { bit } else { 0 };
     bit(ready.readable, POLLIN)
         | bit(ready.writable, POLLOUT)
         | bit(ready.peer_finished, POLLIN | POLLRDHUP)
@@ -555,7 +577,8 @@ fn bits(ready: Readiness) -> u32 {
 
 /// What of a socket concerns who waits for these bits of `poll`.
 fn interests(events: u32) -> Interests {
-    match (events & (POLLIN | POLLRDHUP) != 0, events & POLLOUT != 0) {
+    let reads = events & (POLLIN | POLLRDNORM | POLLRDHUP) != 0;
+    match (reads, events & (POLLOUT | POLLWRNORM) != 0) {
         (true, true) => Interests::BOTH,
         (true, false) => Interests::READ,
         (false, true) => Interests::WRITE,

@@ -81,6 +81,10 @@ fn on_monotonic(ns: u64, wall_ns: u64, now_ns: u64) -> u64 {
 }
 
 impl File for Timer {
+    fn has_normal_data(&self) -> bool {
+        false
+    }
+
     fn read(&self, to: &mut [u8]) -> Result<usize> {
         let slot = to.first_chunk_mut::<8>().ok_or(Errno::EINVAL)?;
         let mut setting = self.setting.lock();

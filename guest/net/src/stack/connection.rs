@@ -166,6 +166,7 @@ impl<W: Wake> Connection<W> {
 pub(super) fn to_kind(error: IoError) -> ErrorKind {
     match error {
         IoError::Lost(Loss::TimedOut) => ErrorKind::TimedOut,
+        IoError::Lost(Loss::Refused) => ErrorKind::ConnectionRefused,
         IoError::Lost(_) => ErrorKind::ConnectionReset,
         IoError::Closed => ErrorKind::BrokenPipe,
         IoError::NoMemory => ErrorKind::ResourceBusy,

@@ -160,7 +160,8 @@ impl<L: Link, W: Wake> Stack<L, W> {
     }
 
     /// The next datagram, cut to `buf`: its whole length and its sender; or
-    /// `WouldBlock`. With [`Take::Peek`] it stays.
+    /// `WouldBlock`. With [`Take::Peek`] it stays. An error comes first
+    /// (`__skb_recv_datagram` in Linux's net/core/datagram.c).
     pub fn receive_from(
         &mut self,
         id: DatagramId,
@@ -168,12 +169,11 @@ impl<L: Link, W: Wake> Stack<L, W> {
         take: Take,
     ) -> Result<(usize, SocketAddr)> {
         let socket = self.udp.socket(id)?;
+        if let Some(failure) = socket.failure.take() {
+            return Err(failure.into());
+        }
         let Some(message) = socket.received.front() else {
-            return Err(socket
-                .failure
-                .take()
-                .unwrap_or(ErrorKind::WouldBlock)
-                .into());
+            return Err(ErrorKind::WouldBlock.into());
         };
         let n = message.bytes.len().min(buf.len());
         buf[..n].copy_from_slice(&message.bytes[..n]);
@@ -183,6 +183,11 @@ impl<L: Link, W: Wake> Stack<L, W> {
             socket.received.pop_front();
         }
         Ok((len, peer))
+    }
+
+    /// Takes what an ICMP message said about the last datagram to the peer.
+    pub fn take_datagram_failure(&mut self, id: DatagramId) -> Result<Option<Error>> {
+        Ok(self.udp.socket(id)?.failure.take().map(Error::from))
     }
 
     /// Bytes of the datagram that is received next; `None` without one.

@@ -238,7 +238,10 @@ impl Connection {
     fn queue(&mut self, data: &[u8], more: bool) -> Result<usize, IoError> {
         match self.state {
             State::Closed => return Err(self.loss.unwrap_or(Loss::Reset).into()),
-            State::SynSent | State::SynReceived | State::Established | State::CloseWait => {}
+            // Would be lost if the peer refuses (`sk_stream_wait_connect` in Linux's
+            // net/core/stream.c).
+            State::SynSent => return Ok(0),
+            State::SynReceived | State::Established | State::CloseWait => {}
             _ => return Err(IoError::Closed),
         }
         let room = self.send_capacity().saturating_sub(self.send.len());
