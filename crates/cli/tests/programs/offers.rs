@@ -74,3 +74,11 @@ fn capabilities_and_what_needs_them_are_as_on_linux() {
     }
     answers_as_here_on_one_and_two_cpus("privileges.c");
 }
+
+#[test]
+fn what_calls_leave_behind_and_say_later_is_as_on_linux() {
+    if !can_run() {
+        return;
+    }
+    answers_as_here_on_one_and_two_cpus("edges.c");
+}
