@@ -1,6 +1,6 @@
 //! A kernel from its specification: patches, configuration, image and lock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::num::NonZeroUsize;
@@ -15,6 +15,7 @@ use crate::choose::{Choice, choose};
 use crate::cut::Cut;
 use crate::kconfig::{Config, GivenConfig, GivenError, KconfigError};
 use crate::lock::{Lock, LockError, Patch};
+use crate::mapping::Symbol;
 use crate::source::{
     ObtainError, PatchError, Series, Source, SourceError, Sources, Tree, patched, switched,
 };
@@ -164,6 +165,7 @@ impl KernelBuilder {
             sources: &sources,
             cuts: &spec.cuts,
             flags: flags(&spec.cuts),
+            added: &spec.add,
         };
         let solve = |tree: &Tree, build: &Path| {
             kconfig::solve(&self.starter, tree, build, &choice, goes_on)
@@ -186,6 +188,7 @@ impl KernelBuilder {
             sources: &sources,
             cuts: &BTreeSet::new(),
             flags: Vec::new(),
+            added: &BTreeMap::new(),
         };
         let solve = |tree: &Tree, build: &Path| {
             kconfig::solve_given(&self.starter, tree, build, given, goes_on)
@@ -217,6 +220,7 @@ impl KernelBuilder {
             sources: &sources,
             cuts: &lock.cuts,
             flags,
+            added: &lock.added,
         };
         let lines = lock.config.iter().map(String::as_str);
         let lines = GivenConfig::of_lines(lines)
@@ -302,6 +306,7 @@ impl KernelBuilder {
             flags: recipe.flags.clone(),
             tools: lock::tools(),
             config: config.lines(),
+            added: recipe.added.clone(),
             image_bytes: packed.metadata().map_err(failed(&image.bz_image))?.len(),
             image_sha256: lock::sha256_of(packed).map_err(failed(&image.bz_image))?,
         };
@@ -322,6 +327,8 @@ struct Recipe<'a> {
     sources: &'a Sources,
     cuts: &'a BTreeSet<Cut>,
     flags: Vec<String>,
+    /// Options that were added, each with why.
+    added: &'a BTreeMap<Symbol, String>,
 }
 
 /// No other process makes a kernel there while the file is open.

@@ -1,6 +1,6 @@
 //! What a build is made of, so that it can be made again bit for bit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::cut::Cut;
+use crate::mapping::Symbol;
 use crate::objects;
 use crate::source::Tree;
 
@@ -43,6 +44,10 @@ pub struct Lock {
     pub tools: Vec<String>,
     /// Lines of the configuration that set something.
     pub config: Vec<String>,
+    /// Options that were added to what the profile needs, by proofs or the user, each with why.
+    /// Locks of earlier versions have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub added: BTreeMap<Symbol, String>,
     /// SHA-256 of the compressed image.
     pub image_sha256: String,
     /// Its size, bytes.
@@ -267,6 +272,7 @@ mod tests {
             flags: Vec::new(),
             tools: vec!["gcc: 12.2".to_owned()],
             config: vec!["CONFIG_NET=y".to_owned()],
+            added: BTreeMap::new(),
             image_sha256: "bb".to_owned(),
             image_bytes: 7,
         }

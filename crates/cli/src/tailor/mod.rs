@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tare_control::exit::ExitCode;
-use tare_host::printable::printable_lines;
+use tare_host::printable::{printable, printable_lines};
 use tare_init::Logging;
 use tare_profile::Profile;
 use tare_rootfs::kernel::debian;
@@ -117,6 +117,9 @@ fn again(args: &TailorArgs, path: &Path, builder: &KernelBuilder, ended: &Atomic
         progress.step(&Step::Made(file));
     })?;
     let image = install(&out, &kernel)?;
+    for (symbol, why) in &lock.added {
+        print(&format!("Added {symbol}: {}\n", printable(why)))?;
+    }
     let differences = lock.differences(&kernel.lock);
     if differences.is_empty() {
         print(&format!(

@@ -7,7 +7,6 @@ use std::cell::Cell;
 use tare_profile::Profile;
 
 use super::*;
-use crate::mapping::Symbol;
 use crate::target::{Part, Target};
 
 /// Makes a configuration of what was requested, and an "image" of it.
@@ -43,14 +42,19 @@ fn a_kernel_is_made_again_from_its_lock() {
     let Fixture { dir, builder } = fixture();
     let mut spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     spec.cuts.insert(Cut::O3);
+    let net = Symbol::new("NET").unwrap();
+    let why = "the proof fails without it".to_owned();
+    spec.add.insert(net, why);
     let first = dir.path().join("first");
     let kernel = builder.make(&spec, &first, &|| true, |_| {}).unwrap();
     assert_eq!(kernel.files_made, 1);
     assert_eq!(kernel.lock.flags, ["-O3"]);
     let lock = Lock::read(&first.join(LOCK)).unwrap();
     assert_eq!(lock, kernel.lock);
+    assert_eq!(lock.added, spec.add);
     let again = builder.make_again(&lock, &dir.path().join("again"), &|| true, |_| {});
-    assert!(lock.differences(&again.unwrap().lock).is_empty());
+    // With why each option is there.
+    assert_eq!(again.unwrap().lock, lock);
 }
 
 #[test]
