@@ -185,8 +185,9 @@ impl Begun {
     }
 }
 
-/// Writes `bytes`, all of them where the file may wait. Behind a part, a socket without a peer is no
-/// signal (`unix_stream_sendmsg` in Linux's net/unix/af_unix.c), but a pipe is (`pipe_write`).
+/// Writes `bytes`, all of them where the file may wait. A socket without a peer sends no SIGPIPE
+/// behind a part (`unix_stream_sendmsg` in Linux's net/unix/af_unix.c), but a pipe does
+/// (`pipe_write`).
 pub(super) fn write_all(
     context: &mut Context<'_>,
     open: &Open,

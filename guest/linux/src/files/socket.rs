@@ -560,7 +560,7 @@ fn bit(has: bool, bit: u32) -> u32 {
     if has { bit } else { 0 }
 }
 
-/// Of a datagram socket: an error is no end of it (`datagram_poll` in Linux's
+/// Of a datagram socket: an error does not end it (`datagram_poll` in Linux's
 /// net/core/datagram.c).
 fn datagram_bits(ready: Readiness) -> u32 {
     let has_data = ready.readable && !ready.failed;
