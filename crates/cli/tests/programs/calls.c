@@ -766,11 +766,28 @@ static void note_info(int s, siginfo_t *i, void *c)
     nested = i->si_code;
 }
 
+/* Interrupts the thread until it says that its wait is over: a signal before the wait would be
+   lost. */
+static volatile sig_atomic_t is_over;
 static void *late(void *to)
 {
-    usleep(50000);
-    pthread_kill(*(pthread_t *)to, SIGUSR1);
+    do {
+        usleep(50000);
+        pthread_kill(*(pthread_t *)to, SIGUSR1);
+    } while (!is_over);
     return 0;
+}
+
+static void interrupt(pthread_t *thread, pthread_t *self)
+{
+    is_over = 0;
+    pthread_create(thread, 0, late, self);
+}
+
+static void end_of(pthread_t thread)
+{
+    is_over = 1;
+    pthread_join(thread, 0);
 }
 
 static void signals(void)
@@ -845,20 +862,20 @@ static void signals(void)
     int p[2];
     char b;
     pipe(p);
-    pthread_create(&thread, 0, late, &self);
+    interrupt(&thread, &self);
     T(read(p[0], &b, 1));
-    pthread_join(thread, 0);
-    pthread_create(&thread, 0, late, &self);
+    end_of(thread);
+    interrupt(&thread, &self);
     T(poll(0, 0, -1));
-    pthread_join(thread, 0);
-    pthread_create(&thread, 0, late, &self);
+    end_of(thread);
+    interrupt(&thread, &self);
     struct timespec hour = {3600, 0}, rest = {0, 0};
     T(nanosleep(&hour, &rest));
     T(rest.tv_sec > 3500);
-    pthread_join(thread, 0);
-    pthread_create(&thread, 0, late, &self);
+    end_of(thread);
+    interrupt(&thread, &self);
     T(pause());
-    pthread_join(thread, 0);
+    end_of(thread);
     stack_t stack = {.ss_sp = big, .ss_size = 100}, was;
     T(sigaltstack(&stack, 0));
     stack.ss_size = 65536;
@@ -875,9 +892,13 @@ static void signals(void)
     signal(SIGALRM, note);
     caught = 0;
     struct itimerval soon = {.it_value = {0, 20000}}, timer;
+    sigemptyset(&set);
+    sigaddset(&set, SIGALRM);
+    sigprocmask(SIG_BLOCK, &set, 0);
     T(setitimer(ITIMER_REAL, &soon, 0));
-    T(pause());
+    T(sigsuspend(&none));
     T(caught);
+    sigprocmask(SIG_UNBLOCK, &set, 0);
     T(getitimer(ITIMER_REAL, &timer));
     T(timer.it_value.tv_sec + timer.it_value.tv_usec);
     T(alarm(100));
