@@ -144,6 +144,8 @@ pub struct Connection {
     window_seq: Seq,
     window_ack: Seq,
     peer_scale: u8,
+    /// Its SYN had the option.
+    peer_scales: bool,
     send: Ring,
     /// Number of the first byte in `send`.
     send_base: Seq,

@@ -96,6 +96,7 @@ impl Connection {
             window_seq: Seq(0),
             window_ack: isn,
             peer_scale: 0,
+            peer_scales: false,
             send: Ring::new(),
             send_base: isn + 1,
             syn_unsent: true,
@@ -155,6 +156,7 @@ impl Connection {
             self.timestamp_recent = stamps.value;
             self.timestamp_recent_at = now;
         }
+        self.peer_scales = options.window_scale.is_some();
         match options.window_scale {
             Some(scale) => self.peer_scale = scale,
             None => self.receive.disable_scale(),

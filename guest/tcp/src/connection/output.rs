@@ -224,8 +224,8 @@ impl Connection {
                 echo: self.timestamp_recent,
             });
         }
-        // The field cannot be scaled away later: a peer without scaling has set it to 0.
-        if !answers || self.receive.scale() > 0 {
+        // Both sides scale or none does; a scale of 0 may be offered (RFC 7323, 2.2).
+        if !answers || self.peer_scales {
             syn.options.window_scale = Some(self.receive.scale());
         }
         if answers {

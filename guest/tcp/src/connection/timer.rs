@@ -33,7 +33,7 @@ impl Connection {
             return;
         }
         let timeout = self.round_trip.timeout().backed_off(self.backoff, rtt::MAX);
-        let give_up = self.stalled_since + self.config.user_timeout;
+        let give_up = self.silent_since() + self.config.user_timeout;
         self.wait = Wait::Timeout;
         self.timer = self.timeout_base + timeout;
         if !self.is_opening() {
@@ -48,6 +48,17 @@ impl Connection {
             if due < self.timer {
                 (self.wait, self.timer) = (Wait::Probe, due);
             }
+        }
+    }
+
+    /// Since when the peer has given no reason to go on: one that closed its window and answers is
+    /// kept (RFC 9293, 3.8.6.1).
+    #[inline]
+    fn silent_since(&self) -> Instant {
+        if self.window == 0 {
+            self.stalled_since.max(self.last_heard)
+        } else {
+            self.stalled_since
         }
     }
 
@@ -144,7 +155,7 @@ impl Connection {
         let gives_up = if in_handshake {
             self.backoff >= self.config.handshake_retries
         } else {
-            now.since(self.stalled_since) >= self.config.user_timeout
+            now.since(self.silent_since()) >= self.config.user_timeout
         };
         if gives_up {
             return self.time_out();

@@ -65,6 +65,26 @@ pub(crate) fn config() -> Config {
     }
 }
 
+/// The SYN-ACK of a connection with this configuration: its options.
+pub(crate) fn answer_to_syn(config: Config, options: Options) -> Options {
+    let syn = Segment {
+        seq: Seq(PEER),
+        ack: Seq(0),
+        flags: SYN,
+        window: 65_535,
+        options,
+        payload: b"",
+    };
+    let tuple = tuple();
+    let identity = Identity {
+        secret: &SECRET,
+        tuple: &tuple,
+    };
+    let now = Instant::from_micros(10_000_000);
+    let mut tcp = Connection::accept(config, identity, &syn, &Pool::new(16 << 20), now);
+    tcp.poll(now).expect("a SYN-ACK").options
+}
+
 impl Script {
     /// An open connection whose peer offered `options`: data segments carry 1,000
     /// bytes with timestamps and 1,012 without.
