@@ -17,6 +17,8 @@ use smoltcp::time::{Duration, Instant};
 const ENTRIES: usize = 256;
 /// What was learned this lately is sent by, and a SYN does not change it.
 const FRESH: Duration = Duration::from_secs(30);
+/// For this long it is sent by while requests for it have no answer.
+const STALE: Duration = Duration::from_secs(5);
 /// When what counts as unknown was learned.
 const LONG_AGO: Instant = Instant::from_micros_const(i64::MIN / 2);
 /// Time between two requests for an address.
@@ -89,6 +91,12 @@ impl Neighbours {
     pub(crate) fn get(&self, address: IpAddr, now: Instant) -> Option<Mac> {
         let entry = self.find(address)?;
         (now < entry.learned + FRESH).then_some(entry.mac)
+    }
+
+    /// The same for some time longer, in which requests for it can be answered.
+    pub(crate) fn stale(&self, address: IpAddr, now: Instant) -> Option<Mac> {
+        let entry = self.find(address)?;
+        (now < entry.learned + FRESH + STALE).then_some(entry.mac)
     }
 
     fn find(&self, address: IpAddr) -> Option<&Entry> {

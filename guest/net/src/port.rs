@@ -210,11 +210,11 @@ impl<L: Link> Port<L> {
             return false;
         }
         let mtu = self.mtu(remote);
+        let identification = (self.random.draw() as u32).to_ne_bytes();
         let (link, properties) = (&mut self.link, &self.properties);
         if frames == 1 {
-            transmit::send_datagram(link, properties, neighbor, flow, data);
+            transmit::send_datagram(link, properties, neighbor, (flow, identification), data);
         } else {
-            let identification = (self.random.draw() as u32).to_ne_bytes();
             let way = (flow, mtu);
             transmit::send_fragments(link, properties, neighbor, way, identification, data);
         }
@@ -259,7 +259,8 @@ impl<L: Link> Port<L> {
         if known.is_none() && self.link.send_ready() && self.neighbours.may_ask(next_hop, now) {
             self.request(next_hop, None);
         }
-        known
+        // Sent to while it is asked again (RFC 4861, 7.3.3), so that a steady flow goes on.
+        known.or_else(|| self.neighbours.stale(next_hop, now))
     }
 
     /// Whether a packet to `remote` has a way: the network's own stations and groups, or a router.

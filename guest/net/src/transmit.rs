@@ -81,16 +81,21 @@ pub(crate) fn send_segment<L: Link>(
     );
 }
 
-/// Sends a datagram of `flow`.
+/// Sends a datagram of `flow`. Routers of IPv4 may fragment it, so that it passes a path that
+/// carries less than the link: no report of that is followed for UDP.
 pub(crate) fn send_datagram<L: Link>(
     link: &mut L,
     properties: &Properties,
     neighbor: Mac,
-    flow: &Flow,
+    // Unpredictable, as of fragments.
+    (flow, identification): (&Flow, [u8; 4]),
     data: &[u8],
 ) {
     let header = udp_header(flow, data.len());
-    let route = Route::of(flow, PROTOCOL_UDP);
+    let route = Route {
+        fragment: [identification[0], identification[1], 0, 0],
+        ..Route::of(flow, PROTOCOL_UDP)
+    };
     send_parts(link, properties, neighbor, route, &header, data);
 }
 

@@ -180,8 +180,13 @@ impl<L: Link, W: Wake> Stack<L, W> {
             return;
         }
         match Message::parse(bytes, found.hop_limit) {
-            Some(Message::Solicitation { target, sender }) => {
-                self.on_solicitation(found.source, target, sender, now);
+            Some(Message::Solicitation {
+                target,
+                sender: named,
+            }) => {
+                // Only one to a group must name its sender (RFC 4861, 4.3).
+                let from = (!found.destination.is_multicast()).then_some(sender);
+                self.on_solicitation(found.source, target, [named, from], now);
             }
             // What is for all answers none (RFC 4861, 7.1.2).
             Some(Message::Advertisement(said))
@@ -235,12 +240,13 @@ impl<L: Link, W: Wake> Stack<L, W> {
         }
     }
 
-    /// A host solicits an address, or whether it is free (RFC 4861, 7.2.3).
+    /// A host solicits an address, or whether it is free (RFC 4861, 7.2.3); its hardware address as
+    /// it names it, and where the frame came from.
     fn on_solicitation(
         &mut self,
         source: Ipv6Addr,
         target: Ipv6Addr,
-        sender: Option<Mac>,
+        [named, from]: [Option<Mac>; 2],
         now: Instant,
     ) {
         if !self.wire.ipv6.has(target) {
@@ -257,10 +263,13 @@ impl<L: Link, W: Wake> Stack<L, W> {
             }
             return;
         }
-        let Some(mac) = sender.filter(|mac| is_unicast(*mac)) else {
+        let named = named.filter(|mac| is_unicast(*mac));
+        let Some(mac) = named.or(from) else {
             return;
         };
-        self.note_neighbor(source.into(), mac, now);
+        if named.is_some() {
+            self.note_neighbor(source.into(), mac, now);
+        }
         let mut answer = message::advertisement(target, self.own_mac(), Occasion::Asked);
         self.wire
             .send_on_link(mac, (own, source), Alert::None, &mut answer);

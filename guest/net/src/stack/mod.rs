@@ -163,7 +163,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         self.wire.link.flush();
         let (wire, loopback) = (&mut self.wire.link, &mut self.loopback.link);
         let has_room = |frames| wire.send_room() >= frames && loopback.send_ready();
-        self.udp.wake_writers(has_room);
+        self.udp.wake_writers(now, has_room);
         if !self.loopback.link.is_empty() {
             progress = Progress::More;
         }
@@ -173,7 +173,8 @@ impl<L: Link, W: Wake> Stack<L, W> {
     /// When [`Stack::poll`] is due without a frame; `None`: never.
     pub fn deadline(&self) -> Option<Instant> {
         let tcp = self.tcp.timers.earliest();
-        let others = sooner(self.setup.deadline, self.udp.deadline);
+        let udp = sooner(self.udp.deadline, self.udp.room_deadline());
+        let others = sooner(self.setup.deadline, udp);
         let links = sooner(self.ipv6.deadline, self.wire.neighbours.probe_deadline());
         sooner(tcp, sooner(others, links))
     }

@@ -28,7 +28,7 @@ use crate::waiters::Wake;
 const TIME_WAIT_KEPT: usize = 1024;
 /// How soon a link that was full is looked at again. It does not say when it has room, and where
 /// all that it took is lost nothing comes to make the stack look.
-const LINK_LOOK: Duration = Duration::from_millis(1);
+pub(super) const LINK_LOOK: Duration = Duration::from_millis(1);
 /// Most bytes of a connection that wait for more; about what passt reads at once.
 const POSTPONED_MAX: usize = 32 << 10;
 /// First port that is given for port 0, and for outgoing connections (RFC 6335, 6).

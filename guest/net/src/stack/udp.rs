@@ -9,7 +9,7 @@ use smoltcp::time::Instant;
 use tare_io::{Error, ErrorKind, Result};
 
 use super::Seeds;
-use super::tcp::EPHEMERAL;
+use super::tcp::{EPHEMERAL, LINK_LOOK};
 use crate::binding::Binding;
 use crate::flow::Flow;
 use crate::frame::Datagram;
@@ -185,6 +185,8 @@ pub(super) struct Udp<W> {
     pub(super) next_port: u16,
     /// Most frames for which a link had no room when a socket wanted to send, or 0.
     pub(super) awaited_frames: usize,
+    /// When room for them was looked for.
+    looked: Instant,
 }
 
 impl<W: Wake> Udp<W> {
@@ -196,17 +198,27 @@ impl<W: Wake> Udp<W> {
             deadline: None,
             next_port: EPHEMERAL | seeds.general as u16,
             awaited_frames: 0,
+            looked: Instant::ZERO,
         }
     }
 
     /// Links may have room again: those who wait look.
     #[inline]
-    pub(super) fn wake_writers(&mut self, has_room: impl FnOnce(usize) -> bool) {
-        if self.awaited_frames > 0 && has_room(self.awaited_frames) {
+    pub(super) fn wake_writers(&mut self, now: Instant, has_room: impl FnOnce(usize) -> bool) {
+        if self.awaited_frames == 0 {
+            return;
+        }
+        self.looked = now;
+        if has_room(self.awaited_frames) {
             self.awaited_frames = 0;
             let sockets = self.sockets.iter_mut().flatten();
             sockets.for_each(|socket| socket.waiters.wake_all());
         }
+    }
+
+    /// When room is looked for again: no link says that it has some.
+    pub(super) fn room_deadline(&self) -> Option<Instant> {
+        (self.awaited_frames > 0).then(|| self.looked + LINK_LOOK)
     }
 
     pub(super) fn wait_for_room(&mut self, frames: usize) {

@@ -420,7 +420,7 @@ fn name_servers_come_from_dhcpv6_when_routers_name_none() {
             local: SocketAddr::from((ROUTER, 547)),
             remote: to,
         };
-        crate::transmit::send_datagram(&mut here, &properties, [2; 6], &back, &reply);
+        crate::transmit::send_datagram(&mut here, &properties, [2; 6], (&back, [0; 4]), &reply);
         let answer = crate::link::Link::receive(&mut there).unwrap().buffer;
         world.client.link().inject(&answer);
         world.client.poll(world.now, 16);
@@ -470,4 +470,22 @@ fn extension_headers_are_passed_over_and_fragments_counted() {
     world.client.link().inject(&fragment);
     world.client.poll(world.now, 16);
     assert_eq!(world.client.counters().fragments, 1);
+}
+
+/// A router that asks whether this host is still there need not name its hardware address.
+#[test]
+fn a_solicitation_at_an_address_is_answered_where_it_came_from() {
+    let mut world = world();
+    world.pass(Duration::from_secs(3));
+    world.client.link().take_sent();
+    let own = host_address(2);
+    for (to, answers) in [(own, 1), (solicited_node(own), 0)] {
+        // Without an option.
+        let solicitation = from(ROUTER, ROUTER_MAC, to, &message::probe(own));
+        world.client.link().inject(&solicitation);
+        world.client.poll(world.now, 16);
+        let frames = world.client.link().take_sent();
+        let sent = frames.iter().filter(|frame| frame[..6] == ROUTER_MAC);
+        assert_eq!(sent.count(), answers, "{to}");
+    }
 }

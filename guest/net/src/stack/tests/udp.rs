@@ -1,5 +1,6 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 
+use smoltcp::time::Duration;
 use tare_io::ErrorKind;
 
 use super::super::Take;
@@ -150,14 +151,14 @@ fn datagrams_to_a_silent_neighbour_are_given_up() {
         .client
         .connect_datagrams(client, None, world.now)
         .unwrap();
-    world.pass(smoltcp::time::Duration::from_secs(5));
+    world.pass(Duration::from_secs(5));
     assert_eq!(world.next_deadline(), None);
     world
         .client
         .connect_datagrams(client, Some(to.into()), world.now)
         .unwrap();
     world.client.send_to(client, b"hi", to, world.now).unwrap();
-    world.pass(smoltcp::time::Duration::from_secs(5));
+    world.pass(Duration::from_secs(5));
     let lost = world.client.receive_from(client, &mut [0], Take::Remove);
     assert_eq!(lost.unwrap_err().kind(), ErrorKind::NetworkUnreachable);
     assert_eq!(world.next_deadline(), None);
@@ -310,7 +311,7 @@ fn a_busy_sender_learns_that_its_neighbour_is_silent() {
     let (peer, now) = (Some(to.into()), world.now);
     world.client.connect_datagrams(client, peer, now).unwrap();
     let failure = (0..200).find_map(|_| {
-        world.pass(smoltcp::time::Duration::from_millis(25));
+        world.pass(Duration::from_millis(25));
         world.client.send_to(client, b"?", to, world.now).err()
     });
     assert_eq!(failure.unwrap().kind(), ErrorKind::NetworkUnreachable);
@@ -370,9 +371,42 @@ fn a_socket_on_a_full_link_is_not_writable_until_there_is_room() {
     world.client.wait_datagram(client, writer.clone());
     world.client.poll(world.now, 16);
     assert_eq!(writer.0.get(), 0);
+    // No link says when it has room: without a deadline nothing would look.
+    let looks = world.client.deadline();
+    assert!(looks.is_some_and(|at| at <= world.now + Duration::from_millis(1)));
     world.client.link().room = 64;
     world.client.poll(world.now, 16);
     assert_eq!(writer.0.get(), 1);
+    assert_eq!(world.client.deadline(), None);
     assert!(world.client.datagram_readiness(client).writable);
     world.client.send_to(client, b"?", to, world.now).unwrap();
+}
+
+/// A neighbour that was learned a while ago is sent to while a request for it has no answer.
+#[test]
+fn a_neighbour_that_is_asked_again_is_sent_to_meanwhile() {
+    let mut world = World::new(62);
+    let client = world.client.bind(SocketAddrV4::new(ANY, 0)).unwrap();
+    let to = SocketAddrV4::new(SERVER, 53);
+    world.client.send_to(client, b"?", to, world.now).unwrap();
+    world.run_until_quiet();
+    world.pass(Duration::from_secs(31));
+    let sent = world.client.link().sent;
+    for _ in 0..20 {
+        world.client.send_to(client, b"?", to, world.now).unwrap();
+    }
+    // And one request.
+    assert_eq!(world.client.link().sent, sent + 21);
+    assert_eq!(world.client.counters().udp_dropped, 0);
+    world.run_until_quiet();
+    // One that does not answer is unknown soon.
+    world.client.link().faults.lost = 1000;
+    for (seconds, frames) in [(31, 21), (5, 1)] {
+        world.pass(Duration::from_secs(seconds));
+        let sent = world.client.link().sent;
+        for _ in 0..20 {
+            world.client.send_to(client, b"?", to, world.now).unwrap();
+        }
+        assert_eq!(world.client.link().sent - sent, frames, "after {seconds} s");
+    }
 }
