@@ -9,7 +9,7 @@ use smoltcp::time::{Duration, Instant};
 use tare_io::{Error, ErrorKind, IoSlice, Result};
 use tare_tcp::{Connection, KeepAlive};
 
-use super::connection::{CLOSE, Limit, Role, fin_is_acknowledged, is_opening, to_kind, to_tcp};
+use super::connection::{CLOSE, Limit, Role, is_opening, to_kind, to_tcp};
 use super::listener::Listener;
 use super::tcp::EPHEMERAL;
 use super::via::Via;
@@ -305,10 +305,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
                 connection.readers.wake_all();
             }
             Half::Write => {
+                // Without a limit: a peer that answers may take its time to read (RFC 9293,
+                // 3.8.6.1), and retransmission gives up one that is silent.
                 connection.tcp.close();
-                if !fin_is_acknowledged(connection.tcp.state()) {
-                    connection.limit = Some((now + CLOSE, Limit::Close));
-                }
                 self.drive_connection(id, now);
                 self.finish(now);
             }

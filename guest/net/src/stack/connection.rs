@@ -76,15 +76,11 @@ impl<W: Wake> Connection<W> {
         }
     }
 
-    /// Forgets limits that no longer apply.
+    /// Forgets the limit of a handshake that has ended.
     #[inline]
     pub(super) fn note_state(&mut self, state: State) {
-        match self.limit {
-            Some((_, Limit::Handshake)) if !is_opening(state) => self.limit = None,
-            Some((_, Limit::Close)) if self.role == Role::Owned && fin_is_acknowledged(state) => {
-                self.limit = None;
-            }
-            _ => {}
+        if matches!(self.limit, Some((_, Limit::Handshake))) && !is_opening(state) {
+            self.limit = None;
         }
     }
 
@@ -187,8 +183,4 @@ pub(super) fn from_tcp(at: tare_tcp::time::Instant) -> Instant {
 
 pub(super) fn is_opening(state: State) -> bool {
     matches!(state, State::SynSent | State::SynReceived)
-}
-
-pub(super) fn fin_is_acknowledged(state: State) -> bool {
-    matches!(state, State::FinWait2 | State::TimeWait | State::Closed)
 }

@@ -4,6 +4,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::checksum::Sum;
 use crate::flow::Flow;
 use crate::ipv6::message;
 use crate::ipv6::table::MTU_MIN;
@@ -37,15 +38,22 @@ pub(super) enum Report {
     PortUnreachable(Flow),
 }
 
-/// What an ICMP message in an Ethernet frame reports. Lengths and the IP header's
-/// checksum have been verified.
+/// What an ICMP message in an Ethernet frame reports, unless it is damaged (RFC 792). Lengths and
+/// the IP header's checksum have been verified.
 pub(super) fn report(frame: &[u8]) -> Option<Report> {
     report_in_packet(frame.get(ETHERNET_HEADER..)?)
 }
 
 /// The same for an IPv4 packet.
+#[inline(never)]
 pub(super) fn report_in_packet(packet: &[u8]) -> Option<Report> {
+    // An Ethernet frame may be longer than its packet.
+    let len = packet.get(2..)?.first_chunk::<2>()?;
+    let packet = packet.get(..u16::from_be_bytes(*len).into())?;
     let message = payload(packet, PROTOCOL_ICMP)?;
+    if !Sum::new().plus(message).is_valid() {
+        return None;
+    }
     let header = message.first_chunk::<ICMP_HEADER>()?;
     let original = message.get(ICMP_HEADER..)?;
     match header[..2] {
@@ -118,4 +126,48 @@ fn payload(packet: &[u8], protocol: u8) -> Option<&[u8]> {
     let len = usize::from(header[0] & 15) * 4;
     let is_it = header[0] >> 4 == 4 && len >= 20 && header[9] == protocol;
     packet.get(len..).filter(|_| is_it)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// A router's message: a segment of 10.0.0.1:80 to 10.0.0.2:4000 needs an MTU of 1,280.
+    fn too_big() -> Vec<u8> {
+        let ip = |protocol: u8, len: u16| {
+            let mut header = [0; 20];
+            header[0] = 0x45;
+            header[2..4].copy_from_slice(&len.to_be_bytes());
+            header[9] = protocol;
+            header[12..16].copy_from_slice(&[10, 0, 0, 1]);
+            header[16..20].copy_from_slice(&[10, 0, 0, 2]);
+            header
+        };
+        let mut message = Vec::from([3, 4, 0, 0, 0, 0, 5, 0]);
+        message.extend(ip(PROTOCOL_TCP, 1500));
+        message.extend([0, 80, 15, 160, 0, 0, 0, 7]);
+        let [a, b] = Sum::new().plus(&message).finish();
+        message[2..4].copy_from_slice(&[!a, !b]);
+        let len = 20 + message.len() as u16;
+        [&ip(PROTOCOL_ICMP, len)[..], &message].concat()
+    }
+
+    #[test]
+    fn a_damaged_message_reports_nothing() {
+        let mut packet = too_big();
+        let Some(Report::TooBig(found)) = report_in_packet(&packet) else {
+            panic!("a report");
+        };
+        assert_eq!((found.seq, found.mtu), (7, 1280));
+        // A frame may be longer than its packet.
+        packet.extend([0xaa; 6]);
+        assert!(report_in_packet(&packet).is_some());
+        for byte in 20..56 {
+            let mut damaged = packet.clone();
+            damaged[byte] ^= 4;
+            assert_eq!(report_in_packet(&damaged), None, "byte {byte}");
+        }
+    }
 }

@@ -460,3 +460,34 @@ fn a_host_without_a_way_is_refused_at_once() {
     assert_eq!(error.kind(), ErrorKind::NetworkUnreachable);
     assert_eq!(world.client.counters().connections, 0);
 }
+
+/// Half-closed, with a peer that answers and does not read for a while: it gets all of it.
+#[test]
+fn a_half_closed_connection_waits_for_a_reader_that_pauses() {
+    let mut world = World::new(19);
+    let listener = world.listen(4);
+    let (server, client) = world.connect(listener);
+    let data = [7; 4096];
+    let mut written = 0;
+    loop {
+        let n = write(&mut world.server, server, &data, world.now).unwrap();
+        world.run_until_quiet();
+        written += n;
+        if n == 0 {
+            break;
+        }
+    }
+    world
+        .server
+        .shutdown(server, Half::Write, world.now)
+        .unwrap();
+    world.pass(Duration::from_secs(200));
+    let mut got = Vec::new();
+    let mut is_end = false;
+    while !is_end {
+        is_end = read_into(&mut world.client, client, &mut got, world.now).unwrap();
+        world.pass(Duration::from_millis(100));
+        assert!(got.len() <= written);
+    }
+    assert_eq!(got.len(), written);
+}
