@@ -65,18 +65,27 @@ impl UdpSocket {
 
     /// Sends a datagram, in fragments if it is larger than the link takes. The last 16
     /// wait for a host's hardware address, and older ones are lost. Fails with
-    /// `MessageTooLong` beyond what IP carries, 65,507 bytes over IPv4.
+    /// `MessageTooLong` beyond what IP carries, 65,507 bytes over IPv4. Waits for room to send,
+    /// unless the socket is non-blocking.
     pub fn send_to(&self, data: &[u8], to: impl ToSocketAddrs) -> io::Result<usize> {
         let hosts = to.to_socket_addrs()?;
-        hosts.try_each(|to| lock().send_to(self.id, data, to, now()))
+        hosts.try_each(|to| self.send_one(data, to))
+    }
+
+    fn send_one(&self, data: &[u8], to: SocketAddr) -> io::Result<usize> {
+        let is_nonblocking = self.nonblocking.load(Ordering::Relaxed);
+        let id = self.id;
+        wait_for(
+            is_nonblocking.then_some(Duration::ZERO),
+            Send { id, data, to },
+        )
     }
 
     /// Sends a datagram to the connected peer. Fails with `ConnectionRefused` when
     /// the last one met a closed port.
     pub fn send(&self, data: &[u8]) -> io::Result<usize> {
-        let mut stack = lock();
-        let peer = stack.datagram_peer(self.id)?;
-        stack.send_to(self.id, data, peer, now())
+        let peer = lock().datagram_peer(self.id)?;
+        self.send_one(data, peer)
     }
 
     /// Waits for a datagram; what does not fit into `buf` is lost.
@@ -142,7 +151,7 @@ impl UdpSocket {
         Ok(())
     }
 
-    /// Whether receiving fails with `WouldBlock` instead of waiting.
+    /// Whether sending and receiving fail with `WouldBlock` instead of waiting.
     pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         self.nonblocking.store(nonblocking, Ordering::Relaxed);
         Ok(())
@@ -180,6 +189,28 @@ impl Attempt for Receive<'_> {
 
     fn attempt(&mut self, stack: &mut SystemStack, _: StackInstant) -> io::Result<Self::Output> {
         stack.receive_from(self.id, self.buf, self.take)
+    }
+
+    fn register(&self, stack: &mut SystemStack, waiter: Waiter) {
+        stack.wait_datagram(self.id, waiter);
+    }
+
+    fn cancel(&self, stack: &mut SystemStack, waiter: &Waiter) {
+        stack.cancel_datagram(self.id, waiter);
+    }
+}
+
+struct Send<'a> {
+    id: DatagramId,
+    data: &'a [u8],
+    to: SocketAddr,
+}
+
+impl Attempt for Send<'_> {
+    type Output = usize;
+
+    fn attempt(&mut self, stack: &mut SystemStack, now: StackInstant) -> io::Result<usize> {
+        stack.send_to(self.id, self.data, self.to, now)
     }
 
     fn register(&self, stack: &mut SystemStack, waiter: Waiter) {

@@ -205,6 +205,7 @@ impl Socket {
             State::Datagram(None) => {
                 expect_here(address.ip())?;
                 let socket = UdpSocket::bind_as(binding)?;
+                socket.set_nonblocking(true)?;
                 *self.state.lock() = State::Datagram(Some(Arc::new(socket)));
             }
             _ => return Err(Errno::EINVAL),

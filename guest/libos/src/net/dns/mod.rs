@@ -29,6 +29,8 @@ const TIMEOUTS: [Duration; 3] = [
     Duration::from_secs(2),
     Duration::from_secs(4),
 ];
+/// How long addresses of one family are kept where the other's question had no answer, s.
+const ONE_FAMILY_S: u32 = 60;
 /// Largest answer over UDP: the limit without EDNS.
 const UDP_BYTES: usize = 512;
 /// Largest answer over TCP that is read.
@@ -71,7 +73,7 @@ fn resolve(name: &str, wire: &Name) -> Result<Vec<IpAddr>> {
     let (servers, kinds) = {
         let stack = lock();
         let ipv6 = stack.has_global_ipv6().then_some(RecordType::Aaaa);
-        let kinds: Vec<_> = ipv6.into_iter().chain([RecordType::A]).collect();
+        let kinds: Vec<_> = [RecordType::A].into_iter().chain(ipv6).collect();
         (stack.name_servers(system::now()), kinds)
     };
     if servers.is_empty() {
@@ -81,10 +83,18 @@ fn resolve(name: &str, wire: &Name) -> Result<Vec<IpAddr>> {
     let mut lifetime = u32::MAX;
     let mut failure = None;
     for kind in kinds {
-        match ask_all(&servers, wire, kind) {
+        // With addresses of one family, no long wait for a server that drops the other's questions
+        // (RFC 8305, 3).
+        let timeouts = if addresses.is_empty() {
+            &TIMEOUTS[..]
+        } else {
+            &TIMEOUTS[..1]
+        };
+        match ask_all(&servers, wire, kind, timeouts) {
             Ok(Answer::Addresses(found, seconds)) => {
                 lifetime = lifetime.min(seconds);
-                addresses.extend(found);
+                // Those of IPv6 first.
+                addresses.splice(..0, found);
             }
             Ok(Answer::NoSuchName(seconds)) => lifetime = lifetime.min(seconds),
             Ok(Answer::Truncated | Answer::Failed) => failure = Some(REFUSED),
@@ -94,16 +104,22 @@ fn resolve(name: &str, wire: &Name) -> Result<Vec<IpAddr>> {
     match failure {
         // One family may do without the other.
         Some(error) if addresses.is_empty() => return Err(error),
-        Some(_) => {}
-        None => CACHE.lock().put(name, &addresses, lifetime, Instant::now()),
+        Some(_) => lifetime = lifetime.min(ONE_FAMILY_S),
+        None => {}
     }
+    CACHE.lock().put(name, &addresses, lifetime, Instant::now());
     Ok(addresses)
 }
 
 /// The first useful answer: each server in turn, with growing patience.
-fn ask_all(servers: &[IpAddr], name: &Name, kind: RecordType) -> Result<Answer> {
+fn ask_all(
+    servers: &[IpAddr],
+    name: &Name,
+    kind: RecordType,
+    timeouts: &[Duration],
+) -> Result<Answer> {
     let mut last = Err(NO_ANSWER);
-    for timeout in TIMEOUTS {
+    for &timeout in timeouts {
         for server in servers {
             match ask(SocketAddr::new(*server, PORT), name, kind, timeout) {
                 Ok(Answer::Failed) => last = Ok(Answer::Failed),
