@@ -14,6 +14,7 @@ mod event;
 pub mod mpsc;
 mod mutex;
 mod once;
+pub(crate) mod turns;
 
 pub use alloc::sync::{Arc, Weak};
 

@@ -13,6 +13,7 @@ use core::time::Duration;
 
 use tare_hal::lock::IrqLock;
 
+use super::turns::Turns;
 use crate::thread::{self, Thread};
 use crate::time::Instant;
 
@@ -178,7 +179,7 @@ struct State<T> {
     /// The receiver's thread while it waits.
     receiver: Option<Thread>,
     /// Threads waiting for room.
-    full: VecDeque<Thread>,
+    full: Turns,
     senders: usize,
     receiving: bool,
 }
@@ -190,7 +191,7 @@ impl<T> Shared<T> {
             state: IrqLock::new(State {
                 messages: VecDeque::new(),
                 receiver: None,
-                full: VecDeque::new(),
+                full: Turns::new(),
                 senders: 1,
                 receiving: true,
             }),
@@ -208,13 +209,16 @@ impl<T> Shared<T> {
             let mut state = self.state.lock();
             match state.push(message, self.bound) {
                 Err(TrySendError::Full(message)) => {
-                    let thread = thread::current();
-                    if !state.full.iter().any(|t| t.id() == thread.id()) {
-                        state.full.push_back(thread);
-                    }
+                    state.full.add(&thread::current());
                     return Err(TrySendError::Full(message));
                 }
-                other => other?,
+                other => {
+                    let receiver = other?;
+                    if !state.full.is_empty() {
+                        state.full.remove(&thread::current());
+                    }
+                    receiver
+                }
             }
         };
         wake(receiver);
@@ -260,7 +264,7 @@ impl<T> Shared<T> {
     }
 
     fn drop_receiver(&self) {
-        let (messages, waiting) = {
+        let (messages, mut waiting) = {
             let mut state = self.state.lock();
             state.receiving = false;
             (
@@ -269,7 +273,9 @@ impl<T> Shared<T> {
             )
         };
         drop(messages);
-        waiting.iter().for_each(Thread::unpark);
+        while let Some(sender) = waiting.take() {
+            sender.unpark();
+        }
     }
 }
 
@@ -291,7 +297,7 @@ impl<T> State<T> {
         match self.messages.pop_front() {
             Some(message) => {
                 self.receiver = None;
-                Ok((message, self.full.pop_front()))
+                Ok((message, self.full.take()))
             }
             None if self.senders == 0 => Err(TryRecvError::Disconnected),
             None => Err(TryRecvError::Empty),

@@ -227,8 +227,10 @@ impl Ring {
         } = flight;
         self.spare.push(frame);
         wake(completion, thread, result);
-        if let Some(next) = self.waiting.pop_front() {
-            next.unpark();
+        // All of them, when half is free: one may have found room by a wake-up for its request,
+        // and one wake-up for a thread that waits no more would be lost.
+        if self.queue.has_room(self.queue.size() / 2) {
+            self.wake_waiting();
         }
         taken.is_some()
     }
@@ -246,6 +248,11 @@ impl Ring {
                 wake(flight.completion, flight.thread, Err(BlockError::Broken));
             }
         }
+        self.wake_waiting();
+    }
+
+    /// Lets those that found no room look again.
+    fn wake_waiting(&mut self) {
         while let Some(next) = self.waiting.pop_front() {
             next.unpark();
         }
