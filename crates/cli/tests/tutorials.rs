@@ -17,6 +17,8 @@ use support::{TestDir, end_within, free_port, installed};
 
 /// The port that tutorials forward; replaced by one that is free.
 const PORT: &str = "8080";
+/// Windows of `tare why` of which one must show what a tutorial says.
+const WINDOWS: u32 = 5;
 
 /// A command and the lines that it must print.
 #[derive(Debug, Default, PartialEq)]
@@ -142,12 +144,26 @@ fn execute(name: &str) {
                 .map(|it| it.replace(PORT, &port))
                 .collect(),
         };
-        let ended = end_within(COMPILING, shell(&place, &step.command).spawn().unwrap());
-        assert_eq!(ended.code, Some(0), "{name}: {step:#?}: {ended:#?}");
-        // A terminal shows both.
-        let seen = format!("{}{}", ended.out, ended.err);
-        let missing = unmatched(&step.expected, &seen);
-        assert_eq!(missing, None, "{name}: {step:#?}: {ended:#?}");
+        // A busy host disturbs a window now and then.
+        let windows = if step.command.starts_with("tare why ") {
+            WINDOWS
+        } else {
+            1
+        };
+        for window in 1..=windows {
+            let ended = end_within(COMPILING, shell(&place, &step.command).spawn().unwrap());
+            assert_eq!(ended.code, Some(0), "{name}: {step:#?}: {ended:#?}");
+            // A terminal shows both.
+            let seen = format!("{}{}", ended.out, ended.err);
+            let missing = unmatched(&step.expected, &seen);
+            if missing.is_none() {
+                break;
+            }
+            assert!(
+                window < windows,
+                "{name}: {missing:?}: {step:#?}: {ended:#?}"
+            );
+        }
     }
 }
 
