@@ -11,7 +11,7 @@ Next:
   $tare run ./server -p 8080:80        run your own static program (docs/programs.md)
   make build                                   the other images too, as for a program with --disk
   $tare why                            what uses the CPU of this host's virtual machines
-  docs/tutorials/                              four short tutorials
+  docs/tutorials/                              five short tutorials
 EOF
 if ! command -v qemu-system-x86_64 >/dev/null; then
     cat <<EOF

@@ -16,7 +16,7 @@ pub enum LoadError {
     Initramfs(#[source] io::Error),
     /// Not an ELF file.
     #[error(
-        "the image is not an ELF file; Tare boots ELF images with a PVH note (for Linux: vmlinux, not bzImage)"
+        "the image is not an ELF file; Tare boots ELF images with a PVH note (a Linux kernel, bzImage or vmlinux, needs --kernel FILE)"
     )]
     NotElf,
     /// Neither ELF nor bzImage.

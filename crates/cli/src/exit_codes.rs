@@ -24,8 +24,10 @@ pub(crate) fn long_about() -> String {
 fn markdown() -> String {
     let mut text = String::from(
         "# Exit codes\n\n\
-         The exit codes of `tare` and `tare-monitor`. A code is never reused for another\n\
-         meaning. `tare exit-codes` prints this table.\n\n\
+         The exit codes of `tare` and `tare-monitor`. Tare never reuses a code for another\n\
+         meaning. The status of a program (`tare run ./program`) or of a Linux guest's command\n\
+         becomes the exit code unchanged, so it can equal a code of this table: then no line\n\
+         that begins with `tare:` is on standard error. `tare exit-codes` prints this table.\n\n\
          | code | name | meaning |\n|---:|---|---|\n",
     );
     for (code, meaning) in ExitCode::ALL {

@@ -83,7 +83,9 @@ pub(crate) enum PlanError {
     #[error("--publish {0} needs passt: leave out outbound=off")]
     UdpWithoutPasst(Publish),
     /// Arguments for an image that is not a program.
-    #[error("a command after -- and --env are for programs and Linux guests; IMAGE is neither")]
+    #[error(
+        "a command after -- is for programs and Linux guests, --env for programs; IMAGE is neither: leave them out"
+    )]
     WordsForImage,
     /// A site's file for a program.
     #[error("--site is for the images http and http-disk, not for programs")]

@@ -60,9 +60,14 @@ impl Explain for TapError {
 
     fn hint(&self) -> Option<String> {
         match self {
-            Self::Missing(name) | Self::NotAllowed(name) => Some(format!(
+            Self::Missing(name) => Some(format!(
                 "make it with: ip tuntap add dev {name} mode tap vnet_hdr user $USER && \
                  ip link set {name} up"
+            )),
+            Self::NotAllowed(name) => Some(format!(
+                "run as its user, or make it anew for this one: sudo ip tuntap del dev {name} \
+                 mode tap && sudo ip tuntap add dev {name} mode tap vnet_hdr user $USER && \
+                 sudo ip link set {name} up"
             )),
             Self::Device(_) => Some("load the module tun (modprobe tun)".to_owned()),
             _ => None,

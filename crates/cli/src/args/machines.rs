@@ -114,8 +114,8 @@ pub(crate) struct ReloadArgs {
     /// Directory with the new files
     #[arg(long, value_name = "DIR")]
     pub(crate) root: PathBuf,
-    /// Website configuration (site.toml), as for tare run --site; without it the new files
-    /// are served without rules
+    /// Website configuration (site.toml), as for tare run --site; required if the
+    /// machine was started with --site
     #[arg(long, value_name = "FILE")]
     pub(crate) site: Option<PathBuf>,
     /// Seconds to wait until the machine serves the new files

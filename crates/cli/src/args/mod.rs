@@ -34,7 +34,11 @@ pub(crate) use weigh::{
     about,
     max_term_width = 79,
     arg_required_else_help = true,
-    after_help = "Exit codes: tare exit-codes. Machine-readable output: --json."
+    after_help = "Exit codes: tare exit-codes. Machine-readable output: --json.\n\
+                  Environment: TARE_RUN_ROOT (run directories), TARE_CACHE (kernels, packed\n\
+                  roots), TARE_STATE_DIR (placements, prices of exits), TARE_IMAGES (directories\n\
+                  of images), TARE_MONITOR (tare-monitor), TARE_INIT (first process of Linux\n\
+                  guests)."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -44,10 +48,10 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Start a virtual machine: an appliance or a Linux guest
+    /// Start a virtual machine: an appliance, a Linux program, or a Linux guest
     ///
-    /// In the foreground the terminal is the guest's serial console, and Ctrl-C
-    /// ends the machine. Without /dev/kvm the same image runs in QEMU, which is
+    /// In the foreground the terminal is the guest's serial console (a program has its
+    /// standard streams), and Ctrl-C ends the machine. Without /dev/kvm the same image runs in QEMU, which is
     /// slower. IMAGE is a path, or a name that is looked up in $TARE_IMAGES and
     /// beside tare. A Linux guest: tare run --kernel debian --root DIR -- COMMAND.
     /// If IMAGE is a directory with an appliance's crate (tare new), tare builds the
@@ -68,7 +72,7 @@ pub(crate) enum Verb {
     Ps(PsArgs),
     /// Stop machines
     ///
-    /// Asks each machine to shut down, waits, and kills machines that do not end in time.
+    /// Sends SIGTERM to a program in Tare's own monitor and waits; ends other machines at once, without notifying the guest. Kills machines that do not end in time.
     Stop(StopArgs),
     /// Remove the log and exit code of machines that have ended
     Rm(RmArgs),

@@ -21,7 +21,8 @@ pub(crate) struct WhyArgs {
     #[arg(short = 'n', long, value_name = "N")]
     pub(crate) count: Option<usize>,
     /// Costs of exits: the summary.json of a tare weigh vmexit run [default: the
-    /// newest of this host in out or lab/runs, else built-in estimates]
+    /// newest of this host in out, lab/runs, the state directory or the source tree of
+    /// tare, else built-in estimates]
     #[arg(long, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,
     /// Print what changed between two reports of --json

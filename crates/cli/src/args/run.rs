@@ -21,8 +21,9 @@ use tare_launch::volume::Volume;
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
     /// What to run: an image, by path or by the name of one that came with Tare (http);
-    /// a static Linux program, as an ELF file (./server); or the directory of an
-    /// appliance's crate [default: the current directory]
+    /// a Linux program, as an ELF file (./server): static, or dynamic with its loader and
+    /// libraries in --root; or the directory of an appliance's crate [default: the
+    /// current directory]
     #[arg(value_name = "IMAGE|PROGRAM", conflicts_with = "kernel")]
     pub(crate) image: Option<PathBuf>,
     /// Boot a Linux kernel instead of an image: a bzImage or vmlinux file, or debian
@@ -59,7 +60,7 @@ pub(crate) struct RunArgs {
         allow_negative_numbers = true
     )]
     pub(crate) memory: Option<MemoryChoice>,
-    /// Directory with the guest's files, packed at start. For Linux also a container
+    /// Directory with the guest's files, packed at start. For programs and Linux also a container
     /// image: an OCI layout, its archive, or the output of docker save (TAR:NAME
     /// selects one of several images)
     #[arg(long, value_name = "DIR|TAR", conflicts_with = "initrd")]
@@ -210,7 +211,8 @@ pub(crate) struct RunArgs {
     #[arg(short, long)]
     pub(crate) detach: bool,
     /// What executes the guest: tare (Tare's monitor on KVM), qemu (QEMU without KVM,
-    /// by translation), qemu-kvm, or auto (tare, or qemu if the host has no KVM)
+    /// by translation), qemu-kvm, or auto (tare; qemu if the host has no KVM, or for a
+    /// Linux guest on a KVM that emulates ring 0; qemu-kvm with --volume)
     #[arg(
         long,
         value_name = "ENGINE",

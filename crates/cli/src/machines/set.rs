@@ -22,7 +22,9 @@ pub(crate) enum SetError {
     #[error(transparent)]
     Word(#[from] SettingsError),
     /// QEMU has other settings.
-    #[error("{0:?} runs in QEMU, which tare set does not support")]
+    #[error(
+        "tare set works with Tare's own monitor only, and {0:?} runs in QEMU: start it with --engine tare"
+    )]
     Qemu(String),
     /// The machine refused the value.
     #[error("{0}")]

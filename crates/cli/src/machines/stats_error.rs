@@ -9,7 +9,9 @@ use crate::failure::Explain;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StatsError {
     /// QEMU has no such counters.
-    #[error("{0:?} runs in QEMU, which tare stats does not support")]
+    #[error(
+        "tare stats works with Tare's own monitor only, and {0:?} runs in QEMU: start it with --engine tare"
+    )]
     Qemu(String),
     /// The machine did not answer.
     #[error("cannot query the machine {name:?}")]

@@ -13,7 +13,7 @@ const PROGRAM: &str = "tare-rr";
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GuestFilesError {
     /// The program is not there.
-    #[error("{PROGRAM} is not beside tare; build it with: cargo build")]
+    #[error("{PROGRAM} is not beside tare; build it with: make build")]
     NoProgram,
     /// A file cannot be copied, or `ldd` not executed.
     #[error("cannot copy {PROGRAM} and its libraries: {0}")]
