@@ -259,7 +259,7 @@ impl<L: Link> Port<L> {
         if known.is_none() && self.link.send_ready() && self.neighbours.may_ask(next_hop, now) {
             self.request(next_hop, None);
         }
-        // Sent to while it is asked again (RFC 4861, 7.3.3), so that a steady flow goes on.
+        // Sent to while requests look for it (RFC 4861, 7.3.3), so that a steady flow goes on.
         known.or_else(|| self.neighbours.stale(next_hop, now))
     }
 
