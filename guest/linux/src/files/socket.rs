@@ -348,11 +348,7 @@ impl Socket {
 
     /// Bits of `poll` for what the stack says; for a socket that is not in it yet.
     fn bits(&self, ready: Option<Readiness>) -> u32 {
-        let of_kind = match self.state() {
-            State::Datagram(_) => datagram_bits,
-            _ => bits,
-        };
-        let mut bits = ready.map_or(POLLOUT | POLLHUP, of_kind);
+        let mut bits = ready.map_or(POLLOUT | POLLHUP, bits);
         if self.is_shut(READING) {
             let both = if self.is_shut(WRITING) { POLLHUP } else { 0 };
             bits |= POLLIN | POLLRDHUP | both;
@@ -561,19 +557,14 @@ fn bit(has: bool, bit: u32) -> u32 {
     if has { bit } else { 0 }
 }
 
-/// Of a datagram socket: an error does not end it (`datagram_poll` in Linux's
-/// net/core/datagram.c).
-fn datagram_bits(ready: Readiness) -> u32 {
-    let has_data = ready.readable && !ready.failed;
-    bit(has_data, POLLIN) | bit(ready.writable, POLLOUT) | bit(ready.failed, POLLERR)
-}
-
+/// An error alone does not count as data. It ends a connection, which then is closed too, but not a
+/// datagram socket (`datagram_poll` in Linux's net/core/datagram.c).
 fn bits(ready: Readiness) -> u32 {
-    bit(ready.readable, POLLIN)
+    bit(ready.readable && !ready.failed, POLLIN)
         | bit(ready.writable, POLLOUT)
         | bit(ready.peer_finished, POLLIN | POLLRDHUP)
         | bit(ready.closed, POLLHUP | POLLIN | POLLRDHUP)
-        | bit(ready.failed, POLLERR | POLLHUP | POLLIN | POLLOUT)
+        | bit(ready.failed, POLLERR)
 }
 
 /// What of a socket concerns who waits for these bits of `poll`.
