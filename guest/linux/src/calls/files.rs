@@ -211,14 +211,10 @@ pub(super) fn reopen(context: &Context<'_>, number: &str, flags: u64) -> Result 
     if flags & (c::O_CREAT | c::O_EXCL) == c::O_CREAT | c::O_EXCL {
         return Err(Errno::EEXIST);
     }
-    let file = open.file.as_ref();
-    if let Some(Regular { node, path, .. }) = file.as_kind() {
-        return open_node(context, node.clone(), path.clone(), flags);
+    match node_of(open.file.as_ref()) {
+        Some(node) => open_node(context, node.clone(), open.file.name(), flags),
+        None => insert(context, open, flags),
     }
-    if let Some(Directory { node, path, .. }) = file.as_kind() {
-        return open_node(context, node.clone(), path.clone(), flags);
-    }
-    insert(context, open, flags)
 }
 
 /// Whether a link at the end of the path counts, by flags of `open`.

@@ -105,41 +105,39 @@ pub(super) fn openat2(context: &Context<'_>, a: Arguments) -> Result {
         (true, Above::Free | Above::Refused) => "/".into(),
         _ => path_of_directory(context, directory)?,
     };
-    if rules.above != Above::Contained {
-        let path = if is_absolute {
+    // With a directory as the root no path leads to a descriptor.
+    let path = (rules.above != Above::Contained).then(|| {
+        if is_absolute {
             text.clone()
         } else {
             format!("{start}/{text}")
-        };
-        // A link to a descriptor: it leads anywhere.
-        if let Some(number) = descriptor(&path) {
-            let follows_none = rules.no_links || how.resolve & c::RESOLVE_NO_MAGICLINKS != 0;
-            if rules.above == Above::Refused || rules.one_file_system && !follows_none {
-                return Err(Errno::EXDEV);
-            }
-            if follows_none {
-                return Err(Errno::ELOOP);
-            }
-            return reopen(context, number, how.flags);
         }
+    });
+    if let Some(number) = path.as_deref().and_then(descriptor) {
+        return open_descriptor(context, how, number);
     }
-    let tree = &context.process.tree;
-    let last = last_of(how.flags);
+    let (tree, last) = (&context.process.tree, last_of(how.flags));
     let walked = tree.walk_by(rules, &start, &text, last);
-    if rules.above != Above::Free {
+    let Some(path) = path.filter(|_| rules.above == Above::Free) else {
         return open_place(context, walked?, how.flags, how.mode);
-    }
-    let path = if is_absolute {
-        text
-    } else {
-        format!("{start}/{text}")
     };
     match Led::of(tree, walked, &path, last)? {
         Led::Place(place) => open_place(context, place, how.flags, how.mode),
-        Led::Descriptor(_) if how.resolve & c::RESOLVE_NO_MAGICLINKS != 0 => Err(Errno::ELOOP),
-        Led::Descriptor(_) if rules.one_file_system => Err(Errno::EXDEV),
-        Led::Descriptor(number) => reopen(context, &number, how.flags),
+        Led::Descriptor(number) => open_descriptor(context, how, &number),
     }
+}
+
+/// Opens what a link to a descriptor leads to, which may be anywhere.
+fn open_descriptor(context: &Context<'_>, how: How, number: &str) -> Result {
+    let rules = how.rules();
+    let follows_none = rules.no_links || how.resolve & c::RESOLVE_NO_MAGICLINKS != 0;
+    if rules.above == Above::Refused || rules.one_file_system && !follows_none {
+        return Err(Errno::EXDEV);
+    }
+    if follows_none {
+        return Err(Errno::ELOOP);
+    }
+    reopen(context, number, how.flags)
 }
 
 /// Reads `struct open_how` of the size that the program's headers have.
