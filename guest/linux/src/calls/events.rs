@@ -185,17 +185,22 @@ pub(super) fn ppoll(context: &Context<'_>, a: Arguments) -> Result {
     let [list, count, timeout, at, bytes, _] = a;
     let deadline = deadline(context, timeout)?;
     let ready = poll(context, list, count, deadline, mask(context, at, bytes)?);
-    if let Some(rest) = rest(deadline) {
-        put_duration(context, timeout, rest).ok();
-    }
+    put_rest(context, timeout, deadline, put_duration);
     ready
 }
 
-/// How much of the time until `deadline` is left, for the program: whatever its call gives, an
-/// interruption too (`poll_select_finish` in Linux's fs/select.c), and memory that may not be
-/// written is not an error.
-fn rest(deadline: Option<Instant>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.duration_since(Instant::now()))
+/// Writes by `put` how much of the time until `deadline` is left: whatever a call gives, an
+/// interruption too (`poll_select_finish` in Linux's fs/select.c). Memory that may not be written
+/// is not an error.
+fn put_rest(
+    context: &Context<'_>,
+    to: u64,
+    deadline: Option<Instant>,
+    put: impl FnOnce(&Context<'_>, u64, Duration) -> Result,
+) {
+    if let Some(deadline) = deadline {
+        put(context, to, deadline.duration_since(Instant::now())).ok();
+    }
 }
 
 /// `pselect6(2)`: the sixth argument points to a mask's address and size.
@@ -209,9 +214,7 @@ pub(super) fn pselect(context: &Context<'_>, a: Arguments) -> Result {
         }
     };
     let ready = select_until(context, a, deadline, mask);
-    if let Some(rest) = rest(deadline) {
-        put_duration(context, a[4], rest).ok();
-    }
+    put_rest(context, a[4], deadline, put_duration);
     ready
 }
 
@@ -220,9 +223,7 @@ pub(super) fn select(context: &Context<'_>, a: Arguments) -> Result {
     let timeout = micros(context, a[4])?;
     let deadline = timeout.map(|timeout| Instant::now() + timeout);
     let ready = select_until(context, a, deadline, None);
-    if let Some(rest) = rest(deadline) {
-        put_micros(context, a[4], rest).ok();
-    }
+    put_rest(context, a[4], deadline, put_micros);
     ready
 }
 
