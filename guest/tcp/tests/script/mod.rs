@@ -65,8 +65,11 @@ pub(crate) fn config() -> Config {
     }
 }
 
-/// The SYN-ACK of a connection with this configuration: its options.
-pub(crate) fn answer_to_syn(config: Config, options: Options) -> Options {
+/// When a script begins.
+const BEGIN: Instant = Instant::from_micros(10_000_000);
+
+/// A connection that the peer's SYN with these options opens.
+fn accept(config: Config, options: Options, pool: &Pool) -> Connection {
     let syn = Segment {
         seq: Seq(PEER),
         ack: Seq(0),
@@ -80,9 +83,13 @@ pub(crate) fn answer_to_syn(config: Config, options: Options) -> Options {
         secret: &SECRET,
         tuple: &tuple,
     };
-    let now = Instant::from_micros(10_000_000);
-    let mut tcp = Connection::accept(config, identity, &syn, &Pool::new(16 << 20), now);
-    tcp.poll(now).expect("a SYN-ACK").options
+    Connection::accept(config, identity, &syn, pool, BEGIN)
+}
+
+/// The options of the SYN-ACK of a connection with this configuration.
+pub(crate) fn answer_to_syn(config: Config, options: Options) -> Options {
+    let mut tcp = accept(config, options, &Pool::new(16 << 20));
+    tcp.poll(BEGIN).expect("a SYN-ACK").options
 }
 
 impl Script {
@@ -107,26 +114,13 @@ impl Script {
     }
 
     fn half_open_in(mut options: Options, pool: Pool) -> Self {
-        let now = Instant::from_micros(10_000_000);
+        let now = BEGIN;
         let stamps = options.timestamps.is_some();
         options.timestamps = stamps.then_some(Timestamps {
             value: 10_000,
             echo: 0,
         });
-        let syn = Segment {
-            seq: Seq(PEER),
-            ack: Seq(0),
-            flags: SYN,
-            window: 65_535,
-            options,
-            payload: b"",
-        };
-        let tuple = tuple();
-        let identity = Identity {
-            secret: &SECRET,
-            tuple: &tuple,
-        };
-        let mut tcp = Connection::accept(config(), identity, &syn, &pool, now);
+        let mut tcp = accept(config(), options, &pool);
         let answer = tcp.poll(now).expect("a SYN-ACK");
         assert_eq!(answer.flags, SYN | ACK);
         assert_eq!(answer.ack, Seq(PEER) + 1);
