@@ -14,7 +14,7 @@ mod event;
 pub mod mpsc;
 mod mutex;
 mod once;
-pub(crate) mod turns;
+mod turns;
 
 pub use alloc::sync::{Arc, Weak};
 

@@ -7,16 +7,16 @@ use crate::thread::Thread;
 
 /// The threads, each once.
 #[derive(Debug, Default)]
-pub(crate) struct Turns(VecDeque<Thread>);
+pub(super) struct Turns(VecDeque<Thread>);
 
 impl Turns {
-    pub(crate) const fn new() -> Self {
+    pub(super) const fn new() -> Self {
         Self(VecDeque::new())
     }
 
     /// Lets a thread wait behind the others; whether it did not yet.
     #[inline(never)]
-    pub(crate) fn add(&mut self, thread: &Thread) -> bool {
+    pub(super) fn add(&mut self, thread: &Thread) -> bool {
         let is_new = self.0.iter().all(|other| other.id() != thread.id());
         if is_new {
             self.0.push_back(thread.clone());
@@ -26,7 +26,7 @@ impl Turns {
 
     /// A thread waits no more.
     #[inline(never)]
-    pub(crate) fn remove(&mut self, thread: &Thread) {
+    pub(super) fn remove(&mut self, thread: &Thread) {
         // Each once around: less code than taking one out of the middle.
         for _ in 0..self.0.len() {
             if let Some(other) = self.0.pop_front()
@@ -37,12 +37,12 @@ impl Turns {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The next thread to wake.
-    pub(crate) fn take(&mut self) -> Option<Thread> {
+    pub(super) fn take(&mut self) -> Option<Thread> {
         self.0.pop_front()
     }
 }
