@@ -1,5 +1,6 @@
 //! Every figure of an experiment over its stored runs, as a page.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::WeighError;
@@ -30,18 +31,17 @@ pub fn history(experiment: &str, places: &[&Path], prefix: &str) -> Result<Strin
         let why = format!("no runs of {experiment}{what} in {}", places.join(", "));
         return Err(WeighError::Option(why));
     }
-    let mut plans: Vec<Plan> = runs.iter().map(|(_, run)| Plan::of(run)).collect();
-    plans.sort();
-    plans.dedup();
+    let mut by_plan: BTreeMap<Plan, Vec<&Summary>> = BTreeMap::new();
+    for (_, run) in &runs {
+        by_plan.entry(Plan::of(run)).or_default().push(run);
+    }
     let mut sections = vec![listed(&runs)];
     for family in names.chunk_by(|a, b| family(a) == family(b)) {
-        for plan in &plans {
-            let alike = runs.iter().map(|(_, run)| run);
-            let alike: Vec<&Summary> = alike.filter(|run| Plan::of(run) == *plan).collect();
+        for (plan, alike) in &by_plan {
             let known = |name: &&&str| alike.iter().any(|run| find(&run.figures, name).is_some());
             let names: Vec<&str> = family.iter().filter(known).copied().collect();
-            let plan = Some(plan).filter(|_| plans.len() > 1);
-            sections.extend(drawn(&alike, &names, plan));
+            let plan = Some(plan).filter(|_| by_plan.len() > 1);
+            sections.extend(drawn(alike, &names, plan));
         }
     }
     let title = format!("{experiment} over {} runs", runs.len());
@@ -54,7 +54,7 @@ pub fn history(experiment: &str, places: &[&Path], prefix: &str) -> Result<Strin
 
 /// What runs must have in common to be drawn in one chart: the image or application, and the
 /// depth.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Plan {
     subject: Option<String>,
     depth: Option<String>,
