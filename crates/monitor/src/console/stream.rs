@@ -25,8 +25,25 @@ enum Way {
     Socket,
     /// It never waits: a file.
     Never,
-    /// Others share its description: poll(2) before each call.
-    Asked,
+    /// Others share its description: poll(2) before each call, which then certainly takes as many
+    /// bytes.
+    Asked { sure_bytes: usize },
+}
+
+impl Way {
+    /// Of a description that others have too.
+    fn of_shared(kind: FileType) -> Self {
+        match kind {
+            FileType::Socket => Self::Socket,
+            FileType::Fifo => Self::Asked {
+                sure_bytes: SURE_OF_PIPE,
+            },
+            FileType::CharacterDevice => Self::Asked {
+                sure_bytes: SURE_OF_TERMINAL,
+            },
+            _ => Self::Never,
+        }
+    }
 }
 
 /// A stream.
@@ -34,8 +51,6 @@ enum Way {
 pub struct Stream {
     fd: OwnedFd,
     way: Way,
-    /// Bytes that a write certainly takes when poll(2) reports it as writable.
-    sure_bytes: usize,
 }
 
 impl Stream {
@@ -55,32 +70,22 @@ impl Stream {
             FileType::Fifo | FileType::CharacterDevice => reopen(fd, access),
             _ => None,
         };
-        let way = match (&own, kind) {
-            (Some(_), _) => Way::NonBlocking,
-            (None, FileType::Socket) => Way::Socket,
-            (None, FileType::Fifo | FileType::CharacterDevice) => Way::Asked,
-            (None, _) => Way::Never,
+        let way = match own {
+            Some(_) => Way::NonBlocking,
+            None => Way::of_shared(kind),
         };
         let fd = match own {
             Some(own) => own,
             None => fd.try_clone_to_owned()?,
         };
-        let sure_bytes = match kind {
-            FileType::CharacterDevice => SURE_OF_TERMINAL,
-            _ => SURE_OF_PIPE,
-        };
-        Ok(Self {
-            fd,
-            way,
-            sure_bytes,
-        })
+        Ok(Self { fd, way })
     }
 
     /// Reads; 0 at the end, `AGAIN` where it would wait.
     pub fn read(&self, bytes: &mut [u8]) -> Result<usize, Errno> {
         loop {
             let read = match self.way {
-                Way::Asked if !self.is_ready(PollFlags::IN) => return Err(Errno::AGAIN),
+                Way::Asked { .. } if !self.is_ready(PollFlags::IN) => return Err(Errno::AGAIN),
                 Way::Socket => rustix::net::recv(&self.fd, &mut *bytes, RecvFlags::DONTWAIT)
                     .map(|(count, _)| count),
                 _ => rustix::io::read(&self.fd, &mut *bytes),
@@ -95,10 +100,9 @@ impl Stream {
     pub fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         loop {
             let written = match self.way {
-                Way::Asked if !self.is_ready(PollFlags::OUT) => return Err(Errno::AGAIN),
-                Way::Asked => {
-                    let sure = bytes.len().min(self.sure_bytes);
-                    rustix::io::write(&self.fd, &bytes[..sure])
+                Way::Asked { .. } if !self.is_ready(PollFlags::OUT) => return Err(Errno::AGAIN),
+                Way::Asked { sure_bytes } => {
+                    rustix::io::write(&self.fd, &bytes[..bytes.len().min(sure_bytes)])
                 }
                 Way::Socket => {
                     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -170,8 +174,7 @@ mod tests {
         let (reader, writer) = pipe().unwrap();
         let shared = |fd| Stream {
             fd,
-            way: Way::Asked,
-            sure_bytes: SURE_OF_PIPE,
+            way: Way::of_shared(FileType::Fifo),
         };
         let (input, output) = (
             shared(reader.try_clone().unwrap()),
@@ -194,8 +197,8 @@ mod tests {
             .open("/dev/null")
             .unwrap();
         let output = Stream {
-            way: Way::Asked,
-            ..Stream::output(device.as_fd()).unwrap()
+            fd: device.into(),
+            way: Way::of_shared(FileType::CharacterDevice),
         };
         assert_eq!(output.write(&[b'x'; 4096]), Ok(1));
     }
