@@ -51,8 +51,8 @@ pub(crate) enum Verb {
     /// Start a virtual machine: an appliance, a Linux program, or a Linux guest
     ///
     /// In the foreground the terminal is the guest's serial console (a program has its
-    /// standard streams), and Ctrl-C ends the machine. Without /dev/kvm the same image runs in QEMU, which is
-    /// slower. IMAGE is a path, or a name that is looked up in $TARE_IMAGES and
+    /// standard streams), and Ctrl-C ends the machine. Without /dev/kvm the same image
+    /// runs in QEMU, which is slower. IMAGE is a path, or a name that is looked up in $TARE_IMAGES and
     /// beside tare. A Linux guest: tare run --kernel debian --root DIR -- COMMAND.
     /// If IMAGE is a directory with an appliance's crate (tare new), tare builds the
     /// crate first.
@@ -72,7 +72,8 @@ pub(crate) enum Verb {
     Ps(PsArgs),
     /// Stop machines
     ///
-    /// Sends SIGTERM to a program in Tare's own monitor and waits; ends other machines at once, without notifying the guest. Kills machines that do not end in time.
+    /// Sends SIGTERM to a program in Tare's own monitor and waits; ends other machines
+    /// at once, without notifying the guest. Kills machines that do not end in time.
     Stop(StopArgs),
     /// Remove the log and exit code of machines that have ended
     Rm(RmArgs),
