@@ -6,13 +6,53 @@ use tare_control::stats::Kvm;
 use crate::figure::{Figure, Statistic};
 use crate::number::number;
 
-/// The most a figure may be, where the goal applies.
+/// Which values of a figure meet its goal. In JSON `"at_most": 60` or `"at_least": 4000`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// This and what is less.
+    AtMost(f64),
+    /// This and what is more.
+    AtLeast(f64),
+}
+
+impl Bound {
+    /// The limit itself.
+    pub(crate) const fn limit(self) -> f64 {
+        match self {
+            Self::AtMost(limit) | Self::AtLeast(limit) => limit,
+        }
+    }
+
+    /// The bound in words, as in `at most 60`.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::AtMost(_) => "at most",
+            Self::AtLeast(_) => "at least",
+        }
+    }
+
+    /// What an interval says of the goal.
+    fn judge(self, (low, high): (f64, f64)) -> Judgement {
+        let (all, none) = match self {
+            Self::AtMost(most) => (high <= most, low > most),
+            Self::AtLeast(least) => (low >= least, high < least),
+        };
+        match (all, none) {
+            (true, _) => Judgement::Met,
+            (_, true) => Judgement::Missed,
+            _ => Judgement::Undecided,
+        }
+    }
+}
+
+/// What a figure should be, where the goal applies.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goal {
     /// Name of the figure.
     pub figure: &'static str,
-    /// Its greatest value that meets the goal.
-    pub at_most: f64,
+    /// Values that meet the goal.
+    pub bound: Bound,
     /// On which KVM the goal was set.
     pub on: &'static [Kvm],
 }
@@ -22,7 +62,16 @@ impl Goal {
     pub(crate) const fn on(on: &'static [Kvm], figure: &'static str, at_most: f64) -> Self {
         Self {
             figure,
-            at_most,
+            bound: Bound::AtMost(at_most),
+            on,
+        }
+    }
+
+    /// A goal on such KVMs for a figure of which more is better.
+    pub(crate) const fn at_least(on: &'static [Kvm], figure: &'static str, least: f64) -> Self {
+        Self {
+            figure,
+            bound: Bound::AtLeast(least),
             on,
         }
     }
@@ -63,12 +112,12 @@ impl Judgement {
 
 /// A goal beside what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct Verdict {
     /// Name of the figure.
     pub figure: String,
-    /// Its greatest value that meets the goal.
-    pub at_most: f64,
+    /// Values that meet the goal.
+    #[serde(flatten)]
+    pub bound: Bound,
     /// What the figure says.
     pub verdict: Judgement,
 }
@@ -77,14 +126,12 @@ impl Verdict {
     /// A sentence about a goal that is not met; `None` for one that is.
     pub(crate) fn sentence(&self, figure: &Figure) -> Option<String> {
         let (name, text, unit) = (&figure.name, figure.text(), &figure.unit);
-        let goal = number(self.at_most);
+        let goal = format!("{} {}", self.bound.words(), number(self.bound.limit()));
         match self.verdict {
             Judgement::Met => None,
-            Judgement::Missed => Some(format!(
-                "{name} is {text} {unit}; the goal is at most {goal}."
-            )),
+            Judgement::Missed => Some(format!("{name} is {text} {unit}; the goal is {goal}.")),
             Judgement::Undecided => Some(format!(
-                "{name} is {text} {unit}: whether it is at most {goal}, its goal, is undecided."
+                "{name} is {text} {unit}: whether it is {goal}, its goal, is undecided."
             )),
         }
     }
@@ -100,15 +147,10 @@ pub(crate) fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<Verdict
     let ends = figure
         .interval()
         .or(exact.then_some((figure.value, figure.value)));
-    let verdict = match ends {
-        Some((_, high)) if high <= goal.at_most => Judgement::Met,
-        Some((low, _)) if low > goal.at_most => Judgement::Missed,
-        _ => Judgement::Undecided,
-    };
     Some(Verdict {
         figure: figure.name.clone(),
-        at_most: goal.at_most,
-        verdict,
+        bound: goal.bound,
+        verdict: ends.map_or(Judgement::Undecided, |ends| goal.bound.judge(ends)),
     })
 }
 
@@ -179,6 +221,47 @@ mod tests {
             .unwrap()
             .sentence(&several);
         assert!(sentence.unwrap().contains("0.06 (0.05 .. 0.2 range) %"));
+    }
+
+    #[test]
+    fn a_goal_may_be_the_least_that_a_figure_must_be() {
+        const RATE: &[Goal] = &[Goal::at_least(&[Kvm::Emulated], "x", 4000.0)];
+        let judged = |samples: [f64; 6]| {
+            let figure = median("x", "1/s", &samples).unwrap();
+            let verdict = judge(&figure, RATE, Kvm::Emulated).unwrap();
+            (verdict.verdict, verdict.sentence(&figure))
+        };
+        let (met, none) = judged([4000.0, 4100.0, 4200.0, 4300.0, 4400.0, 4500.0]);
+        assert_eq!((met, none), (Judgement::Met, None));
+        let (missed, sentence) = judged([3000.0, 3100.0, 3200.0, 3300.0, 3400.0, 3999.0]);
+        assert_eq!(missed, Judgement::Missed);
+        let sentence = sentence.unwrap();
+        assert!(
+            sentence.ends_with("the goal is at least 4000."),
+            "{sentence}"
+        );
+        let (undecided, _) = judged([3000.0, 3100.0, 3200.0, 4300.0, 4400.0, 4500.0]);
+        assert_eq!(undecided, Judgement::Undecided);
+    }
+
+    #[test]
+    fn a_verdict_names_its_bound_in_json() {
+        for (json, bound) in [
+            (
+                r#"{"figure":"x","at_most":60.0,"verdict":"met"}"#,
+                Bound::AtMost(60.0),
+            ),
+            (
+                r#"{"figure":"x","at_least":4000.0,"verdict":"met"}"#,
+                Bound::AtLeast(4000.0),
+            ),
+        ] {
+            let verdict: Verdict = serde_json::from_str(json).unwrap();
+            assert_eq!(verdict.bound, bound);
+            assert_eq!(serde_json::to_string(&verdict).unwrap(), json);
+        }
+        let neither = r#"{"figure":"x","verdict":"met"}"#;
+        assert!(serde_json::from_str::<Verdict>(neither).is_err());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use tare_control::stats::Kvm;
 use tare_host::printable::printable;
 
 use crate::figure::{Figure, Spread};
-use crate::goal::{Goal, Verdict, judge};
+use crate::goal::{Bound, Goal, Verdict, judge};
 use crate::number::number;
 
 /// Widest line.
@@ -49,7 +49,12 @@ fn ends(figure: &Figure) -> String {
 }
 
 fn mark(verdict: Verdict) -> String {
-    format!("<={} {}", short(verdict.at_most), verdict.verdict.word())
+    let sign = match verdict.bound {
+        Bound::AtMost(_) => "<=",
+        Bound::AtLeast(_) => ">=",
+    };
+    let limit = short(verdict.bound.limit());
+    format!("{sign}{limit} {}", verdict.verdict.word())
 }
 
 /// A limit in few characters: `1M`, `400k`, `0.05`.
@@ -82,11 +87,8 @@ mod tests {
 
     #[test]
     fn every_line_is_below_80_columns() {
-        let goals = [Goal {
-            figure: "insns_per_connection.poller",
-            at_most: 60_000.0,
-            on: &[Kvm::Emulated],
-        }];
+        let on = &[Kvm::Emulated];
+        let goals = [Goal::on(on, "insns_per_connection.poller", 60_000.0)];
         let figures = [
             figure("idle_exits_per_s.tare.2cpu", 1_234_567.0),
             figure("insns_per_connection.poller", 9_234_567.0),
@@ -100,11 +102,7 @@ mod tests {
 
     #[test]
     fn a_goal_for_another_kvm_is_not_judged() {
-        let goals = [Goal {
-            figure: "x",
-            at_most: 1.0,
-            on: &[Kvm::Emulated],
-        }];
+        let goals = [Goal::on(&[Kvm::Emulated], "x", 1.0)];
         let table = table(&[figure("x", 2.0)], &goals, Kvm::Hardware);
         assert!(!table.contains("<="), "{table}");
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// One figure with its interval.
-#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub(crate) struct Figure {
     pub value: f64,
     /// `None` where one sample gives no interval.
@@ -17,6 +17,29 @@ pub(crate) struct Figure {
     pub high: Option<f64>,
     /// Samples behind it.
     pub n: u64,
+    /// Whether the ends are an `interval` or a `range`; summaries of platforms do not say.
+    #[serde(default)]
+    pub spread: Option<String>,
+    /// `exact` for a count that is the same each time.
+    #[serde(default)]
+    pub statistic: Option<String>,
+}
+
+/// Fewer samples give a range instead of an interval, as in `tare_lab::figure`.
+const SAMPLES: u64 = 6;
+
+impl Figure {
+    /// The 95 % interval, or an exact value twice; `None` for a range or without ends.
+    pub(crate) fn interval(&self) -> Option<(f64, f64)> {
+        if self.statistic.as_deref() == Some("exact") {
+            return Some((self.value, self.value));
+        }
+        let is_interval = match self.spread.as_deref() {
+            Some(spread) => spread == "interval",
+            None => self.n >= SAMPLES,
+        };
+        is_interval.then_some(self.low.zip(self.high)).flatten()
+    }
 }
 
 /// Figures by name.
@@ -89,6 +112,8 @@ fn summary(sorted: &[f64]) -> Figure {
         low: sorted.first().copied(),
         high: sorted.last().copied(),
         n: sorted.len() as u64,
+        spread: Some("range".to_owned()),
+        ..Figure::default()
     }
 }
 

@@ -4,9 +4,10 @@
 //! |---|---|
 //! | `{{run NAME = DIRECTORY}}` | nothing; names a run of `lab/runs` |
 //! | `{{NAME:FIGURE \| 2}}` | the figure with two decimals |
-//! | `{{NAME:FIGURE \| 1 ci}}` | with its interval: `51.6 (45.6 to 57.1)` |
+//! | `{{NAME:FIGURE \| 1 ci}}` | with its interval, `51.6 (45.6 to 57.1)`, or `(range 45.6 to 57.1)` |
 //! | `{{100 - NAME:A \| 1}}`, `{{NAME:A / NAME:B \| 2}}` | left to right, without brackets |
 //! | `{{NAME:FIGURE \| n}}` | the number of samples |
+//! | `{{NAME:FIGURE \| at most 60}}`, `at least 4000` | the goal and what the run says of it: `60: met` |
 
 use std::collections::HashMap;
 
@@ -55,6 +56,7 @@ fn value(form: &str, runs: &HashMap<String, Run>) -> Result<String> {
     let figure = evaluated(expression, runs)?;
     match format.trim() {
         "n" => Ok(figure.n.to_string()),
+        goal if goal.starts_with("at ") => goal_and_verdict(goal, &figure),
         format => {
             let (digits, interval) = match format.strip_suffix(" ci") {
                 Some(digits) => (digits, true),
@@ -66,12 +68,43 @@ fn value(form: &str, runs: &HashMap<String, Run>) -> Result<String> {
     }
 }
 
+/// A goal and whether a figure meets it, by the rule of `tare_lab::goal`: its interval lies
+/// within the goal, beyond it, or holds it.
+fn goal_and_verdict(goal: &str, figure: &Figure) -> Result<String> {
+    let (is_most, limit) = match goal.strip_prefix("at most ") {
+        Some(limit) => (true, limit),
+        None => (
+            false,
+            goal.strip_prefix("at least ")
+                .context("at most or at least")?,
+        ),
+    };
+    let bound: f64 = limit
+        .parse()
+        .context("a number behind at most or at least")?;
+    let (within, beyond) = match figure.interval() {
+        Some((low, high)) if is_most => (high <= bound, low > bound),
+        Some((low, high)) => (low >= bound, high < bound),
+        None => (false, false),
+    };
+    let verdict = match (within, beyond) {
+        (true, _) => "met",
+        (_, true) => "missed",
+        _ => "undecided",
+    };
+    let decimals = limit
+        .split_once('.')
+        .map_or(0, |(_, decimals)| decimals.len());
+    Ok(format!("{}: {verdict}", number(bound, decimals)))
+}
+
 fn shown(figure: &Figure, digits: usize, interval: bool) -> String {
     let value = number(figure.value, digits);
     match (figure.low, figure.high) {
         (Some(low), Some(high)) if interval && figure.n > 1 => {
             let (low, high) = (number(low, digits), number(high, digits));
-            format!("{value} ({low} to {high})")
+            let word = figure.interval().map_or("range ", |_| "");
+            format!("{value} ({word}{low} to {high})")
         }
         _ => value,
     }
@@ -86,9 +119,8 @@ fn evaluated(expression: &str, runs: &HashMap<String, Run>) -> Result<Figure> {
         let right = term(words.next().context("no figure behind the operator")?, runs)?;
         result = Figure {
             value: apply(operator, result.value, right.value)?,
-            low: None,
-            high: None,
             n: result.n.min(right.n),
+            ..Figure::default()
         };
     }
     Ok(result)
@@ -108,9 +140,8 @@ fn term(word: &str, runs: &HashMap<String, Run>) -> Result<Figure> {
     if let Ok(value) = word.parse() {
         return Ok(Figure {
             value,
-            low: None,
-            high: None,
             n: u64::MAX,
+            ..Figure::default()
         });
     }
     let (name, figure) = word
@@ -149,6 +180,7 @@ mod tests {
             low: Some(value - 1.0),
             high: Some(value + 1.0),
             n,
+            ..Figure::default()
         }
     }
 
@@ -160,6 +192,15 @@ mod tests {
                 ("cpu.a".to_owned(), figure(50.25, 10)),
                 ("cpu.b".to_owned(), figure(100.5, 1)),
                 ("insns".to_owned(), figure(1_234_567.0, 3)),
+                (
+                    "bytes".to_owned(),
+                    Figure {
+                        value: 416_976.0,
+                        n: 1,
+                        statistic: Some("exact".to_owned()),
+                        ..Figure::default()
+                    },
+                ),
             ]))
         })
     }
@@ -172,9 +213,41 @@ mod tests {
     }
 
     #[test]
+    fn a_range_of_few_samples_is_called_one() {
+        let range = "1,234,567 (range 1,234,566 to 1,234,568)";
+        assert_eq!(filled("{{r:insns | 0 ci}}").unwrap(), range);
+    }
+
+    #[test]
     fn one_sample_has_no_interval() {
         assert_eq!(filled("{{r:cpu.b | 1 ci}}").unwrap(), "100.5");
         assert_eq!(filled("{{r:cpu.a | n}}").unwrap(), "10");
+    }
+
+    #[test]
+    fn a_goal_has_the_verdict_of_the_runs_interval() {
+        // cpu.a is 50.25 (49.25 to 51.25).
+        for (goal, expected) in [
+            ("r:cpu.a | at most 51.25", "51.25: met"),
+            ("r:cpu.a | at most 51", "51: undecided"),
+            ("r:cpu.a | at most 49", "49: missed"),
+            ("r:cpu.a | at least 49", "49: met"),
+            ("r:cpu.a | at least 50", "50: undecided"),
+            ("r:cpu.a | at least 4000", "4,000: missed"),
+            // One sample, three samples, and a quotient have no interval; a count needs none.
+            ("r:cpu.b | at most 500", "500: undecided"),
+            ("r:insns | at most 2000000", "2,000,000: undecided"),
+            ("r:cpu.a / r:cpu.b | at most 1", "1: undecided"),
+            ("r:bytes | at most 420000", "420,000: met"),
+        ] {
+            assert_eq!(
+                filled(&format!("{{{{{goal}}}}}")).unwrap(),
+                expected,
+                "{goal}"
+            );
+        }
+        assert!(filled("{{r:cpu.a | at 5}}").is_err());
+        assert!(filled("{{r:cpu.a | at most x}}").is_err());
     }
 
     #[test]

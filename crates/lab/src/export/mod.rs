@@ -14,13 +14,14 @@ use crate::summary::Summary;
 
 /// `figures.csv`: a line for each figure (RFC 4180).
 pub(crate) fn csv(summary: &Summary) -> String {
-    let mut out = String::from("figure,unit,value,low,high,spread,statistic,n,goal,verdict\n");
+    let mut out =
+        String::from("figure,unit,value,low,high,spread,statistic,n,goal,verdict,bound\n");
     for figure in &summary.figures {
         let goal = summary.goals.iter().find(|goal| goal.figure == figure.name);
         let end = |end: Option<f64>| end.map_or(String::new(), |end| end.to_string());
         let _ = writeln!(
             out,
-            "{},{},{},{},{},{},{},{},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{}",
             quoted(&figure.name),
             quoted(&figure.unit),
             figure.value,
@@ -29,8 +30,9 @@ pub(crate) fn csv(summary: &Summary) -> String {
             word(&figure.spread),
             word(&figure.statistic),
             figure.n,
-            goal.map_or(String::new(), |goal| goal.at_most.to_string()),
+            goal.map_or(String::new(), |goal| goal.bound.limit().to_string()),
             goal.map_or(String::new(), |goal| word(&goal.verdict)),
+            goal.map_or("", |goal| goal.bound.words()),
         );
     }
     out
@@ -137,7 +139,7 @@ pub(crate) fn markdown(summary: &Summary, text: &ReportText) -> String {
         let _ = writeln!(out, "{sentence}\n");
     }
     if !summary.goals.is_empty() {
-        out.push_str("| goal | measured | at most | verdict |\n|---|---|---|---|\n");
+        out.push_str("| figure | measured | goal | verdict |\n|---|---|---|---|\n");
     }
     for goal in &summary.goals {
         let measured =
@@ -146,8 +148,13 @@ pub(crate) fn markdown(summary: &Summary, text: &ReportText) -> String {
             Judgement::Missed => "**missed**",
             other => other.word(),
         };
-        let (name, limit) = (in_code(&goal.figure), crate::number::number(goal.at_most));
-        let _ = writeln!(out, "| `{name}` | {measured} | {limit} | {verdict} |");
+        let name = in_code(&goal.figure);
+        let limit = crate::number::number(goal.bound.limit());
+        let words = goal.bound.words();
+        let _ = writeln!(
+            out,
+            "| `{name}` | {measured} | {words} {limit} | {verdict} |"
+        );
     }
     out.push_str("\n| figure | value (95 % interval, or range) | unit | is a | n |\n");
     out.push_str("|---|---|---|---|---|\n");

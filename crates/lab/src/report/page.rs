@@ -7,7 +7,7 @@ use tare_control::stats::Kvm;
 use super::text::{escape, list};
 use super::{Report, Section};
 use crate::figure::{Figure, needed};
-use crate::goal::{Goal, Judgement, judge};
+use crate::goal::{Bound, Goal, Judgement, judge};
 use crate::number::number;
 use crate::outcome::WeighEnd;
 use crate::summary::Summary;
@@ -225,8 +225,12 @@ fn goal_cell(figure: &Figure, goals: &[Goal], kvm: Kvm) -> String {
         Judgement::Missed => ("missed", "✗ missed"),
         Judgement::Undecided => ("undecided", "? undecided"),
     };
-    let limit = number(verdict.at_most);
-    format!("≤&nbsp;{limit} <span class=\"badge {class}\">{mark}</span>")
+    let limit = number(verdict.bound.limit());
+    let sign = match verdict.bound {
+        Bound::AtMost(_) => '≤',
+        Bound::AtLeast(_) => '≥',
+    };
+    format!("{sign}&nbsp;{limit} <span class=\"badge {class}\">{mark}</span>")
 }
 
 fn machine(summary: &Summary) -> Section {

@@ -21,6 +21,7 @@ use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::experiment::{Entry, Experiment, IfFails, Subject, Turn, has_data, rounds};
 use crate::figure::Figure;
+use crate::goal::Goal;
 use crate::metric::{Metric, metrics};
 use crate::number::number;
 use crate::observe::counters::{activity_between, instructions_between};
@@ -53,6 +54,7 @@ metrics! {
     CARRIED: more("kv_ops_per_s", "1/s");
     ALONE: more("kv_gets_per_s", "1/s");
     ALONE_P50: less("kv_get_us", "us");
+    TIMES_MEMCACHED: less("kv_get_times_memcached", "1");
     CPU: neither("kv_cpu_pct", "%");
     INSNS_PER_GET: less("kv_insns_per_get", "insns");
     EXITS_PER_GET: less("kv_exits_per_get", "exits");
@@ -84,13 +86,19 @@ const ARMS: [(&str, &str); 3] = [
 /// Those that are held against each other at a rate that both carry.
 const COMPARED: usize = 2;
 
+/// Set for a KVM that emulates the guest's ring 0, where the appliance runs in ring 3.
+const GOALS: &[Goal] = &[
+    Goal::at_least(&[Kvm::Emulated], "kv_gets_per_s.tare", 10_000.0),
+    Goal::on(&[Kvm::Emulated], TIMES_MEMCACHED.name, 3.0),
+];
+
 /// The experiment.
 pub(super) const ENTRY: Entry = Entry {
     name: "kv",
     about: "a cache: Tare's appliance and memcached in a container, rate and latency",
     subject: Subject::Image,
     metrics: METRICS,
-    goals: &[],
+    goals: GOALS,
     make: |depth, image| Box::new(Kv::new(depth, image)),
 };
 
@@ -103,6 +111,8 @@ pub(crate) struct Kv {
     load: Duration,
     alone: Duration,
     batch: usize,
+    /// The round of the turn that is taken.
+    round: usize,
     data: Data,
 }
 
@@ -119,6 +129,7 @@ impl Kv {
             load: Duration::from_secs(load_s),
             alone: Duration::from_millis(500),
             batch,
+            round: 0,
             data: Data::default(),
         }
     }
@@ -218,7 +229,8 @@ impl Kv {
         arm: &str,
         value: f64,
     ) -> Result<(), RunError> {
-        let line = json!({"sample": "value", "figure": metric.of(arm), "value": value});
+        let (round, figure) = (self.round, metric.of(arm));
+        let line = json!({"sample": "value", "round": round, "figure": figure, "value": value});
         bench.recorder.sample(&line)?;
         self.data.samples.put(metric, arm, value);
         Ok(())
@@ -387,6 +399,8 @@ impl Experiment for Kv {
     fn take_turn(&mut self, bench: &mut Bench<'_>, turn: &Turn) -> Result<(), RunError> {
         let (arm, _) = ARMS[turn.index % ARMS.len()];
         let round = turn.round;
+        self.round = round;
+        self.data.samples.enter_round(round);
         if arm == RING_0 {
             self.in_ring_0(bench)
         } else if turn.index < ARMS.len() {
@@ -409,6 +423,9 @@ impl Experiment for Kv {
             self.data.kvm = serde_json::from_value(line["kvm"].clone()).unwrap_or(Kvm::None);
         }
         for line in record.of("value") {
+            // Earlier programs wrote no round: the n-th sample of an arm is of the n-th round.
+            let round = line.get("round").and_then(Value::as_u64).unwrap_or(0);
+            self.data.samples.enter_round(round as usize);
             let figure = line.get("figure").and_then(Value::as_str);
             let (name, arm) = figure.map_or(("", ""), |it| it.split_once('.').unwrap_or((it, "")));
             let metric = METRICS.iter().find(|metric| metric.name == name);
@@ -426,6 +443,9 @@ impl Experiment for Kv {
             figures.extend(ARMS.into_iter().filter_map(of));
         }
         figures.extend(self.data.samples.figures());
+        let pairs = self.data.samples.pairs(ALONE_P50.name, [TARE, MEMCACHED]);
+        let ratios: Vec<f64> = pairs.iter().map(|(tare, other)| tare / other).collect();
+        figures.extend(TIMES_MEMCACHED.paired("", &ratios));
         figures
     }
 

@@ -37,6 +37,8 @@ fn both_caches_are_asked_the_same_and_every_answer_is_checked() {
             assert!(figure(&summary, &metric.of(arm)).value > 0.0, "{arm}");
         }
     }
+    let times = figure(&summary, "kv_get_times_memcached");
+    assert_eq!(times.n, 2, "a pair of each round");
     // Instructions are counted in ring 0 alone, where the fake takes 1,000 a command.
     assert_eq!(figure(&summary, "kv_insns_per_get").value, 1000.0);
     run.nothing_is_left();
