@@ -37,6 +37,9 @@ const DIRTY: u64 = 1 << 6;
 const LARGE_PAGE: u64 = 1 << 7;
 const NO_EXECUTE: u64 = 1 << 63;
 const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
+/// Those that a request from ring 3 may name: half of them, so that no page that follows carries
+/// into the bits above, which a processor ignores.
+const FRAMES: u64 = ADDRESS >> 1 & ADDRESS;
 
 const PAGE_IN_USE: u64 = PRESENT | ACCESSED | DIRTY;
 /// Ring 3 may use it. Tables above pages always carry it: pages decide.
@@ -309,7 +312,8 @@ pub(crate) fn map_pages_here(address: u64, frame: u64, count: u64) -> bool {
     else {
         return false;
     };
-    let is_aligned = address.is_multiple_of(PAGE) && frame.is_multiple_of(PAGE);
+    // An entry's other bits would name another frame than the one that is looked at.
+    let is_aligned = address.is_multiple_of(PAGE) && frame & !FRAMES == 0;
     let in_window = STACKS.start <= address && end <= STACKS.end;
     if !is_aligned || !in_window || supervisor::overlaps(&(frame..frames_end)) {
         return false;
@@ -495,7 +499,7 @@ impl ProgramPages {
     /// A bit that the processor ignores: the frame was taken for this page.
     const OWNED: u64 = 1 << 9;
     /// What ring 3 may ask for.
-    const BITS: u64 = PAGE_IN_USE | WRITABLE | USER | NO_EXECUTE | Self::OWNED | ADDRESS;
+    const BITS: u64 = PAGE_IN_USE | WRITABLE | USER | NO_EXECUTE | Self::OWNED | FRAMES;
 
     /// The entry for a frame; not present without any access.
     pub(crate) fn entry(frame: u64, access: Access, is_owned: bool) -> u64 {

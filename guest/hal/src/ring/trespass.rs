@@ -8,6 +8,7 @@ use core::sync::atomic::AtomicU8;
 
 use super::{gate, service};
 use crate::apic::eoi;
+use crate::memory::layout::STACKS;
 use crate::memory::supervisor;
 use crate::trap::registers::load_registers;
 use crate::{clock, cpu, ipi};
@@ -116,6 +117,7 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
     }
     let own = supervisor::image_parts().map(|part| part.range.start);
     ask_for_shared_bytes(&own);
+    ask_for_frames(&own);
     let mut taken = 0;
     for _ in 0..requests {
         // Small numbers and addresses of ring 0's memory find more than random ones.
@@ -136,7 +138,7 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
             registers.halt();
         }
         // Numbers beyond the last, and those of which every answer is harmless.
-        let number = match draw() % 10 {
+        let number = match draw() % 11 {
             0 => service::MAP_PAGES,
             1 => service::WRITE_MSR,
             2 => service::READ_MSR,
@@ -146,11 +148,30 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
             6 => service::OPEN,
             7 => service::SET_NEW_PAGES,
             8 => service::CLEAR_PAGES,
+            9 => service::MAP_GIB,
             _ => service::LAST + 1 + draw() % (1 << 32),
         };
         taken += u32::from(registers.ask(number, arguments) == 1);
     }
     taken
+}
+
+/// Asks for ring 0's frames by addresses with bits that a processor ignores in an entry, and for
+/// frames whose last ones carry into those bits.
+fn ask_for_frames(parts: &[u64]) {
+    // In the window of stacks, where few are in use.
+    let page = STACKS.end - 4 * 4096;
+    for (frame, count) in parts
+        .iter()
+        .flat_map(|part| (51..63).map(move |bit| (*part | 1 << bit, 1)))
+        .chain([((1 << 52) - 4096, 2)])
+    {
+        let answer = service::call(service::MAP_PAGES, [page, frame, count]);
+        assert_ne!(answer, 1, "{count} frames from {frame:#x}");
+        let entry = frame | 7;
+        let answer = service::call(service::SET_PAGES, [0x6000_0000_0000, entry, count]);
+        assert_ne!(answer, 1, "{count} frames by entry {entry:#x}");
+    }
 }
 
 /// Asks for bytes that KVM writes, at every distance at which the last of them would be ring 0's.
