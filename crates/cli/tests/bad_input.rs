@@ -316,6 +316,7 @@ fn words_that_mean_nothing() {
         &["run", "x", "-p", "80:99999"],
         &["run", "x", "--net", "wifi"],
         &["run", "x", "--idle", "busily"],
+        &["run", "x", "--ring", "1"],
         &["run", "x", "--halt", "sometimes"],
         &["run", "x", "--halt", "poll=-1"],
         &["run", "x", "--halt", "budget=0"],

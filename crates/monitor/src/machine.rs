@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
+use tare_abi::rings::Rings;
 use tare_abi::{layout, ports};
 use tare_boot::{LoadOptions, Protocol};
 use tare_control::config::{GuestKind, MachineConfig};
@@ -73,6 +74,15 @@ impl AssembledMachine {
         let bytes = u64::from(setup.config.memory_mib) << 20;
         let memory = tare_hv::machine_memory(bytes, huge_pages(&setup.config))?;
         let entry = load(&setup.config, &mut sources, &memory)?;
+        let rings = match setup.config.guest {
+            GuestKind::Linux => None,
+            _ => tare_boot::rings(&mut sources.image)?,
+        };
+        let ring = ring(
+            rings.unwrap_or(Rings::EITHER),
+            &setup.config.cmdline,
+            probe.kind,
+        );
         let vm = Arc::new(Vm::new(&sources.kvm, &memory)?);
         if setup.config.halt == HaltPolicy::Dedicated {
             halt_by_itself(&sources.kvm, &probe, &vm)?;
@@ -98,7 +108,7 @@ impl AssembledMachine {
         let stop_line = stop_line(setup, &vm)?;
         let mut adjustable = devices.adjustable();
         let (bus, io_devices, observed_devices) = devices.finish(console);
-        let (vcpus, observed) = vcpus(&vm, &probe, &setup.config, control, &bus)?;
+        let (vcpus, observed) = vcpus(&vm, &probe, ring, &setup.config, control, &bus)?;
         let halt = governor(&vm, &probe, setup.config.halt, &observed)?;
         adjustable.halt = Some(Rc::clone(&halt));
         if let Some(first) = vcpus.first() {
@@ -126,11 +136,7 @@ impl AssembledMachine {
                     KvmKind::Hardware => stats::Kvm::Hardware,
                     KvmKind::Emulated => stats::Kvm::Emulated,
                 },
-                ring: match setup.config.guest {
-                    GuestKind::LibraryOs => Some(ring(&setup.config, &probe)),
-                    GuestKind::Program => Some(3),
-                    GuestKind::Linux => None,
-                },
+                ring: (setup.config.guest != GuestKind::Linux).then_some(ring),
                 started: control.started,
                 vcpus: observed,
                 devices: observed_devices,
@@ -209,28 +215,27 @@ fn console(setup: &mut Setup, vm: &Vm, log: SharedLog) -> Result<Console, StartE
     Ok(Console::new(port, eventfd()?))
 }
 
-/// The ring in which a library-OS image runs: as its command line says, else ring 3 where KVM
-/// emulates ring 0.
-fn ring(config: &MachineConfig, probe: &Probe) -> u8 {
-    let by_kvm = match probe.kind {
-        KvmKind::Hardware => 0,
-        KvmKind::Emulated => 3,
-    };
-    match config.guest {
-        // The image supports no other ring.
-        GuestKind::Program => 3,
-        _ => tare_abi::cmdline::ring(&config.cmdline).unwrap_or(by_kvm),
+/// The ring in which an image of the library OS runs: the only one that it supports, else that of
+/// its command line, else ring 3 where KVM emulates ring 0.
+fn ring(supported: Rings, cmdline: &str, kvm: KvmKind) -> u8 {
+    match supported {
+        Rings::ZERO => 0,
+        Rings::THREE => 3,
+        _ => tare_abi::cmdline::ring(cmdline).unwrap_or(match kvm {
+            KvmKind::Hardware => 0,
+            KvmKind::Emulated => 3,
+        }),
     }
 }
 
 fn vcpus(
     vm: &Vm,
     probe: &Probe,
+    ring: u8,
     config: &MachineConfig,
     control: &Control,
     bus: &Arc<Bus>,
 ) -> Result<(Vec<VcpuLoop>, Vec<ObservedVcpu>), StartError> {
-    let ring = ring(config, probe);
     let one = |index| {
         let vcpu = vm.vcpu(probe, index, config.cpus, ring)?;
         let exits = Arc::<ExitCounters>::default();
@@ -295,4 +300,28 @@ fn host_ranges(memory: &GuestMemoryMmap) -> Vec<Range<u64>> {
         Some(start..start + region.len())
     };
     memory.iter().filter_map(range).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_that_is_shown_is_one_that_the_image_supports() {
+        use KvmKind::{Emulated, Hardware};
+        for (supported, cmdline, kvm, expected) in [
+            (Rings::EITHER, "", Hardware, 0),
+            (Rings::EITHER, "", Emulated, 3),
+            (Rings::EITHER, "ring=0", Emulated, 0),
+            (Rings::EITHER, "ring=3", Hardware, 3),
+            (Rings::ZERO, "", Emulated, 0),
+            (Rings::THREE, "", Hardware, 3),
+        ] {
+            assert_eq!(
+                ring(supported, cmdline, kvm),
+                expected,
+                "{supported:?} {cmdline}"
+            );
+        }
+    }
 }
