@@ -26,17 +26,17 @@ const ALL: &[Workload] = &[
     of(
         "redis",
         Class::IoBound,
-        "a network server, as the study's WordPress",
+        "a network server, like WordPress in CPU-Pinning 2020",
     ),
     of(
         "memcached",
         Class::IoBound,
-        "a network server, as the study's WordPress",
+        "a network server, like WordPress in CPU-Pinning 2020",
     ),
     of(
         "postgresql",
         Class::UltraIoBound,
-        "a database, as the study's Cassandra",
+        "a database, like Cassandra in CPU-Pinning 2020",
     ),
     of("fio", Class::UltraIoBound, "does only I/O"),
 ];

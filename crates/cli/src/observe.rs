@@ -70,8 +70,8 @@ pub(crate) enum TargetError {
     Find(#[from] FindError),
     /// It has no KVM.
     #[error(
-        "{name} (process {pid}) runs in QEMU's translator, without KVM, whose exits and \
-             interrupts are what is watched"
+        "{name} (process {pid}) runs in QEMU without KVM (TCG): it has no KVM exits or interrupts \
+             to observe"
     )]
     Translated {
         /// Its name.

@@ -259,7 +259,7 @@ fn a_machine_of_the_translator_is_pinned_by_role_and_put_back() {
     for target in ["pin-tcg".to_owned(), qemu.pid().to_string()] {
         place
             .run(&["why", &target])
-            .expect(51, "runs in QEMU's translator, without KVM");
+            .expect(51, "runs in QEMU without KVM (TCG)");
     }
 }
 

@@ -353,7 +353,9 @@ fn disks_that_cannot_be_used_are_refused_with_a_remedy() {
     done(made.args(["-q", "-F", "-t", "ext4", "-O", "inline_data", &features]));
     refused(&features, 1, &["not supported", "mkfs.ext4"]);
     let words = ["run", &program, "--disk", &disk, "--disk", &empty];
-    place.run(&words).expect(2, "files of one disk");
+    place
+        .run(&words)
+        .expect(2, "2 disks: a program can mount one");
     let image = built("kv").map(|image| image.to_str().unwrap().to_owned());
     if let Some(image) = image {
         let at = format!("{disk},at=/data");

@@ -120,7 +120,10 @@ fn doctor_names_what_a_killed_weighing_left_and_puts_it_back() {
         end(tare.env("TARE_CACHE", &cache).spawn().unwrap())
     };
     let line = doctor(&[]).out;
-    assert!(line.contains("none has left anything behind"), "{line}");
+    assert!(
+        line.contains("killed benchmark runs left nothing behind"),
+        "{line}"
+    );
     let setting = place.path().join("setting");
     fs::write(&setting, "0\n").unwrap();
     let journals = cache.join("platforms/journal");
@@ -143,7 +146,10 @@ fn doctor_names_what_a_killed_weighing_left_and_puts_it_back() {
     assert_eq!(fs::read_to_string(&setting).unwrap(), "1");
     assert!(fs::read_dir(&journals).unwrap().next().is_none());
     let line = doctor(&[]).out;
-    assert!(line.contains("none has left anything behind"), "{line}");
+    assert!(
+        line.contains("killed benchmark runs left nothing behind"),
+        "{line}"
+    );
 }
 
 #[test]

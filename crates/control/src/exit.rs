@@ -58,7 +58,7 @@ exit_codes! {
     DiskUnusable = 35,
     /// The disk is in use by another program.
     DiskInUse = 36,
-    /// The directory of --volume is missing, or cannot be in the guest's root.
+    /// The directory of --volume is missing, or cannot be mounted in the guest.
     VolumeUnusable = 37,
     /// virtiofsd is missing or failed to start.
     Virtiofsd = 38,
@@ -106,7 +106,7 @@ exit_codes! {
     NoSuchProcess = 64,
     /// BPF is not available in this kernel or to this user.
     NoObserver = 65,
-    /// A CPU placement was refused, by the kernel or for one that is held.
+    /// The kernel refused a CPU placement, or another process holds one.
     PinRefused = 67,
     /// The journal of CPU placements cannot be written; no change made.
     PinJournal = 68,

@@ -193,7 +193,7 @@ fn run(build: &Build, program: &OsStr, args: impl Iterator<Item = OsString>) -> 
     let enters = confine::enter_build(&build.sources, &build.objects, &build.programs);
     if !enters.map_err(io::Error::other)? {
         eprintln!(
-            "tare: this kernel has no Landlock: the build is held by its namespaces and user alone"
+            "tare: this kernel has no Landlock: only its namespaces and user confine the build"
         );
     }
     let mut command = Command::new(program);

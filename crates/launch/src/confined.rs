@@ -217,7 +217,7 @@ fn narrow_files(program: &jail::Program) -> io::Result<()> {
     let has_landlock = confine::enter_emulator(brought, &devices, &opened, network);
     if !has_landlock.map_err(io::Error::other)? {
         eprintln!(
-            "tare: this kernel has no Landlock; QEMU is held by its user, namespaces and filter alone"
+            "tare: this kernel has no Landlock: only its user, namespaces and filter confine QEMU"
         );
     }
     Ok(())

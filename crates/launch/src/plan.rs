@@ -72,8 +72,8 @@ pub(crate) enum PlanError {
     DirectWithoutTare,
     /// passt for ports, and no passt.
     #[error(
-        "--net user,outbound=off needs ports that the monitor serves (forward=direct, Tare's own \
-         monitor): passt lets the guest open connections"
+        "--net user,outbound=off needs forward=direct (Tare's own monitor): passt cannot refuse \
+         the guest's connections"
     )]
     OutboundOffWithPasst,
     /// Addresses for a guest that opens no connections.
@@ -94,7 +94,9 @@ pub(crate) enum PlanError {
     #[error("--initrd is for images and Linux guests: give a program its files with --root")]
     InitrdForProgram,
     /// Less memory than the machine's own processes take.
-    #[error("--limit-memory {0}M ends tare itself: give at least {LEAST_MIB}M, or leave it out")]
+    #[error(
+        "--limit-memory {0}M is too small for tare itself: give at least {LEAST_MIB}M, or leave it out"
+    )]
     NoMemoryLeft(u32),
     /// `--reload` for something without a root.
     #[error("--reload is for the image http, not for programs and Linux guests")]
@@ -105,7 +107,7 @@ pub(crate) enum PlanError {
     )]
     PlaceWithoutProgram,
     /// More disks than a program has use for.
-    #[error("a program has the files of one disk, and {0} were given")]
+    #[error("{0} disks: a program can mount one")]
     SeveralDisks(usize),
     /// Halt polling in an engine that cannot set it.
     #[error("--halt needs Tare's own monitor (--engine tare)")]

@@ -86,7 +86,7 @@ pub enum ReloadError {
         source: ClientError,
     },
     /// QEMU did not answer, or refused.
-    #[error("cannot tell QEMU of the new root for {name:?}")]
+    #[error("cannot pass the new root of {name:?} to QEMU")]
     AskQemu {
         /// The machine.
         name: String,

@@ -140,7 +140,7 @@ pub(crate) enum VolumeError {
     #[error("{0} directories to share (at most {MOST})")]
     TooMany(usize),
     /// A file of the root is there.
-    #[error("--volume {volume}: the root has a file at {file}, so that no directory can be there")]
+    #[error("--volume {volume}: {file} in the root is a file, not a directory")]
     File {
         /// The volume.
         volume: Volume,
@@ -337,7 +337,10 @@ mod tests {
         );
         tree.insert("d/x", Node::bytes(*b"x", 0o644)).unwrap();
         let error = add(&mut task, &tree, &volumes).unwrap_err();
-        assert!(error.to_string().contains("a file at /d/x,"), "{error}");
+        assert!(
+            error.to_string().contains("/d/x in the root is a file"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -122,7 +122,7 @@ impl fmt::Display for ExitReason {
                 "the guest raised a processor exception that it does not handle; the registers are on its console"
             ),
             Self::PowerOff => write!(f, "the guest powered off"),
-            Self::Reset => write!(f, "the guest asked for a reset"),
+            Self::Reset => write!(f, "the guest requested a reset"),
             Self::GuestCrash => write!(f, "the guest reported that it crashed"),
             Self::TripleFault(crash) | Self::KvmInternal(crash) => crash.fmt(f),
             Self::Interrupted => write!(f, "interrupted"),

@@ -36,7 +36,7 @@ const PROGRAM: &str = "linux/tare-init";
 pub enum GuestError {
     /// The first process's program is missing.
     #[error(
-        "{PROGRAM} is not beside tare; build it with: cargo xtask init, or set TARE_INIT to its path"
+        "{PROGRAM} is not beside tare; build it with `make build` in the sources, or set TARE_INIT to its path"
     )]
     NoInit,
     /// A file cannot be read.

@@ -27,7 +27,7 @@ pub enum PackageError {
     #[error("apt knows no package {0}; run apt-get update")]
     Unknown(String),
     /// A program failed.
-    #[error("{what} failed ({said}); with a network that reaches Debian's servers try again")]
+    #[error("{what} failed ({said}); check the connection to Debian's servers and try again")]
     Failed {
         /// What was done.
         what: String,

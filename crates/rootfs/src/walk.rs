@@ -65,7 +65,7 @@ pub enum WalkError {
     },
     /// Its archive is too large.
     #[error(
-        "the root directory {} packs to more than {} KiB, which is all that fits beside the image",
+        "the root directory {} packs to more than {} KiB, the memory that is left beside the image",
         root.display(),
         limit_bytes / 1024
     )]

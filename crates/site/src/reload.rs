@@ -137,7 +137,9 @@ pub enum Refusal {
     Log,
     /// A file or directory that the site or the command line names is not in the root, or both
     /// name one for paths without a file.
-    #[error("not_found=, fallback= or the site name a file or directory that the root lacks")]
+    #[error(
+        "not_found=, fallback= or the site names a file or directory that the root lacks, or both name one"
+    )]
     Named,
 }
 

@@ -349,7 +349,7 @@ fn exits_cost_what_was_measured_on_that_kind_of_kvm_and_the_evidence_says_so() {
     assert!((exits.share - 0.1).abs() < 1e-9, "{exits:?}");
     assert!(
         evidence.ends_with(
-            "its share comes to 10,000 ns each: the vCPU's time is less than the prices add up to"
+            "its share comes to 10,000 ns each: the vCPU's time is less than the estimated costs of these exits"
         ),
         "{evidence}"
     );
@@ -373,7 +373,7 @@ fn exits_within_wake_ups_are_the_reason_where_each_has_less_than_its_price() {
     load.vcpus[0].exits = [(Exit::Cpuid, 10_000.0)].into();
     assert_eq!(
         charged(&load).unwrap(),
-        "its share comes to 1,600 ns each: 60 % of these exits are in time that wake-ups are charged with"
+        "its share comes to 1,600 ns each: 60 % of these exits are attributed to wake-ups"
     );
 }
 
@@ -390,12 +390,12 @@ fn on_hardware_the_kernels_clocks_are_the_reason_where_each_has_another_price() 
     assert_eq!(
         with_guest(0.3).unwrap(),
         "its share comes to 2,000 ns each: the kernel's clocks show more time outside the guest \
-         than the prices add up to"
+         than the estimated costs of these exits"
     );
     assert_eq!(
         with_guest(0.48).unwrap(),
         "its share comes to 200 ns each: the kernel's clocks show less time outside the guest \
-         than the prices add up to"
+         than the estimated costs of these exits"
     );
     assert_eq!(with_guest(0.43), None);
 }
@@ -455,7 +455,7 @@ fn without_bpf_what_is_unknown_is_not_zero() {
     load.vcpus[0].cpu = 0.98;
     let found = first(&load);
     assert_eq!(found.cause, Cause::Unknown);
-    assert!(found.what.contains("not visible without BPF"), "{found:?}");
+    assert!(found.what.contains("BPF is unavailable"), "{found:?}");
     assert!(found.remedy.contains("sudo tare why 4711"), "{found:?}");
     let diagnosis = diagnose(&load, None);
     assert!((diagnosis.breakdown.unknown - 0.98).abs() < 1e-9);

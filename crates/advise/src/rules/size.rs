@@ -26,7 +26,7 @@ pub(super) fn chr(facts: &Facts, _: &Runs) -> Verdict {
         return not_applicable(
             rule,
             format!(
-                "{said} is less than one of this host's {host} cores (the study's host had 112)"
+                "{said} is less than one of this host's {host} cores (CPU-Pinning 2020 used 112)"
             ),
         );
     };

@@ -16,13 +16,18 @@ fn left_behind() -> Result<Leftovers, JournalError> {
 
 fn finding(left: Result<Leftovers, JournalError>) -> Finding {
     match left {
-        Ok(left) if left.is_empty() => Finding::ok("weighings", "none has left anything behind"),
+        Ok(left) if left.is_empty() => {
+            Finding::ok("weighings", "killed benchmark runs left nothing behind")
+        }
         Ok(left) => Finding::limited(
             "weighings",
-            format!("a killed one has left {}", printable(&left.to_string())),
+            format!(
+                "left by a killed benchmark run: {}",
+                printable(&left.to_string())
+            ),
         )
         .remedy("tare doctor --clean puts it back"),
-        Err(JournalError::NoPlace(_)) => Finding::ok("weighings", "none has a cache"),
+        Err(JournalError::NoPlace(_)) => Finding::ok("weighings", "no cache directory"),
         Err(error) => Finding::limited("weighings", chain(&error)),
     }
 }

@@ -42,7 +42,7 @@ const PROGRAM: &str = "tare-observe";
 /// Why a guest cannot be profiled.
 #[derive(Debug, thiserror::Error)]
 enum InGuestError {
-    #[error("{PROGRAM} is not beside tare-init; build it with: cargo xtask init")]
+    #[error("{PROGRAM} is not beside tare-init; build it with `make build` in the sources")]
     NoObserver,
     #[error("unknown system call {0:?}")]
     NoSuchCall(String),

@@ -85,7 +85,7 @@ pub(crate) struct TailorArgs {
     /// faster. What held-out boots confirm becomes part of the kernel
     #[arg(long, value_name = "MINUTES", conflicts_with = "lock")]
     pub(crate) search: Option<NonZeroU64>,
-    /// What the search asks the application: http:PORT/PATH, or tcp:PORT/LINE for a line
+    /// Request that the search sends to the application: http:PORT/PATH, or tcp:PORT/LINE for a line
     /// that has an answer (tcp:6379/PING) [default: the --check]
     #[arg(long, value_name = "LOAD", requires = "search")]
     pub(crate) load: Option<Load>,

@@ -45,14 +45,14 @@ impl Explain for MakeError {
             _ => return None,
         };
         let hint = match excess {
-            Excess::Time(_) => "give it more time (--minutes): it goes on from there",
+            Excess::Time(_) => "give it more time (--minutes): the build resumes",
             Excess::Memory(_) => {
-                "give it more memory (--build-memory), or start fewer compilers (--jobs): it goes on from there"
+                "give it more memory (--build-memory), or start fewer compilers (--jobs): the build resumes"
             }
             Excess::Space(_) => "give it more space (--space), or remove that directory",
-            Excess::Free(_) => "free some and run the same command again: it goes on from there",
+            Excess::Free(_) => "free some and run the same command again: the build resumes",
             Excess::File(_) | Excess::Cpu(_) => {
-                "use other sources (--source): no kernel needs that"
+                "no kernel build needs that: use other sources (--source)"
             }
         };
         Some(hint.to_owned())
@@ -140,11 +140,11 @@ impl Explain for RootError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Host(HostFilesError::TooLarge { .. }) => {
-                Some("name a directory with what the application needs with --root".to_owned())
+                Some("use --root DIR with only the files that the application needs".to_owned())
             }
             // Neither --memory nor --root-disk is an option here.
             Self::Root(_) if self.code() == ExitCode::RootTooLarge => {
-                Some("leave out of it what the application does not need".to_owned())
+                Some("remove files that the application does not need".to_owned())
             }
             Self::Root(error) => error.hint(),
             _ => None,

@@ -184,7 +184,7 @@ fn a_directory_that_cannot_be_shared_is_refused_in_a_sentence() {
     run(&["-v", "/no/such:/data"]).expect(37, "cannot share /no/such: No such file");
     run(&["-v", &format!("{file}:/data")]).expect(37, ": Not a directory");
     let below = there("/bin/busybox/x");
-    run(&["-v", &below]).expect(37, "the root has a file at /bin/busybox,");
+    run(&["-v", &below]).expect(37, "/bin/busybox in the root is a file, not");
     let twice = [there("/data"), there("/data/.:ro")];
     run(&["-v", &twice[0], "-v", &twice[1]]).expect(2, "two directories at /data ");
     let nine: Vec<String> = (0..9).map(|it| there(&format!("/{it}"))).collect();

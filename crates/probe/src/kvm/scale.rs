@@ -16,7 +16,7 @@ use super::classes::Key;
 use super::events::{COUNTED_WORDS, THREAD_WORDS};
 use super::slices::Slices;
 use super::tally::{Tally, Value};
-use super::weighted::{self, Along, Sample, WHOLE, Weighted};
+use super::weighted::{self, Exposure, Sample, WHOLE, Weighted};
 use crate::bpf::Object;
 
 /// What comes so often in a second on a CPU comes by no clock: 2.5 times a tick of 4 kHz.
@@ -82,8 +82,8 @@ struct Factor {
     counts: f64,
     /// All times.
     times: f64,
-    /// What the counts go along with.
-    along: Along,
+    /// The exposure of the counts.
+    exposure: Exposure,
 }
 
 /// Factors for the counts of one machine.
@@ -179,7 +179,7 @@ impl Scale {
             by_clock: Factor {
                 counts: sample.rest(),
                 times: sample.all(),
-                along: sample.along(),
+                exposure: sample.exposure(),
             },
             sample,
             threads: HashMap::new(),
@@ -202,7 +202,7 @@ impl Scale {
     pub(super) fn scaled(&self, key: &Key, tally: &Tally) -> Value {
         let factor = self.of(key, tally.count);
         let sum = self.sample.sum(&tally.weighted, tally.count, factor.counts);
-        let margin = self.sample.margin(&sum, &factor.along);
+        let margin = self.sample.margin(&sum, &factor.exposure);
         let rounded = |figure: f64, least: u64| (figure.round() as u64).max(least);
         Value {
             count: rounded(sum.all(), tally.count),
@@ -243,7 +243,7 @@ impl Factor {
         Some(Self {
             counts: left(rest, once) / own,
             times: whole_ns as f64 / (known + sampled),
-            along: Along {
+            exposure: Exposure {
                 whole: known,
                 groups: groups.map(|ns| ns * part),
                 uncounted: whole_ns.saturating_sub(ran.ns) as f64,

@@ -1,28 +1,28 @@
-//! What was counted in slices of time, each with the weight of its slice.
+//! Events counted in sampled slices of a window, each slice with its sampling weight.
 //!
-//! The gate is open for longer where little happens, so a part of a window that is expensive to
-//! watch has a smaller part of what was counted than of the window: events that come there
-//! would be scaled by too little. Each slice has a weight instead: the time that it stands for, by
-//! the time that it was open. A slice of a period stands for its period. A burst stands for half of the rest
-//! before it and half of the one after it, since a storm may begin or end in either. Time that was counted
-//! whole stands for itself.
+//! The observer's gate is open for longer where little happens, so the expensive part of a window is
+//! sampled less than the rest: one factor for the whole window would estimate too few of its events.
+//! Each slice has a sampling weight instead, the time that it represents over the time that it was
+//! open. A slice of a period represents its period. A burst represents half of the rest before it
+//! and half of the rest after it, since a storm may begin or end in either. Time that was counted
+//! whole represents itself.
 //!
-//! Sums are kept in groups of slices too, which take turns. Each group is a sample of the same
-//! window: how much they differ says how far the sum may be off ([`Sample::margin`]). Time that no slice
-//! stands for, such as a rest that the window ended in, may have had nothing, or as much as the densest
-//! slice.
+//! Slices go to groups in turn, and sums are kept by group too. Each group is a sample of the same
+//! window, so the variance between groups gives the error of the sum ([`Sample::margin`]). Time that
+//! no slice represents, such as a rest that the window ended in, may have had no events, or as many
+//! as the densest slice.
 
 /// A weight of one.
 pub(super) const WHOLE: u64 = 1 << 10;
 /// Groups of slices.
 pub(super) const GROUPS: usize = 8;
-/// How many deviations hold 19 of 20 true sums, with two groups and more: Student's t.
+/// Student's t of 95 % for two groups and more.
 const DEVIATIONS: [f64; GROUPS - 1] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36];
-/// Part of a window that slices may stand for wrongly and still be all of it.
+/// Part of a window that may be left unrepresented by rounding.
 const ROUNDING: f64 = 1e-6;
-/// Part of a window that no slice may stand for: of more, only bounds are known.
+/// Part of a window that may be represented by no slice: of more, only bounds are known.
 const NOT_SAMPLED: f64 = 0.1;
-/// Part of the longest group's time that another one must have to say how dense events may be.
+/// Part of the longest group's time that another one must have to give a density of events.
 const LONG_ENOUGH: f64 = 0.01;
 
 /// A figure for each group of slices.
@@ -31,7 +31,7 @@ pub(super) type ByGroup = [f64; GROUPS];
 /// Sums of weighted counts, in parts of [`WHOLE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Weighted {
-    /// Of slices that stand for themselves.
+    /// Of slices that represent only themselves.
     pub(super) whole: u64,
     /// Of the others.
     pub(super) groups: [u64; GROUPS],
@@ -42,7 +42,7 @@ pub(super) struct Weighted {
 pub(super) struct Sum {
     /// As it was counted.
     pub(super) counted: f64,
-    /// In slices that stand for themselves.
+    /// In slices that represent only themselves.
     pub(super) whole: f64,
     /// In the others, by their weights.
     pub(super) groups: ByGroup,
@@ -50,22 +50,22 @@ pub(super) struct Sum {
     pub(super) factor: f64,
 }
 
-/// The time that a count goes along with: by the clock, or a thread's on a CPU. ns.
+/// The exposure of a count, ns: time by the clock, or time of a thread on a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Along {
-    /// In slices that stand for themselves.
+pub(super) struct Exposure {
+    /// In slices that represent only themselves.
     pub(super) whole: f64,
     /// In the others, by their weights.
     pub(super) groups: ByGroup,
     /// In no slice.
     pub(super) uncounted: f64,
-    /// Which no slice stands for.
+    /// Represented by no slice.
     pub(super) unsampled: f64,
 }
 
-/// The weight of a slice that was open for this time and stands for that one.
-pub(super) fn of_time(open_ns: u64, stands_for_ns: u64) -> u64 {
-    let weight = u128::from(stands_for_ns) * u128::from(WHOLE) / u128::from(open_ns.max(1));
+/// The weight of a slice that was open for one time and represents another.
+pub(super) fn of_time(open_ns: u64, represented_ns: u64) -> u64 {
+    let weight = u128::from(represented_ns) * u128::from(WHOLE) / u128::from(open_ns.max(1));
     u64::try_from(weight).unwrap_or(u64::MAX).max(WHOLE)
 }
 
@@ -108,15 +108,15 @@ pub(super) fn in_counts(weighted: u64) -> f64 {
     weighted as f64 / WHOLE as f64
 }
 
-/// Which time of a window was counted, and which the counts stand for.
+/// Which time of a window was counted, and which time the counts represent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
     window_ns: f64,
     /// Counted.
     open_ns: f64,
-    /// Of that, in slices that stand for more than themselves.
+    /// Of that, in slices that represent more than themselves.
     sampled_ns: f64,
-    /// What slices stand for: themselves, or more.
+    /// What slices represent: themselves, or more.
     whole_ns: f64,
     groups_ns: ByGroup,
 }
@@ -150,12 +150,12 @@ impl Sample {
         }
     }
 
-    /// Time that was not counted whole, in parts of the time that slices stand for: what their
-    /// sum is multiplied by, without what is known of threads.
+    /// The factor of the weighted sum without what is known of threads: time that was not counted
+    /// whole over the time that slices represent.
     pub(super) fn rest(&self) -> f64 {
-        let stands_for = self.stands_for();
-        if stands_for > 0.0 {
-            (self.window_ns - self.whole_ns).max(0.0) / stands_for
+        let represented = self.represented();
+        if represented > 0.0 {
+            (self.window_ns - self.whole_ns).max(0.0) / represented
         } else if self.whole_ns > 0.0 {
             self.window_ns / self.whole_ns
         } else {
@@ -165,9 +165,9 @@ impl Sample {
 
     /// The same of sums that are not divided into groups.
     pub(super) fn all(&self) -> f64 {
-        let stands_for = self.whole_ns + self.stands_for();
-        if stands_for > 0.0 {
-            self.window_ns / stands_for
+        let represented = self.whole_ns + self.represented();
+        if represented > 0.0 {
+            self.window_ns / represented
         } else {
             1.0
         }
@@ -213,83 +213,83 @@ impl Sample {
         self.sampled_ns <= 0.0 && self.whole_ns >= self.window_ns * (1.0 - ROUNDING)
     }
 
-    /// What counts go along with by the clock.
-    pub(super) fn along(&self) -> Along {
-        let mut along = Along {
+    /// The exposure by the clock.
+    pub(super) fn exposure(&self) -> Exposure {
+        let mut exposure = Exposure {
             whole: self.whole_ns,
             groups: self.groups_ns,
             uncounted: (self.window_ns - self.open_ns).max(0.0),
             unsampled: self.unsampled_ns(),
         };
         if self.is_one_slice() {
-            along.groups[0] = std::mem::take(&mut along.whole);
+            exposure.groups[0] = std::mem::take(&mut exposure.whole);
         }
-        along
+        exposure
     }
 
-    /// By how much a sum may be off, 19 times of 20; `None` if nothing was counted. A group is
-    /// expected to have its part of `along`. Where slices do not stand for the window, the rest of it
-    /// had between nothing and as much as the densest slice.
-    pub(super) fn margin(&self, sum: &Sum, along: &Along) -> Option<f64> {
+    /// The half width of a sum's 95 % interval; `None` if nothing was counted. A group is expected to
+    /// have its share of the exposure. Where slices do not represent the window, the rest of it had
+    /// between no events and as many as the densest slice.
+    pub(super) fn margin(&self, sum: &Sum, exposure: &Exposure) -> Option<f64> {
         if self.is_whole() {
             return Some(0.0);
         }
-        let densest = along.densest(sum)?;
-        let off = match self.by_groups(sum, &along.groups) {
+        let densest = exposure.densest(sum)?;
+        let off = match self.by_groups(sum, &exposure.groups) {
             Some(by_groups) if self.unsampled_ns() > self.window_ns * NOT_SAMPLED => {
-                let mean = ratio(sum.groups.iter().sum(), along.groups.iter().sum());
-                by_groups + along.unsampled * mean.max(densest - mean)
+                let mean = ratio(sum.groups.iter().sum(), exposure.groups.iter().sum());
+                by_groups + exposure.unsampled * mean.max(densest - mean)
             }
             Some(by_groups) => by_groups,
             None => {
-                let most = sum.counted + densest * along.uncounted;
+                let most = sum.counted + densest * exposure.uncounted;
                 (sum.all() - sum.counted).max(most - sum.all()).max(0.0)
             }
         };
         // One event more or less must not surprise, even if no slice had one.
-        Some(off + self.one_stands_for())
+        Some(off + self.one_represents())
     }
 
-    /// The same by how much groups of slices differ; `None` if one slice stands for nearly all that
-    /// they stand for.
-    fn by_groups(&self, sum: &Sum, along: &ByGroup) -> Option<f64> {
-        let deviations = DEVIATIONS.get(self.alike()?.checked_sub(2)?)?;
+    /// The same by the variance between groups; `None` if one slice represents nearly all that
+    /// they represent.
+    fn by_groups(&self, sum: &Sum, exposure: &ByGroup) -> Option<f64> {
+        let deviations = DEVIATIONS.get(self.effective_groups()?.checked_sub(2)?)?;
         let counted: Vec<usize> = (0..GROUPS).filter(|it| self.groups_ns[*it] > 0.0).collect();
-        let each = ratio(sum.groups.iter().sum(), along.iter().sum());
+        let each = ratio(sum.groups.iter().sum(), exposure.iter().sum());
         let squares: f64 = counted
             .iter()
-            .map(|it| (sum.groups[*it] - each * along[*it]).powi(2))
+            .map(|it| (sum.groups[*it] - each * exposure[*it]).powi(2))
             .sum();
         let number = counted.len() as f64;
-        let missed = (1.0 - self.sampled_ns / self.stands_for()).max(0.0);
+        let missed = (1.0 - self.sampled_ns / self.represented()).max(0.0);
         let deviation = (squares * number / (number - 1.0) * missed).sqrt();
         Some(deviations * deviation * sum.factor)
     }
 
-    /// How many groups that stand for as long as each other say as much as these (Kish's
-    /// effective size).
-    fn alike(&self) -> Option<usize> {
-        let sampled = self.stands_for();
+    /// Kish's effective sample size of the groups, rounded down: how many groups of equal weight give
+    /// the same variance.
+    fn effective_groups(&self) -> Option<usize> {
+        let sampled = self.represented();
         let squares: f64 = self.groups_ns.iter().map(|ns| ns * ns).sum();
-        let alike = sampled * sampled / squares + ROUNDING;
-        alike.is_finite().then_some(alike as usize)
+        let effective = sampled * sampled / squares + ROUNDING;
+        effective.is_finite().then_some(effective as usize)
     }
 
-    /// What one counted event stands for.
-    fn one_stands_for(&self) -> f64 {
+    /// How many events one counted event represents.
+    fn one_represents(&self) -> f64 {
         if self.sampled_ns > 0.0 {
-            ratio(self.stands_for(), self.sampled_ns).max(1.0)
+            ratio(self.represented(), self.sampled_ns).max(1.0)
         } else {
             ratio(self.window_ns, self.open_ns).max(1.0)
         }
     }
 
-    /// Time that no slice stands for.
+    /// Time that no slice represents.
     fn unsampled_ns(&self) -> f64 {
-        (self.window_ns - self.whole_ns - self.stands_for()).max(0.0)
+        (self.window_ns - self.whole_ns - self.represented()).max(0.0)
     }
 
-    fn stands_for(&self) -> f64 {
+    fn represented(&self) -> f64 {
         self.groups_ns.iter().sum()
     }
 }
@@ -301,7 +301,7 @@ impl Sum {
     }
 }
 
-impl Along {
+impl Exposure {
     /// Events per ns where they were densest; `None` where nothing was counted.
     fn densest(&self, sum: &Sum) -> Option<f64> {
         let longest = self.groups.iter().copied().fold(0.0, f64::max);
@@ -310,8 +310,10 @@ impl Along {
             .iter()
             .zip(&sum.groups)
             .chain([(&self.whole, &sum.whole)]);
-        let long = parts.filter(|(along, _)| **along > 0.0 && **along >= longest * LONG_ENOUGH);
-        long.map(|(along, count)| count / along).reduce(f64::max)
+        let long =
+            parts.filter(|(exposure, _)| **exposure > 0.0 && **exposure >= longest * LONG_ENOUGH);
+        long.map(|(exposure, count)| count / exposure)
+            .reduce(f64::max)
     }
 }
 
@@ -360,7 +362,7 @@ mod tests {
 
     /// Of a sum of which at least this many were counted.
     fn margin_of(sample: &Sample, weighted: &Weighted, counted: u64) -> Option<f64> {
-        sample.margin(&sum(sample, weighted, counted), &sample.along())
+        sample.margin(&sum(sample, weighted, counted), &sample.exposure())
     }
 
     fn margin(sample: &Sample, weighted: &Weighted) -> Option<f64> {
@@ -398,7 +400,7 @@ mod tests {
         let sum = sum(&sample, &weighted, 100);
         assert_eq!(sum.all(), 3_500.0);
         // It may have had nothing; one event in 20 ms stands for 35.
-        let margin = sample.margin(&sum, &sample.along()).unwrap();
+        let margin = sample.margin(&sum, &sample.exposure()).unwrap();
         assert!((margin - 3_435.0).abs() < 1e-6, "{margin}");
         // Nothing at all was counted.
         let closed = Sample::of(700 * MS);
@@ -459,11 +461,11 @@ mod tests {
     fn a_thread_s_events_go_with_its_time_on_a_cpu() {
         let (sample, weighted) = sampled(&[100, 10, 150, 40, 0, 90, 60, 30], 4);
         let sum = sum(&sample, &weighted, 480);
-        let by_clock = sample.margin(&sum, &sample.along()).unwrap();
+        let by_clock = sample.margin(&sum, &sample.exposure()).unwrap();
         // Ten events in each unit of its time.
-        let ran = Along {
+        let ran = Exposure {
             groups: sum.groups.map(|count| count / 10.0),
-            ..Along::default()
+            ..Exposure::default()
         };
         let by_time = sample.margin(&sum, &ran).unwrap();
         assert!(by_time * 10.0 < by_clock, "{by_time} {by_clock}");

@@ -23,7 +23,7 @@ pub struct GivenConfig {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GivenError {
     /// It is too long.
-    #[error("a configuration of {0} bytes (limit: {MAX_BYTES})")]
+    #[error("the configuration has {0} bytes (limit: {MAX_BYTES})")]
     TooLong(usize),
     /// A line is something else.
     #[error(

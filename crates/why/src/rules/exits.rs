@@ -91,7 +91,7 @@ fn charged(load: &Load, exit: &Exit, time: &Attribution, price_ns: f64) -> Optio
         let awake = 1.0 - priced / all;
         let awake = (awake > PLAYS_A_PART).then(|| {
             format!(
-                "{} of these exits are in time that wake-ups are charged with",
+                "{} of these exits are attributed to wake-ups",
                 percent(awake)
             )
         });
@@ -112,14 +112,14 @@ fn paying(load: &Load, exit: &Exit, is_more: bool) -> &'static str {
     let clocked = vcpus.any(|vcpu| vcpu.guest.is_some() && vcpu.exits.contains_key(exit));
     match (clocked, is_more) {
         (true, true) => {
-            "the kernel's clocks show more time outside the guest than the prices add up to"
+            "the kernel's clocks show more time outside the guest than the estimated costs of these exits"
         }
         (true, false) => {
-            "the kernel's clocks show less time outside the guest than the prices add up to"
+            "the kernel's clocks show less time outside the guest than the estimated costs of these exits"
         }
         (false, true) => {
             "by their prices exits take most of the vCPU's time, so they are charged with all of it"
         }
-        (false, false) => "the vCPU's time is less than the prices add up to",
+        (false, false) => "the vCPU's time is less than the estimated costs of these exits",
     }
 }

@@ -47,7 +47,7 @@ fn of_part(load: &Load, name: &str, rest: f64, is_partly_explained: bool) -> Fin
     };
     *field = rest;
     let what = if name == "unknown" {
-        "vCPUs run, and why is not visible without BPF".to_owned()
+        "vCPU time of unknown cause: BPF is unavailable".to_owned()
     } else if is_partly_explained {
         format!("other {name}")
     } else {

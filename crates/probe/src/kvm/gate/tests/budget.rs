@@ -334,7 +334,7 @@ impl World {
         let of_truth = |events: f64| events / truth as f64;
         Reported {
             counted: of_truth(sum.all()),
-            margin: sample.margin(&sum, &sample.along()).map(of_truth),
+            margin: sample.margin(&sum, &sample.exposure()).map(of_truth),
             by_share: of_truth(counted as f64 / sample.share()),
         }
     }
