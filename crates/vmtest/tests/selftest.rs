@@ -1,6 +1,8 @@
 //! The library OS on whole machines: every check of `guests/selftest`, the ways
 //! in which an image ends, and the HTTP appliance over QEMU's own network.
 
+mod support;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -42,7 +44,11 @@ fn passes(machine_type: MachineType, accelerator: Accelerator, cpus: u8) {
         "{}",
         outcome.console
     );
-    let expected = format!("selftest on {cpus} cores");
+    let ring = match accelerator {
+        Accelerator::Kvm => support::ring_on_kvm(),
+        Accelerator::Tcg => 0,
+    };
+    let expected = format!("selftest on {cpus} cores in ring {ring}");
     assert!(outcome.console.contains(&expected), "{}", outcome.console);
     assert_eq!(outcome.exit, Some(GuestExit::Status(0)));
 }
@@ -78,6 +84,7 @@ fn passes_in_ring(ring: u8, machine_type: MachineType, accelerator: Accelerator,
     };
     let console = outcome.console;
     assert!(console.contains("selftest done, 0 failed"), "{console}");
+    assert!(console.contains(&format!("in ring {ring}")), "{console}");
     assert_eq!(outcome.exit, Some(GuestExit::Status(0)));
 }
 

@@ -22,8 +22,9 @@ use tare_libos::{env, println};
 
 fn selftest() -> u8 {
     println!(
-        "selftest on {} cores: {}",
+        "selftest on {} cores in ring {}: {}",
         tare_libos::thread::cores(),
+        ring(),
         env::cmdline()
     );
     if let Some(status) = ends::chosen() {
@@ -48,6 +49,17 @@ fn selftest() -> u8 {
 }
 
 tare_libos::entry!(selftest);
+
+#[cfg(target_os = "none")]
+fn ring() -> u8 {
+    tare_libos::hal::ring::current().number()
+}
+
+/// A process is in ring 3.
+#[cfg(not(target_os = "none"))]
+fn ring() -> u8 {
+    3
+}
 
 /// On the host, over the shim of `tare_libos::thread`.
 #[cfg(not(target_os = "none"))]
