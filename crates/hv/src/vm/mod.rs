@@ -51,7 +51,7 @@ impl Vm {
 
     /// A machine whose HLT returns to user space, for the probe.
     pub(crate) fn without_irqchip(kvm: &Kvm, memory: &GuestMemoryMmap) -> Result<Self, VmError> {
-        let fd = kvm.fd().create_vm().map_err(build("make a machine"))?;
+        let fd = uninterrupted(|| kvm.fd().create_vm()).map_err(build("make a machine"))?;
         let gsi_limit = u32::try_from(fd.check_extension_int(Cap::IrqRouting)).unwrap_or(0);
         let vm = Self {
             fd,
@@ -169,6 +169,19 @@ impl Vm {
     }
 }
 
+/// Repeats a call for as long as a signal interrupts it. KVM_CREATE_VM gives EINTR for any pending
+/// signal while it takes the locks of the address space (`mm_take_all_locks`); QEMU repeats it too.
+fn uninterrupted<T>(
+    mut call: impl FnMut() -> Result<T, kvm_ioctls::Error>,
+) -> Result<T, kvm_ioctls::Error> {
+    loop {
+        match call() {
+            Err(error) if error.errno() == libc::EINTR => {}
+            other => return other,
+        }
+    }
+}
+
 fn build(step: &'static str) -> impl FnOnce(kvm_ioctls::Error) -> VmError {
     move |source| VmError::Build { step, source }
 }
@@ -177,5 +190,23 @@ pub(super) fn refused(what: impl FnOnce() -> String) -> impl FnOnce(kvm_ioctls::
     move |source| VmError::Event {
         what: what(),
         source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_made_in_spite_of_signals() {
+        let mut answers = [libc::EINTR, libc::EINTR, 0, libc::EINTR, libc::ENOMEM].into_iter();
+        let mut call = || match answers.next() {
+            Some(0) => Ok(7),
+            Some(errno) => Err(kvm_ioctls::Error::new(errno)),
+            None => Ok(8),
+        };
+        assert_eq!(uninterrupted(&mut call), Ok(7));
+        let refused = uninterrupted(&mut call);
+        assert_eq!(refused.map_err(|it| it.errno()), Err(libc::ENOMEM));
     }
 }
