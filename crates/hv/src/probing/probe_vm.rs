@@ -1,7 +1,7 @@
 //! The temporary machine: one vCPU in 64-bit ring 0 with identity-mapped memory, an interrupt table
 //! whose handlers halt at known addresses, and a watchdog that ends a hung run.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,9 @@ pub(super) struct ProbeVm {
     vm: Vm,
     vcpu: Vcpu,
     stats: Option<StatsFd>,
+    /// Runs that began.
+    began: Arc<AtomicU64>,
+    /// The watchdog ended the run that is under way.
     overdue: Arc<AtomicBool>,
 }
 
@@ -109,6 +112,7 @@ impl ProbeVm {
             vm,
             vcpu,
             stats,
+            began: Arc::default(),
             overdue: Arc::default(),
         };
         set_up_memory(probe_vm.vm.memory())?;
@@ -116,18 +120,21 @@ impl ProbeVm {
         Ok((probe_vm, capabilities))
     }
 
-    /// Runs `work` under a watchdog.
+    /// Runs `work` under a watchdog, which ends a run that takes longer than [`TIMEOUT`].
     pub(super) fn guarded<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let (done, waiting) = mpsc::channel::<()>();
         let kick_handle = self.vcpu.kick_handle();
-        let overdue = Arc::clone(&self.overdue);
+        let (began, overdue) = (Arc::clone(&self.began), Arc::clone(&self.overdue));
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                let mut timeout = TIMEOUT;
-                while waiting.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Timeout) {
-                    overdue.store(true, Ordering::Release);
-                    kick_handle.kick();
-                    timeout = TIMEOUT / 20;
+                let mut seen = began.load(Ordering::Acquire);
+                while waiting.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    let last = began.load(Ordering::Acquire);
+                    if last == seen {
+                        overdue.store(true, Ordering::Release);
+                        kick_handle.kick();
+                    }
+                    seen = last;
                 }
             });
             let result = work(self);
@@ -245,13 +252,22 @@ impl ProbeVm {
             .collect()
     }
 
+    /// Runs code; once more if it hung: a process that was stopped in between looks the same.
     fn execute(&mut self, code: &[u8], expected: End) -> Result<Outcome, ProbeError> {
+        match self.execute_once(code, expected)? {
+            Outcome::Hung => self.execute_once(code, expected),
+            outcome => Ok(outcome),
+        }
+    }
+
+    fn execute_once(&mut self, code: &[u8], expected: End) -> Result<Outcome, ProbeError> {
         let memory = self.vm.memory();
         memory.write_slice(&[0; DATA_BYTES], GuestAddress(DATA))?;
         memory.write_slice(code, GuestAddress(CODE))?;
         let end = CODE + code.len() as u64;
         memory.write_slice(&[HLT], GuestAddress(end))?;
         self.set_registers()?;
+        self.began.fetch_add(1, Ordering::Release);
         self.run_to_halt(end, expected)
     }
 
@@ -355,5 +371,19 @@ mod tests {
         assert_eq!(ordinary(Some(1), 900).kind(), KvmKind::Hardware);
         assert_eq!(ordinary(None, 300).kind(), KvmKind::Emulated);
         assert_eq!(ordinary(None, 10).kind(), KvmKind::Hardware);
+    }
+
+    #[test]
+    fn a_pause_between_two_runs_ends_neither() {
+        let Some(kvm) = tare_vmtest::or_skip(Kvm::open()) else {
+            return;
+        };
+        let supported = super::super::supported_cpuid(&kvm).unwrap();
+        let (mut vm, _) = ProbeVm::open(&kvm, &supported).unwrap();
+        vm.guarded(|vm| {
+            vm.ordinary_code().unwrap();
+            std::thread::sleep(TIMEOUT + TIMEOUT / 4);
+            vm.ordinary_code().unwrap();
+        });
     }
 }
