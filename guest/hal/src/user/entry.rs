@@ -16,6 +16,7 @@ use super::area::Area;
 use super::registers::Registers;
 use super::vectors;
 use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_OFFSET};
+use crate::ring::gate;
 
 /// Results of [`enter`].
 pub(super) const SYSTEM_CALL: u64 = 0;
@@ -31,8 +32,12 @@ const IA32_LSTAR: u32 = 0xc000_0082;
 const IA32_FMASK: u32 = 0xc000_0084;
 const IA32_EFER: u32 = 0xc000_0080;
 const SYSCALL_ENABLE: u64 = 1;
-/// SYSCALL loads CS 0x08 and SS 0x10; SYSRET CS 0x20 and SS 0x18, both for ring 3.
-const SELECTORS: u64 = 0x10 << 48 | 0x08 << 32;
+/// SYSCALL loads CS 0x08 and SS 0x10; SYSRET CS 0x23 and SS 0x1b. The privilege level is in the
+/// base, as in Linux (`syscall_init`): an AMD processor takes SS as it comes (APM volume 3, SYSRET),
+/// and at level 0 the next IRETQ to ring 3 would fault.
+const SELECTORS: u64 = (USER_BASE as u64) << 48 | 0x08 << 32;
+const USER_BASE: u16 = 0x10 | 3;
+const _: () = assert!(USER_BASE + 8 == gate::USER_DATA && USER_BASE + 16 == gate::USER_CODE);
 /// Flags that SYSCALL clears: TF, DF, NT, AC. Not IF: where KVM leaves the program in
 /// ring 3, nothing would set it again. So interrupts may find the entry code in ring 0,
 /// on the program's stack; they have their own stack and are noted as pending.
