@@ -23,6 +23,14 @@ mod inbox;
 pub(crate) mod stats;
 #[cfg(target_os = "none")]
 mod task;
+#[cfg(target_os = "none")]
+mod token;
+
+/// Those of the processor; a test of [`token`] has loom's.
+#[cfg(target_os = "none")]
+mod atomics {
+    pub(super) use core::sync::atomic::{AtomicU8, Ordering};
+}
 
 pub use stats::CoreStats;
 

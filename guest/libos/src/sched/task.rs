@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tare_hal::cpu::{self, CpuSet};
 use tare_hal::fiber::Fiber;
@@ -11,14 +11,8 @@ use tare_hal::ipi;
 
 use super::inbox::{Inbox, Left};
 use super::local;
+use super::token::Token;
 use crate::thread::ThreadId;
-
-/// Neither parked nor notified.
-const RUNNING: u8 = 0;
-/// Unparked while it was not parked: the next park returns at once.
-const NOTIFIED: u8 = 1;
-/// Blocked; whoever moves it to `NOTIFIED` must make it ready.
-const PARKED: u8 = 2;
 
 /// One for each core.
 pub(crate) static INBOXES: [Inbox<Thread>; cpu::MAX] = [const { Inbox::new() }; cpu::MAX];
@@ -34,7 +28,7 @@ struct Task {
     core: usize,
     name: Option<String>,
     fiber: Fiber,
-    token: AtomicU8,
+    token: Token,
     /// A deadline has passed and taken its timer away.
     timed_out: AtomicBool,
 }
@@ -48,7 +42,7 @@ impl Thread {
                 core,
                 name,
                 fiber,
-                token: AtomicU8::new(RUNNING),
+                token: Token::new(),
                 timed_out: AtomicBool::new(false),
             }),
         }
@@ -72,20 +66,20 @@ impl Thread {
     /// Makes [`park`](crate::thread::park) of that thread return, now or when it
     /// is next called. May be called on any core and by interrupt handlers.
     pub fn unpark(&self) {
-        if self.task.token.swap(NOTIFIED, Ordering::AcqRel) == PARKED {
+        if self.task.token.notify() {
             self.make_ready();
         }
     }
 
     /// The same, but whoever finds that the thread's core halts must wake it.
     pub(super) fn unpark_quietly(&self) -> Left {
-        match self.task.token.swap(NOTIFIED, Ordering::AcqRel) {
-            PARKED if self.is_near() => {
-                local().push_ready(self.clone());
-                Left::Awake
-            }
-            PARKED => self.leave(),
-            _ => Left::Awake,
+        if !self.task.token.notify() {
+            Left::Awake
+        } else if self.is_near() {
+            local().push_ready(self.clone());
+            Left::Awake
+        } else {
+            self.leave()
         }
     }
 
@@ -119,18 +113,13 @@ impl Thread {
     /// Before blocking: false if there was a notification, which is taken.
     #[inline]
     pub(super) fn prepare_park(&self) -> bool {
-        let token = &self.task.token;
-        let parked = token.compare_exchange(RUNNING, PARKED, Ordering::AcqRel, Ordering::Acquire);
-        if parked.is_err() {
-            token.store(RUNNING, Ordering::Relaxed);
-        }
-        parked.is_ok()
+        self.task.token.prepare()
     }
 
     /// After blocking: takes the notification that ended it.
     #[inline]
     pub(super) fn finish_park(&self) {
-        self.task.token.swap(RUNNING, Ordering::AcqRel);
+        self.task.token.finish();
     }
 
     /// The thread's deadline has passed: wakes it like a notification.
