@@ -104,9 +104,15 @@ pub(crate) fn has_gib_pages() -> bool {
     leaf(EXTENDED + 1).edx & (1 << 26) != 0
 }
 
-/// Whether the processor is AMD's, whose hypercall has its own instruction.
-pub(crate) fn is_amd() -> bool {
-    leaf(0).ebx == u32::from_le_bytes(*b"Auth")
+/// Whether hypercalls are made by VMMCALL, as on processors with SVM, and not by VMCALL.
+pub(crate) fn has_vmmcall() -> bool {
+    is_vendor_with_svm(leaf(0).ebx)
+}
+
+/// The first word of the vendor's name: AuthenticAMD and HygonGenuine (Linux,
+/// `X86_FEATURE_VMMCALL`).
+const fn is_vendor_with_svm(ebx: u32) -> bool {
+    ebx == u32::from_le_bytes(*b"Auth") || ebx == u32::from_le_bytes(*b"Hygo")
 }
 
 /// The parts of the extended state that the processor supports, as XCR0's low bits,

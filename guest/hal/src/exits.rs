@@ -180,14 +180,14 @@ fn with_interrupts_off(act: impl FnOnce() -> u64) -> u64 {
 }
 
 fn hypercall(iterations: u64) -> Result<u64, &'static str> {
-    let is_amd = cpuid::is_amd();
+    let has_vmmcall = cpuid::has_vmmcall();
     Ok(repeat(iterations, || {
-        if is_amd {
-            // SAFETY: 1. The CPU is AMD's, with this instruction. 2. The call does nothing
+        if has_vmmcall {
+            // SAFETY: 1. The CPU has SVM, and so this instruction. 2. The call does nothing
             //    but give a result in RAX (`Documentation/virt/kvm/x86/hypercalls.rst`).
             unsafe { asm!("vmmcall", inout("rax") HYPERCALL => _, options(nostack)) };
         } else {
-            // SAFETY: 1. The CPU is not AMD's, and KVM takes VMCALL on the others; a machine
+            // SAFETY: 1. The CPU has no SVM, and KVM takes VMCALL on the others; a machine
             //    without hypercalls raises an invalid instruction, which ends the image. 2. The
             //    call does nothing but give a result in RAX
             //    (`Documentation/virt/kvm/x86/hypercalls.rst`).

@@ -131,8 +131,8 @@ fn call(set: u128, low: u32) {
 pub(crate) fn call_here(set: u128, low: u32) {
     let command = u64::from(apic::WAKE_COMMAND);
     let (first, second) = (set as u64, (set >> 64) as u64);
-    if cpuid::is_amd() {
-        // SAFETY: 1. The CPU is AMD's, with this instruction. 2. The call sends an interrupt
+    if cpuid::has_vmmcall() {
+        // SAFETY: 1. The CPU has SVM, and so this instruction. 2. The call sends an interrupt
         //    that this image handles, and gives a result in RAX. 3. RBX, which holds an
         //    argument, is the compiler's: it is exchanged before and after.
         unsafe {
@@ -141,7 +141,7 @@ pub(crate) fn call_here(set: u128, low: u32) {
                 in("rsi") command, options(nostack));
         }
     } else {
-        // SAFETY: 1. The CPU is not AMD's, and KVM takes VMCALL on the others. 2. The call sends an
+        // SAFETY: 1. The CPU has no SVM, and KVM takes VMCALL on the others. 2. The call sends an
         //    interrupt that this image handles, and gives a result in RAX. 3. RBX, which holds an
         //    argument, is the compiler's: it is exchanged before and after.
         unsafe {
