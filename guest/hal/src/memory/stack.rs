@@ -11,7 +11,7 @@ use core::ptr::NonNull;
 
 use super::layout::STACKS;
 use super::{heap, paging};
-use crate::lock::SpinLock;
+use crate::lock::IrqLock;
 
 const PAGE: usize = 4096;
 
@@ -21,7 +21,8 @@ struct Pool {
     free: Vec<Stack>,
 }
 
-static POOL: SpinLock<Pool> = SpinLock::new(Pool {
+// An interrupt handler that wakes a thread may drop its last handle, and so recycle its stack.
+static POOL: IrqLock<Pool> = IrqLock::new(Pool {
     next: STACKS.start,
     free: Vec::new(),
 });
