@@ -19,7 +19,7 @@ const LEAST_RAM: u64 = 96 << 20;
 /// The share of RAM that is for further tables: four times what maps all of it by pages, since each
 /// 2 MiB of addresses take a table, however few pages are used there. And most of it.
 const SHARE: u64 = 128;
-const MOST_BYTES: u64 = 64 << 20;
+const MOST_BYTES: u64 = 256 << 20;
 const PAGE: u64 = 4096;
 const LARGE: u64 = 2 << 20;
 
@@ -148,13 +148,18 @@ pub(crate) fn table_page() -> Option<u64> {
     Some(page)
 }
 
+/// Large pages of further tables for a machine with that much RAM.
+fn pages_for(ram_bytes: u64) -> u64 {
+    (ram_bytes / SHARE).min(MOST_BYTES).div_ceil(LARGE)
+}
+
 /// Takes memory for further tables; it is touched only as they are used. Before
 /// [`super::paging::protect`].
 pub(crate) fn reserve(ram_bytes: u64) {
     if ram_bytes < LEAST_RAM {
         return;
     }
-    let mut pages = (ram_bytes / SHARE).min(MOST_BYTES).div_ceil(LARGE);
+    let mut pages = pages_for(ram_bytes);
     while pages > 0 {
         if let Some(block) = heap::large_pages(pages as usize) {
             FURTHER_BYTES.store(pages * LARGE, Ordering::Relaxed);
