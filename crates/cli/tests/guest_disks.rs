@@ -56,6 +56,32 @@ fn blocks_read_back_as_they_were_written() {
     }
 }
 
+/// Each queue takes one of 60 interrupt vectors: ten disks of eight queues would need more.
+#[test]
+fn requests_of_eight_cores_end_on_the_last_of_ten_disks() {
+    let Some(image) = kvm().then(|| built("blk")).flatten() else {
+        return;
+    };
+    let place = TestDir::new();
+    let disks: Vec<String> = (0..10)
+        .map(|number| place.file(&format!("{number}.img"), &vec![0; BYTES]))
+        .collect();
+    let mut all = vec![
+        "run",
+        image.to_str().unwrap(),
+        "--net",
+        "none",
+        "--cpus",
+        "8",
+    ];
+    all.extend(disks.iter().flat_map(|disk| ["--disk", disk]));
+    for disk in ["disk7", "disk9"] {
+        let words = format!("disk={disk} cif=16 count=64 warm_ms=0");
+        let ended = place.run(&[&all[..], &["--cmdline", &words]].concat());
+        ended.expect(0, "\"done\":true");
+    }
+}
+
 /// In QEMU a null device lends the file its latency, and must not answer for it.
 #[test]
 fn a_disk_takes_its_time_in_both_monitors_and_keeps_what_is_written() {

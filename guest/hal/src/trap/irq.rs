@@ -33,6 +33,11 @@ pub fn allocate(handler: Handler) -> Option<Vector> {
     Some(vector)
 }
 
+/// How many vectors [`allocate`] still has.
+pub(crate) fn left() -> usize {
+    usize::from(SPURIOUS) - NEXT.load(Ordering::Relaxed)
+}
+
 /// Makes `handler` the handler of `vector`.
 pub fn register(vector: Vector, handler: Handler) {
     let cell = Box::into_raw(Box::new(handler));

@@ -33,6 +33,15 @@ impl Interrupts {
             Self::Line(line) => line.handle(handler),
         }
     }
+
+    /// How many more queues of this machine's devices can have an interrupt.
+    pub(super) fn left(&self) -> usize {
+        match self {
+            #[cfg(target_os = "none")]
+            Self::Msix(_) => crate::irq::left(),
+            _ => usize::MAX,
+        }
+    }
 }
 
 #[cfg(target_os = "none")]

@@ -58,6 +58,12 @@ impl Transport {
         self.interrupts.handle(queue, cpu, handler);
     }
 
+    /// How many more queues, of this and the devices that follow, can have an interrupt: with
+    /// MSI-X each takes a vector of the image's; a line serves any number.
+    pub fn interrupts_left(&self) -> usize {
+        self.interrupts.left()
+    }
+
     /// Calls `handler` on CPU 0 when the device's configuration changes. False if there is a
     /// handler already, or the device cannot report a change. To be called when the queues have
     /// theirs.

@@ -47,7 +47,8 @@ impl VirtioBlk {
         let (indirect, event_idx) = (has(features::INDIRECT), has(features::EVENT_IDX));
         let mut queues: Vec<&'static QueueState> = Vec::new();
         let mut depth = 0;
-        for index in 0..config.queues {
+        let most = setup::queues_for(transport.interrupts_left()).ok_or(OpenError::NoInterrupt)?;
+        for index in 0..config.queues.min(most) {
             // Handlers live forever, and so do disks.
             let queue: &'static QueueState = Box::leak(Box::default());
             let handler = Box::leak(Box::new(move || queue.interrupted()));

@@ -26,6 +26,9 @@ pub(crate) enum OpenError {
         /// Its length.
         descriptors: usize,
     },
+    /// Devices before it have all interrupt vectors.
+    #[error("no interrupt is left for the block device: give the machine fewer disks")]
+    NoInterrupt,
     /// A queue or the configuration space did not work out.
     #[error("the block device cannot be set up: {}", virtio::reason(.0))]
     Setup(virtio_drivers::Error),
@@ -109,6 +112,13 @@ fn request_bytes(longest: usize) -> usize {
     bytes.max(SECTOR_BYTES)
 }
 
+/// Most queues of a device, of which each takes an interrupt: a quarter of those that are left, so
+/// that the devices that follow have some; `None` if there is none. A queue without one would never
+/// complete a request.
+pub(super) fn queues_for(interrupts_left: usize) -> Option<usize> {
+    (interrupts_left > 0).then_some((interrupts_left / 4).max(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +129,19 @@ mod tests {
         assert_eq!(request_bytes(1000), 512);
         assert_eq!(request_bytes(262_144), 262_144);
         assert_eq!(request_bytes(usize::MAX), REQUEST_BYTES);
+    }
+
+    #[test]
+    fn sixteen_disks_of_many_queues_have_an_interrupt_for_each() {
+        // A machine has 60, and its network takes one.
+        let (mut left, mut queues) = (59, Vec::new());
+        while let Some(most) = queues_for(left) {
+            let taken = most.min(MAX_QUEUES);
+            left -= taken;
+            queues.push(taken);
+        }
+        assert_eq!(queues[..4], [8, 8, 8, 8]);
+        assert!(queues.len() >= 16, "{queues:?}");
+        assert_eq!(left, 0);
     }
 }
