@@ -121,7 +121,8 @@ pub fn after_program() {
 /// polls, and found nothing. When all pollers of a core have found nothing for
 /// 200 ms and no other thread is ready, the core halts until an interrupt;
 /// then each poller gets a turn. What is polled must therefore come with an
-/// interrupt or a deadline, or be woken by [`Thread::unpark`].
+/// interrupt or a deadline: [`Thread::unpark`] wakes a parked thread, and no
+/// core whose pollers halt.
 pub fn yield_idle() {
     let core = local();
     let thread = core.current();
