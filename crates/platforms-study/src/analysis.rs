@@ -546,8 +546,8 @@ pub(crate) fn outliers(samples: &[f64]) -> Vec<f64> {
     sorted.into_iter().filter(far).collect()
 }
 
-/// Every figure of the experiment.
-pub(crate) fn figures(data: &Data) -> Vec<Figure> {
+/// Every figure of the experiment; `costs` names the workloads that measure for the model alone.
+pub(crate) fn figures(data: &Data, costs: &[String]) -> Vec<Figure> {
     let mut figures = Vec::new();
     for workload in data.workloads() {
         for c in data.cells(&workload) {
@@ -572,17 +572,19 @@ pub(crate) fn figures(data: &Data) -> Vec<Figure> {
             }
         }
     }
-    figures.extend(of_the_instrument(data));
+    let mut applications = data.workloads();
+    applications.retain(|workload| !costs.contains(workload));
+    figures.extend(of_the_instrument(data, &applications));
     figures
 }
 
 /// How far two equal arms differ, what would have been found, and what observing costs.
-fn of_the_instrument(data: &Data) -> Vec<Figure> {
+fn of_the_instrument(data: &Data, applications: &[String]) -> Vec<Figure> {
     let mut figures = Vec::new();
     let (mut differs, mut compared, mut costs) = (0, 0, Vec::new());
     let (mut widest, mut accounts): (Option<Figure>, Vec<Figure>) = (None, Vec::new());
-    for workload in data.workloads() {
-        for control in against_baseline(data, &workload, Arm::Control) {
+    for workload in applications {
+        for control in against_baseline(data, workload, Arm::Control) {
             let percent = control.ratio.percent();
             let name = format!("aa_pct.{workload}.{}", control.size);
             figures.push(percent.figure(&name, "%"));
@@ -598,21 +600,21 @@ fn of_the_instrument(data: &Data) -> Vec<Figure> {
                 }
                 figures.push(figure);
             }
-            let noise = noise(data, &workload);
+            let noise = noise(data, workload);
             if let Some(found) = found_of_100(&noise, percent.n, SLOWER) {
                 let name = format!("finds_5pct_of_100.{workload}.{}", control.size);
                 figures.push(Figure::bare(&name, "%", found, Statistic::Share, percent.n));
             }
         }
-        let ratios: Vec<Estimate> = against_baseline(data, &workload, Arm::Unobserved)
+        let ratios: Vec<Estimate> = against_baseline(data, workload, Arm::Unobserved)
             .into_iter()
             .map(|cost| cost.ratio)
             .collect();
         let name = format!("observer_cost_pct.{workload}");
         figures.extend(together(&ratios).map(|cost| cost.percent().figure(&name, "%")));
         costs.extend(ratios);
-        accounts.extend(accounted(data, &workload));
-        if let Some((runs, n)) = runs_to_find(data, &workload) {
+        accounts.extend(accounted(data, workload));
+        if let Some((runs, n)) = runs_to_find(data, workload) {
             let name = format!("runs_to_find_5pct.{workload}");
             figures.push(Figure::bare(
                 &name,

@@ -656,7 +656,7 @@ impl Experiment for Platforms {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let mut figures = analysis::figures(&self.data);
+        let mut figures = analysis::figures(&self.data, &self.costs());
         figures.extend(model::figures(&self.data, &self.ran()));
         figures
     }

@@ -102,7 +102,7 @@ fn stored_runs() -> Vec<Data> {
 #[test]
 fn the_goal_of_the_half_width_can_be_judged() {
     let data = stored_runs().remove(0);
-    let figures = analysis::figures(&data);
+    let figures = analysis::figures(&data, &[]);
     let half = tare_lab::kit::find(&figures, "aa_half_width_pct").unwrap();
     assert_eq!(half.statistic, tare_lab::kit::Statistic::Exact, "{half:?}");
 }
@@ -226,7 +226,7 @@ fn pairs_hold_what_changes_slowly_out_of_a_difference() {
     let interval = ratio.interval.unwrap();
     assert!((interval.high - interval.low) < 1e-9, "{ratio:?}");
     assert!(comparison.differs(), "{comparison:?}");
-    let costs = analysis::figures(&data);
+    let costs = analysis::figures(&data, &[]);
     let cost = costs.iter().find(|f| f.name == "observer_cost_pct.w");
     assert!((cost.unwrap().value - 3.0).abs() < 1e-6, "{cost:?}");
 }
@@ -253,7 +253,7 @@ fn two_sizes_cannot_be_split() {
     data.runs.retain(|run| run.cell.place.size < 4);
     let two = analysis::split(&data, "w", Platform::Vm, Mode::Vanilla);
     assert_eq!(two, None);
-    let names: Vec<String> = analysis::figures(&data)
+    let names: Vec<String> = analysis::figures(&data, &[])
         .into_iter()
         .map(|f| f.name)
         .collect();
@@ -285,7 +285,7 @@ fn a_ratio_with_one_run_has_no_interval_and_decides_nothing() {
 fn quota_and_sets_of_cpus_are_never_pooled() {
     let mut data = made(&[("a", 1.0)]);
     data.runs.retain(|run| run.cell.place.size > 2);
-    let figures = analysis::figures(&data);
+    let figures = analysis::figures(&data, &[]);
     let names: Vec<&str> = figures.iter().map(|f| f.name.as_str()).collect();
     assert!(
         names.contains(&"quota_to_set_pct.w.container.4"),
