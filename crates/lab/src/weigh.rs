@@ -295,6 +295,7 @@ fn write(
         failures: &failures,
         ending,
         command: &origin.command,
+        directory: recorder.directory(),
         took: origin.took,
     });
     recorder.file("report.html", html.as_bytes())?;

@@ -118,6 +118,25 @@ mod tests {
     }
 
     #[test]
+    fn a_page_links_the_files_that_are_beside_it() {
+        let run = events::tests::run(Fault::None);
+        let linked = || {
+            let page = run.text("report.html");
+            let names = ["summary.json", "figures.csv", "raw.jsonl", "samples.csv"];
+            names.map(|name| page.contains(&format!("<a href=\"{name}\">")))
+        };
+        assert_eq!(linked(), [true; 4]);
+        for file in ["figures.csv", "samples.csv"] {
+            std::fs::remove_file(run.path().join(file)).unwrap();
+        }
+        rebuild(&run.path(), ALL, Files::Page).unwrap();
+        assert_eq!(linked(), [true, false, true, false]);
+        let page = run.text("report.html");
+        let rest = "tare report DIR writes figures.csv, samples.csv from raw.jsonl too";
+        assert!(page.contains(rest), "{page}");
+    }
+
+    #[test]
     fn reports_are_made_again_from_raw_samples() {
         // What machines print around a disk or a waiting CPU is not read back.
         for (run, ..) in &FAKED[..5] {

@@ -8,6 +8,7 @@ pub(crate) mod svg;
 mod template;
 mod text;
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::goal::Goal;
@@ -27,5 +28,7 @@ pub(crate) struct Report<'a> {
     pub failures: &'a [String],
     pub ending: WeighEnd,
     pub command: &'a str,
+    /// Where the page's neighbours are.
+    pub directory: &'a Path,
     pub took: Duration,
 }

@@ -1,6 +1,7 @@
 //! The page around an experiment's text.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use tare_control::stats::Kvm;
 
@@ -34,7 +35,7 @@ pub(crate) fn html(report: &Report<'_>) -> String {
     push_list(&mut out, "Limitations", &text.limitations);
     push_list(&mut out, "How it was measured", &text.method);
     push_section(&mut out, &machine(report.summary));
-    push_section(&mut out, &files(report.command));
+    push_section(&mut out, &files(report.command, report.directory));
     out.push_str("</main>\n</body>\n</html>\n");
     out
 }
@@ -306,15 +307,26 @@ fn link((name, about): (&str, &str)) -> String {
     format!("<li><a href=\"{name}\">{name}</a>: {about}</li>\n")
 }
 
-fn files(command: &str) -> Section {
+/// Links to the files that there are: a run that is kept with the source has the summary and the
+/// samples alone.
+fn files(command: &str, directory: &Path) -> Section {
+    let (here, missing): (Vec<_>, Vec<_>) = FILES
+        .into_iter()
+        .partition(|(name, _)| directory.join(name).is_file());
+    let missing: Vec<&str> = missing.into_iter().map(|(name, _)| name).collect();
+    let others = match missing.is_empty() {
+        true => "makes them again from raw.jsonl".to_owned(),
+        false => format!("DIR writes {} from raw.jsonl too", missing.join(", ")),
+    };
     Section {
         title: "The run".to_owned(),
-        lead: "Files beside this one, and the command. tare report makes them again from \
-               raw.jsonl; tare compare sets two runs side by side."
-            .to_owned(),
+        lead: format!(
+            "Files beside this one, and the command. tare report {others}; tare compare sets two \
+             runs side by side."
+        ),
         html: format!(
             "<ul>{}</ul>\n<pre>{}</pre>\n",
-            FILES.map(link).concat(),
+            here.into_iter().map(link).collect::<String>(),
             escape(command.trim_end())
         ),
     }
