@@ -66,7 +66,8 @@ impl HostFacts {
     }
 }
 
-/// Load per CPU above which a machine is busy: another program runs a third of the time.
+/// Load per CPU above which a machine is busy, where nothing was measured during the run: another
+/// program runs a third of the time.
 const BUSY: f64 = 0.3;
 /// Share of the CPU time, percent, that others may take meanwhile.
 const OTHERS_PCT: f64 = 10.0;
@@ -77,11 +78,12 @@ pub(crate) const CROWDED_PCT: f64 = 3.0;
 
 impl HostFacts {
     /// Why figures of this run are of a busy machine: a sentence without its subject's
-    /// capital; `None` if it was quiet.
+    /// capital; `None` if it was quiet. The load average is of the minute before, in which this run
+    /// may have been built or another one ended: it counts only without a measured share.
     pub fn busy(&self) -> Option<String> {
         let load = self
             .load_average
-            .filter(|load| *load > BUSY * self.cores as f64);
+            .filter(|load| self.others_cpu_pct.is_none() && *load > BUSY * self.cores as f64);
         let others = self.others_cpu_pct.filter(|pct| *pct > OTHERS_PCT);
         match (load, others) {
             (Some(load), _) => Some(format!(
@@ -239,9 +241,15 @@ mod tests {
             ..HostFacts::default()
         };
         assert_eq!(quiet.busy(), None);
-        let loaded = HostFacts {
+        // What was measured decides.
+        let before = HostFacts {
             load_average: Some(4.2),
             ..quiet.clone()
+        };
+        assert_eq!(before.busy(), None);
+        let loaded = HostFacts {
+            others_cpu_pct: None,
+            ..before
         };
         assert!(
             loaded
