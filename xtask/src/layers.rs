@@ -111,6 +111,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-control",
             "tare-lab",
             "tare-platform",
+            "tare-policy",
             "tare-probe",
             "tare-simsched",
             "tare-stats",

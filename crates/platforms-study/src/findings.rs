@@ -3,6 +3,7 @@
 
 use tare_platform::workload::WorkloadKind;
 use tare_platform::{Mode, Place, Platform};
+use tare_policy::placement::{ChrRange, Class, chr_permille};
 
 use super::analysis::{Estimate, Pinning, overhead, pin_gain, quota_bound, sizes, split};
 use super::data::Data;
@@ -42,8 +43,12 @@ pub(crate) struct Evidence<'a> {
 }
 
 /// A finding of CPU-Pinning 2020 with its verdict.
-pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(&'static str, Verdict)> {
-    vec![
+pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(String, Verdict)> {
+    let ranges = RANGES.map(|(kind, what)| {
+        let (low, high) = ends(class(kind).chr());
+        format!("{low} to {high} {what}")
+    });
+    let fixed = [
         (
             "The overhead of a VM is constant over its size (PTO)",
             constant(evidence),
@@ -74,17 +79,22 @@ pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(&'static str, Verdict)> {
             "Many tasks at once cost a container more than one (slide 24)",
             multitasking(evidence),
         ),
-        (
-            "The right CHR: 0.07-0.14 computing, 0.14-0.28 I/O, 0.28-0.57 much I/O",
-            chr(evidence),
-        ),
-    ]
+    ];
+    let fixed = fixed.map(|(finding, verdict)| (finding.to_owned(), verdict));
+    let right = format!("The right CHR: {}", ranges.join(", "));
+    fixed.into_iter().chain([(right, chr(evidence))]).collect()
 }
 
 impl Evidence<'_> {
     fn of(&self, kind: WorkloadKind) -> impl Iterator<Item = &str> {
         let of = move |(_, k): &&(String, WorkloadKind)| *k == kind;
         self.kinds.iter().filter(of).map(|(name, _)| name.as_str())
+    }
+
+    /// Workloads that wait for input and output, much or nearly all the time.
+    fn waiting(&self) -> impl Iterator<Item = &str> {
+        self.of(WorkloadKind::Io)
+            .chain(self.of(WorkloadKind::HeavyIo))
     }
 
     fn all(&self) -> impl Iterator<Item = &str> {
@@ -231,19 +241,14 @@ fn vm_pin(evidence: &Evidence<'_>) -> Verdict {
 }
 
 fn io_pin(evidence: &Evidence<'_>) -> Verdict {
-    gains(
-        evidence,
-        evidence.of(WorkloadKind::Io),
-        Platform::Container,
-        gained,
-    )
+    gains(evidence, evidence.waiting(), Platform::Container, gained)
 }
 
 fn nested(evidence: &Evidence<'_>) -> Verdict {
     if let Some(why) = evidence.no_machine() {
         return why;
     }
-    let votes = evidence.of(WorkloadKind::Io).filter_map(|workload| {
+    let votes = evidence.waiting().filter_map(|workload| {
         let size = *sizes(evidence.data, workload).first()?;
         let of = |platform| overhead(evidence.data, workload, evidence.vanilla(platform, size));
         let (container, nested) = (of(Platform::Container)?, of(Platform::VmContainer)?);
@@ -356,55 +361,100 @@ fn apart(a: &Estimate, b: &Estimate) -> bool {
     ends.is_some_and(|(a, b)| a.high < b.low || b.high < a.low)
 }
 
-/// Ranges of CHR that CPU-Pinning 2020 recommends, by what a workload waits for.
-const CHR: [(WorkloadKind, f64, f64); 2] = [
-    (WorkloadKind::Cpu, 0.07, 0.14),
-    (WorkloadKind::Io, 0.14, 0.57),
+/// What the workloads do for which CPU-Pinning 2020 recommends a range of CHR each.
+const RANGES: [(WorkloadKind, &str); 3] = [
+    (WorkloadKind::Cpu, "computing"),
+    (WorkloadKind::Io, "I/O"),
+    (WorkloadKind::HeavyIo, "much I/O"),
 ];
+/// CPUs of the smallest host of which a size by a set of CPUs lies in the lowest range.
+const LEAST_HOST: u32 = 16;
 
+/// The class of the recommendation.
+const fn class(kind: WorkloadKind) -> Class {
+    match kind {
+        WorkloadKind::Cpu => Class::CpuBound,
+        WorkloadKind::Io => Class::IoBound,
+        WorkloadKind::HeavyIo => Class::UltraIoBound,
+    }
+}
+
+/// A range's ends, as shares.
+fn ends(range: ChrRange) -> (f64, f64) {
+    let share = |permille| f64::from(permille) / 1000.0;
+    (share(range.low_permille), share(range.high_permille))
+}
+
+/// Each range needs a workload that decides it; without one the finding is undecided.
 fn chr(evidence: &Evidence<'_>) -> Verdict {
     let cpus = evidence.host_cpus;
-    if cpus < 16 {
+    if cpus < LEAST_HOST {
         let least = number(1.0 / f64::from(cpus));
         return Verdict::CannotTell(format!(
             "{cpus} CPUs allow no CHR below {least} by sets of CPUs; smaller ones only by quota, \
              another mechanism"
         ));
     }
-    let votes = CHR.into_iter().flat_map(|(kind, low, high)| {
-        evidence.of(kind).filter_map(move |workload| {
-            let cost = |size| {
-                let place = evidence.vanilla(Platform::Container, size);
-                overhead(evidence.data, workload, place).map(|r| (size, r))
-            };
-            let costs: Vec<_> = sizes(evidence.data, workload)
-                .into_iter()
-                .filter_map(cost)
-                .collect();
-            let best = costs
-                .iter()
-                .min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
-            let chr = |size: u32| f64::from(size) / f64::from(cpus);
-            let within = |size: u32| (low..=high).contains(&chr(size));
-            // Only sizes whose interval excludes the best one's are worse.
-            let rival = |(size, cost): &&(u32, Estimate)| {
-                within(*size) != within(best.0) && !apart(cost, &best.1)
-            };
-            let decided = costs.iter().find(rival).is_none();
-            let words = format!(
-                "{workload}: least overhead {} at CHR {} (range {low} to {high})",
-                best.1.text(),
-                number(chr(best.0))
-            );
-            Some((words, decided.then(|| within(best.0))))
-        })
-    });
-    vote(votes.collect())
+    let (mut votes, mut untested) = (Vec::new(), Vec::new());
+    for (kind, what) in RANGES {
+        let of_kind = evidence.of(kind);
+        let of_kind: Vec<_> = of_kind
+            .filter_map(|workload| least_overhead(evidence, workload, class(kind).chr()))
+            .collect();
+        if of_kind.iter().all(|(_, vote)| vote.is_none()) {
+            untested.push(what);
+        }
+        votes.extend(of_kind);
+    }
+    match vote(votes) {
+        Verdict::Agrees(words) if !untested.is_empty() => {
+            let untested = untested.join(" and ");
+            Verdict::CannotTell(format!("{words}; nothing decides the range of {untested}"))
+        }
+        verdict => verdict,
+    }
+}
+
+/// Whether a workload's least overhead in a container lies within the range; `None` of it where
+/// a size on the other side may be as good.
+fn least_overhead(
+    evidence: &Evidence<'_>,
+    workload: &str,
+    range: ChrRange,
+) -> Option<(String, Option<bool>)> {
+    let cpus = evidence.host_cpus;
+    let cost = |size| {
+        let place = evidence.vanilla(Platform::Container, size);
+        let cost = overhead(evidence.data, workload, place)?;
+        let holds = evidence.holds_container(workload, size);
+        holds.then_some((size, cost))
+    };
+    let sizes = sizes(evidence.data, workload).into_iter();
+    let costs: Vec<(u32, Estimate)> = sizes.filter_map(cost).collect();
+    let best = costs
+        .iter()
+        .min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+    let within = |size: u32| {
+        let chr = chr_permille(u64::from(size) * 1000, u64::from(cpus));
+        chr.is_some_and(|chr| range.place(chr).is_eq())
+    };
+    // Only sizes whose interval excludes the best one's are worse.
+    let rival =
+        |(size, cost): &&(u32, Estimate)| within(*size) != within(best.0) && !apart(cost, &best.1);
+    let decided = costs.iter().find(rival).is_none();
+    let (low, high) = ends(range);
+    let words = format!(
+        "{workload}: least overhead {} at CHR {} (range {low} to {high})",
+        best.1.text(),
+        number(f64::from(best.0) / f64::from(cpus))
+    );
+    Some((words, decided.then(|| within(best.0))))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::made;
+    use super::super::plan::Arm;
+    use super::super::tests::{made, run};
     use super::*;
 
     fn evidence(data: &Data) -> Evidence<'_> {
@@ -510,5 +560,65 @@ mod tests {
         assert_eq!(vote(&[Some(false), Some(true)]), "undecided here");
         assert_eq!(vote(&[None]), "undecided here");
         assert_eq!(vote(&[]), "undecided here");
+    }
+
+    /// A workload in containers of a host of 112 CPUs, as CPU-Pinning 2020 had, cheapest at a size.
+    fn add(data: &mut Data, workload: &str, cheapest: u32) {
+        const CPUS: u32 = 112;
+        for size in [1_u32, 2, 4, 8, 16, 32, 64] {
+            let dearer = f64::from(size.abs_diff(cheapest).min(4)) / 10.0;
+            for (platform, overhead) in [(Platform::Bare, 0.0), (Platform::Container, 0.1 + dearer)]
+            {
+                let place = Place::new(platform, Mode::Vanilla, size, CPUS);
+                for part in 0..20 {
+                    let time = (1.0 + overhead) * (1.0 + f64::from(part) / 2000.0);
+                    let run = run("a", workload, place, Arm::Main, time);
+                    data.runs.push(super::super::data::Run {
+                        host_cpus: CPUS,
+                        ..run
+                    });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_range_of_chr_is_tested_by_workloads_of_its_own() {
+        let of = |cheapest: [u32; 3]| {
+            let mut data = Data::default();
+            let names = ["computes", "waits", "waits_long"];
+            let mut kinds = Vec::new();
+            for ((name, cheapest), (kind, _)) in names.into_iter().zip(cheapest).zip(RANGES) {
+                if cheapest > 0 {
+                    add(&mut data, name, cheapest);
+                    kinds.push((name.to_owned(), kind));
+                }
+            }
+            chr(&Evidence {
+                kinds,
+                host_cpus: 112,
+                ..evidence(&data)
+            })
+        };
+        let agrees = of([8, 16, 32]);
+        assert_eq!(agrees.text().0, "agrees", "{agrees:?}");
+        for range in ["0.07 to 0.14", "0.14 to 0.28", "0.28 to 0.57"] {
+            assert!(agrees.text().1.contains(range), "{agrees:?}");
+        }
+        // The ranges of work that waits differ: one is not the other's.
+        assert_eq!(of([8, 32, 16]).text().0, "disagrees");
+        let without = of([8, 16, 0]);
+        assert_eq!(without.text().0, "undecided here", "{without:?}");
+        assert!(without.text().1.ends_with("the range of much I/O"));
+    }
+
+    #[test]
+    fn small_hosts_have_no_chr_so_low() {
+        let data = made(&[("a", 10.0)]);
+        assert_eq!(chr(&evidence(&data)).text().0, "undecided here");
+        let (last, _) = table(&evidence(&data)).pop().unwrap();
+        let right =
+            "The right CHR: 0.07 to 0.14 computing, 0.14 to 0.28 I/O, 0.28 to 0.57 much I/O";
+        assert_eq!(last, right);
     }
 }

@@ -117,7 +117,7 @@ fn source_findings(experiment: &Platforms) -> Vec<Row> {
     findings
         .map(|(finding, verdict)| {
             let (here, because) = verdict.text();
-            values([("finding", finding), ("here", here), ("because", because)])
+            values([("finding", &finding), ("here", here), ("because", because)])
         })
         .collect()
 }

@@ -19,8 +19,10 @@ pub use parse::{ParseError, parse};
 pub enum WorkloadKind {
     /// It computes.
     Cpu,
-    /// It waits for devices, peers or locks.
+    /// It computes, and waits for devices, peers or locks.
     Io,
+    /// It waits for them nearly all the time, as a database that writes much does.
+    HeavyIo,
 }
 
 /// What a workload measures for the model of larger hosts instead of standing for an application.
