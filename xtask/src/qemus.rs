@@ -16,7 +16,7 @@ const PLACES: &[&str] = &[
     "crates/launch/src",
     "crates/platform/src/machine",
     "crates/cli/src/doctor/programs.rs",
-    "crates/lab/src/host.rs",
+    "crates/lab/src/versions.rs",
     "crates/vmtest/src",
 ];
 /// QEMU's program, as `tare_qemu` or the command itself calls it.

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tare_control::stats::Kvm;
 
 use crate::observe::Crowd;
+use crate::versions::{self, Versions};
 
 /// Facts that figures depend on. What cannot be read is empty or absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -172,27 +172,9 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What programs that experiments run say of their version, by name: the first line of each
-/// that is installed.
-fn versions() -> BTreeMap<String, String> {
-    let programs = [
-        ("qemu-system-x86_64", "--version"),
-        ("runc", "--version"),
-        ("podman", "--version"),
-        ("passt", "--version"),
-    ];
-    let mut versions: BTreeMap<String, String> = programs
-        .into_iter()
-        .filter_map(|(program, word)| {
-            let output = Command::new(program)
-                .arg(word)
-                .stdin(Stdio::null())
-                .output()
-                .ok()?;
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            Some((program.to_owned(), text.lines().next()?.trim().to_owned()))
-        })
-        .collect();
+/// Versions of the host's programs and of its kernel's build.
+fn versions() -> Versions {
+    let mut versions = versions::of_host();
     if let Some(version) = text("/proc/sys/kernel/version") {
         versions.insert("linux".to_owned(), version);
     }

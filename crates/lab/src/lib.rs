@@ -6,7 +6,7 @@
 //! | `experiments` | phases, arms, goals and report of each experiment |
 //! | `appliance` | machines under test behind a trait; `tare run` as a process |
 //! | `linux` | Linux guests with example applications, their instructions counted |
-//! | `observe` | CPU time from outside |
+//! | `observe`, `versions` | CPU time from outside; what was run |
 //! | `record`, `figure`, `goal`, `summary` | samples, medians with intervals, goals, `summary.json` |
 //! | [`compare()`] | two runs, figure by figure |
 //! | [`rebuild`], `replay` | a report from raw samples |
@@ -46,6 +46,7 @@ mod request;
 pub mod stored_runs;
 mod summary;
 mod table;
+mod versions;
 mod weigh;
 
 /// Example applications by hand: what `tare-appliance` does.

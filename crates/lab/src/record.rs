@@ -9,8 +9,10 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use serde_json::json;
 
 use crate::error::WeighError;
+use crate::versions::Versions;
 
 /// The directory and its open raw file.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub struct Recorder {
     directory: PathBuf,
     /// `None` where the raw samples are there already.
     raw: Option<BufWriter<File>>,
+    /// What was run, beside the host's programs.
+    versions: Versions,
 }
 
 impl Recorder {
@@ -33,6 +37,7 @@ impl Recorder {
         Ok(Self {
             directory: directory.to_owned(),
             raw: Some(BufWriter::new(raw)),
+            versions: Versions::new(),
         })
     }
 
@@ -49,6 +54,7 @@ impl Recorder {
         Ok(Self {
             directory: directory.to_owned(),
             raw: Some(BufWriter::new(raw)),
+            versions: Versions::new(),
         })
     }
 
@@ -57,6 +63,7 @@ impl Recorder {
         Self {
             directory: directory.to_owned(),
             raw: None,
+            versions: Versions::new(),
         }
     }
 
@@ -74,6 +81,20 @@ impl Recorder {
             .map_err(io::Error::from)
             .and_then(|()| raw.write_all(b"\n"))
             .map_err(|e| failed(&self.directory.join("raw.jsonl"), e))
+    }
+
+    /// Notes the version of an application that is run, once.
+    pub fn version(&mut self, program: &str, version: &str) -> Result<(), WeighError> {
+        if self.versions.get(program).is_some_and(|it| it == version) {
+            return Ok(());
+        }
+        self.versions.insert(program.to_owned(), version.to_owned());
+        self.sample(&json!({"sample": "program", "program": program, "version": version}))
+    }
+
+    /// The versions that were noted.
+    pub(crate) fn versions(&self) -> &Versions {
+        &self.versions
     }
 
     /// Hands what was appended to the system.
@@ -151,6 +172,7 @@ mod tests {
         let mut recorder = Recorder {
             directory: PathBuf::from("out"),
             raw: Some(BufWriter::new(full)),
+            versions: Versions::new(),
         };
         recorder.sample(&serde_json::json!({"sample": 1})).unwrap();
         let error = recorder.flush().unwrap_err();

@@ -21,6 +21,7 @@ use crate::error::WeighError;
 use crate::host::HostFacts;
 use crate::linux::catalog::App;
 use crate::observe::CpuReading;
+use crate::versions::{self, Versions};
 use tare_load::interrupt::Interrupt;
 
 /// The lines of a `raw.jsonl`.
@@ -65,6 +66,20 @@ impl Record {
     /// A text of the plan's line.
     pub fn word(&self, name: &str) -> Option<String> {
         Some(self.plan()?.get(name)?.as_str()?.to_owned())
+    }
+
+    /// Versions of what was run, on all legs of a run that was resumed.
+    pub(crate) fn versions(&self) -> Versions {
+        let mut all = Versions::new();
+        let plans = self.of("plan").filter_map(|plan| plan.get("programs"));
+        for programs in plans {
+            all.extend(versions::of(programs));
+        }
+        for line in self.of("program") {
+            let text = |name: &str| Some(line.get(name)?.as_str()?.to_owned());
+            all.extend(text("program").zip(text("version")));
+        }
+        all
     }
 
     /// The machine on which it ran.

@@ -8,6 +8,7 @@ use crate::figure::{Figure, Statistic};
 use crate::goal::Verdict;
 use crate::host::HostFacts;
 use crate::outcome::WeighEnd;
+use crate::versions::Versions;
 
 /// Version of the form; it rises when a field changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 2;
@@ -41,6 +42,9 @@ pub(crate) struct Summary {
     pub(crate) revision: String,
     /// What it ran on.
     pub(crate) machine: HostFacts,
+    /// Versions of what was run there, by program; earlier versions have them in the record alone.
+    #[serde(default, skip_serializing_if = "Versions::is_empty")]
+    pub(crate) versions: Versions,
     /// What came out.
     pub(crate) figures: Vec<Figure>,
     /// What the figures say of the goals.

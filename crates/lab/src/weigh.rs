@@ -14,7 +14,7 @@ use crate::appliance::Executor;
 use crate::appliance::tare::TareRun;
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
-use crate::experiment::{Entry, Experiment, Subject};
+use crate::experiment::{Entry, Experiment, Merged, Subject};
 use crate::export;
 use crate::figure::{self, Figure};
 use crate::goal::{Judgement, Verdict, undecided, verdicts};
@@ -29,6 +29,7 @@ use crate::request::{Depth, WeighRequest};
 use crate::stored_runs;
 use crate::summary::{Effect, SCHEMA, Status, Summary, depth_of, subject_of};
 use crate::table;
+use crate::versions::{self, Versions};
 use tare_load::interrupt::Interrupt;
 
 /// Runs one of the experiments that are known and writes its results. Progress goes to
@@ -130,7 +131,7 @@ impl Weighing<'_> {
             "experiment": self.entry.name,
             "started": rfc3339(started),
             "revision": merged.as_ref().map_or(&self.revision, |it| &it.revision),
-            "programs": self.programs,
+            "programs": self.programs(merged.as_ref()),
             "machine": host,
             "plan": experiment.plan(),
         }))?;
@@ -176,9 +177,12 @@ impl Weighing<'_> {
         }))?;
         recorder.flush()?;
         host.kvm = experiment.kvm();
+        let mut versions = versions::of(&self.programs(merged));
+        versions.extend(recorder.versions().clone());
         let origin = Origin {
             entry: self.entry,
             plan: experiment.plan(),
+            versions,
             started: merged.map_or_else(|| rfc3339(started), |it| it.started.clone()),
             revision: merged.map_or(&self.revision, |it| &it.revision).clone(),
             machine: host,
@@ -188,6 +192,15 @@ impl Weighing<'_> {
             files: Files::All,
         };
         write(recorder, experiment, origin, failures, ending, Vec::new())
+    }
+
+    /// What is run; merged runs were made by programs of their hosts.
+    fn programs(&self, merged: Option<&Merged>) -> Value {
+        let mut programs = self.programs.clone();
+        if let (Some(_), Some(fields)) = (merged, programs.as_object_mut()) {
+            fields.remove("versions");
+        }
+        programs
     }
 
     /// Where the results go.
@@ -213,6 +226,7 @@ impl Weighing<'_> {
 struct Origin {
     entry: Entry,
     plan: Value,
+    versions: Versions,
     started: String,
     revision: String,
     machine: HostFacts,
@@ -281,6 +295,7 @@ fn write(
         not_judged,
         failures: failures.clone(),
         machine: origin.machine,
+        versions: origin.versions,
         figures,
     };
     let mut text = experiment.report(&summary.figures);
@@ -385,6 +400,7 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, Wei
     let origin = Origin {
         entry,
         plan,
+        versions: record.versions(),
         started: record.word("started").unwrap_or_default(),
         revision: record.word("revision").unwrap_or_default(),
         machine,

@@ -391,7 +391,12 @@ impl Platforms {
             let installed = stage.install(&workload, self.form, timeout());
             bench.interrupt.check()?;
             match installed {
-                Ok(()) => self.workloads.push(workload),
+                Ok(()) => {
+                    for (package, version) in stage.versions(&workload) {
+                        bench.recorder.version(&package, &version)?;
+                    }
+                    self.workloads.push(workload);
+                }
                 Err(error) => self.fail(format!("{}: {}", workload.name, chain(&error))),
             }
         }

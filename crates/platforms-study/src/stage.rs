@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use tare_control::sentence::chain;
 use tare_host::owned_directory;
@@ -190,6 +191,22 @@ impl Stage {
     ) -> Result<(), RootError> {
         let (root, scratch) = (&self.root, self.scratch());
         root.install(workload, form, &scratch, &self.making, timeout)
+    }
+
+    /// Versions of the packages of a workload that was installed.
+    pub(crate) fn versions(&self, workload: &Workload) -> Vec<(String, String)> {
+        let mut query = Command::new("dpkg-query");
+        query
+            .arg("--admindir")
+            .arg(self.root.tree().join("var/lib/dpkg"));
+        query.args(["--show", "--showformat=${Package} ${Version}\\n"]);
+        let output = query.args(&workload.install).stdin(Stdio::null()).output();
+        let text = output.map_or_else(|_| Vec::new(), |output| output.stdout);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let pairs = text.lines().filter_map(|line| line.split_once(' '));
+        pairs
+            .map(|(package, version)| (package.to_owned(), version.to_owned()))
+            .collect()
     }
 
     /// Makes the disk of the root.

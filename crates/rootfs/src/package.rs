@@ -1,10 +1,11 @@
 //! Debian's packages: downloaded by apt and unpacked, never installed.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Seek as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use flate2::read::GzDecoder;
 use rustix::fs::{Mode, OFlags, Uid, chown, open};
 use rustix::process::geteuid;
 use sha2::{Digest as _, Sha256};
@@ -13,6 +14,8 @@ use crate::archive::{self, ArchiveError};
 
 /// Largest package, bytes: ten times that of the kernel's sources.
 const LARGEST: u64 = 2 << 30;
+/// Longest line with a version, bytes.
+const LONGEST_LINE: u64 = 1 << 10;
 
 /// Why a package is not available.
 #[derive(Debug, thiserror::Error)]
@@ -133,6 +136,27 @@ pub fn download(package: &str, dir: &Path) -> Result<String, PackageError> {
         source,
     })?;
     Ok(version)
+}
+
+/// Names of a package's list of changes: of a rebuild, of Debian's, of one that is Debian's own.
+const CHANGES: [&str; 3] = [
+    "changelog.Debian.amd64.gz",
+    "changelog.Debian.gz",
+    "changelog.gz",
+];
+
+/// The version of a package that was unpacked into `dir`, from its list of changes: its first
+/// line is `NAME (VERSION) RELEASES; urgency=...`.
+pub fn unpacked_version(dir: &Path, package: &str) -> Option<String> {
+    let docs = dir.join("usr/share/doc").join(package);
+    CHANGES.into_iter().find_map(|name| {
+        let file = File::open(docs.join(name)).ok()?;
+        let mut line = String::new();
+        let text = GzDecoder::new(file).take(LONGEST_LINE);
+        BufReader::new(text).read_line(&mut line).ok()?;
+        let (version, _) = line.split_once(" (")?.1.split_once(')')?;
+        is_plain(version).then(|| version.to_owned())
+    })
 }
 
 /// The hash in a line `'URI' FILE BYTES SHA256:HASH`.
@@ -257,6 +281,28 @@ mod tests {
         let link = place.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
         assert!(keep_checked(&link, kept(), hash, "a").is_err());
+    }
+
+    #[test]
+    fn a_package_that_was_unpacked_has_the_version_of_its_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let docs = dir.path().join("usr/share/doc/redis-server");
+        fs::create_dir_all(&docs).unwrap();
+        let put = |name: &str, text: &str| {
+            let file = File::create(docs.join(name)).unwrap();
+            let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+            packed.write_all(text.as_bytes()).unwrap();
+            packed.finish().unwrap();
+        };
+        let version = || unpacked_version(dir.path(), "redis-server");
+        assert_eq!(version(), None);
+        put("changelog.gz", "Redis 7.0 release notes\n");
+        assert_eq!(version(), None, "the program's own");
+        let line = "redis (5:7.0.15-1~deb12u4) bookworm; urgency=high\n\n  * Fix.\n";
+        put("changelog.Debian.gz", line);
+        assert_eq!(version().as_deref(), Some("5:7.0.15-1~deb12u4"));
+        put("changelog.Debian.amd64.gz", &line.replace("u4)", "u4+b1)"));
+        assert_eq!(version().as_deref(), Some("5:7.0.15-1~deb12u4+b1"));
     }
 
     #[test]

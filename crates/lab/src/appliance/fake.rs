@@ -23,6 +23,7 @@ use super::{
 use crate::linux::LinuxError;
 use crate::linux::catalog::{App, Protocol};
 use crate::observe::CpuReading;
+use crate::versions::Versions;
 use tare_load::interrupt::Interrupt;
 
 /// What goes wrong.
@@ -206,6 +207,10 @@ impl Executor for Fakes {
             return Ok(1_000);
         }
         Err(ApplianceError::Files(Box::new(LinuxError::NoImage)))
+    }
+
+    fn versions_of(&self, _: &App) -> Versions {
+        [("an-app".to_owned(), "1:2.3-4".to_owned())].into()
     }
 
     fn package(

@@ -14,6 +14,7 @@ use tare_host::tap_namespace::TapNamespace;
 
 use crate::linux::catalog::App;
 use crate::observe::CpuReading;
+use crate::versions::Versions;
 use tare_load::interrupt::Interrupt;
 
 mod console;
@@ -100,6 +101,11 @@ pub(crate) trait Executor {
 
     /// Gets an application's files, which all its packagings share; their bytes.
     fn bring(&mut self, app: &App) -> Result<u64, ApplianceError>;
+
+    /// Versions of what an application is made of, once it was brought.
+    fn versions_of(&self, _app: &App) -> Versions {
+        Versions::new()
+    }
 
     /// Starts an application in a packaging, on its own port. It need not serve yet, and
     /// does not report when it does.

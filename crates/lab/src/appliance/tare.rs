@@ -18,6 +18,7 @@ use tare_control::rundir::{RunDir, default_root};
 use tare_control::stats::Stats;
 use tare_host::child::ends_with_us;
 use tare_qemu::free_port;
+use tare_rootfs::Cache;
 
 use super::console::Console;
 use super::contained::Contained;
@@ -28,7 +29,9 @@ use super::process::{Control, TareProcess};
 use super::served::{self, Served, ServedGuest};
 use super::{Appliance, ApplianceError, Executor, Packaging, Spec};
 use crate::linux::catalog::App;
+use crate::linux::files;
 use crate::observe::CpuReading;
+use crate::versions::Versions;
 use tare_load::interrupt::Interrupt;
 
 /// Tries to find a port that stays free until the machine binds it.
@@ -131,6 +134,10 @@ impl Executor for TareRun {
         let bytes = root.bytes();
         self.roots.insert(app.name, root);
         Ok(bytes)
+    }
+
+    fn versions_of(&self, app: &App) -> Versions {
+        Cache::open_default().map_or_else(|_| Versions::new(), |cache| files::versions(app, &cache))
     }
 
     fn package(

@@ -21,6 +21,7 @@ use crate::progress::Progress;
 use crate::replay::Record;
 use crate::request::{Depth, WeighRequest};
 use crate::summary::{SCHEMA, Status, Summary};
+use crate::versions::Versions;
 use crate::weigh::{Files, Weighing};
 use tare_load::interrupt::Interrupt;
 
@@ -185,6 +186,7 @@ pub(crate) fn stored(
         started: started.to_owned(),
         revision: "v0".to_owned(),
         machine,
+        versions: Versions::new(),
         figures: vec![Figure {
             name: "exit_ns.cpuid".to_owned(),
             unit: "ns".to_owned(),

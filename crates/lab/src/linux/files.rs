@@ -12,9 +12,21 @@ use tare_rootfs::{Cache, Tree};
 use self::packages::{LINKER, Packages};
 use super::LinuxError;
 use super::catalog::App;
+use crate::versions::Versions;
 
 /// Where programs look for it.
 const LINKER_NAME: &str = "lib64/ld-linux-x86-64.so.2";
+
+/// Versions of the application's own package, and of the compiler of what is compiled here.
+pub(crate) fn versions(app: &App, cache: &Cache) -> Versions {
+    let own = app.packages.first().and_then(|package| {
+        let packages = Packages::unpack(app, cache).ok()?;
+        Some((package.clone(), packages.version(package)?))
+    });
+    let go = app.go.as_ref().and_then(|_| go::version(app).ok());
+    let go = go.map(|version| ("go".to_owned(), version));
+    own.into_iter().chain(go).collect()
+}
 
 /// The guest's files without its first process.
 pub(crate) fn tree(app: &App, cache: &Cache) -> Result<Tree, LinuxError> {

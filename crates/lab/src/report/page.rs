@@ -276,16 +276,19 @@ fn machine(summary: &Summary) -> Section {
             ),
         ),
     ];
-    let items = rows.map(|(name, value)| {
+    let versions = summary.versions.iter();
+    let versions = versions.map(|(program, version)| (program.as_str(), version.clone()));
+    let items = rows.into_iter().chain(versions).map(|(name, value)| {
         format!(
-            "<li><span class=\"soft\">{name}:</span> {}</li>\n",
+            "<li><span class=\"soft\">{}:</span> {}</li>\n",
+            escape(name),
             escape(&value)
         )
     });
     Section {
         title: "The machine".to_owned(),
         lead: String::new(),
-        html: format!("<ul>\n{}</ul>\n", items.concat()),
+        html: format!("<ul>\n{}</ul>\n", items.collect::<String>()),
     }
 }
 

@@ -206,6 +206,9 @@ impl Apps {
         };
         match bench.executor.bring(&app) {
             Ok(bytes) => {
+                for (program, version) in bench.executor.versions_of(&app) {
+                    bench.recorder.version(&program, &version)?;
+                }
                 let ready = Ready {
                     service,
                     app,

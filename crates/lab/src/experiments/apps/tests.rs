@@ -99,6 +99,26 @@ fn the_report_of_apps_is_made_again_from_raw_samples() {
 }
 
 #[test]
+fn versions_of_what_was_run_are_in_record_summary_and_page() {
+    let run = run(Fault::None);
+    let lines = run.lines("program");
+    assert_eq!(lines.len(), 1, "once: {lines:?}");
+    let shown = || {
+        let version = run.summary().versions["an-app"].clone();
+        (version, run.text("report.html").contains("1:2.3-4</li>"))
+    };
+    let expected = ("1:2.3-4".to_owned(), true);
+    assert_eq!(shown(), expected);
+    crate::weigh::rebuild(
+        &run.path(),
+        crate::experiments::ALL,
+        crate::weigh::Files::All,
+    )
+    .unwrap();
+    assert_eq!(shown(), expected, "made again");
+}
+
+#[test]
 fn a_record_gives_goals_ratios_and_what_weighs_least() {
     let boot = |arm: &str, cycle: usize, per_s: f64, memory: f64| {
         json!({

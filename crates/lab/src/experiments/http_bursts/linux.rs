@@ -68,7 +68,12 @@ pub(super) fn compare(data: &mut Data, plan: &Plan, bench: &mut Bench<'_>) -> Re
         let step = format!("{} in QEMU's translator: counting", side.name());
         bench.progress.step(&step);
         match workload.count(side, image.as_deref(), plan, bench.interrupt) {
-            Ok(counts) => keep(data, bench, side, &counts)?,
+            Ok(counts) => {
+                if side == Side::Linux {
+                    workload.note_versions(bench)?;
+                }
+                keep(data, bench, side, &counts)?;
+            }
             Err(LinuxError::Interrupted(interrupted)) => {
                 return Err(LinuxError::from(interrupted).into());
             }
@@ -106,6 +111,13 @@ impl Workload {
             plugin: Plugin::compile(&cache)?,
             cache,
         })
+    }
+
+    fn note_versions(&self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        for (program, version) in files::versions(&self.app, &self.cache) {
+            bench.recorder.version(&program, &version)?;
+        }
+        Ok(())
     }
 
     fn count(

@@ -363,6 +363,9 @@ impl Experiment for Tailor {
             cache,
             app,
         };
+        for (program, version) in files::versions(&load.app, &load.cache) {
+            bench.recorder.version(&program, &version)?;
+        }
         self.weighed.used(&load.app.profile()?);
         let sources = kernels::sources(&load.cache)?;
         let prompts = Prompts::of(&sources.tree);

@@ -21,11 +21,16 @@ const PROGRAM: &str = "program";
 
 /// The program of an application's `server.go`.
 pub(super) fn program(app: &App, cache: &Cache) -> Result<PathBuf, LinuxError> {
-    let version = output(app, go().args(["env", "GOVERSION"]))?;
+    let version = version(app)?;
     let hash = lock::sha256(format!("{version}\n{}", app.go_source).as_bytes());
     let entry = format!("{ENTRIES}/{}-{}", app.name, &hash[..12]);
     let dir = cache.get_or_fill(&entry, |dir| compile(app, dir))?;
     Ok(dir.join(PROGRAM))
+}
+
+/// The compiler's version.
+pub(super) fn version(app: &App) -> Result<String, LinuxError> {
+    output(app, go().args(["env", "GOVERSION"]))
 }
 
 fn compile(app: &App, dir: &Path) -> Result<(), LinuxError> {

@@ -43,6 +43,11 @@ impl<'a> Packages<'a> {
         format!("{ENTRIES}/{}-{}", app.name, &hash[..12])
     }
 
+    /// The version of one of them.
+    pub(super) fn version(&self, package: &str) -> Option<String> {
+        package::unpacked_version(&self.dir, package)
+    }
+
     pub(super) fn add(&self, tree: &mut Tree, place: &str) -> Result<(), LinuxError> {
         let name = place.trim_start_matches('/');
         self.add_as(tree, name, name)

@@ -78,6 +78,14 @@ impl Postgres {
         self.programs.join(name)
     }
 
+    /// What the server prints of its version.
+    pub(super) fn version(&self) -> Option<String> {
+        let mut command = self.command("postgres");
+        let output = command.arg("--version").stdout(Stdio::piped()).output();
+        let text = String::from_utf8_lossy(&output.ok()?.stdout).into_owned();
+        Some(text.lines().next()?.trim().to_owned())
+    }
+
     fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.program(name));
         command
@@ -222,6 +230,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let all = fs::Permissions::from_mode(0o755);
         fs::set_permissions(directory.path(), all).unwrap();
+        let version = postgres.version().unwrap();
+        assert!(version.starts_with("postgres (PostgreSQL) "), "{version}");
         let disk = make(&postgres, directory.path(), 1, 128).unwrap();
         assert_eq!(fs::metadata(&disk).unwrap().len(), 128 << 20);
         let names = fs::read_dir(directory.path()).unwrap();

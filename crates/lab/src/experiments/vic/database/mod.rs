@@ -49,6 +49,7 @@ struct Prepared {
     _directory: TempDir,
     disk: PathBuf,
     guest: guest::Guest,
+    version: Option<String>,
 }
 
 impl Prepared {
@@ -65,6 +66,7 @@ impl Prepared {
             _directory: directory,
             disk,
             guest,
+            version: postgres.version(),
         })
     }
 }
@@ -83,6 +85,9 @@ pub(super) fn weigh(
         Ok(prepared) => prepared,
         Err(error) => return Ok(Some(chain(&error))),
     };
+    if let Some(version) = &prepared.version {
+        bench.recorder.version("postgres", version)?;
+    }
     let native = kvm == Kvm::Hardware;
     let latency_us = if native { 0 } else { plan.latency_us };
     let spec = ServedGuest {
