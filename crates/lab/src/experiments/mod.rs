@@ -83,6 +83,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn figures_of_an_answer_have_their_interval() {
+        let experiments = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/experiments");
+        // Of counts the table is all.
+        for entry in ALL.iter().filter(|entry| entry.name != "counts") {
+            let file = experiments
+                .join(entry.name.replace('-', "_"))
+                .join("report.md");
+            let text = std::fs::read_to_string(file).unwrap();
+            let answer = text.split("\n## ").find(|part| part.starts_with("Answer"));
+            let names = answer.unwrap().split('{').skip(1);
+            for name in names.filter_map(|name| Some(name.split_once('}')?.0)) {
+                let (figure, form) = name.split_once(':').unwrap_or((name, ""));
+                // What is computed of two figures has none.
+                let mut metrics = entry.metrics.iter();
+                let is_figure = metrics.any(|metric| metric.is_of(figure)) && !figure.contains(' ');
+                assert!(!is_figure || form == "text", "{}: {{{name}}}", entry.name);
+            }
+        }
+    }
+
     type Weigh = fn(Fault) -> Run;
 
     /// Weighings against fakes: a machine without which each breaks off, and a figure that it
