@@ -63,6 +63,12 @@ impl Record {
         self.of("plan").last()
     }
 
+    /// Version of its form; the first did not name it.
+    pub(crate) fn version(&self) -> u64 {
+        let version = self.plan().and_then(|plan| plan.get("record")?.as_u64());
+        version.unwrap_or(1)
+    }
+
     /// A text of the plan's line.
     pub fn word(&self, name: &str) -> Option<String> {
         Some(self.plan()?.get(name)?.as_str()?.to_owned())

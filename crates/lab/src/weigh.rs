@@ -128,6 +128,7 @@ impl Weighing<'_> {
         recorder.file("command.txt", self.command().as_bytes())?;
         recorder.sample(&json!({
             "sample": "plan",
+            "record": RECORD,
             "experiment": self.entry.name,
             "started": rfc3339(started),
             "revision": merged.as_ref().map_or(&self.revision, |it| &it.revision),
@@ -344,12 +345,14 @@ fn write_tables(
     recorder.file("report.md", export::markdown(summary, report).as_bytes())
 }
 
-/// Experiments whose records lack what some figures rest on, such as sizes of kernels.
+/// Version of the records that are written now: from 2 on a record has every sample.
+const RECORD: u64 = 2;
+/// Experiments whose records of version 1 lack what some figures rest on, such as sizes of kernels.
 const PARTLY_RECORDED: [&str; 4] = ["tailor", "vic", "halt-budget", "vmexit"];
 
 /// Makes summary and report of a run directory again, from its raw samples: after a kill, or
-/// with a newer program. Figures of which a record lacks all samples, or some, are taken over
-/// from its `summary.json`.
+/// with a newer program. Figures of which an early record lacks all samples, or some, are taken
+/// over from its `summary.json`.
 pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, WeighError> {
     let record = Record::read(dir)?;
     let entry = find(&record.word("experiment").unwrap_or_default(), known)?;
@@ -383,7 +386,7 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, Wei
             _ => WeighEnd::Complete,
         },
     };
-    let partly = PARTLY_RECORDED.contains(&entry.name);
+    let partly = PARTLY_RECORDED.contains(&entry.name) && record.version() < RECORD;
     if let Err(error) = replayed
         && ending == WeighEnd::Complete
         && (earlier.is_none() || !partly)

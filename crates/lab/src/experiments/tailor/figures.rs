@@ -98,6 +98,8 @@ const SHOWN: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct Weighed {
     samples: Samples,
+    /// Samples of a single measurement that are not in the record yet, by figure.
+    unkept: Vec<(String, f64)>,
     answers: BTreeMap<String, Vec<Vec<u8>>>,
     dialogs: Vec<Vec<u8>>,
     /// Rates of each kernel, for the chart.
@@ -112,21 +114,39 @@ impl Weighed {
     /// Calls that the application makes.
     pub(super) fn used(&mut self, profile: &Profile) {
         let count = profile.calls.len() as f64;
-        self.samples.put(SYSCALLS_USED, "", count);
+        self.single(SYSCALLS_USED, "", count);
     }
 
     /// Options that are on, and those of them that a person can set.
     pub(super) fn options(&mut self, name: &str, config: &Config, prompts: &Prompts) {
-        self.samples.put(OPTIONS, name, config.options() as f64);
+        self.single(OPTIONS, name, config.options() as f64);
         let settable = prompts.count(config) as f64;
-        self.samples.put(OPTIONS_SETTABLE, name, settable);
+        self.single(OPTIONS_SETTABLE, name, settable);
     }
 
     /// A kernel's sizes.
     pub(super) fn kernel(&mut self, kernel: &Bootable, prompts: &Prompts) {
         self.options(&kernel.name, &kernel.config, prompts);
         let bytes = kernel.image_bytes as f64;
-        self.samples.put(IMAGE_BYTES, &kernel.name, bytes);
+        self.single(IMAGE_BYTES, &kernel.name, bytes);
+    }
+
+    /// Adds what is measured once.
+    fn single(&mut self, metric: Metric, of: &str, value: f64) {
+        self.samples.put(metric, of, value);
+        self.unkept.push((metric.of(of), value));
+    }
+
+    /// What is to be recorded of it: each figure and its value.
+    pub(super) fn unkept(&mut self) -> Vec<(String, f64)> {
+        std::mem::take(&mut self.unkept)
+    }
+
+    /// Adds a line of it from a record.
+    pub(super) fn kept(&mut self, figure: &str, value: f64) {
+        if let Some(metric) = METRICS.iter().find(|metric| metric.is_of(figure)) {
+            self.samples.add(figure, metric.unit, value);
+        }
     }
 
     /// What follows is of each kernel's boot of this round.
@@ -161,7 +181,7 @@ impl Weighed {
     /// A boot without it.
     pub(super) fn started(&mut self, kernel: &str, booted: Booted) {
         let ms = booted.after.as_secs_f64() * 1e3;
-        self.samples.put(BOOT_MS, kernel, ms);
+        self.single(BOOT_MS, kernel, ms);
     }
 
     /// Instructions of single requests of a phase, of one boot: they share its layout and are not
@@ -212,7 +232,7 @@ impl Weighed {
         self.answers.insert(kernel.to_owned(), answers);
         if kernel != DEBIAN {
             let differ = self.different(kernel).len() as f64;
-            self.samples.put(ANSWERS_DIFFER, kernel, differ);
+            self.single(ANSWERS_DIFFER, kernel, differ);
         }
     }
 

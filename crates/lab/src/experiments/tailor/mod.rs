@@ -139,6 +139,14 @@ impl Tailor {
         Ok(())
     }
 
+    /// Keeps what was measured once since the last time: sizes, options, answers that differ.
+    fn keep_singles(&mut self, recorder: &mut Recorder) -> Result<(), WeighError> {
+        let mut singles = self.weighed.unkept().into_iter();
+        singles.try_for_each(|(figure, value)| {
+            recorder.sample(&json!({ "sample": "single", "figure": figure, "value": value }))
+        })
+    }
+
     /// A boot of one kernel with the counter: its requests, and in the first round its answers.
     fn counted(
         &mut self,
@@ -168,6 +176,7 @@ impl Tailor {
                 answers.push(machine.answer(&load.app, request)?);
             }
             self.weighed.answers(name, &load.dialogs, answers);
+            self.keep_singles(bench.recorder)?;
         }
         Ok(bench.recorder.flush()?)
     }
@@ -228,6 +237,7 @@ impl Tailor {
         let mut machine = load.start(kernel, None)?;
         let booted = machine.serve(&load.app, bench.interrupt)?;
         self.weighed.started(&kernel.name, booted);
+        self.keep_singles(bench.recorder)?;
         let steps = rates::rising(&machine, &load.app, &self.plan, bench.interrupt)?;
         bench.recorder.sample(&json!({
             "sample": "rates", "kernel": kernel.name, "steps": steps,
@@ -315,6 +325,11 @@ impl Experiment for Tailor {
                         self.weighed.booted(kernel, Booted { after, count });
                     }
                 }
+                "single" => {
+                    if let Some(value) = line.get("value").and_then(Value::as_f64) {
+                        self.weighed.kept(text("figure"), value);
+                    }
+                }
                 "start" => {
                     if let Some(insns) = insns.as_u64() {
                         self.weighed.started_alone(kernel, insns);
@@ -373,10 +388,12 @@ impl Experiment for Tailor {
             let config = yardstick.configuration(&sources, bench.interrupt)?;
             self.weighed.options(yardstick.name(), &config, &prompts);
         }
+        self.keep_singles(bench.recorder)?;
         let mut whole = Vec::new();
         for arm in self.plan.arms.clone() {
             let kernel = self.kernel(bench, &load, &arm)?;
             self.weighed.kernel(&kernel, &prompts);
+            self.keep_singles(bench.recorder)?;
             self.started_alone(bench, &kernel)?;
             self.counted(bench, &load, &kernel, 0)?;
             whole.push(kernel);

@@ -84,6 +84,8 @@ impl Experiment for Counting {
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
+        self.0.weighed.used(&catalog::find("nginx")?.profile()?);
+        self.0.keep_singles(bench.recorder)?;
         let boots = self.0.plan.boots;
         let first = (0..KERNELS.len()).map(|index| (index, 0));
         let later = plan::later_boots(boots, KERNELS.len());
@@ -104,6 +106,13 @@ impl Experiment for Counting {
                 self.0.requests(bench.recorder, place, phase, &counts)?;
             }
             self.0.touched(bench.recorder, place, 9000 + round as u64)?;
+            if round == 0 {
+                let answers = vec![format!("on {}", KERNELS[index]).into_bytes()];
+                let dialogs = [b"a request".to_vec()];
+                self.0.weighed.answers(KERNELS[index], &dialogs, answers);
+                self.0.weighed.started(KERNELS[index], booted);
+                self.0.keep_singles(bench.recorder)?;
+            }
         }
         Ok(())
     }
@@ -143,7 +152,10 @@ fn a_boot_is_a_sample_of_requests_and_every_one_is_in_the_record() {
     let goals = summary.goals.iter();
     let judged = goals.filter(|goal| goal.verdict == Judgement::Missed);
     let missed: Vec<&str> = judged.map(|goal| goal.figure.as_str()).collect();
-    assert_eq!(missed, ["request_pct.tailored"]);
+    assert_eq!(missed, ["answers_differ.tailored", "request_pct.tailored"]);
+    for name in ["syscalls_used", "boot_ms.debian"] {
+        figure(&summary, name);
+    }
     run.is_rebuilt_from_its_samples();
 }
 
@@ -152,7 +164,7 @@ fn a_boot_is_a_sample_of_requests_and_every_one_is_in_the_record() {
 fn figures_of_boots_that_are_not_in_the_record_are_kept() {
     let run = Counting::run();
     let before = run.summary();
-    let raw = run.text("raw.jsonl");
+    let raw = run.text("raw.jsonl").replace("\"record\":2,", "");
     let is_kept = |line: &&str| {
         let of_first = (1..6).all(|round| !line.contains(&format!("\"round\":{round}")));
         of_first && !line.contains("\"memory\"")

@@ -59,6 +59,14 @@ const SILENCE: Duration = Duration::from_secs(60);
 const RING: &str = "auto";
 /// Samples of the decision's time.
 const DECISION_SAMPLES: usize = 11;
+/// What is measured of the rule itself, and its unit.
+const DECISION: (&str, &str) = ("decision_ns", "ns");
+const TEXT: (&str, &str) = ("policy_text_bytes", "B");
+/// The place of what needs no machine.
+const ALONE: ArmRound = ArmRound {
+    arm: Arm::Vic.name(),
+    round: 0,
+};
 /// The rule's own longest hold, and the share of a slower disk's latency that takes its place: runs
 /// of held completions at a ratio of 8/CIF last about as long.
 const LONGEST_HOLD_US: u32 = 1_000;
@@ -164,22 +172,38 @@ impl Vic {
     fn weigh_rule(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         if cfg!(debug_assertions) {
             let why = "decision_ns and worst_cost: this program is not optimised";
-            self.missing.push(why.to_owned());
+            self.lacks(bench, why.to_owned())?;
         } else {
             self.worst = rule::worst_cases();
             for case in &self.worst {
                 let value = serde_json::to_value(case).unwrap_or_default();
-                let arm = Arm::Vic.name();
-                guest_bench::keep(bench, ArmRound { arm, round: 0 }, "worst", &value)?;
+                guest_bench::keep(bench, ALONE, "worst", &value)?;
             }
             for _ in 0..DECISION_SAMPLES {
-                self.samples.add("decision_ns", "ns", rule::decision_ns());
+                self.of_rule(bench, DECISION, rule::decision_ns())?;
             }
         }
         match rule::text_bytes() {
-            Ok(bytes) => self.samples.add("policy_text_bytes", "B", bytes),
-            Err(why) => self.missing.push(why),
+            Ok(bytes) => self.of_rule(bench, TEXT, bytes),
+            Err(why) => self.lacks(bench, why),
         }
+    }
+
+    /// Adds and keeps a measurement of the rule itself.
+    fn of_rule(
+        &mut self,
+        bench: &mut Bench<'_>,
+        (name, unit): (&'static str, &'static str),
+        value: f64,
+    ) -> Result<(), RunError> {
+        self.samples.add(name, unit, value);
+        guest_bench::keep(bench, ALONE, "rule", &json!({ name: value }))
+    }
+
+    /// Notes and keeps what is not measured, and why.
+    fn lacks(&mut self, bench: &mut Bench<'_>, why: String) -> Result<(), RunError> {
+        guest_bench::keep(bench, ALONE, "missing", &json!(why))?;
+        self.missing.push(why);
         Ok(())
     }
 
@@ -256,7 +280,7 @@ impl Vic {
             if arm != Arm::Qemu {
                 result?;
             } else if let Some(why) = guest_bench::optional(result)? {
-                self.missing.push(format!("QEMU's own device: {why}"));
+                self.lacks(bench, format!("QEMU's own device: {why}"))?;
             }
         }
         Ok(())
@@ -465,6 +489,17 @@ impl Experiment for Vic {
                     }
                     self.settings.get_or_insert(said.clone());
                 }
+                (_, "rule") => {
+                    for (name, unit) in [DECISION, TEXT] {
+                        if let Some(value) = said.get(name).and_then(Value::as_f64) {
+                            self.samples.add(name, unit, value);
+                        }
+                    }
+                }
+                (_, "missing") => self.missing.extend(said.as_str().map(str::to_owned)),
+                (_, "database" | "database counters") => {
+                    database::add(&mut self.samples, arm, said);
+                }
                 (_, "worst") => self.worst.extend(serde_json::from_value(said.clone())),
                 (_, "outside") => {
                     let outside = serde_json::from_value(said.clone());
@@ -486,7 +521,7 @@ impl Experiment for Vic {
         if let Some(plan) = self.plan.database
             && let Some(why) = database::weigh(bench, &plan, self.kvm, &mut self.samples)?
         {
-            self.missing.push(format!("the database: {why}"));
+            self.lacks(bench, format!("the database: {why}"))?;
         }
         let slow_disk = self.has_slow_disk();
         for round in 0..self.plan.rounds {

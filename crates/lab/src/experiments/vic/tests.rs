@@ -100,6 +100,45 @@ fn figures_have_the_names_of_the_issue() {
 }
 
 #[test]
+fn the_report_of_vic_is_made_again_from_raw_samples() {
+    let run = run(prints, Fault::None);
+    run.is_rebuilt_from_its_samples();
+    // This program is not optimised, which the report says.
+    let is_named = run.text("report.md").contains("Not measured: decision_ns");
+    assert_eq!(is_named, cfg!(debug_assertions));
+}
+
+#[test]
+fn a_record_has_what_needs_no_machine_and_the_database() {
+    let line = |sample: &str, arm: &str, record: Value| json!({"sample": sample, "arm": arm, "round": 0, "record": record});
+    let lines = vec![
+        line("rule", "vic", json!({"decision_ns": 2.0})),
+        line("rule", "vic", json!({"policy_text_bytes": 900.0})),
+        line("database", "off", json!({"next": 0})),
+        line(
+            "database counters",
+            "off",
+            json!({"seconds": 2.0, "interrupts": 60.0, "requests": 120.0, "in_flight": 4.0}),
+        ),
+        line("database", "off", json!({"latency_ms": 30.5})),
+        line("database", "off", json!({"tps": 100.5})),
+        line("missing", "vic", json!("QEMU's own device: gone")),
+    ];
+    let mut vic = *short(2);
+    let dir = "record".into();
+    vic.replay(&crate::replay::Record { dir, lines }).unwrap();
+    let figures = vic.figures();
+    let value = |name: &str| crate::figure::value(&figures, name);
+    assert_eq!(value("decision_ns"), Some(2.0));
+    assert_eq!(value("policy_text_bytes"), Some(900.0));
+    assert_eq!(value("db_interrupts_per_s.off"), Some(30.0));
+    assert_eq!(value("db_interrupts_per_io.off"), Some(0.5));
+    assert_eq!(value("db_latency_ms.off"), Some(30.5));
+    assert_eq!(value("tps.off"), Some(100.5));
+    assert_eq!(vic.missing, ["QEMU's own device: gone"]);
+}
+
+#[test]
 fn what_misses_its_goal_is_said() {
     let run = run_of(6, prints, Fault::None);
     let page = run.text("report.html");

@@ -131,22 +131,37 @@ pub(super) fn runs(
         }
         let place = run.place();
         guest_bench::keep(bench, place, "database", &record)?;
+        add(samples, place.arm, &record);
         if number("begin").is_some() {
             run.begin = guest.stats()?;
         } else if number("end").is_some() {
             run.end = guest.stats()?;
-            if let Some(counted) = run.add(samples) {
+            if let Some(counted) = run.counted() {
                 guest_bench::keep(bench, place, "database counters", &counted)?;
+                add(samples, place.arm, &counted);
             }
-        } else if let Some(tps) = record.get("tps").and_then(Value::as_f64) {
-            samples.add(&format!("tps.{}", run.arm.name()), "1/s", tps);
-        } else if let Some(ms) = record.get("latency_ms").and_then(Value::as_f64) {
-            samples.add(&format!("db_latency_ms.{}", run.arm.name()), "ms", ms);
         } else if record.get("done").is_some() {
             bench.recorder.flush()?;
             return Ok(());
         }
     }
+}
+
+/// Adds the figures of a line of the guest, or of what the disk counted; of others nothing.
+pub(super) fn add(samples: &mut Samples, arm: &str, line: &Value) {
+    let number = |name: &str| line.get(name).and_then(Value::as_f64);
+    let mut put = |name: &str, unit, value: Option<f64>| {
+        if let Some(value) = value {
+            samples.add(&format!("{name}.{arm}"), unit, value);
+        }
+    };
+    put("tps", "1/s", number("tps"));
+    put("db_latency_ms", "ms", number("latency_ms"));
+    let ratio = |name: &str, by: &str| Some(number(name)? / number(by)?);
+    put("db_interrupts_per_s", "1/s", ratio("interrupts", "seconds"));
+    put("db_interrupts_per_io", "1", ratio("interrupts", "requests"));
+    put("db_iops", "1/s", ratio("requests", "seconds"));
+    put("db_in_flight", "1", number("in_flight"));
 }
 
 /// The arm's rule, from now on.
@@ -196,20 +211,14 @@ impl Run {
         }
     }
 
-    /// Adds what the disk counted meanwhile.
-    fn add(&self, samples: &mut Samples) -> Option<Value> {
+    /// What the disk counted meanwhile.
+    fn counted(&self) -> Option<Value> {
         let (begin, end) = self.begin.as_ref().zip(self.end.as_ref())?;
         let seconds = end.uptime_ns.saturating_sub(begin.uptime_ns) as f64 / 1e9;
         let count = |name: &str| counter(end, name).saturating_sub(counter(begin, name)) as f64;
         let interrupts = count("interrupts");
         let requests = count("reads") + count("writes") + count("flushes");
         let depth = count("in_flight_sum") / requests;
-        let arm = self.arm.name();
-        let mut put = |name: &str, unit, value| samples.add(&format!("{name}.{arm}"), unit, value);
-        put("db_interrupts_per_s", "1/s", interrupts / seconds);
-        put("db_interrupts_per_io", "1", interrupts / requests);
-        put("db_iops", "1/s", requests / seconds);
-        put("db_in_flight", "1", depth);
         Some(json!({
             "seconds": seconds, "interrupts": interrupts, "requests": requests,
             "reads": count("reads"), "writes": count("writes"), "flushes": count("flushes"),
@@ -271,7 +280,8 @@ mod tests {
         run.begin = Some(at(1, 10, 100));
         run.end = Some(at(3, 70, 180));
         let mut samples = Samples::default();
-        assert!(run.add(&mut samples).is_some());
+        let counted = run.counted();
+        add(&mut samples, run.arm.name(), &counted.unwrap_or_default());
         assert_eq!(samples.values("db_interrupts_per_s.vic"), [30.0]);
         assert_eq!(samples.values("db_interrupts_per_io.vic"), [0.5]);
         assert_eq!(samples.values("db_iops.vic"), [60.0]);
