@@ -1,5 +1,6 @@
 //! What a request costs in counts: guest instructions, exits and interrupts, and the sizes of
-//! images. `crates/cli/tests/counts.rs` compares the exact ones with `lab/counts.json`.
+//! images. `crates/cli/tests/counts.rs` compares them with `lab/counts.json`: sizes, and the
+//! least of the instructions.
 //!
 //! Each machine runs in ring 0 on a KVM that emulates it, which counts every instruction.
 //! Only the images' bytes are exact. Load on the host adds to the other counts: a timer that
