@@ -70,6 +70,7 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
     {
         warn(&format!("--against: {why}"));
     }
+    request.against.clone_from(&args.against);
     let outcome = match platforms {
         None => tare_lab::weigh(request, &known())?,
         Some(options) => {

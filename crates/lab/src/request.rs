@@ -68,6 +68,8 @@ pub struct WeighRequest {
     /// Firecracker's configuration of a guest's kernel, for `tailor`; `None` is the one of an
     /// earlier run, if there was one.
     pub config: Option<PathBuf>,
+    /// The earlier run, or its `summary.json`, that the page has beside the new one.
+    pub against: Option<PathBuf>,
     /// Revision of the source that this program was built from.
     pub revision: String,
     /// The command as it was typed, recorded in `command.txt`.
@@ -88,6 +90,7 @@ impl WeighRequest {
             config: None,
             fail_on_missed: false,
             resume: None,
+            against: None,
             revision: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
             command: std::env::args().collect(),
         }

@@ -13,6 +13,7 @@ use tare_host::shell::quoted;
 use crate::appliance::Executor;
 use crate::appliance::tare::TareRun;
 use crate::bench::{Bench, RunError};
+use crate::compare::KeptRun;
 use crate::error::WeighError;
 use crate::experiment::{Entry, Experiment, Merged, Subject};
 use crate::export;
@@ -24,7 +25,7 @@ use crate::outcome::{Outcome, WeighEnd};
 use crate::progress::Progress;
 use crate::record::Recorder;
 use crate::replay::Record;
-use crate::report::{self, Report, ReportText};
+use crate::report::{self, AGAINST, Report, ReportText};
 use crate::request::{Depth, WeighRequest};
 use crate::stored_runs;
 use crate::summary::{Effect, SCHEMA, Status, Summary, depth_of, subject_of};
@@ -111,6 +112,10 @@ impl Weighing<'_> {
         executor: &mut dyn Executor,
     ) -> Result<Outcome, WeighError> {
         let started = SystemTime::now();
+        let earlier = self.request.against.as_deref().map(KeptRun::read);
+        let earlier = earlier
+            .transpose()
+            .map_err(|error| WeighError::Option(chain(&error)))?;
         let merged = experiment.merged().cloned();
         let host = merged
             .as_ref()
@@ -126,6 +131,9 @@ impl Weighing<'_> {
             None => Recorder::create(&directory)?,
         };
         recorder.file("command.txt", self.command().as_bytes())?;
+        if let Some(earlier) = &earlier {
+            recorder.file(AGAINST, earlier.json().as_bytes())?;
+        }
         recorder.sample(&json!({
             "sample": "plan",
             "record": RECORD,
@@ -191,6 +199,7 @@ impl Weighing<'_> {
             took,
             fail_on_missed: self.request.fail_on_missed,
             files: Files::All,
+            against: KeptRun::read(&recorder.directory().join(AGAINST)).ok(),
         };
         write(recorder, experiment, origin, failures, ending, Vec::new())
     }
@@ -235,6 +244,7 @@ struct Origin {
     took: Duration,
     fail_on_missed: bool,
     files: Files,
+    against: Option<KeptRun>,
 }
 
 /// Which files are written.
@@ -301,6 +311,9 @@ fn write(
     };
     let mut text = experiment.report(&summary.figures);
     text.limitations.splice(..0, unmet(&summary, experiment));
+    let against = origin.against.as_ref();
+    let beside = against.and_then(|earlier| earlier.beside(&summary, origin.entry));
+    text.sections.extend(beside);
     if origin.files == Files::All {
         write_tables(recorder, &summary, &text)?;
     }
@@ -411,6 +424,7 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, Wei
         took: Duration::from_secs_f64(number("took_s").unwrap_or(0.0).clamp(0.0, 1e9)),
         fail_on_missed: false,
         files,
+        against: KeptRun::read(&dir.join(AGAINST)).ok(),
     };
     let mut failures = record.failures();
     failures.extend(

@@ -6,6 +6,7 @@
 //! p-value, adjusted for the number of figures compared (Benjamini and Hochberg 1995), is at
 //! most 5 %.
 
+mod page;
 mod print;
 #[cfg(test)]
 mod tests;

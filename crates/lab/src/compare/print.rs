@@ -16,7 +16,7 @@ fn counted(out: &mut String, count: usize, all: usize, what: &str) {
 }
 
 impl Row {
-    fn ratio_text(&self) -> String {
+    pub(super) fn ratio_text(&self) -> String {
         let Some(ratio) = self.ratio else {
             return "-".to_owned();
         };
@@ -73,7 +73,7 @@ impl Compared {
     }
 
     /// What the number of figures does to their verdicts.
-    fn correction(&self) -> String {
+    pub(super) fn correction(&self) -> String {
         let tested = self.figures.iter().filter(|row| row.p.is_some()).count();
         format!(
             "{tested} figures are compared at once: of those called better, worse or different \
@@ -82,7 +82,7 @@ impl Compared {
     }
 
     /// A line about figures that do not compare; none where there are none.
-    fn alone(&self) -> String {
+    pub(super) fn alone(&self) -> String {
         match self.only_in_one.as_slice() {
             [] => String::new(),
             names => format!(

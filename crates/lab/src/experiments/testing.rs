@@ -42,11 +42,22 @@ impl Run {
     pub(crate) fn until(
         name: &str,
         experiment: Box<dyn Experiment>,
+        fakes: Fakes,
+        interrupt: &Interrupt,
+    ) -> Self {
+        let request = WeighRequest::new(name);
+        Self::requested(request, experiment, fakes, interrupt)
+    }
+
+    /// The same as a request says.
+    pub(crate) fn requested(
+        mut request: WeighRequest,
+        experiment: Box<dyn Experiment>,
         mut fakes: Fakes,
         interrupt: &Interrupt,
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let mut request = WeighRequest::new(name);
+        let name = request.experiment.clone();
         request.out = Some(directory.path().join("out"));
         request.command = ["tare", "weigh", "<an experiment>"]
             .map(str::to_owned)

@@ -15,7 +15,7 @@ use crate::goal::Goal;
 use crate::outcome::WeighEnd;
 use crate::summary::Summary;
 
-pub(crate) use page::{bare, html};
+pub(crate) use page::{AGAINST, bare, html};
 pub use section::{ReportText, Section};
 pub use template::{ONCE, Row, Template, row};
 pub use text::{escape, table};

@@ -292,13 +292,17 @@ fn machine(summary: &Summary) -> Section {
     }
 }
 
+/// The `summary.json` of the run that this one is compared with, if it is.
+pub(crate) const AGAINST: &str = "against.json";
+
 /// Files of a run, and what each holds.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("summary.json", "figures and verdicts"),
     ("figures.csv", "the same as a table"),
     ("report.md", "the same for a pull request"),
     ("metrics.txt", "the same as OpenMetrics"),
     ("raw.jsonl", "every sample"),
+    (AGAINST, "figures of the earlier run beside this one"),
     (
         "samples.csv",
         "its numbers as a table, with order, block and what tells them apart; its last line says \
@@ -316,10 +320,12 @@ fn files(command: &str, directory: &Path) -> Section {
     let (here, missing): (Vec<_>, Vec<_>) = FILES
         .into_iter()
         .partition(|(name, _)| directory.join(name).is_file());
-    let missing: Vec<&str> = missing.into_iter().map(|(name, _)| name).collect();
-    let others = match missing.is_empty() {
-        true => "makes them again from raw.jsonl".to_owned(),
-        false => format!("DIR writes {} from raw.jsonl too", missing.join(", ")),
+    let missing = missing.into_iter().map(|(name, _)| name);
+    let missing: Vec<&str> = missing.filter(|name| *name != AGAINST).collect();
+    let others = if missing.is_empty() {
+        "makes them again from raw.jsonl".to_owned()
+    } else {
+        format!("DIR writes {} from raw.jsonl too", missing.join(", "))
     };
     Section {
         title: "The run".to_owned(),

@@ -99,6 +99,33 @@ fn the_report_of_apps_is_made_again_from_raw_samples() {
 }
 
 #[test]
+fn the_earlier_run_is_beside_the_later_one_on_its_page() {
+    let earlier = run(Fault::None);
+    assert!(!earlier.text("report.html").contains("Beside the earlier"));
+    let mut request = crate::request::WeighRequest::new("apps");
+    request.against = Some(earlier.path());
+    let fakes = Fakes::new(Kvm::Emulated, Fault::None);
+    let later = Run::requested(request, short(), fakes, &Interrupt::default());
+    let is_beside = || {
+        let page = later.text("report.html");
+        let (_, behind) = page.split_once("<h2>Beside the earlier run</h2>").unwrap();
+        let (section, _) = behind.split_once("</section>").unwrap();
+        // One count of both, which does not change.
+        let row =
+            "<tr class=\"soft\"><th scope=\"row\"><code>app_image_bytes.memcached.tare</code>";
+        section.contains(row) && section.contains("cannot be told apart")
+    };
+    assert!(is_beside());
+    crate::weigh::rebuild(
+        &later.path(),
+        crate::experiments::ALL,
+        crate::weigh::Files::Page,
+    )
+    .unwrap();
+    assert!(is_beside(), "made again");
+}
+
+#[test]
 fn versions_of_what_was_run_are_in_record_summary_and_page() {
     let run = run(Fault::None);
     let lines = run.lines("program");
