@@ -18,6 +18,8 @@ const SIGNIFICANT: f64 = 0.05;
 /// Ready threads that wait this share of the time (percent) say that others
 /// wanted the CPUs.
 const NOISY_PCT: f64 = 5.0;
+/// What the arm `linux` gives.
+const LINUX: &str = "tcg_insns_per_request.linux";
 /// A half-width of this share of the median is worth a word.
 const WIDE: f64 = 0.25;
 
@@ -35,7 +37,9 @@ const GLANCE: [(&str, &str, &str); 6] = [
 pub(crate) fn report_text(plan: &Plan, data: &Data, figures: &[Figure]) -> ReportText {
     let text = Template::new(include_str!("report.md"), super::METRICS, figures);
     let text = with_findings(with_plan(text, plan), data, figures);
-    let text = with_comparison(text, data, figures);
+    let has_linux = value(figures, LINUX).is_some();
+    let text =
+        with_comparison(text, data, figures).only_if("no_linux", plan.compared > 0 && !has_linux);
     let glance = GLANCE.map(|(about, figure, scale)| {
         row([("about", about), ("figure", figure), ("scale", scale)])
     });

@@ -353,6 +353,22 @@ fn figures_of(name: &str) -> (Plan, Data, Vec<Figure>) {
 }
 
 #[test]
+fn a_report_without_apache_on_linux_says_how_to_get_it() {
+    let (mut plan, data, mut figures) = figures_of("2026-11-26-http-bursts");
+    let says = |plan: &Plan, figures: &[Figure]| {
+        let limitations = report::report_text(plan, &data, figures).limitations;
+        limitations
+            .iter()
+            .any(|it| it.contains("scripts/setup.sh weigh"))
+    };
+    assert!(!says(&plan, &figures), "it is there");
+    figures.retain(|figure| !figure.name.ends_with(".linux"));
+    assert!(says(&plan, &figures));
+    plan.compared = 0;
+    assert!(!says(&plan, &figures), "it was not to be");
+}
+
+#[test]
 fn windows_and_batches_of_one_machine_are_one_sample() {
     let (_, _, figures) = figures_of("2026-11-26-http-bursts");
     for (name, n) in [
