@@ -85,14 +85,14 @@ impl Root {
 /// The application with this port.
 pub(super) fn on_port(app: &App, port: u16) -> App {
     let mut app = app.clone();
-    let option = match app.protocol {
-        Protocol::Http => None,
-        Protocol::Redis => Some("--port"),
-        Protocol::Memcached | Protocol::Postgres => Some("-p"),
+    let words = match app.protocol {
+        Protocol::Http if app.go.is_some() => vec![format!(":{port}")],
+        // The configuration has it.
+        Protocol::Http => Vec::new(),
+        Protocol::Redis => vec!["--port".to_owned(), port.to_string()],
+        Protocol::Memcached | Protocol::Postgres => vec!["-p".to_owned(), port.to_string()],
     };
-    if let Some(option) = option {
-        app.command.extend([option.to_owned(), port.to_string()]);
-    }
+    app.command.extend(words);
     for file in &mut app.files {
         file.text = file.text.replace(LISTEN, &format!("listen {port};"));
     }
@@ -191,6 +191,8 @@ mod tests {
         let listens = |text: &str| nginx.files.iter().any(|file| file.text.contains(text));
         assert!(listens("listen 4321;") && !listens(LISTEN));
         assert_eq!(nginx.port, 4321);
+        let go = on_port(&catalog::find("go").unwrap(), 4321);
+        assert_eq!(go.command, ["/server", ":4321"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which packaging weighs least for which application: memcached, redis and nginx from
-//! Debian's packages, each as a bare process, in containers, on the library OS and in a Linux
-//! guest. All have the same files, command and load.
+//! Debian's packages and a Go server, each as a bare process, in containers, on the library OS
+//! and in a Linux guest. All have the same files, command and load.
 //!
 //! ```text
 //! services  the applications and their loads
@@ -101,7 +101,7 @@ const GOALS: &[Goal] = &[
 /// The experiment.
 pub(super) const ENTRY: Entry = Entry {
     name: "apps",
-    about: "memcached, redis, nginx: process, container, Tare, Linux guest; what weighs least",
+    about: "memcached, redis, nginx, Go: process, container, Tare, Linux guest; what weighs least",
     subject: Subject::Own,
     metrics: METRICS,
     goals: GOALS,

@@ -41,7 +41,7 @@ enum Command {
 }
 
 /// All, the smallest first.
-pub(super) static SERVICES: [Service; 3] = [
+pub(super) static SERVICES: [Service; 4] = [
     Service {
         name: "memcached",
         words: &[],
@@ -81,6 +81,15 @@ pub(super) static SERVICES: [Service; 3] = [
         loads: &[Load {
             name: "nginx_get",
             about: "nginx, 1 KiB",
+            command: Command::Get,
+        }],
+    },
+    Service {
+        name: "go",
+        words: &[],
+        loads: &[Load {
+            name: "go_get",
+            about: "Go, 1 KiB",
             command: Command::Get,
         }],
     },

@@ -76,6 +76,9 @@ fn output(app: &App, command: &mut Command) -> Result<String, LinuxError> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::net::TcpStream;
+    use std::time::{Duration, Instant};
+
     use tare_vmtest::skip;
 
     use super::*;
@@ -95,6 +98,25 @@ mod tests {
         };
         assert_eq!(program(&app, &cache).unwrap(), first);
         assert!(tare_rootfs::host::libraries(&first).unwrap().is_empty());
+        assert!(version(&app).unwrap().starts_with("go1."));
+        listens_where_it_is_told(&first);
+    }
+
+    fn listens_where_it_is_told(program: &Path) {
+        let port = tare_qemu::free_port().unwrap();
+        let mut server = Command::new(program)
+            .arg(format!("127.0.0.1:{port}"))
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        let connects = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        while !connects() && begun.elapsed() < Duration::from_secs(30) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let connected = connects();
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert!(connected, "port {port}");
     }
 
     #[test]
