@@ -6,13 +6,15 @@
 
 mod support;
 
+use std::fs;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
 use std::process::Child;
 
 use serde_json::Value;
 use support::guest::{self, Then};
 use support::needs::{kvm, qemu};
-use support::process::is_gone;
+use support::process::{self, is_gone};
 use support::{TestDir, end, eventually, output, tiny};
 
 const LINE: &str = "hello from ring 0";
@@ -193,7 +195,7 @@ fn a_machine_is_started_again_whatever_its_guest_wrote_to_its_disk() {
     let words = [TARE, &["--restart", "on-failure", "-d", "--disk", &disk]].concat();
     let started = end(start(&place, Then::ExitAfter(PANIC, 100_000), &words));
     assert_eq!(started.code, Some(0), "{started:#?}");
-    let file = std::fs::File::options().write(true).open(&disk).unwrap();
+    let file = fs::File::options().write(true).open(&disk).unwrap();
     file.write_all_at(b"QFI\xfb", 0).unwrap();
     let before = restarts(&place);
     eventually("it is started again, and fails as before", || {
@@ -248,6 +250,49 @@ fn a_machine_that_is_killed_is_started_again_and_stopped() {
     is_gone(keeper);
     is_gone(first);
     assert!(place.run_directories().is_empty());
+}
+
+/// As a package manager does it: a new file takes the name of the old one.
+#[test]
+fn a_machine_is_started_again_after_an_upgrade_of_tare() {
+    if !kvm() {
+        return;
+    }
+    let place = TestDir::new();
+    let installed = place.path().join("bin");
+    fs::create_dir(&installed).unwrap();
+    let install = || {
+        for name in ["tare", "tare-monitor"] {
+            let built = Path::new(env!("CARGO_BIN_EXE_tare")).with_file_name(name);
+            let new = installed.join(format!("{name}.new"));
+            // Another process: a file that this one had open for writing could not be executed while
+            // a test beside this one starts a program.
+            output("cp", &[built.to_str().unwrap(), new.to_str().unwrap()]);
+            fs::rename(new, installed.join(name)).unwrap();
+        }
+    };
+    install();
+    let image = place.file("tiny", &guest::image(LINE, Then::ExitAfter(PANIC, 100_000)));
+    let words = [
+        "run",
+        &image,
+        "--name",
+        "web",
+        "--restart",
+        "on-failure",
+        "-d",
+    ];
+    let tare = place.tare(&[&words[..], TARE].concat());
+    let started = end(process::of(&installed.join("tare"), &tare).spawn().unwrap());
+    assert_eq!(started.code, Some(0), "{started:#?}");
+    install();
+    let before = restarts(&place);
+    eventually("it is started again, and fails as before", || {
+        let row = listed(&place).unwrap();
+        let again = row["restarts"].as_u64().unwrap() > before + 1;
+        again && row["state"] == "restarting" && row["exit_code"] == 70
+    });
+    place.run(&["stop", "web"]).expect(0, "");
 }
 
 /// SIGKILL of the keeper, which no process can handle.

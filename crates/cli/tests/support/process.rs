@@ -115,9 +115,21 @@ pub(crate) fn as_user(place: &Path, tare: &Command) -> Command {
     command
 }
 
+/// The command `tare` of another file.
+pub(crate) fn of(program: &Path, tare: &Command) -> Command {
+    let mut command = Command::new(program);
+    takes_over(&mut command, tare);
+    command
+}
+
 /// Makes a command execute `program` with the arguments of `tare`.
 fn executes(command: &mut Command, program: &OsStr, tare: &Command) {
-    command.arg(program).args(tare.get_args());
+    takes_over(command.arg(program), tare);
+}
+
+/// Adds the arguments of `tare`, with its environment.
+fn takes_over(command: &mut Command, tare: &Command) {
+    command.args(tare.get_args());
     for (name, value) in tare.get_envs() {
         match value {
             Some(value) => command.env(name, value),

@@ -78,6 +78,7 @@ pub fn keep(
     let is_qemu = matches!(plan.engine, Engine::Qemu { .. });
     // Each attempt opens and claims everything anew.
     drop(plan);
+    let program = env::current_exe().map_err(KeepError::Start)?;
     let interruption = Interruption::watch().map_err(|e| Failure::new(ExitCode::Internal, e))?;
     let run_dir = RunDirGuard::take(&RunRoot::open_default()?, &name)?;
     let console_log = launch::console_log(run_dir.dir())?;
@@ -87,7 +88,8 @@ pub fn keep(
             console_log,
             interruption,
         };
-        return detach(starting, Task::of(record, most), &words, is_qemu, terminal);
+        let task = Task::of(record, most);
+        return detach(starting, task, program, &words, is_qemu, terminal);
     }
     let keeper = Keeper {
         dir: run_dir.dir().clone(),
@@ -96,6 +98,7 @@ pub fn keep(
             .as_fd()
             .try_clone_to_owned()
             .map_err(KeepError::Start)?,
+        program,
         words,
         output: Output::Terminal,
     };
@@ -113,6 +116,7 @@ pub fn keep(
 fn detach(
     starting: Starting,
     mut task: Task,
+    program: PathBuf,
     words: &[OsString],
     is_qemu: bool,
     terminal: &dyn Terminal,
@@ -123,7 +127,7 @@ fn detach(
     let keeps = fcntl_setfd(starting.run_dir.lock(), FdFlags::empty());
     keeps.map_err(|errno| KeepError::Start(errno.into()))?;
     let document = serde_json::to_string(&task).map_err(|e| KeepError::Task(e.into()))?;
-    let mut command = Command::new(env::current_exe().map_err(KeepError::Start)?);
+    let mut command = Command::new(program);
     in_own_session(&mut command)
         .arg(KEEP)
         .arg(document)
@@ -156,6 +160,7 @@ fn in_background(task: Task, words: Vec<OsString>, terminal: &dyn Terminal) -> R
     let keeper = Keeper {
         dir: RunDir::at(&task.run_dir),
         lock: take_inherited(task.lock).map_err(KeepError::Task)?,
+        program: env::current_exe().map_err(KeepError::Start)?,
         words,
         output: Output::Log,
     };
@@ -182,6 +187,9 @@ impl Task {
 struct Keeper {
     dir: RunDir,
     lock: OwnedFd,
+    /// The path of `tare` when the keeper started. An upgrade puts a new file there, and the kernel then names
+    /// the keeper's own with " (deleted)".
+    program: PathBuf,
     words: Vec<OsString>,
     output: Output,
 }
@@ -273,7 +281,7 @@ impl Keeper {
             output: self.output,
         };
         let document = serde_json::to_string(&attempt).map_err(|e| failed(e.into()))?;
-        let mut command = Command::new(env::current_exe().map_err(failed)?);
+        let mut command = Command::new(&self.program);
         // A machine without its keeper would run on, and not be started again. The calling thread
         // lives as long as the keeper.
         ends_with_us(&mut command, Signal::KILL)
