@@ -165,11 +165,8 @@ fn in_background(task: Task, words: Vec<OsString>, terminal: &dyn Terminal) -> R
         output: Output::Log,
     };
     let signals = KeeperSignals::take().map_err(KeepError::Start)?;
-    let end = keeper.run(task.record, task.most, &signals, terminal)?;
-    if let Err(error) = keeper.leave(&end) {
-        terminal.warn(&chain(&error));
-    }
-    Ok(RunExit::Status(end.code))
+    let ended = keeper.run(task.record, task.most, &signals, terminal);
+    keeper.leave(ended, terminal)
 }
 
 impl Task {
@@ -206,6 +203,18 @@ struct End {
     is_recorded: bool,
 }
 
+impl End {
+    /// Of a keeper that could not go on.
+    fn failed(code: u8) -> Self {
+        Self {
+            code,
+            was_requested: false,
+            is_removed: false,
+            is_recorded: false,
+        }
+    }
+}
+
 impl Keeper {
     /// Makes attempts until the last one.
     fn run(
@@ -219,7 +228,7 @@ impl Keeper {
         loop {
             record.restarts = backoff.total();
             record.waits_after = None;
-            self.begin(&mut record)?;
+            self.begin(&mut record, terminal)?;
             let began = Instant::now();
             let status = self.attempt(record.restarts, signals)?;
             let recorded = self.dir.recorded()?;
@@ -246,7 +255,7 @@ impl Keeper {
             terminal.warn(&starts_again(self.dir.name(), code, backoff.total(), delay));
             record.restarts = backoff.total();
             record.waits_after = Some(code);
-            self.write(&record)?;
+            self.write(&record, terminal);
             signals.wait(delay);
             if let Some(signal) = signals.received() {
                 return Ok(end(128 + u8::try_from(signal).unwrap_or_default(), true));
@@ -255,18 +264,23 @@ impl Keeper {
     }
 
     /// Prepares the directory for a start, with this process as the machine's.
-    fn begin(&self, record: &mut Record) -> Result<(), Failure> {
+    fn begin(&self, record: &mut Record, terminal: &dyn Terminal) -> Result<(), Failure> {
         self.dir.begin_again()?;
         let bounded = bound_once(&self.dir.console_log());
         bounded.map_err(RunFileError::of("the console's log", &self.dir))?;
         record.keeper = ProcessName::own();
         record.set_process(std::process::id());
-        self.write(record)
+        self.write(record, terminal);
+        Ok(())
     }
 
-    fn write(&self, record: &Record) -> Result<(), Failure> {
+    /// Updates what `tare ps` shows. A full run root is not a reason to end: the attempt reports
+    /// what it cannot do without.
+    fn write(&self, record: &Record, terminal: &dyn Terminal) {
         let written = record.write(&self.dir);
-        Ok(written.map_err(RunFileError::of("run.json", &self.dir))?)
+        if let Err(error) = written.map_err(RunFileError::of("run.json", &self.dir)) {
+            terminal.warn(&chain(&error));
+        }
     }
 
     /// Starts the machine and waits for its end.
@@ -295,9 +309,13 @@ impl Keeper {
         Ok(status.map_err(failed)?)
     }
 
-    /// Leaves nothing after a request; otherwise log and exit code.
-    fn leave(&self, end: &End) -> Result<(), tare_control::rundir::RunDirError> {
-        match end {
+    /// Leaves nothing after a request; otherwise log and exit code, also of a keeper that failed.
+    fn leave(&self, ended: Result<End, Failure>, terminal: &dyn Terminal) -> RunOutcome {
+        let end = match &ended {
+            Ok(end) => *end,
+            Err(failure) => End::failed(failure.code() as u8),
+        };
+        let left = match end {
             End {
                 is_removed: true, ..
             } => Ok(()),
@@ -308,8 +326,12 @@ impl Keeper {
             End {
                 is_recorded: true, ..
             } => Ok(()),
-            End { code, .. } => self.dir.leave_ended(*code),
+            End { code, .. } => self.dir.leave_ended(code),
+        };
+        if let Err(error) = left {
+            terminal.warn(&chain(&error));
         }
+        ended.map(|end| RunExit::Status(end.code))
     }
 }
 
@@ -328,4 +350,113 @@ fn gives_up(name: &str, code: u8, restarts: u32) -> String {
     format!(
         "{name} ended with exit code {code} after {restarts} restarts: no further one (--restart)"
     )
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::fs::{self, File};
+    use std::path::Path;
+    use std::sync::{Mutex, PoisonError};
+
+    use super::*;
+    use crate::record::{EngineName, now_s};
+
+    /// Keeps the warnings.
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Heard {
+        fn count(&self, words: &str) -> usize {
+            let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.iter().filter(|line| line.contains(words)).count()
+        }
+    }
+
+    impl Terminal for Heard {
+        fn warn(&self, text: &str) {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.push(text.to_owned());
+        }
+
+        fn console(&self, _: &[u8]) {}
+    }
+
+    /// A keeper of the machine `web` in this root, whose attempts execute `program`.
+    fn keeper(root: &Path, program: &Path) -> Keeper {
+        let root = RunRoot::open(root).unwrap();
+        let (dir, lock) = root.create("web").unwrap();
+        File::create(dir.console_log()).unwrap();
+        Keeper {
+            dir,
+            lock: lock.into(),
+            program: program.to_owned(),
+            words: Vec::new(),
+            output: Output::Log,
+        }
+    }
+
+    /// The exit code that it left.
+    fn recorded(keeper: &Keeper) -> Option<u8> {
+        match keeper.dir.recorded() {
+            Ok(Recorded::End(end)) => Some(end.code),
+            _ => None,
+        }
+    }
+
+    fn record() -> Record {
+        Record {
+            engine: EngineName::Tare,
+            pid: 0,
+            start_time: None,
+            image: "web".to_owned(),
+            cpus: 1,
+            memory_mib: 64,
+            ports: Vec::new(),
+            user: None,
+            started_s: now_s(),
+            restarts: 0,
+            keeper: None,
+            waits_after: None,
+            reload: None,
+        }
+    }
+
+    /// A program that kills itself. Another process writes it: one that a thread of this process starts
+    /// meanwhile would have it open for writing, and it could not be executed.
+    fn killed(directory: &Path) -> PathBuf {
+        let path = directory.join("killed");
+        let script = r#"printf '#!/bin/sh\nkill -KILL $$\n' > "$1" && chmod 700 "$1""#;
+        let mut sh = Command::new("sh");
+        let written = sh.args(["-c", script, "sh"]).arg(&path).status();
+        assert!(written.unwrap().success());
+        path
+    }
+
+    #[test]
+    fn a_status_that_cannot_be_written_does_not_end_the_keeper() {
+        let keep = tempfile::tempdir().unwrap();
+        let keeper = keeper(&keep.path().join("tare"), &killed(keep.path()));
+        // As on a full file system, although root may write everything.
+        fs::create_dir(keeper.dir.run_json()).unwrap();
+        let (heard, signals) = (Heard::default(), KeeperSignals::take().unwrap());
+        let ended = keeper.run(record(), Some(2), &signals, &heard);
+        assert_eq!(ended.as_ref().map(|end| end.code).ok(), Some(137));
+        assert_eq!(heard.count("follows in"), 2);
+        assert_eq!(heard.count("run.json"), 5);
+        let outcome = keeper.leave(ended, &heard);
+        assert!(matches!(outcome, Ok(RunExit::Status(137))));
+        assert_eq!(recorded(&keeper), Some(137));
+    }
+
+    #[test]
+    fn a_keeper_that_fails_leaves_an_exit_code() {
+        let keep = tempfile::tempdir().unwrap();
+        let keeper = keeper(&keep.path().join("tare"), &keep.path().join("missing"));
+        let (heard, signals) = (Heard::default(), KeeperSignals::take().unwrap());
+        let ended = keeper.run(record(), None, &signals, &heard);
+        let outcome = keeper.leave(ended, &heard);
+        assert_eq!(outcome.unwrap_err().code(), ExitCode::Internal);
+        assert_eq!(recorded(&keeper), Some(ExitCode::Internal as u8));
+    }
 }
