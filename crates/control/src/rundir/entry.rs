@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
     AtFlags, FileType, FlockOperation, Mode, OFlags, RawDir, flock, fstat, mkdirat, openat,
@@ -37,7 +37,8 @@ const LOCK_BYTES: usize = 512;
 /// What stands at a name.
 pub(super) enum Found {
     Missing,
-    /// A directory of this user without content.
+    /// A directory of this user without content, or with an empty `lock` that no process holds: a start
+    /// was cut short.
     Empty,
     /// Something that Tare did not make.
     Foreign,
@@ -69,8 +70,7 @@ impl FoundRun {
 
 /// Looks at `name` in `root`.
 pub(super) fn find(root: impl AsFd, name: &str) -> io::Result<Found> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-    let directory = match openat(root, name, flags, Mode::empty()) {
+    let directory = match open_directory(root.as_fd(), name) {
         Ok(directory) => directory,
         Err(Errno::NOENT) => return Ok(Found::Missing),
         Err(Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(Found::Foreign),
@@ -82,7 +82,7 @@ pub(super) fn find(root: impl AsFd, name: &str) -> io::Result<Found> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::RDONLY | OFlags::CLOEXEC;
     let lock = match openat(&directory, LOCK, flags, Mode::empty()) {
         Ok(lock) => lock,
-        Err(Errno::NOENT) if is_empty(&directory)? => return Ok(Found::Empty),
+        Err(Errno::NOENT) if has_at_most(&directory, &[])? => return Ok(Found::Empty),
         // No lock, a link, a socket, or a file that may not be read.
         Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ACCESS) => return Ok(Found::Foreign),
         Err(errno) => return Err(errno.into()),
@@ -90,10 +90,14 @@ pub(super) fn find(root: impl AsFd, name: &str) -> io::Result<Found> {
     if !is_own_file(&lock)? {
         return Ok(Found::Foreign);
     }
-    if !text(&lock)?.starts_with(MARKER) {
-        return Ok(Found::Foreign);
+    let text = text(&lock)?;
+    if text.starts_with(MARKER) {
+        return Ok(Found::Run(FoundRun { directory, lock }));
     }
-    Ok(Found::Run(FoundRun { directory, lock }))
+    if text.is_empty() && has_at_most(&directory, &[LOCK])? && is_free(&lock)? {
+        return Ok(Found::Empty);
+    }
+    Ok(Found::Foreign)
 }
 
 /// Whether it is a regular file that only this user may write.
@@ -109,24 +113,45 @@ fn text(lock: &OwnedFd) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes[..length]).into_owned())
 }
 
-fn is_empty(directory: &OwnedFd) -> io::Result<bool> {
+/// Whether a directory holds nothing but files of these names.
+fn has_at_most(directory: &OwnedFd, names: &[&str]) -> io::Result<bool> {
     let mut buffer = Vec::with_capacity(1024);
     let mut entries = RawDir::new(directory, buffer.spare_capacity_mut());
     while let Some(entry) = entries.next() {
-        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        let is_named = names.iter().any(|known| known.as_bytes() == name);
+        if !is_named && !matches!(name, b"." | b"..") {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
+/// Whether no process holds the lock.
+fn is_free(lock: &OwnedFd) -> rustix::io::Result<bool> {
+    match flock(lock, FlockOperation::NonBlockingLockShared) {
+        // Unlocked again when the file is closed.
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// Makes the directory `name` with its lock, and takes that. Readers hold the
-/// lock shared for an instant, so this waits.
+/// lock shared for an instant, so this waits. A failure leaves nothing.
 pub(super) fn make(root: impl AsFd, name: &str) -> io::Result<File> {
     let root = root.as_fd();
     mkdirat(root, name, Mode::from_raw_mode(0o700))?;
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-    let directory = openat(root, name, flags, Mode::empty())?;
+    let made = make_lock(root, name);
+    if made.is_err() {
+        let _ = remove_empty(root, name);
+    }
+    made
+}
+
+fn make_lock(root: BorrowedFd<'_>, name: &str) -> io::Result<File> {
+    let directory = open_directory(root, name)?;
     let flags = OFlags::CREATE
         | OFlags::EXCL
         | OFlags::NOFOLLOW
@@ -140,8 +165,19 @@ pub(super) fn make(root: impl AsFd, name: &str) -> io::Result<File> {
     Ok(lock)
 }
 
-/// Removes a directory that is empty; no error if it is not there any more.
+fn open_directory(root: BorrowedFd<'_>, name: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
+    openat(root, name, flags, Mode::empty())
+}
+
+/// Removes a directory that was found [`Found::Empty`]; no error if it is not there any more.
 pub(super) fn remove_empty(root: impl AsFd, name: &str) -> io::Result<()> {
+    let root = root.as_fd();
+    match open_directory(root, name) {
+        Ok(directory) => missing_is_fine(unlinkat(&directory, LOCK, AtFlags::empty()))?,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => return Err(errno.into()),
+    }
     missing_is_fine(unlinkat(root, name, AtFlags::REMOVEDIR))
 }
 

@@ -193,6 +193,59 @@ fn an_empty_directory_may_be_taken() {
     assert!(root.create("web").is_ok());
 }
 
+/// As when the process is killed before it has written the first line of the lock.
+#[test]
+fn a_directory_with_an_empty_lock_that_no_process_holds_may_be_taken() {
+    let keep = tempfile::tempdir().unwrap();
+    let root = RunRoot::open(keep.path()).unwrap();
+    let [cut, held, used] = ["cut", "held", "used"].map(|name| keep.path().join(name));
+    for directory in [&cut, &held, &used] {
+        fs::create_dir(directory).unwrap();
+        fs::write(directory.join("lock"), "").unwrap();
+    }
+    fs::write(used.join("photo.jpg"), "x").unwrap();
+    let lock = File::open(held.join("lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    assert_eq!(root.list().unwrap().foreign, [held, used.clone()]);
+    assert!(matches!(root.find("cut"), Err(RunDirError::NotRunning(_))));
+    for name in ["held", "used"] {
+        let made = root.create(name);
+        assert!(matches!(made, Err(RunDirError::Foreign(_))), "{name}");
+    }
+    assert!(used.join("lock").exists());
+    let (dir, _lock) = root.create("cut").unwrap();
+    assert!(dir.is_alive());
+}
+
+/// This test starts itself again, in a process that can write nothing to a file.
+#[test]
+fn a_start_without_space_for_the_lock_leaves_nothing() {
+    const ROOT: &str = "TARE_TEST_FULL_ROOT";
+    if let Some(path) = std::env::var_os(ROOT) {
+        let root = RunRoot::open(path).unwrap();
+        assert!(matches!(root.create("web"), Err(RunDirError::Io { .. })));
+        return;
+    }
+    let keep = tempfile::tempdir().unwrap();
+    // An ignored signal stays ignored: writing fails (EFBIG) as it does without space.
+    let mut again = std::process::Command::new("sh");
+    let name = "rundir::tests::a_start_without_space_for_the_lock_leaves_nothing";
+    again
+        .args([
+            "-c",
+            "trap '' XFSZ; ulimit -f 0; exec \"$0\" --exact \"$1\"",
+        ])
+        .arg(std::env::current_exe().unwrap())
+        .arg(name)
+        .env(ROOT, keep.path());
+    let ended = again.output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert!(String::from_utf8_lossy(&ended.stdout).contains("1 passed"));
+    assert_eq!(files_below(keep.path()), [keep.path().join(ROOT_LOCK)]);
+    let root = RunRoot::open(keep.path()).unwrap();
+    assert!(root.create("web").is_ok());
+}
+
 #[test]
 fn a_socket_path_that_the_kernel_refuses_is_refused_before() {
     let keep = tempfile::tempdir().unwrap();
