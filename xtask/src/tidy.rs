@@ -66,6 +66,9 @@ const UNFINISHED: &[&str] = &["TODO", "FIXME", "XXX"];
 /// Begins of paths that exist on one machine only.
 const MACHINE_PATHS: &[&str] = &["/work/", "/root/", "/home/"];
 
+/// Macros that panic where standard error is closed or full.
+const PANICKING: &[&str] = &["eprintln!(", "eprint!("];
+
 /// Checks every rule and lists all violations.
 pub(crate) fn run() -> Result<()> {
     let files = tracked()?;
@@ -177,10 +180,25 @@ fn rust_file(file: &str, text: &str) -> Vec<String> {
             "{file}: unsafe code outside the files that may have it"
         ));
     }
+    if file.starts_with("crates/") && !is_test {
+        found.extend(messages_that_panic(file, text));
+    }
     if file.starts_with(NUMBERED) {
         found.extend(arguments_without_numbers(file, text));
     }
     found
+}
+
+/// Messages that end a program of the host whose standard error cannot be written, outside its tests.
+fn messages_that_panic(file: &str, text: &str) -> impl Iterator<Item = String> {
+    let lines = text.lines().enumerate();
+    let code = lines.take_while(|(_, line)| *line != "mod tests {");
+    code.filter_map(move |(number, line)| {
+        let is_comment = line.trim_start().starts_with("//");
+        let panics = !is_comment && PANICKING.iter().any(|name| line.contains(name));
+        let line = number + 1;
+        panics.then(|| format!("{file}:{line}: write with tare_host::stderr, which does not panic"))
+    })
 }
 
 /// SAFETY comments whose arguments have no numbers: each says who establishes what, and where.
@@ -241,6 +259,22 @@ mod tests {
         ] {
             let found = rust_file(file, &source(comment));
             assert_eq!(found.len(), count, "{comment}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn messages_of_programs_do_not_panic_and_those_of_tests_may() {
+        let source = "//! Header.\n/// As `eprintln!()`.\n    eprintln!(\"a\");\n\
+                      eprint!(\nmod tests {\n    eprintln!()\n}\n";
+        let found = rust_file("crates/t/src/a.rs", source);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("crates/t/src/a.rs:3: "));
+        for test in [
+            "crates/t/tests/a.rs",
+            "crates/t/src/tests.rs",
+            "xtask/src/a.rs",
+        ] {
+            assert!(rust_file(test, source).is_empty(), "{test}");
         }
     }
 

@@ -32,6 +32,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 use tare_control::exit::{ExitCode as Code, RunExit};
 use tare_host::printable::printable_lines;
+use tare_host::stderr;
 use tare_launch::{Attempt, confined, supervise};
 
 use args::{Cli, Verb};
@@ -42,7 +43,10 @@ fn main() -> ExitCode {
     match outcome() {
         Ok(ended) => ended.into(),
         Err(failure) => {
-            eprintln!("tare: {}", printable_lines(&failure.sentence()));
+            stderr::line(format_args!(
+                "tare: {}",
+                printable_lines(&failure.sentence())
+            ));
             failure.code().into()
         }
     }

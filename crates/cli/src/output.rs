@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use tare_control::exit::ExitCode;
 use tare_host::printable::{ConsoleFilter, printable_lines};
+use tare_host::stderr;
 use tare_launch::Terminal;
 
 use crate::failure::{Explain, Failure, Outcome};
@@ -49,7 +50,7 @@ impl Terminal for Stderr {
     }
 
     fn console(&self, log: &[u8]) {
-        eprint!("{}", console_text(log));
+        stderr::text(format_args!("{}", console_text(log)));
     }
 }
 
@@ -81,7 +82,7 @@ fn console_text(log: &[u8]) -> String {
 
 /// Prints a warning: one line to the user.
 pub(crate) fn warn(text: &str) {
-    eprintln!("tare: {}", printable_lines(text));
+    stderr::line(format_args!("tare: {}", printable_lines(text)));
 }
 
 #[cfg(test)]

@@ -255,3 +255,20 @@ fn a_full_disk_behind_standard_output_is_said() {
         end(command).expect(76, "cannot write to standard output: No space left");
     }
 }
+
+#[test]
+fn standard_error_that_cannot_be_written_changes_no_exit_code() {
+    let place = TestDir::new();
+    // One verb warns of this, the other one fails.
+    std::fs::create_dir_all(place.run_root().join("photos/2026")).unwrap();
+    for (words, code) in [(&["ps"] as &[&str], 0), (&["logs", "web"], 51)] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let (reader, closed) = std::os::unix::net::UnixStream::pair().unwrap();
+        drop(reader);
+        for stderr in [std::os::fd::OwnedFd::from(full), closed.into()] {
+            let command = place.tare(words).stderr(stderr).spawn().unwrap();
+            let ended = end(command);
+            assert_eq!(ended.code, Some(code), "{words:?}: {ended:#?}");
+        }
+    }
+}

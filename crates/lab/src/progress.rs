@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tare_host::stderr;
 
 /// Progress on standard error, measured in planned time.
 #[derive(Debug)]
@@ -59,7 +60,7 @@ impl Progress {
     pub fn step(&self, what: &str) {
         match self.shown {
             Shown::Bar => self.bar.set_message(what.to_owned()),
-            Shown::Lines => eprintln!("weigh: {what}"),
+            Shown::Lines => stderr::line(format_args!("weigh: {what}")),
             Shown::Nothing => {}
         }
     }
@@ -68,7 +69,7 @@ impl Progress {
     pub fn say(&self, what: &str) {
         match self.shown {
             Shown::Bar => self.bar.println(format!("weigh: {what}")),
-            Shown::Lines => eprintln!("weigh: {what}"),
+            Shown::Lines => stderr::line(format_args!("weigh: {what}")),
             Shown::Nothing => {}
         }
     }

@@ -28,6 +28,7 @@ use tare_daemon::jail::{Build, BuildEnd, Excess, Forked};
 use tare_daemon::{confine, jail};
 use tare_host::child::{ends_with_us, keeps_only};
 use tare_host::signals::hold_back;
+use tare_host::stderr;
 
 use crate::attempt::read_task;
 use crate::user;
@@ -152,14 +153,14 @@ pub(crate) fn build(
         }
         Ok(Forked::Child) => {
             let status = run(&task.build, &program, args).unwrap_or_else(|error| {
-                eprintln!("tare: error: cannot build: {error}");
+                stderr::line(format_args!("tare: error: cannot build: {error}"));
                 NO_JAIL
             });
             exit(status)
         }
         Err(error) => {
             let error = io::Error::other(error);
-            eprintln!("tare: error: {error}");
+            stderr::line(format_args!("tare: error: {error}"));
             exit(NO_JAIL)
         }
     }
@@ -192,8 +193,8 @@ fn run(build: &Build, program: &OsStr, args: impl Iterator<Item = OsString>) -> 
     fs::create_dir(&temporary)?;
     let enters = confine::enter_build(&build.sources, &build.objects, &build.programs);
     if !enters.map_err(io::Error::other)? {
-        eprintln!(
-            "tare: this kernel has no Landlock: only its namespaces and user confine the build"
+        stderr::line(
+            "tare: this kernel has no Landlock: only its namespaces and user confine the build",
         );
     }
     let mut command = Command::new(program);
@@ -201,7 +202,7 @@ fn run(build: &Build, program: &OsStr, args: impl Iterator<Item = OsString>) -> 
     let child = match command.spawn() {
         Ok(child) => Pid::from_child(&child),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            eprintln!("tare: {}: not found", program.display());
+            stderr::line(format_args!("tare: {}: not found", program.display()));
             return Ok(MISSING);
         }
         Err(error) => return Err(error),

@@ -20,6 +20,7 @@ use tare_control::exit::ExitCode;
 use tare_daemon::jail::{Emptied, EntryOrder};
 use tare_daemon::{confine, jail};
 use tare_host::child::{ParentDeath, copy, ended_within, ends_with_us, keeps_only};
+use tare_host::stderr;
 use tare_qemu::Accelerator;
 
 use crate::attempt::read_task;
@@ -216,8 +217,8 @@ fn narrow_files(program: &jail::Program) -> io::Result<()> {
     let (brought, devices) = (program.brought(), program.devices());
     let has_landlock = confine::enter_emulator(brought, &devices, &opened, network);
     if !has_landlock.map_err(io::Error::other)? {
-        eprintln!(
-            "tare: this kernel has no Landlock: only its user, namespaces and filter confine QEMU"
+        stderr::line(
+            "tare: this kernel has no Landlock: only its user, namespaces and filter confine QEMU",
         );
     }
     Ok(())

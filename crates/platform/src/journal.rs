@@ -16,6 +16,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 use tare_host::journal::{self, JournalFile, boot_id};
 use tare_host::owned_directory;
+use tare_host::stderr;
 use tare_rootfs::cache::{Cache, CacheError};
 
 use crate::engine::Engine;
@@ -107,7 +108,9 @@ impl Journal {
     pub fn of_a_weighing() -> Result<Self, JournalError> {
         let (journal, undone) = Self::begin(&directory()?)?;
         if undone > 0 {
-            eprintln!("weigh: undid what {undone} earlier weighing(s) left behind");
+            stderr::line(format_args!(
+                "weigh: undid what {undone} earlier weighing(s) left behind"
+            ));
         }
         Ok(journal)
     }
@@ -262,7 +265,7 @@ fn remove(path: &Path) {
         unmount_below(path);
     }
     if let Err(error) = owned_directory::remove(path) {
-        eprintln!("tare: {error}");
+        stderr::line(format_args!("tare: {error}"));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
@@ -105,10 +105,15 @@ pub fn setup(goal: &str) -> Command {
     command
 }
 
+/// Prints a line on standard error, unless that cannot be written.
+pub fn say(line: impl fmt::Display) {
+    let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
 /// Prints a command on standard error and runs it to its end; an error if it fails.
 pub fn run(command: &mut Command) -> Result<(), StepError> {
     let shown = describe(command);
-    eprintln!("+ {shown}");
+    say(format_args!("+ {shown}"));
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(StepError::Failed(shown, status)),

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use tare_toolchain::build::{self, Bin, INIT, Priority};
-use tare_toolchain::command::{StepError, run, setup};
+use tare_toolchain::command::{StepError, run, say, setup};
 
 /// The image that `make run` boots, and that for the programs that it proposes to try next.
 const IMAGES: [Bin<'_>; 2] = [
@@ -39,7 +39,9 @@ fn main() -> ExitCode {
 /// build says what it lacks.
 fn dependencies() -> Result<(), StepError> {
     if let Err(error) = build::fetch() {
-        eprintln!("build-run: {error}; continuing with what cargo has");
+        say(format_args!(
+            "build-run: {error}; continuing with what cargo has"
+        ));
     }
     Ok(())
 }
@@ -77,9 +79,9 @@ impl Failure {
                 return;
             }
             if let Err(error) = step() {
-                eprintln!("error: {error}");
+                say(format_args!("error: {error}"));
                 if let Some(hint) = error.hint() {
-                    eprintln!("hint: {hint}");
+                    say(format_args!("hint: {hint}"));
                 }
                 self.lock().get_or_insert(error.code());
             }

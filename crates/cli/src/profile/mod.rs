@@ -17,6 +17,7 @@ use std::process::{Command, Stdio};
 
 use tare_control::exit::{ExitCode, RunExit};
 use tare_host::printable::printable_lines;
+use tare_host::stderr;
 use tare_launch::ending;
 use tare_probe::Unavailable;
 use tare_probe::syscalls::{
@@ -133,10 +134,10 @@ fn keep(plan: &Plan, profile: &Profile, out: Option<OutFile>) -> Result<(), Fail
     let text = text::of(profile, plan.out.as_deref());
     match &plan.subject {
         // Standard output belongs to the command.
-        Subject::Command(_) => eprint!("{text}"),
+        Subject::Command(_) => stderr::text(text),
         Subject::Program(words) => {
             let lacks = lacks::of(profile).text(&words.name, profile.calls.len());
-            eprint!("{text}{}", printable_lines(&lacks));
+            stderr::text(format_args!("{text}{}", printable_lines(&lacks)));
         }
         _ => drop(print(&text)?),
     }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use tare_host::stderr;
 use tare_lab::by_hand;
 
 const USAGE: &str = "usage: tare-appliance root NAME DIR
@@ -19,11 +20,11 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Some(Err(error)) => {
-            eprintln!("tare-appliance: {error}");
+            stderr::line(format_args!("tare-appliance: {error}"));
             ExitCode::FAILURE
         }
         None => {
-            eprintln!("{USAGE}");
+            stderr::line(USAGE);
             ExitCode::from(2)
         }
     }

@@ -4,15 +4,16 @@
 
 use std::process::ExitCode;
 
+use tare_host::stderr;
 fn main() -> ExitCode {
     let Some(Ok(count)) = std::env::args().nth(1).map(|word| word.parse()) else {
-        eprintln!("usage: tare-calls COUNT");
+        stderr::line("usage: tare-calls COUNT");
         return ExitCode::from(2);
     };
     match tare_load::calls::print(count) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tare-calls: {error}");
+            stderr::line(format_args!("tare-calls: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -4,16 +4,17 @@
 
 use std::process::ExitCode;
 
+use tare_host::stderr;
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1).map(|word| word.parse());
     let (Some(Ok(transactions)), Some(Ok(cpus))) = (words.next(), words.next()) else {
-        eprintln!("usage: tare-rr TRANSACTIONS CPUS");
+        stderr::line("usage: tare-rr TRANSACTIONS CPUS");
         return ExitCode::from(2);
     };
     match tare_load::transactions::print(transactions, cpus) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tare-rr: {error}");
+            stderr::line(format_args!("tare-rr: {error}"));
             ExitCode::FAILURE
         }
     }

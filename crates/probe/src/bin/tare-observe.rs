@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tare_control::sentence::chain;
 use tare_host::program::find_program;
+use tare_host::stderr;
 use tare_init::account::look_up_below;
 use tare_init::credentials;
 use tare_probe::guest::tracer::Tracer;
@@ -34,13 +35,15 @@ type Finds = (&'static str, Vec<u8>, u8);
 
 fn main() -> ExitCode {
     let (name, bytes, status) = observe().unwrap_or_else(|failure| {
-        eprintln!("tare-observe: {failure}");
+        stderr::line(format_args!("tare-observe: {failure}"));
         (FAILURE, failure.into_bytes(), CANNOT_RUN)
     });
     let code = status.to_string();
     let pieces = [(name, bytes.as_slice()), (STATUS, code.as_bytes())];
     if let Err(error) = hand_over(&pieces) {
-        eprintln!("tare-observe: cannot write to {OUTPUT_DISK}: {error}");
+        stderr::line(format_args!(
+            "tare-observe: cannot write to {OUTPUT_DISK}: {error}"
+        ));
         return CANNOT_RUN.into();
     }
     status.into()
