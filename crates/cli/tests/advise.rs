@@ -6,11 +6,11 @@ mod support;
 
 use std::process::{Child, Command, Stdio};
 
-use rustix::process::{Pid, geteuid};
+use rustix::process::{Pid, Signal, geteuid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::Value;
 use support::needs::{built, kvm, skip};
-use support::{CommandOutput, TestDir, end};
+use support::{CommandOutput, TestDir, end, process};
 
 /// A shell that runs a command until the test ends.
 struct Doing(Child);
@@ -66,6 +66,23 @@ fn each_kind_of_work_and_each_known_workload_is_advised_without_measuring() {
     known.expect(0, "ffmpeg (planned; CPU-Pinning 2020, slide 13)");
     advise(&place, &["no-such-thing"]).expect(53, "no virtual machine, container or process");
     advise(&place, &["ffmpeg", "--try"]).expect(0, "Nothing to try");
+}
+
+/// Within far less time than it would take.
+#[test]
+fn a_signal_ends_the_measuring() {
+    let place = TestDir::new();
+    let idle = Doing::new("exec sleep 3600");
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut command = place.tare(&["advise", &idle.pid(), "--seconds", "3600", "--json"]);
+        command.env("TARE_STATE_DIR", place.path().join("state"));
+        let measuring = command.spawn().unwrap();
+        process::handles(measuring.id(), signal);
+        process::signal(&measuring, signal);
+        let ended = end(measuring);
+        assert_eq!(ended.code, Some(code), "{ended:#?}");
+        assert_eq!(ended.out, "");
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Measures what the rules need to know about a running target.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tare_account::Account;
 use tare_advise::{Facts, Halting, Layout, Platform, Quota, Resources};
 use tare_host::shell::quoted;
+use tare_launch::Interrupted;
 use tare_pin::{self as pin, Host, PlanError, Target, TargetKind, affinity};
 use tare_policy::placement::{Class, CpuMask};
 use tare_probe::sched::{Cause, Observer, Times};
@@ -16,6 +17,7 @@ use tare_why::{Load, Source};
 use super::advised::facts_of;
 use super::disks;
 use crate::failure::Failure;
+use crate::pin::Signal;
 
 /// Busy time below which a target has run too little to be classified, thousandths
 /// of a CPU.
@@ -26,12 +28,16 @@ const IO_HALTS_PER_S: u64 = 50;
 /// timers.
 const TIMERS_ONLY: f64 = 20.0;
 
-/// Watches a target for a while.
+/// How often to look for a signal.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// Watches a target for a while; an error if a signal comes.
 pub(super) fn measure(
     target: &Target,
     name: &str,
     host: &Host,
     window: Duration,
+    signal: &Signal,
 ) -> Result<(Facts, Vec<Unavailable>), Failure> {
     let tasks = target.tasks();
     if tasks.is_empty() {
@@ -44,7 +50,11 @@ pub(super) fn measure(
         TargetKind::Vm(vm) => disks::Window::begin(vm),
         _ => None,
     };
-    let (times, account, unavailable) = watch(target, window);
+    let Watched {
+        times,
+        account,
+        unavailable,
+    } = watch(target, window, signal)?;
     facts.disks = disks.map(disks::Window::end).unwrap_or_default();
     let now = target.quotas();
     facts.quotas = during(&quotas, &now, &target.owned(&now));
@@ -92,8 +102,16 @@ fn platform(target: &Target) -> Platform {
     }
 }
 
-/// Time on and off CPUs (for a machine: of its vCPUs), and a machine's account.
-fn watch(target: &Target, window: Duration) -> (Option<Times>, Option<Account>, Vec<Unavailable>) {
+/// What a window showed.
+struct Watched {
+    /// Time on and off CPUs, for a machine of its vCPUs.
+    times: Option<Times>,
+    /// A machine's account.
+    account: Option<Account>,
+    unavailable: Vec<Unavailable>,
+}
+
+fn watch(target: &Target, window: Duration, signal: &Signal) -> Result<Watched, Interrupted> {
     let mut unavailable = Vec::new();
     let mut observer = Observer::start().map_err(|why| unavailable.push(why)).ok();
     if let Some(observer) = &mut observer {
@@ -110,9 +128,9 @@ fn watch(target: &Target, window: Duration) -> (Option<Times>, Option<Account>, 
         observer.turn();
     }
     let account = match &target.kind {
-        TargetKind::Vm(vm) => account(vm, window),
+        TargetKind::Vm(vm) => account(vm, window, signal)?,
         _ => {
-            std::thread::sleep(window);
+            pause_until(Instant::now() + window, signal)?;
             None
         }
     };
@@ -121,11 +139,33 @@ fn watch(target: &Target, window: Duration) -> (Option<Times>, Option<Account>, 
         unavailable.extend(observer.unavailable());
         times
     });
-    (times, account, unavailable)
+    Ok(Watched {
+        times,
+        account,
+        unavailable,
+    })
 }
 
-fn account(vm: &Vm, window: Duration) -> Option<Account> {
-    kvm::observe(std::slice::from_ref(vm), window).pop()
+/// The account of a machine for a window, or until it ends.
+fn account(vm: &Vm, window: Duration, signal: &Signal) -> Result<Option<Account>, Interrupted> {
+    let mut observer = kvm::Observer::start(std::slice::from_ref(vm));
+    let end = Instant::now() + window;
+    while Instant::now() < end && !observer.all_ended() {
+        pause_until(end.min(Instant::now() + observer.next_refresh()), signal)?;
+        observer.refresh();
+    }
+    Ok(observer.turn().pop())
+}
+
+fn pause_until(end: Instant, signal: &Signal) -> Result<(), Interrupted> {
+    loop {
+        signal.check()?;
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        std::thread::sleep(left.min(SLICE));
+    }
 }
 
 /// The wait that a halted vCPU shows; QEMU's translator waits on a condition.

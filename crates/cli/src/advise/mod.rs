@@ -40,7 +40,8 @@ pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
             Some(known) => (vec![planned(&host, known, &runs)], None),
             None => {
                 let target = Target::find(name)?;
-                let (facts, unavailable) = measure(&target, name, &host, args.seconds.duration())?;
+                let window = args.seconds.duration();
+                let (facts, unavailable) = measure(&target, name, &host, window, &signal)?;
                 let advised = Advised::of(format!("{name} (now)"), facts, unavailable, &runs);
                 (vec![advised], Some(target))
             }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
 use tare_host::signals::requests_to_end;
+use tare_launch::Interrupted;
 use tare_pin::{Choice, Host, PinError, Pinned, Plan, Store, Target, Undone};
 
 use crate::args::PinArgs;
@@ -115,6 +116,15 @@ impl Signal {
             (PinError::Interrupted, Some(code)) => Failure::new(code, error),
             _ => error.into(),
         })
+    }
+
+    /// An error if a signal has arrived.
+    pub(crate) fn check(&self) -> Result<(), Interrupted> {
+        match self.came() {
+            None => Ok(()),
+            Some(ExitCode::Interrupted) => Err(Interrupted::CtrlC),
+            Some(_) => Err(Interrupted::Terminated),
+        }
     }
 
     /// The exit code of a signal that has arrived.

@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::{eventually, installed, needs};
 
@@ -46,6 +48,20 @@ pub(crate) fn children(pid: u32, name: &str) -> Vec<u32> {
         .map(tare_host::process::inside_of)
         .filter(|pid| comm(pid).starts_with(name))
         .collect()
+}
+
+/// Waits until a process handles a signal, which would end it before.
+pub(crate) fn handles(pid: u32, signal: Signal) {
+    eventually("the process handles the signal", || {
+        let caught = status(pid, "SigCgt:");
+        let caught = u64::from_str_radix(&caught[0], 16).unwrap();
+        caught & (1 << (signal.as_raw() - 1)) != 0
+    });
+}
+
+/// Sends a signal to a child that has not been reaped.
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
 }
 
 /// Waits until a process has ended, whichever process reaps it.
