@@ -3,7 +3,7 @@
 //! signals that ask for an end,
 //! programs on the search path, lists of CPUs, directories that may be removed, journals of
 //! changes that must be undone, words for a shell, text by others that is printed on a
-//! terminal, messages on standard error, and network namespaces for experiments. Depends on no crate
+//! terminal, messages on standard error, the state of standard input, and network namespaces for experiments. Depends on no crate
 //! of the project. Unsafe code is in [`child`], [`signals`] and [`tap_namespace`]
 //! alone.
 
@@ -20,3 +20,4 @@ pub mod shell;
 pub mod signals;
 pub mod stderr;
 pub mod tap_namespace;
+pub mod terminal;

@@ -30,6 +30,7 @@ use tare_control::sentence::chain;
 use tare_frames::Rules;
 use tare_host::child::{ended_within, ignores_hangups_with_us, in_own_session};
 use tare_host::signals::requests_to_end;
+use tare_host::terminal::SavedInput;
 
 use crate::confined::Jailed;
 use crate::failure::{Explain, Failure, RunOutcome};
@@ -286,6 +287,7 @@ fn start_and_wait(
     let signals = Signals::new(requests_to_end()).map_err(failed)?;
     let handle = signals.handle();
     let tare = env::current_exe().map_err(failed)?;
+    let input = SavedInput::save();
     let (mut child, hold) = spawn(&tare, task, uplink).map_err(failed)?;
     let bound = LogBound::start(RunDir::at(&task.run_dir).console_log());
     let received = Arc::new(AtomicI32::new(0));
@@ -313,6 +315,8 @@ fn start_and_wait(
     } else {
         end_held(&mut child)
     };
+    // QEMU restores it unless it was killed.
+    input.restore();
     stop(&handle, passing);
     drop(bound);
     let signal = received.load(Ordering::SeqCst);

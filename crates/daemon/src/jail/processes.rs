@@ -26,6 +26,7 @@ use tare_control::exit::ExitCode;
 use tare_host::child::{ParentDeath, close_all_but};
 use tare_host::process::OUTSIDE;
 use tare_host::signals::{block, end_by, hold_back, requests_to_end, unblock, wait_for};
+use tare_host::terminal::SavedInput;
 
 use super::error::{JailError, failed, failed_io, not_restored};
 use super::namespaces::{Granted, Loopback, NAMESPACES, make_namespaces};
@@ -105,6 +106,7 @@ fn fork(jail: &Jail, entering: Entering) -> Result<Entering, JailError> {
     // Otherwise nothing would be left to wait for.
     // SAFETY: the default action runs no code of this process.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    let input = SavedInput::save();
     let (parents_end, alive) = pipe_with(PipeFlags::CLOEXEC).map_err(failed("make a pipe"))?;
     // SAFETY: this process has one thread, so that the child may do what the parent may.
     match unsafe { libc::fork() } {
@@ -138,7 +140,7 @@ fn fork(jail: &Jail, entering: Entering) -> Result<Entering, JailError> {
             if let Some(signal) = missed {
                 send(child, signal);
             }
-            end_with(child)
+            end_with(child, &input)
         }
     }
 }
@@ -159,13 +161,14 @@ fn give_up_all(jail: &Jail, tie: &ParentDeath) -> Result<(), JailError> {
     tie.restore().map_err(not_restored)
 }
 
-/// Waits for the machine's end, and ends like it.
-fn end_with(machine: Pid) -> ! {
+/// Waits for the machine's end, and ends like it. A machine that was killed did not restore standard
+/// input.
+fn end_with(machine: Pid, input: &SavedInput) -> ! {
     let signals: Vec<i32> = requests_to_end().chain(TOLD).collect();
     let mut how = WaitOptions::NOHANG;
     loop {
         match waitpid(Some(machine), how) {
-            Ok(Some((_, status))) => end_as(status),
+            Ok(Some((_, status))) => end_as(status, input),
             Ok(None) | Err(Errno::INTR) => {}
             Err(_) => exit(ExitCode::Internal as i32),
         }
@@ -179,11 +182,12 @@ fn end_with(machine: Pid) -> ! {
     }
 }
 
-fn end_as(status: WaitStatus) {
+fn end_as(status: WaitStatus, input: &SavedInput) {
     if let Some(code) = status.exit_status() {
         exit(code);
     }
     if let Some(signal) = status.terminating_signal() {
+        input.restore();
         end_by(signal);
     }
 }

@@ -15,6 +15,7 @@ use tare_control::exit::{ExitCode, RunExit};
 use tare_control::rundir::{Recorded, RunDir, RunRoot};
 use tare_control::sentence::chain;
 use tare_host::child::{ends_with_us, in_own_session, take_inherited};
+use tare_host::terminal::SavedInput;
 
 use super::Restart;
 use super::backoff::Backoff;
@@ -225,12 +226,16 @@ impl Keeper {
         terminal: &dyn Terminal,
     ) -> Result<End, Failure> {
         let mut backoff = Backoff::new(most);
+        let input = SavedInput::save();
         loop {
             record.restarts = backoff.total();
             record.waits_after = None;
             self.begin(&mut record, terminal)?;
             let began = Instant::now();
-            let status = self.attempt(record.restarts, signals)?;
+            let status = self.attempt(record.restarts, signals);
+            // A machine that was killed did not restore it.
+            input.restore();
+            let status = status?;
             let recorded = self.dir.recorded()?;
             let verdict = verdict(&recorded, status);
             let end = |code: u8, was_requested| End {
