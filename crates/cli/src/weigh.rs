@@ -78,7 +78,12 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
             tare_lab::weigh_planned(request, STUDY, study)?
         }
     };
-    print(&outcome.to_string())?;
+    let printed = print(&outcome.to_string());
+    if outcome.exit_code() == ExitCode::Terminated && printed.is_err() {
+        // The terminal has gone; the report is in its files.
+        return Ok(ExitCode::Terminated);
+    }
+    printed?;
     if outcome.exit_code() == ExitCode::Success
         && let Err(error) = prices::remember(&experiment, &outcome.directory)
     {

@@ -16,10 +16,12 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use support::guest::{self, Then};
 use support::needs::{built, kvm, passt, skip};
 use support::{
-    CommandOutput, TestDir, end, eventually, free_port, get, get_within, installed, output, tiny,
+    CommandOutput, TestDir, end, eventually, free_port, get, get_within, installed, output,
+    process, tiny,
 };
 use tare_hv::{Kvm, KvmKind, Probe};
 
@@ -84,6 +86,34 @@ fn killing_a_weighing_whose_machine_starts_leaves_no_machine() {
             starts
         });
     }
+}
+
+/// As the kernel sends it to the job of a terminal that closes, which then takes no output.
+#[test]
+fn a_weighing_whose_terminal_closes_writes_its_report() {
+    if !passt() {
+        return;
+    }
+    let place = TestDir::new();
+    let image = place.file("tiny", &guest::image("up", Then::Halt));
+    let out = place.path().join("weighed");
+    let words = ["weigh", "http-bursts", "--quick", "--image", &image];
+    let full = || fs::File::create("/dev/full").unwrap();
+    let mut weighing = place.tare(&words);
+    weighing.arg("--out").arg(&out);
+    let mut weighing = process::ends_with_terminal(&weighing);
+    let weighing = weighing.stdout(full()).stderr(full()).spawn().unwrap();
+    eventually("a machine of the weighing starts", || {
+        !place.run_directories().is_empty()
+    });
+    process::signal(&weighing, Signal::HUP);
+    assert_eq!(end(weighing).code, Some(143));
+    for file in ["summary.json", "report.html"] {
+        assert!(out.join(file).is_file(), "{file}");
+    }
+    eventually("its run directory is removed", || {
+        place.run_directories().is_empty()
+    });
 }
 
 fn kill_a_weighing(place: &TestDir, what: &str, until: impl FnMut() -> bool) {

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM as a question that long steps ask.
+//! Ctrl-C, SIGTERM and a terminal that closes (SIGHUP) as a question that long steps ask.
 //!
 //! The first signal only sets a flag: whoever waits notices within
 //! `SLICE`, unwinds, and the guards on the way down end their machines.
@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use signal_hook::SigId;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::SIGINT;
 use tare_control::exit::ExitCode;
+use tare_host::signals::requests_to_end;
 
 /// Longest time between two looks at the flag.
 pub const SLICE: Duration = Duration::from_millis(50);
@@ -21,7 +22,7 @@ pub enum Interrupted {
     /// SIGINT.
     #[error("interrupted")]
     Interrupt,
-    /// SIGTERM.
+    /// SIGTERM or SIGHUP.
     #[error("terminated")]
     Terminate,
     /// No signal: whoever waited for this step has given up (`Interrupt::branch`).
@@ -53,11 +54,16 @@ pub struct Interrupt {
 pub struct Watch(Vec<SigId>);
 
 impl Interrupt {
-    /// Watches SIGINT and SIGTERM of this process.
+    /// Watches SIGINT, SIGTERM and SIGHUP of this process. A SIGHUP that it was started to ignore
+    /// (`nohup`) stays ignored.
     pub fn watch() -> std::io::Result<(Self, Watch)> {
         let this = Self::default();
         let mut watch = Watch(Vec::new());
-        for (signal, flag) in [(SIGINT, &this.interrupt), (SIGTERM, &this.terminate)] {
+        for signal in requests_to_end() {
+            let flag = match signal {
+                SIGINT => &this.interrupt,
+                _ => &this.terminate,
+            };
             watch
                 .0
                 .push(signal_hook::flag::register(signal, Arc::clone(flag))?);
@@ -126,6 +132,8 @@ impl Drop for Watch {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use signal_hook::consts::SIGHUP;
+
     use super::*;
 
     #[test]
@@ -137,6 +145,18 @@ mod tests {
         interrupt.trip();
         assert_eq!(sleeper.join().unwrap(), Err(Interrupted::Interrupt));
         assert!(begin.elapsed() < Duration::from_secs(5));
+    }
+
+    /// As the kernel sends it to the job of a terminal that closes.
+    #[test]
+    fn a_terminal_that_closes_terminates() {
+        if tare_host::signals::is_ignored(SIGHUP) {
+            return println!("SKIP: started to outlive its terminal");
+        }
+        let (interrupt, _watch) = Interrupt::watch().unwrap();
+        signal_hook::low_level::raise(SIGHUP).unwrap();
+        assert_eq!(interrupt.check(), Err(Interrupted::Terminate));
+        assert_eq!(Interrupted::Terminate.exit_code(), ExitCode::Terminated);
     }
 
     #[test]

@@ -74,6 +74,14 @@ pub(crate) fn is_gone(pid: u32) {
     });
 }
 
+/// Runs a command that ends with its terminal, also below a program that ignores SIGHUP (`nohup`).
+pub(crate) fn ends_with_terminal(tare: &Command) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP");
+    executes(&mut command, tare.get_program(), tare);
+    command
+}
+
 /// Runs a command as root without capabilities, as in a container: `setpriv(1)` takes a list such
 /// as `-sys_admin,-sys_ptrace`.
 pub(crate) fn without(capabilities: &str, tare: &Command) -> Command {
