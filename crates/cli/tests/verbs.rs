@@ -4,8 +4,13 @@
 mod support;
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread;
 
-use support::{TestDir, end};
+use rustix::process::Signal;
+use support::{TestDir, end, eventually, process};
 use tare_control::rundir::RunRoot;
 
 #[test]
@@ -263,12 +268,57 @@ fn standard_error_that_cannot_be_written_changes_no_exit_code() {
     std::fs::create_dir_all(place.run_root().join("photos/2026")).unwrap();
     for (words, code) in [(&["ps"] as &[&str], 0), (&["logs", "web"], 51)] {
         let full = std::fs::File::create("/dev/full").unwrap();
-        let (reader, closed) = std::os::unix::net::UnixStream::pair().unwrap();
+        let (reader, closed) = UnixStream::pair().unwrap();
         drop(reader);
         for stderr in [std::os::fd::OwnedFd::from(full), closed.into()] {
             let command = place.tare(words).stderr(stderr).spawn().unwrap();
             let ended = end(command);
             assert_eq!(ended.code, Some(code), "{words:?}: {ended:#?}");
         }
+    }
+}
+
+/// Of this machine in QEMU the control socket alone answers; no guest reads its disk.
+#[test]
+fn a_signal_ends_a_reload_and_withdraws_it() {
+    const RECORD: &str = r#"{"engine":"qemu","pid":1,"image":"http","cpus":1,"memory_mib":64,
+        "ports":[],"started_s":1,"reload":{"disk":0,"has_site":false}}"#;
+    const QMP: &[u8] = b"{\"QMP\": {}}\n{\"return\": {}}\n{\"return\": {}}\n";
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let place = TestDir::new();
+        let root = RunRoot::open(place.run_root()).unwrap();
+        let (dir, _lock) = root.create("web").unwrap();
+        dir.write_file(&dir.run_json(), RECORD.as_bytes()).unwrap();
+        let disk = dir.reload_disk();
+        dir.write_file(&disk, &[0; 4096]).unwrap();
+        let socket = UnixListener::bind(dir.control_socket()).unwrap();
+        let qemu = thread::spawn(move || {
+            let mut client = socket.accept().unwrap().0;
+            let _ = client.write_all(QMP);
+            let _ = client.read_to_end(&mut Vec::new());
+        });
+        let site = place.path().join("site");
+        fs::create_dir(&site).unwrap();
+        fs::write(site.join("index.html"), [b'x'; 1 << 16]).unwrap();
+        let site = site.to_str().unwrap();
+        let words = ["reload", "web", "--root", site, "--time", "86400"];
+        let mut reload = process::ends_with_terminal(&place.tare(&words));
+        let reload = reload.spawn().unwrap();
+        let requested = || {
+            fs::read(&disk).unwrap()[..512]
+                .iter()
+                .any(|byte| *byte != 0)
+        };
+        eventually("the root is on the disk", requested);
+        process::signal(&reload, signal);
+        let ended = end(reload);
+        assert_eq!(ended.code, Some(code), "{ended:#?}");
+        assert!(!requested());
+        // No archive either.
+        let blocks = fs::metadata(&disk).unwrap().blocks();
+        assert!(blocks * 512 <= 4096, "{blocks} blocks");
+        // A signal may come before it has connected.
+        drop(UnixStream::connect(dir.control_socket()));
+        qemu.join().unwrap();
     }
 }

@@ -34,6 +34,7 @@ use tare_site::reload::{
 
 use crate::disk::OpenDisk;
 use crate::failure::{Explain, Failure};
+use crate::interruption::Interruption;
 use crate::machine::RunFileError;
 use crate::qmp::Qmp;
 use crate::record::Record;
@@ -173,7 +174,8 @@ pub(crate) fn disk(dir: &RunDir) -> Result<OpenDisk, RunFileError> {
     })
 }
 
-/// Gives the machine another root; returns the number of files that it then serves.
+/// Gives the machine another root; returns the number of files that it then serves. A signal
+/// withdraws the request.
 pub fn reload(request: &ReloadRequest, terminal: &dyn Terminal) -> Result<u32, Failure> {
     let name = || request.name.clone();
     let dir = RunRoot::open_default()?.find(&request.name)?;
@@ -183,12 +185,17 @@ pub fn reload(request: &ReloadRequest, terminal: &dyn Terminal) -> Result<u32, F
         return Err(ReloadError::NoSite(name()).into());
     }
     let tree = tree(request, machine.memory_mib, terminal)?;
+    let interruption = Interruption::watch().map_err(Interruption::failed)?;
     let slot = Slot::open(&dir, &request.name)?;
     let offer = slot.write(&tree, has_site)?;
+    interruption.check()?;
     let size = slot.extend(machine.disk_bytes(&slot)?)?;
     machine.set_disk_bytes(size)?;
     let begin = Instant::now();
-    let goes_on = || dir.is_alive() && begin.elapsed() < request.limit;
+    let goes_on = || {
+        let is_in_time = begin.elapsed() < request.limit;
+        is_in_time && dir.is_alive() && interruption.check().is_ok()
+    };
     match slot.wait(offer.generation, goes_on)? {
         Some(Answer::Taken { files }) => Ok(files),
         Some(Answer::Refused(source)) => Err(ReloadError::Refused {
@@ -196,13 +203,21 @@ pub fn reload(request: &ReloadRequest, terminal: &dyn Terminal) -> Result<u32, F
             source,
         }
         .into()),
-        None if !dir.is_alive() => Err(ReloadError::Ended(name()).into()),
-        None => Err(ReloadError::TimedOut {
-            name: name(),
-            limit: request.limit,
-        }
-        .into()),
+        None => Err(unanswered(request, &dir, &interruption)),
     }
+}
+
+/// Why a machine gave no answer.
+fn unanswered(request: &ReloadRequest, dir: &RunDir, interruption: &Interruption) -> Failure {
+    let name = request.name.clone();
+    if let Err(interrupted) = interruption.check() {
+        return interrupted.into();
+    }
+    if !dir.is_alive() {
+        return ReloadError::Ended(name).into();
+    }
+    let limit = request.limit;
+    ReloadError::TimedOut { name, limit }.into()
 }
 
 /// A machine that can get another root.

@@ -74,10 +74,11 @@ pub(crate) fn is_gone(pid: u32) {
     });
 }
 
-/// Runs a command that ends with its terminal, also below a program that ignores SIGHUP (`nohup`).
+/// Runs a command that ends with its terminal and by Ctrl-C, also below a program that ignores SIGHUP
+/// (`nohup`) or SIGINT (a shell's background job).
 pub(crate) fn ends_with_terminal(tare: &Command) -> Command {
     let mut command = Command::new("env");
-    command.arg("--default-signal=HUP");
+    command.arg("--default-signal=HUP,INT");
     executes(&mut command, tare.get_program(), tare);
     command
 }
