@@ -387,4 +387,9 @@ fn what_a_user_without_rights_may_not_do() {
     if low.is_ok_and(|low| low.trim().parse::<u16>().is_ok_and(|low| low > 81)) {
         as_nobody(&["run", &image, "-p", "81:80"]).expect(30, "needs privileges");
     }
+    if tare_vmtest::installed("qemu-system-x86_64") {
+        let words = ["--engine", "qemu", "--net", "none", "--limit-cpu", "0.5"];
+        let refused = as_nobody(&[&["run", &image][..], &words].concat());
+        refused.expect(24, "only root may make cgroups");
+    }
 }

@@ -44,6 +44,8 @@ exit_codes! {
     Cmdline = 22,
     /// A CPU to pin to does not exist, is offline or is not allowed.
     CpuSet = 23,
+    /// A limit (--limit-cpu, --limit-memory, --limit-io) cannot be set here.
+    Limit = 24,
     /// A forwarded port is in use or not allowed.
     PortInUse = 30,
     /// The tap interface is missing, busy or not allowed.

@@ -117,7 +117,7 @@ impl Explain for LimitError {
     fn code(&self) -> ExitCode {
         match self {
             Self::NoDisk | Self::Device(DeviceError::Unnamed(_)) => ExitCode::Usage,
-            _ => ExitCode::Internal,
+            Self::NoController(_) | Self::Device(_) | Self::Group { .. } => ExitCode::Limit,
         }
     }
 
@@ -485,6 +485,18 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let error = enter_in(root.path(), limits(), &[], "web.1").unwrap_err();
         assert!(matches!(error, LimitError::NoController("cpu")), "{error}");
+        assert_eq!(error.code(), ExitCode::Limit);
+    }
+
+    #[test]
+    fn a_user_who_may_not_set_a_limit_gets_its_own_code() {
+        let refused = LimitError::Group {
+            path: PathBuf::from("/sys/fs/cgroup/tare"),
+            source: io::ErrorKind::PermissionDenied.into(),
+        };
+        assert_eq!(refused.code(), ExitCode::Limit);
+        assert!(refused.hint().is_some_and(|hint| hint.contains("root")));
+        assert_eq!(LimitError::NoDisk.code(), ExitCode::Usage);
     }
 
     #[test]
