@@ -73,6 +73,11 @@ impl Failure {
         Self(tare_launch::Failure::new(code, error))
     }
 
+    /// The same failure with another exit code.
+    pub(crate) fn with_code(self, code: ExitCode) -> Self {
+        Self(self.0.with_code(code))
+    }
+
     /// Adds a hint: a clause that follows the message.
     pub(crate) fn with_hint(self, hint: String) -> Self {
         Self(self.0.with_hint(Some(hint)))

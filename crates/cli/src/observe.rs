@@ -1,8 +1,6 @@
 //! Observes virtual machines for `tare why` and `tare top`: `tare_probe` with the program's exit
 //! codes.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tare_account::Account;
@@ -13,7 +11,7 @@ use tare_probe::kvm::Observer;
 use tare_probe::vm::{self, FindError, Started, Translated, Vm};
 
 use crate::failure::Explain;
-use crate::signals;
+use crate::signals::Requests;
 
 /// Shortest time between two searches for machines that start within a window.
 const LIST: Duration = Duration::from_millis(500);
@@ -105,8 +103,8 @@ pub(crate) struct Watch {
     vms: Vec<Vm>,
     scope: Scope,
     unavailable: Vec<Unavailable>,
-    /// Whether an interval is to end now.
-    stopped: Arc<AtomicBool>,
+    /// What ends an interval at once.
+    requests: Requests,
     /// CPU time of this process until watching began.
     start_cpu_ns: u64,
     /// CPU time of this thread for the last account, and for the listing after it.
@@ -134,7 +132,7 @@ impl Watch {
             vms: listing.vms,
             scope: Scope::All(started),
             unavailable: listing.unavailable,
-            stopped: Arc::default(),
+            requests: Requests::default(),
             start_cpu_ns: process_cpu_ns(),
             turn_cost: Duration::ZERO,
         }
@@ -154,7 +152,7 @@ impl Watch {
             vms,
             scope: Scope::Chosen,
             unavailable: Vec::new(),
-            stopped: Arc::default(),
+            requests: Requests::default(),
             start_cpu_ns: process_cpu_ns(),
             turn_cost: Duration::ZERO,
         })
@@ -176,14 +174,15 @@ impl Watch {
         &self.unavailable
     }
 
-    /// Makes SIGINT, SIGTERM and SIGHUP end an interval instead of the program.
-    pub(crate) fn end_by_signal(&self) -> Result<(), ObserveError> {
-        signals::raise(&self.stopped).map_err(ObserveError::Signals)
+    /// Makes SIGINT, SIGTERM and SIGHUP end an interval instead of the program; returns which came.
+    pub(crate) fn end_by_signal(&mut self) -> Result<Requests, ObserveError> {
+        self.requests = Requests::watch().map_err(ObserveError::Signals)?;
+        Ok(self.requests.clone())
     }
 
     /// Whether a signal has ended an interval.
     pub(crate) fn was_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
+        self.requests.check().is_err()
     }
 
     /// As [`Self::interval`], once: machines that start within the window are observed from then

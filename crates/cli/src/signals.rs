@@ -6,21 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::SIGINT;
+use tare_control::exit::ExitCode;
 use tare_host::signals::requests_to_end;
 use tare_launch::Interrupted;
 
-/// Makes them set `flag` instead of ending the process.
-pub(crate) fn raise(flag: &Arc<AtomicBool>) -> io::Result<()> {
-    for signal in requests_to_end() {
-        signal_hook::flag::register(signal, Arc::clone(flag))?;
-    }
-    Ok(())
-}
+use crate::failure::{Failure, Outcome};
 
-/// As [`raise`], with a new flag.
+/// A flag that they set instead of ending the process.
 pub(crate) fn flag() -> io::Result<Arc<AtomicBool>> {
     let flag = Arc::default();
-    raise(&flag)?;
+    for signal in requests_to_end() {
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
     Ok(flag)
 }
 
@@ -58,6 +55,24 @@ impl Requests {
         }
     }
 
+    /// The outcome of a verb that Ctrl-C ends as planned, unless another request ended it.
+    pub(crate) fn unless_terminated(&self, outcome: Outcome) -> Outcome {
+        match self.check() {
+            Err(Interrupted::Terminated) => Ok(ExitCode::Terminated),
+            Ok(()) | Err(Interrupted::CtrlC) => outcome,
+        }
+    }
+
+    /// A failure by which a verb says that it was interrupted, with the exit code of what did that.
+    pub(crate) fn attribute(&self, failure: Failure) -> Failure {
+        match (failure.code(), self.check()) {
+            (ExitCode::Interrupted, Err(Interrupted::Terminated)) => {
+                failure.with_code(ExitCode::Terminated)
+            }
+            _ => failure,
+        }
+    }
+
     /// What Ctrl-C was for has ended, and the next step begins.
     pub(crate) fn forget_ctrl_c(&self) {
         self.interrupted.store(false, Ordering::Relaxed);
@@ -66,10 +81,27 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
-    use tare_control::exit::ExitCode;
-
     use super::*;
     use crate::failure::Explain as _;
+
+    #[test]
+    fn a_verb_that_sigterm_ends_has_its_exit_code() {
+        let requests = Requests::default();
+        let codes = || {
+            let interrupted = Failure::from(Interrupted::CtrlC);
+            let other = Failure::new(ExitCode::KernelBuild, "no compiler");
+            let failures = [interrupted, other].map(|it| requests.attribute(it).code());
+            let done = requests.unless_terminated(Ok(ExitCode::Success));
+            (done.ok(), failures)
+        };
+        let as_they_are = [ExitCode::Interrupted, ExitCode::KernelBuild];
+        assert_eq!(codes(), (Some(ExitCode::Success), as_they_are));
+        requests.interrupted.store(true, Ordering::Relaxed);
+        assert_eq!(codes(), (Some(ExitCode::Success), as_they_are));
+        requests.terminated.store(true, Ordering::Relaxed);
+        let terminated = [ExitCode::Terminated, ExitCode::KernelBuild];
+        assert_eq!(codes(), (Some(ExitCode::Terminated), terminated));
+    }
 
     #[test]
     fn ctrl_c_ends_a_step_and_other_requests_end_all() {

@@ -322,3 +322,15 @@ fn a_signal_ends_a_reload_and_withdraws_it() {
         qemu.join().unwrap();
     }
 }
+
+#[test]
+fn why_prints_what_there_is_when_a_signal_ends_its_window() {
+    for (signal, code) in [(Signal::INT, 0), (Signal::TERM, 143)] {
+        let place = TestDir::new();
+        let words = ["why", "--json", "--seconds", "86400"];
+        let why = place.tare(&words).spawn().unwrap();
+        process::handles(why.id(), signal);
+        process::signal(&why, signal);
+        end(why).expect(code, "\"machines\": [");
+    }
+}

@@ -50,6 +50,12 @@ impl Failure {
         }
     }
 
+    /// The same failure with another exit code.
+    pub fn with_code(mut self, code: ExitCode) -> Self {
+        self.code = code;
+        self
+    }
+
     /// Adds a hint: a clause that follows the message.
     pub fn with_hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint;

@@ -47,7 +47,7 @@ use tare_tailor::tuning::report::SearchReport;
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, warn};
 use crate::profile::read;
-use crate::signals;
+use crate::signals::{self, Requests};
 use applications::Profiled;
 use args::TailorArgs;
 use progress::Progress;
@@ -71,12 +71,15 @@ pub(crate) fn tailor(args: &TailorArgs) -> Outcome {
         patching: Patching::Cached,
         starter: Starter::Tare(this_program()?, bounds(args)),
     };
-    let interrupted = signals::flag().map_err(|error| Failure::new(ExitCode::Internal, error))?;
-    match (&args.lock, &args.kernel) {
+    let failed = |error| Failure::new(ExitCode::Internal, error);
+    let interrupted = signals::flag().map_err(failed)?;
+    let requests = Requests::watch().map_err(failed)?;
+    let outcome = match (&args.lock, &args.kernel) {
         (Some(lock), _) => again(args, lock, &builder, &interrupted),
         (None, Some(kernel)) => tuning::on_a_kernel(args, kernel, &builder, &interrupted),
         (None, None) => anew(args, &builder, interrupted),
-    }
+    };
+    outcome.map_err(|failure| requests.attribute(failure))
 }
 
 /// The bounds of each `make`.

@@ -10,7 +10,6 @@ mod view;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use tare_control::exit::ExitCode;
 use crate::args::TopArgs;
 use crate::failure::{Failure, Outcome};
 use crate::observe::{ObserveError, Watch};
-use crate::signals;
+use crate::signals::Requests;
 use crate::why::prices::Prices;
 pub(crate) use row::Column;
 use row::Row;
@@ -49,14 +48,14 @@ pub(crate) fn top(args: &TopArgs) -> Outcome {
         return print(watch, args, &prices);
     }
     // A signal ends the loop, which puts the terminal back.
-    let ended = signals::flag().map_err(terminal)?;
+    let requests = Requests::watch().map_err(terminal)?;
     let intervals = observe(watch, interval);
     // Also puts the terminal back when this thread panics.
     let mut screen = ratatui::try_init().map_err(terminal)?;
     let view = View::new(args.sort, interval.as_secs_f64());
-    let outcome = show(&mut screen, view, &intervals, &ended, &prices);
-    ratatui::try_restore().map_err(terminal)?;
-    outcome
+    let outcome = show(&mut screen, view, &intervals, &requests, &prices);
+    let restored = ratatui::try_restore().map_err(terminal);
+    requests.unless_terminated(outcome.and_then(|code| restored.map(|()| code)))
 }
 
 /// Prints tables to standard output, until the reader closes.
@@ -96,14 +95,14 @@ fn show(
     screen: &mut DefaultTerminal,
     mut view: View,
     intervals: &Receiver<Interval>,
-    ended: &AtomicBool,
+    requests: &Requests,
     prices: &Prices,
 ) -> Outcome {
     loop {
         screen
             .draw(|frame| screen::draw(frame, &view))
             .map_err(terminal)?;
-        if ended.load(Ordering::Relaxed) {
+        if requests.check().is_err() {
             return Ok(ExitCode::Success);
         }
         match turn().map_err(terminal)? {

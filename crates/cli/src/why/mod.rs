@@ -45,8 +45,13 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
     for missing in watch.unavailable() {
         warn(&missing.to_string());
     }
-    // An interrupt ends the window early; the findings are printed all the same.
-    watch.end_by_signal()?;
+    // A signal ends the window early; the findings are printed all the same.
+    let requests = watch.end_by_signal()?;
+    requests.unless_terminated(findings(args, prices, watch, began))
+}
+
+/// Watches for the window, and prints what it shows.
+fn findings(args: &WhyArgs, prices: Prices, mut watch: Watch, began: Instant) -> Outcome {
     let accounts = watch.window(args.seconds.duration());
     if accounts.is_empty() && !args.json {
         return print(match watch.unavailable() {

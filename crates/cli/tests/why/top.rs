@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::support::{TestDir, eventually, process};
+use super::support::needs::skip;
+use super::support::{TestDir, eventually, installed, output, process};
 use super::{RunningMachine, ready, ready_with};
 
 #[test]
@@ -93,6 +94,31 @@ fn top_on_a_terminal(place: &TestDir, keys: &[&[u8]]) -> String {
         std::io::Write::write_all(&mut terminal, key).unwrap();
     }
     screen.end()
+}
+
+#[test]
+fn top_that_sigterm_ends_puts_the_terminal_back() {
+    if !installed("script") {
+        skip("script is not installed");
+        return;
+    }
+    let place = TestDir::new();
+    let file = place.path().join("pid");
+    let line = format!(
+        "sh -c 'echo $$ > {}; exec {} top --interval 0.5'; echo ended=$?; stty -a",
+        file.display(),
+        env!("CARGO_BIN_EXE_tare")
+    );
+    let screen = Screen::drawn(&place, &line);
+    let pid = std::fs::read_to_string(file).unwrap();
+    output("kill", &["-TERM", pid.trim()]);
+    let text = screen.end();
+    let (_, after) = text
+        .split_once("\x1b[?1049l")
+        .expect("the other screen is left");
+    assert!(after.contains("ended=143"), "{after}");
+    let is_back = after.contains(" echo") && after.contains(" icanon");
+    assert!(is_back, "{after}");
 }
 
 /// As below `nohup`, where a terminal that is closed ends no program.
