@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use support::TestDir;
+use support::{TestDir, end, process};
 use tare_control::rundir::{RunRoot, record_end};
 
 /// Every verb that reads the root, for a machine of that name.
@@ -200,4 +200,49 @@ fn names_and_records_of_others_cannot_command_a_terminal() {
             assert!(!text.contains(active), "{words:?}: {ended:#?}");
         }
     }
+}
+
+/// As on a run root that became full when the machine was started.
+#[test]
+fn a_machine_without_a_record_is_listed_as_unknown() {
+    let place = TestDir::new();
+    let root = RunRoot::open(place.run_root()).unwrap();
+    let (dir, _lock) = root.create("web").unwrap();
+    assert_eq!(
+        place.run(&["ps", "--json"]).out,
+        "[]\n",
+        "it may be about to start"
+    );
+    let long_ago = fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH);
+    let directory = fs::File::open(dir.path()).unwrap();
+    directory.set_times(long_ago).unwrap();
+    let listed = place.run(&["ps"]);
+    let line = listed.out.lines().nth(1).unwrap();
+    assert_eq!(
+        line.split_whitespace().collect::<Vec<_>>(),
+        ["web", "unknown"]
+    );
+    let json = place.run(&["ps", "--json"]).out;
+    let rows: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        rows,
+        serde_json::json!([{ "name": "web", "state": "unknown" }])
+    );
+}
+
+/// After `su`, which leaves the variable as it was.
+#[test]
+fn the_runtime_directory_of_another_user_refuses_no_verb() {
+    if !process::can_do_without() {
+        return;
+    }
+    let place = TestDir::new();
+    // For root alone.
+    let others = tempfile::tempdir().unwrap();
+    let mut tare = place.tare(&["ps"]);
+    tare.env_remove("TARE_RUN_ROOT")
+        .env("XDG_RUNTIME_DIR", others.path())
+        .env("TMPDIR", place.path());
+    let listed = process::as_user(place.path(), &tare).spawn().unwrap();
+    end(listed).expect(0, "NAME");
 }

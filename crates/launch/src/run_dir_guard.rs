@@ -2,6 +2,7 @@
 //! the machine takes it over.
 
 use std::fs::File;
+use std::io;
 
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{ROOT_VARIABLE, Removal, Run, RunDir, RunDirError, RunRoot, RunState};
@@ -42,9 +43,18 @@ impl Explain for RunDirError {
                 format!("set {ROOT_VARIABLE} to a directory of mode 0700 of yours"),
             ),
             Self::Foreign(_) => Some("give another name, or move it away".to_owned()),
+            Self::Io { source, .. } if is_unusable(source.kind()) => Some(format!(
+                "set {ROOT_VARIABLE} to a directory of mode 0700 of yours"
+            )),
             _ => None,
         }
     }
+}
+
+/// Errors of a place where this user makes no directories.
+fn is_unusable(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem};
+    matches!(kind, NotFound | PermissionDenied | ReadOnlyFilesystem)
 }
 
 /// Ended machines of one stem that are kept for `tare logs`. The next machine takes the name of the
@@ -205,6 +215,18 @@ mod tests {
                 guards.iter().map(|guard| guard.dir().name()).collect();
             assert_eq!(names.len(), STARTS);
         }
+    }
+
+    #[test]
+    fn a_root_that_cannot_be_made_is_an_error_that_names_the_variable() {
+        let root = RunRoot::open("/proc/tare").unwrap();
+        let error = RunDirGuard::take(&root, &Name::Given("web".to_owned())).unwrap_err();
+        assert_eq!(error.code(), ExitCode::Output);
+        assert!(
+            error
+                .hint()
+                .is_some_and(|hint| hint.contains(ROOT_VARIABLE))
+        );
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! `tare ps`: the machines of this user.
 
 use std::fmt::Write as _;
+use std::fs;
+use std::time::Duration;
 
 use serde::Serialize;
 use tare_control::exit::ExitCode;
-use tare_control::rundir::{Listing, Run, RunRoot, RunState};
+use tare_control::rundir::{Listing, Run, RunDir, RunRoot, RunState};
 use tare_host::printable::printable;
 use tare_launch::record::{Record, now_s};
 use tare_launch::{limits, user};
@@ -17,12 +19,14 @@ use crate::output::{print, warn};
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
+    /// `None`: it could not be written, as on a full run root.
     #[serde(flatten)]
-    record: Record,
+    record: Option<Record>,
     #[serde(flatten)]
     state: State,
     /// What confines the process that executes the guest.
-    confinement: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    confinement: Option<&'static str>,
 }
 
 /// Whether it runs.
@@ -41,7 +45,13 @@ enum State {
         exit_code: Option<u8>,
         ended_s: Option<u64>,
     },
+    /// A process holds its lock, and nothing says which.
+    Unknown,
 }
+
+/// How long a directory without a record has not changed when its machine is neither about to start nor
+/// just ending.
+const SETTLED: Duration = Duration::from_secs(10);
 
 /// Lists the machines that run, with `--all` those that have ended as well.
 pub(crate) fn ps(args: &PsArgs) -> Outcome {
@@ -66,7 +76,15 @@ pub(crate) fn ps(args: &PsArgs) -> Outcome {
 
 /// `None` for a machine that is just ending, or has not started yet: it has no record.
 fn row(run: &Run) -> Option<Row> {
-    let record = Record::read(&run.dir).ok()?;
+    let Ok(record) = Record::read(&run.dir) else {
+        let is_shown = run.state == RunState::Running && is_settled(&run.dir);
+        return is_shown.then(|| Row {
+            name: run.dir.name().to_owned(),
+            record: None,
+            state: State::Unknown,
+            confinement: None,
+        });
+    };
     let state = match &run.state {
         RunState::Running => match record.waits_after {
             Some(exit_code) => State::Restarting { exit_code },
@@ -81,10 +99,16 @@ fn row(run: &Run) -> Option<Row> {
     };
     Some(Row {
         name: run.dir.name().to_owned(),
-        confinement: record.confinement(),
-        record,
+        confinement: Some(record.confinement()),
+        record: Some(record),
         state,
     })
+}
+
+/// Whether nothing came into the directory or left it for a while.
+fn is_settled(dir: &RunDir) -> bool {
+    let changed = fs::metadata(dir.path()).and_then(|dir| dir.modified());
+    changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age >= SETTLED))
 }
 
 fn table(rows: &[Row]) -> String {
@@ -93,21 +117,43 @@ fn table(rows: &[Row]) -> String {
         "NAME", "PID", "STATE", "CPUS", "MEMORY", "ENGINE", "CONFINED BY"
     );
     for row in rows {
-        let record = &row.record;
-        let _ = writeln!(
-            text,
+        let cells = row.record.as_ref().map_or_else(Cells::default, Cells::of);
+        let line = format!(
             "{:<16} {:>7} {:>10} {:>4} {:>7} {:<8} {:<13} {}",
             printable(&row.name),
-            record.pid,
+            cells.pid,
             state(&row.state),
-            record.cpus,
-            format!("{} M", record.memory_mib),
-            record.engine.name(),
-            row.confinement,
-            printable(&remarks(record)),
+            cells.cpus,
+            cells.memory,
+            cells.engine,
+            row.confinement.unwrap_or_default(),
+            cells.remarks,
         );
+        let _ = writeln!(text, "{}", line.trim_end());
     }
     text
+}
+
+/// What the table shows of a record.
+#[derive(Default)]
+struct Cells {
+    pid: String,
+    cpus: String,
+    memory: String,
+    engine: &'static str,
+    remarks: String,
+}
+
+impl Cells {
+    fn of(record: &Record) -> Self {
+        Self {
+            pid: record.pid.to_string(),
+            cpus: record.cpus.to_string(),
+            memory: format!("{} M", record.memory_mib),
+            engine: record.engine.name(),
+            remarks: printable(&remarks(record)).into_owned(),
+        }
+    }
 }
 
 fn state(state: &State) -> String {
@@ -121,6 +167,7 @@ fn state(state: &State) -> String {
         State::Ended {
             exit_code: None, ..
         } => "killed".to_owned(),
+        State::Unknown => "unknown".to_owned(),
     }
 }
 
@@ -161,39 +208,38 @@ mod tests {
 
     #[test]
     fn a_machine_is_one_line_below_80_columns() {
-        let row = Row {
+        let record = Record {
+            engine: EngineName::QemuKvm,
+            pid: 4_194_304,
+            start_time: None,
+            image: "http".to_owned(),
+            cpus: 16,
+            memory_mib: 65_536,
+            ports: vec!["127.0.0.1:8080:80/tcp".to_owned()],
+            started_s: 0,
+            restarts: 0,
+            keeper: None,
+            waits_after: None,
+            reload: None,
+            user: None,
+        };
+        let row = |record: &Record, state| Row {
             name: "http-1".to_owned(),
-            record: Record {
-                engine: EngineName::QemuKvm,
-                pid: 4_194_304,
-                start_time: None,
-                image: "http".to_owned(),
-                cpus: 16,
-                memory_mib: 65_536,
-                ports: vec!["127.0.0.1:8080:80/tcp".to_owned()],
-                started_s: 0,
-                restarts: 0,
-                keeper: None,
-                waits_after: None,
-                reload: None,
-                user: None,
-            },
-            confinement: "seccomp+ns",
-            state: State::Running { uptime_s: 7199 },
+            record: Some(record.clone()),
+            confinement: Some("seccomp+ns"),
+            state,
         };
-        let mut again = Row {
-            name: row.name.clone(),
-            record: row.record.clone(),
-            confinement: row.confinement,
-            state: State::Restarting { exit_code: 70 },
+        let again = Record {
+            restarts: 12,
+            ..record.clone()
         };
-        again.record.restarts = 12;
+        let again = row(&again, State::Restarting { exit_code: 70 });
         let shown = super::table(&[again]);
         assert!(
             shown.ends_with("8080:80 (12 restarts)\n") && shown.contains("after 70"),
             "{shown}"
         );
-        let table = table(&[row]);
+        let table = table(&[row(&record, State::Running { uptime_s: 7199 })]);
         assert!(table.lines().all(|line| line.len() < 80), "{table}");
         assert!(
             table.ends_with("qemu-kvm seccomp+ns    8080:80\n"),

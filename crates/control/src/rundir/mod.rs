@@ -1,7 +1,8 @@
 //! Run directories: one directory for each machine, found by name.
 //!
 //! ```text
-//! $XDG_RUNTIME_DIR/tare/NAME/   (root: /run/tare, else a directory of the user's in /tmp)
+//! $XDG_RUNTIME_DIR/tare/NAME/   (root: /run/tare; where the variable names no directory of this
+//!                                user, a directory of the user's in /tmp)
 //!     lock           marks the directory as Tare's; locked (flock) while the machine runs;
 //!                    a machine that ended by itself leaves its exit code here
 //!     machine.json   the configuration
