@@ -51,7 +51,7 @@ pub(crate) fn weigh(args: WeighArgs) -> Outcome {
         OwnArgs::Image(own) => request.image = own.image,
         OwnArgs::Cuts(own) => {
             (request.app, request.cuts) = (own.app, own.cuts);
-            request.config = own.config;
+            request.configs = own.configs;
         }
         OwnArgs::Platforms(own) => {
             let options = options(*own);

@@ -247,7 +247,7 @@ pub struct Merged {
 pub fn no_options_of_tailor(request: &WeighRequest) -> Result<(), WeighError> {
     let given = [
         ("--cuts", request.cuts.is_some()),
-        ("--config", request.config.is_some()),
+        ("--config", !request.configs.is_empty()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),

@@ -65,9 +65,9 @@ pub struct WeighRequest {
     pub app: Option<String>,
     /// Cuts that `tailor` weighs one by one; empty is all, `None` is as the depth says.
     pub cuts: Option<Vec<Cut>>,
-    /// Firecracker's configuration of a guest's kernel, for `tailor`; `None` is the one of an
-    /// earlier run, if there was one.
-    pub config: Option<PathBuf>,
+    /// Files of Firecracker's configuration of a guest's kernel, for `tailor`, of which a later
+    /// one wins; empty is the configuration of an earlier run, if there was one.
+    pub configs: Vec<PathBuf>,
     /// The earlier run, or its `summary.json`, that the page has beside the new one.
     pub against: Option<PathBuf>,
     /// Revision of the source that this program was built from.
@@ -87,7 +87,7 @@ impl WeighRequest {
             image: None,
             app: None,
             cuts: None,
-            config: None,
+            configs: Vec::new(),
             fail_on_missed: false,
             resume: None,
             against: None,

@@ -146,11 +146,11 @@ pub(crate) struct CutArgs {
     /// not cached [default: all with --full, else none]
     #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub(crate) cuts: Option<Vec<tare_tailor::cut::Cut>>,
-    /// Also measure a kernel with Firecracker's guest configuration
-    /// (microvm-kernel-ci-x86_64-6.1.config in its sources); later runs use the cached
-    /// kernel
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    /// Also measure a kernel with Firecracker's guest configuration, merged from files of its
+    /// sources, of which a later one wins: microvm-kernel-ci-x86_64-6.1.config, then
+    /// pcie.config, since guests here have PCI; repeatable; later runs use the cached kernel
+    #[arg(long = "config", value_name = "FILE")]
+    pub(crate) configs: Vec<PathBuf>,
 }
 
 /// A percentage that a figure may be worse by.

@@ -1,9 +1,10 @@
 //! Firecracker's own configuration of a guest's kernel, on the sources of the tailored ones.
 //!
-//! The file is not part of Tare. `tare weigh tailor --config FILE` takes it from
-//! Firecracker's sources (Apache-2.0), where it is
-//! `resources/guest_configs/microvm-kernel-ci-x86_64-6.1.config`, and keeps its options in
-//! the cache for later runs.
+//! The files are not part of Tare. `tare weigh tailor --config FILE --config FILE` takes them
+//! from Firecracker's sources (Apache-2.0), where they are
+//! `resources/guest_configs/microvm-kernel-ci-x86_64-6.1.config` and, for PCI, `pcie.config`
+//! beside it. They are merged as Firecracker's own build does (`scripts/kconfig/merge_config.sh`
+//! of the kernel): a later file wins. The options are kept in the cache for later runs.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -43,7 +44,7 @@ const NEEDED: [&str; 9] = [
     "VIRTIO_PCI",
 ];
 
-/// A file that cannot be the configuration of a guest here.
+/// Files that cannot be the configuration of a guest here.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
     /// It cannot be read.
@@ -62,18 +63,48 @@ pub(crate) enum ConfigError {
         /// Why.
         source: GivenError,
     },
-    /// Its kernel would not serve.
-    #[error("{} leaves off what a guest of this experiment needs: {}", path.display(), missing.join(", "))]
+    /// Their kernel would not serve.
+    #[error(
+        "{} leaves off what a guest of this experiment needs: {} (a further --config turns it on; \
+         Firecracker's pcie.config has PCI)",
+        listed(paths), missing.join(", ")
+    )]
     Lacks {
-        /// The file.
-        path: PathBuf,
+        /// The files.
+        paths: Vec<PathBuf>,
         /// Options.
         missing: Vec<&'static str>,
     },
 }
 
-/// Reads a configuration file, if guests of this experiment run on its kernel.
-pub(crate) fn read(path: &Path) -> Result<GivenConfig, ConfigError> {
+fn listed(paths: &[PathBuf]) -> String {
+    let paths: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
+    paths.join(" with ")
+}
+
+/// Reads configuration files and merges them, if guests of this experiment run on the kernel
+/// of the result.
+pub(crate) fn read(paths: &[PathBuf]) -> Result<GivenConfig, ConfigError> {
+    let mut merged = None;
+    for path in paths {
+        let next = read_one(path)?;
+        merged =
+            Some(merged.map_or_else(|| next.clone(), |before: GivenConfig| before.with(&next)));
+    }
+    let config = merged.as_ref().map(|given| Config::read(&given.text()));
+    let config = config.unwrap_or_default();
+    let has = |name: &str| Symbol::new(name).is_some_and(|symbol| config.has(&symbol));
+    let missing: Vec<_> = NEEDED.into_iter().filter(|name| !has(name)).collect();
+    match merged {
+        Some(given) if missing.is_empty() => Ok(given),
+        _ => Err(ConfigError::Lacks {
+            paths: paths.to_owned(),
+            missing,
+        }),
+    }
+}
+
+fn read_one(path: &Path) -> Result<GivenConfig, ConfigError> {
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(MOST_BYTES).read_to_end(&mut bytes))
@@ -81,21 +112,10 @@ pub(crate) fn read(path: &Path) -> Result<GivenConfig, ConfigError> {
             path: path.to_owned(),
             source,
         })?;
-    let given = GivenConfig::read(&bytes).map_err(|source| ConfigError::Given {
+    GivenConfig::read(&bytes).map_err(|source| ConfigError::Given {
         path: path.to_owned(),
         source,
-    })?;
-    let config = Config::read(&given.text());
-    let has = |name: &str| Symbol::new(name).is_some_and(|symbol| config.has(&symbol));
-    let missing: Vec<_> = NEEDED.into_iter().filter(|name| !has(name)).collect();
-    if missing.is_empty() {
-        Ok(given)
-    } else {
-        Err(ConfigError::Lacks {
-            path: path.to_owned(),
-            missing,
-        })
-    }
+    })
 }
 
 /// Keeps a configuration for later runs.
@@ -114,7 +134,7 @@ pub(crate) fn keep(given: &GivenConfig, cache: &Cache) -> Result<(), LinuxError>
 
 /// The configuration of an earlier run.
 pub(crate) fn stored_config(cache: &Cache) -> Option<GivenConfig> {
-    read(&cache.dir().join(KEPT)).ok()
+    read(&[cache.dir().join(KEPT)]).ok()
 }
 
 /// Its kernel; made if the cache has none of these sources and options.
@@ -158,6 +178,18 @@ mod tests {
         names.iter().map(|it| format!("CONFIG_{it}=y\n")).collect()
     }
 
+    /// What Firecracker's `pcie.config` turns on.
+    const PCIE: [&str; 8] = [
+        "BLK_MQ_PCI",
+        "PCI",
+        "PCI_MMCONFIG",
+        "PCI_MSI",
+        "PCIEPORTBUS",
+        "VIRTIO_PCI",
+        "PCI_HOST_COMMON",
+        "PCI_HOST_GENERIC",
+    ];
+
     #[test]
     fn a_configuration_is_kept_for_later_runs() {
         let dir = tempfile::tempdir().unwrap();
@@ -166,7 +198,7 @@ mod tests {
         let file = dir.path().join("config");
         for more in ["CONFIG_HZ=250\n", "# CONFIG_SMP is not set\n"] {
             fs::write(&file, of(&NEEDED) + more).unwrap();
-            let given = read(&file).unwrap();
+            let given = read(std::slice::from_ref(&file)).unwrap();
             keep(&given, &cache).unwrap();
             assert_eq!(stored_config(&cache), Some(given));
         }
@@ -177,14 +209,43 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("config");
         fs::write(&file, of(&NEEDED[..8])).unwrap();
-        let refused = read(&file).unwrap_err().to_string();
-        assert!(refused.ends_with("needs: VIRTIO_PCI"), "{refused}");
+        let one = std::slice::from_ref(&file);
+        let refused = read(one).unwrap_err().to_string();
+        assert!(refused.contains("needs: VIRTIO_PCI ("), "{refused}");
         fs::write(&file, "#!/bin/sh\necho\n").unwrap();
-        let refused = chain(&read(&file).unwrap_err());
+        let refused = chain(&read(one).unwrap_err());
         assert!(
             refused.contains("not a kernel's configuration: line 2"),
             "{refused}"
         );
-        assert!(read(&dir.path().join("none")).is_err());
+        assert!(read(&[dir.path().join("none")]).is_err());
+    }
+
+    /// The options of both files that decide: the first leaves off PCI.
+    #[test]
+    fn firecrackers_own_file_is_taken_with_the_one_that_has_pci() {
+        let dir = tempfile::tempdir().unwrap();
+        let [base, pcie] = ["base.config", "pcie.config"].map(|name| dir.path().join(name));
+        let ours = NEEDED.into_iter().filter(|name| !name.contains("PCI"));
+        let ours: Vec<_> = ours.collect();
+        let off = "# CONFIG_PCI is not set\nCONFIG_VIRTIO_MENU=y\n";
+        fs::write(&base, of(&ours) + off).unwrap();
+        fs::write(&pcie, of(&PCIE)).unwrap();
+        let alone = read(std::slice::from_ref(&base)).unwrap_err().to_string();
+        assert!(
+            alone.contains("needs: PCI, VIRTIO_PCI (a further --config"),
+            "{alone}"
+        );
+        let given = read(&[base.clone(), pcie.clone()]).unwrap();
+        let text = given.text();
+        assert!(
+            text.contains("CONFIG_PCI=y\n") && !text.contains("# CONFIG_PCI is"),
+            "{text}"
+        );
+        // The later file wins.
+        let other_way = read(&[pcie.clone(), base]).unwrap_err().to_string();
+        assert!(other_way.contains("needs: PCI ("), "{other_way}");
+        let incomplete = read(&[pcie]).unwrap_err().to_string();
+        assert!(incomplete.contains("SERIAL_8250_CONSOLE"), "{incomplete}");
     }
 }

@@ -4,6 +4,8 @@
 //! (`include/config/auto.conf`), so that `$(shell ...)` in one would run a command. Only
 //! values without characters of make and the shell are taken.
 
+use std::collections::BTreeSet;
+
 /// Most bytes of a file; Debian's has 260 KiB.
 const MAX_BYTES: usize = 1 << 20;
 /// Characters of strings besides letters and digits.
@@ -66,10 +68,30 @@ impl GivenConfig {
         Ok(Self { lines })
     }
 
+    /// This configuration with the lines of a later one, which win (`merge_config.sh` of the
+    /// kernel's scripts).
+    #[must_use]
+    pub fn with(&self, later: &Self) -> Self {
+        let set: BTreeSet<&str> = later.lines.iter().filter_map(|it| name(it)).collect();
+        let kept = self.lines.iter();
+        let kept = kept.filter(|line| name(line).is_none_or(|name| !set.contains(name)));
+        Self {
+            lines: kept.chain(&later.lines).cloned().collect(),
+        }
+    }
+
     /// The lines as one text, comments left out.
     pub fn text(&self) -> String {
         self.lines.join("\n") + "\n"
     }
+}
+
+/// The option that a line sets or leaves off.
+fn name(line: &str) -> Option<&str> {
+    let off = line
+        .strip_prefix("# CONFIG_")
+        .and_then(|off| off.strip_suffix(" is not set"));
+    off.or_else(|| Some(line.strip_prefix("CONFIG_")?.split_once('=')?.0))
 }
 
 /// What a line of a configuration is.
@@ -161,6 +183,16 @@ mod tests {
             let refused = GivenConfig::read(text.as_bytes());
             assert_eq!(refused, Err(GivenError::Line { number: 2 }), "{line}");
         }
+    }
+
+    #[test]
+    fn a_later_configuration_wins_line_by_line() {
+        let read = |text: &str| GivenConfig::read(text.as_bytes()).unwrap();
+        let merged = read("# CONFIG_PCI is not set\nCONFIG_NET=y\nCONFIG_HZ=250\n").with(&read(
+            "CONFIG_PCI=y\nCONFIG_PCI_MSI=y\n# CONFIG_HZ is not set\n",
+        ));
+        let right = "CONFIG_NET=y\nCONFIG_PCI=y\nCONFIG_PCI_MSI=y\n# CONFIG_HZ is not set\n";
+        assert_eq!(merged.text(), right);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -86,14 +86,14 @@ impl Tailor {
         }
     }
 
-    /// Takes Firecracker's configuration from a file, else from an earlier run.
-    fn take_configuration(&mut self, file: Option<&Path>) -> Result<(), WeighError> {
-        self.given = match file {
-            Some(file) => Some(
-                firecracker::read(file)
+    /// Takes Firecracker's configuration from files, else from an earlier run.
+    fn take_configuration(&mut self, files: &[PathBuf]) -> Result<(), WeighError> {
+        self.given = match files {
+            [_, ..] => Some(
+                firecracker::read(files)
                     .map_err(|error| WeighError::Option(format!("--config: {}", chain(&error))))?,
             ),
-            None => Cache::open_default()
+            [] => Cache::open_default()
                 .ok()
                 .and_then(|cache| firecracker::stored_config(&cache)),
         };
@@ -271,7 +271,7 @@ fn takes_nothing(app: &App, arm: &Arm) -> Result<bool, LinuxError> {
 
 impl Experiment for Tailor {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        self.take_configuration(request.config.as_deref())?;
+        self.take_configuration(&request.configs)?;
         let Some(cuts) = &request.cuts else {
             return Ok(());
         };

@@ -55,7 +55,7 @@ fn a_record_gives_a_kernels_own_start_and_iterations() {
 #[test]
 fn a_configuration_that_cannot_be_used_ends_the_weighing_before_it_begins() {
     let mut request = WeighRequest::new("tailor");
-    request.config = Some("/no/such/file".into());
+    request.configs = vec!["/no/such/file".into()];
     let mut tailor = Tailor::new(Depth::Quick, None);
     let refused = tailor.configure(&request).unwrap_err().to_string();
     assert!(
