@@ -67,6 +67,18 @@ fn a_console_whose_line_is_in_the_acpi_tables_only_is_found_there() {
 }
 
 #[test]
+fn standard_streams_have_their_ports_where_the_machine_offers_them() {
+    for (target, right) in [
+        (Target::Tare, true),
+        (Target::Qemu, true),
+        (Target::Firecracker, false),
+    ] {
+        let choice = chosen_for(target, &profile(&[]), &[], &[]);
+        assert_eq!(has(&choice, "VIRTIO_CONSOLE"), right, "{target:?}");
+    }
+}
+
+#[test]
 fn a_call_that_was_never_there_is_not_built_in() {
     let choice = chosen(
         &profile(&[("io_uring_setup", 2, 2), ("eventfd2", 2, 1)]),
