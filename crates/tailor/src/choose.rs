@@ -13,6 +13,12 @@ use crate::spec::KernelSpec;
 pub struct Choice {
     /// Symbols with the reasons for each.
     pub symbols: BTreeMap<Symbol, BTreeSet<String>>,
+    /// Symbols that are set to a number.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<Symbol, u64>,
+    /// Symbols that are built where the sources have them.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub where_known: BTreeSet<Symbol>,
     /// Symbols that something looked at and lives without, with what did.
     pub optional: BTreeMap<Symbol, BTreeSet<String>>,
     /// Calls that were answered by ENOSYS each time where they were
@@ -36,6 +42,11 @@ pub fn choose(spec: &KernelSpec) -> Choice {
             continue;
         }
         for reason in reasons(row, spec) {
+            choice.values.extend(row.values.clone());
+            if row.where_known {
+                choice.where_known.extend(row.needs.iter().cloned());
+                continue;
+            }
             for symbol in &row.needs {
                 let is_built = !row.optional || spec.keep.contains(symbol);
                 let list = if is_built {

@@ -168,7 +168,9 @@ fn key(app: &App, order: &KernelSpec, sources: &Sources) -> String {
         .collect();
     let tools = lock::tools();
     let sources = &sources.sha256;
-    let all = format!("{sources} {symbols:?} {cuts:?} {tools:?} {patches}");
+    let (values, where_known) = (&choice.values, &choice.where_known);
+    let all =
+        format!("{sources} {symbols:?} {values:?} {where_known:?} {cuts:?} {tools:?} {patches}");
     format!("{}-{}", app.name, &lock::sha256(all.as_bytes())[..12])
 }
 

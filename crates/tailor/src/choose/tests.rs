@@ -178,6 +178,23 @@ fn a_sockets_protocol_brings_what_speaks_it() {
 }
 
 #[test]
+fn a_socket_of_mptcp_on_ipv6_brings_both() {
+    let choice_of = |family: &str| {
+        let mut profile = profile(&[]);
+        profile.features.sockets.push(SocketUse {
+            family: family.to_owned(),
+            kind: "SOCK_STREAM".to_owned(),
+            protocol: 262,
+            count: 1,
+        });
+        chosen(&profile, &[], &[])
+    };
+    let names = |choice: &Choice| ["MPTCP", "IPV6", "MPTCP_IPV6"].map(|name| has(choice, name));
+    assert_eq!(names(&choice_of("AF_INET6")), [true; 3]);
+    assert_eq!(names(&choice_of("AF_INET")), [true, false, false]);
+}
+
+#[test]
 fn a_congestion_control_is_built_in_by_its_name_beside_the_default_one() {
     let with = |name: &str| {
         let mut profile = profile(&[]);

@@ -28,6 +28,11 @@ impl Config {
             .is_some_and(|value| value == "y")
     }
 
+    /// What a symbol is set to; `None` for one that is not set.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.set.get(name).map(String::as_str)
+    }
+
     /// The lines that set something, in the order of their names.
     pub fn lines(&self) -> Vec<String> {
         let set = self.set.iter();

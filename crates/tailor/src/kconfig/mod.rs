@@ -11,7 +11,7 @@ mod depends;
 mod given;
 mod prompts;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -189,8 +189,15 @@ fn file(path: &Path) -> impl FnOnce(io::Error) -> KconfigError {
 }
 
 fn fragment(choice: &Choice) -> String {
-    let line = |symbol: &Symbol| format!("CONFIG_{symbol}=y\n");
-    let mut lines: String = choice.symbols.keys().map(line).collect();
+    let on = choice.symbols.keys().chain(&choice.where_known);
+    let on = on.map(|symbol| (symbol, "y".to_owned()));
+    let numbers = choice.values.iter();
+    let numbers = numbers.map(|(symbol, value)| (symbol, value.to_string()));
+    let all: BTreeMap<&Symbol, String> = on.chain(numbers).collect();
+    let all = all.into_iter();
+    let mut lines: String = all
+        .map(|(symbol, value)| format!("CONFIG_{symbol}={value}\n"))
+        .collect();
     if !choice.parameters.is_empty() {
         let parameters = choice.parameters.join(" ");
         lines.push_str(&format!("CONFIG_CMDLINE=\"{parameters}\"\n"));
@@ -263,12 +270,20 @@ fn not_granted(tree: &Tree, choice: &Choice, config: &Config) -> Vec<NotGranted>
         .symbols
         .iter()
         .filter(|(symbol, _)| !config.has(symbol));
+    let not_granted = |symbol: &Symbol, reasons| NotGranted {
+        symbol: symbol.clone(),
+        reasons,
+        depends: depends::of(tree, symbol),
+    };
+    let other = choice
+        .values
+        .iter()
+        .filter(|(symbol, value)| config.value(symbol.name()) != Some(&value.to_string()));
     missing
-        .map(|(symbol, reasons)| NotGranted {
-            symbol: symbol.clone(),
-            reasons: reasons.clone(),
-            depends: depends::of(tree, symbol),
-        })
+        .map(|(symbol, reasons)| not_granted(symbol, reasons.clone()))
+        .chain(other.map(|(symbol, value)| {
+            not_granted(symbol, BTreeSet::from([format!("the value {value}")]))
+        }))
         .collect()
 }
 

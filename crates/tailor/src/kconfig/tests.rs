@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::BTreeMap;
-
 use tare_profile::{Call, Profile, SocketUse};
 
 use super::*;
@@ -72,6 +70,13 @@ fn every_target_is_granted_all_that_it_asks() {
         assert!(config.has(&Symbol::new("EPOLL").unwrap()));
         assert!(!config.has(&Symbol::new("SOUND").unwrap()));
         assert_eq!(config.modules(), 0);
+        let lowest = config.value("DEFAULT_MMAP_MIN_ADDR");
+        let is_hardened = !cuts.contains(&Cut::Hardening);
+        assert_eq!(lowest, Some(if is_hardened { "65536" } else { "4096" }));
+        let restricted = Symbol::new("SECURITY_PERF_EVENTS_RESTRICT").unwrap();
+        let text = std::fs::read_to_string(tree.dir().join("security/Kconfig")).unwrap();
+        let is_debians = text.contains(restricted.name());
+        assert_eq!(config.has(&restricted), is_hardened && is_debians);
     }
 }
 
@@ -96,6 +101,17 @@ fn parameters_become_the_kernels_own_command_line_and_are_in_its_lock() {
     let lines = config.lines();
     let given = GivenConfig::of_lines(lines.iter().map(String::as_str)).unwrap();
     assert!(given.text().contains(&line));
+}
+
+#[test]
+fn numbers_and_what_only_some_sources_have_are_requested() {
+    let choice = Choice {
+        values: BTreeMap::from([(Symbol::new("HZ_X").unwrap(), 65536)]),
+        where_known: BTreeSet::from([Symbol::new("OURS").unwrap()]),
+        ..Choice::default()
+    };
+    let lines = "CONFIG_HZ_X=65536\nCONFIG_OURS=y\n";
+    assert_eq!(fragment(&choice), lines);
 }
 
 #[test]

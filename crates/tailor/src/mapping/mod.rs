@@ -1,5 +1,6 @@
 //! Which configuration symbols an observation needs: data, in `mapping/*.toml`.
 
+pub mod hardening;
 mod row;
 
 use std::sync::OnceLock;

@@ -1,5 +1,6 @@
 //! One row: an observation and the symbols that it needs.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -99,6 +100,10 @@ pub struct Row {
     pub trigger: Trigger,
     /// The symbols, prerequisites first.
     pub needs: Vec<Symbol>,
+    /// Symbols that are set to a number.
+    pub values: BTreeMap<Symbol, u64>,
+    /// Whether the symbols are left out, without an error, where the sources do not have them.
+    pub where_known: bool,
     /// Files of the kernel tree that say so.
     pub source: Vec<String>,
     /// Whether programs live without it.
@@ -178,7 +183,12 @@ struct Raw {
     prctls: Option<Vec<String>>,
     clones: Option<Vec<String>>,
     flags: Option<Vec<String>>,
+    #[serde(default)]
     needs: Vec<Symbol>,
+    #[serde(default)]
+    values: BTreeMap<Symbol, u64>,
+    #[serde(default)]
+    where_known: bool,
     source: Vec<String>,
     #[serde(default)]
     optional: bool,
@@ -225,6 +235,8 @@ impl Raw {
         Ok(Row {
             trigger,
             needs: self.needs,
+            values: self.values,
+            where_known: self.where_known,
             source: self.source,
             optional: self.optional,
             cut: self.cut,
