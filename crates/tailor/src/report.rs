@@ -12,6 +12,7 @@ use crate::calls;
 use crate::cut::Cut;
 use crate::kconfig::{Config, Prompts};
 use crate::machine::{self, NS_PER_INSTRUCTION};
+use crate::mapping::hardening::Lacking;
 use crate::source::Series;
 use crate::tailoring::Added;
 use crate::tuning::report::SearchReport;
@@ -98,6 +99,8 @@ pub struct Report {
     pub calls_used: usize,
     /// The cuts.
     pub cuts: Vec<CutLine>,
+    /// Hardening that Debian's kernel has and this one lacks, by reason.
+    pub lacking: Vec<Lacking>,
     /// The applications that the kernel is for.
     pub applications: Vec<ApplicationLine>,
     /// What the check was; of several applications all of them.
@@ -179,6 +182,8 @@ pub struct Boots {
     pub whole: Option<Figures>,
 }
 
+/// Width of paragraphs.
+const WIDTH: usize = 79;
 /// Most directories whose code is printed.
 const MOST_DIRECTORIES: usize = 8;
 
@@ -241,6 +246,7 @@ impl fmt::Display for Report {
         }
         self.write_code(f)?;
         self.write_cuts(f)?;
+        self.write_lacking(f)?;
         self.write_proof(f)?;
         if let Some(search) = &self.search {
             write!(f, "\n{search}")?;
@@ -306,6 +312,25 @@ impl Report {
         Ok(())
     }
 
+    fn write_lacking(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lacking.is_empty() {
+            return Ok(());
+        }
+        writeln!(
+            f,
+            "\nHardening that Debian's kernel has and this one lacks:"
+        )?;
+        for Lacking { options, why } in &self.lacking {
+            for line in folded(&options.join(", "), WIDTH - 2) {
+                writeln!(f, "  {line}")?;
+            }
+            for line in folded(why, WIDTH - 4) {
+                writeln!(f, "    {line}")?;
+            }
+        }
+        Ok(())
+    }
+
     fn write_proof(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { check, .. } = self;
         let kernels = match self.kernels {
@@ -333,6 +358,21 @@ impl Report {
         let (build, total) = (self.build_s, self.total_s);
         writeln!(f, "{kernels} built in {build:.0} s, {total:.0} s in all.")
     }
+}
+
+/// A text in lines of at most `width` characters, broken at spaces.
+fn folded(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + word.len() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn shown(figure: Option<f64>) -> String {
@@ -386,6 +426,7 @@ mod tests {
                 gives_up: Cut::Dac.gives_up(),
                 options: Some(-3),
             }],
+            lacking: Vec::new(),
             applications: Vec::new(),
             check: "http:80/".to_owned(),
             failure: None,
@@ -468,6 +509,30 @@ mod tests {
             "{text}"
         );
         assert_eq!(report.load_requests, 32);
+    }
+
+    #[test]
+    fn hardening_that_is_lacking_is_listed_with_its_reason() {
+        let mut report = report();
+        assert!(!report.to_string().contains("Hardening"));
+        report.lacking = vec![Lacking {
+            options: vec!["SECURITY_YAMA".to_owned(); 8],
+            why: "cut lsm: no policy".to_owned(),
+        }];
+        let text = report.to_string();
+        assert!(
+            text.contains(
+                "\nHardening that Debian's kernel has and this one lacks:\n  SECURITY_YAMA, "
+            ),
+            "{text}"
+        );
+        assert!(text.contains("\n    cut lsm: no policy\n"), "{text}");
+        let paragraph = text.lines().filter(|line| line.contains("YAMA"));
+        let lengths: Vec<_> = paragraph.map(str::len).collect();
+        assert!(
+            lengths.len() > 1 && lengths.iter().all(|it| *it < 80),
+            "{text}"
+        );
     }
 
     #[test]

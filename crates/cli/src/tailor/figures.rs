@@ -13,6 +13,7 @@ use tare_tailor::cves::Records;
 use tare_tailor::kbuild::Kbuild;
 use tare_tailor::kconfig::{Config, Prompts};
 use tare_tailor::kernel::{KernelBuilder, MakeError, OBJECTS};
+use tare_tailor::mapping::hardening::{self, Lacking};
 use tare_tailor::prove::{ProofConfig, ProveError, weigh_boot};
 use tare_tailor::report::{Boots, CutLine, KernelFigures, Report, SCHEMA, code_kib};
 use tare_tailor::root::Application;
@@ -104,6 +105,7 @@ impl Figures<'_> {
             }),
             calls_used: self.spec.profile.calls.len(),
             cuts: self.cuts(&tailored.kernel.config)?,
+            lacking: self.lacking(&tailored.kernel.config),
             applications: Vec::new(),
             check: self.terms.check.to_string(),
             failure: tailored.proof.failure.clone(),
@@ -116,6 +118,17 @@ impl Figures<'_> {
             total_s: 0.0,
             files: Vec::new(),
         })
+    }
+
+    /// Hardening that Debian's kernel has and this one lacks.
+    fn lacking(&self, own: &Config) -> Vec<Lacking> {
+        // The configuration at hand is of Debian 12's kernel, 6.1.
+        let debian = self.debian.map(|(_, control)| control.config);
+        hardening::lacking(
+            self.spec,
+            own,
+            debian.filter(|_| self.spec.series == Series::V6_1),
+        )
     }
 
     /// Code by directory; empty where the objects cannot be read.
