@@ -44,7 +44,8 @@ pub fn run(
         if tailorings.len() > 1 {
             progress(Step::Application(next));
         }
-        let found = tailoring.run(spec.clone(), &mut progress)?;
+        let found = tailoring.run(spec.clone(), &mut progress);
+        let found = found.map_err(|error| within(limit, error))?;
         for added in &found.added {
             spec.add.insert(added.symbol.clone(), added.why.clone());
         }
@@ -65,6 +66,14 @@ pub fn run(
     Ok(all.map(|tailored| TailoredForAll { tailored, proofs }))
 }
 
+/// Names the limit of all tailorings where one of them ran out of what was left of it.
+fn within(limit: Duration, error: TailorError) -> TailorError {
+    match error {
+        TailorError::OutOfTime { logs, .. } => TailorError::OutOfTime { limit, logs },
+        other => other,
+    }
+}
+
 /// What two tailorings in one directory took. The first build of the second compiled
 /// nothing: the kernel was there.
 fn joined(before: Tailored, found: Tailored) -> Tailored {
@@ -75,5 +84,21 @@ fn joined(before: Tailored, found: Tailored) -> Tailored {
         kernels: before.kernels + found.kernels.saturating_sub(1),
         build_time: before.build_time + found.build_time,
         ..found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_that_was_given_is_named_and_not_what_was_left_of_it() {
+        let left = Duration::from_millis(59_900);
+        let error = TailorError::OutOfTime {
+            limit: left,
+            logs: "logs".into(),
+        };
+        let told = within(Duration::from_secs(60), error).to_string();
+        assert!(told.contains("found within 1 min;"), "{told}");
     }
 }
