@@ -400,6 +400,7 @@ fn terms(check: Check, refusals: Logging) -> ProofConfig {
         check,
         machine_type: MachineType::Q35,
         execution: Execution::Translated,
+        cmdline: String::new(),
         memory_mib: 512,
         limit: Duration::from_secs(120),
         // A guest on a busy host takes its time: an application that ends is waited for.
@@ -449,6 +450,37 @@ fn what_a_kernel_refuses_a_program_is_reported_by_its_guest() {
         let lines = console.lines().filter(|line| line.contains("refused: "));
         let told = lines.filter(|line| line.contains(&format!("\"{path}\"")));
         assert_eq!(told.count(), count, "{path}: {console}");
+    }
+}
+
+#[test]
+fn a_check_that_passes_with_boot_parameters_only_gets_them() {
+    if !debian() {
+        return;
+    }
+    let place = TestDir::new();
+    let root = place.path().join("root");
+    write_below(&root);
+    let asks = "busybox mount -t proc proc /proc 2> /dev/null
+        busybox grep -q hugepages=3 /proc/cmdline";
+    let command = ["/bin/busybox", "sh", "-c", asks].map(str::to_owned);
+    let application = gather(
+        &RootFrom::Path(root),
+        &Profile::empty(),
+        &command,
+        &Check::Runs,
+        &BTreeSet::new(),
+    );
+    let application = application.unwrap();
+    let kernel = debian::find_or_obtain(&Cache::open_default().unwrap()).unwrap();
+    for (words, right) in [("", false), ("hugepages=3", true)] {
+        let terms = ProofConfig {
+            cmdline: words.to_owned(),
+            ..terms(Check::Runs, Logging::Off)
+        };
+        let console = place.path().join("console");
+        let proof = prove(&kernel.image, &[], &application, &terms, &console).unwrap();
+        assert_eq!(proof.passed(), right, "{words}: {:?}", proof.failure);
     }
 }
 

@@ -543,6 +543,7 @@ fn nothing_is_built_where_debians_kernel_fails_too() {
     bench.debian("CONFIG_PSI=y\n", &fails);
     let ended = bench.tailor(&bench.profile(&["read"], &["/proc/pressure/cpu"]), &[]);
     ended.expect(78, "does not work on Debian's kernel either");
+    ended.expect(78, "--cmdline gives boot parameters");
     assert!(!bench.path("out/kernel.lock").exists());
     let console = fs::read_to_string(bench.path("out/logs/proof-debian.log")).unwrap();
     assert!(console.contains("does not work here"), "{console}");

@@ -65,6 +65,8 @@ pub struct ProofConfig {
     pub machine_type: MachineType,
     /// How the guest is executed.
     pub execution: Execution,
+    /// More words for the kernel; empty for none.
+    pub cmdline: String,
     /// Its memory, MiB.
     pub memory_mib: u32,
     /// How long the check may take to pass.
@@ -151,7 +153,7 @@ pub fn prove(
     let mut running = ProofMachine {
         kernel,
         initramfs: &initramfs,
-        words: TIMED,
+        words: &format!("{TIMED} {}", terms.cmdline),
         memory_mib: terms.memory_mib,
         port: terms.check.port(),
         machine_type: terms.machine_type,
@@ -414,7 +416,7 @@ pub fn weigh_boot(
     let mut running = ProofMachine {
         kernel,
         initramfs: &initramfs,
-        words: "quiet",
+        words: &format!("quiet {}", terms.cmdline),
         memory_mib: terms.memory_mib,
         port: terms.check.port(),
         machine_type: terms.machine_type,
@@ -503,6 +505,7 @@ mod tests {
             check: "http:80/".parse().unwrap(),
             machine_type: MachineType::Q35,
             execution: Execution::Translated,
+            cmdline: String::new(),
             memory_mib: 64,
             limit: GOES_ON,
             goes_on: GOES_ON,

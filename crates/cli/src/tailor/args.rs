@@ -50,12 +50,15 @@ pub(crate) struct TailorArgs {
     /// tcp:PORT; repeatable [default: that it runs]
     #[arg(long, value_name = "CHECK")]
     pub(crate) check: Vec<Check>,
+    /// Boot parameters for guests that check the application, on Debian's kernel too
+    #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true, value_parser = cmdline)]
+    pub(crate) cmdline: String,
     /// The application's files: a directory or a container image; of several applications
     /// one for each, in their order [default: the files of this host that the profile names]
     #[arg(long, value_name = "DIR|TAR")]
     pub(crate) root: Vec<PathBuf>,
     /// Rebuild the kernel of a lock file and compare it with the lock
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["profiles", "command", "target", "parts", "add", "keep", "cut", "trusting", "check", "root", "cves", "each_cut", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["profiles", "command", "target", "parts", "add", "keep", "cut", "trusting", "check", "cmdline", "root", "cves", "each_cut", "json"])]
     pub(crate) lock: Option<PathBuf>,
     /// Directory for the kernel, its lock file, report and objects; later builds reuse it
     /// [default: out/kernel-NAME]
@@ -183,6 +186,17 @@ fn symbol(word: &str) -> Result<Symbol, String> {
     Symbol::new(word).ok_or_else(|| format!("`{word}` is not the name of an option"))
 }
 
+/// Boot parameters, as far as a kernel takes them.
+fn cmdline(words: &str) -> Result<String, String> {
+    const MOST: usize = 1024;
+    let words = words.trim();
+    match words.chars().find(|c| !matches!(c, ' '..='~')) {
+        Some(c) => Err(format!("{c:?} is not printable ASCII")),
+        None if words.len() > MOST => Err(format!("{} bytes (limit: {MOST})", words.len())),
+        None => Ok(words.to_owned()),
+    }
+}
+
 /// Names of cuts are in lower case, options in upper case.
 fn keep(word: &str) -> Result<Keep, String> {
     match word.parse::<Cut>() {
@@ -218,6 +232,16 @@ mod tests {
         let option = Symbol::new("PSI").map(Keep::Option);
         assert_eq!(keep("CONFIG_PSI").ok(), option);
         assert!(keep("nonsense").is_err_and(|error| error.contains("io-scheduler")));
+    }
+
+    #[test]
+    fn boot_parameters_are_printable_and_bounded() {
+        assert_eq!(
+            cmdline(" hugepages=8 x=\"a b\" ").as_deref(),
+            Ok("hugepages=8 x=\"a b\"")
+        );
+        assert!(cmdline("a\nb").is_err_and(|error| error.contains("'\\n'")));
+        assert!(cmdline(&"a".repeat(1025)).is_err_and(|error| error.contains("limit: 1024")));
     }
 
     #[test]

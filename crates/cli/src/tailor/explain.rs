@@ -98,7 +98,12 @@ impl Explain for TailorError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Make(error) => error.hint(),
-            _ => None,
+            Self::Control { .. } => Some(
+                "fix the command, its files (--root) or the --check; --cmdline gives boot \
+                 parameters that the application needs"
+                    .to_owned(),
+            ),
+            Self::Prove(_) | Self::OutOfTime { .. } => None,
         }
     }
 }

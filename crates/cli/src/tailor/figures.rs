@@ -58,6 +58,12 @@ impl Figures<'_> {
                 never.join(", ")
             ));
         }
+        if !self.terms.cmdline.is_empty() {
+            notes.push(format!(
+                "checked with boot parameters; boot the kernel with them: {}",
+                self.terms.cmdline
+            ));
+        }
         let optional = &tailored.kernel.choice.optional;
         if !optional.is_empty() {
             let names: Vec<&str> = optional.keys().map(|symbol| symbol.name()).collect();

@@ -324,6 +324,7 @@ fn subjects(
                 check,
                 machine_type: machine_type(spec.target),
                 execution: Execution::Translated,
+                cmdline: args.cmdline.clone(),
                 memory_mib: MEMORY_MIB,
                 limit: Duration::from_secs(args.patience),
                 goes_on: GOES_ON,

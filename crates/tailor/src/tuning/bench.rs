@@ -135,11 +135,14 @@ impl<'a> Bench<'a> {
             machine_type,
             execution,
             memory_mib,
+            cmdline,
             ..
         } = self.terms;
+        let of_terms = format!("{memory_mib} {machine_type:?} {execution:?} {cmdline}");
         Ok(format!(
-            "{} {kernel} {load} {measure:?} {memory_mib} {machine_type:?} {execution:?}",
-            env!("CARGO_PKG_VERSION")
+            "{} {kernel} {load} {measure:?} {}",
+            env!("CARGO_PKG_VERSION"),
+            of_terms.trim_end()
         ))
     }
 }
@@ -194,7 +197,7 @@ impl Ready<'_> {
         Ok(ProofMachine {
             kernel: bench.kernel,
             initramfs: &self.initramfs,
-            words,
+            words: &format!("{} {words}", bench.terms.cmdline),
             memory_mib: bench.terms.memory_mib,
             port: Some(bench.load.port()),
             machine_type: bench.terms.machine_type,
@@ -387,6 +390,7 @@ mod tests {
             check: Check::Runs,
             machine_type: MachineType::Q35,
             execution,
+            cmdline: String::new(),
             memory_mib: 256,
             limit: Duration::ZERO,
             goes_on: Duration::ZERO,
