@@ -91,6 +91,10 @@ pub struct Report {
     pub tailored: KernelFigures,
     /// Debian's, if it is available.
     pub debian: Option<KernelFigures>,
+    /// The machines that boots of the tailored kernel and of Debian's were measured on, if they
+    /// are different.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machines: Option<[&'static str; 2]>,
     /// Bytes of code of the tailored kernel, by directory of the sources.
     pub code_bytes: BTreeMap<String, u64>,
     /// What CVE records were looked at, as a sentence has it.
@@ -187,28 +191,45 @@ const WIDTH: usize = 79;
 /// Most directories whose code is printed.
 const MOST_DIRECTORIES: usize = 8;
 
-/// One line of the table: a name, and how a kernel's figure is shown.
-type Line = (&'static str, fn(&KernelFigures) -> Option<f64>);
+/// What a line of the table is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum About {
+    /// The kernel alone.
+    Kernel,
+    /// A boot, which depends on the machine too.
+    Boot,
+}
+
+use About::{Boot, Kernel};
+
+/// One line of the table: a name, what it is about, and how a kernel's figure is shown.
+type Line = (&'static str, About, fn(&KernelFigures) -> Option<f64>);
 
 /// The table of both kernels.
 const TABLE: &[Line] = &[
-    ("options requested", |it| Some(it.requested? as f64)),
-    ("options on that can be set*", |it| Some(it.settable as f64)),
-    ("  modules", |it| Some(it.modules as f64)),
-    ("system calls answered", |it| Some(it.calls as f64)),
-    ("image, KiB", |it| Some(it.image_bytes as f64 / 1024.0)),
-    ("code built in, KiB", |it| Some(it.code_kib? as f64)),
-    ("CVEs in compiled files", |it| Some(it.cves? as f64)),
-    ("boot, million instructions", |it| {
+    ("options requested", Kernel, |it| Some(it.requested? as f64)),
+    ("options on that can be set*", Kernel, |it| {
+        Some(it.settable as f64)
+    }),
+    ("  modules", Kernel, |it| Some(it.modules as f64)),
+    ("system calls answered", Kernel, |it| Some(it.calls as f64)),
+    ("image, KiB", Kernel, |it| {
+        Some(it.image_bytes as f64 / 1024.0)
+    }),
+    ("code built in, KiB", Kernel, |it| Some(it.code_kib? as f64)),
+    ("CVEs in compiled files", Kernel, |it| Some(it.cves? as f64)),
+    ("boot, million instructions", Boot, |it| {
         Some(it.kernel_instructions? as f64 / 1e6)
     }),
-    ("  with the root unpacked", |it| {
+    ("  with the root unpacked", Boot, |it| {
         Some(it.boot_instructions? as f64 / 1e6)
     }),
-    ("to the application, million", |it| {
+    ("to the application, million", Boot, |it| {
         Some(it.ready_instructions? as f64 / 1e6)
     }),
-    ("memory at its start, KiB", |it| Some(it.memory_kib? as f64)),
+    ("memory at its start, KiB", Boot, |it| {
+        Some(it.memory_kib? as f64)
+    }),
 ];
 
 impl fmt::Display for Report {
@@ -219,17 +240,20 @@ impl fmt::Display for Report {
             "{:<30}{:>14}{:>14}{:>10}",
             "", "tailored", "Debian's", "of it"
         )?;
-        for (name, figure) in TABLE {
+        for (name, about, figure) in TABLE {
+            let mark = match self.machines {
+                Some(_) if *about == Boot => " **",
+                _ => "",
+            };
             let (own, other) = (figure(&self.tailored), debian.and_then(figure));
             let share = own
                 .zip(other)
                 .filter(|(_, other)| *other > 0.0)
                 .map(|(own, other)| format!("{:.1} %", own / other * 100.0));
+            let (own, other) = (shown(own), shown(other));
             writeln!(
                 f,
-                "{name:<30}{:>14}{:>14}{:>10}",
-                shown(own),
-                shown(other),
+                "{name:<30}{own:>14}{other:>14}{:>10}{mark}",
                 share.unwrap_or_default()
             )?;
         }
@@ -241,6 +265,13 @@ impl fmt::Display for Report {
              The application makes {} kinds of system calls.",
             self.tailored.options, self.calls_used
         )?;
+        if let Some([own, other]) = self.machines {
+            writeln!(
+                f,
+                "** measured on {own} for the tailored kernel and on {other} for Debian's: the share\n   \
+                 has the difference between the machines too."
+            )?;
+        }
         if let Some(records) = &self.cve_records {
             writeln!(f, "CVEs: {records}.")?;
         }
@@ -416,6 +447,7 @@ mod tests {
                 settable: 400,
                 ..kernel
             }),
+            machines: None,
             code_bytes: [("net".to_owned(), 4096), ("mm".to_owned(), 8192)].into(),
             cve_records: Some("300 records of 2025 and 2026".to_owned()),
             calls_used: 40,
@@ -509,6 +541,20 @@ mod tests {
             "{text}"
         );
         assert_eq!(report.load_requests, 32);
+    }
+
+    #[test]
+    fn boots_on_different_machines_are_marked() {
+        let mut report = report();
+        assert!(!report.to_string().contains("**"));
+        report.machines = Some(["microvm", "q35"]);
+        let text = report.to_string();
+        let marked = text.lines().filter(|line| line.ends_with(" **")).count();
+        assert_eq!(marked, 4, "{text}");
+        assert!(
+            text.contains("** measured on microvm for the tailored kernel and on q35 for Debian's"),
+            "{text}"
+        );
     }
 
     #[test]

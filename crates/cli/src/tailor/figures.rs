@@ -101,6 +101,7 @@ impl Figures<'_> {
             schema: SCHEMA,
             tailored: tailored_figures,
             debian,
+            machines: self.machines(),
             code_bytes: self.code(),
             cve_records: self.records.map(|records| {
                 let (count, years) = (records.files.len(), records.years());
@@ -135,6 +136,17 @@ impl Figures<'_> {
             own,
             debian.filter(|_| self.spec.series == Series::V6_1),
         )
+    }
+
+    /// The machines of both kernels' boots, if they are different: Debian's kernel is for a PC.
+    fn machines(&self) -> Option<[&'static str; 2]> {
+        let name = |machine| match machine {
+            MachineType::Q35 => "QEMU's q35",
+            MachineType::Microvm => "QEMU's microvm",
+        };
+        let own = self.terms.machine_type;
+        (own != MachineType::Q35 && self.debian.is_some())
+            .then(|| [own, MachineType::Q35].map(name))
     }
 
     /// Code by directory; empty where the objects cannot be read.
