@@ -20,6 +20,10 @@ const MOST_NESTED: usize = 4;
 /// The processor's directory; those of others are never compiled.
 const ARCH: &str = "arch/";
 const OURS: &str = "arch/x86";
+/// Its makefile beside its `Kbuild`: some of its directories, by their whole paths.
+const OURS_BESIDE: &str = "arch/x86/Makefile";
+/// The uppermost directory.
+const ROOT: &str = "";
 
 /// What a tree of sources compiles.
 #[derive(Debug)]
@@ -81,15 +85,21 @@ impl<'a> Kbuild<'a> {
 
     /// Whether a directory is entered, as its parents' lines say.
     fn has_dir(&self, dir: &str, on: &BTreeSet<&str>) -> bool {
-        // Which of the uppermost ones are entered is not for options to say.
-        if !dir.contains('/') || dir == OURS {
+        if dir == OURS {
+            return true;
+        }
+        let whole = format!("{dir}/");
+        if !dir.contains('/') {
+            // `lib` and `arch` are in the uppermost Makefile, whatever the options.
+            return lists(&self.rules(ROOT), &whole, on).unwrap_or(true);
+        }
+        // As `drivers-$(CONFIG_PCI) += arch/x86/pci/`.
+        if lists(&self.rules(OURS_BESIDE), &whole, on) == Some(true) {
             return true;
         }
         dir.match_indices('/').any(|(at, _)| {
             let (parent, rest) = (&dir[..at], format!("{}/", &dir[at + 1..]));
-            let rules = self.rules(parent);
-            let mut named = rules.iter().filter(|rule| rule.parts.contains(&rest));
-            named.any(|rule| rule.counts(on)) && self.has_dir(parent, on)
+            lists(&self.rules(parent), &rest, on) == Some(true) && self.has_dir(parent, on)
         })
     }
 
@@ -124,14 +134,29 @@ impl<'a> Kbuild<'a> {
         if let Some(known) = self.read.borrow().get(dir) {
             return Rc::clone(known);
         }
-        let text = MAKEFILES
-            .iter()
-            .find_map(|name| objects::read_text(self.tree, Path::new(dir).join(name)).ok());
+        let read = |path: &Path| objects::read_text(self.tree, path).ok();
+        let text = if dir == OURS_BESIDE {
+            read(Path::new(dir))
+        } else {
+            let mut names = MAKEFILES.iter();
+            names.find_map(|name| read(&Path::new(dir).join(name)))
+        };
         let rules = Rc::new(rules(&text.unwrap_or_default()));
         let mut read = self.read.borrow_mut();
         read.insert(dir.to_owned(), Rc::clone(&rules));
         rules
     }
+}
+
+/// Whether one of the rules that name a directory counts; `None` where no rule names it.
+fn lists(rules: &[Rule], dir: &str, on: &BTreeSet<&str>) -> Option<bool> {
+    let naming = || {
+        rules
+            .iter()
+            .filter(|rule| rule.parts.iter().any(|it| it == dir))
+    };
+    naming().next()?;
+    Some(naming().any(|rule| rule.counts(on)))
 }
 
 impl Rule {
@@ -201,7 +226,17 @@ mod tests {
                 "obj-m += a.o\na-objs := b.o\n",
             ),
             ("arch/x86/Kbuild", "obj-$(CONFIG_KVM) += kvm/\n"),
-            ("arch/x86/Makefile", "KBUILD_CFLAGS += -O2\n"),
+            (
+                "arch/x86/Makefile",
+                "KBUILD_CFLAGS += -O2\ndrivers-$(CONFIG_PCI)            += arch/x86/pci/\n",
+            ),
+            ("arch/x86/pci/Makefile", "obj-y += early.o\n"),
+            (
+                "Kbuild",
+                "obj-y\t\t\t+= fs/\nobj-$(CONFIG_BLOCK)\t+= block/\nobj-y += drivers/\n",
+            ),
+            ("block/Makefile", "obj-y := bio.o\n"),
+            ("lib/Makefile", "lib-y := ctype.o\n"),
             (
                 "arch/x86/kvm/Makefile",
                 "kvm-y += x86.o\nobj-$(CONFIG_KVM) += kvm.o\n",
@@ -239,6 +274,13 @@ mod tests {
             ("arch/x86/kvm/x86.c", "CONFIG_KVM=y\n", true),
             ("arch/x86/kvm/x86.c", "", false),
             ("arch/arm64/kvm/arm.c", "CONFIG_KVM=y\n", false),
+            ("arch/x86/pci/early.c", "CONFIG_PCI=y\n", true),
+            ("arch/x86/pci/early.c", "", false),
+            ("block/bio.c", "", false),
+            ("block/bio.c", "CONFIG_BLOCK=y\n", true),
+            ("block/included.c", "", false),
+            // Not in the uppermost list.
+            ("lib/ctype.c", "", true),
         ] {
             assert_eq!(compiled(file, config), right, "{file} with {config:?}");
         }
