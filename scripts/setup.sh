@@ -10,6 +10,13 @@ rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
 updated=no
 # Another apt, such as the daily one of a new machine, ends first.
 wait_for_apt=(-o DPkg::Lock::Timeout=120)
+# Packages that cannot be looked up, on another distribution than Debian.
+assumed=()
+
+at_end() {
+    [ ${#assumed[@]} -eq 0 ] || echo "setup: assuming these are installed: ${assumed[*]}" >&2
+}
+trap at_end EXIT
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
@@ -25,6 +32,12 @@ as_root() {
 # Installs those of the named packages that are missing.
 packages() {
     local missing=() name
+    if ! command -v dpkg-query >/dev/null; then
+        for name in "$@"; do
+            [[ " ${assumed[*]} " == *" $name "* ]] || assumed+=("$name")
+        done
+        return
+    fi
     for name in "$@"; do
         dpkg-query -W -f='${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
     done
