@@ -9,12 +9,16 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 rust_min=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$root/Cargo.toml")
 updated=no
 # Another apt, such as the daily one of a new machine, ends first.
-wait_for_apt=(-o DPkg::Lock::Timeout=120)
+wait_s=120
+wait_for_apt=(-o "DPkg::Lock::Timeout=$wait_s")
 # Packages that cannot be looked up, on another distribution than Debian.
 assumed=()
+# A directory of source_of.
+temporary=
 
 at_end() {
     [ ${#assumed[@]} -eq 0 ] || echo "setup: assuming these are installed: ${assumed[*]}" >&2
+    [ -z "$temporary" ] || rm -rf "$temporary"
 }
 trap at_end EXIT
 
@@ -27,6 +31,22 @@ as_root() {
         echo "setup: need root for: $* (become root, or install sudo)" >&2
         exit 1
     fi
+}
+
+# Lists of packages. apt waits for the lock of dpkg, but not for that of the lists.
+update() {
+    local said tries=0
+    until said=$(as_root env LC_ALL=C apt-get update -qq 2>&1); do
+        if [[ $said != *"Could not get lock"* && $said != *"Unable to lock"* ]] || [ "$tries" -ge "$wait_s" ]; then
+            printf '%s\n' "$said" >&2
+            return 1
+        fi
+        [ "$tries" -gt 0 ] || echo "setup: waiting for another apt (up to $wait_s s)"
+        tries=$((tries + 1))
+        sleep 1
+    done
+    [ -z "$said" ] || printf '%s\n' "$said" >&2
+    updated=yes
 }
 
 # Installs those of the named packages that are missing.
@@ -47,10 +67,7 @@ packages() {
         exit 1
     fi
     echo "setup: installing ${missing[*]}"
-    if [ "$updated" = no ]; then
-        as_root apt-get update -qq
-        updated=yes
-    fi
+    [ "$updated" = yes ] || update
     as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends "${wait_for_apt[@]}" "${missing[@]}" >/dev/null
 }
@@ -59,8 +76,7 @@ packages() {
 downloadable() {
     command -v apt-get >/dev/null || return 0
     if [ "$updated" = no ] && ! apt-cache show "$@" >/dev/null 2>&1; then
-        as_root apt-get update -qq
-        updated=yes
+        update
     fi
 }
 
@@ -72,6 +88,7 @@ source_of() { # PACKAGE
     command -v apt-get >/dev/null || return 0
     echo "setup: fetching the source of $1"
     place=$(mktemp -d)
+    temporary=$place
     # apt's own user reads it.
     chmod 755 "$place"
     mkdir "$place/from" "$place/cache" "$place/lists" "$place/source"

@@ -58,6 +58,11 @@ impl Distribution {
             .output()
             .unwrap()
     }
+
+    fn lines(&self, log: &str) -> usize {
+        let text = fs::read_to_string(self.dir.path().join(log));
+        text.unwrap_or_default().lines().count()
+    }
 }
 
 fn told(output: &Output) -> String {
@@ -73,4 +78,75 @@ fn another_distribution_gets_the_list_once_and_goes_on() {
     assert!(output.status.success(), "{told}");
     let list = "setup: assuming these are installed: ca-certificates gcc libc6-dev clang\n";
     assert_eq!(told, list);
+}
+
+#[test]
+fn the_lists_of_packages_are_updated_when_another_apt_has_ended() {
+    let place = Distribution::new();
+    place.has("dpkg-query", "exit 1");
+    // Locked twice.
+    let locked = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7 (apt-get)";
+    place.has(
+        "apt-get",
+        &format!(
+            "[ $1 = update ] || exit 0
+            echo >> $0.log
+            [ $(grep -c '' $0.log) -gt 2 ] || {{ echo '{locked}' >&2; exit 100; }}"
+        ),
+    );
+    let output = place.setup("build");
+    let told = told(&output);
+    assert!(output.status.success(), "{told}");
+    assert_eq!(told.matches("waiting for another apt").count(), 1, "{told}");
+    assert_eq!(
+        (place.lines("apt-get.log"), place.lines("sleep.log")),
+        (3, 2)
+    );
+}
+
+#[test]
+fn a_lock_that_stays_and_other_failures_end_the_setup_with_apts_words() {
+    for (words, tries) in [("E: Could not get lock /x", 121), ("E: no network", 1)] {
+        let place = Distribution::new();
+        place.has("dpkg-query", "exit 1");
+        place.has(
+            "apt-get",
+            &format!("echo >> $0.log; echo '{words}' >&2; exit 100"),
+        );
+        let output = place.setup("compile");
+        let told = told(&output);
+        assert!(!output.status.success(), "{told}");
+        assert!(told.ends_with(&format!("{words}\n")), "{told}");
+        assert_eq!(place.lines("apt-get.log"), tries, "{told}");
+    }
+}
+
+#[test]
+fn an_interrupted_setup_leaves_no_temporary_directory() {
+    let place = Distribution::new();
+    place.has("dpkg-query", "echo install ok installed");
+    // The end of a session, in the middle of fetching a source.
+    place.has(
+        "apt-get",
+        "[ $1 = indextargets ] || kill -TERM $PPID; exit 1",
+    );
+    place.has("go", "exit 0");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts");
+    let root = place.dir.path().join("root");
+    fs::create_dir_all(root.join("scripts")).unwrap();
+    fs::copy(script.join("setup.sh"), root.join("scripts/setup.sh")).unwrap();
+    fs::copy(script.join("../Cargo.toml"), root.join("Cargo.toml")).unwrap();
+    let temporary = root.join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let output = Command::new("/bin/bash")
+        .arg(root.join("scripts/setup.sh"))
+        .arg("test")
+        .env("PATH", place.dir.path())
+        .env("TMPDIR", &temporary)
+        .output()
+        .unwrap();
+    let told = told(&output);
+    assert!(told.contains("fetching the source of memcached"), "{told}");
+    assert!(!output.status.success(), "{told}");
+    assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{told}");
 }
