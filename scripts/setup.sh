@@ -113,12 +113,26 @@ newer_or_same() { # VERSION MINIMUM
     [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
 }
 
+# The version of the cargo on PATH, or nothing.
+cargo_version() { cargo --version 2>/dev/null | cut -d' ' -f2 || true; }
+
+is_new_enough() { [ -n "$1" ] && newer_or_same "$1" "$rust_min"; }
+
 # A cargo that is new enough: the one on PATH, else Debian's.
 rust() {
     local have
-    have=$(cargo --version 2>/dev/null | cut -d' ' -f2 || true)
-    if [ -z "$have" ] || ! newer_or_same "$have" "$rust_min"; then
+    have=$(cargo_version)
+    if ! is_new_enough "$have"; then
         packages cargo-web rustc-web
+        hash -r
+        have=$(cargo_version)
+        if [ -z "$have" ]; then
+            echo "setup: no cargo on PATH: install Rust $rust_min or newer, as with rustup" >&2
+            exit 1
+        elif ! is_new_enough "$have"; then
+            echo "setup: $(command -v cargo) has version $have, and $rust_min is needed: run \`rustup update\`, or put the directory of a newer cargo first in PATH" >&2
+            exit 1
+        fi
     fi
     # The guest's target: rustup's, else Debian's sources of the core library,
     # from which `cargo xtask guests` builds it.

@@ -81,6 +81,27 @@ fn another_distribution_gets_the_list_once_and_goes_on() {
 }
 
 #[test]
+fn an_old_cargo_that_stays_first_on_path_is_named() {
+    let place = Distribution::new();
+    place.has("cargo", "echo cargo 1.60.0");
+    // Where packages are looked up, and where they are not.
+    for has_packages in [false, true] {
+        if has_packages {
+            place.has("dpkg-query", "echo install ok installed");
+        }
+        let output = place.setup("compile");
+        let told = told(&output);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        let sentence = format!(
+            "setup: {}/cargo has version 1.60.0, and ",
+            place.dir.path().display()
+        );
+        assert!(told.contains(&sentence), "{told}");
+        assert!(told.contains("rustup update"), "{told}");
+    }
+}
+
+#[test]
 fn the_lists_of_packages_are_updated_when_another_apt_has_ended() {
     let place = Distribution::new();
     place.has("dpkg-query", "exit 1");
