@@ -1,8 +1,8 @@
 # Tare. `make run` and `make test` are all that a new user needs.
 
 CARGO ?= cargo
-# Where `make run` writes: a new directory in out/ unless OUT names one.
-OUT ?=
+# `make run` writes into a new directory in out/ unless OUT names one. make passes the
+# variables of its command line, such as OUT, PREFIX and DESTDIR, to the shell.
 
 .PHONY: run test build install uninstall bench fuzz soak ci help clean
 
@@ -10,9 +10,8 @@ OUT ?=
 run:
 	@scripts/setup.sh compile
 	@$(CARGO) run --quiet --locked --package tare-toolchain --bin build-run
-	@target/release/tare doctor
-	@target/release/tare weigh http-bursts $(if $(OUT),--out $(OUT))
-	@scripts/next.sh
+	@tare="$$(scripts/target-dir.sh)/release/tare" && "$$tare" doctor && \
+		"$$tare" weigh http-bursts $${OUT:+--out "$$OUT"} && scripts/next.sh
 
 ## test: set up, build, run every test
 test:
@@ -30,11 +29,11 @@ binaries:
 
 ## install: copy what is built into PREFIX (default /usr/local), below DESTDIR
 install:
-	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
+	@scripts/install.sh
 
 ## uninstall: remove what install copied
 uninstall:
-	@PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh uninstall
+	@scripts/install.sh uninstall
 
 ## bench: criterion benchmarks of the decision and data paths
 bench:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Copies what `make build` left in target/release to PREFIX (default /usr/local), below DESTDIR.
+# Copies what `make build` left in target/release (scripts/target-dir.sh) to PREFIX (default /usr/local), below DESTDIR.
 # Usage: scripts/install.sh [uninstall]
 #
 # The programs stay together in lib/tare, since tare finds its monitor, guest images, the
@@ -9,7 +9,7 @@ set -euo pipefail
 prefix=${PREFIX:-/usr/local}
 root=${DESTDIR:-}$prefix
 cd "$(dirname "$0")/.."
-built=${CARGO_TARGET_DIR:-target}/release
+built=$(scripts/target-dir.sh)/release
 programs=(tare tare-monitor tare-rr tare-calls tare-appliance)
 # What `tare new` writes a crate for: Cargo.toml, whose settings the crates inherit, the
 # versions of other crates, and every crate that an appliance depends on.

@@ -2,7 +2,9 @@
 # What to type after `make run`.
 set -euo pipefail
 
-tare=target/release/tare
+cd "$(dirname "$0")/.."
+tare=$(scripts/target-dir.sh)/release/tare
+tare=${tare#"$PWD/"}
 cat <<EOF
 
 Next:

@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 
 /// Why a step of a build failed.
 #[derive(Debug)]
@@ -62,9 +63,40 @@ pub fn root() -> &'static Path {
         .unwrap_or(Path::new("."))
 }
 
-/// Where cargo puts what it builds.
-pub fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+/// Where cargo puts what it builds, as cargo says: `CARGO_TARGET_DIR`, `CARGO_BUILD_TARGET_DIR` and
+/// `build.target-dir` of its configurations count.
+pub fn target_dir() -> &'static Path {
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    DIR.get_or_init(|| {
+        let asked = asked_for_target_dir(&mut metadata());
+        asked.unwrap_or_else(|| root().join("target"))
+    })
+}
+
+fn metadata() -> Command {
+    cargo(&[
+        "metadata",
+        "--no-deps",
+        "--offline",
+        "--format-version",
+        "1",
+    ])
+}
+
+fn asked_for_target_dir(metadata: &mut Command) -> Option<PathBuf> {
+    let output = metadata.stderr(Stdio::null()).output().ok()?;
+    let json = String::from_utf8(output.stdout).ok()?;
+    let (_, rest) = json.split_once(r#""target_directory":""#)?;
+    let mut path = String::new();
+    let mut chars = rest.chars();
+    loop {
+        match chars.next()? {
+            '"' => return Some(PathBuf::from(path)),
+            // Of the escapes of JSON, those of characters that a path has.
+            '\\' => path.push(chars.next()?),
+            c => path.push(c),
+        }
+    }
 }
 
 /// The cargo that runs this program, in the workspace's root.
@@ -145,6 +177,25 @@ mod tests {
     #[test]
     fn the_root_has_the_workspaces_manifest() {
         assert!(root().join("Cargo.lock").is_file());
+    }
+
+    #[test]
+    fn cargo_is_asked_where_it_builds() {
+        for (name, dir) in [
+            ("CARGO_TARGET_DIR", "/else/where"),
+            ("CARGO_BUILD_TARGET_DIR", "/a \"b\""),
+        ] {
+            let mut command = metadata();
+            command.env_remove("CARGO_TARGET_DIR").env(name, dir);
+            assert_eq!(
+                asked_for_target_dir(&mut command),
+                Some(dir.into()),
+                "{name}"
+            );
+        }
+        let mut none = Command::new("true");
+        assert_eq!(asked_for_target_dir(&mut none), None);
+        assert!(target_dir().is_absolute());
     }
 
     #[test]
