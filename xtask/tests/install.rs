@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
@@ -28,15 +28,19 @@ impl InstallDir {
         place
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    fn script(&self, args: &[&str]) -> Command {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/install.sh");
-        Command::new(script)
+        let mut command = Command::new(script);
+        command
             .args(args)
             .env("CARGO_TARGET_DIR", self.dir.path().join("build"))
             .env("DESTDIR", self.dir.path().join("dest"))
-            .env("PREFIX", "/opt/tare")
-            .output()
-            .unwrap()
+            .env("PREFIX", "/opt/tare");
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.script(args).output().unwrap()
     }
 
     fn installed(&self, file: &str) -> bool {
@@ -117,6 +121,96 @@ fn nothing_is_installed_before_a_build() {
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("run `make build` first"));
     assert!(!place.installed("bin"));
+}
+
+/// Files below a directory, without links.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let (path, kind) = entry
+            .map(|it| (it.path(), it.file_type().unwrap()))
+            .unwrap();
+        if kind.is_dir() {
+            found.extend(files(&path));
+        }
+        if !kind.is_symlink() {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[test]
+fn every_user_may_read_what_is_installed_whatever_the_umask() {
+    let place = InstallDir::with(&["tare", "tare-monitor", "images/http", "linux/tare-init"]);
+    let script = place.script(&[]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "umask 077 && exec \"$0\""]);
+    shell.arg(script.get_program());
+    for (name, value) in script.get_envs() {
+        shell.env(name, value.unwrap());
+    }
+    assert!(shell.status().unwrap().success());
+    for file in files(&place.dir.path().join("dest")) {
+        let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        let right = match mode & 0o100 {
+            0 => 0o644,
+            _ => 0o755,
+        };
+        assert_eq!(mode, right, "{}", file.display());
+    }
+}
+
+/// As where the disk is full.
+#[test]
+fn an_installation_that_fails_leaves_the_one_before() {
+    let place = InstallDir::with(&["tare", "tare-monitor", "images/http"]);
+    assert!(place.run(&[]).status.success());
+    let dest = place.dir.path().join("dest/opt/tare");
+    let before = fs::read(dest.join("lib/tare/tare")).unwrap();
+    // Its manual cannot be written.
+    let fails = "#!/bin/sh\n[ \"$1\" != completions ]\n";
+    fs::write(place.dir.path().join("build/release/tare"), fails).unwrap();
+    assert!(!place.run(&[]).status.success());
+    assert_eq!(fs::read(dest.join("lib/tare/tare")).unwrap(), before);
+    assert!(place.installed("bin/tare"));
+    let left = fs::read_dir(dest.join("lib")).unwrap();
+    let mut left: Vec<_> = left.map(|it| it.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["systemd", "tare"]);
+    // The next one that works replaces all of it.
+    let works = "#!/bin/sh\n: of another build\n";
+    fs::write(place.dir.path().join("build/release/tare"), works).unwrap();
+    fs::write(dest.join("lib/tare/of-before"), "").unwrap();
+    assert!(place.run(&[]).status.success());
+    assert_eq!(
+        fs::read(dest.join("lib/tare/tare")).unwrap(),
+        works.as_bytes()
+    );
+    assert!(!place.installed("lib/tare/of-before"));
+    let link = dest.join("bin/tare").canonicalize().unwrap();
+    assert!(link.ends_with("lib/tare/tare"));
+}
+
+#[test]
+fn a_prefix_that_a_unit_cannot_name_is_refused() {
+    let place = InstallDir::with(&["tare", "tare-monitor", "images/http"]);
+    for prefix in [
+        "opt/tare",
+        "/opt/a b",
+        "/opt/a|b",
+        "/opt/a&b",
+        "/opt/%h",
+        "/opt/a\nb",
+    ] {
+        for args in [&[][..], &["uninstall"]] {
+            let output = place.script(args).env("PREFIX", prefix).output().unwrap();
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{told}");
+            assert!(told.starts_with("install: invalid PREFIX '"), "{told}");
+        }
+    }
+    assert!(!place.dir.path().join("dest").exists());
 }
 
 #[test]
