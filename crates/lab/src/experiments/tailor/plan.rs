@@ -90,7 +90,7 @@ pub(super) const TRUSTING: &str = "trusting";
 /// Without any cut.
 const NONE: &str = "none";
 
-/// Requests, or visits, of a boot: the thirty that count as the ideal case are a quarter.
+/// Requests, or visits, of a boot; the fastest tenth counts as the ideal case.
 const REQUESTS: usize = 120;
 
 impl Plan {

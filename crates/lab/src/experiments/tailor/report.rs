@@ -24,7 +24,7 @@ const ROWS: &[(&str, &str)] = &[
     ("boot_ms", "ms to the first answer, translated"),
     ("guest_rss_kib", "KiB of guest memory touched"),
     ("peak_insns", "instructions of a request, peak (median)"),
-    ("peak_insns_fastest", "the same, mean of the 30 fastest"),
+    ("peak_insns_fastest", "the same, mean of the fastest tenth"),
     ("peak_kernel_insns", "of these in the kernel (median)"),
     (
         "peak_rep_iterations",
