@@ -69,8 +69,35 @@ pub fn create(path: &Path, sources: &Sources) -> Result<CrateName, CreateError> 
     match renameat_with(CWD, &whole, CWD, path, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(name),
         Err(Errno::EXIST) => Err(CreateError::Exists(path.to_owned())),
+        Err(error) if cannot_keep(error) => move_entries(&whole, path).map(|()| name),
         Err(error) => Err(failed(error.into())),
     }
+}
+
+/// Whether a file system has no rename that keeps what is there, as NFS and 9p do not.
+fn cannot_keep(error: Errno) -> bool {
+    matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
+}
+
+/// The same in a directory that is made, which fails where something is; what cannot be moved
+/// leaves nothing.
+fn move_entries(whole: &Path, path: &Path) -> Result<(), CreateError> {
+    let failed = |error| CreateError::Write(path.to_owned(), error);
+    fs::create_dir(path).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => CreateError::Exists(path.to_owned()),
+        _ => failed(error),
+    })?;
+    let moved = fs::read_dir(whole).and_then(|mut entries| {
+        entries.try_for_each(|entry| {
+            let entry = entry?;
+            fs::rename(entry.path(), path.join(entry.file_name()))
+        })
+    });
+    moved.map_err(|error| {
+        // Made here, a moment ago.
+        let _ = fs::remove_dir_all(path);
+        failed(error)
+    })
 }
 
 fn write(directory: &Path, name: &CrateName, sources: &Sources) -> io::Result<()> {
@@ -128,6 +155,35 @@ mod tests {
         assert_eq!(manifest["package"]["name"].as_str(), Some("hello"));
         let libos = &manifest["dependencies"]["tare-libos"]["path"];
         assert_eq!(libos.as_str(), Some("/tare/guest/libos"));
+    }
+
+    #[test]
+    fn without_a_rename_that_keeps_what_is_there_the_entries_move() {
+        for (error, right) in [
+            (Errno::INVAL, true),
+            (Errno::NOSYS, true),
+            (Errno::OPNOTSUPP, true),
+            (Errno::NOSPC, false),
+        ] {
+            assert_eq!(cannot_keep(error), right, "{error}");
+        }
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        let name: CrateName = "hello".parse().unwrap();
+        write(&at("whole"), &name, &sources()).unwrap();
+        let whole = names(&at("whole"));
+        move_entries(&at("whole"), &at("hello")).unwrap();
+        assert_eq!(names(&at("hello")), whole);
+        assert!(names(&at("whole")).is_empty());
+        // What is there stays, an empty directory too.
+        fs::create_dir(at("empty")).unwrap();
+        for other in ["hello", "empty"] {
+            let error = move_entries(&at("whole"), &at(other)).unwrap_err();
+            assert!(matches!(error, CreateError::Exists(_)), "{error}");
+        }
+        let error = move_entries(&at("none"), &at("new")).unwrap_err();
+        assert!(matches!(error, CreateError::Write(..)), "{error}");
+        assert_eq!(names(place.path()), ["empty", "hello", "whole"]);
     }
 
     #[test]
