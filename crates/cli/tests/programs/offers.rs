@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::UdpSocket;
+use std::process::Command;
 
 use crate::support::TestDir;
 use crate::support::compile::c;
@@ -81,4 +82,24 @@ fn what_calls_leave_behind_and_say_later_is_as_on_linux() {
         return;
     }
     answers_as_here_on_one_and_two_cpus("edges.c");
+}
+
+/// On the host it makes a PID namespace, in which it is alone too.
+#[test]
+fn processes_are_named_by_number_as_where_a_process_is_alone_on_linux() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "alone.c", &["-static"]) else {
+        return;
+    };
+    let alone = Command::new(&program).env("TMPDIR", place.path()).status();
+    if alone.unwrap().code() == Some(77) {
+        tare_vmtest::lacks("this host makes no PID namespace for a process");
+        return;
+    }
+    for cpus in ["1", "2"] {
+        answers_as_here(&place, &program, &["--cpus", cpus], &[]);
+    }
 }

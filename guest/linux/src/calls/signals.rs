@@ -119,10 +119,13 @@ fn signal_of(number: u64) -> Result<Option<u32>> {
     }
 }
 
+/// `kill(2)`: by the number of any thread too. There is no other process for `-1`, which leaves out
+/// who calls.
 pub(super) fn kill(context: &Context<'_>, process: u64, signal: u64) -> Result {
     match process as u32 as i32 {
-        -1 | 0 => {}
-        number if number.unsigned_abs() == PID => {}
+        -1 => return Err(Errno::ESRCH),
+        0 => {}
+        number if number.unsigned_abs() == PID || is_thread(context, process) => {}
         _ => return Err(Errno::ESRCH),
     }
     if let Some(signal) = signal_of(signal)? {
