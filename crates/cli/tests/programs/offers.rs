@@ -103,3 +103,11 @@ fn processes_are_named_by_number_as_where_a_process_is_alone_on_linux() {
         answers_as_here(&place, &program, &["--cpus", cpus], &[]);
     }
 }
+
+#[test]
+fn calls_stop_refuse_and_read_back_as_on_linux() {
+    if !can_run() {
+        return;
+    }
+    answers_as_here_on_one_and_two_cpus("bounds.c");
+}

@@ -91,6 +91,7 @@ mod table {
                     | Call::writev
                     | Call::recvfrom
                     | Call::recvmsg
+                    | Call::recvmmsg
                     | Call::sendto
                     | Call::sendmsg
                     | Call::accept

@@ -5,14 +5,16 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use linux_raw_sys::general as c;
 use linux_raw_sys::net as n;
+use tare_libos::time::Instant;
 use tare_program::offered::SocketType;
 
 use super::arguments::Arguments;
 use super::descriptors::{insert, open as opened};
-use super::events::put_pair;
+use super::events::{deadline, put_pair};
 use super::files::masked;
 use super::io::write_parts;
 use super::message::{endpoint, may_receive, named, path, receive, send_message};
+use super::time::put_duration;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::endpoint::{Address, Half, Name, Received, SocketKind};
@@ -26,8 +28,10 @@ use crate::signals::Mask;
 /// Longest address (`sockaddr_storage`).
 const MOST_ADDRESS: u64 = 128;
 const KIND: u32 = 0xf;
-/// A flag of `recvmmsg`: what it does here in any case.
+/// A flag of `recvmmsg`: it waits for the first message only.
 const MSG_WAITFORONE: u64 = 0x1_0000;
+/// Most messages of `sendmmsg` (`UIO_MAXIOV`).
+const MOST_SENT: u64 = 1024;
 
 /// The kind of a new socket, from its type and flags.
 fn kind(word: u32) -> Result<SocketKind> {
@@ -342,35 +346,51 @@ pub(super) fn sendmsg(context: &mut Context<'_>, number: u64, message: u64, flag
     send(context, &open, &parts, to.as_ref(), flags as u32)
 }
 
-/// `sendmmsg(2)`: entries of 64 bytes, a `msghdr` and the bytes sent.
-pub(super) fn sendmmsg(context: &mut Context<'_>, a: Arguments) -> Result {
-    each_message(context, a, sendmsg)
+/// `sendmmsg(2)`: entries of 64 bytes, a `msghdr` and the bytes sent. Waits until all are sent.
+pub(super) fn sendmmsg(context: &mut Context<'_>, mut a: Arguments) -> Result {
+    a[2] = u64::from(a[2] as u32).min(MOST_SENT);
+    a[3] &= !MSG_WAITFORONE;
+    each_message(context, a, sendmsg, None)
 }
 
-/// `recvmmsg(2)`: waits for the first message only.
+/// `recvmmsg(2)`: waits until all came, with MSG_WAITFORONE for the first only. The time that it may
+/// take is looked at behind each message, so that one that never comes is waited for, as on Linux
+/// (`do_recvmmsg` in net/socket.c); what is left of it is written back.
 pub(super) fn recvmmsg(context: &mut Context<'_>, a: Arguments) -> Result {
-    each_message(context, a, recvmsg)
+    let deadline = deadline(context, a[4])?;
+    each_message(context, a, recvmsg, deadline)
 }
 
+/// Sends or receives by `act` until one fails: an error of the first is the call's.
 fn each_message(
     context: &mut Context<'_>,
-    [number, messages, count, flags, ..]: Arguments,
+    [number, messages, count, mut flags, timeout, _]: Arguments,
     act: fn(&mut Context<'_>, u64, u64, u64) -> Result,
+    deadline: Option<Instant>,
 ) -> Result {
     const ENTRY_BYTES: u64 = 64;
+    let open = opened(context, number)?;
+    endpoint(&open)?;
     let mut done = 0;
-    while done < count.min(1024) {
+    while done < u64::from(count as u32) {
         let at = messages.wrapping_add(done * ENTRY_BYTES);
-        let flags = match done {
-            0 => flags,
-            _ => flags | u64::from(n::MSG_DONTWAIT),
-        };
-        match act(context, number, at, flags & !MSG_WAITFORONE) {
-            Ok(bytes) => context.process.put_u32(at.wrapping_add(56), bytes as u32)?,
+        let acted = act(context, number, at, flags & !MSG_WAITFORONE)
+            .and_then(|bytes| context.process.put_u32(at.wrapping_add(56), bytes as u32));
+        match acted {
+            Ok(()) => done += 1,
             Err(errno) if done == 0 => return Err(errno),
             Err(_) => break,
         }
-        done += 1;
+        if flags & MSG_WAITFORONE != 0 {
+            flags |= u64::from(n::MSG_DONTWAIT);
+        }
+        if let Some(deadline) = deadline {
+            let rest = deadline.duration_since(Instant::now());
+            put_duration(context, timeout, rest)?;
+            if rest.is_zero() {
+                break;
+            }
+        }
     }
     Ok(done)
 }

@@ -1,0 +1,135 @@
+/* Messages by the dozen, limits of resources, what is mapped, flags and options: where calls stop,
+   what they refuse and what is read back. A line each with result and errno: what Linux prints is
+   what a program on the library OS must print. Needs no privilege. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include "lines.h"
+
+#define MESSAGES 64
+#define PAGE 4096
+
+static char bytes[MESSAGES][8];
+static struct iovec parts[MESSAGES];
+static struct mmsghdr messages[MESSAGES];
+
+/* All of them empty, with room for 8 bytes each. */
+static void begin_again(void)
+{
+    memset(messages, 0, sizeof messages);
+    for (int i = 0; i < MESSAGES; i++) {
+        parts[i] = (struct iovec){bytes[i], sizeof bytes[i]};
+        messages[i].msg_hdr.msg_iov = &parts[i];
+        messages[i].msg_hdr.msg_iovlen = 1;
+    }
+}
+
+struct later {
+    int socket, count;
+};
+
+/* Sends or receives messages, each some time after the one before. */
+static void *send_later(void *what)
+{
+    struct later *later = what;
+    for (int i = 0; i < later->count; i++) {
+        usleep(300000);
+        send(later->socket, "later", 5, 0);
+    }
+    return 0;
+}
+
+static void *receive_later(void *what)
+{
+    struct later *later = what;
+    char taken[8];
+    usleep(20000);
+    for (int i = 0; i < later->count; i++)
+        recv(later->socket, taken, sizeof taken, 0);
+    return 0;
+}
+
+static void receives(void)
+{
+    int s[2];
+    pthread_t thread;
+    struct timespec soon = {0, 450000000}, long_time = {50, 0};
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, s);
+    begin_again();
+    send(s[1], "now", 3, 0);
+    T(recvmmsg(s[0], messages, 3, MSG_WAITFORONE, 0));
+    T(messages[0].msg_len);
+    struct later three = {s[1], 3};
+    pthread_create(&thread, 0, send_later, &three);
+    T(recvmmsg(s[0], messages, 3, 0, 0));
+    T(messages[2].msg_len);
+    pthread_join(thread, 0);
+    /* The time is over behind the second. */
+    pthread_create(&thread, 0, send_later, &three);
+    T(recvmmsg(s[0], messages, 3, 0, &soon));
+    T(soon.tv_sec + soon.tv_nsec);
+    pthread_join(thread, 0);
+    T(recv(s[0], bytes, 8, MSG_DONTWAIT));
+    send(s[1], "now", 3, 0);
+    T(recvmmsg(s[0], messages, 1, 0, &long_time));
+    T(long_time.tv_sec < 50 && long_time.tv_sec > 30);
+    T(recvmmsg(s[0], messages, 2, MSG_DONTWAIT, &long_time));
+    T(recvmmsg(s[0], messages, 0, 0, 0));
+    soon.tv_nsec = 1000000000;
+    T(recvmmsg(s[0], messages, 1, 0, &soon));
+    T(recvmmsg(99, messages, 1, 0, &soon));
+    T(recvmmsg(99, messages, 0, 0, 0));
+    int none = open("/dev/null", O_RDWR);
+    T(recvmmsg(none, messages, 0, 0, 0));
+    close(none);
+    T(recvmmsg(s[0], messages, 1, 0, BAD));
+    /* One that cannot be written ends it behind those that could. */
+    for (int i = 0; i < 3; i++)
+        send(s[1], "now", 3, 0);
+    messages[1].msg_hdr.msg_iov = BAD;
+    T(recvmmsg(s[0], messages, 3, MSG_DONTWAIT, 0));
+    close(s[0]);
+    close(s[1]);
+}
+
+static void sends(void)
+{
+    int s[2];
+    pthread_t thread;
+    socketpair(AF_UNIX, SOCK_SEQPACKET, 0, s);
+    int small = 1;
+    setsockopt(s[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    begin_again();
+    struct later all = {s[1], 10 * MESSAGES};
+    pthread_create(&thread, 0, receive_later, &all);
+    for (int i = 0; i < 10; i++)
+        T(sendmmsg(s[0], messages, MESSAGES, 0));
+    T(messages[MESSAGES - 1].msg_len);
+    pthread_join(thread, 0);
+    T(sendmmsg(s[0], messages, 0, 0));
+    T(sendmmsg(99, messages, 0, 0));
+    messages[2].msg_hdr.msg_iov = BAD;
+    T(sendmmsg(s[0], messages, 4, 0));
+    T(recv(s[1], bytes, 8, MSG_DONTWAIT));
+    T(recv(s[1], bytes, 8, MSG_DONTWAIT));
+    T(recv(s[1], bytes, 8, MSG_DONTWAIT));
+    T(sendmmsg(s[0], BAD, 1, 0));
+    close(s[0]);
+    close(s[1]);
+}
+
+static const struct group groups[] = {{"receives", receives}, {"sends", sends}};
+
+int main(int count, char **words)
+{
+    return run_groups("bounds", groups, sizeof groups / sizeof *groups, count, words);
+}
