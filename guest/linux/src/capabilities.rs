@@ -8,6 +8,7 @@ pub(crate) const SETGID: u32 = 6;
 pub(crate) const SETUID: u32 = 7;
 const SETPCAP: u32 = 8;
 pub(crate) const SYS_NICE: u32 = 23;
+pub(crate) const SYS_RESOURCE: u32 = 24;
 /// The last one, `CAP_CHECKPOINT_RESTORE`.
 pub(crate) const LAST: u32 = 40;
 const ALL: u64 = (1 << (LAST + 1)) - 1;

@@ -16,11 +16,11 @@ use crate::errno::{Errno, Result};
 use crate::files::Bytes;
 use crate::memory::{DATA, PAGE, Rights};
 use crate::process::Process;
-use crate::space::{Area, Backing, RELOCATED, RELOCATED_BYTES, STACK_TOP, may_commit};
+use crate::space::{
+    Area, Backing, FIRST_STACK_BYTES, RELOCATED, RELOCATED_BYTES, STACK_TOP, may_commit,
+};
 use crate::vdso;
 
-/// Bytes of the first stack, as Linux's limit is by default.
-pub(crate) const STACK_BYTES: u64 = 8 << 20;
 /// Bytes of a program header.
 const HEADER_BYTES: u64 = 56;
 const CLOCK_TICKS: u64 = 100;
@@ -201,11 +201,11 @@ fn stack(
     process
         .space
         .lock()
-        .map(STACK_TOP - STACK_BYTES..STACK_TOP, area)?;
+        .map(STACK_TOP - FIRST_STACK_BYTES..STACK_TOP, area)?;
     let mut at = STACK_TOP;
     let mut push = |bytes: &[u8]| -> Result<u64> {
         at = at.checked_sub(bytes.len() as u64).ok_or(Errno::E2BIG)?;
-        if at < STACK_TOP - STACK_BYTES / 4 {
+        if at < STACK_TOP - FIRST_STACK_BYTES / 4 {
             return Err(Errno::E2BIG);
         }
         process.write(at, bytes)?;

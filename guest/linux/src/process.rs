@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use linux_raw_sys::general as c;
 use tare_libos::sync::SpinLock;
 use tare_libos::time::Instant;
 use tare_program::Start;
@@ -13,12 +14,12 @@ use tare_program::Start;
 use crate::files::endpoint::Name;
 use crate::files::tree::Tree;
 use crate::files::unix::Named;
-use crate::files::{Table, Watchers};
+use crate::files::{MOST, Table, Watchers};
 use crate::futex::Futexes;
-use crate::pending::Pending;
+use crate::pending::{MOST_WAITING, Pending};
 use crate::shared::Mappings;
 use crate::signals::Actions;
-use crate::space::Space;
+use crate::space::{FIRST_STACK_BYTES, Space};
 use crate::thread::Thread;
 use crate::timers::{Counted, Timers};
 
@@ -26,6 +27,24 @@ use crate::timers::{Counted, Timers};
 pub(crate) const PID: u32 = 1;
 /// Most threads.
 pub(crate) const MOST_THREADS: usize = 4096;
+
+/// A limit of a resource: the one that holds, and what it may be raised to.
+pub(crate) type Limit = [u64; 2];
+
+/// The limits of resources by number, as a program begins with them.
+fn first_limits() -> [Limit; c::RLIM_NLIMITS as usize] {
+    let mut limits = [[u64::MAX; 2]; c::RLIM_NLIMITS as usize];
+    for (resource, limit) in [
+        (c::RLIMIT_NOFILE, MOST as u64),
+        (c::RLIMIT_STACK, FIRST_STACK_BYTES),
+        (c::RLIMIT_NPROC, MOST_THREADS as u64),
+        (c::RLIMIT_SIGPENDING, MOST_WAITING as u64),
+        (c::RLIMIT_CORE, 0),
+    ] {
+        limits[resource as usize] = [limit; 2];
+    }
+    limits
+}
 
 /// Signals that came for the process or a thread of it.
 #[derive(Default)]
@@ -71,6 +90,7 @@ pub(crate) struct Process {
     /// CPU time of threads that have ended, and the most that a look has found of all.
     pub(crate) ended_ns: AtomicU64,
     pub(crate) seen_ns: AtomicU64,
+    pub(crate) limits: SpinLock<[Limit; c::RLIM_NLIMITS as usize]>,
     /// Unknown calls by number, a bit each: those that were logged.
     pub(crate) unknown: SpinLock<[u64; 8]>,
     /// Its path, for `/proc/self/exe`.
@@ -98,6 +118,7 @@ impl Process {
             arrivals: Arrivals::default(),
             ended_ns: AtomicU64::new(0),
             seen_ns: AtomicU64::new(0),
+            limits: SpinLock::new(first_limits()),
             unknown: SpinLock::new([0; 8]),
             path: start.path.clone(),
             hostname: start.hostname.clone(),

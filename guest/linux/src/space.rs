@@ -27,6 +27,8 @@ pub(crate) const RELOCATED_BYTES: u64 = BREAK.start - RELOCATED;
 const BREAK: Range<u64> = 0x6b00_0000_0000..0x6c00_0000_0000;
 /// Where the first stack ends.
 pub(crate) const STACK_TOP: u64 = 0x6fff_ffff_f000;
+/// Its bytes, as Linux's limit is by default.
+pub(crate) const FIRST_STACK_BYTES: u64 = 8 << 20;
 /// Pages that come at once where a program begins to use anonymous memory, and where it goes on
 /// behind a page that is there: a first use is often of a page or two alone.
 const AROUND: u64 = 16;

@@ -127,7 +127,118 @@ static void sends(void)
     close(s[1]);
 }
 
-static const struct group groups[] = {{"receives", receives}, {"sends", sends}};
+static void read_back(int resource)
+{
+    struct rlimit limit = {1, 1};
+    T(getrlimit(resource, &limit));
+    T(limit.rlim_cur);
+    T(limit.rlim_max);
+}
+
+static void limits(void)
+{
+    struct rlimit limit, other, was;
+    T(getrlimit(RLIMIT_NOFILE, &was));
+    T(syscall(SYS_getrlimit, RLIMIT_NOFILE, 0));
+    T(syscall(SYS_getrlimit, 16, &limit));
+    T(syscall(SYS_getrlimit, -1, &limit));
+    T(syscall(SYS_setrlimit, 16, &was));
+    T(syscall(SYS_setrlimit, RLIMIT_NOFILE, 0));
+    T(syscall(SYS_setrlimit, RLIMIT_NOFILE, BAD));
+    T(syscall(SYS_setrlimit, 16, BAD));
+    for (int i = 0; i < 16; i++) {
+        getrlimit(i, &limit);
+        T(setrlimit(i, &limit));
+        other = (struct rlimit){2, 1};
+        T(setrlimit(i, &other));
+        T(prlimit(0, i, &other, 0));
+    }
+    limit = (struct rlimit){20, 64};
+    T(prlimit(getpid(), RLIMIT_NOFILE, &limit, &other));
+    T(other.rlim_cur == was.rlim_cur && other.rlim_max == was.rlim_max);
+    read_back(RLIMIT_NOFILE);
+    limit = (struct rlimit){1 << 20, 1 << 21};
+    T(setrlimit(RLIMIT_STACK, &limit));
+    read_back(RLIMIT_STACK);
+    limit = (struct rlimit){0, 0};
+    T(setrlimit(RLIMIT_CORE, &limit));
+    read_back(RLIMIT_CORE);
+    limit = (struct rlimit){RLIM_INFINITY, 5};
+    T(setrlimit(RLIMIT_CPU, &limit));
+    T(prlimit(99999999, RLIMIT_CPU, 0, &other));
+    T(prlimit(99999999, RLIMIT_CPU, BAD, &other));
+    T(prlimit(-1, RLIMIT_CPU, 0, &other));
+    T(syscall(SYS_prlimit64, 0, 16, 0, &other));
+    T(prlimit(0, RLIMIT_STACK, 0, BAD));
+    T(prlimit(0, RLIMIT_STACK, 0, 0));
+}
+
+/* The limit of descriptors is 20 from the group before on, or from here. */
+static void descriptors(void)
+{
+    struct rlimit limit = {20, 64}, none = {0, 64}, more = {64, 64};
+    /* What the program was started with. */
+    syscall(SYS_close_range, 3, -1, 0);
+    int opened = 0, last = -1, next, pair[2], listens = socket(AF_UNIX, SOCK_STREAM, 0);
+    T(setrlimit(RLIMIT_NOFILE, &limit));
+    struct pollfd polled[64];
+    for (int i = 0; i < 64; i++)
+        polled[i].fd = -1;
+    T(bind(listens, (struct sockaddr *)"\1\0", 2));
+    T(listen(listens, 1));
+    struct sockaddr_storage name;
+    socklen_t bytes = sizeof name;
+    T(getsockname(listens, (void *)&name, &bytes));
+    int client = socket(AF_UNIX, SOCK_STREAM, 0);
+    T(connect(client, (void *)&name, bytes));
+    while ((next = open("/dev/null", O_RDONLY)) >= 0) {
+        last = next;
+        opened++;
+    }
+    T(last);
+    T(opened);
+    T(open("/dev/null", O_RDONLY));
+    T(dup(0));
+    T(dup2(0, 20));
+    T(dup2(0, 63));
+    T(dup3(0, 20, 0));
+    T(dup2(0, 19));
+    T(fcntl(0, F_DUPFD, 19));
+    T(fcntl(0, F_DUPFD, 20));
+    T(fcntl(0, F_DUPFD_CLOEXEC, 64));
+    T(fcntl(0, F_DUPFD, -1));
+    T(pipe(pair));
+    T(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    T(socket(AF_INET, SOCK_STREAM, 0));
+    T(epoll_create1(0));
+    T(eventfd(0, 0));
+    T(accept(listens, 0, 0));
+    T(close(last));
+    T(pipe(pair));
+    T(socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+    /* It still waits. */
+    T(accept(listens, 0, 0));
+    T(close(last));
+    T(poll(polled, 20, 0));
+    T(poll(polled, 21, 0));
+    T(setrlimit(RLIMIT_NOFILE, &more));
+    T(poll(polled, 21, 0));
+    T(dup2(0, 63));
+    T(dup2(0, 64));
+    T(setrlimit(RLIMIT_NOFILE, &none));
+    /* What is above the limit stays open. */
+    T(lseek(last - 1, 0, SEEK_CUR));
+    T(fcntl(63, F_GETFD));
+    T(dup(0));
+    T(close(63));
+    T(setrlimit(RLIMIT_NOFILE, &more));
+    for (int i = 3; i < 64; i++)
+        close(i);
+}
+
+static const struct group groups[] = {
+    {"receives", receives}, {"sends", sends}, {"limits", limits}, {"descriptors", descriptors},
+};
 
 int main(int count, char **words)
 {

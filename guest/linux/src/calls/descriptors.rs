@@ -90,6 +90,7 @@ pub(super) fn dup3(context: &Context<'_>, old: u64, new: u64, flags: u64) -> Res
 
 pub(super) fn fcntl(context: &Context<'_>, number: u64, command: u64, argument: u64) -> Result {
     let mut files = context.process.files.lock();
+    let limit = files.limit;
     let descriptor = files.get_mut(number)?;
     match Fcntl::of(command as u32).ok_or(Errno::EINVAL)? {
         Fcntl::F_GETFD => Ok(descriptor.close_on_exec.into()),
@@ -104,9 +105,7 @@ pub(super) fn fcntl(context: &Context<'_>, number: u64, command: u64, argument: 
             descriptor.open.set_flags(kept | argument as u32 & may);
             Ok(0)
         }
-        Fcntl::F_DUPFD | Fcntl::F_DUPFD_CLOEXEC
-            if argument as u32 as usize >= crate::files::MOST =>
-        {
+        Fcntl::F_DUPFD | Fcntl::F_DUPFD_CLOEXEC if argument as u32 as usize >= limit => {
             Err(Errno::EINVAL)
         }
         command @ (Fcntl::F_DUPFD | Fcntl::F_DUPFD_CLOEXEC) => {

@@ -138,10 +138,10 @@ pub(super) fn poll(
     deadline: Option<Instant>,
     mask: Option<Mask>,
 ) -> Result {
-    if count > 65_536 {
+    if count as u32 as usize > context.process.files.lock().limit {
         return Err(Errno::EINVAL);
     }
-    let mut entries = context.process.bytes(list, count as usize * 8)?;
+    let mut entries = context.process.bytes(list, count as u32 as usize * 8)?;
     let mut files: Vec<Option<(Arc<Open>, u32)>> = Vec::new();
     for entry in entries.chunks(8) {
         let number = i32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);

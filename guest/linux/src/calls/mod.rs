@@ -16,6 +16,8 @@ mod identity;
 #[cfg(target_os = "none")]
 mod io;
 #[cfg(target_os = "none")]
+mod limits;
+#[cfg(target_os = "none")]
 mod memfd;
 mod memory;
 #[cfg(target_os = "none")]
@@ -54,8 +56,8 @@ mod table {
 
     use super::arguments::{self, Arguments};
     use super::{
-        cores, descriptors, events, files, hints, identity, io, memfd, memory, net, openat2,
-        options,
+        cores, descriptors, events, files, hints, identity, io, limits, memfd, memory, net,
+        openat2, options,
     };
     use super::{scheduling, signals, splice, status, system, threads, time, timers};
     use crate::context::Context;
@@ -369,9 +371,9 @@ mod table {
             Call::prctl => system::prctl(c, a),
             Call::uname => system::uname(c, a[0]),
             Call::getrandom => system::getrandom(c, a[0], a[1], a[2]),
-            Call::prlimit64 => system::prlimit(c, a[1], a[3]),
-            Call::getrlimit => system::prlimit(c, a[0], a[1]),
-            Call::setrlimit => Ok(0),
+            Call::prlimit64 => limits::prlimit(c, a[0], a[1], a[2], a[3]),
+            Call::getrlimit => limits::getrlimit(c, a[0], a[1]),
+            Call::setrlimit => limits::setrlimit(c, a[0], a[1]),
             Call::sysinfo => system::sysinfo(c, a[0]),
             Call::getrusage => system::getrusage(c, a[0], a[1]),
             Call::exit_group => system::exit_group(a[0]),

@@ -197,6 +197,8 @@ pub(super) fn accept(
     if flags & !(c::O_NONBLOCK | c::O_CLOEXEC) != 0 {
         return Err(Errno::EINVAL);
     }
+    // First, so that no connection is taken for nothing.
+    context.process.files.lock().first_free(0)?;
     open.note_read();
     let deadline = open.deadline(Way::Read);
     let accepted = context.attempt(&open, open.may_wait(), deadline, || listener.accept());

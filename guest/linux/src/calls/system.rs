@@ -1,4 +1,4 @@
-//! The machine and the process: names, limits, randomness, registers, the end.
+//! The machine and the process: names, randomness, registers, the end.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -20,7 +20,6 @@ const ARCH_GET_FS: u32 = 0x1003;
 /// End of a program's addresses.
 const LOWER_HALF: u64 = 1 << 47;
 const UTS_BYTES: usize = 65;
-const RLIM_INFINITY: u64 = u64::MAX;
 /// Whose use `getrusage` gives.
 const RUSAGE_CHILDREN: i32 = -1;
 const RUSAGE_SELF: i32 = 0;
@@ -158,23 +157,6 @@ pub(super) fn getrandom(context: &mut Context<'_>, to: u64, length: u64, flags: 
         done += part.len() as u64;
     }
     Ok(done)
-}
-
-pub(super) fn prlimit(context: &Context<'_>, resource: u64, old: u64) -> Result {
-    let limit = match resource as u32 {
-        c::RLIMIT_NOFILE => 65_536,
-        c::RLIMIT_STACK => crate::load::STACK_BYTES,
-        c::RLIMIT_NPROC => crate::process::MOST_THREADS as u64,
-        c::RLIMIT_SIGPENDING => crate::pending::MOST_WAITING as u64,
-        c::RLIMIT_CORE => 0,
-        0..16 => RLIM_INFINITY,
-        _ => return Err(Errno::EINVAL),
-    };
-    if old != 0 {
-        context.process.put_u64(old, limit)?;
-        context.process.put_u64(old.wrapping_add(8), limit)?;
-    }
-    Ok(0)
 }
 
 pub(super) fn sysinfo(context: &Context<'_>, to: u64) -> Result {

@@ -15,7 +15,7 @@ use super::File;
 use super::lock::How;
 use crate::errno::{Errno, Result};
 
-/// Most descriptors: `RLIMIT_NOFILE`.
+/// Most descriptors, and the most that `RLIMIT_NOFILE` may be.
 pub(crate) const MOST: usize = 65_536;
 
 /// An open file: what several descriptors may share.
@@ -217,30 +217,44 @@ pub(crate) struct Descriptor {
 }
 
 /// The table of descriptors.
-#[derive(Default)]
-pub(crate) struct Table(Vec<Option<Descriptor>>);
+pub(crate) struct Table {
+    places: Vec<Option<Descriptor>>,
+    /// Where numbers for new descriptors end (`RLIMIT_NOFILE`).
+    pub(crate) limit: usize,
+}
 
 impl Table {
     pub(crate) const fn new() -> Self {
-        Self(Vec::new())
+        Self {
+            places: Vec::new(),
+            limit: MOST,
+        }
     }
 
     pub(crate) fn get(&self, number: u64) -> Result<&Descriptor> {
-        let slot = self.0.get(number as u32 as usize);
+        let slot = self.places.get(number as u32 as usize);
         slot.and_then(Option::as_ref).ok_or(Errno::EBADF)
     }
 
     pub(crate) fn get_mut(&mut self, number: u64) -> Result<&mut Descriptor> {
-        let slot = self.0.get_mut(number as u32 as usize);
+        let slot = self.places.get_mut(number as u32 as usize);
         slot.and_then(Option::as_mut).ok_or(Errno::EBADF)
     }
 
     /// The first free number from `least` on.
     pub(crate) fn insert(&mut self, least: usize, descriptor: Descriptor) -> Result {
-        let free = (least..self.0.len()).find(|&number| self.0[number].is_none());
-        let number = free.unwrap_or(self.0.len().max(least));
+        let number = self.first_free(least)?;
         self.put(number, descriptor)?;
         Ok(number as u64)
+    }
+
+    /// The first free number from `least` on; EMFILE for none.
+    pub(crate) fn first_free(&self, least: usize) -> Result<usize> {
+        let free = (least..self.places.len()).find(|&number| self.places[number].is_none());
+        let number = free.unwrap_or(self.places.len().max(least));
+        Some(number)
+            .filter(|&number| number < self.limit)
+            .ok_or(Errno::EMFILE)
     }
 
     /// At `number`; gives what was there.
@@ -249,17 +263,17 @@ impl Table {
         number: usize,
         descriptor: Descriptor,
     ) -> Result<Option<Descriptor>> {
-        if number >= MOST {
+        if number >= self.limit {
             return Err(Errno::EMFILE);
         }
-        if self.0.len() <= number {
-            self.0.resize(number + 1, None);
+        if self.places.len() <= number {
+            self.places.resize(number + 1, None);
         }
-        Ok(self.0[number].replace(descriptor))
+        Ok(self.places[number].replace(descriptor))
     }
 
     pub(crate) fn remove(&mut self, number: u64) -> Result<Descriptor> {
-        let slot = self.0.get_mut(number as u32 as usize);
+        let slot = self.places.get_mut(number as u32 as usize);
         slot.and_then(Option::take).ok_or(Errno::EBADF)
     }
 
@@ -270,7 +284,7 @@ impl Table {
         act: impl FnMut(&mut Option<Descriptor>),
     ) {
         let (first, count) = (*range.start(), range.end() - range.start() + 1);
-        self.0.iter_mut().skip(first).take(count).for_each(act);
+        self.places.iter_mut().skip(first).take(count).for_each(act);
     }
 }
 
