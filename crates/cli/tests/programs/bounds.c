@@ -236,8 +236,78 @@ static void descriptors(void)
         close(i);
 }
 
+/* Pages that have been used, and with holes. */
+static void in_core(void)
+{
+    unsigned char there[8] = {9, 9, 9, 9, 9, 9, 9, 9};
+    char *at = mmap(0, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(at, 1, 8 * PAGE);
+    T(mincore(at, 3 * PAGE, there));
+    T(there[0] & there[1] & there[2] & 1);
+    T(there[3]);
+    T(mincore(at, 3 * PAGE + 1, there));
+    T(there[3] & 1);
+    T(there[4]);
+    T(mincore(at + 1, PAGE, there));
+    T(mincore(at, 0, there));
+    T(mincore(at, PAGE, BAD));
+    T(mincore(at, PAGE, (void *)-1));
+    T(mincore(at, 0, BAD));
+    T(mincore((void *)-PAGE, PAGE, there));
+    T(mincore(at, -1, there));
+    munmap(at + 5 * PAGE, PAGE);
+    there[4] = there[6] = 9;
+    T(mincore(at, 8 * PAGE, there));
+    T(there[4] & 1);
+    T(there[6]);
+    T(mincore(at + 5 * PAGE, PAGE, there));
+    T(mincore(at + 6 * PAGE, 2 * PAGE, there));
+    T(mprotect(at, PAGE, PROT_NONE));
+    T(mincore(at, PAGE, there));
+    munmap(at, 8 * PAGE);
+    T(mincore(at, PAGE, there));
+}
+
+/* Zeros by a device. */
+static void zeros(void)
+{
+    int zero = open("/dev/zero", O_RDWR), read_only = open("/dev/zero", O_RDONLY);
+    int write_only = open("/dev/zero", O_WRONLY), full = open("/dev/full", O_RDWR);
+    const int rights = PROT_READ | PROT_WRITE;
+    char *at = mmap(0, 3 * PAGE, rights, MAP_PRIVATE, zero, PAGE), *other;
+    T(at != MAP_FAILED);
+    T(at[0] | at[2 * PAGE]);
+    at[PAGE] = 5;
+    T(at[PAGE]);
+    T(madvise(at, 3 * PAGE, MADV_DONTNEED));
+    T(at[PAGE]);
+    T(munmap(at, 3 * PAGE));
+    at = mmap(0, PAGE, rights, MAP_SHARED, zero, 0);
+    other = mmap(0, PAGE, rights, MAP_SHARED, zero, 0);
+    T(at != MAP_FAILED && other != MAP_FAILED);
+    at[0] = 6;
+    T(at[0]);
+    T(other[0]);
+    T(madvise(at, PAGE, MADV_DONTNEED));
+    T(at[0]);
+    munmap(at, PAGE);
+    munmap(other, PAGE);
+    at = mmap(0, PAGE, rights, MAP_PRIVATE, read_only, 0);
+    T(at != MAP_FAILED);
+    munmap(at, PAGE);
+    T(mmap(0, PAGE, rights, MAP_SHARED, read_only, 0));
+    T(mmap(0, PAGE, rights, MAP_PRIVATE, write_only, 0));
+    T(mmap(0, PAGE, rights, MAP_PRIVATE, full, 0));
+    T(mmap(0, PAGE, rights, MAP_PRIVATE, zero, 1));
+    close(zero);
+    close(read_only);
+    close(write_only);
+    close(full);
+}
+
 static const struct group groups[] = {
     {"receives", receives}, {"sends", sends}, {"limits", limits}, {"descriptors", descriptors},
+    {"in core", in_core},   {"zeros", zeros},
 };
 
 int main(int count, char **words)

@@ -17,6 +17,7 @@ use crate::files::Way;
 use crate::files::regular::Regular;
 use crate::files::stored;
 use crate::memory::{PAGE, Rights};
+use crate::process::Process;
 use crate::shared::copy_of;
 use crate::space::{Area, Backing, SHARED, may_commit};
 
@@ -248,6 +249,36 @@ pub(super) fn mremap(context: &Context<'_>, a: Arguments) -> Result {
     let to = space.find(new_bytes, 0)?;
     space.move_to(old..end, to, new_bytes)?;
     Ok(to)
+}
+
+/// `mincore(2)`: what is mapped is in memory. ENOMEM behind the part that is.
+pub(super) fn mincore(context: &Context<'_>, start: u64, length: u64, to: u64) -> Result {
+    const AT_ONCE: u64 = 512;
+    if !start.is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL);
+    }
+    let process = context.process;
+    Process::is_own(start, length).map_err(|_| Errno::ENOMEM)?;
+    let pages = length.div_ceil(PAGE);
+    Process::is_own(to, pages)?;
+    let is_mapped = |page, count| {
+        let first = start + page * PAGE;
+        process
+            .space
+            .lock()
+            .is_mapped(&(first..first + count * PAGE))
+    };
+    let mut done = 0;
+    while done < pages {
+        let some = (pages - done).min(AT_ONCE);
+        let count = if is_mapped(done, some) { some } else { 1 };
+        if !is_mapped(done, count) {
+            return Err(Errno::ENOMEM);
+        }
+        process.write(to + done, &[1; AT_ONCE as usize][..count as usize])?;
+        done += count;
+    }
+    Ok(0)
 }
 
 /// `mlock(2)` and `munlock(2)`: no page leaves the machine's memory.

@@ -252,7 +252,7 @@ mod table {
             Call::mlock2 => memory::mlock(c, a[0], a[1]),
             Call::mlockall => memory::mlockall(a[0]),
             Call::munlockall => Ok(0),
-            Call::mincore => Err(Errno::ENOMEM),
+            Call::mincore => memory::mincore(c, a[0], a[1], a[2]),
 
             Call::epoll_create => {
                 events::epoll_create(c, if a[0] as i32 > 0 { 0 } else { u64::MAX })
