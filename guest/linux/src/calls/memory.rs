@@ -13,9 +13,9 @@ use tare_program::offered::MapFlag;
 use super::arguments::Arguments;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::files::Way;
 use crate::files::regular::Regular;
 use crate::files::stored;
+use crate::files::{Device, Way};
 use crate::memory::{PAGE, Rights};
 use crate::process::Process;
 use crate::shared::copy_of;
@@ -45,7 +45,7 @@ fn pages_of(start: u64, length: u64) -> Option<Range<u64>> {
     Some(start - start % PAGE..end)
 }
 
-/// `mmap(2)`.
+/// `mmap(2)`. Of `/dev/zero` it is anonymous memory.
 pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
     let [hint, length, protection, flags, number, offset] = a;
     let bytes = pages(length)?;
@@ -62,7 +62,8 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
         may_commit(bytes)?;
     }
     let mut shared = None;
-    let backing = if has(MAP_ANONYMOUS) {
+    let mut is_anonymous = has(MAP_ANONYMOUS);
+    let backing = if is_anonymous {
         Backing::Anonymous
     } else {
         if !offset.is_multiple_of(PAGE) {
@@ -77,23 +78,28 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
         if open.may(Way::Read).is_err() || is_shared_for_writing && open.may(Way::Write).is_err() {
             return Err(Errno::EACCES);
         }
-        let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
-        if is_shared_for_writing {
-            file.node.seals.may_map_for_writing()?;
-        }
-        // Another mapping may have changes that the file has not.
-        context.process.settle(open.file.as_ref())?;
-        let mapped = match file.node.bytes() {
-            Some(own) if !is_shared_for_writing => own.clone(),
-            _ => copy_of(&file.node, &(offset..offset + bytes))?,
-        };
-        if flags & MAP_TYPE != MAP_PRIVATE {
-            shared = Some((mapped.clone(), file.node.clone()));
-        }
-        Backing::File {
-            bytes: mapped,
-            offset,
-            end: u64::MAX,
+        is_anonymous = open.file.as_kind() == Some(&Device::Zero);
+        if is_anonymous {
+            Backing::Anonymous
+        } else {
+            let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
+            if is_shared_for_writing {
+                file.node.seals.may_map_for_writing()?;
+            }
+            // Another mapping may have changes that the file has not.
+            context.process.settle(open.file.as_ref())?;
+            let mapped = match file.node.bytes() {
+                Some(own) if !is_shared_for_writing => own.clone(),
+                _ => copy_of(&file.node, &(offset..offset + bytes))?,
+            };
+            if flags & MAP_TYPE != MAP_PRIVATE {
+                shared = Some((mapped.clone(), file.node.clone()));
+            }
+            Backing::File {
+                bytes: mapped,
+                offset,
+                end: u64::MAX,
+            }
         }
     };
     if has(MAP_FIXED) && !has(MAP_FIXED_NOREPLACE) {
@@ -119,7 +125,7 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
         backing,
         name: match flags & MAP_TYPE {
             MAP_PRIVATE => "",
-            _ if has(MAP_ANONYMOUS) => SHARED,
+            _ if is_anonymous => SHARED,
             _ => "",
         },
     };
