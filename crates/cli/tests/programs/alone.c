@@ -58,12 +58,39 @@ static void by_thread(void)
     T(kill(number, SIGUSR1));
     T(kill(number, 0));
     T(kill(-number, 0));
+    T(getpgid(number));
+    T(getsid(number));
+    T(syscall(SYS_tgkill, 1, number, 0));
+    T(syscall(SYS_tgkill, number, number, 0));
     pthread_barrier_wait(&steps);
     pthread_join(one, 0);
     T(came - before);
 }
 
-static const struct group groups[] = {{"kills", kills}, {"by thread", by_thread}};
+/* Groups, sessions, and threads of other processes. */
+static void numbers(void)
+{
+    for (unsigned i = 0; i < sizeof strangers / sizeof *strangers; i++) {
+        T(getpgid(strangers[i]));
+        T(getsid(strangers[i]));
+        T(syscall(SYS_tgkill, 1, strangers[i], 0));
+        T(syscall(SYS_tgkill, strangers[i], 1, 0));
+        T(syscall(SYS_tkill, strangers[i], 0));
+    }
+    T(getpgid(0));
+    T(getpgid(1));
+    T(getsid(0));
+    T(getsid(1));
+    T(syscall(SYS_tgkill, 1, 1, 0));
+    T(syscall(SYS_tgkill, 1, 1, 65));
+    T(syscall(SYS_tgkill, 1, 0, 0));
+    T(syscall(SYS_tgkill, 0, 1, 0));
+    T(syscall(SYS_tkill, 1, 0));
+    T(syscall(SYS_tkill, 0, 0));
+    T(syscall(SYS_tkill, 1, 65));
+}
+
+static const struct group groups[] = {{"kills", kills}, {"by thread", by_thread}, {"numbers", numbers}};
 
 int main(int count, char **words)
 {

@@ -305,9 +305,46 @@ static void zeros(void)
     close(full);
 }
 
+static void removes(void)
+{
+    mkdir("d", 0700);
+    close(creat("f", 0600));
+    T(unlinkat(AT_FDCWD, "f", 1));
+    T(unlinkat(AT_FDCWD, "f", AT_SYMLINK_NOFOLLOW));
+    T(unlinkat(AT_FDCWD, "d", AT_REMOVEDIR | AT_EMPTY_PATH));
+    T(unlinkat(AT_FDCWD, BAD, -1));
+    T(unlinkat(99, "f", 1));
+    T(unlinkat(AT_FDCWD, "d", AT_REMOVEDIR));
+    T(unlinkat(AT_FDCWD, "f", 0));
+}
+
+/* Options that are on or off. */
+static void switches(void)
+{
+    static const int options[] = {SO_REUSEADDR, SO_REUSEPORT, SO_KEEPALIVE, SO_BROADCAST,
+                                  SO_DONTROUTE, SO_OOBINLINE};
+    int tcp = socket(AF_INET, SOCK_STREAM, 0);
+    for (unsigned i = 0; i < sizeof options / sizeof *options; i++) {
+        int word = 7;
+        socklen_t bytes = sizeof word;
+        T(getsockopt(tcp, SOL_SOCKET, options[i], &word, &bytes));
+        T(word);
+        word = 5;
+        T(setsockopt(tcp, SOL_SOCKET, options[i], &word, sizeof word));
+        T(getsockopt(tcp, SOL_SOCKET, options[i], &word, &bytes));
+        T(word);
+        word = 0;
+        T(setsockopt(tcp, SOL_SOCKET, options[i], &word, sizeof word));
+        T(getsockopt(tcp, SOL_SOCKET, options[i], &word, &bytes));
+        T(word);
+    }
+    close(tcp);
+}
+
 static const struct group groups[] = {
     {"receives", receives}, {"sends", sends}, {"limits", limits}, {"descriptors", descriptors},
-    {"in core", in_core},   {"zeros", zeros},
+    {"in core", in_core},   {"zeros", zeros},             {"removes", removes},
+    {"switches", switches},
 };
 
 int main(int count, char **words)

@@ -378,6 +378,9 @@ pub(super) fn linkat(context: &Context<'_>, a: Arguments) -> Result {
 }
 
 pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: u64) -> Result {
+    if flags as u32 & !c::AT_REMOVEDIR != 0 {
+        return Err(Errno::EINVAL);
+    }
     let path = path(context, directory, name)?;
     let place = unfollowed(&context.process.tree, &path)?;
     let (above, name) = (place.above()?.clone(), place.name().to_owned());

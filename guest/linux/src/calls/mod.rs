@@ -64,6 +64,7 @@ mod table {
     use crate::credentials::{Change, Whose};
     use crate::errno::{Errno, Result};
     use crate::files::tree::Last;
+    use crate::process::PID;
 
     const AT_FDCWD: u64 = -100_i64 as u64;
     const CREATES: u64 = 0o1101; // O_CREAT, O_WRONLY and O_TRUNC
@@ -363,8 +364,8 @@ mod table {
             Call::rt_sigsuspend => signals::rt_sigsuspend(c, a[0]),
             Call::sigaltstack => signals::sigaltstack(c, a[0], a[1]),
             Call::kill => signals::kill(c, a[0], a[1]),
-            Call::tkill => signals::tgkill(c, a[0], a[1]),
-            Call::tgkill => signals::tgkill(c, a[1], a[2]),
+            Call::tkill => signals::tgkill(c, PID.into(), a[0], a[1]),
+            Call::tgkill => signals::tgkill(c, a[0], a[1], a[2]),
             Call::pause => c.wait(&[], None, || Err(Errno::EAGAIN)),
 
             Call::arch_prctl => system::arch_prctl(c, a[0], a[1]),
@@ -383,9 +384,9 @@ mod table {
                 Ok(c.thread.number.into())
             }
             Call::gettid => Ok(c.thread.number.into()),
-            Call::getpid | Call::getpgrp | Call::getpgid | Call::getsid | Call::setsid => {
-                Ok(crate::process::PID.into())
-            }
+            Call::getpid | Call::getpgrp | Call::setsid => Ok(PID.into()),
+            // ESRCH for another process.
+            Call::getpgid | Call::getsid => threads::thread_of(c, a[0]).map(|_| PID.into()),
             Call::getppid | Call::setpgid => Ok(0),
             Call::getuid => identity::real(c, Whose::User),
             Call::getgid => identity::real(c, Whose::Group),

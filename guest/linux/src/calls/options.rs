@@ -23,6 +23,16 @@ const SOL_TLS: u32 = 282;
 const UDP_SEGMENT: u32 = 103;
 const UDP_GRO: u32 = 104;
 
+/// Options of any socket that are read back as 0 or 1 (`sk_setsockopt` in Linux's net/core/sock.c).
+const SWITCHES: [u32; 6] = [
+    n::SO_REUSEADDR,
+    n::SO_REUSEPORT,
+    n::SO_KEEPALIVE,
+    n::SO_BROADCAST,
+    n::SO_DONTROUTE,
+    n::SO_OOBINLINE,
+];
+
 /// ENOPROTOOPT, as of a kernel without them, for options by which a program sends other bytes than
 /// without: a buffer of several datagrams, plaintext for the kernel to encrypt, memory that it may
 /// not change before a report. Taken for hints, they would send what no peer understands.
@@ -105,11 +115,12 @@ pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
             | SocketOption::SO_ACCEPTCONN
             | SocketOption::SO_SNDBUF
             | SocketOption::SO_RCVBUF
-            | SocketOption::SO_PEERCRED
-            | SocketOption::SO_REUSEADDR,
+            | SocketOption::SO_PEERCRED,
         ) => {}
-        None => {
+        Some(SocketOption::SO_REUSEADDR) | None => {
             if let Some(socket) = socket {
+                let is_switch = level as u32 == n::SOL_SOCKET && SWITCHES.contains(&key.1);
+                let value = if is_switch { is_on.into() } else { value };
                 socket.set_hint(key, value);
             }
         }
@@ -153,8 +164,7 @@ pub(super) fn getsockopt(context: &Context<'_>, a: Arguments) -> Result {
         Some(SocketOption::TCP_NODELAY) => socket.is_some_and(Socket::no_delay).into(),
         Some(SocketOption::TCP_CORK) => socket.is_some_and(Socket::corked).into(),
         Some(SocketOption::IPV6_V6ONLY) => socket.is_some_and(Socket::only_v6).into(),
-        Some(SocketOption::SO_REUSEADDR) => 0,
-        None => {
+        Some(SocketOption::SO_REUSEADDR) | None => {
             let hint = socket.and_then(|socket| socket.hint(key));
             hint.unwrap_or(0)
         }

@@ -138,10 +138,9 @@ pub(super) fn kill(context: &Context<'_>, process: u64, signal: u64) -> Result {
     Ok(0)
 }
 
-pub(super) fn tgkill(context: &Context<'_>, number: u64, signal: u64) -> Result {
-    if number as i32 <= 0 {
-        return Err(Errno::EINVAL);
-    }
+/// `tgkill(2)`, and `tkill(2)` of the own process.
+pub(super) fn tgkill(context: &Context<'_>, process: u64, number: u64, signal: u64) -> Result {
+    expect_thread(process, number)?;
     let thread = thread_of(context, number)?;
     if let Some(signal) = signal_of(signal)? {
         context
@@ -172,17 +171,23 @@ pub(super) fn rt_sigqueueinfo(
 pub(super) fn rt_tgsigqueueinfo(context: &Context<'_>, a: Arguments) -> Result {
     let [process, number, signal, info, ..] = a;
     let info = given_info(context, info)?;
-    if process as i32 <= 0 || number as i32 <= 0 {
-        return Err(Errno::EINVAL);
-    }
-    if process as u32 != PID {
-        return Err(Errno::ESRCH);
-    }
+    expect_thread(process, number)?;
     let thread = thread_of(context, number)?;
     if let Some(signal) = signal_of(signal)? {
         context.process.send(Some(&thread), signal, info)?;
     }
     Ok(0)
+}
+
+/// EINVAL for numbers that no process and thread have, and ESRCH for another process's thread.
+fn expect_thread(process: u64, number: u64) -> Result<()> {
+    if process as i32 <= 0 || number as i32 <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    match process as u32 {
+        PID => Ok(()),
+        _ => Err(Errno::ESRCH),
+    }
 }
 
 fn is_thread(context: &Context<'_>, number: u64) -> bool {
