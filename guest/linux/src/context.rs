@@ -84,7 +84,7 @@ impl Context<'_> {
             if result.as_ref().err() != Some(&Errno::EAGAIN) {
                 break result;
             }
-            if self.process.has_signal(self.thread) {
+            if self.process.claim_signal(self.thread) {
                 break Err(Errno::EINTR);
             }
             // What had passed before changes nothing any more: `act` has seen it.

@@ -98,13 +98,34 @@ impl Process {
     /// Whether a signal ends a wait of the thread: one with a handler, or one that
     /// ends the process.
     pub(crate) fn has_signal(&self, thread: &Thread) -> bool {
-        let due = self.due(thread);
-        due != 0 && {
-            let actions = self.actions.lock();
-            (1..END).any(|signal| {
-                due & Mask::of(signal).0 != 0 && does(actions.get(signal), signal).is_some()
-            })
+        self.ends_wait(thread).is_some()
+    }
+
+    /// The same, and no other thread takes the signal afterwards: a call ends with EINTR only in the
+    /// thread that calls the handler.
+    pub(crate) fn claim_signal(&self, thread: &Thread) -> bool {
+        while let Some(signal) = self.ends_wait(thread) {
+            if thread.pending.bits() & Mask::of(signal).0 != 0 {
+                return true;
+            }
+            // Otherwise another thread took it.
+            if let Some(info) = self.pending.take(signal) {
+                thread.pending.adopt(signal, info);
+                return true;
+            }
         }
+        false
+    }
+
+    fn ends_wait(&self, thread: &Thread) -> Option<u32> {
+        let due = self.due(thread);
+        if due == 0 {
+            return None;
+        }
+        let actions = self.actions.lock();
+        (1..END).find(|&signal| {
+            due & Mask::of(signal).0 != 0 && does(actions.get(signal), signal).is_some()
+        })
     }
 
     /// Takes the next signal that does something.
@@ -299,4 +320,53 @@ fn saved_registers(r: &Registers) -> [u64; 18] {
         r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15, r.rdi, r.rsi, r.rbp, r.rbx, r.rdx,
         r.rax, r.rcx, r.rsp, r.rip, r.rflags,
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use linux_raw_sys::general::{SIGUSR1, SIGUSR2};
+
+    /// A process with a handler for SIGUSR1, and two threads.
+    fn process() -> (Arc<Process>, [Arc<Thread>; 2]) {
+        let (process, thread) = Process::of_test();
+        let other = thread.start(2);
+        process.threads.lock().insert(2, other.clone());
+        let action = Action {
+            handler: 0x1000,
+            ..Action::default()
+        };
+        process.actions.lock().set(SIGUSR1, action).unwrap();
+        (process, [thread, other])
+    }
+
+    #[test]
+    fn a_signal_that_ends_a_wait_is_taken_by_the_thread_that_waited() {
+        let (process, [thread, other]) = process();
+        assert!(!process.claim_signal(&thread), "none has come");
+        let info = Info::sent(0, 7);
+        process.leave(None, SIGUSR1, info).unwrap();
+        assert!(process.has_signal(&other));
+        assert!(process.claim_signal(&thread) && process.claim_signal(&thread));
+        assert!(!process.has_signal(&other));
+        assert_eq!(process.take_signal(&other), None);
+        let taken = process.take_signal(&thread).unwrap();
+        assert_eq!((taken.signal, taken.info), (SIGUSR1, info));
+        assert_eq!(process.take_signal(&thread), None);
+    }
+
+    #[test]
+    fn a_signal_that_is_blocked_or_ignored_ends_no_wait() {
+        let (process, [thread, other]) = process();
+        let ignore = Action {
+            handler: IGNORE,
+            ..Action::default()
+        };
+        process.actions.lock().set(SIGUSR2, ignore).unwrap();
+        process.leave(None, SIGUSR2, Info::default()).unwrap();
+        thread.blocked.store(Mask::of(SIGUSR1).0, Ordering::Relaxed);
+        process.leave(None, SIGUSR1, Info::default()).unwrap();
+        assert!(!process.claim_signal(&thread));
+        assert!(process.claim_signal(&other));
+    }
 }

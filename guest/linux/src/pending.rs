@@ -96,6 +96,13 @@ impl Pending {
         Ok(())
     }
 
+    /// Adds a signal that waited elsewhere, however many wait.
+    pub(crate) fn adopt(&self, signal: u32, info: Info) {
+        let mut queue = self.queue.lock();
+        queue.push((signal, info));
+        self.bits.fetch_or(Mask::of(signal).0, Ordering::AcqRel);
+    }
+
     /// Takes the signal that was sent first of those with this number.
     pub(crate) fn take(&self, signal: u32) -> Option<Info> {
         let mut queue = self.queue.lock();

@@ -489,10 +489,9 @@ fn serve(
         return;
     }
     let Some(taken) = process.take_signal(thread) else {
-        // Another thread took the signal.
-        if thread.restore_mask() || calls::restarts(number) {
-            again(process, program, number);
-        }
+        // Another thread has let it be ignored meanwhile.
+        thread.restore_mask();
+        again(process, program, number);
         return;
     };
     match taken.does {

@@ -216,14 +216,11 @@ impl Thread {
         }
     }
 
-    /// Takes back the mask of a call that a signal interrupted which another thread took;
-    /// says whether the call had one.
-    pub(crate) fn restore_mask(&self) -> bool {
-        let saved = self.saved_mask.lock().take();
-        if let Some(mask) = saved {
+    /// Takes back the mask of a call that a signal interrupted which does nothing any more.
+    pub(crate) fn restore_mask(&self) {
+        if let Some(mask) = self.saved_mask.lock().take() {
             self.blocked.store(mask, Ordering::Relaxed);
         }
-        saved.is_some()
     }
 
     pub(crate) fn mask(&self) -> Mask {

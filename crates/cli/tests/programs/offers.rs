@@ -111,3 +111,11 @@ fn calls_stop_refuse_and_read_back_as_on_linux() {
     }
     answers_as_here_on_one_and_two_cpus("bounds.c");
 }
+
+#[test]
+fn a_call_is_interrupted_only_in_the_thread_that_takes_the_signal() {
+    if !can_run() {
+        return;
+    }
+    answers_as_here_on_one_and_two_cpus("takers.c");
+}

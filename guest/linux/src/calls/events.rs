@@ -337,7 +337,7 @@ fn only(flags: u64, known: u32) -> Result<()> {
 /// EINTR where nothing was found and a signal waits, also without a wait: as `poll` and
 /// `select` do, and `epoll_wait` does not.
 fn unless_signalled<R>(context: &Context<'_>, found: Option<R>) -> Result<Option<R>> {
-    if found.is_none() && context.process.has_signal(context.thread) {
+    if found.is_none() && context.process.claim_signal(context.thread) {
         return Err(Errno::EINTR);
     }
     Ok(found)
