@@ -80,6 +80,45 @@ calls! {
     OneProcess: fork vfork execve execveat;
 }
 
+/// The calls without an answer by number: each number is that of the name behind it, and the
+/// names that follow count on.
+const MISSING: &str = "\
+    29 shmget shmat shmctl 64 semget semop semctl shmdt msgget msgsnd msgrcv msgctl 78 getdents \
+    101 ptrace 103 syslog 132 utime mknod uselib personality ustat 139 sysfs 153 vhangup \
+    modify_ldt pivot_root _sysctl 159 adjtimex 161 chroot 163 acct settimeofday mount umount2 \
+    swapon swapoff reboot sethostname setdomainname iopl ioperm create_module init_module \
+    delete_module get_kernel_syms query_module quotactl nfsservctl getpmsg putpmsg afs_syscall \
+    tuxcall security 205 set_thread_area io_setup io_destroy io_getevents io_submit io_cancel \
+    get_thread_area lookup_dcookie 214 epoll_ctl_old epoll_wait_old remap_file_pages 219 \
+    restart_syscall semtimedop 235 utimes vserver mbind set_mempolicy get_mempolicy mq_open \
+    mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr kexec_load 248 add_key \
+    request_key keyctl ioprio_set ioprio_get inotify_init inotify_add_watch inotify_rm_watch \
+    migrate_pages 259 mknodat 261 futimesat 272 unshare 274 get_robust_list 276 tee 278 vmsplice \
+    move_pages 294 inotify_init1 298 perf_event_open 300 fanotify_init fanotify_mark 303 \
+    name_to_handle_at open_by_handle_at clock_adjtime 308 setns 310 process_vm_readv \
+    process_vm_writev kcmp finit_module 317 seccomp 320 kexec_file_load bpf 323 userfaultfd 329 \
+    pkey_mprotect pkey_alloc pkey_free 333 io_pgetevents 335 uretprobe uprobe 424 \
+    pidfd_send_signal io_uring_setup io_uring_enter io_uring_register open_tree move_mount \
+    fsopen fsconfig fsmount fspick pidfd_open 438 pidfd_getfd 440 process_madvise 442 \
+    mount_setattr quotactl_fd landlock_create_ruleset landlock_add_rule landlock_restrict_self \
+    memfd_secret process_mrelease futex_waitv set_mempolicy_home_node cachestat 453 \
+    map_shadow_stack futex_wake futex_wait futex_requeue statmount listmount lsm_get_self_attr \
+    lsm_set_self_attr lsm_list_modules mseal setxattrat getxattrat listxattrat removexattrat \
+    open_tree_attr file_getattr file_setattr";
+
+/// The name of a call without an answer.
+pub fn missing(number: u32) -> Option<&'static str> {
+    let mut next = 0;
+    for word in MISSING.split(' ') {
+        match word.parse() {
+            Ok(first) => next = first,
+            Err(_) if next == number => return Some(word),
+            Err(_) => next += 1,
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +131,17 @@ mod tests {
         assert_eq!(Call::of(1), Some(Call::write));
         assert_eq!(Call::of(253), None, "inotify_init");
         assert_eq!(Call::of(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_call_without_an_answer_has_its_name() {
+        for number in Sysno::iter() {
+            let served = Call::of(number.id() as u32);
+            let named = missing(number.id() as u32);
+            let expected = served.is_none().then(|| number.name());
+            assert_eq!(named, expected, "{number:?}");
+        }
+        assert_eq!((missing(337), missing(u32::MAX)), (None, None));
     }
 
     #[test]

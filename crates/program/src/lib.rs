@@ -14,5 +14,5 @@ pub mod elf;
 pub mod offered;
 mod start;
 
-pub use call::{Answer, Call};
+pub use call::{Answer, Call, missing};
 pub use start::{FILE, Start, StartError};

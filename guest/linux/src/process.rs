@@ -91,8 +91,8 @@ pub(crate) struct Process {
     pub(crate) ended_ns: AtomicU64,
     pub(crate) seen_ns: AtomicU64,
     pub(crate) limits: SpinLock<[Limit; c::RLIM_NLIMITS as usize]>,
-    /// Unknown calls by number, a bit each: those that were logged.
-    pub(crate) unknown: SpinLock<[u64; 8]>,
+    /// Calls that are not served, by number: how often each was made.
+    pub(crate) unknown: SpinLock<Vec<(u32, u32)>>,
     /// Its path, for `/proc/self/exe`.
     pub(crate) path: String,
     pub(crate) hostname: String,
@@ -119,7 +119,7 @@ impl Process {
             ended_ns: AtomicU64::new(0),
             seen_ns: AtomicU64::new(0),
             limits: SpinLock::new(first_limits()),
-            unknown: SpinLock::new([0; 8]),
+            unknown: SpinLock::new(Vec::new()),
             path: start.path.clone(),
             hostname: start.hostname.clone(),
         }

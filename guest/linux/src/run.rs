@@ -527,7 +527,7 @@ fn end_thread(process: &Process, thread: &Thread, status: u64) -> bool {
     threads.remove(&thread.number);
     process.ended_ns.fetch_add(ns, Ordering::Relaxed);
     if threads.is_empty() {
-        end(status as u8);
+        end(process, status as u8);
     }
     true
 }
@@ -554,7 +554,7 @@ fn fault(
             Err(Denied::BeyondFile) => (c::SIGBUS, 2),
             Err(Denied::NoMemory) => {
                 tare_libos::println!("tare: the program needs more memory: see --memory");
-                end(128 + c::SIGKILL as u8);
+                end(process, 128 + c::SIGKILL as u8);
             }
         }
     } else {
@@ -627,5 +627,5 @@ fn return_from_signal(process: &Process, thread: &Thread, program: &mut Program)
 /// Ends the process as a shell reports it: 128 and the signal's number.
 fn end_by_signal(process: &Process, signal: u32) -> ! {
     tare_libos::println!("tare: {} was ended by signal {signal}", process.path);
-    end(128 + signal as u8)
+    end(process, 128 + signal as u8)
 }

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 /* Makes a call that the library OS does not serve, a process, a socket and a request of kinds
-   that it lacks, sets an option that it takes for a hint, and reads files. */
+   that it lacks, sets an option that it takes for a hint, and reads files. With each word behind the
+   first it makes the missing call again. */
 #include <fcntl.h>
 #include <sys/inotify.h>
 #include <sys/ioctl.h>
@@ -24,5 +25,7 @@ int main(int count, char **words)
     open("/tmp", O_PATH);
     if (count > 1)
         open(words[1], O_RDONLY);
+    for (int i = 2; i < count; i++)
+        inotify_init1(0);
     return 3;
 }

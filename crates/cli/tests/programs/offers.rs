@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::TestDir;
 use crate::support::compile::c;
-use crate::{answers_as_here, answers_as_here_on_one_and_two_cpus, can_run};
+use crate::{answers_as_here, answers_as_here_on_one_and_two_cpus, can_run, run};
 
 #[test]
 fn calls_that_some_programs_ask_for_answer_as_linux_does() {
@@ -118,4 +118,26 @@ fn a_call_is_interrupted_only_in_the_thread_that_takes_the_signal() {
         return;
     }
     answers_as_here_on_one_and_two_cpus("takers.c");
+}
+
+#[test]
+fn missing_calls_are_named_once_and_counted() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "missing.c", &["-static"]) else {
+        return;
+    };
+    let first = "the program calls inotify_init1 (294), which is missing here (ENOSYS)";
+    let once = run(&place, &program, &["--", "/"]);
+    once.expect(3, "");
+    let again = run(&place, &program, &["--", "/", "a", "b", "c"]);
+    again.expect(3, "");
+    for ended in [&once, &again] {
+        assert_eq!(ended.err.matches(first).count(), 1, "{ended:#?}");
+    }
+    let counted = "the program called inotify_init1 (294) 4 times";
+    assert!(again.err.contains(counted), "{again:#?}");
+    assert!(!once.err.contains(" times"), "{once:#?}");
 }

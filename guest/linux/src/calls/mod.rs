@@ -46,6 +46,8 @@ mod threads;
 mod time;
 #[cfg(target_os = "none")]
 mod timers;
+#[cfg(target_os = "none")]
+mod unknown;
 
 #[cfg(target_os = "none")]
 pub(crate) use table::{continues_output, restarts, serve};
@@ -59,7 +61,7 @@ mod table {
         cores, descriptors, events, files, hints, identity, io, limits, memfd, memory, net,
         openat2, options,
     };
-    use super::{scheduling, signals, splice, status, system, threads, time, timers};
+    use super::{scheduling, signals, splice, status, system, threads, time, timers, unknown};
     use crate::context::Context;
     use crate::credentials::{Change, Whose};
     use crate::errno::{Errno, Result};
@@ -76,7 +78,7 @@ mod table {
         let arguments = arguments::of(context.registers);
         let result = match Call::of(number as u32) {
             Some(call) => answer(context, call, arguments),
-            None => unknown(context, number as u32),
+            None => unknown::unknown(context, number as u32),
         };
         log::debug!("call {number} {arguments:x?}: {result:x?}");
         result
@@ -377,7 +379,7 @@ mod table {
             Call::setrlimit => limits::setrlimit(c, a[0], a[1]),
             Call::sysinfo => system::sysinfo(c, a[0]),
             Call::getrusage => system::getrusage(c, a[0], a[1]),
-            Call::exit_group => system::exit_group(a[0]),
+            Call::exit_group => system::exit_group(c, a[0]),
             Call::set_tid_address => {
                 let clear = &c.thread.clear_at_end;
                 clear.store(a[0], core::sync::atomic::Ordering::Relaxed);
@@ -418,18 +420,5 @@ mod table {
 
     const fn all(a: Arguments) -> Change {
         Change::All([a[0] as u32, a[1] as u32, a[2] as u32])
-    }
-
-    /// Logs an unknown call, once for each number.
-    fn unknown(c: &Context<'_>, number: u32) -> Result {
-        let (word, bit) = (number as usize / 64, 1 << (number % 64));
-        let mut logged = c.process.unknown.lock();
-        if let Some(word) = logged.get_mut(word)
-            && *word & bit == 0
-        {
-            *word |= bit;
-            log::warn!("the program made system call {number}, which is missing here (ENOSYS)");
-        }
-        Err(Errno::ENOSYS)
     }
 }

@@ -9,9 +9,11 @@ use linux_raw_sys::prctl::{
 use tare_program::offered::Prctl;
 
 use super::arguments::Arguments;
+use super::unknown;
 use crate::capabilities::Capabilities;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
+use crate::process::Process;
 use crate::thread::Kept;
 
 /// Codes of `arch_prctl` (kernel `arch/x86/include/uapi/asm/prctl.h`).
@@ -221,8 +223,8 @@ pub(super) fn getrusage(context: &Context<'_>, whose: u64, to: u64) -> Result {
 }
 
 /// `exit_group(2)`.
-pub(super) fn exit_group(status: u64) -> Result {
-    end(status as u8)
+pub(super) fn exit_group(context: &Context<'_>, status: u64) -> Result {
+    end(context.process, status as u8)
 }
 
 /// A thread ends the program, and waits for the disk to do so.
@@ -235,8 +237,8 @@ pub(crate) fn stop_at_end() {
     }
 }
 
-#[cfg(target_os = "none")]
-pub(crate) fn end(status: u8) -> ! {
+pub(crate) fn end(process: &Process, status: u8) -> ! {
+    unknown::log_counts(process);
     tare_libos::net::send_written();
     if let Some(mounted) = crate::files::stored::mounted() {
         if IS_ENDING.swap(true, Ordering::Relaxed) {
@@ -245,10 +247,6 @@ pub(crate) fn end(status: u8) -> ! {
         mounted.end();
     }
     tare_hal::power::exit(tare_abi::exit::GuestExit::Status(status))
-}
-#[cfg(not(target_os = "none"))]
-pub(crate) fn end(status: u8) -> ! {
-    panic!("the program ends with status {status}")
 }
 
 /// `times(2)`: clock ticks since the start, and those of the process.
