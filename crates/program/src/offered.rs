@@ -201,13 +201,18 @@ offered! {
 }
 
 offered! {
-    /// Files that a kernel gives, by path. They are written at the start.
+    /// Files that a kernel gives, by path.
     KernelFile, &'static str;
     MemInfo = "/proc/meminfo";
     Version = "/proc/version";
     CpuInfo = "/proc/cpuinfo";
     CommandLine = "/proc/self/cmdline";
     Stat = "/proc/self/stat";
+    Pages = "/proc/self/statm";
+    Status = "/proc/self/status";
+    Limits = "/proc/self/limits";
+    Load = "/proc/loadavg";
+    Uptime = "/proc/uptime";
     Overcommit = "/proc/sys/vm/overcommit_memory";
     Backlog = "/proc/sys/net/core/somaxconn";
     Release = "/proc/sys/kernel/osrelease";

@@ -16,6 +16,7 @@
 //! | `thread`, `context` | a thread as the others see it; what a call works with |
 //! | `calls` | the system calls, by number |
 //! | `futex` | threads that wait at an address |
+//! | `kernel_files` | what a program reads of the machine and of itself |
 //! | `signals`, `pending`, `delivery`, `timers`, `ring`, `looks` | what interrupts a thread |
 //! | `capabilities`, `credentials` | its capabilities, users and groups |
 //! | `files` | descriptors, and what they refer to |
@@ -39,6 +40,7 @@ mod delivery;
 mod errno;
 mod files;
 mod futex;
+mod kernel_files;
 mod load;
 mod looks;
 mod memory;

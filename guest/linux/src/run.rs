@@ -13,7 +13,6 @@ use tare_hal::user::{Context as Program, Exit, Registers};
 use tare_libos::time::Instant;
 use tare_libos::{env, fs, heap, net, ports, random, thread as libos_thread};
 use tare_program::elf::{ElfError, Layout};
-use tare_program::offered::{KernelFile, OWN_FILE};
 use tare_program::{FILE, Start, StartError};
 
 use crate::calls::{self, system::end};
@@ -24,6 +23,7 @@ use crate::files::stored::{self, Mount};
 use crate::files::stream::Stream;
 use crate::files::tree::{Content, Last, NodeKind, Tree};
 use crate::files::{Descriptor, Device, Open, Table};
+use crate::kernel_files;
 use crate::load::{self, AuxFacts, Executable};
 use crate::looks;
 use crate::pending::{Info, SI_KERNEL};
@@ -263,32 +263,7 @@ fn provide(tree: &Tree, start: &Start) {
     );
     tree.provide("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
     tree.provide("etc/group", "root:x:0:\n");
-    for file in KernelFile::ALL {
-        tree.provide(file.value(), &content(*file, start));
-    }
-    tree.link(OWN_FILE, &start.path);
-    tree.link("proc/1", "self");
-}
-
-/// What a file of the kernel's says.
-fn content(file: KernelFile, start: &Start) -> String {
-    let cpus = libos_thread::cores();
-    match file {
-        KernelFile::MemInfo => {
-            let kib = heap::stats().total / 1024;
-            format!("MemTotal: {kib} kB\nMemFree: {kib} kB\nMemAvailable: {kib} kB\n")
-        }
-        KernelFile::Version => "Linux version 6.1.0-tare\n".into(),
-        KernelFile::CpuInfo => (0..cpus)
-            .map(|cpu| format!("processor\t: {cpu}\n\n"))
-            .collect(),
-        KernelFile::CommandLine => format!("{}\0", start.arguments.join("\0")),
-        KernelFile::Stat => "1 (program) R 0 1 1 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 0 0 0\n".into(),
-        KernelFile::Overcommit => "1\n".into(),
-        KernelFile::Backlog => "4096\n".into(),
-        KernelFile::Release => "6.1.0-tare\n".into(),
-        KernelFile::OnlineCpus => format!("0-{}\n", cpus - 1),
-    }
+    kernel_files::provide(tree, start);
 }
 
 /// Where names are asked for: the gateway, behind which passt answers.

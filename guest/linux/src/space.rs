@@ -171,6 +171,12 @@ impl Space {
         is_own(&(at..at.checked_add(bytes)?)).then_some(at)
     }
 
+    /// Bytes of all areas.
+    pub(crate) fn bytes(&self) -> u64 {
+        let areas = self.areas.iter();
+        areas.map(|(start, area)| area.end - start).sum()
+    }
+
     /// The areas, ascending.
     #[cfg(test)]
     pub(crate) fn areas(&self) -> impl Iterator<Item = (u64, &Area)> {

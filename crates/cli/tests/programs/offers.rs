@@ -121,6 +121,14 @@ fn a_call_is_interrupted_only_in_the_thread_that_takes_the_signal() {
 }
 
 #[test]
+fn files_of_the_kernel_say_what_they_say_on_linux() {
+    if !can_run() {
+        return;
+    }
+    answers_as_here_on_one_and_two_cpus("kernel_files.c");
+}
+
+#[test]
 fn missing_calls_are_named_once_and_counted() {
     if !can_run() {
         return;

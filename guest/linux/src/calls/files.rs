@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as c;
 use tare_libos::sync::Mutex;
@@ -17,7 +17,8 @@ use crate::errno::{Errno, Result};
 use crate::files::regular::{Directory, Regular, node_of};
 use crate::files::stored::Stored;
 use crate::files::tree::{Last, MOST_LINKS, Node, NodeKind, ResolvedPath, Tree};
-use crate::files::{File, Open};
+use crate::files::{Bytes, File, Open};
+use crate::kernel_files;
 use crate::volume::New;
 
 pub(super) const AT_FDCWD: i32 = -100;
@@ -271,6 +272,12 @@ fn open_node(context: &Context<'_>, node: Arc<Node>, path: String, flags: u32) -
         NodeKind::Link { .. } => return Err(Errno::ELOOP),
         NodeKind::Socket { .. } | NodeKind::Special(_) => return Err(Errno::ENXIO),
         NodeKind::Device(device) => Arc::new(*device),
+        NodeKind::Kernel(_) if writes => return Err(Errno::EACCES),
+        NodeKind::Kernel(file) => {
+            let text = kernel_files::at_open(context.process, *file);
+            let node = Node::file(Bytes::new(text.as_bytes()), 0o444);
+            Arc::new(Regular::new(node, path, flags))
+        }
         NodeKind::File(_) => {
             if writes || has(c::O_TRUNC) {
                 node.may_change()?;
@@ -278,13 +285,7 @@ fn open_node(context: &Context<'_>, node: Arc<Node>, path: String, flags: u32) -
             if has(c::O_TRUNC) {
                 context.process.set_len(&node, 0)?;
             }
-            Arc::new(Regular {
-                node: node.clone(),
-                position: AtomicU64::new(0),
-                turn: Mutex::new(()),
-                appends: AtomicBool::new(has(c::O_APPEND)),
-                path,
-            })
+            Arc::new(Regular::new(node.clone(), path, flags))
         }
     };
     insert(

@@ -3,10 +3,8 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU64};
 
 use linux_raw_sys::general as c;
-use tare_libos::sync::Mutex;
 
 use super::descriptors::insert;
 use crate::context::Context;
@@ -49,13 +47,7 @@ pub(super) fn memfd_create(context: &Context<'_>, name: u64, flags: u64) -> Resu
     let node = Node::file(Bytes::new(&[]), mode);
     node.unlink();
     node.seals.begin(seals);
-    let file = Regular {
-        node,
-        position: AtomicU64::new(0),
-        turn: Mutex::new(()),
-        appends: AtomicBool::new(false),
-        path: path(&name),
-    };
+    let file = Regular::new(node, path(&name), 0);
     let open = Open::new(Arc::new(file), c::O_RDWR | LARGE_FILE);
     let close_on_exec = if has(c::MFD_CLOEXEC) { c::O_CLOEXEC } else { 0 };
     insert(context, open, close_on_exec)

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFREG, S_IFSOCK};
 use tare_libos::sync::SpinLock;
+use tare_program::offered::KernelFile;
 
 use super::lock::Lock;
 use super::seals::Seals;
@@ -39,6 +40,8 @@ pub(crate) enum NodeKind {
         stored: Option<Stored>,
     },
     Device(Device),
+    /// A file that is written when it is opened.
+    Kernel(KernelFile),
     /// The name of a socket.
     Socket {
         named: Named,
@@ -133,6 +136,7 @@ impl Node {
                 let (major, minor) = device.numbers();
                 return Ok(Status::device(major, minor));
             }
+            NodeKind::Kernel(_) => (S_IFREG, 0, 0, 1),
             _ => (S_IFSOCK, 0, 0, 1),
         };
         Ok(Status {
@@ -342,7 +346,7 @@ impl Node {
     /// Its kind, as in a mode.
     pub(crate) fn mode_kind(&self) -> u32 {
         match &self.kind {
-            NodeKind::File(_) => S_IFREG,
+            NodeKind::File(_) | NodeKind::Kernel(_) => S_IFREG,
             NodeKind::Directory(_) => S_IFDIR,
             NodeKind::Link { .. } => S_IFLNK,
             NodeKind::Device(_) => linux_raw_sys::general::S_IFCHR,

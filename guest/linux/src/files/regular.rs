@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use linux_raw_sys::general::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
+use linux_raw_sys::general::{O_APPEND, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 use tare_libos::sync::Mutex;
 
 use super::lock::Lock;
@@ -26,6 +26,17 @@ pub(crate) struct Regular {
 }
 
 impl Regular {
+    /// At its begin, with flags of `open`.
+    pub(crate) fn new(node: Arc<Node>, path: String, flags: u32) -> Self {
+        Self {
+            node,
+            position: AtomicU64::new(0),
+            turn: Mutex::new(()),
+            appends: AtomicBool::new(flags & O_APPEND != 0),
+            path,
+        }
+    }
+
     /// What of `from` may be written at an offset.
     fn unsealed<'a>(&self, offset: u64, from: &'a [u8]) -> Result<&'a [u8]> {
         if self.node.seals.get().is_err() {
@@ -252,13 +263,7 @@ mod tests {
     fn threads_that_share_a_file_write_behind_each_other() {
         const WRITES: u64 = 10_000;
         let bytes = Bytes::new(&[]);
-        let file = Regular {
-            node: Node::file(bytes.clone(), 0o644),
-            position: AtomicU64::new(0),
-            turn: Mutex::new(()),
-            appends: AtomicBool::new(false),
-            path: String::new(),
-        };
+        let file = Regular::new(Node::file(bytes.clone(), 0o644), String::new(), 0);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| (0..WRITES).for_each(|_| assert_eq!(file.write(b"x"), Ok(1))));

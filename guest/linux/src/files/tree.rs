@@ -163,8 +163,13 @@ impl Tree {
 
     /// Puts a file with this text at `path`, unless there is one.
     pub(crate) fn provide(&self, path: &str, text: &str) {
+        let bytes = Bytes::new(text.as_bytes());
+        self.provide_kind(path, NodeKind::File(Content::Memory(bytes)));
+    }
+
+    /// The same for a file of another kind.
+    pub(crate) fn provide_kind(&self, path: &str, kind: NodeKind) {
         if self.find(path, Last::Follow).is_err() {
-            let kind = NodeKind::File(Content::Memory(Bytes::new(text.as_bytes())));
             self.add(path, Node::new(kind, 0o444, 0));
         }
     }
