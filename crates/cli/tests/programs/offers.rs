@@ -129,6 +129,14 @@ fn files_of_the_kernel_say_what_they_say_on_linux() {
 }
 
 #[test]
+fn each_pointer_of_a_call_is_checked_as_on_linux() {
+    if !can_run() {
+        return;
+    }
+    answers_as_here_on_one_and_two_cpus("pointers.c");
+}
+
+#[test]
 fn missing_calls_are_named_once_and_counted() {
     if !can_run() {
         return;

@@ -586,7 +586,7 @@ pub(super) fn truncate(context: &Context<'_>, name: u64, length: u64) -> Result 
 /// `utimensat(2)`: in memory the time of access is that of change.
 pub(super) fn utimensat(context: &Context<'_>, a: Arguments) -> Result {
     let [directory, name, times, flags, ..] = a;
-    let node = if name == 0 {
+    let node = if name == 0 && directory as i32 != AT_FDCWD {
         node_of(opened(context, directory)?.file.as_ref()).cloned()
     } else {
         let last = match flags as u32 & c::AT_SYMLINK_NOFOLLOW {
@@ -625,6 +625,16 @@ pub(super) fn utimensat(context: &Context<'_>, a: Arguments) -> Result {
 /// For the calls about extended attributes (`xattr(7)`): there are none, of what is there.
 pub(super) fn no_attributes(context: &Context<'_>, name: u64, last: Last) -> Result<()> {
     find(context, AT_FDCWD as u64, name, last).map(drop)
+}
+
+/// The same for one attribute of a file: its name, and a value that it is to have, must be readable.
+pub(super) fn attribute(context: &Context<'_>, name: u64, value: u64, length: u64) -> Result {
+    const MOST: u64 = 65_536;
+    context.process.text(name)?;
+    if length > 0 {
+        context.process.bytes(value, length.min(MOST) as usize)?;
+    }
+    Err(Errno::EOPNOTSUPP)
 }
 
 pub(super) fn getcwd(context: &Context<'_>, to: u64, length: u64) -> Result {

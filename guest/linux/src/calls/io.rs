@@ -18,6 +18,7 @@ use crate::files::socket::Socket;
 use crate::files::timer::Timer;
 use crate::files::unix::Unix;
 use crate::files::{Device, Open, Way};
+use crate::memory::PAGE;
 use crate::process::Process;
 
 use core::sync::atomic::Ordering;
@@ -239,10 +240,11 @@ pub(super) fn pwrite(context: &mut Context<'_>, a: Arguments) -> Result {
     while done < length.min(MOST) {
         let part = (length - done).min(STEP as u64) as usize;
         let written = with_buffer(context, part, |context, buffer| {
-            context
-                .process
-                .read(from.wrapping_add(done), &mut buffer[..part])?;
-            open.write_at(offset + done, &buffer[..part])
+            let from = from.wrapping_add(done);
+            match context.process.read_some(from, &mut buffer[..part]) {
+                0 => Err(Errno::EFAULT),
+                got => open.write_at(offset + done, &buffer[..got]),
+            }
         });
         match written {
             Ok(count) => done += count as u64,
@@ -305,9 +307,12 @@ pub(super) fn write_parts(
     while done < length {
         let part = (length - done).min(STEP);
         let result = with_buffer(context, part, |context, buffer| {
-            let got = gather(context, parts, done, &mut buffer[..part])?;
-            if got < part && open.file.as_kind::<Unix>().is_some() {
-                // Linux copies before it sends.
+            let mut got = gather(context, parts, done, &mut buffer[..part])?;
+            // Linux copies before it sends, and to a pipe by pages.
+            if got < part && open.file.as_kind::<Pipe>().is_some() {
+                got -= got % PAGE as usize;
+            }
+            if got == 0 || got < part && open.file.as_kind::<Unix>().is_some() {
                 return Err(Errno::EFAULT);
             }
             let begun = Begun::with(done as u64);

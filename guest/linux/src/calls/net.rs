@@ -102,14 +102,16 @@ fn address(context: &Context<'_>, at: u64, length: u64) -> Result<Address> {
     Address::parse(&context.process.bytes(at, length as usize)?)
 }
 
-/// Writes an address where the program wants one.
-fn put_address(context: &Context<'_>, to: u64, length_at: u64, address: &Address) -> Result<()> {
-    if to == 0 || length_at == 0 {
-        return Ok(());
-    }
+/// Writes an address, and its length; nothing of none (`move_addr_to_user` in Linux's net/socket.c).
+fn put_address(
+    context: &Context<'_>,
+    to: u64,
+    length_at: u64,
+    address: Option<&Address>,
+) -> Result<()> {
     let room = context.process.u32(length_at)? as i32;
     let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
-    let bytes = address.to_bytes();
+    let bytes = address.map(Address::to_bytes).unwrap_or_default();
     context.process.write(to, &bytes[..room.min(bytes.len())])?;
     context.process.put_u32(length_at, bytes.len() as u32)
 }
@@ -212,7 +214,9 @@ pub(super) fn accept(
             errno
         }
     })?;
-    put_address(context, to, length_at, &peer)?;
+    if to != 0 {
+        put_address(context, to, length_at, Some(&peer))?;
+    }
     let accepted = Open::new(socket, c::O_RDWR | flags & c::O_NONBLOCK);
     insert(context, accepted, flags)
 }
@@ -276,7 +280,7 @@ pub(super) fn name(
         Which::Local => socket.local(),
         Which::Peer => socket.peer(),
     }?;
-    put_address(context, to, length_at, &address)?;
+    put_address(context, to, length_at, Some(&address))?;
     Ok(0)
 }
 
@@ -337,14 +341,26 @@ fn send(
     sent
 }
 
+/// The first words of a `struct msghdr`, all of which is there: a name and its length, a vector and
+/// its parts.
+fn header(context: &Context<'_>, message: u64) -> Result<[u64; 4]> {
+    let bytes: [u8; 56] = context.process.array(message)?;
+    let (words, _) = bytes.as_chunks::<8>();
+    let mut header = [0; 4];
+    for (to, word) in header.iter_mut().zip(words) {
+        *to = u64::from_le_bytes(*word);
+    }
+    Ok(header)
+}
+
 pub(super) fn sendmsg(context: &mut Context<'_>, number: u64, message: u64, flags: u64) -> Result {
     let open = opened(context, number)?;
-    let word = |at: u64| context.process.u64(message.wrapping_add(at));
-    let to = match word(0)? {
+    let [to, to_length, parts, count] = header(context, message)?;
+    let to = match to {
         0 => None,
-        at => Some(address(context, at, u64::from(word(8)? as u32))?),
+        at => Some(address(context, at, u64::from(to_length as u32))?),
     };
-    let parts = context.process.parts(word(16)?, word(24)?)?;
+    let parts = context.process.parts(parts, count)?;
     send(context, &open, &parts, to.as_ref(), flags as u32)
 }
 
@@ -420,10 +436,8 @@ pub(super) fn recvfrom(context: &mut Context<'_>, a: Arguments) -> Result {
     let parts = [(to, length as usize)];
     may_receive(context, &open, &parts)?;
     let received = receive(context, &open, &parts, flags as u32)?;
-    match sender(&received) {
-        Some(from) => put_address(context, from_at, length_at, from)?,
-        None if from_at != 0 && length_at != 0 => context.process.put_u32(length_at, 0)?,
-        None => {}
+    if from_at != 0 {
+        put_address(context, from_at, length_at, sender(&received))?;
     }
     given(&open, &received, flags as u32)
 }
@@ -431,13 +445,12 @@ pub(super) fn recvfrom(context: &mut Context<'_>, a: Arguments) -> Result {
 pub(super) fn recvmsg(context: &mut Context<'_>, number: u64, message: u64, flags: u64) -> Result {
     let open = opened(context, number)?;
     let process = context.process;
-    let word = |at: u64| process.u64(message.wrapping_add(at));
-    let (name, parts) = (word(0)?, process.parts(word(16)?, word(24)?)?);
+    let [name, _, parts, count] = header(context, message)?;
+    let parts = process.parts(parts, count)?;
     may_receive(context, &open, &parts)?;
     let received = receive(context, &open, &parts, flags as u32)?;
-    match sender(&received) {
-        Some(from) => put_address(context, name, message.wrapping_add(8), from)?,
-        None => process.put_u32(message.wrapping_add(8), 0)?,
+    if name != 0 {
+        put_address(context, name, message.wrapping_add(8), sender(&received))?;
     }
     // No control data.
     process.put_u64(message.wrapping_add(40), 0)?;

@@ -65,7 +65,8 @@ fn device_number((major, minor): (u32, u32)) -> u64 {
 fn status(context: &Context<'_>, directory: u64, name: u64, flags: u64) -> Result<Status> {
     let flags = flags as u32;
     let text = match name {
-        0 => String::new(),
+        // As from Linux 6.11 on.
+        0 if flags & c::AT_EMPTY_PATH != 0 => String::new(),
         name => context.process.text(name)?,
     };
     if text.is_empty() {

@@ -155,8 +155,14 @@ pub(super) fn getrandom(context: &mut Context<'_>, to: u64, length: u64, flags: 
     while done < length {
         let part = &mut bytes[..(length - done).min(STEP) as usize];
         tare_libos::random::fill(part);
-        context.process.write(to.wrapping_add(done), part)?;
-        done += part.len() as u64;
+        let written = context.process.write_some(to.wrapping_add(done), part);
+        done += written as u64;
+        if written < part.len() {
+            break;
+        }
+    }
+    if done == 0 && length > 0 {
+        return Err(Errno::EFAULT);
     }
     Ok(done)
 }
@@ -177,8 +183,19 @@ pub(super) fn sysinfo(context: &Context<'_>, to: u64) -> Result {
     Ok(0)
 }
 
-/// `waitid(2)`: no child can end. EINVAL for other kinds and options.
-pub(super) fn waitid(which: u64, number: u64, options: u64) -> Result {
+/// `waitid(2)`: no child can end. Linux says so in `siginfo` besides.
+pub(super) fn waitid(context: &Context<'_>, [which, number, to, options, ..]: Arguments) -> Result {
+    let ended = why_none_ended(which, number, options);
+    for at in [0, 16] {
+        if to != 0 {
+            context.process.write(to.wrapping_add(at), &[0; 12])?;
+        }
+    }
+    Err(ended)
+}
+
+/// EINVAL for other kinds and options.
+fn why_none_ended(which: u64, number: u64, options: u64) -> Errno {
     const P_PID: u32 = 1;
     const P_PIDFD: u32 = 3;
     const ENDS: u32 = c::WEXITED | c::WSTOPPED | c::WCONTINUED;
@@ -190,13 +207,13 @@ pub(super) fn waitid(which: u64, number: u64, options: u64) -> Result {
         || which as u32 > P_PIDFD
         || which as u32 >= P_PID && is_negative
     {
-        return Err(Errno::EINVAL);
+        return Errno::EINVAL;
     }
     // Descriptors of processes do not exist either.
     if which as u32 == P_PIDFD {
-        return Err(Errno::EBADF);
+        return Errno::EBADF;
     }
-    Err(Errno::ECHILD)
+    Errno::ECHILD
 }
 
 /// `getrusage(2)`: CPU time as the program's own, none of it as the kernel's; as memory all that the

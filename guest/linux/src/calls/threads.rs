@@ -12,6 +12,7 @@ use super::arguments::Arguments;
 use super::time::duration;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
+use crate::process::Process;
 use crate::thread::{NewThread, Thread};
 
 /// Flags of a thread of this process.
@@ -89,6 +90,13 @@ pub(super) fn futex(context: &Context<'_>, a: Arguments) -> Result {
             Err(Errno::EAGAIN)
         }
     };
+    // What is private is known by its address alone, as in Linux (`get_futex_key`).
+    let expect_key = |address: u64| {
+        if operation & c::FUTEX_PRIVATE_FLAG == 0 || !address.is_multiple_of(4) {
+            return process.futex_word(address).map(drop);
+        }
+        Process::is_own(address, 4)
+    };
     let count = |value: u64| (value as u32 as i32).max(0) as usize;
     match operation & COMMAND {
         command @ (c::FUTEX_WAIT | c::FUTEX_WAIT_BITSET) => {
@@ -130,11 +138,17 @@ pub(super) fn futex(context: &Context<'_>, a: Arguments) -> Result {
                 errno => errno,
             })
         }
-        c::FUTEX_WAKE => Ok(process.futexes.wake(address, count(value), u32::MAX) as u64),
+        c::FUTEX_WAKE => {
+            expect_key(address)?;
+            Ok(process.futexes.wake(address, count(value), u32::MAX) as u64)
+        }
         c::FUTEX_WAKE_BITSET => {
+            expect_key(address)?;
             Ok(process.futexes.wake(address, count(value), third as u32) as u64)
         }
         c::FUTEX_REQUEUE => {
+            expect_key(address)?;
+            expect_key(second)?;
             let counts = (count(value), count(timeout));
             Ok(process
                 .futexes
@@ -142,6 +156,7 @@ pub(super) fn futex(context: &Context<'_>, a: Arguments) -> Result {
         }
         c::FUTEX_CMP_REQUEUE => {
             process.futex_word(address)?;
+            expect_key(second)?;
             let counts = (count(value), count(timeout));
             Ok(process
                 .futexes

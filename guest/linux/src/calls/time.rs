@@ -134,12 +134,14 @@ pub(super) fn clock_settime(context: &Context<'_>, id: u64, from: u64) -> Result
     }
 }
 
-pub(super) fn gettimeofday(context: &Context<'_>, to: u64) -> Result {
-    let now = Duration::from_nanos(clock::wall_ns());
-    context.process.put_u64(to, now.as_secs())?;
-    context
-        .process
-        .put_u64(to.wrapping_add(8), now.subsec_micros().into())?;
+/// `gettimeofday(2)`, where the zone is UTC.
+pub(super) fn gettimeofday(context: &Context<'_>, to: u64, zone: u64) -> Result {
+    if to != 0 {
+        put_micros(context, to, Duration::from_nanos(clock::wall_ns()))?;
+    }
+    if zone != 0 {
+        context.process.put_u64(zone, 0)?;
+    }
     Ok(0)
 }
 

@@ -140,13 +140,15 @@ pub(super) fn timer_create(context: &Context<'_>, id: u64, event: u64, to: u64) 
         (Notify::Process, c::SIGALRM, None)
     } else {
         // `struct sigevent`: the value, the signal, how, and the thread.
-        let word = |at: u64| process.u32(event.wrapping_add(at));
-        let (value, signal) = (process.u64(event)?, word(8)?);
-        let notify = match word(12)? {
+        let bytes: [u8; 64] = process.array(event)?;
+        let (words, _) = bytes.as_chunks::<4>();
+        let word = |at: usize| u32::from_le_bytes(words[at / 4]);
+        let (value, signal) = (u64::from(word(0)) | u64::from(word(4)) << 32, word(8));
+        let notify = match word(12) {
             c::SIGEV_SIGNAL | c::SIGEV_THREAD => Notify::Process,
             c::SIGEV_NONE => Notify::None,
             how if how == c::SIGEV_SIGNAL | c::SIGEV_THREAD_ID => {
-                let number = word(16)?;
+                let number = word(16);
                 if !has_thread(context, number) {
                     return Err(Errno::EINVAL);
                 }
