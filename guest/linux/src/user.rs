@@ -165,7 +165,8 @@ impl Process {
             self.read(at, &mut bytes[start..])?;
             if let Some(end) = bytes[start..].iter().position(|&byte| byte == 0) {
                 bytes.truncate(start + end);
-                return String::from_utf8(bytes).map_err(|_| Errno::EINVAL);
+                // Files have names of UTF-8: there is none with other bytes.
+                return String::from_utf8(bytes).map_err(|_| Errno::ENOENT);
             }
             if bytes.len() >= PATH_MAX {
                 return Err(Errno::ENAMETOOLONG);

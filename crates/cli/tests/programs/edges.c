@@ -48,6 +48,10 @@ static void named(void)
     struct stat st;
     T(stat("/dev/shm", &st));
     T(st.st_mode & 01777);
+    /* Names that are not UTF-8. */
+    T(open("\xc0\xaf", O_RDONLY));
+    T(stat("a\xff", &st));
+    T(unlink("\xff/b"));
 }
 
 static void attributes(void)

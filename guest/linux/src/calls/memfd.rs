@@ -28,7 +28,7 @@ pub(super) fn memfd_create(context: &Context<'_>, name: u64, flags: u64) -> Resu
         return Err(Errno::EINVAL);
     }
     let name = context.process.text(name).map_err(|errno| match errno {
-        Errno::ENAMETOOLONG => Errno::EINVAL,
+        Errno::ENAMETOOLONG | Errno::ENOENT => Errno::EINVAL,
         errno => errno,
     })?;
     if name.len() > MOST_NAME {
