@@ -175,7 +175,7 @@ test)
     packages clang passt qemu-system-x86 e2fsprogs fio libsqlite3-dev postgresql kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools python3-pymemcache perl busybox runc podman util-linux libc-bin bsdutils binutils
     # What configures and builds a Linux kernel.
     packages make flex bison bc libelf-dev zstd patch xz-utils
-    # Its suite runs against `kv`.
+    # Its suite runs against `kv`, and against Debian's memcached in machines.
     source_of memcached
     # Its tests of system calls run in machines.
     source_of posixtestsuite

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::exempt::{expect_reasons, is_exempt};
+use support::exempt::{at_once, expect_reasons, fetched, is_exempt};
 use support::needs::{built, kvm, skip};
 use support::{CommandOutput, TestDir, end, installed};
 
@@ -70,16 +70,11 @@ fn suite() -> Option<PathBuf> {
             return None;
         }
     }
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/sources");
-    let mut entries = fs::read_dir(sources).into_iter().flatten().flatten();
-    let found = entries.find(|entry| {
-        let name = entry.file_name();
-        name.to_string_lossy().starts_with("posixtestsuite")
-    });
+    let found = fetched("posixtestsuite");
     if found.is_none() {
         tare_vmtest::lacks("the source of the Open POSIX Test Suite (make test fetches it)");
     }
-    found.map(|entry| entry.path())
+    found
 }
 
 /// Tests that one process can run, in order.
@@ -116,24 +111,6 @@ fn tests(suite: &Path) -> Vec<Test> {
     }
     tests.sort_by_key(Test::symbol);
     tests
-}
-
-/// Does `act` for all, some at a time.
-fn at_once<T: Sync>(all: &[T], workers: usize, act: impl Fn(&T) + Sync) {
-    let next = Mutex::new(all.iter());
-    thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let next = next.lock().unwrap().next();
-                    match next {
-                        Some(one) => act(one),
-                        None => return,
-                    }
-                }
-            });
-        }
-    });
 }
 
 fn succeeds(command: &mut Command) -> bool {

@@ -1,24 +1,22 @@
-//! memcached's own test suite, which speaks to a `kv` of the host by wire: memcached 1.6.18, the version
-//! whose protocol `kv` has. `scripts/setup.sh test` fetches its source; without it this prints SKIP.
-//!
-//! Each file of the suite is in [`FILES`]: it must pass as a whole, or there is a reason why it is not run.
+//! memcached's own test suite against a `kv` of the host. Each file of it is in [`FILES`]: it must pass
+//! as a whole, or there is a reason why it is not run.
 
 #![allow(clippy::unwrap_used)]
+
+mod memcached;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tare_guest_kv::host::{self, HostClock};
 use tare_guest_kv::server::{Server, Settings};
 use tare_guest_kv::store::Clock;
+use tempfile::TempDir;
 
 /// What becomes of a file of the suite.
 enum Plan {
@@ -134,33 +132,6 @@ const FILES: &[(&str, Plan)] = &[
     ("whitespace.t", Exempt(SOURCE)),
 ];
 
-/// The suite's directory, if set-up has fetched it.
-fn suite() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let suite = root.join("target/sources/memcached-1.6.18/t");
-    if suite.is_dir() {
-        return suite.canonicalize().ok();
-    }
-    println!("SKIP: no source of memcached 1.6.18 in target/sources (scripts/setup.sh test)");
-    None
-}
-
-/// Runs a file of the suite. It moves the server's clock where memcached's debug build does by a
-/// command. A file that waits for an answer that does not come ends by the alarm.
-const RUN: &str = r#"
-    alarm 300;
-    my $file = $0 = shift;
-    require MemcachedTest;
-    no warnings "redefine";
-    *MemcachedTest::mem_move_time = sub {
-        my $clock = IO::Socket::INET->new(PeerAddr => $ENV{KV_CLOCK}) or die "no clock";
-        print $clock "$_[1]\n";
-        <$clock>;
-    };
-    do $file;
-    die $@ if $@;
-"#;
-
 /// The host's clock, put forward by this many seconds.
 #[derive(Clone, Default)]
 struct MovedClock(Arc<AtomicU32>);
@@ -207,89 +178,46 @@ fn kv(mebibytes: usize) -> [SocketAddr; 2] {
     [address, clock_address]
 }
 
-/// Where the suite looks for memcached: a program that supports nothing.
-struct BuildDirectory(PathBuf);
-
-impl BuildDirectory {
-    fn make() -> Self {
-        let name = format!("memcached-{}", std::process::id());
-        let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        std::fs::create_dir_all(&place).unwrap();
-        let program = place.join("memcached-debug");
-        std::fs::write(&program, "#!/bin/sh\n").unwrap();
-        let executable = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&program, executable).unwrap();
-        Self(place)
-    }
+/// A directory whose memcached is a program that supports nothing.
+fn build_directory() -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    memcached::put_program(place.path(), "");
+    place
 }
 
-impl Drop for BuildDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Runs a file, of which the `known` cases fail; what it printed if it went otherwise.
+/// Runs a file against a `kv`.
 fn run(
     suite: &Path,
     file: &str,
     mebibytes: usize,
     known: &[u32],
-    place: &BuildDirectory,
-) -> Result<(), String> {
+    place: &Path,
+) -> Result<usize, String> {
     let [address, clock] = kv(mebibytes);
-    let output = Command::new("perl")
-        .arg("-I")
-        .arg(suite.join("lib"))
-        .args(["-e", RUN])
-        .arg(suite.join(file))
-        .current_dir(&place.0)
-        .env("T_MEMD_USE_DAEMON", address.to_string())
-        .env("KV_CLOCK", clock.to_string())
-        .env_remove("SSL_TEST")
-        // At its end it signals the memcached that it has not started: maybe its group.
-        .process_group(0)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("perl cannot be started: {error}"))?;
-    let printed = String::from_utf8_lossy(&output.stdout);
-    let number = |line: &str| line.split(' ').next()?.parse::<u32>().ok();
-    let numbers = |start: &str| -> Vec<u32> {
-        let lines = printed.lines().filter_map(|line| line.strip_prefix(start));
-        lines.filter_map(number).collect()
-    };
-    let (passed, failed) = (numbers("ok "), numbers("not ok "));
-    // The status is the number of failures, or says that the file did not come to its end.
-    let ended = output.status.code() == Some(known.len() as i32);
-    // A file without a case has skipped itself.
-    if ended && failed == known && !passed.is_empty() {
-        return Ok(());
-    }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    let errors: Vec<&str> = errors.lines().take(20).collect();
-    let (status, passed) = (output.status, passed.len());
-    Err(format!(
-        "{status}, {passed} ok, failed: {failed:?}, {errors:#?}"
-    ))
+    let environment = [("T_MEMD_USE_DAEMON", address), ("CLOCK", clock)]
+        .map(|(name, address)| (name.into(), address.to_string().into()));
+    memcached::run(suite, file, known, place, &environment)
 }
 
 #[test]
 fn memcacheds_own_suite_passes_by_wire() {
-    let Some(suite) = suite() else { return };
+    let Some(suite) = memcached::suite() else {
+        return;
+    };
     let files = FILES.iter().filter_map(|(name, plan)| match plan {
         Passes(mebibytes) => Some((*name, *mebibytes, &[][..])),
         PassesBut(mebibytes, known, _) => Some((*name, *mebibytes, *known)),
         Exempt(_) => None,
     });
     let (files, failures) = (Mutex::new(files), Mutex::new(String::new()));
-    let place = BuildDirectory::make();
+    let place = build_directory();
     let next = || files.lock().unwrap().next();
     // Some files wait for things to expire.
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some((name, mebibytes, known)) = next() {
-                    if let Err(why) = run(&suite, name, mebibytes, known, &place) {
+                    if let Err(why) = run(&suite, name, mebibytes, known, place.path()) {
                         writeln!(failures.lock().unwrap(), "{name}: {why}").unwrap();
                     }
                 }
@@ -310,10 +238,9 @@ fn each_file_of_the_suite_runs_or_has_a_reason() {
             assert!(!why.is_empty(), "{name} has no reason");
         }
     }
-    let Some(suite) = suite() else { return };
-    let entries = std::fs::read_dir(suite).unwrap();
-    let there = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let there: BTreeSet<String> = there.filter(|name| name.ends_with(".t")).collect();
+    let Some(suite) = memcached::suite() else {
+        return;
+    };
     let listed: BTreeSet<String> = names.into_iter().map(String::from).collect();
-    assert_eq!(there, listed);
+    assert_eq!(memcached::files(&suite), listed);
 }
