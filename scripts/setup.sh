@@ -177,6 +177,10 @@ test)
     packages make flex bison bc libelf-dev zstd patch xz-utils
     # Its suite runs against `kv`, and against Debian's memcached in machines.
     source_of memcached
+    # Its suite, in Tcl, runs against Debian's redis-server in machines.
+    packages tcl
+    source_of redis
+    downloadable redis-server
     # Its tests of system calls run in machines.
     source_of posixtestsuite
     # Programs in Go, and Go's own tests; any version.

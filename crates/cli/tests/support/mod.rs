@@ -8,6 +8,7 @@ pub(crate) mod exempt;
 pub(crate) mod fuse;
 pub(crate) mod guest;
 pub(crate) mod needs;
+pub(crate) mod packages;
 pub(crate) mod process;
 pub(crate) mod serial;
 pub(crate) mod tiny;
