@@ -180,7 +180,7 @@ test)
     # Its suite, in Tcl, runs against Debian's redis-server in machines.
     packages tcl
     source_of redis
-    downloadable redis-server
+    downloadable redis-server nginx
     # Its tests of system calls run in machines.
     source_of posixtestsuite
     # Programs in Go, and Go's own tests; any version.

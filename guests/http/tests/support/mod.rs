@@ -2,6 +2,8 @@
 
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub(crate) mod cases;
+
 use std::sync::LazyLock;
 
 use tare_guest_http::connection;
