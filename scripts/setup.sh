@@ -181,6 +181,8 @@ test)
     packages tcl
     source_of redis
     downloadable redis-server nginx
+    # Its speedtest1 runs in machines.
+    source_of sqlite3
     # Its tests of system calls run in machines.
     source_of posixtestsuite
     # Programs in Go, and Go's own tests; any version.

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 
 use support::compile::{c, c_with};
+use support::exempt::fetched;
 use support::needs::{built, kvm, skip};
 use support::{CommandOutput, TestDir, end, eventually, is_locked};
 
@@ -209,6 +210,63 @@ fn a_database_is_whole_after_kills() {
             promised = last_number(&log, "committed");
             assert_sound(&disk);
         }
+    }
+}
+
+/// SQLite's speedtest1 from its source, of the version that is installed.
+fn speedtest(place: &TestDir) -> Option<String> {
+    if !Path::new("/usr/include/sqlite3.h").exists() {
+        skip("libsqlite3-dev is not installed");
+        return None;
+    }
+    let Some(source) = fetched("sqlite3-") else {
+        tare_vmtest::lacks("the source of SQLite (make test fetches it)");
+        return None;
+    };
+    let source = source.join("test/speedtest1.c");
+    let named = format!("-DSPEEDTEST1=\"{}\"", source.display());
+    let libraries = ["-lsqlite3", "-lm", "-ldl"];
+    c_with(place, "speedtest.c", &["-static", &named], &libraries)
+}
+
+/// The lines of speedtest1's output without times.
+fn without_times(text: &str) -> Vec<&str> {
+    let steps = text.lines().map(|line| line.split("..").next().unwrap());
+    steps.filter(|line| !line.contains("TOTAL")).collect()
+}
+
+/// All results of its queries are in one hash.
+#[test]
+fn sqlites_speedtest_has_the_results_of_this_host_and_leaves_a_whole_database() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = speedtest(&place) else {
+        return;
+    };
+    let disk = formatted(&place, 64);
+    for journal in ["delete", "wal"] {
+        let words = |database| {
+            let options = ["--verify", "--size", "5", "--testset", "fp,orm,main"];
+            let journal = ["--journal", journal, database];
+            [&options[..], &journal].concat()
+        };
+        let file = place.path().join(journal);
+        let here = done(Command::new(&program).args(words(file.to_str().unwrap()))).stdout;
+        let here = String::from_utf8(here).unwrap();
+        let here = without_times(&here);
+        assert!(here.contains(&"integrity_check ok"), "{here:#?}");
+        let words = |database| [&["--"][..], &words(database)].concat();
+        let in_memory = [&["run", &program, "--net", "none"][..], &words("/tmp/db")].concat();
+        for there in [
+            place.run(&in_memory),
+            run(&place, &program, &disk, &words("/data/db")),
+        ] {
+            there.expect(0, &format!("journal_mode {journal}"));
+            assert_eq!(without_times(&there.out), here, "{there:#?}");
+        }
+        assert_sound(&disk);
     }
 }
 
