@@ -54,7 +54,7 @@ impl Host {
         qemu.args(["-accel", "tcg,thread=single", "-cpu", "EPYC", "-smp", "2"])
             .args(["-m", "768M", "-machine", "q35", "-nodefaults", "-no-reboot"])
             .args(["-display", "none", "-serial", "stdio", "-append"])
-            .arg("console=ttyS0 quiet rdinit=/init panic=-1 no_timer_check")
+            .arg("console=ttyS0 quiet loglevel=1 rdinit=/init panic=-1 no_timer_check")
             .arg("-kernel")
             .arg(&kernel.image)
             .arg("-initrd")

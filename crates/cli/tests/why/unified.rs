@@ -40,7 +40,8 @@ fn pid(host: &mut Host, name: &str) -> u64 {
 /// The report of `tare why` about a machine of a host's.
 fn why(host: &mut Host, target: &str) -> Value {
     let said = host.run(&format!("tare why {target} --seconds 1.5 --json"));
-    let document: Value = serde_json::from_str(&said).unwrap();
+    let document: Value =
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
     document["machines"][0].clone()
 }
 
