@@ -558,9 +558,13 @@ fn a_machine_that_ends_in_the_window_is_accounted_until_then() {
     observer.refresh();
     storm.kill();
     assert!(!observer.all_ended());
-    std::thread::sleep(Duration::from_millis(300));
-    observer.refresh();
-    assert!(observer.all_ended());
+    // On a busy host the process takes its time to be gone.
+    let is_seen = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        observer.refresh();
+        observer.all_ended()
+    });
+    assert!(is_seen);
     let account = observer.turn().remove(0);
     assert!(account.ended);
     assert!(account.window_ns < 20_000_000_000, "{}", account.window_ns);
