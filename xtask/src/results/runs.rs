@@ -20,25 +20,31 @@ pub(crate) struct Figure {
     /// Whether the ends are an `interval` or a `range`; summaries of platforms do not say.
     #[serde(default)]
     pub spread: Option<String>,
-    /// `exact` for a count that is the same each time.
-    #[serde(default)]
-    pub statistic: Option<String>,
+    /// What the run says of its goal, if it has one.
+    #[serde(skip)]
+    pub goal: Option<Goal>,
+}
+
+/// A goal beside what the run says of it.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub(crate) struct Goal {
+    /// The most or the least that the figure should be.
+    #[serde(alias = "at_most", alias = "at_least")]
+    pub limit: f64,
+    /// `met`, `missed` or `undecided`.
+    pub verdict: String,
 }
 
 /// Fewer samples give a range instead of an interval, as in `tare_lab::figure`.
 const SAMPLES: u64 = 6;
 
 impl Figure {
-    /// The 95 % interval, or an exact value twice; `None` for a range or without ends.
-    pub(crate) fn interval(&self) -> Option<(f64, f64)> {
-        if self.statistic.as_deref() == Some("exact") {
-            return Some((self.value, self.value));
+    /// Whether its ends are a range, not an interval.
+    pub(crate) fn is_range(&self) -> bool {
+        match self.spread.as_deref() {
+            Some(spread) => spread == "range",
+            None => self.n < SAMPLES,
         }
-        let is_interval = match self.spread.as_deref() {
-            Some(spread) => spread == "interval",
-            None => self.n >= SAMPLES,
-        };
-        is_interval.then_some(self.low.zip(self.high)).flatten()
     }
 }
 
@@ -48,6 +54,8 @@ pub(crate) type Run = BTreeMap<String, Figure>;
 #[derive(Deserialize)]
 struct Summary {
     figures: Vec<Named>,
+    #[serde(default)]
+    goals: Vec<Judged>,
 }
 
 #[derive(Deserialize)]
@@ -55,6 +63,13 @@ struct Named {
     name: String,
     #[serde(flatten)]
     figure: Figure,
+}
+
+#[derive(Deserialize)]
+struct Judged {
+    figure: String,
+    #[serde(flatten)]
+    goal: Goal,
 }
 
 /// Reads the run in `dir`.
@@ -68,11 +83,18 @@ pub(crate) fn load(dir: &Path) -> Result<Run> {
     let text = fs::read_to_string(&summary)?;
     let summary: Summary = serde_json::from_str(&text)
         .with_context(|| format!("{} is not a summary", summary.display()))?;
-    Ok(summary
-        .figures
-        .into_iter()
-        .map(|named| (named.name, named.figure))
-        .collect())
+    Ok(run(summary))
+}
+
+fn run(summary: Summary) -> Run {
+    let figures = summary.figures.into_iter();
+    let mut run: Run = figures.map(|named| (named.name, named.figure)).collect();
+    for Judged { figure, goal } in summary.goals {
+        if let Some(figure) = run.get_mut(&figure) {
+            figure.goal = Some(goal);
+        }
+    }
+    run
 }
 
 /// Medians of each number by the record's text field, as `number.text`; the interval is the range.
@@ -132,6 +154,18 @@ mod tests {
             (Some(1.0), Some(3.0))
         );
         assert_eq!((run["kib.b"].value, run["kib.b"].n), (9.0, 1));
+    }
+
+    #[test]
+    fn a_figure_has_the_goal_that_the_run_judged() {
+        let text = r#"{"figures": [{"name": "x", "value": 2.5, "low": null, "high": null, "n": 1},
+                                   {"name": "y", "value": 2.5, "low": null, "high": null, "n": 1}],
+                       "goals": [{"figure": "x", "at_least": 2.0, "verdict": "met"},
+                                 {"figure": "z", "at_most": 2.0, "verdict": "missed"}]}"#;
+        let run = run(serde_json::from_str(text).unwrap());
+        let goal = run["x"].goal.clone().unwrap();
+        assert_eq!((goal.limit, goal.verdict.as_str()), (2.0, "met"));
+        assert_eq!(run["y"].goal, None);
     }
 
     #[test]

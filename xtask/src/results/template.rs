@@ -7,7 +7,7 @@
 //! | `{{NAME:FIGURE \| 1 ci}}` | with its interval, `51.6 (45.6 to 57.1)`, or `(range 45.6 to 57.1)` |
 //! | `{{100 - NAME:A \| 1}}`, `{{NAME:A / NAME:B \| 2}}` | left to right, without brackets |
 //! | `{{NAME:FIGURE \| n}}` | the number of samples |
-//! | `{{NAME:FIGURE \| at most 60}}`, `at least 4000` | the goal and what the run says of it: `60: met` |
+//! | `{{NAME:FIGURE \| goal}}` | the goal and what the run says of it: `60: met` |
 
 use std::collections::HashMap;
 
@@ -56,7 +56,16 @@ fn value(form: &str, runs: &HashMap<String, Run>) -> Result<String> {
     let figure = evaluated(expression, runs)?;
     match format.trim() {
         "n" => Ok(figure.n.to_string()),
-        goal if goal.starts_with("at ") => goal_and_verdict(goal, &figure),
+        "goal" => {
+            let goal = figure.goal.context("the run has no goal for it")?;
+            let decimals = goal.limit.to_string();
+            let decimals = decimals.split_once('.').map_or(0, |(_, it)| it.len());
+            Ok(format!(
+                "{}: {}",
+                number(goal.limit, decimals),
+                goal.verdict
+            ))
+        }
         format => {
             let (digits, interval) = match format.strip_suffix(" ci") {
                 Some(digits) => (digits, true),
@@ -68,42 +77,12 @@ fn value(form: &str, runs: &HashMap<String, Run>) -> Result<String> {
     }
 }
 
-/// A goal and whether a figure meets it, by the rule of `tare_lab::goal`: its interval lies
-/// within the goal, beyond it, or holds it.
-fn goal_and_verdict(goal: &str, figure: &Figure) -> Result<String> {
-    let (is_most, limit) = match goal.strip_prefix("at most ") {
-        Some(limit) => (true, limit),
-        None => (
-            false,
-            goal.strip_prefix("at least ")
-                .context("at most or at least")?,
-        ),
-    };
-    let bound: f64 = limit
-        .parse()
-        .context("a number behind at most or at least")?;
-    let (within, beyond) = match figure.interval() {
-        Some((low, high)) if is_most => (high <= bound, low > bound),
-        Some((low, high)) => (low >= bound, high < bound),
-        None => (false, false),
-    };
-    let verdict = match (within, beyond) {
-        (true, _) => "met",
-        (_, true) => "missed",
-        _ => "undecided",
-    };
-    let decimals = limit
-        .split_once('.')
-        .map_or(0, |(_, decimals)| decimals.len());
-    Ok(format!("{}: {verdict}", number(bound, decimals)))
-}
-
 fn shown(figure: &Figure, digits: usize, interval: bool) -> String {
     let value = number(figure.value, digits);
     match (figure.low, figure.high) {
         (Some(low), Some(high)) if interval && figure.n > 1 => {
             let (low, high) = (number(low, digits), number(high, digits));
-            let word = figure.interval().map_or("range ", |_| "");
+            let word = if figure.is_range() { "range " } else { "" };
             format!("{value} ({word}{low} to {high})")
         }
         _ => value,
@@ -172,6 +151,7 @@ fn number(value: f64, digits: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::runs::Goal;
     use super::*;
 
     fn figure(value: f64, n: u64) -> Figure {
@@ -195,10 +175,21 @@ mod tests {
                 (
                     "bytes".to_owned(),
                     Figure {
-                        value: 416_976.0,
-                        n: 1,
-                        statistic: Some("exact".to_owned()),
-                        ..Figure::default()
+                        goal: Some(Goal {
+                            limit: 420_000.0,
+                            verdict: "met".to_owned(),
+                        }),
+                        ..figure(416_976.0, 1)
+                    },
+                ),
+                (
+                    "share".to_owned(),
+                    Figure {
+                        goal: Some(Goal {
+                            limit: 0.125,
+                            verdict: "undecided".to_owned(),
+                        }),
+                        ..figure(0.2, 3)
                     },
                 ),
             ]))
@@ -225,29 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn a_goal_has_the_verdict_of_the_runs_interval() {
-        // cpu.a is 50.25 (49.25 to 51.25).
-        for (goal, expected) in [
-            ("r:cpu.a | at most 51.25", "51.25: met"),
-            ("r:cpu.a | at most 51", "51: undecided"),
-            ("r:cpu.a | at most 49", "49: missed"),
-            ("r:cpu.a | at least 49", "49: met"),
-            ("r:cpu.a | at least 50", "50: undecided"),
-            ("r:cpu.a | at least 4000", "4,000: missed"),
-            // One sample, three samples, and a quotient have no interval; a count needs none.
-            ("r:cpu.b | at most 500", "500: undecided"),
-            ("r:insns | at most 2000000", "2,000,000: undecided"),
-            ("r:cpu.a / r:cpu.b | at most 1", "1: undecided"),
-            ("r:bytes | at most 420000", "420,000: met"),
-        ] {
-            assert_eq!(
-                filled(&format!("{{{{{goal}}}}}")).unwrap(),
-                expected,
-                "{goal}"
-            );
-        }
-        assert!(filled("{{r:cpu.a | at 5}}").is_err());
-        assert!(filled("{{r:cpu.a | at most x}}").is_err());
+    fn a_goal_has_the_limit_and_the_verdict_of_its_run() {
+        assert_eq!(filled("{{r:bytes | goal}}").unwrap(), "420,000: met");
+        assert_eq!(filled("{{r:share | goal}}").unwrap(), "0.125: undecided");
+        assert!(filled("{{r:cpu.a | goal}}").is_err());
+        assert!(filled("{{r:bytes / r:share | goal}}").is_err());
     }
 
     #[test]
