@@ -10,7 +10,7 @@ use tare_control::exit::ExitCode;
 use tare_host::signals::requests_to_end;
 use tare_launch::Interrupted;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Explain as _, Failure, Outcome};
 
 /// A flag that they set instead of ending the process.
 pub(crate) fn flag() -> io::Result<Arc<AtomicBool>> {
@@ -55,6 +55,11 @@ impl Requests {
         }
     }
 
+    /// The exit code of what came.
+    pub(crate) fn came(&self) -> Option<ExitCode> {
+        self.check().err().map(|it| it.code())
+    }
+
     /// The outcome of a verb that Ctrl-C ends as planned, unless another request ended it.
     pub(crate) fn unless_terminated(&self, outcome: Outcome) -> Outcome {
         match self.check() {
@@ -82,7 +87,6 @@ impl Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::failure::Explain as _;
 
     #[test]
     fn a_verb_that_sigterm_ends_has_its_exit_code() {

@@ -2,6 +2,7 @@
 //! machine of this host costs:
 //! `cargo run -p tare-probe --example account -- PID|NAME|all [SECONDS]`.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Ok(());
     }
     let vm = vm::find(&target)?;
-    for account in kvm::observe(&[vm], window) {
+    let pause = |end: Instant| {
+        std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        Ok::<(), Infallible>(())
+    };
+    for account in kvm::observe(&[vm], window, pause)? {
         println!("{}", serde_json::to_string_pretty(&account)?);
     }
     Ok(())

@@ -17,7 +17,7 @@ use tare_why::{Load, Source};
 use super::advised::facts_of;
 use super::disks;
 use crate::failure::Failure;
-use crate::pin::Signal;
+use crate::signals::Requests;
 
 /// Busy time below which a target has run too little to be classified, thousandths
 /// of a CPU.
@@ -37,7 +37,7 @@ pub(super) fn measure(
     name: &str,
     host: &Host,
     window: Duration,
-    signal: &Signal,
+    requests: &Requests,
 ) -> Result<(Facts, Vec<Unavailable>), Failure> {
     let tasks = target.tasks();
     if tasks.is_empty() {
@@ -54,7 +54,7 @@ pub(super) fn measure(
         times,
         account,
         unavailable,
-    } = watch(target, window, signal)?;
+    } = watch(target, window, requests)?;
     facts.disks = disks.map(disks::Window::end).unwrap_or_default();
     let now = target.quotas();
     facts.quotas = during(&quotas, &now, &target.owned(&now));
@@ -111,7 +111,7 @@ struct Watched {
     unavailable: Vec<Unavailable>,
 }
 
-fn watch(target: &Target, window: Duration, signal: &Signal) -> Result<Watched, Interrupted> {
+fn watch(target: &Target, window: Duration, requests: &Requests) -> Result<Watched, Interrupted> {
     let mut unavailable = Vec::new();
     let mut observer = Observer::start().map_err(|why| unavailable.push(why)).ok();
     if let Some(observer) = &mut observer {
@@ -128,9 +128,9 @@ fn watch(target: &Target, window: Duration, signal: &Signal) -> Result<Watched, 
         observer.turn();
     }
     let account = match &target.kind {
-        TargetKind::Vm(vm) => account(vm, window, signal)?,
+        TargetKind::Vm(vm) => account(vm, window, requests)?,
         _ => {
-            pause_until(Instant::now() + window, signal)?;
+            pause_until(Instant::now() + window, requests)?;
             None
         }
     };
@@ -147,19 +147,15 @@ fn watch(target: &Target, window: Duration, signal: &Signal) -> Result<Watched, 
 }
 
 /// The account of a machine for a window, or until it ends.
-fn account(vm: &Vm, window: Duration, signal: &Signal) -> Result<Option<Account>, Interrupted> {
-    let mut observer = kvm::Observer::start(std::slice::from_ref(vm));
-    let end = Instant::now() + window;
-    while Instant::now() < end && !observer.all_ended() {
-        pause_until(end.min(Instant::now() + observer.next_refresh()), signal)?;
-        observer.refresh();
-    }
-    Ok(observer.turn().pop())
+fn account(vm: &Vm, window: Duration, requests: &Requests) -> Result<Option<Account>, Interrupted> {
+    let vms = std::slice::from_ref(vm);
+    let accounts = kvm::observe(vms, window, |end| pause_until(end, requests));
+    Ok(accounts?.pop())
 }
 
-fn pause_until(end: Instant, signal: &Signal) -> Result<(), Interrupted> {
+fn pause_until(end: Instant, requests: &Requests) -> Result<(), Interrupted> {
     loop {
-        signal.check()?;
+        requests.check()?;
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(());

@@ -22,7 +22,8 @@ use self::measure::measure;
 use crate::args::AdviseArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::print;
-use crate::pin::{Signal, recover};
+use crate::pin::recover;
+use crate::signals::Requests;
 
 /// Another directory of stored runs.
 const RUNS_VARIABLE: &str = "TARE_RUNS";
@@ -30,7 +31,7 @@ const RUNS_VARIABLE: &str = "TARE_RUNS";
 /// Prints recommendations; with `--try` also tries them.
 pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
     let store = Store::open_default()?;
-    let signal = Signal::watch().map_err(|error| Failure::new(ExitCode::Internal, error))?;
+    let requests = Requests::watch().map_err(|error| Failure::new(ExitCode::Internal, error))?;
     recover(&store);
     let host = Host::read()?;
     let runs = runs();
@@ -41,7 +42,7 @@ pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
             None => {
                 let target = Target::find(name)?;
                 let window = args.seconds.duration();
-                let (facts, unavailable) = measure(&target, name, &host, window, &signal)?;
+                let (facts, unavailable) = measure(&target, name, &host, window, &requests)?;
                 let advised = Advised::of(format!("{name} (now)"), facts, unavailable, &runs);
                 (vec![advised], Some(target))
             }
@@ -70,7 +71,7 @@ pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
                 class: advised.first().and_then(|advised| advised.facts.class),
                 window: args.seconds.duration().div_f64(5.0),
             };
-            trial.run(&signal)
+            trial.run(&requests)
         }
         _ => print("Nothing to try: no advice here is to pin something that runs.\n"),
     }

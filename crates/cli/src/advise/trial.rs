@@ -14,7 +14,8 @@ use tare_stats::{mann_whitney, quantile, sorted};
 
 use crate::failure::Outcome;
 use crate::output::print;
-use crate::pin::Signal;
+use crate::pin::place;
+use crate::signals::Requests;
 
 /// Pairs of windows.
 const PAIRS: usize = 8;
@@ -54,7 +55,7 @@ enum Verdict {
 
 impl Trial<'_> {
     /// Runs the trial, prints the result, and keeps the placement if it helped.
-    pub(super) fn run(&self, signal: &Signal) -> Outcome {
+    pub(super) fn run(&self, requests: &Requests) -> Outcome {
         let measure = match self.class {
             Some(Class::CpuBound) => Measure::CpuTime,
             _ => Measure::Waiting,
@@ -65,15 +66,15 @@ impl Trial<'_> {
         for pair in 0..PAIRS {
             // ABBA: a drift affects both arms equally.
             for turn in [pair % 2 == 0, pair % 2 == 1] {
-                if let Some(code) = signal.came() {
+                if let Some(code) = requests.came() {
                     return Ok(code);
                 }
                 let held = if turn {
                     None
                 } else {
-                    Some(signal.place(self.store, self.name, &plan)?)
+                    Some(place(self.store, self.name, &plan, requests)?)
                 };
-                let score = self.window(measure, window, signal);
+                let score = self.window(measure, window, requests);
                 match (turn, score) {
                     (_, None) => {}
                     (true, Some(score)) => free.push(score),
@@ -82,7 +83,7 @@ impl Trial<'_> {
                 drop(held);
             }
         }
-        if let Some(code) = signal.came() {
+        if let Some(code) = requests.came() {
             return Ok(code);
         }
         let verdict = judge(measure, &free, &pinned);
@@ -90,7 +91,7 @@ impl Trial<'_> {
         if verdict != Verdict::Helped {
             return print(&format!("{text}Placement restored.\n"));
         }
-        let pinned = signal.place(self.store, self.name, &plan)?;
+        let pinned = place(self.store, self.name, &plan, requests)?;
         pinned.keep()?;
         let name = self.name;
         print(&format!(
@@ -100,11 +101,11 @@ impl Trial<'_> {
     }
 
     /// The measure over one window; none if nothing ran.
-    fn window(&self, measure: Measure, length: Duration, signal: &Signal) -> Option<f64> {
+    fn window(&self, measure: Measure, length: Duration, requests: &Requests) -> Option<f64> {
         std::thread::sleep(SETTLE);
         let before = self.times();
         let begin = Instant::now();
-        while begin.elapsed() < length && signal.came().is_none() {
+        while begin.elapsed() < length && requests.came().is_none() {
             std::thread::sleep(SLICE.min(length));
         }
         let wall_ns = begin.elapsed().as_nanos() as f64;

@@ -5,19 +5,15 @@
 mod explain;
 mod table;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tare_control::exit::ExitCode;
-use tare_host::signals::requests_to_end;
-use tare_launch::Interrupted;
 use tare_pin::{Choice, Host, PinError, Pinned, Plan, Store, Target, Undone};
 
 use crate::args::PinArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, warn};
+use crate::signals::Requests;
 
 /// How often to look for new threads while a placement is held.
 const LOOK: Duration = Duration::from_millis(50);
@@ -25,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Pins, or restores.
 pub(crate) fn pin(args: &PinArgs) -> Outcome {
     let store = Store::open_default()?;
-    let signal = Signal::watch().map_err(|error| Failure::new(ExitCode::Internal, error))?;
+    let requests = Requests::watch().map_err(|error| Failure::new(ExitCode::Internal, error))?;
     recover(&store);
     if args.undo {
         let target = Target::find(&args.target).ok();
@@ -41,10 +37,10 @@ pub(crate) fn pin(args: &PinArgs) -> Outcome {
     if args.dry_run {
         return print(&table::planned(&plan));
     }
-    let pinned = signal.place(&store, &args.target, &plan)?;
+    let pinned = place(&store, &args.target, &plan, &requests)?;
     print(&table::placed(&pinned))?;
     match args.for_seconds {
-        Some(seconds) => hold(pinned, seconds.duration(), &signal, &args.target),
+        Some(seconds) => hold(pinned, seconds.duration(), &requests, &args.target),
         None => {
             pinned.keep()?;
             let name = &args.target;
@@ -67,7 +63,7 @@ pub(crate) fn recover(store: &Store) {
 
 /// Keeps the placement, also for new threads, until the time is over, the target ends or a signal
 /// arrives; then restores the old one.
-fn hold(mut pinned: Pinned, time: Duration, signal: &Signal, name: &str) -> Outcome {
+fn hold(mut pinned: Pinned, time: Duration, requests: &Requests, name: &str) -> Outcome {
     let end = Instant::now() + time;
     let mut caught = 0;
     let ended = loop {
@@ -75,7 +71,7 @@ fn hold(mut pinned: Pinned, time: Duration, signal: &Signal, name: &str) -> Outc
         if left.is_zero() || pinned.read_back().is_empty() {
             break None;
         }
-        if let Some(code) = signal.came() {
+        if let Some(code) = requests.came() {
             break Some(code);
         }
         std::thread::sleep(left.min(LOOK));
@@ -93,46 +89,17 @@ fn report(undone: &Undone, name: &str) -> Outcome {
     print(&format!("{name}: {}\n", table::undone(undone)))
 }
 
-/// Ctrl-C, SIGTERM and a closed terminal, checked between steps.
-pub(crate) struct Signal(Arc<AtomicUsize>);
-
-impl Signal {
-    /// Catches the signals until the process ends. A SIGHUP that it was started to ignore (`nohup`)
-    /// stays ignored.
-    pub(crate) fn watch() -> std::io::Result<Self> {
-        let came = Arc::new(AtomicUsize::new(0));
-        for signal in requests_to_end() {
-            let number = usize::try_from(signal).unwrap_or_default();
-            signal_hook::flag::register_usize(signal, Arc::clone(&came), number)?;
-        }
-        Ok(Self(came))
-    }
-
-    /// Places every thread of the plan's target. After a signal it restores all that it moved, and
-    /// fails with the signal's exit code.
-    pub(crate) fn place(&self, store: &Store, name: &str, plan: &Plan) -> Result<Pinned, Failure> {
-        let placed = tare_pin::pin(store, name, plan, &|| self.came().is_some());
-        placed.map_err(|error| match (&error, self.came()) {
-            (PinError::Interrupted, Some(code)) => Failure::new(code, error),
-            _ => error.into(),
-        })
-    }
-
-    /// An error if a signal has arrived.
-    pub(crate) fn check(&self) -> Result<(), Interrupted> {
-        match self.came() {
-            None => Ok(()),
-            Some(ExitCode::Interrupted) => Err(Interrupted::CtrlC),
-            Some(_) => Err(Interrupted::Terminated),
-        }
-    }
-
-    /// The exit code of a signal that has arrived.
-    pub(crate) fn came(&self) -> Option<ExitCode> {
-        match i32::try_from(self.0.load(Ordering::Relaxed)) {
-            Ok(SIGINT) => Some(ExitCode::Interrupted),
-            Ok(SIGTERM | SIGHUP) => Some(ExitCode::Terminated),
-            _ => None,
-        }
-    }
+/// Places every thread of the plan's target. After a signal it restores all that it moved, and
+/// fails with the signal's exit code.
+pub(crate) fn place(
+    store: &Store,
+    name: &str,
+    plan: &Plan,
+    requests: &Requests,
+) -> Result<Pinned, Failure> {
+    let placed = tare_pin::pin(store, name, plan, &|| requests.check().is_err());
+    placed.map_err(|error| match (&error, requests.came()) {
+        (PinError::Interrupted, Some(code)) => Failure::new(code, error),
+        _ => error.into(),
+    })
 }

@@ -35,16 +35,17 @@ use crate::vm::Vm;
 use tare_account::Account;
 
 /// Observes `vms` for `window`, or until the last of them has ended. One account
-/// for each, in their order.
-pub fn observe(vms: &[Vm], window: Duration) -> Vec<Account> {
+/// for each, in their order. `pause` waits until a time; its error ends the window.
+pub fn observe<E>(
+    vms: &[Vm],
+    window: Duration,
+    mut pause: impl FnMut(Instant) -> Result<(), E>,
+) -> Result<Vec<Account>, E> {
     let mut observer = Observer::start(vms);
     let end = Instant::now() + window;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() || observer.all_ended() {
-            return observer.turn();
-        }
-        std::thread::sleep(left.min(observer.next_refresh()));
+    while Instant::now() < end && !observer.all_ended() {
+        pause(end.min(Instant::now() + observer.next_refresh()))?;
         observer.refresh();
     }
+    Ok(observer.turn())
 }
