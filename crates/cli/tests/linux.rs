@@ -8,7 +8,7 @@ mod volumes;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::thread;
@@ -94,6 +94,13 @@ fn files() -> Vec<(String, Vec<u8>)> {
     contents.chain([page]).collect()
 }
 
+/// The files of a Debian guest in this directory.
+fn root_in(place: &TestDir) -> PathBuf {
+    let root = place.path().join("root");
+    write_below(&root);
+    root
+}
+
 fn write_below(root: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     for (name, bytes) in files() {
@@ -168,8 +175,7 @@ fn a_directory_serves_from_debians_kernel() {
         return;
     }
     let place = TestDir::new();
-    let root = place.path().join("root");
-    write_below(&root);
+    let root = root_in(&place);
     let script = "echo ready; exec /bin/busybox httpd -f -h /srv";
     let command = ["/bin/busybox", "sh", "-c", script];
     serves(&place, root.to_str().unwrap(), &command);
@@ -211,8 +217,7 @@ fn a_pipe_passes_every_byte_and_its_end_on() {
         return;
     }
     let place = TestDir::new();
-    let root = place.path().join("root");
-    write_below(&root);
+    let root = root_in(&place);
     let root = root.to_str().unwrap();
     let script = "/bin/busybox cat; echo complaint >&2; exit 3";
     let command = ["/bin/busybox", "sh", "-c", script];
@@ -283,8 +288,7 @@ fn a_root_on_a_disk_is_the_guests_and_the_console_is_its_commands_terminal() {
         return;
     }
     let place = TestDir::new();
-    let root = place.path().join("root");
-    write_below(&root);
+    let root = root_in(&place);
     let script = "/bin/busybox grep ' / ext4 rw' /proc/mounts && /bin/busybox touch /new \
                   && echo to the terminal > /dev/tty && exit 6";
     let options = ["--root-disk", "64M", "--net", "none"];
@@ -303,8 +307,7 @@ fn a_root_without_names_gets_those_of_its_machine() {
         return;
     }
     let place = TestDir::new();
-    let root = place.path().join("root");
-    write_below(&root);
+    let root = root_in(&place);
     std::fs::create_dir_all(root.join("etc")).unwrap();
     std::fs::write(root.join("etc/hosts"), "192.0.2.1\tmine\n").unwrap();
     let script = "/bin/busybox cat /etc/hosts /etc/hostname /etc/resolv.conf";
@@ -328,8 +331,7 @@ fn an_interrupted_root_disk_leaves_nothing() {
     let place = TestDir::new();
     let scratch = place.path().join("scratch");
     std::fs::create_dir(&scratch).unwrap();
-    let root = place.path().join("root");
-    write_below(&root);
+    let root = root_in(&place);
     std::fs::write(root.join("large"), vec![1; 200 << 20]).unwrap();
     let options = ["--root-disk", "1G", "--net", "none"];
     let command = ["/bin/busybox", "true"];
@@ -417,8 +419,7 @@ fn what_a_kernel_refuses_a_program_is_reported_by_its_guest() {
         return;
     }
     let place = TestDir::new();
-    let root = place.path().join("root");
-    write_below(&root);
+    let root = root_in(&place);
     // By a child, by another beside it, twice, and not at all.
     let script = "busybox cat /dev/tare-none 2> /dev/null
         busybox sh -c 'busybox cat /proc/tare-none' 2> /dev/null & wait
@@ -459,8 +460,7 @@ fn a_check_that_passes_with_boot_parameters_only_gets_them() {
         return;
     }
     let place = TestDir::new();
-    let root = place.path().join("root");
-    write_below(&root);
+    let root = root_in(&place);
     let asks = "busybox mount -t proc proc /proc 2> /dev/null
         busybox grep -q hugepages=3 /proc/cmdline";
     let command = ["/bin/busybox", "sh", "-c", asks].map(str::to_owned);
@@ -491,8 +491,7 @@ fn a_root_that_the_guest_cannot_unpack_is_named() {
         return;
     }
     let place = TestDir::new();
-    let root = place.path().join("root");
-    write_below(&root);
+    let root = root_in(&place);
     // Less than half of the memory, of which the kernel keeps a part and gives its root half of the rest.
     std::fs::write(root.join("srv/large"), vec![1; 90 << 20]).unwrap();
     let words = [
@@ -512,8 +511,7 @@ fn a_proofs_guest_answers_at_its_port_and_reaches_no_service_of_the_host() {
         return;
     }
     let place = TestDir::new();
-    let root = place.path().join("root");
-    write_below(&root);
+    let root = root_in(&place);
     let service = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     service.set_nonblocking(true).unwrap();
     let port = service.local_addr().unwrap().port();

@@ -39,6 +39,16 @@ fn listed(place: &TestDir) -> Option<Value> {
     rows.as_array()?.first().cloned()
 }
 
+/// Waits until the machine has been started again, and has failed as before.
+fn fails_again(place: &TestDir) {
+    let before = restarts(place);
+    eventually("it is started again, and fails as before", || {
+        let row = listed(place).unwrap();
+        let again = row["restarts"].as_u64().unwrap() > before + 1;
+        again && row["state"] == "restarting" && row["exit_code"] == 70
+    });
+}
+
 fn restarts(place: &TestDir) -> u64 {
     listed(place).map_or(0, |row| row["restarts"].as_u64().unwrap())
 }
@@ -197,12 +207,7 @@ fn a_machine_is_started_again_whatever_its_guest_wrote_to_its_disk() {
     assert_eq!(started.code, Some(0), "{started:#?}");
     let file = fs::File::options().write(true).open(&disk).unwrap();
     file.write_all_at(b"QFI\xfb", 0).unwrap();
-    let before = restarts(&place);
-    eventually("it is started again, and fails as before", || {
-        let row = listed(&place).unwrap();
-        let again = row["restarts"].as_u64().unwrap() > before + 1;
-        again && row["state"] == "restarting" && row["exit_code"] == 70
-    });
+    fails_again(&place);
     place.run(&["stop", "web"]).expect(0, "");
     let image = place.file("tiny", &guest::image(LINE, Then::Halt));
     let anew = place.run(&["run", &image, "--net", "none", "--disk", &disk]);
@@ -286,12 +291,7 @@ fn a_machine_is_started_again_after_an_upgrade_of_tare() {
     let started = end(process::of(&installed.join("tare"), &tare).spawn().unwrap());
     assert_eq!(started.code, Some(0), "{started:#?}");
     install();
-    let before = restarts(&place);
-    eventually("it is started again, and fails as before", || {
-        let row = listed(&place).unwrap();
-        let again = row["restarts"].as_u64().unwrap() > before + 1;
-        again && row["state"] == "restarting" && row["exit_code"] == 70
-    });
+    fails_again(&place);
     place.run(&["stop", "web"]).expect(0, "");
 }
 

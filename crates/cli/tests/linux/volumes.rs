@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use super::support::{TestDir, eventually};
-use super::{debian, write_below};
+use super::{debian, root_in};
 
 const SERVERS: &[&str] = &[
     "/usr/lib/qemu/virtiofsd",
@@ -24,8 +24,7 @@ fn needs_volumes() -> bool {
 /// A root with busybox, and a directory to share.
 fn place() -> (TestDir, String, PathBuf) {
     let place = TestDir::new();
-    let root = place.path().join("root");
-    write_below(&root);
+    let root = root_in(&place);
     let shared = place.path().join("shared");
     fs::create_dir(&shared).unwrap();
     (place, root.to_str().unwrap().to_owned(), shared)
