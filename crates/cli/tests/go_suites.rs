@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use support::exempt::{entries, expect_reasons, is_exempt};
 use support::needs::{built, kvm, skip};
+use support::suites::{entries, expect_reasons, is_exempt};
 use support::{TestDir, end_within, installed, output};
 
 const EXEMPT: &str = include_str!("suites/go.txt");

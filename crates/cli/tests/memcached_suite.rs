@@ -16,8 +16,8 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
 
-use support::exempt::{at_once, entries, expect_reasons};
 use support::needs::{built, kvm, skip};
+use support::suites::{at_once, entries, expect_reasons};
 use support::{TestDir, eventually, free_port, installed};
 
 const EXEMPT: &str = include_str!("suites/memcached.txt");

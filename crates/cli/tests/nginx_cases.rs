@@ -18,9 +18,9 @@ use std::thread;
 use std::time::Duration;
 
 use cases::{Case, GROUPS, cases};
-use support::exempt::at_once;
 use support::needs::{built, kvm};
 use support::packages::Packages;
+use support::suites::at_once;
 use support::{TestDir, end, eventually, free_port, get};
 
 /// The packages of nginx and all of its libraries.

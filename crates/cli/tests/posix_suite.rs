@@ -14,8 +14,8 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::exempt::{at_once, expect_reasons, fetched, is_exempt};
 use support::needs::{built, kvm, skip};
+use support::suites::{at_once, expect_reasons, fetched, is_exempt};
 use support::{CommandOutput, TestDir, end, installed};
 
 const EXEMPT: &str = include_str!("suites/posix.txt");

@@ -18,9 +18,9 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use support::exempt::{at_once, entries, fetched, fits};
 use support::needs::{built, kvm, skip};
 use support::packages::Packages;
+use support::suites::{at_once, entries, fetched, fits};
 use support::{CommandOutput, TestDir, end, end_within, eventually, free_port, installed};
 
 const EXEMPT: &str = include_str!("suites/redis.txt");

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 
 use support::compile::{c, c_with};
-use support::exempt::fetched;
 use support::needs::{built, kvm, skip};
+use support::suites::fetched;
 use support::{CommandOutput, TestDir, end, eventually, is_locked};
 
 /// Whether machines with programs and disks can run here.

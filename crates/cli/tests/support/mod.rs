@@ -4,13 +4,13 @@
 
 pub(crate) mod cargo;
 pub(crate) mod compile;
-pub(crate) mod exempt;
 pub(crate) mod fuse;
 pub(crate) mod guest;
 pub(crate) mod needs;
 pub(crate) mod packages;
 pub(crate) mod process;
 pub(crate) mod serial;
+pub(crate) mod suites;
 pub(crate) mod tiny;
 
 use std::io::{Read, Write as _};
