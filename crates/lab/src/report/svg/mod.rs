@@ -21,7 +21,7 @@ pub(crate) use scatter::{Mark, scatter};
 pub(crate) use timeline::{Band, Panel, Timeline};
 
 /// Colours of series that the page's style has, as many as the most arms of an experiment.
-const COLOURS: usize = 8;
+const COLOURS: usize = 10;
 
 /// Width of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

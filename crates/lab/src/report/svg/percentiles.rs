@@ -42,6 +42,8 @@ impl Distribution {
 
 /// The chart as a figure with the legend of the series that have samples; nothing without.
 pub(crate) fn percentiles(names: &[&str], series: &[Distribution], description: &str) -> String {
+    // Two would look the same.
+    debug_assert!(names.len() <= COLOURS, "{names:?}");
     let least = series.iter().filter_map(|s| s.sorted_us.first()).copied();
     let greatest = series.iter().filter_map(|s| s.sorted_us.last()).copied();
     let (Some(least), Some(greatest)) = (least.reduce(f64::min), greatest.reduce(f64::max)) else {
