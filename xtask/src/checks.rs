@@ -24,6 +24,7 @@ fn clippy() -> Result<()> {
     run(host.args(["--", "-Dwarnings"]))?;
     let mut guest = cargo(&["clippy", "--locked", "--target", "x86_64-unknown-none"]);
     guest.args(["-p", "tare-hal", "-p", "tare-libos"]);
+    guest.args(["--features", "tare-libos/embedded-io"]);
     for package in &guests {
         guest.args(["-p", &package.name]);
     }

@@ -19,6 +19,8 @@
 
 extern crate alloc;
 
+#[cfg(feature = "embedded-io")]
+mod embedded;
 mod error;
 mod traits;
 

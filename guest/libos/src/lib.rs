@@ -26,6 +26,9 @@
 //! buffer. [`block`] has blocking calls: a request in flight is a thread that sleeps until the
 //! interrupt handler takes its completion off the ring. [`net`] has one lock and one thread.
 //!
+//! With the feature `embedded-io`, crates without std that read and write through `embedded-io` or
+//! `embedded-io-async` run on [`net::TcpStream`] and [`fs::File`]; [`task`] runs their futures.
+//!
 //! # Three idle loops
 //!
 //! `idle=` on the command line (`tare run --idle`) chooses between arms of one image:
@@ -48,6 +51,8 @@ pub use tare_io as io;
 pub mod block;
 pub mod console;
 mod devices;
+#[cfg(feature = "embedded-io")]
+mod embedded;
 pub mod entry;
 pub mod env;
 pub mod fs;
@@ -64,6 +69,7 @@ pub mod rt;
 pub mod sched;
 pub mod serve;
 pub mod sync;
+pub mod task;
 pub mod thread;
 pub mod time;
 mod virtio;

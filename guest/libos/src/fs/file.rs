@@ -26,7 +26,7 @@ impl File {
         Ok(Self::new(entry.data.into(), Metadata::of(entry)))
     }
 
-    fn new(content: Content, metadata: Metadata) -> Self {
+    pub(super) fn new(content: Content, metadata: Metadata) -> Self {
         Self {
             content,
             metadata,
@@ -44,6 +44,22 @@ impl File {
         self.content.clone()
     }
 
+    /// What reads have not given yet.
+    pub(crate) fn rest(&self) -> &[u8] {
+        self.content.get(self.position..).unwrap_or_default()
+    }
+
+    #[cfg(feature = "embedded-io")]
+    pub(crate) fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Reads go on there; behind the end they find nothing.
+    #[cfg(feature = "embedded-io")]
+    pub(crate) fn set_position(&mut self, position: usize) {
+        self.position = position;
+    }
+
     /// Length, time and kind.
     pub fn metadata(&self) -> Metadata {
         self.metadata
@@ -52,8 +68,7 @@ impl File {
 
 impl Read for File {
     fn read(&mut self, buf: &mut [u8]) -> Result<usize> {
-        let mut rest = &self.content[self.position..];
-        let n = rest.read(buf)?;
+        let n = self.rest().read(buf)?;
         self.position += n;
         Ok(n)
     }

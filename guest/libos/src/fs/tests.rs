@@ -286,3 +286,40 @@ fn directories_list_their_own_entries_only() {
     assert_eq!(super::read("/css/a.css").unwrap(), b"a");
     assert!(super::read("/css").is_err());
 }
+
+#[test]
+fn a_file_is_sought_and_read_through_embedded_io() {
+    use embedded_io::{BufRead, Read, Seek, SeekFrom};
+
+    let digits: &'static [u8] = b"0123456789";
+    let metadata = super::Metadata {
+        len: 10,
+        modified_s: 0,
+        kind: EntryKind::File,
+    };
+    let mut file = super::File::new(digits.into(), metadata);
+    assert_eq!(file.seek(SeekFrom::End(-3)), Ok(7));
+    assert_eq!(file.fill_buf(), Ok(&b"789"[..]));
+    file.consume(1);
+    let mut two = [0; 2];
+    file.read_exact(&mut two).unwrap();
+    assert_eq!((two, file.stream_position()), (*b"89", Ok(10)));
+    assert_eq!(file.read(&mut two), Ok(0));
+
+    assert_eq!(file.seek(SeekFrom::Start(1000)), Ok(1000));
+    assert_eq!(file.read(&mut two), Ok(0), "behind the end");
+    file.consume(5);
+    assert_eq!(file.stream_position(), Ok(1000));
+    assert_eq!(file.seek(SeekFrom::Current(-999)), Ok(1));
+    assert_eq!(file.fill_buf(), Ok(&b"123456789"[..]));
+
+    for outside in [
+        SeekFrom::Current(-2),
+        SeekFrom::End(-11),
+        SeekFrom::End(i64::MIN),
+    ] {
+        let error = file.seek(outside).unwrap_err();
+        assert_eq!(error.kind(), crate::io::ErrorKind::InvalidInput);
+    }
+    assert_eq!(file.stream_position(), Ok(1), "where it was");
+}

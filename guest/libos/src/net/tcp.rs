@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 
 use tare_net::binding::Binding;
-use tare_net::readiness::{Interest, Readiness};
+use tare_net::readiness::{Interest, Interests, Readiness};
 use tare_net::stack::Instant as StackInstant;
 use tare_net::stack::{ConnectionId, Half, ListenerId, Sending};
 
@@ -16,6 +16,7 @@ use super::ready::{Source, Watched};
 use super::system::{Attempt, SystemStack, lock, now, wait_for};
 use super::waiter::Waiter;
 use crate::io::{self, Error, ErrorKind, IoSlice, Read, Write};
+use crate::task;
 
 /// Which halves of a connection to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +147,12 @@ impl TcpListener {
         self.accept_within(NOT_AT_ALL)
     }
 
+    /// Waits for a connection as a future, whatever [`set_nonblocking`](Self::set_nonblocking)
+    /// and the time limit say.
+    pub async fn accept_async(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        task::attempt(self, Interests::READ, || self.try_accept()).await
+    }
+
     fn accept_within(&self, timeout: Option<Duration>) -> io::Result<(TcpStream, SocketAddr)> {
         let (id, peer) = wait_for(timeout, Accept(self.id))?;
         Ok((TcpStream::new(id), peer))
@@ -270,6 +277,14 @@ impl TcpStream {
     /// `AddrNotAvailable` if there is such a connection.
     pub fn connect_nonblocking_from(local: Binding, remote: SocketAddr) -> io::Result<Self> {
         Self::new(lock().connect_from(local, remote, now())?).nonblocking()
+    }
+
+    /// Connects to an address as a future.
+    pub async fn connect_async(remote: SocketAddr) -> io::Result<Self> {
+        let stream = Self::new(lock().connect(remote, now())?);
+        let id = stream.socket.id;
+        task::attempt(&stream, Interests::WRITE, || lock().connected(id)).await?;
+        Ok(stream)
     }
 
     fn nonblocking(self) -> io::Result<Self> {
