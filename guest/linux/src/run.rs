@@ -164,7 +164,10 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
         ..Registers::default()
     };
     let mut name = [0; 16];
-    let last = start.path.rsplit('/').next().unwrap_or_default().bytes();
+    // As it was called: a link to a program of several names is not followed (Linux
+    // `fs/exec.c`, `begin_new_exec`).
+    let called = start.arguments.first().unwrap_or(&start.path);
+    let last = called.rsplit('/').next().unwrap_or_default().bytes();
     name[..15]
         .iter_mut()
         .zip(last)

@@ -34,6 +34,34 @@ fn hard_links_of_a_root_are_one_file_in_the_machine() {
     }
 }
 
+/// redis-server is a link to a program of several names.
+#[test]
+fn a_program_that_a_link_names_is_called_by_the_link() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "called.c", &["-static"]) else {
+        return;
+    };
+    let root = place.path().join("root");
+    fs::create_dir_all(root.join("bin")).unwrap();
+    fs::rename(program, root.join("bin/several")).unwrap();
+    std::os::unix::fs::symlink("several", root.join("bin/one-of-them")).unwrap();
+    let root = root.to_str().unwrap();
+    let args = [
+        "run",
+        "--root",
+        root,
+        "--net",
+        "none",
+        "--",
+        "/bin/one-of-them",
+    ];
+    let expected = "one-of-them /bin/one-of-them /bin/several\n";
+    place.run(&args).expect(0, expected);
+}
+
 /// Whether the file system of temporary files keeps archives.
 fn keeps_archives(place: &TestDir) -> bool {
     let cache = place.archives().parent().map(tare_rootfs::Cache::at);
