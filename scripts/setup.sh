@@ -188,8 +188,10 @@ test)
     # Programs in Go, and Go's own tests; any version.
     command -v go >/dev/null || packages golang-go
     # Its test builds it without a registry.
-    cargo fetch --quiet --locked --manifest-path "$root/examples/rest/Cargo.toml" ||
-        echo "setup: going on without the crates of examples/rest" >&2
+    for example in rest tls; do
+        cargo fetch --quiet --locked --manifest-path "$root/examples/$example/Cargo.toml" ||
+            echo "setup: going on without the crates of examples/$example" >&2
+    done
     ;;
 weigh)
     # What experiments beyond that of `run` use: kernels, databases, platforms.

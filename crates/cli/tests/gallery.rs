@@ -94,16 +94,16 @@ fn the_go_service_keeps_notes() {
     stop(&place, child).expect(0, "1 notes");
 }
 
-/// The service in Rust, built as its page says but not optimized; None where its crates are not
+/// A program in Rust, built as its page says but not optimized; None where its crates are not
 /// there.
-fn rest() -> Option<PathBuf> {
-    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("rest");
-    let cargo = |words: &[&str]| {
+fn in_rust(name: &str) -> Option<PathBuf> {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let cargo = |args: &[&str]| {
         let mut cargo = Command::new("cargo");
         cargo
-            .args(words)
+            .args(args)
             .args(["--offline", "--locked"])
-            .current_dir(example("rest"))
+            .current_dir(example(name))
             // These would take the place of those of the example.
             .env_remove("RUSTFLAGS")
             .env_remove("CARGO_BUILD_TARGET")
@@ -112,12 +112,14 @@ fn rest() -> Option<PathBuf> {
         cargo.output().unwrap()
     };
     if !cargo(&["tree", "--edges", "normal,build"]).status.success() {
-        skip("the crates of examples/rest are not there: cargo fetch in it");
+        skip(format!(
+            "the crates of examples/{name} are not there: cargo fetch in it"
+        ));
         return None;
     }
     let built = cargo(&["build"]);
     assert!(built.status.success(), "{built:?}");
-    Some(target.join("x86_64-unknown-linux-gnu/debug/rest"))
+    Some(target.join("x86_64-unknown-linux-gnu/debug").join(name))
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn the_rest_service_keeps_notes_in_sqlite() {
     if !can_run("linux", "cargo") {
         return;
     }
-    let Some(program) = rest() else {
+    let Some(program) = in_rust("rest") else {
         return;
     };
     let place = TestDir::new();
@@ -153,6 +155,44 @@ fn the_rest_service_keeps_notes_in_sqlite() {
     ask("POST", "/notes", "{\"text\": 1}", "422");
     ask("POST", "/notes", "{", "400");
     stop(&place, child).expect(0, "1 notes");
+}
+
+#[test]
+fn the_tls_server_answers_on_all_cores() {
+    /// Requests, each on a connection with its own handshake.
+    const ROUNDS: usize = 8;
+
+    if !can_run("linux", "cargo") {
+        return;
+    }
+    if !installed("curl") {
+        tare_vmtest::lacks("curl is not installed");
+        return;
+    }
+    let Some(program) = in_rust("tls") else {
+        return;
+    };
+    let place = TestDir::new();
+    let words = [program.to_str().unwrap(), "--cpus", "2"];
+    let (child, port) = start(&place, &words, 443);
+    let ask = move || {
+        let url = format!("https://localhost:{port}/path");
+        // The certificate is the server's own.
+        let asked = Command::new("curl")
+            .args(["--insecure", "--silent", "--max-time", "10", &url])
+            .output();
+        asked.is_ok_and(|it| it.stdout == b"hello over TLS: /path\n")
+    };
+    eventually("it answers", ask);
+    let together: Vec<_> = (0..ROUNDS).map(|_| std::thread::spawn(ask)).collect();
+    assert!(together.into_iter().all(|asked| asked.join().unwrap()));
+    // What is not TLS ends its connection alone.
+    let refused = say(port, "GET / HTTP/1.1\r\n\r\n", "no such answer");
+    assert!(refused.is_err() || refused.is_ok_and(|it| !it.contains("hello")));
+    assert!(ask());
+    let ended = stop(&place, child);
+    ended.expect(0, "2 threads");
+    assert!(ended.out.contains(" answers"), "{ended:#?}");
 }
 
 #[test]
