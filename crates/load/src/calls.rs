@@ -1,52 +1,69 @@
-//! System calls, each timed: what the guests of `tailor` run.
+//! System calls, each timed: what the guests of `tailor` and `calls` run.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Instant;
 
+/// Kinds of calls, by the names of their figures.
+pub const KINDS: [&str; 6] = [
+    "getppid",
+    "read",
+    "write",
+    "stat",
+    "open_close",
+    "send_recv",
+];
+
 /// Makes `count` calls of each kind and prints how long each took, ns: a JSON object a kind.
 pub fn print(count: usize) -> io::Result<()> {
-    let mut zero = File::open("/dev/zero")?;
-    let mut null = File::create("/dev/null")?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let mut near = TcpStream::connect(listener.local_addr()?)?;
-    let (mut far, _) = listener.accept()?;
-    near.set_nodelay(true)?;
+    for kind in KINDS {
+        println!("{{\"{kind}\":{:?}}}", measure(kind, count)?);
+    }
+    Ok(())
+}
+
+/// Makes `count` calls of a kind of [`KINDS`] on files and connections that it opens; gives how
+/// long each took, ns, without reading the clock.
+pub fn measure(kind: &str, count: usize) -> io::Result<Vec<u64>> {
     let empty = cost_of(count, || Ok(()))?;
     let overhead = empty.iter().min().copied().unwrap_or(0);
-    let report = |name: &str, mut times: Vec<u64>| {
-        times
-            .iter_mut()
-            .for_each(|time| *time = time.saturating_sub(overhead));
-        println!("{{\"{name}\":{times:?}}}");
-    };
+    let times = times(kind, count)?.into_iter();
+    Ok(times.map(|time| time.saturating_sub(overhead)).collect())
+}
+
+fn times(kind: &str, count: usize) -> io::Result<Vec<u64>> {
     let mut byte = [0; 1];
-    report(
-        "getppid",
-        cost_of(count, || {
+    match kind {
+        "getppid" => cost_of(count, || {
             let _ = rustix::process::getppid();
             Ok(())
-        })?,
-    );
-    report("read", cost_of(count, || zero.read_exact(&mut byte))?);
-    report("write", cost_of(count, || null.write_all(b"x"))?);
-    report(
-        "stat",
-        cost_of(count, || std::fs::metadata("/dev/null").map(drop))?,
-    );
-    report(
-        "open_close",
-        cost_of(count, || File::open("/dev/null").map(drop))?,
-    );
-    report(
-        "send_recv",
-        cost_of(count, || {
-            near.write_all(b"x")?;
-            far.read_exact(&mut byte)
-        })?,
-    );
-    Ok(())
+        }),
+        "read" => {
+            let mut zero = File::open("/dev/zero")?;
+            cost_of(count, || zero.read_exact(&mut byte))
+        }
+        "write" => {
+            let mut null = File::create("/dev/null")?;
+            cost_of(count, || null.write_all(b"x"))
+        }
+        "stat" => cost_of(count, || std::fs::metadata("/dev/null").map(drop)),
+        "open_close" => cost_of(count, || File::open("/dev/null").map(drop)),
+        "send_recv" => {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let mut near = TcpStream::connect(listener.local_addr()?)?;
+            let (mut far, _) = listener.accept()?;
+            near.set_nodelay(true)?;
+            cost_of(count, || {
+                near.write_all(b"x")?;
+                far.read_exact(&mut byte)
+            })
+        }
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("no kind of call is named {kind:?}"),
+        )),
+    }
 }
 
 fn cost_of(count: usize, mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<u64>> {
@@ -63,6 +80,15 @@ fn cost_of(count: usize, mut call: impl FnMut() -> io::Result<()>) -> io::Result
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_kind_is_measured_by_its_name() -> io::Result<()> {
+        for kind in KINDS {
+            assert_eq!(measure(kind, 3)?.len(), 3, "{kind}");
+        }
+        assert!(measure("fork", 1).is_err());
+        Ok(())
+    }
 
     #[test]
     fn each_call_is_made_so_often() -> io::Result<()> {

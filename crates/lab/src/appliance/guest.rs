@@ -33,15 +33,17 @@ pub(crate) struct GuestSpec {
     pub(crate) halt: &'static str,
     /// Processor ring of the image, as `tare run --ring` takes it.
     pub(crate) ring: &'static str,
-    /// A Linux guest instead of the image.
+    /// A program for Linux instead of the image.
     pub(crate) linux: Option<LinuxGuest>,
     /// Disks, as `tare run --disk` takes them.
     pub(crate) disks: Vec<String>,
 }
 
-/// A Linux guest with Debian's kernel.
+/// A program for Linux in a machine.
 #[derive(Clone, Debug)]
 pub(crate) struct LinuxGuest {
+    /// The kernel, as `tare run --kernel` takes it; without one the library OS runs the program.
+    pub(crate) kernel: Option<&'static str>,
     /// Directory of its files.
     pub(crate) root: PathBuf,
     /// What it runs.
@@ -112,8 +114,13 @@ pub(super) fn arguments(spec: &GuestSpec, name: &str) -> Vec<String> {
 
 fn linux_arguments(spec: &GuestSpec, linux: &LinuxGuest, name: &str, cpus: &str) -> Vec<String> {
     let root = linux.root.to_string_lossy();
-    let words = ["run", "--kernel", "debian", "--name", name, "--net", "none"];
+    let kernel = linux.kernel.map(|kernel| ["--kernel", kernel]);
+    let words = [&["run"][..], kernel.as_ref().map_or(&[][..], |it| &it[..])].concat();
     let machine = [
+        "--name",
+        name,
+        "--net",
+        "none",
         "--cpus",
         cpus,
         "--engine",

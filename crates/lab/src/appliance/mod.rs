@@ -118,6 +118,12 @@ pub(crate) trait Executor {
     /// Starts a machine whose image measures and prints.
     fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError>;
 
+    /// Fills `root` for a [`LinuxGuest`] with a program that is beside `tare`, and its libraries;
+    /// gives the program's path there. Nothing where no machine is started.
+    fn fill(&mut self, _root: &Path, _program: &'static str) -> Result<String, ApplianceError> {
+        Ok(String::new())
+    }
+
     /// Starts a Linux guest in QEMU over `tare blk` that measures and prints.
     fn serve(&mut self, spec: &ServedGuest) -> Result<Box<dyn Guest>, ApplianceError>;
 

@@ -29,7 +29,7 @@ use super::process::{Control, TareProcess};
 use super::served::{self, Served, ServedGuest};
 use super::{Appliance, ApplianceError, Executor, Packaging, Spec};
 use crate::linux::catalog::App;
-use crate::linux::files;
+use crate::linux::{files, own_program};
 use crate::observe::CpuReading;
 use crate::versions::Versions;
 use tare_load::interrupt::Interrupt;
@@ -171,6 +171,10 @@ impl Executor for TareRun {
     fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError> {
         let machine = self.execute(&spec.label, 0, |name| guest::arguments(spec, name))?;
         Ok(Box::new(machine))
+    }
+
+    fn fill(&mut self, root: &Path, program: &'static str) -> Result<String, ApplianceError> {
+        Ok(own_program::fill(root, program)?)
     }
 
     fn serve(&mut self, spec: &ServedGuest) -> Result<Box<dyn Guest>, ApplianceError> {

@@ -4,6 +4,7 @@
 use crate::experiment::Entry;
 
 mod apps;
+mod calls;
 mod events;
 mod guest_bench;
 mod halt_budget;
@@ -30,6 +31,7 @@ pub(crate) const ALL: &[Entry] = &[
     tcp::ENTRY,
     vic::ENTRY,
     vmexit::ENTRY,
+    calls::ENTRY,
     observer::ENTRY,
     kv::ENTRY,
     apps::ENTRY,
@@ -108,11 +110,12 @@ mod tests {
 
     /// Weighings against fakes: a machine without which each breaks off, and a figure that it
     /// has by then.
-    const FAKED: [(Weigh, usize, &str); 6] = [
+    const FAKED: [(Weigh, usize, &str); 7] = [
         (events::tests::run, 3, "ipis_per_message.condvar"),
         (tcp_rr::tests::run, 2, "rr_us.1vcpu.libos"),
         (ipi_halt::tests::run, 3, "wake_cycles_p50.never"),
         (vmexit::tests::run, 1, ""),
+        (calls::tests::run, 2, "call_ns.getppid.tare"),
         (kv::tests::run, 3, "kv_ops_per_s.tare"),
         (halt_budget::tests::run, 4, "wake_p50_us.poll.idle"),
     ];

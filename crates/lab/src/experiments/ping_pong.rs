@@ -5,14 +5,12 @@
 //! Arms in rotated order, a new machine for each turn.
 
 use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
 use super::guest_bench::{self, Arm, ArmRound, RunsIn, numbers};
-use super::tcp_rr::GuestFilesError;
 use crate::appliance::{GuestSpec, LinuxGuest};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
@@ -26,9 +24,6 @@ use crate::request::Depth;
 const FIRMWARE: Duration = Duration::from_secs(6);
 /// Exits that come less often in an exchange are the machine's, not its own.
 const RARE: f64 = 0.02;
-
-/// Puts what a Linux guest runs into a directory; gives its place there.
-pub(crate) type Fill = fn(&Path) -> Result<&'static str, GuestFilesError>;
 
 /// What is exchanged, and where.
 pub(crate) struct PingPongSpec {
@@ -60,8 +55,8 @@ pub(crate) struct PingPongSpec {
     pub(crate) warm_up: f64,
     /// The same on the host: times in ns of a number of exchanges on a number of CPUs.
     pub(crate) host: fn(usize, usize) -> io::Result<Vec<f64>>,
-    /// For Linux guests, if there are any.
-    pub(crate) program: Option<Fill>,
+    /// The program beside `tare` that Linux guests run, if there are any.
+    pub(crate) program: Option<&'static str>,
     /// Exits by kind, if the machines are watched for them.
     pub(crate) exits: Option<Metric>,
     /// What it measures.
@@ -128,15 +123,15 @@ impl PingPong {
     fn linux(&mut self, bench: &mut Bench<'_>, arm: &Arm, round: usize) -> Result<(), RunError> {
         let root = tempfile::tempdir().map_err(RunError::Root)?;
         let spec = arm.machine(round, &self.image, &self.cmdline());
-        // What a recorded guest printed does not depend on what this host has.
-        let fill = self.kind.program.filter(|_| !bench.executor.is_replay());
-        let program = fill
-            .map_or(Ok(""), |fill| fill(root.path()))
-            .map_err(|error| RunError::Other(Box::new(error)))?;
-        let command = [program, &self.exchanges.to_string(), &spec.cpus.to_string()];
+        let program = match self.kind.program {
+            Some(program) => bench.executor.fill(root.path(), program)?,
+            None => String::new(),
+        };
+        let numbers = [self.exchanges, spec.cpus.into()].map(|it: usize| it.to_string());
         let linux = LinuxGuest {
+            kernel: Some("debian"),
             root: root.path().to_owned(),
-            command: command.map(str::to_owned).into(),
+            command: [program].into_iter().chain(numbers).collect(),
         };
         let spec = GuestSpec {
             // Its own loop takes no longer than a host's where it is not translated.

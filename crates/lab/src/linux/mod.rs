@@ -11,6 +11,7 @@
 //! protocol   what opens a connection, how a request is sent
 //! postgres   the messages of PostgreSQL's protocol
 //! requests   requests whose instructions are counted
+//! own_program  a root with a program that is beside tare
 //! fuzz       requests that are drawn, the same for every kernel
 //! by_hand    all of that from a terminal: tare-appliance
 //! ```
@@ -26,6 +27,7 @@ pub(crate) mod firecracker;
 pub(crate) mod fuzz;
 pub(crate) mod kernels;
 pub(crate) mod machine;
+pub(crate) mod own_program;
 mod postgres;
 mod protocol;
 pub(crate) mod requests;

@@ -2,7 +2,6 @@
 //! two threads, inside the library OS and on the host, on one CPU and on two;
 //! with what a transaction costs in halts, interrupts and timer writes.
 
-mod linux;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -11,7 +10,6 @@ use std::time::Duration;
 
 use tare_control::stats::Kvm;
 
-pub(crate) use self::linux::GuestFilesError;
 use super::guest_bench::{Arm, RunsIn, cpus, in_ring_3};
 use super::ping_pong::{PingPong, PingPongSpec, suffix};
 use crate::experiment::{Entry, Subject};
@@ -134,7 +132,7 @@ static KIND: PingPongSpec = PingPongSpec {
     of_kvm: OF_KVM,
     warm_up: 20.0,
     host: tare_load::transactions::measure,
-    program: Some(linux::fill),
+    program: Some("tare-rr"),
     exits: Some(EXITS),
     metrics: METRICS,
     report: report_text,

@@ -1,39 +1,41 @@
-//! A Linux guest for the same: Debian's kernel, and `tare-rr` with its libraries
-//! as all that is in it.
+//! A root with one of the programs beside `tare` (`tare-rr`, `tare-calls`) and its libraries as all
+//! that is in it: for a Linux guest, or for the library OS.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The program, beside `tare`.
-const PROGRAM: &str = "tare-rr";
-
 /// Why the guest's files could not be made.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum GuestFilesError {
+pub enum GuestFilesError {
     /// The program is not there.
-    #[error("{PROGRAM} is not beside tare; build it with: make build")]
-    NoProgram,
+    #[error("{0} is not beside tare; build it with: make build")]
+    NoProgram(&'static str),
     /// A file cannot be copied, or `ldd` not executed.
-    #[error("cannot copy {PROGRAM} and its libraries: {0}")]
-    Copy(#[from] io::Error),
+    #[error("cannot copy {0} and its libraries: {1}")]
+    Copy(&'static str, #[source] io::Error),
 }
 
-/// Puts the program and its libraries into `root`; the program's place there.
-pub(crate) fn fill(root: &Path) -> Result<&'static str, GuestFilesError> {
-    let program = program().ok_or(GuestFilesError::NoProgram)?;
-    copy(&program, root, Path::new("/bin/tare-rr"))?;
-    let said = Command::new("ldd").arg(&program).output()?;
-    for library in libraries(&String::from_utf8_lossy(&said.stdout)) {
-        copy(&library, root, &library)?;
-    }
-    Ok("/bin/tare-rr")
+/// Puts the program into `/bin` of `root`, and its libraries where its loader looks; gives the
+/// program's path in the root.
+pub(crate) fn fill(root: &Path, program: &'static str) -> Result<String, GuestFilesError> {
+    let beside = beside(program).ok_or(GuestFilesError::NoProgram(program))?;
+    let copied = || -> io::Result<String> {
+        let place = format!("/bin/{program}");
+        copy(&beside, root, Path::new(&place))?;
+        let said = Command::new("ldd").arg(&beside).output()?;
+        for library in libraries(&String::from_utf8_lossy(&said.stdout)) {
+            copy(&library, root, &library)?;
+        }
+        Ok(place)
+    };
+    copied().map_err(|error| GuestFilesError::Copy(program, error))
 }
 
-fn program() -> Option<PathBuf> {
+fn beside(program: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
-    Some(own.with_file_name(PROGRAM)).filter(|path| path.is_file())
+    Some(own.with_file_name(program)).filter(|path| path.is_file())
 }
 
 /// The absolute paths that `ldd` names: libraries and the interpreter.
@@ -52,6 +54,7 @@ fn copy(from: &Path, root: &Path, place: &Path) -> io::Result<()> {
     }
     fs::copy(from, to).map(drop)
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
