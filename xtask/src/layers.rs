@@ -12,7 +12,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tare-simsched", &["tare-stats"]),
     ("tare-frames", &[]),
     ("tare-forward", &["tare-devices", "tare-tcp"]),
-    ("tare-control", &["tare-abi", "tare-frames", "tare-policy"]),
+    (
+        "tare-control",
+        &["tare-abi", "tare-account", "tare-frames", "tare-policy"],
+    ),
     ("tare-confine", &["tare-control"]),
     ("tare-profile", &[]),
     ("tare-program", &[]),

@@ -13,6 +13,7 @@ pub mod cmdline;
 pub mod cpuid;
 pub mod entry;
 pub mod exit;
+pub mod expiries;
 pub mod layout;
 pub mod msi;
 pub mod options;

@@ -9,6 +9,7 @@
 
 mod cpuset;
 mod exit;
+mod expiry;
 mod histogram;
 mod interrupt;
 mod kind;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cpuset::Cpuset;
 pub use exit::{Cost, CostBasis, ExitCount};
+pub use expiry::Expiry;
 pub use histogram::{Bucket, Histogram};
 pub use interrupt::{
     Injector, InterruptCount, IpiCount, IpiMode, IpiTarget, IrqLine, LineCount, PicCount,
@@ -73,6 +75,10 @@ pub struct Account {
     /// Its tap devices together; `None` if it has none that this network namespace shows.
     #[serde(default)]
     pub network: Option<Network>,
+    /// Time limits and timers of the guest's program that ran out; empty where the guest does not
+    /// count them (only Tare's image for programs does).
+    #[serde(default)]
+    pub expiries: Vec<Expiry>,
     /// Kinds that were counted together because the guest made too many.
     pub overflowed: u64,
     /// Sources that could not be used.

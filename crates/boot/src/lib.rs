@@ -31,7 +31,7 @@ mod protocol;
 mod source;
 mod start_info;
 
-pub use elf::{boots_by_itself, options, rings};
+pub use elf::{boots_by_itself, expiries, options, rings};
 pub use error::{LoadError, Part};
 pub use initramfs::Initramfs;
 pub use load::{LoadOptions, Loaded, load};

@@ -1,8 +1,10 @@
-//! ELF notes: the PVH entry (`XEN_ELFNOTE_PHYS32_ENTRY`), and the rings and options that an
-//! image of the library OS supports ([`tare_abi::rings`], [`tare_abi::options`]).
+//! ELF notes: the PVH entry (`XEN_ELFNOTE_PHYS32_ENTRY`), the rings and options that an
+//! image of the library OS supports ([`tare_abi::rings`], [`tare_abi::options`]), and where it
+//! counts what ran out ([`tare_abi::expiries`]).
 //!
 //! Reference: System V ABI, chapter 5, Note Section; Xen `xen/include/public/elfnote.h`.
 
+use tare_abi::expiries;
 use tare_abi::options::{self, Options};
 use tare_abi::rings::{NOTE_NAME, NOTE_TYPE, Rings};
 
@@ -37,6 +39,16 @@ pub(crate) fn rings(notes: &[u8], align: u64) -> Result<Option<Rings>, LoadError
 pub(crate) fn options(notes: &[u8], align: u64) -> Result<Option<Options>, LoadError> {
     let bits = word(notes, align, options::NOTE_TYPE)?;
     Ok(bits.map(Options::from_bits))
+}
+
+/// Guest-physical address of the table of expiries that a note segment names; `None` if it has no
+/// such note.
+pub(crate) fn expiries(notes: &[u8], align: u64) -> Result<Option<u64>, LoadError> {
+    let Some(note) = find(notes, align, &NOTE_NAME, expiries::NOTE_TYPE)? else {
+        return Ok(None);
+    };
+    let bytes = <[u8; 8]>::try_from(note.description).map_err(|_| LoadError::Notes)?;
+    Ok(Some(u64::from_le_bytes(bytes)))
 }
 
 /// The word of a note of Tare's.
@@ -183,6 +195,16 @@ mod tests {
         let both = [rings, of(&[1, 0, 0, 0])].concat();
         assert_eq!(options(&both, 4).unwrap(), Some(Options::SITE));
         assert!(matches!(options(&of(&[1]), 4), Err(LoadError::Notes)));
+    }
+
+    #[test]
+    fn the_table_of_expiries_is_read_beside_the_rings() {
+        let rings = note(&NOTE_NAME, NOTE_TYPE, &8_u32.to_le_bytes(), 4);
+        assert_eq!(expiries(&rings, 4).unwrap(), None);
+        let of = |description: &[u8]| note(&NOTE_NAME, expiries::NOTE_TYPE, description, 4);
+        let both = [rings, of(&0x20_1000_u64.to_le_bytes())].concat();
+        assert_eq!(expiries(&both, 4).unwrap(), Some(0x20_1000));
+        assert!(matches!(expiries(&of(&[1; 4]), 4), Err(LoadError::Notes)));
     }
 
     #[test]

@@ -158,6 +158,11 @@ impl Watch {
         })
     }
 
+    /// The machines that are watched.
+    pub(crate) fn vms(&self) -> &[Vm] {
+        &self.vms
+    }
+
     /// Whether there is no machine to watch.
     pub(crate) fn is_empty(&self) -> bool {
         self.vms.is_empty()

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+pub use tare_account::Expiry;
 use tare_host::process::threads_by_own_number;
 
 use crate::halt::HaltPolicy;
@@ -48,6 +49,9 @@ pub struct Stats {
     /// How halted vCPUs wait.
     #[serde(default)]
     pub halt: Option<HaltStats>,
+    /// Time limits and timers of the guest's program that ran out, as its image counts them.
+    #[serde(default)]
+    pub expiries: Vec<Expiry>,
 }
 
 /// How the halted vCPUs of a machine wait, and what that costs.
@@ -199,6 +203,7 @@ mod tests {
             threads: vec![thread(inside), thread(u32::MAX)],
             memory: MemoryStats::default(),
             halt: None,
+            expiries: Vec::new(),
         };
         stats.number_threads_outside();
         let tids: Vec<u32> = stats.threads.iter().map(|it| it.tid).collect();

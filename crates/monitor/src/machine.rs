@@ -18,7 +18,7 @@ use tare_control::{config, stats};
 use tare_devices::rng::{OsEntropy, Rng};
 use tare_devices::serial::{IrqLine, SerialPort};
 use tare_hv::{DisableExits, GuestMemoryMmap, HugePages, KickHandle, Kvm, KvmKind, Probe, Vm};
-use vm_memory::{GuestMemoryBackend as _, GuestMemoryRegion as _};
+use vm_memory::{GuestAddress, GuestMemoryBackend as _, GuestMemoryRegion as _};
 use vmm_sys_util::eventfd::EventFd;
 
 use crate::assembly::Devices;
@@ -32,7 +32,7 @@ use crate::exit_reason::ShutdownHandle;
 use crate::exits::ExitCounters;
 use crate::halt::{CanPoll, Governor};
 use crate::io::{ConsoleInput, IoLoop};
-use crate::observe::{MemoryObserver, ObservedVcpu, Observer};
+use crate::observe::{MemoryObserver, ObservedExpiries, ObservedVcpu, Observer};
 use crate::settings::Adjustable;
 use crate::start::{Setup, Sources, StartError, failed_to};
 use crate::vcpu::VcpuLoop;
@@ -83,6 +83,10 @@ impl AssembledMachine {
             &setup.config.cmdline,
             probe.kind,
         );
+        let expiries = match setup.config.guest {
+            GuestKind::Program => tare_boot::expiries(&mut sources.image)?,
+            _ => None,
+        };
         let vm = Arc::new(Vm::new(&sources.kvm, &memory)?);
         if setup.config.halt == HaltPolicy::Dedicated {
             halt_by_itself(&sources.kvm, &probe, &vm)?;
@@ -143,6 +147,10 @@ impl AssembledMachine {
                 threads: Vec::new(),
                 memory: MemoryObserver::new(host_ranges(&memory)),
                 halt,
+                expiries: expiries.map(|table| ObservedExpiries {
+                    memory: memory.clone(),
+                    table: GuestAddress(table),
+                }),
             },
         })
     }

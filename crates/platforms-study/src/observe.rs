@@ -374,6 +374,7 @@ mod tests {
             threads: Vec::new(),
             memory: MemoryStats::default(),
             halt: None,
+            expiries: Vec::new(),
         };
         let grown = live::grown(&counters(&stats(10)), &counters(&stats(25)));
         assert_eq!(grown.get("halt_exits"), Some(&30), "{grown:?}");

@@ -105,6 +105,7 @@ impl Interface for Control {
             ring: None,
             uptime_ns: u64::try_from(uptime_ns).unwrap_or(u64::MAX),
             halt: None,
+            expiries: Vec::new(),
             vcpus: Vec::new(),
             devices: self.disks.iter().enumerate().map(device).collect(),
             threads: self.threads.iter().map(ThreadObserver::stats).collect(),

@@ -11,8 +11,8 @@ use tare_account::{
 use crate::command_line::CommandLine;
 use crate::exit::Exit;
 use crate::load::{
-    Awake, Events, Execution, Load, Margins, Polling, Raised, Source, Taker, Thread, Throttled,
-    TimerLine, Vcpu,
+    Awake, Events, Execution, Expired, Load, Margins, Polling, Raised, Source, Taker, Thread,
+    Throttled, TimerLine, Vcpu,
 };
 use crate::monitor::Monitor;
 
@@ -66,9 +66,21 @@ impl From<&Account> for Load {
             margins: margins(account, &lines),
             throttled: throttled(account),
             cpusets: account.cpusets.clone(),
+            expiries: expired(account),
             qemu,
         }
     }
+}
+
+fn expired(account: &Account) -> Vec<Expired> {
+    let expiries = account.expiries.iter().map(|expiry| Expired {
+        place: expiry.to_string(),
+        thread_name: expiry.thread_name.clone(),
+        per_second: account.per_second(expiry.count),
+    });
+    let mut expired: Vec<_> = expiries.collect();
+    expired.sort_by(|a, b| b.per_second.total_cmp(&a.per_second));
+    expired
 }
 
 fn other(account: &Account, thread: &ThreadAccount) -> Thread {

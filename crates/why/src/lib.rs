@@ -18,6 +18,7 @@ mod attribution;
 mod command_line;
 mod digits;
 mod exit;
+mod expired;
 mod finding;
 mod load;
 mod measured;
@@ -33,10 +34,11 @@ pub mod text;
 
 pub use command_line::CommandLine;
 pub use exit::Exit;
+pub use expired::program_timers;
 pub use finding::{Basis, Breakdown, Cause, Diagnosis, Finding};
 pub use load::{
-    Awake, Events, Execution, Load, Margins, Polling, Raised, Source, Taker, Thread, Throttled,
-    TimerLine, Vcpu,
+    Awake, Events, Execution, Expired, Load, Margins, Polling, Raised, Source, Taker, Thread,
+    Throttled, TimerLine, Vcpu,
 };
 pub use measured::Measured;
 pub use monitor::Monitor;

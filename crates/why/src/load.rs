@@ -70,6 +70,19 @@ pub struct Load {
     pub cpusets: Vec<Cpuset>,
     /// By how much its rates may be off.
     pub margins: Margins,
+    /// What ran out in the guest's program, most often first.
+    pub expiries: Vec<Expired>,
+}
+
+/// A time limit or timer of the guest's program that ran out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expired {
+    /// The call and the thread, as a sentence names them.
+    pub place: String,
+    /// The thread's name.
+    pub thread_name: String,
+    /// How often, per second.
+    pub per_second: f64,
 }
 
 /// By how much rates may be off where events were counted for a part of the time, per second:
@@ -353,6 +366,7 @@ impl Load {
             throttled: Vec::new(),
             cpusets: Vec::new(),
             margins: Margins::default(),
+            expiries: Vec::new(),
         }
     }
 

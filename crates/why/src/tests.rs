@@ -25,6 +25,7 @@ fn idle() -> Load {
         throttled: Vec::new(),
         cpusets: Vec::new(),
         margins: Margins::default(),
+        expiries: Vec::new(),
         execution: Execution::Emulated,
         host_cpus: 4,
         vcpus: vec![Vcpu {
@@ -120,6 +121,28 @@ fn a_tick_is_periodic_or_uneven() {
     assert!(found.what.contains("periodic timer, 250/s"), "{found:?}");
     load.vcpus[0].timer_regularity = 0.2;
     assert!(first(&load).what.contains("uneven"));
+}
+
+#[test]
+fn a_tick_of_a_program_names_the_call_that_waits_and_its_setting() {
+    let mut load = woken(idle(), Source::Timer, 10.0, 0.01);
+    load.monitor = Monitor::Tare;
+    let plain = first(&load);
+    assert!(plain.remedy.contains("instead of in steps"), "{plain:?}");
+    load.expiries = vec![Expired {
+        place: "epoll_wait of redis-server (thread 1)".to_owned(),
+        thread_name: "redis-server".to_owned(),
+        per_second: 10.0,
+    }];
+    let found = first(&load);
+    let line = "time limits and timers of the program that ran out: epoll_wait of redis-server \
+                (thread 1) 10/s";
+    assert!(found.evidence.iter().any(|it| it == line), "{found:?}");
+    assert!(found.remedy.contains("--hz 1"), "{found:?}");
+    assert!(
+        found.remedy.contains("saves about 0.9 % of a core"),
+        "{found:?}"
+    );
 }
 
 #[test]

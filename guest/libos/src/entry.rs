@@ -6,7 +6,7 @@
 #[cfg(not(target_os = "none"))]
 #[macro_export]
 macro_rules! entry {
-    ($main:path $(, ring = $ring:literal $(, low_end = $low:expr $(, console = $driver:path)?)?)?) => {};
+    ($main:path $(, ring = $ring:literal $(, low_end = $low:expr $(, console = $driver:path, expiries = $table:path)?)?)?) => {};
 }
 
 /// Makes `main` the image's entry: a function without arguments that returns
@@ -14,8 +14,9 @@ macro_rules! entry {
 /// ring 0 or 3 (`tare_hal::ring`). With `ring = 0` it runs in ring 0 only: for images
 /// that execute privileged instructions themselves. With `ring = 3` it runs in ring 3
 /// only: for images that run other programs (`tare_hal::user`); `low_end = ADDRESS`
-/// then keeps the addresses from 4 MiB to there for them, and `console = DRIVER` names the
-/// function that gets the machine's virtio console.
+/// then keeps the addresses from 4 MiB to there for them, `console = DRIVER` names the
+/// function that gets the machine's virtio console, and `expiries = TABLE` the table that counts
+/// their time limits and timers (`tare_abi::expiries`).
 #[cfg(target_os = "none")]
 #[macro_export]
 macro_rules! entry {
@@ -47,8 +48,17 @@ macro_rules! entry {
     ($main:path, ring = 3, low_end = $low:expr) => {
         $crate::entry!(@ $main, THREE, $low, None);
     };
-    ($main:path, ring = 3, low_end = $low:expr, console = $driver:path) => {
+    ($main:path, ring = 3, low_end = $low:expr, console = $driver:path, expiries = $table:path) => {
         $crate::entry!(@ $main, THREE, $low, Some($driver));
+
+        const _: () = {
+            use $crate::hal::ring::expiries::Note;
+
+            #[allow(unsafe_code)]
+            #[unsafe(link_section = ".note.tare")]
+            #[used]
+            static NOTE: Note = Note::new(&$table);
+        };
     };
     (@ $main:path, $rings:ident, $low:expr, $console:expr) => {
         const _: () = {

@@ -6,10 +6,12 @@ use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general::SIGPIPE;
+use tare_abi::expiries::TIMERFD_SETTIME;
 use tare_libos::time::Instant;
 use tare_libos::{net, thread};
 
 use crate::errno::{Errno, Result};
+use crate::expiries;
 use crate::files::{File, Open};
 use crate::pending::{Info, SI_USER};
 use crate::process::{PID, Process};
@@ -77,6 +79,7 @@ impl Context<'_> {
             self.has_limit.set(true);
         }
         let waiter = thread::current();
+        let mut has_waited = false;
         let result = loop {
             files.iter().for_each(|file| file.watch(&waiter));
             let looked_ns = Instant::now().as_nanos();
@@ -89,16 +92,26 @@ impl Context<'_> {
             }
             // What had passed before changes nothing any more: `act` has seen it.
             let times = files.iter().filter_map(|file| file.deadline_ns(looked_ns));
+            let timer = times.min();
             let own = deadline.map(|deadline| deadline.as_nanos());
-            match times.chain(own).min() {
+            match timer.into_iter().chain(own).min() {
                 None => self.thread.wait(thread::park),
                 Some(_) if deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
+                    // One that does not wait looks once, and no time has run out.
+                    if has_waited {
+                        expiries::count(self.registers.rax as u32, self.thread);
+                    }
                     break result;
                 }
-                Some(ns) => self
-                    .thread
-                    .wait(|| thread::park_until(Instant::from_nanos(ns))),
+                Some(ns) => {
+                    let until = Instant::from_nanos(ns);
+                    self.thread.wait(|| thread::park_until(until));
+                    if timer == Some(ns) && Instant::now() >= until {
+                        expiries::count(TIMERFD_SETTIME, self.thread);
+                    }
+                }
             }
+            has_waited = true;
         };
         files.iter().for_each(|file| file.unwatch(&waiter));
         result

@@ -16,6 +16,7 @@
 //! | `thread`, `context` | a thread as the others see it; what a call works with |
 //! | `calls` | the system calls, by number |
 //! | `futex` | threads that wait at an address |
+//! | `expiries` | time limits and timers that ran out, counted for the host |
 //! | `kernel_files` | what a program reads of the machine and of itself |
 //! | `signals`, `pending`, `delivery`, `timers`, `ring`, `looks` | what interrupts a thread |
 //! | `capabilities`, `credentials` | its capabilities, users and groups |
@@ -38,6 +39,7 @@ mod context;
 mod credentials;
 mod delivery;
 mod errno;
+mod expiries;
 mod files;
 mod futex;
 mod kernel_files;
@@ -67,3 +69,5 @@ pub use run::{MountDisk, RunError, run, run_with};
 /// End of the addresses of programs that are linked at fixed ones, for `entry!`; at most half of
 /// memory.
 pub const LOW_END: u64 = 256 << 20;
+
+pub use expiries::EXPIRIES;

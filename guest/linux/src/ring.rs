@@ -8,6 +8,7 @@ use tare_libos::thread;
 use tare_libos::time::Instant;
 
 use crate::errno::{Errno, Result};
+use crate::expiries;
 use crate::files::timer::Setting;
 use crate::process::Process;
 use crate::signals::Mask;
@@ -122,6 +123,7 @@ fn wait(process: &Process) {
     loop {
         let next_ns = process.timers.ring(&mut due);
         for one in due.drain(..) {
+            expiries::count_timer(process, one.2.timer);
             send(process, None, one);
         }
         match next_ns {

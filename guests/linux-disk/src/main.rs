@@ -8,7 +8,8 @@ tare_libos::entry!(
     main,
     ring = 3,
     low_end = tare_linux::LOW_END,
-    console = tare_libos::ports::attach
+    console = tare_libos::ports::attach,
+    expiries = tare_linux::EXPIRIES
 );
 
 #[cfg(target_os = "none")]

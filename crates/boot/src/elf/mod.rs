@@ -221,6 +221,15 @@ pub fn options<S: Source>(source: &mut S) -> Result<Options, LoadError> {
     Ok(in_notes(source, &headers, file_bytes, note::options)?.unwrap_or_default())
 }
 
+/// Guest-physical address of the table in which an image counts the time limits and timers of its
+/// program that ran out ([`tare_abi::expiries`]); `None` for an image that does not. It may lie
+/// anywhere: the file says so.
+pub fn expiries<S: Source>(source: &mut S) -> Result<Option<u64>, LoadError> {
+    let file_bytes = size(source).map_err(LoadError::Image)?;
+    let (_, headers) = program_headers(source, file_bytes)?;
+    in_notes(source, &headers, file_bytes, note::expiries)
+}
+
 /// Whether a file is an image or a kernel, which names its 32-bit entry in a note (Xen
 /// `docs/misc/pvh.pandoc`), and not a program. Reads its headers and notes only.
 pub fn boots_by_itself<S: Source>(source: &mut S) -> bool {

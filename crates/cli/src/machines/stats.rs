@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use tare_control::client::Client;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::RunRoot;
-use tare_control::stats::{DeviceStats, HaltStats, Kvm, Stats, VcpuStats};
+use tare_control::stats::{DeviceStats, Expiry, HaltStats, Kvm, Stats, VcpuStats};
+use tare_host::printable::printable;
 use tare_launch::record::Record;
 
 use super::stats_error::StatsError;
@@ -67,6 +68,7 @@ fn text(stats: &Stats) -> String {
     for vcpu in &stats.vcpus {
         vcpu_lines(vcpu, &mut text);
     }
+    expiries(&stats.expiries, &mut text);
     // A daemon has nothing but its disk, so an idle one is shown as well.
     let daemon = stats.vcpus.is_empty();
     for device in &stats.devices {
@@ -143,6 +145,17 @@ fn vcpu_lines(vcpu: &VcpuStats, text: &mut String) {
     let _ = writeln!(text, "\nvcpu{}", vcpu.index);
     counters("exits to the monitor", &vcpu.exits, text);
     counters("kvm", &vcpu.kvm, text);
+}
+
+fn expiries(expiries: &[Expiry], text: &mut String) {
+    if expiries.is_empty() {
+        return;
+    }
+    text.push_str("\ntime limits and timers of the program that ran out\n");
+    for expiry in expiries {
+        let place = expiry.to_string();
+        let _ = writeln!(text, "  {} {}", printable(&place), expiry.count);
+    }
 }
 
 fn device_lines(device: &DeviceStats, text: &mut String) {
@@ -230,6 +243,7 @@ mod tests {
                 changes: 1_000_000,
                 unavailable: Some("this KVM cannot set halt polling for one machine".to_owned()),
             }),
+            expiries: Vec::new(),
         }
     }
 

@@ -458,6 +458,7 @@ mod tests {
             throttled: Vec::new(),
             cpusets: Vec::new(),
             margins: tare_why::Margins::default(),
+            expiries: Vec::new(),
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod compare;
 mod cost;
+mod expiries;
 pub(crate) mod prices;
 mod report;
 mod secrets;
@@ -19,6 +20,7 @@ use crate::failure::{Failure, Outcome};
 use crate::observe::Watch;
 use crate::output::{print, warn};
 use cost::RunCost;
+use expiries::Counts;
 use prices::Prices;
 use report::{Report, SCHEMA};
 
@@ -52,7 +54,9 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
 
 /// Watches for the window, and prints what it shows.
 fn findings(args: &WhyArgs, prices: Prices, mut watch: Watch, began: Instant) -> Outcome {
-    let accounts = watch.window(args.seconds.duration());
+    let counts = Counts::now(watch.vms());
+    let mut accounts = watch.window(args.seconds.duration());
+    counts.add_to(&mut accounts);
     if accounts.is_empty() && !args.json {
         return print(match watch.unavailable() {
             [] => "No virtual machine runs on this host.\n",

@@ -14,7 +14,9 @@ use tare_account::{Account, Source, Unavailable};
 use tare_host::printable::printable;
 use tare_host::shell::quoted;
 use tare_why::text::{interval, known_percent, percent};
-use tare_why::{Diagnosis, Execution, Finding, Load, Monitor, WORTH_SAYING, diagnose};
+use tare_why::{
+    Diagnosis, Execution, Finding, Load, Monitor, WORTH_SAYING, diagnose, program_timers,
+};
 
 /// Smallest share of a core that is printed as a part of the whole.
 const SHOWN: f64 = 0.0005;
@@ -39,6 +41,9 @@ pub(super) struct Report {
     observer_share: f64,
     #[serde(skip)]
     busiest_exits: Vec<String>,
+    /// What runs out in the program.
+    #[serde(skip)]
+    timers: Option<String>,
     account: Account,
 }
 
@@ -58,6 +63,7 @@ impl Report {
             time: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             ended: account.ended,
             busiest_exits: busiest_exits(&load),
+            timers: program_timers(&load.expiries),
             diagnosis,
             unavailable: account
                 .unavailable
@@ -98,6 +104,10 @@ impl Report {
         }
         text.push('\n');
         self.breakdown(&mut text);
+        if let Some(timers) = &self.timers {
+            let line = format!("Time limits and timers of the program that ran out: {timers}.");
+            text.push_str(&fill(&line, "", ""));
+        }
         text
     }
 

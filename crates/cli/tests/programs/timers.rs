@@ -74,3 +74,60 @@ fn an_idle_program_does_not_wake_for_timers_of_cpu_time() {
     end(child);
     assert!(wakes < 20, "{wakes}");
 }
+
+/// How often the program's `call` ran out, by the statistics of its machine; `None` if it never did.
+fn ran_out(place: &TestDir, name: &str, call: &str) -> Option<u64> {
+    let stats = place.run(&["stats", name, "--json"]);
+    let stats: serde_json::Value = serde_json::from_str(&stats.out).unwrap();
+    let expiries = stats["expiries"].as_array().unwrap();
+    let found = expiries.iter().find(|expiry| expiry["call"] == call)?;
+    assert_eq!(found["thread"], 1, "{found}");
+    assert_eq!(found["thread_name"], "ticker", "{found}");
+    found["count"].as_u64()
+}
+
+#[test]
+fn time_limits_and_timers_that_run_out_are_counted_by_call_and_named_by_why() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "expiries.c", &["-static"]) else {
+        return;
+    };
+    let words = ["run", &program, "--name", "ticking", "--net", "none"];
+    let child = place.tare(&words).spawn().unwrap();
+    eventually("it has waited for each", || {
+        place.run(&["logs", "ticking"]).out.contains("counted")
+    });
+    let count = |call: &str| ran_out(&place, "ticking", call);
+    // A timer that sends a signal is due once for each. A wait that begins late, on a busy host,
+    // finds its time over and does not wait.
+    assert_eq!(count("setitimer"), Some(4));
+    for (call, most) in [("clock_nanosleep", 5), ("timerfd_settime", 3)] {
+        let counted = count(call);
+        assert!(
+            matches!(counted, Some(1..)) && counted <= Some(most),
+            "{call}: {counted:?}"
+        );
+    }
+    assert_eq!(count("poll"), None, "nothing waits");
+    eventually("its loop runs", || count("epoll_wait") > Some(2));
+
+    let text = place.run(&["stats", "ticking"]).out;
+    assert!(
+        text.contains("\n  epoll_wait of ticker (thread 1) "),
+        "{text}"
+    );
+    let line =
+        "Time limits and timers of the program that ran out: epoll_wait of ticker (thread 1)";
+    eventually("why names it", || {
+        let said = place.run(&["why", "ticking", "--seconds", "1"]).out;
+        said.split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .contains(line)
+    });
+    place.run(&["stop", "--time", "1", "ticking"]);
+    end(child);
+}

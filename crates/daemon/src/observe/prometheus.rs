@@ -20,6 +20,7 @@ pub(crate) fn text(stats: &Stats) -> String {
     threads(&mut page, stats);
     memory(&mut page, stats);
     halt(&mut page, stats);
+    expiries(&mut page, stats);
     page.0
 }
 
@@ -208,6 +209,24 @@ fn halt(page: &mut Page, stats: &Stats) {
     }
 }
 
+fn expiries(page: &mut Page, stats: &Stats) {
+    if stats.expiries.is_empty() {
+        return;
+    }
+    let name = "tare_program_expiries_total";
+    let help = "Time limits and timers of the program that ran out.";
+    page.family(name, "counter", help);
+    for expiry in &stats.expiries {
+        let thread = expiry.thread.to_string();
+        let labels = [
+            ("call", expiry.call.as_str()),
+            ("thread", &thread),
+            ("thread_name", &expiry.thread_name),
+        ];
+        page.sample(name, &labels, expiry.count);
+    }
+}
+
 fn seconds(ns: u64) -> String {
     format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
@@ -242,7 +261,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use tare_control::halt::HaltPolicy;
-    use tare_control::stats::{HaltStats, Kvm, MemoryStats, VcpuStats};
+    use tare_control::stats::{Expiry, HaltStats, Kvm, MemoryStats, VcpuStats};
 
     use super::*;
 
@@ -279,7 +298,21 @@ mod tests {
                 changes: 1,
                 unavailable: None,
             }),
+            expiries: vec![Expiry {
+                call: "epoll_wait".to_owned(),
+                thread: 1,
+                thread_name: "redis-server".to_owned(),
+                count: 12,
+            }],
         }
+    }
+
+    #[test]
+    fn what_ran_out_in_the_program_is_there_by_call_and_thread() {
+        let line = "tare_program_expiries_total{call=\"epoll_wait\",thread=\"1\",\
+                    thread_name=\"redis-server\"} 12\n";
+        let text = text(&sample_stats());
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

@@ -384,6 +384,7 @@ pub(crate) fn stats(kvm: Kvm, cpus: u8, requests: u64) -> Stats {
             ..MemoryStats::default()
         },
         halt: None,
+        expiries: Vec::new(),
     }
 }
 

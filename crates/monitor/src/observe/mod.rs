@@ -9,9 +9,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tare_control::stats::{DeviceStats, Kvm, Stats, VcpuStats};
+use tare_abi::expiries::{self, Entry, Place};
+use tare_boot::GuestMemoryMmap;
+use tare_control::stats::{DeviceStats, Expiry, Kvm, Stats, VcpuStats};
 use tare_devices::CounterSource;
 use tare_hv::{StatsFd, StatsValue};
+use vm_memory::{Bytes, GuestAddress};
 
 use crate::exits::ExitCounters;
 use crate::halt::Governor;
@@ -37,6 +40,15 @@ pub struct ObservedDevice {
     pub counters: Vec<Arc<dyn CounterSource>>,
 }
 
+/// Where the image counts the time limits and timers of its program that ran out
+/// ([`tare_abi::expiries`]).
+pub struct ObservedExpiries {
+    /// The guest's memory.
+    pub memory: GuestMemoryMmap,
+    /// The table's place in it, as the image's file says.
+    pub table: GuestAddress,
+}
+
 /// Everything that can be observed.
 pub struct Observer {
     /// Name of the run.
@@ -59,6 +71,8 @@ pub struct Observer {
     pub memory: MemoryObserver,
     /// How halted vCPUs wait.
     pub halt: Rc<RefCell<Governor>>,
+    /// What runs out in the program, if the image counts it.
+    pub expiries: Option<ObservedExpiries>,
 }
 
 impl Observer {
@@ -89,7 +103,42 @@ impl Observer {
             threads: self.threads.iter().map(ThreadObserver::stats).collect(),
             memory: self.memory.stats(),
             halt: Some(self.halt.borrow().stats()),
+            expiries: self
+                .expiries
+                .as_ref()
+                .map_or_else(Vec::new, |it| it.stats()),
         }
+    }
+}
+
+impl ObservedExpiries {
+    /// A table that is not in the guest's memory counts nothing.
+    fn stats(&self) -> Vec<Expiry> {
+        let mut table = [0; expiries::TABLE_BYTES];
+        match self.memory.read_slice(&mut table, self.table) {
+            Ok(()) => expiries::parse(&table).map(expiry).collect(),
+            Err(_) => Vec::new(),
+        }
+    }
+}
+
+/// An entry of a table, which may hold anything.
+fn expiry(entry: Entry) -> Expiry {
+    let count = entry.count;
+    let Some(place) = entry.place else {
+        return Expiry {
+            count,
+            ..Expiry::default()
+        };
+    };
+    let number = |place: &Place| format!("call {}", place.call);
+    Expiry {
+        call: place
+            .call_name()
+            .map_or_else(|| number(&place), str::to_owned),
+        thread: place.thread,
+        thread_name: String::from_utf8_lossy(place.name_bytes()).into_owned(),
+        count,
     }
 }
 
@@ -127,6 +176,35 @@ impl ObservedDevice {
             kind: self.kind.to_owned(),
             address: self.address.clone(),
             counters: counters.flatten().collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_of_anything_is_read_and_one_outside_of_memory_is_empty() {
+        let size = 8192;
+        let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), size)]).unwrap();
+        let bytes: Vec<u8> = (0..size).map(|at| (at * 31 % 251) as u8).collect();
+        memory.write_slice(&bytes, GuestAddress(0)).unwrap();
+        let read = |table: u64| {
+            let memory = memory.clone();
+            let table = GuestAddress(table);
+            ObservedExpiries { memory, table }.stats()
+        };
+        // At any alignment; one that is cut off by the end of memory has no entries.
+        for table in [0, 1, 4093] {
+            let found = read(table);
+            assert!(!found.is_empty() && found.len() <= expiries::ENTRIES);
+            // Bytes that are not UTF-8 become characters of three bytes.
+            let longest = 3 * expiries::NAME_BYTES;
+            assert!(found.iter().all(|it| it.thread_name.len() <= longest));
+        }
+        for table in [size as u64 - 1000, size as u64, u64::MAX - 7] {
+            assert_eq!(read(table), []);
         }
     }
 }

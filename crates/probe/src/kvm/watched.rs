@@ -282,6 +282,7 @@ impl Watched {
             quotas: Vec::new(),
             cpusets: Vec::new(),
             network: None,
+            expiries: Vec::new(),
             overflowed: overflowed.saturating_sub(self.overflowed),
             unavailable,
             observer: ObserverCost::default(),

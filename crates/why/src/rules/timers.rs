@@ -5,6 +5,7 @@ use tare_account::Role;
 use super::chips::{kernel_pit_fires, timers_part, vmm_timer_hz};
 use super::explained::{finding, interrupts};
 use crate::attribution::Attribution;
+use crate::expired;
 use crate::finding::{Basis, Breakdown, Cause, Finding};
 use crate::load::{Load, Source, TimerLine};
 use crate::price::Prices;
@@ -156,5 +157,12 @@ fn tick(load: &Load, time: &Attribution, spread: &Spread<'_>) -> Option<Finding>
     found
         .evidence
         .push(format!("{} halts", load.halt_rate().brief()));
+    if let Some(places) = expired::program_timers(&load.expiries) {
+        let line = format!("time limits and timers of the program that ran out: {places}");
+        found.evidence.push(line);
+    }
+    if let Some(remedy) = expired::remedy(&load.expiries, share) {
+        found.remedies = vec![remedy];
+    }
     Some(found)
 }

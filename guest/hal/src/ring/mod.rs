@@ -25,8 +25,8 @@ pub(crate) mod service;
 mod trespass;
 mod wild;
 
-pub use tare_abi::options;
 pub use tare_abi::rings::{Note, Rings};
+pub use tare_abi::{expiries, options};
 
 pub(crate) use choice::choose;
 pub use level::{Ring, current};
