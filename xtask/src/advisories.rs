@@ -14,7 +14,7 @@ const INSTALL: &str = "install it with: scripts/setup.sh ci";
 
 /// What one run of cargo-deny came to.
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum CheckResult {
     Passed,
     /// It could not check; the reason.
     Skipped(String),
@@ -31,13 +31,13 @@ pub(crate) fn check() -> Result<()> {
     for checks in [&["bans", "sources"][..], &["advisories"]] {
         let what = checks.join(", ");
         match deny(&[], checks)? {
-            Verdict::Passed => eprintln!("{what}: ok"),
-            Verdict::Skipped(why) => match deny(&["--offline"], checks)? {
-                Verdict::Passed => eprintln!("{what}: ok by the copy on this machine: {why}"),
-                Verdict::Skipped(_) => eprintln!("{what}: SKIP: {why}"),
-                Verdict::Refused(report) => bail!("{what}:\n{report}"),
+            CheckResult::Passed => eprintln!("{what}: ok"),
+            CheckResult::Skipped(why) => match deny(&["--offline"], checks)? {
+                CheckResult::Passed => eprintln!("{what}: ok by the copy on this machine: {why}"),
+                CheckResult::Skipped(_) => eprintln!("{what}: SKIP: {why}"),
+                CheckResult::Refused(report) => bail!("{what}:\n{report}"),
             },
-            Verdict::Refused(report) => bail!("{what}:\n{report}"),
+            CheckResult::Refused(report) => bail!("{what}:\n{report}"),
         }
     }
     Ok(())
@@ -49,18 +49,18 @@ fn installed() -> bool {
         .is_ok_and(|output| output.status.success())
 }
 
-fn deny(options: &[&str], checks: &[&str]) -> Result<Verdict> {
+fn deny(options: &[&str], checks: &[&str]) -> Result<CheckResult> {
     let mut command = cargo(&["deny"]);
     let output = command.args(options).arg("check").args(checks).output()?;
     let report = String::from_utf8_lossy(&output.stderr);
-    Ok(verdict(output.status.success(), &report))
+    Ok(check_result(output.status.success(), &report))
 }
 
 /// A database that cannot be fetched, or that has no copy here, is a skip; any other failure
 /// refuses a dependency.
-fn verdict(success: bool, report: &str) -> Verdict {
+fn check_result(success: bool, report: &str) -> CheckResult {
     if success {
-        return Verdict::Passed;
+        return CheckResult::Passed;
     }
     let missing = ["failed to fetch", "failed to get 'FETCH_HEAD'"];
     let why = report.lines().find_map(|line| {
@@ -68,8 +68,8 @@ fn verdict(success: bool, report: &str) -> Verdict {
         Some(line[at..].to_owned())
     });
     why.map_or_else(
-        || Verdict::Refused(report.trim_end().to_owned()),
-        Verdict::Skipped,
+        || CheckResult::Refused(report.trim_end().to_owned()),
+        CheckResult::Skipped,
     )
 }
 
@@ -81,16 +81,19 @@ mod tests {
     fn a_database_that_cannot_be_fetched_skips_with_the_reason() {
         let report = "2026-11-22 [ERROR] failed to fetch advisory database: no route\n";
         let expected = "failed to fetch advisory database: no route".to_owned();
-        assert_eq!(verdict(false, report), Verdict::Skipped(expected));
+        assert_eq!(check_result(false, report), CheckResult::Skipped(expected));
         let report = "2026-11-22 [ERROR] failed to get 'FETCH_HEAD' metadata: no copy\n";
-        assert!(matches!(verdict(false, report), Verdict::Skipped(_)));
+        assert!(matches!(
+            check_result(false, report),
+            CheckResult::Skipped(_)
+        ));
     }
 
     #[test]
     fn a_finding_of_cargo_deny_fails_the_check() {
         let report = "error[vulnerability]: RUSTSEC-2026-0001\n";
         let expected = "error[vulnerability]: RUSTSEC-2026-0001".to_owned();
-        assert_eq!(verdict(false, report), Verdict::Refused(expected));
-        assert_eq!(verdict(true, ""), Verdict::Passed);
+        assert_eq!(check_result(false, report), CheckResult::Refused(expected));
+        assert_eq!(check_result(true, ""), CheckResult::Passed);
     }
 }

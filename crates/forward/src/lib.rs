@@ -33,4 +33,4 @@ mod tests;
 pub use counters::ForwardCounters;
 pub use relay::{Stream, Watched};
 pub use settings::{Beside, Ends, Limits, Settings};
-pub use table::{Readiness, Slot, Table, Verdict};
+pub use table::{FrameOwner, Readiness, Slot, Table};

@@ -45,11 +45,11 @@ pub struct Readiness {
 
 /// Whose a frame of the guest is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// The table's: it was taken, or dropped and counted.
-    Taken,
-    /// It belongs to no connection: it is for passt.
-    Other,
+pub enum FrameOwner {
+    /// The table: it was taken, or dropped and counted.
+    Table,
+    /// passt: it belongs to no connection.
+    Passt,
 }
 
 /// All connections of one guest.
@@ -258,16 +258,16 @@ impl<S: Stream> Table<S> {
 
     /// Takes a frame of the guest, if it is for a connection. [`Table::settle`] follows after the
     /// last one of a batch.
-    pub fn take(&mut self, frame: &[u8], now: Instant) -> Verdict {
+    pub fn take(&mut self, frame: &[u8], now: Instant) -> FrameOwner {
         let frame = Frame::parse(frame);
         if let Ok(Frame::Tcp(tuple, bytes)) = frame
             && let Some(slot) = self.by_ends.get(&tuple).copied()
         {
             self.segment(slot, bytes, now);
-            return Verdict::Taken;
+            return FrameOwner::Table;
         }
         if self.is_for_passt(frame) {
-            return Verdict::Other;
+            return FrameOwner::Passt;
         }
         match frame {
             Ok(Frame::Tcp(tuple, bytes)) => self.stray(&tuple, bytes),
@@ -279,7 +279,7 @@ impl<S: Stream> Table<S> {
             Ok(Frame::Datagram(_) | Frame::Other) => self.counters.forward_unclaimed.increment(),
             Err(Malformed) => self.counters.forward_malformed.increment(),
         }
-        Verdict::Taken
+        FrameOwner::Table
     }
 
     /// Whether passt gets a frame that belongs to no connection: all of them once it runs, and before only

@@ -14,7 +14,7 @@ use tare_tcp::{Config, Connection, FourTuple, Identity, Pool, Secret, State};
 
 use crate::frame::{Frame, Question};
 use crate::output::OutFrame;
-use crate::{Beside, Ends, Limits, Readiness, Settings, Slot, Stream, Table, Verdict};
+use crate::{Beside, Ends, FrameOwner, Limits, Readiness, Settings, Slot, Stream, Table};
 
 mod ends;
 mod flow;
@@ -297,5 +297,5 @@ fn send(table: &mut Table<Client>, tuple: &FourTuple, out: &tare_tcp::Outgoing<'
     let mut frame = OutFrame::default();
     frame.begin(&settings(), tuple, out);
     frame.finish(RxOffload::default());
-    assert_eq!(table.take(&frame.bytes, now), Verdict::Taken);
+    assert_eq!(table.take(&frame.bytes, now), FrameOwner::Table);
 }

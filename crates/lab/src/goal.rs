@@ -112,7 +112,7 @@ impl Judgement {
 
 /// A goal beside what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Verdict {
+pub(crate) struct JudgedGoal {
     /// Name of the figure.
     pub figure: String,
     /// Values that meet the goal.
@@ -122,7 +122,7 @@ pub(crate) struct Verdict {
     pub verdict: Judgement,
 }
 
-impl Verdict {
+impl JudgedGoal {
     /// A sentence about a goal that is not met; `None` for one that is.
     pub(crate) fn sentence(&self, figure: &Figure) -> Option<String> {
         let (name, text, unit) = (&figure.name, figure.text(), &figure.unit);
@@ -140,14 +140,14 @@ impl Verdict {
 /// The verdict on a figure; `None` where there is no goal for it on this KVM. It rests on
 /// the ends of the interval. A range of few samples decides nothing: of two samples both lie
 /// on the same side of the true median half of the time.
-pub(crate) fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<Verdict> {
+pub(crate) fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<JudgedGoal> {
     let applies = |g: &&Goal| g.figure == figure.name && g.on.contains(&kvm);
     let goal = goals.iter().find(applies)?;
     let exact = figure.statistic == Statistic::Exact;
     let ends = figure
         .interval()
         .or(exact.then_some((figure.value, figure.value)));
-    Some(Verdict {
+    Some(JudgedGoal {
         figure: figure.name.clone(),
         bound: goal.bound,
         verdict: ends.map_or(Judgement::Undecided, |ends| goal.bound.judge(ends)),
@@ -155,7 +155,7 @@ pub(crate) fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<Verdict
 }
 
 /// The verdicts on all figures that have a goal.
-pub(crate) fn verdicts(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> Vec<Verdict> {
+pub(crate) fn verdicts(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> Vec<JudgedGoal> {
     let verdicts = figures
         .iter()
         .filter_map(|figure| judge(figure, goals, kvm));
@@ -163,12 +163,12 @@ pub(crate) fn verdicts(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> Vec<Verd
 }
 
 /// Why none of these goals is met or missed, a sentence; `None` if one is, or there is none.
-pub(crate) fn undecided(verdicts: &[Verdict], goals: &[Goal]) -> Option<String> {
-    let is_decided = |it: &Verdict| it.verdict != Judgement::Undecided;
-    if goals.is_empty() || verdicts.iter().any(is_decided) {
+pub(crate) fn undecided(judged: &[JudgedGoal], goals: &[Goal]) -> Option<String> {
+    let is_decided = |it: &JudgedGoal| it.verdict != Judgement::Undecided;
+    if goals.is_empty() || judged.iter().any(is_decided) {
         return None;
     }
-    Some(match verdicts.len() {
+    Some(match judged.len() {
         0 => "no goal was decided: none of their figures was measured, or none is a goal on this \
               KVM"
         .to_owned(),
@@ -228,8 +228,8 @@ mod tests {
         const RATE: &[Goal] = &[Goal::at_least(&[Kvm::Emulated], "x", 4000.0)];
         let judged = |samples: [f64; 6]| {
             let figure = median("x", "1/s", &samples).unwrap();
-            let verdict = judge(&figure, RATE, Kvm::Emulated).unwrap();
-            (verdict.verdict, verdict.sentence(&figure))
+            let goal = judge(&figure, RATE, Kvm::Emulated).unwrap();
+            (goal.verdict, goal.sentence(&figure))
         };
         let (met, none) = judged([4000.0, 4100.0, 4200.0, 4300.0, 4400.0, 4500.0]);
         assert_eq!((met, none), (Judgement::Met, None));
@@ -256,12 +256,12 @@ mod tests {
                 Bound::AtLeast(4000.0),
             ),
         ] {
-            let verdict: Verdict = serde_json::from_str(json).unwrap();
-            assert_eq!(verdict.bound, bound);
-            assert_eq!(serde_json::to_string(&verdict).unwrap(), json);
+            let goal: JudgedGoal = serde_json::from_str(json).unwrap();
+            assert_eq!(goal.bound, bound);
+            assert_eq!(serde_json::to_string(&goal).unwrap(), json);
         }
         let neither = r#"{"figure":"x","verdict":"met"}"#;
-        assert!(serde_json::from_str::<Verdict>(neither).is_err());
+        assert!(serde_json::from_str::<JudgedGoal>(neither).is_err());
     }
 
     #[test]

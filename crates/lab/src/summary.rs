@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::figure::{Figure, Statistic};
-use crate::goal::Verdict;
+use crate::goal::JudgedGoal;
 use crate::host::HostFacts;
 use crate::outcome::WeighEnd;
 use crate::versions::Versions;
@@ -49,7 +49,7 @@ pub(crate) struct Summary {
     pub(crate) figures: Vec<Figure>,
     /// What the figures say of the goals.
     #[serde(default)]
-    pub(crate) goals: Vec<Verdict>,
+    pub(crate) goals: Vec<JudgedGoal>,
     /// What the comparisons of arms say.
     #[serde(default)]
     pub(crate) effects: Vec<Effect>,

@@ -6,7 +6,7 @@ use tare_control::stats::Kvm;
 use tare_host::printable::printable;
 
 use crate::figure::{Figure, Spread};
-use crate::goal::{Bound, Goal, Verdict, judge};
+use crate::goal::{Bound, Goal, JudgedGoal, judge};
 use crate::number::number;
 
 /// Widest line.
@@ -48,13 +48,13 @@ fn ends(figure: &Figure) -> String {
     }
 }
 
-fn mark(verdict: Verdict) -> String {
-    let sign = match verdict.bound {
+fn mark(goal: JudgedGoal) -> String {
+    let sign = match goal.bound {
         Bound::AtMost(_) => "<=",
         Bound::AtLeast(_) => ">=",
     };
-    let limit = short(verdict.bound.limit());
-    format!("{sign}{limit} {}", verdict.verdict.word())
+    let limit = short(goal.bound.limit());
+    format!("{sign}{limit} {}", goal.verdict.word())
 }
 
 /// A limit in few characters: `1M`, `400k`, `0.05`.

@@ -18,7 +18,7 @@ use crate::error::WeighError;
 use crate::experiment::{Entry, Experiment, Merged, Subject};
 use crate::export;
 use crate::figure::{self, Figure};
-use crate::goal::{Judgement, Verdict, undecided, verdicts};
+use crate::goal::{JudgedGoal, Judgement, undecided, verdicts};
 use crate::host::{self, HostFacts};
 use crate::observe::Crowding;
 use crate::outcome::{Outcome, WeighEnd};
@@ -448,7 +448,7 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, Wei
 
 /// A sentence for each goal that is not met, with its cause where the experiment knows one.
 fn unmet(summary: &Summary, experiment: &dyn Experiment) -> Vec<String> {
-    let sentence = |goal: &Verdict| {
+    let sentence = |goal: &JudgedGoal| {
         let figure = figure::find(&summary.figures, &goal.figure)?;
         let sentence = goal.sentence(figure)?;
         Some(match experiment.cause(&summary.figures, figure) {

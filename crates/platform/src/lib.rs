@@ -41,5 +41,5 @@ pub use output::{Report, Watch};
 pub use place::{Limit, Mode, Place, Platform};
 pub use program::{ProgramError, Timeout};
 pub use root::Root;
-pub use step::{Step, StepError, Verdict};
+pub use step::{Step, StepError, Validity};
 pub use workload::Workload;

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::step::{GRACE, StatusLine, Step, StepError, Verdict, status_line};
+use crate::step::{GRACE, StatusLine, Step, StepError, Validity, status_line};
 
 /// Longest time between two checks of whether to go on.
 const SLICE: Duration = Duration::from_millis(50);
@@ -28,7 +28,7 @@ pub trait Watch {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Report {
     /// Whether the run is valid.
-    pub verdict: Verdict,
+    pub validity: Validity,
     /// How long it ran, by the platform's own clock, us.
     pub wall_us: u64,
     /// What its log said in the end.
@@ -130,9 +130,9 @@ impl OutputReader {
                     wall_us = us;
                 }
                 StatusLine::Log(line) => log.push(line),
-                StatusLine::Verdict(verdict) => {
+                StatusLine::Verdict(validity) => {
                     return Ok(Report {
-                        verdict,
+                        validity,
                         wall_us,
                         log,
                     });

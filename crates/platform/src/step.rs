@@ -92,7 +92,7 @@ pub(crate) enum StatusLine {
     /// The run has ended, after this many microseconds by the platform's own clock.
     End(u64),
     /// Whether the run is valid.
-    Verdict(Verdict),
+    Verdict(Validity),
     /// A line of its log.
     Log(String),
     /// The machine takes requests.
@@ -105,11 +105,11 @@ pub(crate) enum StatusLine {
 
 /// Whether a run counts.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum Validity {
     /// Valid, with this value.
-    Counts(f64),
+    Valid(f64),
     /// Invalid, and why.
-    Not(String),
+    Invalid(String),
 }
 
 /// Why there is no verdict.
@@ -169,12 +169,12 @@ pub(crate) fn status_line(line: &str) -> Option<StatusLine> {
         "ready" => Some(StatusLine::Ready),
         "over" => Some(StatusLine::Over),
         "broken" => Some(StatusLine::Broken(rest.to_owned())),
-        "verdict" => Some(StatusLine::Verdict(verdict(rest))),
+        "verdict" => Some(StatusLine::Verdict(validity(rest))),
         _ => None,
     }
 }
 
-fn verdict(text: &str) -> Verdict {
+fn validity(text: &str) -> Validity {
     let number = |value: &str| {
         value
             .parse()
@@ -183,11 +183,11 @@ fn verdict(text: &str) -> Verdict {
     };
     match text.split_once(' ') {
         Some(("ok", value)) => match number(value) {
-            Some(value) => Verdict::Counts(value),
-            None => Verdict::Not(format!("its metric is not a number above 0: '{value}'")),
+            Some(value) => Validity::Valid(value),
+            None => Validity::Invalid(format!("its metric is not a number above 0: '{value}'")),
         },
-        Some(("bad", why)) => Verdict::Not(why.to_owned()),
-        _ => Verdict::Not("its metric is missing".to_owned()),
+        Some(("bad", why)) => Validity::Invalid(why.to_owned()),
+        _ => Validity::Invalid("its metric is missing".to_owned()),
     }
 }
 
@@ -202,7 +202,7 @@ mod tests {
             Some(StatusLine::Begin)
         );
         assert_eq!(status_line("@tare end 12"), Some(StatusLine::End(12)));
-        let counts = StatusLine::Verdict(Verdict::Counts(1.5));
+        let counts = StatusLine::Verdict(Validity::Valid(1.5));
         assert_eq!(status_line("@tare verdict ok 1.5"), Some(counts));
         assert_eq!(status_line("begin"), None);
         assert_eq!(status_line("@tare end x"), None);
@@ -221,8 +221,11 @@ mod tests {
     #[test]
     fn a_metric_that_is_not_a_number_does_not_count() {
         for line in ["ok ", "ok x", "ok inf", "ok -1", "ok 0", "", "ok"] {
-            let verdict = verdict(line);
-            assert!(matches!(verdict, Verdict::Not(_)), "{line}: {verdict:?}");
+            let validity = validity(line);
+            assert!(
+                matches!(validity, Validity::Invalid(_)),
+                "{line}: {validity:?}"
+            );
         }
     }
 }

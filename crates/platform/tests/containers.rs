@@ -11,7 +11,7 @@ use support::{Blind, Stage, step};
 use tare_platform::cgroup;
 use tare_platform::container::{Containers, Limits};
 use tare_platform::engine::Engine;
-use tare_platform::{StepError, Timeout, Verdict, Watch, pin};
+use tare_platform::{StepError, Timeout, Validity, Watch, pin};
 
 const LONG: Timeout<'static> = Timeout {
     limit: Duration::from_secs(120),
@@ -58,8 +58,8 @@ fn a_container_of_either_engine_keeps_to_its_cpus_and_leaves_nothing() {
             .unwrap();
         let report = containers.run(waiting, &step, &mut Blind).unwrap();
         assert_eq!(
-            report.verdict,
-            Verdict::Counts(1.0),
+            report.validity,
+            Validity::Valid(1.0),
             "{engine:?}: {report:?}"
         );
         let nowhere = Limits {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use support::Stage;
-use tare_platform::{Verdict, Watch};
+use tare_platform::{Validity, Watch};
 
 /// Takes its time to get ready.
 struct Slow(PathBuf);
@@ -32,7 +32,7 @@ fn a_run_that_is_right_counts_with_its_time() {
         return;
     };
     let report = stage.run();
-    let Verdict::Counts(seconds) = report.verdict else {
+    let Validity::Valid(seconds) = report.validity else {
         panic!("{report:?}");
     };
     assert!((0.1..2.0).contains(&seconds), "{seconds}");
@@ -65,7 +65,11 @@ fn a_run_that_hangs_fails_or_fails_its_check_does_not_count_and_says_so() {
             return;
         };
         let report = stage.run();
-        assert_eq!(report.verdict, Verdict::Not(expected.to_owned()), "{run}");
+        assert_eq!(
+            report.validity,
+            Validity::Invalid(expected.to_owned()),
+            "{run}"
+        );
     }
 }
 
@@ -76,7 +80,7 @@ fn processes_that_a_run_leaves_are_ended() {
         return;
     };
     let report = stage.run();
-    assert!(matches!(report.verdict, Verdict::Counts(_)), "{report:?}");
+    assert!(matches!(report.validity, Validity::Valid(_)), "{report:?}");
     let left = fs::read_to_string(stage.dir.path().join("scratch/left")).unwrap();
     let stat = fs::read_to_string(format!("/proc/{}/stat", left.trim()));
     // Gone, or not yet looked at by whoever adopted it.
@@ -91,7 +95,7 @@ fn a_run_waits_until_whoever_looks_on_is_ready() {
     };
     let ready = stage.dir.path().join("scratch/ready");
     let report = stage.run_before(&mut Slow(ready));
-    assert!(matches!(report.verdict, Verdict::Counts(_)), "{report:?}");
+    assert!(matches!(report.validity, Validity::Valid(_)), "{report:?}");
 }
 
 #[test]
@@ -102,5 +106,5 @@ fn a_run_has_nothing_of_the_environment_of_the_weighing() {
         return;
     };
     let report = stage.run();
-    assert!(matches!(report.verdict, Verdict::Counts(_)), "{report:?}");
+    assert!(matches!(report.validity, Validity::Valid(_)), "{report:?}");
 }

@@ -14,13 +14,13 @@ const NOTHING_PCT: f64 = 3.0;
 
 /// What this machine says to a finding.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Verdict {
+pub(crate) enum Agreement {
     Agrees(String),
     Disagrees(String),
     CannotTell(String),
 }
 
-impl Verdict {
+impl Agreement {
     pub(crate) fn text(&self) -> (&'static str, &str) {
         match self {
             Self::Agrees(why) => ("agrees", why),
@@ -30,7 +30,7 @@ impl Verdict {
     }
 }
 
-/// What the verdicts rest on.
+/// What each agreement rests on.
 pub(crate) struct Evidence<'a> {
     pub(crate) data: &'a Data,
     /// Workloads with what they wait for.
@@ -42,8 +42,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) host_cpus: u32,
 }
 
-/// A finding of CPU-Pinning 2020 with its verdict.
-pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(String, Verdict)> {
+/// Findings of CPU-Pinning 2020, each with its agreement.
+pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(String, Agreement)> {
     let ranges = RANGES.map(|(kind, what)| {
         let (low, high) = ends(class(kind).chr());
         format!("{low} to {high} {what}")
@@ -80,7 +80,7 @@ pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(String, Verdict)> {
             multitasking(evidence),
         ),
     ];
-    let fixed = fixed.map(|(finding, verdict)| (finding.to_owned(), verdict));
+    let fixed = fixed.map(|(finding, agreement)| (finding.to_owned(), agreement));
     let right = format!("The right CHR: {}", ranges.join(", "));
     fixed.into_iter().chain([(right, chr(evidence))]).collect()
 }
@@ -113,16 +113,17 @@ impl Evidence<'_> {
     }
 
     /// Why machines cannot be judged here.
-    fn no_machine(&self) -> Option<Verdict> {
+    fn no_machine(&self) -> Option<Agreement> {
         let why = "machines are translated by QEMU here (no hardware KVM): what is measured is \
                    the translator";
-        self.translated.then(|| Verdict::CannotTell(why.to_owned()))
+        self.translated
+            .then(|| Agreement::CannotTell(why.to_owned()))
     }
 }
 
-/// The verdict of several workloads: each says whether it supports the finding, with
+/// The agreement of several workloads: each says whether it supports the finding, with
 /// its words, or nothing where its interval holds both.
-fn vote(votes: Vec<(String, Option<bool>)>) -> Verdict {
+fn vote(votes: Vec<(String, Option<bool>)>) -> Agreement {
     let words: Vec<&str> = votes.iter().map(|(words, _)| words.as_str()).collect();
     let words = words.join("; ");
     let count = |wanted| {
@@ -132,11 +133,13 @@ fn vote(votes: Vec<(String, Option<bool>)>) -> Verdict {
             .count()
     };
     match (count(true), count(false)) {
-        (0, 0) if votes.is_empty() => Verdict::CannotTell("nothing of it was measured".to_owned()),
-        (0, 0) => Verdict::CannotTell(format!("the intervals hold both: {words}")),
-        (for_it, against) if for_it > against => Verdict::Agrees(words),
-        (for_it, against) if for_it < against => Verdict::Disagrees(words),
-        _ => Verdict::CannotTell(format!("the workloads differ: {words}")),
+        (0, 0) if votes.is_empty() => {
+            Agreement::CannotTell("nothing of it was measured".to_owned())
+        }
+        (0, 0) => Agreement::CannotTell(format!("the intervals hold both: {words}")),
+        (for_it, against) if for_it > against => Agreement::Agrees(words),
+        (for_it, against) if for_it < against => Agreement::Disagrees(words),
+        _ => Agreement::CannotTell(format!("the workloads differ: {words}")),
     }
 }
 
@@ -144,7 +147,7 @@ fn said(name: &str, estimate: &Estimate) -> String {
     format!("{name} {} %", estimate.text())
 }
 
-fn constant(evidence: &Evidence<'_>) -> Verdict {
+fn constant(evidence: &Evidence<'_>) -> Agreement {
     if let Some(why) = evidence.no_machine() {
         return why;
     }
@@ -167,7 +170,7 @@ fn constant(evidence: &Evidence<'_>) -> Verdict {
     vote(votes.collect())
 }
 
-fn shrinking(evidence: &Evidence<'_>) -> Verdict {
+fn shrinking(evidence: &Evidence<'_>) -> Agreement {
     let votes = evidence.of(WorkloadKind::Cpu).filter_map(|workload| {
         let split = split(evidence.data, workload, Platform::Container, Mode::Vanilla)?;
         let (size, falling) = split.falling.first()?;
@@ -185,7 +188,7 @@ fn gains<'a>(
     workloads: impl Iterator<Item = &'a str>,
     platform: Platform,
     supports: impl Fn(&Estimate) -> Option<bool>,
-) -> Verdict {
+) -> Agreement {
     let mut votes = Vec::new();
     let mut other = false;
     for workload in workloads {
@@ -201,7 +204,7 @@ fn gains<'a>(
         }
     }
     if votes.is_empty() && other {
-        return Verdict::CannotTell(
+        return Agreement::CannotTell(
             "at the host's size vanilla and pinned are bound alike, and below it a vanilla \
              container is held by quota, another mechanism than a set of CPUs"
                 .to_owned(),
@@ -218,7 +221,7 @@ fn gained(gain: &Estimate) -> Option<bool> {
     }
 }
 
-fn container_pin(evidence: &Evidence<'_>) -> Verdict {
+fn container_pin(evidence: &Evidence<'_>) -> Agreement {
     gains(
         evidence,
         evidence.of(WorkloadKind::Cpu),
@@ -227,7 +230,7 @@ fn container_pin(evidence: &Evidence<'_>) -> Verdict {
     )
 }
 
-fn vm_pin(evidence: &Evidence<'_>) -> Verdict {
+fn vm_pin(evidence: &Evidence<'_>) -> Agreement {
     if let Some(why) = evidence.no_machine() {
         return why;
     }
@@ -240,11 +243,11 @@ fn vm_pin(evidence: &Evidence<'_>) -> Verdict {
     )
 }
 
-fn io_pin(evidence: &Evidence<'_>) -> Verdict {
+fn io_pin(evidence: &Evidence<'_>) -> Agreement {
     gains(evidence, evidence.waiting(), Platform::Container, gained)
 }
 
-fn nested(evidence: &Evidence<'_>) -> Verdict {
+fn nested(evidence: &Evidence<'_>) -> Agreement {
     if let Some(why) = evidence.no_machine() {
         return why;
     }
@@ -264,7 +267,7 @@ fn nested(evidence: &Evidence<'_>) -> Verdict {
 }
 
 /// Whether workloads pay differently for the smallest container: the cheapest against the dearest.
-fn application(evidence: &Evidence<'_>) -> Verdict {
+fn application(evidence: &Evidence<'_>) -> Agreement {
     let mut costs: Vec<(&str, u32, Estimate)> = Vec::new();
     for workload in evidence.all() {
         let mut sizes = sizes(evidence.data, workload).into_iter();
@@ -280,7 +283,7 @@ fn application(evidence: &Evidence<'_>) -> Verdict {
         return vote(Vec::new());
     };
     if costs.len() < 2 {
-        return Verdict::CannotTell("one workload was measured in a container".to_owned());
+        return Agreement::CannotTell("one workload was measured in a container".to_owned());
     }
     let near = |it: &Estimate| {
         it.percent()
@@ -299,7 +302,7 @@ fn application(evidence: &Evidence<'_>) -> Verdict {
 }
 
 /// One workload that pays more in a container than in a machine is enough.
-fn dearer_container(evidence: &Evidence<'_>) -> Verdict {
+fn dearer_container(evidence: &Evidence<'_>) -> Agreement {
     if let Some(why) = evidence.no_machine() {
         return why;
     }
@@ -328,7 +331,7 @@ fn dearer_container(evidence: &Evidence<'_>) -> Verdict {
 }
 
 /// The same work in many processes and in one, in a vanilla container that was held to its size.
-fn multitasking(evidence: &Evidence<'_>) -> Verdict {
+fn multitasking(evidence: &Evidence<'_>) -> Agreement {
     let mut votes = Vec::new();
     for (many, one) in &evidence.many {
         for size in sizes(evidence.data, many) {
@@ -386,11 +389,11 @@ fn ends(range: ChrRange) -> (f64, f64) {
 }
 
 /// Each range needs a workload that decides it; without one the finding is undecided.
-fn chr(evidence: &Evidence<'_>) -> Verdict {
+fn chr(evidence: &Evidence<'_>) -> Agreement {
     let cpus = evidence.host_cpus;
     if cpus < LEAST_HOST {
         let least = number(1.0 / f64::from(cpus));
-        return Verdict::CannotTell(format!(
+        return Agreement::CannotTell(format!(
             "{cpus} CPUs allow no CHR below {least} by sets of CPUs; smaller ones only by quota, \
              another mechanism"
         ));
@@ -407,11 +410,11 @@ fn chr(evidence: &Evidence<'_>) -> Verdict {
         votes.extend(of_kind);
     }
     match vote(votes) {
-        Verdict::Agrees(words) if !untested.is_empty() => {
+        Agreement::Agrees(words) if !untested.is_empty() => {
             let untested = untested.join(" and ");
-            Verdict::CannotTell(format!("{words}; nothing decides the range of {untested}"))
+            Agreement::CannotTell(format!("{words}; nothing decides the range of {untested}"))
         }
-        verdict => verdict,
+        agreement => agreement,
     }
 }
 
@@ -485,14 +488,14 @@ mod tests {
     #[test]
     fn two_applications_that_pay_differently_decide() {
         let data = with_another(Platform::Container, 0.8);
-        let verdict = application(&evidence(&data));
-        assert_eq!(verdict.text().0, "agrees", "{verdict:?}");
+        let agreement = application(&evidence(&data));
+        assert_eq!(agreement.text().0, "agrees", "{agreement:?}");
         let data = with_another(Platform::Container, 1.0);
-        let verdict = application(&evidence(&data));
-        assert_eq!(verdict.text().0, "undecided here", "{verdict:?}");
+        let agreement = application(&evidence(&data));
+        assert_eq!(agreement.text().0, "undecided here", "{agreement:?}");
         let mut data = made(&[("a", 10.0)]);
-        let verdict = application(&evidence(&data));
-        assert_eq!(verdict.text().0, "undecided here", "{verdict:?}");
+        let agreement = application(&evidence(&data));
+        assert_eq!(agreement.text().0, "undecided here", "{agreement:?}");
         // Both cost nothing.
         data.runs.clear();
         for mut run in with_another(Platform::Vm, 1.0).runs {
@@ -503,20 +506,20 @@ mod tests {
                 data.runs.push(run);
             }
         }
-        let verdict = application(&evidence(&data));
-        assert_eq!(verdict.text().0, "disagrees", "{verdict:?}");
+        let agreement = application(&evidence(&data));
+        assert_eq!(agreement.text().0, "disagrees", "{agreement:?}");
     }
 
     #[test]
     fn one_container_that_costs_more_than_a_machine_is_enough() {
         // 1.4 against 1.3 on one CPU, less on more.
         let data = made(&[("a", 10.0)]);
-        let verdict = dearer_container(&evidence(&data));
-        assert_eq!(verdict.text().0, "agrees", "{verdict:?}");
+        let agreement = dearer_container(&evidence(&data));
+        assert_eq!(agreement.text().0, "agrees", "{agreement:?}");
         let mut data = with_another(Platform::Vm, 2.0);
         data.runs.retain(|run| run.cell.workload == "v");
-        let verdict = dearer_container(&evidence(&data));
-        assert_eq!(verdict.text().0, "disagrees", "{verdict:?}");
+        let agreement = dearer_container(&evidence(&data));
+        assert_eq!(agreement.text().0, "disagrees", "{agreement:?}");
         let translated = Evidence {
             translated: true,
             ..evidence(&data)
@@ -532,19 +535,19 @@ mod tests {
         }
         let evidence = evidence(&data);
         assert!(!evidence.holds_container("w", 1) && evidence.holds_container("w", 8));
-        let verdict = dearer_container(&evidence);
-        assert!(!verdict.text().1.contains("1 CPUs"), "{verdict:?}");
+        let agreement = dearer_container(&evidence);
+        assert!(!agreement.text().1.contains("1 CPUs"), "{agreement:?}");
     }
 
     #[test]
     fn many_tasks_are_compared_with_the_one_whose_work_they_do() {
-        let verdict = |factor| {
+        let agreement = |factor| {
             let data = with_another(Platform::Container, factor);
             multitasking(&evidence(&data)).text().0
         };
-        assert_eq!(verdict(1.5), "agrees");
-        assert_eq!(verdict(0.7), "disagrees");
-        assert_eq!(verdict(1.0), "undecided here");
+        assert_eq!(agreement(1.5), "agrees");
+        assert_eq!(agreement(0.7), "disagrees");
+        assert_eq!(agreement(1.0), "undecided here");
         let alone = made(&[("a", 10.0)]);
         assert_eq!(multitasking(&evidence(&alone)).text().0, "undecided here");
     }

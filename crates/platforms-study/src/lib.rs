@@ -39,7 +39,7 @@ pub use tare_platform::engine::Engine as ContainerEngine;
 pub use tare_platform::journal;
 use tare_platform::place::doubling;
 use tare_platform::workload::{self, Form};
-use tare_platform::{Mode, Place, Step, Timeout, Verdict, Workload, pin};
+use tare_platform::{Mode, Place, Step, Timeout, Validity, Workload, pin};
 
 pub use options::{PlatformOptions, parse_shard};
 pub(crate) use stage::StageError;
@@ -454,9 +454,9 @@ impl Platforms {
         let ran = stage.run(cell, &step, bench.interrupt);
         bench.interrupt.check()?;
         let (value, failure, ran) = match ran {
-            Ok(ran) => match &ran.report.verdict {
-                Verdict::Counts(value) => (Some(*value), None, Some(ran)),
-                Verdict::Not(why) => (None, Some(why.clone()), Some(ran)),
+            Ok(ran) => match &ran.report.validity {
+                Validity::Valid(value) => (Some(*value), None, Some(ran)),
+                Validity::Invalid(why) => (None, Some(why.clone()), Some(ran)),
             },
             Err(error) => (None, Some(chain(&error)), None),
         };

@@ -115,8 +115,8 @@ fn glance(experiment: &Platforms) -> impl Iterator<Item = Row> {
 fn source_findings(experiment: &Platforms) -> Vec<Row> {
     let findings = findings::table(&experiment.evidence()).into_iter();
     findings
-        .map(|(finding, verdict)| {
-            let (here, because) = verdict.text();
+        .map(|(finding, agreement)| {
+            let (here, because) = agreement.text();
             values([("finding", &finding), ("here", here), ("because", because)])
         })
         .collect()

@@ -1,6 +1,6 @@
 //! Rules about halts and interrupts of virtual machines.
 
-use super::verdict::{Verdict, not_applicable};
+use super::rule_result::{RuleResult, not_applicable};
 use crate::advice::{Advice, Change, Gain};
 use crate::facts::{Facts, Platform};
 use crate::runs::Runs;
@@ -13,7 +13,7 @@ const MANY_HALTS: u64 = 1000;
 const HARDLY_POLLED_PERMILLE: u64 = 100;
 
 /// Halt polling by its budget.
-pub(super) fn halting(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn halting(facts: &Facts, _: &Runs) -> RuleResult {
     let halting = facts.halting?;
     let (what, because, gain) = if halting.wasted_millicpus > WASTED_MILLICPUS {
         (
@@ -54,7 +54,7 @@ pub(super) fn halting(facts: &Facts, _: &Runs) -> Verdict {
 }
 
 /// Interrupt coalescing of disks.
-pub(super) fn coalescing(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn coalescing(facts: &Facts, _: &Runs) -> RuleResult {
     let mut busy = facts.disks.iter().filter(|disk| disk.would_coalesce());
     let first = busy.next()?;
     let names: Vec<&str> = std::iter::once(first)
@@ -84,7 +84,7 @@ pub(super) fn coalescing(facts: &Facts, _: &Runs) -> Verdict {
 }
 
 /// KVM instead of QEMU's translator.
-pub(super) fn translated(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn translated(facts: &Facts, _: &Runs) -> RuleResult {
     let rule = "kvm-instead-of-translator";
     facts.translated.then_some(())?;
     if !facts.kvm_opens {
@@ -114,7 +114,7 @@ pub(super) fn translated(facts: &Facts, _: &Runs) -> Verdict {
 }
 
 /// A machine that only its own timers wake waits for no input or output.
-pub(super) fn timer_driven(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn timer_driven(facts: &Facts, _: &Runs) -> RuleResult {
     facts.timer_driven.then_some(())?;
     not_applicable(
         "pin-io-bound",
@@ -124,7 +124,7 @@ pub(super) fn timer_driven(facts: &Facts, _: &Runs) -> Verdict {
 }
 
 /// What an emulating KVM hides.
-pub(super) fn emulated(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn emulated(facts: &Facts, _: &Runs) -> RuleResult {
     let is_vm = facts.platform.is_some_and(Platform::is_vm);
     (is_vm && facts.emulated).then_some(())?;
     not_applicable(

@@ -2,18 +2,18 @@
 
 mod machine;
 mod placement;
+mod rule_result;
 mod size;
-mod verdict;
 
 #[cfg(test)]
 mod tests;
 
-use self::verdict::Verdict;
+use self::rule_result::RuleResult;
 use crate::advice::Report;
 use crate::facts::Facts;
 use crate::runs::Runs;
 
-type Rule = fn(&Facts, &Runs) -> Verdict;
+type Rule = fn(&Facts, &Runs) -> RuleResult;
 
 const RULES: &[Rule] = &[
     placement::small_vanilla_container,
@@ -38,8 +38,8 @@ const RULES: &[Rule] = &[
 /// Applies every rule.
 pub fn advise(facts: &Facts, runs: &Runs) -> Report {
     let mut report = Report::default();
-    for verdict in RULES.iter().filter_map(|rule| rule(facts, runs)) {
-        match verdict {
+    for result in RULES.iter().filter_map(|rule| rule(facts, runs)) {
+        match result {
             Ok(advice) => report.advice.push(advice),
             Err(not_applicable) => report.not_applicable.push(not_applicable),
         }

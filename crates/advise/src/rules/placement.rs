@@ -2,7 +2,7 @@
 
 use tare_policy::placement::{Class, chr_permille};
 
-use super::verdict::{Verdict, not_applicable, pin_gain, too_few_cpus};
+use super::rule_result::{RuleResult, not_applicable, pin_gain, too_few_cpus};
 use crate::advice::{Advice, Change, Gain};
 use crate::facts::{Facts, Platform, class_name};
 use crate::runs::Runs;
@@ -25,7 +25,7 @@ fn measured(facts: &Facts) -> String {
 }
 
 /// CPU-Pinning 2020, slide 30 (1): avoid small vanilla containers.
-pub(super) fn small_vanilla_container(facts: &Facts, runs: &Runs) -> Verdict {
+pub(super) fn small_vanilla_container(facts: &Facts, runs: &Runs) -> RuleResult {
     let rule = "small-vanilla-container";
     (facts.platform == Some(Platform::Container) && !facts.layout.is_pinned()).then_some(())?;
     let class = facts.class?;
@@ -56,7 +56,7 @@ pub(super) fn small_vanilla_container(facts: &Facts, runs: &Runs) -> Verdict {
 }
 
 /// CPU-Pinning 2020, slide 30 (2): pin CPU-bound containers.
-pub(super) fn cpu_bound_container(facts: &Facts, runs: &Runs) -> Verdict {
+pub(super) fn cpu_bound_container(facts: &Facts, runs: &Runs) -> RuleResult {
     let rule = "pin-cpu-bound-container";
     let container = matches!(facts.platform, Some(Platform::Container) | None);
     (container && facts.class == Some(Class::CpuBound)).then_some(())?;
@@ -76,7 +76,7 @@ pub(super) fn cpu_bound_container(facts: &Facts, runs: &Runs) -> Verdict {
 }
 
 /// CPU-Pinning 2020, slide 30 (3): not worthwhile for CPU-bound machines.
-pub(super) fn cpu_bound_machine(facts: &Facts, runs: &Runs) -> Verdict {
+pub(super) fn cpu_bound_machine(facts: &Facts, runs: &Runs) -> RuleResult {
     let is_vm = facts.platform.is_some_and(Platform::is_vm);
     (is_vm && facts.class == Some(Class::CpuBound)).then_some(())?;
     Some(Ok(Advice {
@@ -96,7 +96,7 @@ pub(super) fn cpu_bound_machine(facts: &Facts, runs: &Runs) -> Verdict {
 }
 
 /// CPU-Pinning 2020, slide 30 (4): pin I/O-bound work.
-pub(super) fn io_bound(facts: &Facts, runs: &Runs) -> Verdict {
+pub(super) fn io_bound(facts: &Facts, runs: &Runs) -> RuleResult {
     let rule = "pin-io-bound";
     let class = facts.class.filter(|class| *class != Class::CpuBound)?;
     (!facts.layout.is_pinned()).then_some(())?;
@@ -115,7 +115,7 @@ pub(super) fn io_bound(facts: &Facts, runs: &Runs) -> Verdict {
 }
 
 /// One node for threads and memory.
-pub(super) fn one_node(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn one_node(facts: &Facts, _: &Runs) -> RuleResult {
     let rule = "one-node";
     if facts.resources.host_nodes < 2 {
         return not_applicable(rule, "this host has one NUMA node");
@@ -136,7 +136,7 @@ pub(super) fn one_node(facts: &Facts, _: &Runs) -> Verdict {
 }
 
 /// Cores before siblings.
-pub(super) fn siblings(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn siblings(facts: &Facts, _: &Runs) -> RuleResult {
     let layout = &facts.layout;
     (layout.sibling_vcpus > 0 && layout.free_cores > 0).then(|| {
         Ok(Advice {
@@ -155,7 +155,7 @@ pub(super) fn siblings(facts: &Facts, _: &Runs) -> Verdict {
 }
 
 /// What users ask of pinning: emulator and I/O threads too.
-pub(super) fn helpers_apart(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn helpers_apart(facts: &Facts, _: &Runs) -> RuleResult {
     let layout = &facts.layout;
     let is_vm = facts.platform.is_some_and(Platform::is_vm);
     (is_vm && layout.helpers_on_vcpus > 0).then_some(())?;
@@ -181,7 +181,7 @@ pub(super) fn helpers_apart(facts: &Facts, _: &Runs) -> Verdict {
 }
 
 /// Isolated CPUs are there to be used.
-pub(super) fn isolated(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn isolated(facts: &Facts, _: &Runs) -> RuleResult {
     let (resources, layout) = (&facts.resources, &facts.layout);
     let is_vm = facts.platform.is_some_and(Platform::is_vm);
     let enough = resources.vcpus > 0 && resources.isolated_cpus >= resources.vcpus;

@@ -4,13 +4,13 @@ use std::cmp::Ordering;
 
 use tare_policy::placement::{Class, chr_permille};
 
-use super::verdict::{Verdict, not_applicable};
+use super::rule_result::{RuleResult, not_applicable};
 use crate::advice::{Advice, Change, Gain};
 use crate::facts::{Facts, Platform, Quota, class_name};
 use crate::runs::Runs;
 
 /// Slide 30, 5 to 7: the size by CHR.
-pub(super) fn chr(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn chr(facts: &Facts, _: &Runs) -> RuleResult {
     let rule = "size-by-chr";
     let class = facts.class?;
     matches!(facts.platform, Some(Platform::Container) | None).then_some(())?;
@@ -66,7 +66,7 @@ pub(super) fn chr(facts: &Facts, _: &Runs) -> Verdict {
 }
 
 /// CPU-Pinning 2020, slide 29 (5): containers in a machine for I/O-bound work.
-pub(super) fn platform(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn platform(facts: &Facts, _: &Runs) -> RuleResult {
     let rule = "platform";
     let class = facts.class?;
     let (what, evidence) = match (facts.platform, class) {
@@ -109,7 +109,7 @@ pub(super) fn platform(facts: &Facts, _: &Runs) -> Verdict {
 }
 
 /// No quota on CPUs that are its own.
-pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> RuleResult {
     let quota = facts.quotas.iter().min_by_key(|quota| quota.millicpus)?;
     facts.layout.is_pinned().then(|| {
         let (what, whose) = match quota.off {
@@ -135,7 +135,7 @@ pub(super) fn quota_and_set(facts: &Facts, _: &Runs) -> Verdict {
 }
 
 /// A quota that is used up stops all threads at once.
-pub(super) fn throttled(facts: &Facts, _: &Runs) -> Verdict {
+pub(super) fn throttled(facts: &Facts, _: &Runs) -> RuleResult {
     let throttled = facts.quotas.iter().filter(|quota| quota.throttled > 0);
     let quota = throttled.max_by_key(|quota| quota.throttled)?;
     (!facts.layout.is_pinned()).then(|| {

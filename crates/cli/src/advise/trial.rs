@@ -47,7 +47,7 @@ enum Measure {
 
 /// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum TrialResult {
     Helped,
     NoDifference,
     Harmed,
@@ -86,9 +86,9 @@ impl Trial<'_> {
         if let Some(code) = requests.came() {
             return Ok(code);
         }
-        let verdict = judge(measure, &free, &pinned);
-        let text = summary(measure, verdict, &free, &pinned);
-        if verdict != Verdict::Helped {
+        let result = judge(measure, &free, &pinned);
+        let text = summary(measure, result, &free, &pinned);
+        if result != TrialResult::Helped {
             return print(&format!("{text}Placement restored.\n"));
         }
         let pinned = place(self.store, self.name, &plan, requests)?;
@@ -130,32 +130,32 @@ impl Trial<'_> {
     }
 }
 
-fn judge(measure: Measure, free: &[f64], pinned: &[f64]) -> Verdict {
+fn judge(measure: Measure, free: &[f64], pinned: &[f64]) -> TrialResult {
     let test = mann_whitney(pinned, free);
     let more = test.cliffs_delta > 0.0;
     if test.p >= ALPHA {
-        Verdict::NoDifference
+        TrialResult::NoDifference
     } else if more == (measure == Measure::CpuTime) {
-        Verdict::Helped
+        TrialResult::Helped
     } else {
-        Verdict::Harmed
+        TrialResult::Harmed
     }
 }
 
-fn summary(measure: Measure, verdict: Verdict, free: &[f64], pinned: &[f64]) -> String {
+fn summary(measure: Measure, result: TrialResult, free: &[f64], pinned: &[f64]) -> String {
     let median = |samples: &[f64]| sorted(samples).map_or(0.0, |sorted| quantile(&sorted, 0.5));
     let test = mann_whitney(pinned, free);
     let (what, unit) = match measure {
         Measure::CpuTime => ("CPU time that it gets", "CPUs"),
         Measure::Waiting => ("runnable time spent waiting for a CPU", "%"),
     };
-    let verdict = match verdict {
-        Verdict::Helped => "Pinning helped",
-        Verdict::NoDifference => "Pinning made no measurable difference",
-        Verdict::Harmed => "Pinning did harm",
+    let result = match result {
+        TrialResult::Helped => "Pinning helped",
+        TrialResult::NoDifference => "Pinning made no measurable difference",
+        TrialResult::Harmed => "Pinning did harm",
     };
     format!(
-        "{verdict}: {what}, {:.3} {unit} pinned and {:.3} {unit} not (medians of {} and {} windows \
+        "{result}: {what}, {:.3} {unit} pinned and {:.3} {unit} not (medians of {} and {} windows \
          in turns, rank test p = {:.3}, effect {:+.2}).\n",
         median(pinned),
         median(free),
@@ -176,15 +176,15 @@ mod tests {
         let high = low.map(|sample| sample + 1.0);
         let same = low.map(|sample| sample + 0.001);
         let cases = [
-            (Measure::CpuTime, low, high, Verdict::Helped),
-            (Measure::CpuTime, high, low, Verdict::Harmed),
-            (Measure::Waiting, high, low, Verdict::Helped),
-            (Measure::Waiting, low, high, Verdict::Harmed),
-            (Measure::CpuTime, low, same, Verdict::NoDifference),
+            (Measure::CpuTime, low, high, TrialResult::Helped),
+            (Measure::CpuTime, high, low, TrialResult::Harmed),
+            (Measure::Waiting, high, low, TrialResult::Helped),
+            (Measure::Waiting, low, high, TrialResult::Harmed),
+            (Measure::CpuTime, low, same, TrialResult::NoDifference),
         ];
         for (measure, free, pinned, expected) in cases {
             assert_eq!(judge(measure, &free, &pinned), expected);
         }
-        assert_eq!(judge(Measure::CpuTime, &[], &[]), Verdict::NoDifference);
+        assert_eq!(judge(Measure::CpuTime, &[], &[]), TrialResult::NoDifference);
     }
 }

@@ -78,7 +78,7 @@ fn the_gateways_ipv6_address_is_told() {
 #[test]
 fn a_connection_that_the_guest_opens_is_refused() {
     let mut world = World::new();
-    assert_eq!(world.table.take(&syn(), world.now), Verdict::Taken);
+    assert_eq!(world.table.take(&syn(), world.now), FrameOwner::Table);
     let frame = frame_of(&mut world).unwrap();
     let Ok(Frame::Tcp(tuple, bytes)) = Frame::parse(&frame) else {
         panic!("TCP");
@@ -93,7 +93,7 @@ fn passt_gets_what_belongs_to_no_connection() {
     let mut world = World::with(passt_beside());
     let others = [syn(), arp(settings().v4.gateway), vec![0; 60], vec![1]];
     for frame in others {
-        assert_eq!(world.table.take(&frame, world.now), Verdict::Other);
+        assert_eq!(world.table.take(&frame, world.now), FrameOwner::Passt);
     }
     assert!(!world.table.has_output());
     let (slot, client) = world.connect();
@@ -152,7 +152,7 @@ fn passt_is_started_by_what_only_it_can_answer() {
         let mut world = World::with(passt_waits());
         assert_eq!(
             world.table.take(&frame, world.now),
-            Verdict::Other,
+            FrameOwner::Passt,
             "{frame:?}"
         );
         assert!(!world.table.has_output());
@@ -192,7 +192,7 @@ fn what_a_server_sends_by_itself_does_not_start_passt() {
     for frame in strays.iter().chain(&others) {
         assert_eq!(
             world.table.take(frame, world.now),
-            Verdict::Taken,
+            FrameOwner::Table,
             "{frame:?}"
         );
     }
@@ -208,7 +208,7 @@ fn what_a_server_sends_by_itself_does_not_start_passt() {
     for frame in [ipv6(17, "2001:db8::1", &[0; 8]), solicitation("fd00::9")] {
         assert_eq!(
             world.table.take(&frame, world.now),
-            Verdict::Taken,
+            FrameOwner::Table,
             "{frame:?}"
         );
     }
@@ -218,11 +218,11 @@ fn what_a_server_sends_by_itself_does_not_start_passt() {
 fn what_is_for_passt_changes_as_passt_starts_and_ends() {
     let mut world = World::with(passt_waits());
     let ask = arp(settings().v4.gateway);
-    assert_eq!(world.table.take(&ask, world.now), Verdict::Taken);
+    assert_eq!(world.table.take(&ask, world.now), FrameOwner::Table);
     world.table.set_beside(Beside::Passt);
-    assert_eq!(world.table.take(&ask, world.now), Verdict::Other);
+    assert_eq!(world.table.take(&ask, world.now), FrameOwner::Passt);
     world.table.set_beside(Beside::Nothing);
-    assert_eq!(world.table.take(&syn(), world.now), Verdict::Taken);
+    assert_eq!(world.table.take(&syn(), world.now), FrameOwner::Table);
     assert_eq!(world.counted("forward_strays"), 1);
 }
 

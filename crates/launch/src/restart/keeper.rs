@@ -18,9 +18,9 @@ use tare_host::child::{ends_with_us, in_own_session, take_inherited};
 use tare_host::terminal::SavedInput;
 
 use super::Restart;
+use super::attempt_end::{AttemptEnd, attempt_end};
 use super::backoff::Backoff;
 use super::signals::KeeperSignals;
-use super::verdict::{Verdict, verdict};
 use crate::attempt::{ATTEMPT, Attempt, Output, read_task};
 use crate::engine::Engine;
 use crate::failure::{Explain, Failure, RunOutcome};
@@ -237,7 +237,7 @@ impl Keeper {
             input.restore();
             let status = status?;
             let recorded = self.dir.recorded()?;
-            let verdict = verdict(&recorded, status);
+            let ended = attempt_end(&recorded, status);
             let end = |code: u8, was_requested| End {
                 code,
                 was_requested,
@@ -245,13 +245,15 @@ impl Keeper {
                 is_recorded: matches!(recorded, Recorded::End(_)),
             };
             if signals.received().is_some() {
-                return Ok(end(ended_code(verdict), true));
+                return Ok(end(ended_code(ended), true));
             }
-            let code = match verdict {
-                Verdict::Over(code) => return Ok(end(code, recorded == Recorded::Removed)),
+            let code = match ended {
+                AttemptEnd::Over(code) => return Ok(end(code, recorded == Recorded::Removed)),
                 // A machine that never started would fail again.
-                Verdict::NotStarted(code) if backoff.total() == 0 => return Ok(end(code, false)),
-                Verdict::Failed(code) | Verdict::NotStarted(code) => code,
+                AttemptEnd::NotStarted(code) if backoff.total() == 0 => {
+                    return Ok(end(code, false));
+                }
+                AttemptEnd::Failed(code) | AttemptEnd::NotStarted(code) => code,
             };
             let Some(delay) = backoff.next(began.elapsed()) else {
                 terminal.warn(&gives_up(self.dir.name(), code, backoff.total()));
@@ -340,9 +342,9 @@ impl Keeper {
     }
 }
 
-fn ended_code(verdict: Verdict) -> u8 {
-    match verdict {
-        Verdict::Over(code) | Verdict::Failed(code) | Verdict::NotStarted(code) => code,
+fn ended_code(ended: AttemptEnd) -> u8 {
+    match ended {
+        AttemptEnd::Over(code) | AttemptEnd::Failed(code) | AttemptEnd::NotStarted(code) => code,
     }
 }
 

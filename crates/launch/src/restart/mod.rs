@@ -6,11 +6,11 @@
 //! end that the monitor records in the directory says whether the machine failed. A machine ends
 //! with its keeper, even if that is killed.
 
+mod attempt_end;
 mod backoff;
 mod keeper;
 mod policy;
 mod signals;
-mod verdict;
 
 pub use keeper::{keep, keeper_from_args};
 pub use policy::{Restart, RestartError};

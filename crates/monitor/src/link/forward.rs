@@ -27,7 +27,7 @@ use tare_devices::blk::{Clock as _, MonotonicClock};
 use tare_devices::net::{
     Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame, RxOffload,
 };
-use tare_forward::{Beside, ForwardCounters, Settings, Slot, Stream, Table, Verdict, Watched};
+use tare_forward::{Beside, ForwardCounters, FrameOwner, Settings, Slot, Stream, Table, Watched};
 use tare_tcp::time::{Duration, Instant};
 
 use super::StreamLink;
@@ -406,8 +406,8 @@ impl Link for ForwardLink {
     fn commit(&mut self, header: &NetHeader) -> Result<(), LinkError> {
         match &mut self.passt {
             Some(passt) => match self.table.take(passt.reserved(), now()) {
-                Verdict::Taken => Ok(()),
-                Verdict::Other => {
+                FrameOwner::Table => Ok(()),
+                FrameOwner::Passt => {
                     passt.commit(header)?;
                     if passt.has_unsent() {
                         self.start_passt();

@@ -3,7 +3,7 @@
 use tare_stats::adjusted_by_holm;
 
 use super::order::Orders;
-use super::outcome::{Combination, Decision, Found, Tried, Verdict, Why};
+use super::outcome::{CandidateResult, Combination, Decision, Found, Tried, Why};
 use super::pairs::Pairs;
 use super::schedule::{LEAST_CONFIRMED, Schedule};
 use super::{Measure, Trials};
@@ -258,9 +258,9 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
                 continue;
             }
             tried.adjusted_p = Some(p);
-            tried.verdict = Verdict::Chance;
+            tried.verdict = CandidateResult::Chance;
             if p <= LEVEL {
-                tried.verdict = Verdict::Better;
+                tried.verdict = CandidateResult::Better;
                 winners.push(*index);
             }
         }
@@ -344,7 +344,7 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
     fn add(&mut self, arms: &[usize], came: &[Outcome], default: &Outcome, pairs: &mut [Pairs]) {
         for (index, outcome) in arms.iter().zip(came) {
             match outcome {
-                Err(why) => self.tried[*index].verdict = Verdict::Broken(why.clone()),
+                Err(why) => self.tried[*index].verdict = CandidateResult::Broken(why.clone()),
                 Ok(_) => self.add_pair(&mut pairs[*index], default, outcome),
             }
         }
@@ -358,7 +358,7 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
 
     fn screened_out(&mut self, index: usize, pairs: &Pairs) {
         let tried = &mut self.tried[index];
-        tried.verdict = Verdict::ScreenedOut;
+        tried.verdict = CandidateResult::ScreenedOut;
         tried.effect = pairs.effect(self.search.measure);
     }
 

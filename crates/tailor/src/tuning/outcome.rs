@@ -20,7 +20,7 @@ pub struct Effect {
 /// The result of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum CandidateResult {
     /// Not booted: the budget is too short for all.
     NoTime,
     /// Others were better in the screening, or the default was.
@@ -39,7 +39,7 @@ pub struct Tried {
     /// Its place in the list.
     pub setting: usize,
     /// The result.
-    pub verdict: Verdict,
+    pub verdict: CandidateResult,
     /// Of the boots of the last stage that it reached.
     pub effect: Option<Effect>,
     /// p after Holm's adjustment for all that were tested, one that is not better has 1.
@@ -111,14 +111,14 @@ impl Tried {
     pub(super) const fn not(setting: usize) -> Self {
         Self {
             setting,
-            verdict: Verdict::NoTime,
+            verdict: CandidateResult::NoTime,
             effect: None,
             adjusted_p: None,
         }
     }
 
     pub(super) const fn is_broken(&self) -> bool {
-        matches!(self.verdict, Verdict::Broken(_))
+        matches!(self.verdict, CandidateResult::Broken(_))
     }
 }
 

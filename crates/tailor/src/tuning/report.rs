@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Measure;
 use super::elimination::NOISY_PERCENT;
-use super::outcome::{Decision, Effect, Found, Tried, Verdict, Why};
+use super::outcome::{CandidateResult, Decision, Effect, Found, Tried, Why};
 use super::settings::{Setting, Skipped};
 
 /// A setting that was tried.
@@ -88,7 +88,7 @@ impl SearchReport {
     }
 
     /// Lines of a verdict, the greatest gain first.
-    fn of(&self, is_meant: impl Fn(&Verdict) -> bool) -> Vec<&TriedLine> {
+    fn of(&self, is_meant: impl Fn(&CandidateResult) -> bool) -> Vec<&TriedLine> {
         let all = self.tried.iter();
         let mut lines: Vec<&TriedLine> = all.filter(|it| is_meant(&it.tried.verdict)).collect();
         let change = |line: &TriedLine| {
@@ -100,10 +100,11 @@ impl SearchReport {
     }
 
     fn write_tested(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_tested = |it: &Verdict| matches!(it, Verdict::Better | Verdict::Chance);
+        let is_tested =
+            |it: &CandidateResult| matches!(it, CandidateResult::Better | CandidateResult::Chance);
         for line in self.of(is_tested) {
             let verdict = match line.tried.verdict {
-                Verdict::Better => "better",
+                CandidateResult::Better => "better",
                 _ => "chance",
             };
             let p = line.tried.adjusted_p.map(shown_p);
@@ -118,7 +119,7 @@ impl SearchReport {
     }
 
     fn write_others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let out = self.of(|it| *it == Verdict::ScreenedOut);
+        let out = self.of(|it| *it == CandidateResult::ScreenedOut);
         let list = |line: &&TriedLine| match line.tried.effect {
             Some(it) => format!("{} {:+.1}", line.setting.word, it.change_percent),
             None => line.setting.word.clone(),
@@ -131,13 +132,13 @@ impl SearchReport {
                 out.join(", ")
             )?;
         }
-        let late = self.of(|it| *it == Verdict::NoTime);
+        let late = self.of(|it| *it == CandidateResult::NoTime);
         if !late.is_empty() {
             let late: Vec<&str> = late.iter().map(|it| it.setting.word.as_str()).collect();
             writeln!(f, "Not tried, for want of time: {}.", late.join(", "))?;
         }
         for line in &self.tried {
-            if let Verdict::Broken(why) = &line.tried.verdict {
+            if let CandidateResult::Broken(why) = &line.tried.verdict {
                 writeln!(f, "The application fails with {}: {why}", line.setting.word)?;
             }
         }

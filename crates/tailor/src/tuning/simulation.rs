@@ -10,7 +10,7 @@ use std::rc::Rc;
 use tare_stats::SplitMix64;
 
 use super::elimination::{NOISY_PERCENT, Search, Stage};
-use super::outcome::{Decision, Found, Verdict, Why};
+use super::outcome::{CandidateResult, Decision, Found, Why};
 use super::{Boot, Measure, Trials};
 
 /// Boots whose candidates change the value by known factors.
@@ -252,5 +252,5 @@ fn more_of_a_rate_is_better() {
     assert_eq!(found.settings(), [0], "{found:?}");
     let effect = found.combination.unwrap().effect;
     assert!((effect.change_percent - 10.0).abs() < 0.5, "{effect:?}");
-    assert_eq!(found.tried[0].verdict, Verdict::Better);
+    assert_eq!(found.tried[0].verdict, CandidateResult::Better);
 }

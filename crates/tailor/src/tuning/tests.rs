@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::elimination::{Search, SearchError, Stage};
-use super::outcome::{Decision, Verdict, Why};
+use super::outcome::{CandidateResult, Decision, Why};
 use super::{Boot, Measure, Trials};
 
 /// Boots as a function says.
@@ -55,7 +55,7 @@ fn a_setting_that_breaks_the_application_is_named_and_the_others_go_on() {
     });
     let found = search(4, 30.0).run(&mut trials, |_| {}).unwrap();
     assert_eq!(found.settings(), [0]);
-    let broken = Verdict::Broken("the guest ended".to_owned());
+    let broken = CandidateResult::Broken("the guest ended".to_owned());
     assert_eq!(found.tried[1].verdict, broken);
 }
 
@@ -142,7 +142,12 @@ fn the_budget_is_kept_where_boots_become_slower() {
     let found = search.run(&mut trials, |_| {}).unwrap();
     let block = 14.0 * 12.0;
     assert!(found.seconds <= search.budget_s + block, "{found:?}");
-    assert!(found.tried.iter().all(|it| it.verdict != Verdict::NoTime));
+    assert!(
+        found
+            .tried
+            .iter()
+            .all(|it| it.verdict != CandidateResult::NoTime)
+    );
 }
 
 #[test]

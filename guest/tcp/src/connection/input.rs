@@ -10,7 +10,7 @@ use crate::time::{Duration, Instant};
 const TIMESTAMP_LIFETIME: Duration = Duration::from_secs(24 * 24 * 3600);
 
 /// What the checks before the acknowledgement say about a segment.
-enum Verdict {
+enum SegmentCheck {
     Take,
     Drop,
 }
@@ -22,7 +22,7 @@ impl Connection {
             State::Closed => {}
             State::SynSent => self.on_segment_in_syn_sent(now, segment),
             _ => {
-                if let Verdict::Take = self.check(now, segment) {
+                if let SegmentCheck::Take = self.check(now, segment) {
                     self.take(now, segment);
                 }
             }
@@ -31,29 +31,29 @@ impl Connection {
 
     /// Checks in the order of RFC 9293, 3.10.7.4.
     #[inline]
-    fn check(&mut self, now: Instant, segment: &Segment<'_>) -> Verdict {
+    fn check(&mut self, now: Instant, segment: &Segment<'_>) -> SegmentCheck {
         if segment.has(flags::RST) {
             self.on_reset(now, segment);
-            return Verdict::Drop;
+            return SegmentCheck::Drop;
         }
         if self.is_old_by_timestamp(now, segment) || !self.is_in_window(segment) {
             self.on_unacceptable(now, segment);
-            return Verdict::Drop;
+            return SegmentCheck::Drop;
         }
         if segment.has(flags::SYN) {
             self.on_syn(now, segment);
-            return Verdict::Drop;
+            return SegmentCheck::Drop;
         }
         if !segment.has(flags::ACK) {
-            return Verdict::Drop;
+            return SegmentCheck::Drop;
         }
         // Neither data never sent nor what is older than any window (RFC 5961, 5.2).
         let oldest = self.una - self.window_max;
         if segment.ack.after(self.next) || segment.ack.before(oldest) {
             self.challenge(now);
-            return Verdict::Drop;
+            return SegmentCheck::Drop;
         }
-        Verdict::Take
+        SegmentCheck::Take
     }
 
     /// Protection against wrapped sequence numbers (RFC 7323, 5.3).

@@ -5,7 +5,7 @@ use crate::facts::{Facts, Platform};
 use crate::runs::Runs;
 
 /// What a rule gives: nothing where it is about something else.
-pub(super) type Verdict = Option<Result<Advice, NotApplicable>>;
+pub(super) type RuleResult = Option<Result<Advice, NotApplicable>>;
 
 /// The gain by pinning that a kept run measured for this workload; for one that is only planned, in
 /// a container.
@@ -17,7 +17,7 @@ pub(super) fn pin_gain(facts: &Facts, runs: &Runs) -> Gain {
     figure.cloned().map_or(Gain::Unknown, Gain::Measured)
 }
 
-pub(super) fn not_applicable(rule: &'static str, why: impl Into<String>) -> Verdict {
+pub(super) fn not_applicable(rule: &'static str, why: impl Into<String>) -> RuleResult {
     Some(Err(NotApplicable {
         rule,
         why: why.into(),

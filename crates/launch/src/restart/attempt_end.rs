@@ -9,7 +9,7 @@ use crate::ending;
 
 /// How an attempt ended, with its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum AttemptEnd {
     /// A user requested it, or the exit code was 0: the last attempt.
     Over(u8),
     /// The machine failed.
@@ -20,14 +20,14 @@ pub(super) enum Verdict {
 
 /// A machine that ends by itself records how; one that a user ends removes its directory; one that
 /// is killed does neither.
-pub(super) fn verdict(recorded: &Recorded, status: ExitStatus) -> Verdict {
+pub(super) fn attempt_end(recorded: &Recorded, status: ExitStatus) -> AttemptEnd {
     let code = ending::status(status);
     match recorded {
-        Recorded::Removed => Verdict::Over(code),
-        Recorded::End(end) if end.code == 0 => Verdict::Over(0),
-        Recorded::End(end) => Verdict::Failed(end.code),
-        Recorded::Nothing if status.signal().is_some() => Verdict::Failed(code),
-        Recorded::Nothing => Verdict::NotStarted(code),
+        Recorded::Removed => AttemptEnd::Over(code),
+        Recorded::End(end) if end.code == 0 => AttemptEnd::Over(0),
+        Recorded::End(end) => AttemptEnd::Failed(end.code),
+        Recorded::Nothing if status.signal().is_some() => AttemptEnd::Failed(code),
+        Recorded::Nothing => AttemptEnd::NotStarted(code),
     }
 }
 
@@ -43,18 +43,18 @@ mod tests {
         let end = |code| Recorded::End(RunEnd { code, ended_s: 1 });
         let killed = ExitStatus::from_raw(9);
         for (recorded, status, expected) in [
-            (Recorded::Removed, exited(0), Verdict::Over(0)),
-            (Recorded::Removed, exited(143), Verdict::Over(143)),
+            (Recorded::Removed, exited(0), AttemptEnd::Over(0)),
+            (Recorded::Removed, exited(143), AttemptEnd::Over(143)),
             // A program that handles SIGTERM and exits with its own status.
-            (Recorded::Removed, exited(3), Verdict::Over(3)),
-            (end(0), exited(0), Verdict::Over(0)),
-            (end(70), exited(70), Verdict::Failed(70)),
+            (Recorded::Removed, exited(3), AttemptEnd::Over(3)),
+            (end(0), exited(0), AttemptEnd::Over(0)),
+            (end(70), exited(70), AttemptEnd::Failed(70)),
             // The status of a program, which has another meaning as an exit code of Tare.
-            (end(10), exited(10), Verdict::Failed(10)),
-            (Recorded::Nothing, exited(10), Verdict::NotStarted(10)),
-            (Recorded::Nothing, killed, Verdict::Failed(137)),
+            (end(10), exited(10), AttemptEnd::Failed(10)),
+            (Recorded::Nothing, exited(10), AttemptEnd::NotStarted(10)),
+            (Recorded::Nothing, killed, AttemptEnd::Failed(137)),
         ] {
-            assert_eq!(verdict(&recorded, status), expected, "{recorded:?}");
+            assert_eq!(attempt_end(&recorded, status), expected, "{recorded:?}");
         }
     }
 }
