@@ -4,11 +4,11 @@ use tare_host::printable::printable;
 use tare_launch::site;
 
 use crate::args::CheckArgs;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::output::print;
 
 /// Prints a summary of the file, or its mistakes.
-pub(crate) fn check(args: &CheckArgs) -> Outcome {
+pub(crate) fn check(args: &CheckArgs) -> CommandResult {
     let site = site::read(&args.file)?;
     let mut parts = vec![
         counted(site.paths(), "path"),

@@ -97,8 +97,8 @@ impl From<tare_launch::Failure> for Failure {
     }
 }
 
-/// The outcome of a run: a code, or the status of a Linux guest's command.
-pub(crate) type RunOutcome = Result<RunExit, Failure>;
+/// The result of a run: a code, or the status of a Linux guest's command.
+pub(crate) type RunResult = Result<RunExit, Failure>;
 
-/// The outcome of a verb.
-pub(crate) type Outcome = Result<ExitCode, Failure>;
+/// The result of a verb.
+pub(crate) type CommandResult = Result<ExitCode, Failure>;

@@ -8,7 +8,7 @@ use clap_mangen::Man;
 use tare_control::exit::ExitCode;
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
-use crate::failure::{Explain, Failure, Outcome};
+use crate::failure::{CommandResult, Explain, Failure};
 use crate::output::print;
 
 /// A page that cannot be written.
@@ -26,14 +26,14 @@ impl Explain for WriteError {
 }
 
 /// `tare completions SHELL`.
-pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
+pub(crate) fn completions(args: &CompletionsArgs) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "tare", &mut script);
     print(&String::from_utf8_lossy(&script))
 }
 
 /// `tare man`: the main page, or all pages into a directory.
-pub(crate) fn man(args: &ManArgs) -> Outcome {
+pub(crate) fn man(args: &ManArgs) -> CommandResult {
     match &args.out {
         None => {
             let mut page = Vec::new();

@@ -7,7 +7,7 @@ use tare_host::printable::{ConsoleFilter, printable_lines};
 use tare_host::stderr;
 use tare_launch::Terminal;
 
-use crate::failure::{Explain, Failure, Outcome};
+use crate::failure::{CommandResult, Explain, Failure};
 
 /// Standard output cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +28,7 @@ pub(crate) enum Reader {
 }
 
 /// Writes to standard output; a closed reader is not a failure.
-pub(crate) fn print(text: &str) -> Outcome {
+pub(crate) fn print(text: &str) -> CommandResult {
     print_while_read(text).map(|_| ExitCode::Success)
 }
 

@@ -9,12 +9,12 @@ use tare_launch::limits::Limits;
 use tare_launch::{Attempt, JobMode, Launched, Request};
 
 use crate::args::{EngineArg, IdleArg, RunArgs};
-use crate::failure::{Failure, RunOutcome};
+use crate::failure::{Failure, RunResult};
 use crate::output::{Stderr, print};
 use crate::scaffold;
 
 /// Runs a machine to its end, or until it is in the background; `words` are the command line.
-pub(crate) fn run(args: RunArgs, words: Vec<OsString>) -> RunOutcome {
+pub(crate) fn run(args: RunArgs, words: Vec<OsString>) -> RunResult {
     let args = scaffold::with_image(args)?;
     let restart = args.restart;
     let plan = tare_launch::plan(args.into(), &Stderr)?;
@@ -36,7 +36,7 @@ fn unprinted(name: &str, failure: Failure) -> Failure {
 }
 
 /// Runs the machine once for its keeper.
-pub(crate) fn attempt(args: RunArgs, attempt: Attempt) -> RunOutcome {
+pub(crate) fn attempt(args: RunArgs, attempt: Attempt) -> RunResult {
     let args = scaffold::with_image(args)?;
     let request = Request {
         attempt: Some(attempt),

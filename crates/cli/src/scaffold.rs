@@ -10,7 +10,7 @@ use tare_launch::publish::{Publish, PublishError};
 use tare_scaffold::{Appliance, BuildError, CreateError, ManifestError, Sources, SourcesError};
 
 use crate::args::{BuildArgs, NewArgs, RunArgs};
-use crate::failure::{Explain, Failure, Outcome};
+use crate::failure::{CommandResult, Explain, Failure};
 use crate::output::print;
 
 /// There is nothing to run.
@@ -87,7 +87,7 @@ impl Explain for BuildError {
 }
 
 /// `tare new`: creates a crate and prints the next steps.
-pub(crate) fn new(args: &NewArgs) -> Outcome {
+pub(crate) fn new(args: &NewArgs) -> CommandResult {
     let sources = Sources::find(args.tare.as_deref())?;
     let name = tare_scaffold::create(&args.path, &sources)?;
     let path = args.path.to_string_lossy();
@@ -101,7 +101,7 @@ pub(crate) fn new(args: &NewArgs) -> Outcome {
 }
 
 /// `tare build`: builds the image and prints its path.
-pub(crate) fn build(args: &BuildArgs) -> Outcome {
+pub(crate) fn build(args: &BuildArgs) -> CommandResult {
     let image = Appliance::open(&args.directory)?.build()?;
     let path = image.path.to_string_lossy();
     print(&format!("{}: {} bytes\n", printable(&path), image.bytes))

@@ -10,7 +10,7 @@ use tare_control::exit::ExitCode;
 use tare_host::signals::requests_to_end;
 use tare_launch::Interrupted;
 
-use crate::failure::{Explain as _, Failure, Outcome};
+use crate::failure::{CommandResult, Explain as _, Failure};
 
 /// A flag that they set instead of ending the process.
 pub(crate) fn flag() -> io::Result<Arc<AtomicBool>> {
@@ -61,7 +61,7 @@ impl Requests {
     }
 
     /// The outcome of a verb that Ctrl-C ends as planned, unless another request ended it.
-    pub(crate) fn unless_terminated(&self, outcome: Outcome) -> Outcome {
+    pub(crate) fn unless_terminated(&self, outcome: CommandResult) -> CommandResult {
         match self.check() {
             Err(Interrupted::Terminated) => Ok(ExitCode::Terminated),
             Ok(()) | Err(Interrupted::CtrlC) => outcome,

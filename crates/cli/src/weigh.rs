@@ -13,7 +13,7 @@ use crate::args::{
     CompareArgs, CompareFormat, ExperimentArgs, OwnArgs, PlatformArgs, ReportArgs, WeighArgs,
 };
 use crate::experiments::{STUDY, known};
-use crate::failure::{Explain, Outcome};
+use crate::failure::{CommandResult, Explain};
 use crate::output::{print, warn};
 use crate::why::prices;
 
@@ -30,7 +30,7 @@ impl Explain for CompareError {
 }
 
 /// Runs the experiment; prints its table to standard output.
-pub(crate) fn weigh(args: WeighArgs) -> Outcome {
+pub(crate) fn weigh(args: WeighArgs) -> CommandResult {
     let ExperimentArgs {
         name: experiment,
         shared: args,
@@ -120,7 +120,7 @@ fn options(args: PlatformArgs) -> PlatformOptions {
 }
 
 /// Compares two runs.
-pub(crate) fn compare(args: &CompareArgs) -> Outcome {
+pub(crate) fn compare(args: &CompareArgs) -> CommandResult {
     let (before, after) = (KeptRun::read(&args.before)?, KeptRun::read(&args.after)?);
     let compared = tare_lab::compare(&before, &after, &known())?;
     print(&match args.format {
@@ -134,7 +134,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
 
 /// The exit code of a comparison; prints figures that are worse than allowed, or why that cannot
 /// be seen, to standard error.
-fn judged(compared: &Compared, fail_on: Option<f64>) -> Outcome {
+fn judged(compared: &Compared, fail_on: Option<f64>) -> CommandResult {
     let Some(percent) = fail_on else {
         return Ok(ExitCode::Success);
     };
@@ -154,7 +154,7 @@ fn judged(compared: &Compared, fail_on: Option<f64>) -> Outcome {
 }
 
 /// Regenerates a report, or a page of an experiment's history.
-pub(crate) fn report(args: &ReportArgs) -> Outcome {
+pub(crate) fn report(args: &ReportArgs) -> CommandResult {
     if let Some(experiment) = &args.history {
         return history(args, experiment);
     }
@@ -165,7 +165,7 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
     Ok(ExitCode::Success)
 }
 
-fn history(args: &ReportArgs, experiment: &str) -> Outcome {
+fn history(args: &ReportArgs, experiment: &str) -> CommandResult {
     let places = match &args.dir {
         Some(dir) => vec![dir.as_path()],
         None => stored_runs::PLACES.map(Path::new).into(),

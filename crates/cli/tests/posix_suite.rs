@@ -191,7 +191,7 @@ fn passes_here(place: &TestDir, program: &str, test: &Test) -> bool {
 
 /// How the tests went.
 #[derive(Debug, Default)]
-struct Outcome {
+struct SuiteResults {
     passed: usize,
     /// They say that there is nothing to test, or pass on this host neither.
     not_judged: usize,
@@ -212,7 +212,7 @@ fn the_open_posix_test_suite_passes() {
         fs::create_dir_all(root.join(directory)).unwrap();
     }
     let root = root.to_str().unwrap();
-    let outcome = Mutex::new(Outcome::default());
+    let results = Mutex::new(SuiteResults::default());
     at_once(&compiled, AT_A_TIME, |test| {
         let mut ended = there(&place, &program, root, test);
         let has_said = matches!(ended.code, Some(PASS | UNSUPPORTED | UNTESTED));
@@ -222,24 +222,24 @@ fn the_open_posix_test_suite_passes() {
                 ended = there(&place, &program, root, test);
             }
         }
-        let mut outcome = outcome.lock().unwrap();
+        let mut results = results.lock().unwrap();
         match ended.code {
-            Some(PASS) => outcome.passed += 1,
-            _ if !is_judged => outcome.not_judged += 1,
-            _ => outcome
+            Some(PASS) => results.passed += 1,
+            _ if !is_judged => results.not_judged += 1,
+            _ => results
                 .failed
                 .push(format!("{}: {ended:#?}", test.symbol())),
         }
     });
-    let outcome = outcome.into_inner().unwrap();
+    let results = results.into_inner().unwrap();
     println!(
         "{of_suite} tests: {} pass, {} are not judged, {} do not compile here",
-        outcome.passed,
-        outcome.not_judged,
+        results.passed,
+        results.not_judged,
         of_suite - compiled.len()
     );
-    assert!(outcome.failed.is_empty(), "{}", outcome.failed.join("\n"));
-    assert!(outcome.passed >= FEWEST, "{} pass", outcome.passed);
+    assert!(results.failed.is_empty(), "{}", results.failed.join("\n"));
+    assert!(results.passed >= FEWEST, "{} pass", results.passed);
 }
 
 #[test]

@@ -40,7 +40,9 @@ pub use crash::{Code, Crash, CrashCause};
 pub use disable_exits::DisableExits;
 pub use kvm::{Kvm, OpenError};
 pub use memory::{GuestMemoryMmap, HugePages, MemoryError, guest_memory, machine_memory, map_file};
-pub use probe::{Capabilities, Feature, Instruction, InstructionResult, KvmKind, Outcome, Probe};
+pub use probe::{
+    Capabilities, Feature, Instruction, InstructionResult, KvmKind, Probe, ProbeOutcome,
+};
 pub use probing::ProbeError;
 pub use stats::{Stat, StatsError, StatsFd, StatsUnit, StatsValue};
 pub use tare_abi::msi::MsiMessage;

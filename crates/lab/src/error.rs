@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tare_control::exit::ExitCode;
 
 /// A weighing that did not begin, or whose results could not be kept. What goes
-/// wrong with a machine or a sample later on is part of the [`crate::Outcome`].
+/// wrong with a machine or a sample later on is part of the [`crate::WeighResult`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WeighError {

@@ -35,7 +35,6 @@ mod linux;
 mod metric;
 mod number;
 mod observe;
-mod outcome;
 #[cfg(test)]
 mod planted;
 mod progress;
@@ -48,6 +47,7 @@ mod summary;
 mod table;
 mod versions;
 mod weigh;
+mod weigh_result;
 
 /// Example applications by hand: what `tare-appliance` does.
 pub mod by_hand {
@@ -57,9 +57,9 @@ pub mod by_hand {
 pub use compare::{Change, CompareError, Compared, KeptRun, Row, compare};
 pub use error::WeighError;
 pub use history::history;
-pub use outcome::{Outcome, WeighEnd};
 pub use request::{Depth, WeighRequest};
 pub use weigh::{Files, rebuild, weigh, weigh_planned};
+pub use weigh_result::{WeighEnd, WeighResult};
 
 /// What an experiment of another crate is made of.
 pub mod kit {

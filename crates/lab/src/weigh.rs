@@ -21,7 +21,6 @@ use crate::figure::{self, Figure};
 use crate::goal::{JudgedGoal, Judgement, undecided, verdicts};
 use crate::host::{self, HostFacts};
 use crate::observe::Crowding;
-use crate::outcome::{Outcome, WeighEnd};
 use crate::progress::Progress;
 use crate::record::Recorder;
 use crate::replay::Record;
@@ -31,11 +30,12 @@ use crate::stored_runs;
 use crate::summary::{Effect, SCHEMA, Status, Summary, depth_of, subject_of};
 use crate::table;
 use crate::versions::{self, Versions};
+use crate::weigh_result::{WeighEnd, WeighResult};
 use tare_load::interrupt::Interrupt;
 
 /// Runs one of the experiments that are known and writes its results. Progress goes to
 /// standard error. Blocks; SIGINT and SIGTERM end it early with partial results.
-pub fn weigh(request: WeighRequest, known: &[Entry]) -> Result<Outcome, WeighError> {
+pub fn weigh(request: WeighRequest, known: &[Entry]) -> Result<WeighResult, WeighError> {
     let entry = find(&request.experiment, known)?;
     let subject = subject(&entry, &request)?;
     let experiment = (entry.make)(request.depth, subject);
@@ -47,7 +47,7 @@ pub fn weigh_planned(
     request: WeighRequest,
     entry: Entry,
     mut experiment: Box<dyn Experiment>,
-) -> Result<Outcome, WeighError> {
+) -> Result<WeighResult, WeighError> {
     subject(&entry, &request)?;
     let executable = match &request.tare {
         Some(path) => path.clone(),
@@ -110,7 +110,7 @@ impl Weighing<'_> {
         &self,
         mut experiment: Box<dyn Experiment>,
         executor: &mut dyn Executor,
-    ) -> Result<Outcome, WeighError> {
+    ) -> Result<WeighResult, WeighError> {
         let started = SystemTime::now();
         let earlier = self.request.against.as_deref().map(KeptRun::read);
         let earlier = earlier
@@ -166,7 +166,7 @@ impl Weighing<'_> {
         (mut host, crowding): (HostFacts, Option<Crowding>),
         started: SystemTime,
         result: Result<(), RunError>,
-    ) -> Result<Outcome, WeighError> {
+    ) -> Result<WeighResult, WeighError> {
         let (ending, broken) = ending(result);
         let mut failures = experiment.failures();
         failures.extend(broken);
@@ -265,7 +265,7 @@ fn write(
     failures: Vec<String>,
     ending: WeighEnd,
     kept: Vec<Figure>,
-) -> Result<Outcome, WeighError> {
+) -> Result<WeighResult, WeighError> {
     let mut figures = experiment.figures();
     for old in kept {
         let new = figures.iter_mut().find(|new| new.name == old.name);
@@ -328,7 +328,7 @@ fn write(
         took: origin.took,
     });
     recorder.file("report.html", html.as_bytes())?;
-    Ok(Outcome {
+    Ok(WeighResult {
         directory: recorder.directory().to_owned(),
         table: table::table(&summary.figures, goals, summary.machine.kvm),
         missed: missed(&summary),
@@ -366,7 +366,7 @@ const PARTLY_RECORDED: [&str; 4] = ["tailor", "vic", "halt-budget", "vmexit"];
 /// Makes summary and report of a run directory again, from its raw samples: after a kill, or
 /// with a newer program. Figures of which an early record lacks all samples, or some, are taken
 /// over from its `summary.json`.
-pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<Outcome, WeighError> {
+pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<WeighResult, WeighError> {
     let record = Record::read(dir)?;
     let entry = find(&record.word("experiment").unwrap_or_default(), known)?;
     let plan = record

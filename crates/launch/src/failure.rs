@@ -70,8 +70,8 @@ impl<E: Explain> From<E> for Failure {
     }
 }
 
-/// The outcome of a run: a code, or the status of a Linux guest's command.
-pub type RunOutcome = Result<RunExit, Failure>;
+/// The result of a run: a code, or the status of a Linux guest's command.
+pub type RunResult = Result<RunExit, Failure>;
 
 #[cfg(test)]
 mod tests {

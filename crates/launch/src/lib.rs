@@ -81,7 +81,7 @@ pub mod volume;
 mod volume_watch;
 
 pub use attempt::{Attempt, Output, attempt_from_args};
-pub use failure::{Explain, Failure, RunOutcome};
+pub use failure::{Explain, Failure, RunResult};
 pub use interruption::Interrupted;
 pub use launch::launch;
 pub use machine::{Launched, RunFileError};

@@ -33,7 +33,7 @@ use tare_host::signals::requests_to_end;
 use tare_host::terminal::SavedInput;
 
 use crate::confined::Jailed;
-use crate::failure::{Explain, Failure, RunOutcome};
+use crate::failure::{Explain, Failure, RunResult};
 use crate::hold::Hold;
 use crate::linux::stdio;
 use crate::log_bound::LogBound;
@@ -141,7 +141,7 @@ pub(crate) fn command(task: &Supervised, uplink: Option<OwnedFd>) -> io::Result<
 pub fn from_args(
     mut args: impl Iterator<Item = OsString>,
     terminal: &dyn Terminal,
-) -> Option<RunOutcome> {
+) -> Option<RunResult> {
     if args.next()? != OsStr::new(SUPERVISE) {
         return None;
     }
@@ -192,7 +192,7 @@ fn leave(task: &Supervised, ended: &SupervisedEnd, terminal: &dyn Terminal) {
 
 /// How QEMU ended, and whether on request.
 struct SupervisedEnd {
-    outcome: RunOutcome,
+    outcome: RunResult,
     end: WhoEnded,
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn run(
     streams: &[OwnedFd],
     at_end: AtEnd<'_>,
     meanwhile: impl FnOnce() -> Result<(), Failure>,
-) -> RunOutcome {
+) -> RunResult {
     let ended = wait_for_end(task, uplink, streams, meanwhile);
     match at_end {
         AtEnd::Remove => drop(RunDir::at(&task.run_dir).remove()),
@@ -255,7 +255,7 @@ fn wait_for_end(
     }
 }
 
-fn outcome(task: &Supervised, status: ExitStatus, signal: i32) -> RunOutcome {
+fn outcome(task: &Supervised, status: ExitStatus, signal: i32) -> RunResult {
     let said = match task.guest {
         GuestKind::LibraryOs | GuestKind::Program => None,
         GuestKind::Linux => File::open(RunDir::at(&task.run_dir).console_log())

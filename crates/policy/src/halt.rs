@@ -30,7 +30,7 @@ pub use budget::{Budget, Decision, Settings, Standing};
 pub use curve::Curve;
 pub use grow_shrink::GrowShrink;
 pub use reading::{Reading, Waits};
-pub use replay::{Costs, Governed, Halt, Outcome, Rule, Window, most_caught, replay};
+pub use replay::{Costs, Governed, Halt, ReplayCounts, Rule, Window, most_caught, replay};
 
 /// Buckets of KVM's histograms: bucket 0 holds zeros, bucket n values from
 /// 2^(n-1) up to 2^n ns, the last one everything longer.

@@ -6,10 +6,10 @@
 #[path = "fuzzed_timing/simulation.rs"]
 mod simulation;
 
-use simulation::{Outcome, Simulation};
+use simulation::{DeliveryStats, Simulation};
 use tare_policy::coalesce::{Cause, Mode, Parameters, Ratio, Settings};
 
-fn run(parameters: Parameters, seed: u64, completions: u64) -> Outcome {
+fn run(parameters: Parameters, seed: u64, completions: u64) -> DeliveryStats {
     let settings = Settings::new(parameters).unwrap_or_else(|error| panic!("{error}"));
     let outcome = Simulation::new(settings, seed).run(completions);
     assert_eq!(outcome.lost, 0, "seed {seed}");

@@ -15,7 +15,7 @@ pub use load::{
     Costs, Disk, Load, MS, Pace, Requests, Service, Stream, US, committer, paced, readers,
 };
 pub use loads::{arbitrary, equal, known, mixed};
-pub use simulation::{Outcome, Sample, Simulation};
+pub use simulation::{RunStats, Sample, Simulation};
 
 use tare_policy::coalesce::{Mode, Settings};
 
@@ -25,7 +25,7 @@ pub const MOST_COST: f64 = 1.02;
 const FEWEST_COMPLETIONS: usize = 2_000;
 
 /// A load under a mode: its first epochs, in which a trial is made, do not count.
-pub fn run(load: &Load, mode: Mode, seed: u64) -> Outcome {
+pub fn run(load: &Load, mode: Mode, seed: u64) -> RunStats {
     let settings = Settings::with_mode(mode);
     // A short trial tells how long the load takes for enough completions.
     let trial = Simulation::new(load, Settings::with_mode(Mode::Off), seed).run(0, 100 * MS);
@@ -61,7 +61,7 @@ fn costs(label: &str, off: &Sample, auto: &Sample) -> Vec<Cost> {
 }
 
 /// The costs of a load: all figures of all streams.
-fn compare(off: &Outcome, auto: &Outcome) -> Vec<Cost> {
+fn compare(off: &RunStats, auto: &RunStats) -> Vec<Cost> {
     let mut all = costs("all", &off.all, &auto.all);
     // Of streams together, a percentile may lie between two of them.
     all.truncate(2);
@@ -85,7 +85,7 @@ pub fn worst(load: &Load, seed: u64) -> Cost {
     }
     let pooled = |mode, from: u64| {
         let runs = (from..from + 10).map(|more| run(load, mode, seed + more));
-        runs.reduce(Outcome::pool)
+        runs.reduce(RunStats::pool)
     };
     let arms = (pooled(Mode::Off, 0), pooled(Mode::Auto, 0));
     let (Some(off), Some(auto)) = arms else {

@@ -78,7 +78,7 @@ impl Sample {
 }
 
 /// What a run amounted to.
-pub struct Outcome {
+pub struct RunStats {
     /// All streams together.
     pub all: Sample,
     /// Each of them.
@@ -87,7 +87,7 @@ pub struct Outcome {
     pub interrupts: u64,
 }
 
-impl Outcome {
+impl RunStats {
     /// Both runs as one.
     pub fn pool(mut self, other: Self) -> Self {
         self.all.pool(other.all);
@@ -174,7 +174,7 @@ impl<'a> Simulation<'a> {
     }
 
     /// Runs for `warm_up_ns`, then measures for `duration_ns`.
-    pub fn run(mut self, warm_up_ns: u64, duration_ns: u64) -> Outcome {
+    pub fn run(mut self, warm_up_ns: u64, duration_ns: u64) -> RunStats {
         self.measured_from_ns = self.now_ns + warm_up_ns;
         self.end_ns = self.measured_from_ns + duration_ns;
         while self.now_ns < self.end_ns && self.step() {}
@@ -186,7 +186,7 @@ impl<'a> Simulation<'a> {
         }
         all.duration_ns = duration_ns;
         all.latencies_ns.sort_unstable();
-        Outcome {
+        RunStats {
             all,
             streams: self.streams,
             interrupts: self.interrupts,

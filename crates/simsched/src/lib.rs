@@ -59,7 +59,7 @@ pub struct Group {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SchedulerStats {
     /// From the start to the end of the last turn, ns.
     pub time_ns: u64,
     /// CPU time, with what switches and migrations added, ns.

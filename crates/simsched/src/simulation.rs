@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use tare_stats::SplitMix64;
 
 use super::cpu::{Bandwidth, Cpu};
-use super::{Application, Group, MS, Outcome, PERIOD_NS};
+use super::{Application, Group, MS, PERIOD_NS, SchedulerStats};
 
 /// How long after bandwidth was given back CPUs that wait for some get it
 /// (`cfs_bandwidth_slack_period`).
@@ -52,12 +52,12 @@ struct Simulation<'a> {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     planned: u64,
     slack_is_planned: bool,
-    outcome: Outcome,
+    outcome: SchedulerStats,
 }
 
 /// Runs an application in a group. The work of the turns depends on the seed and the
 /// application alone, so that two groups can be compared by it.
-pub fn simulate(application: &Application, group: &Group, seed: u64) -> Outcome {
+pub fn simulate(application: &Application, group: &Group, seed: u64) -> SchedulerStats {
     let mut simulation = Simulation::new(application, group, seed);
     while simulation.unfinished > 0 {
         let Some(Reverse((at_ns, _, event))) = simulation.events.pop() else {
@@ -115,7 +115,7 @@ impl<'a> Simulation<'a> {
             events: BinaryHeap::new(),
             planned: 0,
             slack_is_planned: false,
-            outcome: Outcome::default(),
+            outcome: SchedulerStats::default(),
             threads,
         };
         for thread in 0..simulation.threads.len() {
@@ -244,7 +244,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    fn finish(mut self) -> Outcome {
+    fn finish(mut self) -> SchedulerStats {
         let throttled = self.cpus.iter().filter_map(|cpu| cpu.throttled_since);
         self.outcome.throttled_ns += throttled.map(|since| self.now_ns - since).sum::<u64>();
         self.outcome.time_ns = self.now_ns;

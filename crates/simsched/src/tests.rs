@@ -1,6 +1,6 @@
 //! Against what can be computed, and what must hold for any application and group.
 
-use super::{Application, Group, MS, Outcome, simulate};
+use super::{Application, Group, MS, SchedulerStats, simulate};
 use tare_stats::SplitMix64;
 
 const FREE: Group = Group {
@@ -234,6 +234,6 @@ fn numbers_of_a_damaged_record_end_too() {
     assert!(outcome.time_ns > 0);
     assert_eq!(
         simulate(&computing(1, 0, 1.0), &free(1), 1),
-        Outcome::default()
+        SchedulerStats::default()
     );
 }

@@ -20,6 +20,6 @@ mod wait;
 pub use files::files_below;
 pub use image::{ImageError, built_image, image};
 pub use needs::{free_port, installed, kvm, lacks, or_skip, skip};
-pub use run::{Outcome, RunError, TestMachine};
+pub use run::{RunError, RunOutput, TestMachine};
 pub use tare_qemu::{Accelerator, MachineType};
 pub use wait::{eventually, is_listening, is_locked};

@@ -24,7 +24,7 @@ pub struct TestMachine {
 
 /// How a run ended.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RunOutput {
     /// What the guest said by the exit port, `None` if it did not.
     pub exit: Option<GuestExit>,
     /// What it printed.
@@ -85,7 +85,7 @@ impl TestMachine {
     }
 
     /// Runs until the guest ends, at most for `limit`.
-    pub fn run(&self, limit: Duration) -> Result<Outcome, RunError> {
+    pub fn run(&self, limit: Duration) -> Result<RunOutput, RunError> {
         if self.accelerator == Accelerator::Kvm {
             std::fs::OpenOptions::new()
                 .read(true)
@@ -106,7 +106,7 @@ impl TestMachine {
             .and_then(|thread| thread.join().ok())
             .unwrap_or_default();
         match status {
-            Some(status) => Ok(Outcome {
+            Some(status) => Ok(RunOutput {
                 exit: status
                     .and_then(|code| u8::try_from(code).ok())
                     .and_then(GuestExit::from_qemu_status),

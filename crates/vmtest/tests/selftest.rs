@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use tare_abi::exit::GuestExit;
-use tare_vmtest::{Accelerator, MachineType, Outcome, RunError, TestMachine, image, or_skip};
+use tare_vmtest::{Accelerator, MachineType, RunError, RunOutput, TestMachine, image, or_skip};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Kinds of wild ends, of which consecutive seeds have all in turn.
@@ -22,7 +22,7 @@ fn run(
     accelerator: Accelerator,
     cpus: u8,
     cmdline: &str,
-) -> Option<Outcome> {
+) -> Option<RunOutput> {
     let image = or_skip(image("selftest"))?;
     let machine = TestMachine::new(&image, machine_type, accelerator)
         .cpus(cpus)

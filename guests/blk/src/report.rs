@@ -12,10 +12,10 @@ use alloc::string::String;
 use tare_libos::hal::clock;
 
 use crate::histogram::Histogram;
-use crate::run::Outcome;
+use crate::run::JobResult;
 
 /// The line.
-pub fn line(outcome: &Outcome) -> String {
+pub fn line(outcome: &JobResult) -> String {
     let seen = &outcome.seen;
     let ns = ns(outcome.ticks);
     let completed = seen.times.count();

@@ -42,7 +42,7 @@ pub enum RunError {
 
 /// What came out of a run.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct JobResult {
     /// Commands in flight.
     pub cif: u32,
     /// Ticks for which commands counted.
@@ -68,7 +68,7 @@ pub fn run(
     disk: &Disk,
     cif: u32,
     mut at: impl FnMut(Edge),
-) -> Result<Outcome, RunError> {
+) -> Result<JobResult, RunError> {
     let places = places(job, disk, cif)?;
     let shared = Arc::new(Shared {
         disk: disk.clone(),
@@ -104,7 +104,7 @@ pub fn run(
     for thread in threads {
         seen.merge(&thread.join());
     }
-    Ok(Outcome {
+    Ok(JobResult {
         cif,
         ticks,
         seen,

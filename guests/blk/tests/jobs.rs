@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use tare_guest_blk::run::{Edge, Outcome, RunError, run};
+use tare_guest_blk::run::{Edge, JobResult, RunError, run};
 use tare_guest_blk::{Job, report};
 use tare_libos::block::{Access, Disk};
 
@@ -14,7 +14,7 @@ fn disk(access: Access) -> Disk {
     Disk::in_memory("disk0", vec![0; 1 << 20], access)
 }
 
-fn done(line: &str, cif: u32) -> Outcome {
+fn done(line: &str, cif: u32) -> JobResult {
     run(&job(line), &disk(Access::ReadWrite), cif, |_| {}).unwrap()
 }
 

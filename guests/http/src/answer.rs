@@ -8,7 +8,7 @@ use core::ops::Range;
 use tare_libos::serve::text::put;
 use tare_site::push_encoded;
 
-use crate::conditions::{self, Outcome};
+use crate::conditions::{self, PreconditionResult};
 use crate::multipart::{self, Multipart};
 use crate::range::{self, Selection};
 use crate::request::{Method, Request};
@@ -99,8 +99,8 @@ pub(crate) fn options(head: &mut Vec<u8>) -> Answer {
 pub(crate) fn answer_file(request: &Request<'_>, asset: Arc<Asset>, head: &mut Vec<u8>) -> Answer {
     let file = asset.validators();
     match conditions::evaluate(&request.conditions, &file) {
-        Outcome::Failed => return plain(head, Status::PreconditionFailed, b""),
-        Outcome::NotModified => {
+        PreconditionResult::Failed => return plain(head, Status::PreconditionFailed, b""),
+        PreconditionResult::NotModified => {
             put(head, Status::NotModified.line());
             put(head, asset.validated());
             return Answer {
@@ -108,7 +108,7 @@ pub(crate) fn answer_file(request: &Request<'_>, asset: Arc<Asset>, head: &mut V
                 content: Content::Static(b""),
             };
         }
-        Outcome::Proceed => {}
+        PreconditionResult::Proceed => {}
     }
     // Ranges are defined for GET only (RFC 9110, 14.2).
     let range = request.range.filter(|_| {

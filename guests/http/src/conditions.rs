@@ -16,7 +16,7 @@ pub(crate) struct Validators<'a> {
 
 /// The outcome of a request's preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum PreconditionResult {
     /// Answer as if there were none.
     Proceed,
     /// 304
@@ -26,22 +26,22 @@ pub(crate) enum Outcome {
 }
 
 /// Evaluates in the order of RFC 9110, 13.2.2, for GET and HEAD of a file.
-pub(crate) fn evaluate(conditions: &Conditions<'_>, file: &Validators<'_>) -> Outcome {
+pub(crate) fn evaluate(conditions: &Conditions<'_>, file: &Validators<'_>) -> PreconditionResult {
     if !conditions.if_match.is_empty() {
         if !any_matches(&conditions.if_match, file, Comparison::Strong) {
-            return Outcome::Failed;
+            return PreconditionResult::Failed;
         }
     } else if unmodified_since(conditions.if_unmodified_since, file) == Some(false) {
-        return Outcome::Failed;
+        return PreconditionResult::Failed;
     }
     if !conditions.if_none_match.is_empty() {
         if any_matches(&conditions.if_none_match, file, Comparison::Weak) {
-            return Outcome::NotModified;
+            return PreconditionResult::NotModified;
         }
     } else if unmodified_since(conditions.if_modified_since, file) == Some(true) {
-        return Outcome::NotModified;
+        return PreconditionResult::NotModified;
     }
-    Outcome::Proceed
+    PreconditionResult::Proceed
 }
 
 /// Whether `If-Range` allows a part to be sent (RFC 9110, 13.1.5): its tag is
@@ -122,7 +122,7 @@ mod tests {
     const BEFORE: &[u8] = b"Sun, 06 Nov 1994 08:49:36 GMT";
     const AFTER: &[u8] = b"Sun, 06 Nov 1994 08:49:38 GMT";
 
-    fn none_match(lines: &[&'static str]) -> Outcome {
+    fn none_match(lines: &[&'static str]) -> PreconditionResult {
         let conditions = Conditions {
             if_none_match: lines.iter().map(|line| line.as_bytes()).collect(),
             ..Conditions::default()
@@ -130,7 +130,7 @@ mod tests {
         evaluate(&conditions, &FILE)
     }
 
-    fn if_match(line: &str) -> Outcome {
+    fn if_match(line: &str) -> PreconditionResult {
         let conditions = Conditions {
             if_match: [line.as_bytes()].into_iter().collect(),
             ..Conditions::default()
@@ -150,7 +150,11 @@ mod tests {
             &["\"x\"", "\"a-1\""],
             &[" \"a-1\" "],
         ] {
-            assert_eq!(none_match(lines), Outcome::NotModified, "{lines:?}");
+            assert_eq!(
+                none_match(lines),
+                PreconditionResult::NotModified,
+                "{lines:?}"
+            );
         }
         for lines in [
             &["\"a-2\""][..],
@@ -161,16 +165,16 @@ mod tests {
             &[""],
             &["\"*\""],
         ] {
-            assert_eq!(none_match(lines), Outcome::Proceed, "{lines:?}");
+            assert_eq!(none_match(lines), PreconditionResult::Proceed, "{lines:?}");
         }
     }
 
     #[test]
     fn if_match_compares_strongly() {
-        assert_eq!(if_match("\"a-1\""), Outcome::Proceed);
-        assert_eq!(if_match("*"), Outcome::Proceed);
-        assert_eq!(if_match("W/\"a-1\""), Outcome::Failed);
-        assert_eq!(if_match("\"b\", \"c\""), Outcome::Failed);
+        assert_eq!(if_match("\"a-1\""), PreconditionResult::Proceed);
+        assert_eq!(if_match("*"), PreconditionResult::Proceed);
+        assert_eq!(if_match("W/\"a-1\""), PreconditionResult::Failed);
+        assert_eq!(if_match("\"b\", \"c\""), PreconditionResult::Failed);
     }
 
     #[test]
@@ -182,14 +186,14 @@ mod tests {
             };
             evaluate(&conditions, &FILE)
         };
-        assert_eq!(since(FILE.last_modified), Outcome::NotModified);
-        assert_eq!(since(AFTER), Outcome::NotModified);
+        assert_eq!(since(FILE.last_modified), PreconditionResult::NotModified);
+        assert_eq!(since(AFTER), PreconditionResult::NotModified);
         assert_eq!(
             since(b"Sunday, 06-Nov-94 08:49:37 GMT"),
-            Outcome::NotModified
+            PreconditionResult::NotModified
         );
-        assert_eq!(since(BEFORE), Outcome::Proceed);
-        assert_eq!(since(b"yesterday"), Outcome::Proceed);
+        assert_eq!(since(BEFORE), PreconditionResult::Proceed);
+        assert_eq!(since(b"yesterday"), PreconditionResult::Proceed);
         let unmodified = |date| {
             let conditions = Conditions {
                 if_unmodified_since: Some(date),
@@ -197,10 +201,10 @@ mod tests {
             };
             evaluate(&conditions, &FILE)
         };
-        assert_eq!(unmodified(FILE.last_modified), Outcome::Proceed);
-        assert_eq!(unmodified(AFTER), Outcome::Proceed);
-        assert_eq!(unmodified(BEFORE), Outcome::Failed);
-        assert_eq!(unmodified(b"yesterday"), Outcome::Proceed);
+        assert_eq!(unmodified(FILE.last_modified), PreconditionResult::Proceed);
+        assert_eq!(unmodified(AFTER), PreconditionResult::Proceed);
+        assert_eq!(unmodified(BEFORE), PreconditionResult::Failed);
+        assert_eq!(unmodified(b"yesterday"), PreconditionResult::Proceed);
     }
 
     #[test]
@@ -211,13 +215,13 @@ mod tests {
             if_modified_since: Some(AFTER),
             ..Conditions::default()
         };
-        assert_eq!(evaluate(&conditions, &FILE), Outcome::Proceed);
+        assert_eq!(evaluate(&conditions, &FILE), PreconditionResult::Proceed);
         let conditions = Conditions {
             if_match: one(b"\"a-1\""),
             if_unmodified_since: Some(BEFORE),
             ..Conditions::default()
         };
-        assert_eq!(evaluate(&conditions, &FILE), Outcome::Proceed);
+        assert_eq!(evaluate(&conditions, &FILE), PreconditionResult::Proceed);
         let conditions = Conditions {
             if_match: one(b"\"other\""),
             if_none_match: one(b"\"a-1\""),
@@ -225,7 +229,7 @@ mod tests {
         };
         assert_eq!(
             evaluate(&conditions, &FILE),
-            Outcome::Failed,
+            PreconditionResult::Failed,
             "412 comes first"
         );
     }

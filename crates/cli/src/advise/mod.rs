@@ -20,7 +20,7 @@ use tare_policy::placement::Class;
 use self::advised::{Advised, facts_of};
 use self::measure::measure;
 use crate::args::AdviseArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::print;
 use crate::pin::recover;
 use crate::signals::Requests;
@@ -29,7 +29,7 @@ use crate::signals::Requests;
 const RUNS_VARIABLE: &str = "TARE_RUNS";
 
 /// Prints recommendations; with `--try` also tries them.
-pub(crate) fn advise(args: &AdviseArgs) -> Outcome {
+pub(crate) fn advise(args: &AdviseArgs) -> CommandResult {
     let store = Store::open_default()?;
     let requests = Requests::watch().map_err(|error| Failure::new(ExitCode::Internal, error))?;
     recover(&store);

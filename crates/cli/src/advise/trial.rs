@@ -12,7 +12,7 @@ use tare_pin::{Choice, Host, Plan, Store, Target, TaskId};
 use tare_policy::placement::Class;
 use tare_stats::{mann_whitney, quantile, sorted};
 
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::output::print;
 use crate::pin::place;
 use crate::signals::Requests;
@@ -55,7 +55,7 @@ enum TrialResult {
 
 impl Trial<'_> {
     /// Runs the trial, prints the result, and keeps the placement if it helped.
-    pub(super) fn run(&self, requests: &Requests) -> Outcome {
+    pub(super) fn run(&self, requests: &Requests) -> CommandResult {
         let measure = match self.class {
             Some(Class::CpuBound) => Measure::CpuTime,
             _ => Measure::Waiting,

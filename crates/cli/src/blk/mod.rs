@@ -21,7 +21,7 @@ use tare_vhost::{
 };
 
 use crate::args::BlkArgs;
-use crate::failure::{Explain, Failure, Outcome};
+use crate::failure::{CommandResult, Explain, Failure};
 use crate::output::warn;
 
 impl Explain for SocketError {
@@ -127,7 +127,7 @@ fn sockets(args: &BlkArgs, passed: Vec<UnixListener>) -> Result<Vec<Socket>, Fai
 }
 
 /// Serves disks until Ctrl-C, SIGTERM or `tare stop`.
-pub(crate) fn blk(args: BlkArgs) -> Outcome {
+pub(crate) fn blk(args: BlkArgs) -> CommandResult {
     // Before anything is opened, so that no new descriptor has a number from the environment.
     let passed = passed_sockets()?;
     allow_descriptors(args.disk.len().min(MOST_DISKS))?;

@@ -10,12 +10,12 @@ use tare_host::printable::printable;
 use tare_launch::{limits, user};
 use tare_platforms_study::journal::{self, JournalError};
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{print, warn};
 
 /// Cleans up, and prints each removed run directory. Continues after a failure; the first one
 /// decides the exit code.
-pub(super) fn clean() -> Outcome {
+pub(super) fn clean() -> CommandResult {
     let root = RunRoot::open_default()?;
     let mut text = String::new();
     let mut first = None;

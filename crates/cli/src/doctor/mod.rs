@@ -17,12 +17,12 @@ mod weighings;
 use tare_control::exit::ExitCode;
 
 use crate::args::DoctorArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{print, width};
 use finding::{Finding, Status, text};
 
 /// Checks everything and prints the findings. Fails only if the host can run no machine.
-pub(crate) fn doctor(args: &DoctorArgs) -> Outcome {
+pub(crate) fn doctor(args: &DoctorArgs) -> CommandResult {
     if args.clean {
         return clean::clean();
     }

@@ -14,7 +14,7 @@ use tare_host::printable::ConsoleFilter;
 use tare_launch::record::{EngineName, Record};
 
 use crate::args::LogsArgs;
-use crate::failure::{Explain, Outcome};
+use crate::failure::{CommandResult, Explain};
 
 /// How often to check whether a silent machine still runs; the end of a machine that ends by itself
 /// is noticed at once.
@@ -47,7 +47,7 @@ impl Explain for LogError {
 }
 
 /// Prints the log, and with `--follow` what is added until the machine ends.
-pub(crate) fn logs(args: &LogsArgs) -> Outcome {
+pub(crate) fn logs(args: &LogsArgs) -> CommandResult {
     let dir = RunRoot::open_default()?.look_up(&args.name)?.dir;
     let is_disk = |record: Record| record.engine == EngineName::Blk;
     if Record::read(&dir).is_ok_and(is_disk) {

@@ -12,7 +12,7 @@ use tare_launch::record::{Record, now_s};
 use tare_launch::{limits, user};
 
 use crate::args::PsArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{print, warn};
 
 /// A machine as `tare ps --json` shows it.
@@ -54,7 +54,7 @@ enum State {
 const SETTLED: Duration = Duration::from_secs(10);
 
 /// Lists the machines that run, with `--all` those that have ended as well.
-pub(crate) fn ps(args: &PsArgs) -> Outcome {
+pub(crate) fn ps(args: &PsArgs) -> CommandResult {
     limits::sweep();
     user::sweep();
     let Listing { runs, foreign } = RunRoot::open_default()?.list()?;

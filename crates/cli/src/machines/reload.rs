@@ -5,11 +5,11 @@ use std::time::Duration;
 use tare_launch::reload::ReloadRequest;
 
 use crate::args::ReloadArgs;
-use crate::failure::Outcome;
+use crate::failure::CommandResult;
 use crate::output::{Stderr, print};
 
 /// Gives a machine another root, and prints how many files it now serves.
-pub(crate) fn reload(args: ReloadArgs) -> Outcome {
+pub(crate) fn reload(args: ReloadArgs) -> CommandResult {
     let request = ReloadRequest {
         name: args.name,
         root: args.root,

@@ -5,7 +5,7 @@ use tare_control::rundir::{RunDirError, RunRoot};
 use tare_launch::{limits, user};
 
 use crate::args::RmArgs;
-use crate::failure::{Explain, Failure, Outcome};
+use crate::failure::{CommandResult, Explain, Failure};
 use crate::output::warn;
 
 /// A machine that cannot be removed.
@@ -24,7 +24,7 @@ impl Explain for StillRunning {
 }
 
 /// Removes each machine. Continues after a failure; the first one decides the exit code.
-pub(crate) fn rm(args: &RmArgs) -> Outcome {
+pub(crate) fn rm(args: &RmArgs) -> CommandResult {
     let root = RunRoot::open_default()?;
     let mut first = None;
     for name in &args.names {

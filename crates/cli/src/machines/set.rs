@@ -9,7 +9,7 @@ use tare_control::settings::{Row, Settings, SettingsChange, SettingsError};
 use tare_launch::record::Record;
 
 use crate::args::SetArgs;
-use crate::failure::{Explain, Failure, Outcome};
+use crate::failure::{CommandResult, Explain, Failure};
 use crate::output::print;
 
 /// Columns of a terminal.
@@ -54,7 +54,7 @@ impl Explain for SetError {
 }
 
 /// Changes settings of a machine, or lists them.
-pub(crate) fn set(args: &SetArgs) -> Outcome {
+pub(crate) fn set(args: &SetArgs) -> CommandResult {
     let mut change = SettingsChange::default();
     for word in &args.pairs {
         change.set(word).map_err(SetError::Word)?;

@@ -13,11 +13,11 @@ use tare_launch::record::Record;
 use super::stats_error::StatsError;
 use super::watch::{Form, Watching, watch};
 use crate::args::{StatsArgs, WatchSeconds};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{print, width};
 
 /// Prints the statistics of a machine.
-pub(crate) fn stats(args: &StatsArgs) -> Outcome {
+pub(crate) fn stats(args: &StatsArgs) -> CommandResult {
     let dir = RunRoot::open_default()?.find(&args.name)?;
     if Record::read(&dir).is_ok_and(|record| !record.engine.answers()) {
         return Err(StatsError::Qemu(args.name.clone()).into());

@@ -15,7 +15,7 @@ use tare_launch::record::{EngineName, Record};
 use tare_launch::{limits, user};
 
 use crate::args::StopArgs;
-use crate::failure::{Explain, Failure, Outcome};
+use crate::failure::{CommandResult, Explain, Failure};
 use crate::output::warn;
 
 /// How often to check whether a machine has ended.
@@ -43,7 +43,7 @@ impl Explain for StopError {
 }
 
 /// Stops each machine. Continues after a failure; the first one decides the exit code.
-pub(crate) fn stop(args: &StopArgs) -> Outcome {
+pub(crate) fn stop(args: &StopArgs) -> CommandResult {
     let root = RunRoot::open_default()?;
     let limit = Duration::from_secs(args.time.into());
     let mut first = None;

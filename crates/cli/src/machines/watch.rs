@@ -19,7 +19,7 @@ use tare_control::live::{self, DiskInterval, RatioShare};
 use tare_control::stats::Stats;
 
 use super::stats_error::StatsError;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{Reader, print, print_while_read};
 
 /// How often to check for Ctrl-C while waiting.
@@ -55,7 +55,7 @@ struct Sample<'a> {
 }
 
 /// Watches the disks of the machine that `client` asks.
-pub(super) fn watch(name: &str, client: &mut Client, how: Watching) -> Outcome {
+pub(super) fn watch(name: &str, client: &mut Client, how: Watching) -> CommandResult {
     let interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGINT, Arc::clone(&interrupted))
         .map_err(|error| Failure::new(ExitCode::Internal, error))?;
@@ -168,7 +168,7 @@ impl View {
     }
 
     /// Prints the distribution, unless the view shows it already.
-    fn end(&self) -> Outcome {
+    fn end(&self) -> CommandResult {
         if self.redraws || self.form == Form::Json {
             return Ok(ExitCode::Success);
         }

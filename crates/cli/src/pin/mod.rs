@@ -11,7 +11,7 @@ use tare_control::exit::ExitCode;
 use tare_pin::{Choice, Host, PinError, Pinned, Plan, Store, Target, Undone};
 
 use crate::args::PinArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{print, warn};
 use crate::signals::Requests;
 
@@ -19,7 +19,7 @@ use crate::signals::Requests;
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Pins, or restores.
-pub(crate) fn pin(args: &PinArgs) -> Outcome {
+pub(crate) fn pin(args: &PinArgs) -> CommandResult {
     let store = Store::open_default()?;
     let requests = Requests::watch().map_err(|error| Failure::new(ExitCode::Internal, error))?;
     recover(&store);
@@ -63,7 +63,7 @@ pub(crate) fn recover(store: &Store) {
 
 /// Keeps the placement, also for new threads, until the time is over, the target ends or a signal
 /// arrives; then restores the old one.
-fn hold(mut pinned: Pinned, time: Duration, requests: &Requests, name: &str) -> Outcome {
+fn hold(mut pinned: Pinned, time: Duration, requests: &Requests, name: &str) -> CommandResult {
     let end = Instant::now() + time;
     let mut caught = 0;
     let ended = loop {
@@ -84,7 +84,7 @@ fn hold(mut pinned: Pinned, time: Duration, requests: &Requests, name: &str) -> 
     Ok(ended.unwrap_or(code))
 }
 
-fn report(undone: &Undone, name: &str) -> Outcome {
+fn report(undone: &Undone, name: &str) -> CommandResult {
     undone.left.iter().for_each(|left| warn(left));
     print(&format!("{name}: {}\n", table::undone(undone)))
 }

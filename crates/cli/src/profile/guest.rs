@@ -28,7 +28,7 @@ use tare_rootfs::{Cache, Kernel, Task, Tree, cpio};
 use super::output::OutFile;
 use super::plan::Plan;
 use super::read::{ParseError, parse};
-use crate::failure::{Explain, Failure, RunOutcome};
+use crate::failure::{Explain, Failure, RunResult};
 use crate::output::warn;
 use crate::signals::Requests;
 use machine::ProfiledMachine;
@@ -76,7 +76,7 @@ pub(super) fn profile(
     root: &Path,
     command: &[String],
     requests: &Requests,
-) -> RunOutcome {
+) -> RunResult {
     for call in &plan.graphs {
         table::number(call).ok_or_else(|| InGuestError::NoSuchCall(call.clone()))?;
     }

@@ -5,11 +5,11 @@ use tare_control::exit::ExitCode;
 use super::output::OutFile;
 use super::{read, text};
 use crate::args::MergeArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::print;
 
 /// Merges the profiles and writes the result.
-pub(super) fn merge(args: &MergeArgs) -> Outcome {
+pub(super) fn merge(args: &MergeArgs) -> CommandResult {
     let merged = read::merged(&args.files)?;
     let json = merged
         .to_json()

@@ -21,12 +21,12 @@ use tare_host::stderr;
 use tare_launch::ending;
 use tare_probe::Unavailable;
 use tare_probe::syscalls::{
-    Because, FollowError, Limits, LogEnd, LogError, Outcome as Course, Recorder, StartError,
+    Because, FollowError, Limits, LogEnd, LogError, ObservationEnd, Recorder, StartError,
 };
 use tare_profile::{Profile, Way};
 
 use crate::args::{ProfileArgs, ProfileVerb};
-use crate::failure::{Explain, Failure, RunOutcome};
+use crate::failure::{Explain, Failure, RunResult};
 use crate::output::{print, warn};
 use crate::signals::Requests;
 use output::OutFile;
@@ -83,7 +83,7 @@ impl Explain for WatchError {
 }
 
 /// Profiles an application, or merges profiles.
-pub(crate) fn profile(args: ProfileArgs) -> RunOutcome {
+pub(crate) fn profile(args: ProfileArgs) -> RunResult {
     if let Some(ProfileVerb::Merge(args)) = &args.verb {
         return merge::merge(args).map(RunExit::from);
     }
@@ -97,7 +97,7 @@ pub(crate) fn profile(args: ProfileArgs) -> RunOutcome {
 }
 
 /// Profiles on this kernel.
-fn here(plan: &Plan, subject: &Subject, requests: Requests) -> RunOutcome {
+fn here(plan: &Plan, subject: &Subject, requests: Requests) -> RunResult {
     let out = plan.out.as_deref().map(OutFile::open).transpose()?;
     let log = plan.log.as_deref().map(OutFile::open).transpose()?;
     let log_file = log.as_ref().map(OutFile::file).transpose()?;
@@ -109,14 +109,14 @@ fn here(plan: &Plan, subject: &Subject, requests: Requests) -> RunOutcome {
         interrupted: requests.interrupted,
         terminated: requests.terminated,
     };
-    let (course, way) = observe(&mut recorder, plan, subject, &limits)?;
+    let (end, way) = observe(&mut recorder, plan, subject, &limits)?;
     let (profile, log_end) = recorder.finish(&plan.label, way);
     keep(plan, &profile, out)?;
     if let (Some(file), Some(end)) = (log, log_end) {
         tell_log(&file, end?);
         file.commit()?;
     }
-    Ok(ended(&course))
+    Ok(ended(&end))
 }
 
 /// Writes the profile to its file, and prints a summary.
@@ -160,7 +160,7 @@ fn observe(
     plan: &Plan,
     subject: &Subject,
     limits: &Limits,
-) -> Result<(Course, Way), Failure> {
+) -> Result<(ObservationEnd, Way), Failure> {
     match subject {
         Subject::Command(words) | Subject::Program(words) => {
             let mut command = Command::new(&words.program);
@@ -170,32 +170,32 @@ fn observe(
                 command.stdout(Stdio::from(std::io::stderr()));
             }
             let mut child = recorder.spawn(&mut command)?;
-            let course = recorder.until_command_ends(&mut child, limits, |processes| {
+            let end = recorder.until_command_ends(&mut child, limits, |processes| {
                 warn(&format!(
                     "the command has ended; processes that it left behind: {processes}, \
                      observed until they end, or Ctrl-C ends them"
                 ));
             });
-            Ok((course.map_err(WatchError)?, Way::Command(words.all())))
+            Ok((end.map_err(WatchError)?, Way::Command(words.all())))
         }
         Subject::Pid(pid) => {
             recorder.follow(*pid)?;
-            let course = recorder.until_all_end(limits).map_err(WatchError)?;
-            Ok((course, Way::Pid(*pid)))
+            let end = recorder.until_all_end(limits).map_err(WatchError)?;
+            Ok((end, Way::Pid(*pid)))
         }
         Subject::Container(container) => {
             let name = container.cgroup.display().to_string();
             recorder.follow_container(container.clone())?;
-            let course = recorder.until_all_end(limits).map_err(WatchError)?;
-            Ok((course, Way::Container(name)))
+            let end = recorder.until_all_end(limits).map_err(WatchError)?;
+            Ok((end, Way::Container(name)))
         }
         Subject::Guest { .. } => unreachable!("a guest is observed from within"),
     }
 }
 
 /// Passes the command's status on, unless we ended the command.
-fn ended(course: &Course) -> RunExit {
-    match (course.because, course.status) {
+fn ended(end: &ObservationEnd) -> RunExit {
+    match (end.because, end.status) {
         (Because::Ended, Some(status)) => RunExit::Status(ending::status(status)),
         (Because::Ended | Because::Time, _) => ExitCode::Success.into(),
         // Ending it is the normal way to observe a running process for a chosen time.

@@ -44,7 +44,7 @@ use tare_tailor::tailoring::{Control, Step, Tailored, Tailoring};
 use tare_tailor::tuning::load::Load;
 use tare_tailor::tuning::report::SearchReport;
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{print, warn};
 use crate::profile::read;
 use crate::signals::{self, Requests};
@@ -63,7 +63,7 @@ const REPORT_TEXT: &str = "report.txt";
 const REPORT_JSON: &str = "report.json";
 
 /// Tailors a kernel, or rebuilds one from its lock file.
-pub(crate) fn tailor(args: &TailorArgs) -> Outcome {
+pub(crate) fn tailor(args: &TailorArgs) -> CommandResult {
     let builder = KernelBuilder {
         cache: Cache::open_default()?,
         source: args.source.clone().map(Source::at).unwrap_or_default(),
@@ -108,7 +108,12 @@ fn cpus() -> NonZeroUsize {
 }
 
 /// Rebuilds the kernel of a lock file and prints the differences.
-fn again(args: &TailorArgs, path: &Path, builder: &KernelBuilder, ended: &AtomicBool) -> Outcome {
+fn again(
+    args: &TailorArgs,
+    path: &Path,
+    builder: &KernelBuilder,
+    ended: &AtomicBool,
+) -> CommandResult {
     let lock = Lock::read(path)?;
     let out = args
         .out
@@ -144,7 +149,7 @@ struct Subject {
     logs: PathBuf,
 }
 
-fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>) -> Outcome {
+fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>) -> CommandResult {
     let begin = Instant::now();
     // First, so that a wrong directory is found before the build.
     let records = args.cves.as_deref().map(Records::read).transpose()?;

@@ -26,7 +26,7 @@ use tare_tailor::tuning::{Measure, settings};
 
 use super::args::TailorArgs;
 use super::{Debian, Subject, applications, spec, subjects, write};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::output::{print, warn};
 use crate::profile::read;
 
@@ -73,7 +73,7 @@ pub(super) fn on_a_kernel(
     kernel: &Path,
     builder: &KernelBuilder,
     interrupted: &Arc<AtomicBool>,
-) -> Outcome {
+) -> CommandResult {
     let profiles = read::each(&args.profiles)?;
     let applications = applications::grouped(&profiles);
     let Some(load) = load(args, applications.len())? else {

@@ -21,7 +21,7 @@ use tare_account::Account;
 use tare_control::exit::ExitCode;
 
 use crate::args::TopArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::observe::{ObserveError, Watch};
 use crate::signals::Requests;
 use crate::why::prices::Prices;
@@ -40,7 +40,7 @@ struct Interval {
 }
 
 /// Shows all machines.
-pub(crate) fn top(args: &TopArgs) -> Outcome {
+pub(crate) fn top(args: &TopArgs) -> CommandResult {
     let interval = args.interval.duration();
     let prices = Prices::newest();
     let watch = Watch::all();
@@ -59,7 +59,7 @@ pub(crate) fn top(args: &TopArgs) -> Outcome {
 }
 
 /// Prints tables to standard output, until the reader closes.
-fn print(mut watch: Watch, args: &TopArgs, prices: &Prices) -> Outcome {
+fn print(mut watch: Watch, args: &TopArgs, prices: &Prices) -> CommandResult {
     let mut out = std::io::stdout().lock();
     loop {
         let accounts = watch.interval(args.interval.duration());
@@ -97,7 +97,7 @@ fn show(
     intervals: &Receiver<Interval>,
     requests: &Requests,
     prices: &Prices,
-) -> Outcome {
+) -> CommandResult {
     loop {
         screen
             .draw(|frame| screen::draw(frame, &view))

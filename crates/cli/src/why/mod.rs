@@ -16,7 +16,7 @@ use serde::Serialize;
 use tare_control::exit::ExitCode;
 
 use crate::args::WhyArgs;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{CommandResult, Failure};
 use crate::observe::Watch;
 use crate::output::{print, warn};
 use cost::RunCost;
@@ -34,7 +34,7 @@ struct Document {
 }
 
 /// Watches for a while and prints the findings.
-pub(crate) fn why(args: &WhyArgs) -> Outcome {
+pub(crate) fn why(args: &WhyArgs) -> CommandResult {
     if let Some([before, after]) = args.compare.as_deref() {
         return print(&compare::compare(before, after)?);
     }
@@ -53,7 +53,7 @@ pub(crate) fn why(args: &WhyArgs) -> Outcome {
 }
 
 /// Watches for the window, and prints what it shows.
-fn findings(args: &WhyArgs, prices: Prices, mut watch: Watch, began: Instant) -> Outcome {
+fn findings(args: &WhyArgs, prices: Prices, mut watch: Watch, began: Instant) -> CommandResult {
     let counts = Counts::now(watch.vms());
     let mut accounts = watch.window(args.seconds.duration());
     counts.add_to(&mut accounts);
@@ -81,7 +81,7 @@ fn findings(args: &WhyArgs, prices: Prices, mut watch: Watch, began: Instant) ->
     print(&text(&machines, &prices, cost))
 }
 
-fn print_json(prices: Prices, cost: RunCost, machines: Vec<Report>) -> Outcome {
+fn print_json(prices: Prices, cost: RunCost, machines: Vec<Report>) -> CommandResult {
     let document = Document {
         schema: SCHEMA,
         prices,

@@ -71,8 +71,8 @@ impl Blk {
                 return Err(error);
             }
         }
-        let outcome = self.judge(&mut pending, finished.result);
-        if let Outcome::Partial(done) = outcome {
+        let state = self.judge(&mut pending, finished.result);
+        if let RequestState::Partial(done) = state {
             self.in_flight.submit(finished.token, pending);
             if pending.copied && !pending.flushes {
                 self.slow.wait(finished.token, buffers);
@@ -85,8 +85,8 @@ impl Blk {
             return Ok(Progress::More);
         }
         self.release(finished.token, buffers);
-        match outcome {
-            Outcome::Failed(error) => self.fail(&pending, &error, queue, memory)?,
+        match state {
+            RequestState::Failed(error) => self.fail(&pending, &error, queue, memory)?,
             _ => self.succeed(&pending, queue, memory)?,
         }
         Ok(Progress::Done)
@@ -97,35 +97,37 @@ impl Blk {
         self.in_flight.release(token, buffers);
     }
 
-    /// Turns a result of the engine into an outcome of the request.
-    fn judge(&mut self, pending: &mut InFlightRequest, result: io::Result<usize>) -> Outcome {
+    /// Turns a result of the engine into the state of the request.
+    fn judge(&mut self, pending: &mut InFlightRequest, result: io::Result<usize>) -> RequestState {
         let transfers = transfers(pending);
         match (pending.request, result) {
-            (_, Err(error)) if may_be_repeated(&error) => Outcome::Partial(0),
-            (_, Ok(_)) if pending.flushes => Outcome::Done,
-            (_, Err(error)) if pending.flushes => Outcome::Failed(error),
+            (_, Err(error)) if may_be_repeated(&error) => RequestState::Partial(0),
+            (_, Ok(_)) if pending.flushes => RequestState::Done,
+            (_, Err(error)) if pending.flushes => RequestState::Failed(error),
             (_, Ok(done)) if transfers.is_some() => {
                 let len = transfers.unwrap_or_default();
                 pending.done += done as u64;
                 match done {
-                    _ if pending.done >= len && self.owes_flush(pending) => Outcome::Partial(done),
-                    _ if pending.done >= len => Outcome::Done,
-                    0 => Outcome::Failed(io::ErrorKind::UnexpectedEof.into()),
-                    done => Outcome::Partial(done),
+                    _ if pending.done >= len && self.owes_flush(pending) => {
+                        RequestState::Partial(done)
+                    }
+                    _ if pending.done >= len => RequestState::Done,
+                    0 => RequestState::Failed(io::ErrorKind::UnexpectedEof.into()),
+                    done => RequestState::Partial(done),
                 }
             }
-            (_, Ok(_)) if self.owes_flush(pending) => Outcome::Partial(0),
-            (_, Ok(_)) => Outcome::Done,
+            (_, Ok(_)) if self.owes_flush(pending) => RequestState::Partial(0),
+            (_, Ok(_)) => RequestState::Done,
             // A hint that the file system does not understand.
-            (Request::Discard { .. }, Err(error)) if is_unsupported(&error) => Outcome::Done,
+            (Request::Discard { .. }, Err(error)) if is_unsupported(&error) => RequestState::Done,
             // Writes zeros instead.
             (Request::WriteZeroes { .. }, Err(error))
                 if is_unsupported(&error) && !pending.copied =>
             {
                 pending.copied = true;
-                Outcome::Partial(0)
+                RequestState::Partial(0)
             }
-            (_, Err(error)) => Outcome::Failed(error),
+            (_, Err(error)) => RequestState::Failed(error),
         }
     }
 
@@ -217,7 +219,7 @@ impl Blk {
     }
 }
 
-enum Outcome {
+enum RequestState {
     Done,
     /// This many further bytes are done.
     Partial(usize),

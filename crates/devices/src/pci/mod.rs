@@ -24,7 +24,7 @@ pub use bar::Bar;
 pub use bus::{AddError, PciBus, PciFunction};
 pub use config::{ConfigSpace, ConfigWrite, Identity};
 pub use counters::BusCounters;
-pub use msix::{Msix, MsixControl, Outcome};
+pub use msix::{Msix, MsixControl, MsixDelivery};
 
 /// Bytes of configuration space that a function fills; ECAM shows zeros beyond.
 pub(crate) const CONFIG_LEN: usize = 256;

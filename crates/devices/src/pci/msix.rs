@@ -36,7 +36,7 @@ impl MsixControl {
 
 /// The effect of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum MsixDelivery {
     /// The message was sent.
     Sent,
     /// The vector is masked: its pending bit is set, the message follows when
@@ -125,17 +125,17 @@ impl Msix {
     }
 
     /// Sends `vector`'s message, or remembers it behind a mask.
-    pub fn signal(&mut self, vector: u16) -> Outcome {
+    pub fn signal(&mut self, vector: u16) -> MsixDelivery {
         let index = usize::from(vector);
         if !self.control.enabled || index >= self.vectors.len() {
-            return Outcome::Nowhere;
+            return MsixDelivery::Nowhere;
         }
         self.vectors[index].pending = true;
         self.update_route(index);
         if self.vectors[index].pending {
-            Outcome::Pending
+            MsixDelivery::Pending
         } else {
-            Outcome::Sent
+            MsixDelivery::Sent
         }
     }
 

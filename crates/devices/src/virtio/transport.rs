@@ -14,7 +14,7 @@ use super::{
     DEVICE_BASE, Interest, NO_VECTOR, Progress, QueueError, QueueSettings, Queues, VENDOR,
     VirtioDevice, Virtqueue,
 };
-use crate::pci::{Bar, ConfigSpace, Identity, Msix, Outcome};
+use crate::pci::{Bar, ConfigSpace, Identity, Msix, MsixDelivery};
 use crate::{CounterSource, GuestRam, Kick, Wiring};
 
 const TRANSPORT_FEATURES: u64 =
@@ -296,7 +296,7 @@ impl<D: VirtioDevice> VirtioPci<D> {
 }
 
 fn signal(msix: &mut Msix, vector: u16, counters: &TransportCounters) {
-    if msix.signal(vector) != Outcome::Nowhere {
+    if msix.signal(vector) != MsixDelivery::Nowhere {
         counters.interrupts.increment();
     }
 }

@@ -38,7 +38,7 @@ pub enum KvmKind {
 /// The result of trying an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ProbeOutcome {
     /// It worked as specified.
     Works,
     /// CPUID does not offer it, so it was not tried.
@@ -59,7 +59,7 @@ pub struct InstructionResult {
     /// The instruction.
     pub instruction: &'static Instruction,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: ProbeOutcome,
 }
 
 /// The probe's result. Plain data; `Display` prints it for people, and serde writes it for another
@@ -104,7 +104,7 @@ impl Probe {
     }
 
     /// The result of the instruction called `name`.
-    pub fn outcome(&self, name: &str) -> Option<Outcome> {
+    pub fn outcome(&self, name: &str) -> Option<ProbeOutcome> {
         let named = |it: &&InstructionResult| it.instruction.name == name;
         self.instructions
             .iter()
@@ -116,7 +116,7 @@ impl Probe {
     pub fn broken(&self) -> impl Iterator<Item = &InstructionResult> {
         self.instructions
             .iter()
-            .filter(|it| !matches!(it.outcome, Outcome::Works | Outcome::NotOffered))
+            .filter(|it| !matches!(it.outcome, ProbeOutcome::Works | ProbeOutcome::NotOffered))
     }
 
     /// Features that a machine's CPUID must not offer.

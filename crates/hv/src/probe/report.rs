@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Capabilities, KvmKind, Outcome, Probe};
+use super::{Capabilities, KvmKind, Probe, ProbeOutcome};
 
 impl fmt::Display for KvmKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -13,7 +13,7 @@ impl fmt::Display for KvmKind {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for ProbeOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Works => f.write_str("works"),

@@ -7,7 +7,7 @@ use kvm_bindings::kvm_cpuid_entry2;
 use serde::{Deserialize, Serialize};
 
 use super::instructions::INSTRUCTIONS;
-use super::{Capabilities, Feature, InstructionResult, KvmKind, Outcome, Probe};
+use super::{Capabilities, Feature, InstructionResult, KvmKind, Probe, ProbeOutcome};
 
 /// The document. Instructions and features have names.
 #[derive(Debug, Serialize, Deserialize)]
@@ -17,7 +17,7 @@ pub(super) struct SavedProbe {
     emulated_instructions: Option<u64>,
     loop_instructions: u64,
     loop_time: Duration,
-    instructions: Vec<(String, Outcome)>,
+    instructions: Vec<(String, ProbeOutcome)>,
     shown_regardless: Vec<String>,
     capabilities: Capabilities,
     elapsed: Duration,
@@ -83,7 +83,7 @@ impl TryFrom<SavedProbe> for Probe {
     }
 }
 
-fn result((name, outcome): (String, Outcome)) -> Result<InstructionResult, UnknownName> {
+fn result((name, outcome): (String, ProbeOutcome)) -> Result<InstructionResult, UnknownName> {
     let instruction = INSTRUCTIONS.iter().find(|it| it.name == name);
     Ok(InstructionResult {
         instruction: instruction.ok_or(UnknownName(name))?,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kvm_bindings::kvm_cpuid_entry2;
 
 use super::instructions::INSTRUCTIONS;
-use super::{Capabilities, InstructionResult, KvmKind, Outcome, Probe};
+use super::{Capabilities, InstructionResult, KvmKind, Probe, ProbeOutcome};
 use crate::disable_exits::DisableExits;
 
 /// A KVM with these leaves whose emulator lacks the instructions of these names.
@@ -15,9 +15,9 @@ pub(crate) fn probe(supported: Vec<kvm_cpuid_entry2>, lacking: &[&str]) -> Probe
         .map(|instruction| InstructionResult {
             instruction,
             outcome: if lacking.contains(&instruction.name) {
-                Outcome::NotEmulated
+                ProbeOutcome::NotEmulated
             } else {
-                Outcome::Works
+                ProbeOutcome::Works
             },
         })
         .collect();

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::memory::MemoryError;
-use crate::probe::Outcome;
+use crate::probe::ProbeOutcome;
 use crate::stats::StatsError;
 use crate::vcpu::{RunError, VcpuError};
 use crate::vm::VmError;
@@ -45,6 +45,6 @@ pub enum ProbeError {
     #[error("this KVM does not execute ordinary 64-bit code: {outcome}")]
     Unusable {
         /// What happened instead.
-        outcome: Outcome,
+        outcome: ProbeOutcome,
     },
 }

@@ -18,7 +18,7 @@ use crate::kvm::Kvm;
 use crate::memory::guest_memory;
 use crate::probe::feature::{FSGSBASE, XSAVE};
 use crate::probe::instructions::{End, INSTRUCTIONS, Instruction};
-use crate::probe::{Capabilities, InstructionResult, KvmKind, Outcome};
+use crate::probe::{Capabilities, InstructionResult, KvmKind, ProbeOutcome};
 use crate::stats::{StatsError, StatsFd};
 use crate::vcpu::{Exit, Vcpu, set_mode};
 use crate::vm::Vm;
@@ -150,7 +150,7 @@ impl ProbeVm {
         for _ in 0..TIMED_RUNS {
             let begin = Instant::now();
             match self.execute(&LOOP, End::Next)? {
-                Outcome::Works => time = time.min(begin.elapsed()),
+                ProbeOutcome::Works => time = time.min(begin.elapsed()),
                 outcome => return Err(ProbeError::Unusable { outcome }),
             }
         }
@@ -212,7 +212,7 @@ impl ProbeVm {
         // mov eax, leaf; mov ecx, index; cpuid
         let code = [0xb8, a, b, c, d, 0xb9, i, j, k, l, 0x0f, 0xa2];
         match self.execute(&code, End::Next)? {
-            Outcome::Works => {}
+            ProbeOutcome::Works => {}
             outcome => return Err(ProbeError::Unusable { outcome }),
         }
         let regs = self.registers()?;
@@ -242,7 +242,7 @@ impl ProbeVm {
                 let outcome = if offered(instruction) {
                     self.execute(instruction.code, instruction.ends_in)?
                 } else {
-                    Outcome::NotOffered
+                    ProbeOutcome::NotOffered
                 };
                 Ok(InstructionResult {
                     instruction,
@@ -253,14 +253,14 @@ impl ProbeVm {
     }
 
     /// Runs code; once more if it hung: a process that was stopped in between looks the same.
-    fn execute(&mut self, code: &[u8], expected: End) -> Result<Outcome, ProbeError> {
+    fn execute(&mut self, code: &[u8], expected: End) -> Result<ProbeOutcome, ProbeError> {
         match self.execute_once(code, expected)? {
-            Outcome::Hung => self.execute_once(code, expected),
+            ProbeOutcome::Hung => self.execute_once(code, expected),
             outcome => Ok(outcome),
         }
     }
 
-    fn execute_once(&mut self, code: &[u8], expected: End) -> Result<Outcome, ProbeError> {
+    fn execute_once(&mut self, code: &[u8], expected: End) -> Result<ProbeOutcome, ProbeError> {
         let memory = self.vm.memory();
         memory.write_slice(&[0; DATA_BYTES], GuestAddress(DATA))?;
         memory.write_slice(code, GuestAddress(CODE))?;
@@ -271,23 +271,23 @@ impl ProbeVm {
         self.run_to_halt(end, expected)
     }
 
-    fn run_to_halt(&mut self, end: u64, expected: End) -> Result<Outcome, ProbeError> {
+    fn run_to_halt(&mut self, end: u64, expected: End) -> Result<ProbeOutcome, ProbeError> {
         loop {
             match self.vcpu.run()? {
                 Exit::Hlt => break,
                 Exit::Interrupted if self.overdue.swap(false, Ordering::AcqRel) => {
-                    return Ok(Outcome::Hung);
+                    return Ok(ProbeOutcome::Hung);
                 }
                 Exit::Interrupted => {}
-                Exit::InternalError(_) => return Ok(Outcome::NotEmulated),
-                _ => return Ok(Outcome::Lost),
+                Exit::InternalError(_) => return Ok(ProbeOutcome::NotEmulated),
+                _ => return Ok(ProbeOutcome::Lost),
             }
         }
         let rip = self.registers()?.rip;
         Ok(match halted_at(rip, end) {
-            Some(reached) if reached == expected => Outcome::Works,
-            Some(End::Vector(vector)) => Outcome::Fault(vector),
-            _ => Outcome::Lost,
+            Some(reached) if reached == expected => ProbeOutcome::Works,
+            Some(End::Vector(vector)) => ProbeOutcome::Fault(vector),
+            _ => ProbeOutcome::Lost,
         })
     }
 

@@ -15,7 +15,7 @@ use kvm_bindings::{
 use kvm_ioctls::{Error, VcpuFd};
 
 use crate::crash::{Crash, CrashCause};
-use crate::probe::{Outcome, Probe};
+use crate::probe::{Probe, ProbeOutcome};
 
 /// x87 status: an exception waits that is not masked.
 const EXCEPTION_SUMMARY: u16 = 1 << 7;
@@ -59,7 +59,7 @@ pub(super) struct EmulationFallback(Vec<Instruction>);
 
 impl EmulationFallback {
     pub(super) fn of(probe: &Probe) -> Self {
-        let lacks = |it: &Instruction| probe.outcome(it.name()) == Some(Outcome::NotEmulated);
+        let lacks = |it: &Instruction| probe.outcome(it.name()) == Some(ProbeOutcome::NotEmulated);
         Self(Instruction::ALL.into_iter().filter(lacks).collect())
     }
 

@@ -1,7 +1,7 @@
 //! Guests that cannot go on.
 
 use tare_abi::entry::CODE_SELECTOR;
-use tare_hv::{CrashCause, Exit, KvmKind, Outcome};
+use tare_hv::{CrashCause, Exit, KvmKind, ProbeOutcome};
 
 use crate::machine::{CODE, DATA, TestVm, kvm};
 
@@ -83,7 +83,7 @@ fn a_breakpoint_reaches_its_handler_and_returns_behind_it() {
     assert_eq!(writes[0], (0x80, (behind as u32).to_le_bytes().to_vec()));
     assert_eq!(writes[1].0, 0x81);
     let (_, probe) = kvm().unwrap();
-    let lacks = probe.outcome("int3") == Some(Outcome::NotEmulated);
+    let lacks = probe.outcome("int3") == Some(ProbeOutcome::NotEmulated);
     assert_eq!(emulated, usize::from(lacks));
 }
 
@@ -102,7 +102,7 @@ fn waiting_for_the_x87_unit_goes_on() {
         }
     }
     let (_, probe) = kvm().unwrap();
-    let lacks = probe.outcome("fwait") == Some(Outcome::NotEmulated);
+    let lacks = probe.outcome("fwait") == Some(ProbeOutcome::NotEmulated);
     assert_eq!(emulated, usize::from(lacks));
 }
 
@@ -111,13 +111,13 @@ fn the_probe_finds_what_the_processor_refuses() {
     let Some((_, probe)) = kvm() else {
         return;
     };
-    assert_eq!(probe.outcome("ud2"), Some(Outcome::Works));
-    assert_eq!(probe.outcome("cpuid"), Some(Outcome::Works));
+    assert_eq!(probe.outcome("ud2"), Some(ProbeOutcome::Works));
+    assert_eq!(probe.outcome("cpuid"), Some(ProbeOutcome::Works));
     assert_eq!(probe.outcome("no such instruction"), None);
     if probe.kind == KvmKind::Hardware {
         assert_eq!(probe.broken().count(), 0, "{probe}");
     } else {
-        assert_eq!(probe.outcome("paddd"), Some(Outcome::NotEmulated));
+        assert_eq!(probe.outcome("paddd"), Some(ProbeOutcome::NotEmulated));
     }
     println!("{probe}");
 }

@@ -16,20 +16,20 @@ use crate::appliance::fake::{Fakes, Fault};
 use crate::experiment::Experiment;
 use crate::figure::{Figure, Spread, Statistic};
 use crate::host::HostFacts;
-use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::replay::Record;
 use crate::request::{Depth, WeighRequest};
 use crate::summary::{SCHEMA, Status, Summary};
 use crate::versions::Versions;
 use crate::weigh::{Files, Weighing};
+use crate::weigh_result::WeighResult;
 use tare_load::interrupt::Interrupt;
 
 /// A weighing that is over.
 pub(crate) struct Run {
     directory: TempDir,
     pub(crate) fakes: Fakes,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: WeighResult,
 }
 
 impl Run {

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::goal::Goal;
-use crate::outcome::WeighEnd;
 use crate::summary::Summary;
+use crate::weigh_result::WeighEnd;
 
 pub(crate) use page::{AGAINST, bare, html};
 pub use section::{ReportText, Section};

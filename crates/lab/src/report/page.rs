@@ -10,8 +10,8 @@ use super::{Report, Section};
 use crate::figure::{Figure, needed};
 use crate::goal::{Bound, Goal, Judgement, judge};
 use crate::number::number;
-use crate::outcome::WeighEnd;
 use crate::summary::Summary;
+use crate::weigh_result::WeighEnd;
 
 const STYLE: &str = include_str!("style.css");
 

@@ -23,7 +23,7 @@ use super::backoff::Backoff;
 use super::signals::KeeperSignals;
 use crate::attempt::{ATTEMPT, Attempt, Output, read_task};
 use crate::engine::Engine;
-use crate::failure::{Explain, Failure, RunOutcome};
+use crate::failure::{Explain, Failure, RunResult};
 use crate::interruption::Interruption;
 use crate::log_bound::bound_once;
 use crate::machine::{Launched, RunFileError, Starting};
@@ -146,7 +146,7 @@ fn detach(
 pub fn keeper_from_args(
     mut args: impl Iterator<Item = OsString>,
     terminal: &dyn Terminal,
-) -> Option<RunOutcome> {
+) -> Option<RunResult> {
     if args.next()? != OsStr::new(KEEP) {
         return None;
     }
@@ -157,7 +157,7 @@ pub fn keeper_from_args(
     })
 }
 
-fn in_background(task: Task, words: Vec<OsString>, terminal: &dyn Terminal) -> RunOutcome {
+fn in_background(task: Task, words: Vec<OsString>, terminal: &dyn Terminal) -> RunResult {
     let keeper = Keeper {
         dir: RunDir::at(&task.run_dir),
         lock: take_inherited(task.lock).map_err(KeepError::Task)?,
@@ -317,7 +317,7 @@ impl Keeper {
     }
 
     /// Leaves nothing after a request; otherwise log and exit code, also of a keeper that failed.
-    fn leave(&self, ended: Result<End, Failure>, terminal: &dyn Terminal) -> RunOutcome {
+    fn leave(&self, ended: Result<End, Failure>, terminal: &dyn Terminal) -> RunResult {
         let end = match &ended {
             Ok(end) => *end,
             Err(failure) => End::failed(failure.code() as u8),

@@ -9,7 +9,7 @@ use std::path::Path;
 use tare_host::tap_namespace as tap;
 
 pub use linux::Received;
-pub use transfer::{Arm, Outcome, transfer};
+pub use transfer::{Arm, TransferStats, transfer};
 
 /// Why this cannot be measured here.
 pub fn obstacle() -> Option<String> {

@@ -48,7 +48,7 @@ impl Arm {
 
 /// What a transfer came to.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
+pub struct TransferStats {
     /// What the receiver got.
     pub received: Received,
     /// Segments with data that the sender gave to the wire.
@@ -90,7 +90,7 @@ pub fn transfer(
     (bytes, seed): (usize, u64),
     limit: Duration,
     interrupt: &Interrupt,
-) -> io::Result<Outcome> {
+) -> io::Result<TransferStats> {
     thread::scope(|scope| {
         let wire = scope.spawn(|| {
             linux::go_before_others()?;
@@ -107,7 +107,7 @@ fn carry(
     (bytes, seed): (usize, u64),
     limit: Duration,
     interrupt: &Interrupt,
-) -> io::Result<Outcome> {
+) -> io::Result<TransferStats> {
     let port = SocketAddr::from(([192, 0, 2, 1], PORT));
     let mut sender = match arm {
         Arm::Tare => {
@@ -131,10 +131,10 @@ fn carry(
         carried?;
         let received = received?;
         stopped?;
-        return Ok(wire.outcome(received));
+        return Ok(wire.stats(received));
     }
     carried?;
-    Ok(wire.outcome(received?))
+    Ok(wire.stats(received?))
 }
 
 impl Wire {
@@ -149,8 +149,8 @@ impl Wire {
         }
     }
 
-    fn outcome(&self, received: Received) -> Outcome {
-        Outcome {
+    fn stats(&self, received: Received) -> TransferStats {
+        TransferStats {
             received,
             segments: self.count.segments,
             again: self.count.again,

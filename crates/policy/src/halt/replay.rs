@@ -25,7 +25,7 @@ pub struct Costs {
 
 /// What a rule would have done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct ReplayCounts {
     /// Halts.
     pub halts: u64,
     /// Of them, those whose wake-up was polled for.
@@ -36,7 +36,7 @@ pub struct Outcome {
     pub elapsed_ns: u64,
 }
 
-impl Outcome {
+impl ReplayCounts {
     /// Mean latency of a wake-up; 0 without any.
     pub fn mean_latency_ns(&self, costs: Costs) -> u64 {
         let scheduled = u128::from(self.halts - self.caught);
@@ -208,8 +208,8 @@ impl Rule for Governed {
 }
 
 /// Runs `halts` through `rule`.
-pub fn replay(rule: &mut impl Rule, halts: impl IntoIterator<Item = Halt>) -> Outcome {
-    let mut outcome = Outcome::default();
+pub fn replay(rule: &mut impl Rule, halts: impl IntoIterator<Item = Halt>) -> ReplayCounts {
+    let mut outcome = ReplayCounts::default();
     for halt in halts {
         let window_ns = rule.window_ns();
         let polled_ns = halt.wait_ns.min(window_ns);

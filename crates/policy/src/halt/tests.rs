@@ -26,7 +26,7 @@ fn halt(busy_ns: u64, wait_ns: u64) -> Halt {
     Halt { busy_ns, wait_ns }
 }
 
-fn governed(percent: u16, halts: &[Halt]) -> (Governed, Outcome) {
+fn governed(percent: u16, halts: &[Halt]) -> (Governed, ReplayCounts) {
     let mut rule = Governed::new(budget(percent), COSTS);
     let outcome = replay(&mut rule, halts.iter().copied());
     (rule, outcome)
@@ -38,10 +38,10 @@ fn frontier_ns(percent: u64, halts: &[Halt]) -> u64 {
     waits.sort_unstable();
     let elapsed: u64 = halts.iter().map(|h| h.busy_ns + h.wait_ns).sum();
     let (caught, _) = most_caught(&waits, elapsed * percent / 100);
-    let best = Outcome {
+    let best = ReplayCounts {
         halts: halts.len() as u64,
         caught,
-        ..Outcome::default()
+        ..ReplayCounts::default()
     };
     best.mean_latency_ns(COSTS)
 }
@@ -163,10 +163,10 @@ fn a_load_that_changes_is_followed_within_its_memory() {
     halts.extend(std::vec![halt(100 * US, 5 * MS); 2000]);
     let (rule, all) = governed(10, &halts);
     assert_eq!(rule.window_ns(), 0);
-    let after = Outcome {
+    let after = ReplayCounts {
         polled_ns: all.polled_ns - before.polled_ns,
         elapsed_ns: all.elapsed_ns - before.elapsed_ns,
-        ..Outcome::default()
+        ..ReplayCounts::default()
     };
     assert!(after.polled_ppm() < 10_000, "{after:?}");
 }

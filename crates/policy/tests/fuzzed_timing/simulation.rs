@@ -19,14 +19,14 @@ const KINDS: [RequestKind; 5] = [
 ];
 
 /// What a run amounted to, counted by the simulation and by the coalescer.
-pub(crate) struct Outcome {
+pub(crate) struct DeliveryStats {
     pub lost: u64,
     pub longest_hold_ns: u64,
     pub interrupts: u64,
     pub counters: Counters,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for DeliveryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counters = &self.counters;
         writeln!(f, "completions {}", counters.completions)?;
@@ -104,13 +104,13 @@ impl Simulation {
     }
 
     /// This many completions, and then until everything has been delivered.
-    pub(crate) fn run(mut self, completions: u64) -> Outcome {
+    pub(crate) fn run(mut self, completions: u64) -> DeliveryStats {
         while self.coalescer.counters().completions < completions {
             self.event();
         }
         self.phase.depth = 0;
         while self.event() {}
-        Outcome {
+        DeliveryStats {
             lost: self.submitted - self.told,
             longest_hold_ns: self.longest_hold_ns,
             interrupts: self.interrupts,

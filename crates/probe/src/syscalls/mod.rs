@@ -32,4 +32,4 @@ mod tasks;
 pub use call_log::{LogEnd, LogError};
 pub use follow::{Container, FollowError};
 pub use recorder::{Recorder, StartError};
-pub use session::{Because, Limits, Outcome};
+pub use session::{Because, Limits, ObservationEnd};

@@ -48,7 +48,7 @@ pub enum Because {
 
 /// How an observation ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Outcome {
+pub struct ObservationEnd {
     /// Why.
     pub because: Because,
     /// Status of the command, if one was started.
@@ -65,7 +65,7 @@ impl Recorder {
         child: &mut Child,
         limits: &Limits,
         left_behind: impl FnOnce(usize),
-    ) -> io::Result<Outcome> {
+    ) -> io::Result<ObservationEnd> {
         let mut left_behind = Some(left_behind);
         let because = self.turns(limits, |recorder| {
             if child.try_wait()?.is_none() {
@@ -80,16 +80,16 @@ impl Recorder {
         if because != Because::Ended {
             self.end_all(child, because)?;
         }
-        Ok(Outcome {
+        Ok(ObservationEnd {
             because,
             status: Some(child.wait()?),
         })
     }
 
     /// Observes until all who are followed have ended, or until the limits.
-    pub fn until_all_end(&mut self, limits: &Limits) -> io::Result<Outcome> {
+    pub fn until_all_end(&mut self, limits: &Limits) -> io::Result<ObservationEnd> {
         let because = self.turns(limits, |recorder| Ok(recorder.living().is_empty()))?;
-        Ok(Outcome {
+        Ok(ObservationEnd {
             because,
             status: None,
         })

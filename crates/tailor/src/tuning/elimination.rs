@@ -3,9 +3,9 @@
 use tare_stats::adjusted_by_holm;
 
 use super::order::Orders;
-use super::outcome::{CandidateResult, Combination, Decision, Found, Tried, Why};
 use super::pairs::Pairs;
 use super::schedule::{LEAST_CONFIRMED, Schedule};
+use super::search_result::{CandidateResult, Combination, Decision, SearchResult, Tried, Why};
 use super::{Measure, Trials};
 
 /// The chance of one false winner among all that are tested, and of a false confirmation.
@@ -93,7 +93,7 @@ struct Run<'a, T, P> {
 }
 
 /// An arm of a block: what came of it.
-type Outcome = Result<f64, String>;
+type BootResult = Result<f64, String>;
 
 impl Search {
     /// Runs it.
@@ -101,7 +101,7 @@ impl Search {
         &self,
         trials: &mut T,
         progress: impl FnMut(Stage),
-    ) -> Result<Found, SearchError<T::Error>> {
+    ) -> Result<SearchResult, SearchError<T::Error>> {
         let mut run = Run {
             search: *self,
             trials,
@@ -117,7 +117,7 @@ impl Search {
 }
 
 impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
-    fn whole(&mut self) -> Result<Found, SearchError<T::Error>> {
+    fn whole(&mut self) -> Result<SearchResult, SearchError<T::Error>> {
         // Thrown away: it fills the host's caches, and shows how long a boot takes.
         if let Err(why) = self.boot_twice(&[])? {
             return Err(SearchError::Default(why));
@@ -133,7 +133,7 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
         };
         let finalists = self.screen(&schedule)?;
         let (control, winners) = self.test(&schedule, &finalists)?;
-        let mut found = Found {
+        let mut found = SearchResult {
             measure: self.search.measure,
             seed: self.search.seed,
             tried: Vec::new(),
@@ -271,7 +271,7 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
     fn confirm(
         &mut self,
         winners: Vec<usize>,
-        found: &mut Found,
+        found: &mut SearchResult,
     ) -> Result<(), SearchError<T::Error>> {
         (self.progress)(Stage::Confirmation {
             settings: winners.len(),
@@ -306,8 +306,8 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
     }
 
     /// Boots each arm once.
-    fn block(&mut self, arms: &[Vec<usize>]) -> Result<Vec<Outcome>, SearchError<T::Error>> {
-        let mut came: Vec<Outcome> = arms.iter().map(|_| Err(String::new())).collect();
+    fn block(&mut self, arms: &[Vec<usize>]) -> Result<Vec<BootResult>, SearchError<T::Error>> {
+        let mut came: Vec<BootResult> = arms.iter().map(|_| Err(String::new())).collect();
         for arm in self.orders.next(arms.len()) {
             came[arm] = self.boot_twice(&arms[arm])?;
         }
@@ -321,7 +321,7 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
     }
 
     /// One boot, and another where it gave no value: a busy host is not a broken kernel.
-    fn boot_twice(&mut self, settings: &[usize]) -> Result<Outcome, SearchError<T::Error>> {
+    fn boot_twice(&mut self, settings: &[usize]) -> Result<BootResult, SearchError<T::Error>> {
         let first = self.boot(settings)?;
         if first.is_ok() {
             return Ok(first);
@@ -329,7 +329,7 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
         self.boot(settings)
     }
 
-    fn boot(&mut self, settings: &[usize]) -> Result<Outcome, SearchError<T::Error>> {
+    fn boot(&mut self, settings: &[usize]) -> Result<BootResult, SearchError<T::Error>> {
         let boot = self.trials.boot(settings)?;
         self.boots += 1;
         self.spent_s += boot.seconds.max(0.0);
@@ -341,7 +341,13 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
     }
 
     /// Adds a block's values to each arm's pairs; an arm without a value is broken.
-    fn add(&mut self, arms: &[usize], came: &[Outcome], default: &Outcome, pairs: &mut [Pairs]) {
+    fn add(
+        &mut self,
+        arms: &[usize],
+        came: &[BootResult],
+        default: &BootResult,
+        pairs: &mut [Pairs],
+    ) {
         for (index, outcome) in arms.iter().zip(came) {
             match outcome {
                 Err(why) => self.tried[*index].verdict = CandidateResult::Broken(why.clone()),
@@ -350,7 +356,7 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
         }
     }
 
-    fn add_pair(&self, pairs: &mut Pairs, default: &Outcome, arm: &Outcome) {
+    fn add_pair(&self, pairs: &mut Pairs, default: &BootResult, arm: &BootResult) {
         if let (Ok(default), Ok(arm)) = (default, arm) {
             pairs.add(self.search.measure, *default, *arm);
         }
@@ -380,7 +386,7 @@ impl<T: Trials, P: FnMut(Stage)> Run<'_, T, P> {
 }
 
 /// The middle of the default's two boots (of their logarithms, as ratios are compared).
-fn pooled(default: &Outcome, again: &Outcome) -> Outcome {
+fn pooled(default: &BootResult, again: &BootResult) -> BootResult {
     match (default, again) {
         (Ok(one), Ok(other)) => Ok((one * other).sqrt()),
         (Ok(one), Err(_)) | (Err(_), Ok(one)) => Ok(*one),

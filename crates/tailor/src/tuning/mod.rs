@@ -2,15 +2,15 @@
 //! and sysctls, one boot each ([ADR 72](../../../docs/adr/0072-settings-by-measured-effect.md)).
 //!
 //! ```text
-//! settings     what is tried: mapping/settings.toml, with the safety that each gives up
-//! schedule     how many boots of what fit into a budget
-//! elimination  blocks of boots: screening, test, confirmation; pure, given its trials
-//! order        in which order the arms of a block boot
-//! pairs        boots of one block against each other
-//! outcome      what came of it; report: for people
-//! journal      boots that were recorded, so that an interrupted search goes on
-//! load         requests to the application
-//! bench        one trial: a boot in QEMU under the load
+//! settings       what is tried: mapping/settings.toml, with the safety that each gives up
+//! schedule       how many boots of what fit into a budget
+//! elimination    blocks of boots: screening, test, confirmation; pure, given its trials
+//! order          in which order the arms of a block boot
+//! pairs          boots of one block against each other
+//! search_result  what came of it; report: for people
+//! journal        boots that were recorded, so that an interrupted search goes on
+//! load           requests to the application
+//! bench          one trial: a boot in QEMU under the load
 //! ```
 //!
 //! The unit of randomisation is a boot, not a request. Each block boots every arm once, in a
@@ -29,10 +29,10 @@ pub mod elimination;
 pub mod journal;
 pub mod load;
 mod order;
-pub mod outcome;
 mod pairs;
 pub mod report;
 pub mod schedule;
+pub mod search_result;
 pub mod settings;
 #[cfg(test)]
 mod simulation;

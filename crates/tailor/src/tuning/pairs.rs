@@ -3,7 +3,7 @@
 use tare_stats::{quantile, signed_rank, sorted};
 
 use super::Measure;
-use super::outcome::Effect;
+use super::search_result::Effect;
 
 /// Gains of an arm over the default, one for each block in which both were measured.
 #[derive(Clone, Debug, Default)]

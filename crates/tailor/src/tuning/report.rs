@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::Measure;
 use super::elimination::NOISY_PERCENT;
-use super::outcome::{CandidateResult, Decision, Effect, Found, Tried, Why};
+use super::search_result::{CandidateResult, Decision, Effect, SearchResult, Tried, Why};
 use super::settings::{Setting, Skipped};
 
 /// A setting that was tried.
@@ -58,7 +58,12 @@ pub struct SearchReport {
 
 impl SearchReport {
     /// Of what was found for these settings.
-    pub fn new(found: Found, settings: &[Setting], skipped: Vec<Skipped>, load: String) -> Self {
+    pub fn new(
+        found: SearchResult,
+        settings: &[Setting],
+        skipped: Vec<Skipped>,
+        load: String,
+    ) -> Self {
         let words = |places: &[usize]| -> Vec<String> {
             let known = places.iter().filter_map(|place| settings.get(*place));
             known.map(|setting| setting.word.clone()).collect()

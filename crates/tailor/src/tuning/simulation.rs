@@ -10,7 +10,7 @@ use std::rc::Rc;
 use tare_stats::SplitMix64;
 
 use super::elimination::{NOISY_PERCENT, Search, Stage};
-use super::outcome::{CandidateResult, Decision, Found, Why};
+use super::search_result::{CandidateResult, Decision, SearchResult, Why};
 use super::{Boot, Measure, Trials};
 
 /// Boots whose candidates change the value by known factors.
@@ -93,7 +93,7 @@ impl Trials for Planted {
     }
 }
 
-fn search(trials: &mut Planted, minutes: f64, seed: u64) -> Found {
+fn search(trials: &mut Planted, minutes: f64, seed: u64) -> SearchResult {
     let search = Search {
         measure: Measure::Instructions,
         candidates: trials.factors.len(),

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::elimination::{Search, SearchError, Stage};
-use super::outcome::{CandidateResult, Decision, Why};
+use super::search_result::{CandidateResult, Decision, Why};
 use super::{Boot, Measure, Trials};
 
 /// Boots as a function says.

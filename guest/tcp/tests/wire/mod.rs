@@ -159,7 +159,7 @@ pub(crate) fn connect(config: Config, pool: &Pool, now: Instant) -> Connection {
 
 /// What one transfer came to.
 #[derive(Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct Transferred {
     pub micros: u64,
     pub sent: u64,
     pub retransmitted: u64,
@@ -172,7 +172,7 @@ pub(crate) fn byte(at: usize) -> u8 {
 }
 
 /// End 1 sends `len` bytes and closes; end 0 checks each and closes.
-pub(crate) fn transfer(world: &mut World, len: usize) -> Outcome {
+pub(crate) fn transfer(world: &mut World, len: usize) -> Transferred {
     let start = world.now;
     let (mut sent, mut got) = (0, 0);
     let mut buf = vec![0; 64 << 10];
@@ -201,7 +201,7 @@ pub(crate) fn transfer(world: &mut World, len: usize) -> Outcome {
         if got == len && world.ends[0].is_finished() {
             world.ends[0].close();
             let statistics = world.ends[1].statistics();
-            let outcome = Outcome {
+            let outcome = Transferred {
                 micros: world.now.since(start).as_micros(),
                 sent: statistics.segments_sent,
                 retransmitted: statistics.segments_retransmitted,

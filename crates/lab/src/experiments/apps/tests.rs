@@ -6,7 +6,7 @@ use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::figure::Statistic;
-use crate::outcome::WeighEnd;
+use crate::weigh_result::WeighEnd;
 
 fn short() -> Box<Apps> {
     Box::new(Apps {

@@ -6,7 +6,7 @@ use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::Fault;
 use crate::experiments::testing::{Run, figure};
-use crate::outcome::WeighEnd;
+use crate::weigh_result::WeighEnd;
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let halts = if spec.cpus == 2 { 8 } else { 1 };

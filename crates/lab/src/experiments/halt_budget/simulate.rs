@@ -1,7 +1,7 @@
 //! Recorded waits through every rule, beside the best possible.
 
 use tare_policy::halt::{
-    Budget, Costs, Governed, GrowShrink, Halt, Outcome, Settings, Window, most_caught, replay,
+    Budget, Costs, Governed, GrowShrink, Halt, ReplayCounts, Settings, Window, most_caught, replay,
 };
 
 /// Fixed windows that are drawn, us.
@@ -31,7 +31,7 @@ pub(super) struct Point {
 
 /// Every rule on one load.
 pub(super) fn rules(halts: &[Halt], costs: Costs) -> Vec<Point> {
-    let run = |outcome: Outcome, name: String| Point {
+    let run = |outcome: ReplayCounts, name: String| Point {
         name,
         cpu_pct: outcome.polled_ppm() as f64 / 1e4,
         latency_us: outcome.mean_latency_ns(costs) as f64 / 1e3,
@@ -66,7 +66,7 @@ pub(super) fn best(halts: &[Halt], costs: Costs, per_myriad: u64) -> Point {
     let mut waits: Vec<u64> = halts.iter().map(|halt| halt.wait_ns).collect();
     waits.sort_unstable();
     let (caught, polled_ns) = most_caught(&waits, elapsed_ns / 10_000 * per_myriad);
-    let outcome = Outcome {
+    let outcome = ReplayCounts {
         halts: halts.len() as u64,
         caught,
         polled_ns,

@@ -8,8 +8,8 @@ use crate::appliance::fake::{Fakes, Fault};
 use crate::compare::{Change, of_figures};
 use crate::experiments::ALL;
 use crate::experiments::testing::{Run, figure, kept};
-use crate::outcome::WeighEnd;
 use crate::replay::Record;
+use crate::weigh_result::WeighEnd;
 
 pub(crate) fn run(fault: Fault) -> Run {
     let fakes = Fakes {

@@ -9,8 +9,8 @@ use tare_control::exit::ExitCode;
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, kept};
-use crate::outcome::WeighEnd;
 use crate::weigh::Files;
+use crate::weigh_result::WeighEnd;
 use tare_load::interrupt::Interrupt;
 
 /// A run of about two seconds.

@@ -4,7 +4,7 @@ use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure, kept};
-use crate::outcome::WeighEnd;
+use crate::weigh_result::WeighEnd;
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let wake = match (spec.engine, spec.halt) {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
-use crate::outcome::WeighEnd;
+use crate::weigh_result::WeighEnd;
 
 pub(crate) fn run(fault: Fault) -> Run {
     let short = Kv {

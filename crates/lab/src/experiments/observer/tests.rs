@@ -6,7 +6,7 @@ use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::Run;
-use crate::outcome::WeighEnd;
+use crate::weigh_result::WeighEnd;
 
 fn window(instructions: f64, watched: &Value) -> Value {
     json!({

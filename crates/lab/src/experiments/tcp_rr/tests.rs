@@ -9,8 +9,8 @@ use crate::appliance::GuestSpec;
 use crate::appliance::fake::Fault;
 use crate::experiment::Experiment as _;
 use crate::experiments::testing::{Run, figure, kept};
-use crate::outcome::WeighEnd;
 use crate::request::Depth;
+use crate::weigh_result::WeighEnd;
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let halts = if spec.cpus == 2 { 8 } else { 0 };

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
-use crate::outcome::WeighEnd;
+use crate::weigh_result::WeighEnd;
 
 fn short(rounds: usize) -> Box<Vic> {
     let mut vic = Vic::new(Depth::Quick, None);

@@ -5,7 +5,7 @@ use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::figure::Spread;
-use crate::outcome::WeighEnd;
+use crate::weigh_result::WeighEnd;
 
 /// 100 cycles for the loop, 2,100 for everything else; no hypercall.
 fn prints(spec: &GuestSpec) -> Vec<Value> {

@@ -14,14 +14,14 @@ const LIMITS_US: [u64; 9] = [0, 10, 16, 32, 64, 100, 128, 200, 262];
 /// A rule, with the outcome of what came after it had learned.
 struct Judged<R> {
     rule: R,
-    outcome: Outcome,
+    outcome: ReplayCounts,
 }
 
 impl<R: Rule> Judged<R> {
-    fn outcome_of(rule: R, halts: &[Halt]) -> Outcome {
+    fn outcome_of(rule: R, halts: &[Halt]) -> ReplayCounts {
         let mut judged = Self {
             rule,
-            outcome: Outcome::default(),
+            outcome: ReplayCounts::default(),
         };
         replay(&mut judged, halts.iter().copied());
         judged.outcome
@@ -45,7 +45,7 @@ impl<R: Rule> Rule for Judged<R> {
     }
 }
 
-fn ruled(percent: u16, halts: &[Halt]) -> Outcome {
+fn ruled(percent: u16, halts: &[Halt]) -> ReplayCounts {
     Judged::outcome_of(Governed::new(budget(percent), COSTS), halts)
 }
 

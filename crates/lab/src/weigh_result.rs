@@ -1,4 +1,4 @@
-//! Outcome of a run.
+//! Result of a weighing.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use tare_control::exit::ExitCode;
 /// Results of a weighing, complete or partial. Its `Display` is what belongs on
 /// the terminal: the table, what failed, and where the report is.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct WeighResult {
     /// Directory of `summary.json`, `raw.jsonl`, `command.txt`, `report.html`.
     pub directory: PathBuf,
     /// The table of figures, below 80 columns.
@@ -38,7 +38,7 @@ pub enum WeighEnd {
     Interrupted(ExitCode),
 }
 
-impl Outcome {
+impl WeighResult {
     /// The exit code of `tare weigh`.
     pub fn exit_code(&self) -> ExitCode {
         match self.ending {
@@ -61,7 +61,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for WeighResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.table)?;
         for failure in &self.failures {
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_missed_goal_fails_the_run_only_where_it_was_asked_for() {
-        let outcome = |fail_on_missed| Outcome {
+        let outcome = |fail_on_missed| WeighResult {
             directory: PathBuf::from("out"),
             table: String::new(),
             failures: Vec::new(),
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(outcome(false).exit_code(), ExitCode::Success);
         assert_eq!(outcome(true).exit_code(), ExitCode::GoalMissed);
         assert!(outcome(true).to_string().contains("goal missed: x is 2"));
-        let busy = |fail_on_missed| Outcome {
+        let busy = |fail_on_missed| WeighResult {
             missed: Vec::new(),
             not_judged: Some("not judged: others".to_owned()),
             ..outcome(fail_on_missed)
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(busy(false).exit_code(), ExitCode::Success);
         assert_eq!(busy(true).exit_code(), ExitCode::WeighFailed);
         assert!(busy(false).to_string().contains("goals not judged: others"));
-        let undecided = |fail_on_missed| Outcome {
+        let undecided = |fail_on_missed| WeighResult {
             missed: Vec::new(),
             undecided: Some("no goal was decided".to_owned()),
             ..outcome(fail_on_missed)
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(undecided(true).exit_code(), ExitCode::WeighFailed);
         let said = undecided(true).to_string();
         assert!(said.contains("failed: no goal was decided"), "{said}");
-        let interrupted = Outcome {
+        let interrupted = WeighResult {
             ending: WeighEnd::Interrupted(ExitCode::Interrupted),
             ..outcome(true)
         };

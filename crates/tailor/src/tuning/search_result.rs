@@ -87,7 +87,7 @@ pub enum Why {
 
 /// The whole of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Found {
+pub struct SearchResult {
     /// What boots were measured by.
     pub measure: Measure,
     /// Of the orders of boots.
@@ -122,7 +122,7 @@ impl Tried {
     }
 }
 
-impl Found {
+impl SearchResult {
     /// Settings to boot with; none where the default stays.
     pub fn settings(&self) -> &[usize] {
         match (&self.decision, &self.combination) {
