@@ -15,7 +15,7 @@ use tare_host::owned_directory;
 
 use crate::bare;
 use crate::cgroup::{self, Groups, PERIOD_US};
-use crate::engine::{Engine, run_directory};
+use crate::container_engine::{ContainerEngine, run_directory};
 use crate::journal::{Change, Journal};
 use crate::output::{Report, Watch};
 use crate::pin;
@@ -139,20 +139,24 @@ pub fn config(rootfs: &Path, scratch: &Path, group: &str, limits: &Limits) -> Va
 /// Containers of this host.
 #[derive(Debug)]
 pub struct Containers {
-    engine: Engine,
+    engine: ContainerEngine,
     dir: PathBuf,
     id: String,
 }
 
 impl Containers {
     /// With bundles and states below `dir`; whatever is started is in the journal.
-    pub fn new(journal: &mut Journal, engine: Engine, dir: &Path) -> Result<Self, StepError> {
+    pub fn new(
+        journal: &mut Journal,
+        engine: ContainerEngine,
+        dir: &Path,
+    ) -> Result<Self, StepError> {
         let this = Self {
             engine,
             dir: dir.join("container"),
             id: format!("tare-lab-{}", std::process::id()),
         };
-        if engine == Engine::Podman {
+        if engine == ContainerEngine::Podman {
             let path = run_directory(&this.id);
             journal.note(Change::Directory { path: path.clone() })?;
             owned_directory::create(&path).map_err(|source| StepError::Start {
@@ -231,14 +235,14 @@ impl Containers {
         let group = format!("/{}", self.id);
         let mut start = self.engine.command(&state, &self.id);
         match self.engine {
-            Engine::Runc => {
+            ContainerEngine::Runc => {
                 let mut config = config(tree, scratch, &group, limits);
                 config["process"]["args"] = json!(args);
                 fs::write(self.dir.join("config.json"), config.to_string()).map_err(failed)?;
                 start.args(["run", "--bundle"]).arg(&self.dir).arg(&self.id);
                 Ok(Waiting { group, start })
             }
-            Engine::Podman => {
+            ContainerEngine::Podman => {
                 let mut create = self.engine.command(&state, &self.id);
                 create.args(["create", "--name", &self.id, "--cgroup-parent", &group]);
                 create.args(podman_options(scratch, limits));

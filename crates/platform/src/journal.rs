@@ -19,7 +19,7 @@ use tare_host::owned_directory;
 use tare_host::stderr;
 use tare_rootfs::cache::{Cache, CacheError};
 
-use crate::engine::Engine;
+use crate::container_engine::ContainerEngine;
 use crate::{cgroup_end, processes};
 
 /// A change.
@@ -66,7 +66,7 @@ pub enum Change {
     Container {
         /// What started it.
         #[serde(rename = "runtime")]
-        engine: Engine,
+        engine: ContainerEngine,
         /// Directory of its state.
         state: PathBuf,
         /// Its name.

@@ -24,7 +24,7 @@ pub mod bare;
 pub mod cgroup;
 mod cgroup_end;
 pub mod container;
-pub mod engine;
+pub mod container_engine;
 pub mod journal;
 pub mod machine;
 mod output;

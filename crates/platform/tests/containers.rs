@@ -10,7 +10,7 @@ use std::time::Duration;
 use support::{Blind, Stage, step};
 use tare_platform::cgroup;
 use tare_platform::container::{Containers, Limits};
-use tare_platform::engine::Engine;
+use tare_platform::container_engine::ContainerEngine;
 use tare_platform::{StepError, Timeout, Validity, Watch, pin};
 
 const LONG: Timeout<'static> = Timeout {
@@ -19,7 +19,7 @@ const LONG: Timeout<'static> = Timeout {
 };
 
 /// The stage and its containers; none where the engine is not installed.
-fn stage(engine: Engine, run: &str) -> Option<(Stage, Containers)> {
+fn stage(engine: ContainerEngine, run: &str) -> Option<(Stage, Containers)> {
     let mut stage = Stage::new(run, "true")?;
     for program in ["runc", engine.name()] {
         if Command::new(program).arg("--version").output().is_err() {
@@ -41,7 +41,7 @@ fn groups() -> Vec<std::path::PathBuf> {
 /// One test: containers are named by the process that starts them.
 #[test]
 fn a_container_of_either_engine_keeps_to_its_cpus_and_leaves_nothing() {
-    for engine in [Engine::Runc, Engine::Podman] {
+    for engine in [ContainerEngine::Runc, ContainerEngine::Podman] {
         let Some((stage, containers)) = stage(engine, "nproc > metric") else {
             continue;
         };

@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 use tare_control::sentence::chain;
 use tare_control::stats::Kvm;
 pub use tare_platform::Platform;
-pub use tare_platform::engine::Engine as ContainerEngine;
+pub use tare_platform::container_engine::ContainerEngine;
 pub use tare_platform::journal;
 use tare_platform::place::doubling;
 use tare_platform::workload::{self, Form};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_platform::Platform;
-use tare_platform::engine::Engine;
+use tare_platform::container_engine::ContainerEngine;
 
 /// Options of the platforms' experiment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct PlatformOptions {
     /// CPUs; doubling from one to all when empty.
     pub sizes: Vec<u32>,
     /// What starts containers on the host.
-    pub container_engine: Engine,
+    pub container_engine: ContainerEngine,
     /// A run record to be continued.
     pub resume: Option<PathBuf>,
     /// Which part of how many: index from 1, count.

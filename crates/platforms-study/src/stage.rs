@@ -9,7 +9,7 @@ use tare_control::sentence::chain;
 use tare_host::owned_directory;
 use tare_platform::cgroup::{self, CgroupError, Groups};
 use tare_platform::container::{Containers, Limits};
-use tare_platform::engine::Engine;
+use tare_platform::container_engine::ContainerEngine;
 use tare_platform::journal::{Change, JournalError};
 use tare_platform::machine::{BootedMachine, Payload};
 use tare_platform::pin::{Pins, PlacementError};
@@ -93,7 +93,7 @@ impl Stage {
     pub(crate) fn new(
         tare: &Path,
         wanted: &[Platform],
-        engine: Engine,
+        engine: ContainerEngine,
         timeout: Timeout<'_>,
     ) -> Result<Self, StageError> {
         let site = Site::claim()?;
@@ -161,7 +161,11 @@ impl Stage {
     }
 
     /// Containers are there where one that does nothing runs.
-    fn find_runtime(&mut self, engine: Engine, timeout: Timeout<'_>) -> Result<(), StageError> {
+    fn find_runtime(
+        &mut self,
+        engine: ContainerEngine,
+        timeout: Timeout<'_>,
+    ) -> Result<(), StageError> {
         let containers = match Containers::new(&mut self.journal, engine, &self.dir) {
             Err(StepError::Journal(error)) => return Err(error.into()),
             other => other,

@@ -21,7 +21,7 @@ use tare_host::child::ends_with_us;
 use tare_host::owned_directory;
 use tare_host::program::find_program;
 use tare_platform::Journal;
-use tare_platform::engine::Engine;
+use tare_platform::container_engine::ContainerEngine;
 use tare_platform::journal::{self, Change};
 
 use super::{Appliance, ApplianceError, Runtime};
@@ -206,7 +206,7 @@ impl Contained {
             .arg(&place.name);
         match runtime {
             Runtime::Runc => {
-                let (engine, id) = (Engine::Runc, place.name.clone());
+                let (engine, id) = (ContainerEngine::Runc, place.name.clone());
                 place
                     .journal
                     .note(Change::Container { engine, state, id })?;

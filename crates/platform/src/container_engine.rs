@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// What starts containers on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Engine {
+pub enum ContainerEngine {
     /// runc alone.
     #[default]
     Runc,
@@ -17,7 +17,7 @@ pub enum Engine {
     Podman,
 }
 
-impl Engine {
+impl ContainerEngine {
     /// Its program, and its name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ pub(crate) fn run_directory(id: &str) -> PathBuf {
 #[error("unknown container engine: use runc or podman")]
 pub struct UnknownEngine;
 
-impl FromStr for Engine {
+impl FromStr for ContainerEngine {
     type Err = UnknownEngine;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
