@@ -131,8 +131,8 @@ fn interrupts(programs: &Path, place: &Path) -> Result<()> {
 /// The gates into ring 0 survive any registers in any order.
 fn gates(programs: &Path, place: &Path) -> Result<()> {
     for seed in GATE_SEEDS {
-        let words = format!("trespass=gates seed={seed} requests={GATE_REQUESTS}");
-        let said = in_ring_3(programs, place, 1, &words)?;
+        let cmdline = format!("trespass=gates seed={seed} requests={GATE_REQUESTS}");
+        let said = in_ring_3(programs, place, 1, &cmdline)?;
         let all = format!("gates: {GATE_REQUESTS} requests");
         ensure!(said.contains(&all), "seed {seed}:\n{said}");
     }
@@ -143,8 +143,8 @@ fn gates(programs: &Path, place: &Path) -> Result<()> {
 /// However an image in ring 3 ends itself, the monitor reports a fault with registers.
 fn wild_ends(programs: &Path, place: &Path) -> Result<()> {
     for seed in 0..WILD_ENDS {
-        let words = format!("trespass=wild seed={seed}");
-        let ended = in_ring_3_command(programs, place, 1, &words).output()?;
+        let cmdline = format!("trespass=wild seed={seed}");
+        let ended = in_ring_3_command(programs, place, 1, &cmdline).output()?;
         let said = String::from_utf8_lossy(&ended.stdout);
         let is_report = said.contains("wild: ") && said.contains("rip ");
         ensure!(
@@ -159,18 +159,18 @@ fn wild_ends(programs: &Path, place: &Path) -> Result<()> {
 }
 
 /// What the selftest prints in ring 3 until it ends with status 0.
-fn in_ring_3(programs: &Path, place: &Path, cpus: u32, words: &str) -> Result<String> {
-    shell::output(&mut in_ring_3_command(programs, place, cpus, words))
+fn in_ring_3(programs: &Path, place: &Path, cpus: u32, cmdline: &str) -> Result<String> {
+    shell::output(&mut in_ring_3_command(programs, place, cpus, cmdline))
 }
 
-fn in_ring_3_command(programs: &Path, place: &Path, cpus: u32, words: &str) -> Command {
+fn in_ring_3_command(programs: &Path, place: &Path, cpus: u32, cmdline: &str) -> Command {
     let mut command = Command::new(programs.join("tare"));
     command
         .env("TARE_RUN_ROOT", place.join("run"))
         .env("TARE_IMAGES", programs.join("images"))
         .args(["run", "selftest", "--engine", "tare", "--ring", "3"])
         .args(["--net", "none", "--cpus", &cpus.to_string()])
-        .args(["--cmdline", words]);
+        .args(["--cmdline", cmdline]);
     command
 }
 
@@ -190,8 +190,8 @@ const CALL_SEQUENCES: u32 = 720;
 /// Random system calls of a program answer as Linux does.
 fn system_calls() -> Result<()> {
     let test = "random_system_calls_answer_as_linux_does";
-    let words = ["test", "-q", "-p", "tare", "--test", "programs", test];
-    let mut calls = shell::cargo(&words);
+    let args = ["test", "-q", "-p", "tare", "--test", "programs", test];
+    let mut calls = shell::cargo(&args);
     calls.env("TARE_SOAK", CALL_SEQUENCES.to_string());
     shell::run(calls.env("TARE_REQUIRE_KVM", "1"))?;
     println!("system calls: {CALL_SEQUENCES} sequences of each kind");
@@ -301,10 +301,10 @@ impl<'a> SoakMachine<'a> {
         Ok(())
     }
 
-    fn tare(&self, words: &[&str]) -> Result<String> {
+    fn tare(&self, args: &[&str]) -> Result<String> {
         let mut command = Command::new(&self.tare);
         command.env("TARE_RUN_ROOT", self.place.join("run"));
-        shell::output(command.args(words))
+        shell::output(command.args(args))
     }
 
     /// Resident memory of the monitor without the guest's in KiB, and its process; None before it

@@ -143,7 +143,7 @@ fn is_directory(image: &Path) -> bool {
 }
 
 fn forwards(appliance: &Appliance) -> Result<Vec<Publish>, BadPublish> {
-    let words = appliance.publish().iter();
-    let forwards: Result<_, _> = words.map(|word| word.parse()).collect();
+    let ports = appliance.publish().iter();
+    let forwards: Result<_, _> = ports.map(|port| port.parse()).collect();
     forwards.map_err(|error| BadPublish(appliance.directory().join("Cargo.toml"), error))
 }

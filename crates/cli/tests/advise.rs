@@ -39,10 +39,10 @@ impl Drop for Doing {
     }
 }
 
-fn advise(place: &TestDir, words: &[&str]) -> CommandOutput {
+fn advise(place: &TestDir, args: &[&str]) -> CommandOutput {
     let mut command = place.tare(&["advise"]);
     command
-        .args(words)
+        .args(args)
         .env("TARE_STATE_DIR", place.path().join("state"))
         .current_dir(place.path());
     end(command.spawn().unwrap())
@@ -114,9 +114,9 @@ fn a_machine_whose_disk_is_loaded_is_advised_to_coalesce() {
     let place = TestDir::new();
     let disk = place.file("disk.img", &vec![0; 4 << 20]);
     let disk = format!("{disk},coalesce=off,latency_us=200000");
-    let words = "cif=16 read=100 count=1000000 warm_ms=0";
+    let cmdline = "cif=16 read=100 count=1000000 warm_ms=0";
     let machine = ["run", image.to_str().unwrap(), "-d", "--name", "loaded"];
-    let rest = ["--net", "none", "--disk", &disk, "--cmdline", words];
+    let rest = ["--net", "none", "--disk", &disk, "--cmdline", cmdline];
     place.run(&[&machine[..], &rest].concat()).expect(0, "");
     // This host may be too slow for the published thresholds.
     let (rate, depth) = (
@@ -163,7 +163,7 @@ fn a_trial_that_does_not_help_leaves_nothing() {
     } else {
         let said = ["It is as it was", "Nothing to try"];
         assert!(
-            said.iter().any(|words| tried.out.contains(words)),
+            said.iter().any(|text| tried.out.contains(text)),
             "{tried:#?}"
         );
         assert_eq!((cpus(), journals), (before, 0), "{tried:#?}");

@@ -11,13 +11,13 @@ use support::guest::{self, Then};
 use support::{TestDir, end, installed, output};
 use tare_control::rundir::RunRoot;
 
-/// A run of a small image in QEMU, which needs no KVM, with more words.
+/// A run of a small image in QEMU, which needs no KVM, with more arguments.
 #[track_caller]
-fn refused(words: &[&str], code: i32, says: &str) {
+fn refused(args: &[&str], code: i32, says: &str) {
     let place = TestDir::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let mut all = vec!["run", &image];
-    all.extend(words);
+    all.extend(args);
     check(&place, &all, code, says);
 }
 
@@ -35,8 +35,8 @@ fn image_refused(content: &[u8], code: i32, says: &str) {
 }
 
 #[track_caller]
-fn check(place: &TestDir, words: &[&str], code: i32, says: &str) {
-    let ended = place.run(words);
+fn check(place: &TestDir, args: &[&str], code: i32, says: &str) {
+    let ended = place.run(args);
     ended.expect(code, says);
     assert_eq!(ended.err.lines().count(), 1, "one sentence: {ended:#?}");
     assert!(ended.err.starts_with("tare: "), "{ended:#?}");
@@ -107,13 +107,13 @@ fn a_number_of_cpus_that_no_machine_has() {
 
 #[test]
 fn negative_and_huge_numbers_are_refused_as_numbers() {
-    for (words, says) in [
+    for (args, says) in [
         (["-c", "-1"], "use 1 to 16 CPUs"),
         (["-c", "99999999999"], "use 1 to 16 CPUs"),
         (["-m", "-5"], "invalid size: use a number of MiB"),
     ] {
         let place = TestDir::new();
-        let all = [&["run", "tiny"], &words[..]].concat();
+        let all = [&["run", "tiny"], &args[..]].concat();
         place.run(&all).expect(2, says);
     }
 }
@@ -225,15 +225,15 @@ fn a_site_file_that_cannot_be_used() {
     checked.expect(47, "b.toml:3:1: unknown key \"header\"");
     let root = TestDir::new();
     let page = place.file("page.toml", b"[errors]\n404 = \"404.html\"\n");
-    let words = ["--root", root.path().to_str().unwrap(), "--site", &page];
+    let args = ["--root", root.path().to_str().unwrap(), "--site", &page];
     refused(
-        &words,
+        &args,
         47,
         "page.toml:2:7: the root has no file \"404.html\"",
     );
     root.file("404.html", b"gone");
     refused(
-        &words,
+        &args,
         2,
         "tiny ignores --site, which is for the images http",
     );
@@ -243,8 +243,8 @@ fn a_site_file_that_cannot_be_used() {
         "tiny ignores --reload, which is for the image http: leave it out, or serve the files as a \
          directory: tare run http --root DIR --reload",
     );
-    let words = ["reload", "web", "--root", root.path().to_str().unwrap()];
-    place.run(&words).expect(51, "web");
+    let args = ["reload", "web", "--root", root.path().to_str().unwrap()];
+    place.run(&args).expect(51, "web");
     let valid = "valid: 0 paths, 0 redirects, missing files get 404.html";
     place.run(&["check", &page]).expect(0, valid);
 }
@@ -266,9 +266,9 @@ fn a_disk_that_cannot_be_used() {
     // Given twice is in use, too, unless it is only read.
     let twice = ["--disk", &raw, "--disk", &raw];
     refused(&twice, 36, "is already in use");
-    let words = format!("{raw},coalesce=1/4");
+    let coalesced = format!("{raw},coalesce=1/4");
     if installed("qemu-system-x86_64") {
-        let alone = ["--disk", &words, "--engine", "qemu", "--net", "none"];
+        let alone = ["--disk", &coalesced, "--engine", "qemu", "--net", "none"];
         refused(&alone, 2, "needs Tare's own monitor");
     }
 }
@@ -298,17 +298,17 @@ fn a_name_that_runs_already() {
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let root = RunRoot::open(place.run_root()).unwrap();
     let (_dir, _lock) = root.create("web").unwrap();
-    let words = [
+    let args = [
         "run", &image, "--name", "web", "--net", "none", "--engine", "qemu",
     ];
-    place.run(&words).expect(50, "stop it (tare stop web)");
+    place.run(&args).expect(50, "stop it (tare stop web)");
     assert_eq!(place.run_directories(), ["web"]);
 }
 
 #[test]
 fn words_that_mean_nothing() {
     let place = TestDir::new();
-    for words in [
+    for args in [
         &["run"] as &[&str],
         &["run", "x", "--no-such"],
         &["run", "x", "--memory", "much"],
@@ -329,9 +329,9 @@ fn words_that_mean_nothing() {
         &["run", "x", "--root", "a", "--initrd", "b"],
         &["fly"],
     ] {
-        let ended = place.run(words);
-        assert_eq!(ended.code, Some(2), "{words:?}: {ended:#?}");
-        assert!(!ended.err.is_empty(), "{words:?}");
+        let ended = place.run(args);
+        assert_eq!(ended.code, Some(2), "{args:?}: {ended:#?}");
+        assert!(!ended.err.is_empty(), "{args:?}");
     }
 }
 
@@ -364,10 +364,10 @@ fn what_a_user_without_rights_may_not_do() {
     // while a test beside this one starts a program.
     let tare = place.path().join("tare");
     output("cp", &[env!("CARGO_BIN_EXE_tare"), tare.to_str().unwrap()]);
-    let as_nobody = |words: &[&str]| {
+    let as_nobody = |args: &[&str]| {
         let mut command = std::process::Command::new(&tare);
         command
-            .args(words)
+            .args(args)
             .env("TARE_RUN_ROOT", place.run_root())
             .stdin(std::process::Stdio::null())
             .stdout(std::process::Stdio::piped())
@@ -388,8 +388,8 @@ fn what_a_user_without_rights_may_not_do() {
         as_nobody(&["run", &image, "-p", "81:80"]).expect(30, "needs privileges");
     }
     if tare_vmtest::installed("qemu-system-x86_64") {
-        let words = ["--engine", "qemu", "--net", "none", "--limit-cpu", "0.5"];
-        let refused = as_nobody(&[&["run", &image][..], &words].concat());
+        let args = ["--engine", "qemu", "--net", "none", "--limit-cpu", "0.5"];
+        let refused = as_nobody(&[&["run", &image][..], &args].concat());
         refused.expect(24, "only root may make cgroups");
     }
 }

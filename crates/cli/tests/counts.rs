@@ -102,8 +102,8 @@ fn vendor() -> String {
 fn weighed() -> (Counts, Counts) {
     let place = TestDir::new();
     let out = place.path().join("counts");
-    let words = ["weigh", "counts", "--quick", "--out", out.to_str().unwrap()];
-    place.run(&words).expect(0, "");
+    let args = ["weigh", "counts", "--quick", "--out", out.to_str().unwrap()];
+    place.run(&args).expect(0, "");
     let summary = std::fs::read(out.join("summary.json")).unwrap();
     let summary = serde_json::from_slice(&summary).unwrap();
     (exact(&summary), least(&summary))

@@ -28,9 +28,9 @@ fn with_disk() -> Running {
     let image = place.file("tiny", &guest::image("hello", Then::Halt));
     let disk = place.file("disk.img", &[0; 64 * 512]);
     let disk = format!("{disk},coalesce=off");
-    let words = ["run", &image, "-d", "--net", "none", "--name", "db"];
-    let words = [&words[..], &["--disk", &disk]].concat();
-    place.run(&words).expect(0, "db");
+    let args = ["run", &image, "-d", "--net", "none", "--name", "db"];
+    let args = [&args[..], &["--disk", &disk]].concat();
+    place.run(&args).expect(0, "db");
     Running(place)
 }
 
@@ -100,8 +100,8 @@ fn a_machine_without_disks_has_nothing_to_watch() {
     }
     let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello", Then::Halt));
-    let words = ["run", &image, "-d", "--net", "none", "--name", "dry"];
-    place.run(&words).expect(0, "dry");
+    let args = ["run", &image, "-d", "--net", "none", "--name", "dry"];
+    place.run(&args).expect(0, "dry");
     place
         .run(&["stats", "dry", "--watch"])
         .expect(2, "has no disk to watch");

@@ -35,19 +35,19 @@ fn with_site() -> (TestDir, Vec<u8>) {
     (place, large)
 }
 
-fn run(place: &TestDir, image: &str, net: &str, words: &[&str]) {
+fn run(place: &TestDir, image: &str, net: &str, args: &[&str]) {
     let root = place.path().join("site");
     let root = root.to_str().unwrap();
     let own = [
         "run", image, "-d", "--name", "web", "--root", root, "--net", net,
     ];
-    place.run(&[&own, words].concat()).expect(0, "web");
+    place.run(&[&own, args].concat()).expect(0, "web");
 }
 
 /// With port 80 of the guest, and without passt.
 fn alone(place: &TestDir, image: &Path, port: u16) {
-    let words = ["-p", &format!("{port}:80")];
-    run(place, image.to_str().unwrap(), ALONE, &words);
+    let args = ["-p", &format!("{port}:80")];
+    run(place, image.to_str().unwrap(), ALONE, &args);
 }
 
 fn connect(to: impl Into<SocketAddr>) -> TcpStream {
@@ -117,8 +117,8 @@ fn passt_beside_it_serves_the_rest() {
     let (place, large) = with_site();
     let (port, udp) = (free_port(), free_port());
     let publish = [format!("{port}:80"), format!("{udp}:53/udp")];
-    let words = ["-p", &publish[0], "-p", &publish[1]];
-    run(&place, image.to_str().unwrap(), WITH_PASST, &words);
+    let args = ["-p", &publish[0], "-p", &publish[1]];
+    run(&place, image.to_str().unwrap(), WITH_PASST, &args);
     assert_eq!(get(local(port), "/"), b"the site\n");
     assert!(get(local(port), "/large.bin") == large);
     assert_eq!(counter(&place, "forward_opened"), 2);
@@ -139,8 +139,8 @@ fn a_port_at_an_ipv6_address_needs_no_passt() {
     }
     let (place, _) = with_site();
     let publish = [format!("[::1]:{six}:80"), format!("{four}:80")];
-    let words = ["-p", &publish[0], "-p", &publish[1]];
-    run(&place, image.to_str().unwrap(), ALONE, &words);
+    let args = ["-p", &publish[0], "-p", &publish[1]];
+    run(&place, image.to_str().unwrap(), ALONE, &args);
     for address in [IpAddr::V6(Ipv6Addr::LOCALHOST), Ipv4Addr::LOCALHOST.into()] {
         let port = if address.is_ipv6() { six } else { four };
         assert_eq!(get((address, port).into(), "/"), b"the site\n");
@@ -216,8 +216,8 @@ fn a_port_without_a_listener_in_the_guest_resets_its_clients() {
     let (place, _) = with_site();
     let (port, closed) = (free_port(), free_port());
     let publish = [format!("{port}:80"), format!("{closed}:81")];
-    let words = ["-p", &publish[0], "-p", &publish[1]];
-    run(&place, image.to_str().unwrap(), ALONE, &words);
+    let args = ["-p", &publish[0], "-p", &publish[1]];
+    run(&place, image.to_str().unwrap(), ALONE, &args);
     let read = connect(local(closed)).read(&mut [0]);
     assert_eq!(read.unwrap_err().kind(), ErrorKind::ConnectionReset);
     assert_eq!(get(local(port), "/"), b"the site\n");
@@ -231,8 +231,8 @@ fn networks_that_contradict_themselves_are_refused() {
     let image = image.to_str().unwrap();
     let port = free_port();
     let refused = |net: &str, publish: &str, says: &str| {
-        let words = ["run", image, "--net", net, "-p", publish];
-        place.run(&words).expect(2, says);
+        let args = ["run", image, "--net", net, "-p", publish];
+        place.run(&args).expect(2, says);
     };
     let tcp = format!("{port}:80");
     refused("user,forward=passt,outbound=off", &tcp, "forward=direct");
@@ -242,8 +242,8 @@ fn networks_that_contradict_themselves_are_refused() {
     refused("user,forward=slirp", &tcp, "forward=auto|direct|passt");
     let taken = TcpListener::bind(local(0)).unwrap();
     let taken = taken.local_addr().unwrap().port();
-    let words = ["run", image, "--net", ALONE, "-p", &format!("{taken}:80")];
+    let args = ["run", image, "--net", ALONE, "-p", &format!("{taken}:80")];
     let holder = TcpListener::bind(local(taken));
-    place.run(&words).expect(30, "in use");
+    place.run(&args).expect(30, "in use");
     drop(holder);
 }

@@ -33,10 +33,10 @@ fn can_run(image: &str, tool: &str) -> bool {
 }
 
 /// Starts `tare run` with a published port.
-fn start(place: &TestDir, words: &[&str], guest_port: u16) -> (Child, u16) {
+fn start(place: &TestDir, args: &[&str], guest_port: u16) -> (Child, u16) {
     let port = free_port();
     let publish = format!("{port}:{guest_port}");
-    let all = [&["run", "--name", "example", "-p", &publish][..], words].concat();
+    let all = [&["run", "--name", "example", "-p", &publish][..], args].concat();
     (place.tare(&all).spawn().unwrap(), port)
 }
 
@@ -215,10 +215,10 @@ fn the_job_ends_with_its_own_status() {
         return;
     }
     let root = example("job/data");
-    let run = |words: &[&str]| {
+    let run = |args: &[&str]| {
         let all = ["run", program.to_str().unwrap(), "--net", "none", "--root"];
         let root = [root.to_str().unwrap(), "--"];
-        place.run(&[&all[..], &root, words].concat())
+        place.run(&[&all[..], &root, args].concat())
     };
     run(&["/amounts.csv"]).expect(0, "{\"rows\": 3, \"total\": 405}");
     run(&["/missing.csv"]).expect(3, "/missing.csv: No such file");
@@ -251,7 +251,7 @@ fn the_cache_keeps_values() {
     let made = Command::new(example("cache/root.sh")).arg(&root).status();
     assert!(made.unwrap().success());
     assert!(fs::metadata(root.join("bin/memcached")).is_ok());
-    let words = [
+    let args = [
         "--root",
         root.to_str().unwrap(),
         "--memory",
@@ -263,7 +263,7 @@ fn the_cache_keeps_values() {
         "-m",
         "64",
     ];
-    let (child, port) = start(&place, &words, 11211);
+    let (child, port) = start(&place, &args, 11211);
     eventually("it answers", || {
         say(port, "version\r\n", "VERSION").is_ok_and(|answer| answer.contains("VERSION"))
     });

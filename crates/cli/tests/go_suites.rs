@@ -41,9 +41,9 @@ fn go_root() -> Option<PathBuf> {
 }
 
 /// The command, always with this version, and with what it compiles kept from run to run.
-fn go(words: &[&str]) -> Command {
+fn go(args: &[&str]) -> Command {
     let mut go = Command::new("go");
-    go.args(words)
+    go.args(args)
         .env("CGO_ENABLED", "0")
         .env("GOTOOLCHAIN", "local")
         .env("GOFLAGS", "")
@@ -119,7 +119,7 @@ fn passes(go_root: &Path, package: &str, fewest: usize) {
         .collect();
     let root = files(&place, go_root, package);
     let only = format!("^({})$", tests.join("|"));
-    let words = [
+    let args = [
         "run",
         program,
         "--net",
@@ -132,7 +132,7 @@ fn passes(go_root: &Path, package: &str, fewest: usize) {
         "-test.run",
         &only,
     ];
-    let ended = end_within(LIMIT, place.tare(&words).spawn().unwrap());
+    let ended = end_within(LIMIT, place.tare(&args).spawn().unwrap());
     let count = |what: &str| {
         let what = format!("--- {what}: ");
         ended

@@ -19,19 +19,19 @@ use tare_control::client::Client;
 /// Bytes of a disk.
 const BYTES: usize = 4 << 20;
 
-/// Loads a disk as `words` say: the line of figures.
-fn loaded(cpus: &str, disk_words: &str, words: &str) -> Option<Value> {
-    loaded_in("tare", cpus, disk_words, words)
+/// Loads a disk as `cmdline` says: the line of figures.
+fn loaded(cpus: &str, disk_options: &str, cmdline: &str) -> Option<Value> {
+    loaded_in("tare", cpus, disk_options, cmdline)
 }
 
 /// The same in any engine.
-fn loaded_in(engine: &str, cpus: &str, disk_words: &str, words: &str) -> Option<Value> {
+fn loaded_in(engine: &str, cpus: &str, disk_options: &str, cmdline: &str) -> Option<Value> {
     let image = kvm().then(|| built("blk")).flatten()?;
     let place = TestDir::new();
-    let disk = place.file("disk.img", &vec![0; BYTES]) + disk_words;
+    let disk = place.file("disk.img", &vec![0; BYTES]) + disk_options;
     let mut all = vec!["run", image.to_str().unwrap(), "--net", "none"];
     all.extend(["--engine", engine, "--cpus", cpus]);
-    all.extend(["--disk", &disk, "--cmdline", words]);
+    all.extend(["--disk", &disk, "--cmdline", cmdline]);
     let ended = place.run(&all);
     ended.expect(0, "\"done\":true");
     let mut lines = ended
@@ -44,9 +44,9 @@ fn loaded_in(engine: &str, cpus: &str, disk_words: &str, words: &str) -> Option<
 
 #[test]
 fn blocks_read_back_as_they_were_written() {
-    for (cpus, disk_words) in [("1", ""), ("2", ""), ("1", ",coalesce=1/8")] {
-        let words = "cif=16 read=50 verify=on committer=on count=150 warm_ms=0";
-        let Some(line) = loaded(cpus, disk_words, words) else {
+    for (cpus, disk_options) in [("1", ""), ("2", ""), ("1", ",coalesce=1/8")] {
+        let cmdline = "cif=16 read=50 verify=on committer=on count=150 warm_ms=0";
+        let Some(line) = loaded(cpus, disk_options, cmdline) else {
             return;
         };
         let of = |name: &str| line[name].as_u64().unwrap();
@@ -76,8 +76,8 @@ fn requests_of_eight_cores_end_on_the_last_of_ten_disks() {
     ];
     all.extend(disks.iter().flat_map(|disk| ["--disk", disk]));
     for disk in ["disk7", "disk9"] {
-        let words = format!("disk={disk} cif=16 count=64 warm_ms=0");
-        let ended = place.run(&[&all[..], &["--cmdline", &words]].concat());
+        let cmdline = format!("disk={disk} cif=16 count=64 warm_ms=0");
+        let ended = place.run(&[&all[..], &["--cmdline", &cmdline]].concat());
         ended.expect(0, "\"done\":true");
     }
 }
@@ -89,8 +89,8 @@ fn a_disk_takes_its_time_in_both_monitors_and_keeps_what_is_written() {
         if engine != "tare" && !installed("qemu-system-x86_64") {
             return tare_vmtest::lacks("QEMU is not installed");
         }
-        let words = "cif=8 read=50 verify=on count=40 warm_ms=0";
-        let Some(line) = loaded_in(engine, "1", ",latency_us=40000", words) else {
+        let cmdline = "cif=8 read=50 verify=on count=40 warm_ms=0";
+        let Some(line) = loaded_in(engine, "1", ",latency_us=40000", cmdline) else {
             return;
         };
         let of = |name: &str| line[name].as_u64().unwrap();
@@ -106,9 +106,9 @@ fn emptied(how: &str) -> Option<(Vec<u8>, u64, Value)> {
     let image = kvm().then(|| built("blk")).flatten()?;
     let place = TestDir::new();
     let disk = place.file("disk.img", &vec![7; BYTES]);
-    let words = format!("clear={how} span=2M count=1 warm_ms=0");
+    let cmdline = format!("clear={how} span=2M count=1 warm_ms=0");
     let run = ["run", image.to_str().unwrap(), "--net", "none", "--disk"];
-    let ended = place.run(&[&run[..], &[&disk, "--cmdline", &words]].concat());
+    let ended = place.run(&[&run[..], &[&disk, "--cmdline", &cmdline]].concat());
     ended.expect(0, "\"done\":true");
     let mut lines = ended
         .out
@@ -144,9 +144,9 @@ fn the_guest_switches_the_write_cache() {
     let place = TestDir::new();
     let disk = place.file("disk.img", &vec![0; BYTES]);
     for (cache, durable) in [("writethrough", 40), ("writeback", 0)] {
-        let words = format!("cache={cache} read=0 count=40 warm_ms=0 hold");
+        let cmdline = format!("cache={cache} read=0 count=40 warm_ms=0 hold");
         let run = ["run", image.to_str().unwrap(), "--net", "none", "-d"];
-        let named = ["--name", cache, "--disk", &disk, "--cmdline", &words];
+        let named = ["--name", cache, "--disk", &disk, "--cmdline", &cmdline];
         place.run(&[&run[..], &named].concat()).expect(0, cache);
         let socket = place.run_root().join(cache).join("control.sock");
         let counted = |name: &str| {
@@ -168,8 +168,8 @@ fn a_disk_grows_while_the_guest_has_it() {
     let place = TestDir::new();
     let disk = place.file("disk.img", &vec![7; BYTES]);
     let run = ["run", image.to_str().unwrap(), "--net", "none", "--name"];
-    let words = "cif=1 count=1 read=100 warm_ms=0 grows";
-    let more = ["grows", "--disk", &disk, "--cmdline", words];
+    let cmdline = "cif=1 count=1 read=100 warm_ms=0 grows";
+    let more = ["grows", "--disk", &disk, "--cmdline", cmdline];
     let machine = place.tare(&[&run[..], &more].concat()).spawn().unwrap();
     eventually("it has read", || {
         let stats = place.run(&["stats", "grows", "--json"]).out;
@@ -187,12 +187,12 @@ fn a_disk_grows_while_the_guest_has_it() {
 
 #[test]
 fn more_commands_than_a_queue_holds_all_complete() {
-    for words in ["cif=128 count=300", "cif=128 count=300 blk_indirect=on"] {
-        let Some(line) = loaded("1", ",ro", words) else {
+    for cmdline in ["cif=128 count=300", "cif=128 count=300 blk_indirect=on"] {
+        let Some(line) = loaded("1", ",ro", cmdline) else {
             return;
         };
-        assert_eq!(line["errors"], 0, "{words}: {line}");
-        assert_eq!(line["completed"], 300, "{words}: {line}");
+        assert_eq!(line["errors"], 0, "{cmdline}: {line}");
+        assert_eq!(line["completed"], 300, "{cmdline}: {line}");
     }
 }
 
@@ -203,7 +203,7 @@ fn a_job_that_a_disk_cannot_do_ends_with_a_sentence() {
     };
     let place = TestDir::new();
     let disk = place.file("disk.img", &vec![0; BYTES]) + ",ro";
-    for (words, said) in [
+    for (cmdline, said) in [
         (
             "read=50",
             "error: the disk disk0 is read-only, and the job writes",
@@ -212,7 +212,7 @@ fn a_job_that_a_disk_cannot_do_ends_with_a_sentence() {
         ("cif=0", "error: cif=0 is invalid: use 1 to 256"),
     ] {
         let run = ["run", image.to_str().unwrap(), "--net", "none", "--disk"];
-        let ended = place.run(&[&run[..], &[&disk, "--cmdline", words]].concat());
+        let ended = place.run(&[&run[..], &[&disk, "--cmdline", cmdline]].concat());
         ended.expect(1, said);
         assert!(place.run_directories().is_empty(), "{ended:#?}");
     }
@@ -246,8 +246,8 @@ fn a_site_is_served_from_a_disk() {
     let disk = format!("{},ro", disk.display());
     let port = free_port();
     let forward = format!("127.0.0.1:{port}:80");
-    let words = ["run", image.to_str().unwrap(), "-d", "--name", "web"];
-    let run = place.run(&[&words[..], &["--disk", &disk, "-p", &forward]].concat());
+    let args = ["run", image.to_str().unwrap(), "-d", "--name", "web"];
+    let run = place.run(&[&args[..], &["--disk", &disk, "-p", &forward]].concat());
     run.expect(0, "web");
     eventually("the site is served", || {
         get(port, "/").is_ok_and(|answer| answer.ends_with("<p>from a disk"))

@@ -20,16 +20,16 @@ fn image(name: &str) -> Option<PathBuf> {
 }
 
 /// Runs an image to its end with status 0: its lines of figures.
-fn measured(name: &str, cpus: &str, words: &str) -> Option<Vec<Value>> {
-    measured_in("auto", name, cpus, words)
+fn measured(name: &str, cpus: &str, cmdline: &str) -> Option<Vec<Value>> {
+    measured_in("auto", name, cpus, cmdline)
 }
 
 /// The same in a ring.
-fn measured_in(ring: &str, name: &str, cpus: &str, words: &str) -> Option<Vec<Value>> {
+fn measured_in(ring: &str, name: &str, cpus: &str, cmdline: &str) -> Option<Vec<Value>> {
     let image = image(name)?;
     let place = TestDir::new();
     let mut all = vec!["run", image.to_str().unwrap(), "--net", "none"];
-    all.extend(["--ring", ring, "--cpus", cpus, "--cmdline", words]);
+    all.extend(["--ring", ring, "--cpus", cpus, "--cmdline", cmdline]);
     let ended = place.run(&all);
     ended.expect(0, "\"done\":true");
     assert!(place.run_directories().is_empty(), "{ended:#?}");
@@ -41,8 +41,8 @@ fn measured_in(ring: &str, name: &str, cpus: &str, words: &str) -> Option<Vec<Va
 fn halt_load_is_woken_in_the_rhythm_that_was_asked_for() {
     for (load, cpus) in [("every gap_us=2000", "2"), ("sleep gap_us=2000", "1")] {
         for ring in ["0", "3"] {
-            let words = format!("load={load} warm_ms=20 ms=100");
-            let Some(lines) = measured_in(ring, "halt-load", cpus, &words) else {
+            let cmdline = format!("load={load} warm_ms=20 ms=100");
+            let Some(lines) = measured_in(ring, "halt-load", cpus, &cmdline) else {
                 return;
             };
             let wakes = lines.iter().find_map(|line| line["wakes"].as_u64());
@@ -95,8 +95,8 @@ fn a_message_between_two_cores_costs_one_halt_and_one_interrupt_at_most() {
 
 #[test]
 fn a_spin_before_the_halt_saves_the_wakers_interrupts() {
-    let counted = |words: &str| {
-        let lines = measured("events", "2", &format!("rounds=100 {words}"))?;
+    let counted = |cmdline: &str| {
+        let lines = measured("events", "2", &format!("rounds=100 {cmdline}"))?;
         let counters = lines
             .iter()
             .find(|line| line["messages"].is_u64())
@@ -124,9 +124,9 @@ fn a_spin_before_the_halt_saves_the_wakers_interrupts() {
 fn checked(check: &str, cpus: &str) -> Option<Vec<String>> {
     let image = image("selftest")?;
     let place = TestDir::new();
-    let words = format!("only={check}");
+    let cmdline = format!("only={check}");
     let mut all = vec!["run", image.to_str().unwrap(), "--net", "none"];
-    all.extend(["--cpus", cpus, "--ring", "0", "--cmdline", &words]);
+    all.extend(["--cpus", cpus, "--ring", "0", "--cmdline", &cmdline]);
     let ended = place.run(&all);
     ended.expect(0, "selftest done, 0 failed");
     let said = ended.out.lines().find(|line| line.starts_with("ok "));
@@ -178,8 +178,8 @@ fn each_kind_of_exit_has_a_price_or_says_that_it_is_not_there() {
         ("3", "gate"),
         ("3", "self_ipi"),
     ] {
-        let words = format!("kind={kind} samples=2 target_us=200");
-        let Some(lines) = measured_in(ring, "vmexit", "1", &words) else {
+        let cmdline = format!("kind={kind} samples=2 target_us=200");
+        let Some(lines) = measured_in(ring, "vmexit", "1", &cmdline) else {
             return;
         };
         let sampled = lines.iter().find(|line| line["kind"] == kind).unwrap();
@@ -191,8 +191,8 @@ fn each_kind_of_exit_has_a_price_or_says_that_it_is_not_there() {
         );
     }
     for (ring, kind) in [("0", "ipi"), ("0", "gate"), ("3", "cr3")] {
-        let words = format!("kind={kind} samples=1");
-        let Some(lines) = measured_in(ring, "vmexit", "1", &words) else {
+        let cmdline = format!("kind={kind} samples=1");
+        let Some(lines) = measured_in(ring, "vmexit", "1", &cmdline) else {
             return;
         };
         assert!(

@@ -41,15 +41,15 @@ const VERBS: [&str; 25] = [
 #[test]
 fn help_is_as_reviewed() {
     let place = TestDir::new();
-    let mut words = vec![vec!["--help"]];
-    words.extend(VERBS.map(|verb| vec![verb, "--help"]));
+    let mut args = vec![vec!["--help"]];
+    args.extend(VERBS.map(|verb| vec![verb, "--help"]));
     // One of each kind of experiment.
     let experiments = ["http-bursts", "tcp", "tailor", "platforms"];
-    words.extend(experiments.map(|experiment| vec!["weigh", experiment, "--help"]));
-    for words in words {
-        let help = place.run(&words);
+    args.extend(experiments.map(|experiment| vec!["weigh", experiment, "--help"]));
+    for args in args {
+        let help = place.run(&args);
         help.expect(0, "Usage: tare");
-        let verbs = &words[..words.len() - 1];
+        let verbs = &args[..args.len() - 1];
         // Which experiments there are is the lab's to say.
         let fixed = help.out.split("\nExperiments:").next().unwrap();
         let name = verbs.join("-");

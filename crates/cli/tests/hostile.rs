@@ -124,11 +124,11 @@ fn is_set_read_and_stopped_under_reads_of(mib: usize) {
     let disk = place.file("disk.img", b"");
     let file = File::options().write(true).open(&disk).unwrap();
     file.set_len((mib as u64 + 1) << 20).unwrap();
-    let mut words = vec!["run", image.to_str().unwrap(), "-d", "--name", "flood"];
-    words.extend(["--engine", "tare", "--net", "none", "--disk", &disk]);
+    let mut args = vec!["run", image.to_str().unwrap(), "-d", "--name", "flood"];
+    args.extend(["--engine", "tare", "--net", "none", "--disk", &disk]);
     let job = format!("flood={mib}");
-    words.extend(["--memory", "192M", "--cmdline", &job]);
-    place.run(&words).expect(0, "");
+    args.extend(["--memory", "192M", "--cmdline", &job]);
+    place.run(&args).expect(0, "");
     eventually("the guest reads", || {
         place
             .run(&["logs", "flood"])
@@ -182,11 +182,11 @@ fn a_monitor_survives_a_guest_that_keeps_no_rule() {
     let disks = ["fast.img", "slow.img"].map(|name| place.file(name, &[0; 2 << 20]));
     let slow = format!("{},latency_us=300,iops=5000", disks[1]);
     for cpus in ["1", "2"] {
-        let mut words = vec!["run", image.to_str().unwrap(), "-d", "--name", "hostile"];
-        words.extend(["--engine", "tare", "--cpus", cpus, "--net", net]);
-        words.extend(["--disk", &disks[0], "--disk", &slow]);
-        words.extend(["--cmdline", OPERATIONS]);
-        place.run(&words).expect(0, "");
+        let mut args = vec!["run", image.to_str().unwrap(), "-d", "--name", "hostile"];
+        args.extend(["--engine", "tare", "--cpus", cpus, "--net", net]);
+        args.extend(["--disk", &disks[0], "--disk", &slow]);
+        args.extend(["--cmdline", OPERATIONS]);
+        place.run(&args).expect(0, "");
         let logs = || place.run(&["logs", "hostile"]).out;
         // With two vCPUs devices may overwrite the image; the run then ends with a guest's exit
         // code (`docs/exit-codes.md`), never with one of the monitor.
@@ -239,13 +239,13 @@ fn an_image_that_breaks_out_of_ring_3_ends_itself_and_not_its_monitor() {
     let named = named.map(|what| format!("trespass={what}"));
     // Consecutive seeds have all kinds in turn (`tare_hal::ring::WildEnd`).
     let wild = (13..26).map(|seed| format!("trespass=wild seed={seed}"));
-    for words in named.into_iter().chain(wild) {
+    for cmdline in named.into_iter().chain(wild) {
         let place = TestDir::new();
         let mut all = vec!["run", image.to_str().unwrap(), "--engine", "tare"];
-        all.extend(["--net", "none", "--ring", "3", "--cmdline", &words]);
+        all.extend(["--net", "none", "--ring", "3", "--cmdline", &cmdline]);
         let ended = place.run(&all);
         ended.expect(71, "r13 ");
-        assert!(ended.out.contains("fault: "), "{words}: {ended:#?}");
-        assert!(place.run_directories().is_empty(), "{words}: {ended:#?}");
+        assert!(ended.out.contains("fault: "), "{cmdline}: {ended:#?}");
+        assert!(place.run_directories().is_empty(), "{cmdline}: {ended:#?}");
     }
 }

@@ -38,13 +38,15 @@ struct Cache {
 }
 
 impl Cache {
-    fn start(image: &Path, words: &str) -> Self {
+    fn start(image: &Path, cmdline: &str) -> Self {
         let (place, port) = (TestDir::new(), free_port());
         let publish = format!("{port}:11211");
         let image = image.to_str().unwrap();
         let cache = Self { place, port };
         let run = ["run", image, "-d", "--name", "cache", "-p", &publish];
-        let ended = cache.place.run(&[&run[..], &["--cmdline", words]].concat());
+        let ended = cache
+            .place
+            .run(&[&run[..], &["--cmdline", cmdline]].concat());
         assert_eq!(ended.code, Some(0), "{ended:#?}");
         eventually("the cache answers", || {
             ask(port, b"version\r\n").is_ok_and(|answer| answer.starts_with("VERSION "))

@@ -160,10 +160,10 @@ fn a_64_bit_kernel_finds_its_boot_parameters() {
     }
     let place = TestDir::new();
     let kernel = place.file("tiny", &tiny_kernel());
-    let words = [
+    let args = [
         "run", "--kernel", &kernel, "--net", "none", "--engine", "tare",
     ];
-    let ended = place.run(&words);
+    let ended = place.run(&args);
     ended.expect(7, "the application ended with status 7");
     assert!(ended.out.contains('K'), "{ended:#?}");
     assert!(place.run_directories().is_empty());
@@ -204,8 +204,8 @@ fn an_images_settings_are_honoured_and_its_status_is_ours() {
         "busybox() { /bin/busybox $@; }; busybox id; busybox pwd; busybox ls; echo $WHO; exit 42";
     let ended = place.run(&with_debian(&image, &["--net", "none"], &[script]));
     ended.expect(42, "uid=7 gid=8");
-    for words in ["/srv", "index.html", "new", "image"] {
-        assert!(ended.out.contains(words), "{words}: {ended:#?}");
+    for text in ["/srv", "index.html", "new", "image"] {
+        assert!(ended.out.contains(text), "{text}: {ended:#?}");
     }
     assert!(!ended.out.contains("old"), "{ended:#?}");
     assert!(place.run_directories().is_empty());
@@ -352,10 +352,10 @@ fn a_kernel_without_a_root_panics_and_tare_says_so() {
         return;
     }
     let place = TestDir::new();
-    let words = [
+    let args = [
         "run", "--kernel", "debian", "--net", "none", "--engine", "qemu",
     ];
-    place.run(&words).expect(70, "the guest panicked");
+    place.run(&args).expect(70, "the guest panicked");
     assert!(place.run_directories().is_empty());
 }
 
@@ -392,8 +392,8 @@ fn roots_and_kernels_that_are_wrong_are_refused_by_name() {
     let root = place.path().to_str().unwrap();
     run(&["--root", root]).expect(2, "names no command");
     let text = place.file("text", b"#!/bin/sh");
-    let words = ["run", "--kernel", &text, "--net", "none"];
-    place.run(&words).expect(11, "neither a vmlinux");
+    let args = ["run", "--kernel", &text, "--net", "none"];
+    place.run(&args).expect(11, "neither a vmlinux");
 }
 
 /// How a kernel is proven in these tests.
@@ -473,14 +473,14 @@ fn a_check_that_passes_with_boot_parameters_only_gets_them() {
     );
     let application = application.unwrap();
     let kernel = debian::find_or_obtain(&Cache::open_default().unwrap()).unwrap();
-    for (words, right) in [("", false), ("hugepages=3", true)] {
+    for (cmdline, right) in [("", false), ("hugepages=3", true)] {
         let terms = ProofConfig {
-            cmdline: words.to_owned(),
+            cmdline: cmdline.to_owned(),
             ..terms(Check::Runs, Logging::Off)
         };
         let console = place.path().join("console");
         let proof = prove(&kernel.image, &[], &application, &terms, &console).unwrap();
-        assert_eq!(proof.passed(), right, "{words}: {:?}", proof.failure);
+        assert_eq!(proof.passed(), right, "{cmdline}: {:?}", proof.failure);
     }
 }
 
@@ -494,12 +494,12 @@ fn a_root_that_the_guest_cannot_unpack_is_named() {
     let root = root_in(&place);
     // Less than half of the memory, of which the kernel keeps a part and gives its root half of the rest.
     std::fs::write(root.join("srv/large"), vec![1; 90 << 20]).unwrap();
-    let words = [
+    let args = [
         "run", "--kernel", "debian", "--memory", "256M", "--net", "none", "--engine", "qemu",
     ];
     let root = ["--root", root.to_str().unwrap(), "--"];
     let command = ["/bin/busybox", "echo", "it runs"];
-    let ended = place.run(&[&words[..], &root, &command].concat());
+    let ended = place.run(&[&args[..], &root, &command].concat());
     ended.expect(126, "the root was not unpacked to its end");
     assert!(!ended.out.contains("it runs"), "{ended:#?}");
 }

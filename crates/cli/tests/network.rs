@@ -29,11 +29,11 @@ fn with_site() -> TestDir {
     place
 }
 
-fn run(place: &TestDir, image: &str, words: &[&str]) {
+fn run(place: &TestDir, image: &str, args: &[&str]) {
     let site = place.path().join("site");
     let first = ["run", image, "-d", "--name", "web", "--root"];
-    let words = [&first[..], &[site.to_str().unwrap()], words].concat();
-    place.run(&words).expect(0, "web");
+    let args = [&first[..], &[site.to_str().unwrap()], args].concat();
+    place.run(&args).expect(0, "web");
 }
 
 /// What a site's file says, applied by a whole machine to a root that has it beside itself.
@@ -50,8 +50,8 @@ fn a_site_file_gives_headers_redirects_and_an_error_page() {
     let file = place.file("site.toml", text);
     let port = free_port();
     let publish = format!("{port}:80");
-    let words = ["-p", &publish, "--site", &file];
-    run(&place, image.to_str().unwrap(), &words);
+    let args = ["-p", &publish, "--site", &file];
+    run(&place, image.to_str().unwrap(), &args);
     eventually("the site is served", || get(port, "/").is_ok());
     let has = |path: &str, parts: &[&str]| {
         let answer = get(port, path).unwrap();
@@ -108,9 +108,9 @@ fn a_host_of_a_site_has_its_own_files() {
     assert!(of("B.Example:80").ends_with("\r\n\r\nof b\n"));
     assert!(of("c.example").ends_with("\r\n\r\nthe site\n"));
     let root = place.path().join("site");
-    let words = ["reload", "web", "--root", root.to_str().unwrap()];
+    let args = ["reload", "web", "--root", root.to_str().unwrap()];
     place
-        .run(&words)
+        .run(&args)
         .expect(2, "\"web\" was started without --reload");
     place.run(&["stop", "web"]).expect(0, "");
 }
@@ -141,8 +141,8 @@ fn a_running_site_gets_another_root() {
     place.file("site/large", &large(b'1'));
     let port = free_port();
     let publish = format!("{port}:80");
-    let words = ["-p", &publish, "--reload", "--cmdline", "metrics=on"];
-    run(&place, image.to_str().unwrap(), &words);
+    let args = ["-p", &publish, "--reload", "--cmdline", "metrics=on"];
+    run(&place, image.to_str().unwrap(), &args);
     eventually("the site is served", || get(port, "/").is_ok());
     let heap_bytes = || {
         let answer = get(port, "/metrics").unwrap();
@@ -170,8 +170,8 @@ fn a_running_site_gets_another_root() {
         path.to_str().unwrap().to_owned()
     };
     let reload = |root: &str, more: &[&str]| {
-        let words = ["reload", "web", "--root", root];
-        place.run(&[&words[..], more].concat())
+        let args = ["reload", "web", "--root", root];
+        place.run(&[&args[..], more].concat())
     };
     let next = directory("next");
     place.file("next/index.html", b"the next site\n");
@@ -222,8 +222,8 @@ fn a_site_logs_its_answers_to_the_console() {
     let file = place.file("site.toml", b"[log]\nformat = \"json\"\n");
     let port = free_port();
     let publish = format!("{port}:80");
-    let words = ["-p", &publish, "--site", &file];
-    run(&place, image.to_str().unwrap(), &words);
+    let args = ["-p", &publish, "--site", &file];
+    run(&place, image.to_str().unwrap(), &args);
     eventually("the site is served", || get(port, "/").is_ok());
     get(port, "/x\"y").unwrap();
     let expected = "\"request\":\"GET /x\\u0022y HTTP/1.1\"";
@@ -263,8 +263,8 @@ fn a_port_is_published_at_an_ipv6_address() {
     }
     let place = with_site();
     let publish = [format!("[::1]:{six}:80"), format!("{four}:80")];
-    let words = ["-p", &publish[0], "-p", &publish[1]];
-    run(&place, image.to_str().unwrap(), &words);
+    let args = ["-p", &publish[0], "-p", &publish[1]];
+    run(&place, image.to_str().unwrap(), &args);
     let serves = |address: SocketAddr| {
         answer(address).is_ok_and(|answer| answer.ends_with("\r\n\r\nthe site\n"))
     };

@@ -157,7 +157,7 @@ fn nginx_answers_every_http_case_in_a_machine_as_on_this_host() {
     let [here, there] = [(); 2].map(|()| free_port());
     let root = root(&place, &nginx, here);
     let publish = format!("{there}:{here}");
-    let words = [
+    let args = [
         "run",
         "--name",
         "nginx",
@@ -174,7 +174,7 @@ fn nginx_answers_every_http_case_in_a_machine_as_on_this_host() {
         "-p",
         "/",
     ];
-    let mut machine = place.tare(&words);
+    let mut machine = place.tare(&args);
     let machine = machine.stdout(Stdio::null()).stderr(Stdio::null());
     let machine = machine.spawn().unwrap();
     let _process = Process::start(&nginx, &root);

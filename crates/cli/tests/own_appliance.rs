@@ -23,9 +23,9 @@ fn in_crate(mut command: Command, directory: &Path) -> CommandOutput {
     end_within(COMPILING, command.spawn().unwrap())
 }
 
-fn cargo(words: &[&str]) -> Command {
+fn cargo(args: &[&str]) -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.args(words);
+    cargo.args(args);
     cargo
 }
 
@@ -73,7 +73,7 @@ fn a_new_crate_is_tested_built_and_served() {
 fn a_crate_that_cannot_be_made_leaves_nothing() {
     let place = TestDir::new();
     place.file("taken", b"mine");
-    for (words, says) in [
+    for (args, says) in [
         (&["taken"] as &[&str], "taken already exists"),
         (&["a b"], "invalid crate name \"a b\""),
         (&["fn"], "a keyword of Rust"),
@@ -86,20 +86,20 @@ fn a_crate_that_cannot_be_made_leaves_nothing() {
         ),
         (&["web", "--tare", "gone"], "cannot open gone"),
     ] {
-        let all = [&["new"], words].concat();
+        let all = [&["new"], args].concat();
         let refused = end(place.tare(&all).current_dir(place.path()).spawn().unwrap());
         refused.expect(48, says);
         assert_eq!(refused.err.lines().count(), 1, "{refused:#?}");
         let left = fs::read_dir(place.path()).unwrap().count();
-        assert_eq!(left, 1, "{words:?}");
+        assert_eq!(left, 1, "{args:?}");
     }
 }
 
 #[test]
 fn a_directory_without_an_appliance_is_refused() {
     let place = TestDir::new();
-    let in_place = |words: &[&str]| {
-        let mut command = place.tare(words);
+    let in_place = |args: &[&str]| {
+        let mut command = place.tare(args);
         end(command.current_dir(place.path()).spawn().unwrap())
     };
     in_place(&["build"]).expect(48, "has no Cargo.toml: make one with `tare new NAME`");

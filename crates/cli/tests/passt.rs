@@ -59,16 +59,16 @@ impl Place {
         notes.lines().count()
     }
 
-    fn run(&self, words: &[&str]) -> CommandOutput {
-        let mut command = self.dir.tare(words);
+    fn run(&self, args: &[&str]) -> CommandOutput {
+        let mut command = self.dir.tare(args);
         let rest = std::env::var("PATH").unwrap();
         command.env("PATH", format!("{}:{rest}", self.bin.display()));
         end(command.spawn().unwrap())
     }
 
     /// A machine in the background.
-    fn start(&self, words: &[&str]) {
-        let all = [&["run", "-d", "--name", "web"], words].concat();
+    fn start(&self, args: &[&str]) {
+        let all = [&["run", "-d", "--name", "web"], args].concat();
         self.run(&all).expect(0, "web");
     }
 
@@ -145,12 +145,12 @@ fn no_passt_runs_while_a_machine_serves() {
     let has_ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, six)).is_ok();
     let publish = [format!("{port}:80"), format!("[::1]:{six}:80")];
     let root = place.dir.path().join("site");
-    let mut words = vec![image.to_str().unwrap(), "--root", root.to_str().unwrap()];
-    words.extend(["-p", &publish[0]]);
+    let mut args = vec![image.to_str().unwrap(), "--root", root.to_str().unwrap()];
+    args.extend(["-p", &publish[0]]);
     if has_ipv6 {
-        words.extend(["-p", &publish[1]]);
+        args.extend(["-p", &publish[1]]);
     }
-    place.start(&words);
+    place.start(&args);
     for _ in 0..REQUESTS {
         assert!(get(port, "/").unwrap().contains("the site"));
     }
@@ -180,8 +180,8 @@ fn the_first_connection_that_a_guest_opens_starts_passt() {
     };
     let port = free_port();
     let (publish, net) = (format!("{port}:80"), format!("user,allow={address}"));
-    let words = ["--net", &net, "-p", &publish];
-    place.start(&[&[program.as_str()], &words[..], &["--", &address, &out]].concat());
+    let args = ["--net", &net, "-p", &publish];
+    place.start(&[&[program.as_str()], &args[..], &["--", &address, &out]].concat());
     for _ in 0..REQUESTS {
         eventually("it serves", || get(port, "/").is_ok());
     }
@@ -212,8 +212,8 @@ fn a_passt_that_does_not_start_when_it_is_needed_is_reported() {
     };
     let port = free_port();
     let (publish, net) = (format!("{port}:80"), format!("user,allow={address}"));
-    let words = ["--net", &net, "-p", &publish];
-    place.start(&[&[program.as_str()], &words[..], &["--", &address, &out]].concat());
+    let args = ["--net", &net, "-p", &publish];
+    place.start(&[&[program.as_str()], &args[..], &["--", &address, &out]].concat());
     eventually("it serves", || get(port, "/").is_ok());
     for _ in 0..2 {
         let answer = get(port, "/out").unwrap();

@@ -77,21 +77,21 @@ fn comm(pid: u32, tid: i32) -> String {
 
 /// `tare pin` with a state directory of the test's own.
 trait Pin {
-    fn pin_command(&self, words: &[&str]) -> Command;
-    fn pin(&self, words: &[&str]) -> CommandOutput;
+    fn pin_command(&self, args: &[&str]) -> Command;
+    fn pin(&self, args: &[&str]) -> CommandOutput;
     fn state(&self) -> PathBuf;
     fn journals(&self) -> usize;
 }
 
 impl Pin for TestDir {
-    fn pin_command(&self, words: &[&str]) -> Command {
+    fn pin_command(&self, args: &[&str]) -> Command {
         let mut command = self.tare(&["pin"]);
-        command.args(words).env("TARE_STATE_DIR", self.state());
+        command.args(args).env("TARE_STATE_DIR", self.state());
         command
     }
 
-    fn pin(&self, words: &[&str]) -> CommandOutput {
-        end(self.pin_command(words).spawn().unwrap())
+    fn pin(&self, args: &[&str]) -> CommandOutput {
+        end(self.pin_command(args).spawn().unwrap())
     }
 
     fn state(&self) -> PathBuf {
@@ -178,8 +178,8 @@ fn a_machine_of_tare_is_pinned_by_role_and_put_back() {
     }
     let place = TestDir::new();
     let image = place.file("image", &guest::image("up", Then::Halt));
-    let words = ["run", &image, "-d", "--name", "pinned", "--net", "none"];
-    place.run(&words).expect(0, "pinned");
+    let args = ["run", &image, "-d", "--name", "pinned", "--net", "none"];
+    place.run(&args).expect(0, "pinned");
     let listed: serde_json::Value =
         serde_json::from_str(&place.run(&["ps", "--json"]).out).unwrap();
     let pid = u32::try_from(listed[0]["pid"].as_u64().unwrap()).unwrap();
@@ -271,11 +271,11 @@ fn a_machine_in_qemu_is_found_by_the_process_that_tare_ps_shows() {
     }
     let place = TestDir::new();
     let image = place.file("image", &guest::image("up", Then::Halt));
-    let words: Vec<&str> = ["run", &image, "-d", "--name", "inner", "--net", "none"]
+    let args: Vec<&str> = ["run", &image, "-d", "--name", "inner", "--net", "none"]
         .into_iter()
         .chain(["--engine", "qemu"])
         .collect();
-    place.run(&words).expect(0, "inner");
+    place.run(&args).expect(0, "inner");
     let listed: serde_json::Value =
         serde_json::from_str(&place.run(&["ps", "--json"]).out).unwrap();
     let pid = u32::try_from(listed[0]["pid"].as_u64().unwrap()).unwrap();

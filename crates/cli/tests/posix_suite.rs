@@ -167,10 +167,10 @@ fn compile(place: &TestDir, suite: &Path, tests: Vec<Test>) -> (String, Vec<Test
 /// What a test gives in a machine.
 fn there(place: &TestDir, program: &str, root: &str, test: &Test) -> CommandOutput {
     let symbol = test.symbol();
-    let words = [
+    let args = [
         "run", program, "--net", "none", "--root", root, "--", &symbol,
     ];
-    let mut machine = place.tare(&words).spawn().unwrap();
+    let mut machine = place.tare(&args).spawn().unwrap();
     let begin = Instant::now();
     while machine.try_wait().unwrap().is_none() && begin.elapsed() < LIMIT {
         thread::sleep(Duration::from_millis(20));

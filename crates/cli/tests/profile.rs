@@ -1,4 +1,4 @@
-//! `tare profile` on programs with known calls, and on wrong words.
+//! `tare profile` on programs with known calls, and on wrong arguments.
 //!
 //! Observing needs root and BPF, and SKIPs without; a guest needs QEMU, Debian's
 //! kernel and the programs of `cargo xtask init`.
@@ -104,9 +104,9 @@ fn what_cannot_be_profiled_is_said_before_anything_starts() {
             "nothing",
         ),
     ];
-    for (words, code, said) in cases {
-        let words: Vec<&str> = ["profile"].iter().chain(words.iter()).copied().collect();
-        place.run(&words).expect(*code, said);
+    for (args, code, said) in cases {
+        let args: Vec<&str> = ["profile"].iter().chain(args.iter()).copied().collect();
+        place.run(&args).expect(*code, said);
     }
     assert!(!fs::exists(&mark).unwrap());
     assert!(!fs::exists(&merged).unwrap());
@@ -651,7 +651,7 @@ fn an_application_in_a_guest_is_profiled_with_call_graphs() {
     }
     let out = place.path().join("p.json").to_str().unwrap().to_owned();
     let port = format!("{}:80", free_port());
-    let words = [
+    let args = [
         "profile",
         "--in-guest",
         root.to_str().unwrap(),
@@ -669,9 +669,9 @@ fn an_application_in_a_guest_is_profiled_with_call_graphs() {
     ];
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let in_use = format!("{}:80", taken.local_addr().unwrap().port());
-    let refused = words.map(|word| if word == port { &in_use } else { word });
+    let refused = args.map(|word| if word == port { &in_use } else { word });
     place.run(&refused).expect(30, "Address already in use");
-    place.run(&words).expect(5, "system calls are in use");
+    place.run(&args).expect(5, "system calls are in use");
     let profile = read(&out);
     assert!(
         profile["phases"][0]["taken"]["kernel_release"]

@@ -28,9 +28,9 @@ fn can_run() -> bool {
     kvm() && built("linux").is_some()
 }
 
-fn run(place: &TestDir, program: &str, words: &[&str]) -> CommandOutput {
+fn run(place: &TestDir, program: &str, args: &[&str]) -> CommandOutput {
     let mut all = vec!["run", program, "--net", "none", "--env", "KEY=value"];
-    all.extend(words);
+    all.extend(args);
     place.run(&all)
 }
 
@@ -112,8 +112,8 @@ fn a_dynamic_program_is_loaded_by_the_loader_of_its_root() {
     }
     let place = TestDir::new();
     for link in ["-pie", "-no-pie"] {
-        let words = [link, "-Wl,--no-as-needed", "-lm"];
-        let Some(program) = c(&place, "dynamic.c", &words) else {
+        let args = [link, "-Wl,--no-as-needed", "-lm"];
+        let Some(program) = c(&place, "dynamic.c", &args) else {
             return;
         };
         run(&place, &program, &[]).expect(126, "--root DIR");
@@ -171,20 +171,20 @@ fn a_program_has_threads_signals_memory_and_files() {
 }
 
 /// What a program prints here and in a machine is the same, line by line.
-fn answers_as_here(place: &TestDir, program: &str, options: &[&str], words: &[&str]) {
+fn answers_as_here(place: &TestDir, program: &str, options: &[&str], args: &[&str]) {
     let mut here = Command::new(program);
-    here.args(words).env("TMPDIR", place.path());
+    here.args(args).env("TMPDIR", place.path());
     let here = here.output().unwrap();
     assert!(here.status.success(), "{here:?}");
     let here = String::from_utf8(here.stdout).unwrap();
-    let all = [options, &["--"], words].concat();
+    let all = [options, &["--"], args].concat();
     let there = run(place, program, &all);
     let mut lines = there.out.lines().filter(|line| !line.starts_with("warn: "));
     for (number, line) in here.lines().enumerate() {
         let other = lines.next().unwrap_or("(the program ended)");
-        assert_eq!(other, line, "line {number} of {words:?}, there and here");
+        assert_eq!(other, line, "line {number} of {args:?}, there and here");
     }
-    assert_eq!(lines.next(), None, "{words:?}");
+    assert_eq!(lines.next(), None, "{args:?}");
     there.expect(0, "");
 }
 
@@ -305,8 +305,8 @@ fn random_system_calls_answer_as_linux_does() {
         for kind in [
             "files", "streams", "sockets", "events", "memory", "signals", "all",
         ] {
-            let words = [kind, &begin.to_string(), &count, calls];
-            answers_as_here(&place, &program, &[], &words);
+            let args = [kind, &begin.to_string(), &count, calls];
+            answers_as_here(&place, &program, &[], &args);
         }
     }
 }
@@ -324,11 +324,11 @@ fn a_server_with_epoll_answers_on_a_published_port() {
 }
 
 /// Starts a server and gets `expected` from it, three times.
-fn serves(place: &TestDir, program: &str, words: &[&str], expected: &str) {
+fn serves(place: &TestDir, program: &str, args: &[&str], expected: &str) {
     let port = free_port();
     let publish = format!("{port}:80");
     let mut all = vec!["run", program, "--name", "server", "-p", &publish];
-    all.extend(words);
+    all.extend(args);
     let child = place.tare(&all).spawn().unwrap();
     for _ in 0..3 {
         eventually("it answers", || {
@@ -353,8 +353,8 @@ fn an_answer_that_is_written_in_parts_is_one_frame() {
     for how in ["writes", "cork", "more"] {
         let port = free_port();
         let publish = format!("{port}:80");
-        let words = ["run", &program, "--name", how, "-p", &publish, "--", how];
-        let child = place.tare(&words).spawn().unwrap();
+        let args = ["run", &program, "--name", how, "-p", &publish, "--", how];
+        let child = place.tare(&args).spawn().unwrap();
         eventually("it answers", || answers(port, 1).is_ok());
         let before = frames_sent(&place, how);
         answers(port, ANSWERS).unwrap();
@@ -393,8 +393,8 @@ fn answers_to_several_clients_in_one_turn_are_notified_once() {
     };
     let port = free_port();
     let publish = format!("{port}:80");
-    let words = ["run", &program, "--name", "several", "-p", &publish];
-    let child = place.tare(&words).spawn().unwrap();
+    let args = ["run", &program, "--name", "several", "-p", &publish];
+    let child = place.tare(&args).spawn().unwrap();
     eventually("it listens", || {
         place.run(&["logs", "several"]).out.contains("ready")
     });
@@ -466,15 +466,15 @@ fn stop_asks_a_program_by_sigterm_and_kills_it_after_a_time() {
         return;
     };
     let log = || place.run(&["logs", "program"]).out;
-    let words = ["run", &program, "--name", "program", "--net", "none"];
-    let child = place.tare(&words).spawn().unwrap();
+    let args = ["run", &program, "--name", "program", "--net", "none"];
+    let child = place.tare(&args).spawn().unwrap();
     eventually("it runs", || log().contains("ready"));
     let stopped = place.run(&["stop", "program"]);
     stopped.expect(0, "");
     assert!(stopped.err.is_empty(), "{stopped:#?}");
     end(child).expect(5, "asked 1");
 
-    let mut all = words.to_vec();
+    let mut all = args.to_vec();
     all.extend(["--", "ignore"]);
     let child = place.tare(&all).spawn().unwrap();
     eventually("it runs", || log().contains("ready"));
@@ -563,11 +563,11 @@ fn a_program_at_a_limit_gets_linuxs_errno_or_ends_in_a_sentence() {
     let Some(program) = c(&place, "limits.c", &["-static"]) else {
         return;
     };
-    let at = |words: &[&str]| {
+    let at = |args: &[&str]| {
         run(
             &place,
             &program,
-            &[&["--memory", "64M", "--"], words].concat(),
+            &[&["--memory", "64M", "--"], args].concat(),
         )
     };
     let memory = at(&["memory"]);
@@ -603,9 +603,9 @@ fn words_and_variables_have_a_limit() {
     let long = "x".repeat(100_000);
     let ended = run(&place, &program, &["--", "words", &long]);
     ended.expect(4, "3 words, the last has 100000 bytes");
-    let mut words = vec!["--", "words"];
-    words.extend(std::iter::repeat_n(long.as_str(), 11));
-    run(&place, &program, &words).expect(2, "the limit is 1048576");
+    let mut args = vec!["--", "words"];
+    args.extend(std::iter::repeat_n(long.as_str(), 11));
+    run(&place, &program, &args).expect(2, "the limit is 1048576");
 }
 
 /// A program with one of its headers' fields changed: where its type is `kind`, the field at

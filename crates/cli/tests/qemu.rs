@@ -45,8 +45,8 @@ fn halt_polling_is_refused_where_it_cannot_be_set() {
     }
     let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello", Then::Exit(0x10)));
-    let words = ["run", &image, "--net", "none", "--engine", "qemu"];
-    let ended = place.run(&[&words[..], &["--halt", "never"]].concat());
+    let args = ["run", &image, "--net", "none", "--engine", "qemu"];
+    let ended = place.run(&[&args[..], &["--halt", "never"]].concat());
     ended.expect(2, "needs Tare's own monitor");
 }
 
@@ -59,9 +59,9 @@ fn without_kvm_the_machine_runs_in_qemu_and_one_line_says_so() {
     let hidden = "mount -t tmpfs none /dev && exec \"$@\"";
     let spaces: [&[&str]; 2] = [&["--mount"], &["--user", "--map-root-user", "--mount"]];
     let may = |space: &&[&str]| {
-        let mut words = space.to_vec();
-        words.extend(["sh", "-c", hidden, "sh", "true"]);
-        installed("unshare") && output("unshare", &words).status.success()
+        let mut args = space.to_vec();
+        args.extend(["sh", "-c", hidden, "sh", "true"]);
+        installed("unshare") && output("unshare", &args).status.success()
     };
     let Some(space) = spaces.into_iter().find(may) else {
         return tare_vmtest::lacks("this user may not make a mount namespace");
@@ -102,7 +102,7 @@ fn a_machine_in_the_background_is_listed_read_and_stopped() {
 
 /// The HTTP appliance in the background as `web`, serving `<p>weighed`; the
 /// port at which it has answered, if all that this needs is there.
-fn appliance(place: &TestDir, words: &[&str]) -> Option<u16> {
+fn appliance(place: &TestDir, args: &[&str]) -> Option<u16> {
     let Some(image) = beside("http") else {
         tare_vmtest::lacks("the http image is not built (cargo xtask guests)");
         return None;
@@ -120,7 +120,7 @@ fn appliance(place: &TestDir, words: &[&str]) -> Option<u16> {
     let mut all = vec!["run", image.to_str().unwrap(), "-d", "--name", "web"];
     all.extend(["--engine", "qemu", "-p", &publish]);
     all.extend(["--root", site.to_str().unwrap()]);
-    all.extend(words);
+    all.extend(args);
     place.run(&all).expect(0, "web");
     eventually("the appliance answers", || {
         support::get(port, "/index.html").is_ok_and(|answer| answer.ends_with("<p>weighed"))
@@ -147,14 +147,14 @@ fn a_site_in_qemu_gets_another_root() {
     let next = place.path().join("next");
     std::fs::create_dir(&next).unwrap();
     let next = next.to_str().unwrap();
-    let words = ["reload", "web", "--root", next];
+    let args = ["reload", "web", "--root", next];
     for text in ["the next site", "the third site"] {
         place.file("next/index.html", text.as_bytes());
-        place.run(&words).expect(0, "web: serving 1 files");
+        place.run(&args).expect(0, "web: serving 1 files");
         assert!(support::get(port, "/").unwrap().ends_with(text));
     }
     let site = place.file("site.toml", b"[log]\nformat = \"json\"\n");
-    let logs = place.run(&[&words[..], &["--site", &site]].concat());
+    let logs = place.run(&[&args[..], &["--site", &site]].concat());
     logs.expect(47, "cannot change while the machine runs");
     place.run(&["stop", "web"]).expect(0, "");
     assert!(place.run_directories().is_empty());
@@ -205,8 +205,8 @@ fn a_network_that_fails_while_qemu_starts_ends_it_too() {
         .unwrap()
         .flatten()
         .filter(|entry| {
-            let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&words).contains(&mine)
+            let cmdline = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&cmdline).contains(&mine)
         });
     assert_eq!(left.count(), 0);
 }
@@ -272,15 +272,15 @@ fn a_name_stays_taken_while_its_machine_runs() {
     }
     let place = TestDir::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
-    let words = [
+    let args = [
         "run", &image, "-d", "--name", "web", "--net", "none", "--engine", "qemu",
     ];
-    place.run(&words).expect(0, "web");
+    place.run(&args).expect(0, "web");
     place
-        .run(&words)
+        .run(&args)
         .expect(50, "a machine named \"web\" is running");
     place.run(&["stop", "web"]).expect(0, "");
-    place.run(&words).expect(0, "web");
+    place.run(&args).expect(0, "web");
     place.run(&["stop", "web"]).expect(0, "");
 }
 
@@ -373,8 +373,8 @@ fn qemu_has_a_user_namespaces_and_an_empty_root_of_its_own() {
         if engine == "qemu-kvm" && !support::needs::kvm() {
             continue;
         }
-        let words = ["--net", "none", "--engine", engine];
-        tiny::runs_in_the_background(&words, |place| {
+        let args = ["--net", "none", "--engine", engine];
+        tiny::runs_in_the_background(&args, |place| {
             let pid = qemu_of(place);
             for name in ["pid", "mnt", "net", "ipc", "uts"] {
                 assert!(has_own(pid, name), "{name}");

@@ -111,12 +111,12 @@ fn copied(place: &TestDir, source: &Path) -> PathBuf {
     suite
 }
 
-/// What the suite's main program does with these words.
-fn tests(suite: &Path, words: &[&str]) -> Command {
+/// What the suite's main program does with these arguments.
+fn tests(suite: &Path, args: &[&str]) -> Command {
     let mut tests = Command::new("tclsh");
     tests
         .arg("tests/test_helper.tcl")
-        .args(words)
+        .args(args)
         .current_dir(suite)
         .env_remove("TERM")
         .stdin(Stdio::null())
@@ -204,7 +204,7 @@ fn run(place: &TestDir, suite: &Path, root: &Path, unit: &str) -> CommandOutput 
     let machine = machine.spawn().unwrap();
     eventually("redis answers", || answers(port));
     let (port, own) = (port.to_string(), (free_port() + OWN_PORTS).to_string());
-    let mut words = vec![
+    let mut args = vec![
         "--host",
         "127.0.0.1",
         "--port",
@@ -218,9 +218,9 @@ fn run(place: &TestDir, suite: &Path, root: &Path, unit: &str) -> CommandOutput 
     ];
     let skipped: Vec<Exempt> = exempt().filter(|entry| entry.unit == unit).collect();
     for entry in &skipped {
-        words.extend(["--skiptest", entry.test]);
+        args.extend(["--skiptest", entry.test]);
     }
-    let running = tests(suite, &words).process_group(0).spawn().unwrap();
+    let running = tests(suite, &args).process_group(0).spawn().unwrap();
     let _group = Group(running.id());
     let ended = end_within(LIMIT, running);
     place.run(&["stop", &name]).expect(0, "");

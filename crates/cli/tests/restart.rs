@@ -26,9 +26,9 @@ const TARE: &[&str] = &["--net", "none"];
 const QEMU: &[&str] = &["--net", "none", "--engine", "qemu"];
 
 /// A machine called `web` whose guest does this.
-fn start(place: &TestDir, then: Then, words: &[&str]) -> Child {
+fn start(place: &TestDir, then: Then, args: &[&str]) -> Child {
     let image = place.file("tiny", &guest::image(LINE, then));
-    let all = [&["run", &image, "--name", "web"], words].concat();
+    let all = [&["run", &image, "--name", "web"], args].concat();
     place.tare(&all).spawn().unwrap()
 }
 
@@ -63,11 +63,11 @@ fn process(place: &TestDir, field: &str) -> u32 {
     u32::try_from(pid.unwrap()).unwrap()
 }
 
-fn is_started_again_and_given_up(words: &[&str], ends: &[(u32, i32)]) {
+fn is_started_again_and_given_up(args: &[&str], ends: &[(u32, i32)]) {
     for (exit, code) in ends.iter().copied() {
         let place = TestDir::new();
-        let words = [words, &["--restart", "on-failure:2"]].concat();
-        let ended = end(start(&place, Then::Exit(exit), &words));
+        let args = [args, &["--restart", "on-failure:2"]].concat();
+        let ended = end(start(&place, Then::Exit(exit), &args));
         ended.expect(code, "no further one");
         assert_eq!(ended.out.matches(LINE).count(), 3, "{ended:#?}");
         for said in ["restart 1 follows in 0.1 s", "restart 2 follows in 0.2 s"] {
@@ -96,10 +96,10 @@ fn a_machine_that_ends_well_or_cannot_start_is_not_started_again() {
     if !kvm() {
         return;
     }
-    let words = [TARE, &["--restart", "on-failure"]].concat();
+    let args = [TARE, &["--restart", "on-failure"]].concat();
     for then in [Then::Exit(0x10), Then::PowerOff] {
         let place = TestDir::new();
-        let ended = end(start(&place, then, &words));
+        let ended = end(start(&place, then, &args));
         ended.expect(0, LINE);
         assert_eq!(ended.out.matches(LINE).count(), 1, "{ended:#?}");
         assert!(place.run_directories().is_empty());
@@ -107,7 +107,7 @@ fn a_machine_that_ends_well_or_cannot_start_is_not_started_again() {
     for detached in [&[][..], &["-d"]] {
         let place = TestDir::new();
         let image = place.file("bad", &guest::truncated());
-        let ended = place.run(&[&["run", &image], &words[..], detached].concat());
+        let ended = place.run(&[&["run", &image], &args[..], detached].concat());
         ended.expect(12, "truncated");
         assert_eq!(ended.err.lines().count(), 1, "{ended:#?}");
         assert!(place.run_directories().is_empty());
@@ -118,11 +118,11 @@ fn a_machine_that_ends_well_or_cannot_start_is_not_started_again() {
         .expect(2, "on-failure:N");
 }
 
-fn ends_when_it_is_asked_to(words: &[&str]) {
-    let words = [words, &["--restart", "on-failure"]].concat();
+fn ends_when_it_is_asked_to(args: &[&str]) {
+    let args = [args, &["--restart", "on-failure"]].concat();
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         let place = TestDir::new();
-        let child = start(&place, Then::Halt, &words);
+        let child = start(&place, Then::Halt, &args);
         tiny::has_spoken(&place);
         output("kill", &[signal, &child.id().to_string()]);
         let ended = end(child);
@@ -131,7 +131,7 @@ fn ends_when_it_is_asked_to(words: &[&str]) {
         assert!(place.run_directories().is_empty());
     }
     let place = TestDir::new();
-    let child = start(&place, Then::Halt, &words);
+    let child = start(&place, Then::Halt, &args);
     tiny::has_spoken(&place);
     place.run(&["stop", "web"]).expect(0, "");
     let ended = end(child);
@@ -160,9 +160,9 @@ fn a_machine_in_the_background_counts_its_restarts_and_is_stopped_between_two() 
         return;
     }
     let place = TestDir::new();
-    let words = [TARE, &["--restart", "on-failure", "-d"]].concat();
+    let args = [TARE, &["--restart", "on-failure", "-d"]].concat();
     // One that ran for ten seconds, as many writes take on a busy host, would wait for 0.1 s again.
-    let started = end(start(&place, Then::Exit(PANIC), &words));
+    let started = end(start(&place, Then::Exit(PANIC), &args));
     assert_eq!(
         (started.code, started.out.as_str()),
         (Some(0), "web\n"),
@@ -203,8 +203,8 @@ fn a_machine_is_started_again_whatever_its_guest_wrote_to_its_disk() {
     }
     let place = TestDir::new();
     let disk = place.file("d.img", &[0; 1 << 16]);
-    let words = [TARE, &["--restart", "on-failure", "-d", "--disk", &disk]].concat();
-    let started = end(start(&place, Then::ExitAfter(PANIC, 100_000), &words));
+    let args = [TARE, &["--restart", "on-failure", "-d", "--disk", &disk]].concat();
+    let started = end(start(&place, Then::ExitAfter(PANIC, 100_000), &args));
     assert_eq!(started.code, Some(0), "{started:#?}");
     let file = fs::File::options().write(true).open(&disk).unwrap();
     file.write_all_at(b"QFI\xfb", 0).unwrap();
@@ -222,8 +222,8 @@ fn a_machine_that_is_given_up_in_the_background_leaves_log_and_exit_code() {
         return;
     }
     let place = TestDir::new();
-    let words = [TARE, &["--restart", "on-failure:1", "-d"]].concat();
-    let started = end(start(&place, Then::ExitAfter(PANIC, 100_000), &words));
+    let args = [TARE, &["--restart", "on-failure:1", "-d"]].concat();
+    let started = end(start(&place, Then::ExitAfter(PANIC, 100_000), &args));
     assert_eq!(started.code, Some(0), "{started:#?}");
     eventually("it is given up", || {
         place.run(&["ps", "-a"]).out.contains("exit 70")
@@ -241,8 +241,8 @@ fn a_machine_that_is_killed_is_started_again_and_stopped() {
         return;
     }
     let place = TestDir::new();
-    let words = [TARE, &["--restart", "on-failure", "-d"]].concat();
-    let started = end(start(&place, Then::Halt, &words));
+    let args = [TARE, &["--restart", "on-failure", "-d"]].concat();
+    let started = end(start(&place, Then::Halt, &args));
     assert_eq!(started.code, Some(0), "{started:#?}");
     let (first, keeper) = (process(&place, "pid"), process(&place, "keeper"));
     assert_ne!(first, keeper);
@@ -279,7 +279,7 @@ fn a_machine_is_started_again_after_an_upgrade_of_tare() {
     };
     install();
     let image = place.file("tiny", &guest::image(LINE, Then::ExitAfter(PANIC, 100_000)));
-    let words = [
+    let args = [
         "run",
         &image,
         "--name",
@@ -288,7 +288,7 @@ fn a_machine_is_started_again_after_an_upgrade_of_tare() {
         "on-failure",
         "-d",
     ];
-    let tare = place.tare(&[&words[..], TARE].concat());
+    let tare = place.tare(&[&args[..], TARE].concat());
     let started = end(process::of(&installed.join("tare"), &tare).spawn().unwrap());
     assert_eq!(started.code, Some(0), "{started:#?}");
     install();
@@ -297,11 +297,11 @@ fn a_machine_is_started_again_after_an_upgrade_of_tare() {
 }
 
 /// SIGKILL of the keeper, which no process can handle.
-fn ends_with_its_keeper(words: &[&str]) {
+fn ends_with_its_keeper(args: &[&str]) {
     for detached in [&[][..], &["-d"]] {
         let place = TestDir::new();
-        let words = [words, &["--restart", "on-failure"], detached].concat();
-        let child = start(&place, Then::Halt, &words);
+        let args = [args, &["--restart", "on-failure"], detached].concat();
+        let child = start(&place, Then::Halt, &args);
         tiny::has_spoken(&place);
         let mut foreground = Some(child);
         if !detached.is_empty() {

@@ -56,10 +56,10 @@ fn no_verb_removes_or_waits_for_what_tare_did_not_make() {
     plant(&root);
     let before = tree(&root);
     for name in ["photos", "file", "link", "fifo", "trap"] {
-        for words in verbs(name) {
-            let ended = place.run(&words);
-            assert!(ended.code.is_some(), "{words:?}: {ended:#?}");
-            assert_eq!(tree(&root), before, "{words:?}: {ended:#?}");
+        for args in verbs(name) {
+            let ended = place.run(&args);
+            assert!(ended.code.is_some(), "{args:?}: {ended:#?}");
+            assert_eq!(tree(&root), before, "{args:?}: {ended:#?}");
         }
         place
             .run(&["logs", name])
@@ -84,8 +84,8 @@ fn a_machine_does_not_take_a_directory_that_tare_did_not_make() {
     let socket = place.path().join("s");
     let socket = socket.to_str().unwrap();
     for name in ["photos", "file", "link", "trap"] {
-        let words = ["blk", "--socket", socket, "--disk", &disk, "--name", name];
-        place.run(&words).expect(55, "was not created by tare");
+        let args = ["blk", "--socket", socket, "--disk", &disk, "--name", name];
+        place.run(&args).expect(55, "was not created by tare");
         assert_eq!(tree(&root), before);
     }
 }
@@ -97,7 +97,7 @@ fn a_root_that_others_can_change_is_refused_by_every_verb() {
     fs::create_dir(&root).unwrap();
     plant(&root);
     fs::set_permissions(&root, fs::Permissions::from_mode(0o777)).unwrap();
-    for words in [
+    for args in [
         &["ps"] as &[&str],
         &["logs", "trap"],
         &["stop", "trap"],
@@ -106,11 +106,11 @@ fn a_root_that_others_can_change_is_refused_by_every_verb() {
         &["set", "trap"],
     ] {
         place
-            .run(words)
+            .run(args)
             .expect(54, "is writable by other users (mode 0777)");
     }
-    for words in verbs("trap") {
-        assert!(place.run(&words).code.is_some(), "{words:?}");
+    for args in verbs("trap") {
+        assert!(place.run(&args).code.is_some(), "{args:?}");
     }
     fs::set_permissions(&root, fs::Permissions::from_mode(0o700)).unwrap();
 }
@@ -193,11 +193,11 @@ fn names_and_records_of_others_cannot_command_a_terminal() {
     fs::create_dir(place.run_root().join("evil\x1b]0;title\x07")).unwrap();
     fs::write(place.run_root().join("evil\x1b]0;title\x07/x"), "").unwrap();
     let evil = "evil\x1b]0;title\x07";
-    for words in verbs("web").into_iter().chain(verbs(evil)) {
-        let ended = place.run(&words);
+    for args in verbs("web").into_iter().chain(verbs(evil)) {
+        let ended = place.run(&args);
         for text in [&ended.out, &ended.err] {
             let active = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-            assert!(!text.contains(active), "{words:?}: {ended:#?}");
+            assert!(!text.contains(active), "{args:?}: {ended:#?}");
         }
     }
 }

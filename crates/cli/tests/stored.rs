@@ -60,18 +60,18 @@ fn cat(disk: &str, path: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn run(place: &TestDir, program: &str, disk: &str, words: &[&str]) -> CommandOutput {
+fn run(place: &TestDir, program: &str, disk: &str, args: &[&str]) -> CommandOutput {
     let mut all = vec!["run", program, "--net", "none", "--disk", disk];
-    all.extend(words);
+    all.extend(args);
     place.run(&all)
 }
 
 /// A machine of this name.
-fn start(place: &TestDir, name: &str, program: &str, disk: &str, words: &[&str]) -> Child {
+fn start(place: &TestDir, name: &str, program: &str, disk: &str, args: &[&str]) -> Child {
     let mut all = vec![
         "run", program, "--net", "none", "--name", name, "--disk", disk, "--",
     ];
-    all.extend(words);
+    all.extend(args);
     place.tare(&all).spawn().unwrap()
 }
 
@@ -113,8 +113,8 @@ fn what_a_program_writes_is_there_for_the_host_and_its_next_run() {
     let again = run(&place, &program, &read_only, &["--", "get"]);
     again.expect(0, "write EROFS");
     let elsewhere = format!("{disk},at=/var/lib/db");
-    let words = ["--", "get", "/var/lib/db"];
-    run(&place, &program, &elsewhere, &words).expect(0, "hello, disk");
+    let args = ["--", "get", "/var/lib/db"];
+    run(&place, &program, &elsewhere, &args).expect(0, "hello, disk");
 }
 
 #[test]
@@ -247,21 +247,21 @@ fn sqlites_speedtest_has_the_results_of_this_host_and_leaves_a_whole_database() 
     };
     let disk = formatted(&place, 64);
     for journal in ["delete", "wal"] {
-        let words = |database| {
+        let args = |database| {
             let options = ["--verify", "--size", "5", "--testset", "fp,orm,main"];
             let journal = ["--journal", journal, database];
             [&options[..], &journal].concat()
         };
         let file = place.path().join(journal);
-        let here = done(Command::new(&program).args(words(file.to_str().unwrap()))).stdout;
+        let here = done(Command::new(&program).args(args(file.to_str().unwrap()))).stdout;
         let here = String::from_utf8(here).unwrap();
         let here = without_times(&here);
         assert!(here.contains(&"integrity_check ok"), "{here:#?}");
-        let words = |database| [&["--"][..], &words(database)].concat();
-        let in_memory = [&["run", &program, "--net", "none"][..], &words("/tmp/db")].concat();
+        let args = |database| [&["--"][..], &args(database)].concat();
+        let in_memory = [&["run", &program, "--net", "none"][..], &args("/tmp/db")].concat();
         for there in [
             place.run(&in_memory),
-            run(&place, &program, &disk, &words("/data/db")),
+            run(&place, &program, &disk, &args("/data/db")),
         ] {
             there.expect(0, &format!("journal_mode {journal}"));
             assert_eq!(without_times(&there.out), here, "{there:#?}");
@@ -291,8 +291,8 @@ fn a_full_disk_mappings_and_threads_behave_as_on_linux() {
     let here = place.path().join("here");
     fs::create_dir(&here).unwrap();
     for part in ["coherent", "two", "grown"] {
-        let words = [part, here.to_str().unwrap()];
-        let here = done(Command::new(&program).args(words)).stdout;
+        let args = [part, here.to_str().unwrap()];
+        let here = done(Command::new(&program).args(args)).stdout;
         let here = String::from_utf8(here).unwrap();
         let there = run(&place, &program, &disk, &["--", part]);
         there.expect(0, &here);
@@ -311,22 +311,22 @@ fn a_full_disk_mappings_and_threads_behave_as_on_linux() {
 }
 
 /// What a program prints here and with its files on a disk is the same, line by line.
-fn answers_as_here(place: &TestDir, program: &str, disk: &str, words: &[&str]) {
+fn answers_as_here(place: &TestDir, program: &str, disk: &str, args: &[&str]) {
     let mut here = Command::new(program);
-    let here = done(here.args(words).env("TMPDIR", place.path()));
+    let here = done(here.args(args).env("TMPDIR", place.path()));
     let here = String::from_utf8(here.stdout).unwrap();
     let mut all = vec!["--env", "TMPDIR=/data", "--"];
-    all.extend(words);
+    all.extend(args);
     let there = run(place, program, disk, &all);
     let mut lines = there.out.lines().filter(|line| !line.starts_with("warn: "));
     for (number, line) in here.lines().enumerate() {
         let other = lines.next().unwrap_or("(the program ended)");
         // Times of a disk's files are in whole seconds.
         if !line.contains("tv_nsec") {
-            assert_eq!(other, line, "line {number} of {words:?}, there and here");
+            assert_eq!(other, line, "line {number} of {args:?}, there and here");
         }
     }
-    assert_eq!(lines.next(), None, "{words:?}");
+    assert_eq!(lines.next(), None, "{args:?}");
     there.expect(0, "");
     assert_sound(disk);
 }
@@ -376,10 +376,10 @@ fn disks_that_cannot_be_used_are_refused_with_a_remedy() {
     let Some(program) = c(&place, "store.c", &["-static"]) else {
         return;
     };
-    let refused = |disk: &str, code: i32, words: &[&str]| {
+    let refused = |disk: &str, code: i32, texts: &[&str]| {
         let ended = run(&place, &program, disk, &["--", "get"]);
         assert_eq!(ended.code, Some(code), "{ended:#?}");
-        for word in words {
+        for word in texts {
             assert!(
                 ended.err.contains(word) || ended.out.contains(word),
                 "{word}: {ended:#?}"
@@ -410,9 +410,9 @@ fn disks_that_cannot_be_used_are_refused_with_a_remedy() {
     let mut made = Command::new("mke2fs");
     done(made.args(["-q", "-F", "-t", "ext4", "-O", "inline_data", &features]));
     refused(&features, 1, &["not supported", "mkfs.ext4"]);
-    let words = ["run", &program, "--disk", &disk, "--disk", &empty];
+    let args = ["run", &program, "--disk", &disk, "--disk", &empty];
     place
-        .run(&words)
+        .run(&args)
         .expect(2, "2 disks: a program can mount one");
     let image = built("kv").map(|image| image.to_str().unwrap().to_owned());
     if let Some(image) = image {

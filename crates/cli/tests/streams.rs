@@ -33,10 +33,10 @@ fn program(place: &TestDir) -> Option<String> {
     Some(program.to_str().unwrap().to_owned())
 }
 
-/// `tare run` of the program with these words.
-fn tare(place: &TestDir, program: &str, words: &[&str]) -> Command {
+/// `tare run` of the program with these arguments.
+fn tare(place: &TestDir, program: &str, args: &[&str]) -> Command {
     let mut all = vec!["run", program, "--net", "none", "--name", "streams", "--"];
-    all.extend(words);
+    all.extend(args);
     place.tare(&all)
 }
 
@@ -304,9 +304,9 @@ fn errors_and_the_logs_own_lines_are_apart_from_output() {
     let Some(program) = program(&place) else {
         return;
     };
-    let words = ["run", &program, "--net", "none", "--cmdline", "log=debug"];
-    let words = [&words[..], &["--", "write", "2", "3"]].concat();
-    let ended = place.run(&words);
+    let args = ["run", &program, "--net", "none", "--cmdline", "log=debug"];
+    let args = [&args[..], &["--", "write", "2", "3"]].concat();
+    let ended = place.run(&args);
     ended.expect(3, "status 3");
     assert_eq!(ended.out, "abcabc");
     assert!(ended.err.contains("debug"), "{ended:#?}");
@@ -318,8 +318,8 @@ fn in_the_background_output_goes_to_the_log_and_input_is_empty() {
     let Some(program) = program(&place) else {
         return;
     };
-    let words = ["run", "-d", &program, "--net", "none", "--name", "streams"];
-    let ended = place.run(&[&words[..], &["--", "facts"]].concat());
+    let args = ["run", "-d", &program, "--net", "none", "--name", "streams"];
+    let ended = place.run(&[&args[..], &["--", "facts"]].concat());
     ended.expect(0, "streams");
     let logs = || place.run(&["logs", "streams"]);
     // The program's last line comes before the monitor's end.

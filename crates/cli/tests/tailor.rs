@@ -130,8 +130,8 @@ impl Bench {
         self.place.file("profile.json", &json)
     }
 
-    fn tare(&self, words: &[&str]) -> Command {
-        let mut tare = self.place.tare(words);
+    fn tare(&self, args: &[&str]) -> Command {
+        let mut tare = self.place.tare(args);
         tare.env("TARE_CACHE", self.path("cache"))
             .env("PATH", self.path("bin"));
         tare
@@ -145,9 +145,9 @@ impl Bench {
 
     fn command(&self, profile: &str, more: &[&str]) -> Command {
         let [tree, root, out] = ["tree", "root", "out"].map(|name| self.word(name));
-        let words = ["tailor", profile, "--source", &tree, "--root", &root];
-        let words = [&words[..], &["--out", &out], more, &["--", "/bin/app"]].concat();
-        self.tare(&words)
+        let args = ["tailor", profile, "--source", &tree, "--root", &root];
+        let args = [&args[..], &["--out", &out], more, &["--", "/bin/app"]].concat();
+        self.tare(&args)
     }
 
     /// A kernel of Debian's in the cache, with this configuration.
@@ -212,10 +212,10 @@ fn what_a_guest_says_it_lacks_is_added_and_the_kernel_made_again_bit_for_bit() {
         "{notes}"
     );
     let [lock, tree, again] = ["out/kernel.lock", "tree", "again"].map(|name| bench.word(name));
-    let words = [
+    let args = [
         "tailor", "--lock", &lock, "--source", &tree, "--out", &again,
     ];
-    end(bench.tare(&words).spawn().unwrap()).expect(0, "Equal bit for bit");
+    end(bench.tare(&args).spawn().unwrap()).expect(0, "Equal bit for bit");
     // A kernel grows again in its directory.
     bench
         .tailor(&profile, &["--add", "EPOLL", "--add", "PACKET"])
@@ -325,9 +325,9 @@ impl Proving {
         let halts = bench.place.file("tree/halts", &image("up", Then::Halt));
         bench.makes(&format!("cp {halts} $(OUT)"));
         let profile = bench.profile(&["read"], &[]);
-        let words = ["--patience", "600", "--check", "http:80/"];
+        let args = ["--patience", "600", "--check", "http:80/"];
         let mut proving = Self {
-            tare: start(bench.command(&profile, &words)),
+            tare: start(bench.command(&profile, &args)),
             qemu: 0,
         };
         let console = bench.path("out/logs/proof-1.log");
@@ -581,11 +581,11 @@ fn one_kernel_is_made_for_several_applications() {
             bench.place.file(&format!("{file}.json"), &json)
         });
     let [tree, root, out] = ["tree", "root", "out"].map(|name| bench.word(name));
-    let words = ["--source", &tree, "--root", &root, "--out", &out];
-    let words = [&words[..], &["--patience", "2"]].concat();
+    let args = ["--source", &tree, "--root", &root, "--out", &out];
+    let args = [&args[..], &["--patience", "2"]].concat();
     let tailor = |profiles: &[String], more: &[&str]| {
         let profiles: Vec<&str> = profiles.iter().map(String::as_str).collect();
-        let all = [&["tailor"], &profiles[..], &words[..], more].concat();
+        let all = [&["tailor"], &profiles[..], &args[..], more].concat();
         end(bench.tare(&all).spawn().unwrap())
     };
     let ended = tailor(&profiles[..2], &[]);
@@ -658,8 +658,8 @@ fn sources_options_and_patches_that_do_not_fit_are_named() {
 fn a_lock_that_is_missing_or_has_other_words_beside_it_is_refused() {
     let place = TestDir::new();
     let with = |more: &[&str]| {
-        let words = [&["tailor", "--lock", "/no/such/kernel.lock"], more].concat();
-        place.run(&words)
+        let args = [&["tailor", "--lock", "/no/such/kernel.lock"], more].concat();
+        place.run(&args)
     };
     with(&[]).expect(44, "cannot read the lock file /no/such/kernel.lock");
     for more in [

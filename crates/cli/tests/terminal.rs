@@ -27,12 +27,12 @@ struct Shell {
 }
 
 impl Shell {
-    fn start(words: &str) -> Self {
+    fn start(args: &str) -> Self {
         let place = TestDir::new();
         let image = place.file("tiny", &guest::image(LINE, Then::Halt));
         let line = format!(
             "{STATE}; cd {}; tty > tty; state > before; \
-             {} run {image} --name web --net none {words}; state > after",
+             {} run {image} --name web --net none {args}; state > after",
             place.path().display(),
             env!("CARGO_BIN_EXE_tare"),
         );

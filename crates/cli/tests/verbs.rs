@@ -25,7 +25,7 @@ fn no_machine_is_an_empty_list() {
 #[test]
 fn a_machine_that_does_not_run_is_named() {
     let place = TestDir::new();
-    for words in [
+    for args in [
         &["stop", "web"] as &[&str],
         &["logs", "web"],
         &["logs", "-f", "web"],
@@ -33,7 +33,7 @@ fn a_machine_that_does_not_run_is_named() {
         &["set", "web", "disk0.coalesce=off"],
     ] {
         place
-            .run(words)
+            .run(args)
             .expect(51, "no machine named \"web\" is running");
     }
 }
@@ -120,8 +120,8 @@ fn doctor_says_a_line_for_each_thing_anywhere() {
 fn doctor_names_what_a_killed_weighing_left_and_puts_it_back() {
     let place = TestDir::new();
     let cache = place.path().join("cache");
-    let doctor = |words: &[&str]| {
-        let mut tare = place.tare(&[&["doctor"], words].concat());
+    let doctor = |args: &[&str]| {
+        let mut tare = place.tare(&[&["doctor"], args].concat());
         end(tare.env("TARE_CACHE", &cache).spawn().unwrap())
     };
     let line = doctor(&[]).out;
@@ -254,9 +254,9 @@ fn a_full_disk_behind_standard_output_is_said() {
     let root = RunRoot::open(place.run_root()).unwrap();
     let (dir, _lock) = root.create("web").unwrap();
     std::fs::write(dir.console_log(), "hello\n").unwrap();
-    for words in [&["ps"] as &[&str], &["exit-codes"], &["logs", "web"]] {
+    for args in [&["ps"] as &[&str], &["exit-codes"], &["logs", "web"]] {
         let full = std::fs::File::create("/dev/full").unwrap();
-        let command = place.tare(words).stdout(full).spawn().unwrap();
+        let command = place.tare(args).stdout(full).spawn().unwrap();
         end(command).expect(76, "cannot write to standard output: No space left");
     }
 }
@@ -266,14 +266,14 @@ fn standard_error_that_cannot_be_written_changes_no_exit_code() {
     let place = TestDir::new();
     // One verb warns of this, the other one fails.
     std::fs::create_dir_all(place.run_root().join("photos/2026")).unwrap();
-    for (words, code) in [(&["ps"] as &[&str], 0), (&["logs", "web"], 51)] {
+    for (args, code) in [(&["ps"] as &[&str], 0), (&["logs", "web"], 51)] {
         let full = std::fs::File::create("/dev/full").unwrap();
         let (reader, closed) = UnixStream::pair().unwrap();
         drop(reader);
         for stderr in [std::os::fd::OwnedFd::from(full), closed.into()] {
-            let command = place.tare(words).stderr(stderr).spawn().unwrap();
+            let command = place.tare(args).stderr(stderr).spawn().unwrap();
             let ended = end(command);
-            assert_eq!(ended.code, Some(code), "{words:?}: {ended:#?}");
+            assert_eq!(ended.code, Some(code), "{args:?}: {ended:#?}");
         }
     }
 }
@@ -301,8 +301,8 @@ fn a_signal_ends_a_reload_and_withdraws_it() {
         fs::create_dir(&site).unwrap();
         fs::write(site.join("index.html"), [b'x'; 1 << 16]).unwrap();
         let site = site.to_str().unwrap();
-        let words = ["reload", "web", "--root", site, "--time", "86400"];
-        let mut reload = process::ends_with_terminal(&place.tare(&words));
+        let args = ["reload", "web", "--root", site, "--time", "86400"];
+        let mut reload = process::ends_with_terminal(&place.tare(&args));
         let reload = reload.spawn().unwrap();
         let requested = || {
             fs::read(&disk).unwrap()[..512]
@@ -327,8 +327,8 @@ fn a_signal_ends_a_reload_and_withdraws_it() {
 fn why_prints_what_there_is_when_a_signal_ends_its_window() {
     for (signal, code) in [(Signal::INT, 0), (Signal::TERM, 143)] {
         let place = TestDir::new();
-        let words = ["why", "--json", "--seconds", "86400"];
-        let why = place.tare(&words).spawn().unwrap();
+        let args = ["why", "--json", "--seconds", "86400"];
+        let why = place.tare(&args).spawn().unwrap();
         process::handles(why.id(), signal);
         process::signal(&why, signal);
         end(why).expect(code, "\"machines\": [");

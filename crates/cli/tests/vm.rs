@@ -97,9 +97,9 @@ fn a_weighing_whose_terminal_closes_writes_its_report() {
     let place = TestDir::new();
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let out = place.path().join("weighed");
-    let words = ["weigh", "http-bursts", "--quick", "--image", &image];
+    let args = ["weigh", "http-bursts", "--quick", "--image", &image];
     let full = || fs::File::create("/dev/full").unwrap();
-    let mut weighing = place.tare(&words);
+    let mut weighing = place.tare(&args);
     weighing.arg("--out").arg(&out);
     let mut weighing = process::ends_with_terminal(&weighing);
     let weighing = weighing.stdout(full()).stderr(full()).spawn().unwrap();
@@ -119,8 +119,8 @@ fn a_weighing_whose_terminal_closes_writes_its_report() {
 fn kill_a_weighing(place: &TestDir, what: &str, until: impl FnMut() -> bool) {
     let image = place.file("tiny", &guest::image("up", Then::Halt));
     let out = tempfile::tempdir().unwrap();
-    let words = ["weigh", "http-bursts", "--quick", "--image", &image];
-    let mut weighing = place.tare(&words);
+    let args = ["weigh", "http-bursts", "--quick", "--image", &image];
+    let mut weighing = place.tare(&args);
     let mut weighing = weighing
         .arg("--out")
         .arg(out.path().join("weighed"))
@@ -155,9 +155,9 @@ fn how_a_halted_cpu_waits_is_the_machines_own_setting() {
     {
         let name = format!("halt-{index}");
         let image = place.file("tiny", &guest::image("hello", Then::Halt));
-        let words = ["run", &image, "-d", "--net", "none", "--halt", halt];
+        let args = ["run", &image, "-d", "--net", "none", "--halt", halt];
         place
-            .run(&[&words[..], &["--name", &name]].concat())
+            .run(&[&args[..], &["--name", &name]].concat())
             .expect(0, &name);
         let json = place.run_root().join(&name).join("machine.json");
         let config = fs::read_to_string(json).unwrap();
@@ -175,8 +175,8 @@ fn dedicated_vcpus_are_refused_where_cpus_or_kvm_are_not_to_be_had() {
     let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello", Then::PowerOff));
     let run = |cpus: &str| {
-        let words = ["run", &image, "--net", "none", "--halt", "dedicated"];
-        place.run(&[&words[..], &["--cpus", cpus]].concat())
+        let args = ["run", &image, "--net", "none", "--halt", "dedicated"];
+        place.run(&[&args[..], &["--cpus", cpus]].concat())
     };
     // What this KVM says about it depends on the KVM, and on who else runs.
     match run("1") {
@@ -261,11 +261,11 @@ fn ctrl_c_on_a_terminal_ends_the_run_and_leaves_no_thread() {
     let place = TestDir::new();
     let image = place.file("tiny", &guest::image("hello from ring 0", Then::Halt));
     let tare = place.tare(&["run", &image, "--name", "web", "--net", "none"]);
-    let words: Vec<_> = [tare.get_program()]
+    let args: Vec<_> = [tare.get_program()]
         .into_iter()
         .chain(tare.get_args())
         .collect();
-    let line = words.join(std::ffi::OsStr::new(" "));
+    let line = args.join(std::ffi::OsStr::new(" "));
     let mut script = Command::new("script")
         .args(["--quiet", "--return", "--command"])
         .arg(line)
@@ -322,8 +322,8 @@ fn a_start_that_is_broken_off_leaves_nothing() {
     let image = place.file("tiny", &guest::image("hello from ring 0", Then::Halt));
     let port = format!("{}:80", free_port());
     for step in 0..16 {
-        let words = ["run", &image, "--name", "web", "-p", &port];
-        let child = place.tare(&words).spawn().unwrap();
+        let args = ["run", &image, "--name", "web", "-p", &port];
+        let child = place.tare(&args).spawn().unwrap();
         sleep(Duration::from_millis(25 * step));
         output("kill", &["-TERM", &child.id().to_string()]);
         let ended = end(child);
@@ -367,7 +367,7 @@ fn a_machine_in_the_background_is_listed_read_counted_and_stopped() {
 }
 
 /// Serves a file of the host's directory through the appliance, and stops it.
-fn serves(words: &[&str]) {
+fn serves(args: &[&str]) {
     let Some(image) = http() else { return };
     let place = TestDir::new();
     let site = place.path().join("site");
@@ -377,7 +377,7 @@ fn serves(words: &[&str]) {
     let publish = format!("{port}:80");
     let mut all = vec!["run", image.to_str().unwrap(), "--name", "web"];
     all.extend(["--root", site.to_str().unwrap(), "-p", &publish]);
-    all.extend(words);
+    all.extend(args);
     let child = place.tare(&all).stdout(Stdio::piped()).spawn().unwrap();
     eventually("the appliance answers", || {
         get(port, "/index.html").is_ok_and(|answer| answer.ends_with("<p>weighed"))
@@ -454,8 +454,8 @@ fn every_check_of_the_library_os_passes_on_one_four_and_sixteen_cores() {
         KvmKind::Emulated => 3,
     };
     for cpus in ["1", "4", "16"] {
-        let words = ["run", image.to_str().unwrap(), "--net", "none", "-c", cpus];
-        let ended = place.run(&words);
+        let args = ["run", image.to_str().unwrap(), "--net", "none", "-c", cpus];
+        let ended = place.run(&args);
         ended.expect(0, "selftest done, 0 failed");
         ended.expect(0, &format!("selftest on {cpus} cores in ring {ring}"));
         assert!(place.run_directories().is_empty());

@@ -89,16 +89,16 @@ struct RunningMachine<'a> {
 }
 
 impl<'a> RunningMachine<'a> {
-    /// Starts the image with these words, and waits until it does what it should.
+    /// Starts the image with this command line, and waits until it does what it should.
     fn start(place: &'a TestDir, image: &Path, cmdline: &str, more: &[&str]) -> Self {
         let name = format!("storm-{}", place.run_directories().len());
-        let mut words = vec!["run", image.to_str().unwrap(), "-d", "--name", &name];
-        words.extend(["--cmdline", cmdline]);
-        words.extend(more);
+        let mut args = vec!["run", image.to_str().unwrap(), "-d", "--name", &name];
+        args.extend(["--cmdline", cmdline]);
+        args.extend(more);
         if !more.contains(&"--net") && !more.contains(&"-p") {
-            words.extend(["--net", "none"]);
+            args.extend(["--net", "none"]);
         }
-        place.run(&words).expect(0, &name);
+        place.run(&args).expect(0, &name);
         let machine = Self { place, name };
         eventually("the guest begins", || {
             place.run(&["logs", &machine.name]).out.contains("storm\":")
@@ -395,8 +395,8 @@ fn why_names_halt_polling_that_loses() {
     };
     let place = TestDir::new();
     // Two waits within the window make it grow, one beyond it wastes it.
-    let words = "mode=sleep us=4000,4000,20000";
-    let machine = RunningMachine::start(&place, &image, words, &["--halt", "poll=5000000"]);
+    let cmdline = "mode=sleep us=4000,4000,20000";
+    let machine = RunningMachine::start(&place, &image, cmdline, &["--halt", "poll=5000000"]);
     // KVM does not poll while another task wants the CPU.
     for _ in 0..ATTEMPTS {
         let told = why(&place, &machine.name);
@@ -522,7 +522,7 @@ fn prices_are_from_a_run_of_vmexit_and_said_to_be() {
         place.file(experiment, document.to_string().as_bytes())
     };
     let tell = |prices: &str| {
-        let words = [
+        let args = [
             "why",
             &machine.name,
             "--seconds",
@@ -530,7 +530,7 @@ fn prices_are_from_a_run_of_vmexit_and_said_to_be() {
             "--prices",
             prices,
         ];
-        place.run(&words)
+        place.run(&args)
     };
     let told = tell(&summary("vmexit"));
     told.expect(0, "7,777 ns each, as tare weigh vmexit measured");
@@ -542,15 +542,15 @@ fn prices_are_from_a_run_of_vmexit_and_said_to_be() {
     tell(&summary("kv")).expect(2, "is a run of kv, not of vmexit");
     tell("/nowhere").expect(2, "cannot read /nowhere");
     // Without one, the newest that was measured on such a computer, if there is any.
-    let words = ["why", &machine.name, "--seconds", SECONDS];
-    let document = place.run(&[&words[..], &["--json"]].concat());
+    let args = ["why", &machine.name, "--seconds", SECONDS];
+    let document = place.run(&[&args[..], &["--json"]].concat());
     let document: Value = serde_json::from_str(&document.out).unwrap();
     let from = match document["prices"]["origin"].as_str().unwrap() {
         "built_in" => "ns each, by a built-in estimate",
         _ => "ns each, as tare weigh vmexit measured it",
     };
     // On a busy host the exits may be too few for a sentence in one window.
-    let said = |_| place.run(&words).out.contains(from);
+    let said = |_| place.run(&args).out.contains(from);
     assert!((0..5).any(said), "{from}");
 }
 

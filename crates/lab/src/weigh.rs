@@ -227,8 +227,8 @@ impl Weighing<'_> {
 
     /// The command as it can be typed again.
     fn command(&self) -> String {
-        let words: Vec<String> = self.request.command.iter().map(|w| quoted(w)).collect();
-        format!("{}\n", words.join(" "))
+        let args: Vec<String> = self.request.command.iter().map(|w| quoted(w)).collect();
+        format!("{}\n", args.join(" "))
     }
 }
 

@@ -97,12 +97,12 @@ mod tests {
 
     #[test]
     fn words_of_users_are_left_to_the_parser() {
-        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
-        let run = words(&["run", "http"]);
+        let args = |args: &[&str]| args.iter().map(OsString::from).collect::<Vec<_>>();
+        let run = args(&["run", "http"]);
         assert!(attempt_from_args(run.into_iter()).is_none());
         assert!(attempt_from_args(std::iter::empty()).is_none());
         for wrong in [&[ATTEMPT][..], &[ATTEMPT, "{}"], &[ATTEMPT, "run"]] {
-            let read = attempt_from_args(words(wrong).into_iter());
+            let read = attempt_from_args(args(wrong).into_iter());
             assert!(read.is_some_and(|read| read.is_err()), "{wrong:?}");
         }
     }

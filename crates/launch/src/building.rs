@@ -272,7 +272,7 @@ mod tests {
         };
         let (tare, place) = (Path::new("tare"), place.path());
         let command = command(tare, place, place, bounds, "make").unwrap();
-        let words: Vec<_> = command.get_args().filter_map(OsStr::to_str).collect();
-        assert_eq!((words[0], words[2]), (WORD, "make"));
+        let args: Vec<_> = command.get_args().filter_map(OsStr::to_str).collect();
+        assert_eq!((args[0], args[2]), (WORD, "make"));
     }
 }

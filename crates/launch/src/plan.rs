@@ -293,14 +293,14 @@ fn library_os(
 ) -> Result<Boot, Failure> {
     let addresses = static_addresses(&request.net, &request.publish);
     let site = request.site.as_deref().map(site::read).transpose()?;
-    let mut words = request.cmdline.clone();
+    let mut parameters = request.cmdline.clone();
     if site.is_some() {
-        words = format!("{words} {}={}", tare_site::PARAMETER, tare_site::FILE);
+        parameters = format!("{parameters} {}={}", tare_site::PARAMETER, tare_site::FILE);
     }
     if request.reload {
-        words = format!("{words} {}=on", tare_site::reload::PARAMETER);
+        parameters = format!("{parameters} {}=on", tare_site::reload::PARAMETER);
     }
-    let cmdline = cmdline::build(addresses, request.idle, request.ring, &words)?;
+    let cmdline = cmdline::build(addresses, request.idle, request.ring, &parameters)?;
     let image = match (guest, image) {
         (GuestKind::LibraryOs, Some(image)) => image,
         _ if site.is_some() => return Err(PlanError::SiteForProgram.into()),

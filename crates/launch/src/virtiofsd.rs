@@ -239,7 +239,7 @@ pub(crate) fn serve(word: Option<OsString>) -> io::Result<()> {
 impl Options {
     /// Nothing that a host's other users could use: no devices, no capabilities of files.
     fn of(self, socket: RawFd, place: &str) -> Vec<String> {
-        let words: &[&str] = match self {
+        let args: &[&str] = match self {
             Self::C => &[
                 "-f",
                 "-o",
@@ -255,13 +255,13 @@ impl Options {
                 "--modcaps=-mknod:-setfcap",
             ],
         };
-        let mut words: Vec<String> = words.iter().map(|it| (*it).to_owned()).collect();
-        words.push(format!("--fd={socket}"));
+        let mut args: Vec<String> = args.iter().map(|it| (*it).to_owned()).collect();
+        args.push(format!("--fd={socket}"));
         match self {
-            Self::C => words.extend(["-o".to_owned(), format!("source={place}")]),
-            Self::Rust => words.push(format!("--shared-dir={place}")),
+            Self::C => args.extend(["-o".to_owned(), format!("source={place}")]),
+            Self::Rust => args.push(format!("--shared-dir={place}")),
         }
-        words
+        args
     }
 }
 
@@ -273,9 +273,9 @@ mod tests {
     #[test]
     fn both_servers_are_held_alike() {
         for options in [Options::C, Options::Rust] {
-            let words = options.of(7, "/tmp").join(" ");
+            let args = options.of(7, "/tmp").join(" ");
             for part in ["sandbox=namespace", "-mknod:-setfcap", "--fd=7", "=/tmp"] {
-                assert!(words.contains(part), "{words}");
+                assert!(args.contains(part), "{args}");
             }
         }
     }

@@ -168,17 +168,16 @@ mod tests {
         };
         let word = serde_json::to_string(&task).unwrap();
         assert_eq!(read_task(Some(word.into())).unwrap(), task);
-        let words = |words: &[&str]| {
+        let parsed = |args: &[&str]| {
             from_args(
-                words
-                    .iter()
+                args.iter()
                     .map(OsString::from)
                     .collect::<Vec<_>>()
                     .into_iter(),
             )
         };
-        assert_eq!(words(&["--config", "3"]), None);
-        assert_eq!(words(&[]), None);
-        assert_eq!(words(&[WORD, "{}"]), Some(ExitCode::Passt));
+        assert_eq!(parsed(&["--config", "3"]), None);
+        assert_eq!(parsed(&[]), None);
+        assert_eq!(parsed(&[WORD, "{}"]), Some(ExitCode::Passt));
     }
 }

@@ -122,10 +122,10 @@ impl Evidence<'_> {
 }
 
 /// The agreement of several workloads: each says whether it supports the finding, with
-/// its words, or nothing where its interval holds both.
+/// its text, or nothing where its interval holds both.
 fn vote(votes: Vec<(String, Option<bool>)>) -> Agreement {
-    let words: Vec<&str> = votes.iter().map(|(words, _)| words.as_str()).collect();
-    let words = words.join("; ");
+    let text: Vec<&str> = votes.iter().map(|(text, _)| text.as_str()).collect();
+    let text = text.join("; ");
     let count = |wanted| {
         votes
             .iter()
@@ -136,10 +136,10 @@ fn vote(votes: Vec<(String, Option<bool>)>) -> Agreement {
         (0, 0) if votes.is_empty() => {
             Agreement::CannotTell("nothing of it was measured".to_owned())
         }
-        (0, 0) => Agreement::CannotTell(format!("the intervals hold both: {words}")),
-        (for_it, against) if for_it > against => Agreement::Agrees(words),
-        (for_it, against) if for_it < against => Agreement::Disagrees(words),
-        _ => Agreement::CannotTell(format!("the workloads differ: {words}")),
+        (0, 0) => Agreement::CannotTell(format!("the intervals hold both: {text}")),
+        (for_it, against) if for_it > against => Agreement::Agrees(text),
+        (for_it, against) if for_it < against => Agreement::Disagrees(text),
+        _ => Agreement::CannotTell(format!("the workloads differ: {text}")),
     }
 }
 
@@ -195,8 +195,8 @@ fn gains<'a>(
         for size in sizes(evidence.data, workload) {
             match pin_gain(evidence.data, workload, platform, size) {
                 Some((Pinning::Gain, gain)) => {
-                    let words = said(&format!("{workload}, {size} CPUs: gain"), &gain);
-                    votes.push((words, supports(&gain)));
+                    let text = said(&format!("{workload}, {size} CPUs: gain"), &gain);
+                    votes.push((text, supports(&gain)));
                 }
                 Some(_) => other = true,
                 None => {}
@@ -256,12 +256,12 @@ fn nested(evidence: &Evidence<'_>) -> Agreement {
         let of = |platform| overhead(evidence.data, workload, evidence.vanilla(platform, size));
         let (container, nested) = (of(Platform::Container)?, of(Platform::VmContainer)?);
         let holds = evidence.holds_container(workload, size);
-        let words = format!(
+        let text = format!(
             "{workload}: {} against {}",
             number(nested.value),
             number(container.value)
         );
-        Some((words, is_dearer(&container, &nested).filter(|_| holds)))
+        Some((text, is_dearer(&container, &nested).filter(|_| holds)))
     });
     vote(votes.collect())
 }
@@ -295,10 +295,10 @@ fn application(evidence: &Evidence<'_>) -> Agreement {
     } else {
         costs.iter().all(|(_, _, it)| near(it)).then_some(false)
     };
-    let words = [least, most].map(|(workload, size, cost)| {
+    let text = [least, most].map(|(workload, size, cost)| {
         format!("{workload} {} in a container of {size}", cost.text())
     });
-    vote(vec![(words.join(", "), decides)])
+    vote(vec![(text.join(", "), decides)])
 }
 
 /// One workload that pays more in a container than in a machine is enough.
@@ -316,12 +316,12 @@ fn dearer_container(evidence: &Evidence<'_>) -> Agreement {
             else {
                 continue;
             };
-            let words = format!(
+            let text = format!(
                 "{workload}, {size} CPUs: {} against {}",
                 container.text(),
                 machine.text()
             );
-            votes.push((words, is_dearer(&container, &machine)));
+            votes.push((text, is_dearer(&container, &machine)));
         }
     }
     if votes.iter().any(|(_, vote)| *vote == Some(true)) {
@@ -343,12 +343,12 @@ fn multitasking(evidence: &Evidence<'_>) -> Agreement {
             let (Some(of_many), Some(of_one)) = (cost(many), cost(one)) else {
                 continue;
             };
-            let words = format!(
+            let text = format!(
                 "{many} {} and {one} {} in a container of {size}",
                 of_many.text(),
                 of_one.text()
             );
-            votes.push((words, is_dearer(&of_many, &of_one)));
+            votes.push((text, is_dearer(&of_many, &of_one)));
         }
     }
     vote(votes)
@@ -410,9 +410,9 @@ fn chr(evidence: &Evidence<'_>) -> Agreement {
         votes.extend(of_kind);
     }
     match vote(votes) {
-        Agreement::Agrees(words) if !untested.is_empty() => {
+        Agreement::Agrees(text) if !untested.is_empty() => {
             let untested = untested.join(" and ");
-            Agreement::CannotTell(format!("{words}; nothing decides the range of {untested}"))
+            Agreement::CannotTell(format!("{text}; nothing decides the range of {untested}"))
         }
         agreement => agreement,
     }
@@ -446,12 +446,12 @@ fn least_overhead(
         |(size, cost): &&(u32, Estimate)| within(*size) != within(best.0) && !apart(cost, &best.1);
     let decided = costs.iter().find(rival).is_none();
     let (low, high) = ends(range);
-    let words = format!(
+    let text = format!(
         "{workload}: least overhead {} at CHR {} (range {low} to {high})",
         best.1.text(),
         number(f64::from(best.0) / f64::from(cpus))
     );
-    Some((words, decided.then(|| within(best.0))))
+    Some((text, decided.then(|| within(best.0))))
 }
 
 #[cfg(test)]

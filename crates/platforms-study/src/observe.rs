@@ -296,15 +296,15 @@ impl Counters {
             ..Self::default()
         };
         for line in disks.lines() {
-            let words: Vec<&str> = line.split_ascii_whitespace().collect();
+            let fields: Vec<&str> = line.split_ascii_whitespace().collect();
             let number = |place: usize| {
-                words
+                fields
                     .get(place)
                     .and_then(|w| w.parse::<u64>().ok())
                     .unwrap_or(0)
             };
             // A loop device's requests come again at the disk below it.
-            if words.get(2).is_some_and(|name| !name.starts_with("loop")) {
+            if fields.get(2).is_some_and(|name| !name.starts_with("loop")) {
                 counters.requests += number(3) + number(7);
                 counters.sectors += number(5) + number(9);
                 counters.disk_wait_ms += number(6) + number(10);

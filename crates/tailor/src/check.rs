@@ -63,11 +63,11 @@ impl FromStr for Check {
             let port = port(number).ok_or_else(wrong)?;
             return Ok(Self::Tcp { port });
         }
-        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-        if words.is_empty() {
+        let args: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        if args.is_empty() {
             Err(wrong())
         } else {
-            Ok(Self::Command(words))
+            Ok(Self::Command(args))
         }
     }
 }
@@ -75,7 +75,7 @@ impl FromStr for Check {
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Command(words) => f.write_str(&words.join(" ")),
+            Self::Command(args) => f.write_str(&args.join(" ")),
             Self::Http { port, path } => write!(f, "http:{port}{path}"),
             Self::Tcp { port } => write!(f, "tcp:{port}"),
             Self::Runs => f.write_str("it runs"),

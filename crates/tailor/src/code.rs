@@ -90,8 +90,8 @@ mod tests {
             let file = dir.path().join(object).with_extension("s");
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(&file, source).unwrap();
-            let words = [format!("{object}.s"), format!("{object}.o")];
-            if !run("cc", &["-c", &words[0], "-o", &words[1]]) {
+            let files = [format!("{object}.s"), format!("{object}.o")];
+            if !run("cc", &["-c", &files[0], "-o", &files[1]]) {
                 eprintln!("SKIP: no compiler (scripts/setup.sh test)");
                 return;
             }

@@ -97,10 +97,10 @@ fn sentence(refusal: &Refusal) -> String {
         .chain(prctls.into_iter().map(|it| it.operation))
         .chain(flags.into_iter().map(|it| it.flags.join("|")))
         .chain(refusal.text.clone());
-    let words: Vec<String> = std::iter::once(call).chain(what).collect();
+    let text: Vec<String> = std::iter::once(call).chain(what).collect();
     let plain = |c: char| if c.is_control() { '?' } else { c };
-    let words: String = words.join(" ").chars().map(plain).collect();
-    format!("{words} ({})", names::errno(refusal.error.into()))
+    let text: String = text.join(" ").chars().map(plain).collect();
+    format!("{text} ({})", names::errno(refusal.error.into()))
 }
 
 /// A profile of what was refused, as if it were granted.

@@ -118,11 +118,11 @@ fn relative_paths(directories: &[PathBuf]) -> String {
 }
 
 fn guest_build(priority: Priority) -> Command {
-    let words = ["build", "--locked", "--profile", GUEST_PROFILE];
+    let args = ["build", "--locked", "--profile", GUEST_PROFILE];
     let mut command = match priority {
-        Priority::Usual => cargo(&words),
+        Priority::Usual => cargo(&args),
         Priority::Low => {
-            let mut command = at_lower_priority(&cargo(&words));
+            let mut command = at_lower_priority(&cargo(&args));
             command.arg("--quiet");
             command
         }
@@ -168,9 +168,9 @@ mod tests {
     fn each_program_is_named_with_its_package() {
         let mut command = Command::new("cargo");
         bins(&mut command, &[INIT, OBSERVER]);
-        let words: Vec<_> = command.get_args().collect();
+        let args: Vec<_> = command.get_args().collect();
         let expected = "-p tare-init --bin tare-init -p tare-probe --bin tare-observe";
-        assert_eq!(words, expected.split(' ').collect::<Vec<_>>());
+        assert_eq!(args, expected.split(' ').collect::<Vec<_>>());
     }
 
     #[test]

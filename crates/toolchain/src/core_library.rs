@@ -142,12 +142,12 @@ mod tests {
 
     #[test]
     fn only_debian_compiles_the_core_library() {
-        let words = |library: CoreLibrary| {
+        let shown = |library: CoreLibrary| {
             let mut cargo = Command::new("cargo");
             library.prepare(&mut cargo);
             format!("{cargo:?}")
         };
-        assert!(words(CoreLibrary::Sources).contains("-Zbuild-std"));
-        assert!(!words(CoreLibrary::Installed(PathBuf::new())).contains("-Z"));
+        assert!(shown(CoreLibrary::Sources).contains("-Zbuild-std"));
+        assert!(!shown(CoreLibrary::Installed(PathBuf::new())).contains("-Z"));
     }
 }

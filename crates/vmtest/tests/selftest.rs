@@ -107,8 +107,8 @@ fn everything_works_in_either_ring_with_kvm() {
 
 /// What the console says of an attempt on ring 0's memory.
 fn trespassed(what: &str, fault: &str, part: &str) {
-    let words = format!("ring=3 trespass={what}");
-    let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, &words) else {
+    let cmdline = format!("ring=3 trespass={what}");
+    let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, &cmdline) else {
         return;
     };
     let console = outcome.console;
@@ -146,8 +146,8 @@ fn ring_3_cannot_write_its_code_or_execute_its_data() {
 #[test]
 fn a_wild_end_of_ring_3_is_a_report_of_registers() {
     for seed in 0..WILD_KINDS {
-        let words = format!("ring=3 trespass=wild seed={seed}");
-        let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, &words) else {
+        let cmdline = format!("ring=3 trespass=wild seed={seed}");
+        let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, &cmdline) else {
             return;
         };
         let console = outcome.console;
@@ -174,8 +174,8 @@ fn ring_3_without_stack_return_or_area_ends_with_its_registers() {
     );
     trespassed("return", "general protection", "cs 23");
     trespassed("no-area", "GS does not point", "rip ");
-    let words = "ring=3 overflow";
-    let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, words) else {
+    let cmdline = "ring=3 overflow";
+    let Some(outcome) = run(MachineType::Microvm, Accelerator::Tcg, 1, cmdline) else {
         return;
     };
     assert!(
@@ -206,8 +206,8 @@ fn the_service_gate_survives_nonsense() {
 
 /// Raises interrupts one by one and waits for each; `make soak` raises ten million.
 fn arrives(accelerator: Accelerator, cpus: u8, ring: u8, number: u32) {
-    let words = format!("ring={ring} interrupts={number}");
-    let Some(outcome) = run(MachineType::Q35, accelerator, cpus, &words) else {
+    let cmdline = format!("ring={ring} interrupts={number}");
+    let Some(outcome) = run(MachineType::Q35, accelerator, cpus, &cmdline) else {
         return;
     };
     let said = format!("{number} raised, {number} arrived, {number} handled");

@@ -222,8 +222,8 @@ mod tests {
         assert_eq!(behind.split_whitespace().count(), 50, "{stat}");
         assert_eq!(behind.split_whitespace().nth(17), Some("1"), "threads");
         let limits = text(KernelFile::Limits);
-        let words = ["Max open files", "20", "unlimited", "files"];
-        let [name, current, most, unit] = words;
+        let fields = ["Max open files", "20", "unlimited", "files"];
+        let [name, current, most, unit] = fields;
         let files = format!("{name:25} {current:20} {most:20} {unit:10}");
         assert!(limits.lines().any(|line| line == files), "{limits}");
         assert_eq!(limits.lines().count(), 17);

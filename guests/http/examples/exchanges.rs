@@ -29,9 +29,9 @@ const MISSING: &[u8] = b"GET /nothing HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 const RANGE: &[u8] = b"GET /1k.bin HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nRange: bytes=1-9\r\n\r\n";
 
 fn main() {
-    let mut words = std::env::args().skip(1);
-    let left = words.next().and_then(|n| n.parse().ok()).unwrap_or(1000);
-    let request = match words.next().as_deref() {
+    let mut args = std::env::args().skip(1);
+    let left = args.next().and_then(|n| n.parse().ok()).unwrap_or(1000);
+    let request = match args.next().as_deref() {
         None => LOAD,
         Some("curl") => CURL,
         Some("browser") => BROWSER,

@@ -18,15 +18,15 @@ fn main() -> std::io::Result<()> {
     use tare_guest_http::host::{self, MemoryFiles};
     use tare_guest_http::server::Server;
 
-    let mut words = std::env::args().skip(1);
+    let mut args = std::env::args().skip(1);
     let usage = || {
         Error::new(
             ErrorKind::InvalidInput,
             "usage: http DIRECTORY [ADDRESS:PORT]",
         )
     };
-    let root = words.next().ok_or_else(usage)?;
-    let address = words.next().unwrap_or_else(|| "127.0.0.1:8080".into());
+    let root = args.next().ok_or_else(usage)?;
+    let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     let files = MemoryFiles::read(root.as_ref())?;
     let listener = std::net::TcpListener::bind(address)?;
     println!("http: serving on {}", listener.local_addr()?);

@@ -15,11 +15,11 @@ use tare_guest_kv::server::{Server, Settings};
 use tare_libos::serve::Memory;
 
 fn main() {
-    let mut words = std::env::args().skip(1);
-    let left = words.next().and_then(|n| n.parse().ok()).unwrap_or(1000);
+    let mut args = std::env::args().skip(1);
+    let left = args.next().and_then(|n| n.parse().ok()).unwrap_or(1000);
     let set = format!("set key:000001 0 0 100\r\n{}\r\n", "1".repeat(100));
     let number = "set n 0 0 10\r\n1234567890\r\n".to_string();
-    let (first, command) = match words.next().as_deref() {
+    let (first, command) = match args.next().as_deref() {
         None | Some("get") => (set, "get key:000001\r\n".into()),
         Some("set") => (set.clone(), set),
         Some("incr") => (number, "incr n 1\r\n".into()),

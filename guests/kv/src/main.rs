@@ -18,17 +18,17 @@ fn main() -> std::io::Result<()> {
     use tare_guest_kv::host::{self, HostClock};
     use tare_guest_kv::server::{Server, Settings};
 
-    let mut words = std::env::args().skip(1);
-    let address = words.next().unwrap_or_else(|| "127.0.0.1:11211".into());
+    let mut args = std::env::args().skip(1);
+    let address = args.next().unwrap_or_else(|| "127.0.0.1:11211".into());
     let usage = |_| {
         Error::new(
             ErrorKind::InvalidInput,
             "usage: kv [ADDRESS:PORT [MEBIBYTES]]",
         )
     };
-    let mebibytes: usize = words
+    let mebibytes: usize = args
         .next()
-        .map_or(Ok(64), |word| word.parse())
+        .map_or(Ok(64), |arg| arg.parse())
         .map_err(usage)?;
     let listener = std::net::TcpListener::bind(address)?;
     let settings = Settings {

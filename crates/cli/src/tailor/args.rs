@@ -187,13 +187,13 @@ fn symbol(word: &str) -> Result<Symbol, String> {
 }
 
 /// Boot parameters, as far as a kernel takes them.
-fn cmdline(words: &str) -> Result<String, String> {
+fn cmdline(text: &str) -> Result<String, String> {
     const MOST: usize = 1024;
-    let words = words.trim();
-    match words.chars().find(|c| !matches!(c, ' '..='~')) {
+    let text = text.trim();
+    match text.chars().find(|c| !matches!(c, ' '..='~')) {
         Some(c) => Err(format!("{c:?} is not printable ASCII")),
-        None if words.len() > MOST => Err(format!("{} bytes (limit: {MOST})", words.len())),
-        None => Ok(words.to_owned()),
+        None if text.len() > MOST => Err(format!("{} bytes (limit: {MOST})", text.len())),
+        None => Ok(text.to_owned()),
     }
 }
 

@@ -117,9 +117,9 @@ pub(super) fn on_a_kernel(
     let (text, json) = searched.keep(&report)?;
     print(if args.json { &json } else { &text })?;
     if !report.kept.is_empty() && !args.json {
-        let words = report.kept.join(" ");
+        let parameters = report.kept.join(" ");
         print(&format!(
-            "Boot it with: tare run --kernel ... --cmdline '{words}'\n"
+            "Boot it with: tare run --kernel ... --cmdline '{parameters}'\n"
         ))?;
     }
     Ok(ExitCode::Success)

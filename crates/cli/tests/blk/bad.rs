@@ -201,11 +201,11 @@ fn what_a_disk_does_not_have_is_refused_and_nothing_is_changed() {
     let (place, disk) = with_disk();
     let daemon = Daemon::start(&place, &disk);
     let before = place.run(&["set", "disk", "--json"]);
-    for words in [
+    for args in [
         &["set", "disk", "halt=never"] as &[&str],
         &["set", "disk", "disk0.coalesce=4/5", "halt=never"],
     ] {
-        place.run(words).expect(2, "halt: unknown setting");
+        place.run(args).expect(2, "halt: unknown setting");
         assert_eq!(place.run(&["set", "disk", "--json"]).out, before.out);
     }
     place.run(&["stats", "disk"]).expect(0, "no requests yet");

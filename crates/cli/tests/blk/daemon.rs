@@ -39,9 +39,9 @@ impl Daemon {
     pub(crate) fn start_again(place: &TestDir, disk: &str) -> Self {
         let begin = Instant::now();
         let socket = place.path().join("s");
-        let words = ["--socket", socket.to_str().unwrap(), "--disk", disk];
+        let args = ["--socket", socket.to_str().unwrap(), "--disk", disk];
         loop {
-            let mut daemon = Self::spawn(place, &words);
+            let mut daemon = Self::spawn(place, &args);
             let ended = loop {
                 let child = daemon.child.as_mut().unwrap();
                 if let Some(status) = child.try_wait().unwrap() {
@@ -61,15 +61,15 @@ impl Daemon {
     }
 
     /// Starts it with those sockets and disks.
-    pub(crate) fn start_with(place: &TestDir, words: &[&str]) -> Self {
-        let daemon = Self::spawn(place, words);
+    pub(crate) fn start_with(place: &TestDir, args: &[&str]) -> Self {
+        let daemon = Self::spawn(place, args);
         daemon.until("it answers", |_| true);
         daemon
     }
 
-    fn spawn(place: &TestDir, words: &[&str]) -> Self {
+    fn spawn(place: &TestDir, args: &[&str]) -> Self {
         let mut command = place.tare(&["blk", "--name", "disk"]);
-        command.args(words);
+        command.args(args);
         command.stdout(std::process::Stdio::null());
         Self::of(place, command.spawn().unwrap())
     }

@@ -80,9 +80,10 @@ fn a_machine_that_may_not_use_io_uring_says_so_and_runs() {
     };
     let place = TestDir::new();
     let disk = place.file("d.img", &[0; BYTES]);
-    let words = "cif=4 read=50 verify=on committer=on count=40 warm_ms=0";
+    let cmdline = "cif=4 read=50 verify=on committer=on count=40 warm_ms=0";
     let run = ["run", image.to_str().unwrap(), "--net", "none", "--disk"];
-    let ended = without_io_uring(|| place.run(&[&run[..], &[&disk, "--cmdline", words]].concat()));
+    let ended =
+        without_io_uring(|| place.run(&[&run[..], &[&disk, "--cmdline", cmdline]].concat()));
     ended.expect(0, "\"errors\":0,\"error\":null,\"mismatches\":0");
     let said = ended.err.matches("is served without io_uring").count();
     assert_eq!(said, 1, "{ended:?}");
@@ -148,8 +149,8 @@ fn assert_direct(daemon: &Daemon, device: &Loop) {
 fn a_device_of_4_kib_blocks_is_served_as_one_without_the_hosts_cache() {
     let place = TestDir::new();
     let file = place.file("d.img", &[3; BYTES]);
-    let words = ["--direct-io=on", "--sector-size", "4096"];
-    let Some(device) = Loop::over(&file, &words) else {
+    let args = ["--direct-io=on", "--sector-size", "4096"];
+    let Some(device) = Loop::over(&file, &args) else {
         return;
     };
     let daemon = Daemon::start(&place, &device.0);
@@ -199,8 +200,8 @@ fn a_read_only_block_device_is_served_to_be_read_only() {
         return;
     };
     let socket = place.path().join("s");
-    let words = ["blk", "--socket", socket.to_str().unwrap(), "--disk"];
-    let refused = place.run(&[&words[..], &[&device.0]].concat());
+    let args = ["blk", "--socket", socket.to_str().unwrap(), "--disk"];
+    let refused = place.run(&[&args[..], &[&device.0]].concat());
     refused.expect(34, "add ,ro to give it to be read only");
     assert!(!socket.exists());
     let daemon = Daemon::start(&place, &format!("{},ro", device.0));
@@ -296,8 +297,8 @@ fn qemu_and_tare_do_not_take_each_others_disk() {
         greeted.is_ok()
     });
     let path = place.path().join("t");
-    let words = ["blk", "--socket", path.to_str().unwrap(), "--disk", &disk];
-    let ended = place.run(&words);
+    let args = ["blk", "--socket", path.to_str().unwrap(), "--disk", &disk];
+    let ended = place.run(&args);
     holder.kill().unwrap();
     holder.wait().unwrap();
     ended.expect(36, "is already in use");

@@ -24,14 +24,14 @@ fn loads(machine_type: MachineType, device: &str) {
     let socket = place.path().join("s");
     let chardev = format!("socket,id=c,path={}", socket.display());
     let memory = "memory-backend-memfd,id=m,size=64M,share=on";
-    let words = [
+    let args = [
         ("-machine", "memory-backend=m"),
         ("-object", memory),
         ("-chardev", &chardev),
         ("-device", device),
     ];
     let machine = TestMachine::new(&image, machine_type, Accelerator::Tcg).cmdline(JOB);
-    let machine = words.iter().fold(machine, |machine, (name, value)| {
+    let machine = args.iter().fold(machine, |machine, (name, value)| {
         machine.argument(name).argument(value)
     });
     let outcome = machine.run(LIMIT).unwrap();

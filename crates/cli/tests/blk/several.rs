@@ -27,7 +27,7 @@ fn read(place: &TestDir, socket: &str) -> u8 {
 #[test]
 fn one_daemon_serves_several_disks_each_on_a_thread_of_its_own() {
     let place = TestDir::new();
-    let words: Vec<String> = ["a", "b", "c"]
+    let args: Vec<String> = ["a", "b", "c"]
         .iter()
         .zip(1..)
         .flat_map(|(name, byte)| {
@@ -36,8 +36,8 @@ fn one_daemon_serves_several_disks_each_on_a_thread_of_its_own() {
             ["--socket".to_owned(), socket, "--disk".to_owned(), disk]
         })
         .collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let mut daemon = Daemon::start_with(&place, &words);
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let mut daemon = Daemon::start_with(&place, &args);
     // All front-ends at once, each on its disk.
     let place_ref = &place;
     std::thread::scope(|scope| {
@@ -67,8 +67,8 @@ fn disks_and_sockets_that_do_not_go_together_are_refused() {
     let other = place.file("e.img", &[0; BYTES]);
     let socket = place.path().join("s");
     let socket = socket.to_str().unwrap();
-    let refused = |words: &[&str], why: &str| {
-        place.run(words).expect(2, why);
+    let refused = |args: &[&str], why: &str| {
+        place.run(args).expect(2, why);
         assert!(place.run_directories().is_empty());
     };
     refused(&["blk", "--disk", &disk], "no socket");

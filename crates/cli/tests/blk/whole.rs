@@ -58,8 +58,8 @@ fn fio_verifies_coalescing_spares_interrupts_and_a_kill_is_survived() {
     // the driver's event index merges as many interrupts by itself, and holds end by
     // their deadline: how both compare is the host's load, what the rule sends is not.
     let hold = "disk0.coalesce.longest_hold_us=20000";
-    let words = ["set", "disk", "disk0.coalesce=1/4", hold];
-    assert_eq!(place.run(&words).code, Some(0));
+    let args = ["set", "disk", "disk0.coalesce=1/4", hold];
+    assert_eq!(place.run(&args).code, Some(0));
     let before = Interrupts::of(&daemon);
     guest.go_on();
     assert_eq!(guest.says("DEEP"), "0");
@@ -76,8 +76,8 @@ fn fio_verifies_coalescing_spares_interrupts_and_a_kill_is_survived() {
     // Holds that all expire spare nothing.
     assert!(held.sent < held.completions, "{held:?}");
 
-    let words = ["set", "disk", "disk0.coalesce=auto"];
-    assert_eq!(place.run(&words).code, Some(0));
+    let args = ["set", "disk", "disk0.coalesce=auto"];
+    assert_eq!(place.run(&args).code, Some(0));
     guest.go_on();
     assert_eq!(guest.says("CACHE"), "write back");
     assert_eq!(guest.says("CACHE"), "write through");

@@ -66,14 +66,14 @@ fn a_directory_is_shared_with_its_owners_and_read_only_where_that_is_said() {
         cp /data/deep/a /look/b || echo refused
         mount -o remount,rw /look; rm -f /look/a; echo x >/look/c || echo refused; exit 5";
     let volumes = [volume(&shared, "/data/deep/"), volume(&shared, "/look:ro")];
-    let words = [
+    let args = [
         &[
             "run", "--kernel", "debian", "--root", &root, "--net", "none",
         ][..],
         &["--engine", "qemu", "-v", &volumes[0], "--volume"],
         &[&volumes[1], "--", "/bin/busybox", "sh", "-c", script],
     ];
-    let ended = place.run(&words.concat());
+    let ended = place.run(&args.concat());
     ended.expect(5, "from the host");
     assert_eq!(ended.out.matches("refused").count(), 2, "{ended:#?}");
     assert!(!ended.out.contains("secret"), "{ended:#?}");
@@ -100,14 +100,14 @@ fn both_sides_see_changes_while_the_guest_runs_and_nothing_serves_after_it() {
     let shares = volume(&shared, "/data");
     let script = "/bin/busybox --install -s /bin; echo >/data/ready; while ! [ -e /data/go ]; do sleep 0.1; done
         cat /data/go >/data/done; rm /data/go; while :; do sleep 1; done";
-    let run = |name: &str, words: &[&str]| {
-        let words = [
+    let run = |name: &str, args: &[&str]| {
+        let args = [
             &["run", "--kernel", "debian", "--root", &root, "--name", name],
             &["--net", "none", "--engine", "qemu", "-v", &shares][..],
-            words,
+            args,
             &["--", "/bin/busybox", "sh", "-c", script],
         ];
-        place.tare(&words.concat()).spawn().unwrap()
+        place.tare(&args.concat()).spawn().unwrap()
     };
     let exchange = || {
         eventually("the guest writes", || shared.join("ready").exists());
@@ -149,14 +149,14 @@ fn a_server_that_ends_later_ends_the_machine() {
     let (place, root, shared) = place();
     let shares = volume(&shared, "/data");
     let script = "echo >/data/ready; while :; do read x </data/ready; done";
-    let words = [
+    let args = [
         &[
             "run", "--kernel", "debian", "--root", &root, "--net", "none",
         ][..],
         &["--engine", "qemu", "-v", &shares],
         &["--", "/bin/busybox", "sh", "-c", script],
     ];
-    let machine = place.tare(&words.concat()).spawn().unwrap();
+    let machine = place.tare(&args.concat()).spawn().unwrap();
     eventually("the guest writes", || shared.join("ready").exists());
     for server in servers(&shared) {
         let server = rustix::process::Pid::from_raw(server).unwrap();
@@ -173,11 +173,11 @@ fn a_directory_that_cannot_be_shared_is_refused_in_a_sentence() {
     }
     let (place, root, shared) = place();
     let file = place.file("file", b"");
-    let run = |words: &[&str]| {
+    let run = |args: &[&str]| {
         let linux = [
             "run", "--kernel", "debian", "--root", &root, "--engine", "qemu",
         ];
-        place.run(&[&linux[..], words, &["--", "/bin/busybox", "true"]].concat())
+        place.run(&[&linux[..], args, &["--", "/bin/busybox", "true"]].concat())
     };
     let there = |rest: &str| volume(&shared, rest);
     run(&["-v", "/no/such:/data"]).expect(37, "cannot share /no/such: No such file");
@@ -190,12 +190,12 @@ fn a_directory_that_cannot_be_shared_is_refused_in_a_sentence() {
     let nine: Vec<&str> = nine.iter().flat_map(|it| ["-v", it]).collect();
     run(&nine).expect(2, "at most 8");
     let data = there("/data");
-    for (words, code) in [
+    for (args, code) in [
         (&["run", "http", "-v", &data][..], 2),
         (&["run", "/bin/busybox", "-v", &data], 2),
         (&["run", "--kernel", "debian", "-v", &data], 2),
     ] {
-        place.run(words).expect(code, "");
+        place.run(args).expect(code, "");
     }
     assert!(place.run_directories().is_empty());
     assert!(servers(&shared).is_empty());

@@ -27,8 +27,8 @@ fn hard_links_of_a_root_are_one_file_in_the_machine() {
         fs::write(root.join(first), content).unwrap();
         fs::hard_link(root.join(first), root.join(other)).unwrap();
         let [first, other] = [first, other].map(|name| format!("/{name}"));
-        let words = ["run", "--root", root.to_str().unwrap(), "--net", "none"];
-        let ended = place.run(&[&words[..], &["--", "/same", &first, &other]].concat());
+        let args = ["run", "--root", root.to_str().unwrap(), "--net", "none"];
+        let ended = place.run(&[&args[..], &["--", "/same", &first, &other]].concat());
         ended.expect(0, &format!("{first} 1 2 abcd"));
         ended.expect(0, &format!("{other} 1 2 abcd"));
     }
@@ -84,8 +84,8 @@ fn mapped_archives(place: &TestDir, machine: &str) -> Vec<String> {
         .filter(|line| line.contains(archives.to_str().unwrap()))
         .map(|line| {
             // Device and inode: the same file, whatever it is called.
-            let words: Vec<&str> = line.split_whitespace().collect();
-            format!("{} {}", words[3], words[4])
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            format!("{} {}", fields[3], fields[4])
         })
         .collect()
 }
@@ -107,9 +107,9 @@ fn machines_of_a_root_map_one_archive_until_the_root_changes() {
     fs::rename(program, root.join("stop")).unwrap();
     let start = |name: &str| {
         let root = root.to_str().unwrap();
-        let words = ["run", "-d", "--name", name, "--root", root, "--net", "none"];
+        let args = ["run", "-d", "--name", name, "--root", root, "--net", "none"];
         place
-            .run(&[&words[..], &["--", "/stop"]].concat())
+            .run(&[&args[..], &["--", "/stop"]].concat())
             .expect(0, name);
         mapped_archives(&place, name)
     };
@@ -158,10 +158,10 @@ fn files_of_an_images_root_are_mapped_and_served() {
     for _ in 0..100 {
         let forward = format!("{}:80", free_port());
         let [image, root] = [&image, &root].map(|path| path.to_str().unwrap());
-        let words = [
+        let args = [
             "run", image, "-d", "--name", "web", "--root", root, "-p", &forward,
         ];
-        place.run(&words).expect(0, "web");
+        place.run(&args).expect(0, "web");
         let port = forward.trim_end_matches(":80").parse().unwrap();
         eventually("it answers", || {
             get(port, "/page").is_ok_and(|answer| answer.ends_with(&"mapped ".repeat(1000)))

@@ -13,7 +13,7 @@ fn a_program_that_a_signal_ends_gives_128_and_its_number() {
     let Some(program) = c(&place, "limits.c", &["-static"]) else {
         return;
     };
-    for (words, signal) in [
+    for (args, signal) in [
         (&["raise", "6"][..], 6),
         (&["raise", "9"], 9),
         (&["raise", "34"], 34),
@@ -21,7 +21,7 @@ fn a_program_that_a_signal_ends_gives_128_and_its_number() {
         (&["divide"], 8),
         (&["illegal"], 4),
     ] {
-        let ended = run(&place, &program, &[&["--"], words].concat());
+        let ended = run(&place, &program, &[&["--"], args].concat());
         ended.expect(128 + signal, &format!("was ended by signal {signal}"));
     }
 }

@@ -34,8 +34,8 @@ fn gos_profiler_of_cpu_time_collects_samples() {
         .arg(&program);
     assert!(go.arg(source("pprof.go")).status().unwrap().success());
     for (cpus, threads) in [("1", "1"), ("1", "3"), ("2", "3")] {
-        let words = ["--cpus", cpus, "--", threads];
-        let ended = run(&place, program.to_str().unwrap(), &words);
+        let args = ["--cpus", cpus, "--", threads];
+        let ended = run(&place, program.to_str().unwrap(), &args);
         ended.expect(0, "samples true named true");
     }
 }
@@ -59,9 +59,9 @@ fn an_idle_program_does_not_wake_for_timers_of_cpu_time() {
     let Some(program) = c(&place, "cpu_timers.c", &["-static"]) else {
         return;
     };
-    let words = ["run", &program, "--name", "idle", "--net", "none"];
+    let args = ["run", &program, "--name", "idle", "--net", "none"];
     let child = place
-        .tare(&[&words[..], &["--", "idle"]].concat())
+        .tare(&[&args[..], &["--", "idle"]].concat())
         .spawn()
         .unwrap();
     eventually("it waits", || {

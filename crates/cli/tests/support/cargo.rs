@@ -33,7 +33,7 @@ pub(crate) fn compiles() -> bool {
         return skip(error.to_string());
     }
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../guest/web/Cargo.toml");
-    let words = [
+    let args = [
         "tree",
         "--offline",
         "--locked",
@@ -42,5 +42,5 @@ pub(crate) fn compiles() -> bool {
         "--manifest-path",
         manifest,
     ];
-    output("cargo", &words).status.success() || skip("the guest's crates are not fetched")
+    output("cargo", &args).status.success() || skip("the guest's crates are not fetched")
 }

@@ -13,11 +13,11 @@ pub(crate) fn source(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// A program of C, linked as `words` say; libraries come behind the source.
+/// A program of C, linked as `args` say; libraries come behind the source.
 pub(crate) fn c_with(
     place: &TestDir,
     name: &str,
-    words: &[&str],
+    args: &[&str],
     libraries: &[&str],
 ) -> Option<String> {
     if !installed("gcc") {
@@ -27,7 +27,7 @@ pub(crate) fn c_with(
     let program = place.path().join(name.trim_end_matches(".c"));
     let mut gcc = Command::new("gcc");
     gcc.args(["-O2", "-w", "-pthread"])
-        .args(words)
+        .args(args)
         .arg("-o")
         .arg(&program)
         .arg(source(name))
@@ -36,7 +36,7 @@ pub(crate) fn c_with(
     Some(program.to_str().unwrap().to_owned())
 }
 
-/// A program of C, linked as `words` say.
-pub(crate) fn c(place: &TestDir, name: &str, words: &[&str]) -> Option<String> {
-    c_with(place, name, words, &[])
+/// A program of C, linked as `args` say.
+pub(crate) fn c(place: &TestDir, name: &str, args: &[&str]) -> Option<String> {
+    c_with(place, name, args, &[])
 }

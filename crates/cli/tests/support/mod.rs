@@ -66,11 +66,11 @@ impl TestDir {
         path.to_str().unwrap().to_owned()
     }
 
-    /// `tare` with these words.
-    pub(crate) fn tare(&self, words: &[&str]) -> Command {
+    /// `tare` with these arguments.
+    pub(crate) fn tare(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
         command
-            .args(words)
+            .args(args)
             .env("TARE_RUN_ROOT", self.run_root())
             .env("TARE_CACHE", self.cache.path())
             .env_remove("TARE_IMAGES")
@@ -81,16 +81,16 @@ impl TestDir {
     }
 
     /// Runs `tare` to its end.
-    pub(crate) fn run(&self, words: &[&str]) -> CommandOutput {
-        end(self.tare(words).spawn().unwrap())
+    pub(crate) fn run(&self, args: &[&str]) -> CommandOutput {
+        end(self.tare(args).spawn().unwrap())
     }
 
     /// A machine called `db`, without a network, whose guest loads `disk` as `job` says.
     pub(crate) fn loads_disk(&self, image: &Path, disk: &str, job: &str) -> Child {
         let image = image.to_str().unwrap();
-        let words = ["run", image, "--net", "none", "--name", "db", "--disk"];
-        let words = [&words[..], &[disk, "--cmdline", job]].concat();
-        self.tare(&words).spawn().unwrap()
+        let args = ["run", image, "--net", "none", "--name", "db", "--disk"];
+        let args = [&args[..], &[disk, "--cmdline", job]].concat();
+        self.tare(&args).spawn().unwrap()
     }
 
     /// Names of the machines that have a run directory.
@@ -127,12 +127,12 @@ pub(crate) struct CommandOutput {
 }
 
 impl CommandOutput {
-    /// Fails the test unless the command ended with this code and these words.
+    /// Fails the test unless the command ended with this code and this text.
     #[track_caller]
-    pub(crate) fn expect(&self, code: i32, words: &str) {
+    pub(crate) fn expect(&self, code: i32, text: &str) {
         assert_eq!(self.code, Some(code), "{self:#?}");
-        let said = self.err.contains(words) || self.out.contains(words);
-        assert!(said, "{words:?} is not in {self:#?}");
+        let said = self.err.contains(text) || self.out.contains(text);
+        assert!(said, "{text:?} is not in {self:#?}");
     }
 }
 
@@ -175,8 +175,8 @@ fn reader(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<S
 }
 
 /// The output of a short command.
-pub(crate) fn output(program: &str, words: &[&str]) -> Output {
-    Command::new(program).args(words).output().unwrap()
+pub(crate) fn output(program: &str, args: &[&str]) -> Output {
+    Command::new(program).args(args).output().unwrap()
 }
 
 /// One request on a new connection; the whole answer, or none after a while.

@@ -25,9 +25,9 @@ pub(crate) fn has_spoken(place: &TestDir) {
 }
 
 /// A machine called `web` in the foreground whose guest has printed.
-pub(crate) fn foreground(place: &TestDir, words: &[&str]) -> Child {
+pub(crate) fn foreground(place: &TestDir, args: &[&str]) -> Child {
     let image = image(place);
-    let all = [&["run", &image, "--name", "web"], words].concat();
+    let all = [&["run", &image, "--name", "web"], args].concat();
     let child = place.tare(&all).spawn().unwrap();
     has_spoken(place);
     child
@@ -35,10 +35,10 @@ pub(crate) fn foreground(place: &TestDir, words: &[&str]) -> Child {
 
 /// Under nohup(1) a machine outlives its terminal, whose hangup reaches all processes of the job: a
 /// process that would end by it has left the job.
-pub(crate) fn survives_a_hangup(words: &[&str]) {
+pub(crate) fn survives_a_hangup(args: &[&str]) {
     let place = TestDir::new();
     let image = image(&place);
-    let tare = place.tare(&[&["run", &image, "--name", "web"], words].concat());
+    let tare = place.tare(&[&["run", &image, "--name", "web"], args].concat());
     let mut nohup = Command::new("sh");
     nohup.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
     nohup.arg(tare.get_program()).args(tare.get_args());
@@ -80,10 +80,10 @@ fn job(group: u32) -> Vec<u32> {
 }
 
 /// Signals end a run with their code.
-pub(crate) fn ends_by_signals(words: &[&str]) {
+pub(crate) fn ends_by_signals(args: &[&str]) {
     for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
         let place = TestDir::new();
-        let child = foreground(&place, words);
+        let child = foreground(&place, args);
         output("kill", &[signal, &child.id().to_string()]);
         end(child).expect(code, LINE);
         assert!(place.run_directories().is_empty());
@@ -92,10 +92,10 @@ pub(crate) fn ends_by_signals(words: &[&str]) {
 
 /// A machine in the background, the first of its image, is listed, read and stopped;
 /// `meanwhile` it runs.
-pub(crate) fn runs_in_the_background(words: &[&str], meanwhile: impl FnOnce(&TestDir)) {
+pub(crate) fn runs_in_the_background(args: &[&str], meanwhile: impl FnOnce(&TestDir)) {
     let place = TestDir::new();
     let image = image(&place);
-    let started = place.run(&[&["run", &image, "-d"], words].concat());
+    let started = place.run(&[&["run", &image, "-d"], args].concat());
     assert_eq!(
         (started.code, started.out.as_str()),
         (Some(0), "tiny-1\n"),
@@ -127,10 +127,10 @@ pub(crate) fn runs_in_the_background(words: &[&str], meanwhile: impl FnOnce(&Tes
 
 /// A machine in the background whose guest panics is listed with its exit code, and its
 /// log can be read, until it is removed. `writes` make it live long enough to start.
-pub(crate) fn keeps_what_a_panic_left(words: &[&str], writes: u32) {
+pub(crate) fn keeps_what_a_panic_left(args: &[&str], writes: u32) {
     let place = TestDir::new();
     let image = place.file("tiny", &guest::image(LINE, Then::ExitAfter(0x20, writes)));
-    let started = place.run(&[&["run", &image, "-d", "--net", "none"], words].concat());
+    let started = place.run(&[&["run", &image, "-d", "--net", "none"], args].concat());
     assert_eq!(started.code, Some(0), "{started:#?}");
     eventually("the guest has panicked", || {
         place.run(&["ps", "-a"]).out.contains("exit 70")

@@ -111,10 +111,10 @@ fn the_makefile_of_an_ordinary_users_sources_is_held_as_well() {
 
 /// Whether a process `sleep` with that argument is there.
 fn sleeps(argument: &str) -> bool {
-    let words = format!("sleep\0{argument}\0");
+    let cmdline = format!("sleep\0{argument}\0");
     let mut processes = fs::read_dir("/proc").unwrap().flatten();
     processes.any(|entry| {
-        fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == words.as_bytes())
+        fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == cmdline.as_bytes())
     })
 }
 

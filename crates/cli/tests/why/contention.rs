@@ -75,8 +75,8 @@ impl Guest<'_> {
     /// The report of `tare why`, and how long the vCPUs waited by the scheduler's statistics, ns:
     /// at least (within its window) and at most (from before its start until after its end).
     fn watched(&self) -> (Value, RangeInclusive<u64>) {
-        let words = ["why", &self.target, "--seconds", "60", "--json"];
-        let mut why: Command = self.place.tare(&words);
+        let args = ["why", &self.target, "--seconds", "60", "--json"];
+        let mut why: Command = self.place.tare(&args);
         let begun = self.waited_ns();
         let why = why.spawn().unwrap();
         until_it_watches(&why);

@@ -76,9 +76,9 @@ fn each_of_many_machines_has_its_own_rate() {
     };
     let number = std::env::var_os("TARE_SOAK").map_or(SOME, |_| MANY);
     let place = TestDir::new();
-    let words = format!("mode=tick hz={HZ}");
+    let cmdline = format!("mode=tick hz={HZ}");
     let machines: Vec<_> = (0..number)
-        .map(|_| RunningMachine::start(&place, &image, &words, &["--memory", "32M"]))
+        .map(|_| RunningMachine::start(&place, &image, &cmdline, &["--memory", "32M"]))
         .collect();
     let ended = place.run(&["why", "--seconds", "4", "--json"]);
     ended.expect(0, "\"schema\": 1");
@@ -127,7 +127,7 @@ fn the_machine_that_burns_comes_first_and_those_that_halt_are_one_line() {
     };
     let number = std::env::var_os("TARE_SOAK").map_or(QUIET, |_| CROWD);
     let place = TestDir::new();
-    let start = |words| RunningMachine::start(&place, &image, words, &["--memory", "16M"]);
+    let start = |cmdline| RunningMachine::start(&place, &image, cmdline, &["--memory", "16M"]);
     let quiet: Vec<_> = (0..number).map(|_| start("mode=quiet")).collect();
     let halting = processes(&place);
     assert_eq!(halting.len(), quiet.len());
@@ -173,8 +173,8 @@ fn without_bpf_a_storm_is_told_as_unknown() {
         return;
     };
     let place = TestDir::new();
-    let words = "mode=exit kind=cpuid";
-    let machine = RunningMachine::start(&place, &image, words, &[]);
+    let cmdline = "mode=exit kind=cpuid";
+    let machine = RunningMachine::start(&place, &image, cmdline, &[]);
     let mut command = std::process::Command::new("setpriv");
     command.args(["--bounding-set", "-bpf,-perfmon,-sys_admin"]);
     command.args([env!("CARGO_BIN_EXE_tare"), "why", &machine.name]);

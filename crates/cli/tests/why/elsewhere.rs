@@ -36,8 +36,8 @@ impl Drop for Monitor {
     }
 }
 
-/// Names the tick of a guest in `program`, with the words that start it.
-fn names_the_tick(program: &str, words: impl FnOnce(&TestDir, &str, &str) -> Vec<String>) {
+/// Names the tick of a guest in `program`, with the arguments that start it.
+fn names_the_tick(program: &str, args: impl FnOnce(&TestDir, &str, &str) -> Vec<String>) {
     let Some((_alone, image)) = ready() else {
         return;
     };
@@ -47,8 +47,8 @@ fn names_the_tick(program: &str, words: impl FnOnce(&TestDir, &str, &str) -> Vec
     }
     let place = TestDir::new();
     let console = place.file("console", b"");
-    let words = words(&place, image.to_str().unwrap(), &console);
-    let monitor = Monitor::start(Command::new(program).args(words), &console);
+    let args = args(&place, image.to_str().unwrap(), &console);
+    let monitor = Monitor::start(Command::new(program).args(args), &console);
     expect_cause(&place, &monitor.0.id().to_string(), "periodic_tick");
 }
 
@@ -61,15 +61,15 @@ fn why_names_a_tick_in_firecracker() {
             "machine-config": {"vcpu_count": 1, "mem_size_mib": 64},
         });
         let config = place.file("firecracker.json", config.to_string().as_bytes());
-        let words = ["--no-api", "--id", "storm", "--config-file", &config];
-        words.map(str::to_owned).into()
+        let args = ["--no-api", "--id", "storm", "--config-file", &config];
+        args.map(str::to_owned).into()
     });
 }
 
 #[test]
 fn why_names_a_tick_in_cloud_hypervisor() {
     names_the_tick("cloud-hypervisor", |_, image, _| {
-        let words = ["--kernel", image, "--cmdline", TICK, "--cpus", "boot=1"];
+        let args = ["--kernel", image, "--cmdline", TICK, "--cpus", "boot=1"];
         let more = [
             "--memory",
             "size=64M",
@@ -78,19 +78,18 @@ fn why_names_a_tick_in_cloud_hypervisor() {
             "--serial",
             "tty",
         ];
-        words.into_iter().chain(more).map(str::to_owned).collect()
+        args.into_iter().chain(more).map(str::to_owned).collect()
     });
 }
 
 #[test]
 fn why_finds_the_vcpus_of_a_qemu_that_does_not_name_its_threads() {
     names_the_tick("qemu-system-x86_64", |_, image, _| {
-        let words = ["-name", "storm", "-M", "q35", "-accel", "kvm", "-m", "64"];
+        let args = ["-name", "storm", "-M", "q35", "-accel", "kvm", "-m", "64"];
         let cpu = ["-cpu", "host,-arch-capabilities,-cx16", "-nodefaults"];
         let guest = ["-kernel", image, "-append", TICK, "-display", "none"];
-        let words = words.into_iter().chain(cpu).chain(guest);
-        words
-            .chain(["-serial", "stdio"])
+        let args = args.into_iter().chain(cpu).chain(guest);
+        args.chain(["-serial", "stdio"])
             .map(str::to_owned)
             .collect()
     });

@@ -102,8 +102,8 @@ fn a_tare_blk_belongs_to_its_machine_and_its_cost_is_seen() {
     let socket = place.path().join("blk.sock");
     let disk = place.file("disk", &[0; 1 << 20]);
     let disk = format!("{disk},format=raw");
-    let words = ["blk", "--socket", socket.to_str().unwrap(), "--disk", &disk];
-    let daemon = Daemon::start(&mut place.tare(&words), &socket);
+    let args = ["blk", "--socket", socket.to_str().unwrap(), "--disk", &disk];
+    let daemon = Daemon::start(&mut place.tare(&args), &socket);
     let chardev = format!("socket,id=c,path={}", socket.display());
     let memory = "memory-backend-memfd,id=m,size=64M,share=on";
     let device = "vhost-user-blk-pci,chardev=c,queue-size=256";

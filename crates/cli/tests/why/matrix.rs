@@ -153,7 +153,7 @@ fn why_names_each_burner_in_each_machine_type() {
         let findings = machine["findings"].as_array().unwrap().iter();
         let mut told = findings.filter(|found| found["cause"] == case.cause);
         let is_told = told.any(|found| {
-            let has = |field: &str, words| found[field].as_str().unwrap().contains(words);
+            let has = |field: &str, text| found[field].as_str().unwrap().contains(text);
             has("what", case.what) && has("remedy", case.remedy)
         });
         let found = found(&machine, case.cause);

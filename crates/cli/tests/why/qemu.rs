@@ -68,8 +68,8 @@ impl Qemu {
         std::fs::read_to_string(&self.console).unwrap_or_default()
     }
 
-    pub(super) fn until_it_prints(&self, words: &str) {
-        eventually(words, || self.console().contains(words));
+    pub(super) fn until_it_prints(&self, text: &str) {
+        eventually(text, || self.console().contains(text));
     }
 }
 

@@ -88,8 +88,8 @@ fn the_commands_against_halt_polling_end_it() {
         return;
     };
     let place = TestDir::new();
-    let words = "mode=sleep us=4000,4000,20000";
-    let machine = RunningMachine::start(&place, &image, words, &["--halt", "poll=5000000"]);
+    let cmdline = "mode=sleep us=4000,4000,20000";
+    let machine = RunningMachine::start(&place, &image, cmdline, &["--halt", "poll=5000000"]);
     let polls = |told: &Value| vcpus_share(told, |t| &t["vcpu"]["halts"]["polls_attempted"]);
     let told = why(&place, &machine.name);
     let Some(loses) = found(&told, "polling_loses") else {
@@ -125,9 +125,9 @@ fn the_options_that_take_a_timer_away_do_so() {
             .find(|one| one["kind"] == "restart")
             .unwrap();
         let option = restart["with"][0].as_str().unwrap();
-        let words: Vec<&str> = option.split(' ').collect();
+        let args: Vec<&str> = option.split(' ').collect();
         let place = TestDir::new();
-        let qemu = Qemu::spawn(&place, &image, model, cmdline, &words);
+        let qemu = Qemu::spawn(&place, &image, model, cmdline, &args);
         qemu.until_it_prints(missing);
     }
 }

@@ -20,7 +20,7 @@ const WINDOWS: usize = 5;
 /// Seconds in one of which a group must use what it now may.
 const TRIES: usize = 5;
 
-/// Starts a machine that spins, with these words. A host that is emulated by a busy one may not
+/// Starts a machine that spins, with these arguments. A host that is emulated by a busy one may not
 /// have it answer in time: it starts sooner the second time, when its code has been translated.
 fn spin(host: &mut Host, name: &str, more: &str) {
     host.run(&format!(

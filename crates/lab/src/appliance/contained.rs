@@ -119,12 +119,12 @@ impl Contained {
         let place = ServerPlace::new("kv", port)?;
         let rootfs = place.bundle().join("rootfs");
         let shared = host_programs(&rootfs).map_err(ApplianceError::Prepare)?;
-        let words = "memcached -u root -l 127.0.0.1 -U 0 -t 1".split(' ');
+        let args = "memcached -u root -l 127.0.0.1 -U 0 -t 1".split(' ');
         let numbers = [port.to_string(), memory_mib.to_string()];
         let numbers = ["-p", &numbers[0], "-m", &numbers[1]];
-        let words: Vec<&str> = words.chain(numbers).collect();
+        let args: Vec<&str> = args.chain(numbers).collect();
         let user = if geteuid().is_root() { NOBODY_ID } else { 0 };
-        let mut config = config(&place.name, Path::new("rootfs"), &words);
+        let mut config = config(&place.name, Path::new("rootfs"), &args);
         config["process"]["user"] = json!({"uid": user, "gid": user});
         config["root"]["readonly"] = json!(true);
         if let Some(mounts) = config["mounts"].as_array_mut() {
@@ -164,8 +164,8 @@ impl Contained {
         runtime: Runtime,
     ) -> Result<Self, ApplianceError> {
         let place = ServerPlace::new(app.name, app.port)?;
-        let words: Vec<&str> = app.command.iter().map(String::as_str).collect();
-        let mut config = config(&place.name, root, &words);
+        let args: Vec<&str> = app.command.iter().map(String::as_str).collect();
+        let mut config = config(&place.name, root, &args);
         config["process"]["capabilities"] = json!({
             "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
         });
@@ -280,11 +280,11 @@ fn host_programs(root: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// The container's configuration. Another user than root becomes root in a user namespace.
-fn config(id: &str, root: &Path, words: &[&str]) -> Value {
+fn config(id: &str, root: &Path, args: &[&str]) -> Value {
     let mut config = json!({
         "ociVersion": "1.0.2",
         "process": {
-            "terminal": false, "user": {"uid": 0, "gid": 0}, "args": words,
+            "terminal": false, "user": {"uid": 0, "gid": 0}, "args": args,
             "env": ["PATH=/usr/local/bin:/usr/bin:/bin"], "cwd": "/",
             "noNewPrivileges": true,
         },

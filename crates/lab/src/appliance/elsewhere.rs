@@ -54,14 +54,14 @@ impl Monitor {
 
     /// Its arguments for the machine of `spec`, with its files in `directory`.
     fn arguments(self, spec: &Spec, directory: &Path) -> io::Result<Vec<String>> {
-        let words = [WORDS, &spec.cmdline].join(" ");
+        let cmdline = [WORDS, &spec.cmdline].join(" ");
         let files = files(directory).to_string_lossy().into_owned();
         let arguments: Vec<String> = match self {
             Self::Firecracker => {
                 let config = json!({
                     "boot-source": {
                         "kernel_image_path": spec.image, "initrd_path": files,
-                        "boot_args": words.trim(),
+                        "boot_args": cmdline.trim(),
                     },
                     "drives": [],
                     "machine-config": {"vcpu_count": spec.cpus, "mem_size_mib": spec.memory_mib},
@@ -88,7 +88,7 @@ impl Monitor {
                     .flat_map(|(name, it)| [name.to_owned(), it]);
                 let machine = ["--kernel", &spec.image, "--initramfs", &files];
                 let console = ["--serial", "tty", "--console", "off"];
-                let fixed = machine.into_iter().chain(["--cmdline", words.trim()]);
+                let fixed = machine.into_iter().chain(["--cmdline", cmdline.trim()]);
                 let fixed = fixed.chain(console).map(str::to_owned);
                 fixed.chain(numbers).collect()
             }
@@ -249,8 +249,8 @@ mod tests {
         let bytes = fs::read(&packed).unwrap();
         assert!(String::from_utf8_lossy(&bytes).contains("a kibibyte"));
 
-        let words = Monitor::Firecracker.arguments(&spec, directory.path());
-        let config = words.unwrap().pop().unwrap();
+        let args = Monitor::Firecracker.arguments(&spec, directory.path());
+        let config = args.unwrap().pop().unwrap();
         let config: Value = serde_json::from_slice(&fs::read(config).unwrap()).unwrap();
         let boot = &config["boot-source"];
         assert_eq!(boot["kernel_image_path"], "/images/http");
@@ -260,10 +260,10 @@ mod tests {
         let net = &config["network-interfaces"][0];
         assert_eq!(net["host_dev_name"], tap_namespace::NAME);
 
-        let words = Monitor::CloudHypervisor.arguments(&spec, directory.path());
-        let words = words.unwrap().join(" ");
+        let args = Monitor::CloudHypervisor.arguments(&spec, directory.path());
+        let args = args.unwrap().join(" ");
         let image = format!("--kernel /images/http --initramfs {}", packed.display());
-        assert!(words.starts_with(&image), "{words}");
-        assert!(words.contains("--cpus boot=2 --memory size=64M --net tap=wire0,mac="));
+        assert!(args.starts_with(&image), "{args}");
+        assert!(args.contains("--cpus boot=2 --memory size=64M --net tap=wire0,mac="));
     }
 }

@@ -80,13 +80,13 @@ pub(crate) trait Guest {
     }
 }
 
-/// The words after `tare`.
+/// The arguments of `tare`.
 pub(super) fn arguments(spec: &GuestSpec, name: &str) -> Vec<String> {
     let cpus = spec.cpus.to_string();
     if let Some(linux) = &spec.linux {
         return linux_arguments(spec, linux, name, &cpus);
     }
-    let mut words: Vec<String> = [
+    let mut args: Vec<String> = [
         "run",
         &spec.image,
         "--name",
@@ -107,15 +107,15 @@ pub(super) fn arguments(spec: &GuestSpec, name: &str) -> Vec<String> {
     .map(str::to_owned)
     .into();
     for disk in &spec.disks {
-        words.extend(["--disk".to_owned(), disk.clone()]);
+        args.extend(["--disk".to_owned(), disk.clone()]);
     }
-    words
+    args
 }
 
 fn linux_arguments(spec: &GuestSpec, linux: &LinuxGuest, name: &str, cpus: &str) -> Vec<String> {
     let root = linux.root.to_string_lossy();
     let kernel = linux.kernel.map(|kernel| ["--kernel", kernel]);
-    let words = [&["run"][..], kernel.as_ref().map_or(&[][..], |it| &it[..])].concat();
+    let args = [&["run"][..], kernel.as_ref().map_or(&[][..], |it| &it[..])].concat();
     let machine = [
         "--name",
         name,
@@ -129,8 +129,8 @@ fn linux_arguments(spec: &GuestSpec, linux: &LinuxGuest, name: &str, cpus: &str)
         &root,
         "--",
     ];
-    let words = words.into_iter().chain(machine).map(str::to_owned);
-    words.chain(linux.command.iter().cloned()).collect()
+    let args = args.into_iter().chain(machine).map(str::to_owned);
+    args.chain(linux.command.iter().cloned()).collect()
 }
 
 impl Guest for TareProcess {

@@ -85,14 +85,14 @@ impl Root {
 /// The application with this port.
 pub(super) fn on_port(app: &App, port: u16) -> App {
     let mut app = app.clone();
-    let words = match app.protocol {
+    let args = match app.protocol {
         Protocol::Http if app.go.is_some() => vec![format!(":{port}")],
         // The configuration has it.
         Protocol::Http => Vec::new(),
         Protocol::Redis => vec!["--port".to_owned(), port.to_string()],
         Protocol::Memcached | Protocol::Postgres => vec!["-p".to_owned(), port.to_string()],
     };
-    app.command.extend(words);
+    app.command.extend(args);
     for file in &mut app.files {
         file.text = file.text.replace(LISTEN, &format!("listen {port};"));
     }
@@ -109,15 +109,15 @@ pub(super) fn tare_args(app: &App, packaging: Packaging, name: &str, root: &Path
     };
     let (root, memory) = (root.to_string_lossy(), format!("{}M", app.memory_mib));
     let publish = format!("127.0.0.1:{0}:{0}", app.port);
-    let words = ["run"].iter().chain(kernel).copied();
+    let args = ["run"].iter().chain(kernel).copied();
     let machine = ["--name", name, "--root", &root, "--engine", engine];
     let size = ["--cpus", "1", "--memory", &memory, "--publish", &publish];
-    let words = words
+    let args = args
         .chain(machine)
         .chain(size)
         .chain(["--"])
         .map(str::to_owned);
-    words.chain(app.command.iter().cloned()).collect()
+    args.chain(app.command.iter().cloned()).collect()
 }
 
 /// What a packaging adds to an application's files: the image of the library OS, or the

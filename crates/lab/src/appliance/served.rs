@@ -88,13 +88,13 @@ impl Served {
     }
 }
 
-/// The words after `tare` for the disk.
+/// The arguments of `tare` for the disk.
 pub(super) fn arguments(spec: &ServedGuest, name: &str, socket: &TempDir) -> Vec<String> {
     let socket = socket_in(socket).to_string_lossy().into_owned();
-    let words = [
+    let args = [
         "blk", "--socket", &socket, "--disk", &spec.disk, "--name", name,
     ];
-    words.map(str::to_owned).into()
+    args.map(str::to_owned).into()
 }
 
 fn socket_in(directory: &TempDir) -> PathBuf {

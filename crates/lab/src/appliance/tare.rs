@@ -188,24 +188,24 @@ impl Executor for TareRun {
 
 /// The words after `tare`.
 fn arguments(spec: &Spec, name: &str, port: u16) -> Vec<String> {
-    let mut words: Vec<String> = ["run", &spec.image, "--name", name]
+    let mut args: Vec<String> = ["run", &spec.image, "--name", name]
         .map(str::to_owned)
         .into();
     if let Some(root) = &spec.root {
-        words.extend(["--root".into(), root.to_string_lossy().into_owned()]);
+        args.extend(["--root".into(), root.to_string_lossy().into_owned()]);
     }
     if !spec.cmdline.is_empty() {
-        words.extend(["--cmdline".into(), spec.cmdline.clone()]);
+        args.extend(["--cmdline".into(), spec.cmdline.clone()]);
     }
-    words.extend(["--engine", spec.engine, "--ring", spec.ring].map(str::to_owned));
-    words.extend(["--idle", spec.idle].map(str::to_owned));
-    words.extend(["--cpus".into(), spec.cpus.to_string()]);
-    words.extend(["--memory".into(), format!("{}M", spec.memory_mib)]);
-    words.extend([
+    args.extend(["--engine", spec.engine, "--ring", spec.ring].map(str::to_owned));
+    args.extend(["--idle", spec.idle].map(str::to_owned));
+    args.extend(["--cpus".into(), spec.cpus.to_string()]);
+    args.extend(["--memory".into(), format!("{}M", spec.memory_mib)]);
+    args.extend([
         "--publish".into(),
         format!("127.0.0.1:{port}:{}", spec.port),
     ]);
-    words
+    args
 }
 
 /// A machine that is started again when another program took its port between

@@ -13,8 +13,8 @@ const USAGE: &str = "usage: tare-appliance root NAME DIR
        tare-appliance answers NAME PORT COUNT";
 
 fn main() -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    match run(&words) {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args) {
         Some(Ok(text)) => {
             print!("{text}");
             ExitCode::SUCCESS
@@ -30,9 +30,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(words: &[String]) -> Option<Result<String, by_hand::ByHandError>> {
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    Some(match words[..] {
+fn run(args: &[String]) -> Option<Result<String, by_hand::ByHandError>> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    Some(match args[..] {
         ["root", name, dir] => by_hand::root(name, Path::new(dir)).map(|()| String::new()),
         ["words", name] => by_hand::words(name),
         ["check", name, port] => {

@@ -102,14 +102,14 @@ impl Compared {
         out.push_str("|---|---|---|---|---|---|\n");
         for row in &self.figures {
             let [before, after] = &row.texts;
-            let words = row.change.text();
-            let words = match row.change {
-                Change::Worse => format!("**{words}**"),
-                _ => words.to_owned(),
+            let text = row.change.text();
+            let text = match row.change {
+                Change::Worse => format!("**{text}**"),
+                _ => text.to_owned(),
             };
             let _ = writeln!(
                 out,
-                "| {} | {} | {before} | {after} | {} | {words} |",
+                "| {} | {} | {before} | {after} | {} | {text} |",
                 in_markdown(&row.figure),
                 in_markdown(&row.unit),
                 row.ratio_text()

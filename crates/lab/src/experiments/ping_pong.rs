@@ -197,8 +197,8 @@ impl PingPong {
 
     /// A turn under watch: exits by kind.
     fn watch(&mut self, bench: &mut Bench<'_>, arm: &Arm, metric: Metric) -> Result<(), RunError> {
-        let words = format!("{} {}", self.cmdline(), guest_bench::PAUSE);
-        let spec = arm.machine(self.turns, &self.image, &words);
+        let cmdline = format!("{} {}", self.cmdline(), guest_bench::PAUSE);
+        let spec = arm.machine(self.turns, &self.image, &cmdline);
         let Some(account) = guest_bench::watch(bench, arm.round(self.turns), &spec)? else {
             let why = "exits by kind: nothing was seen from outside";
             self.data.unavailable(arm.name, Some(why.to_owned()));

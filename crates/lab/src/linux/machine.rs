@@ -274,11 +274,11 @@ pub(crate) fn run_to_end(
 pub(crate) fn start_alone(kernel: &Bootable, interrupt: &Interrupt) -> Result<u64, LinuxError> {
     let directory = scratch()?;
     let console = directory.path().join("console");
-    let words = kernel.parameters;
+    let parameters = kernel.parameters;
     let goes_on = || interrupt.check().is_ok();
     let tare = this_program()?;
     let Bootable { image, modules, .. } = kernel;
-    let insns = weigh_alone(image, modules, words, &console, &tare, goes_on);
+    let insns = weigh_alone(image, modules, parameters, &console, &tare, goes_on);
     interrupt.check()?;
     insns?.ok_or_else(|| LinuxError::Ended {
         kernel: kernel.name.clone(),

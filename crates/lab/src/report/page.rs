@@ -112,13 +112,13 @@ fn header(out: &mut String, report: &Report<'_>) {
 
 /// Which KVM; empty if no machine reported it.
 fn kvm_badge(summary: &Summary) -> String {
-    let words = match summary.machine.kvm {
+    let text = match summary.machine.kvm {
         _ if summary.figures.is_empty() => return String::new(),
         Kvm::Hardware => "KVM: hardware",
         Kvm::Emulated => "KVM: ring 0 emulated",
         Kvm::None => "KVM: not used",
     };
-    format!("<span class=\"badge kvm\">{words}</span>")
+    format!("<span class=\"badge kvm\">{text}</span>")
 }
 
 fn push_section(out: &mut String, section: &Section) {

@@ -63,12 +63,12 @@ impl Explain for KeepError {
     }
 }
 
-/// Starts the planned machine, and again as `restart` says; `words` are the command line that it
+/// Starts the planned machine, and again as `restart` says; `args` are the command line that it
 /// was planned from. In the background this returns when the machine answers for the first time.
 pub fn keep(
     plan: Plan,
     restart: Restart,
-    words: Vec<OsString>,
+    args: Vec<OsString>,
     terminal: &dyn Terminal,
 ) -> Result<Launched, Failure> {
     let Restart::OnFailure { most } = restart else {
@@ -90,7 +90,7 @@ pub fn keep(
             interruption,
         };
         let task = Task::of(record, most);
-        return detach(starting, task, program, &words, is_qemu, terminal);
+        return detach(starting, task, program, &args, is_qemu, terminal);
     }
     let keeper = Keeper {
         dir: run_dir.dir().clone(),
@@ -100,7 +100,7 @@ pub fn keep(
             .try_clone_to_owned()
             .map_err(KeepError::Start)?,
         program,
-        words,
+        args,
         output: Output::Terminal,
     };
     let signals = KeeperSignals::take().map_err(KeepError::Start)?;
@@ -118,7 +118,7 @@ fn detach(
     starting: Starting,
     mut task: Task,
     program: PathBuf,
-    words: &[OsString],
+    args: &[OsString],
     is_qemu: bool,
     terminal: &dyn Terminal,
 ) -> Result<Launched, Failure> {
@@ -132,7 +132,7 @@ fn detach(
     in_own_session(&mut command)
         .arg(KEEP)
         .arg(document)
-        .args(words)
+        .args(args)
         .stdin(Stdio::null());
     let answers: Box<dyn FnMut() -> bool> = if is_qemu {
         Box::new(qemu::answers(&dir))
@@ -157,12 +157,12 @@ pub fn keeper_from_args(
     })
 }
 
-fn in_background(task: Task, words: Vec<OsString>, terminal: &dyn Terminal) -> RunResult {
+fn in_background(task: Task, args: Vec<OsString>, terminal: &dyn Terminal) -> RunResult {
     let keeper = Keeper {
         dir: RunDir::at(&task.run_dir),
         lock: take_inherited(task.lock).map_err(KeepError::Task)?,
         program: env::current_exe().map_err(KeepError::Start)?,
-        words,
+        args,
         output: Output::Log,
     };
     let signals = KeeperSignals::take().map_err(KeepError::Start)?;
@@ -188,7 +188,7 @@ struct Keeper {
     /// The path of `tare` when the keeper started. An upgrade puts a new file there, and the kernel then names
     /// the keeper's own with " (deleted)".
     program: PathBuf,
-    words: Vec<OsString>,
+    args: Vec<OsString>,
     output: Output,
 }
 
@@ -308,7 +308,7 @@ impl Keeper {
         ends_with_us(&mut command, Signal::KILL)
             .arg(ATTEMPT)
             .arg(document)
-            .args(&self.words);
+            .args(&self.args);
         let mut child = command.spawn().map_err(failed)?;
         signals.pass_to(&child);
         let status = child.wait();
@@ -374,9 +374,9 @@ mod tests {
     struct Heard(Mutex<Vec<String>>);
 
     impl Heard {
-        fn count(&self, words: &str) -> usize {
+        fn count(&self, text: &str) -> usize {
             let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            all.iter().filter(|line| line.contains(words)).count()
+            all.iter().filter(|line| line.contains(text)).count()
         }
     }
 
@@ -398,7 +398,7 @@ mod tests {
             dir,
             lock: lock.into(),
             program: program.to_owned(),
-            words: Vec::new(),
+            args: Vec::new(),
             output: Output::Log,
         }
     }

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use tare_host::stderr;
 fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1).map(|word| word.parse());
-    let (Some(Ok(transactions)), Some(Ok(cpus))) = (words.next(), words.next()) else {
+    let mut args = std::env::args().skip(1).map(|arg| arg.parse());
+    let (Some(Ok(transactions)), Some(Ok(cpus))) = (args.next(), args.next()) else {
         stderr::line("usage: tare-rr TRANSACTIONS CPUS");
         return ExitCode::from(2);
     };

@@ -248,7 +248,7 @@ mod tests {
         let counter = plugin.counter().unwrap();
         // For QEMU, which has this test's user and root.
         fcntl_setfd(&counter.counts, FdFlags::empty()).unwrap();
-        let words = option(&plugin.0, counter.counts.as_raw_fd());
+        let argument = option(&plugin.0, counter.counts.as_raw_fd());
         let ended = Command::new(tare_qemu::PROGRAM)
             .args([
                 "-machine",
@@ -259,7 +259,7 @@ mod tests {
             ])
             .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=1", "-bios"])
             .arg(&bios)
-            .args(["-plugin", &words])
+            .args(["-plugin", &argument])
             .stdin(Stdio::null())
             .status();
         let Ok(status) = ended else {

@@ -85,8 +85,8 @@ fn parameters_become_the_kernels_own_command_line_and_are_in_its_lock() {
     let Some(tree) = tree() else { return };
     let build = tempfile::tempdir().unwrap();
     let mut spec = KernelSpec::new(Profile::empty(), Target::Qemu);
-    let words = crate::tuning::settings::all().iter();
-    spec.parameters = words.map(|setting| setting.word.clone()).collect();
+    let settings = crate::tuning::settings::all().iter();
+    spec.parameters = settings.map(|setting| setting.word.clone()).collect();
     let config = solve(
         &Starter::Test,
         &tree,

@@ -124,8 +124,8 @@ fn calls_of_x86_64(tree: &Path) -> BTreeSet<String> {
     text.lines()
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            (words.get(1) != Some(&"x32")).then(|| words.get(2).map(ToString::to_string))?
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            (fields.get(1) != Some(&"x32")).then(|| fields.get(2).map(ToString::to_string))?
         })
         .collect()
 }

@@ -188,11 +188,11 @@ fn a_profile_does_not_bring_names_that_others_may_not_see() {
 }
 
 /// An observation that started a command.
-fn started(words: &[String]) -> Phase {
+fn started(args: &[String]) -> Phase {
     Phase {
         label: String::new(),
         taken: Taken {
-            way: Way::Command(words.to_vec()),
+            way: Way::Command(args.to_vec()),
             start_unix_s: 0,
             duration_ns: 0,
             kernel_release: String::new(),
@@ -256,12 +256,12 @@ fn a_profiles_own_command_is_one_that_all_may_read() {
     allow(dir.path(), 0o755);
     write(dir.path(), "key", 0o600);
     write(dir.path(), "server", 0o755);
-    let gathered = |name: &str, words: &[String]| {
+    let gathered = |name: &str, args: &[String]| {
         let place = dir.path().join(name).to_str().unwrap().to_owned();
         let mut profile = profile("/bin/sh", &[]);
         profile.phases.push(started(&[place]));
         let none = BTreeSet::new();
-        gather(&RootFrom::Profile, &profile, words, &Check::Runs, &none)
+        gather(&RootFrom::Profile, &profile, args, &Check::Runs, &none)
     };
     assert!(gathered("server", &[]).is_ok());
     let refused = gathered("key", &[]).unwrap_err();
@@ -311,12 +311,11 @@ fn words_of_the_user_stand_before_an_images() {
         file
     };
     let profile = Profile::empty();
-    let command = |config: &str, words: &[&str]| {
+    let command = |config: &str, args: &[&str]| {
         let file = image(config);
         let from = RootFrom::Path(file.path().to_owned());
-        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        gather(&from, &profile, &words, &Check::Runs, &BTreeSet::new())
-            .map(|root| root.task.command)
+        let args: Vec<String> = args.iter().map(|word| (*word).to_owned()).collect();
+        gather(&from, &profile, &args, &Check::Runs, &BTreeSet::new()).map(|root| root.task.command)
     };
     let with_cmd = r#"{"config":{"Cmd":["/bin/own"]}}"#;
     assert_eq!(command(with_cmd, &[]).unwrap(), ["/bin/own"]);

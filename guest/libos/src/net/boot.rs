@@ -82,13 +82,15 @@ fn ipv6_secret() -> [u8; 16] {
 }
 
 fn name_servers() -> Vec<IpAddr> {
-    let words = env::var(cmdline::DNS).unwrap_or_default().split(',');
-    let servers = words.filter(|word| !word.is_empty()).filter_map(|word| {
-        let server = word.parse().ok();
-        if server.is_none() {
-            log::error!("net: invalid address in dns=: {word}");
-        }
-        server
-    });
+    let addresses = env::var(cmdline::DNS).unwrap_or_default().split(',');
+    let servers = addresses
+        .filter(|word| !word.is_empty())
+        .filter_map(|word| {
+            let server = word.parse().ok();
+            if server.is_none() {
+                log::error!("net: invalid address in dns=: {word}");
+            }
+            server
+        });
     servers.collect()
 }

@@ -53,9 +53,9 @@ fn wait(machine: &mut dyn Appliance) -> Result<Duration, ApplianceError> {
 
 #[test]
 fn the_words_are_those_of_tare_run() {
-    let words = arguments(&spec(), "weigh-1", 12345).join(" ");
+    let args = arguments(&spec(), "weigh-1", 12345).join(" ");
     assert_eq!(
-        words,
+        args,
         "run http --name weigh-1 --root /root-directory --engine auto --ring auto --idle poller \
          --cpus 2 --memory 512M --publish 127.0.0.1:12345:80"
     );

@@ -197,8 +197,8 @@ impl Apps {
     fn bring(&mut self, bench: &mut Bench<'_>, place: usize) -> Result<(), RunError> {
         let service = &SERVICES[place];
         let mut app = catalog::find(service.name)?;
-        let words = service.words.iter().map(|word| (*word).to_owned());
-        app.command.extend(words);
+        let args = service.args.iter().map(|arg| (*arg).to_owned());
+        app.command.extend(args);
         let mut boot = Boot {
             app: service.name.to_owned(),
             arm: "all packagings".to_owned(),

@@ -18,8 +18,8 @@ const KEY: &str = "key:0001";
 pub(super) struct Service {
     /// Its name, also in the catalog.
     pub(super) name: &'static str,
-    /// Further words of its command.
-    pub(super) words: &'static [&'static str],
+    /// Further arguments of its command.
+    pub(super) args: &'static [&'static str],
     /// In this order: what is read was written before.
     pub(super) loads: &'static [Load],
 }
@@ -44,7 +44,7 @@ enum Command {
 pub(super) static SERVICES: [Service; 4] = [
     Service {
         name: "memcached",
-        words: &[],
+        args: &[],
         loads: &[
             Load {
                 name: "memcached_set",
@@ -61,7 +61,7 @@ pub(super) static SERVICES: [Service; 4] = [
     Service {
         name: "redis",
         // Its own timer ten times a second would be most of what it does while idle.
-        words: &["--hz", "1"],
+        args: &["--hz", "1"],
         loads: &[
             Load {
                 name: "redis_set",
@@ -77,7 +77,7 @@ pub(super) static SERVICES: [Service; 4] = [
     },
     Service {
         name: "nginx",
-        words: &[],
+        args: &[],
         loads: &[Load {
             name: "nginx_get",
             about: "nginx, 1 KiB",
@@ -86,7 +86,7 @@ pub(super) static SERVICES: [Service; 4] = [
     },
     Service {
         name: "go",
-        words: &[],
+        args: &[],
         loads: &[Load {
             name: "go_get",
             about: "Go, 1 KiB",
@@ -131,12 +131,12 @@ impl Load {
 }
 
 /// A command in Redis's own protocol.
-fn resp(words: &[&str]) -> String {
-    let words = words.iter();
-    let parts = words
+fn resp(args: &[&str]) -> String {
+    let args = args.iter();
+    let parts = args
         .clone()
         .map(|word| format!("${}\r\n{word}\r\n", word.len()));
-    format!("*{}\r\n{}", words.len(), parts.collect::<String>())
+    format!("*{}\r\n{}", args.len(), parts.collect::<String>())
 }
 
 #[cfg(test)]

@@ -50,9 +50,9 @@ const GOALS: &[Goal] = &[
     Goal::on_any_kvm("timers_per_message.one", 0.0),
 ];
 
-const fn with(count: u8, words: &'static str) -> Settings {
+const fn with(count: u8, cmdline: &'static str) -> Settings {
     Settings {
-        words,
+        cmdline,
         ..cpus(count)
     }
 }

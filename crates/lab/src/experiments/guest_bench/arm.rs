@@ -44,8 +44,8 @@ pub(crate) struct Settings {
     pub(crate) halt: &'static str,
     /// Processor ring of the image.
     pub(crate) ring: &'static str,
-    /// Further words for the image.
-    pub(crate) words: &'static str,
+    /// What its command line has besides.
+    pub(crate) cmdline: &'static str,
 }
 
 /// A number of vCPUs in ring 0, where counts of instructions and halts compare with those of earlier
@@ -55,7 +55,7 @@ pub(crate) const fn cpus(cpus: u8) -> Settings {
         cpus,
         halt: "kernel",
         ring: "0",
-        words: "",
+        cmdline: "",
     }
 }
 
@@ -92,19 +92,21 @@ impl Arm {
     }
 
     /// The machine of a turn.
-    pub(crate) fn machine(&self, round: usize, image: &str, words: &str) -> GuestSpec {
+    pub(crate) fn machine(&self, round: usize, image: &str, cmdline: &str) -> GuestSpec {
         let (engine, settings) = match self.runs_in {
             RunsIn::Tare(settings) => ("tare", settings),
             RunsIn::Qemu(settings) => ("qemu-kvm", settings),
             RunsIn::Linux { cpus: count } => ("qemu", cpus(count)),
             RunsIn::Host { .. } => ("tare", cpus(1)),
         };
-        let words = format!("{words} {}", settings.words).trim_end().to_owned();
+        let cmdline = format!("{cmdline} {}", settings.cmdline)
+            .trim_end()
+            .to_owned();
         GuestSpec {
             engine,
             halt: settings.halt,
             ring: settings.ring,
-            ..self.round(round).machine(image, settings.cpus, words)
+            ..self.round(round).machine(image, settings.cpus, cmdline)
         }
     }
 

@@ -214,8 +214,8 @@ impl IpiHalt {
 
     /// A turn under watch, for the steps of a wake-up that is scheduled.
     fn watch(&mut self, bench: &mut Bench<'_>, arm: &Arm) -> Result<(), RunError> {
-        let words = format!("{} {}", self.cmdline(self.samples), guest_bench::PAUSE);
-        let spec = arm.machine(self.rounds, &self.image, &words);
+        let cmdline = format!("{} {}", self.cmdline(self.samples), guest_bench::PAUSE);
+        let spec = arm.machine(self.rounds, &self.image, &cmdline);
         self.watched = guest_bench::watch(bench, arm.round(self.rounds), &spec)?;
         let watched = self.watched.as_ref();
         if watched.is_none_or(|account| guest_bench::steps(account).is_empty()) {

@@ -35,8 +35,8 @@ pub(super) fn measure(
         each.try_for_each(|library| host::add_file(&mut tree, library))
     });
     libraries.map_err(|error| LinuxError::file(&program)(io::Error::other(error)))?;
-    let words = [format!("/{PLACE}"), count.to_string()];
-    let said = machine::run_to_end(&own, &words, &tree, kernel, interrupt)?;
+    let args = [format!("/{PLACE}"), count.to_string()];
+    let said = machine::run_to_end(&own, &args, &tree, kernel, interrupt)?;
     let lines = said
         .lines()
         .filter_map(|line| serde_json::from_str(line.trim()).ok());

@@ -421,10 +421,10 @@ mod tests {
         ];
         assert_eq!(names(&plan), right);
         for arm in &plan.arms {
-            let words: Vec<&str> = arm.parameters.split(' ').collect();
+            let parameters: Vec<&str> = arm.parameters.split(' ').collect();
             let gives_up = arm.name.ends_with("-unhardened");
             for word in ["mitigations=off", "init_on_alloc=0", "nokaslr"] {
-                assert_eq!(words.contains(&word), gives_up, "{}: {word}", arm.name);
+                assert_eq!(parameters.contains(&word), gives_up, "{}: {word}", arm.name);
             }
         }
         plan.without_firecracker();

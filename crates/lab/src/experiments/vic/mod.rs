@@ -215,14 +215,14 @@ impl Vic {
             round: 0,
         };
         let depth = plan::CIF[plan::CIF.len() - 1];
-        let words = format!(
+        let cmdline = format!(
             "{} cif={depth} ms=500 warm_ms=300 hold",
             Load::Random.text()
         );
         let spec = GuestSpec {
             disks: vec![disk(scratch, Arm::Off, 0)],
             ring: RING,
-            ..place.machine(&self.image, 1, words)
+            ..place.machine(&self.image, 1, cmdline)
         };
         let mut guest = bench.executor.measure(&spec)?;
         while let Some(record) = guest.record(SILENCE, bench.interrupt)? {

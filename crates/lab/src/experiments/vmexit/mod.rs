@@ -186,8 +186,8 @@ impl Vmexit {
             .iter()
             .map(|(kind, _)| *kind)
             .filter(|kind| matches!(arm.runs_in, RunsIn::Tare(_)) || costs(kind));
-        let words = self.cmdline(&kinds.collect::<Vec<_>>().join(","));
-        let spec = arm.machine(0, &self.image, &words);
+        let cmdline = self.cmdline(&kinds.collect::<Vec<_>>().join(","));
+        let spec = arm.machine(0, &self.image, &cmdline);
         let (mut khz, mut all) = (None, Vec::new());
         let result = guest_bench::run(bench, arm.round(0), &spec, |record| {
             khz = khz.or(record.get("khz").and_then(Value::as_f64));

@@ -78,7 +78,7 @@ fn owned(dir: &Path, owner: u32) -> Result<Vec<(String, Node)>, LinuxError> {
 fn make(database: &Database, packages: &Packages<'_>, dir: &Path) -> Result<(), LinuxError> {
     let workshop = Workshop::lay_out(database, packages)?;
     let data = workshop.home.join("data");
-    let words = [
+    let args = [
         "-U",
         "postgres",
         "-A",
@@ -89,7 +89,7 @@ fn make(database: &Database, packages: &Packages<'_>, dir: &Path) -> Result<(), 
         "--wal-segsize=1",
         "--no-sync",
     ];
-    workshop.run(INITDB, words.map(String::from).as_slice(), &data, "")?;
+    workshop.run(INITDB, args.map(String::from).as_slice(), &data, "")?;
     let alone = [String::from("--single")];
     workshop.run(SERVER, &alone, &data, &database.tables)?;
     let mut tree = Tree::new();
@@ -169,13 +169,7 @@ impl<'a> Workshop<'a> {
     }
 
     /// Runs one of the programs to its end.
-    fn run(
-        &self,
-        name: &str,
-        words: &[String],
-        data: &Path,
-        input: &str,
-    ) -> Result<(), LinuxError> {
+    fn run(&self, name: &str, args: &[String], data: &Path, input: &str) -> Result<(), LinuxError> {
         let program = self.programs.join(name);
         let mut command = if name == SERVER {
             Command::new(&program)
@@ -184,7 +178,7 @@ impl<'a> Workshop<'a> {
             command.args(&self.linker[1..]).arg(&program).arg(&program);
             command
         };
-        command.args(words).arg("-D").arg(data);
+        command.args(args).arg("-D").arg(data);
         if name == SERVER {
             command.arg("postgres");
         }

@@ -130,8 +130,8 @@ pub(super) fn make(
         let _server = Server::start(postgres, &data, &home)?;
         let mut fill = postgres.command("pgbench");
         let scale = scale.to_string();
-        let words = ["-i", "-q", "-s", &scale, "-U", "postgres", "-h"];
-        finish(fill.args(words).arg(&home).arg("postgres"))?;
+        let args = ["-i", "-q", "-s", &scale, "-U", "postgres", "-h"];
+        finish(fill.args(args).arg(&home).arg("postgres"))?;
     }
     let disk = directory.join("database.img");
     fs::File::create(&disk)?.set_len(mib << 20)?;
