@@ -13,13 +13,11 @@ use std::thread;
 use std::time::Duration;
 
 use support::needs::{built, kvm, passt, skip};
-use support::{TestDir, eventually, free_port};
+use support::{IO_TIMEOUT, TestDir, eventually, free_port};
 
 const ALONE: &str = "user,outbound=off";
 /// The default.
 const WITH_PASST: &str = "user";
-/// Longer than any answer takes, shorter than a test may hang.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn http() -> Option<PathBuf> {
     kvm().then(|| built("http")).flatten()
@@ -52,8 +50,8 @@ fn alone(place: &TestDir, image: &Path, port: u16) {
 
 fn connect(to: impl Into<SocketAddr>) -> TcpStream {
     let stream = TcpStream::connect(to.into()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(IO_TIMEOUT)).unwrap();
     stream
 }
 
@@ -162,7 +160,7 @@ fn a_thousand_clients_are_served_at_once() {
     assert!(clients.len() > 500, "{}", clients.len());
     let request = request("/", "Connection: close\r\n");
     for mut client in &clients {
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
         client.write_all(request.as_bytes()).unwrap();
     }
     let served = clients

@@ -15,7 +15,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use support::guest::{self, Then};
 use support::needs::{beside, qemu};
 use support::process::{can_do_without, has_own, may_make_namespaces, root, status, without};
-use support::{TestDir, end, eventually, installed, output, tiny};
+use support::{IO_TIMEOUT, TestDir, end, eventually, installed, output, tiny};
 
 /// For machines without a network.
 const WORDS: &[&str] = &["--net", "none", "--engine", "qemu"];
@@ -239,8 +239,7 @@ fn a_thousand_connections_stay_open_in_64_mib() {
     };
     let open = |_| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        let patience = Some(Duration::from_secs(30));
-        stream.set_read_timeout(patience).unwrap();
+        stream.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
         ask(&mut stream);
         stream
     };

@@ -265,10 +265,11 @@ fn inside_of(
 mod tests {
     use std::io::{Read as _, Write as _};
 
+    use tare_vmtest::IO_TIMEOUT;
+
     use super::*;
 
     const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
-    const PATIENCE: Option<Duration> = Some(Duration::from_secs(60));
 
     /// A port that leads to `qemu`. What carries ends with the test.
     fn tcp(qemu: SocketAddr) -> TcpStream {
@@ -276,7 +277,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         thread::spawn(move || carry_connections(&listener, qemu));
         let client = TcpStream::connect(address).unwrap();
-        client.set_read_timeout(PATIENCE).unwrap();
+        client.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
         client
     }
 
@@ -287,7 +288,7 @@ mod tests {
         client.write_all(b"question").unwrap();
         client.shutdown(Shutdown::Write).unwrap();
         let (mut inside, _) = qemu.accept().unwrap();
-        inside.set_read_timeout(PATIENCE).unwrap();
+        inside.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
         let mut asked = String::new();
         inside.read_to_string(&mut asked).unwrap();
         assert_eq!(asked, "question");
@@ -313,13 +314,13 @@ mod tests {
     #[test]
     fn each_client_of_a_udp_port_gets_its_own_answers() {
         let (qemu, outside) = (UdpSocket::bind(ANY).unwrap(), UdpSocket::bind(ANY).unwrap());
-        qemu.set_read_timeout(PATIENCE).unwrap();
+        qemu.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
         let (to, address) = (qemu.local_addr().unwrap(), outside.local_addr().unwrap());
         thread::spawn(move || carry_datagrams(&outside, to));
         // One more than the limit.
         for name in 0..=MOST_PEERS {
             let client = UdpSocket::bind(ANY).unwrap();
-            client.set_read_timeout(PATIENCE).unwrap();
+            client.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
             client.connect(address).unwrap();
             for turn in 0..2 {
                 let question = format!("{name} {turn}");

@@ -13,7 +13,7 @@ const LONGEST_LINE: u64 = 1 << 16;
 /// Most lines before an answer: events, the greeting.
 const MOST_LINES: usize = 64;
 /// How long QEMU may be silent. It reads its image and sets up its machine in this time.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to QEMU.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Qmp(BufReader<UnixStream>);
 impl Qmp {
     /// Over a socket on which QEMU has sent nothing yet.
     pub(crate) fn over(socket: UnixStream) -> io::Result<Self> {
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
         Ok(Self(BufReader::new(socket)))
     }
 

@@ -25,7 +25,7 @@ const MOST_RUNS: usize = 200;
 /// A block whose runs are this short, s, comes twice as often as other kinds of runs.
 const SHORT_S: f64 = 1.0;
 /// Failures in a row after which a kind of run is given up.
-const PATIENCE: usize = 2;
+const MOST_FAILURES: usize = 2;
 /// How often a kind of run on the host comes in a round, at least and at most.
 const HOST_TURNS: (f64, f64) = (2.0, 6.0);
 
@@ -203,7 +203,7 @@ impl Platforms {
     }
 
     fn gave_up(&self, cell: &Cell) -> bool {
-        self.bad.get(cell).is_some_and(|bad| *bad >= PATIENCE)
+        self.bad.get(cell).is_some_and(|bad| *bad >= MOST_FAILURES)
     }
 
     /// Whether more runs would tell more: of a mean, of an arm beside its baseline the

@@ -41,7 +41,7 @@ fn memory_of_host(meminfo: &str) -> Option<u64> {
 }
 
 /// How long `make` may take to end on request: it removes what it has half made.
-const PATIENCE: Duration = Duration::from_secs(20);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Who starts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(crate) fn end(make: &mut Child) {
         return;
     };
     let _ = kill_process_group(group, Signal::TERM);
-    if ended_within(make, PATIENCE).is_none() {
+    if ended_within(make, SHUTDOWN_TIMEOUT).is_none() {
         let _ = kill_process_group(group, Signal::KILL);
     }
 }

@@ -22,4 +22,4 @@ pub use image::{ImageError, built_image, image};
 pub use needs::{free_port, installed, kvm, lacks, or_skip, skip};
 pub use run::{RunError, RunOutput, TestMachine};
 pub use tare_qemu::{Accelerator, MachineType};
-pub use wait::{eventually, is_listening, is_locked};
+pub use wait::{IO_TIMEOUT, TIMEOUT, eventually, is_listening, is_locked};

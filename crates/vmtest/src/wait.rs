@@ -6,18 +6,20 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Longest wait: far beyond what anything takes on a machine that is busy with other work, too.
-const LIMIT: Duration = Duration::from_secs(180);
+pub const TIMEOUT: Duration = Duration::from_secs(180);
+/// Of one read or write of a socket: longer than any answer takes, shorter than a test may hang.
+pub const IO_TIMEOUT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Waits until `holds`.
 ///
 /// # Panics
-/// If it does not within three minutes.
+/// If it does not within [`TIMEOUT`].
 #[track_caller]
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
+        assert!(begin.elapsed() < TIMEOUT, "not within {TIMEOUT:?}: {what}");
         std::thread::sleep(PAUSE);
     }
 }

@@ -19,7 +19,7 @@ const FIFO_ENABLE: u8 = 1;
 const TRANSMITTER_EMPTY: u8 = 1 << 5;
 /// Reads of the status of a transmitter that is never empty before it is
 /// written to anyway.
-const PATIENCE: u32 = 10_000;
+const MOST_STATUS_READS: u32 = 10_000;
 
 struct Console {
     started: bool,
@@ -83,7 +83,7 @@ fn write_bytes(bytes: &[u8], room: &mut usize) {
 }
 
 fn wait_until_empty() {
-    for _ in 0..PATIENCE {
+    for _ in 0..MOST_STATUS_READS {
         // SAFETY: 1. COM1's line status, at a fixed port. 2. A read clears error bits, which
         //    this driver does not use, and changes no memory.
         let status = unsafe { Port::<u8>::new(LINE_STATUS).read() };

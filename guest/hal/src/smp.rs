@@ -17,7 +17,7 @@ use crate::{apic, clock, cpuid, percpu};
 const STACK_PAGES: usize = 4;
 /// How long to wait for a CPU before it gets a second start-up IPI, and then before
 /// it counts as absent.
-const PATIENCE_NS: u64 = 1_000_000_000;
+const ONLINE_TIMEOUT_NS: u64 = 1_000_000_000;
 const RETRY_NS: u64 = 20_000_000;
 
 static APIC_IDS: [AtomicU32; MAX] = [const { AtomicU32::new(0) }; MAX];
@@ -92,7 +92,7 @@ pub fn wait_online(cpu: usize) -> bool {
             return true;
         }
         let now = clock::now_ns();
-        if now - start > PATIENCE_NS {
+        if now - start > ONLINE_TIMEOUT_NS {
             return false;
         }
         if now - told > RETRY_NS {

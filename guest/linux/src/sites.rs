@@ -24,7 +24,7 @@ use crate::memory::{self, PAGE, Rights};
 use crate::space::{Area, Backing, Space};
 
 /// Calls of a site until it is rewritten.
-const PATIENCE: u32 = 32;
+const CALLS_BEFORE_REWRITE: u32 = 32;
 /// Sites that are counted; programs have some tens.
 const MOST_COUNTED: usize = 256;
 const MOST_PAGES: usize = 16;
@@ -265,7 +265,7 @@ impl Sites {
         }
         if let Some((_, count)) = self.counted.iter_mut().find(|(at, _)| *at == behind) {
             *count = count.saturating_add(1);
-            return *count == PATIENCE;
+            return *count == CALLS_BEFORE_REWRITE;
         }
         if self.counted.len() < MOST_COUNTED {
             self.counted.push((behind, 1));

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::{Area, Backing, CODE, JUMP, OPEN, PAGE, PATIENCE, SYSCALL, Space, memory};
+use super::{Area, Backing, CALLS_BEFORE_REWRITE, CODE, JUMP, OPEN, PAGE, SYSCALL, Space, memory};
 use crate::files::Bytes;
 
 const AT: u64 = 0x6000_1000_0000;
@@ -47,7 +47,7 @@ fn bytes<const N: usize>(at: u64) -> [u8; N] {
 
 /// Calls as often as it takes; whether the site was rewritten then, and not before.
 fn call(space: &mut Space, behind: u64, number: u64) -> bool {
-    for _ in 1..PATIENCE {
+    for _ in 1..CALLS_BEFORE_REWRITE {
         assert!(!space.note_call(behind, number));
     }
     space.note_call(behind, number)

@@ -12,7 +12,7 @@ use tare_libos::{env, println, thread};
 /// Wake-ups in a printed line.
 const BATCH: usize = 50;
 /// Time without a halting CPU after which the sender gives up.
-const PATIENCE_NS: u64 = 5_000_000_000;
+const HALT_TIMEOUT_NS: u64 = 5_000_000_000;
 /// Halts by which the cost of arming is measured.
 const TRIES: usize = 50;
 /// While statistics are read.
@@ -143,7 +143,7 @@ fn send(time: Duration, rhythm: Rhythm) -> Option<Vec<stamp::Sent>> {
         }
         let begin_ns = clock::now_ns();
         while !stamp::is_halting(HALTER) || clock::now_ns() < due_ns {
-            if clock::now_ns().saturating_sub(begin_ns.max(due_ns)) > PATIENCE_NS {
+            if clock::now_ns().saturating_sub(begin_ns.max(due_ns)) > HALT_TIMEOUT_NS {
                 return None;
             }
             cpu::pause();

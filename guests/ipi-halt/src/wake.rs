@@ -9,7 +9,7 @@ use tare_libos::{env, println, thread};
 /// Samples in a printed line.
 const BATCH: usize = 50;
 /// Time without a halting CPU after which the sender gives up.
-const PATIENCE_NS: u64 = 5_000_000_000;
+const HALT_TIMEOUT_NS: u64 = 5_000_000_000;
 /// The CPU that halts, and the one that sends.
 const HALTER: usize = 0;
 const SENDER: usize = 1;
@@ -54,7 +54,7 @@ fn send(samples: u64, gap_ns: u64) -> Option<Vec<stamp::Sent>> {
         .map(|_| {
             let begin_ns = clock::now_ns();
             while !stamp::is_halting(HALTER) {
-                if clock::now_ns() - begin_ns > PATIENCE_NS {
+                if clock::now_ns() - begin_ns > HALT_TIMEOUT_NS {
                     return None;
                 }
                 cpu::pause();

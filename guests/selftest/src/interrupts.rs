@@ -14,7 +14,7 @@ use tare_libos::thread::{self, JoinHandle};
 use tare_libos::time::Duration;
 
 /// An interrupt that has not come by then is lost.
-const PATIENCE_NS: u64 = 20_000_000_000;
+const INTERRUPT_TIMEOUT_NS: u64 = 20_000_000_000;
 /// Interrupts between two sleeps, in which the core halts with its timer armed.
 const BETWEEN_SLEEPS: u64 = 4096;
 
@@ -72,7 +72,7 @@ fn send(core: usize, cores: usize, vector: Vector, share: u64) -> u64 {
         }
         let raised_ns = clock::now_ns();
         while !has_come() {
-            if clock::now_ns() - raised_ns > PATIENCE_NS {
+            if clock::now_ns() - raised_ns > INTERRUPT_TIMEOUT_NS {
                 println!("core {core} lost interrupt {number}");
                 return number - 1;
             }

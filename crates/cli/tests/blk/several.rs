@@ -3,14 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::Command;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use tare_vhost::front::Front;
 
 use crate::daemon::Daemon;
 use crate::support::needs::skip;
-use crate::support::{TestDir, eventually, installed, is_listening};
+use crate::support::{IO_TIMEOUT, TestDir, eventually, installed, is_listening};
 
 const BYTES: usize = 1 << 20;
 
@@ -117,9 +116,7 @@ fn a_daemon_takes_a_socket_that_was_passed_and_says_when_it_is_ready() {
     let disk = place.file("d.img", &[9; BYTES]);
     let listener = UnixListener::bind(place.path().join("s")).unwrap();
     let heard = UnixDatagram::bind(place.path().join("notify")).unwrap();
-    heard
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
+    heard.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
     // As a supervisor does: what its socket has no room for is lost.
     let (sender, said) = std::sync::mpsc::channel();
     let listening = std::thread::spawn(move || {

@@ -20,11 +20,10 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-pub(crate) use tare_vmtest::{eventually, free_port, installed, is_listening, is_locked};
+pub(crate) use tare_vmtest::{
+    IO_TIMEOUT, TIMEOUT, eventually, free_port, installed, is_listening, is_locked,
+};
 use tempfile::TempDir;
-
-/// Longest time that one command may take on a host that is busy with other work, too.
-const LIMIT: Duration = Duration::from_secs(180);
 
 /// A place for one test: separate run directories and files.
 pub(crate) struct TestDir {
@@ -138,7 +137,7 @@ impl CommandOutput {
 
 /// Waits for the end, for a bounded time.
 pub(crate) fn end(child: Child) -> CommandOutput {
-    end_within(LIMIT, child)
+    end_within(TIMEOUT, child)
 }
 
 /// The same for a command that compiles.

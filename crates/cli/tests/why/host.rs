@@ -5,17 +5,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tare_rootfs::tree::Node;
 use tare_rootfs::{Kernel, Tree, host};
 
 use super::support::needs::qemu;
 use super::support::serial::{self, SerialGuest, add_modules, debian_kernel};
-use super::support::{TestDir, installed};
+use super::support::{TIMEOUT, TestDir, installed};
 
-/// Longest time that a line takes.
-const LIMIT: Duration = Duration::from_secs(180);
 /// Where the image is.
 pub(super) const IMAGE: &str = "/storm";
 /// What the guest says after each line, before its status.
@@ -82,7 +80,7 @@ impl Host {
     /// What it says until a line that begins so, and the rest of that line.
     #[track_caller]
     fn until(&self, word: &str) -> (String, String) {
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + TIMEOUT;
         let mut said = String::new();
         loop {
             let Some(line) = self.0.line(deadline) else {

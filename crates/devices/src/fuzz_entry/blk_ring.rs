@@ -28,7 +28,7 @@ const HEADS: u64 = BUFFERS;
 const DATA: u64 = BUFFERS + 0x1000;
 const DISK: u64 = SLOTS * SLOT;
 /// When a request in flight counts as lost.
-const PATIENCE: Duration = Duration::from_secs(30);
+const COMPLETION_TIMEOUT: Duration = Duration::from_secs(30);
 const QUEUE: u16 = 64;
 
 /// One guest with its disk.
@@ -70,7 +70,7 @@ impl Side {
     /// Lets the device work until it has answered `count` requests.
     fn answered(&self, ring: &Ring<'_>, count: u16) {
         let begin = Instant::now();
-        while begin.elapsed() < PATIENCE {
+        while begin.elapsed() < COMPLETION_TIMEOUT {
             let more = self.machine.io(|device| device.backend_ready());
             self.machine.io(|device| device.deadline_passed());
             if ring.used_index() == count && more == Progress::Done {

@@ -27,7 +27,7 @@ use crate::observe::CpuReading;
 use tare_load::interrupt::{Interrupt, SLICE};
 
 /// How long the disk may take to be served.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SERVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -69,8 +69,8 @@ impl Served {
         let begun = Instant::now();
         while !path.exists() {
             disk.check()?;
-            if begun.elapsed() > PATIENCE {
-                return Err(ApplianceError::NotServing(PATIENCE));
+            if begun.elapsed() > SERVE_TIMEOUT {
+                return Err(ApplianceError::NotServing(SERVE_TIMEOUT));
             }
             std::thread::sleep(SLICE);
         }

@@ -21,7 +21,7 @@ use crate::task;
 pub(crate) const STATE_VARIABLE: &str = "TARE_STATE_DIR";
 const PLACEMENTS: &str = "placements";
 /// How long the process that made a placement may take to restore it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Why a journal cannot be kept.
@@ -321,7 +321,7 @@ fn ask_to_end(path: &Path, begin: &Begin) -> Result<(), StoreError> {
     if let Some(holder) = holder {
         holder.signal(Signal::TERM).map_err(|_| held())?;
     }
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + RESTORE_TIMEOUT;
     while path.exists() {
         if Instant::now() > end {
             return Err(held());

@@ -15,7 +15,7 @@ use crate::time::Instant;
 /// How long written bytes wait at most.
 const LONGEST: Duration = Duration::from_millis(1);
 /// Turns with one write after which bytes go at once.
-const PATIENCE: u32 = 64;
+const WAITING_TURNS: u32 = 64;
 const NOTHING: u64 = u64::MAX;
 
 /// What programs have written for later.
@@ -23,7 +23,7 @@ struct Written {
     /// Writes since the last turn ended.
     writes: AtomicU32,
     /// Turns for which it still pays to wait.
-    patient_turns: AtomicU32,
+    waiting_turns: AtomicU32,
     /// When bytes that wait are to be sent, in nanoseconds of the clock; changes under the stack's
     /// lock.
     due_ns: AtomicU64,
@@ -35,7 +35,7 @@ impl Written {
     const fn new() -> Self {
         Self {
             writes: AtomicU32::new(0),
-            patient_turns: AtomicU32::new(PATIENCE),
+            waiting_turns: AtomicU32::new(WAITING_TURNS),
             due_ns: AtomicU64::new(NOTHING),
         }
     }
@@ -47,7 +47,7 @@ impl Written {
             self.writes.fetch_add(1, Ordering::Relaxed);
         }
         match sending {
-            Sending::Later if self.patient_turns.load(Ordering::Relaxed) == 0 => Sending::Now,
+            Sending::Later if self.waiting_turns.load(Ordering::Relaxed) == 0 => Sending::Now,
             sending => sending,
         }
     }
@@ -77,9 +77,9 @@ impl Written {
     /// Ends a turn; whether bytes wait.
     fn end_turn(&self) -> bool {
         let writes = self.writes.swap(0, Ordering::Relaxed);
-        let turns = self.patient_turns.load(Ordering::Relaxed);
+        let turns = self.waiting_turns.load(Ordering::Relaxed);
         let turns = after_turn(turns, writes);
-        self.patient_turns.store(turns, Ordering::Relaxed);
+        self.waiting_turns.store(turns, Ordering::Relaxed);
         self.due().is_some()
     }
 
@@ -115,7 +115,7 @@ pub fn send_written() {
 const fn after_turn(turns: u32, writes: u32) -> u32 {
     match writes {
         0 | 1 => turns.saturating_sub(1),
-        _ => PATIENCE,
+        _ => WAITING_TURNS,
     }
 }
 
@@ -139,18 +139,18 @@ mod tests {
 
     #[test]
     fn waiting_pays_as_long_as_some_turns_have_several_writes() {
-        let mut turns = PATIENCE;
-        for _ in 1..PATIENCE {
+        let mut turns = WAITING_TURNS;
+        for _ in 1..WAITING_TURNS {
             turns = after_turn(turns, 1);
         }
         assert_eq!(turns, 1);
         turns = after_turn(turns, 2);
-        assert_eq!(turns, PATIENCE);
-        for _ in 0..=PATIENCE {
+        assert_eq!(turns, WAITING_TURNS);
+        for _ in 0..=WAITING_TURNS {
             turns = after_turn(turns, 1);
         }
         assert_eq!(turns, 0);
-        assert_eq!(after_turn(turns, 3), PATIENCE);
+        assert_eq!(after_turn(turns, 3), WAITING_TURNS);
     }
 
     /// Two cores: one ends its turn between the other's begin of a write and its bytes.

@@ -36,7 +36,7 @@ const MESSAGES: u16 = 16;
 const INPUTS: u16 = 4;
 const WRITES: u16 = 64;
 /// The host's answers take a few round trips to its I/O thread.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What the host has said of its end of a port.
 const UNKNOWN: u8 = 0;
@@ -158,7 +158,7 @@ impl Device {
         if self.talk.lock().is_none() {
             return false;
         }
-        let limit = Instant::now() + PATIENCE;
+        let limit = Instant::now() + ANSWER_TIMEOUT;
         let is_known = |lane: &Lane| lane.host.load(Ordering::Acquire) != UNKNOWN;
         loop {
             if self.lanes.iter().all(is_known) {

@@ -10,6 +10,7 @@ use tare_forward::{Ends, Limits};
 use tare_frames::Rules;
 use tare_tcp::segment::{Segment, flags};
 use tare_tcp::{Config, Connection, FourTuple, Identity, Pool, Secret};
+use tare_vmtest::IO_TIMEOUT;
 
 use super::*;
 
@@ -61,9 +62,7 @@ fn link_beside(
 
 fn client(address: SocketAddr) -> TcpStream {
     let client = TcpStream::connect(address).unwrap();
-    client
-        .set_read_timeout(Some(Duration::from_secs(60)))
-        .unwrap();
+    client.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
     client
 }
 

@@ -14,11 +14,11 @@ use crate::memory::Memory;
 /// Between two looks of server and clients at their connections.
 const TURN: Duration = Duration::from_millis(10);
 /// A client that behaves waits no longer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// A crowd that is larger than the table is served in turns, by what its peers send
 /// again after 1, 3 and 7 s.
-const CROWD_PATIENCE: Duration = Duration::from_secs(15);
+const LONGEST_CROWD_WAIT: Duration = Duration::from_secs(15);
 
 /// A client's connection, and whether it has sent its request.
 struct Client {
@@ -134,7 +134,7 @@ fn ten_thousand_connects_at_once_are_served() {
     crowd.connect();
     let normal = crowd.clients[crowd.clients.len() - 1].id;
     let mut waited = None;
-    while !crowd.clients.is_empty() && crowd.world.now < came + CROWD_PATIENCE {
+    while !crowd.clients.is_empty() && crowd.world.now < came + LONGEST_CROWD_WAIT {
         crowd.turn();
         let is_served = !crowd.clients.iter().any(|client| client.id == normal);
         if is_served && waited.is_none() {
@@ -142,7 +142,7 @@ fn ten_thousand_connects_at_once_are_served() {
         }
     }
     let waited = waited.expect("it was served");
-    assert!(waited <= PATIENCE, "it waited for {waited}");
+    assert!(waited <= LONGEST_WAIT, "it waited for {waited}");
     assert_eq!((crowd.served, crowd.lost), (10_001, 0));
 }
 
@@ -166,7 +166,7 @@ fn a_client_is_served_within_two_seconds_during_a_flood_of_syns() {
         // The answers to the flood reach no host.
         crowd.world.client.link().take_sent();
     }
-    crowd.run(PATIENCE);
+    crowd.run(LONGEST_WAIT);
     assert_eq!((crowd.served, crowd.lost), (10, 0));
     assert!(crowd.world.server.counters().cookies_sent > 40_000);
 }

@@ -18,7 +18,7 @@ const NEEDED: [&str; 4] = ["postgres", "initdb", "pgbench", "pg_isready"];
 /// Who owns the files where root makes them: the server refuses to be root.
 const NOBODY_ID: u32 = 65534;
 /// Most that a server may take to start and to stop.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why the database did not start.
 #[derive(Debug, thiserror::Error)]
@@ -193,7 +193,7 @@ impl Server {
             if ready.arg("-h").arg(socket).status()?.success() {
                 return Ok(server);
             }
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > SERVER_TIMEOUT {
                 return Err(ClusterError::Late("start"));
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -205,7 +205,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         // Its fast way of stopping: everything is written.
         let _ = kill_process(Pid::from_child(&self.0), Signal::INT);
-        let _ = ended_within(&mut self.0, PATIENCE);
+        let _ = ended_within(&mut self.0, SERVER_TIMEOUT);
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
