@@ -129,7 +129,7 @@ mod tests {
         let makefile = "all: one two\none two:\n\techo $@ > $@\n\tcat $@\n";
         fs::write(place.path("sources/Makefile"), makefile).unwrap();
         if Command::new("make").arg("-v").output().is_err() {
-            return println!("SKIP: make is not installed");
+            return tare_vmtest::lacks("make is not installed");
         }
         let output = place.bash("make -s -j2 -f \"$1/sources/Makefile\" | sort", "");
         assert_eq!(output.stdout, b"one\ntwo\n", "{output:?}");
@@ -139,7 +139,7 @@ mod tests {
     fn a_build_changes_and_reads_nothing_elsewhere() {
         let place = TestDirs::new();
         if !Files::none().unwrap().are_enforced() {
-            return println!("SKIP: this kernel has no Landlock");
+            return tare_vmtest::lacks("this kernel has no Landlock");
         }
         for script in [
             "cat \"$1/secret\"",

@@ -44,7 +44,7 @@ mod tests {
             fs::write(path(name), name).unwrap();
         }
         if !Files::none().unwrap().are_enforced() {
-            return println!("SKIP: this kernel has no Landlock");
+            return tare_vmtest::lacks("this kernel has no Landlock");
         }
         let kernel = File::open(path("kernel")).unwrap();
         let log = File::options().write(true).open(path("log")).unwrap();

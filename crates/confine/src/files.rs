@@ -286,7 +286,7 @@ mod tests {
     /// Rules are forever: each test takes its own thread.
     fn confined(files: Files, check: impl FnOnce() + Send + 'static) {
         let body = move || match files.enforce().unwrap() {
-            RulesetStatus::NotEnforced => println!("SKIP: this kernel has no Landlock"),
+            RulesetStatus::NotEnforced => tare_vmtest::lacks("this kernel has no Landlock"),
             _ => check(),
         };
         thread::spawn(body).join().unwrap();

@@ -88,7 +88,7 @@ mod tests {
             let output = shell(Reads::Installed, read, directory);
             assert!(output.stdout.is_empty(), "{output:?}");
         } else {
-            println!("SKIP: this kernel has no Landlock");
+            tare_vmtest::lacks("this kernel has no Landlock");
         }
         // This process has what it had.
         fs::write(path("after"), "x").unwrap();

@@ -39,7 +39,7 @@ fn the_request_parser_survives_its_corpus() {
 fn both_disk_engines_agree_on_their_corpus() {
     files::replay("blk_ring", |input| {
         if !fuzz_entry::blk_ring(input) {
-            println!("SKIP: io_uring is refused here");
+            tare_vmtest::lacks("io_uring is refused here");
         }
     });
 }
@@ -57,7 +57,7 @@ fn both_disk_engines_agree_on_any_requests() {
             (state >> 56) as u8
         });
         if !fuzz_entry::blk_ring(&input) {
-            return println!("SKIP: io_uring is refused here");
+            return tare_vmtest::lacks("io_uring is refused here");
         }
     }
 }

@@ -171,7 +171,7 @@ mod tests {
         let body = move || {
             // SAFETY: descriptors stay shared, since CLONE_FILES is not among the flags.
             if unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.is_err() {
-                println!("SKIP: this user may make no network namespace");
+                tare_vmtest::lacks("this user may make no network namespace");
                 return;
             }
             assert!(!connects(), "it is down at first");
@@ -183,12 +183,10 @@ mod tests {
 
     #[test]
     fn a_thread_comes_back_from_the_namespace_of_a_tap() {
-        let namespace = match TapNamespace::new("192.0.2.1/24") {
-            Ok(namespace) => namespace,
-            Err(error) => {
-                println!("SKIP: no network namespace with a tap: {error}");
-                return;
-            }
+        let namespace = TapNamespace::new("192.0.2.1/24")
+            .map_err(|error| format!("no network namespace with a tap: {error}"));
+        let Some(namespace) = tare_vmtest::or_lacks(namespace) else {
+            return;
         };
         let bound = || TcpListener::bind(("192.0.2.1", 0));
         assert!(namespace.within(bound).unwrap().is_ok());

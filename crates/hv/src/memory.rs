@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn the_kernel_knows_which_pages_are_wanted() {
         if !Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
-            println!("SKIP: this kernel has no transparent huge pages");
+            tare_vmtest::lacks("this kernel has no transparent huge pages");
             return;
         }
         let flags = |huge_pages| {

@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_an_error_and_not_a_panic() {
         let Ok(full) = File::options().write(true).open("/dev/full") else {
-            println!("SKIP: no /dev/full");
+            tare_vmtest::lacks("no /dev/full");
             return;
         };
         let mut recorder = Recorder {

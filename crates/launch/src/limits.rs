@@ -400,7 +400,7 @@ mod tests {
 
         const READ: usize = 8 << 20;
         let Some(path) = std::env::var_os(DISK) else {
-            return println!("SKIP: {DISK} names no block device of a guest");
+            return tare_vmtest::lacks(format!("{DISK} names no block device of a guest"));
         };
         let root = Path::new(ROOT);
         if !root.join("cgroup.controllers").exists() {

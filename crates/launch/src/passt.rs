@@ -395,8 +395,8 @@ mod tests {
 
     #[test]
     fn two_starts_on_one_port_fail_with_passts_message() {
-        if tare_host::program::find_program("passt").is_err() {
-            eprintln!("SKIP: passt is not installed");
+        if !tare_vmtest::installed("passt") {
+            tare_vmtest::lacks("passt is not installed");
             return;
         }
         let port = tare_vmtest::free_port();
@@ -469,8 +469,8 @@ mod tests {
 
     #[test]
     fn a_frame_to_the_hosts_loopback_opens_no_connection() {
-        if tare_host::program::find_program("passt").is_err() {
-            eprintln!("SKIP: passt is not installed");
+        if !tare_vmtest::installed("passt") {
+            tare_vmtest::lacks("passt is not installed");
             return;
         }
         let allowing = |range: &str| tare_frames::Rules {

@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn a_user_that_a_process_still_is_belongs_to_no_other_machine() {
         if !may_become(FIRST) {
-            return eprintln!("SKIP: not root");
+            return tare_vmtest::lacks("not root");
         }
         const APART: u32 = FIRST + 2 * MACHINES;
         let place = tempfile::tempdir().unwrap();
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn passt_gets_the_group_that_was_named() {
         if !may_become(6) {
-            return eprintln!("SKIP: not root");
+            return tare_vmtest::lacks("not root");
         }
         let user = choose(UserChoice::Ids { uid: 6, gid: 5 }).unwrap().unwrap();
         assert_eq!(user.passt, (6, 5));

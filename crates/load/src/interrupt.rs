@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_terminal_that_closes_terminates() {
         if tare_host::signals::is_ignored(SIGHUP) {
-            return println!("SKIP: started to outlive its terminal");
+            return tare_vmtest::lacks("started to outlive its terminal");
         }
         let (interrupt, _watch) = Interrupt::watch().unwrap();
         signal_hook::low_level::raise(SIGHUP).unwrap();

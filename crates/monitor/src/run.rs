@@ -369,7 +369,7 @@ mod tests {
             return end_within_the_jail(&RunDir::at(directory));
         }
         if !geteuid().is_root() {
-            println!("SKIP: only root's machines change their user");
+            tare_vmtest::lacks("only root's machines change their user");
             return;
         }
         let place = tempfile::tempdir().unwrap();

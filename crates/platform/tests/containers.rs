@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::process::Command;
 use std::time::Duration;
 
 use support::{Blind, Stage, step};
@@ -22,8 +21,8 @@ const LONG: Timeout<'static> = Timeout {
 fn stage(engine: ContainerEngine, run: &str) -> Option<(Stage, Containers)> {
     let mut stage = Stage::new(run, "true")?;
     for program in ["runc", engine.name()] {
-        if Command::new(program).arg("--version").output().is_err() {
-            eprintln!("SKIP: {program} is not installed");
+        if !tare_vmtest::installed(program) {
+            tare_vmtest::lacks(format!("{program} is not installed"));
             return None;
         }
     }

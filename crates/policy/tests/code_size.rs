@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tare_policy::coalesce::{Coalescer, Counters};
+use tare_vmtest::lacks;
 
 /// More than the 400 bytes of vIC 2011: urgent requests, the longest hold, the stale
 /// ratio, the latencies of the trial and the histograms are in here, too.
@@ -48,7 +49,7 @@ fn the_decision_is_small() {
 #[test]
 fn the_decision_neither_divides_nor_reads_a_clock_nor_uses_floats() {
     if !cfg!(target_arch = "x86_64") {
-        return skip("the instructions looked for are those of x86-64");
+        return lacks("the instructions looked for are those of x86-64");
     }
     let Some(object) = compiled("instructions") else {
         return;
@@ -58,7 +59,7 @@ fn the_decision_neither_divides_nor_reads_a_clock_nor_uses_floats() {
         .arg(&object)
         .output();
     let Ok(listing) = listing else {
-        return skip("objdump cannot be run");
+        return lacks("objdump cannot be run");
     };
     let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
     for name in PATH {
@@ -113,21 +114,17 @@ fn output(command: &mut Command) -> Option<String> {
             Some(String::from_utf8_lossy(&output.stdout).into_owned())
         }
         Ok(output) => {
-            skip(&format!(
+            lacks(format!(
                 "{program}: {}",
                 String::from_utf8_lossy(&output.stderr)
             ));
             None
         }
         Err(error) => {
-            skip(&format!("{program} cannot be run: {error}"));
+            lacks(format!("{program} cannot be run: {error}"));
             None
         }
     }
-}
-
-fn skip(reason: &str) {
-    println!("SKIP: {reason}");
 }
 
 /// Lines of `nm` are: address, size, type, name.

@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn roots_files_keep_their_group() {
         if !rustix::process::geteuid().is_root() {
-            println!("SKIP: only root can give a file another group");
+            tare_vmtest::lacks("only root can give a file another group");
             return;
         }
         let dir = tempfile::tempdir().unwrap();

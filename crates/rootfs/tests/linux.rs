@@ -11,28 +11,18 @@ use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Modules;
 use tare_rootfs::tree::{EntryKind, Node};
 use tare_rootfs::{Cache, FileCapability, Kernel, Root, Task, Tree, cpio, ext4, host};
+use tare_vmtest::{installed, lacks, linux_or_skip};
 
 const QEMU: &str = "qemu-system-x86_64";
 
 /// What a test needs; without it the test says why it does nothing.
 fn kernel_and_init() -> Option<(Kernel, std::path::PathBuf)> {
-    let skip = |why: String| {
-        assert!(std::env::var_os("TARE_REQUIRE_LINUX").is_none(), "{why}");
-        eprintln!("SKIP: {why}");
-    };
-    if Command::new(QEMU).arg("--version").output().is_err() {
-        skip(format!("{QEMU} is not installed"));
-        return None;
+    if !installed(QEMU) {
+        return linux_or_skip(Err(format!("{QEMU} is not installed")));
     }
-    let cache = Cache::open_default()
-        .map_err(|error| skip(error.to_string()))
-        .ok()?;
-    let kernel = debian::find_or_obtain(&cache)
-        .map_err(|error| skip(error.to_string()))
-        .ok()?;
-    let init = guest::find_init()
-        .map_err(|error| skip(error.to_string()))
-        .ok()?;
+    let cache = linux_or_skip(Cache::open_default())?;
+    let kernel = linux_or_skip(debian::find_or_obtain(&cache))?;
+    let init = linux_or_skip(guest::find_init())?;
     Some((kernel, init))
 }
 
@@ -143,7 +133,7 @@ fn the_root_may_be_a_disk() {
     let place = tempfile::tempdir().unwrap();
     let disk = place.path().join("disk");
     if let Err(ext4::DiskError::NoProgram(_)) = ext4::make(&tree, &disk, 64 << 20) {
-        return eprintln!("SKIP: mke2fs is not installed");
+        return lacks("mke2fs is not installed");
     }
     let script = "cat /srv/file; echo x > /new && exit 5";
     let task = Task {

@@ -92,7 +92,7 @@ mod tests {
             fs::write(&file, source).unwrap();
             let files = [format!("{object}.s"), format!("{object}.o")];
             if !run("cc", &["-c", &files[0], "-o", &files[1]]) {
-                eprintln!("SKIP: no compiler (scripts/setup.sh test)");
+                tare_vmtest::lacks("no compiler (scripts/setup.sh test)");
                 return;
             }
         }

@@ -11,13 +11,7 @@ use crate::source::{Source, Tree};
 /// The tree, or a line that says why a test does nothing.
 pub(crate) fn tree() -> Option<Tree> {
     static TREE: OnceLock<Result<Tree, String>> = OnceLock::new();
-    match TREE.get_or_init(find) {
-        Ok(tree) => Some(tree.clone()),
-        Err(why) => {
-            println!("SKIP: {why}");
-            None
-        }
-    }
+    tare_vmtest::or_lacks(TREE.get_or_init(find).as_ref()).cloned()
 }
 
 fn find() -> Result<Tree, String> {

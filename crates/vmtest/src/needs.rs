@@ -74,6 +74,24 @@ pub fn or_skip<T, E: Display>(value: Result<T, E>) -> Option<T> {
     value.map_err(|reason| skip(reason)).ok()
 }
 
+/// The value, or [`lacks`] with the error as its reason.
+pub fn or_lacks<T, E: Display>(value: Result<T, E>) -> Option<T> {
+    value.map_err(lacks).ok()
+}
+
+/// The value, or a skip of a test for which set-up downloads Linux: a kernel, its source, a root.
+///
+/// # Panics
+/// With `TARE_REQUIRE_LINUX` in the environment, when skipping is not allowed.
+#[track_caller]
+pub fn linux_or_skip<T, E: Display>(value: Result<T, E>) -> Option<T> {
+    let required = std::env::var_os("TARE_REQUIRE_LINUX").is_some();
+    if let Err(reason) = &value {
+        assert!(!required, "a skip is not allowed: {reason}");
+    }
+    or_lacks(value)
+}
+
 /// Whether this user may open `/dev/kvm`; a skip if not.
 ///
 /// # Panics

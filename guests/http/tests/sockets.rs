@@ -103,7 +103,7 @@ fn curl_resumes_and_revalidates() {
             .output()
     };
     if curl(&["--version"]).is_err() {
-        println!("SKIP: curl is not installed");
+        tare_vmtest::lacks("curl is not installed");
         return;
     }
     let url = format!("http://{}/ten.txt", start());

@@ -85,13 +85,7 @@ impl Drop for Memcached {
 }
 
 fn memcached() -> Option<Memcached> {
-    match Memcached::start() {
-        Ok(started) => Some(started),
-        Err(reason) => {
-            println!("SKIP: {reason}");
-            None
-        }
-    }
+    tare_vmtest::or_lacks(Memcached::start())
 }
 
 /// Without what may differ: unique numbers and versions.

@@ -121,7 +121,7 @@ fn the_mcfg_names_the_configuration_space_of_bus_0() {
 fn iasl_reads_every_table_and_finds_the_devices() {
     let found = Command::new("iasl").arg("-v").output();
     if !found.is_ok_and(|output| output.status.success()) {
-        println!("SKIP: iasl is missing (Debian: acpica-tools)");
+        tare_vmtest::lacks("iasl is missing (Debian: acpica-tools)");
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -144,7 +144,7 @@ fn a_server_that_ends_later_ends_the_machine() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
-        return println!("SKIP: only root sees what a process has as its root");
+        return tare_vmtest::lacks("only root sees what a process has as its root");
     }
     let (place, root, shared) = place();
     let shares = volume(&shared, "/data");

@@ -54,7 +54,7 @@ fn a_virtiofsd_belongs_to_its_machine() {
         return;
     };
     let Some(program) = VIRTIOFSD.iter().find(|path| Path::new(path).is_file()) else {
-        eprintln!("SKIP: virtiofsd is not installed");
+        tare_vmtest::lacks("virtiofsd is not installed");
         return;
     };
     let place = TestDir::new();

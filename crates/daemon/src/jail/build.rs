@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn roots_files_are_given_without_following_links_or_second_names() {
         if !geteuid().is_root() {
-            return println!("SKIP: only root gives files away");
+            return tare_vmtest::lacks("only root gives files away");
         }
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);

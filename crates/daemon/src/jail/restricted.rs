@@ -163,7 +163,7 @@ mod tests {
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         let is_alone = alone.is_ok() && mount_change("/", private).is_ok();
         if !is_alone {
-            println!("SKIP: this user may not make a mount namespace");
+            tare_vmtest::lacks("this user may not make a mount namespace");
         }
         is_alone
     }

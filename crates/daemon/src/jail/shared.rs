@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_bound_directory_is_read_only_by_its_mount() {
         let Some(seen) = entered(SharedAccess::Change) else {
-            return println!("SKIP: this process may make no mount namespace");
+            return tare_vmtest::lacks("this process may make no mount namespace");
         };
         assert_eq!(seen, ("shared".to_owned(), true));
         let seen = entered(SharedAccess::Read).unwrap();

@@ -66,13 +66,9 @@ fn sync_engine(file: &File) -> Box<dyn IoEngine> {
 
 /// io_uring, or nothing to test with.
 fn uring(file: &File) -> Option<Box<dyn IoEngine>> {
-    match Ring::new(file, MAX_IN_FLIGHT) {
-        Ok(ring) => Some(Box::new(ring)),
-        Err(error) => {
-            println!("SKIP: io_uring is not allowed here: {error}");
-            None
-        }
-    }
+    let ring = Ring::new(file, MAX_IN_FLIGHT)
+        .map_err(|error| format!("io_uring is not allowed here: {error}"));
+    Some(Box::new(tare_vmtest::or_lacks(ring)?))
 }
 
 fn machine_with(settings: BlkSettings, file: &File, engine: Box<dyn IoEngine>) -> MockMachine<Blk> {

@@ -385,7 +385,7 @@ mod tests {
         };
         let can = runs("runc") && runs("memcached");
         if !can {
-            println!("SKIP: runc or memcached is not installed");
+            tare_vmtest::lacks("runc or memcached is not installed");
         }
         can
     }

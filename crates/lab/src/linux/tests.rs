@@ -6,24 +6,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use tare_rootfs::Cache;
-use tare_vmtest::skip;
+use tare_vmtest::{linux_or_skip, skip};
 
 use super::catalog::{self, Connection};
 use super::machine::LinuxMachine;
 use super::{LinuxError, files, fuzz, kernels};
 use tare_load::interrupt::Interrupt;
 use tare_tailor::counter::Plugin;
-
-/// What a test needs; without it the test says why it does nothing.
-fn needed<T>(found: Result<T, LinuxError>) -> Option<T> {
-    found
-        .map_err(|error| {
-            let why = error.to_string();
-            assert!(std::env::var_os("TARE_REQUIRE_LINUX").is_none(), "{why}");
-            eprintln!("SKIP: {why}");
-        })
-        .ok()
-}
 
 /// The program that confines QEMU: this test lies one directory below it.
 pub(crate) fn tare() -> Option<PathBuf> {
@@ -46,19 +35,19 @@ pub(crate) fn is_jailed(pid: u32) {
 fn serves_and_answers(name: &str) {
     let app = catalog::find(name).unwrap();
     let cache = Cache::open_default().unwrap();
-    let Some(kernel) = needed(kernels::debian(&cache)) else {
+    let Some(kernel) = linux_or_skip(kernels::debian(&cache)) else {
         return;
     };
-    let Some(tree) = needed(files::tree(&app, &cache)) else {
+    let Some(tree) = linux_or_skip(files::tree(&app, &cache)) else {
         return;
     };
-    let Some(plugin) = needed(Plugin::compile(&cache).map_err(LinuxError::from)) else {
+    let Some(plugin) = linux_or_skip(Plugin::compile(&cache).map_err(LinuxError::from)) else {
         return;
     };
     let Some(tare) = tare() else { return };
     let started = LinuxMachine::start(&tare, &app, &tree, &kernel, Some(&plugin));
     if let Err(LinuxError::NoQemu(_) | LinuxError::Guest(_)) = &started {
-        return drop(needed(started));
+        return drop(linux_or_skip(started));
     }
     let mut machine = started.unwrap();
     is_jailed(machine.pid());

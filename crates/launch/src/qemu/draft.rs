@@ -142,7 +142,7 @@ mod tests {
         const USER: u32 = 1_900_000_100;
         const GROUP: u32 = 1_900_000_200;
         if !geteuid().is_root() {
-            println!("SKIP: only root becomes another user");
+            tare_vmtest::lacks("only root becomes another user");
             return;
         }
         let file = tempfile::tempfile().unwrap();
@@ -161,7 +161,7 @@ mod tests {
         let list = access_list(USER, 0);
         let name = c"system.posix_acl_access";
         if fsetxattr(&file, name, &list, XattrFlags::empty()).is_err() {
-            println!("SKIP: this file system has no access lists");
+            tare_vmtest::lacks("this file system has no access lists");
             return;
         }
         assert!(may_read(&file, USER, GROUP + 1));

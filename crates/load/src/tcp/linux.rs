@@ -234,7 +234,7 @@ mod tests {
     fn can_run() -> bool {
         let why = super::super::obstacle();
         if let Some(why) = &why {
-            println!("SKIP: {why}");
+            tare_vmtest::lacks(why);
         }
         why.is_none()
     }

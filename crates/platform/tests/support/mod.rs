@@ -38,7 +38,7 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn new(run: &str, check: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() || !cgroup::available("freezer") {
-            eprintln!("SKIP: needs root and the freezer's groups");
+            tare_vmtest::lacks("needs root and the freezer's groups");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();

@@ -37,13 +37,9 @@ fn unpacked(bytes: &[u8]) -> Result<tempfile::TempDir, String> {
 fn by(program: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     let mut command = Command::new(program);
     command.arg("--stdout").stdin(file(bytes));
-    match command.stderr(Stdio::inherit()).output() {
-        Ok(output) => Some(output.stdout),
-        Err(error) => {
-            println!("SKIP: {program}: {error}");
-            None
-        }
-    }
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("{program}: {error}"));
+    tare_vmtest::or_lacks(output).map(|it| it.stdout)
 }
 
 fn example() -> Vec<u8> {
@@ -156,7 +152,7 @@ fn a_package_is_unpacked_without_its_owners() {
     build.args(["--root-owner-group", "-b"]).arg(&tree);
     match build.arg(&package).output() {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
-        Err(error) => return println!("SKIP: dpkg-deb: {error}"),
+        Err(error) => return tare_vmtest::lacks(format!("dpkg-deb: {error}")),
     }
     // Two packages have directories in common.
     let to = dir.path().join("to");

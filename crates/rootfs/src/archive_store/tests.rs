@@ -18,7 +18,7 @@ impl Place {
         let place = Self(tempfile::tempdir().unwrap());
         let directory = File::open(place.0.path()).unwrap();
         if !is_local(&directory).unwrap() {
-            println!("SKIP: the file system of temporary files is none that keeps archives");
+            tare_vmtest::lacks("the file system of temporary files is none that keeps archives");
             return None;
         }
         fs::create_dir(place.root()).unwrap();

@@ -237,7 +237,7 @@ mod tests {
         let source = dir.path().join("counter.c");
         fs::write(&source, SOURCE).unwrap();
         if let Err(error) = compile(&source, &plugin.0) {
-            eprintln!("SKIP: {error}");
+            tare_vmtest::lacks(error);
             return;
         }
         let mut rom = vec![0xf4; ROM_BYTES];
@@ -263,7 +263,7 @@ mod tests {
             .stdin(Stdio::null())
             .status();
         let Ok(status) = ended else {
-            eprintln!("SKIP: no {}", tare_qemu::PROGRAM);
+            tare_vmtest::lacks(format!("no {}", tare_qemu::PROGRAM));
             return;
         };
         assert_eq!(status.code(), Some(1));

@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_part_of_a_huge_page_is_refused() {
         let Ok(file) = memfd_create("huge", MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB) else {
-            println!("SKIP: the kernel has no huge pages of 2 MiB");
+            tare_vmtest::lacks("the kernel has no huge pages of 2 MiB");
             return;
         };
         let file = File::from(file);

@@ -17,7 +17,7 @@ pub(crate) fn suite() -> Option<PathBuf> {
     if suite.is_dir() {
         return suite.canonicalize().ok();
     }
-    println!("SKIP: no source of memcached 1.6.18 in target/sources (scripts/setup.sh test)");
+    tare_vmtest::lacks("no source of memcached 1.6.18 in target/sources (scripts/setup.sh test)");
     None
 }
 

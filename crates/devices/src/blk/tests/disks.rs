@@ -76,7 +76,7 @@ fn buffers_that_o_direct_cannot_take_are_copied() {
     fs::write(&path, &image).unwrap();
     let disk = Disk::open(&path, Access::ReadWrite).unwrap();
     if !disk.is_direct() {
-        println!("SKIP: this file system has no O_DIRECT with 512-byte blocks");
+        tare_vmtest::lacks("this file system has no O_DIRECT with 512-byte blocks");
         return;
     }
     let chosen = choose(&disk).unwrap();

@@ -11,7 +11,7 @@ use super::*;
 fn can_run() -> bool {
     let why = obstacle();
     if let Some(why) = &why {
-        println!("SKIP: {why}");
+        tare_vmtest::lacks(why);
     }
     why.is_none()
 }
