@@ -84,7 +84,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "tare-vhost",
         &["tare-control", "tare-daemon", "tare-devices", "tare-policy"],
     ),
-    ("tare-platform", &["tare-pin", "tare-rootfs"]),
+    ("tare-platform", &["tare-pin", "tare-qemu", "tare-rootfs"]),
     (
         "tare-load",
         &["tare-control", "tare-io", "tare-net", "tare-tcp"],

@@ -11,8 +11,7 @@ use std::process::Command;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
-
-use crate::qmp::Qmp;
+use tare_qemu::qmp::{Qmp, REPLY_TIMEOUT};
 
 /// A QEMU whose guest is held.
 #[derive(Debug)]
@@ -28,7 +27,7 @@ impl Hold {
         let chardev = format!("socket,id=hold,fd={}", theirs.as_raw_fd());
         command.args(["-S", "-chardev", &chardev]);
         command.args(["-mon", "chardev=hold,mode=control"]);
-        let commands = Qmp::over(ours)?;
+        let commands = Qmp::over(ours, REPLY_TIMEOUT)?;
         Ok((Self { commands }, theirs.into()))
     }
 
@@ -54,7 +53,7 @@ mod tests {
     /// A hold, and the other end of its socket.
     fn pair() -> (Hold, UnixStream) {
         let (commands, qemu) = UnixStream::pair().unwrap();
-        let commands = Qmp::over(commands).unwrap();
+        let commands = Qmp::over(commands, REPLY_TIMEOUT).unwrap();
         (Hold { commands }, qemu)
     }
 

@@ -63,7 +63,6 @@ mod ports;
 pub mod program;
 pub mod publish;
 mod qemu;
-mod qmp;
 pub mod rates;
 pub mod record;
 mod relay;

@@ -13,16 +13,16 @@
 pub(crate) mod draft;
 mod line;
 
-use std::io::{self, BufRead, BufReader, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use serde_json::json;
 use std::os::fd::OwnedFd;
 use tare_control::rundir::RunDir;
 use tare_qemu::Accelerator;
+use tare_qemu::qmp::Qmp;
 
 use crate::Terminal;
 use crate::background;
@@ -34,11 +34,8 @@ use crate::supervise::{self, AtEnd, Supervised, Uplink};
 use crate::virtiofsd::Virtiofsd;
 use line::QemuLine;
 
-/// How long QEMU may take to send its greeting.
-const GREETING_LIMIT: Duration = Duration::from_millis(250);
-
-/// Most bytes of its greeting and answers.
-const LONGEST_ANSWER: u64 = 1 << 16;
+/// How long QEMU may take for its greeting and for each answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// How long a silent guest delays the start before its machine counts as started.
 const SPEECH_LIMIT: Duration = Duration::from_secs(1);
@@ -139,32 +136,22 @@ fn speaks(console_log: &Path) -> bool {
 /// Whether QEMU reports on its control socket that its guest is no longer held (`query-status`,
 /// QEMU `qapi/run-state.json`). QEMU sends its greeting before its jail is complete.
 fn goes_on(socket: &Path) -> bool {
-    let asked = UnixStream::connect(socket).and_then(|mut stream| {
-        stream.set_read_timeout(Some(GREETING_LIMIT))?;
-        for command in ["qmp_capabilities", "query-status"] {
-            writeln!(stream, "{{\"execute\":\"{command}\"}}")?;
-        }
-        status(BufReader::new(stream.take(LONGEST_ANSWER)))
+    let answer = Qmp::connect(socket, ANSWER_TIMEOUT).and_then(|mut qmp| {
+        qmp.begin()?;
+        qmp.execute("query-status", &json!({}))
     });
-    asked.is_ok_and(|status| status.is_some_and(|status| status != "prelaunch"))
-}
-
-/// The state among QEMU's answers.
-fn status(mut answers: impl BufRead) -> io::Result<Option<String>> {
-    let mut line = Vec::new();
-    while answers.read_until(b'\n', &mut line)? > 0 {
-        let answer: serde_json::Value = serde_json::from_slice(&line)?;
-        if let Some(status) = answer["return"]["status"].as_str() {
-            return Ok(Some(status.to_owned()));
-        }
-        line.clear();
-    }
-    Ok(None)
+    answer.is_ok_and(|answer| {
+        let answer = answer.unwrap_or_default();
+        answer["status"]
+            .as_str()
+            .is_some_and(|it| it != "prelaunch")
+    })
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixListener;
     use std::thread;
 

@@ -8,7 +8,6 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -24,6 +23,7 @@ use tare_control::rundir::{RunDir, RunRoot};
 use tare_control::settings::{DiskChange, SettingsChange};
 use tare_devices::blk::Access;
 use tare_policy::limit::DiskLimits;
+use tare_qemu::qmp::{Qmp, REPLY_TIMEOUT};
 use tare_rootfs::Tree;
 use tare_rootfs::cpio::{self, PackError};
 use tare_rootfs::walk::{Links, walk};
@@ -36,7 +36,6 @@ use crate::disk::OpenDisk;
 use crate::failure::{Explain, Failure};
 use crate::interruption::Interruption;
 use crate::machine::RunFileError;
-use crate::qmp::Qmp;
 use crate::record::Record;
 use crate::{Terminal, site};
 
@@ -317,9 +316,9 @@ impl Machine {
 /// Makes QEMU report the disk's length to the guest (`block_resize`, QEMU `qapi/block-core.json`).
 /// The file already has that length. False if QEMU has ended.
 fn resize(socket: &Path, disk: &str, bytes: u64) -> io::Result<bool> {
-    let mut qmp = Qmp::over(UnixStream::connect(socket)?)?;
+    let mut qmp = Qmp::connect(socket, REPLY_TIMEOUT)?;
     let arguments = json!({ "device": disk, "size": bytes });
-    Ok(qmp.begin()? && qmp.execute("block_resize", &arguments)?)
+    Ok(qmp.begin()? && qmp.execute("block_resize", &arguments)?.is_some())
 }
 
 /// The name of the disk for reloads in settings.

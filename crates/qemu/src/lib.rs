@@ -1,12 +1,14 @@
 //! QEMU command lines. `tare run`, `tare profile`, `tare tailor`, the experiments and the
 //! tests of whole machines all start QEMU; [`CommandLine`] is the one place that knows its
-//! options, the processor that a guest can be given, and how paths are escaped.
+//! options, the processor that a guest can be given, and how paths are escaped. What controls a
+//! QEMU that runs does so by [`qmp`].
 //!
 //! Source: `qemu-system-x86_64(1)`, version 7.2.
 
 #![forbid(unsafe_code)]
 
 mod command_line;
+pub mod qmp;
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};

@@ -1,18 +1,18 @@
 //! `tare stop`: requests the end, waits, and kills a machine that does not end in time.
 
-use std::io::{self, Write as _};
-use std::os::unix::net::UnixStream;
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::io::{read, retry_on_intr};
 use rustix::process::Signal;
+use serde_json::json;
 use tare_control::api::Stop;
 use tare_control::client::Client;
 use tare_control::exit::ExitCode;
 use tare_control::rundir::{RunDir, RunDirError, RunRoot};
 use tare_launch::record::{EngineName, Record};
 use tare_launch::{limits, user};
+use tare_qemu::qmp::Qmp;
 
 use crate::args::StopArgs;
 use crate::failure::{CommandResult, Explain, Failure};
@@ -120,23 +120,13 @@ fn ask(dir: &RunDir, record: Option<&Record>, limit: Duration) {
     }
 }
 
-/// QMP (QEMU `docs/interop/qmp-spec`): greeting, capabilities, command. QEMU drops a command whose
-/// client has gone, so this waits for its answer.
+/// QEMU drops a command whose client has gone, so this waits for its answer.
 fn quit(socket: &Path, limit: Duration) -> io::Result<()> {
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(limit))?;
-    stream.set_write_timeout(Some(limit))?;
-    let mut answer = [0; 4096];
-    // A read with a timeout is not restarted after a signal (signal(7)).
-    let mut listen = |stream: &UnixStream| retry_on_intr(|| read(stream, &mut answer));
-    for command in ["qmp_capabilities", "quit"] {
-        if listen(&stream)? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        stream.write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes())?;
+    let mut qmp = Qmp::connect(socket, limit)?;
+    if !qmp.begin()? {
+        return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    listen(&stream)?;
-    Ok(())
+    qmp.execute("quit", &json!({})).map(drop)
 }
 
 fn ends_within(dir: &RunDir, limit: Duration) -> bool {

@@ -87,7 +87,7 @@ fn watched(place: &TestDir, image: &std::path::Path, cmdline: &str) -> (Value, u
         .spawn()
         .unwrap();
     until_it_watches(&why);
-    resume(socket.to_str().unwrap());
+    resume(&socket);
     qemu.until_it_prints("done\":");
     let asked = Pid::from_raw(why.id().cast_signed()).unwrap();
     kill_process(asked, Signal::INT).unwrap();

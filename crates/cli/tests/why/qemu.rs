@@ -1,14 +1,14 @@
 //! The `storm` image in QEMU with KVM.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::Signal;
+use serde_json::json;
 use tare_host::child::ends_with_us;
+use tare_qemu::qmp::Qmp;
 
-use super::support::{TestDir, eventually};
+use super::support::{IO_TIMEOUT, TestDir, eventually};
 
 /// Firmware with a twentieth of SeaBIOS's instructions; microvm has its own.
 const FIRMWARE: &str = "/usr/share/qemu/qboot.rom";
@@ -74,16 +74,10 @@ impl Qemu {
 }
 
 /// Lets a machine that was started with `-S` run, by its control socket (QMP).
-pub(super) fn resume(socket: &str) {
-    let mut stream = UnixStream::connect(socket).unwrap();
-    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
-    // Its greeting, then an answer to each.
-    for command in ["", "qmp_capabilities", "cont"] {
-        if !command.is_empty() {
-            writeln!(stream, "{{\"execute\":\"{command}\"}}").unwrap();
-        }
-        lines.next().unwrap().unwrap();
-    }
+pub(super) fn resume(socket: &Path) {
+    let mut qmp = Qmp::connect(socket, IO_TIMEOUT).unwrap();
+    assert!(qmp.begin().unwrap());
+    qmp.execute("cont", &json!({})).unwrap().unwrap();
 }
 
 impl Drop for Qemu {

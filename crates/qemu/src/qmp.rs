@@ -4,6 +4,7 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,31 +13,39 @@ use serde_json::{Value, json};
 const LONGEST_LINE: u64 = 1 << 16;
 /// Most lines before an answer: events, the greeting.
 const MOST_LINES: usize = 64;
-/// How long QEMU may be silent. It reads its image and sets up its machine in this time.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a QEMU may be silent that has just started: it reads its image and sets up its machine
+/// in this time.
+pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to QEMU.
 #[derive(Debug)]
-pub(crate) struct Qmp(BufReader<UnixStream>);
+pub struct Qmp(BufReader<UnixStream>);
 
 impl Qmp {
-    /// Over a socket on which QEMU has sent nothing yet.
-    pub(crate) fn over(socket: UnixStream) -> io::Result<Self> {
-        socket.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    /// Over a socket on which QEMU has sent nothing yet. Each read and write takes at most `timeout`.
+    pub fn over(socket: UnixStream, timeout: Duration) -> io::Result<Self> {
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))?;
         Ok(Self(BufReader::new(socket)))
+    }
+
+    /// Over the socket at `path`, where QEMU listens.
+    pub fn connect(path: &Path, timeout: Duration) -> io::Result<Self> {
+        Self::over(UnixStream::connect(path)?, timeout)
     }
 
     /// Negotiates: QEMU accepts no other command before. Its main loop answers, which runs once the
     /// machine is set up. False if QEMU has ended.
-    pub(crate) fn begin(&mut self) -> io::Result<bool> {
-        self.execute("qmp_capabilities", &json!({}))
+    pub fn begin(&mut self) -> io::Result<bool> {
+        let answer = self.execute("qmp_capabilities", &json!({}))?;
+        Ok(answer.is_some())
     }
 
-    /// Executes a command; false if QEMU has ended.
-    pub(crate) fn execute(&mut self, command: &str, arguments: &Value) -> io::Result<bool> {
+    /// Executes a command; what it returns, or `None` if QEMU has ended.
+    pub fn execute(&mut self, command: &str, arguments: &Value) -> io::Result<Option<Value>> {
         let line = json!({ "execute": command, "arguments": arguments });
         if writeln!(self.0.get_mut(), "{line}").is_err() {
-            return Ok(false);
+            return Ok(None);
         }
         for _ in 0..MOST_LINES {
             let mut line = Vec::new();
@@ -44,16 +53,16 @@ impl Qmp {
                 .take(LONGEST_LINE)
                 .read_until(b'\n', &mut line);
             match read {
-                Ok(0) => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(false),
+                Ok(0) => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(io::Error::other("QEMU does not answer"));
                 }
                 other => other?,
             };
-            let answer: Value = serde_json::from_slice(&line)?;
-            if answer.get("return").is_some() {
-                return Ok(true);
+            let mut answer: Value = serde_json::from_slice(&line)?;
+            if let Some(returned) = answer.get_mut("return") {
+                return Ok(Some(returned.take()));
             }
             if let Some(error) = answer.get("error") {
                 return Err(io::Error::other(format!("QEMU refuses {command}: {error}")));
@@ -72,7 +81,7 @@ mod tests {
 
     fn pair() -> (Qmp, UnixStream) {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        (Qmp::over(ours).unwrap(), theirs)
+        (Qmp::over(ours, REPLY_TIMEOUT).unwrap(), theirs)
     }
 
     #[test]
@@ -90,6 +99,7 @@ mod tests {
         assert!(
             qmp.execute("block_resize", &json!({ "device": "disk0", "size": 512 }))
                 .unwrap()
+                .is_some()
         );
         drop(qmp);
         let asked = fake.join().unwrap();
@@ -100,6 +110,15 @@ mod tests {
         assert_eq!(lines[0]["execute"], "qmp_capabilities");
         assert_eq!(lines[1]["execute"], "block_resize");
         assert_eq!(lines[1]["arguments"]["size"], 512);
+    }
+
+    #[test]
+    fn a_query_returns_its_answer() {
+        let (mut qmp, mut qemu) = pair();
+        qemu.write_all(b"{\"return\": {\"status\": \"running\"}}\r\n")
+            .unwrap();
+        let answer = qmp.execute("query-status", &json!({})).unwrap().unwrap();
+        assert_eq!(answer["status"], "running");
     }
 
     #[test]
