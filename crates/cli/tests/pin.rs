@@ -19,6 +19,7 @@ use support::guest::{self, Then};
 use support::needs::{kvm, skip};
 use support::{CommandOutput, TestDir, end, eventually, installed};
 use tare_host::child::ends_with_us;
+use tare_qemu::{Accelerator, CommandLine, GuestSystem, MachineType, PROGRAM};
 
 /// The CPUs of a process's threads, by thread and its start time.
 type Seats = BTreeMap<(i32, u64), Vec<usize>>;
@@ -191,6 +192,13 @@ fn a_machine_of_tare_is_pinned_by_role_and_put_back() {
 }
 
 /// Without debug-threads: what a thread executes tells whether it is a vCPU.
+/// A machine of one vCPU.
+fn qemu_line(machine_type: MachineType, accelerator: Accelerator) -> CommandLine {
+    let mut line = CommandLine::new(machine_type, accelerator, GuestSystem::LibraryOs, 1);
+    line.memory_mib(64);
+    line
+}
+
 #[test]
 fn a_machine_of_qemu_is_pinned_by_role_and_put_back() {
     if cpus().is_none() || !kvm() || !qemu() {
@@ -204,13 +212,12 @@ fn a_machine_of_qemu_is_pinned_by_role_and_put_back() {
         let place = TestDir::new();
         let image = place.file("image", &guest::image("up", Then::Halt));
         let log = place.file("console", b"");
-        let mut command = Command::new("qemu-system-x86_64");
-        command
-            .args(["-name", &format!("{name},debug-threads={debug}")])
-            .args(["-M", "microvm,rtc=off", "-accel", "kvm", "-m", "64"])
-            .args(["-cpu", "host,-arch-capabilities,-cx16"])
-            .args(["-kernel", &image, "-nodefaults", "-display", "none"])
-            .args(["-serial", &format!("file:{log}")])
+        let mut line = qemu_line(MachineType::Microvm, Accelerator::Kvm);
+        line.option("-name", format!("{name},debug-threads={debug}"))
+            .kernel(Path::new(&image))
+            .serial(&format!("file:{log}"));
+        let mut command = Command::new(PROGRAM);
+        line.apply(&mut command)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -242,11 +249,10 @@ fn a_machine_of_the_translator_is_pinned_by_role_and_put_back() {
         return;
     }
     let place = TestDir::new();
-    let mut command = Command::new("qemu-system-x86_64");
-    command
-        .args(["-name", "pin-tcg,debug-threads=on", "-S"])
-        .args(["-M", "q35,accel=tcg", "-m", "64", "-nodefaults"])
-        .args(["-display", "none"])
+    let mut line = qemu_line(MachineType::Q35, Accelerator::Tcg);
+    line.option("-name", "pin-tcg,debug-threads=on").flag("-S");
+    let mut command = Command::new(PROGRAM);
+    line.apply(&mut command)
         .stdin(Stdio::null())
         .stdout(Stdio::null());
     let qemu = Living(ends_with_us(&mut command, Signal::KILL).spawn().unwrap());
@@ -292,7 +298,7 @@ fn a_machine_in_qemu_is_found_by_the_process_that_tare_ps_shows() {
 }
 
 fn qemu() -> bool {
-    let is_there = installed("qemu-system-x86_64");
+    let is_there = installed(PROGRAM);
     if !is_there {
         skip("qemu-system-x86_64 is not installed");
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::io::{FdFlags, fcntl_setfd};
+use tare_qemu::{Accelerator, CommandLine, GuestSystem, MachineType, PROGRAM};
 use tare_rootfs::guest::{self, CMDLINE, MACHINE_MODULES, UNTIMED};
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Modules;
@@ -13,12 +14,10 @@ use tare_rootfs::tree::{EntryKind, Node};
 use tare_rootfs::{Cache, FileCapability, Kernel, Root, Task, Tree, cpio, ext4, host};
 use tare_vmtest::{installed, lacks, linux_or_skip};
 
-const QEMU: &str = "qemu-system-x86_64";
-
 /// What a test needs; without it the test says why it does nothing.
 fn kernel_and_init() -> Option<(Kernel, std::path::PathBuf)> {
-    if !installed(QEMU) {
-        return linux_or_skip(Err(format!("{QEMU} is not installed")));
+    if !installed(PROGRAM) {
+        return linux_or_skip(Err(format!("{PROGRAM} is not installed")));
     }
     let cache = linux_or_skip(Cache::open_default())?;
     let kernel = linux_or_skip(debian::find_or_obtain(&cache))?;
@@ -34,28 +33,17 @@ fn boot(kernel: &Kernel, init: &Path, mut tree: Tree, task: Task, more: &[&str])
     guest::add_init(&mut tree, task, &modules, init).unwrap();
     let initramfs = cpio::pack(&tree).unwrap();
     fcntl_setfd(&initramfs, FdFlags::empty()).unwrap();
-    let output = Command::new("timeout")
-        .args([
-            "300", QEMU, "-machine", "q35", "-cpu", "Haswell", "-m", "256",
-        ])
-        .args([
-            "-display",
-            "none",
-            "-serial",
-            "stdio",
-            "-no-reboot",
-            "-nodefaults",
-        ])
-        .arg("-kernel")
-        .arg(&kernel.image)
-        .args([
-            "-initrd",
-            &format!("/proc/self/fd/{}", initramfs.as_raw_fd()),
-        ])
-        .args([
-            "-append",
-            &format!("console=ttyS0 quiet {UNTIMED} {CMDLINE}"),
-        ])
+    let initrd = format!("/proc/self/fd/{}", initramfs.as_raw_fd());
+    let mut line = CommandLine::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux, 1);
+    line.memory_mib(256)
+        .serial("stdio")
+        .kernel(&kernel.image)
+        .initrd(Path::new(&initrd))
+        .append(&format!("console=ttyS0 quiet {UNTIMED} {CMDLINE}"));
+    let mut qemu = Command::new("timeout");
+    qemu.args(["300", PROGRAM]);
+    let output = line
+        .apply(&mut qemu)
         .args(more)
         .stdin(Stdio::null())
         .output()

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
+use tare_qemu::{Accelerator, CommandLine, GuestSystem, MachineType, PROGRAM};
 use tare_vhost::front::Front;
 
 use crate::daemon::{Daemon, started};
@@ -264,17 +265,20 @@ fn a_file_is_extended_by_set_and_a_device_after_its_owner_has() {
 
 #[test]
 fn qemu_and_tare_do_not_take_each_others_disk() {
-    if !installed("qemu-system-x86_64") {
-        skip("qemu-system-x86_64 is not installed");
+    if !installed(PROGRAM) {
+        skip(format!("{PROGRAM} is not installed"));
         return;
     }
     let place = TestDir::new();
     let disk = place.file("d.img", &[0; BYTES]);
     let qemu = || {
-        let mut qemu = Command::new("qemu-system-x86_64");
-        qemu.args(["-accel", "tcg", "-nodefaults", "-display", "none", "-S"]);
-        qemu.args(["-qmp", "stdio", "-drive"]);
-        qemu.arg(format!("if=virtio,format=raw,file={disk}"));
+        let guest = GuestSystem::LibraryOs;
+        let mut line = CommandLine::new(MachineType::Q35, Accelerator::Tcg, guest, 1);
+        line.flag("-S")
+            .option("-qmp", "stdio")
+            .option("-drive", format!("if=virtio,format=raw,file={disk}"));
+        let mut qemu = Command::new(PROGRAM);
+        line.apply(&mut qemu);
         qemu.stdin(std::process::Stdio::piped());
         qemu.stdout(std::process::Stdio::piped());
         qemu.stderr(std::process::Stdio::piped());

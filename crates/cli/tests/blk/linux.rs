@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use tare_qemu::{Accelerator, CommandLine, GuestSystem, MachineType, PROGRAM};
 use tare_rootfs::{Kernel, Tree, host};
 
 use crate::support::needs::skip;
@@ -25,7 +26,7 @@ pub(crate) struct Linux {
 impl Linux {
     /// `None`, said, where a part is missing.
     pub(crate) fn new(place: &TestDir, script: &str) -> Option<Self> {
-        for program in ["qemu-system-x86_64", "fio", "insmod", "mke2fs", "e2fsck"] {
+        for program in [PROGRAM, "fio", "insmod", "mke2fs", "e2fsck"] {
             let in_sbin = std::path::Path::new("/sbin").join(program).is_file();
             let found = installed(program) || in_sbin;
             if !found && !skip(format!("{program} is not installed")) {
@@ -55,29 +56,17 @@ impl Linux {
     /// Boots it with the disk that is served on the place's socket.
     pub(crate) fn boot(&self, place: &TestDir) -> Guest {
         let socket = place.path().join("s");
-        let mut qemu = Command::new("qemu-system-x86_64");
-        qemu.args([
-            "-accel", "tcg", "-cpu", "Haswell", "-smp", "2", "-m", "512M",
-        ])
-        .args(["-object", "memory-backend-memfd,id=m,size=512M,share=on"])
-        .args([
-            "-machine",
-            "q35,memory-backend=m",
-            "-nodefaults",
-            "-no-reboot",
-        ])
-        .args(["-display", "none", "-serial", "stdio"])
-        .arg("-kernel")
-        .arg(&self.kernel.image)
-        .arg("-initrd")
-        .arg(&self.initramfs)
-        .args([
-            "-append",
-            "console=ttyS0 quiet rdinit=/init panic=-1 no_timer_check",
-        ])
-        .arg("-chardev")
-        .arg(format!("socket,id=c,reconnect=1,path={}", socket.display()))
-        .args(["-device", "vhost-user-blk-pci,chardev=c,num-queues=2"]);
+        let chardev = format!("socket,id=c,reconnect=1,path={}", socket.display());
+        let mut line = CommandLine::new(MachineType::Q35, Accelerator::Tcg, GuestSystem::Linux, 2);
+        line.memory_in_memfd(512, true)
+            .serial("stdio")
+            .kernel(&self.kernel.image)
+            .initrd(&self.initramfs)
+            .append("console=ttyS0 quiet rdinit=/init panic=-1 no_timer_check")
+            .option("-chardev", chardev)
+            .option("-device", "vhost-user-blk-pci,chardev=c,num-queues=2");
+        let mut qemu = Command::new(PROGRAM);
+        line.apply(&mut qemu);
         Guest(SerialGuest::start(&mut qemu))
     }
 }

@@ -1,7 +1,10 @@
 //! The same in monitors that are not Tare's: Firecracker and Cloud Hypervisor,
 //! where they are installed, and a QEMU that does not name its threads.
 
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+use tare_qemu::{Accelerator, CommandLine, GuestSystem, MachineType, PROGRAM};
 
 use super::support::{TestDir, eventually, installed};
 use super::{expect_cause, ready};
@@ -84,13 +87,15 @@ fn why_names_a_tick_in_cloud_hypervisor() {
 
 #[test]
 fn why_finds_the_vcpus_of_a_qemu_that_does_not_name_its_threads() {
-    names_the_tick("qemu-system-x86_64", |_, image, _| {
-        let args = ["-name", "storm", "-M", "q35", "-accel", "kvm", "-m", "64"];
-        let cpu = ["-cpu", "host,-arch-capabilities,-cx16", "-nodefaults"];
-        let guest = ["-kernel", image, "-append", TICK, "-display", "none"];
-        let args = args.into_iter().chain(cpu).chain(guest);
-        args.chain(["-serial", "stdio"])
-            .map(str::to_owned)
-            .collect()
+    names_the_tick(PROGRAM, |_, image, _| {
+        let guest = GuestSystem::LibraryOs;
+        let mut line = CommandLine::new(MachineType::Q35, Accelerator::Kvm, guest, 1);
+        line.option("-name", "storm")
+            .memory_mib(64)
+            .kernel(Path::new(image))
+            .append(TICK)
+            .serial("stdio");
+        let args = line.args().iter();
+        args.map(|arg| arg.to_str().unwrap().to_owned()).collect()
     });
 }
