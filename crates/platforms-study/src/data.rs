@@ -7,6 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tare_lab::kit::csv_field;
 
 use super::observe::Observed;
 use super::plan::{Arm, Cell};
@@ -236,18 +237,9 @@ impl Data {
                 number(exits.map(|exits| *exits as f64)),
                 run.failure.clone().unwrap_or_default(),
             ];
-            out.push_str(&cells.map(|cell| quoted(&cell)).join(","));
+            out.push_str(&cells.map(|cell| csv_field(&cell)).join(","));
             out.push('\n');
         }
         out
-    }
-}
-
-/// A field of CSV (RFC 4180).
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
     }
 }

@@ -78,10 +78,10 @@ impl Sources {
                 let path = directory.join(below);
                 format!(
                     "{name} = {{ path = {} }}\n",
-                    quoted(&path.to_string_lossy())
+                    toml_string(&path.to_string_lossy())
                 )
             }
-            Self::Git(address) => format!("{name} = {{ git = {} }}\n", quoted(address)),
+            Self::Git(address) => format!("{name} = {{ git = {} }}\n", toml_string(address)),
         };
         CRATES.map(line).concat()
     }
@@ -109,7 +109,7 @@ fn are_in(directory: &Path) -> bool {
 }
 
 /// A basic string of TOML; control characters are refused before.
-fn quoted(text: &str) -> String {
+fn toml_string(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{escaped}\"")
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
 use crate::objects;
-use crate::output::{Lines, Watched, quoted};
+use crate::output::{Lines, Watched, excerpt};
 use crate::source::Tree;
 use crate::starter::{Excess, Starter, end, excess_of_a_process, is_missing, is_signaled};
 
@@ -191,9 +191,9 @@ fn follow(output: impl Read, mut log: fs::File, mut progress: impl FnMut(&str)) 
         said.excess = said.excess.or_else(|| excess_of_a_process(&line));
         said.full |= line.contains("No space left on device");
         if said.error.is_none() && (line.contains("error:") || line.contains("Error ")) {
-            said.error = Some(quoted(&line));
+            said.error = Some(excerpt(&line));
         }
-        said.last = quoted(&line);
+        said.last = excerpt(&line);
     }
     said
 }

@@ -85,7 +85,7 @@ pub(crate) fn beginning(mut output: impl Read, most: u64) -> Vec<u8> {
 }
 
 /// A line as a message quotes it.
-pub(crate) fn quoted(line: &str) -> String {
+pub(crate) fn excerpt(line: &str) -> String {
     const MOST: usize = 200;
     line.trim().chars().take(MOST).collect()
 }

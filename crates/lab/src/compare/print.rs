@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use super::{Change, Compared, Row};
-use crate::export::{in_markdown, quoted};
+use crate::export::{csv_field, in_markdown};
 use crate::number::number;
 
 /// A line about figures by their number, if there are any.
@@ -132,8 +132,8 @@ impl Compared {
             let _ = writeln!(
                 out,
                 "{},{},{},{},{},{},{},{},{},{}",
-                quoted(&row.figure),
-                quoted(&row.unit),
+                csv_field(&row.figure),
+                csv_field(&row.unit),
                 row.before,
                 row.after,
                 number(row.ratio),

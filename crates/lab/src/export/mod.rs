@@ -22,8 +22,8 @@ pub(crate) fn csv(summary: &Summary) -> String {
         let _ = writeln!(
             out,
             "{},{},{},{},{},{},{},{},{},{},{}",
-            quoted(&figure.name),
-            quoted(&figure.unit),
+            csv_field(&figure.name),
+            csv_field(&figure.unit),
             figure.value,
             end(figure.low),
             end(figure.high),
@@ -113,7 +113,7 @@ pub(crate) fn in_markdown(text: &str) -> String {
 }
 
 /// A field of CSV (RFC 4180).
-pub(crate) fn quoted(text: &str) -> String {
+pub fn csv_field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn fields_with_commas_and_quotes_are_quoted() {
-        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
-        assert_eq!(quoted("plain"), "plain");
+        assert_eq!(csv_field("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(csv_field("plain"), "plain");
     }
 }

@@ -5,7 +5,7 @@ use std::io::BufRead;
 
 use serde_json::{Map, Value};
 
-use super::quoted;
+use super::csv_field;
 
 /// Lines that hold no samples of the experiment, or counters whose differences are samples.
 const PASSED_OVER: [&str; 5] = ["plan", "end", "stats", "account", "settings"];
@@ -47,15 +47,15 @@ fn cut(record: impl BufRead, most: usize) -> String {
             .map_or(String::new(), |block| block.to_string());
         let place = [
             order.to_string(),
-            quoted(sample),
-            quoted(word("arm")),
+            csv_field(sample),
+            csv_field(word("arm")),
             block,
-            quoted(&apart(&line)),
+            csv_field(&apart(&line)),
         ]
         .join(",");
         let mut put = |field: &str, value: f64| {
             if rows < most {
-                let _ = writeln!(out, "{place},{},{value}", quoted(field));
+                let _ = writeln!(out, "{place},{},{value}", csv_field(field));
             }
             rows += 1;
         };

@@ -24,7 +24,7 @@ pub use prompts::Prompts;
 use crate::choose::Choice;
 use crate::mapping::Symbol;
 use crate::objects;
-use crate::output::{Watched, beginning, quoted};
+use crate::output::{Watched, beginning, excerpt};
 use crate::source::Tree;
 use crate::starter::{Excess, Starter, end, excess_of_a_process, is_missing};
 
@@ -262,7 +262,7 @@ fn why(said: &str) -> String {
     let missing = before.filter(is_missing);
     let stopped = stopped.map(|at| &lines[at]);
     let why = missing.or(stopped).or(lines.last());
-    quoted(why.copied().unwrap_or("they said nothing"))
+    excerpt(why.copied().unwrap_or("they said nothing"))
 }
 
 fn not_granted(tree: &Tree, choice: &Choice, config: &Config) -> Vec<NotGranted> {
