@@ -44,7 +44,6 @@ fn entry(start: u64, end: u64, kind: u32) -> hvm_memmap_table_entry {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tare_abi::layout::{GIB, MIB};
     use vm_memory::GuestAddress;

@@ -122,7 +122,6 @@ impl<'a> Note<'a> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

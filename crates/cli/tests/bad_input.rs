@@ -1,6 +1,5 @@
 //! Each wrong input of `tare run` gives one sentence and its own exit code, and
 //! leaves nothing behind.
-#![allow(clippy::unwrap_used)]
 
 mod support;
 

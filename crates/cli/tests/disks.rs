@@ -1,6 +1,5 @@
 //! Disks of running machines: watched and set from outside. They need /dev/kvm
 //! and `tare-monitor`, and SKIP without.
-#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! Pages of the stored runs: each `report.html` is what its samples give now.
-#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! The verbs about machines where none runs, and the ones about this host.
-#![allow(clippy::unwrap_used)]
 
 mod support;
 

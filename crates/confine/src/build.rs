@@ -63,7 +63,6 @@ fn limit() -> std::io::Result<()> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
     use std::net::TcpListener;

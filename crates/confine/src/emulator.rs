@@ -25,7 +25,6 @@ pub fn enter_emulator(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs::{self, File};
     use std::net::{TcpListener, TcpStream};

@@ -276,7 +276,6 @@ fn rules_with(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
     use std::thread;

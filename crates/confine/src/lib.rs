@@ -57,7 +57,6 @@ pub fn confine(role: Role, files: Files) -> Result<(), ConfineError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use rustix::process::getgroups;
     use rustix::thread::{Gid, set_no_new_privs, set_thread_groups};

@@ -32,7 +32,6 @@ pub fn spawn_confined(command: &mut Command, reads: Reads) -> Result<Child, Conf
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
     use std::io::Write as _;

@@ -41,7 +41,6 @@ pub fn read_confined<T: Send>(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs::{self, File};
     use std::io::{Read as _, Write as _};

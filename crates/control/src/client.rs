@@ -327,7 +327,6 @@ impl Head {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::net::UnixListener;
     use std::thread;

@@ -69,7 +69,6 @@ pub fn halve(file: &File, length: u64) -> io::Result<u64> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Read as _, Seek as _, Write as _};
 

@@ -150,7 +150,6 @@ impl<'de> Deserialize<'de> for HaltPolicy {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -98,7 +98,6 @@ impl MainLoop {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;

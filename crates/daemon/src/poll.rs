@@ -211,7 +211,6 @@ impl AsFd for Poll {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Write as _;
     use std::os::unix::net::UnixStream;

@@ -57,7 +57,6 @@ extern "C" fn note(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::env;
     use std::process::Command;

@@ -121,7 +121,6 @@ impl Threads {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,5 +1,4 @@
 //! Checks that every counter is used: a counter that no code touches is a broken promise.
-#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use std::path::Path;

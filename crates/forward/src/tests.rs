@@ -1,5 +1,4 @@
 //! Connections between clients in memory and a guest with the library OS's TCP.
-#![allow(clippy::unwrap_used)]
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};

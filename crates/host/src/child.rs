@@ -242,7 +242,6 @@ impl ParentDeath {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{ErrorKind, Read as _, Write as _};
     use std::os::fd::AsFd as _;

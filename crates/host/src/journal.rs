@@ -99,8 +99,6 @@ pub fn boot_id() -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::thread;
     use std::time::Duration;
 

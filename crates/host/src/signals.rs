@@ -93,7 +93,6 @@ pub fn is_ignored(signal: i32) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::env;
     use std::os::unix::process::ExitStatusExt as _;

@@ -156,7 +156,6 @@ fn ip(words: &[&str]) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
 

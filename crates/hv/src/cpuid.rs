@@ -218,7 +218,6 @@ fn tare_leaf() -> kvm_cpuid_entry2 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::probe::{HYPERCALLS, KvmKind, testing};

@@ -222,7 +222,6 @@ fn write_internal(f: &mut fmt::Formatter<'_>, suberror: u32, data: &[u64]) -> fm
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::memory::guest_memory;

@@ -85,7 +85,6 @@ fn msi_entry(gsi: u32, message: MsiMessage) -> kvm_irq_routing_entry {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -162,7 +162,6 @@ fn meaning(status: WaitStatus) -> u8 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::process::Stdio;
 

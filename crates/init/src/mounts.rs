@@ -89,7 +89,6 @@ fn make((name, major, minor): &(&str, u32, u32)) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

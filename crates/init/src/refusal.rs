@@ -100,7 +100,6 @@ pub const fn text(call: u32) -> Option<usize> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -19,7 +19,6 @@ pub(crate) fn check(root: &Path) -> Result<(), String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
 

@@ -431,7 +431,6 @@ pub(crate) fn rate(name: &str, unit: &str, windows: &[(f64, f64)]) -> Option<Fig
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

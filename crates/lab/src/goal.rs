@@ -180,7 +180,6 @@ pub(crate) fn undecided(judged: &[JudgedGoal], goals: &[Goal]) -> Option<String>
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::figure::{exact, median, rate};

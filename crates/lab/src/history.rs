@@ -180,7 +180,6 @@ fn drawn(runs: &[&Summary], names: &[&str], plan: Option<&Plan>) -> Option<Secti
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
 

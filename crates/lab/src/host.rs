@@ -203,7 +203,6 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -3,8 +3,6 @@
 //! many of the intervals hold the truth. Runs in CI:
 //! `cargo test -p tare-lab planted -- --nocapture`.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 use std::path::Path;
 

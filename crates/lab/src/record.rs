@@ -126,7 +126,6 @@ fn failed(path: &Path, source: io::Error) -> WeighError {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

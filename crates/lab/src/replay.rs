@@ -271,7 +271,6 @@ impl Guest for Printed {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -216,7 +216,6 @@ fn elsewhere(there: &HostFacts) -> Option<String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::experiments::testing::stored as keep;

@@ -228,7 +228,6 @@ fn status_of(child: Pid) -> io::Result<i32> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::Duration;
 

@@ -255,7 +255,6 @@ fn empty_root(task: Option<OsString>) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::fd::AsRawFd as _;
 

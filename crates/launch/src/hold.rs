@@ -43,7 +43,6 @@ impl Hold {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::thread;

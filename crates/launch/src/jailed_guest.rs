@@ -279,7 +279,6 @@ impl Drop for RunningGuest {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::net::TcpListener;
 

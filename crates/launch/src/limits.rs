@@ -326,7 +326,6 @@ fn names_a_machine(group: &OsStr) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -108,7 +108,6 @@ fn watch(path: &Path) -> rustix::io::Result<OwnedFd> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Write as _;
 

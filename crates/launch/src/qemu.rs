@@ -149,7 +149,6 @@ fn goes_on(socket: &Path) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixListener;

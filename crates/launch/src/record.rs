@@ -199,7 +199,6 @@ pub fn now_s() -> u64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::BufRead as _;
     use std::process::{Command, Stdio};

@@ -492,7 +492,6 @@ fn generation() -> u64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::MetadataExt as _;
 

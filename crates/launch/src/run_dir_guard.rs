@@ -159,7 +159,6 @@ fn first_free(root: &RunRoot, stem: &str) -> Result<(RunDir, File), RunDirError>
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -273,7 +273,6 @@ fn check_place(tree: &Tree, volume: &Volume) -> Result<(), VolumeError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tare_rootfs::tree::Node;
 

@@ -65,7 +65,6 @@ fn wait(stopped: &OwnedFd, sockets: &[OwnedFd]) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::fd::AsRawFd as _;
     use std::os::unix::net::UnixStream;

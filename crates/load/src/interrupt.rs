@@ -130,7 +130,6 @@ impl Drop for Watch {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use signal_hook::consts::SIGHUP;
 

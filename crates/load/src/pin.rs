@@ -47,7 +47,6 @@ pub fn pair<T: Send>(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

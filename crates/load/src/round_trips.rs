@@ -56,7 +56,6 @@ pub fn measure(rounds: usize, cpus: usize) -> io::Result<Vec<f64>> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

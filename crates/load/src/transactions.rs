@@ -59,7 +59,6 @@ pub fn print(transactions: usize, cpus: usize) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -61,7 +61,6 @@ impl Ending {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tare_abi::exit::GuestExit;
     use tare_control::api::Stop;

@@ -172,7 +172,6 @@ impl ShutdownHandle {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Write as _;
 

@@ -343,7 +343,6 @@ fn of_errno(what: &'static str) -> impl FnOnce(vmm_sys_util::errno::Error) -> St
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::env;
     use std::fs;

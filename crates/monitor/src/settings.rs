@@ -154,7 +154,6 @@ impl AdjustableDisk {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::atomic::Ordering;
 

@@ -1,5 +1,4 @@
 //! The serial console: output to screen and log, input, readers that do not read.
-#![allow(clippy::unwrap_used)]
 
 mod support;
 

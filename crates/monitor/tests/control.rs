@@ -1,5 +1,4 @@
 //! The control socket of a real machine, as curl and scrapers use it.
-#![allow(clippy::unwrap_used)]
 
 mod support;
 

@@ -1,5 +1,4 @@
 //! Every way in which a run ends: exit code, message, nothing left behind.
-#![allow(clippy::unwrap_used)]
 
 mod support;
 

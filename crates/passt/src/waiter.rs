@@ -127,7 +127,6 @@ fn wait(socket: &impl AsFd) -> Result<Woken, Errno> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Write as _;
     use std::os::unix::net::UnixStream;

@@ -118,8 +118,6 @@ impl TryFrom<String> for CpuList {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use proptest::prelude::*;
 
     use super::*;

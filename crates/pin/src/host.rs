@@ -171,8 +171,6 @@ fn ticks(stat: &str, cpu: u16) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn tree(files: &[(&str, &str)]) -> tempfile::TempDir {

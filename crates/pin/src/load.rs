@@ -50,8 +50,6 @@ pub(crate) fn permille(ns: u64, window: Duration) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::process::{Child, Command};
 
     use super::*;

@@ -291,8 +291,6 @@ fn notes(target: &Target, host: &Host, placement: &Placement) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn own() -> Target {

@@ -52,7 +52,6 @@ fn switch(journal: &mut Journal, path: &Path) -> Result<(), AutogroupError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -253,7 +253,6 @@ pub fn throttled_us(dir: &Path) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -284,7 +284,6 @@ fn unmount_below(dir: &Path) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::process::Command;
 

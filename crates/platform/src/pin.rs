@@ -85,7 +85,6 @@ pub fn list(cpus: &[u32]) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

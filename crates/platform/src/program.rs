@@ -149,7 +149,6 @@ fn last_lines(said: &str, status: ExitStatus) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::processes;

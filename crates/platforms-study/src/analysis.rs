@@ -661,7 +661,6 @@ fn of_the_instrument(data: &Data, applications: &[String]) -> Vec<Figure> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -42,7 +42,6 @@ impl Platforms {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tare_lab::kit::{Depth, Experiment as _, value};
     use tare_platform::{Mode, Place, Platform};

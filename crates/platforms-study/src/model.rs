@@ -371,7 +371,6 @@ pub(crate) fn predicted(data: &Data, workloads: &[Workload], figures: &[Figure])
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::observe::{Sched, WAITING_FOR_A_CPU};
     use super::super::tests::run;

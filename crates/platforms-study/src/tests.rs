@@ -1,7 +1,5 @@
 //! The instrument on samples whose truth is known.
 
-#![allow(clippy::unwrap_used)]
-
 use tare_control::exit::ExitCode;
 use tare_platform::{Mode, Place, Platform};
 use tare_stats::SplitMix64;

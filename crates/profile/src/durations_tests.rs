@@ -1,7 +1,5 @@
 //! Merging equals seeing everything at once.
 
-#![allow(clippy::unwrap_used)]
-
 use proptest::prelude::*;
 
 use super::*;

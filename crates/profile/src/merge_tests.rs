@@ -1,7 +1,5 @@
 //! Merging loses nothing and invents nothing.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::BTreeMap;
 
 use super::*;

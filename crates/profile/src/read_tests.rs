@@ -1,7 +1,5 @@
 //! Profiles of other versions, cut off, or edited by hand.
 
-#![allow(clippy::unwrap_used)]
-
 use super::*;
 use crate::Durations;
 

@@ -73,7 +73,6 @@ impl Qmp {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::thread;
 

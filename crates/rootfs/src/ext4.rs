@@ -138,7 +138,6 @@ fn search_path() -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::process::CommandExt as _;
 

@@ -121,7 +121,6 @@ fn is_static(path: &Path) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::tree::{Content, EntryKind};

@@ -273,7 +273,6 @@ pub fn place(path: &Path) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::FileExt as _;
 

@@ -415,7 +415,6 @@ pub(crate) fn check_length(name: &str) -> Result<(), NameError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

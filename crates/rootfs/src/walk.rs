@@ -319,7 +319,6 @@ fn read(path: &Path) -> impl FnOnce(io::Error) -> WalkError {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;

@@ -111,8 +111,6 @@ fn read(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::fs;
 
     use super::*;

@@ -120,8 +120,6 @@ fn write(directory: &Path, name: &CrateName, sources: &Sources) -> io::Result<()
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::os::unix::fs::symlink;
 
     use super::*;

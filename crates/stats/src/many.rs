@@ -110,8 +110,6 @@ pub fn adjusted_by_holm(p_values: &[f64]) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
     use crate::interval::mean_interval;
 

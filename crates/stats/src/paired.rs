@@ -189,7 +189,7 @@ fn choose(values: &[f64], left: usize, sum: f64, take: &mut impl FnMut(f64)) {
 #[cfg(test)]
 mod tests {
     // 3.14 is a measurement of a published example.
-    #![allow(clippy::unwrap_used, clippy::approx_constant)]
+    #![allow(clippy::approx_constant)]
 
     use super::*;
 

@@ -1,8 +1,6 @@
 //! The promise of each interval and test, by simulation on distributions whose truth is
 //! known: 93 to 97 of 100 intervals hold it, and at most 5 of 100 tests raise an alarm.
 
-#![allow(clippy::unwrap_used)]
-
 use crate::interval::median_interval;
 use crate::{
     SplitMix64, count_interval, mean_interval, permutation, quantile_interval, ratio_interval,

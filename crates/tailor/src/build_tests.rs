@@ -1,7 +1,5 @@
 //! Builds of a tree whose Makefile is the test's.
 
-#![allow(clippy::unwrap_used)]
-
 use std::cell::Cell;
 use std::num::NonZeroUsize;
 

@@ -152,8 +152,6 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::net::TcpListener;
     use std::sync::atomic::Ordering;
     use std::sync::mpsc;

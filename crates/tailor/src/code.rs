@@ -70,7 +70,6 @@ fn damaged(path: &Path) -> impl FnOnce(object::Error) -> io::Error {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
     use std::process::Command;

@@ -122,7 +122,6 @@ impl Connection {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 pub(crate) mod testing {
     use std::io::Write as _;
     use std::net::{Ipv4Addr, SocketAddr, TcpListener};

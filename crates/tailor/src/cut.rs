@@ -295,8 +295,6 @@ impl FromStr for Cut {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

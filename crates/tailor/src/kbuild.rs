@@ -202,7 +202,6 @@ fn rule(line: &str) -> Option<Rule> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
 

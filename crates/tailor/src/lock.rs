@@ -257,8 +257,6 @@ impl io::Write for Writer<'_> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn lock() -> Lock {

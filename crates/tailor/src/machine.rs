@@ -294,7 +294,6 @@ pub fn status(console: &str) -> Option<u8> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Write as _;
 

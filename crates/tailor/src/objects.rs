@@ -66,7 +66,6 @@ pub(crate) fn create(dir: &Path, name: &str) -> io::Result<File> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::Write as _;
     use std::os::unix::fs::symlink;

@@ -477,7 +477,6 @@ pub fn weigh_alone(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::TcpListener;

@@ -182,7 +182,6 @@ fn without_ids(mut refusal: Refusal) -> Refusal {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::target::Target;

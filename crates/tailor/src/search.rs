@@ -38,8 +38,6 @@ pub fn needed<T: Clone, E>(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn found(candidates: u32, wanted: &[u32]) -> (Option<Vec<u32>>, usize) {

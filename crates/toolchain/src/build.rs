@@ -158,7 +158,6 @@ fn copy(file: &Path, directory: &Path) -> Result<(), StepError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::ffi::OsStr;
 

@@ -118,8 +118,6 @@ impl CoreLibrary {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::fs;
 
     use super::*;

@@ -166,7 +166,6 @@ fn watchdog(microseconds: Option<String>, pid: Option<String>) -> Option<Duratio
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use std::os::fd::{AsRawFd as _, IntoRawFd as _};

@@ -63,7 +63,6 @@ fn raised(disks: usize, limit: Rlimit) -> Result<Option<u64>, TooFewDescriptors>
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -168,7 +168,6 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -73,7 +73,6 @@ impl Watchdog {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::net::UnixDatagram;
 

@@ -57,7 +57,6 @@ pub fn is_locked(path: &Path) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 

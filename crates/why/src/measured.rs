@@ -110,8 +110,6 @@ fn kinds(exit: &Exit) -> &'static [&'static str] {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use tare_account::Device;
 
     use super::*;

@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,7 +1,5 @@
 //! Tests of rewritten calls, on the host's pages.
 
-#![allow(clippy::unwrap_used)]
-
 use super::{Area, Backing, CALLS_BEFORE_REWRITE, CODE, JUMP, OPEN, PAGE, SYSCALL, Space, memory};
 use crate::files::Bytes;
 

@@ -233,8 +233,6 @@ fn is_control(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use alloc::vec::Vec;
 
     use proptest::prelude::*;

@@ -169,8 +169,6 @@ fn days_since_1970(year: u32, month: u32, day: u32) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use proptest::prelude::*;
 
     use super::*;

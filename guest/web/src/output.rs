@@ -73,8 +73,6 @@ impl<const N: usize> fmt::Write for Short<N> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use core::fmt::Write as _;
 
     use super::*;

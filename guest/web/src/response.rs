@@ -212,8 +212,6 @@ fn reason(status: u16) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn text(response: &Response) -> String {

@@ -62,8 +62,6 @@ impl<F: Fn(&Request) -> Response + Send + Sync + 'static> Service for Web<F> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use tare_libos::io::{Read, Write};
     use tare_libos::net::TcpStream;
 

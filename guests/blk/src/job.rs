@@ -257,8 +257,6 @@ fn size(value: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     fn parse(line: &str) -> Result<Job, JobError> {

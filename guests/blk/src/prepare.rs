@@ -55,8 +55,6 @@ fn check_zeros(disk: &Disk, sectors: u64) -> Result<(), PrepareError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
     use tare_libos::block::Access;
 

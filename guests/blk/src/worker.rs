@@ -284,7 +284,6 @@ fn aligned(buffer: &mut [u8]) -> &mut [u8] {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tare_libos::block::Access;
 

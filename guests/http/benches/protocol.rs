@@ -1,7 +1,7 @@
 //! What the protocol costs a request, in time; `examples/exchanges.rs` counts
 //! instructions.
 
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(missing_docs)]
 
 use std::hint::black_box;
 

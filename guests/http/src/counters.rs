@@ -172,8 +172,6 @@ impl Counters {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use alloc::string::String;
 
     use super::*;

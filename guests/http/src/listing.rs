@@ -135,8 +135,6 @@ fn push_text(out: &mut Vec<u8>, text: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use proptest::prelude::*;
 
     use super::*;

@@ -131,8 +131,6 @@ impl Files for Loaded {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use tare_libos::fs::Content;
 
     use super::*;

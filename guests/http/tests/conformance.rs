@@ -3,8 +3,6 @@
 //! followed by a second request on the same connection, so that a body taken for a
 //! request would show.
 
-#![allow(clippy::unwrap_used)]
-
 mod support;
 
 use support::cases::cases;

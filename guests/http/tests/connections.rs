@@ -1,7 +1,5 @@
 //! How connections live and end: pipelining, bodies, slow and broken clients.
 
-#![allow(clippy::unwrap_used)]
-
 mod support;
 
 use std::time::Duration;

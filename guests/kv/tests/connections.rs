@@ -1,7 +1,5 @@
 //! Whole connections: pieces, pipelines, garbage, limits.
 
-#![allow(clippy::unwrap_used)]
-
 mod support;
 
 use std::time::Duration;

@@ -1,8 +1,6 @@
 //! Meta commands: what they answer, without memcached beside (`differential.rs`
 //! compares the rest).
 
-#![allow(clippy::unwrap_used)]
-
 mod support;
 
 use support::{ask, server, talk};

@@ -276,8 +276,6 @@ fn layout(target: &Target, host: &Host) -> Layout {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use tare_account::ObserverCost;
 
     use super::*;

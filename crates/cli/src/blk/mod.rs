@@ -235,7 +235,6 @@ fn record(image: String) -> Record {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -150,7 +150,6 @@ impl Printer {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tare_control::console_log::{LIMIT_BYTES, halve};
 

@@ -117,7 +117,6 @@ fn text(settings: &Settings, pairs: &[String]) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tare_control::settings::{Coalesce, DiskSettings};
 

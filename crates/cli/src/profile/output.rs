@@ -174,7 +174,6 @@ fn replace(target: PathBuf) -> io::Result<(Replacement, File)> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::fd::AsRawFd as _;
     use std::os::unix::fs::symlink;

@@ -283,7 +283,6 @@ pub(super) fn paragraph(text: &mut String, name: &str, items: &[String]) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use tare_profile::{Durations, SocketUse, Task};

@@ -141,7 +141,6 @@ fn name(profile: &Profile) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tare_profile::{GuestRun, Observer, Phase, Taken};
 

@@ -53,7 +53,6 @@ fn is_directory_of(path: &Path, user: Uid) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -1,5 +1,4 @@
 //! The two documents against each other.
-#![allow(clippy::unwrap_used)]
 
 use tare_policy::coalesce::{Mode, Parameters};
 use tare_policy::limit::NetLimits;

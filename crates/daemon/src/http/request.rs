@@ -131,7 +131,6 @@ fn values<'a>(headers: &'a [httparse::Header<'_>], name: &'a str) -> impl Iterat
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

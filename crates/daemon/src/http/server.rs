@@ -148,7 +148,6 @@ fn passes(kind: ErrorKind) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;

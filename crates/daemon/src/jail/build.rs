@@ -293,7 +293,6 @@ fn is_roots(found: &Stat) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::fs::MetadataExt as _;
 

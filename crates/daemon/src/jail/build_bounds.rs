@@ -212,7 +212,6 @@ fn missing_is_nothing(counted: io::Result<u64>) -> io::Result<u64> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;

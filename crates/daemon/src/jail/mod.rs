@@ -220,7 +220,6 @@ fn mount_proc(flags: MountFlags) -> Result<(), Errno> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use landlock::{ABI, Access as _, AccessFs, Ruleset, RulesetAttr as _};
 

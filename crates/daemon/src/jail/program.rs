@@ -150,7 +150,6 @@ fn provide_kvm(owner: Option<&JailUser>) -> Result<(), Errno> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -124,7 +124,6 @@ fn kept_flags(found: StatVfsMountFlags) -> MountFlags {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use rustix::mount::{MountPropagationFlags, mount, mount_bind_recursive, mount_change};
     use rustix::thread::{UnshareFlags, unshare_unsafe};

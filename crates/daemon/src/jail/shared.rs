@@ -81,7 +81,6 @@ fn check_same(path: &std::path::Path, directory: &impl AsFd) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs::File;
     use std::path::Path;

@@ -95,7 +95,6 @@ fn parse_schedstat(text: &str) -> Option<(u64, u64)> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

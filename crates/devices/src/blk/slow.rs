@@ -187,7 +187,6 @@ impl Blk {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tare_policy::coalesce::{RequestKind, Settings};
     use vm_memory::GuestAddress;

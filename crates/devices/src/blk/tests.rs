@@ -1,5 +1,4 @@
 //! A guest's disk: a driver on guest memory, the device, and a file behind it.
-#![allow(clippy::unwrap_used)]
 
 use std::fs::File;
 use std::io;

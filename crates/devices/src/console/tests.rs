@@ -1,5 +1,4 @@
 //! Ports as a driver and the host use them.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

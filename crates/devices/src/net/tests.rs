@@ -1,5 +1,4 @@
 //! virtio-net between a driver on guest memory and a link in memory.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::VecDeque;
 use std::io;

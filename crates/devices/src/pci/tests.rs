@@ -1,5 +1,4 @@
 //! The bus as a guest sees it, with a virtio-rng function on it.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,4 @@
 //! Entropy for a guest.
-#![allow(clippy::unwrap_used)]
 
 use std::io;
 

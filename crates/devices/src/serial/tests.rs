@@ -1,5 +1,4 @@
 //! The port as a guest's driver and the monitor use it.
-#![allow(clippy::unwrap_used)]
 
 use std::io::{self, Write};
 

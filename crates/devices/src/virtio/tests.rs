@@ -1,6 +1,5 @@
 //! Transport and queues, driven through configuration space, BAR and guest
 //! memory. The device behind is virtio-rng: one queue that the device writes to.
-#![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
 

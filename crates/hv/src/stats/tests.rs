@@ -1,7 +1,5 @@
 //! Descriptions made by hand, right and wrong.
 
-#![allow(clippy::unwrap_used)]
-
 use std::io::Write;
 
 use kvm_bindings as kvm;

@@ -55,7 +55,6 @@ fn provide(path: &Path, text: &str) -> io::Result<()> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::net::Ipv4Addr;
 

@@ -372,7 +372,6 @@ impl Drop for Contained {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 

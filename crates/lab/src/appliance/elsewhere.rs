@@ -221,7 +221,6 @@ impl Drop for Elsewhere {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use serde_json::Value;
 

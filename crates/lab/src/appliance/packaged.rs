@@ -176,7 +176,6 @@ impl Appliance for MachineAppliance {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::linux::catalog;

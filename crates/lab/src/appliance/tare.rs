@@ -263,5 +263,4 @@ impl Appliance for Restarting {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests;

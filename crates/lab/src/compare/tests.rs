@@ -1,7 +1,5 @@
 //! Comparisons of made runs.
 
-#![allow(clippy::unwrap_used)]
-
 use serde_json::json;
 
 use super::*;

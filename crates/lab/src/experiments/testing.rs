@@ -1,7 +1,5 @@
 //! Whole weighings against fakes, for the tests of experiments.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;

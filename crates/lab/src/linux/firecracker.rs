@@ -168,7 +168,6 @@ pub(crate) fn kernel(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tare_control::sentence::chain;
 

@@ -315,7 +315,6 @@ pub(crate) fn with_init(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::linux::catalog;

@@ -1,7 +1,5 @@
 //! The example applications on Debian's kernel, in QEMU's translator.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::PathBuf;
 

@@ -185,7 +185,6 @@ fn percent(part_ns: u64, wall_ns: u64) -> f64 {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::process::{Command, Stdio};
     use std::thread;

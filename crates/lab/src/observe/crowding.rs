@@ -186,7 +186,6 @@ impl Crowd {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use tare_probe::clock::thread_cpu_ns;
 

@@ -25,7 +25,6 @@ fn pss_kib(rollup: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::process::{Command, Stdio};
 

@@ -353,7 +353,6 @@ impl Block {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::figure::median;

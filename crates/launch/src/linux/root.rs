@@ -135,7 +135,6 @@ fn modules(kernel: &OpenKernel, wanted: &[&str]) -> Result<Vec<Module>, ModuleEr
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs;
 

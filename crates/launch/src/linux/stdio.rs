@@ -102,7 +102,6 @@ fn sink(
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs::File;
 

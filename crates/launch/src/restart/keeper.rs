@@ -360,7 +360,6 @@ fn gives_up(name: &str, code: u8, restarts: u32) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs::{self, File};
     use std::path::Path;

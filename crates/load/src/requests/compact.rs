@@ -61,7 +61,6 @@ pub fn from_json(record: &Value) -> Option<Vec<Request>> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use proptest::prelude::*;
 

@@ -296,7 +296,6 @@ impl Run {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 

@@ -1,7 +1,5 @@
 //! The generator against small servers that behave and misbehave.
 
-#![allow(clippy::unwrap_used)]
-
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;

@@ -98,7 +98,6 @@ impl Screen {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::fd::AsFd as _;
 

@@ -190,7 +190,6 @@ impl Backend for Ports {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::fs::File;
     use std::io::Read as _;

@@ -146,7 +146,6 @@ fn reopen(fd: BorrowedFd<'_>, access: OFlags) -> Option<OwnedFd> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Read as _, Seek as _, Write as _};
     use std::os::unix::net::UnixStream;

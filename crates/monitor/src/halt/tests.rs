@@ -1,5 +1,4 @@
 //! Policies that change, with a KVM that is only a number.
-#![allow(clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

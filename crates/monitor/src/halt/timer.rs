@@ -126,7 +126,6 @@ extern "C" fn note(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::time::{Duration, Instant};
 

@@ -171,7 +171,6 @@ impl IoDevice {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::{AtomicU32, Ordering};

@@ -298,7 +298,6 @@ impl Link for StreamLink {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::os::unix::net::UnixStream;

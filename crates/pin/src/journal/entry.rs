@@ -60,8 +60,6 @@ pub(crate) fn begun(entries: Vec<Entry>) -> Option<(Begin, Vec<Entry>)> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use proptest::prelude::*;
 
     use super::*;

@@ -263,8 +263,6 @@ fn process_limit(pid: u32) -> Option<CpuMask> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

@@ -55,8 +55,6 @@ fn throttled(stat: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::super::cgroup;
     use super::*;
 

@@ -1,7 +1,5 @@
 //! Files with and without mistakes.
 
-#![allow(clippy::unwrap_used)]
-
 use std::path::Path;
 
 use super::*;

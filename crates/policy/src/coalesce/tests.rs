@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 mod additions;
 mod slow;
 mod table;

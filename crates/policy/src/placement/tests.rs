@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use std::vec::Vec;
 
 use proptest::prelude::*;

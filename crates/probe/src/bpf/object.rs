@@ -473,7 +473,6 @@ fn once(loaded: Result<(), ProgramError>) -> Result<(), ProgramError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -125,7 +125,6 @@ fn fold(text: &mut String, stack: &str, node: &Node) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -80,7 +80,6 @@ fn take(from: &mut impl Read, bytes: u64) -> Result<Vec<u8>, ArchiveError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -45,7 +45,6 @@ fn read(directory: &Path, version: CgroupVersion, tid: u32, online: &[u32]) -> O
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -150,7 +150,6 @@ impl Lookups {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::PathBuf;

@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::io::{Seek as _, SeekFrom};
 use std::process::{Command, Stdio};

@@ -110,7 +110,6 @@ fn download(package: &str, dir: &Path) -> Result<(), ObtainError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -46,7 +46,6 @@ impl ImageRef {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

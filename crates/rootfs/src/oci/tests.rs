@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 
 use super::testing::{Entry, docker_archive, gzip, layer, oci_archive, oci_archive_of, zstd};

@@ -98,7 +98,6 @@ impl<R: BufRead> Read for ZstdReader<R> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::oci::testing::zstd;

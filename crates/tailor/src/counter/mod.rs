@@ -194,7 +194,6 @@ fn compile(source: &Path, plugin: &Path) -> Result<(), CounterError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::fd::AsRawFd as _;
 

@@ -69,8 +69,6 @@ pub(super) fn kconfig_files(tree: &Path) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

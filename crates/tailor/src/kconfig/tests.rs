@@ -1,7 +1,5 @@
 //! The kernel's scripts, with its sources.
 
-#![allow(clippy::unwrap_used)]
-
 use tare_profile::{Call, Profile, SocketUse};
 
 use super::*;

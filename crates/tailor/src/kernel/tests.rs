@@ -1,7 +1,5 @@
 //! Kernels of a tree whose Makefile is the test's.
 
-#![allow(clippy::unwrap_used)]
-
 use std::cell::Cell;
 
 use tare_profile::Profile;

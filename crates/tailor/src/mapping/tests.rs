@@ -1,7 +1,5 @@
 //! The data against itself and against the kernel's sources.
 
-#![allow(clippy::unwrap_used)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

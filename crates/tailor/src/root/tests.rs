@@ -1,7 +1,5 @@
 //! What of a root, or of this computer, an application gets.
 
-#![allow(clippy::unwrap_used)]
-
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 

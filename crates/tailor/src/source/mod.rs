@@ -189,8 +189,6 @@ fn version(makefile: &str) -> Option<Version> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::fs;
 
     use super::*;

@@ -211,8 +211,6 @@ fn unpacked(entry: &Path) -> Result<Sources, ObtainError> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use std::process::Command;
 
     use super::*;

@@ -247,8 +247,6 @@ fn apply(tree: &Path, original: &Path, name: &str, text: &str) -> Result<(), Pat
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
     use crate::cut::Cut;
 

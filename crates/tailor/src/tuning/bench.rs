@@ -361,7 +361,6 @@ fn file(path: &Path) -> impl FnOnce(io::Error) -> BenchError {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::sync::Arc;
 

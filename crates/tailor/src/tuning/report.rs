@@ -234,7 +234,6 @@ impl fmt::Display for Why {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::elimination::Search;
     use super::super::settings;

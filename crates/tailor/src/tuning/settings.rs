@@ -168,7 +168,6 @@ pub(super) fn refused(settings: &[Setting], console: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::collections::BTreeSet;
     use std::fs;

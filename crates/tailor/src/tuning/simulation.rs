@@ -1,8 +1,6 @@
 //! The promise of a search, by simulation: of candidates whose effect is known, chance becomes
 //! no winner and what is there is found.
 
-#![allow(clippy::unwrap_used)]
-
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::rc::Rc;

@@ -1,7 +1,5 @@
 //! What ends a search, and what its boots may do to it.
 
-#![allow(clippy::unwrap_used)]
-
 use super::elimination::{Search, SearchError, Stage};
 use super::search_result::{CandidateResult, Decision, Why};
 use super::{Boot, Measure, Trials};

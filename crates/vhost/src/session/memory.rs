@@ -177,7 +177,6 @@ fn map(place: FrontendRegion, file: File) -> Result<Mapped, MemoryError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use rustix::fs::{MemfdFlags, memfd_create};
 

@@ -149,7 +149,6 @@ fn cover((start, bytes): (usize, usize), address: usize) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::front::memory_file;

@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec;

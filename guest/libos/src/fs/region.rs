@@ -63,8 +63,6 @@ impl fmt::Debug for Region {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[test]

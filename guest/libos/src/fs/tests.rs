@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;

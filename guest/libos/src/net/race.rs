@@ -95,7 +95,6 @@ fn order(addresses: &Addresses) -> Vec<SocketAddr> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::net::TcpListener;

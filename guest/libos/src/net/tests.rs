@@ -1,7 +1,5 @@
 //! The sockets with real threads, over the loopback.
 
-#![allow(clippy::unwrap_used)]
-
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;

@@ -117,8 +117,6 @@ impl<S: Sizes> Default for Buffer<S> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
-
     use super::*;
 
     #[derive(Debug)]

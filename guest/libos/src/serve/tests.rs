@@ -1,7 +1,5 @@
 //! Workers with real threads, over the loopback.
 
-#![allow(clippy::unwrap_used)]
-
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::SeqCst;
 use core::time::Duration;

@@ -1,5 +1,4 @@
 //! Names of a volume that change between a look and a call.
-#![allow(clippy::unwrap_used)]
 
 use super::*;
 use crate::volume::{Attributes, Sought, Space};

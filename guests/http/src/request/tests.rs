@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use alloc::vec::Vec;
 
 use proptest::prelude::*;

@@ -1,7 +1,5 @@
 //! Commands, good and bad.
 
-#![allow(clippy::unwrap_used)]
-
 use proptest::prelude::*;
 
 use super::*;

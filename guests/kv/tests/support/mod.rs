@@ -1,6 +1,6 @@
 //! A scripted client: what it sends comes in pieces, and nothing waits.
 
-#![allow(dead_code, clippy::unwrap_used)]
+#![allow(dead_code)]
 
 use std::time::Duration;
 

@@ -124,7 +124,6 @@ fn least(figures: &[Figure], figure: &str, better: Direction) -> Option<String> 
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use crate::figure::median;
     use crate::metric::Direction;

@@ -140,7 +140,6 @@ fn resp(args: &[&str]) -> String {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::linux::catalog;

@@ -1,7 +1,5 @@
 //! The weighing against fakes that answer as memcached does.
 
-#![allow(clippy::unwrap_used)]
-
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};

@@ -77,7 +77,6 @@ impl Machines {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::experiments::http_bursts::arms::Arm;

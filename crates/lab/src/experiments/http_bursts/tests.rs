@@ -1,7 +1,5 @@
 //! The whole weighing against fakes.
 
-#![allow(clippy::unwrap_used)]
-
 use std::sync::OnceLock;
 
 use tare_control::exit::ExitCode;

@@ -1,7 +1,5 @@
 //! The samples from records, without a machine.
 
-#![allow(clippy::unwrap_used)]
-
 use super::*;
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};

@@ -1,7 +1,5 @@
 //! Records of the experiment, with counts in place of machines.
 
-#![allow(clippy::unwrap_used)]
-
 use tare_control::stats::Kvm;
 
 use super::plan::TAILORED;

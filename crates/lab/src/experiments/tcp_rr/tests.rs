@@ -1,7 +1,5 @@
 //! The weighing against fakes that print what the image prints.
 
-#![allow(clippy::unwrap_used)]
-
 use serde_json::{Value, json};
 
 use super::*;

@@ -213,7 +213,6 @@ impl<'a> Workshop<'a> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

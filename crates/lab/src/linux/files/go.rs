@@ -74,7 +74,6 @@ fn output(app: &App, command: &mut Command) -> Result<String, LinuxError> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use std::net::TcpStream;
     use std::time::{Duration, Instant};

@@ -158,7 +158,6 @@ pub(super) fn failed(app: &App, program: &str, said: &[u8]) -> LinuxError {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::linux::catalog;

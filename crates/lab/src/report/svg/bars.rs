@@ -105,7 +105,6 @@ fn draw(drawing: &mut Drawing, bar: &Bar, x: Scale, from: f64, middle: f64) {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::super::Width;
     use super::*;

@@ -1,5 +1,4 @@
 //! The link between sockets and a guest whose frames a test writes.
-#![allow(clippy::unwrap_used)]
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,7 +1,5 @@
 //! On file systems that mke2fs made, whole and damaged.
 
-#![allow(clippy::unwrap_used)]
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use tare_hal::virtio::{Doorbell, Registers, Transport};
 use tare_net::checksum::Sum;
 use tare_net::frame::{self, Checksums, Frame, PartialChecksum};

@@ -1,7 +1,5 @@
 //! Two stacks on one cable, without threads and with their own clock.
 
-#![allow(clippy::unwrap_used)]
-
 mod bindings;
 mod cable;
 mod crowds;
