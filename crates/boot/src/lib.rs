@@ -38,5 +38,5 @@ pub use load::{LoadOptions, Loaded, load};
 pub use protocol::Protocol;
 pub use source::Source;
 
-/// Guest memory as all rooms use it: no dirty bitmap.
+/// Guest memory as all crates use it: no dirty bitmap.
 pub type GuestMemoryMmap = vm_memory::GuestMemoryMmap<()>;

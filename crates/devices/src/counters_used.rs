@@ -28,7 +28,7 @@ fn sources(directory: &Path) -> String {
 #[test]
 fn every_counter_is_used_by_its_device() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    for (room, names) in [
+    for (folder, names) in [
         ("blk", BlkCounters::NAMES),
         ("console", ConsoleCounters::NAMES),
         ("net", NetCounters::NAMES),
@@ -38,12 +38,12 @@ fn every_counter_is_used_by_its_device() {
         ("serial", SerialCounters::NAMES),
         ("virtio", TransportCounters::NAMES),
     ] {
-        let text = sources(&root.join(room));
+        let text = sources(&root.join(folder));
         for name in names {
             let counts = ["increment(", "add("]
                 .iter()
                 .any(|act| text.contains(&format!(".{name}.{act}")));
-            assert!(counts, "{room}: nothing counts {name}");
+            assert!(counts, "{folder}: nothing counts {name}");
         }
     }
 }

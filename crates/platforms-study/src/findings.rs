@@ -73,7 +73,7 @@ pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(String, Agreement)> {
         ),
         (
             "A container may cost more than a VM (slide 29)",
-            dearer_container(evidence),
+            container_costs_more(evidence),
         ),
         (
             "Many tasks at once cost a container more than one (slide 24)",
@@ -261,12 +261,12 @@ fn nested(evidence: &Evidence<'_>) -> Agreement {
             number(nested.value),
             number(container.value)
         );
-        Some((text, is_dearer(&container, &nested).filter(|_| holds)))
+        Some((text, costs_more(&container, &nested).filter(|_| holds)))
     });
     vote(votes.collect())
 }
 
-/// Whether workloads pay differently for the smallest container: the cheapest against the dearest.
+/// Whether workloads pay differently for the smallest container: the cheapest against the most expensive.
 fn application(evidence: &Evidence<'_>) -> Agreement {
     let mut costs: Vec<(&str, u32, Estimate)> = Vec::new();
     for workload in evidence.all() {
@@ -302,7 +302,7 @@ fn application(evidence: &Evidence<'_>) -> Agreement {
 }
 
 /// One workload that pays more in a container than in a machine is enough.
-fn dearer_container(evidence: &Evidence<'_>) -> Agreement {
+fn container_costs_more(evidence: &Evidence<'_>) -> Agreement {
     if let Some(why) = evidence.no_machine() {
         return why;
     }
@@ -321,7 +321,7 @@ fn dearer_container(evidence: &Evidence<'_>) -> Agreement {
                 container.text(),
                 machine.text()
             );
-            votes.push((text, is_dearer(&container, &machine)));
+            votes.push((text, costs_more(&container, &machine)));
         }
     }
     if votes.iter().any(|(_, vote)| *vote == Some(true)) {
@@ -348,14 +348,14 @@ fn multitasking(evidence: &Evidence<'_>) -> Agreement {
                 of_many.text(),
                 of_one.text()
             );
-            votes.push((text, is_dearer(&of_many, &of_one)));
+            votes.push((text, costs_more(&of_many, &of_one)));
         }
     }
     vote(votes)
 }
 
 /// Whether the first costs more; `None` where that cannot be told.
-fn is_dearer(a: &Estimate, b: &Estimate) -> Option<bool> {
+fn costs_more(a: &Estimate, b: &Estimate) -> Option<bool> {
     apart(a, b).then_some(a.value > b.value)
 }
 
@@ -514,17 +514,17 @@ mod tests {
     fn one_container_that_costs_more_than_a_machine_is_enough() {
         // 1.4 against 1.3 on one CPU, less on more.
         let data = made(&[("a", 10.0)]);
-        let agreement = dearer_container(&evidence(&data));
+        let agreement = container_costs_more(&evidence(&data));
         assert_eq!(agreement.text().0, "agrees", "{agreement:?}");
         let mut data = with_another(Platform::Vm, 2.0);
         data.runs.retain(|run| run.cell.workload == "v");
-        let agreement = dearer_container(&evidence(&data));
+        let agreement = container_costs_more(&evidence(&data));
         assert_eq!(agreement.text().0, "disagrees", "{agreement:?}");
         let translated = Evidence {
             translated: true,
             ..evidence(&data)
         };
-        assert_eq!(dearer_container(&translated).text().0, "undecided here");
+        assert_eq!(container_costs_more(&translated).text().0, "undecided here");
     }
 
     #[test]
@@ -535,7 +535,7 @@ mod tests {
         }
         let evidence = evidence(&data);
         assert!(!evidence.holds_container("w", 1) && evidence.holds_container("w", 8));
-        let agreement = dearer_container(&evidence);
+        let agreement = container_costs_more(&evidence);
         assert!(!agreement.text().1.contains("1 CPUs"), "{agreement:?}");
     }
 
@@ -569,8 +569,8 @@ mod tests {
     fn add(data: &mut Data, workload: &str, cheapest: u32) {
         const CPUS: u32 = 112;
         for size in [1_u32, 2, 4, 8, 16, 32, 64] {
-            let dearer = f64::from(size.abs_diff(cheapest).min(4)) / 10.0;
-            for (platform, overhead) in [(Platform::Bare, 0.0), (Platform::Container, 0.1 + dearer)]
+            let above = f64::from(size.abs_diff(cheapest).min(4)) / 10.0;
+            for (platform, overhead) in [(Platform::Bare, 0.0), (Platform::Container, 0.1 + above)]
             {
                 let place = Place::new(platform, Mode::Vanilla, size, CPUS);
                 for part in 0..20 {

@@ -508,8 +508,8 @@ mod tests {
             ..nothing
         };
         // A turn and its wait take 2 ms, one switch with them 0.1 ms.
-        let dearer = overhead(Costs { switch, ..costs });
-        assert!((0.0..=5.5).contains(&dearer), "{dearer}");
+        let higher = overhead(Costs { switch, ..costs });
+        assert!((0.0..=5.5).contains(&higher), "{higher}");
     }
 
     #[test]

@@ -169,15 +169,15 @@ fn a_thread_that_finds_its_cpu_busy_moves_and_pays_for_it() {
         migration_ns: 20_000.0,
         ..free(2)
     };
-    let (cheap, dear) = (
+    let (cheap, expensive) = (
         simulate(&application, &free(2), 6),
         simulate(&application, &costly, 6),
     );
     assert!(
-        cheap.migrations > 100 && dear.migrations > 100,
-        "{cheap:?} {dear:?}"
+        cheap.migrations > 100 && expensive.migrations > 100,
+        "{cheap:?} {expensive:?}"
     );
-    assert!(dear.time_ns > cheap.time_ns, "{cheap:?} {dear:?}");
+    assert!(expensive.time_ns > cheap.time_ns, "{cheap:?} {expensive:?}");
     let alone = simulate(&computing(2, 1_000, 100_000.0), &costly, 6);
     assert_eq!(alone.migrations, 0, "{alone:?}");
 }

@@ -12,7 +12,7 @@ const PORT_NAME: u16 = 7;
 
 /// The value of a message: yes or no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Value {
     Yes,
     No,
 }
@@ -21,32 +21,32 @@ pub(super) enum Said {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FromDriver {
     /// Whether it can use the device.
-    DeviceReady(Said),
+    DeviceReady(Value),
     /// Whether it can use the port.
-    PortReady(usize, Said),
+    PortReady(usize, Value),
     /// Whether its end of the port is open.
-    PortOpen(usize, Said),
+    PortOpen(usize, Value),
 }
 
 impl FromDriver {
     /// The message, if a device with that number of ports understands it.
     pub(super) fn parse(bytes: [u8; LEN], ports: usize) -> Option<Self> {
         let [a, b, c, d, event_low, event_high, value_low, value_high] = bytes;
-        let said = match u16::from_le_bytes([value_low, value_high]) {
-            0 => Said::No,
-            1 => Said::Yes,
+        let value = match u16::from_le_bytes([value_low, value_high]) {
+            0 => Value::No,
+            1 => Value::Yes,
             _ => return None,
         };
         let event = u16::from_le_bytes([event_low, event_high]);
         if event == DEVICE_READY {
             // The port's number is not used.
-            return Some(Self::DeviceReady(said));
+            return Some(Self::DeviceReady(value));
         }
         let port = usize::try_from(u32::from_le_bytes([a, b, c, d])).ok()?;
         match event {
             _ if port >= ports => None,
-            PORT_READY => Some(Self::PortReady(port, said)),
-            PORT_OPEN => Some(Self::PortOpen(port, said)),
+            PORT_READY => Some(Self::PortReady(port, value)),
+            PORT_OPEN => Some(Self::PortOpen(port, value)),
             _ => None,
         }
     }
@@ -60,7 +60,7 @@ pub(super) enum ToDriver {
     /// It has this name.
     Name(&'static str),
     /// Whether the host's end of it is open.
-    Open(Said),
+    Open(Value),
 }
 
 impl ToDriver {
@@ -69,7 +69,7 @@ impl ToDriver {
         let (event, value, name) = match self {
             Self::Add => (DEVICE_ADD, 1, ""),
             Self::Name(name) => (PORT_NAME, 1, name),
-            Self::Open(said) => (PORT_OPEN, u16::from(said == Said::Yes), ""),
+            Self::Open(value) => (PORT_OPEN, u16::from(value == Value::Yes), ""),
         };
         let mut bytes = Vec::with_capacity(LEN + name.len());
         bytes.extend_from_slice(&(port as u32).to_le_bytes());
@@ -89,13 +89,13 @@ mod tests {
     #[test]
     fn messages_have_the_standards_layout() {
         let message = FromDriver::parse([2, 0, 0, 0, 6, 0, 1, 0], 3);
-        assert_eq!(message, Some(FromDriver::PortOpen(2, Said::Yes)));
+        assert_eq!(message, Some(FromDriver::PortOpen(2, Value::Yes)));
         let message = FromDriver::parse([0xff, 0xff, 0xff, 0xff, 0, 0, 1, 0], 3);
-        assert_eq!(message, Some(FromDriver::DeviceReady(Said::Yes)));
+        assert_eq!(message, Some(FromDriver::DeviceReady(Value::Yes)));
         assert_eq!(ToDriver::Add.bytes(1), [1, 0, 0, 0, 1, 0, 1, 0]);
         let name = ToDriver::Name("ab").bytes(2);
         assert_eq!(name, [2, 0, 0, 0, 7, 0, 1, 0, b'a', b'b']);
-        let open = ToDriver::Open(Said::No).bytes(0);
+        let open = ToDriver::Open(Value::No).bytes(0);
         assert_eq!(open, [0, 0, 0, 0, 6, 0, 0, 0]);
     }
 

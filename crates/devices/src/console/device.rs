@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::control::{FromDriver, LEN, Said};
+use super::control::{FromDriver, LEN, Value};
 use super::port::{Direction, Port, PortSettings};
 use super::{
     BATCH, Backend, CHUNK, CONTROL_QUEUE_SIZE, ConsoleCounters, MULTIPORT, Moved, QUEUE_SIZE,
@@ -152,21 +152,21 @@ impl<B: Backend> Console<B> {
     /// Follows a message; `false` if the driver may not send it now.
     fn follow(&mut self, message: FromDriver) -> bool {
         match message {
-            FromDriver::DeviceReady(Said::Yes) => {
+            FromDriver::DeviceReady(Value::Yes) => {
                 self.ports.iter_mut().for_each(Port::announce);
                 true
             }
             // The driver gives up: nothing more happens until it starts the device again.
-            FromDriver::DeviceReady(Said::No) => true,
-            FromDriver::PortReady(port, Said::Yes) => self.ports[port].make_ready(),
-            FromDriver::PortReady(_, Said::No) => true,
+            FromDriver::DeviceReady(Value::No) => true,
+            FromDriver::PortReady(port, Value::Yes) => self.ports[port].make_ready(),
+            FromDriver::PortReady(_, Value::No) => true,
             FromDriver::PortOpen(port, said) => {
                 let port = &mut self.ports[port];
                 let may = port.is_ready();
                 if may {
                     port.driver = said;
                 }
-                if may && said == Said::No && port.settings.direction == Direction::Input {
+                if may && said == Value::No && port.settings.direction == Direction::Input {
                     port.is_blocked = false;
                 }
                 may
@@ -212,7 +212,7 @@ impl<B: Backend> Console<B> {
         }
         for _ in 0..BATCH {
             let state = &self.ports[port];
-            let moves = state.driver == Said::Yes && state.host == Said::Yes && !state.is_blocked;
+            let moves = state.driver == Value::Yes && state.host == Value::Yes && !state.is_blocked;
             if !moves || self.fill(port, queue, memory)? != Head::Used {
                 return Ok(Progress::Done);
             }
@@ -242,7 +242,7 @@ impl<B: Backend> Console<B> {
                 return Ok(Head::Used);
             }
             Moved::Blocked => self.ports[port].is_blocked = true,
-            Moved::Closed => self.ports[port].host = Said::No,
+            Moved::Closed => self.ports[port].host = Value::No,
         }
         queue.unpop(1);
         Ok(Head::Blocked)
@@ -298,7 +298,7 @@ impl<B: Backend> Console<B> {
         let begin = state.taken.min(self.chain.readable_len());
         let rest = self.chain.readable_len() - begin;
         let len = rest.min(CHUNK);
-        let open = state.settings.direction == Direction::Output && state.host == Said::Yes;
+        let open = state.settings.direction == Direction::Output && state.host == Value::Yes;
         let moved = if open && len > 0 {
             let bytes = &mut self.bytes[..len];
             self.chain.read(memory, begin, bytes)?;
@@ -322,7 +322,7 @@ impl<B: Backend> Console<B> {
             }
             Moved::Closed => {
                 if open && len > 0 {
-                    state.host = Said::No;
+                    state.host = Value::No;
                 }
                 self.counters.tx_discarded.add(rest as u64);
             }

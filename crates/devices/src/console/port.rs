@@ -1,7 +1,7 @@
 //! One port: the state of the driver's and the host's end, and the messages that the driver has not
 //! received yet.
 
-use super::control::{Said, ToDriver};
+use super::control::{ToDriver, Value};
 use crate::virtio::Interest;
 
 /// Which way a port's bytes go.
@@ -43,10 +43,10 @@ pub(super) struct Port {
     pub(super) settings: PortSettings,
     step: Step,
     /// The driver's end.
-    pub(super) driver: Said,
+    pub(super) driver: Value,
     /// The host's end, and what the driver knows of it.
-    pub(super) host: Said,
-    told: Option<Said>,
+    pub(super) host: Value,
+    told: Option<Value>,
     /// The host's end would have blocked.
     pub(super) is_blocked: bool,
     /// The budget cut off the work on the port's queue.
@@ -64,8 +64,8 @@ impl Port {
         Self {
             settings,
             step: Step::Unknown,
-            driver: Said::No,
-            host: Said::Yes,
+            driver: Value::No,
+            host: Value::Yes,
             told: None,
             is_blocked: false,
             is_unfinished: false,

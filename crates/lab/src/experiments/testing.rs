@@ -132,7 +132,7 @@ impl Run {
 
     /// A short weighing of two threads that answer each other, with machines that
     /// say what `prints` gives.
-    pub(crate) fn of_dialogue(
+    pub(crate) fn of_ping_pong(
         kind: &'static PingPongSpec,
         prints: fn(&GuestSpec) -> Vec<Value>,
         fault: Fault,

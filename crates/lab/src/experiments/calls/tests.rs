@@ -3,7 +3,7 @@
 use super::*;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
-use crate::outcome::WeighEnd;
+use crate::weigh_result::WeighEnd;
 
 /// A million ns for each call, so that the host's are less.
 fn prints(spec: &GuestSpec) -> Vec<Value> {

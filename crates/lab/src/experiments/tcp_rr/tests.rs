@@ -23,7 +23,7 @@ fn prints(spec: &GuestSpec) -> Vec<Value> {
 }
 
 pub(crate) fn run(fault: Fault) -> Run {
-    Run::of_dialogue(&KIND, prints, fault)
+    Run::of_ping_pong(&KIND, prints, fault)
 }
 
 #[test]

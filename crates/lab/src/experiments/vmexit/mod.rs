@@ -276,10 +276,10 @@ impl Experiment for Vmexit {
         let missing = &self.data.missing;
         let is_read_only =
             |why: &String| why.starts_with("hypercall: ") && why.contains("page fault writing");
-        let dearest = dearest(figures);
+        let most = most_expensive(figures);
         let text = Template::new(include_str!("report.md"), METRICS, figures)
-            .maybe("dearest", dearest.map(|(what, _)| what))
-            .maybe("dearest_ns", dearest.map(|(_, ns)| number(ns.round())))
+            .maybe("most", most.map(|(what, _)| what))
+            .maybe("most_ns", most.map(|(_, ns)| number(ns.round())))
             .only_if("emulated", self.data.kvm == Kvm::Emulated)
             .set("image", &self.image)
             .set("rounds", self.rounds)
@@ -302,7 +302,7 @@ impl Experiment for Vmexit {
 }
 
 /// The kind that costs most beyond the loop's own, and its cost, ns.
-fn dearest(figures: &[Figure]) -> Option<(&'static str, f64)> {
+fn most_expensive(figures: &[Figure]) -> Option<(&'static str, f64)> {
     let control = EXIT_NS.value(figures, CONTROL)?;
     let others = KINDS.iter().filter(|(kind, _)| *kind != CONTROL);
     let nets =

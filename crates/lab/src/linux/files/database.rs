@@ -76,8 +76,8 @@ fn owned(dir: &Path, owner: u32) -> Result<Vec<(String, Node)>, LinuxError> {
 
 /// Makes it, fills its tables and copies it into `dir`.
 fn make(database: &Database, packages: &Packages<'_>, dir: &Path) -> Result<(), LinuxError> {
-    let workshop = Workshop::lay_out(database, packages)?;
-    let data = workshop.home.join("data");
+    let installed = DatabasePrograms::lay_out(database, packages)?;
+    let data = installed.home.join("data");
     let args = [
         "-U",
         "postgres",
@@ -89,9 +89,9 @@ fn make(database: &Database, packages: &Packages<'_>, dir: &Path) -> Result<(), 
         "--wal-segsize=1",
         "--no-sync",
     ];
-    workshop.run(INITDB, args.map(String::from).as_slice(), &data, "")?;
+    installed.run(INITDB, args.map(String::from).as_slice(), &data, "")?;
     let alone = [String::from("--single")];
-    workshop.run(SERVER, &alone, &data, &database.tables)?;
+    installed.run(SERVER, &alone, &data, &database.tables)?;
     let mut tree = Tree::new();
     for (name, node) in owned(&data, geteuid().as_raw())?.into_iter().skip(1) {
         tree.insert(&name, node)?;
@@ -100,7 +100,7 @@ fn make(database: &Database, packages: &Packages<'_>, dir: &Path) -> Result<(), 
 }
 
 /// The programs with their libraries and data files, where their user finds them.
-struct Workshop<'a> {
+struct DatabasePrograms<'a> {
     app: &'a App,
     /// Removed with all that is in it.
     _directory: TempDir,
@@ -112,7 +112,7 @@ struct Workshop<'a> {
     linker: Vec<String>,
 }
 
-impl<'a> Workshop<'a> {
+impl<'a> DatabasePrograms<'a> {
     fn lay_out(database: &Database, packages: &Packages<'a>) -> Result<Self, LinuxError> {
         let programs = database.programs.trim_start_matches('/');
         let modules = format!("{}/lib", programs.trim_end_matches("/bin"));
@@ -142,15 +142,15 @@ impl<'a> Workshop<'a> {
         let place = |name: &str| root.join(name).display().to_string();
         let search = LIBRARIES.map(place).join(":");
         let linker = [&place(LINKER), "--library-path", &search, "--argv0"].map(String::from);
-        let workshop = Self {
+        let installed = Self {
             app: packages.app,
             programs: root.join(programs),
             _directory: directory,
             home,
             linker: linker.into(),
         };
-        workshop.wrap_server()?;
-        Ok(workshop)
+        installed.wrap_server()?;
+        Ok(installed)
     }
 
     /// `initdb` starts the server by its name, which has to find the packages' libraries too.

@@ -69,10 +69,10 @@ fn fixed_ns(halts: &[Halt], ppm: u64) -> u64 {
         .collect();
     let within = points.iter().filter(|(cost, _)| *cost <= ppm);
     let turns = within.flat_map(|&(cheap_ppm, cheap_ns)| {
-        let dearer = points.iter().filter(move |(cost, _)| *cost > ppm);
-        let between = dearer.map(move |&(dear_ppm, dear_ns)| {
-            let gain = cheap_ns.saturating_sub(dear_ns);
-            cheap_ns - gain * (ppm - cheap_ppm) / (dear_ppm - cheap_ppm)
+        let above = points.iter().filter(move |(cost, _)| *cost > ppm);
+        let between = above.map(move |&(above_ppm, above_ns)| {
+            let gain = cheap_ns.saturating_sub(above_ns);
+            cheap_ns - gain * (ppm - cheap_ppm) / (above_ppm - cheap_ppm)
         });
         between.chain([cheap_ns])
     });
