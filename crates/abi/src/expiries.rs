@@ -74,14 +74,14 @@ pub const TIMERFD_SETTIME: u32 = 286;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Of which system call and thread; `None` for those that found no free entry.
-    pub place: Option<Place>,
+    pub origin: Option<Origin>,
     /// How often.
     pub count: u64,
 }
 
 /// A system call of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Origin {
     /// Number of the system call.
     pub call: u32,
     /// Number of the thread, as the program sees it.
@@ -90,7 +90,7 @@ pub struct Place {
     pub name: [u8; NAME_BYTES],
 }
 
-impl Place {
+impl Origin {
     /// The system call's name; `None` for one that has no time limit in Linux.
     pub fn call_name(&self) -> Option<&'static str> {
         let mut calls = CALLS.iter();
@@ -119,7 +119,7 @@ pub struct Table([Slot; ENTRIES]);
 #[repr(C)]
 struct Slot {
     count: AtomicU64,
-    /// Of the place; 0 while the entry is free.
+    /// Of the origin; 0 while the entry is free.
     key: AtomicU64,
     name: [AtomicU64; 2],
 }
@@ -141,11 +141,11 @@ impl Table {
     }
 
     /// Counts one. A thread that has another name by now has it in the table too.
-    pub fn count(&self, place: &Place) {
+    pub fn count(&self, origin: &Origin) {
         let Some((last, others)) = self.0.split_last() else {
             return;
         };
-        let key = place.key();
+        let key = origin.key();
         let claimed = others.iter().find(|entry| {
             let claim = entry
                 .key
@@ -153,7 +153,7 @@ impl Table {
             claim.is_ok() || claim == Err(key)
         });
         if let Some(entry) = claimed {
-            let (low, high) = place.name.split_at(8);
+            let (low, high) = origin.name.split_at(8);
             for (word, bytes) in entry.name.iter().zip([low, high]) {
                 let bytes = bytes.first_chunk().copied().unwrap_or_default();
                 word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
@@ -177,12 +177,12 @@ pub fn parse(table: &[u8; TABLE_BYTES]) -> impl Iterator<Item = Entry> {
     entries.iter().filter_map(|entry| {
         let word = |at: usize| u64::from_le_bytes(*entry[at..].first_chunk().unwrap_or(&[0; 8]));
         let (count, key) = (word(0), word(8));
-        let place = (key as u32).checked_sub(1).map(|call| Place {
+        let origin = (key as u32).checked_sub(1).map(|call| Origin {
             call,
             thread: (key >> 32) as u32,
             name: *entry[16..].first_chunk().unwrap_or(&[0; NAME_BYTES]),
         });
-        (count != 0).then_some(Entry { place, count })
+        (count != 0).then_some(Entry { origin, count })
     })
 }
 
@@ -216,10 +216,10 @@ impl Note {
 mod tests {
     use super::*;
 
-    fn place(call: u32, thread: u32, name: &[u8]) -> Place {
+    fn origin(call: u32, thread: u32, name: &[u8]) -> Origin {
         let mut padded = [0; NAME_BYTES];
         padded[..name.len()].copy_from_slice(name);
-        Place {
+        Origin {
             call,
             thread,
             name: padded,
@@ -242,15 +242,18 @@ mod tests {
     fn what_a_guest_counts_is_what_the_host_reads() {
         let table = Table::new();
         assert_eq!(parse(&bytes(&table)).count(), 0);
-        let (redis, read) = (place(232, 1, b"redis-server"), place(0, u32::MAX, &[7; 16]));
+        let (redis, read) = (
+            origin(232, 1, b"redis-server"),
+            origin(0, u32::MAX, &[7; 16]),
+        );
         table.count(&redis);
         table.count(&read);
         table.count(&redis);
         let table = bytes(&table);
         let mut found = parse(&table);
-        let of = |place, count| {
+        let of = |origin, count| {
             Some(Entry {
-                place: Some(place),
+                origin: Some(origin),
                 count,
             })
         };
@@ -260,14 +263,14 @@ mod tests {
         assert_eq!(redis.call_name(), Some("epoll_wait"));
         assert_eq!(redis.name_bytes(), b"redis-server");
         assert_eq!(read.name_bytes(), [7; 16]);
-        assert_eq!(place(39, 1, b"").call_name(), None);
+        assert_eq!(origin(39, 1, b"").call_name(), None);
     }
 
     #[test]
     fn a_full_table_counts_the_rest_together() {
         let table = Table::new();
         for thread in 0..40 {
-            table.count(&place(35, thread, b"sleeper"));
+            table.count(&origin(35, thread, b"sleeper"));
         }
         let bytes = bytes(&table);
         let found: [Option<Entry>; ENTRIES + 1] = {
@@ -280,7 +283,7 @@ mod tests {
                 .all(|it| it.is_some_and(|it| it.count == 1))
         );
         let rest = Entry {
-            place: None,
+            origin: None,
             count: 9,
         };
         assert_eq!((found[31], found[32]), (Some(rest), None));
@@ -289,11 +292,11 @@ mod tests {
     #[test]
     fn a_renamed_thread_has_its_last_name() {
         let table = Table::new();
-        table.count(&place(202, 4, b"worker"));
-        table.count(&place(202, 4, b"gc"));
+        table.count(&origin(202, 4, b"worker"));
+        table.count(&origin(202, 4, b"gc"));
         let table = bytes(&table);
-        let last = parse(&table).next().and_then(|it| it.place);
-        assert_eq!(last, Some(place(202, 4, b"gc")));
+        let last = parse(&table).next().and_then(|it| it.origin);
+        assert_eq!(last, Some(origin(202, 4, b"gc")));
     }
 
     #[test]

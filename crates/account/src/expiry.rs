@@ -22,7 +22,7 @@ pub struct Expiry {
 
 impl Expiry {
     /// Whether both count the same call of the same thread.
-    pub fn is_of_same_place(&self, other: &Self) -> bool {
+    pub fn has_same_origin(&self, other: &Self) -> bool {
         (&self.call, self.thread) == (&other.call, other.thread)
     }
 
@@ -30,7 +30,7 @@ impl Expiry {
     pub fn since(before: &[Self], after: Vec<Self>) -> Vec<Self> {
         let counted = |expiry: &Self| {
             let mut before = before.iter();
-            let before = before.find(|it| it.is_of_same_place(expiry));
+            let before = before.find(|it| it.has_same_origin(expiry));
             before.map_or(0, |before| before.count)
         };
         let more = after.into_iter().map(|expiry| {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_reads_as_in_a_sentence() {
+    fn an_origin_reads_as_in_a_sentence() {
         let texts = [
             expiry("epoll_wait", 1, "redis-server", 1),
             expiry("futex", 7, "", 1),

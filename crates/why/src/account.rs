@@ -74,7 +74,7 @@ impl From<&Account> for Load {
 
 fn expired(account: &Account) -> Vec<Expired> {
     let expiries = account.expiries.iter().map(|expiry| Expired {
-        place: expiry.to_string(),
+        origin: expiry.to_string(),
         thread_name: expiry.thread_name.clone(),
         per_second: account.per_second(expiry.count),
     });

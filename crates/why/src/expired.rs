@@ -4,7 +4,7 @@ use crate::load::Expired;
 use crate::remedy::Remedy;
 use crate::text::{percent, rate};
 
-/// Most places in a line.
+/// Most timers in a line.
 const SHOWN: usize = 3;
 /// Rate below which a timer is not worth a word, per second.
 const LEAST_HZ: f64 = 0.5;
@@ -31,14 +31,14 @@ const SLEEPS: [&str; 2] = ["nanosleep", "clock_nanosleep"];
 pub fn program_timers(expired: &[Expired]) -> Option<String> {
     let mut often = expired.iter().filter(|it| it.per_second >= LEAST_HZ);
     let shown = often.by_ref().take(SHOWN);
-    let mut places: Vec<String> = shown
-        .map(|it| format!("{} {}", it.place, rate(it.per_second)))
+    let mut timers: Vec<String> = shown
+        .map(|it| format!("{} {}", it.origin, rate(it.per_second)))
         .collect();
     let more = often.count();
     if more > 0 {
-        places.push(format!("{more} more"));
+        timers.push(format!("{more} more"));
     }
-    (!places.is_empty()).then(|| places.join(", "))
+    (!timers.is_empty()).then(|| timers.join(", "))
 }
 
 /// What to do about the one that runs out most often, where timers take `share` of a core.
@@ -52,14 +52,14 @@ pub(crate) fn remedy(expired: &[Expired], share: f64) -> Option<Remedy> {
             let saved = share * (first.per_second - 1.0) / all;
             format!("{setting} (saves about {} of a core)", percent(saved))
         }
-        _ if SLEEPS.iter().any(|call| first.place.starts_with(call)) => format!(
+        _ if SLEEPS.iter().any(|call| first.origin.starts_with(call)) => format!(
             "let the program wait for what it needs instead of sleeping in steps: {} returns {}",
-            first.place,
+            first.origin,
             rate(first.per_second)
         ),
         _ => format!(
             "lengthen the program's time limit or timer: {} runs out {}",
-            first.place,
+            first.origin,
             rate(first.per_second)
         ),
     };
@@ -70,9 +70,9 @@ pub(crate) fn remedy(expired: &[Expired], share: f64) -> Option<Remedy> {
 mod tests {
     use super::*;
 
-    fn expired(place: &str, thread_name: &str, per_second: f64) -> Expired {
+    fn expired(origin: &str, thread_name: &str, per_second: f64) -> Expired {
         Expired {
-            place: format!("{place} of {thread_name} (thread 1)"),
+            origin: format!("{origin} of {thread_name} (thread 1)"),
             thread_name: thread_name.to_owned(),
             per_second,
         }

@@ -78,7 +78,7 @@ pub struct Load {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expired {
     /// The call and the thread, as a sentence names them.
-    pub place: String,
+    pub origin: String,
     /// The thread's name.
     pub thread_name: String,
     /// How often, per second.

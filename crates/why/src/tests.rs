@@ -130,7 +130,7 @@ fn a_tick_of_a_program_names_the_call_that_waits_and_its_setting() {
     let plain = first(&load);
     assert!(plain.remedy.contains("instead of in steps"), "{plain:?}");
     load.expiries = vec![Expired {
-        place: "epoll_wait of redis-server (thread 1)".to_owned(),
+        origin: "epoll_wait of redis-server (thread 1)".to_owned(),
         thread_name: "redis-server".to_owned(),
         per_second: 10.0,
     }];

@@ -1,7 +1,7 @@
 //! Counts the time limits and timers of the program that ran out, in a table that the host reads
 //! ([`tare_abi::expiries`]): what wakes a machine whose program seems to do nothing.
 
-use tare_abi::expiries::{NAME_BYTES, Place, SETITIMER, TIMER_SETTIME, Table};
+use tare_abi::expiries::{NAME_BYTES, Origin, SETITIMER, TIMER_SETTIME, Table};
 
 use crate::process::{PID, Process};
 use crate::thread::Thread;
@@ -24,6 +24,6 @@ pub(crate) fn count_timer(process: &Process, timer: Option<u32>) {
 }
 
 fn count_as(call: u32, thread: u32, name: [u8; NAME_BYTES]) {
-    let place = Place { call, thread, name };
-    EXPIRIES.count(&place);
+    let origin = Origin { call, thread, name };
+    EXPIRIES.count(&origin);
 }

@@ -153,8 +153,8 @@ fn expiries(expiries: &[Expiry], text: &mut String) {
     }
     text.push_str("\ntime limits and timers of the program that ran out\n");
     for expiry in expiries {
-        let place = expiry.to_string();
-        let _ = writeln!(text, "  {} {}", printable(&place), expiry.count);
+        let origin = expiry.to_string();
+        let _ = writeln!(text, "  {} {}", printable(&origin), expiry.count);
     }
 }
 

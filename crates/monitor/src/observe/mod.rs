@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tare_abi::expiries::{self, Entry, Place};
+use tare_abi::expiries::{self, Entry, Origin};
 use tare_boot::GuestMemoryMmap;
 use tare_control::stats::{DeviceStats, Expiry, Kvm, Stats, VcpuStats};
 use tare_devices::CounterSource;
@@ -45,7 +45,7 @@ pub struct ObservedDevice {
 pub struct ObservedExpiries {
     /// The guest's memory.
     pub memory: GuestMemoryMmap,
-    /// The table's place in it, as the image's file says.
+    /// The table's address in it, as the image's file says.
     pub table: GuestAddress,
 }
 
@@ -112,32 +112,40 @@ impl Observer {
 }
 
 impl ObservedExpiries {
-    /// A table that is not in the guest's memory counts nothing.
+    /// A table that is not in the guest's memory counts nothing. Each origin is there once, also where
+    /// the guest names it twice.
     fn stats(&self) -> Vec<Expiry> {
         let mut table = [0; expiries::TABLE_BYTES];
-        match self.memory.read_slice(&mut table, self.table) {
-            Ok(()) => expiries::parse(&table).map(expiry).collect(),
-            Err(_) => Vec::new(),
+        if self.memory.read_slice(&mut table, self.table).is_err() {
+            return Vec::new();
         }
+        let mut all: Vec<Expiry> = Vec::new();
+        for expiry in expiries::parse(&table).map(expiry) {
+            match all.iter_mut().find(|it| it.has_same_origin(&expiry)) {
+                Some(same) => same.count = same.count.saturating_add(expiry.count),
+                None => all.push(expiry),
+            }
+        }
+        all
     }
 }
 
 /// An entry of a table, which may hold anything.
 fn expiry(entry: Entry) -> Expiry {
     let count = entry.count;
-    let Some(place) = entry.place else {
+    let Some(origin) = entry.origin else {
         return Expiry {
             count,
             ..Expiry::default()
         };
     };
-    let number = |place: &Place| format!("call {}", place.call);
+    let number = |origin: &Origin| format!("call {}", origin.call);
     Expiry {
-        call: place
+        call: origin
             .call_name()
-            .map_or_else(|| number(&place), str::to_owned),
-        thread: place.thread,
-        thread_name: String::from_utf8_lossy(place.name_bytes()).into_owned(),
+            .map_or_else(|| number(&origin), str::to_owned),
+        thread: origin.thread,
+        thread_name: String::from_utf8_lossy(origin.name_bytes()).into_owned(),
         count,
     }
 }
@@ -203,6 +211,22 @@ mod tests {
             let longest = 3 * expiries::NAME_BYTES;
             assert!(found.iter().all(|it| it.thread_name.len() <= longest));
         }
+        // An origin that the table names twice, with another name.
+        let mut twice = [0; expiries::TABLE_BYTES];
+        for (entry, (count, name)) in [(u64::MAX, b'a'), (2, b'b')].into_iter().enumerate() {
+            let entry = &mut twice[entry * expiries::ENTRY_BYTES..];
+            entry[..8].copy_from_slice(&count.to_le_bytes());
+            entry[8..16].copy_from_slice(&(1 << 32 | 36_u64).to_le_bytes());
+            entry[16] = name;
+        }
+        memory.write_slice(&twice, GuestAddress(0)).unwrap();
+        let expected = Expiry {
+            call: "nanosleep".to_owned(),
+            thread: 1,
+            thread_name: "a".to_owned(),
+            count: u64::MAX,
+        };
+        assert_eq!(read(0), [expected]);
         for table in [size as u64 - 1000, size as u64, u64::MAX - 7] {
             assert_eq!(read(table), []);
         }

@@ -157,8 +157,8 @@ fn tick(load: &Load, time: &Attribution, spread: &Spread<'_>) -> Option<Finding>
     found
         .evidence
         .push(format!("{} halts", load.halt_rate().brief()));
-    if let Some(places) = expired::program_timers(&load.expiries) {
-        let line = format!("time limits and timers of the program that ran out: {places}");
+    if let Some(timers) = expired::program_timers(&load.expiries) {
+        let line = format!("time limits and timers of the program that ran out: {timers}");
         found.evidence.push(line);
     }
     if let Some(remedy) = expired::remedy(&load.expiries, share) {
