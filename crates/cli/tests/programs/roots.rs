@@ -3,6 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use tare_rootfs::oci::testing::{Entry, docker_archive, gzip, layer, oci_archive};
+
 use crate::can_run;
 use crate::support::compile::c;
 use crate::support::needs::{built, kvm, skip};
@@ -60,6 +62,43 @@ fn a_program_that_a_link_names_is_called_by_the_link() {
     ];
     let expected = "one-of-them /bin/one-of-them /bin/several\n";
     place.run(&args).expect(0, expected);
+}
+
+/// As docker save and skopeo write it; the command line's words take the place of the image's `Cmd`.
+#[test]
+fn a_container_image_with_a_program_runs_without_a_kernel_as_it_says() {
+    const CONFIG: &str = r#"{"architecture":"amd64","os":"linux","config":{
+        "Entrypoint":["/bin/settings","-v"],"Cmd":["one"],
+        "Env":["WHO=image"],"WorkingDir":"/srv"}}"#;
+
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "settings.c", &["-static"]) else {
+        return;
+    };
+    let program = fs::read(program).unwrap();
+    let low = layer(&[
+        Entry::File("bin/settings", 0o755, &program),
+        Entry::File("srv/page", 0o644, b"low"),
+    ]);
+    let high = layer(&[Entry::File("srv/page", 0o644, b"high")]);
+    let layers = [gzip(&low), gzip(&high)];
+    for (name, image) in [
+        ("oci.tar", oci_archive(CONFIG, &layers)),
+        ("docker.tar", docker_archive(CONFIG, &layers)),
+    ] {
+        let image = place.file(name, &image);
+        let run = |args: &[&str]| {
+            let all = ["run", "--root", &image, "--net", "none"];
+            place.run(&[&all[..], args].concat())
+        };
+        run(&[]).expect(42, "/bin/settings -v one in /srv for image: high");
+        let args = ["--env", "WHO=me", "--", "two", "three"];
+        run(&args).expect(42, "/bin/settings -v two three in /srv for me: high");
+    }
+    assert!(place.run_directories().is_empty());
 }
 
 /// Whether the file system of temporary files keeps archives.
