@@ -1,4 +1,4 @@
-//! The software interrupt flag, the halt gate and the entry of programs as a model,
+//! The software interrupt flag, both gates and the entry of programs as a model,
 //! in every interleaving of one CPU's instructions with interrupts.
 //!
 //! Each state below is an instruction of `cpu`, `trap/irq.rs`, `ring/gate.rs` or
@@ -24,6 +24,8 @@ enum At {
     Hlt,
     Halted,
     GateReturn,
+    /// ring::gate: tare_service_gate, in ring 0 until it returns.
+    Service,
     // cpu::enable_interrupts, then `Then`
     Enable,
     LookAtPending,
@@ -64,6 +66,8 @@ enum Fault {
     MergesWithoutEnd,
     /// The upcall lets interrupts in before it has saved where to return.
     OpenTooEarly,
+    /// The service gate lets interrupts in.
+    ServiceOpens,
 }
 
 /// The machine that runs it.
@@ -135,13 +139,14 @@ impl State {
     fn is_open(&self, machine: CpuModel) -> bool {
         match self.at {
             At::GateLook | At::Sti | At::Hlt => false,
+            At::Service => machine.fault == Fault::ServiceOpens,
             At::Upcall => machine.fault == Fault::OpenTooEarly || !self.on,
             _ => true,
         }
     }
 
     fn is_ring_0(&self, machine: CpuModel) -> bool {
-        matches!(self.at, At::Halted | At::GateReturn)
+        matches!(self.at, At::Halted | At::GateReturn | At::Service)
             || self.at == At::Syscall && machine.enters_ring_0
     }
 
@@ -225,10 +230,11 @@ impl State {
                 At::LookAtPending
             }
             At::LookAtPending if self.pending != 0 => {
-                state.call(self.first(machine));
+                state.call(At::Service);
                 At::TurnOff
             }
-            At::LookAtPending => self.first(machine),
+            At::LookAtPending => At::Service,
+            At::Service => self.first(machine),
             At::TurnOff => {
                 state.on = false;
                 At::AnyPending
@@ -305,7 +311,7 @@ impl State {
         vec![state]
     }
 
-    /// A thread's loop begins again.
+    /// A thread's loop begins again, behind a service.
     fn first(&self, machine: CpuModel) -> At {
         if machine.has_program {
             At::Enter
@@ -361,6 +367,9 @@ impl State {
             At::Halted if is_quiet && self.work != 0 => Some("halts with work to do"),
             At::Program if is_quiet && self.pending != 0 => {
                 Some("a program runs with a pending interrupt")
+            }
+            At::Disable | At::Enter if !self.on && self.frames.is_empty() => {
+                Some("a thread runs with interrupts off that it has let in")
             }
             At::Disable | At::Enter if self.on && self.pending != 0 => {
                 Some("a thread runs with a pending interrupt that may be handled")
@@ -435,6 +444,7 @@ fn the_model_finds_faults_that_are_put_in() {
         Fault::EnterWithoutLook,
         Fault::MergesWithoutEnd,
         Fault::OpenTooEarly,
+        Fault::ServiceOpens,
     ] {
         let found = machines(fault).any(|machine| explore(machine).0.is_some());
         assert!(found, "{fault:?} is not found");
