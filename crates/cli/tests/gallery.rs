@@ -173,8 +173,8 @@ fn the_tls_server_answers_on_all_cores() {
         return;
     };
     let place = TestDir::new();
-    let words = [program.to_str().unwrap(), "--cpus", "2"];
-    let (child, port) = start(&place, &words, 443);
+    let args = [program.to_str().unwrap(), "--cpus", "2"];
+    let (child, port) = start(&place, &args, 443);
     let ask = move || {
         let url = format!("https://localhost:{port}/path");
         // The certificate is the server's own.

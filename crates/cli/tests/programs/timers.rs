@@ -95,8 +95,8 @@ fn time_limits_and_timers_that_run_out_are_counted_by_call_and_named_by_why() {
     let Some(program) = c(&place, "expiries.c", &["-static"]) else {
         return;
     };
-    let words = ["run", &program, "--name", "ticking", "--net", "none"];
-    let child = place.tare(&words).spawn().unwrap();
+    let args = ["run", &program, "--name", "ticking", "--net", "none"];
+    let child = place.tare(&args).spawn().unwrap();
     eventually("it has waited for each", || {
         place.run(&["logs", "ticking"]).out.contains("counted")
     });

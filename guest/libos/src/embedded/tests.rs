@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use alloc::string::String;
 use alloc::vec::Vec;
 

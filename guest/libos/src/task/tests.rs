@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used)]
-
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
