@@ -190,6 +190,11 @@ impl Watch {
         self.requests.check().is_err()
     }
 
+    /// Drops what was observed so far: the next account begins now.
+    pub(crate) fn begin_again(&mut self) {
+        self.observer.turn();
+    }
+
     /// As [`Self::interval`], once: machines that start within the window are observed from then
     /// on.
     pub(crate) fn window(&mut self, length: Duration) -> Vec<Account> {

@@ -21,6 +21,11 @@ impl Counts {
         Self(counts.map(|vm| (vm.pid, read(runs.as_ref(), vm))).collect())
     }
 
+    /// Whether a monitor was asked for them.
+    pub(super) fn were_requested(&self) -> bool {
+        !self.0.is_empty()
+    }
+
     /// Adds to each account what has run out since. A machine that started since has counted from
     /// zero.
     pub(super) fn add_to(&self, accounts: &mut [Account]) {

@@ -55,6 +55,10 @@ pub(crate) fn why(args: &WhyArgs) -> CommandResult {
 /// Watches for the window, and prints what it shows.
 fn findings(args: &WhyArgs, prices: Prices, mut watch: Watch, began: Instant) -> CommandResult {
     let counts = Counts::now(watch.vms());
+    if counts.were_requested() {
+        // The answers took CPU time of the monitors.
+        watch.begin_again();
+    }
     let mut accounts = watch.window(args.seconds.duration());
     counts.add_to(&mut accounts);
     if accounts.is_empty() && !args.json {
