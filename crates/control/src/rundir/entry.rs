@@ -76,6 +76,19 @@ pub(super) fn find(root: impl AsFd, name: &str) -> io::Result<Found> {
         Err(Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(Found::Foreign),
         Err(errno) => return Err(errno.into()),
     };
+    found_in(directory)
+}
+
+/// Looks at an open directory, which the machine that ends may have removed meanwhile.
+pub(super) fn found_in(directory: OwnedFd) -> io::Result<Found> {
+    match look(directory) {
+        // The kernel does not list a directory without a name (`fs/readdir.c`, `iterate_dir`).
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Missing),
+        found => found,
+    }
+}
+
+fn look(directory: OwnedFd) -> io::Result<Found> {
     if writer(&fstat(&directory)?) != Writer::ThisUser {
         return Ok(Found::Foreign);
     }

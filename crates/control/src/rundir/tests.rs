@@ -369,3 +369,15 @@ fn a_directory_that_is_kept_begins_again_with_its_log() {
     assert_eq!(dir.recorded().unwrap(), Recorded::Removed);
     assert!(dir.begin_again().is_err());
 }
+
+/// `tare stop` looks again while the monitor removes the directory.
+#[test]
+fn a_directory_that_is_removed_meanwhile_is_missing() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("web");
+    fs::create_dir(&path).unwrap();
+    let directory = fs::File::open(&path).unwrap();
+    fs::remove_dir(&path).unwrap();
+    let found = entry::found_in(directory.into()).unwrap();
+    assert!(matches!(found, Found::Missing));
+}
