@@ -10,7 +10,6 @@ use tare_host::program::ProgramError;
 use tare_platform::journal::JournalError;
 
 use crate::linux::LinuxError;
-use crate::linux::own_program::GuestFilesError;
 use tare_load::interrupt::Interrupted;
 
 /// What went wrong with a machine.
@@ -36,9 +35,6 @@ pub enum ApplianceError {
     /// QEMU, or its jail.
     #[error("cannot start qemu-system-x86_64 in its jail")]
     Jail(#[source] io::Error),
-    /// A program that is beside `tare`.
-    #[error(transparent)]
-    Program(#[from] GuestFilesError),
     /// An application's files.
     #[error("the application's files are not available")]
     Files(#[source] Box<LinuxError>),
@@ -82,7 +78,6 @@ impl ApplianceError {
             Self::Journal(_) => ExitCode::Output,
             Self::NoQemu(_) => ExitCode::NoEngine,
             Self::Ended { code, .. } => known(*code).unwrap_or(ExitCode::WeighFailed),
-            Self::Program(_) => ExitCode::WeighFailed,
             Self::Files(error) => error.exit_code(),
             Self::NotServing(_) | Self::Silent(_) => ExitCode::WeighFailed,
             Self::Control(_) => ExitCode::ControlFailed,

@@ -174,7 +174,7 @@ impl Executor for TareRun {
     }
 
     fn fill(&mut self, root: &Path, program: &'static str) -> Result<String, ApplianceError> {
-        Ok(own_program::fill(root, program)?)
+        own_program::fill(root, program).map_err(|error| ApplianceError::Files(Box::new(error)))
     }
 
     fn serve(&mut self, spec: &ServedGuest) -> Result<Box<dyn Guest>, ApplianceError> {

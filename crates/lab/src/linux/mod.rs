@@ -11,7 +11,7 @@
 //! protocol   what opens a connection, how a request is sent
 //! postgres   the messages of PostgreSQL's protocol
 //! requests   requests whose instructions are counted
-//! own_program  a root with a program that is beside tare
+//! own_program  the files of a guest with a program that is beside tare
 //! fuzz       requests that are drawn, the same for every kernel
 //! by_hand    all of that from a terminal: tare-appliance
 //! ```
@@ -160,6 +160,12 @@ pub enum LinuxError {
     /// Instructions cannot be counted.
     #[error(transparent)]
     Counter(#[from] tare_tailor::counter::CounterError),
+    /// A program that is built beside `tare`.
+    #[error("{0} is not beside tare; build it with: make build")]
+    NoProgram(&'static str),
+    /// A program of this computer with its libraries.
+    #[error(transparent)]
+    Host(#[from] tare_rootfs::host::HostError),
     /// A file or program of this computer.
     #[error("cannot use {}", path.display())]
     File {

@@ -1,74 +1,31 @@
-//! A root with one of the programs beside `tare` (`tare-rr`, `tare-calls`) and its libraries as all
-//! that is in it: for a Linux guest, or for the library OS.
+//! The files of a guest that has one of the programs beside `tare` (`tare-rr`, `tare-calls`) and the
+//! libraries of the program: for a Linux guest, or for the library OS.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
-/// Why the guest's files could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum GuestFilesError {
-    /// The program is not there.
-    #[error("{0} is not beside tare; build it with: make build")]
-    NoProgram(&'static str),
-    /// A file cannot be copied, or `ldd` not executed.
-    #[error("cannot copy {0} and its libraries: {1}")]
-    Copy(&'static str, #[source] io::Error),
-}
+use tare_rootfs::directory::{self, Owners};
+use tare_rootfs::{Tree, host};
 
-/// Puts the program into `/bin` of `root`, and its libraries where its loader looks; gives the
-/// program's path in the root.
-pub(crate) fn fill(root: &Path, program: &'static str) -> Result<String, GuestFilesError> {
-    let beside = beside(program).ok_or(GuestFilesError::NoProgram(program))?;
-    let copied = || -> io::Result<String> {
-        let place = format!("/bin/{program}");
-        copy(&beside, root, Path::new(&place))?;
-        let said = Command::new("ldd").arg(&beside).output()?;
-        for library in libraries(&String::from_utf8_lossy(&said.stdout)) {
-            copy(&library, root, &library)?;
-        }
-        Ok(place)
-    };
-    copied().map_err(|error| GuestFilesError::Copy(program, error))
-}
+use super::{LinuxError, machine};
 
-fn beside(program: &str) -> Option<PathBuf> {
-    let own = std::env::current_exe().ok()?;
-    Some(own.with_file_name(program)).filter(|path| path.is_file())
-}
-
-/// The absolute paths that `ldd` names: libraries and the interpreter.
-fn libraries(said: &str) -> Vec<PathBuf> {
-    let words = said.split_whitespace();
-    words
-        .filter(|word| word.starts_with('/'))
-        .map(PathBuf::from)
-        .collect()
-}
-
-fn copy(from: &Path, root: &Path, place: &Path) -> io::Result<()> {
-    let to = root.join(place.strip_prefix("/").unwrap_or(place));
-    if let Some(directory) = to.parent() {
-        fs::create_dir_all(directory)?;
+/// The program in `/bin`, its libraries where its loader looks, and the program's path.
+pub(crate) fn tree(program: &'static str) -> Result<(Tree, String), LinuxError> {
+    let beside = machine::this_program()?.with_file_name(program);
+    if !beside.is_file() {
+        return Err(LinuxError::NoProgram(program));
     }
-    fs::copy(from, to).map(drop)
+    let mut tree = Tree::new();
+    let place = format!("bin/{program}");
+    tree.insert(&place, host::file(&beside)?)?;
+    for library in host::libraries(&beside)? {
+        host::add_file(&mut tree, &library)?;
+    }
+    Ok((tree, format!("/{place}")))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn libraries_and_the_interpreter_are_found() {
-        let said = "\tlinux-vdso.so.1 (0x00007ffc)\n\
-                    \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
-                    \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
-        let expected = [
-            "/lib/x86_64-linux-gnu/libc.so.6",
-            "/lib64/ld-linux-x86-64.so.2",
-        ];
-        assert_eq!(libraries(said), expected.map(PathBuf::from));
-        assert!(libraries("\tstatically linked\n").is_empty());
-    }
+/// Writes them into `root`; gives the program's path there.
+pub(crate) fn fill(root: &Path, program: &'static str) -> Result<String, LinuxError> {
+    let (tree, path) = tree(program)?;
+    directory::write(&tree, root, Owners::Caller)?;
+    Ok(path)
 }
