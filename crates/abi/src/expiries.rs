@@ -22,9 +22,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::rings::NOTE_NAME;
+use crate::rings;
 
-/// Type of the note, in the name space of [`NOTE_NAME`].
+/// Type of the note, in the name space of [`rings::NOTE_NAME`].
 pub const NOTE_TYPE: u32 = 3;
 /// Entries of a table.
 pub const ENTRIES: usize = 32;
@@ -186,29 +186,15 @@ pub fn parse(table: &[u8; TABLE_BYTES]) -> impl Iterator<Item = Entry> {
     })
 }
 
-/// The note as an image carries it.
+/// The note as an image carries it. Images are mapped where they lie in memory.
 #[derive(Clone, Copy, Debug)]
-#[repr(C, packed(4))]
-pub struct Note {
-    name_bytes: u32,
-    descriptor_bytes: u32,
-    kind: u32,
-    name: [u8; 8],
-    /// Images are mapped where they lie in memory.
-    table: &'static Table,
-}
+#[repr(transparent)]
+pub struct Note(rings::Words<&'static Table>);
 
 impl Note {
     /// The note of an image that counts in `table`.
     pub const fn new(table: &'static Table) -> Self {
-        let [a, b, c, d, nul] = NOTE_NAME;
-        Self {
-            name_bytes: NOTE_NAME.len() as u32,
-            descriptor_bytes: size_of::<u64>() as u32,
-            kind: NOTE_TYPE,
-            name: [a, b, c, d, nul, 0, 0, 0],
-            table,
-        }
+        Self(rings::Words::new(NOTE_TYPE, table))
     }
 }
 

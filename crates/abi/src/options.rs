@@ -46,7 +46,7 @@ impl Options {
 /// The note as an image carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Note(rings::Words);
+pub struct Note(rings::Words<u32>);
 
 impl Note {
     /// The note of an image that takes `options`.

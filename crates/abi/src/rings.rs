@@ -48,7 +48,7 @@ impl Rings {
 /// The note as an image carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Note(Words);
+pub struct Note(Words<u32>);
 
 impl Note {
     /// The note of an image that supports `rings`.
@@ -57,23 +57,23 @@ impl Note {
     }
 }
 
-/// A note of this name space whose descriptor is a word.
+/// A note of this name space with a descriptor. Linkers align notes to 4 bytes, whatever the descriptor is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub(crate) struct Words {
+#[repr(C, packed(4))]
+pub(crate) struct Words<D: Copy> {
     name_bytes: u32,
     descriptor_bytes: u32,
     kind: u32,
     name: [u8; 8],
-    descriptor: u32,
+    descriptor: D,
 }
 
-impl Words {
-    pub(crate) const fn new(kind: u32, descriptor: u32) -> Self {
+impl<D: Copy> Words<D> {
+    pub(crate) const fn new(kind: u32, descriptor: D) -> Self {
         let [a, b, c, d, nul] = NOTE_NAME;
         Self {
             name_bytes: NOTE_NAME.len() as u32,
-            descriptor_bytes: 4,
+            descriptor_bytes: size_of::<D>() as u32,
             kind,
             name: [a, b, c, d, nul, 0, 0, 0],
             descriptor,

@@ -29,35 +29,38 @@ pub(crate) fn has_pvh_entry(notes: &[u8], align: u64) -> bool {
 
 /// The rings that a note segment names; `None` if it has no such note.
 pub(crate) fn rings(notes: &[u8], align: u64) -> Result<Option<Rings>, LoadError> {
-    let Some(bits) = word(notes, align, NOTE_TYPE)? else {
+    let Some(bits) = description(notes, align, NOTE_TYPE)? else {
         return Ok(None);
     };
-    Rings::from_bits(bits).map(Some).ok_or(LoadError::Notes)
+    Rings::from_bits(u32::from_le_bytes(bits))
+        .map(Some)
+        .ok_or(LoadError::Notes)
 }
 
 /// The options that a note segment names; `None` if it has no such note.
 pub(crate) fn options(notes: &[u8], align: u64) -> Result<Option<Options>, LoadError> {
-    let bits = word(notes, align, options::NOTE_TYPE)?;
-    Ok(bits.map(Options::from_bits))
+    let bits = description(notes, align, options::NOTE_TYPE)?;
+    Ok(bits.map(|bits| Options::from_bits(u32::from_le_bytes(bits))))
 }
 
 /// Guest-physical address of the table of expiries that a note segment names; `None` if it has no
 /// such note.
 pub(crate) fn expiries(notes: &[u8], align: u64) -> Result<Option<u64>, LoadError> {
-    let Some(note) = find(notes, align, &NOTE_NAME, expiries::NOTE_TYPE)? else {
-        return Ok(None);
-    };
-    let bytes = <[u8; 8]>::try_from(note.description).map_err(|_| LoadError::Notes)?;
-    Ok(Some(u64::from_le_bytes(bytes)))
+    let address = description(notes, align, expiries::NOTE_TYPE)?;
+    Ok(address.map(u64::from_le_bytes))
 }
 
-/// The word of a note of Tare's.
-fn word(notes: &[u8], align: u64, kind: u32) -> Result<Option<u32>, LoadError> {
+/// The description of a note of Tare's, which has this length.
+fn description<const LEN: usize>(
+    notes: &[u8],
+    align: u64,
+    kind: u32,
+) -> Result<Option<[u8; LEN]>, LoadError> {
     let Some(note) = find(notes, align, &NOTE_NAME, kind)? else {
         return Ok(None);
     };
-    let bits = <[u8; 4]>::try_from(note.description).map_err(|_| LoadError::Notes)?;
-    Ok(Some(u32::from_le_bytes(bits)))
+    let bytes = note.description.try_into().map_err(|_| LoadError::Notes)?;
+    Ok(Some(bytes))
 }
 
 /// The first note of this owner and type.

@@ -209,37 +209,36 @@ impl Segment {
 /// The rings that an image names in a note (`tare_abi::rings`); `None` without a note, which
 /// means either ring.
 pub fn rings<S: Source>(source: &mut S) -> Result<Option<Rings>, LoadError> {
-    let file_bytes = size(source).map_err(LoadError::Image)?;
-    let (_, headers) = program_headers(source, file_bytes)?;
-    in_notes(source, &headers, file_bytes, note::rings)
+    noted(source, note::rings)
 }
 
 /// The options that an image takes, as it names them in a note ([`tare_abi::options`]).
 pub fn options<S: Source>(source: &mut S) -> Result<Options, LoadError> {
-    let file_bytes = size(source).map_err(LoadError::Image)?;
-    let (_, headers) = program_headers(source, file_bytes)?;
-    Ok(in_notes(source, &headers, file_bytes, note::options)?.unwrap_or_default())
+    Ok(noted(source, note::options)?.unwrap_or_default())
 }
 
 /// Guest-physical address of the table in which an image counts the time limits and timers of its
 /// program that ran out ([`tare_abi::expiries`]); `None` for an image that does not. It may lie
 /// anywhere: the file says so.
 pub fn expiries<S: Source>(source: &mut S) -> Result<Option<u64>, LoadError> {
-    let file_bytes = size(source).map_err(LoadError::Image)?;
-    let (_, headers) = program_headers(source, file_bytes)?;
-    in_notes(source, &headers, file_bytes, note::expiries)
+    noted(source, note::expiries)
 }
 
 /// Whether a file is an image or a kernel, which names its 32-bit entry in a note (Xen
 /// `docs/misc/pvh.pandoc`), and not a program. Reads its headers and notes only.
 pub fn boots_by_itself<S: Source>(source: &mut S) -> bool {
-    let mut find = || {
-        let file_bytes = size(source).map_err(LoadError::Image)?;
-        let (_, headers) = program_headers(source, file_bytes)?;
-        let entry = |notes: &[u8], align| Ok(note::has_pvh_entry(notes, align).then_some(()));
-        in_notes(source, &headers, file_bytes, entry)
-    };
-    matches!(find(), Ok::<_, LoadError>(Some(())))
+    let entry = |notes: &[u8], align| Ok(note::has_pvh_entry(notes, align).then_some(()));
+    matches!(noted(source, entry), Ok(Some(())))
+}
+
+/// What `read` finds first in the notes of a file, of which only headers and notes are read.
+fn noted<S: Source, T>(
+    source: &mut S,
+    read: impl Fn(&[u8], u64) -> Result<Option<T>, LoadError>,
+) -> Result<Option<T>, LoadError> {
+    let file_bytes = size(source).map_err(LoadError::Image)?;
+    let (_, headers) = program_headers(source, file_bytes)?;
+    in_notes(source, &headers, file_bytes, read)
 }
 
 /// What `read` finds first in any of the note segments; it gets a segment's bytes and alignment.
