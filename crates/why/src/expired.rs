@@ -63,7 +63,7 @@ pub(crate) fn remedy(expired: &[Expired], share: f64) -> Option<Remedy> {
             rate(first.per_second)
         ),
     };
-    Some(Remedy::InGuest { advice })
+    Some(Remedy::guest(&advice))
 }
 
 #[cfg(test)]
