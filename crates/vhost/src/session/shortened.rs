@@ -179,19 +179,22 @@ mod tests {
     #[test]
     fn a_missing_huge_page_costs_a_small_one() {
         install().unwrap();
-        let bytes = 4 << 20;
+        let huge = 2 << 20;
+        let bytes = 3 * huge;
         let file = memory_file(bytes as u64);
         let copy = FileOffset::new(file.try_clone().unwrap(), 0);
         let region = MmapRegion::<()>::from_file(copy, bytes).unwrap();
-        let watch = Watch::new(region.as_ptr(), bytes, 2 << 20).unwrap();
+        let watch = Watch::new(region.as_ptr(), bytes, huge as u64).unwrap();
         file.set_len(0).unwrap();
         let all = region.as_volatile_slice();
-        let read = |at: usize| all.read_obj::<u64>(at).unwrap();
+        // hugetlbfs begins a mapping at a huge page; this file's begins anywhere.
+        let first = region.as_ptr().addr().next_multiple_of(huge) - region.as_ptr().addr();
+        let read = |at: usize| all.read_obj::<u64>(first + at).unwrap();
         assert_eq!(read(PAGE + 8), u64::MAX);
         assert!(watch.is_gone());
         // What is read there was not written by the handler.
         assert_eq!([read(0), read(2 * PAGE), read(3 * PAGE)], [0; 3]);
-        assert_eq!(read(3 << 20), u64::MAX, "in the other huge page");
+        assert_eq!(read(huge), u64::MAX, "in the next huge page");
     }
 
     /// The tests beside this one have the last disk's share.
