@@ -19,8 +19,10 @@ use crate::api::{ErrorBody, MachineStatus, Stop, StopRequest};
 use crate::settings::{Settings, SettingsChange};
 use crate::stats::Stats;
 
-/// How long a request may take if [`Client::with_timeout`] says nothing.
-pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a request may take if [`Client::with_timeout`] says nothing. A monitor answers within
+/// milliseconds, but on a host without CPU time left it waits for its turn, and a host that is a
+/// virtual machine itself may stand still for seconds.
+pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer that is taken, in bytes.
 const MAX_RESPONSE: usize = 16 << 20;
 /// Pause between attempts to connect to a socket whose queue is full.

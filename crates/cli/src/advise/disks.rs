@@ -1,5 +1,7 @@
 //! The requests on a Tare machine's disks within a window, from the machine's own statistics.
 
+use std::time::Duration;
+
 use tare_advise::Disk;
 use tare_control::client::Client;
 use tare_control::config::DiskCoalesce;
@@ -8,6 +10,9 @@ use tare_control::rundir::RunRoot;
 use tare_control::settings::DiskSettings;
 use tare_control::stats::Stats;
 use tare_probe::vm::{Monitor, Vm};
+
+/// How long a machine may take to answer. Without its answer, the report lacks its disks.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The beginning of a window.
 pub(super) struct Window {
@@ -20,7 +25,7 @@ impl Window {
     pub(super) fn begin(vm: &Vm) -> Option<Self> {
         (vm.monitor == Monitor::Tare).then_some(())?;
         let dir = RunRoot::open_default().ok()?.find(&vm.name).ok()?;
-        let mut client = Client::new(dir.control_socket());
+        let mut client = Client::new(dir.control_socket()).with_timeout(ANSWER_TIMEOUT);
         let before = client.stats().ok()?;
         Some(Self { client, before })
     }
