@@ -9,10 +9,9 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Duration;
 
 use support::needs::{built, kvm, passt, skip};
-use support::{TestDir, end, eventually, free_port, get, installed};
+use support::{IO_TIMEOUT, TestDir, end, eventually, free_port, get, installed, served};
 
 fn example(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -51,7 +50,7 @@ fn stop(place: &TestDir, child: Child) -> support::CommandOutput {
 /// What a server answers to `text`, until it closes or has answered `expected`.
 fn say(port: u16, text: &str, expected: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
     stream.write_all(text.as_bytes())?;
     let (mut all, mut some) = (Vec::new(), [0; 4096]);
     while !String::from_utf8_lossy(&all).contains(expected) {
@@ -88,9 +87,9 @@ fn the_go_service_keeps_notes() {
     );
     let created = say(port, &post, "milk").unwrap();
     assert!(created.contains("201 Created"), "{created}");
-    let one = get(port, "/notes/1").unwrap();
+    let one = served(port, "/notes/1");
     assert!(one.contains("{\"number\":1,\"text\":\"milk\"}"), "{one}");
-    assert!(get(port, "/notes/2").unwrap().contains("404"));
+    assert!(served(port, "/notes/2").contains("404"));
     stop(&place, child).expect(0, "1 notes");
 }
 
@@ -236,7 +235,7 @@ fn the_static_site_is_served() {
     eventually("it answers", || {
         get(port, "/").is_ok_and(|page| page.contains("<h1>A static site</h1>"))
     });
-    let style = get(port, "/style.css").unwrap();
+    let style = served(port, "/style.css");
     assert!(style.contains("text/css"), "{style}");
     stop(&place, child);
 }

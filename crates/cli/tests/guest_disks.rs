@@ -13,7 +13,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use support::needs::{built, kvm, passt};
-use support::{TestDir, eventually, free_port, get, installed};
+use support::{TestDir, eventually, free_port, get, installed, served};
 use tare_control::client::Client;
 
 /// Bytes of a disk.
@@ -254,7 +254,7 @@ fn a_site_is_served_from_a_disk() {
     });
     // What is wrong with a file is the operator's to know, also when clients ask again and again.
     for _ in 0..3 {
-        let answer = get(port, "/damaged").unwrap();
+        let answer = served(port, "/damaged");
         assert!(answer.starts_with("HTTP/1.1 500"), "{answer}");
     }
     let log = place.run(&["logs", "web"]).out;

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 use support::needs::{built, passt, skip};
-use support::{TestDir, eventually, free_port, get};
+use support::{IO_TIMEOUT, TestDir, eventually, free_port, get, served};
 
 /// The HTTP appliance, if it is built and machines with a network can run here.
 fn http() -> Option<PathBuf> {
@@ -54,7 +54,7 @@ fn a_site_file_gives_headers_redirects_and_an_error_page() {
     run(&place, image.to_str().unwrap(), &args);
     eventually("the site is served", || get(port, "/").is_ok());
     let has = |path: &str, parts: &[&str]| {
-        let answer = get(port, path).unwrap();
+        let answer = served(port, path);
         for part in parts {
             assert!(answer.contains(part), "{path}: {answer}");
         }
@@ -96,9 +96,7 @@ fn a_host_of_a_site_has_its_own_files() {
     eventually("the site is served", || get(port, "/").is_ok());
     let of = |host: &str| {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .unwrap();
+        stream.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
         let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -145,7 +143,7 @@ fn a_running_site_gets_another_root() {
     run(&place, image.to_str().unwrap(), &args);
     eventually("the site is served", || get(port, "/").is_ok());
     let heap_bytes = || {
-        let answer = get(port, "/metrics").unwrap();
+        let answer = served(port, "/metrics");
         let mut lines = answer.lines();
         let value = lines.find_map(|line| line.strip_prefix("tare_heap_bytes "));
         value.and_then(|value| value.parse::<u64>().ok()).unwrap()
@@ -182,7 +180,7 @@ fn a_running_site_gets_another_root() {
     let head = answer.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
     assert!(answer[head + 4..] == large(b'1'), "not the old file");
     let has = |path: &str, part: &str| {
-        let answer = get(port, path).unwrap();
+        let answer = served(port, path);
         assert!(answer.contains(part), "{path}: {answer}");
     };
     has("/metrics", "\nhttp_reloads_total 1\n");
@@ -225,7 +223,7 @@ fn a_site_logs_its_answers_to_the_console() {
     let args = ["-p", &publish, "--site", &file];
     run(&place, image.to_str().unwrap(), &args);
     eventually("the site is served", || get(port, "/").is_ok());
-    get(port, "/x\"y").unwrap();
+    served(port, "/x\"y");
     let expected = "\"request\":\"GET /x\\u0022y HTTP/1.1\"";
     eventually("the answer is logged", || {
         let logs = place.run(&["logs", "web"]).out;
@@ -246,7 +244,7 @@ fn a_site_logs_its_answers_to_the_console() {
 
 fn answer(from: SocketAddr) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(from)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
     stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use support::cargo::{COMPILING, compiles, offline, target_dir};
 use support::needs::passt;
-use support::{CommandOutput, TestDir, end, end_within, eventually, free_port, get};
+use support::{CommandOutput, TestDir, end, end_within, eventually, free_port, get, served};
 
 /// The command in `directory`, without a registry.
 fn in_crate(mut command: Command, directory: &Path) -> CommandOutput {
@@ -59,7 +59,7 @@ fn a_new_crate_is_tested_built_and_served() {
         eventually("the appliance answers", || {
             get(port, "/").is_ok_and(|answer| answer.ends_with(text))
         });
-        assert!(get(port, "/other").unwrap().starts_with("HTTP/1.1 404 "));
+        assert!(served(port, "/other").starts_with("HTTP/1.1 404 "));
         place.run(&["stop", "hello"]).expect(0, "");
     };
     serves("\r\n\r\nHello from hello\n");

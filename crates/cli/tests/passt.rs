@@ -15,7 +15,7 @@ use std::thread;
 
 use support::compile::c;
 use support::needs::{built, kvm, passt, skip};
-use support::{CommandOutput, TestDir, end, eventually, free_port, get};
+use support::{CommandOutput, TestDir, end, eventually, free_port, get, served};
 
 const REQUESTS: usize = 100;
 
@@ -152,7 +152,7 @@ fn no_passt_runs_while_a_machine_serves() {
     }
     place.start(&args);
     for _ in 0..REQUESTS {
-        assert!(get(port, "/").unwrap().contains("the site"));
+        assert!(served(port, "/").contains("the site"));
     }
     if has_ipv6 {
         let mut stream = std::net::TcpStream::connect((Ipv6Addr::LOCALHOST, six)).unwrap();
@@ -187,13 +187,13 @@ fn the_first_connection_that_a_guest_opens_starts_passt() {
     }
     assert_eq!(place.starts(), 0);
     for _ in 0..3 {
-        let answer = get(port, "/out").unwrap();
+        let answer = served(port, "/out");
         assert!(answer.contains("from outside"), "{answer}");
     }
     assert_eq!(place.counter("forward_passt_started"), 1);
     assert_eq!(place.counter("forward_passt_ended"), 0);
     assert!(place.waiters().is_empty());
-    assert!(get(port, "/").unwrap().contains("hello"));
+    assert!(served(port, "/").contains("hello"));
     place.stop();
     // A first try without the host's default route is followed by a second.
     assert!((1..=2).contains(&place.starts()), "{}", place.starts());
@@ -216,10 +216,10 @@ fn a_passt_that_does_not_start_when_it_is_needed_is_reported() {
     place.start(&[&[program.as_str()], &args[..], &["--", &address, &out]].concat());
     eventually("it serves", || get(port, "/").is_ok());
     for _ in 0..2 {
-        let answer = get(port, "/out").unwrap();
+        let answer = served(port, "/out");
         assert!(answer.contains("no connection"), "{answer}");
     }
-    assert!(get(port, "/").unwrap().contains("hello"));
+    assert!(served(port, "/").contains("hello"));
     assert_eq!(place.starts(), 1);
     assert_eq!(place.counter("forward_passt_ended"), 1);
     let logs = place.run(&["logs", "web"]).out;

@@ -17,11 +17,10 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use support::compile::{c, source};
 use support::needs::{built, kvm, passt, skip};
-use support::{CommandOutput, TestDir, end, eventually, free_port, get, installed};
+use support::{CommandOutput, IO_TIMEOUT, TestDir, end, eventually, free_port, get, installed};
 
 /// Whether machines with programs can run here.
 fn can_run() -> bool {
@@ -420,7 +419,7 @@ fn answers_to_several_clients_in_one_turn_are_notified_once() {
 /// Each client of `several.c` asks once, and has its answer.
 fn round(clients: &mut [TcpStream]) -> std::io::Result<()> {
     for client in &mut *clients {
-        client.set_read_timeout(Some(Duration::from_secs(5)))?;
+        client.set_read_timeout(Some(IO_TIMEOUT))?;
         client.write_all(b"?")?;
     }
     let mut answer = [0; 100];
@@ -433,7 +432,7 @@ fn round(clients: &mut [TcpStream]) -> std::io::Result<()> {
 fn answers(port: u16, count: u64) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
     let mut answer = [0; 200];
     for _ in 0..count {
         stream.write_all(b"?")?;

@@ -582,13 +582,12 @@ fn one_kernel_is_made_for_several_applications() {
         });
     let [tree, root, out] = ["tree", "root", "out"].map(|name| bench.word(name));
     let args = ["--source", &tree, "--root", &root, "--out", &out];
-    let args = [&args[..], &["--patience", "2"]].concat();
     let tailor = |profiles: &[String], more: &[&str]| {
         let profiles: Vec<&str> = profiles.iter().map(String::as_str).collect();
         let all = [&["tailor"], &profiles[..], &args[..], more].concat();
         end(bench.tare(&all).spawn().unwrap())
     };
-    let ended = tailor(&profiles[..2], &[]);
+    let ended = tailor(&profiles[..2], &["--patience", "60"]);
     ended.expect(0, "Proven by one: it runs, other: it runs");
     let report = bench.report();
     // What the first one lacked is there for the second.
@@ -603,10 +602,12 @@ fn one_kernel_is_made_for_several_applications() {
                 .exists()
         );
     }
-    let checks = [
-        "--check", "/bin/app", "--check", "tcp:9", "--check", "tcp:9",
-    ];
-    let ended = tailor(&profiles, &checks);
+    let checks = ["/bin/app", "tcp:9", "tcp:9"].map(|check| ["--check", check]);
+    // The second one waits in vain for as long.
+    let ended = tailor(
+        &profiles,
+        &[&["--patience", "20"], &checks.concat()[..]].concat(),
+    );
     ended.expect(78, "other: ");
     let report = bench.report();
     let failure = |at: usize| report["applications"][at]["failure"].to_string();

@@ -21,7 +21,7 @@ use support::guest::{self, Then};
 use support::needs::{built, kvm, passt, skip};
 use support::{
     CommandOutput, TestDir, end, eventually, free_port, get, get_within, installed, output,
-    process, tiny,
+    process, served, tiny,
 };
 use tare_hv::{Kvm, KvmKind, Probe};
 
@@ -382,7 +382,7 @@ fn serves(args: &[&str]) {
     eventually("the appliance answers", || {
         get(port, "/index.html").is_ok_and(|answer| answer.ends_with("<p>weighed"))
     });
-    let answer = get(port, "/none").unwrap();
+    let answer = served(port, "/none");
     assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
     place.run(&["stop", "web"]).expect(0, "");
     assert_eq!(end(child).code, Some(0));

@@ -178,7 +178,12 @@ pub(crate) fn output(program: &str, args: &[&str]) -> Output {
     Command::new(program).args(args).output().unwrap()
 }
 
-/// One request on a new connection; the whole answer, or none after a while.
+/// One request on a new connection to a server that serves already; the whole answer.
+pub(crate) fn served(port: u16, path: &str) -> String {
+    get_within(IO_TIMEOUT, port, path).unwrap()
+}
+
+/// The same where none may come yet: an error after a while, for the next try.
 pub(crate) fn get(port: u16, path: &str) -> std::io::Result<String> {
     get_within(Duration::from_secs(2), port, path)
 }
