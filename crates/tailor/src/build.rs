@@ -17,6 +17,7 @@ use crate::objects;
 use crate::output::{Lines, Watched, excerpt};
 use crate::source::Tree;
 use crate::starter::{Excess, Starter, end, excess_of_a_process, is_missing, is_signaled};
+use crate::toolchain::Toolchain;
 
 /// Day that every image says it was built on.
 const TIMESTAMP: &str = "Thu Jan  1 00:00:00 UTC 1970";
@@ -81,13 +82,13 @@ pub enum BuildError {
     },
 }
 
-/// Builds the configuration in `build` with more flags for the compiler, as long as it `goes_on`.
+/// Builds the configuration in `build` with a compiler and more flags for it, as long as it `goes_on`.
 /// `progress` gets each file that is made.
 pub fn build(
     starter: &Starter,
+    compiler: (&Toolchain, &[String]),
     tree: &Tree,
     build: &Path,
-    flags: &[String],
     jobs: NonZeroUsize,
     goes_on: &dyn Fn() -> bool,
     progress: impl FnMut(&str),
@@ -98,7 +99,7 @@ pub fn build(
         source,
     };
     let log = objects::create(build, LOG).map_err(|error| file(&log_path, error))?;
-    let (output, mut make) = start(make(starter, tree, build, flags, jobs)?)?;
+    let (output, mut make) = start(make(starter, compiler, tree, build, jobs)?)?;
     let said = follow(Watched::new(output, goes_on), log, progress);
     let is_interrupted = !goes_on();
     if is_interrupted {
@@ -137,13 +138,13 @@ fn start(mut make: Command) -> Result<(PipeReader, Child), BuildError> {
 
 fn make(
     starter: &Starter,
+    (toolchain, flags): (&Toolchain, &[String]),
     tree: &Tree,
     build: &Path,
-    flags: &[String],
     jobs: NonZeroUsize,
 ) -> Result<Command, BuildError> {
     let mut make = starter
-        .make(tree.dir(), build)
+        .make(toolchain, tree.dir(), build)
         .map_err(BuildError::NoMake)?;
     make.arg(format!("-j{jobs}"))
         .arg(format!("KCFLAGS={}", flags.join(" ")))

@@ -30,9 +30,9 @@ fn built_while(
     let jobs = NonZeroUsize::MIN;
     build(
         &Starter::Test,
+        (&Toolchain::Gnu, &[]),
         &tree,
         out.path(),
-        &[],
         jobs,
         goes_on,
         progress,
@@ -71,7 +71,17 @@ fn the_log_is_not_written_where_a_link_in_its_place_leads() {
     fs::create_dir(&out).unwrap();
     for _ in 0..2 {
         let jobs = NonZeroUsize::MIN;
-        build(&Starter::Test, &tree, &out, &[], jobs, &|| true, |_| {}).unwrap_err();
+        let compiler = (&Toolchain::Gnu, &[][..]);
+        build(
+            &Starter::Test,
+            compiler,
+            &tree,
+            &out,
+            jobs,
+            &|| true,
+            |_| {},
+        )
+        .unwrap_err();
         assert_eq!(fs::read(&kept).unwrap(), b"kept");
     }
 }

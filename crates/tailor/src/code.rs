@@ -16,6 +16,8 @@ const LINKED: [&str; 3] = ["vmlinux.a", "lib/lib.a", "arch/x86/lib/lib.a"];
 const LARGEST: u64 = 256 << 20;
 /// `SHF_EXECINSTR` (ELF, figure 4-11).
 const EXECUTABLE: u64 = 4;
+/// Begins an object of clang's that is compiled as it is linked (LLVM Bitcode File Format).
+const BITCODE: &[u8] = b"BC\xc0\xde";
 
 /// Bytes of executable sections of the objects that were linked, by the first directory
 /// of their path (`net`, `fs`, ...). Code that only a start needs is counted too.
@@ -57,6 +59,11 @@ fn members(build: &Path, path: &Path) -> io::Result<Vec<String>> {
 /// Bytes of an object's executable sections.
 fn code(build: &Path, object: &Path) -> io::Result<u64> {
     let data = objects::read(build, object, LARGEST)?;
+    if data.starts_with(BITCODE) {
+        return Err(io::Error::other(
+            "a kernel that is optimized over all files has no code in its objects",
+        ));
+    }
     let file = object::File::parse(&*data).map_err(damaged(object))?;
     let is_code =
         |flags| matches!(flags, SectionFlags::Elf { sh_flags } if sh_flags & EXECUTABLE != 0);

@@ -45,6 +45,8 @@ pub enum Cut {
     Native,
     /// Compiler flag: -O3.
     O3,
+    /// Clang, and optimization over all files as they are linked (ThinLTO).
+    ThinLto,
 }
 
 /// What a cut is, for reports.
@@ -68,7 +70,7 @@ enum CutGroup {
 
 impl Cut {
     /// All cuts, in the order of a report.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Packages,
         Self::Smp,
         Self::Modules,
@@ -85,6 +87,7 @@ impl Cut {
         Self::InodePermission,
         Self::Native,
         Self::O3,
+        Self::ThinLto,
     ];
 
     /// Cuts that are taken unless the user keeps them: none gives up safety that
@@ -257,6 +260,12 @@ impl Cut {
                 None,
             ),
             Self::O3 => (CutGroup::Named, "o3", "compiler flag -O3", None),
+            Self::ThinLto => (
+                CutGroup::Named,
+                "thin-lto",
+                "compiled by clang, optimized over all files (ThinLTO)",
+                None,
+            ),
         };
         Facts {
             name,

@@ -21,6 +21,7 @@ use crate::source::{
 };
 use crate::spec::KernelSpec;
 use crate::starter::Starter;
+use crate::toolchain::{NoLlvm, Toolchain};
 use crate::{build, kconfig, lock, objects};
 
 /// Objects of the build, in the kernel's directory.
@@ -89,6 +90,9 @@ pub enum MakeError {
         /// What the objects that are not there yet need, bytes.
         needed_bytes: u64,
     },
+    /// No compiler for its cuts.
+    #[error(transparent)]
+    NoLlvm(#[from] NoLlvm),
     /// The lock is of other sources.
     #[error(
         "the lock names sources with the hash {locked}, but these have {found}: give the right ones with --source"
@@ -164,11 +168,13 @@ impl KernelBuilder {
         let recipe = Recipe {
             sources: &sources,
             cuts: &spec.cuts,
+            toolchain: Toolchain::of(&spec.cuts)?,
             flags: flags(&spec.cuts),
             added: &spec.add,
         };
         let solve = |tree: &Tree, build: &Path| {
-            kconfig::solve(&self.starter, tree, build, &choice, goes_on)
+            let toolchain = &recipe.toolchain;
+            kconfig::solve(&self.starter, toolchain, tree, build, &choice, goes_on)
         };
         let mut kernel = self.build(&recipe, dir, solve, goes_on, progress)?;
         kernel.choice = choice;
@@ -187,6 +193,7 @@ impl KernelBuilder {
         let recipe = Recipe {
             sources: &sources,
             cuts: &BTreeSet::new(),
+            toolchain: Toolchain::Gnu,
             flags: Vec::new(),
             added: &BTreeMap::new(),
         };
@@ -219,6 +226,7 @@ impl KernelBuilder {
         let recipe = Recipe {
             sources: &sources,
             cuts: &lock.cuts,
+            toolchain: Toolchain::of(&lock.cuts)?,
             flags,
             added: &lock.added,
         };
@@ -227,7 +235,8 @@ impl KernelBuilder {
             .map_err(MakeError::LockConfig)?
             .text();
         let solve = |tree: &Tree, build: &Path| {
-            kconfig::solve_lines(&self.starter, tree, build, &lines, goes_on)
+            let toolchain = &recipe.toolchain;
+            kconfig::solve_lines(&self.starter, toolchain, tree, build, &lines, goes_on)
         };
         let ours = patches(&lock.cuts, sources.tree.series());
         for patch in &lock.patches {
@@ -251,6 +260,7 @@ impl KernelBuilder {
         let tree = self.source.tree(&self.cache)?;
         Ok(kconfig::solve(
             &self.starter,
+            &Toolchain::of(&spec.cuts)?,
             &tree,
             dir,
             &choose(&spec.on(tree.series())),
@@ -289,12 +299,15 @@ impl KernelBuilder {
         } = prepared?;
         let begin = Instant::now();
         let mut files_made = 0;
-        let (starter, flags) = (&self.starter, &recipe.flags);
+        let (starter, toolchain) = (&self.starter, &recipe.toolchain);
+        let compiler = (toolchain, recipe.flags.as_slice());
         let count = |file: &str| {
             files_made += 1;
             progress(file);
         };
-        let image = build::build(starter, &tree, &objects, flags, self.jobs, goes_on, count)?;
+        let image = build::build(
+            starter, compiler, &tree, &objects, self.jobs, goes_on, count,
+        )?;
         let packed = objects::open(&objects, build::BZ_IMAGE).map_err(failed(&image.bz_image))?;
         let lock = Lock {
             schema: lock::SCHEMA.to_owned(),
@@ -304,7 +317,7 @@ impl KernelBuilder {
             patches,
             cuts: recipe.cuts.clone(),
             flags: recipe.flags.clone(),
-            tools: lock::tools(),
+            tools: toolchain.versions(),
             config: config.lines(),
             added: recipe.added.clone(),
             image_bytes: packed.metadata().map_err(failed(&image.bz_image))?.len(),
@@ -326,6 +339,7 @@ impl KernelBuilder {
 struct Recipe<'a> {
     sources: &'a Sources,
     cuts: &'a BTreeSet<Cut>,
+    toolchain: Toolchain,
     flags: Vec<String>,
     /// Options that were added, each with why.
     added: &'a BTreeMap<Symbol, String>,

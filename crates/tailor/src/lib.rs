@@ -52,4 +52,5 @@ pub mod tailoring;
 pub mod target;
 #[cfg(test)]
 mod testing;
+pub mod toolchain;
 pub mod tuning;

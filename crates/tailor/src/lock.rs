@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -200,21 +199,6 @@ pub(crate) fn sha256_of_tree(tree: &Tree) -> Result<String, LockError> {
         hash.update(&content);
     }
     Ok(hex(hash))
-}
-
-/// First lines of the versions of what makes an image.
-pub fn tools() -> Vec<String> {
-    let version = |program: &str| {
-        let output = Command::new(program)
-            .arg("--version")
-            .env("LC_ALL", "C")
-            .output();
-        let text = output.map(|output| output.stdout).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let line = text.lines().next().unwrap_or("of unknown version");
-        format!("{program}: {line}")
-    };
-    ["gcc", "ld"].map(version).to_vec()
 }
 
 fn list(dir: &Path, paths: &mut Vec<PathBuf>) -> Result<(), LockError> {

@@ -12,6 +12,8 @@ use tare_host::child::ended_within;
 use tare_launch::building;
 pub use tare_launch::building::Bounds;
 
+use crate::toolchain::Toolchain;
+
 /// What a build may take unless its caller says otherwise: a kernel with debug information and all
 /// that its configuration builds in takes some 3 GiB. Of memory it may take three quarters of the host's, if
 /// that is less.
@@ -54,8 +56,13 @@ pub enum Starter {
 }
 
 impl Starter {
-    /// `make` for sources, which writes below `objects` only.
-    pub(crate) fn make(&self, sources: &Path, objects: &Path) -> io::Result<Command> {
+    /// `make` for sources with these compilers, which writes below `objects` only.
+    pub(crate) fn make(
+        &self,
+        toolchain: &Toolchain,
+        sources: &Path,
+        objects: &Path,
+    ) -> io::Result<Command> {
         let mut make = match self {
             Self::Tare(tare, bounds) => building::command(tare, sources, objects, *bounds, "make")?,
             #[cfg(test)]
@@ -65,6 +72,7 @@ impl Starter {
             .arg(sources)
             .arg(format!("O={}", objects.display()))
             .arg("ARCH=x86_64")
+            .args(toolchain.word())
             .env("LC_ALL", "C")
             .env_remove("MAKEFLAGS")
             .stdin(std::process::Stdio::null())
@@ -152,6 +160,23 @@ pub(crate) fn is_signaled(status: ExitStatus) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn make_gets_the_compilers_that_are_not_its_own() {
+        let words = |toolchain| {
+            let make = Starter::Test.make(&toolchain, Path::new("/s"), Path::new("/o"));
+            let make = make.unwrap();
+            let words = make
+                .get_args()
+                .map(|word| word.to_str().unwrap().to_owned());
+            words.collect::<Vec<_>>()
+        };
+        let gnu = words(Toolchain::Gnu);
+        assert_eq!(gnu, ["-C", "/s", "O=/o", "ARCH=x86_64"]);
+        let llvm = words(Toolchain::Llvm("-19".to_owned()));
+        assert_eq!(llvm[..4], gnu);
+        assert_eq!(llvm[4..], ["LLVM=-19"]);
+    }
 
     #[test]
     fn a_build_leaves_the_host_a_quarter_of_its_memory() {

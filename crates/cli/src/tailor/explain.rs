@@ -31,7 +31,7 @@ impl Explain for MakeError {
                     ..
                 },
             ) => ExitCode::Output,
-            Self::Build(_) => ExitCode::KernelBuild,
+            Self::Build(_) | Self::NoLlvm(_) => ExitCode::KernelBuild,
             Self::Lock(error) => error.code(),
             Self::Busy(_) => ExitCode::NameInUse,
             Self::Dir { .. } | Self::Space { .. } => ExitCode::Output,

@@ -1,9 +1,8 @@
 //! Firecracker's own configuration of a guest's kernel, on the sources of the tailored ones.
 //!
-//! The files are not part of Tare. `tare weigh tailor --config FILE --config FILE` takes them
-//! from Firecracker's sources (Apache-2.0), where they are
-//! `resources/guest_configs/microvm-kernel-ci-x86_64-6.1.config` and, for PCI, `pcie.config`
-//! beside it. They are merged as Firecracker's own build does (`scripts/kconfig/merge_config.sh`
+//! The file is not part of Tare. `tare weigh tailor --config FILE` takes it from Firecracker's
+//! sources (Apache-2.0), where it is `resources/guest_configs/microvm-kernel-ci-x86_64-6.1.config`.
+//! In earlier versions PCI is in a second file beside it, `pcie.config`. Several are merged as Firecracker's own build does (`scripts/kconfig/merge_config.sh`
 //! of the kernel): a later file wins. The options are kept in the cache for later runs.
 
 use std::fs::{self, File};
@@ -18,6 +17,7 @@ use tare_tailor::lock;
 use tare_tailor::mapping::Symbol;
 use tare_tailor::source::Source;
 use tare_tailor::starter::{Starter, bounds};
+use tare_tailor::toolchain::Toolchain;
 
 use super::LinuxError;
 use super::kernels::{self, Bootable};
@@ -145,7 +145,12 @@ pub(crate) fn kernel(
     interrupt: &Interrupt,
 ) -> Result<Bootable, LinuxError> {
     let sources = kernels::sources(cache)?;
-    let all = format!("{} {:?} {}", sources.sha256, lock::tools(), given.text());
+    let all = format!(
+        "{} {:?} {}",
+        sources.sha256,
+        Toolchain::Gnu.versions(),
+        given.text()
+    );
     let key = format!("firecracker-{}", &lock::sha256(all.as_bytes())[..12]);
     let entries = kernels::entries(cache);
     let place = entries.join(key);

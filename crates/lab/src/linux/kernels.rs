@@ -19,6 +19,7 @@ use tare_tailor::source::{Series, Source, Sources};
 use tare_tailor::spec::KernelSpec;
 use tare_tailor::starter::{Starter, bounds};
 use tare_tailor::target::{Part, Target};
+use tare_tailor::toolchain::Toolchain;
 
 use super::LinuxError;
 use super::catalog::App;
@@ -106,7 +107,7 @@ pub(crate) fn tailored(
 ) -> Result<Bootable, LinuxError> {
     let order = order(app, cuts)?;
     let sources = sources(cache)?;
-    let place = entries(cache).join(key(app, &order, &sources));
+    let place = entries(cache).join(key(app, &order, &sources, &toolchain(name, &order)?));
     if stored_kernel(&place).is_none() {
         make(name, &order, &place, cache, interrupt)?;
     }
@@ -140,7 +141,8 @@ pub(crate) fn kept_for(
     if !entries.is_dir() {
         return Err(none());
     }
-    let key = key(app, &order(app, cuts)?, &sources(cache)?);
+    let order = order(app, cuts)?;
+    let key = key(app, &order, &sources(cache)?, &toolchain(name, &order)?);
     at(&entries.join(key), name).ok_or_else(none)
 }
 
@@ -155,9 +157,14 @@ fn bootable(name: &str, (lock, image): (Lock, PathBuf)) -> Bootable {
     }
 }
 
+/// The compilers of a kernel request.
+fn toolchain(name: &str, order: &KernelSpec) -> Result<Toolchain, LinuxError> {
+    Toolchain::of(&order.cuts).map_err(|error| not_made(name, error.into()))
+}
+
 /// The directory of a kernel request: another source, list of symbols, cut,
 /// patch or compiler is another kernel.
-fn key(app: &App, order: &KernelSpec, sources: &Sources) -> String {
+fn key(app: &App, order: &KernelSpec, sources: &Sources, toolchain: &Toolchain) -> String {
     let choice = choose(order);
     let symbols: Vec<&str> = choice.symbols.keys().map(Symbol::name).collect();
     let cuts: Vec<&str> = order.cuts.iter().map(|cut| cut.name()).collect();
@@ -166,7 +173,7 @@ fn key(app: &App, order: &KernelSpec, sources: &Sources) -> String {
         .iter()
         .filter_map(|cut| cut.patch(order.series))
         .collect();
-    let tools = lock::tools();
+    let tools = toolchain.versions();
     let sources = &sources.sha256;
     let (values, where_known) = (&choice.values, &choice.where_known);
     let all =
@@ -334,8 +341,9 @@ mod tests {
         let app = catalog::find("lighttpd").unwrap();
         let dir = tempfile::tempdir().unwrap();
         let [one, other] = ["a", "b"].map(|text| sources(dir.path(), text));
-        let key_of =
-            |cuts: &BTreeSet<Cut>, of: &Sources| key(&app, &order(&app, cuts).unwrap(), of);
+        let key_of = |cuts: &BTreeSet<Cut>, of: &Sources| {
+            key(&app, &order(&app, cuts).unwrap(), of, &Toolchain::Gnu)
+        };
         let default = Cut::by_default();
         let mut more = default.clone();
         more.insert(Cut::Dac);
@@ -358,7 +366,7 @@ mod tests {
         };
         // Of a guest with one CPU; security modules need users.
         assert_eq!(same(&alone), [Cut::Packages, Cut::IoScheduler, Cut::Dac]);
-        let flags = [Cut::Native, Cut::O3];
+        let flags = [Cut::Native, Cut::O3, Cut::ThinLto];
         let taken = same(&back).into_iter().filter(|cut| !flags.contains(cut));
         assert_eq!(taken.collect::<Vec<_>>(), [Cut::Packages, Cut::IoScheduler]);
     }

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 pub use config::Config;
 pub use given::{GivenConfig, GivenError};
@@ -27,6 +27,7 @@ use crate::objects;
 use crate::output::{Watched, beginning, excerpt};
 use crate::source::Tree;
 use crate::starter::{Excess, Starter, end, excess_of_a_process, is_missing};
+use crate::toolchain::Toolchain;
 
 /// The requested list, in the build directory.
 const REQUESTED: &str = "asked.config";
@@ -95,12 +96,14 @@ fn list(all: &[NotGranted]) -> String {
 /// `build`, which then holds it as `.config`, as long as it `goes_on`.
 pub(crate) fn solve(
     starter: &Starter,
+    toolchain: &Toolchain,
     tree: &Tree,
     build: &Path,
     choice: &Choice,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Config, KconfigError> {
-    let config = solve_lines(starter, tree, build, &fragment(choice), goes_on)?;
+    let lines = fragment(choice);
+    let config = solve_lines(starter, toolchain, tree, build, &lines, goes_on)?;
     match not_granted(tree, choice, &config) {
         none if none.is_empty() => Ok(config),
         some => Err(KconfigError::NotGranted(some)),
@@ -110,6 +113,7 @@ pub(crate) fn solve(
 /// The same for the lines of a configuration, without asking what was granted.
 pub(crate) fn solve_lines(
     starter: &Starter,
+    toolchain: &Toolchain,
     tree: &Tree,
     build: &Path,
     lines: &str,
@@ -117,14 +121,8 @@ pub(crate) fn solve_lines(
 ) -> Result<Config, KconfigError> {
     let build = &made(build)?;
     let asked = write(build, REQUESTED, lines)?;
-    run_scripts(
-        starter,
-        tree,
-        build,
-        &["allnoconfig"],
-        Some(&asked),
-        goes_on,
-    )?;
+    let make = starter.make(toolchain, tree.dir(), build);
+    run_scripts(starter, make, &["allnoconfig"], Some(&asked), goes_on)?;
     result(build)
 }
 
@@ -139,7 +137,8 @@ pub(crate) fn solve_given(
 ) -> Result<Config, KconfigError> {
     let build = &made(build)?;
     write(build, RESULT, &given.text())?;
-    run_scripts(starter, tree, build, &["olddefconfig"], None, goes_on)?;
+    let make = starter.make(&Toolchain::Gnu, tree.dir(), build);
+    run_scripts(starter, make, &["olddefconfig"], None, goes_on)?;
     result(build)
 }
 
@@ -157,7 +156,8 @@ pub fn made_by(
     let asked = lines
         .map(|lines| write(build, REQUESTED, lines))
         .transpose()?;
-    run_scripts(starter, tree, build, targets, asked.as_deref(), goes_on)?;
+    let make = starter.make(&Toolchain::Gnu, tree.dir(), build);
+    run_scripts(starter, make, targets, asked.as_deref(), goes_on)?;
     result(build)
 }
 
@@ -207,16 +207,13 @@ fn fragment(choice: &Choice) -> String {
 
 fn run_scripts(
     starter: &Starter,
-    tree: &Tree,
-    build: &Path,
+    make: io::Result<Command>,
     targets: &[&str],
     asked: Option<&Path>,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<(), KconfigError> {
-    let mut make = starter
-        .make(tree.dir(), build)
-        .map_err(KconfigError::NoMake)?;
     let mut make = make
+        .map_err(KconfigError::NoMake)?
         .args(targets)
         .env_remove("KCONFIG_ALLCONFIG")
         .envs(asked.map(|asked| ("KCONFIG_ALLCONFIG", asked)))

@@ -59,6 +59,7 @@ fn every_target_is_granted_all_that_it_asks() {
         let build = tempfile::tempdir().unwrap();
         let config = solve(
             &Starter::Test,
+            &Toolchain::Gnu,
             &tree,
             build.path(),
             &everything(tree.series(), target, &cuts),
@@ -87,6 +88,7 @@ fn parameters_become_the_kernels_own_command_line_and_are_in_its_lock() {
     spec.parameters = settings.map(|setting| setting.word.clone()).collect();
     let config = solve(
         &Starter::Test,
+        &Toolchain::Gnu,
         &tree,
         build.path(),
         &choose(&spec.on(tree.series())),
@@ -120,9 +122,16 @@ fn what_is_not_granted_is_named_with_what_it_depends_on() {
     let symbol = Symbol::new("VIRTIO_NET").unwrap();
     let reasons = BTreeSet::from(["a test".to_owned()]);
     choice.symbols.insert(symbol, reasons);
-    let error = solve(&Starter::Test, &tree, build.path(), &choice, &|| true)
-        .unwrap_err()
-        .to_string();
+    let error = solve(
+        &Starter::Test,
+        &Toolchain::Gnu,
+        &tree,
+        build.path(),
+        &choice,
+        &|| true,
+    )
+    .unwrap_err()
+    .to_string();
     assert!(
         error.contains("VIRTIO_NET (for a test; it depends on VIRTIO"),
         "{error}"

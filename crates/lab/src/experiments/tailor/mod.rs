@@ -10,14 +10,17 @@ mod report;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tare_control::sentence::chain;
 use tare_rootfs::{Cache, Tree};
+use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{GivenConfig, Prompts};
 use tare_tailor::lock;
+use tare_tailor::toolchain::Toolchain;
 
 use self::figures::{GOALS, METRICS, Weighed};
 use self::plan::{Arm, DEBIAN, FIRECRACKER, MadeOf, Plan};
@@ -272,6 +275,9 @@ fn takes_nothing(app: &App, arm: &Arm) -> Result<bool, LinuxError> {
 impl Experiment for Tailor {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
         self.take_configuration(&request.configs)?;
+        if Toolchain::of(&BTreeSet::from([Cut::ThinLto])).is_err() {
+            self.plan.without_lto();
+        }
         let Some(cuts) = &request.cuts else {
             return Ok(());
         };

@@ -85,6 +85,8 @@ const NO_HARDENING_SELINUX: &str = "mitigations=off init_on_alloc=0 \
     randomize_kstack_offset=off hardened_usercopy=off nokaslr selinux=0 audit=0";
 /// With the default cuts.
 pub(super) const TAILORED: &str = "tailored";
+/// The same, compiled by clang and optimized over all files.
+pub(super) const TAILORED_LTO: &str = "tailored-lto";
 /// With all cuts that give up safety besides.
 pub(super) const TRUSTING: &str = "trusting";
 /// Without any cut.
@@ -145,6 +147,11 @@ impl Plan {
         self.arms.retain(|arm| arm.kernel != MadeOf::Firecracker);
     }
 
+    /// Leaves the kernel that clang compiles out.
+    pub(super) fn without_lto(&mut self) {
+        self.arms.retain(|arm| arm.name != TAILORED_LTO);
+    }
+
     /// How long it takes where every kernel is made already.
     pub(super) fn planned(&self) -> Duration {
         let boots = (self.arms.len() * self.boots.max(1) + self.single.len()) as u64;
@@ -170,6 +177,7 @@ fn rising() -> Vec<f64> {
 
 fn arms() -> Vec<Arm> {
     let tailored = MadeOf::Cuts(Cut::by_default());
+    let lto = MadeOf::Cuts(&Cut::by_default() | &BTreeSet::from([Cut::ThinLto]));
     let trusting = MadeOf::Cuts(Cut::all_trusting());
     [
         (DEBIAN, MadeOf::Debian, ""),
@@ -181,6 +189,7 @@ fn arms() -> Vec<Arm> {
             NO_HARDENING_SELINUX,
         ),
         (TAILORED, tailored, ""),
+        (TAILORED_LTO, lto, ""),
         (TRUSTING, trusting, ""),
     ]
     .map(|(name, kernel, parameters)| Arm {
@@ -240,7 +249,7 @@ pub(super) struct Pair {
 }
 
 /// Changes between the kernels that are measured completely: what gives which gain.
-pub(super) const CHANGES: [Change; 7] = [
+pub(super) const CHANGES: [Change; 8] = [
     Change {
         about: "hardening off by boot parameters, Debian's kernel",
         from: DEBIAN,
@@ -260,6 +269,11 @@ pub(super) const CHANGES: [Change; 7] = [
         about: "tailored, for Debian's",
         from: DEBIAN,
         to: TAILORED,
+    },
+    Change {
+        about: "clang and ThinLTO, for gcc: tailored",
+        from: TAILORED,
+        to: TAILORED_LTO,
     },
     Change {
         about: "tailored, for Firecracker's configuration",
@@ -311,7 +325,7 @@ const fn reach(cut: Cut) -> u8 {
     match cut {
         Cut::ReadOnlyNoexec | Cut::LookupPermission | Cut::InodePermission => 0,
         Cut::Audit | Cut::Lsm => 1,
-        Cut::Smp | Cut::Native | Cut::O3 => 3,
+        Cut::Smp | Cut::Native | Cut::O3 | Cut::ThinLto => 3,
         _ => 2,
     }
 }
@@ -417,6 +431,7 @@ mod tests {
             FIRECRACKER,
             FIRECRACKER_UNHARDENED,
             TAILORED,
+            TAILORED_LTO,
             TRUSTING,
         ];
         assert_eq!(names(&plan), right);
@@ -428,6 +443,7 @@ mod tests {
             }
         }
         plan.without_firecracker();
+        plan.without_lto();
         assert_eq!(names(&plan), [DEBIAN, UNHARDENED, TAILORED, TRUSTING]);
     }
 

@@ -1,7 +1,7 @@
 //! What the kernels say.
 
 use super::figures::{Weighed, calls_of};
-use super::plan::{CHANGES, Change, FIRECRACKER, Plan, back};
+use super::plan::{CHANGES, Change, FIRECRACKER, Plan, TAILORED_LTO, back};
 use crate::figure::{Figure, value};
 use crate::number::number;
 use crate::report::{ReportText, Row, Template, row, table};
@@ -48,7 +48,8 @@ pub(super) fn report_text(plan: &Plan, weighed: &Weighed, figures: &[Figure]) ->
         .set("boots", plan.boots)
         .set("requests", plan.requests)
         .set("dialogs", plan.dialogs)
-        .only_if("no_firecracker", !has_firecracker(figures))
+        .only_if("no_firecracker", !has(figures, FIRECRACKER))
+        .only_if("no_lto", !has(figures, TAILORED_LTO))
         .maybe(
             "iterations_inside",
             weighed.iterations_inside.then_some(ITERATIONS_INSIDE),
@@ -79,9 +80,9 @@ pub(super) fn report_text(plan: &Plan, weighed: &Weighed, figures: &[Figure]) ->
     text.report_with([], sections, &[])
 }
 
-/// Whether the kernel of Firecracker's configuration was measured.
-fn has_firecracker(figures: &[Figure]) -> bool {
-    let of = |figure: &str| value(figures, &format!("{figure}.{FIRECRACKER}"));
+/// Whether a kernel was measured.
+fn has(figures: &[Figure], kernel: &str) -> bool {
+    let of = |figure: &str| value(figures, &format!("{figure}.{kernel}"));
     of("image_bytes").or(of("peak_insns")).is_some()
 }
 
@@ -192,12 +193,16 @@ mod tests {
         let html = changes_of(&text);
         assert!(html.contains("-10.0") && html.contains("-30.0"), "{html}");
         assert!(!html.contains("Firecracker"), "{html}");
-        assert_eq!(text.limitations.len(), 1, "{:?}", text.limitations);
-        assert!(text.limitations[0].contains("--config FILE"));
+        let [clang, config] = text.limitations.as_slice() else {
+            panic!("{:?}", text.limitations);
+        };
+        assert!(clang.contains("clang, lld and llvm") && config.contains("--config FILE"));
         request(&mut weighed, FIRECRACKER, 1400);
+        request(&mut weighed, TAILORED_LTO, 630);
         let text = report(&weighed);
         let html = changes_of(&text);
         assert!(html.contains("+40.0") && html.contains("-50.0"), "{html}");
+        assert!(html.contains("ThinLTO") && html.contains("-10.0"), "{html}");
         assert!(text.limitations.is_empty(), "{:?}", text.limitations);
     }
 }
