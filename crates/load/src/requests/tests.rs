@@ -193,7 +193,7 @@ fn a_signal_ends_a_long_load() {
         matches!(result, Err(LoadError::Interrupted(_))),
         "{result:?}"
     );
-    assert!(begin.elapsed() < SECOND * 5);
+    assert!(begin.elapsed() < SECOND * 50);
 }
 
 #[test]
