@@ -80,6 +80,12 @@ downloadable() {
     fi
 }
 
+# The crates of a package outside the workspace, so that what builds it needs no registry.
+crates_of() { # DIRECTORY
+    cargo fetch --quiet --locked --manifest-path "$root/$1/Cargo.toml" ||
+        echo "setup: going on without the crates of $1" >&2
+}
+
 # The upstream source of PACKAGE below target/sources, for tests that run a package's own suite, which SKIP
 # without it. apt gets it from where it gets Debian's packages, and checks it.
 source_of() { # PACKAGE
@@ -187,20 +193,22 @@ test)
     source_of posixtestsuite
     # Programs in Go, and Go's own tests; any version.
     command -v go >/dev/null || packages golang-go
-    # Its test builds it without a registry.
-    for example in rest tls; do
-        cargo fetch --quiet --locked --manifest-path "$root/examples/$example/Cargo.toml" ||
-            echo "setup: going on without the crates of examples/$example" >&2
+    # Their tests build them without a registry.
+    for package in examples/rest examples/tls lab/appliances/axum; do
+        crates_of "$package"
     done
     ;;
 weigh)
     # What experiments beyond that of `run` use: kernels, databases, platforms.
     packages clang passt qemu-system-x86 e2fsprogs postgresql kmod memcached mmdebstrap runc \
         util-linux libc-bin make flex bison bc libelf-dev zstd patch xz-utils
+    # The cut thin-lto; any version from 15 on.
+    packages clang-19 lld-19 llvm-19 perl python3
     # `tare weigh apps` unpacks them; gVisor (runsc) is not in Debian.
     downloadable redis-server nginx memcached
-    # `tare weigh tailor --app go` compiles its server; any version.
+    # Their servers are compiled; any version.
     command -v go >/dev/null || packages golang-go
+    crates_of lab/appliances/axum
     ;;
 *)
     echo "setup: unknown goal '$goal' (compile, build, run, test, ci or weigh)" >&2

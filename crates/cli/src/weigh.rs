@@ -53,6 +53,7 @@ pub(crate) fn weigh(args: WeighArgs) -> CommandResult {
             (request.app, request.cuts) = (own.app, own.cuts);
             request.configs = own.configs;
         }
+        OwnArgs::Kernels(own) => request.kernels = own.kernels,
         OwnArgs::Platforms(own) => {
             let options = options(*own);
             request.resume.clone_from(&options.resume);

@@ -23,7 +23,7 @@ use tare_load::interrupt::Interrupt;
 pub trait Experiment {
     /// Takes the experiment's own options from the request; called first.
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        no_options_of_tailor(request)
+        no_options_of_others(request)
     }
 
     /// The plan, for the record.
@@ -243,15 +243,16 @@ pub struct Merged {
     pub started: String,
 }
 
-/// Refuses the options of `tailor`.
-pub fn no_options_of_tailor(request: &WeighRequest) -> Result<(), WeighError> {
+/// Refuses the options that one experiment alone has.
+pub fn no_options_of_others(request: &WeighRequest) -> Result<(), WeighError> {
     let given = [
-        ("--cuts", request.cuts.is_some()),
-        ("--config", !request.configs.is_empty()),
+        ("--cuts", "tailor", request.cuts.is_some()),
+        ("--config", "tailor", !request.configs.is_empty()),
+        ("--kernel", "apps", !request.kernels.is_empty()),
     ];
-    match given.into_iter().find(|(_, is_given)| *is_given) {
+    match given.into_iter().find(|(_, _, is_given)| *is_given) {
         None => Ok(()),
-        Some((option, _)) => Err(WeighError::Option(format!("{option} is for tailor"))),
+        Some((option, whose, _)) => Err(WeighError::Option(format!("{option} is for {whose}"))),
     }
 }
 
@@ -295,6 +296,8 @@ pub enum Subject {
     Image,
     /// An example application: `--app`.
     App,
+    /// Several applications, for which there may be kernels: `--kernel`.
+    Apps,
     /// The experiment's own options.
     Own,
 }

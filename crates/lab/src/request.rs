@@ -68,6 +68,9 @@ pub struct WeighRequest {
     /// Files of Firecracker's configuration of a guest's kernel, for `tailor`, of which a later
     /// one wins; empty is the configuration of an earlier run, if there was one.
     pub configs: Vec<PathBuf>,
+    /// Kernels of Linux guests for `apps`: name of an application, file; `None` is the one that
+    /// `tailor` built for it.
+    pub kernels: Vec<(String, Option<PathBuf>)>,
     /// The earlier run, or its `summary.json`, that the page has beside the new one.
     pub against: Option<PathBuf>,
     /// Revision of the source that this program was built from.
@@ -88,6 +91,7 @@ impl WeighRequest {
             app: None,
             cuts: None,
             configs: Vec::new(),
+            kernels: Vec::new(),
             fail_on_missed: false,
             resume: None,
             against: None,

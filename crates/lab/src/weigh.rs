@@ -85,8 +85,8 @@ fn subject(entry: &Entry, request: &WeighRequest) -> Result<Option<String>, Weig
         )))
     };
     match (entry.subject, &request.image, &request.app) {
-        (Subject::App | Subject::Own, Some(_), _) => refused("--image"),
-        (Subject::Image | Subject::Own, _, Some(_)) => refused("--app"),
+        (Subject::App | Subject::Apps | Subject::Own, Some(_), _) => refused("--image"),
+        (Subject::Image | Subject::Apps | Subject::Own, _, Some(_)) => refused("--app"),
         (_, image, app) => Ok(image.clone().or(app.clone())),
     }
 }

@@ -1,5 +1,6 @@
 //! Experiments: `tare weigh`.
 
+use std::convert::Infallible;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
@@ -35,6 +36,7 @@ pub(crate) enum OwnArgs {
     None,
     Image(ImageArgs),
     Cuts(CutArgs),
+    Kernels(KernelArgs),
     Platforms(Box<PlatformArgs>),
 }
 
@@ -44,6 +46,7 @@ impl OwnArgs {
         match entry.subject {
             Subject::Image => ImageArgs::augment_args(command),
             Subject::App => CutArgs::augment_args(command),
+            Subject::Apps => KernelArgs::augment_args(command),
             Subject::Own if entry.name == STUDY.name => PlatformArgs::augment_args(command),
             Subject::Own => command,
         }
@@ -53,6 +56,7 @@ impl OwnArgs {
         Ok(match entry.subject {
             Subject::Image => Self::Image(ImageArgs::from_arg_matches(matches)?),
             Subject::App => Self::Cuts(CutArgs::from_arg_matches(matches)?),
+            Subject::Apps => Self::Kernels(KernelArgs::from_arg_matches(matches)?),
             Subject::Own if entry.name == STUDY.name => {
                 Self::Platforms(Box::new(PlatformArgs::from_arg_matches(matches)?))
             }
@@ -137,7 +141,7 @@ pub(crate) struct ImageArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CutArgs {
     /// Example application: lighttpd, nginx, redis, memcached, apache,
-    /// haproxy, nginx-workers, python, go, postgres
+    /// haproxy, nginx-workers, python, go, axum, postgres
     /// [default: lighttpd]
     #[arg(long, value_name = "NAME")]
     pub(crate) app: Option<String>,
@@ -146,11 +150,28 @@ pub(crate) struct CutArgs {
     /// not cached [default: all with --full, else none]
     #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub(crate) cuts: Option<Vec<tare_tailor::cut::Cut>>,
-    /// Also measure a kernel with Firecracker's guest configuration, merged from files of its
-    /// sources, of which a later one wins: microvm-kernel-ci-x86_64-6.1.config, then
-    /// pcie.config, since guests here have PCI; repeatable; later runs use the cached kernel
+    /// Also measure a kernel with Firecracker's guest configuration, a file of its sources:
+    /// microvm-kernel-ci-x86_64-6.1.config, where that lacks PCI then
+    /// pcie.config; repeatable, a later file wins; later runs use the cached kernel
     #[arg(long = "config", value_name = "FILE")]
     pub(crate) configs: Vec<PathBuf>,
+}
+
+/// Options of `tare weigh apps`.
+#[derive(Debug, Args)]
+pub(crate) struct KernelArgs {
+    /// Also measure APP in a Linux guest with a tailored kernel: FILE, or the one that
+    /// tare weigh tailor --app APP built; repeatable, one for each application
+    #[arg(long = "kernel", value_name = "APP[=FILE]", value_parser = app_and_file)]
+    pub(crate) kernels: Vec<(String, Option<PathBuf>)>,
+}
+
+/// A name, and a path if there is one.
+fn app_and_file(text: &str) -> Result<(String, Option<PathBuf>), Infallible> {
+    Ok(match text.split_once('=') {
+        Some((app, file)) => (app.to_owned(), Some(file.into())),
+        None => (text.to_owned(), None),
+    })
 }
 
 /// A percentage that a figure may be worse by.

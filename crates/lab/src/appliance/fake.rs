@@ -229,7 +229,7 @@ impl Executor for Fakes {
                 self.cache(1, self.kvm, 3)
             }
             // QEMU has no statistics.
-            Packaging::Tare(_) | Packaging::Linux(_) => self.contain(0),
+            Packaging::Tare(_) | Packaging::Linux(_) | Packaging::Tailored(_) => self.contain(0),
         }
     }
 

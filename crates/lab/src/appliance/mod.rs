@@ -70,6 +70,8 @@ pub(crate) enum Packaging {
     Tare(&'static str),
     /// A Linux guest with Debian's kernel, on an engine.
     Linux(&'static str),
+    /// A Linux guest with the application's own kernel ([`App::kernel`]), on an engine.
+    Tailored(&'static str),
 }
 
 /// What starts containers.

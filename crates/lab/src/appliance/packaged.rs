@@ -86,7 +86,7 @@ impl Root {
 pub(super) fn on_port(app: &App, port: u16) -> App {
     let mut app = app.clone();
     let args = match app.protocol {
-        Protocol::Http if app.go.is_some() => vec![format!(":{port}")],
+        Protocol::Http if app.compiled.is_some() => vec![format!("0.0.0.0:{port}")],
         // The configuration has it.
         Protocol::Http => Vec::new(),
         Protocol::Redis => vec!["--port".to_owned(), port.to_string()],
@@ -102,14 +102,17 @@ pub(super) fn on_port(app: &App, port: u16) -> App {
 
 /// The arguments of `tare` for an application in a machine.
 pub(super) fn tare_args(app: &App, packaging: Packaging, name: &str, root: &Path) -> Vec<String> {
-    let (kernel, engine): (&[&str], _) = match packaging {
-        Packaging::Linux(engine) => (&["--kernel", "debian"], engine),
-        Packaging::Tare(engine) => (&[], engine),
-        Packaging::Process | Packaging::Container(_) => (&[], "auto"),
+    let own = app.kernel.as_ref().map(|file| file.to_string_lossy());
+    let (kernel, engine) = match packaging {
+        Packaging::Linux(engine) => (Some("debian"), engine),
+        Packaging::Tailored(engine) => (own.as_deref(), engine),
+        Packaging::Tare(engine) => (None, engine),
+        Packaging::Process | Packaging::Container(_) => (None, "auto"),
     };
     let (root, memory) = (root.to_string_lossy(), format!("{}M", app.memory_mib));
     let publish = format!("127.0.0.1:{0}:{0}", app.port);
-    let args = ["run"].iter().chain(kernel).copied();
+    let kernel = kernel.map(|kernel| ["--kernel", kernel]);
+    let args = ["run"].into_iter().chain(kernel.into_iter().flatten());
     let machine = ["--name", name, "--root", &root, "--engine", engine];
     let size = ["--cpus", "1", "--memory", &memory, "--publish", &publish];
     let args = args
@@ -122,8 +125,9 @@ pub(super) fn tare_args(app: &App, packaging: Packaging, name: &str, root: &Path
 
 /// What a packaging adds to an application's files: the image of the library OS, or the
 /// kernel without its modules.
-pub(super) fn image_bytes(packaging: Packaging, tare: &Path) -> Option<u64> {
+pub(super) fn image_bytes(app: &App, packaging: Packaging, tare: &Path) -> Option<u64> {
     let image = match packaging {
+        Packaging::Tailored(_) => app.kernel.clone()?,
         Packaging::Linux(_) => debian::find(&Cache::open_default().ok()?)?.image,
         _ => {
             let places = IMAGES.iter().map(|image| tare.with_file_name(image));
@@ -191,7 +195,7 @@ mod tests {
         assert!(listens("listen 4321;") && !listens(LISTEN));
         assert_eq!(nginx.port, 4321);
         let go = on_port(&catalog::find("go").unwrap(), 4321);
-        assert_eq!(go.command, ["/server", ":4321"]);
+        assert_eq!(go.command, ["/server", "0.0.0.0:4321"]);
     }
 
     #[test]
@@ -205,6 +209,12 @@ mod tests {
         );
         let linux = of(Packaging::Linux("qemu"));
         assert!(linux.starts_with("run --kernel debian --name a --root /r --engine qemu "));
+        let app = App {
+            kernel: Some("/k/bzImage".into()),
+            ..app
+        };
+        let tailored = tare_args(&app, Packaging::Tailored("qemu"), "a", Path::new("/r"));
+        assert_eq!(linux.replace("debian", "/k/bzImage"), tailored.join(" "));
     }
 
     #[test]

@@ -158,12 +158,14 @@ impl Executor for TareRun {
             Packaging::Container(runtime) => {
                 Box::new(Contained::in_container(&app, &root, runtime)?)
             }
-            Packaging::Tare(_) | Packaging::Linux(_) => Box::new(MachineAppliance {
-                process: self.execute(app.name, port, |name| {
-                    packaged::tare_args(&app, packaging, name, &root)
-                })?,
-                image_bytes: packaged::image_bytes(packaging, &self.executable),
-            }),
+            Packaging::Tare(_) | Packaging::Linux(_) | Packaging::Tailored(_) => {
+                Box::new(MachineAppliance {
+                    process: self.execute(app.name, port, |name| {
+                        packaged::tare_args(&app, packaging, name, &root)
+                    })?,
+                    image_bytes: packaged::image_bytes(&app, packaging, &self.executable),
+                })
+            }
         };
         Ok(started)
     }

@@ -157,8 +157,9 @@ impl KeptRun {
     pub fn of(path: &Path, request: &WeighRequest, known: &[Entry]) -> Result<Self, CompareError> {
         let run = Self::read(path)?;
         same_experiment(&run.0.experiment, &request.experiment)?;
+        let has_one = |it: &Entry| matches!(it.subject, Subject::Image | Subject::App);
         let mut known = known.iter();
-        let entry = known.find(|it| it.name == request.experiment && it.subject != Subject::Own);
+        let entry = known.find(|it| it.name == request.experiment && has_one(it));
         if let Some(entry) = entry {
             let subject = request.image.clone().or(request.app.clone());
             let plan = (entry.make)(request.depth, subject).plan();

@@ -1,5 +1,7 @@
 //! The example applications: data files in `lab/appliances`, in one form.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 use tare_profile::Profile;
 
@@ -33,12 +35,15 @@ pub(crate) struct App {
     /// Directories that it wants.
     #[serde(default)]
     pub(crate) directories: Vec<String>,
-    /// The place of the program that the Go of this computer compiles from `server.go`.
-    #[serde(default)]
-    pub(crate) go: Option<String>,
-    /// What `server.go` says.
+    /// A kernel that was tailored to it.
     #[serde(skip)]
-    pub(crate) go_source: &'static str,
+    pub(crate) kernel: Option<PathBuf>,
+    /// The program that is compiled on this computer.
+    #[serde(default)]
+    pub(crate) compiled: Option<Compiled>,
+    /// What it is compiled from: names and texts of files.
+    #[serde(skip)]
+    pub(crate) sources: &'static [(&'static str, &'static str)],
     /// A database that is made before the guest starts.
     #[serde(default)]
     pub(crate) database: Option<Database>,
@@ -66,6 +71,26 @@ pub(crate) enum Protocol {
     Memcached,
     /// PostgreSQL's; what is sent is one line of SQL.
     Postgres,
+}
+
+/// A static program that a compiler of this computer makes from the files beside the data file.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Compiled {
+    /// Its place in the guest.
+    pub(crate) place: String,
+    /// What compiles it.
+    pub(crate) by: Compiler,
+}
+
+/// What compiles a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Compiler {
+    /// `go build` of `server.go`.
+    Go,
+    /// `cargo build --release` of a package whose program is `server`.
+    Cargo,
 }
 
 /// A database of PostgreSQL's.
@@ -138,7 +163,7 @@ struct Entry {
     name: &'static str,
     text: &'static str,
     profile: &'static [u8],
-    go_source: &'static str,
+    sources: &'static [(&'static str, &'static str)],
 }
 
 macro_rules! entry {
@@ -155,8 +180,17 @@ macro_rules! entry {
                 $name,
                 "/profile.json"
             )),
-            go_source: "",
+            sources: &[],
         }
+    };
+}
+
+macro_rules! source {
+    ($name:literal, $file:literal) => {
+        (
+            $file,
+            include_str!(concat!("../../../../lab/appliances/", $name, "/", $file)),
+        )
     };
 }
 
@@ -171,8 +205,16 @@ const ALL: &[Entry] = &[
     entry!("nginx-workers"),
     entry!("python"),
     Entry {
-        go_source: include_str!("../../../../lab/appliances/go/server.go"),
+        sources: &[source!("go", "server.go")],
         ..entry!("go")
+    },
+    Entry {
+        sources: &[
+            source!("axum", "Cargo.toml"),
+            source!("axum", "Cargo.lock"),
+            source!("axum", "server.rs"),
+        ],
+        ..entry!("axum")
     },
     entry!("postgres"),
 ];
@@ -191,7 +233,7 @@ pub(crate) fn find(name: &str) -> Result<App, LinuxError> {
     })?;
     Ok(App {
         name: entry.name,
-        go_source: entry.go_source,
+        sources: entry.sources,
         ..app
     })
 }
@@ -249,7 +291,7 @@ mod tests {
             assert_eq!(phases, ["peak", "browsing"], "{name}");
             assert!(app.command[0].starts_with('/'), "{name}");
             assert!(app.programs.contains(&app.command[0]), "{name}");
-            assert_eq!(app.go.is_some(), !app.go_source.is_empty(), "{name}");
+            assert_eq!(app.compiled.is_some(), !app.sources.is_empty(), "{name}");
         }
     }
 
@@ -257,7 +299,7 @@ mod tests {
     fn every_appliance_has_a_profile_that_serves_a_network() {
         for name in names() {
             let profile = find(name).unwrap().profile().unwrap();
-            assert!(profile.call_count() > 50, "{name}");
+            assert!(profile.call_count() > 30, "{name}");
             for call in ["execve", "socket", "bind"] {
                 assert!(profile.calls.contains_key(call), "{name}: {call}");
             }

@@ -2,8 +2,8 @@
 //! packages, which are unpacked into the cache, a program that is compiled or a database
 //! that is made here, and what its data file adds.
 
+mod compiled;
 mod database;
-mod go;
 mod packages;
 
 use tare_rootfs::tree::Node;
@@ -23,9 +23,11 @@ pub(crate) fn versions(app: &App, cache: &Cache) -> Versions {
         let packages = Packages::unpack(app, cache).ok()?;
         Some((package.clone(), packages.version(package)?))
     });
-    let go = app.go.as_ref().and_then(|_| go::version(app).ok());
-    let go = go.map(|version| ("go".to_owned(), version));
-    own.into_iter().chain(go).collect()
+    let compiler = app.compiled.as_ref().and_then(|it| {
+        let version = compiled::version(app, it.by).ok()?;
+        Some((it.by.name().to_owned(), version))
+    });
+    own.into_iter().chain(compiler).collect()
 }
 
 /// The guest's files without its first process.
@@ -33,17 +35,17 @@ pub(crate) fn tree(app: &App, cache: &Cache) -> Result<Tree, LinuxError> {
     let packages = Packages::unpack(app, cache)?;
     let mut tree = Tree::new();
     for object in app.programs.iter().chain(&app.modules) {
-        if app.go.as_ref() != Some(object) {
+        if app.compiled.as_ref().is_none_or(|it| it.place != *object) {
             packages.add_with_libraries(&mut tree, object)?;
         }
     }
     for place in &app.trees {
         packages.add_tree(&mut tree, place)?;
     }
-    if let Some(place) = &app.go {
-        let program = go::program(app, cache)?;
+    if let Some(it) = &app.compiled {
+        let program = compiled::program(app, it.by, cache)?;
         let node = Node::host(&program, 0o755).map_err(LinuxError::file(&program))?;
-        tree.insert(place.trim_start_matches('/'), node)?;
+        tree.insert(it.place.trim_start_matches('/'), node)?;
     }
     if !app.packages.is_empty() {
         packages.add_as(&mut tree, LINKER, LINKER_NAME)?;

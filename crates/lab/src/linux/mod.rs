@@ -78,11 +78,15 @@ pub enum LinuxError {
         /// The file.
         path: String,
     },
-    /// No Go.
-    #[error("cannot run go, which compiles {app}: install it (Debian: golang-go)")]
-    NoGo {
+    /// No compiler.
+    #[error("cannot run {program}, which compiles {app}: install it ({origin})")]
+    NoCompiler {
         /// The application.
         app: String,
+        /// The compiler.
+        program: &'static str,
+        /// Where it comes from.
+        origin: &'static str,
         /// Why.
         source: io::Error,
     },

@@ -88,6 +88,11 @@ fn a_program_of_go_serves_on_debians_kernel_and_is_counted() {
 }
 
 #[test]
+fn a_program_of_rust_serves_on_debians_kernel_and_is_counted() {
+    serves_and_answers("axum");
+}
+
+#[test]
 fn redis_serves_on_debians_kernel_and_is_counted() {
     serves_and_answers("redis");
 }

@@ -3,6 +3,7 @@
 use tare_control::stats::Kvm;
 
 use crate::appliance::{Packaging, Runtime};
+use crate::figure::Figure;
 
 /// A packaging on an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,34 +23,56 @@ pub(super) const PROCESS: Arm = arm("process", Packaging::Process);
 pub(super) const CONTAINER: Arm = arm("container", Packaging::Container(Runtime::Runc));
 const GVISOR: Arm = arm("gvisor", Packaging::Container(Runtime::Runsc));
 const LINUX: Arm = arm("linux", Packaging::Linux("auto"));
+pub(super) const TAILORED: Arm = arm("tailored", Packaging::Tailored("auto"));
 /// The machines of QEMU's translator, which compare with each other.
 pub(super) const TARE_TCG: Arm = arm("tare_tcg", Packaging::Tare("qemu"));
 pub(super) const LINUX_TCG: Arm = arm("linux_tcg", Packaging::Linux("qemu"));
+pub(super) const TAILORED_TCG: Arm = arm("tailored_tcg", Packaging::Tailored("qemu"));
 
 /// All; Tare first, so that what executes guests is known before the others.
-pub(super) const ALL: [Arm; 7] = [TARE, PROCESS, CONTAINER, GVISOR, LINUX, TARE_TCG, LINUX_TCG];
+pub(super) const ALL: [Arm; 9] = [
+    TARE,
+    PROCESS,
+    CONTAINER,
+    GVISOR,
+    LINUX,
+    TAILORED,
+    TARE_TCG,
+    LINUX_TCG,
+    TAILORED_TCG,
+];
 
 /// Packagings that one chooses from: not the bare process, nor machines without KVM.
-pub(super) const CHOICE: [Arm; 4] = [TARE, CONTAINER, GVISOR, LINUX];
+pub(super) const CHOICE: [Arm; 5] = [TARE, CONTAINER, GVISOR, LINUX, TAILORED];
 
 impl Arm {
+    /// Whether a figure is of it.
+    pub(super) fn has(self, figure: &Figure) -> bool {
+        figure.name.rsplit('.').next() == Some(self.name)
+    }
+
     /// Whether QEMU's translator executes it.
     pub(super) fn is_translated(self) -> bool {
-        [TARE_TCG, LINUX_TCG].contains(&self)
+        [TARE_TCG, LINUX_TCG, TAILORED_TCG].contains(&self)
     }
 
     /// Whether it needs neither hardware nor a program of another distribution.
     pub(super) fn is_measured_everywhere(self) -> bool {
-        ![GVISOR, LINUX].contains(&self)
+        ![GVISOR, LINUX, TAILORED].contains(&self)
+    }
+
+    /// Whether it takes a kernel that was tailored to the application.
+    pub(super) fn needs_kernel(self) -> bool {
+        matches!(self.packaging, Packaging::Tailored(_))
     }
 
     /// Why it cannot be measured where this executes guests.
     pub(super) fn obstacle(self, kvm: Kvm) -> Option<&'static str> {
         match kvm {
-            Kvm::Emulated if self == LINUX => Some(
+            Kvm::Emulated if [LINUX, TAILORED].contains(&self) => Some(
                 "this KVM emulates ring 0, where Linux reaches no further than its first process",
             ),
-            Kvm::None if self == LINUX => Some("there is no KVM"),
+            Kvm::None if [LINUX, TAILORED].contains(&self) => Some("there is no KVM"),
             _ => None,
         }
     }
@@ -63,7 +86,7 @@ mod tests {
     fn a_linux_guest_runs_on_hardware_and_in_the_translator_only() {
         for kvm in [Kvm::None, Kvm::Emulated, Kvm::Hardware] {
             for arm in ALL {
-                let can_run = arm != LINUX || kvm == Kvm::Hardware;
+                let can_run = ![LINUX, TAILORED].contains(&arm) || kvm == Kvm::Hardware;
                 assert_eq!(arm.obstacle(kvm).is_none(), can_run, "{arm:?}");
             }
         }

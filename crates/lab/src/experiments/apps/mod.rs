@@ -1,6 +1,6 @@
 //! Which packaging weighs least for which application: memcached, redis and nginx from
-//! Debian's packages and a Go server, each as a bare process, in containers, on the library OS
-//! and in a Linux guest. All have the same files, command and load.
+//! Debian's packages, a Go and an axum server, each as a bare process, in containers, on the
+//! library OS and in a Linux guest. All have the same files, command and load.
 //!
 //! ```text
 //! services  the applications and their loads
@@ -18,31 +18,39 @@ mod services;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tare_control::sentence::chain;
 use tare_control::stats::Kvm;
+use tare_rootfs::Cache;
+use tare_tailor::cut::Cut;
+use tare_tailor::lock::sha256_of_file;
 
-use self::arms::{Arm, CONTAINER, LINUX_TCG, PROCESS, TARE, TARE_TCG};
+use self::arms::{Arm, CONTAINER, LINUX_TCG, PROCESS, TAILORED_TCG, TARE, TARE_TCG};
 use self::services::{Load, SERVICES, Service};
 use crate::appliance::{Appliance, ApplianceError};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
+use crate::error::WeighError;
 use crate::experiment::{
-    Entry, Experiment, IfFails, Subject, Turn, has_data, replanned, rounds, times,
+    Entry, Experiment, IfFails, Subject, Turn, has_data, no_options_of_others, replanned, rounds,
+    times,
 };
 use crate::figure::{Figure, needed, rate, without_error};
 use crate::goal::Goal;
 use crate::linux::catalog::{self, App};
 use crate::linux::dialog::ask;
+use crate::linux::{LinuxError, kernels};
 use crate::metric::{Metric, metrics};
 use crate::observe::counters::{activity_between, seconds_between};
 use crate::replay::Record;
 use crate::report::ReportText;
-use crate::request::Depth;
+use crate::request::{Depth, WeighRequest};
 use tare_load::interrupt::Interrupt;
 use tare_load::requests::{Connections, Exchange, Generator, Schedule, failed};
 
@@ -59,6 +67,7 @@ metrics! {
     RATE_RATIO: more("app_rate_ratio", "1");
     TIMES_SLOWER: less("app_times_slower", "1");
     OVER_LINUX: more("app_over_linux", "1");
+    TAILORED_OVER_LINUX: more("app_tailored_over_linux", "1");
     MEMORY_BEYOND: less("app_memory_beyond_mib", "MiB");
 }
 
@@ -101,8 +110,8 @@ const GOALS: &[Goal] = &[
 /// The experiment.
 pub(super) const ENTRY: Entry = Entry {
     name: "apps",
-    about: "memcached, redis, nginx, Go: process, container, Tare, Linux guest; what weighs least",
-    subject: Subject::Own,
+    about: "memcached, redis, nginx, Go, axum: process, container, Tare, Linux; what weighs least",
+    subject: Subject::Apps,
     metrics: METRICS,
     goals: GOALS,
     make: |depth, _| Box::new(Apps::new(depth)),
@@ -119,6 +128,8 @@ pub(crate) struct Apps {
     /// As much as the server carries.
     load: Duration,
     idle: Duration,
+    /// Kernels that were tailored to applications, by their names, with the digests of the files.
+    kernels: BTreeMap<&'static str, (PathBuf, String)>,
     /// Applications whose files are there, by their place in [`SERVICES`].
     ready: BTreeMap<usize, Ready>,
     data: Data,
@@ -187,9 +198,33 @@ impl Apps {
             alone: Duration::from_millis(alone_ms),
             load: Duration::from_millis(load_ms),
             idle: Duration::from_millis(idle_ms),
+            kernels: BTreeMap::new(),
             ready: BTreeMap::new(),
             data: Data::default(),
             windows: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a kernel for one of the applications.
+    fn take_kernel(&mut self, name: &str, file: Option<&Path>) -> Result<(), WeighError> {
+        let refused = |why: String| WeighError::Option(format!("--kernel {name}: {why}"));
+        let Some(service) = SERVICES.iter().find(|service| service.name == name) else {
+            let names = SERVICES.each_ref().map(|service| service.name);
+            return Err(refused(format!(
+                "not an application of apps; there are: {}",
+                names.join(", ")
+            )));
+        };
+        let file = match file {
+            Some(file) => file.to_owned(),
+            None => built(name).map_err(|error| refused(chain(&error)))?,
+        };
+        let file = fs::canonicalize(&file)
+            .map_err(|error| refused(format!("cannot read {}: {error}", file.display())))?;
+        let digest = sha256_of_file(&file).map_err(|error| refused(chain(&error)))?;
+        match self.kernels.insert(service.name, (file, digest)) {
+            None => Ok(()),
+            Some(_) => Err(refused("given twice".to_owned())),
         }
     }
 
@@ -199,6 +234,8 @@ impl Apps {
         let mut app = catalog::find(service.name)?;
         let args = service.args.iter().map(|arg| (*arg).to_owned());
         app.command.extend(args);
+        let kernel = self.kernels.get(service.name);
+        app.kernel = kernel.map(|(file, _)| file.clone());
         let mut boot = Boot {
             app: service.name.to_owned(),
             arm: "all packagings".to_owned(),
@@ -375,6 +412,7 @@ impl Apps {
         let mut all: Vec<Figure> = over_process.collect();
         all.extend(self.ratio(TIMES_SLOWER, load, load, [self.reference(load), TARE]));
         all.extend(self.ratio(OVER_LINUX, load, load, [TARE_TCG, LINUX_TCG]));
+        all.extend(self.ratio(TAILORED_OVER_LINUX, load, load, [TAILORED_TCG, LINUX_TCG]));
         all
     }
 
@@ -405,6 +443,12 @@ impl Apps {
         let translated = arm.is_translated().then_some(TRANSLATED_START);
         boot + translated.unwrap_or_default()
     }
+}
+
+/// The kernel with the default cuts that `tare weigh tailor` built for an application.
+fn built(name: &str) -> Result<PathBuf, LinuxError> {
+    let (app, cache) = (catalog::find(name)?, Cache::open_default()?);
+    kernels::kept_for(&app, name, &Cut::by_default(), &cache).map(|kernel| kernel.image)
 }
 
 /// Why an arm gave no samples; interruptions and errors of other parts are passed on.
@@ -471,6 +515,16 @@ fn closed(concurrency: usize, until: Duration) -> Schedule {
 impl Experiment for Apps {
     has_data!();
 
+    fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
+        for (name, file) in &request.kernels {
+            self.take_kernel(name, file.as_deref())?;
+        }
+        no_options_of_others(&WeighRequest {
+            kernels: Vec::new(),
+            ..request.clone()
+        })
+    }
+
     fn plan(&self) -> Value {
         json!({
             "depth": self.depth.name(), "cycles": self.cycles, "translated": self.translated,
@@ -478,6 +532,7 @@ impl Experiment for Apps {
             "idle_ms": self.idle.as_millis() as u64, "connections": CONNECTIONS,
             "pipelined": services::PIPELINED, "apps": SERVICES.each_ref().map(|it| it.name),
             "arms": arms::ALL.map(|arm| arm.name),
+            "kernels": self.kernels.iter().map(|(name, (_, digest))| (*name, digest)).collect::<BTreeMap<_, _>>(),
         })
     }
 
@@ -516,7 +571,9 @@ impl Experiment for Apps {
             let planned = self.planned_boot(&SERVICES[service], arm);
             let index = SERVICES.len() + service * arms::ALL.len() + place;
             let turn = Turn::new(index, &label, planned).if_fails(IfFails::Drop);
-            (!arm.is_translated() || cycle < self.translated).then_some(turn)
+            let has_kernel = self.kernels.contains_key(SERVICES[service].name);
+            let is_due = !arm.is_translated() || cycle < self.translated;
+            (is_due && (has_kernel || !arm.needs_kernel())).then_some(turn)
         };
         let boots = rounds(self.cycles, &[arms::ALL.len(); SERVICES.len()], 1, turn);
         files.chain(boots).collect()

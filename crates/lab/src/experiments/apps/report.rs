@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tare_control::stats::Kvm;
 
-use super::arms::{Arm, CHOICE};
+use super::arms::{self, Arm, CHOICE};
 use super::services::{PIPELINED, SERVICES};
 use super::{
     Apps, CONNECTIONS, CPU_IDLE, CPU_PER_REQUEST, FIRST_ANSWER, IDLE_EXITS, IMAGE, MEMORY, P50,
@@ -34,6 +34,9 @@ const OF_APP: [(&str, Metric, &str); 5] = [
 pub(super) fn report_text(experiment: &Apps, figures: &[Figure]) -> ReportText {
     let seconds = |time: Duration| number(time.as_secs_f64());
     let is_emulated = experiment.data.kvm == Kvm::Emulated;
+    let is_tailored =
+        |figure: &Figure| arms::TAILORED.has(figure) || arms::TAILORED_TCG.has(figure);
+    let has_kernels = figures.iter().any(is_tailored);
     let text = Template::new(include_str!("report.md"), super::METRICS, figures)
         .set("cycles", experiment.cycles)
         .set("translated", experiment.translated)
@@ -43,7 +46,8 @@ pub(super) fn report_text(experiment: &Apps, figures: &[Figure]) -> ReportText {
         .set("settle_s", seconds(SETTLE))
         .set("connections", CONNECTIONS)
         .set("pipelined", PIPELINED)
-        .only_if("emulated", is_emulated);
+        .only_if("emulated", is_emulated)
+        .only_if("untailored", !has_kernels);
     let loads = || SERVICES.iter().flat_map(|service| service.loads);
     let ratios = loads().map(|load| row([("about", load.about), ("load", load.name)]));
     let sections = [

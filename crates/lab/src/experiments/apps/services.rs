@@ -41,7 +41,7 @@ enum Command {
 }
 
 /// All, the smallest first.
-pub(super) static SERVICES: [Service; 4] = [
+pub(super) static SERVICES: [Service; 5] = [
     Service {
         name: "memcached",
         args: &[],
@@ -90,6 +90,15 @@ pub(super) static SERVICES: [Service; 4] = [
         loads: &[Load {
             name: "go_get",
             about: "Go, 1 KiB",
+            command: Command::Get,
+        }],
+    },
+    Service {
+        name: "axum",
+        args: &[],
+        loads: &[Load {
+            name: "axum_get",
+            about: "axum, 1 KiB",
             command: Command::Get,
         }],
     },

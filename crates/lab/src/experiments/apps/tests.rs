@@ -59,10 +59,64 @@ fn every_packaging_is_measured_and_what_is_missing_is_named() {
         "redis, all packagings: the application's files are not available",
         "nginx, all packagings: ",
         "go, all packagings: ",
+        "axum, all packagings: ",
+        "No Linux guest had a tailored kernel",
     ] {
         assert!(report.contains(missing), "{missing}: {report}");
     }
     run.nothing_is_left();
+}
+
+#[test]
+fn a_tailored_kernel_is_measured_beside_debians_and_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let kernel = dir.path().join("bzImage");
+    fs::write(&kernel, "kernel").unwrap();
+    let request = |kernels: &[(&str, Option<&Path>)]| {
+        let of = |&(app, file): &(&str, Option<&Path>)| (app.to_owned(), file.map(Path::to_owned));
+        let mut request = WeighRequest::new("apps");
+        request.kernels = kernels.iter().map(of).collect();
+        request
+    };
+    let mut apps = short();
+    let memcached = ("memcached", Some(kernel.as_path()));
+    apps.configure(&request(&[memcached])).unwrap();
+    let run = Run::of("apps", apps, Fakes::new(Kvm::Emulated, Fault::None));
+    let summary = run.summary();
+    assert!(figure(&summary, "app_per_s.memcached_get.tailored_tcg").value > 0.0);
+    assert_eq!(
+        figure(&summary, "app_tailored_over_linux.memcached_get").n,
+        1
+    );
+    let plan = &run.lines("plan")[0];
+    let digest = sha256_of_file(&kernel).unwrap();
+    assert_eq!(
+        plan["plan"]["kernels"],
+        json!({ "memcached": digest }),
+        "{plan}"
+    );
+    let report = run.text("report.md");
+    assert!(report.contains("memcached, tailored: this KVM"), "{report}");
+    assert!(!report.contains("No Linux guest had"), "{report}");
+    run.is_rebuilt_from_its_samples();
+
+    for (kernels, why) in [
+        (
+            &[("apache", None)][..],
+            "--kernel apache: not an application of apps; there are: memc",
+        ),
+        (
+            &[("redis", Some(Path::new("/none")))],
+            "--kernel redis: cannot read /none: No such",
+        ),
+        (&[memcached, memcached], "--kernel memcached: given twice"),
+    ] {
+        let error = short()
+            .configure(&request(kernels))
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(why), "{error}");
+    }
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::error::WeighError;
 use crate::experiment::{
-    Entry, Experiment, Subject, Turn, has_data, no_options_of_tailor, replanned, rounds,
+    Entry, Experiment, Subject, Turn, has_data, no_options_of_others, replanned, rounds,
 };
 use crate::figure::{Figure, Statistic};
 use crate::goal::Goal;
@@ -197,7 +197,7 @@ impl Experiment for Tcp {
     has_data!();
 
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        no_options_of_tailor(request)?;
+        no_options_of_others(request)?;
         match obstacle() {
             None => Ok(()),
             Some(why) => Err(WeighError::Option(format!("tcp cannot run here: {why}"))),
