@@ -72,7 +72,7 @@ impl Starter {
             .arg(sources)
             .arg(format!("O={}", objects.display()))
             .arg("ARCH=x86_64")
-            .args(toolchain.word())
+            .args(toolchain.words())
             .env("LC_ALL", "C")
             .env_remove("MAKEFLAGS")
             .stdin(std::process::Stdio::null())
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(gnu, ["-C", "/s", "O=/o", "ARCH=x86_64"]);
         let llvm = words(Toolchain::Llvm("-19".to_owned()));
         assert_eq!(llvm[..4], gnu);
-        assert_eq!(llvm[4..], ["LLVM=-19"]);
+        assert_eq!(llvm[4], "LLVM=-19");
     }
 
     #[test]

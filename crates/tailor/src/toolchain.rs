@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::iter;
+use std::path::Path;
 use std::process::Command;
 
 use tare_host::program::find_program;
@@ -13,6 +14,8 @@ use crate::cut::Cut;
 const FIRST: u32 = 15;
 /// The last version whose names are looked for.
 const LAST: u32 = 30;
+/// The distribution's Python.
+const PYTHON: &str = "/usr/bin/python3";
 /// What `LLVM=` has `make` execute (Documentation/kbuild/llvm.rst).
 const LLVM: [&str; 8] = [
     "clang",
@@ -57,12 +60,17 @@ impl Toolchain {
     }
 
     /// What it adds to the words after `make`.
-    pub(crate) fn word(&self) -> Option<String> {
-        match self {
-            Self::Gnu => None,
-            Self::Llvm(suffix) if suffix.is_empty() => Some("LLVM=1".to_owned()),
-            Self::Llvm(suffix) => Some(format!("LLVM={suffix}")),
-        }
+    pub(crate) fn words(&self) -> Vec<String> {
+        let llvm = match self {
+            Self::Gnu => return Vec::new(),
+            Self::Llvm(suffix) if suffix.is_empty() => "LLVM=1".to_owned(),
+            Self::Llvm(suffix) => format!("LLVM={suffix}"),
+        };
+        // A script orders the initcalls. One of a version manager's does not start in a jail.
+        let python = Path::new(PYTHON)
+            .exists()
+            .then(|| format!("PYTHON3={PYTHON}"));
+        [llvm].into_iter().chain(python).collect()
     }
 
     /// First lines of the versions of what makes an image.
@@ -110,15 +118,15 @@ mod tests {
     fn only_link_time_optimization_takes_llvm() {
         assert_eq!(Toolchain::of(&Cut::all_trusting()).unwrap(), Toolchain::Gnu);
         match Toolchain::of(&BTreeSet::from([Cut::ThinLto])) {
-            Ok(found) => assert!(found.word().unwrap().starts_with("LLVM="), "{found:?}"),
+            Ok(found) => assert!(found.words()[0].starts_with("LLVM="), "{found:?}"),
             Err(error) => assert!(error.to_string().contains("from 15 on: install"), "{error}"),
         }
     }
 
     #[test]
     fn make_is_given_the_version_that_was_found() {
-        assert_eq!(Toolchain::Gnu.word(), None);
-        let word = |suffix: &str| Toolchain::Llvm(suffix.to_owned()).word().unwrap();
+        assert!(Toolchain::Gnu.words().is_empty());
+        let word = |suffix: &str| Toolchain::Llvm(suffix.to_owned()).words()[0].clone();
         assert_eq!([word(""), word("-19")], ["LLVM=1", "LLVM=-19"]);
     }
 
