@@ -1,6 +1,7 @@
 //! A Linux program as `tare run` and the personality in the guest (`guest/linux`)
 //! both read it: [`elf`] is its file's layout, [`Start`] what it starts with, [`Call`] a
-//! system call that it gets an answer to, [`offered`] what else the guest offers.
+//! system call that it gets an answer to, [`offered`] what else the guest offers, [`names`] files'
+//! names as text.
 //!
 //! Both are hostile input: parsed into valid types, with limits. `no_std`, no I/O.
 
@@ -11,6 +12,7 @@ extern crate alloc;
 
 mod call;
 pub mod elf;
+pub mod names;
 pub mod offered;
 mod start;
 

@@ -5,12 +5,15 @@
 //! Capabilities are set by the guest's first process.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter};
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use tare_program::names;
 
 use crate::cpio::{PackError, copy};
 use crate::tree::{EntryKind, Node, Tree};
@@ -44,7 +47,7 @@ pub enum Owners {
 pub fn write(tree: &Tree, dir: &Path, owners: Owners) -> Result<(), WriteError> {
     let mut first = HashMap::new();
     for (name, node) in tree.entries() {
-        let place = dir.join(name);
+        let place = dir.join(path_of(name));
         match node.links.and_then(|group| first.get(&group)) {
             Some(linked) => fs::hard_link(linked, &place).map_err(at(&place))?,
             None => lay_out(&place, node)?,
@@ -55,10 +58,15 @@ pub fn write(tree: &Tree, dir: &Path, owners: Owners) -> Result<(), WriteError> 
     }
     // Last, so that a directory without write permission can be filled.
     for (name, node) in tree.entries() {
-        let place = dir.join(name);
+        let place = dir.join(path_of(name));
         set_attributes(&place, node, owners).map_err(at(&place))?;
     }
     Ok(())
+}
+
+/// The path that a text of [`names`] stands for.
+fn path_of(text: &str) -> PathBuf {
+    PathBuf::from(OsString::from_vec(names::bytes(text).into_owned()))
 }
 
 fn at(path: &Path) -> impl Fn(io::Error) -> WriteError {
@@ -74,7 +82,7 @@ fn lay_out(place: &Path, node: &Node) -> Result<(), WriteError> {
             Err(_) if fs::symlink_metadata(place).is_ok_and(|it| it.is_dir()) => Ok(()),
             made => made.map_err(at(place)),
         },
-        EntryKind::Link(target) => symlink(target, place).map_err(at(place)),
+        EntryKind::Link(target) => symlink(path_of(target), place).map_err(at(place)),
         EntryKind::Pipe => mknodat(CWD, place, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
             .map_err(|errno| at(place)(errno.into())),
         EntryKind::File(content) => {

@@ -1,6 +1,8 @@
 //! Files that a guest does not get, for the user to see: a bounded number of
 //! sentences, however many a hostile root has.
 
+use tare_program::names;
+
 use crate::quote::escaped;
 
 /// Most files that are named.
@@ -16,7 +18,9 @@ pub(crate) struct LeftOut {
 impl LeftOut {
     /// Notes a file that is left out, and why.
     pub(crate) fn add(&mut self, name: &str, why: &str) {
-        self.note(|| format!("{} is left out: {why}", escaped(name)));
+        let name = names::bytes(name);
+        let name = String::from_utf8_lossy(&name);
+        self.note(|| format!("{} is left out: {why}", escaped(&name)));
     }
 
     /// Notes a part of a file that is left out.

@@ -1,7 +1,7 @@
 //! The files of a guest, before they become an archive or a disk.
 //!
 //! Names are relative (`etc/passwd`), without `.` and `..`; every entry's
-//! directory is in the tree, before it. Names that are hard links to one file
+//! directory is in the tree, before it. They are texts of [`tare_program::names`]. Names that are hard links to one file
 //! share a [`LinkGroup`].
 
 use std::collections::BTreeMap;
@@ -9,6 +9,8 @@ use std::fs::File;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use tare_program::names;
 
 use crate::capability::FileCapability;
 use crate::host_file::HostFile;
@@ -313,14 +315,29 @@ impl Tree {
     /// within a bound.
     pub fn remove_pipes(&mut self) -> Vec<String> {
         let is_pipe = |node: &Node| matches!(node.kind, EntryKind::Pipe);
-        let pipes: Vec<String> = self
+        self.remove_if(|_, node| is_pipe(node).then_some("it is a named pipe"))
+    }
+
+    /// Removes what has a name or a target that is not UTF-8, which no archive for Linux's own kernel
+    /// can have here; gives a warning for each, within a bound.
+    pub fn remove_names_of_bytes(&mut self) -> Vec<String> {
+        self.remove_if(|name, node| match &node.kind {
+            _ if names::is_of_bytes(name) => Some("its name is not UTF-8"),
+            EntryKind::Link(target) if names::is_of_bytes(target) => {
+                Some("its target is not UTF-8")
+            }
+            _ => None,
+        })
+    }
+
+    fn remove_if(&mut self, why: impl Fn(&str, &Node) -> Option<&'static str>) -> Vec<String> {
+        let removed: Vec<(String, &str)> = self
             .entries()
-            .filter(|(_, node)| is_pipe(node))
-            .map(|(name, _)| name.to_owned())
+            .filter_map(|(name, node)| Some((name.to_owned(), why(name, node)?)))
             .collect();
         let mut left_out = LeftOut::default();
-        for name in pipes {
-            left_out.add(&name, "it is a named pipe");
+        for (name, why) in removed {
+            left_out.add(&name, why);
             self.take(&name);
         }
         left_out.into_warnings()
@@ -442,6 +459,30 @@ mod tests {
             let refused = tree.insert(name, file());
             assert_eq!(refused, Err(NameError::Form(name.to_owned())));
         }
+    }
+
+    #[test]
+    fn names_and_targets_of_bytes_are_removed_with_a_warning() {
+        let mut tree = Tree::new();
+        let text = |bytes: &[u8]| tare_program::names::text(bytes.to_vec());
+        for (name, node) in [
+            (text(b"caf\xe9/a"), file()),
+            (text(b"caf\xc3\xa9"), file()),
+            ("l".to_owned(), Node::link(text(b"caf\xe9"))),
+            ("m".to_owned(), Node::link("caf")),
+        ] {
+            tree.insert(&name, node).unwrap();
+        }
+        let warnings = tree.remove_names_of_bytes();
+        assert_eq!(names(&tree), ["café", "m"]);
+        assert_eq!(
+            warnings,
+            [
+                "caf\u{fffd} is left out: its name is not UTF-8",
+                "caf\u{fffd}/a is left out: its name is not UTF-8",
+                "l is left out: its target is not UTF-8",
+            ]
+        );
     }
 
     #[test]

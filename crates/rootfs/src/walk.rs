@@ -4,20 +4,21 @@
 //! For the library OS a symbolic link is packed as the file it points to, if that
 //! lies inside the root; for Linux links stay links, hard links included. Links
 //! that lead out of the root or into themselves (where they are followed),
-//! devices, sockets, names that are not UTF-8, and for the library OS pipes, are left
-//! out with a warning; so are extended attributes besides capabilities.
+//! devices, sockets, and of a site pipes and names that are not UTF-8 are left out with a
+//! warning; so are extended attributes besides capabilities.
 //!
 //! The directory may belong to someone else, who may change it meanwhile: all
 //! is opened from its descriptor (`host_file`).
 
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FileType, Stat, readlinkat, statat};
+use tare_program::names;
 
 use crate::capability::Attributes;
 use crate::cpio::{entry_bytes, name_bytes, trailer_bytes};
@@ -153,11 +154,11 @@ impl Walk<'_> {
 
     fn entry(&mut self, entry: &Seen, source: &Path, prefix: &str) -> Result<(), WalkError> {
         let path = source.join(&entry.file_name);
-        let Some(file_name) = entry.file_name.to_str() else {
+        let Some(file_name) = self.text(&entry.file_name) else {
             return self.leave_out(&path, "its name is not UTF-8");
         };
         let name = match prefix {
-            "" => file_name.to_owned(),
+            "" => file_name,
             _ => format!("{prefix}/{file_name}"),
         };
         if tree::check_length(&name).is_err() {
@@ -166,13 +167,18 @@ impl Walk<'_> {
         match (&entry.target, self.links) {
             (None, _) => self.add(path, name, &entry.stat),
             (Some(_), Links::Followed) => self.follow(&path, name),
-            (Some(target), Links::Kept) => match target.to_str() {
-                Some(target) => self.put(
-                    &name,
-                    self.node(EntryKind::Link(target.to_owned()), &entry.stat),
-                ),
-                None => self.leave_out(&path, "its target is not UTF-8"),
-            },
+            (Some(target), Links::Kept) => {
+                let target = names::text(target.as_bytes().to_owned());
+                self.put(&name, self.node(EntryKind::Link(target), &entry.stat))
+            }
+        }
+    }
+
+    /// The text of a name. Sites have names of UTF-8 alone.
+    fn text(&self, name: &OsStr) -> Option<String> {
+        match self.links {
+            Links::Followed => name.to_str().map(str::to_owned),
+            Links::Kept => Some(names::text(name.as_bytes().to_owned())),
         }
     }
 

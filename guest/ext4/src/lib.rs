@@ -10,9 +10,8 @@
 //! | `writer` | the thread that makes changes durable some seconds after the first |
 //! | `error` | errors of `rsext4` as Linux's numbers |
 //!
-//! Limits: times are read in whole seconds, names that are not UTF-8 are left out of
-//! listings, and attributes beyond `stat` are kept but not offered. A disk may be damaged or made by
-//! an attacker: what `rsext4` does not notice ends this machine only.
+//! Limits: times are read in whole seconds, and attributes beyond `stat` are kept but not offered. A
+//! disk may be damaged or made by an attacker: what `rsext4` does not notice ends this machine only.
 
 #![cfg_attr(target_os = "none", no_std)]
 #![forbid(unsafe_code)]

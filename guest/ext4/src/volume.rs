@@ -18,6 +18,7 @@ use tare_libos::block::Access;
 use tare_libos::sync::{Mutex, SpinLock};
 use tare_libos::thread::Thread;
 use tare_linux::volume::{Attributes, Errno, Found, Kind, New, Result, Sought, Space, Volume};
+use tare_program::names;
 
 use crate::cache::Requests;
 use crate::device::Device;
@@ -214,8 +215,8 @@ fn number(inode: u64) -> Ext4Result<InodeNumber> {
     InodeNumber::from_u64(inode)
 }
 
-fn name(text: &str) -> Ext4Result<FileName<'_>> {
-    FileName::new(text.as_bytes())
+fn name(bytes: &[u8]) -> Ext4Result<FileName<'_>> {
+    FileName::new(bytes)
 }
 
 fn kind(of: DirectoryEntryType) -> Kind {
@@ -255,7 +256,7 @@ impl Volume for Ext4Volume {
     fn look_up(&self, directory: u64, text: &str) -> Result<Option<Found>> {
         self.with(|mounted| {
             let directory = self.directory(mounted, directory)?;
-            let info = mounted.lookup_child(directory, name(text)?)?;
+            let info = mounted.lookup_child(directory, name(&names::bytes(text))?)?;
             Ok(info.as_ref().map(found))
         })
     }
@@ -286,7 +287,7 @@ impl Volume for Ext4Volume {
             let mut target = vec![0; bytes as usize];
             let count = mounted.read_inode(link, 0, &mut target)?;
             target.truncate(count);
-            String::from_utf8(target).map_err(|_| Ext4Error::invalid_input())
+            Ok(names::text(target))
         })
     }
 
@@ -306,9 +307,8 @@ impl Volume for Ext4Volume {
                         inode: entry.inode.as_u64(),
                         kind: kind(entry.file_type),
                     };
-                    match String::from_utf8(entry.name) {
-                        Ok(name) if name != "." && name != ".." => listed.push((name, found)),
-                        _ => {}
+                    if !matches!(entry.name.as_slice(), b"." | b"..") {
+                        listed.push((names::text(entry.name), found));
                     }
                 }
                 if cursor == DirectoryCursor::End {
@@ -320,7 +320,8 @@ impl Volume for Ext4Volume {
 
     fn make(&self, directory: u64, text: &str, new: New<'_>) -> Result<Found> {
         self.change(|mounted| {
-            let name = name(text)?;
+            let bytes = names::bytes(text);
+            let name = name(&bytes)?;
             let directory = self.named_directory(mounted, directory)?;
             if mounted.lookup_child(directory, name)?.is_some() {
                 return Err(Ext4Error::already_exists());
@@ -333,7 +334,7 @@ impl Volume for Ext4Volume {
                     mounted.create_directory(CALLER, directory, name, permissions(bits)?)
                 }
                 New::Link(target) => {
-                    mounted.create_symlink(CALLER, directory, name, target.as_bytes())
+                    mounted.create_symlink(CALLER, directory, name, &names::bytes(target))
                 }
                 New::Socket(bits) => {
                     let (bits, kind) = (permissions(bits)?, SpecialInodeKind::Socket);
@@ -350,7 +351,7 @@ impl Volume for Ext4Volume {
                 return Err(Ext4Error::not_found());
             }
             let directory = self.named_directory(mounted, directory)?;
-            mounted.hard_link(number(inode)?, directory, name(text)?)?;
+            mounted.hard_link(number(inode)?, directory, name(&names::bytes(text))?)?;
             Ok(())
         })
     }
@@ -358,7 +359,7 @@ impl Volume for Ext4Volume {
     fn unlink(&self, directory: u64, text: &str) -> Result<()> {
         self.change(|mounted| {
             let directory = self.directory(mounted, directory)?;
-            let outcome = mounted.unlink(directory, name(text)?)?;
+            let outcome = mounted.unlink(directory, name(&names::bytes(text))?)?;
             self.note_unlinked(outcome);
             Ok(())
         })
@@ -367,7 +368,7 @@ impl Volume for Ext4Volume {
     fn remove_directory(&self, directory: u64, text: &str) -> Result<()> {
         self.change(|mounted| {
             let directory = self.directory(mounted, directory)?;
-            let outcome = mounted.remove_empty_directory(directory, name(text)?)?;
+            let outcome = mounted.remove_empty_directory(directory, name(&names::bytes(text))?)?;
             self.note_unlinked(outcome);
             Ok(())
         })
@@ -376,8 +377,9 @@ impl Volume for Ext4Volume {
     fn rename(&self, from: (u64, &str), to: (u64, &str)) -> Result<()> {
         self.change(|mounted| {
             let options = RenameOptions::REPLACE;
-            let source = (self.directory(mounted, from.0)?, name(from.1)?);
-            let target = (self.named_directory(mounted, to.0)?, name(to.1)?);
+            let [old, new] = [from.1, to.1].map(names::bytes);
+            let source = (self.directory(mounted, from.0)?, name(&old)?);
+            let target = (self.named_directory(mounted, to.0)?, name(&new)?);
             let renamed = mounted.rename(source.0, source.1, target.0, target.1, options);
             let outcome = match renamed {
                 Err(_) if may_have_grown(mounted, source, target) => {

@@ -6,6 +6,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use tare_program::names;
+
 use crate::errno::{Errno, Result};
 use crate::memory::{self, PAGE};
 use crate::process::Process;
@@ -165,8 +167,7 @@ impl Process {
             self.read(at, &mut bytes[start..])?;
             if let Some(end) = bytes[start..].iter().position(|&byte| byte == 0) {
                 bytes.truncate(start + end);
-                // Files have names of UTF-8: there is none with other bytes.
-                return String::from_utf8(bytes).map_err(|_| Errno::ENOENT);
+                return Ok(names::text(bytes));
             }
             if bytes.len() >= PATH_MAX {
                 return Err(Errno::ENAMETOOLONG);

@@ -89,7 +89,8 @@ pub trait Volume: Send + Sync {
     /// Whether it only may be read.
     fn is_read_only(&self) -> bool;
 
-    /// What a name of a directory leads to.
+    /// What a name of a directory leads to. Here and below names and targets are texts of
+    /// [`tare_program::names`].
     fn look_up(&self, directory: u64, name: &str) -> Result<Option<Found>>;
 
     /// What is known of an inode.

@@ -2,6 +2,7 @@
    errors that wait at a socket. A line each with result and errno: what Linux prints is what a
    program on the library OS must print. Needs no privilege. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -16,6 +17,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include "lines.h"
@@ -48,10 +50,99 @@ static void named(void)
     struct stat st;
     T(stat("/dev/shm", &st));
     T(st.st_mode & 01777);
-    /* Names that are not UTF-8. */
+}
+
+static void print_bytes(const char *what, const char *bytes, long count)
+{
+    printf("%s:", what);
+    for (long i = 0; i < count; i++)
+        printf(" %02x", (unsigned char)bytes[i]);
+    printf("\n");
+}
+
+static int is_file(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static void list(const char *directory)
+{
+    struct dirent **entries;
+    int count = scandir(directory, &entries, is_file, by_bytes);
+    T(count);
+    for (int i = 0; i < count; i++)
+        print_bytes("name", entries[i]->d_name, strlen(entries[i]->d_name));
+}
+
+/* Names may have any bytes but '/' and NUL, whatever they mean in UTF-8. */
+static void any_bytes(void)
+{
+    struct stat st;
+    char text[600], path[64];
     T(open("\xc0\xaf", O_RDONLY));
     T(stat("a\xff", &st));
     T(unlink("\xff/b"));
+    mkdir("caf\xe9", 0700);
+    T(close(creat("caf\xe9/\xff", 0600)));
+    T(close(creat("caf\xe9/\xed\xa0\x80", 0600)));
+    T(close(creat("caf\xe9/caf\xc3\xa9", 0600)));
+    T(close(creat("caf\xe9/\xf4\x8f\xbf\xa9", 0600)));
+    T(close(creat("caf\xe9/\xf4\x8f\xbf", 0600)));
+    T(stat("caf\xe9/\xe9", &st));
+    T(stat("caf\xe9/\xff", &st));
+    list("caf\xe9");
+    T(rename("caf\xe9/\xff", "caf\xe9/\xfe"));
+    T(link("caf\xe9/\xfe", "caf\xe9/\xfd"));
+    T(symlink("\xfe", "caf\xe9/to"));
+    T(lstat("caf\xe9/to", &st));
+    T(st.st_size);
+    T(stat("caf\xe9/to", &st));
+    T(st.st_nlink);
+    long count = readlink("caf\xe9/to", text, sizeof text);
+    print_bytes("target", text, count);
+    T(chdir("caf\xe9"));
+    char *cwd = getcwd(text, sizeof text);
+    T(strlen(cwd) - (strrchr(cwd, '/') - cwd));
+    print_bytes("directory", strrchr(cwd, '/'), strlen(strrchr(cwd, '/')));
+    int f = open("\xfe", O_RDONLY);
+    sprintf(path, "/proc/self/fd/%d", f);
+    count = readlink(path, text, sizeof text);
+    print_bytes("file", text + count - 6, 6);
+    close(f);
+    struct sockaddr_un at = {AF_UNIX, "\xfc"};
+    int s = socket(AF_UNIX, SOCK_STREAM, 0), c = socket(AF_UNIX, SOCK_STREAM, 0);
+    T(bind(s, (void *)&at, sizeof at));
+    T(listen(s, 1));
+    T(connect(c, (void *)&at, sizeof at));
+    socklen_t length = sizeof at;
+    T(getpeername(c, (void *)&at, &length));
+    print_bytes("peer", at.sun_path, 2);
+    close(s);
+    close(c);
+    list(".");
+    memset(text, 0xff, 256);
+    text[255] = 0;
+    T(close(creat(text, 0600)));
+    T(unlink(text));
+    text[255] = (char)0xff;
+    text[256] = 0;
+    T(creat(text, 0600));
+    T(chdir(".."));
+    T(unlink("caf\xe9/\xfe"));
+    T(unlink("caf\xe9/\xfe"));
+    T(rmdir("caf\xe9"));
+    static const char *rest[] = {"caf\xc3\xa9", "to", "\xed\xa0\x80", "\xf4\x8f\xbf",
+                                 "\xf4\x8f\xbf\xa9", "\xfc", "\xfd"};
+    for (int i = 0; i < 7; i++) {
+        snprintf(path, sizeof path, "caf\xe9/%s", rest[i]);
+        T(unlink(path));
+    }
+    T(rmdir("caf\xe9"));
 }
 
 static void attributes(void)
@@ -387,7 +478,7 @@ static const struct group groups[] = {
     {"named", named},         {"attributes", attributes}, {"directories", directories},
     {"descriptors", descriptors}, {"rests", rests},       {"normal", normal},
     {"protocols", protocols}, {"options", options},       {"refused", refused},
-    {"broken", broken},       {"advice", advice},
+    {"broken", broken},       {"advice", advice},         {"any_bytes", any_bytes},
 };
 
 int main(int count, char **words)

@@ -1,6 +1,8 @@
 //! Roots of programs: what is in their archives, and which machines share one.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 use tare_rootfs::oci::testing::{Entry, docker_archive, gzip, layer, oci_archive};
@@ -9,6 +11,26 @@ use crate::can_run;
 use crate::support::compile::c;
 use crate::support::needs::{built, kvm, skip};
 use crate::support::{TestDir, eventually, free_port, get};
+
+#[test]
+fn names_of_a_root_may_have_any_bytes() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "any_bytes.c", &["-static"]) else {
+        return;
+    };
+    let root = place.path().join("root");
+    let name = |bytes: &'static [u8]| root.join(OsStr::from_bytes(bytes));
+    fs::create_dir_all(name(b"caf\xe9")).unwrap();
+    fs::write(name(b"caf\xe9/\xff"), "found\n").unwrap();
+    std::os::unix::fs::symlink(OsStr::from_bytes(b"caf\xe9/"), name(b"\xfe")).unwrap();
+    let args = ["run", "--root", root.to_str().unwrap(), "--net", "none"];
+    let ended = place.run(&[&args[..], &[&program]].concat());
+    ended.expect(0, "found");
+    assert!(!ended.err.contains("left out"), "{ended:?}");
+}
 
 #[test]
 fn hard_links_of_a_root_are_one_file_in_the_machine() {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
 use tar::EntryType;
+use tare_program::names;
 
 use super::ImageError;
 use super::digest::Digest;
@@ -150,12 +151,7 @@ impl<'a> Unpacker<'a> {
         let raw = own
             .map_or_else(|| entry.path_bytes(), Cow::Owned)
             .into_owned();
-        let Ok(path) = std::str::from_utf8(&raw) else {
-            let path = String::from_utf8_lossy(&raw);
-            self.left_out.add(&path, "its name is not UTF-8");
-            return Ok(());
-        };
-        let Some(path) = relative_name(path, name)? else {
+        let Some(path) = relative_name(&names::text(raw), name)? else {
             return Ok(());
         };
         if layer.note_whiteout(&path) {
@@ -183,15 +179,12 @@ impl<'a> Unpacker<'a> {
             }
             (EntryType::Symlink | EntryType::Link, _) => {
                 let target = entry.link_name_bytes().unwrap_or_default();
-                let Ok(target) = std::str::from_utf8(&target) else {
-                    self.left_out.add(path, "its target is not UTF-8");
-                    return Ok(None);
-                };
+                let target = names::text(target.into_owned());
                 if entry.header().entry_type() == EntryType::Link {
-                    return Ok(relative_name(target, layer)?.map(Added::HardLink));
+                    return Ok(relative_name(&target, layer)?.map(Added::HardLink));
                 }
-                checked(target, layer)?;
-                EntryKind::Link(target.to_owned())
+                checked(&target, layer)?;
+                EntryKind::Link(target)
             }
             (EntryType::Block | EntryType::Char, _) => {
                 self.left_out.add(path, "it is a device");

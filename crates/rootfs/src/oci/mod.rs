@@ -13,9 +13,8 @@
 //! ```
 //!
 //! Images are hostile: digests are checked, names that climb out of the root are
-//! refused, and bytes, entries, headers and look-ups are limited. Devices, extended
-//! attributes besides capabilities, and names that are not UTF-8 are left out, with a
-//! warning.
+//! refused, and bytes, entries, headers and look-ups are limited. Devices and extended
+//! attributes besides capabilities are left out, with a warning.
 //! References: OCI image specification 1.1 (`layer.md`, `config.md`); moby
 //! `image/spec`.
 

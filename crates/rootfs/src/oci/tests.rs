@@ -270,15 +270,9 @@ fn what_a_guest_does_not_get_is_reported() {
     entry(tar::EntryType::Regular, b"kept");
     let layers = [special.into_inner().unwrap()];
     let image = open(&oci_archive(CONFIG, &layers)).unwrap();
-    assert_eq!(names(&image.tree), ["kept"]);
-    assert_eq!(
-        image.warnings,
-        [
-            "dev/null is left out: it is a device",
-            "caf\u{fffd} is left out: its name is not UTF-8",
-            "caf\u{fffd} is left out: its name is not UTF-8",
-        ]
-    );
+    let bytes = ["caf\u{10ffe8}", "caf\u{10ffe9}"];
+    assert_eq!(names(&image.tree), [bytes[0], bytes[1], "kept"]);
+    assert_eq!(image.warnings, ["dev/null is left out: it is a device"]);
 }
 
 #[test]

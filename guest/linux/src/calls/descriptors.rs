@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use linux_raw_sys::general as c;
+use tare_program::names;
 use tare_program::offered::{Fcntl, Ioctl};
 
 use super::memfd;
@@ -206,6 +207,7 @@ pub(super) fn getdents(context: &Context<'_>, number: u64, to: u64, length: u64)
     let before = directory.seek(0, c::SEEK_CUR)?;
     let mut bytes = Vec::new();
     let has_no_room = directory.list(|(name, inode, kind, behind)| {
+        let name = names::bytes(name);
         let record = (19 + name.len() + 1).next_multiple_of(8);
         if bytes.len() + record > length as usize {
             return false;
@@ -215,7 +217,7 @@ pub(super) fn getdents(context: &Context<'_>, number: u64, to: u64, length: u64)
         bytes.extend_from_slice(&behind.to_le_bytes());
         bytes.extend_from_slice(&(record as u16).to_le_bytes());
         bytes.push((kind >> 12 & 15) as u8);
-        bytes.extend_from_slice(name.as_bytes());
+        bytes.extend_from_slice(&name);
         bytes.resize(start + record, 0);
         true
     })?;

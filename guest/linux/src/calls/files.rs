@@ -8,6 +8,7 @@ use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as c;
 use tare_libos::sync::Mutex;
+use tare_program::names;
 use tare_program::offered::{DESCRIPTORS, DeviceFile, OWN_FILE, OpenFlag};
 
 use super::arguments::Arguments;
@@ -320,8 +321,9 @@ pub(super) fn readlinkat(
             _ => return Err(Errno::EINVAL),
         }
     };
+    let target = names::bytes(&target);
     let count = target.len().min(length as usize);
-    context.process.write(to, &target.as_bytes()[..count])?;
+    context.process.write(to, &target[..count])?;
     Ok(count as u64)
 }
 
@@ -643,10 +645,11 @@ pub(super) fn getcwd(context: &Context<'_>, to: u64, length: u64) -> Result {
         directory.push('/');
     }
     directory.push('\0');
+    let directory = names::bytes(&directory);
     if directory.len() as u64 > length {
         return Err(Errno::ERANGE);
     }
-    context.process.write(to, directory.as_bytes())?;
+    context.process.write(to, &directory)?;
     Ok(directory.len() as u64)
 }
 

@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use linux_raw_sys::general as c;
+use tare_program::names;
 
 use super::descriptors::insert;
 use crate::context::Context;
@@ -28,10 +29,10 @@ pub(super) fn memfd_create(context: &Context<'_>, name: u64, flags: u64) -> Resu
         return Err(Errno::EINVAL);
     }
     let name = context.process.text(name).map_err(|errno| match errno {
-        Errno::ENAMETOOLONG | Errno::ENOENT => Errno::EINVAL,
+        Errno::ENAMETOOLONG => Errno::EINVAL,
         errno => errno,
     })?;
-    if name.len() > MOST_NAME {
+    if names::bytes(&name).len() > MOST_NAME {
         return Err(Errno::EINVAL);
     }
     if has(c::MFD_HUGETLB) {

@@ -2,6 +2,7 @@
 
 use linux_raw_sys::general::POLLIN;
 use linux_raw_sys::net as n;
+use tare_program::names;
 
 use super::files::{AT_FDCWD, absolute};
 use super::parts::{STEP, gather, scatter, total, with_buffer};
@@ -186,8 +187,7 @@ pub(super) fn may_receive(
 }
 
 pub(super) fn path(context: &Context<'_>, name: &Name) -> Result<alloc::string::String> {
-    let text = core::str::from_utf8(name).map_err(|_| Errno::EINVAL)?;
-    absolute(context, AT_FDCWD as u64, text.into())
+    absolute(context, AT_FDCWD as u64, names::text(name.to_vec()))
 }
 
 /// The socket of AF_UNIX that an address names, not held: closing it ends a wait for it.

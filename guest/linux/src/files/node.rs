@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::general::{S_IFDIR, S_IFLNK, S_IFREG, S_IFSOCK};
 use tare_libos::sync::SpinLock;
+use tare_program::names;
 use tare_program::offered::KernelFile;
 
 use super::lock::Lock;
@@ -131,7 +132,7 @@ impl Node {
             NodeKind::Directory(Entries::Memory(entries)) => {
                 (S_IFDIR, 4096, 4096, 2 + entries.lock().len() as u32)
             }
-            NodeKind::Link { target, .. } => (S_IFLNK, target.len() as u64, 0, 1),
+            NodeKind::Link { target, .. } => (S_IFLNK, names::bytes(target).len() as u64, 0, 1),
             NodeKind::Device(device) => {
                 let (major, minor) = device.numbers();
                 return Ok(Status::device(major, minor));

@@ -10,6 +10,7 @@ use core::ops::Range;
 
 use tare_libos::fs::cpio::{self, Archive};
 use tare_libos::sync::SpinLock;
+use tare_program::names;
 use tare_program::offered::{DIRECTORIES, DeviceFile};
 
 pub(crate) use super::node::{Content, Node, NodeKind};
@@ -332,7 +333,7 @@ impl Tree {
                 }
                 continue;
             }
-            if name.len() > NAME_MAX {
+            if name.len() > NAME_MAX && names::bytes(name).len() > NAME_MAX {
                 return Err(Errno::ENAMETOOLONG);
             }
             let found = here.child(name)?;
