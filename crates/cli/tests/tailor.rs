@@ -139,7 +139,7 @@ impl Bench {
 
     /// `tare tailor` for an application in the root.
     fn tailor(&self, profile: &str, more: &[&str]) -> CommandOutput {
-        let more = [&["--patience", "20"][..], more].concat();
+        let more = [&["--check-timeout", "20"][..], more].concat();
         end(self.command(profile, &more).spawn().unwrap())
     }
 
@@ -325,7 +325,7 @@ impl Proving {
         let halts = bench.place.file("tree/halts", &image("up", Then::Halt));
         bench.makes(&format!("cp {halts} $(OUT)"));
         let profile = bench.profile(&["read"], &[]);
-        let args = ["--patience", "600", "--check", "http:80/"];
+        let args = ["--check-timeout", "600", "--check", "http:80/"];
         let mut proving = Self {
             tare: start(bench.command(&profile, &args)),
             qemu: 0,
@@ -423,7 +423,7 @@ fn reached(bench: &Bench) -> Command {
     let halts = bench.place.file("tree/halts", &image(&figures, Then::Halt));
     bench.makes(&format!("cp {halts} $(OUT)"));
     let profile = bench.profile(&["read"], &[]);
-    bench.command(&profile, &["--patience", "20", "--check", "tcp:80"])
+    bench.command(&profile, &["--check-timeout", "20", "--check", "tcp:80"])
 }
 
 #[test]
@@ -587,7 +587,7 @@ fn one_kernel_is_made_for_several_applications() {
         let all = [&["tailor"], &profiles[..], &args[..], more].concat();
         end(bench.tare(&all).spawn().unwrap())
     };
-    let ended = tailor(&profiles[..2], &["--patience", "60"]);
+    let ended = tailor(&profiles[..2], &["--check-timeout", "60"]);
     ended.expect(0, "Proven by one: it runs, other: it runs");
     let report = bench.report();
     // What the first one lacked is there for the second.
@@ -606,7 +606,7 @@ fn one_kernel_is_made_for_several_applications() {
     // The second one waits in vain for as long.
     let ended = tailor(
         &profiles,
-        &[&["--patience", "20"], &checks.concat()[..]].concat(),
+        &[&["--check-timeout", "20"], &checks.concat()[..]].concat(),
     );
     ended.expect(78, "other: ");
     let report = bench.report();

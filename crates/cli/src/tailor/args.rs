@@ -79,7 +79,7 @@ pub(crate) struct TailorArgs {
     pub(crate) space: NonZeroU32,
     /// Seconds to wait for a check to pass
     #[arg(long, value_name = "N", default_value_t = 60)]
-    pub(crate) patience: u64,
+    pub(crate) check_timeout: u64,
     /// Count the CVEs of the last two years that affect a compiled file, from the
     /// kernel's records (cve/published of vulns.git)
     #[arg(long, value_name = "DIR")]

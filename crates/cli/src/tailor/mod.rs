@@ -331,7 +331,7 @@ fn subjects(
                 execution: Execution::Translated,
                 cmdline: args.cmdline.clone(),
                 memory_mib: MEMORY_MIB,
-                limit: Duration::from_secs(args.patience),
+                limit: Duration::from_secs(args.check_timeout),
                 goes_on: GOES_ON,
                 refusals: Logging::Off,
                 interrupted: Arc::clone(interrupted),

@@ -111,7 +111,7 @@ fn resolve(name: &str, wire: &Name) -> Result<Vec<IpAddr>> {
     Ok(addresses)
 }
 
-/// The first useful answer: each server in turn, with growing patience.
+/// The first useful answer: each server in turn, with growing time limits.
 fn ask_all(
     servers: &[IpAddr],
     name: &Name,
