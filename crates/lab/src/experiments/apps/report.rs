@@ -36,7 +36,9 @@ pub(super) fn report_text(experiment: &Apps, figures: &[Figure]) -> ReportText {
     let is_emulated = experiment.data.kvm == Kvm::Emulated;
     let is_tailored =
         |figure: &Figure| arms::TAILORED.has(figure) || arms::TAILORED_TCG.has(figure);
-    let has_kernels = figures.iter().any(is_tailored);
+    let was_tried = |why: &String| why.contains(&format!(", {}", arms::TAILORED.name));
+    let missing = &experiment.data.missing;
+    let has_kernels = figures.iter().any(is_tailored) || missing.iter().any(was_tried);
     let text = Template::new(include_str!("report.md"), super::METRICS, figures)
         .set("cycles", experiment.cycles)
         .set("translated", experiment.translated)
