@@ -22,8 +22,8 @@ use tare_load::interrupt::Interrupt;
 /// One experiment, planned for one depth.
 pub trait Experiment {
     /// Takes the experiment's own options from the request; called first.
-    fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        no_options_of_others(request)
+    fn configure(&mut self, _request: &WeighRequest) -> Result<(), WeighError> {
+        Ok(())
     }
 
     /// The plan, for the record.
@@ -241,19 +241,6 @@ pub struct Merged {
     pub revision: String,
     /// When the first began, RFC 3339, UTC.
     pub started: String,
-}
-
-/// Refuses the options that one experiment alone has.
-pub fn no_options_of_others(request: &WeighRequest) -> Result<(), WeighError> {
-    let given = [
-        ("--cuts", "tailor", request.cuts.is_some()),
-        ("--config", "tailor", !request.configs.is_empty()),
-        ("--kernel", "apps", !request.kernels.is_empty()),
-    ];
-    match given.into_iter().find(|(_, _, is_given)| *is_given) {
-        None => Ok(()),
-        Some((option, whose, _)) => Err(WeighError::Option(format!("{option} is for {whose}"))),
-    }
 }
 
 /// An experiment in the registry.

@@ -65,7 +65,7 @@ pub use weigh_result::{WeighEnd, WeighResult};
 pub mod kit {
     pub use crate::bench::{Bench, RunError};
     pub use crate::error::WeighError;
-    pub use crate::experiment::{Entry, Experiment, Merged, Subject, no_options_of_others};
+    pub use crate::experiment::{Entry, Experiment, Merged, Subject};
     pub use crate::export::csv_field;
     pub use crate::figure::{Figure, Samples, Spread, Statistic, find, median, value};
     pub use crate::goal::{Goal, Judgement};

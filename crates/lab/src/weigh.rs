@@ -76,7 +76,7 @@ fn find(name: &str, known: &[Entry]) -> Result<Entry, WeighError> {
     })
 }
 
-/// The image or application to measure, if the experiment takes one.
+/// The image or application to measure, if the experiment takes one; refuses options of others.
 fn subject(entry: &Entry, request: &WeighRequest) -> Result<Option<String>, WeighError> {
     let refused = |option| {
         let name = entry.name;
@@ -84,10 +84,17 @@ fn subject(entry: &Entry, request: &WeighRequest) -> Result<Option<String>, Weig
             "{option} is not an option of {name}"
         )))
     };
-    match (entry.subject, &request.image, &request.app) {
-        (Subject::App | Subject::Apps | Subject::Own, Some(_), _) => refused("--image"),
-        (Subject::Image | Subject::Apps | Subject::Own, _, Some(_)) => refused("--app"),
-        (_, image, app) => Ok(image.clone().or(app.clone())),
+    let given = [
+        ("--image", Subject::Image, request.image.is_some()),
+        ("--app", Subject::App, request.app.is_some()),
+        ("--cuts", Subject::App, request.cuts.is_some()),
+        ("--config", Subject::App, !request.configs.is_empty()),
+        ("--kernel", Subject::Apps, !request.kernels.is_empty()),
+    ];
+    let mut others = given.iter().filter(|(_, whose, _)| *whose != entry.subject);
+    match others.find(|(_, _, is_given)| *is_given) {
+        Some((option, _, _)) => refused(*option),
+        None => Ok(request.image.clone().or(request.app.clone())),
     }
 }
 
@@ -494,6 +501,39 @@ fn rfc3339(time: SystemTime) -> String {
 mod tests {
     use super::*;
     use crate::experiments::ALL;
+
+    #[test]
+    fn options_of_another_experiment_are_refused() {
+        let of = |experiment: &str, option: &str| {
+            let mut request = WeighRequest::new(experiment);
+            match option {
+                "--image" => request.image = Some("http".to_owned()),
+                "--app" => request.app = Some("redis".to_owned()),
+                "--cuts" => request.cuts = Some(Vec::new()),
+                "--config" => request.configs.push("c".into()),
+                _ => request.kernels.push(("redis".to_owned(), None)),
+            }
+            let said = subject(&find(experiment, ALL).unwrap(), &request);
+            said.map_err(|error| error.to_string())
+        };
+        let all = ["--image", "--app", "--cuts", "--config", "--kernel"];
+        for (experiment, own) in [
+            ("http-bursts", &all[..1]),
+            ("tailor", &all[1..4]),
+            ("apps", &all[4..]),
+            ("tcp", &[]),
+        ] {
+            for option in all {
+                match of(experiment, option) {
+                    Ok(_) => assert!(own.contains(&option), "{experiment} {option}"),
+                    Err(said) => {
+                        assert_eq!(said, format!("{option} is not an option of {experiment}"));
+                        assert!(!own.contains(&option), "{experiment} {option}");
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn an_unknown_experiment_lists_those_there_are() {

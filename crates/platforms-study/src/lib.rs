@@ -50,7 +50,7 @@ use plan::{Cell, Turn};
 use stage::{Ran, Stage};
 use tare_lab::kit::{
     Bench, Depth, Entry, Experiment, Figure, Goal, HostFacts, Merged, Metric, Record, ReportText,
-    RunError, Subject, WeighError, WeighRequest, no_options_of_others, sha256_of_text,
+    RunError, Subject, WeighError, WeighRequest, sha256_of_text,
 };
 
 /// Making the root, and installing a workload, may each take so long.
@@ -544,7 +544,6 @@ fn names(platforms: &[Platform]) -> String {
 
 impl Experiment for Platforms {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        no_options_of_others(request)?;
         self.seed = self.options.seed.unwrap_or(self.seed);
         if let Some(budget) = self.options.budget {
             (self.budget, self.whole) = (budget, None);

@@ -150,9 +150,9 @@ pub(crate) struct CutArgs {
     /// not cached [default: all with --full, else none]
     #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub(crate) cuts: Option<Vec<tare_tailor::cut::Cut>>,
-    /// Also measure a kernel with Firecracker's guest configuration, a file of its sources:
-    /// microvm-kernel-ci-x86_64-6.1.config, where that lacks PCI then
-    /// pcie.config; repeatable, a later file wins; later runs use the cached kernel
+    /// Also measure a kernel with Firecracker's guest configuration, which is
+    /// microvm-kernel-ci-x86_64-6.1.config in its sources. Repeatable, for versions that
+    /// have PCI in pcie.config: a later file wins. Later runs use the cached kernel
     #[arg(long = "config", value_name = "FILE")]
     pub(crate) configs: Vec<PathBuf>,
 }

@@ -299,7 +299,9 @@ mod tests {
     fn every_appliance_has_a_profile_that_serves_a_network() {
         for name in names() {
             let profile = find(name).unwrap().profile().unwrap();
-            assert!(profile.call_count() > 30, "{name}");
+            // One thread of tokio's calls few.
+            let least = if name == "axum" { 30 } else { 50 };
+            assert!(profile.call_count() > least, "{name}");
             for call in ["execve", "socket", "bind"] {
                 assert!(profile.calls.contains_key(call), "{name}: {call}");
             }

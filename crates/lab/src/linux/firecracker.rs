@@ -2,8 +2,9 @@
 //!
 //! The file is not part of Tare. `tare weigh tailor --config FILE` takes it from Firecracker's
 //! sources (Apache-2.0), where it is `resources/guest_configs/microvm-kernel-ci-x86_64-6.1.config`.
-//! In earlier versions PCI is in a second file beside it, `pcie.config`. Several are merged as Firecracker's own build does (`scripts/kconfig/merge_config.sh`
-//! of the kernel): a later file wins. The options are kept in the cache for later runs.
+//! In some versions PCI is in a second file beside it, `pcie.config`. Several are merged as
+//! Firecracker's own build does (`scripts/kconfig/merge_config.sh` of the kernel): a later file
+//! wins. The options are kept in the cache for later runs.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};

@@ -3,7 +3,6 @@
 use tare_control::stats::Kvm;
 
 use crate::appliance::{Packaging, Runtime};
-use crate::figure::Figure;
 
 /// A packaging on an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub(super) const PROCESS: Arm = arm("process", Packaging::Process);
 pub(super) const CONTAINER: Arm = arm("container", Packaging::Container(Runtime::Runc));
 const GVISOR: Arm = arm("gvisor", Packaging::Container(Runtime::Runsc));
 const LINUX: Arm = arm("linux", Packaging::Linux("auto"));
-pub(super) const TAILORED: Arm = arm("tailored", Packaging::Tailored("auto"));
+const TAILORED: Arm = arm("tailored", Packaging::Tailored("auto"));
 /// The machines of QEMU's translator, which compare with each other.
 pub(super) const TARE_TCG: Arm = arm("tare_tcg", Packaging::Tare("qemu"));
 pub(super) const LINUX_TCG: Arm = arm("linux_tcg", Packaging::Linux("qemu"));
@@ -46,11 +45,6 @@ pub(super) const ALL: [Arm; 9] = [
 pub(super) const CHOICE: [Arm; 5] = [TARE, CONTAINER, GVISOR, LINUX, TAILORED];
 
 impl Arm {
-    /// Whether a figure is of it.
-    pub(super) fn has(self, figure: &Figure) -> bool {
-        figure.name.rsplit('.').next() == Some(self.name)
-    }
-
     /// Whether QEMU's translator executes it.
     pub(super) fn is_translated(self) -> bool {
         [TARE_TCG, LINUX_TCG, TAILORED_TCG].contains(&self)
@@ -58,7 +52,11 @@ impl Arm {
 
     /// Whether it needs neither hardware nor a program of another distribution.
     pub(super) fn is_measured_everywhere(self) -> bool {
-        ![GVISOR, LINUX, TAILORED].contains(&self)
+        self != GVISOR && !self.is_linux_on_kvm()
+    }
+
+    fn is_linux_on_kvm(self) -> bool {
+        [LINUX, TAILORED].contains(&self)
     }
 
     /// Whether it takes a kernel that was tailored to the application.
@@ -69,10 +67,10 @@ impl Arm {
     /// Why it cannot be measured where this executes guests.
     pub(super) fn obstacle(self, kvm: Kvm) -> Option<&'static str> {
         match kvm {
-            Kvm::Emulated if [LINUX, TAILORED].contains(&self) => Some(
+            Kvm::Emulated if self.is_linux_on_kvm() => Some(
                 "this KVM emulates ring 0, where Linux reaches no further than its first process",
             ),
-            Kvm::None if [LINUX, TAILORED].contains(&self) => Some("there is no KVM"),
+            Kvm::None if self.is_linux_on_kvm() => Some("there is no KVM"),
             _ => None,
         }
     }

@@ -38,8 +38,7 @@ use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::error::WeighError;
 use crate::experiment::{
-    Entry, Experiment, IfFails, Subject, Turn, has_data, no_options_of_others, replanned, rounds,
-    times,
+    Entry, Experiment, IfFails, Subject, Turn, has_data, replanned, rounds, times,
 };
 use crate::figure::{Figure, needed, rate, without_error};
 use crate::goal::Goal;
@@ -128,8 +127,10 @@ pub(crate) struct Apps {
     /// As much as the server carries.
     load: Duration,
     idle: Duration,
-    /// Kernels that were tailored to applications, by their names, with the digests of the files.
-    kernels: BTreeMap<&'static str, (PathBuf, String)>,
+    /// Kernels that were tailored to applications, by their names.
+    kernels: BTreeMap<&'static str, PathBuf>,
+    /// SHA-256 of these files.
+    digests: BTreeMap<String, String>,
     /// Applications whose files are there, by their place in [`SERVICES`].
     ready: BTreeMap<usize, Ready>,
     data: Data,
@@ -199,6 +200,7 @@ impl Apps {
             load: Duration::from_millis(load_ms),
             idle: Duration::from_millis(idle_ms),
             kernels: BTreeMap::new(),
+            digests: BTreeMap::new(),
             ready: BTreeMap::new(),
             data: Data::default(),
             windows: BTreeMap::new(),
@@ -222,7 +224,8 @@ impl Apps {
         let file = fs::canonicalize(&file)
             .map_err(|error| refused(format!("cannot read {}: {error}", file.display())))?;
         let digest = sha256_of_file(&file).map_err(|error| refused(chain(&error)))?;
-        match self.kernels.insert(service.name, (file, digest)) {
+        self.digests.insert(name.to_owned(), digest);
+        match self.kernels.insert(service.name, file) {
             None => Ok(()),
             Some(_) => Err(refused("given twice".to_owned())),
         }
@@ -234,8 +237,7 @@ impl Apps {
         let mut app = catalog::find(service.name)?;
         let args = service.args.iter().map(|arg| (*arg).to_owned());
         app.command.extend(args);
-        let kernel = self.kernels.get(service.name);
-        app.kernel = kernel.map(|(file, _)| file.clone());
+        app.kernel = self.kernels.get(service.name).cloned();
         let mut boot = Boot {
             app: service.name.to_owned(),
             arm: "all packagings".to_owned(),
@@ -516,13 +518,8 @@ impl Experiment for Apps {
     has_data!();
 
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        for (name, file) in &request.kernels {
-            self.take_kernel(name, file.as_deref())?;
-        }
-        no_options_of_others(&WeighRequest {
-            kernels: Vec::new(),
-            ..request.clone()
-        })
+        let mut kernels = request.kernels.iter();
+        kernels.try_for_each(|(name, file)| self.take_kernel(name, file.as_deref()))
     }
 
     fn plan(&self) -> Value {
@@ -532,13 +529,16 @@ impl Experiment for Apps {
             "idle_ms": self.idle.as_millis() as u64, "connections": CONNECTIONS,
             "pipelined": services::PIPELINED, "apps": SERVICES.each_ref().map(|it| it.name),
             "arms": arms::ALL.map(|arm| arm.name),
-            "kernels": self.kernels.iter().map(|(name, (_, digest))| (*name, digest)).collect::<BTreeMap<_, _>>(),
+            "kernels": self.digests,
         })
     }
 
     fn replan(&mut self, plan: &Value) {
         replanned(plan, "cycles", &mut self.cycles);
         replanned(plan, "translated", &mut self.translated);
+        // Earlier versions measured on none.
+        let digests = plan.get("kernels").map(BTreeMap::deserialize);
+        self.digests = digests.and_then(Result::ok).unwrap_or_default();
         for (name, time) in [
             ("alone_ms", &mut self.alone),
             ("load_ms", &mut self.load),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tare_control::stats::Kvm;
 
-use super::arms::{self, Arm, CHOICE};
+use super::arms::{Arm, CHOICE};
 use super::services::{PIPELINED, SERVICES};
 use super::{
     Apps, CONNECTIONS, CPU_IDLE, CPU_PER_REQUEST, FIRST_ANSWER, IDLE_EXITS, IMAGE, MEMORY, P50,
@@ -34,11 +34,6 @@ const OF_APP: [(&str, Metric, &str); 5] = [
 pub(super) fn report_text(experiment: &Apps, figures: &[Figure]) -> ReportText {
     let seconds = |time: Duration| number(time.as_secs_f64());
     let is_emulated = experiment.data.kvm == Kvm::Emulated;
-    let is_tailored =
-        |figure: &Figure| arms::TAILORED.has(figure) || arms::TAILORED_TCG.has(figure);
-    let was_tried = |why: &String| why.contains(&format!(", {}", arms::TAILORED.name));
-    let missing = &experiment.data.missing;
-    let has_kernels = figures.iter().any(is_tailored) || missing.iter().any(was_tried);
     let text = Template::new(include_str!("report.md"), super::METRICS, figures)
         .set("cycles", experiment.cycles)
         .set("translated", experiment.translated)
@@ -49,7 +44,7 @@ pub(super) fn report_text(experiment: &Apps, figures: &[Figure]) -> ReportText {
         .set("connections", CONNECTIONS)
         .set("pipelined", PIPELINED)
         .only_if("emulated", is_emulated)
-        .only_if("untailored", !has_kernels);
+        .only_if("untailored", experiment.digests.is_empty());
     let loads = || SERVICES.iter().flat_map(|service| service.loads);
     let ratios = loads().map(|load| row([("about", load.about), ("load", load.name)]));
     let sections = [

@@ -20,9 +20,7 @@ use tare_tcp::wire::COMPARED;
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::error::WeighError;
-use crate::experiment::{
-    Entry, Experiment, Subject, Turn, has_data, no_options_of_others, replanned, rounds,
-};
+use crate::experiment::{Entry, Experiment, Subject, Turn, has_data, replanned, rounds};
 use crate::figure::{Figure, Statistic};
 use crate::goal::Goal;
 use crate::metric::{Metric, metrics};
@@ -196,8 +194,7 @@ impl Tcp {
 impl Experiment for Tcp {
     has_data!();
 
-    fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        no_options_of_others(request)?;
+    fn configure(&mut self, _request: &WeighRequest) -> Result<(), WeighError> {
         match obstacle() {
             None => Ok(()),
             Some(why) => Err(WeighError::Option(format!("tcp cannot run here: {why}"))),
