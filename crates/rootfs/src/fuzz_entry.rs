@@ -53,7 +53,8 @@ fn judge(tree: &Tree) {
     for (name, node) in tree.entries() {
         let climbs = name.split('/').any(|part| matches!(part, "" | "." | ".."));
         assert!(!climbs, "{name:?} is in the tree");
-        assert!(name.len() <= PATH_MAX, "{name:?} is too long");
+        let bytes = tare_program::names::bytes(name).len();
+        assert!(bytes <= PATH_MAX, "{name:?} is too long");
         let again = node.links.is_some_and(|group| !groups.insert(group));
         if let (EntryKind::File(content), false) = (&node.kind, again) {
             contents += content.len();

@@ -1,8 +1,8 @@
 //! The files of a guest, before they become an archive or a disk.
 //!
-//! Names are relative (`etc/passwd`), without `.` and `..`; every entry's
-//! directory is in the tree, before it. They are texts of [`tare_program::names`]. Names that are hard links to one file
-//! share a [`LinkGroup`].
+//! Names are relative (`etc/passwd`), without `.` and `..`, and texts of
+//! [`tare_program::names`]; every entry's directory is in the tree, before it. Names that are
+//! hard links to one file share a [`LinkGroup`].
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -425,7 +425,9 @@ fn check(name: &str) -> Result<(), NameError> {
 
 /// Refuses what Linux would refuse, before any work is done for it.
 pub(crate) fn check_length(name: &str) -> Result<(), NameError> {
-    if name.len() > PATH_MAX || name.split('/').any(|part| part.len() > NAME_MAX) {
+    let bytes = names::bytes(name);
+    let mut parts = bytes.split(|byte| *byte == b'/');
+    if bytes.len() > PATH_MAX || parts.any(|part| part.len() > NAME_MAX) {
         return Err(NameError::TooLong(name.to_owned()));
     }
     Ok(())
@@ -459,6 +461,16 @@ mod tests {
             let refused = tree.insert(name, file());
             assert_eq!(refused, Err(NameError::Form(name.to_owned())));
         }
+    }
+
+    #[test]
+    fn a_name_is_as_long_as_its_bytes() {
+        let check = |bytes: &[u8]| check_length(&tare_program::names::text(bytes.to_vec()));
+        assert!(check(&[0xff; NAME_MAX]).is_ok());
+        assert!(check(&[0xff; NAME_MAX + 1]).is_err());
+        let path = [&[0xff; NAME_MAX][..], b"/"].concat().repeat(16);
+        assert!(check(&path[..PATH_MAX]).is_ok());
+        assert!(check(&path).is_err());
     }
 
     #[test]
