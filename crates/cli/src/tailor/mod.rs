@@ -41,6 +41,7 @@ use tare_tailor::source::Source;
 use tare_tailor::spec::KernelSpec;
 use tare_tailor::starter::{self, Bounds, Starter};
 use tare_tailor::tailoring::{Control, Step, Tailored, Tailoring};
+use tare_tailor::toolchain::Toolchain;
 use tare_tailor::tuning::load::Load;
 use tare_tailor::tuning::report::SearchReport;
 
@@ -159,6 +160,8 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     let mut whole = Profile::empty();
     profiles.iter().for_each(|profile| whole.merge(profile));
     let mut spec = spec::spec(whole, args);
+    // Before a guest is started, and sources are downloaded.
+    Toolchain::of(&spec.cuts).map_err(MakeError::from)?;
     let dir = spec::place(args, &applications);
     let subjects = subjects(args, &applications, &spec, &dir, &interrupted)?;
     let mut trees = subjects.iter().map(|it| &it.application.tree);
