@@ -159,6 +159,23 @@ advisories() {
         echo "setup: going on without cargo-deny" >&2
 }
 
+# Whether the build directory has space for a first `make test`: in GiB 19, of which cargo's
+# incremental compilation takes half, and what the tests write while they run.
+space_for_tests() {
+    local into at need=20 least=3 used=0 free
+    into=$("$root/scripts/target-dir.sh")
+    [ "${CARGO_INCREMENTAL:-1}" != 0 ] || need=12
+    [ ! -d "$into" ] || used=$(($(du -sk "$into" | cut -f 1) >> 20))
+    need=$((need - used > least ? need - used : least))
+    # It is made by cargo, which marks it as one that need not be backed up.
+    at=$into
+    while [ ! -d "$at" ]; do at=$(dirname "$at"); done
+    free=$(($(df --output=avail -k "$at" | tail -n 1) >> 20))
+    [ "$free" -ge "$need" ] && return
+    echo "setup: \`make test\` writes up to $need GiB into $into, and $free are free: free some, or set CARGO_TARGET_DIR to a directory on another disk" >&2
+    exit 1
+}
+
 kvm_usable() { [ -r /dev/kvm ] && [ -w /dev/kvm ]; }
 
 # What compiles guest images. Clang compiles the BPF programs of tare.
@@ -178,6 +195,7 @@ run)
     packages "${wanted[@]}"
     ;;
 test)
+    space_for_tests
     packages clang passt qemu-system-x86 e2fsprogs fio libsqlite3-dev postgresql kmod acpica-tools cpio curl iproute2 memcached libmemcached-tools python3-pymemcache perl busybox runc podman util-linux libc-bin bsdutils binutils
     # What configures and builds a Linux kernel.
     packages make flex bison bc libelf-dev zstd patch xz-utils
