@@ -22,6 +22,7 @@ enum class {
 	CLASS_READY_MOVED = 6,	/* ... or another */
 	CLASS_MOVED = 7,	/* it moved, and when it was ready is not known */
 	CLASS_THREAD = 8,	/* threads begun */
+	CLASS_CHARGE = 9,	/* CPU time was charged to the thread's control groups */
 };
 
 /* What a thread waits in: a system call's number, or one of these. */
@@ -264,6 +265,27 @@ int on_sched_process_fork(struct raw *ctx)
 	fresh->group = group;
 	fresh->cpu = NO_CPU;
 	fresh->out_ns = fresh->ready_ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+/*
+ * task, runtime. The scheduler passes here each time before it charges a task's control groups
+ * (update_se() in kernel/sched/fair.c, before Linux 6.16 update_curr()). Not typed, so that it
+ * can be detached: it is attached only while charges are counted.
+ */
+SEC("raw_tp/sched_stat_runtime")
+int on_sched_stat_runtime(struct raw *ctx)
+{
+	const struct task_struct *task = (void *)ctx->arg[0];
+	struct thread *thread;
+	u64 key;
+	int pid = 0;
+
+	READ_FIELD(pid, task, pid);
+	key = (u32)pid;
+	thread = key ? bpf_map_lookup_elem(&threads, &key) : 0;
+	if (thread)
+		count(key_of(thread->group, CLASS_CHARGE, 0), 1, 0);
 	return 0;
 }
 

@@ -106,6 +106,33 @@ fn a_process_that_computes_is_on_a_cpu_or_waits_for_one() {
     }
 }
 
+/// Charges of control groups are counted on request only: at least one for each stretch on a CPU.
+#[test]
+fn charges_of_control_groups_are_counted_on_request() {
+    let Some(mut observer) = observer() else {
+        return;
+    };
+    for counts in [false, true, false] {
+        observer.count_charges(counts);
+        let mut doing = Doing::new("for i in 1 2 3 4 5; do sleep 0.001; done; exec cat");
+        let group = observer.group();
+        observer.watch_process(group, doing.0.id());
+        observer.turn();
+        doing.go();
+        eventually("it is done", || doing.proc("comm").starts_with("cat"));
+        let times = observer.turn().remove(0);
+        observer.forget(group);
+        doing.end();
+        assert_eq!(observer.unavailable(), []);
+        if counts {
+            assert!(times.charges >= times.voluntary_switches, "{times:?}");
+        } else {
+            assert_eq!(times.charges, 0, "{times:?}");
+        }
+        assert!(times.voluntary_switches > 0, "{times:?}");
+    }
+}
+
 #[test]
 fn a_wait_is_classified_by_its_cause() {
     for (script, cause) in [("exec sleep 60", Cause::Sleep), ("exec cat", Cause::Stream)] {

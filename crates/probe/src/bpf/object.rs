@@ -378,7 +378,7 @@ impl Object {
 }
 
 impl Point<'_> {
-    fn parts(&self) -> (Source, String, &str) {
+    pub(crate) fn parts(&self) -> (Source, String, &str) {
         match self {
             Self::Raw { event, program } | Self::Typed { event, program } => {
                 (Source::TracePoint, (*event).to_owned(), program)

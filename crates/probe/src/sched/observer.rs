@@ -20,6 +20,11 @@ const POINTS: [Point<'static>; 4] = [
     Point::typed("sched_waking", "on_sched_waking"),
     Point::typed("sched_switch", "on_sched_switch"),
 ];
+/// Counts charges of control groups, on request.
+const CHARGES: Point<'static> = Point::Raw {
+    event: "sched_stat_runtime",
+    program: "on_sched_stat_runtime",
+};
 /// As the programs write it for a thread that has not run yet.
 const NO_CPU: u64 = 0xffff_ffff;
 /// Kinds of latest stretches that a thread has at hand: `RECENTS` of the programs.
@@ -80,6 +85,17 @@ impl Observer {
             missing.push(Unavailable::named(Source::Bpf, "counts", why));
         }
         missing
+    }
+
+    /// From now on counts, or does not count, how often CPU time is charged to control groups:
+    /// a program more at each of them.
+    pub fn count_charges(&mut self, on: bool) {
+        let (_, _, program) = CHARGES.parts();
+        if on && !self.object.is_attached(program) {
+            self.missing.extend(self.object.attach(&[CHARGES]));
+        } else if !on {
+            self.object.detach(|function| function == program);
+        }
     }
 
     /// A new group without threads.

@@ -16,6 +16,7 @@ const READY: u32 = 5;
 const READY_MOVED: u32 = 6;
 const MOVED: u32 = 7;
 const THREAD: u32 = 8;
+const CHARGE: u32 = 9;
 
 /// One group within a window. Stretches that go on at its end count with their
 /// time until then, and are not yet in a bucket.
@@ -37,6 +38,9 @@ pub struct Times {
     pub migrations: u64,
     /// Threads that began.
     pub threads_begun: u64,
+    /// Times that CPU time was charged to control groups, while that was counted
+    /// ([`super::Observer::count_charges`]).
+    pub charges: u64,
     /// What observing cost, all groups together.
     pub observer: ObserverCost,
 }
@@ -149,6 +153,7 @@ impl Reading {
             involuntary_switches: 0,
             migrations: 0,
             threads_begun: 0,
+            charges: 0,
             observer: ObserverCost::default(),
         };
         let mut off: BTreeMap<Cause, Histogram> = BTreeMap::new();
@@ -170,6 +175,7 @@ impl Reading {
                 ON_STOPPED => times.involuntary_switches += count,
                 READY_MOVED | MOVED => times.migrations += count,
                 THREAD => times.threads_begun += count,
+                CHARGE => times.charges += count,
                 _ => {}
             }
         }
