@@ -115,6 +115,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "tare-platforms-study",
         &[
             "tare-control",
+            "tare-hv",
             "tare-lab",
             "tare-platform",
             "tare-policy",

@@ -11,12 +11,13 @@ use crate::output::{OutputReader, Report, Watch};
 use crate::step::{PATH, Step, StepError};
 
 /// Makes the mounts, changes to the root.
-/// `TREE SCRATCH ro|rw COMMAND...`
+/// `TREE SCRATCH ro|rw|host COMMAND...`
 const ENTER: &str = r#"
 set -e
 tree=$1 scratch=$2 access=$3; shift 3
 hostname tare
 mount --bind "$tree" "$tree"
+[ "$access" != host ] || mount --rbind / "$tree/tare/host"
 [ "$access" = rw ] || mount -o remount,bind,ro "$tree"
 mount -t proc proc "$tree/proc"
 mount --rbind /sys "$tree/sys"
@@ -34,6 +35,8 @@ pub enum Access {
     Read,
     /// For installing.
     Write,
+    /// For what starts a program of the host, which is below `/tare/host` then.
+    Host,
 }
 
 /// A command in the root, not yet started.
@@ -54,6 +57,7 @@ pub fn command(tree: &Path, scratch: &Path, access: Access, groups: &Groups) -> 
         .arg(match access {
             Access::Read => "ro",
             Access::Write => "rw",
+            Access::Host => "host",
         });
     command
 }
@@ -66,13 +70,25 @@ pub fn run(
     step: &Step,
     watch: &mut dyn Watch,
 ) -> Result<Report, StepError> {
+    let command = command(tree, scratch, Access::Read, groups);
+    run_step(command, "the chroot", scratch, groups, step, watch)
+}
+
+/// Runs a step by a command that enters a root, within `groups`.
+pub(crate) fn run_step(
+    mut command: Command,
+    what: &str,
+    scratch: &Path,
+    groups: &Groups,
+    step: &Step,
+    watch: &mut dyn Watch,
+) -> Result<Report, StepError> {
     ask(scratch, step)?;
-    let mut command = command(tree, scratch, Access::Read, groups);
     command.args(["/bin/bash", "/tare/step", "@/scratch/request"]);
     // As in containers and machines: a library of MPI, for one, uses what a batch
     // system said to whoever started the weighing.
     command.env_clear().env("PATH", PATH);
-    let result = heard(&mut command, "the chroot", step, watch);
+    let result = heard(&mut command, what, step, watch);
     groups.empty();
     result
 }

@@ -5,8 +5,9 @@
 //! workload   a file: install, prepare, run, check, metric
 //! root       one tree (and a disk of it), with every workload installed
 //! place      where a run happens: platform, pinned or not, how many CPUs
-//! bare, container, machine
-//!            start a step there: chroot, runc, a virtual machine (crun in it)
+//! bare, container, machine, appliance
+//!            start a step there: chroot, runc, a virtual machine (crun in it), or a chroot
+//!            from which the step starts its program alone in a machine
 //! step       what a step says while it runs: begin, end, verdict
 //! program    installing and preparing, within a limit, by root
 //! autogroup  one rule of sharing CPUs on all of them
@@ -19,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod appliance;
 pub mod autogroup;
 pub mod bare;
 pub mod cgroup;

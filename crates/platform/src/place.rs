@@ -17,11 +17,19 @@ pub enum Platform {
     Vm,
     /// crun in a virtual machine.
     VmContainer,
+    /// A program alone in a virtual machine, on Tare's library OS.
+    Appliance,
 }
 
 impl Platform {
     /// All of them, the baseline first.
-    pub const ALL: [Self; 4] = [Self::Bare, Self::Container, Self::Vm, Self::VmContainer];
+    pub const ALL: [Self; 5] = [
+        Self::Bare,
+        Self::Container,
+        Self::Vm,
+        Self::VmContainer,
+        Self::Appliance,
+    ];
 
     /// The name in figures.
     pub const fn name(self) -> &'static str {
@@ -30,18 +38,19 @@ impl Platform {
             Self::Container => "container",
             Self::Vm => "vm",
             Self::VmContainer => "vm-container",
+            Self::Appliance => "appliance",
         }
     }
 
-    /// Whether a virtual machine is part of it.
-    pub const fn is_virtual(self) -> bool {
+    /// Whether its runs share a Linux guest, which is booted once.
+    pub const fn has_linux_guest(self) -> bool {
         matches!(self, Self::Vm | Self::VmContainer)
     }
 }
 
 /// An unknown platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown platform (known: bare, container, vm, vm-container)")]
+#[error("unknown platform (known: bare, container, vm, vm-container, appliance)")]
 pub struct UnknownPlatform;
 
 impl FromStr for Platform {
@@ -108,7 +117,7 @@ impl Place {
     pub const fn new(platform: Platform, mode: Mode, size: u32, host_cpus: u32) -> Self {
         let whole = size >= host_cpus;
         let limit = match (platform, mode) {
-            (Platform::Vm | Platform::VmContainer, _) => Limit::Vcpus,
+            (Platform::Vm | Platform::VmContainer | Platform::Appliance, _) => Limit::Vcpus,
             (Platform::Container, Mode::Vanilla) if !whole => Limit::Quota,
             (_, Mode::Vanilla) if whole => Limit::None,
             _ => Limit::Cpuset,
@@ -181,6 +190,11 @@ mod tests {
         assert_eq!(whole.limit, Limit::None);
         let vm = Place::new(Platform::VmContainer, Mode::Vanilla, 1, 2);
         assert_eq!(vm.limit, Limit::Vcpus);
+        let appliance = Place::new(Platform::Appliance, Mode::Pinned, 1, 2);
+        assert_eq!(
+            (appliance.limit, appliance.to_string()),
+            (Limit::Vcpus, "appliance.pinned.1".into())
+        );
         let bare = Place::new(Platform::Bare, Mode::Vanilla, 1, 2);
         assert_eq!(bare.limit, Limit::Cpuset);
     }

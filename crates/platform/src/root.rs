@@ -4,7 +4,8 @@
 //! ```text
 //! CACHE/platforms/lock
 //!                 tree/            Debian, minimal, and what workloads install
-//!                 tree/tare/       step, agent, workloads, what they prepared
+//!                 tree/tare/       step, agent, workloads, what they prepared, roots of
+//!                                  appliances
 //!                 root.img         of the tree, read only, shared by machines
 //!                 initramfs        first process and modules
 //!                 stamp            what all of it was made of
@@ -168,7 +169,14 @@ impl Root {
 
     fn write_programs(&self) -> Result<(), RootError> {
         let ours = self.tree.join("tare");
-        for name in ["workloads", "data", "installed", "bundle"] {
+        for name in [
+            "workloads",
+            "data",
+            "installed",
+            "bundle",
+            "appliances",
+            "host",
+        ] {
             let path = ours.join(name);
             fs::create_dir_all(&path).map_err(write(&path))?;
         }
@@ -241,10 +249,19 @@ impl Root {
             .envs(workload.parameters(form).into_iter().flatten())
             .env("DATA", &data)
             .env("LC_ALL", "C")
+            .env("APPLIANCE", workload.appliance.as_deref().unwrap_or(""))
+            .env("APPLIANCE_ROOT", appliance_root(&name))
             .envs(maven.map(|path| ("MAVEN_SETTINGS", path)));
         let what = format!("installing {}", workload.name);
         program::run(command, &what, groups, timeout)?;
         put(&stamp, &wanted)
+    }
+
+    /// The files of a workload's appliance, if it is installed and has one.
+    pub fn appliance(&self, workload: &Workload, form: Form) -> Option<PathBuf> {
+        workload.appliance.as_ref()?;
+        let root = appliance_root(&format!("{}-{}", workload.name, form.name()));
+        Some(self.tree.join(root.trim_start_matches('/'))).filter(|root| root.is_dir())
     }
 
     /// What installing needs of this host's way to the network: its resolver, and the
@@ -369,7 +386,20 @@ fi
 rm -rf "$data" && mkdir -p "$data"
 cd "/tare/workloads/$name"
 bash -eu ./prepare
+rm -rf "$APPLIANCE_ROOT"
+if [ -n "$APPLIANCE" ]; then
+    # The program, its loader and libraries, and what was prepared, by links.
+    mkdir -p "$APPLIANCE_ROOT"
+    program=$(command -v "$APPLIANCE")
+    { echo "$program"; ldd "$program" | grep -o '/[^ ]*' || true; } | xargs cp --link --dereference --parents -t "$APPLIANCE_ROOT"
+    cp --link --recursive --parents -t "$APPLIANCE_ROOT" "$data"
+fi
 "#;
+
+/// Where the files of a workload's appliance are in the tree, by its name with its form.
+fn appliance_root(name: &str) -> String {
+    format!("/tare/appliances/{name}")
+}
 
 /// Lays the user's settings of Maven (mirrors, proxies) where installing finds them, if
 /// there are any.

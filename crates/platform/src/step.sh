@@ -10,6 +10,28 @@ here=/tare/workloads/$name
 export DATA=/tare/data/$name-$FORM
 rm -rf /scratch/work
 mkdir /scratch/work && cd /scratch/work || { echo "@tare verdict bad no place for the run in /scratch"; exit 1; }
+# Runs a program as it is; on the appliance alone in a machine, which `tare` of the host starts.
+# MACHINE is `tare` and its options; PIN has the CPUs of a pinned machine.
+app() {
+    if [ -z "${MACHINE-}" ]; then
+        "$@"
+        return
+    fi
+    read -ra machine <<< "$MACHINE"
+    if [ -z "${PIN-}" ]; then
+        chroot /tare/host "${machine[@]}" -- "$@"
+        return
+    fi
+    chroot /tare/host "${machine[@]}" -- "$@" &
+    # It can be pinned once its threads run.
+    for _ in {1..500}; do
+        chroot /tare/host "${machine[0]}" pin --cpus "$PIN" appliance > pin.log 2>&1 && break
+        kill -0 $! || break
+        sleep 0.02
+    done
+    wait $!
+}
+export -f app
 bad() {
     sed 's/^/@tare log /' ../log | tail -n 5
     echo "@tare verdict bad $1"

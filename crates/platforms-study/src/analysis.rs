@@ -244,9 +244,9 @@ impl Pinning {
     /// What it is on a platform at a size.
     pub(crate) fn of(platform: Platform, size: u32, host_cpus: u32) -> Self {
         let vanilla = Place::new(platform, Mode::Vanilla, size, host_cpus);
-        match (platform, vanilla.limit) {
-            (Platform::Vm | Platform::VmContainer, _) => Self::Gain,
-            (_, Limit::Quota) => Self::QuotaToSet,
+        match vanilla.limit {
+            Limit::Vcpus => Self::Gain,
+            Limit::Quota => Self::QuotaToSet,
             _ => Self::Control,
         }
     }

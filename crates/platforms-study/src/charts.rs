@@ -11,8 +11,8 @@ use super::model::{HOSTS, Predicted};
 use super::observe::{Sched, Stretches};
 use super::plan::Arm;
 
-/// CPU-Pinning 2020's abbreviations, in the order of [`Platform::ALL`].
-pub(crate) const SHORT: [&str; 4] = ["BM", "CN", "VM", "VMCN"];
+/// CPU-Pinning 2020's abbreviations and ours, in the order of [`Platform::ALL`].
+pub(crate) const SHORT: [&str; 5] = ["BM", "CN", "VM", "VMCN", "AP"];
 const MODES: [Mode; 2] = [Mode::Vanilla, Mode::Pinned];
 
 /// Lines of a chart: names, and a figure for each column.

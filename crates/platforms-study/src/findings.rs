@@ -21,6 +21,16 @@ pub(crate) enum Agreement {
 }
 
 impl Agreement {
+    /// Says which machines it is about.
+    fn of_appliances(self) -> Self {
+        let text = |why| format!("appliances, since Linux guests are translated here: {why}");
+        match self {
+            Self::Agrees(why) => Self::Agrees(text(why)),
+            Self::Disagrees(why) => Self::Disagrees(text(why)),
+            Self::CannotTell(why) => Self::CannotTell(text(why)),
+        }
+    }
+
     pub(crate) fn text(&self) -> (&'static str, &str) {
         match self {
             Self::Agrees(why) => ("agrees", why),
@@ -51,7 +61,7 @@ pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(String, Agreement)> {
     let fixed = [
         (
             "The overhead of a VM is constant over its size (PTO)",
-            constant(evidence),
+            evidence.of_machines(|platform| constant(evidence, platform)),
         ),
         (
             "A vanilla container's overhead shrinks as it grows (PSO; slides 23, 25)",
@@ -61,7 +71,10 @@ pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(String, Agreement)> {
             "Pinning a small container that computes takes its overhead away",
             container_pin(evidence),
         ),
-        ("Pinning a VM that computes gains nothing", vm_pin(evidence)),
+        (
+            "Pinning a VM that computes gains nothing",
+            evidence.of_machines(|platform| vm_pin(evidence, platform)),
+        ),
         ("Pinning work that waits for I/O gains", io_pin(evidence)),
         (
             "A container in a VM beats a container for I/O-bound work",
@@ -73,7 +86,7 @@ pub(crate) fn table(evidence: &Evidence<'_>) -> Vec<(String, Agreement)> {
         ),
         (
             "A container may cost more than a VM (slide 29)",
-            container_costs_more(evidence),
+            evidence.of_machines(|platform| container_costs_more(evidence, platform)),
         ),
         (
             "Many tasks at once cost a container more than one (slide 24)",
@@ -112,12 +125,30 @@ impl Evidence<'_> {
         quota_bound(self.data, workload, place) != Some(false)
     }
 
-    /// Why machines cannot be judged here.
-    fn no_machine(&self) -> Option<Agreement> {
+    /// Why Linux guests cannot be judged here.
+    fn no_linux_guest(&self) -> Option<Agreement> {
         let why = "machines are translated by QEMU here (no hardware KVM): what is measured is \
                    the translator";
         self.translated
             .then(|| Agreement::CannotTell(why.to_owned()))
+    }
+
+    /// What `judge` says of the machines here: those with Linux, or where these are translated
+    /// the appliances, which KVM runs.
+    fn of_machines(&self, judge: impl Fn(Platform) -> Agreement) -> Agreement {
+        let Some(why) = self.no_linux_guest() else {
+            return judge(Platform::Vm);
+        };
+        let of_appliances = self
+            .data
+            .runs
+            .iter()
+            .any(|run| run.cell.place.platform == Platform::Appliance && run.time.is_some());
+        if of_appliances {
+            judge(Platform::Appliance).of_appliances()
+        } else {
+            why
+        }
     }
 }
 
@@ -147,12 +178,9 @@ fn said(name: &str, estimate: &Estimate) -> String {
     format!("{name} {} %", estimate.text())
 }
 
-fn constant(evidence: &Evidence<'_>) -> Agreement {
-    if let Some(why) = evidence.no_machine() {
-        return why;
-    }
+fn constant(evidence: &Evidence<'_>, machine: Platform) -> Agreement {
     let votes = evidence.all().filter_map(|workload| {
-        let split = split(evidence.data, workload, Platform::Vm, Mode::Vanilla)?;
+        let split = split(evidence.data, workload, machine, Mode::Vanilla)?;
         let falling = &split.falling.first()?.1;
         // A fall that was not shown may still exist.
         let small = falling
@@ -230,17 +258,9 @@ fn container_pin(evidence: &Evidence<'_>) -> Agreement {
     )
 }
 
-fn vm_pin(evidence: &Evidence<'_>) -> Agreement {
-    if let Some(why) = evidence.no_machine() {
-        return why;
-    }
+fn vm_pin(evidence: &Evidence<'_>, machine: Platform) -> Agreement {
     let nothing = |gain: &Estimate| gained(gain).map(|gained| !gained);
-    gains(
-        evidence,
-        evidence.of(WorkloadKind::Cpu),
-        Platform::Vm,
-        nothing,
-    )
+    gains(evidence, evidence.of(WorkloadKind::Cpu), machine, nothing)
 }
 
 fn io_pin(evidence: &Evidence<'_>) -> Agreement {
@@ -248,7 +268,7 @@ fn io_pin(evidence: &Evidence<'_>) -> Agreement {
 }
 
 fn nested(evidence: &Evidence<'_>) -> Agreement {
-    if let Some(why) = evidence.no_machine() {
+    if let Some(why) = evidence.no_linux_guest() {
         return why;
     }
     let votes = evidence.waiting().filter_map(|workload| {
@@ -302,18 +322,14 @@ fn application(evidence: &Evidence<'_>) -> Agreement {
 }
 
 /// One workload that pays more in a container than in a machine is enough.
-fn container_costs_more(evidence: &Evidence<'_>) -> Agreement {
-    if let Some(why) = evidence.no_machine() {
-        return why;
-    }
+fn container_costs_more(evidence: &Evidence<'_>, machine: Platform) -> Agreement {
     let mut votes = Vec::new();
     for workload in evidence.all() {
         let mut sizes = sizes(evidence.data, workload);
         sizes.retain(|size| evidence.holds_container(workload, *size));
         for size in sizes {
             let of = |platform| overhead(evidence.data, workload, evidence.vanilla(platform, size));
-            let (Some(container), Some(machine)) = (of(Platform::Container), of(Platform::Vm))
-            else {
+            let (Some(container), Some(machine)) = (of(Platform::Container), of(machine)) else {
                 continue;
             };
             let text = format!(
@@ -514,17 +530,51 @@ mod tests {
     fn one_container_that_costs_more_than_a_machine_is_enough() {
         // 1.4 against 1.3 on one CPU, less on more.
         let data = made(&[("a", 10.0)]);
-        let agreement = container_costs_more(&evidence(&data));
+        let agreement = container_costs_more(&evidence(&data), Platform::Vm);
         assert_eq!(agreement.text().0, "agrees", "{agreement:?}");
         let mut data = with_another(Platform::Vm, 2.0);
         data.runs.retain(|run| run.cell.workload == "v");
-        let agreement = container_costs_more(&evidence(&data));
+        let agreement = container_costs_more(&evidence(&data), Platform::Vm);
         assert_eq!(agreement.text().0, "disagrees", "{agreement:?}");
         let translated = Evidence {
             translated: true,
             ..evidence(&data)
         };
-        assert_eq!(container_costs_more(&translated).text().0, "undecided here");
+        let judge = |evidence: &Evidence<'_>| {
+            evidence.of_machines(|platform| container_costs_more(evidence, platform))
+        };
+        assert_eq!(judge(&translated).text().0, "undecided here");
+    }
+
+    #[test]
+    fn appliances_stand_for_machines_where_linux_guests_are_translated() {
+        let mut data = with_another(Platform::Vm, 2.0);
+        data.runs.retain(|run| run.cell.workload == "v");
+        let guests = data
+            .runs
+            .iter()
+            .filter(|run| run.cell.place.platform == Platform::Vm);
+        let appliances: Vec<_> = guests
+            .cloned()
+            .map(|mut run| {
+                run.cell.place.platform = Platform::Appliance;
+                run
+            })
+            .collect();
+        data.runs.extend(appliances);
+        let judge = |translated| {
+            let evidence = Evidence {
+                translated,
+                ..evidence(&data)
+            };
+            evidence.of_machines(|platform| container_costs_more(&evidence, platform))
+        };
+        for translated in [true, false] {
+            let agreement = judge(translated);
+            let (here, why) = agreement.text();
+            assert_eq!(here, "disagrees", "{agreement:?}");
+            assert_eq!(why.starts_with("appliances"), translated, "{agreement:?}");
+        }
     }
 
     #[test]
@@ -535,7 +585,7 @@ mod tests {
         }
         let evidence = evidence(&data);
         assert!(!evidence.holds_container("w", 1) && evidence.holds_container("w", 8));
-        let agreement = container_costs_more(&evidence);
+        let agreement = container_costs_more(&evidence, Platform::Vm);
         assert!(!agreement.text().1.contains("1 CPUs"), "{agreement:?}");
     }
 

@@ -47,7 +47,7 @@ pub(crate) use stage::StageError;
 use data::{Data, Run};
 use observe::Observed;
 use plan::{Cell, Turn};
-use stage::{Ran, Stage};
+use stage::{Ran, RunRequest, Stage};
 use tare_lab::kit::{
     Bench, Depth, Entry, Experiment, Figure, Goal, HostFacts, Merged, Metric, Record, ReportText,
     RunError, Subject, WeighError, WeighRequest, sha256_of_text,
@@ -401,7 +401,7 @@ impl Platforms {
             }
         }
         self.missing.append(&mut stage.missing);
-        if !wanted.iter().any(|platform| platform.is_virtual()) {
+        if !wanted.iter().any(|platform| platform.has_linux_guest()) {
             return Ok(stage);
         }
         bench.progress.step("disk of the root");
@@ -451,7 +451,14 @@ impl Platforms {
             cell.place
         ));
         let begin = Instant::now();
-        let ran = stage.run(cell, &step, bench.interrupt);
+        let request = RunRequest {
+            cell,
+            step: &step,
+            workload,
+            form: self.form,
+            warms_up: !self.is_warm(cell),
+        };
+        let ran = stage.run(&request, bench.interrupt);
         bench.interrupt.check()?;
         let (value, failure, ran) = match ran {
             Ok(ran) => match &ran.report.validity {
@@ -642,17 +649,19 @@ impl Experiment for Platforms {
     }
 
     fn kvm(&self) -> Kvm {
-        let mut engines = self
+        let engines = self
             .data
             .runs
             .iter()
             .filter_map(|run| run.engine.as_deref());
-        let tare = tare_platform::machine::Engine::Tare.name();
-        if engines.any(|engine| engine == tare) {
-            Kvm::Hardware
-        } else {
-            Kvm::None
-        }
+        let kinds = engines.map(|engine| match engine {
+            stage::ON_EMULATION => Kvm::Emulated,
+            stage::ON_HARDWARE => Kvm::Hardware,
+            engine if engine == tare_platform::machine::Engine::Tare.name() => Kvm::Hardware,
+            _ => Kvm::None,
+        });
+        // The first that there is, in the order of their speed.
+        kinds.min_by_key(|kind| *kind as u8).unwrap_or(Kvm::None)
     }
 
     fn merged(&self) -> Option<&Merged> {

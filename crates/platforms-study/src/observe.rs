@@ -57,6 +57,12 @@ pub(crate) struct Sched {
     pub(crate) voluntary: u64,
     pub(crate) involuntary: u64,
     pub(crate) migrations: u64,
+    /// Times that CPU time was charged to control groups, in the runs in which it is counted.
+    #[serde(default)]
+    pub(crate) charges: Option<u64>,
+    /// Control groups that each of them is charged to: the run's own and those above it.
+    #[serde(default)]
+    pub(crate) charged_groups: Option<u64>,
     /// What observing cost within the window.
     pub(crate) observer_ns: u64,
     /// Of it the programs in the kernel, where their time is known.
@@ -123,6 +129,9 @@ pub(crate) struct Looking<'a> {
     quota: Option<PathBuf>,
     machine: Option<Client>,
     group: Option<Group>,
+    /// Whether charges of control groups are counted.
+    counts_charges: bool,
+    charged_groups: Option<u64>,
     before: Counters,
     kvm_before: Option<BTreeMap<String, u64>>,
     pub(crate) observed: Observed,
@@ -142,6 +151,8 @@ impl<'a> Looking<'a> {
             quota,
             machine: None,
             group: None,
+            counts_charges: false,
+            charged_groups: None,
             before: Counters::default(),
             kvm_before: None,
             observed: Observed::default(),
@@ -151,6 +162,12 @@ impl<'a> Looking<'a> {
     /// Asks the machine behind this control socket too.
     pub(crate) fn ask(mut self, socket: Option<&Path>) -> Self {
         self.machine = socket.map(Client::new);
+        self
+    }
+
+    /// Counts charges of control groups too, which costs the run time.
+    pub(crate) fn count_charges(mut self, on: bool) -> Self {
+        self.counts_charges = on;
         self
     }
 
@@ -192,7 +209,9 @@ impl Sched {
 impl Watch for Looking<'_> {
     fn begin(&mut self) {
         let pids = self.pids();
+        self.charged_groups = pids.first().and_then(|pid| charged_groups(*pid));
         if let Some(observer) = &mut self.observer {
+            observer.count_charges(self.counts_charges);
             let group = observer.group();
             for pid in pids {
                 observer.watch_process(group, pid);
@@ -217,6 +236,8 @@ impl Watch for Looking<'_> {
             .into_iter()
             .find(|times| times.group == group);
         observer.forget(group);
+        observer.count_charges(false);
+        let (counts_charges, charged_groups) = (self.counts_charges, self.charged_groups);
         self.observed.sched = times.map(|times| Sched {
             on_cpu_ns: times.on_cpu.sum_ns,
             io_ns: times.io_ns(),
@@ -228,6 +249,8 @@ impl Watch for Looking<'_> {
             voluntary: times.voluntary_switches,
             involuntary: times.involuntary_switches,
             migrations: times.migrations,
+            charges: counts_charges.then_some(times.charges),
+            charged_groups: charged_groups.filter(|_| counts_charges),
             observer_ns: times.observer.user_space_ns + times.observer.bpf_ns.unwrap_or(0),
             observer_bpf_ns: times.observer.bpf_ns,
             on_cpu: Stretches::of(times.on_cpu.buckets.iter().map(|it| (it.from_ns, it.count))),
@@ -242,6 +265,27 @@ impl Watch for Looking<'_> {
     fn stop(&self) -> bool {
         self.interrupt.check().is_err()
     }
+}
+
+/// How many control groups account for a process's CPU time: its own and those above it.
+fn charged_groups(pid: u32) -> Option<u64> {
+    accounting(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)
+}
+
+/// The same of the text of `/proc/PID/cgroup` (cgroups(7)): in version 1's hierarchy of `cpuacct`,
+/// else in version 2's.
+fn accounting(text: &str) -> Option<u64> {
+    let lines = text.lines().filter_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        Some((parts.next()?, parts.next()?))
+    });
+    let of = |wanted: fn(&str) -> bool| {
+        let mut lines = lines.clone();
+        lines.find(|(names, _)| names.split(',').any(wanted))
+    };
+    let (_, path) = of(|name| name == "cpuacct").or_else(|| of(str::is_empty))?;
+    let below_root = path.split('/').filter(|name| !name.is_empty()).count();
+    Some(below_root as u64 + 1)
 }
 
 /// KVM's counters, summed over vCPUs.
@@ -354,6 +398,18 @@ mod tests {
         };
         assert_eq!(counters, expected);
         assert_eq!(Counters::parse("", "x"), Counters::default());
+    }
+
+    #[test]
+    fn cpu_time_is_charged_to_a_group_and_those_above_it() {
+        let first = "5:freezer:/held\n4:cpu,cpuacct:/tare/run-1\n0::/x\n";
+        assert_eq!(accounting(first), Some(3));
+        assert_eq!(accounting("4:cpuacct:/\n0::/a/b/c\n"), Some(1));
+        assert_eq!(accounting("5:freezer:/held\n0::/a/b\n"), Some(3));
+        assert_eq!(
+            (accounting(""), accounting("5:freezer:/a\nx")),
+            (None, None)
+        );
     }
 
     #[test]

@@ -95,11 +95,11 @@ pub(crate) fn blocks(cells: &[Cell]) -> Vec<Vec<Cell>> {
             .cloned()
     };
     for cell in cells {
-        let is_virtual = cell.place.platform.is_virtual();
+        let is_virtual = cell.place.platform.has_linux_guest();
         let mut on_host = blocks.iter_mut().filter(|block| {
             block
                 .iter()
-                .all(|other| !other.place.platform.is_virtual() && same(other, cell))
+                .all(|other| !other.place.platform.has_linux_guest() && same(other, cell))
         });
         match on_host.next().filter(|_| !is_virtual) {
             Some(block) => block.push(cell.clone()),
@@ -124,7 +124,7 @@ mod tests {
     fn every_platform_is_vanilla_and_pinned_with_a_control() {
         let cells = cells(&names()[..1], &Platform::ALL, &[1, 2], 2, None);
         let main = cells.iter().filter(|c| c.arm == Arm::Main).count();
-        assert_eq!((main, cells.len()), (16, 19));
+        assert_eq!((main, cells.len()), (20, 23));
         let names: Vec<String> = cells.iter().map(|c| c.place.to_string()).collect();
         assert!(
             names.contains(&"container.vanilla.1q".to_owned()),
@@ -159,7 +159,7 @@ mod tests {
         for part in parts {
             let controls = part.iter().filter(|c| c.arm == Arm::Control).count();
             assert_eq!(
-                controls * 8,
+                controls * 10,
                 part.iter().filter(|c| c.arm == Arm::Main).count()
             );
         }
@@ -176,10 +176,10 @@ mod tests {
             assert_eq!(baselines, 1, "{block:?}");
             let machines = block
                 .iter()
-                .filter(|c| c.place.platform.is_virtual())
+                .filter(|c| c.place.platform.has_linux_guest())
                 .count();
             match machines {
-                0 => assert_eq!(block.len() as u32, 4 + block[0].place.size, "{block:?}"),
+                0 => assert_eq!(block.len() as u32, 6 + block[0].place.size, "{block:?}"),
                 _ => assert_eq!((machines, block.len()), (1, 2), "{block:?}"),
             }
         }

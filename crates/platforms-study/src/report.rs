@@ -9,7 +9,7 @@ use super::data::Data;
 use super::findings;
 use super::model::{self, Predicted};
 use super::observe::{Observed, WAITING_FOR_A_CPU};
-use super::plan::Arm;
+use super::plan::{Arm, Cell};
 use tare_lab::kit::ReportText;
 use tare_lab::kit::number;
 use tare_lab::kit::{Bar, bars, legend, reach};
@@ -17,16 +17,23 @@ use tare_lab::kit::{Figure, find, value};
 use tare_lab::kit::{Row, Section, Template, row as values, table};
 
 /// With CPU-Pinning 2020's abbreviations.
-const PLATFORMS: [&str; 4] = [
+const PLATFORMS: [&str; 5] = [
     "bare metal (BM)",
     "container (CN)",
     "VM",
     "container in VM (VMCN)",
+    "appliance (AP)",
 ];
 
 pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportText {
     let data = &experiment.data;
-    let engine = data.runs.iter().find_map(|run| run.engine.as_ref());
+    let engine_of = |is_appliance| {
+        let mut of = data
+            .runs
+            .iter()
+            .filter(|run| (run.cell.place.platform == Platform::Appliance) == is_appliance);
+        of.find_map(|run| run.engine.as_ref())
+    };
     let translated = experiment.translated();
     let by_quota = |run: &super::data::Run| run.cell.place.limit == Limit::Quota;
     let of = |family: &str| {
@@ -40,7 +47,8 @@ pub(crate) fn report_text(experiment: &Platforms, figures: &[Figure]) -> ReportT
     let best = of("aa_half_width_pct.").map(|(least, _)| least);
     let widths = half.map(|half| between(best.unwrap_or(half), half));
     let text = Template::new(include_str!("report.md"), crate::METRICS, figures)
-        .maybe("engine", engine)
+        .maybe("engine", engine_of(false))
+        .maybe("appliance_engine", engine_of(true))
         .only_if("translated", translated)
         .only_if("native", !translated)
         .maybe("aa_widths", widths.as_ref())
@@ -90,13 +98,15 @@ fn between(least: f64, most: f64) -> String {
 /// The largest size, vanilla and pinned.
 fn glance(experiment: &Platforms) -> impl Iterator<Item = Row> {
     let data = &experiment.data;
-    const CELLS: [(&str, Platform, Mode); 6] = [
+    const CELLS: [(&str, Platform, Mode); 8] = [
         ("container", Platform::Container, Mode::Vanilla),
         ("container pinned", Platform::Container, Mode::Pinned),
         ("vm", Platform::Vm, Mode::Vanilla),
         ("vm pinned", Platform::Vm, Mode::Pinned),
         ("vm-container", Platform::VmContainer, Mode::Vanilla),
         ("vm-container pinned", Platform::VmContainer, Mode::Pinned),
+        ("appliance", Platform::Appliance, Mode::Vanilla),
+        ("appliance pinned", Platform::Appliance, Mode::Pinned),
     ];
     data.workloads().into_iter().map(move |workload| {
         let largest = analysis::sizes(data, &workload).pop().unwrap_or(1);
@@ -191,12 +201,7 @@ fn unit(data: &Data, workload: &str) -> (String, f64) {
     }
 }
 
-fn row(
-    data: &Data,
-    cell: &super::plan::Cell,
-    ratio: analysis::Estimate,
-    scale: f64,
-) -> Vec<String> {
+fn row(data: &Data, cell: &Cell, ratio: analysis::Estimate, scale: f64) -> Vec<String> {
     let hosts = data.hosts();
     let times: Vec<f64> = hosts
         .iter()
@@ -311,10 +316,12 @@ fn causes(data: &Data) -> String {
             if runs.is_empty() {
                 continue;
             }
+            let counted = charges(data, &cell);
             rows.push(vec![
                 format!("{workload}, {}", cell.place),
                 mean(&|r| Some(r.observed.context_switches as f64)),
                 mean(&|r| Some(r.observed.sched.as_ref()?.migrations as f64)),
+                counted,
                 mean(&|r| Some(r.observed.sched.as_ref()?.on_cpu_ns as f64 / 1e9)),
                 mean(&|r| Some(r.observed.sched.as_ref()?.io_ns as f64 / 1e9)),
                 mean(&|r| {
@@ -340,6 +347,7 @@ fn causes(data: &Data) -> String {
             "",
             "switches",
             "migrations",
+            "charges x groups",
             "on CPU, s",
             "in I/O, s",
             "waiting for a CPU, s",
@@ -351,6 +359,17 @@ fn causes(data: &Data) -> String {
         ],
         &rows,
     )
+}
+
+/// Of the run that warmed up: how often CPU time was charged to control groups, and to how many.
+fn charges(data: &Data, cell: &Cell) -> String {
+    let counted = data.runs.iter().find_map(|run| {
+        let sched = run.observed.sched.as_ref().filter(|_| run.cell == *cell)?;
+        Some((sched.charges?, sched.charged_groups?))
+    });
+    counted.map_or("-".to_owned(), |(charges, groups)| {
+        format!("{} x {groups}", number(charges as f64))
+    })
 }
 
 fn distributions(data: &Data) -> String {

@@ -7,6 +7,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use tare_platform::Platform;
 use tare_stats::SplitMix64;
 
 use super::Platforms;
@@ -67,7 +68,12 @@ impl Platforms {
     ) -> Result<(), RunError> {
         let names: Vec<String> = self.workloads.iter().map(|w| w.name.clone()).collect();
         let (cpus, shard) = (self.host_cpus, self.options.shard);
-        let cells = plan::cells(&names, &self.options.wanted(), &self.sizes, cpus, shard);
+        let mut cells = plan::cells(&names, &self.options.wanted(), &self.sizes, cpus, shard);
+        let has_appliance = |cell: &Cell| {
+            let mut ours = self.workloads.iter().filter(|w| w.name == cell.workload);
+            ours.any(|workload| workload.appliance.is_some())
+        };
+        cells.retain(|cell| cell.place.platform != Platform::Appliance || has_appliance(cell));
         let mut dice = SplitMix64::new(self.seed);
         let mut budget = Budget::new(self.budget);
         let blocks = plan::blocks(&cells);
@@ -151,7 +157,7 @@ impl Platforms {
 
     /// How often a block comes in a round.
     fn turns(&self, block: &[Cell]) -> usize {
-        let is_virtual = |cell: &Cell| cell.place.platform.is_virtual();
+        let is_virtual = |cell: &Cell| cell.place.platform.has_linux_guest();
         let longest = block.iter().filter_map(|cell| self.took.get(cell).copied());
         if block.iter().any(is_virtual) {
             return 1;
@@ -167,7 +173,7 @@ impl Platforms {
     fn host_turns(&self) -> usize {
         let took = |is_virtual| -> f64 {
             let of = self.took.iter();
-            of.filter(|(cell, _)| cell.place.platform.is_virtual() == is_virtual)
+            of.filter(|(cell, _)| cell.place.platform.has_linux_guest() == is_virtual)
                 .map(|(_, took)| took)
                 .sum()
         };
@@ -227,7 +233,7 @@ impl Platforms {
         // What has not run yet takes at most as long as its like did.
         let like = |(other, _): &(&Cell, &f64)| {
             other.workload == cell.workload
-                && other.place.platform.is_virtual() == cell.place.platform.is_virtual()
+                && other.place.platform.has_linux_guest() == cell.place.platform.has_linux_guest()
         };
         let known = self.took.get(cell).copied().or_else(|| {
             let like = self.took.iter().filter(like);

@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 
 use tare_control::sentence::chain;
 use tare_host::owned_directory;
+use tare_hv::{Kvm, KvmKind, Probe};
+use tare_platform::appliance;
 use tare_platform::cgroup::{self, CgroupError, Groups};
 use tare_platform::container::{Containers, Limits};
 use tare_platform::container_engine::ContainerEngine;
@@ -24,6 +26,10 @@ use tare_probe::sched::Observer;
 use super::observe::{Looking, Members, Observed};
 use super::plan::{Arm, Cell};
 use tare_lab::kit::Interrupt;
+
+/// What executes appliances, by the KVM.
+pub(crate) const ON_HARDWARE: &str = "Tare's library OS on KVM";
+pub(crate) const ON_EMULATION: &str = "Tare's library OS on KVM that emulates ring 0";
 
 /// A stage that cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +73,8 @@ pub(crate) struct Stage {
     groups: BTreeMap<Place, Groups>,
     containers: Option<Containers>,
     observer: Option<Observer>,
+    /// The KVM that runs appliances.
+    kvm: Option<KvmKind>,
     root: Root,
     dir: PathBuf,
     tare: PathBuf,
@@ -79,6 +87,16 @@ pub(crate) struct Stage {
     journal: Journal,
     /// What this host does not offer: a sentence each.
     pub(crate) missing: Vec<String>,
+}
+
+/// A run to be made.
+pub(crate) struct RunRequest<'a> {
+    pub(crate) cell: &'a Cell,
+    pub(crate) step: &'a Step,
+    pub(crate) workload: &'a Workload,
+    pub(crate) form: Form,
+    /// Whether it only warms up: then what costs the run time is counted too.
+    pub(crate) warms_up: bool,
 }
 
 /// A finished run.
@@ -115,6 +133,7 @@ impl Stage {
             groups: BTreeMap::new(),
             containers: None,
             observer: None,
+            kvm: None,
             root: Root::open(site, &making, timeout)?,
             dir,
             tare: tare.to_owned(),
@@ -141,13 +160,32 @@ impl Stage {
         if wanted.contains(&Platform::Container) {
             stage.find_runtime(engine, timeout)?;
         }
+        if wanted.contains(&Platform::Appliance) {
+            stage.find_kvm();
+        }
         Ok(stage)
     }
 
+    /// Appliances are there where Tare's monitor runs them.
+    fn find_kvm(&mut self) {
+        let kind = Kvm::open()
+            .map_err(|error| chain(&error))
+            .and_then(|kvm| Probe::run(&kvm).map_err(|error| chain(&error)));
+        match kind {
+            Ok(probe) => self.kvm = Some(probe.kind),
+            Err(why) => self.missing.push(format!("appliance: {why}")),
+        }
+    }
+
     fn find_groups(&mut self, wanted: &[Platform]) {
-        if wanted.contains(&Platform::Bare) && !cgroup::holds() {
-            let what = "bare metal: no cgroups to find a run's processes by";
-            self.missing.push(what.to_owned());
+        for (platform, name) in [
+            (Platform::Bare, "bare metal"),
+            (Platform::Appliance, "appliance"),
+        ] {
+            if wanted.contains(&platform) && !cgroup::holds() {
+                let what = format!("{name}: no cgroups to find a run's processes by");
+                self.missing.push(what);
+            }
         }
         for (controller, what) in [
             ("cpuset", "sizes by sets of CPUs"),
@@ -245,21 +283,22 @@ impl Stage {
                 Platform::Bare => cgroup::holds(),
                 Platform::Container => self.containers.is_some(),
                 Platform::Vm | Platform::VmContainer => self.machines.contains_key(&place.size),
+                Platform::Appliance => cgroup::holds() && self.kvm.is_some(),
             }
     }
 
     /// One run.
     pub(crate) fn run(
         &mut self,
-        cell: &Cell,
-        step: &Step,
+        request: &RunRequest<'_>,
         interrupt: &Interrupt,
     ) -> Result<Ran, StepError> {
-        match cell.place.platform {
-            Platform::Bare => self.run_bare(cell, step, interrupt),
-            Platform::Container => self.run_container(cell, step, interrupt),
-            Platform::Vm => self.run_machine(cell, Payload::Step, step, interrupt),
-            Platform::VmContainer => self.run_machine(cell, Payload::Container, step, interrupt),
+        match request.cell.place.platform {
+            Platform::Bare => self.run_bare(request, interrupt),
+            Platform::Container => self.run_container(request, interrupt),
+            Platform::Vm => self.run_machine(request, Payload::Step, interrupt),
+            Platform::VmContainer => self.run_machine(request, Payload::Container, interrupt),
+            Platform::Appliance => self.run_appliance(request, interrupt),
         }
     }
 
@@ -268,24 +307,26 @@ impl Stage {
         self.cpus.iter().copied().take(size as usize).collect()
     }
 
+    /// What holds the runs of a place on the host, kept to its CPUs if the place is.
+    fn groups_of(&mut self, place: Place) -> Result<Groups, StepError> {
+        if let Some(groups) = self.groups.get(&place) {
+            return Ok(groups.clone());
+        }
+        let set = pin::list(&self.set(place.size));
+        let cpus = (place.limit == Limit::Cpuset).then_some(set.as_str());
+        let name = format!("tare-lab-{}-{place}", std::process::id());
+        let groups = Groups::make(&mut self.journal, &name, cpus, None)?;
+        self.groups.insert(place, groups.clone());
+        Ok(groups)
+    }
+
     fn run_bare(
         &mut self,
-        cell: &Cell,
-        step: &Step,
+        request: &RunRequest<'_>,
         interrupt: &Interrupt,
     ) -> Result<Ran, StepError> {
-        let place = cell.place;
-        let groups = match self.groups.get(&place) {
-            Some(groups) => groups.clone(),
-            None => {
-                let set = pin::list(&self.set(place.size));
-                let cpus = (place.limit == Limit::Cpuset).then_some(set.as_str());
-                let name = format!("tare-lab-{}-{place}", std::process::id());
-                let groups = Groups::make(&mut self.journal, &name, cpus, None)?;
-                self.groups.insert(place, groups.clone());
-                groups
-            }
-        };
+        let RunRequest { cell, step, .. } = *request;
+        let groups = self.groups_of(cell.place)?;
         let scratch = self.scratch();
         let observed = self.observer.is_some();
         if cell.arm == Arm::Unobserved {
@@ -294,7 +335,8 @@ impl Stage {
         }
         let observer = self.observer.as_mut();
         let members = Members::Groups(groups.dirs().to_vec());
-        let mut looking = Looking::new(interrupt, observer, members, None);
+        let mut looking =
+            Looking::new(interrupt, observer, members, None).count_charges(request.warms_up);
         let report = bare::run(self.root.tree(), &scratch, &groups, step, &mut looking);
         let seen = looking.observed;
         if observed && self.observer.is_none() {
@@ -307,12 +349,45 @@ impl Stage {
         })
     }
 
-    fn run_container(
+    fn run_appliance(
         &mut self,
-        cell: &Cell,
-        step: &Step,
+        request: &RunRequest<'_>,
         interrupt: &Interrupt,
     ) -> Result<Ran, StepError> {
+        let RunRequest { cell, step, .. } = *request;
+        let root = self.root.appliance(request.workload, request.form);
+        let root = root.ok_or(StepError::GivenUp)?;
+        let groups = self.groups_of(cell.place)?;
+        let cpus = self.set(cell.place.size);
+        let (scratch, runs) = (self.scratch(), self.dir.join("run"));
+        let members = Members::Groups(groups.dirs().to_vec());
+        let mut looking = Looking::new(interrupt, self.observer.as_mut(), members, None)
+            .count_charges(request.warms_up);
+        let site = appliance::Site {
+            tree: self.root.tree(),
+            scratch: &scratch,
+            runs: &runs,
+            tare: &self.tare,
+            root: &root,
+        };
+        let report = appliance::run(site, &cell.place, &cpus, &groups, step, &mut looking);
+        let engine = match self.kvm {
+            Some(KvmKind::Hardware) => ON_HARDWARE,
+            _ => ON_EMULATION,
+        };
+        Ok(Ran {
+            report: report?,
+            observed: looking.observed,
+            engine: Some(engine.to_owned()),
+        })
+    }
+
+    fn run_container(
+        &mut self,
+        request: &RunRequest<'_>,
+        interrupt: &Interrupt,
+    ) -> Result<Ran, StepError> {
+        let RunRequest { cell, step, .. } = *request;
         let place = cell.place;
         let limits = Limits::of(&place, &self.cpus, self.confined);
         let scratch = self.scratch();
@@ -327,7 +402,8 @@ impl Stage {
         let group = cgroup::directory("cpu", waiting.group());
         let quota = (place.limit == Limit::Quota).then(|| group.clone());
         let members = Members::Groups(vec![group]);
-        let mut looking = Looking::new(interrupt, self.observer.as_mut(), members, quota);
+        let mut looking = Looking::new(interrupt, self.observer.as_mut(), members, quota)
+            .count_charges(request.warms_up);
         let report = containers.run(waiting, step, &mut looking)?;
         Ok(Ran {
             report,
@@ -338,11 +414,11 @@ impl Stage {
 
     fn run_machine(
         &mut self,
-        cell: &Cell,
+        request: &RunRequest<'_>,
         inside: Payload,
-        step: &Step,
         interrupt: &Interrupt,
     ) -> Result<Ran, StepError> {
+        let RunRequest { cell, step, .. } = *request;
         let place = cell.place;
         let set = self.set(place.size);
         let Some(machine) = self.machines.get_mut(&place.size) else {
@@ -352,8 +428,9 @@ impl Stage {
         machine.thaw();
         let members = Members::Process(machine.pid());
         let control = machine.control().map(Path::to_owned);
-        let mut looking =
-            Looking::new(interrupt, self.observer.as_mut(), members, None).ask(control.as_deref());
+        let mut looking = Looking::new(interrupt, self.observer.as_mut(), members, None)
+            .count_charges(request.warms_up)
+            .ask(control.as_deref());
         let result = machine.run(inside, step, &mut looking);
         let engine = Some(machine.engine().name().to_owned());
         machine.freeze();

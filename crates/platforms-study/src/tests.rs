@@ -563,7 +563,9 @@ fn a_record_of_another_form_engine_or_platforms_is_not_continued() {
     // That record is from before there was a choice: it is of all platforms.
     let (said, code) = resumed_on(Platform::Vm, dir.path()).unwrap_err();
     assert!(
-        said.contains("platforms bare, container, vm, vm-container, and this weighing vm:"),
+        said.contains(
+            "platforms bare, container, vm, vm-container, appliance, and this weighing vm:"
+        ),
         "{said}"
     );
     assert_eq!(code, ExitCode::Usage);

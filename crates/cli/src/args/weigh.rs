@@ -247,7 +247,7 @@ pub(crate) struct PlatformArgs {
     /// Workload by name or file; repeatable [default: all that --quick or --full includes]
     #[arg(long = "workload", value_name = "NAME|FILE.toml")]
     pub(crate) workloads: Vec<String>,
-    /// Platform: bare, container, vm or vm-container; repeatable. Costs are relative to
+    /// Platform: bare, container, vm, vm-container or appliance; repeatable. Costs are relative to
     /// bare [default: all]
     #[arg(long = "platform", value_name = "NAME", conflicts_with = "merge")]
     pub(crate) platforms: Vec<tare_platforms_study::Platform>,

@@ -26,7 +26,7 @@ const BOOT: Duration = Duration::from_secs(120);
 const SETTLE: Duration = Duration::from_secs(180);
 /// WordPress under 1,000 users has 0.8 GiB before the first of them is done. What a guest
 /// does not touch costs the host nothing.
-const MEMORY: &str = "2G";
+pub(crate) const MEMORY: &str = "2G";
 /// Size of the disk for what runs write; sparse.
 const SCRATCH_BYTES: u64 = 2 << 30;
 

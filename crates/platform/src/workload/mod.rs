@@ -88,6 +88,8 @@ pub struct Workload {
     pub cost: Option<Cost>,
     /// The workload whose work this one does in many processes at once.
     pub many_of: Option<String>,
+    /// The program that `run` starts by `app`, and that also runs alone on the library OS.
+    pub appliance: Option<String>,
     /// Debian packages.
     #[serde(default)]
     pub install: Vec<String>,

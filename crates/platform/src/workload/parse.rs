@@ -68,6 +68,15 @@ fn mistake(workload: &Workload) -> Option<(&'static str, String)> {
             return Some((key, format!("{key} is empty: nothing would be {key}")));
         }
     }
+    if let Some(program) = &workload.appliance {
+        if !plain(program, "-_+.") {
+            return Some(("appliance", format!("'{program}' is not a program's name")));
+        }
+        if !workload.run.contains(&format!("app {program} ")) {
+            let what = format!("run does not start the appliance's program: app {program} ...");
+            return Some(("run", what));
+        }
+    }
     if let Some(package) = workload.install.iter().find(|p| !plain(p, "-+.:")) {
         return Some(("install", format!("'{package}' is not a package's name")));
     }

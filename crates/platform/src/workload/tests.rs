@@ -43,6 +43,16 @@ fn a_mistake_is_named_with_its_line_and_column() {
         ("run = \"true\"", "run = \"\"", "x.toml:5:1: run is empty"),
         ("run = ", "ran = ", "x.toml:5:1: unknown field `ran`"),
         ("{ N =", "{ 'A B' =", "x.toml:4:1: 'A B' is not a variable"),
+        (
+            "timeout_s = 5",
+            "timeout_s = 5\nappliance = \"../x\"",
+            "x.toml:4:1: '../x' is not a program's name",
+        ),
+        (
+            "timeout_s = 5",
+            "timeout_s = 5\nappliance = \"x\"",
+            "x.toml:6:1: run does not start the appliance's program: app x",
+        ),
     ] {
         let said = status_line(&GOOD.replace(from, to));
         assert!(said.starts_with(expected), "{said}");

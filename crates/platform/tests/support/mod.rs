@@ -15,7 +15,7 @@ use tare_platform::{Journal, Report, Step, Watch, bare};
 /// What the step and the scripts below call.
 const PROGRAMS: &[&str] = &[
     "bash", "rm", "mkdir", "sed", "tail", "head", "timeout", "sleep", "setsid", "awk", "true",
-    "nproc", "cat",
+    "nproc", "cat", "chroot",
 ];
 
 /// Looks at nothing.
@@ -44,7 +44,16 @@ impl Stage {
         let dir = tempfile::tempdir().unwrap();
         let tree = dir.path().join("tree");
         let scripts = tree.join("tare/workloads/w");
-        for name in ["bin", "proc", "sys", "dev", "tmp", "run", "scratch"] {
+        for name in [
+            "bin",
+            "proc",
+            "sys",
+            "dev",
+            "tmp",
+            "run",
+            "scratch",
+            "tare/host",
+        ] {
             fs::create_dir_all(tree.join(name)).unwrap();
         }
         fs::create_dir_all(&scripts).unwrap();
@@ -94,7 +103,7 @@ pub(crate) fn step(source: &str) -> Step {
 
 /// Copies a program of this host with its libraries.
 fn copy(tree: &Path, name: &str) {
-    let places = ["/bin", "/usr/bin"].map(|dir| Path::new(dir).join(name));
+    let places = ["/bin", "/usr/bin", "/usr/sbin"].map(|dir| Path::new(dir).join(name));
     let path = places.iter().find(|path| path.exists()).unwrap();
     fs::copy(path, tree.join("bin").join(name)).unwrap();
     let said = Command::new("ldd").arg(path).output().unwrap().stdout;
