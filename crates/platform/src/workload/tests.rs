@@ -88,3 +88,30 @@ fn a_rate_counts_as_the_time_of_one_operation() {
     workload.metric.direction = Direction::Higher;
     assert_eq!(workload.time_of(2.0), 0.5);
 }
+
+/// The checks of the MPI workloads know how many primes there are; once they did not.
+#[test]
+fn the_primes_that_checks_expect_are_those_that_there_are() {
+    const MOST: usize = 1_024_000;
+    let mut is_prime = vec![true; MOST + 1];
+    is_prime[..2].fill(false);
+    for number in 2..1_012 {
+        if is_prime[number] {
+            let multiples = is_prime.iter_mut().skip(number * number).step_by(number);
+            multiples.for_each(|it| *it = false);
+        }
+    }
+    let count = |limit: usize| is_prime[..=limit].iter().filter(|it| **it).count();
+    for name in ["mpi-prime", "mpich-prime"] {
+        let check = find(name).unwrap().check;
+        let pairs = check.split('"').filter_map(|text| {
+            let (limit, primes) = text.split_once(' ')?;
+            Some((limit.parse().ok()?, primes.parse::<usize>().ok()?))
+        });
+        let pairs: Vec<(usize, usize)> = pairs.collect();
+        assert_eq!(pairs.last().map(|(limit, _)| *limit), Some(MOST), "{name}");
+        for (limit, primes) in pairs {
+            assert_eq!(primes, count(limit), "{name}: up to {limit}");
+        }
+    }
+}
