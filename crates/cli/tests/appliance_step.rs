@@ -16,9 +16,9 @@ use support::needs::{built, kvm};
 use tare_platform::cgroup::Groups;
 use tare_platform::{Mode, Place, Platform, Report, Validity, appliance};
 
-/// Its program ends with 7 and prints the words that it was given.
-const RUN: &str = "app hello a b > out || [ $? = 7 ]; echo 2.5 > metric";
-const CHECK: &str = "IFS= read -r line < out; [ \"$line\" = \"hello hello, 3 words\" ]";
+/// Its program ends with 7 and prints its last argument. It must live until it is pinned.
+const RUN: &str = "app waits $LIVES word > out || [ $? = 7 ]; echo 2.5 > metric";
+const CHECK: &str = "IFS= read -r line < out; [ \"$line\" = word ]";
 
 #[test]
 fn a_steps_program_runs_alone_in_a_machine_vanilla_and_pinned() {
@@ -26,7 +26,7 @@ fn a_steps_program_runs_alone_in_a_machine_vanilla_and_pinned() {
         return;
     }
     let place = TestDir::new();
-    let Some(program) = c(&place, "hello.c", &["-static"]) else {
+    let Some(program) = c(&place, "waits.c", &["-static"]) else {
         return;
     };
     let Some(mut stage) = Stage::new(RUN, CHECK) else {
@@ -34,9 +34,9 @@ fn a_steps_program_runs_alone_in_a_machine_vanilla_and_pinned() {
     };
     let root = place.path().join("root");
     fs::create_dir_all(root.join("bin")).unwrap();
-    fs::copy(program, root.join("bin/hello")).unwrap();
-    for mode in [Mode::Vanilla, Mode::Pinned] {
-        let report = run(&mut stage, &place, &root, mode);
+    fs::copy(program, root.join("bin/waits")).unwrap();
+    for (mode, lives) in [(Mode::Vanilla, 0), (Mode::Pinned, 5)] {
+        let report = run(&mut stage, &place, &root, mode, lives);
         assert_eq!(
             report.validity,
             Validity::Valid(2.5),
@@ -52,7 +52,7 @@ fn a_steps_program_runs_alone_in_a_machine_vanilla_and_pinned() {
     );
 }
 
-fn run(stage: &mut Stage, place: &TestDir, root: &Path, mode: Mode) -> Report {
+fn run(stage: &mut Stage, place: &TestDir, root: &Path, mode: Mode, lives: u32) -> Report {
     let own = stage.dir.path().file_name().unwrap().display().to_string();
     let name = format!("tare-test-{own}-{}", mode.name());
     let groups = Groups::make(&mut stage.journal, &name, None, None).unwrap();
@@ -64,7 +64,9 @@ fn run(stage: &mut Stage, place: &TestDir, root: &Path, mode: Mode) -> Report {
         tare: Path::new(env!("CARGO_BIN_EXE_tare")),
         root,
     };
+    let mut step = step("output");
+    step.variables.insert("LIVES".to_owned(), lives.to_string());
     let cpu = tare_platform::pin::allowed()[0];
     let at = Place::new(Platform::Appliance, mode, 1, 2);
-    appliance::run(site, &at, &[cpu], &groups, &step("output"), &mut Blind).unwrap()
+    appliance::run(site, &at, &[cpu], &groups, &step, &mut Blind).unwrap()
 }

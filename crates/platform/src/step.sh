@@ -17,6 +17,7 @@ app() {
         "$@"
         return
     fi
+    local machine pinned= status=0
     read -ra machine <<< "$MACHINE"
     if [ -z "${PIN-}" ]; then
         chroot /tare/host "${machine[@]}" -- "$@"
@@ -24,12 +25,12 @@ app() {
     fi
     chroot /tare/host "${machine[@]}" -- "$@" &
     # It can be pinned once its threads run.
-    for _ in {1..500}; do
-        chroot /tare/host "${machine[0]}" pin --cpus "$PIN" appliance > pin.log 2>&1 && break
-        kill -0 $! || break
-        sleep 0.02
+    until [ -n "$pinned" ] || ! kill -0 $! 2> /dev/null; do
+        chroot /tare/host "${machine[0]}" pin --cpus "$PIN" appliance > pin.log 2>&1 && pinned=yes || sleep 0.02
     done
-    wait $!
+    wait $! || status=$?
+    [ -n "$pinned" ] || { echo "the machine was not pinned: $(tail -n 1 pin.log)" >&2; return 1; }
+    return "$status"
 }
 export -f app
 bad() {
