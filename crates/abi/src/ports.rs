@@ -25,6 +25,10 @@ pub const SLEEP_CONTROL: u16 = 0x600;
 pub const SLEEP_STATUS: u16 = 0x601;
 /// Value for [`SLEEP_CONTROL`]: SLP_TYP of S5 (5) shifted by 2, with SLP_EN.
 pub const SLEEP_S5: u8 = (5 << 2) | 0x20;
+/// A guest uses 2 MiB of its RAM as one page: a 32-bit write of their address over 2 MiB asks the
+/// monitor to have the host do the same, where it leaves that to advice. From version
+/// [`crate::cpuid::TARE_HUGE_PAGES_SINCE`] on.
+pub const HUGE_PAGE: u16 = 0x608;
 /// PCI configuration address port (PCI 3.0, 3.2.2.3.2).
 pub const PCI_ADDRESS: u16 = 0xcf8;
 /// PCI configuration data port, four bytes.

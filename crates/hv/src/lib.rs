@@ -39,7 +39,10 @@ mod vm;
 pub use crash::{Code, Crash, CrashCause};
 pub use disable_exits::DisableExits;
 pub use kvm::{Kvm, OpenError};
-pub use memory::{GuestMemoryMmap, HugePages, MemoryError, guest_memory, machine_memory, map_file};
+pub use memory::{
+    GuestMemoryMmap, HugePages, MemoryError, advise_huge_page, guest_memory, machine_memory,
+    map_file,
+};
 pub use probe::{
     Capabilities, Feature, Instruction, InstructionResult, KvmKind, Probe, ProbeOutcome,
 };

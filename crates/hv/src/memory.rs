@@ -72,13 +72,33 @@ pub fn machine_memory(
     huge_pages: HugePages,
 ) -> Result<GuestMemoryMmap, MemoryError> {
     let memory = match huge_pages {
-        HugePages::Wanted => aligned_memory(size_bytes)?,
-        HugePages::AsHost | HugePages::Refused => guest_memory(size_bytes)?,
+        // A guest may ask for some ([`advise_huge_page`]).
+        HugePages::Wanted | HugePages::AsHost => aligned_memory(size_bytes)?,
+        HugePages::Refused => guest_memory(size_bytes)?,
     };
     for region in memory.iter() {
         advise(region, huge_pages);
     }
     Ok(memory)
+}
+
+/// Has the kernel back 2 MiB of guest memory from `address` on by a huge page if it can, where the
+/// host leaves that to advice. False where there is no such memory that begins at a multiple of
+/// 2 MiB in the guest and on the host, and where the kernel refuses.
+pub fn advise_huge_page(memory: &GuestMemoryMmap, address: GuestAddress) -> bool {
+    // A slice of one region, or an error.
+    let Ok(place) = memory.get_slice(address, HUGE_PAGE) else {
+        return false;
+    };
+    let place = place.ptr_guard_mut();
+    let is_aligned = address.0.is_multiple_of(HUGE_PAGE as u64)
+        && place.as_ptr().addr().is_multiple_of(HUGE_PAGE);
+    if !is_aligned || place.len() != HUGE_PAGE {
+        return false;
+    }
+    // SAFETY: the range is mapped, and the advice changes no content.
+    let refused = unsafe { libc::madvise(place.as_ptr().cast(), HUGE_PAGE, libc::MADV_HUGEPAGE) };
+    refused == 0
 }
 
 /// Puts a file's bytes into guest memory from `start` on, a multiple of 4 KiB, by mapping them: a
@@ -234,6 +254,26 @@ mod tests {
             memory.write_obj(7_u8, last).unwrap();
             assert_eq!(memory.read_obj::<u8>(last).unwrap(), 7);
             assert!(memory.write_obj(7_u16, last).is_err());
+        }
+    }
+
+    #[test]
+    fn a_huge_page_is_advised_only_where_there_is_one() {
+        let memory = machine_memory(7 * MIB, HugePages::AsHost).unwrap();
+        let advise = |address| advise_huge_page(&memory, GuestAddress(address));
+        for wrong in [MIB, 6 * MIB, 8 * MIB, 1 << 40, u64::MAX - 2 * MIB + 1, 1] {
+            assert!(!advise(wrong), "{wrong:#x}");
+        }
+        // Without huge pages the kernel refuses.
+        let has_some = Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+        assert_eq!([0, 4 * MIB].map(advise), [has_some; 2]);
+        if has_some {
+            let start = memory.iter().next().unwrap().as_ptr().addr();
+            let is_wanted = |mib: usize| {
+                let flags = flags_of_mapping(start + (mib << 20));
+                flags.contains(&"hg".to_owned())
+            };
+            assert_eq!([0, 2, 4, 6].map(is_wanted), [true, false, true, false]);
         }
     }
 

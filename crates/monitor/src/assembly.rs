@@ -17,7 +17,7 @@ use tare_devices::pci::{MemoryWindow, PciBus};
 use tare_devices::power::Power;
 use tare_devices::virtio::{VirtioDevice, VirtioPci};
 use tare_devices::{CounterSource, blk};
-use tare_hv::{GuestMemoryMmap, Vm};
+use tare_hv::{GuestMemoryMmap, HugePages, Vm};
 use tare_policy::limit::NetLimits;
 use vmm_sys_util::eventfd::EventFd;
 
@@ -27,6 +27,7 @@ use crate::console::Console;
 use crate::console::ports::{PORTS, Ports};
 use crate::disk::OpenDisk;
 use crate::drain::{Drain, Drained};
+use crate::huge_pages::HugePageRequests;
 use crate::io::{IoDevice, QueueWork};
 use crate::link::AnyLink;
 use crate::observe::ObservedDevice;
@@ -218,13 +219,17 @@ impl Devices {
     }
 
     /// The bus with everything on it, what the I/O thread serves, and what can be
-    /// observed.
+    /// observed. The guest may ask for huge pages unless the user has chosen.
     pub(crate) fn finish(
         mut self,
         console: Console,
+        huge_pages: HugePages,
     ) -> (Arc<Bus>, Vec<IoDevice>, Vec<ObservedDevice>) {
         let power = Power::new();
         let stray = Arc::<StrayAccesses>::default();
+        let followed = (huge_pages == HugePages::AsHost).then(|| self.memory.clone());
+        let huge_pages = Arc::new(HugePageRequests::new(followed));
+        self.observe("memory", String::new(), Arc::clone(&huge_pages) as _);
         self.observe("serial", String::new(), console.counters());
         self.observe("power", String::new(), power.counters());
         self.observe("pci", String::new(), self.pci.counters());
@@ -234,6 +239,7 @@ impl Devices {
             console: Arc::new(console),
             cmos: Mutex::new(Cmos::new()),
             power: Mutex::new(power),
+            huge_pages,
             stray,
         };
         (Arc::new(bus), self.io, self.observed)

@@ -14,6 +14,7 @@ use tare_devices::pci::PciBus;
 use tare_devices::power::{Power, PowerEvent};
 
 use crate::console::Console;
+use crate::huge_pages::HugePageRequests;
 
 const COM1_PORTS: u16 = 8;
 const PCI_MMIO_END: u64 = layout::PCI_MMIO_START + layout::PCI_MMIO_SIZE;
@@ -29,6 +30,8 @@ pub struct Bus {
     pub cmos: Mutex<Cmos>,
     /// Reset, power-off, exit.
     pub power: Mutex<Power>,
+    /// Requests for huge pages.
+    pub(crate) huge_pages: Arc<HugePageRequests>,
     /// Accesses outside every device.
     pub stray: Arc<StrayAccesses>,
 }
@@ -72,6 +75,7 @@ impl Bus {
             _ if Power::claims_port(port, len) => return lock(&self.power).write(port, data),
             _ if PciBus::claims_port(port, len) => self.pci.port_write(port, data),
             ports::CMOS_INDEX | ports::CMOS_DATA => lock(&self.cmos).write(port, data),
+            ports::HUGE_PAGE => self.huge_pages.write(data),
             _ => match serial_offset(port) {
                 Some(offset) => self.console.write(offset, data),
                 None => count(&self.stray.ports),

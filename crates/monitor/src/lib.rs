@@ -23,6 +23,7 @@ pub mod exit_reason;
 pub mod exits;
 mod guest_files;
 pub mod halt;
+mod huge_pages;
 pub mod inherit;
 pub mod io;
 pub mod link;

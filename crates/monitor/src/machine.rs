@@ -111,7 +111,8 @@ impl AssembledMachine {
         let console = console(setup, &vm, log)?;
         let stop_line = stop_line(setup, &vm)?;
         let mut adjustable = devices.adjustable();
-        let (bus, io_devices, observed_devices) = devices.finish(console);
+        let (bus, io_devices, observed_devices) =
+            devices.finish(console, huge_pages(&setup.config));
         let (vcpus, observed) = vcpus(&vm, &probe, ring, &setup.config, control, &bus)?;
         let halt = governor(&vm, &probe, setup.config.halt, &observed)?;
         adjustable.halt = Some(Rc::clone(&halt));

@@ -63,7 +63,7 @@ fn the_machine_describes_itself_and_its_memory() {
     assert!(stats.memory.monitor_resident_bytes > 0);
     assert_eq!(stats.vcpus[0].exits["pio_out"], 2, "{:?}", stats.vcpus[0]);
     let kinds: Vec<_> = stats.devices.iter().map(|it| it.kind.as_str()).collect();
-    assert_eq!(kinds, ["rng", "serial", "power", "pci", "bus"]);
+    assert_eq!(kinds, ["rng", "memory", "serial", "power", "pci", "bus"]);
     for counter in ["interrupts", "notifications", "malformed"] {
         assert!(stats.devices[0].counters.contains_key(counter), "{counter}");
     }
