@@ -247,6 +247,34 @@ fn clocks_are_read_without_system_calls() {
     }
 }
 
+/// Memory that is used from its begin to its end comes in large pages, which are split where a part of
+/// them changes.
+#[test]
+fn large_pages_are_split_where_a_part_changes() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "large.c", &["-static", "-pthread"]) else {
+        return;
+    };
+    let host = Command::new(&program).output().unwrap();
+    assert!(host.status.success(), "{host:?}");
+    for cpus in ["1", "2"] {
+        let args = ["--cpus", cpus, "--memory", "256M", "--", "huge"];
+        let ended = run(&place, &program, &args);
+        ended.expect(0, "every page is right");
+        let kib = |when: &str| -> u64 {
+            let begin = format!("huge {when}: ");
+            let line = ended.out.lines().find_map(|line| line.strip_prefix(&begin));
+            line.unwrap().parse().unwrap()
+        };
+        // All of 24 MiB but the first large page and the last part.
+        assert!(kib("at first") >= 20 << 10, "{ended:#?}");
+        assert_eq!(kib("at last"), 0, "{ended:#?}");
+    }
+}
+
 #[test]
 fn calls_that_are_made_often_become_jumps_and_answer_as_before() {
     if !can_run() {

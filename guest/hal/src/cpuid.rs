@@ -9,8 +9,8 @@ use core::cell::UnsafeCell;
 use crate::ring;
 
 use tare_abi::cpuid::{
-    FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE, TARE, TARE_DENSE_BUS_SINCE, TARE_RING,
-    TARE_RING_SINCE, TARE_SIGNATURE, TARE_ZEROED_SINCE,
+    FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE, TARE, TARE_DENSE_BUS_SINCE, TARE_HUGE_PAGES_SINCE,
+    TARE_RING, TARE_RING_SINCE, TARE_SIGNATURE, TARE_ZEROED_SINCE,
 };
 
 /// Structured extended features, subleaf 0.
@@ -90,6 +90,11 @@ pub(crate) fn has_dense_bus() -> bool {
 /// Whether RAM was zero at the start, where nothing was loaded.
 pub(crate) fn has_zeroed_ram() -> bool {
     is_tare_since(TARE_ZEROED_SINCE)
+}
+
+/// Whether the monitor takes requests for huge pages.
+pub(crate) fn takes_huge_pages() -> bool {
+    is_tare_since(TARE_HUGE_PAGES_SINCE)
 }
 
 /// Whether this is Tare's monitor with this version of the contract, or a later one.

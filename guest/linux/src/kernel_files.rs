@@ -14,7 +14,7 @@ use tare_program::offered::{KernelFile, OWN_FILE};
 
 use crate::credentials::Whose;
 use crate::files::tree::{NodeKind, Tree};
-use crate::memory::PAGE;
+use crate::memory::{self, PAGE};
 use crate::process::{PID, Process};
 
 /// Nanoseconds of the units in which times are given: `USER_HZ` is 100.
@@ -103,6 +103,7 @@ fn write(process: &Process, file: KernelFile, to: &mut String) -> core::fmt::Res
                 ("MemTotal", heap.total),
                 ("MemFree", free),
                 ("MemAvailable", free),
+                ("AnonHugePages", memory::large_bytes()),
             ] {
                 writeln!(to, "{name}: {} kB", bytes / 1024)?;
             }

@@ -9,6 +9,9 @@ pub(crate) use tare_hal::user::{Access as Rights, WINDOW};
 /// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 
+/// Bytes of a large page.
+pub(crate) const LARGE: u64 = 2 << 20;
+
 /// What data may have.
 pub(crate) const DATA: Rights = Rights {
     read: true,
@@ -48,6 +51,23 @@ mod machine {
         bytes: &[u8],
     ) -> Result<(), NoMemory> {
         user::map_bytes(range, rights, bytes).map_err(|_| NoMemory)
+    }
+
+    /// Maps a large page of zeros at an address that is a multiple of its size; whether it could.
+    pub(crate) fn populate_large(at: u64, rights: Rights) -> bool {
+        const { assert!(user::LARGE == super::LARGE) };
+        user::map_large(at, rights).is_ok()
+    }
+
+    /// Whether a page is there in a large one, with these rights.
+    pub(crate) fn is_large(address: u64, rights: Rights) -> bool {
+        let page = address & !(PAGE - 1);
+        user::is_large(page) && user::is_mapped(page..page.saturating_add(PAGE), rights)
+    }
+
+    /// Bytes in large pages.
+    pub(crate) fn large_bytes() -> u64 {
+        user::large_bytes()
     }
 
     /// Maps whole pages where they are, for reading and executing; whether it could.
@@ -181,6 +201,19 @@ mod host {
             }
         });
         Ok(())
+    }
+
+    /// Many pages stand for a large one.
+    pub(crate) fn populate_large(at: u64, rights: Rights) -> bool {
+        populate(at..at + super::LARGE, rights, &[]).is_ok()
+    }
+
+    pub(crate) fn is_large(_address: u64, _rights: Rights) -> bool {
+        false
+    }
+
+    pub(crate) fn large_bytes() -> u64 {
+        0
     }
 
     /// A copy stands for what is lent, as long as nothing writes to it.

@@ -3,6 +3,9 @@
 //! file has copies of its bytes. Where it cannot be written, and the file is still the archive's,
 //! it has the archive's own pages (`memory::lend`).
 
+mod area;
+mod bring;
+
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,8 +15,11 @@ use tare_libos::heap;
 
 use crate::errno::{Errno, Result};
 use crate::files::Bytes;
-use crate::memory::{self, DATA, NoMemory, PAGE, Rights, WINDOW};
+use crate::memory::{self, DATA, PAGE, Rights, WINDOW};
 use crate::sites::Sites;
+
+pub(crate) use area::{Area, Backing};
+use bring::{around_file, bring, large_around, run_around, take_back};
 
 /// Most areas, as Linux has it (`vm.max_map_count`).
 const MOST_AREAS: usize = 65_530;
@@ -33,9 +39,6 @@ pub(crate) const FIRST_STACK_BYTES: u64 = 8 << 20;
 /// behind a page that is there: a first use is often of a page or two alone.
 const AROUND: u64 = 16;
 const AROUND_NEXT: u64 = 64;
-/// And of a file: copies, and pages of the archive itself, which take no memory.
-const AROUND_COPIED: u64 = 64;
-const AROUND_LENT: u64 = 128;
 
 /// The name of anonymous memory that is shared: as a file in memory it keeps its contents until it is
 /// unmapped.
@@ -60,62 +63,6 @@ pub(crate) enum Denied {
     BeyondFile,
     /// There is no memory for the page.
     NoMemory,
-}
-
-/// What is behind an area's pages.
-#[derive(Clone, Debug)]
-pub(crate) enum Backing {
-    /// Zeros.
-    Anonymous,
-    /// A file's bytes from `offset` at the area's begin; zeros after `end` of the file.
-    File { bytes: Bytes, offset: u64, end: u64 },
-}
-
-impl Backing {
-    fn advanced(&self, by: u64) -> Self {
-        match self {
-            Self::Anonymous => Self::Anonymous,
-            Self::File { bytes, offset, end } => Self::File {
-                bytes: bytes.clone(),
-                offset: offset + by,
-                end: *end,
-            },
-        }
-    }
-}
-
-/// A mapping.
-#[derive(Clone, Debug)]
-pub(crate) struct Area {
-    pub(crate) end: u64,
-    pub(crate) rights: Rights,
-    pub(crate) backing: Backing,
-    pub(crate) name: &'static str,
-}
-
-impl Area {
-    /// Whether `other` at `next` is this area at `start` continued.
-    fn continues(&self, start: u64, next: u64, other: &Self) -> bool {
-        self.end == next
-            && self.rights == other.rights
-            && self.name == other.name
-            && match (&self.backing, &other.backing) {
-                (Backing::Anonymous, Backing::Anonymous) => true,
-                (
-                    Backing::File { bytes, offset, end },
-                    Backing::File {
-                        bytes: other_bytes,
-                        offset: other_offset,
-                        end: other_end,
-                    },
-                ) => {
-                    bytes.is(other_bytes)
-                        && end == other_end
-                        && offset + (next - start) == *other_offset
-                }
-                _ => false,
-            }
-    }
 }
 
 /// A page that a program changed in a mapping.
@@ -550,6 +497,10 @@ impl Space {
         if access == Access::Write {
             take_back(&(page..page + PAGE));
         }
+        if memory::is_large(page, area.rights) {
+            // It came meanwhile.
+            return Ok(());
+        }
         if memory::is_held(page) {
             // It came meanwhile, or its rights changed under the processor's feet.
             memory::set_rights(page..page + PAGE, area.rights);
@@ -560,6 +511,11 @@ impl Space {
             && offset + (page - start) >= bytes.len()
         {
             return Err(Denied::BeyondFile);
+        }
+        if let Some(large) = large_around(page, start, area)
+            && memory::populate_large(large, area.rights)
+        {
+            return Ok(());
         }
         let (around, end) = match &area.backing {
             Backing::Anonymous => {
@@ -580,15 +536,8 @@ impl Space {
         let run = run_around(page, low..high);
         let whole = bring(start, area, run);
         // Short of memory: this page alone.
-        whole.or_else(|_| bring(start, area, page..page + PAGE))
-    }
-}
-
-fn around_file(area: &Area) -> u64 {
-    if area.rights.write {
-        AROUND_COPIED
-    } else {
-        AROUND_LENT
+        let brought = whole.or_else(|_| bring(start, area, page..page + PAGE));
+        brought.map_err(|_| Denied::NoMemory)
     }
 }
 
@@ -614,63 +563,6 @@ fn copy_pages(from: Range<u64>, to: u64, rights: Rights) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The pages around `page` that are not there, without a gap.
-fn run_around(page: u64, within: Range<u64>) -> Range<u64> {
-    let mut run = page..page + PAGE;
-    while run.end < within.end && !memory::is_held(run.end) {
-        run.end += PAGE;
-    }
-    while run.start > within.start && !memory::is_held(run.start - PAGE) {
-        run.start -= PAGE;
-    }
-    run
-}
-
-fn bring(start: u64, area: &Area, run: Range<u64>) -> core::result::Result<(), Denied> {
-    let brought = match &area.backing {
-        Backing::Anonymous => memory::populate(run, area.rights, &[]),
-        Backing::File { bytes, offset, end } => {
-            let at = offset + (run.start - start);
-            let end = at.saturating_add(run.end - run.start).min(*end);
-            let lent = lend(run.start, area, bytes, at..end);
-            let (run, at) = (run.start + lent..run.end, at + lent);
-            if run.is_empty() {
-                return Ok(());
-            }
-            let populate = |part: &[u8]| memory::populate(run, area.rights, part);
-            bytes.with(at, end, populate).unwrap_or(Err(NoMemory))
-        }
-    };
-    brought.map_err(|_| Denied::NoMemory)
-}
-
-/// Lends a program the archive's own pages of a range of a file, as far as they are whole, for
-/// an area that it cannot write; how many bytes.
-fn lend(start: u64, area: &Area, bytes: &Bytes, range: Range<u64>) -> u64 {
-    let Some(archive) = bytes.archive().filter(|_| !area.rights.write) else {
-        return 0;
-    };
-    let end = range.end.min(archive.len() as u64);
-    let whole = end.saturating_sub(range.start) & !(PAGE - 1);
-    let part = range.start as usize..(range.start + whole) as usize;
-    match archive.get(part) {
-        Some(part) if whole > 0 && memory::lend(start, area.rights, part) => whole,
-        _ => 0,
-    }
-}
-
-/// Takes lent pages away from a range that can be written from now on: copies come with their
-/// next use.
-fn take_back(range: &Range<u64>) {
-    let mut at = range.start;
-    while let Some(page) = memory::next_held(at..range.end) {
-        if memory::is_lent(page) {
-            memory::release(page..page + PAGE);
-        }
-        at = page + PAGE;
-    }
 }
 
 /// Whether a page with these rights can be used at all.

@@ -52,7 +52,8 @@ pub(crate) struct RunArgs {
     pub(crate) cpus: u32,
     /// Guest memory in MiB, or with a unit (512M, 1G) [default: 64M; for Linux and
     /// programs 512M]. hugepages=auto uses transparent huge pages if the host has
-    /// them, hugepages=off never [default: the host's setting]
+    /// them, hugepages=off never [default: the host's setting, and where that is madvise for what
+    /// a program fills]
     #[arg(
         short,
         long,

@@ -99,10 +99,37 @@ pub(crate) fn raw_pages(count: usize) -> Option<NonNull<u8>> {
 
 /// As [`raw_pages`]; and whether they are zero since no one has used them.
 pub(crate) fn new_pages(count: usize) -> Option<(NonNull<u8>, bool)> {
-    let layout = page_layout(count)?;
+    new_block(page_layout(count)?)
+}
+
+/// As [`new_pages`], in pages of 2 MiB at multiples of as much.
+pub(crate) fn new_large_pages(count: usize) -> Option<(NonNull<u8>, bool)> {
+    new_block(large_layout(count)?)
+}
+
+/// Gives large pages back.
+///
+/// # Safety
+/// `pages` must come from [`new_large_pages`] with the same count, and be unused.
+pub(crate) unsafe fn free_large_pages(pages: NonNull<u8>, count: usize) {
+    if let Some(layout) = large_layout(count) {
+        // SAFETY: 1. The block and its count are those of an allocation by `new_large_pages`, whose
+        //    layout `large_layout` makes again (the caller's promise). 2. Nothing uses it any more
+        //    (the caller's promise).
+        unsafe { HEAP.dealloc(pages.as_ptr(), layout) };
+    }
+}
+
+fn large_layout(count: usize) -> Option<Layout> {
+    let bytes = count.checked_mul(2 << 20)?.max(2 << 20);
+    Layout::from_size_align(bytes, 2 << 20).ok()
+}
+
+/// A block of a page or more, and whether it is zero since no one has used it.
+fn new_block(layout: Layout) -> Option<(NonNull<u8>, bool)> {
     let mut talc = HEAP.talc.lock();
     let touched = TOUCHED.load(Ordering::Relaxed);
-    // SAFETY: 1. The layout is not empty: `page_layout` makes it 4096 bytes at least.
+    // SAFETY: 1. The layout is not empty: it has a page at least.
     let block = unsafe { talc.0.allocate(layout) }?;
     note(block.as_ptr(), layout.size());
     drop(talc);
@@ -128,11 +155,10 @@ fn note(block: *mut u8, bytes: usize) {
 
 /// `count` times 2 MiB, one or more, at a multiple of 2 MiB in the first GiB, with whatever is in them.
 pub(crate) fn large_pages(count: usize) -> Option<NonNull<u8>> {
-    let bytes = count.checked_mul(2 << 20)?.max(2 << 20);
-    let layout = Layout::from_size_align(bytes, 2 << 20).ok()?;
+    let layout = large_layout(count)?;
     // SAFETY: 1. The layout is not empty: it has 2 MiB at least.
     let block = NonNull::new(unsafe { HEAP.alloc(layout) })?;
-    let is_low = (block.addr().get() + bytes) as u64 <= BOOT_MAPPED;
+    let is_low = (block.addr().get() + layout.size()) as u64 <= BOOT_MAPPED;
     if !is_low {
         // SAFETY: 1. The block is this layout's, just allocated, and no one knows it.
         unsafe { HEAP.dealloc(block.as_ptr(), layout) };

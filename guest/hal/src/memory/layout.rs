@@ -27,6 +27,14 @@ unsafe extern "C" {
     static TARE_LOW_END: u64;
 }
 
+/// Whether the image runs programs. Known when it is linked, so that others have no code for them.
+#[inline(always)]
+pub(crate) fn has_programs() -> bool {
+    // SAFETY: 1. `tare_libos::entry!` defines the constant once in every image, with this type. 2.
+    //    Nothing writes it.
+    unsafe { TARE_LOW_END != 0 }
+}
+
 /// End of low memory that is kept for programs on a machine with `ram_bytes`: at most
 /// half of it.
 pub(crate) fn low_end(ram_bytes: u64) -> u64 {

@@ -9,13 +9,15 @@
 
 #![allow(unsafe_code)]
 
+pub(crate) mod large;
+
 use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::access::Access;
 use super::image::Image;
-use super::layout::{BOOT_MAPPED, PROGRAMS, STACKS, is_program_range, low};
+use super::layout::{BOOT_MAPPED, PROGRAMS, STACKS, has_programs, is_program_range, low};
 use super::{heap, supervisor};
 use crate::lock::SpinLock;
 use crate::ring::service;
@@ -77,6 +79,7 @@ static IS_PROTECTED: AtomicBool = AtomicBool::new(false);
 /// Gives each section of the image its rights, by pages of 4 KiB, and takes
 /// away page 0, which some loaders use for their information.
 pub(crate) fn protect(image: &Image) {
+    large::init();
     let changes = CHANGES.lock();
     page_0().store(0, Ordering::Relaxed);
     IS_PAGE_0_GONE.store(true, Ordering::Relaxed);
@@ -355,9 +358,18 @@ fn present_leaf_table(address: u64) -> Option<&'static Table> {
 /// The table that holds the entry of a page; makes it and those above it if they are missing. `None`
 /// without memory. The caller holds [`CHANGES`].
 fn leaf_table(address: u64) -> Option<&'static Table> {
+    let directory = directory(address)?;
+    let entry = &directory.0[index(address, 21)];
+    if has_programs() && entry.load(Ordering::Relaxed) & LARGE_PAGE != 0 {
+        return large::split(entry);
+    }
+    table_below(directory, index(address, 21))
+}
+
+/// The table of entries of 2 MiB; makes it and the one above it if they are missing.
+fn directory(address: u64) -> Option<&'static Table> {
     let table = table_below(boot_tables().0, index(address, 39))?;
-    let table = table_below(table, index(address, 30))?;
-    table_below(table, index(address, 21))
+    table_below(table, index(address, 30))
 }
 
 #[inline(always)]
@@ -372,14 +384,20 @@ fn table_below(table: &Table, index: usize) -> Option<&'static Table> {
     Some(table_at(page))
 }
 
-/// The entry of a page of programs' memory; 0 if there is none.
+/// The entry of a page of programs' memory, or 0. Of a page in a large one the entry
+/// that it would have.
 pub(crate) fn program_entry(address: u64) -> u64 {
     let mut table = readable(address_of(boot_tables().0));
     for shift in [39, 30, 21] {
         let entry = table.0[index(address, shift)].load(Ordering::Relaxed);
-        // Low memory that no program uses is still mapped by large pages.
-        if entry & PRESENT == 0 || entry & LARGE_PAGE != 0 {
+        if entry & PRESENT == 0 {
             return 0;
+        }
+        if entry & LARGE_PAGE != 0 {
+            // Low memory that no program uses is still mapped by large pages.
+            let is_program = PROGRAMS.contains(&address);
+            let page = (entry & !LARGE_PAGE) + (address & (LARGE - PAGE));
+            return if is_program { page } else { 0 };
         }
         table = readable(entry);
     }
@@ -392,6 +410,9 @@ pub(crate) fn empty_until(address: u64) -> Option<u64> {
     let mut table = readable(address_of(boot_tables().0));
     for shift in [39, 30, 21] {
         let entry = table.0[index(address, shift)].load(Ordering::Relaxed);
+        if entry & PRESENT != 0 && entry & LARGE_PAGE != 0 && PROGRAMS.contains(&address) {
+            return None;
+        }
         if entry & PRESENT == 0 || entry & LARGE_PAGE != 0 {
             return Some(((address >> shift) + 1) << shift);
         }
@@ -459,9 +480,10 @@ pub(crate) fn clear_pages_here(address: u64, count: u64) -> bool {
     if !is_request(address, start, count) {
         return false;
     }
-    let _changes = CHANGES.lock();
+    let changes = CHANGES.lock();
     let Some(table) = present_leaf_table(address) else {
-        return true;
+        drop(changes);
+        return !has_programs() || large::clear_part(address, count);
     };
     let entries = &table.0[start..start + count as usize];
     // SAFETY: 1. The range is `count` entries of one table: `is_request` has checked it, and the

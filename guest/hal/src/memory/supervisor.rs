@@ -11,6 +11,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::heap;
+use super::layout::has_programs;
 
 /// Pages for tables in the image: enough for the stacks of 128 MiB.
 const POOL_PAGES: usize = 96;
@@ -42,6 +43,10 @@ static FURTHER: AtomicU64 = AtomicU64::new(0);
 static FURTHER_BYTES: AtomicU64 = AtomicU64::new(0);
 #[unsafe(link_section = ".bss.ring0.state")]
 static FURTHER_USED: AtomicU64 = AtomicU64::new(0);
+
+/// Tables that are promised to programs' large pages, to split them.
+#[unsafe(link_section = ".bss.ring0.state")]
+static SET_ASIDE: AtomicU64 = AtomicU64::new(0);
 
 unsafe extern "C" {
     static tare_ring0_text_start: u8;
@@ -128,8 +133,38 @@ pub(crate) fn overlaps(range: &Range<u64>) -> bool {
     range.start >= range.end || is_in_image && in_parts() || touches(further.start, further.end)
 }
 
-/// A zeroed page for a table; `None` when all are used.
+/// Sets a table aside, which [`table_set_aside`] then has; whether one is left. Its callers, as
+/// those of the next three, hold `CHANGES`.
+pub(crate) fn set_table_aside() -> bool {
+    let aside = SET_ASIDE.load(Ordering::Relaxed);
+    let is_left = tables_left() > aside;
+    SET_ASIDE.store(aside + u64::from(is_left), Ordering::Relaxed);
+    is_left
+}
+
+/// A table that was set aside is not needed any more.
+pub(crate) fn return_table() {
+    let aside = SET_ASIDE.load(Ordering::Relaxed);
+    SET_ASIDE.store(aside.saturating_sub(1), Ordering::Relaxed);
+}
+
+/// A page for a table that was set aside.
+pub(crate) fn table_set_aside() -> Option<u64> {
+    return_table();
+    table_page()
+}
+
+fn tables_left() -> u64 {
+    let in_pool = POOL_PAGES.saturating_sub(NEXT.load(Ordering::Relaxed)) as u64;
+    let further = FURTHER_BYTES.load(Ordering::Relaxed) - FURTHER_USED.load(Ordering::Relaxed);
+    in_pool + further / PAGE
+}
+
+/// A zeroed page for a table; `None` when all are used or set aside.
 pub(crate) fn table_page() -> Option<u64> {
+    if has_programs() && tables_left() <= SET_ASIDE.load(Ordering::Relaxed) {
+        return None;
+    }
     let index = NEXT.load(Ordering::Relaxed);
     if index < POOL_PAGES {
         NEXT.store(index + 1, Ordering::Relaxed);

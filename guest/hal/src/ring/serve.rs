@@ -6,11 +6,11 @@
 use x86_64::registers::model_specific::Msr;
 
 use super::service::{
-    CLEAR_PAGES, FLUSH, MAP_GIB, MAP_PAGES, READ_MSR, SEND_IPI, SET_NEW_PAGES, SET_PAGES, WRITE_FS,
-    WRITE_MSR,
+    ASK_FOR_HUGE_PAGE, CLEAR_PAGES, FLUSH, MAP_GIB, MAP_PAGES, READ_MSR, SEND_IPI, SET_LARGE_PAGE,
+    SET_NEW_PAGES, SET_PAGES, WRITE_FS, WRITE_MSR,
 };
 use crate::apic::eoi;
-use crate::memory::paging::{self, Earlier};
+use crate::memory::paging::{self, Earlier, large};
 use crate::memory::supervisor;
 use crate::{clock, ipi};
 
@@ -41,6 +41,11 @@ extern "C" fn tare_service(number: u64, first: u64, second: u64, third: u64) -> 
         )),
         SET_PAGES => u64::from(paging::set_pages_here(first, second, third, Earlier::Some)),
         CLEAR_PAGES => u64::from(paging::clear_pages_here(first, third)),
+        SET_LARGE_PAGE => u64::from(large::set_here(first, second)),
+        ASK_FOR_HUGE_PAGE => {
+            large::ask_for_huge_page_here(first);
+            0
+        }
         WRITE_FS => write_fs(first),
         _ => REFUSED,
     }

@@ -29,8 +29,12 @@ pub(crate) const WRITE_FS: u64 = 8;
 pub(crate) const SET_NEW_PAGES: u64 = 9;
 /// Takes entries of programs' pages away, all in one table: address, 0, count.
 pub(crate) const CLEAR_PAGES: u64 = 10;
+/// Maps 2 MiB of programs by one entry, where no table is: address, entry.
+pub(crate) const SET_LARGE_PAGE: u64 = 11;
+/// Asks the monitor for a huge page: the address of 2 MiB of RAM.
+pub(crate) const ASK_FOR_HUGE_PAGE: u64 = 12;
 /// The last number.
-pub(crate) const LAST: u64 = CLEAR_PAGES;
+pub(crate) const LAST: u64 = ASK_FOR_HUGE_PAGE;
 
 /// Asks ring 0 for a service. Ring 3 only.
 pub(crate) fn call(number: u64, arguments: [u64; 3]) -> u64 {

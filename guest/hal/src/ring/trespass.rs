@@ -138,7 +138,7 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
             registers.halt();
         }
         // Numbers beyond the last, and those of which every answer is harmless.
-        let number = match draw() % 11 {
+        let number = match draw() % 13 {
             0 => service::MAP_PAGES,
             1 => service::WRITE_MSR,
             2 => service::READ_MSR,
@@ -149,6 +149,8 @@ pub fn ask_nonsense(seed: u64, requests: u32) -> u32 {
             7 => service::SET_NEW_PAGES,
             8 => service::CLEAR_PAGES,
             9 => service::MAP_GIB,
+            10 => service::SET_LARGE_PAGE,
+            11 => service::ASK_FOR_HUGE_PAGE,
             _ => service::LAST + 1 + draw() % (1 << 32),
         };
         taken += u32::from(registers.ask(number, arguments) == 1);
@@ -171,6 +173,19 @@ fn ask_for_frames(parts: &[u64]) {
         let entry = frame | 7;
         let answer = service::call(service::SET_PAGES, [0x6000_0000_0000, entry, count]);
         assert_ne!(answer, 1, "{count} frames by entry {entry:#x}");
+    }
+    // The large page that holds a part, one that begins within another, and not a program's.
+    let large = 2 << 20;
+    for part in parts {
+        for (address, frame) in [
+            (0x6000_4000_0000, part & !(large - 1)),
+            (0x6000_4000_0000, (part & !(large - 1)) + 4096),
+            (0x6000_4000_1000, 512 * large),
+            (STACKS.end - large, 512 * large),
+        ] {
+            let answer = service::call(service::SET_LARGE_PAGE, [address, frame | 7, 0]);
+            assert_ne!(answer, 1, "2 MiB at {address:#x} from {frame:#x}");
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 use core::ptr::NonNull;
 
+use super::large_frames;
 use crate::lock::SpinLock;
 use crate::memory::heap;
 
@@ -19,6 +20,8 @@ struct Block {
     /// Those that were never used and are zero.
     new: Pages,
     free: usize,
+    /// Whether it is a large page's ([`large_frames`]).
+    is_large: bool,
 }
 
 /// A bit for each page.
@@ -41,6 +44,10 @@ impl Pages {
         self.0[page / 64] &= !(1 << (page % 64));
     }
 }
+
+/// Blocks from which on further ones are large pages, which the host backs by huge pages if it can:
+/// of a program that uses 8 MiB it may give 2 MiB more than the program uses.
+const MANY: usize = 4;
 
 /// Contiguous frames.
 pub(super) struct Run {
@@ -85,21 +92,62 @@ pub(super) fn take(most: usize) -> Option<Run> {
     if let Some(run) = roomy.and_then(|block| block.take(most)) {
         return Some(run);
     }
-    let (base, is_new, pages) = [BLOCK, SMALL].into_iter().find_map(|pages| {
-        let (base, is_new) = heap::new_pages(pages)?;
-        Some((base, is_new, pages))
-    })?;
-    let mut block = Block {
-        base: base.addr().get() as u64,
+    blocks.try_reserve(1).ok()?;
+    let mut block = new_block(blocks.len())?;
+    let run = block.take(most);
+    blocks.push(block);
+    run
+}
+
+/// A block beside this many others.
+fn new_block(others: usize) -> Option<Block> {
+    let large = || {
+        let (base, is_new) = large_frames::take(spare_large_pages())?;
+        Some((base, is_new, BLOCK, true))
+    };
+    let small = || {
+        [BLOCK, SMALL].into_iter().find_map(|pages| {
+            let (base, is_new) = heap::new_pages(pages)?;
+            Some((base.addr().get() as u64, is_new, pages, false))
+        })
+    };
+    let found = if others < MANY { None } else { large() };
+    let (base, is_new, pages, is_large) = found.or_else(small)?;
+    Some(Block {
+        base,
         pages,
         used: Pages::NONE,
         new: if is_new { Pages::ALL } else { Pages::NONE },
         free: pages,
-    };
-    let run = block.take(most);
+        is_large,
+    })
+}
+
+/// How many large pages may be taken from the heap, so that a quarter of the machine's memory is left.
+fn spare_large_pages() -> u64 {
+    let heap::HeapStats { total, used } = heap::stats();
+    (total - total / 4).saturating_sub(used) / (BLOCK as u64 * PAGE)
+}
+
+/// The frames of 2 MiB at a multiple of as much; `None` if less than a quarter of the machine's memory
+/// would be left. They are given back one by one.
+pub(super) fn take_large() -> Option<Run> {
+    let mut blocks = BLOCKS.lock();
     blocks.try_reserve(1).ok()?;
-    blocks.push(block);
-    run
+    let (frame, is_zero) = large_frames::take(spare_large_pages())?;
+    blocks.push(Block {
+        base: frame,
+        pages: BLOCK,
+        used: Pages::ALL,
+        new: Pages::NONE,
+        free: 0,
+        is_large: true,
+    });
+    Some(Run {
+        frame,
+        count: BLOCK,
+        is_zero,
+    })
 }
 
 /// Gives a frame back.
@@ -116,6 +164,10 @@ pub(super) fn give(frame: u64) {
     }
     if block.free == block.pages {
         let block = blocks.swap_remove(index);
+        if block.is_large {
+            large_frames::give(block.base);
+            return;
+        }
         let base = NonNull::new(core::ptr::with_exposed_provenance_mut(block.base as usize));
         if let Some(base) = base {
             free(base, block.pages);

@@ -9,14 +9,17 @@ use core::ops::Range;
 use super::{entry, flush, frames};
 use crate::cpu;
 use crate::memory::access::Access;
+use crate::memory::heap;
 use crate::memory::layout::{PROGRAMS, low};
-use crate::memory::paging::{self, ProgramPages};
+use crate::memory::paging::{self, ProgramPages, large};
 use crate::ring::service;
 use crate::{apic, percpu, smp};
 
 const PAGE: u64 = 4096;
 /// Pages of a page table.
 const TABLE: u64 = 512;
+/// Bytes of a large page.
+pub const LARGE: u64 = TABLE * PAGE;
 
 /// Why memory is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +63,43 @@ pub fn map_bytes(range: Range<u64>, access: Access, mut bytes: &[u8]) -> Result<
         }
     }
     Ok(())
+}
+
+/// Maps zeroed memory of [`LARGE`] bytes at a multiple of as much by one entry: where KVM's shadow
+/// tables stand in for ours, one fault brings it all if the host has a large page there too. Other
+/// functions split it where they change a part.
+///
+/// # Errors
+/// See [`MapError`]; [`MapError::Taken`] also where pages were mapped before, and
+/// [`MapError::Memory`] also if less than a quarter of the machine's memory would be left.
+pub fn map_large(at: u64, access: Access) -> Result<(), MapError> {
+    let end = at.saturating_add(LARGE);
+    if !at.is_multiple_of(LARGE) || !PROGRAMS.contains(&at) || access == Access::default() {
+        return Err(MapError::Outside);
+    }
+    if paging::empty_until(at).is_none_or(|empty| empty < end) {
+        return Err(MapError::Taken);
+    }
+    let run = frames::take_large().ok_or(MapError::Memory)?;
+    if !run.is_zero {
+        fill(run.frame, run.count, &[]);
+    }
+    let entry = ProgramPages::entry(run.frame, access, true);
+    if service::call(service::SET_LARGE_PAGE, [at, entry, 0]) == 1 {
+        return Ok(());
+    }
+    (0..TABLE).for_each(|page| frames::give(run.frame + page * PAGE));
+    Err(MapError::Memory)
+}
+
+/// Whether the page at `address` is in memory that [`map_large`] mapped.
+pub fn is_large(address: u64) -> bool {
+    large::is_large(address)
+}
+
+/// Bytes of programs' memory in large pages.
+pub fn large_bytes() -> u64 {
+    large::count() * LARGE
 }
 
 /// Maps `bytes`, whole pages at the begin of one, to be read and executed where they are. They
@@ -426,7 +466,7 @@ fn fill(address: u64, count: usize, bytes: &[u8]) {
         // SAFETY: 1. `map_some` has the pages for itself: fresh frames at their own address, or a
         //    range that it has just mapped and that no program knows. 2. They are mapped, writable.
         unsafe {
-            crate::memory::heap::clear_pages(address + whole as u64 * PAGE, count - whole);
+            heap::clear_pages(address + whole as u64 * PAGE, count - whole);
         }
     }
     copy(address, count, bytes);

@@ -8,7 +8,7 @@
 //! | `entry` | entry code: SYSCALL, interrupts and faults of programs |
 //! | `memory` | address ranges with access rights, copies that survive a fault |
 //! | `flush` | requests to other CPUs to forget translations |
-//! | `frames` | the page frames behind them |
+//! | `frames`, `large_frames` | the page frames behind them, by 4 KiB and by 2 MiB |
 //! | `vectors` | SSE and AVX: switching them on, saving and restoring |
 //!
 //! The image must declare ring 3 (`entry!(main, ring = 3)`). SYSCALL then reaches the
@@ -29,6 +29,7 @@ mod context;
 mod entry;
 pub(crate) mod flush;
 mod frames;
+mod large_frames;
 mod memory;
 mod registers;
 pub(crate) mod vectors;
@@ -41,8 +42,8 @@ pub use context::{Context, Exit};
 pub(crate) use entry::init;
 pub use entry::jump_target;
 pub use memory::{
-    MapError, is_held, is_lent, is_mapped, lend, load_u32, map, map_bytes, next_held, protect,
-    read, relocate, store_u64, unmap, write,
+    LARGE, MapError, is_held, is_large, is_lent, is_mapped, large_bytes, lend, load_u32, map,
+    map_bytes, map_large, next_held, protect, read, relocate, store_u64, unmap, write,
 };
 pub use registers::Registers;
 pub use vectors::{VectorState, WrongLength};
