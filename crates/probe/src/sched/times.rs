@@ -40,6 +40,7 @@ pub struct Times {
     pub threads_begun: u64,
     /// Times that CPU time was charged to control groups, while that was counted
     /// ([`super::Observer::count_charges`]).
+    #[serde(default)]
     pub charges: u64,
     /// What observing cost, all groups together.
     pub observer: ObserverCost,
