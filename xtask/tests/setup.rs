@@ -3,15 +3,15 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
 /// What the script uses and every distribution has.
-const USUAL: [&str; 13] = [
-    "bash", "env", "cat", "chmod", "cut", "dirname", "grep", "head", "mkdir", "mktemp", "rm",
-    "sed", "sort",
+const USUAL: [&str; 16] = [
+    "bash", "env", "cat", "chmod", "cut", "dirname", "du", "grep", "head", "mkdir", "mktemp",
+    "realpath", "rm", "sed", "sort", "tail",
 ];
 /// A cargo and a compiler that are new enough, with the guest's target.
 const CARGO: &str = "echo cargo 1.999.0";
@@ -44,6 +44,8 @@ impl Distribution {
     /// Puts a program of shell commands in.
     fn has(&self, name: &str, commands: &str) {
         let path = self.dir.path().join(name);
+        // Never through a link to the real one.
+        let _ = fs::remove_file(&path);
         fs::write(&path, format!("#!/bin/sh\n{commands}\n")).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -57,6 +59,28 @@ impl Distribution {
             .env("TMPDIR", self.dir.path())
             .output()
             .unwrap()
+    }
+
+    /// The same from a copy of the scripts in a directory that nothing was built in.
+    fn setup_of_copy(&self, goal: &str) -> (PathBuf, Output) {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts");
+        let root = self.dir.path().join("root");
+        fs::create_dir_all(root.join("scripts")).unwrap();
+        for name in ["setup.sh", "target-dir.sh"] {
+            fs::copy(script.join(name), root.join("scripts").join(name)).unwrap();
+        }
+        fs::copy(script.join("../Cargo.toml"), root.join("Cargo.toml")).unwrap();
+        let temporary = root.join("tmp");
+        fs::create_dir(&temporary).unwrap();
+        let output = Command::new("/bin/bash")
+            .arg(root.join("scripts/setup.sh"))
+            .arg(goal)
+            .env("PATH", self.dir.path())
+            .env("TMPDIR", &temporary)
+            .env_remove("CARGO_TARGET_DIR")
+            .output()
+            .unwrap();
+        (temporary, output)
     }
 
     fn lines(&self, log: &str) -> usize {
@@ -152,22 +176,27 @@ fn an_interrupted_setup_leaves_no_temporary_directory() {
         "[ $1 = indextargets ] || kill -TERM $PPID; exit 1",
     );
     place.has("go", "exit 0");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts");
-    let root = place.dir.path().join("root");
-    fs::create_dir_all(root.join("scripts")).unwrap();
-    fs::copy(script.join("setup.sh"), root.join("scripts/setup.sh")).unwrap();
-    fs::copy(script.join("../Cargo.toml"), root.join("Cargo.toml")).unwrap();
-    let temporary = root.join("tmp");
-    fs::create_dir(&temporary).unwrap();
-    let output = Command::new("/bin/bash")
-        .arg(root.join("scripts/setup.sh"))
-        .arg("test")
-        .env("PATH", place.dir.path())
-        .env("TMPDIR", &temporary)
-        .output()
-        .unwrap();
+    place.has("df", "echo Avail; echo 99999999");
+    let (temporary, output) = place.setup_of_copy("test");
     let told = told(&output);
     assert!(told.contains("fetching the source of memcached"), "{told}");
     assert!(!output.status.success(), "{told}");
     assert_eq!(fs::read_dir(&temporary).unwrap().count(), 0, "{told}");
+}
+
+#[test]
+fn a_disk_with_too_little_space_is_an_error_before_anything_is_installed() {
+    let place = Distribution::new();
+    place.has("dpkg-query", "exit 1");
+    place.has("apt-get", "echo >> $0.log");
+    place.has("df", "echo Avail; echo 5242880");
+    let (_, output) = place.setup_of_copy("test");
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains("20 GiB into ") && told.contains(" and 5 are free"),
+        "{told}"
+    );
+    // What compiles the guests comes first.
+    assert_eq!(place.lines("apt-get.log"), 2, "{told}");
 }
