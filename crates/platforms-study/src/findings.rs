@@ -23,7 +23,7 @@ pub(crate) enum Agreement {
 impl Agreement {
     /// Says which machines it is about.
     fn of_appliances(self) -> Self {
-        let text = |why| format!("appliances, since Linux guests are translated here: {why}");
+        let text = |why| format!("appliances, since KVM ran no Linux guest here: {why}");
         match self {
             Self::Agrees(why) => Self::Agrees(text(why)),
             Self::Disagrees(why) => Self::Disagrees(text(why)),
@@ -133,22 +133,17 @@ impl Evidence<'_> {
             .then(|| Agreement::CannotTell(why.to_owned()))
     }
 
-    /// What `judge` says of the machines here: those with Linux, or where these are translated
-    /// the appliances, which KVM runs.
+    /// What `judge` says of the machines here: those with Linux, or where these are translated or
+    /// did not run the appliances, which KVM runs.
     fn of_machines(&self, judge: impl Fn(Platform) -> Agreement) -> Agreement {
-        let Some(why) = self.no_linux_guest() else {
-            return judge(Platform::Vm);
+        let ran = |platform| {
+            let mut runs = self.data.runs.iter();
+            runs.any(|run| run.cell.place.platform == platform && run.time.is_some())
         };
-        let of_appliances = self
-            .data
-            .runs
-            .iter()
-            .any(|run| run.cell.place.platform == Platform::Appliance && run.time.is_some());
-        if of_appliances {
-            judge(Platform::Appliance).of_appliances()
-        } else {
-            why
+        if ran(Platform::Appliance) && (self.translated || !ran(Platform::Vm)) {
+            return judge(Platform::Appliance).of_appliances();
         }
+        self.no_linux_guest().unwrap_or_else(|| judge(Platform::Vm))
     }
 }
 
@@ -562,19 +557,26 @@ mod tests {
             })
             .collect();
         data.runs.extend(appliances);
-        let judge = |translated| {
+        for translated in [true, false] {
             let evidence = Evidence {
                 translated,
                 ..evidence(&data)
             };
-            evidence.of_machines(|platform| container_costs_more(&evidence, platform))
-        };
-        for translated in [true, false] {
-            let agreement = judge(translated);
+            let agreement =
+                evidence.of_machines(|platform| container_costs_more(&evidence, platform));
             let (here, why) = agreement.text();
             assert_eq!(here, "disagrees", "{agreement:?}");
             assert_eq!(why.starts_with("appliances"), translated, "{agreement:?}");
         }
+        // Without a Linux guest too.
+        data.runs
+            .retain(|run| run.cell.place.platform != Platform::Vm);
+        let evidence = evidence(&data);
+        let agreement = evidence.of_machines(|platform| container_costs_more(&evidence, platform));
+        assert!(
+            agreement.text().1.starts_with("appliances"),
+            "{agreement:?}"
+        );
     }
 
     #[test]
