@@ -35,7 +35,7 @@ fn a_steps_program_runs_alone_in_a_machine_vanilla_and_pinned() {
     let root = place.path().join("root");
     fs::create_dir_all(root.join("bin")).unwrap();
     fs::copy(program, root.join("bin/waits")).unwrap();
-    for (mode, lives) in [(Mode::Vanilla, 0), (Mode::Pinned, 5)] {
+    for (mode, lives) in [(Mode::Vanilla, 0), (Mode::Pinned, 40)] {
         let report = run(&mut stage, &place, &root, mode, lives);
         assert_eq!(
             report.validity,
