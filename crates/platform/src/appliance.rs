@@ -25,7 +25,7 @@ const DIRECTORIES: [&str; 4] = ["HOME", "TARE_CACHE", "XDG_CACHE_HOME", "XDG_RUN
 
 /// Where an appliance is started, and of what.
 #[derive(Clone, Copy, Debug)]
-pub struct Site<'a> {
+pub struct Paths<'a> {
     /// The tree in which the step runs.
     pub tree: &'a Path,
     /// Where it writes.
@@ -41,7 +41,7 @@ pub struct Site<'a> {
 /// Runs a step whose program is alone in a machine of this place, pinned to `cpus` where the place
 /// is; all of it within `groups`.
 pub fn run(
-    site: Site<'_>,
+    paths: Paths<'_>,
     place: &Place,
     cpus: &[u32],
     groups: &Groups,
@@ -52,11 +52,11 @@ pub fn run(
         what: "an appliance".to_owned(),
         source,
     };
-    fs::create_dir_all(site.runs).map_err(failed)?;
+    fs::create_dir_all(paths.runs).map_err(failed)?;
     let mut step = step.clone();
     let mut add = |name: &str, value| step.variables.insert(name.to_owned(), value);
-    add("MACHINE", words(&site, place)?);
-    add("TARE_RUN_ROOT", path(site.runs)?);
+    add("MACHINE", words(&paths, place)?);
+    add("TARE_RUN_ROOT", path(paths.runs)?);
     if place.mode == Mode::Pinned {
         add("PIN", pin::list(cpus));
     }
@@ -65,14 +65,21 @@ pub fn run(
             add(name, value);
         }
     }
-    let command = bare::command(site.tree, site.scratch, Access::Host, groups);
-    bare::run_step(command, "the appliance", site.scratch, groups, &step, watch)
+    let command = bare::command(paths.tree, paths.scratch, Access::Host, groups);
+    bare::run_step(
+        command,
+        "the appliance",
+        paths.scratch,
+        groups,
+        &step,
+        watch,
+    )
 }
 
 /// `tare` with its options, in words without spaces.
-fn words(site: &Site<'_>, place: &Place) -> Result<String, StepError> {
+fn words(paths: &Paths<'_>, place: &Place) -> Result<String, StepError> {
     let size = place.size.to_string();
-    let (tare, root) = (path(site.tare)?, path(site.root)?);
+    let (tare, root) = (path(paths.tare)?, path(paths.root)?);
     let words = [
         &tare, "run", "--name", NAME, "--net", "none", "--memory", MEMORY, "--cpus", &size,
         "--root", &root,

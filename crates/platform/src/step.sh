@@ -17,19 +17,20 @@ app() {
         "$@"
         return
     fi
-    local machine pinned= status=0
+    local machine status=0
     read -ra machine <<< "$MACHINE"
     if [ -z "${PIN-}" ]; then
         chroot /tare/host "${machine[@]}" -- "$@"
         return
     fi
-    chroot /tare/host "${machine[@]}" -- "$@" &
-    # It can be pinned once its threads run.
-    until [ -n "$pinned" ] || ! kill -0 $! 2> /dev/null; do
-        chroot /tare/host "${machine[0]}" pin --cpus "$PIN" appliance > pin.log 2>&1 && pinned=yes || sleep 0.02
+    # In the background it would lose its input.
+    chroot /tare/host "${machine[@]}" -- "$@" <&0 &
+    # It can be pinned once its threads run; the file `pinned` says that it is.
+    until [ -e pinned ] || ! kill -0 $! 2> /dev/null; do
+        chroot /tare/host "${machine[0]}" pin --cpus "$PIN" appliance > pin.log 2>&1 && touch pinned || sleep 0.02
     done
     wait $! || status=$?
-    [ -n "$pinned" ] || { echo "the machine was not pinned: $(tail -n 1 pin.log)" >&2; return 1; }
+    [ -e pinned ] || { echo "the machine was not pinned: $(tail -n 1 pin.log)" >&2; return 1; }
     return "$status"
 }
 export -f app

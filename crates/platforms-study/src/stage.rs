@@ -363,14 +363,14 @@ impl Stage {
         let members = Members::Groups(groups.dirs().to_vec());
         let mut looking = Looking::new(interrupt, self.observer.as_mut(), members, None)
             .count_charges(request.warms_up);
-        let site = appliance::Site {
+        let paths = appliance::Paths {
             tree: self.root.tree(),
             scratch: &scratch,
             runs: &runs,
             tare: &self.tare,
             root: &root,
         };
-        let report = appliance::run(site, &cell.place, &cpus, &groups, step, &mut looking);
+        let report = appliance::run(paths, &cell.place, &cpus, &groups, step, &mut looking);
         let engine = match self.kvm {
             Some(KvmKind::Hardware) => ON_HARDWARE,
             _ => ON_EMULATION,

@@ -15,7 +15,7 @@ use tare_platform::{Journal, Report, Step, Watch, bare};
 /// What the step and the scripts below call.
 const PROGRAMS: &[&str] = &[
     "bash", "rm", "mkdir", "sed", "tail", "head", "timeout", "sleep", "setsid", "awk", "true",
-    "nproc", "cat", "chroot",
+    "nproc", "cat", "chroot", "touch",
 ];
 
 /// Looks at nothing.
