@@ -344,15 +344,23 @@ pub(crate) fn map_pages_here(address: u64, frame: u64, count: u64) -> bool {
 }
 
 /// The table that holds the entry of a page, if it is there.
+#[inline(always)]
+fn present_leaf_table(address: u64) -> Option<&'static Table> {
+    present_below(present_directory(address)?, address, 21)
+}
+
+/// The table of entries of 2 MiB, if it is there.
 ///
 /// Step by step rather than in a loop: an emulated instruction takes a microsecond.
 #[inline(always)]
-fn present_leaf_table(address: u64) -> Option<&'static Table> {
-    let below = |table: &Table, shift| {
-        let value = table.0[index(address, shift)].load(Ordering::Relaxed);
-        (value & (PRESENT | LARGE_PAGE) == PRESENT).then(|| table_at(value))
-    };
-    below(below(below(boot_tables().0, 39)?, 30)?, 21)
+fn present_directory(address: u64) -> Option<&'static Table> {
+    present_below(present_below(boot_tables().0, address, 39)?, address, 30)
+}
+
+#[inline(always)]
+fn present_below(table: &Table, address: u64, shift: u32) -> Option<&'static Table> {
+    let value = table.0[index(address, shift)].load(Ordering::Relaxed);
+    (value & (PRESENT | LARGE_PAGE) == PRESENT).then(|| table_at(value))
 }
 
 /// The table that holds the entry of a page; makes it and those above it if they are missing. `None`
@@ -384,41 +392,41 @@ fn table_below(table: &Table, index: usize) -> Option<&'static Table> {
     Some(table_at(page))
 }
 
-/// The entry of a page of programs' memory, or 0. Of a page in a large one the entry
-/// that it would have.
-pub(crate) fn program_entry(address: u64) -> u64 {
+/// The entry at which a walk to `address` ends, and the bits of an address below it: that of a page,
+/// of a large page, or one that leads nowhere.
+#[inline]
+fn last_entry(address: u64) -> (u64, u32) {
     let mut table = readable(address_of(boot_tables().0));
     for shift in [39, 30, 21] {
         let entry = table.0[index(address, shift)].load(Ordering::Relaxed);
-        if entry & PRESENT == 0 {
-            return 0;
-        }
-        if entry & LARGE_PAGE != 0 {
-            // Low memory that no program uses is still mapped by large pages.
-            let is_program = PROGRAMS.contains(&address);
-            let page = (entry & !LARGE_PAGE) + (address & (LARGE - PAGE));
-            return if is_program { page } else { 0 };
+        if entry & PRESENT == 0 || entry & LARGE_PAGE != 0 {
+            return (entry, shift);
         }
         table = readable(entry);
     }
-    table.0[index(address, 12)].load(Ordering::Relaxed)
+    (table.0[index(address, 12)].load(Ordering::Relaxed), 12)
+}
+
+/// The entry of a page of programs' memory, or 0. Of a page in a large one the entry
+/// that it would have.
+pub(crate) fn program_entry(address: u64) -> u64 {
+    match last_entry(address) {
+        (entry, 12) => entry,
+        (entry, _) if large::is_programs(entry, address) => {
+            (entry & !LARGE_PAGE) + (address & (LARGE - PAGE))
+        }
+        _ => 0,
+    }
 }
 
 /// Where the table that would hold the entry of a page of programs' memory ends, if there
 /// is none: no page up to there is mapped.
 pub(crate) fn empty_until(address: u64) -> Option<u64> {
-    let mut table = readable(address_of(boot_tables().0));
-    for shift in [39, 30, 21] {
-        let entry = table.0[index(address, shift)].load(Ordering::Relaxed);
-        if entry & PRESENT != 0 && entry & LARGE_PAGE != 0 && PROGRAMS.contains(&address) {
-            return None;
-        }
-        if entry & PRESENT == 0 || entry & LARGE_PAGE != 0 {
-            return Some(((address >> shift) + 1) << shift);
-        }
-        table = readable(entry);
+    match last_entry(address) {
+        (_, 12) => None,
+        (entry, _) if large::is_programs(entry, address) => None,
+        (_, shift) => Some(((address >> shift) + 1) << shift),
     }
-    None
 }
 
 /// Whether the pages of a request were mapped before.
@@ -567,16 +575,9 @@ fn needs_gate() -> bool {
 
 /// The physical address behind an address that is mapped by 4 KiB pages.
 pub(crate) fn translate(address: u64) -> Option<u64> {
-    let mut table = readable(address_of(boot_tables().0));
-    for shift in [39, 30, 21] {
-        let entry = table.0[index(address, shift)].load(Ordering::Relaxed);
-        if entry & PRESENT == 0 || entry & LARGE_PAGE != 0 {
-            return None;
-        }
-        table = readable(entry);
-    }
-    let entry = table.0[index(address, 12)].load(Ordering::Relaxed);
-    (entry & PRESENT != 0).then_some(entry & ADDRESS | address & (PAGE - 1))
+    let (entry, shift) = last_entry(address);
+    let is_page = shift == 12 && entry & PRESENT != 0;
+    is_page.then_some(entry & ADDRESS | address & (PAGE - 1))
 }
 
 fn next_table(entry: &AtomicU64) -> &'static Table {

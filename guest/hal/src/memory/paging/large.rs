@@ -11,8 +11,8 @@ use x86_64::instructions::port::Port;
 use super::super::layout::{PROGRAMS, has_programs};
 use super::super::supervisor;
 use super::{
-    CHANGES, LARGE, LARGE_PAGE, PAGE, PRESENT, ProgramPages, TABLE, Table, address_of, boot_tables,
-    clear_pages_here, directory, empty_until, flush, index, readable, table_at,
+    CHANGES, LARGE, LARGE_PAGE, PAGE, PRESENT, ProgramPages, TABLE, Table, clear_pages_here,
+    directory, empty_until, flush, index, last_entry, present_directory, table_at,
 };
 use crate::{cpuid, unrolled};
 
@@ -73,12 +73,8 @@ pub(super) fn split(entry: &AtomicU64) -> Option<&'static Table> {
 pub(super) fn clear_part(address: u64, count: u64) -> bool {
     {
         let _changes = CHANGES.lock();
-        let below = |table: &Table, shift| {
-            let value = table.0[index(address, shift)].load(Ordering::Relaxed);
-            (value & PRESENT != 0).then(|| table_at(value))
-        };
-        let directory = below(boot_tables().0, 39).and_then(|table| below(table, 30));
-        let Some(entry) = directory.map(|table| &table.0[index(address, 21)]) else {
+        let Some(entry) = present_directory(address).map(|table| &table.0[index(address, 21)])
+        else {
             return true;
         };
         if entry.load(Ordering::Relaxed) & LARGE_PAGE == 0 {
@@ -97,18 +93,17 @@ pub(super) fn clear_part(address: u64, count: u64) -> bool {
     clear_pages_here(address, count)
 }
 
+/// Whether `entry`, at which a walk to `address` ended, is a large page of programs. Low memory that
+/// no program uses is still mapped by large pages.
+#[inline]
+pub(super) fn is_programs(entry: u64, address: u64) -> bool {
+    entry & (PRESENT | LARGE_PAGE) == PRESENT | LARGE_PAGE && PROGRAMS.contains(&address)
+}
+
 /// Whether the page at `address` of programs' memory is in a large one.
 pub(crate) fn is_large(address: u64) -> bool {
-    let mut table = readable(address_of(boot_tables().0));
-    for shift in [39, 30] {
-        let entry = table.0[index(address, shift)].load(Ordering::Relaxed);
-        if entry & PRESENT == 0 {
-            return false;
-        }
-        table = readable(entry);
-    }
-    let entry = table.0[index(address, 21)].load(Ordering::Relaxed);
-    PROGRAMS.contains(&address) && entry & LARGE_PAGE != 0
+    let (entry, shift) = last_entry(address);
+    shift == 21 && is_programs(entry, address)
 }
 
 /// Large pages of programs, counted by all directories that there are.
