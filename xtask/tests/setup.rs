@@ -52,35 +52,33 @@ impl Distribution {
 
     fn setup(&self, goal: &str) -> Output {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/setup.sh");
+        self.run(&script, goal, self.dir.path())
+    }
+
+    /// The same from a copy of the scripts in a directory that nothing was built in; also gives the
+    /// directory for temporary files.
+    fn setup_of_copy(&self, goal: &str) -> (PathBuf, Output) {
+        let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts");
+        let root = self.dir.path().join("root");
+        fs::create_dir_all(root.join("scripts")).unwrap();
+        for name in ["setup.sh", "target-dir.sh"] {
+            fs::copy(scripts.join(name), root.join("scripts").join(name)).unwrap();
+        }
+        fs::copy(scripts.join("../Cargo.toml"), root.join("Cargo.toml")).unwrap();
+        let temporary = root.join("tmp");
+        fs::create_dir(&temporary).unwrap();
+        let output = self.run(&root.join("scripts/setup.sh"), goal, &temporary);
+        (temporary, output)
+    }
+
+    fn run(&self, script: &Path, goal: &str, temporary: &Path) -> Output {
         let mut command = Command::new("/bin/bash");
         let command = command.arg(script).arg(goal).env_clear();
         command
             .env("PATH", self.dir.path())
-            .env("TMPDIR", self.dir.path())
+            .env("TMPDIR", temporary)
             .output()
             .unwrap()
-    }
-
-    /// The same from a copy of the scripts in a directory that nothing was built in.
-    fn setup_of_copy(&self, goal: &str) -> (PathBuf, Output) {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts");
-        let root = self.dir.path().join("root");
-        fs::create_dir_all(root.join("scripts")).unwrap();
-        for name in ["setup.sh", "target-dir.sh"] {
-            fs::copy(script.join(name), root.join("scripts").join(name)).unwrap();
-        }
-        fs::copy(script.join("../Cargo.toml"), root.join("Cargo.toml")).unwrap();
-        let temporary = root.join("tmp");
-        fs::create_dir(&temporary).unwrap();
-        let output = Command::new("/bin/bash")
-            .arg(root.join("scripts/setup.sh"))
-            .arg(goal)
-            .env("PATH", self.dir.path())
-            .env("TMPDIR", &temporary)
-            .env_remove("CARGO_TARGET_DIR")
-            .output()
-            .unwrap();
-        (temporary, output)
     }
 
     fn lines(&self, log: &str) -> usize {
