@@ -247,7 +247,7 @@ fn clocks_are_read_without_system_calls() {
     }
 }
 
-/// Memory that is used from its begin to its end comes in large pages, which are split where a part of
+/// Memory that is used from beginning to end comes in large pages, which are split where a part of
 /// them changes.
 #[test]
 fn large_pages_are_split_where_a_part_changes() {

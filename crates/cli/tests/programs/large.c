@@ -1,4 +1,4 @@
-/* Memory that is used from its begin to its end, then changed in parts: unmapped, protected,
+/* Memory that is used from beginning to end, then changed in parts: unmapped, protected,
    given back, mapped anew and moved. Each page says what was written to it last, and faults as it should.
    With an argument it prints what /proc/meminfo has in huge pages before and after. */
 #define _GNU_SOURCE
