@@ -13,7 +13,7 @@ use core::ops::Range;
 use crate::boot::Handover;
 use crate::cpuid;
 use image::Image;
-use layout::{BOOT_MAPPED, is_in_stacks, low, low_end};
+use layout::{BOOT_MAPPED, has_programs, is_in_stacks, low, low_end};
 
 pub(crate) use paging::{is_mapped, map_device};
 
@@ -53,13 +53,18 @@ pub(crate) fn init(handover: &Handover) {
     paging::map_low_devices();
 }
 
-/// Low memory that the image keeps for programs; empty if it wants none, or if
-/// something lies there already.
+/// Low memory that the image keeps for programs; empty if it wants none, or if the initramfs lies
+/// there.
+///
+/// # Panics
+/// If the image itself lies there: no program with fixed addresses could be loaded.
 fn low_of_programs(image: &Image, handover: &Handover) -> Range<u64> {
     let start = low().start;
-    let room = if image.data.end > start {
-        0
-    } else if handover.initramfs.is_empty() {
+    assert!(
+        !has_programs() || image.data.end <= start,
+        "the image ends beyond {start:#x}, where programs begin"
+    );
+    let room = if handover.initramfs.is_empty() {
         handover.ram.bytes()
     } else {
         handover.ram.bytes().min(handover.initramfs.start)

@@ -23,7 +23,7 @@ use crate::ring::{Ring, gate};
 
 /// Exceptions run on their own stack: an overflowing stack has no room
 /// for the frame of the page fault that it causes.
-const FAULT_STACK_BYTES: usize = 16 * 1024;
+const FAULT_STACK_BYTES: usize = 12 * 1024;
 const FAULT_STACK: u8 = 1;
 /// Interrupts of an image in ring 3 use the lower part of the fault stack, since they may
 /// find ring 0 on a program's stack (`crate::user`). Faults do not return to them.
