@@ -18,7 +18,13 @@ pub enum GuestExit {
 /// status on by themselves.
 pub const STATUS_LINE: &str = "tare-init: the command ended with status ";
 
+/// The same of an application of the library OS whose status is not 0, under a monitor whose exit
+/// port cannot carry it ([`GuestExit::from_qemu_status`]).
+pub const APPLICATION_STATUS_LINE: &str = "tare: the application ended with status ";
+
 const STATUS: u32 = 0x10;
+/// The kind of a status that is not 0, so that QEMU's exit status shows that much.
+const FAILED: u32 = 0x11;
 const PANIC: u32 = 0x20;
 const FAULT: u32 = 0x21;
 
@@ -26,7 +32,8 @@ impl GuestExit {
     /// The value to write: a status in bits 8 to 15 above a kind in bits 0 to 7.
     pub const fn to_value(self) -> u32 {
         match self {
-            Self::Status(status) => STATUS | (status as u32) << 8,
+            Self::Status(0) => STATUS,
+            Self::Status(status) => FAILED | (status as u32) << 8,
             Self::Panic => PANIC,
             Self::Fault => FAULT,
         }
@@ -37,13 +44,16 @@ impl GuestExit {
         match value {
             PANIC => Some(Self::Panic),
             FAULT => Some(Self::Fault),
-            _ if value & 0xffff_00ff == STATUS => Some(Self::Status((value >> 8) as u8)),
+            FAILED => Some(Self::Status(1)),
+            _ if matches!(value & 0xffff_00ff, STATUS | FAILED) => {
+                Some(Self::Status((value >> 8) as u8))
+            }
             _ => None,
         }
     }
 
     /// The meaning of QEMU's exit status. QEMU's status has only the low seven
-    /// bits of the value, so a status other than zero reads as zero.
+    /// bits of the value, so a status other than zero reads as one.
     pub const fn from_qemu_status(status: u8) -> Option<Self> {
         if status & 1 == 0 {
             return None;
@@ -83,6 +93,10 @@ mod tests {
         assert_eq!(
             GuestExit::from_qemu_status(status(GuestExit::Status(0))),
             Some(GuestExit::Status(0))
+        );
+        assert_eq!(
+            GuestExit::from_qemu_status(status(GuestExit::Status(77))),
+            Some(GuestExit::Status(1))
         );
         assert_eq!(GuestExit::from_qemu_status(0), None);
     }

@@ -1,10 +1,10 @@
-//! How a Linux guest ended, read from the end of its console: a panic looks like a
-//! reset, and QEMU's exit port cannot carry the status of a command.
+//! How a guest ended, read from the end of its console: a panic of Linux looks like a
+//! reset, and QEMU's exit port cannot carry the status of a command or an application.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use tare_abi::exit::STATUS_LINE;
+use tare_abi::exit::{APPLICATION_STATUS_LINE, STATUS_LINE};
 
 /// Bytes of the console that are read.
 const TAIL_BYTES: u64 = 16 * 1024;
@@ -15,9 +15,9 @@ const PANIC: &str = "Kernel panic - not syncing";
 /// How a guest ended, by its console.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConsoleExit {
-    /// Its command ended with this status.
+    /// Its command or application ended with this status.
     Status(u8),
-    /// Its kernel panicked.
+    /// Its Linux kernel panicked.
     Panic,
 }
 
@@ -44,7 +44,10 @@ fn in_text(text: &str) -> Option<ConsoleExit> {
         if is_panic(line) {
             return Some(ConsoleExit::Panic);
         }
-        let status = line.trim().strip_prefix(STATUS_LINE)?;
+        let line = line.trim();
+        let status = line
+            .strip_prefix(STATUS_LINE)
+            .or_else(|| line.strip_prefix(APPLICATION_STATUS_LINE))?;
         status.parse().ok().map(ConsoleExit::Status)
     })
 }
@@ -64,6 +67,12 @@ mod tests {
     fn the_last_status_counts() {
         let text = format!("{STATUS_LINE}1\r\nmore\r\n{STATUS_LINE}77\r\n[ 2.1] reboot: off\r\n");
         assert_eq!(in_text(&text), Some(ConsoleExit::Status(77)));
+    }
+
+    #[test]
+    fn an_application_has_a_status_too() {
+        let text = format!("end\n{APPLICATION_STATUS_LINE}134\n");
+        assert_eq!(in_text(&text), Some(ConsoleExit::Status(134)));
     }
 
     #[test]

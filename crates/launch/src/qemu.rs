@@ -4,7 +4,7 @@
 //! of q35's time since its firmware has no PCI to set up (and little to be emulated, where KVM
 //! emulates); for Linux it is q35 with virtio over PCI. The guest ends through the same port
 //! (`isa-debug-exit`). QEMU reports less than Tare's monitor: a reset or triple fault of the guest
-//! looks like a power-off, and any status of the application like 0. The control socket speaks QMP
+//! looks like a power-off, and an application's status is read from its console. The control socket speaks QMP
 //! instead of HTTP. `supervise` starts QEMU and waits for it, here or in its own session.
 //!
 //! QEMU runs in a jail as the monitor does, and gets everything that is the user's as open

@@ -256,21 +256,26 @@ fn wait_for_end(
 }
 
 fn outcome(task: &Supervised, status: ExitStatus, signal: i32) -> RunResult {
-    let said = match task.guest {
-        GuestKind::LibraryOs | GuestKind::Program => None,
-        GuestKind::Linux => File::open(RunDir::at(&task.run_dir).console_log())
-            .ok()
-            .and_then(|log| console_exit::read(&log)),
-    };
+    let said = File::open(RunDir::at(&task.run_dir).console_log())
+        .ok()
+        .and_then(|log| console_exit::read(&log));
+    let is_linux = task.guest == GuestKind::Linux;
     match signal {
         SIGINT => Ok(ExitCode::Interrupted.into()),
         SIGTERM | SIGHUP => Ok(ExitCode::Terminated.into()),
         _ => match (said, meaning(status)?) {
-            (Some(ConsoleExit::Status(status)), _) => Ok(RunExit::Status(status)),
-            (Some(ConsoleExit::Panic), _) => Err(SuperviseError::Panic.into()),
-            (None, code) => Ok(code.into()),
+            (Some(ConsoleExit::Status(status)), code) if is_linux || has_ended(code) => {
+                Ok(RunExit::Status(status))
+            }
+            (Some(ConsoleExit::Panic), _) if is_linux => Err(SuperviseError::Panic.into()),
+            (_, code) => Ok(code.into()),
         },
     }
+}
+
+/// Whether the application returned.
+fn has_ended(code: ExitCode) -> bool {
+    matches!(code, ExitCode::Success | ExitCode::GuestStatus)
 }
 
 /// QEMU's exit status and the signal that requested the end, or 0.
@@ -427,6 +432,7 @@ fn meaning(status: ExitStatus) -> Result<ExitCode, SuperviseError> {
         Some(0) => Ok(ExitCode::Success),
         Some(code) => match GuestExit::from_qemu_status(code) {
             Some(GuestExit::Status(0)) => Ok(ExitCode::Success),
+            // At least; its console may say more.
             Some(GuestExit::Status(_)) => Ok(ExitCode::GuestStatus),
             Some(GuestExit::Panic) => Err(SuperviseError::Panic),
             Some(GuestExit::Fault) => Err(SuperviseError::Fault),

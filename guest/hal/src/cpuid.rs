@@ -82,6 +82,11 @@ pub(crate) fn tare_ring() -> Option<u8> {
     is_tare_since(TARE_RING_SINCE).then(|| leaf(TARE_RING).eax as u8)
 }
 
+/// Whether this is Tare's monitor.
+pub(crate) fn is_tare() -> bool {
+    is_tare_since(0)
+}
+
 /// Whether PCI functions take the first device numbers of bus 0 without a gap.
 pub(crate) fn has_dense_bus() -> bool {
     is_tare_since(TARE_DENSE_BUS_SINCE)

@@ -2,15 +2,18 @@
 
 #![allow(unsafe_code)]
 
-use tare_abi::exit::GuestExit;
+use core::fmt::Write as _;
+
+use tare_abi::exit::{APPLICATION_STATUS_LINE, GuestExit};
 use tare_abi::ports;
 use x86_64::instructions::port::Port;
 
 use crate::acpi::Tables;
 use crate::apic::ioapic;
+use crate::memory::layout;
 use crate::once::OnceCell;
 use crate::trap::irq;
-use crate::{ring, smp};
+use crate::{ring, serial, smp};
 
 /// Calls `handler`, as an interrupt handler on the first CPU, each time the machine's monitor
 /// wants the guest to end itself ([`ports::STOP_IRQ`]); says whether there is such a line.
@@ -46,6 +49,12 @@ pub(crate) fn init(tables: &Tables) {
 /// controller's reset (all that Firecracker has), then not at all.
 pub fn exit(reason: GuestExit) -> ! {
     let _ = crate::cpu::disable_interrupts();
+    if let GuestExit::Status(status @ 1..) = reason
+        && layout::has_programs()
+        && !crate::cpuid::is_tare()
+    {
+        writeln!(serial::Raw, "\n{APPLICATION_STATUS_LINE}{status}").ok();
+    }
     // SAFETY: 1. The port ends the machine, or no device has it (`abi::ports`). 2. A write to a
     //    port changes no memory.
     unsafe { Port::<u32>::new(ports::EXIT).write(reason.to_value()) };
