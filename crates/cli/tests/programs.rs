@@ -2,6 +2,8 @@
 //! where it is installed. SKIP without /dev/kvm, the compiler or the image `linux`.
 #![allow(clippy::unwrap_used)]
 
+#[path = "programs/isolated.rs"]
+mod isolated;
 #[path = "programs/offers.rs"]
 mod offers;
 #[path = "programs/roots.rs"]
@@ -185,17 +187,6 @@ fn answers_as_here(place: &TestDir, program: &str, options: &[&str], args: &[&st
     }
     assert_eq!(lines.next(), None, "{args:?}");
     there.expect(0, "");
-}
-
-/// The same for a program in C, on one CPU and on two.
-fn answers_as_here_on_one_and_two_cpus(source: &str) {
-    let place = TestDir::new();
-    let Some(program) = c(&place, source, &["-static"]) else {
-        return;
-    };
-    for cpus in ["1", "2"] {
-        answers_as_here(&place, &program, &["--cpus", cpus], &[]);
-    }
 }
 
 #[test]

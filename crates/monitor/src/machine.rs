@@ -83,6 +83,9 @@ impl AssembledMachine {
             &setup.config.cmdline,
             probe.kind,
         );
+        if (setup.config.guest, ring, probe.kind) == (GuestKind::Program, 0, KvmKind::Emulated) {
+            return Err(StartError::ProgramInRing0);
+        }
         let expiries = match setup.config.guest {
             GuestKind::Program => tare_boot::expiries(&mut sources.image)?,
             _ => None,

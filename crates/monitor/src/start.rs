@@ -73,6 +73,11 @@ pub(crate) enum StartError {
          dedicated has no effect: use --halt poll=200000 for the fastest wake-ups possible"
     )]
     DedicatedIgnored,
+    #[error(
+        "a program needs ring 3 on this machine, whose KVM emulates ring 0 and cannot switch its \
+         vector registers there: leave out --ring 0"
+    )]
+    ProgramInRing0,
     #[error("cannot create a vCPU")]
     Vcpu(#[from] tare_hv::VcpuError),
     #[error(transparent)]
@@ -100,7 +105,7 @@ impl StartError {
             Self::Usage | Self::ReadConfig(_) | Self::ParseConfig(_) | Self::BadConfig(_) => {
                 ExitCode::Usage
             }
-            Self::Inherit(_) => ExitCode::Usage,
+            Self::Inherit(_) | Self::ProgramInRing0 => ExitCode::Usage,
             Self::Cpus { .. } => ExitCode::Cpus,
             Self::TooLittleMemory { .. } | Self::Memory(_) => ExitCode::Memory,
             Self::Link(OpenLinkError::Tap { .. }) => ExitCode::Tap,

@@ -137,6 +137,16 @@ pub(crate) fn has_fsgsbase() -> bool {
     leaf(FEATURES).ebx & 1 != 0
 }
 
+/// Whether ring 0 can be kept from executing ring 3's pages.
+pub(crate) fn has_smep() -> bool {
+    leaf(FEATURES).ebx & (1 << 7) != 0
+}
+
+/// Whether ring 3 can be kept from reading the addresses of descriptor tables.
+pub(crate) fn has_umip() -> bool {
+    leaf(FEATURES).ecx & (1 << 2) != 0
+}
+
 /// The first CPU's APIC ID.
 pub(crate) fn first_apic_id() -> u32 {
     leaf(1).ebx >> 24

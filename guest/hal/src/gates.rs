@@ -24,9 +24,9 @@ fn lower(offset: u64, stack: u8, kind: u64) -> u64 {
         | (offset & 0xffff_0000) << 32
 }
 
-/// A gate to `offset` that ring 3 may call.
-pub(crate) fn callable(offset: u64) -> Gate {
-    [lower(offset, 0, CALLABLE), 0]
+/// A gate to `offset`, on the stack of this number, that ring 3 may call.
+pub(crate) fn callable(offset: u64, stack: u8) -> Gate {
+    [lower(offset, stack, CALLABLE), 0]
 }
 
 /// Makes gates to pieces of entry code that begin at `first` and lie `distance` bytes
@@ -76,6 +76,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(parts(callable(0x1234_5678)), (0x1234_5678, 0, 0xee));
+        assert_eq!(parts(callable(0x1234_5678, 1)), (0x1234_5678, 1, 0xee));
     }
 }

@@ -6,17 +6,17 @@
 #[cfg(not(target_os = "none"))]
 #[macro_export]
 macro_rules! entry {
-    ($main:path $(, ring = $ring:literal $(, low_end = $low:expr $(, console = $driver:path, expiries = $table:path)?)?)?) => {};
+    ($main:path $(, ring = $ring:literal)?) => {};
+    ($main:path, programs_end = $low:expr, console = $driver:path, expiries = $table:path) => {};
 }
 
 /// Makes `main` the image's entry: a function without arguments that returns
 /// anything that is a [`Termination`](crate::entry::Termination). The image runs in
 /// ring 0 or 3 (`tare_hal::ring`). With `ring = 0` it runs in ring 0 only: for images
-/// that execute privileged instructions themselves. With `ring = 3` it runs in ring 3
-/// only: for images that run other programs (`tare_hal::user`); `low_end = ADDRESS`
-/// then keeps the addresses from 4 MiB to there for them, `console = DRIVER` names the
-/// function that gets the machine's virtio console, and `expiries = TABLE` the table that counts
-/// their time limits and timers (`tare_abi::expiries`).
+/// that execute privileged instructions themselves. With `programs_end = ADDRESS` it runs
+/// other programs (`tare_hal::user`), and keeps the addresses from 4 MiB to there for those that are
+/// linked at them; `console = DRIVER` names the function that gets the machine's virtio console, and
+/// `expiries = TABLE` the table that counts their time limits and timers (`tare_abi::expiries`).
 #[cfg(target_os = "none")]
 #[macro_export]
 macro_rules! entry {
@@ -42,14 +42,8 @@ macro_rules! entry {
     ($main:path, ring = 0) => {
         $crate::entry!(@ $main, ZERO, 0, None);
     };
-    ($main:path, ring = 3) => {
-        $crate::entry!(@ $main, THREE, 0, None);
-    };
-    ($main:path, ring = 3, low_end = $low:expr) => {
-        $crate::entry!(@ $main, THREE, $low, None);
-    };
-    ($main:path, ring = 3, low_end = $low:expr, console = $driver:path, expiries = $table:path) => {
-        $crate::entry!(@ $main, THREE, $low, Some($driver));
+    ($main:path, programs_end = $low:expr, console = $driver:path, expiries = $table:path) => {
+        $crate::entry!(@ $main, EITHER, $low, Some($driver));
 
         const _: () = {
             use $crate::hal::ring::expiries::Note;

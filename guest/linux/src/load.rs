@@ -19,7 +19,7 @@ use crate::process::Process;
 use crate::space::{
     Area, Backing, FIRST_STACK_BYTES, RELOCATED, RELOCATED_BYTES, STACK_TOP, may_commit,
 };
-use crate::vdso;
+use crate::vdso::{self, Functions};
 
 /// Bytes of a program header.
 const HEADER_BYTES: u64 = 56;
@@ -39,14 +39,14 @@ pub(crate) struct Begin {
 }
 
 /// What the machine says of itself, for the auxiliary vector.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct AuxFacts {
     /// CPUID leaf 1, EDX.
     pub(crate) features: u32,
     /// For the program's own seeds.
     pub(crate) random: [u8; 16],
-    /// Functions of the program's vDSO, by name and address.
-    pub(crate) functions: [(&'static str, u64); 3],
+    /// Functions of the program's vDSO.
+    pub(crate) functions: Functions,
 }
 
 /// Maps a program, and its loader if it has one, and makes its stack. As on Linux, a loader
@@ -113,7 +113,7 @@ fn loader_base(process: &Process, layout: &Layout) -> Result {
 }
 
 /// Maps the object through which the program reads clocks; gives its address.
-fn vdso(process: &Process, functions: &[(&str, u64)]) -> Result {
+fn vdso(process: &Process, functions: &Functions) -> Result {
     let mut space = process.space.lock();
     let base = space.find(PAGE, 0)?;
     let area = Area {

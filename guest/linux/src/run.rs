@@ -9,7 +9,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::general as c;
-use tare_hal::user::{Context as Program, Exit, Registers};
+use tare_hal::user::{ClockCalls, Context as Program, Exit, Registers};
 use tare_libos::time::Instant;
 use tare_libos::{env, fs, heap, net, ports, random, thread as libos_thread};
 use tare_program::elf::{ElfError, Layout};
@@ -33,6 +33,7 @@ use crate::shared;
 use crate::signals::{Action, Mask};
 use crate::space::{Access, Denied};
 use crate::thread::{NewThread, Thread};
+use crate::vdso::Functions;
 use crate::volume::Volume;
 
 /// Stack of a thread in the library OS, bytes: it is touched as it is used, and a file system
@@ -47,6 +48,7 @@ const PAGE_FAULT: u8 = 14;
 /// Codes of `siginfo` (kernel `include/uapi/asm-generic/siginfo.h`).
 const SEGV_MAPERR: i32 = 1;
 const SEGV_ACCERR: i32 = 2;
+const TRAP_TRACE: i32 = 2;
 
 /// Why a program cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -154,7 +156,10 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
     let machine = AuxFacts {
         features: tare_hal::cpu_features(),
         random: bytes,
-        functions: tare_hal::user::clock_calls(),
+        functions: match tare_hal::user::clock_calls() {
+            ClockCalls::Shared(functions) => Functions::Elsewhere(functions),
+            ClockCalls::Own(code) => Functions::Within(code.functions, code.bytes),
+        },
     };
     let begin = load::load(&process, &program, loader.as_ref(), &start, machine)
         .map_err(|Errno(errno)| RunError::Load { path, errno })?;
@@ -539,7 +544,9 @@ fn fault(
         match vector {
             0 => (c::SIGFPE, 1),
             16 | 19 => (c::SIGFPE, 7),
-            1 | 3 => (c::SIGTRAP, 1),
+            1 => (c::SIGTRAP, TRAP_TRACE),
+            3 => (c::SIGTRAP, SI_KERNEL),
+            11 | 12 => (c::SIGBUS, SI_KERNEL),
             6 => (c::SIGILL, 2),
             17 => (c::SIGBUS, 1),
             _ => (c::SIGSEGV, SI_KERNEL),

@@ -1,8 +1,8 @@
 //! The shared object that every program finds mapped (`vdso(7)`): through it C libraries and Go
 //! read clocks without a system call. One page, made at the start: ELF's headers, a symbol table
-//! and its hash table (System V ABI, 4 and 5). The functions are the library OS's, so symbols
-//! lead out of the page, by addresses that wrap around. All have Linux's one version, which Go
-//! does not do without.
+//! and its hash table (System V ABI, 4 and 5). Where the functions are the library OS's, symbols
+//! lead out of the page, by addresses that wrap around; else their code follows the tables. All have
+//! Linux's one version, which Go does not do without.
 
 use alloc::vec::Vec;
 
@@ -15,6 +15,9 @@ const DYNAMIC: usize = 16;
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
 const READ: u32 = 4;
+const EXECUTE: u32 = 1;
+/// Alignment of code behind the tables.
+const CODE_ALIGN: usize = 16;
 
 const DT_HASH: u64 = 4;
 const DT_STRTAB: u64 = 5;
@@ -37,8 +40,21 @@ const GLOBAL_FUNCTION: u8 = 1 << 4 | 2;
 /// A section that does not exist, but is not `SHN_UNDEF`.
 const DEFINED: u16 = 1;
 
-/// The object for the address `base`, with functions by name and address.
-pub(crate) fn image(base: u64, functions: &[(&str, u64)]) -> Vec<u8> {
+/// Functions of the object by name.
+#[derive(Clone, Debug)]
+pub(crate) enum Functions {
+    /// And address.
+    Elsewhere([(&'static str, u64); 3]),
+    /// And place in this code.
+    Within([(&'static str, u64); 3], Vec<u8>),
+}
+
+/// The object for the address `base`.
+pub(crate) fn image(base: u64, object: &Functions) -> Vec<u8> {
+    let (functions, code): (_, &[u8]) = match object {
+        Functions::Elsewhere(functions) => (functions, &[]),
+        Functions::Within(functions, code) => (functions, code),
+    };
     let symbols = functions.len() + 1;
     let symbols_at = HEADER + 2 * PROGRAM_HEADER;
     let hash_at = symbols_at + symbols * SYMBOL;
@@ -59,7 +75,11 @@ pub(crate) fn image(base: u64, functions: &[(&str, u64)]) -> Vec<u8> {
     let own_name = name(NAME);
     let version = name(VERSION);
     let names: Vec<u64> = functions.iter().map(|(it, _)| name(it)).collect();
-    let bytes = (strings_at + strings.len()) as u64;
+    let code_at = match object {
+        Functions::Elsewhere(_) => strings_at + strings.len(),
+        Functions::Within(..) => (strings_at + strings.len()).next_multiple_of(CODE_ALIGN),
+    };
+    let bytes = (code_at + code.len()) as u64;
 
     let mut out = Image(Vec::new());
     out.0
@@ -68,7 +88,7 @@ pub(crate) fn image(base: u64, functions: &[(&str, u64)]) -> Vec<u8> {
     out.halves([3, 62]).words([1]).longs([0, HEADER as u64, 0]);
     out.words([0]);
     out.halves([HEADER as u16, PROGRAM_HEADER as u16, 2, 64, 0, 0]);
-    out.words([PT_LOAD, READ])
+    out.words([PT_LOAD, READ | EXECUTE])
         .longs([0, 0, 0, bytes, bytes, 4096]);
     let dynamic = (dynamic_at as u64, (strings_at - dynamic_at) as u64);
     out.words([PT_DYNAMIC, READ]);
@@ -78,7 +98,11 @@ pub(crate) fn image(base: u64, functions: &[(&str, u64)]) -> Vec<u8> {
     for ((_, address), name) in functions.iter().zip(&names) {
         out.words([*name as u32]);
         out.0.extend([GLOBAL_FUNCTION, 0]);
-        out.halves([DEFINED]).longs([address.wrapping_sub(base), 0]);
+        let value = match object {
+            Functions::Elsewhere(_) => address.wrapping_sub(base),
+            Functions::Within(..) => code_at as u64 + address,
+        };
+        out.halves([DEFINED]).longs([value, 0]);
     }
 
     let last = functions.len() as u32;
@@ -99,6 +123,8 @@ pub(crate) fn image(base: u64, functions: &[(&str, u64)]) -> Vec<u8> {
     out.longs([DT_VERDEF, version_at as u64, DT_VERDEFNUM, 1]);
     out.longs([DT_SONAME, own_name, 0, 0]);
     out.0.extend(strings);
+    out.0.resize(code_at, 0);
+    out.0.extend(code);
     out.0
 }
 
@@ -200,7 +226,7 @@ mod tests {
 
     #[test]
     fn each_function_is_found_at_its_address() {
-        let image = image(BASE, &FUNCTIONS);
+        let image = image(BASE, &Functions::Elsewhere(FUNCTIONS));
         assert!(image.len() <= 4096);
         for (name, address) in FUNCTIONS {
             assert_eq!(find(&image, name), Some(address));
@@ -209,8 +235,25 @@ mod tests {
     }
 
     #[test]
+    fn each_function_is_found_in_the_code_that_follows() {
+        let code: Vec<u8> = (0..200).collect();
+        let places = [
+            (FUNCTIONS[0].0, 0),
+            (FUNCTIONS[1].0, 64),
+            (FUNCTIONS[2].0, 192),
+        ];
+        let image = image(BASE, &Functions::Within(places, code.clone()));
+        for (name, place) in places {
+            let address = find(&image, name).expect("it is in the table");
+            let rest = &image[(address - BASE) as usize..];
+            assert_eq!((rest, (address - place) % 16), (&code[place as usize..], 0));
+        }
+        assert_eq!(long(&image, long(&image, 32) + 32), image.len() as u64);
+    }
+
+    #[test]
     fn its_segments_hold_all_of_it() {
-        let image = image(BASE, &FUNCTIONS);
+        let image = image(BASE, &Functions::Elsewhere(FUNCTIONS));
         let load = long(&image, 32);
         assert_eq!(word(&image, load), PT_LOAD);
         assert_eq!(long(&image, load + 32), image.len() as u64);

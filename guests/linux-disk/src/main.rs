@@ -6,8 +6,7 @@
 #[cfg(target_os = "none")]
 tare_libos::entry!(
     main,
-    ring = 3,
-    low_end = tare_linux::LOW_END,
+    programs_end = tare_linux::LOW_END,
     console = tare_libos::ports::attach,
     expiries = tare_linux::EXPIRIES
 );

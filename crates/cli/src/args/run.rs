@@ -52,8 +52,8 @@ pub(crate) struct RunArgs {
     pub(crate) cpus: u32,
     /// Guest memory in MiB, or with a unit (512M, 1G) [default: 64M; for Linux and
     /// programs 512M]. hugepages=auto uses transparent huge pages if the host has
-    /// them, hugepages=off never [default: the host's setting, and where that is madvise for what
-    /// a program fills]
+    /// them, hugepages=off never [default: the host's setting; where that is madvise, also for
+    /// memory that a program fills]
     #[arg(
         short,
         long,
@@ -147,7 +147,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "HOW")]
     pub(crate) idle: Option<IdleArg>,
     /// Processor ring in which the image runs: 0, 3, or auto (3 if KVM emulates ring 0,
-    /// else 0)
+    /// else 0). A program has ring 3 either way: with 0 the library OS is out of its reach
     #[arg(
         long,
         value_name = "RING",

@@ -6,7 +6,18 @@ use std::process::Command;
 
 use crate::support::TestDir;
 use crate::support::compile::c;
-use crate::{answers_as_here, answers_as_here_on_one_and_two_cpus, can_run, run};
+use crate::{answers_as_here, can_run, run};
+
+/// What a program in C prints here and in a machine is the same, on one CPU and on two.
+pub(crate) fn answers_as_here_on_one_and_two_cpus(source: &str) {
+    let place = TestDir::new();
+    let Some(program) = c(&place, source, &["-static"]) else {
+        return;
+    };
+    for cpus in ["1", "2"] {
+        answers_as_here(&place, &program, &["--cpus", cpus], &[]);
+    }
+}
 
 #[test]
 fn calls_that_some_programs_ask_for_answer_as_linux_does() {

@@ -4,10 +4,11 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::offers::answers_as_here_on_one_and_two_cpus;
 use crate::support::compile::{c, source};
 use crate::support::needs::skip;
 use crate::support::{TestDir, end, eventually, installed};
-use crate::{answers_as_here_on_one_and_two_cpus, can_run, run};
+use crate::{can_run, run};
 
 #[test]
 fn timers_of_cpu_time_ring_as_linuxs_do() {

@@ -64,9 +64,7 @@ extern "C" fn tare_boot(information: u64, protocol: u64) -> ! {
     };
     let ring = ring::choose(|| tare_abi::cmdline::ring(early_cmdline(protocol, information)));
     trap::init(ring);
-    if ring == ring::Ring::Three {
-        crate::user::init();
-    }
+    init_programs(ring);
     ring::enter(ring);
     let Some(handover) = parse(&Identity, protocol, information) else {
         panic!("the boot information at {information:#x} is neither PVH's nor Linux's");
@@ -127,12 +125,18 @@ extern "C" fn tare_boot_ap(area: *mut percpu::Cpu) -> ! {
     //    reference to the area exists.
     unsafe { percpu::init_further(area) };
     trap::init(ring::current());
-    if ring::current() == ring::Ring::Three {
-        crate::user::init();
-    }
+    init_programs(ring::current());
+    crate::user::keep_out();
     ring::enter(ring::current());
     apic::init_further();
     crate::smp::run()
+}
+
+/// Prepares this CPU for programs. An image in ring 3 may run some without declaring them.
+fn init_programs(ring: ring::Ring) {
+    if ring == ring::Ring::Three || memory::layout::has_programs() {
+        crate::user::init(ring);
+    }
 }
 
 /// Copies the command line: the loader's memory may become heap.

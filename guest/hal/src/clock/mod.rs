@@ -30,6 +30,6 @@ pub use tsc::{Frequency, now_ns, since_ns, ticks, ticks_per_s};
 #[cfg(target_os = "none")]
 pub(crate) use tsc::{frequency, ticks_at, timer_count_until, timer_takes_deadlines};
 #[cfg(target_os = "none")]
-pub(crate) use wall::wall_clock_is_kvms;
-#[cfg(target_os = "none")]
 pub use wall::wall_ns;
+#[cfg(target_os = "none")]
+pub(crate) use wall::{Rate, rate, wall_clock_is_kvms};

@@ -17,6 +17,11 @@ impl Scale {
         }
     }
 
+    /// The factor, 32 bits of it after the point.
+    pub const fn factor(self) -> u64 {
+        self.factor
+    }
+
     /// `value` times the factor; the product must fit 64 bits.
     #[inline]
     pub const fn apply(self, value: u64) -> u64 {

@@ -64,6 +64,13 @@ pub fn since_ns(ticks: u64) -> u64 {
     clock().to_ns.apply(self::ticks().saturating_sub(ticks))
 }
 
+/// The counter when the image began, and the nanoseconds of a tick, of which 32 bits lie after the
+/// point ([`Scale::factor`]).
+pub(super) fn base_and_factor() -> (u64, u64) {
+    let clock = clock();
+    (clock.base, clock.to_ns.factor())
+}
+
 /// Source of the counter's frequency.
 pub(crate) fn frequency() -> Frequency {
     clock().frequency

@@ -5,7 +5,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use super::{now_ns, pvclock};
+use super::{now_ns, pvclock, tsc};
 use crate::cmos;
 use crate::once::OnceCell;
 
@@ -21,13 +21,36 @@ static IS_KVMS: AtomicBool = AtomicBool::new(false);
 
 /// Nanoseconds since 1970 (UTC).
 pub fn wall_ns() -> u64 {
-    let epoch = EPOCH_NS.get_or_init(|| {
+    epoch_ns() + now_ns()
+}
+
+/// What both clocks are computed from: nanoseconds since the image began are the ticks since `base`
+/// times `factor`, of which 32 bits lie after the point; the wall clock is that and `epoch_ns`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    pub(crate) base: u64,
+    pub(crate) factor: u64,
+    pub(crate) epoch_ns: u64,
+}
+
+/// That of this machine, which does not change.
+pub(crate) fn rate() -> Rate {
+    let (base, factor) = tsc::base_and_factor();
+    Rate {
+        base,
+        factor,
+        epoch_ns: epoch_ns(),
+    }
+}
+
+/// The wall clock when the monotonic clock was 0.
+fn epoch_ns() -> u64 {
+    *EPOCH_NS.get_or_init(|| {
         let kvms = pvclock::wall_ns();
         IS_KVMS.store(kvms.is_some(), Ordering::Relaxed);
         let wall = kvms.unwrap_or_else(cmos_ns);
         wall.saturating_sub(now_ns())
-    });
-    epoch + now_ns()
+    })
 }
 
 /// Whether the wall clock has been read, from KVM.

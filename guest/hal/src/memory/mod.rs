@@ -43,6 +43,7 @@ pub(crate) fn init(handover: &Handover) {
     }
     supervisor::reserve(handover.ram.bytes());
     paging::protect(&image);
+    crate::user::keep_out();
     for range in free.pages() {
         let beyond = range.start.max(BOOT_MAPPED)..range.end;
         if !beyond.is_empty() {

@@ -47,6 +47,17 @@ const PAGE_IN_USE: u64 = PRESENT | ACCESSED | DIRTY;
 /// Ring 3 may use it. Tables above pages always carry it: pages decide.
 const USER: u64 = 1 << 2;
 
+/// Rights of the library OS's own memory: programs have none to it where they have a ring to
+/// themselves.
+#[inline(always)]
+fn own_rights(rights: u64) -> u64 {
+    if ring::isolates() {
+        rights & !USER
+    } else {
+        rights
+    }
+}
+
 const RAM: u64 = PAGE_IN_USE | WRITABLE | USER | NO_EXECUTE;
 const DEVICE: u64 = RAM | UNCACHED;
 const TABLE: u64 = PRESENT | ACCESSED | WRITABLE | USER;
@@ -87,7 +98,7 @@ pub(crate) fn protect(image: &Image) {
         open_window();
     }
     let low = low();
-    let is_copy = !low.is_empty();
+    let is_copy = !low.is_empty() || ring::isolates();
     let directory = if is_copy {
         copy_of_directory()
     } else {
@@ -107,7 +118,7 @@ pub(crate) fn protect(image: &Image) {
         let entry = if base < image.data.end {
             image_table(image, base) | TABLE
         } else {
-            base | RAM | LARGE_PAGE
+            base | own_rights(RAM) | LARGE_PAGE
         };
         if index(base, 21) == own && !is_copy {
             own_entry = Some(entry);
@@ -139,10 +150,11 @@ pub(crate) fn protect(image: &Image) {
 
 /// A copy of the boot directory, which the processor does not walk yet. Programs' low memory
 /// changes a hundred of its entries, and KVM's shadow of a table in use takes a fault for each.
+/// What the boot directory maps is for any ring; tables of programs' low memory come later.
 fn copy_of_directory() -> &'static [AtomicU64; 512] {
     let copy = &new_table().0;
     for (entry, old) in copy.iter().zip(&boot_tables().1.0) {
-        entry.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+        entry.store(own_rights(old.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
     copy
 }
@@ -189,7 +201,7 @@ fn image_table(image: &Image, base: u64) -> u64 {
         } else {
             RAM
         };
-        entry.store(page | rights, Ordering::Relaxed);
+        entry.store(page | own_rights(rights), Ordering::Relaxed);
         page += PAGE;
     }
     address_of(table)
@@ -271,7 +283,7 @@ pub(crate) fn map_gib_here(address: u64, is_ram: bool) -> bool {
     if !address.is_multiple_of(GIB) || !(GIB..PROGRAMS.start).contains(&address) {
         return false;
     }
-    let rights = if is_ram { RAM } else { DEVICE };
+    let rights = own_rights(if is_ram { RAM } else { DEVICE });
     let _changes = CHANGES.lock();
     let pdpt = next_table(&boot_tables().0.0[index(address, 39)]);
     let entry = &pdpt.0[index(address, 30)];
@@ -323,7 +335,7 @@ pub(crate) fn map_pages_here(address: u64, frame: u64, count: u64) -> bool {
     }
     let _changes = CHANGES.lock();
     let mut at = address;
-    let mut value = frame | RAM;
+    let mut value = frame | own_rights(RAM);
     while at < end {
         let Some(table) = leaf_table(at) else {
             return false;

@@ -9,6 +9,7 @@ use x86_64::registers::model_specific::Msr;
 
 use super::{Ring, Rings};
 use crate::cpuid;
+use crate::memory::layout::has_programs;
 
 const IA32_APIC_BASE: u32 = 0x1b;
 const ENABLE: u64 = 1 << 11;
@@ -29,8 +30,9 @@ unsafe extern "Rust" {
 /// names. Runs in ring 0, on the first CPU.
 ///
 /// # Panics
-/// If the command line names a ring that the image does not support, or the image
-/// needs ring 3 and the machine has no local APIC with registers in memory.
+/// If the command line names a ring that the image does not support, or ring 0 for an image with
+/// programs where that is emulated, or the image needs ring 3 and the machine has no local APIC with
+/// registers in memory.
 pub(crate) fn choose(named: impl FnOnce() -> Option<u8>) -> Ring {
     // SAFETY: 1. `tare_libos::entry!` defines the constant once in every image, with this type. 2.
     //    Nothing writes it.
@@ -40,7 +42,14 @@ pub(crate) fn choose(named: impl FnOnce() -> Option<u8>) -> Ring {
     }
     match cpuid::tare_ring().or_else(named) {
         Some(3) => Ring::Three,
-        Some(_) => Ring::Zero,
+        Some(_) => {
+            // KVM's emulator has no XRSTOR.
+            assert!(
+                !has_programs() || !is_emulated(),
+                "programs need ring 3 here, since KVM emulates ring 0: leave out ring=0"
+            );
+            Ring::Zero
+        }
         None if has_memory_apic() && is_emulated() => Ring::Three,
         None => Ring::Zero,
     }

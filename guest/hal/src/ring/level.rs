@@ -7,6 +7,7 @@ use core::arch::asm;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::{gate, service};
+use crate::memory::layout::has_programs;
 
 /// A privilege level of the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,13 @@ pub fn current() -> Ring {
 #[inline(always)]
 pub(crate) fn is_user() -> bool {
     IS_USER.load(Ordering::Relaxed)
+}
+
+/// Whether programs have ring 3 to themselves: the library OS is in ring 0, and its memory is not
+/// theirs. Known when the image is linked for those without programs.
+#[inline(always)]
+pub(crate) fn isolates() -> bool {
+    has_programs() && !is_user()
 }
 
 /// Continues in `ring` on the same stack, with hardware interrupts off. Each CPU

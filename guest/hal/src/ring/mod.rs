@@ -30,7 +30,7 @@ pub use tare_abi::{expiries, options};
 
 pub(crate) use choice::choose;
 pub use level::{Ring, current};
-pub(crate) use level::{enter, is_user, open_interrupts, wait_for_interrupt};
+pub(crate) use level::{enter, is_user, isolates, open_interrupts, wait_for_interrupt};
 pub use service::is_ring_0_slow;
 pub use trespass::{Trespass, ask_nonsense, trespass};
 pub use wild::{Wild, WildEnd};

@@ -17,7 +17,7 @@ use crate::{clock, ipi};
 /// Refused or unknown.
 const REFUSED: u64 = u64::MAX;
 
-/// Runs in ring 0 with interrupts off, on this CPU's ring-0 stack.
+/// Runs in ring 0 with interrupts off: for an image in ring 3 on this CPU's ring-0 stack.
 #[unsafe(no_mangle)]
 extern "C" fn tare_service(number: u64, first: u64, second: u64, third: u64) -> u64 {
     match number {

@@ -18,8 +18,10 @@ use super::entry;
 use super::vector::GATES;
 use crate::cpu::MAX;
 use crate::gates::{Gate, callable, fill};
+use crate::memory::layout::has_programs;
 use crate::percpu;
 use crate::ring::{Ring, gate};
+use crate::user;
 
 /// Exceptions run on their own stack: an overflowing stack has no room
 /// for the frame of the page fault that it causes.
@@ -46,6 +48,8 @@ const TSS_KIND: u64 = 0x89 << 40;
 
 /// Vectors of exceptions; interrupts have those above.
 const EXCEPTIONS: usize = 32;
+/// That of `int3`, which a program may execute.
+const BREAKPOINT: usize = 3;
 
 /// A task state segment (Intel SDM vol. 3A, figure 8-11).
 #[derive(Clone, Copy)]
@@ -65,7 +69,7 @@ struct Task {
 struct Slot(Task);
 
 /// Tables and stacks of all CPUs. The task state segments share one bitmap that
-/// allows every port: an image may use any port.
+/// allows every port: an image in ring 3 may use any port.
 #[repr(C, align(4096))]
 struct Tables {
     idt: [Gate; GATES],
@@ -133,8 +137,13 @@ pub(crate) fn init(ring: Ring) {
     task.ist[usize::from(FAULT_STACK) - 1] = (fault_stack + FAULT_STACK_BYTES) as u64;
     task.ist[usize::from(INTERRUPT_STACK) - 1] = (fault_stack + INTERRUPT_STACK_BYTES) as u64;
     task.ports = (ports - task_at) as u16;
+    let limit = match ring {
+        // No bitmap within the limit: ring 3 has no ports (Intel SDM vol. 1, 19.5.2).
+        Ring::Zero => size_of::<Task>() - 1,
+        Ring::Three => ports + PORTS_BYTES - task_at,
+    };
     let index = TSS_INDEX + 2 * cpu;
-    let (low, high) = task_descriptor(task_at as u64, (ports + PORTS_BYTES - task_at) as u64);
+    let (low, high) = task_descriptor(task_at as u64, limit as u64);
     for (entry, value) in [(index, low), (index + 1, high)] {
         // SAFETY: 1. The index is below GDT_ENTRIES: `cpu` is below MAX. 2. The two entries are
         //    this CPU's alone, and no reference to them exists. 3. In ring 0, where the tables can
@@ -176,6 +185,11 @@ fn fill_once(ring: Ring) {
     let (exceptions, interrupts) = tables.idt.split_at_mut(EXCEPTIONS);
     fill(exceptions, entry::stub(0), entry::STUB, FAULT_STACK);
     match ring {
+        Ring::Zero if has_programs() => {
+            fill(exceptions, user::isolated_stub(0), user::STUB, FAULT_STACK);
+            fill(interrupts, user::isolated_stub(EXCEPTIONS), user::STUB, 0);
+            exceptions[BREAKPOINT] = callable(user::isolated_stub(BREAKPOINT), FAULT_STACK);
+        }
         Ring::Zero => fill(interrupts, entry::stub(EXCEPTIONS), entry::STUB, 0),
         Ring::Three => {
             fill(
@@ -184,8 +198,8 @@ fn fill_once(ring: Ring) {
                 gate::STUB,
                 INTERRUPT_STACK,
             );
-            tables.idt[gate::HALT] = callable(gate::halt());
-            tables.idt[gate::SERVICE] = callable(gate::service());
+            tables.idt[gate::HALT] = callable(gate::halt(), 0);
+            tables.idt[gate::SERVICE] = callable(gate::service(), 0);
         }
     }
 }

@@ -71,6 +71,7 @@ tare_stubs:
     add rsp, 8
     iretq
 
+    .global tare_interrupt_entry
 tare_interrupt_entry:
     btr qword ptr gs:[{on}], 0
     jnc 2b
@@ -113,6 +114,7 @@ tare_page_fault_entry:
 
     // A program's fault goes to ring 3, one of an access to its memory to the end of
     // the access. Not these: NMI, double fault, machine check.
+    .global tare_exception_entry
 tare_exception_entry:
     push rax
     mov rax, [rsp + 8]
@@ -175,6 +177,7 @@ tare_exception_entry:
 
     .section .rodata.tare_programs_own, "a", @progbits
     .balign 8
+    .global tare_programs_own
 tare_programs_own:
     .quad 0xffffffff & ~(1 << 2 | 1 << 8 | 1 << 18)
     "#,

@@ -8,6 +8,7 @@
 
 use core::arch::asm;
 
+use super::clock_code::ClockCode;
 use crate::{clock, ring};
 
 /// Clocks by their numbers (kernel `include/uapi/linux/time.h`).
@@ -18,9 +19,11 @@ const REALTIME_COARSE: u32 = 5;
 const MONOTONIC_COARSE: u32 = 6;
 const BOOTTIME: u32 = 7;
 /// The system call for the clocks that are not read here.
-const CLOCK_GETTIME: u64 = 228;
+pub(super) const CLOCK_GETTIME: u64 = 228;
+/// The functions' names in a vDSO.
+pub(super) const NAMES: [&str; 3] = ["__vdso_clock_gettime", "__vdso_gettimeofday", "__vdso_time"];
 
-const GIGA: u64 = 1_000_000_000;
+pub(super) const GIGA: u64 = 1_000_000_000;
 
 /// `timespec`, and `timeval` with microseconds.
 #[repr(C)]
@@ -29,22 +32,31 @@ struct Pair {
     rest: u64,
 }
 
-/// The functions' names in a vDSO, and their addresses.
-pub fn clock_calls() -> [(&'static str, u64); 3] {
+/// What a program's vDSO has.
+#[derive(Clone, Debug)]
+pub enum ClockCalls {
+    /// Functions of the library OS, in the program's ring, by name and address.
+    Shared([(&'static str, u64); 3]),
+    /// Code for the program's own memory: the library OS's is in ring 0.
+    Own(ClockCode),
+}
+
+/// The functions that read clocks.
+pub fn clock_calls() -> ClockCalls {
+    if ring::isolates() {
+        return ClockCalls::Own(ClockCode::new());
+    }
     // The first looks ask ring 0 and the hypervisor, which is not for a program's stack.
     ring::is_ring_0_slow();
     clock::wall_ns();
-    [
-        (
-            "__vdso_clock_gettime",
-            (clock_gettime as *const ()).addr() as u64,
-        ),
-        (
-            "__vdso_gettimeofday",
-            (gettimeofday as *const ()).addr() as u64,
-        ),
-        ("__vdso_time", (time as *const ()).addr() as u64),
-    ]
+    let addresses = [
+        (clock_gettime as *const ()).addr() as u64,
+        (gettimeofday as *const ()).addr() as u64,
+        (time as *const ()).addr() as u64,
+    ];
+    ClockCalls::Shared(core::array::from_fn(|index| {
+        (NAMES[index], addresses[index])
+    }))
 }
 
 /// Lets no later read of the counter come before an earlier load, as Linux's vDSO (`rdtsc_ordered`): a

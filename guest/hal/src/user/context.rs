@@ -17,6 +17,13 @@ const ALLOWED_FLAGS: u64 = 0x20_0cd5;
 /// The flag that is always set, and IF, which only shows that interrupts are on.
 const FIXED_FLAGS: u64 = 0x202;
 
+/// Behind the addresses that programs can have; further up some are not canonical.
+const LOWER_HALF: u64 = 1 << 47;
+const GENERAL_PROTECTION: u8 = 13;
+const PAGE_FAULT: u8 = 14;
+/// Error code: an instruction fetch in ring 3 from a page that is not there.
+const FETCH_IN_RING_3: u32 = 1 << 4 | 1 << 2;
+
 /// Why a program came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -81,13 +88,21 @@ impl Context {
     /// has to end it is armed there.
     ///
     /// # Panics
-    /// In ring 0, in an interrupt handler, or with interrupts off.
+    /// In ring 0 of an image that declares no programs, in an interrupt handler, or with
+    /// interrupts off.
     pub fn enter(&mut self, may_enter: impl FnOnce() -> bool) -> Exit {
-        assert!(ring::is_user(), "programs run in ring 3 only");
+        let isolates = ring::isolates();
+        assert!(
+            isolates || ring::is_user(),
+            "this image runs programs in ring 3 only"
+        );
         assert!(!cpu::in_interrupt(), "an interrupt handler runs no program");
         let cpu = percpu::current();
         self.load_fs_base(cpu);
         self.load_vectors(cpu);
+        if isolates && let Some(fault) = cannot_go_on_at(self.registers.rip) {
+            return fault;
+        }
         let flags = self.registers.rflags & ALLOWED_FLAGS | FIXED_FLAGS;
         self.registers.rflags = flags;
         let state = cpu::disable_interrupts();
@@ -96,10 +111,16 @@ impl Context {
             cpu::enable_interrupts();
             return Exit::Interrupt;
         }
+        let enter = if isolates {
+            entry::enter_from_ring_0
+        } else {
+            entry::enter
+        };
         // SAFETY: 1. The flag is off. 2. The registers live until the call returns, which is
         //    before anything else of this CPU's threads runs. 3. What the program does with the
-        //    address space is what `user` documents.
-        let reason = unsafe { entry::enter(&raw mut self.registers) };
+        //    address space is what `user` documents. 4. For ring 0 RIP and the flags are checked
+        //    above.
+        let reason = unsafe { enter(&raw mut self.registers) };
         // The program may have changed it; only a change by itself is lost, which
         // the library OS would have to offer (AT_HWCAP2).
         match reason {
@@ -167,6 +188,23 @@ impl Drop for Context {
             loaded.set(0);
         }
     }
+}
+
+/// What going on at an address beyond the lower half gives, where IRETQ and SYSRET could not.
+fn cannot_go_on_at(rip: u64) -> Option<Exit> {
+    if rip < LOWER_HALF {
+        return None;
+    }
+    let is_page = canonical(rip) == rip;
+    Some(Exit::Fault {
+        vector: if is_page {
+            PAGE_FAULT
+        } else {
+            GENERAL_PROTECTION
+        },
+        error: if is_page { FETCH_IN_RING_3 } else { 0 },
+        address: rip,
+    })
 }
 
 /// The nearest address with equal upper bits: others fault when loaded.

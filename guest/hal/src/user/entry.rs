@@ -1,6 +1,11 @@
 //! Entry code of programs: into one, and back by SYSCALL, an interrupt or a fault.
 //!
-//! While the software flag is off, no upcall comes, so that the scratch words of the
+//! It stands here twice. Where the library OS is in ring 3, beside the program
+//! (`tare_user_*`), going in and out is a jump. Where it is in ring 0 (`tare_isolated_*`),
+//! they are changes of ring: GS is the program's while it runs, and hardware interrupts are
+//! off until the program's registers are saved.
+//!
+//! In ring 3, while the software flag is off, no upcall comes, so that the scratch words of the
 //! CPU's area are this code's. [`tare_user_enter`](enter) turns the flag on before
 //! its last instructions: an upcall that finds the program there (between
 //! `tare_user_begin` and `tare_user_end`) takes RIP and RCX from the area instead.
@@ -16,7 +21,11 @@ use super::area::Area;
 use super::registers::Registers;
 use super::vectors;
 use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_OFFSET};
-use crate::ring::gate;
+use crate::ring::{Ring, gate};
+use crate::trap::vector::GATES;
+
+/// Bytes of a stub.
+pub(crate) const STUB: u64 = 16;
 
 /// Results of [`enter`].
 pub(super) const SYSTEM_CALL: u64 = 0;
@@ -42,16 +51,24 @@ const _: () = assert!(USER_BASE + 8 == gate::USER_DATA && USER_BASE + 16 == gate
 /// ring 3, nothing would set it again. So interrupts may find the entry code in ring 0,
 /// on the program's stack; they have their own stack and are noted as pending.
 const CLEARED: u64 = 0x100 | 0x400 | 0x4000 | 0x4_0000;
+/// IF, which SYSCALL clears too where the library OS is in ring 0: its interrupts have no own stack.
+const INTERRUPT_FLAG: u64 = 0x200;
 
 unsafe extern "C" {
     static tare_syscall_entry: u8;
     static tare_user_jump: u8;
+    static tare_isolated_syscall: u8;
+    static tare_isolated_stubs: u8;
 
     /// Loads `registers` and continues the program; gives why it came back. The
     /// software flag must be off; it is off after a system call and a fault, on
     /// after an interrupt.
     #[link_name = "tare_user_enter"]
     pub(super) fn enter(registers: *mut Registers) -> u64;
+    /// The same from ring 0. RIP must be below 2^47, and RFLAGS a program's: IRETQ and SYSRET
+    /// fault in ring 0 otherwise, with the program's GS.
+    #[link_name = "tare_isolated_enter"]
+    pub(super) fn enter_from_ring_0(registers: *mut Registers) -> u64;
     /// Copies bytes; 1 if an address was not accessible.
     #[link_name = "tare_user_copy"]
     pub(super) fn copy(to: *mut u8, from: *const u8, count: usize) -> u64;
@@ -69,9 +86,14 @@ pub fn jump_target() -> u64 {
     (&raw const tare_user_jump).addr() as u64
 }
 
+/// Address of the entry code of `vector` where the library OS is in ring 0 and runs programs.
+pub(crate) fn isolated_stub(vector: usize) -> u64 {
+    (&raw const tare_isolated_stubs).addr() as u64 + vector as u64 * STUB
+}
+
 /// Points SYSCALL at the entry code and switches the vector registers on. In ring 0,
-/// on each CPU of an image that goes on in ring 3.
-pub(crate) fn init() {
+/// on each CPU of an image that runs programs, or goes on in `ring` 3 and might.
+pub(crate) fn init(ring: Ring) {
     let mut efer = Msr::new(IA32_EFER);
     // SAFETY: 1. In ring 0: `tare_boot` and `tare_boot_ap` call this before they enter ring 3. 2.
     //    Every 64-bit processor has the register.
@@ -79,11 +101,17 @@ pub(crate) fn init() {
     // SAFETY: 1. In ring 0, as above. 2. SYSCALL is added to what the register holds; its target is
     //    written below, before any program runs.
     unsafe { efer.write(value | SYSCALL_ENABLE) };
-    let entry = (&raw const tare_syscall_entry).addr() as u64;
+    let (entry, cleared) = match ring {
+        Ring::Zero => (
+            (&raw const tare_isolated_syscall).addr() as u64,
+            CLEARED | INTERRUPT_FLAG,
+        ),
+        Ring::Three => ((&raw const tare_syscall_entry).addr() as u64, CLEARED),
+    };
     for (register, value) in [
         (IA32_STAR, SELECTORS),
         (IA32_LSTAR, entry),
-        (IA32_FMASK, CLEARED),
+        (IA32_FMASK, cleared),
     ] {
         // SAFETY: 1. Every 64-bit processor has these registers. 2. The selectors are those of
         //    the GDT (`trap::descriptors`), the address is the entry code's.
@@ -217,7 +245,7 @@ tare_user_upcall:
     xor ebp, ebp
     mov rdi, gs:[{vector}]
     test edi, edi
-    mov eax, {fault}
+    mov eax, {fault_exit}
     jz tare_user_leave
     call tare_interrupt
     mov eax, {interrupt}
@@ -267,6 +295,161 @@ tare_user_jump:
     TARE_USER_SAVE_CALL
     mov eax, {jump}
     jmp tare_user_leave
+
+    // All that follows is for a library OS in ring 0. In its own section, which images
+    // without programs leave out.
+    .section .text.tare_isolated, "ax", @progbits
+    .balign {stub}
+    .global tare_isolated_stubs
+tare_isolated_stubs:
+    .set vector, 0
+    .rept {gates}
+    .balign {stub}
+    .if vector < 32
+    // Exceptions that push an error code themselves.
+    .if (0x60227d00 >> vector) & 1
+    .else
+    push 0
+    .endif
+    push vector
+    jmp tare_isolated_exception
+    .else
+    push vector
+    jmp tare_isolated_interrupt
+    .endif
+    .set vector, vector + 1
+    .endr
+
+    .balign 16
+    .global tare_isolated_enter
+tare_isolated_enter:
+    push rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    sub rsp, 8
+    mov gs:[{stack}], rsp
+    mov gs:[{context}], rdi
+    cli
+    cmp qword ptr gs:[{pending}], 0
+    jne 2f
+    mov qword ptr gs:[{on}], 1
+    mov rbx, [rdi + {rbx}]
+    mov rdx, [rdi + {rdx}]
+    mov rsi, [rdi + {rsi}]
+    mov rbp, [rdi + {rbp}]
+    mov r8, [rdi + {r8}]
+    mov r9, [rdi + {r9}]
+    mov r10, [rdi + {r10}]
+    mov r12, [rdi + {r12}]
+    mov r13, [rdi + {r13}]
+    mov r14, [rdi + {r14}]
+    mov r15, [rdi + {r15}]
+    // After a system call RCX and R11 hold what SYSRET takes from there.
+    mov rcx, [rdi + {rip}]
+    mov r11, [rdi + {rflags}]
+    cmp rcx, [rdi + {rcx}]
+    jne 3f
+    cmp r11, [rdi + {r11}]
+    jne 3f
+    mov rax, [rdi + {rax}]
+    mov rsp, [rdi + {rsp}]
+    mov rdi, [rdi + {rdi}]
+    swapgs
+    sysretq
+3:
+    push {user_data}
+    push qword ptr [rdi + {rsp}]
+    push r11
+    push {user_code}
+    push rcx
+    mov rax, [rdi + {rax}]
+    mov rcx, [rdi + {rcx}]
+    mov r11, [rdi + {r11}]
+    mov rdi, [rdi + {rdi}]
+    swapgs
+    iretq
+2:
+    sti
+    jmp tare_user_not_entered
+
+    .balign 16
+    .global tare_isolated_syscall
+tare_isolated_syscall:
+    swapgs
+4:
+    mov qword ptr gs:[{on}], 0
+    mov gs:[{resume}], rcx
+    mov gs:[{flags}], r11
+    mov rcx, gs:[{context}]
+    TARE_USER_SAVE_CALL
+    sti
+    mov eax, {system_call}
+    jmp tare_user_leave
+
+    // The vector is on the stack, and the processor's frame above it.
+tare_isolated_interrupt:
+    test byte ptr [rsp + 16], 3
+    jz tare_interrupt_entry     // it interrupted the library OS
+    swapgs
+    mov qword ptr gs:[{on}], 0
+    mov gs:[{scratch}], rcx
+    pop qword ptr gs:[{vector}]
+    jmp 5f
+
+    // The vector and an error code are on the stack, and the frame above them.
+tare_isolated_exception:
+    test byte ptr [rsp + 24], 3
+    jz tare_exception_entry
+    // Where KVM leaves SYSCALL in ring 3, its target faults: it is not a program's.
+    cmp qword ptr [rsp + 16], offset tare_isolated_syscall
+    je 6f
+    push rcx
+    mov rcx, [rsp + 8]
+    bt qword ptr [rip + tare_programs_own], rcx
+    jnc 7f
+    swapgs
+    mov qword ptr gs:[{on}], 0
+    pop qword ptr gs:[{scratch}]
+    pop qword ptr gs:[{fault}]
+    pop qword ptr gs:[{fault} + 8]
+    mov rcx, cr2
+    mov gs:[{fault} + 16], rcx
+    mov qword ptr gs:[{vector}], 0
+5:
+    pop qword ptr gs:[{resume}]
+    add rsp, 8                  // CS
+    pop qword ptr gs:[{flags}]
+    mov rsp, [rsp]
+    mov rcx, gs:[{context}]
+    TARE_USER_SAVE_COMMON
+    mov rdx, gs:[{flags}]
+    mov [rcx + {rflags}], rdx
+    mov rdx, gs:[{scratch}]
+    mov [rcx + {rcx}], rdx
+    mov rdx, gs:[{resume}]
+    mov [rcx + {rip}], rdx
+    cld
+    mov qword ptr gs:[{context}], 0
+    xor ebp, ebp
+    sti
+    mov rdi, gs:[{vector}]
+    test edi, edi
+    mov eax, {fault_exit}
+    jz tare_user_leave
+    call tare_interrupt
+    mov eax, {interrupt}
+    jmp tare_user_leave
+6:
+    swapgs
+    mov rsp, [rsp + 40]
+    jmp 4b
+7:
+    pop rcx
+    swapgs
+    jmp tare_exception_entry
 
     // Accesses to a program's memory: a fault here makes them give 1.
     .section .text.tare_user_access, "ax", @progbits
@@ -327,5 +510,10 @@ tare_user_access_end:
     jump = const JUMP,
     flags_of_jump = const FLAGS_OF_JUMP,
     interrupt = const INTERRUPT,
-    fault = const FAULT,
+    fault_exit = const FAULT,
+    fault = const USER_OFFSET + offset_of!(Area, fault),
+    user_data = const gate::USER_DATA,
+    user_code = const gate::USER_CODE,
+    stub = const STUB,
+    gates = const GATES,
 );
