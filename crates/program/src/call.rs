@@ -66,7 +66,7 @@ calls! {
         clock_gettime clock_getres clock_settime gettimeofday time nanosleep clock_nanosleep
         clone clone3 futex sched_yield sched_getaffinity sched_setaffinity getcpu membarrier setpriority
         sched_getscheduler sched_setscheduler sched_getparam sched_setparam sched_getattr sched_setattr
-        sched_get_priority_max sched_get_priority_min sched_rr_get_interval set_robust_list getpriority
+        sched_get_priority_max sched_get_priority_min sched_rr_get_interval get_robust_list set_robust_list getpriority
         rt_sigaction rt_sigprocmask rt_sigpending rt_sigtimedwait rt_sigsuspend rt_sigreturn
         rt_sigqueueinfo rt_tgsigqueueinfo
         timer_create timer_settime timer_gettime timer_getoverrun timer_delete
@@ -93,7 +93,7 @@ const MISSING: &str = "\
     restart_syscall semtimedop 235 utimes vserver mbind set_mempolicy get_mempolicy mq_open \
     mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr kexec_load 248 add_key \
     request_key keyctl ioprio_set ioprio_get inotify_init inotify_add_watch inotify_rm_watch \
-    migrate_pages 259 mknodat 261 futimesat 272 unshare 274 get_robust_list 276 tee 278 vmsplice \
+    migrate_pages 259 mknodat 261 futimesat 272 unshare 276 tee 278 vmsplice \
     move_pages 294 inotify_init1 298 perf_event_open 300 fanotify_init fanotify_mark 303 \
     name_to_handle_at open_by_handle_at clock_adjtime 308 setns 310 process_vm_readv \
     process_vm_writev kcmp finit_module 317 seccomp 320 kexec_file_load bpf 323 userfaultfd 329 \

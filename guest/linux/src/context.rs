@@ -30,6 +30,8 @@ pub(crate) struct Context<'a> {
     /// The call has waited for a limited time: a signal ends it, whatever its handler asks for
     /// (`signal(7)`).
     pub(crate) has_limit: Cell<bool>,
+    /// A signal's handler runs, and then the call is made again, whatever the handler asks for.
+    pub(crate) goes_on: Cell<bool>,
     /// Starts a thread that continues where this one does; gives its number. The loop that
     /// serves the calls is above them, so that it hands its own start down.
     pub(crate) start_thread: fn(&mut Context<'_>, &NewThread) -> Result,

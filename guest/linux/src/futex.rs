@@ -15,11 +15,20 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
+    /// This thread, which is about to wait for one of `bits`.
+    pub(crate) fn new(bits: u32) -> Arc<Self> {
+        Arc::new(Self {
+            waiter: thread::current(),
+            bits,
+            woken: AtomicBool::new(false),
+        })
+    }
+
     pub(crate) fn is_woken(&self) -> bool {
         self.woken.load(Ordering::Acquire)
     }
 
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.woken.store(true, Ordering::Release);
         self.waiter.unpark();
     }
@@ -43,11 +52,7 @@ impl Futexes {
     ) -> Result<Arc<Sleeper>, E> {
         let mut all = self.0.lock();
         may_sleep()?;
-        let sleeper = Arc::new(Sleeper {
-            waiter: thread::current(),
-            bits,
-            woken: AtomicBool::new(false),
-        });
+        let sleeper = Sleeper::new(bits);
         all.entry(address).or_default().push_back(sleeper.clone());
         Ok(sleeper)
     }

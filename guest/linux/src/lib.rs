@@ -15,7 +15,7 @@
 //! | `run` | a thread's loop: run, serve a call, deliver signals |
 //! | `thread`, `context` | a thread as the others see it; what a call works with |
 //! | `calls` | the system calls, by number |
-//! | `futex` | threads that wait at an address |
+//! | `futex`, `owned` | threads that wait at an address, and for its owner |
 //! | `expiries` | time limits and timers that ran out, counted for the host |
 //! | `kernel_files` | what a program reads of the machine and of itself |
 //! | `signals`, `pending`, `delivery`, `timers`, `ring`, `looks` | what interrupts a thread |
@@ -46,6 +46,7 @@ mod kernel_files;
 mod load;
 mod looks;
 mod memory;
+mod owned;
 mod pending;
 mod process;
 mod ring;

@@ -124,6 +124,11 @@ mod machine {
         user::load_u32(address)
     }
 
+    /// Writes `new` to the word at `address` if it holds `expected`, in one access; what it held.
+    pub(crate) fn exchange_u32(address: u64, expected: u32, new: u32) -> Option<u32> {
+        user::exchange_u32(address, expected, new)
+    }
+
     /// Writes the word at `address`, a multiple of 8, in one access.
     pub(crate) fn store_u64(address: u64, value: u64) -> bool {
         user::store_u64(address, value)
@@ -306,6 +311,11 @@ mod host {
     pub(crate) fn load_u32(address: u64) -> Option<u32> {
         let mut bytes = [0; 4];
         (address.is_multiple_of(4) && read(address, &mut bytes)).then(|| u32::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn exchange_u32(address: u64, expected: u32, new: u32) -> Option<u32> {
+        let held = load_u32(address)?;
+        (held != expected || write(address, &new.to_le_bytes())).then_some(held)
     }
 
     pub(crate) fn store_u64(address: u64, value: u64) -> bool {

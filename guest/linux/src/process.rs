@@ -11,11 +11,13 @@ use tare_libos::sync::SpinLock;
 use tare_libos::time::Instant;
 use tare_program::Start;
 
+use crate::errno;
 use crate::files::endpoint::Name;
 use crate::files::tree::Tree;
 use crate::files::unix::Named;
 use crate::files::{MOST, Table, Watchers};
 use crate::futex::Futexes;
+use crate::owned::{Lines, Word};
 use crate::pending::{MOST_WAITING, Pending};
 use crate::shared::Mappings;
 use crate::signals::Actions;
@@ -82,6 +84,8 @@ pub(crate) struct Process {
     pub(crate) threads: SpinLock<BTreeMap<u32, Arc<Thread>>>,
     pub(crate) last_number: AtomicU32,
     pub(crate) futexes: Futexes,
+    /// Those that the kernel hands from owner to owner.
+    pub(crate) owned_futexes: Lines,
     pub(crate) actions: SpinLock<Actions>,
     /// Signals for any thread.
     pub(crate) pending: Pending,
@@ -96,6 +100,19 @@ pub(crate) struct Process {
     /// Its path, for `/proc/self/exe`.
     pub(crate) path: String,
     pub(crate) hostname: String,
+}
+
+/// A word of the program's that is a futex.
+pub(crate) struct FutexWord<'a> {
+    pub(crate) process: &'a Process,
+    pub(crate) address: u64,
+}
+
+impl Word for FutexWord<'_> {
+    fn exchange(&self, expected: u32, new: u32) -> errno::Result<u32> {
+        let process = self.process;
+        process.exchange_futex_word(self.address, expected, new)
+    }
 }
 
 impl Process {
@@ -113,6 +130,7 @@ impl Process {
             threads: SpinLock::new(BTreeMap::new()),
             last_number: AtomicU32::new(PID),
             futexes: Futexes::new(),
+            owned_futexes: Lines::new(),
             actions: SpinLock::new(Actions::new()),
             pending: Pending::new(),
             arrivals: Arrivals::default(),

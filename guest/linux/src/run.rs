@@ -455,11 +455,13 @@ fn serve(
         registers: &mut program.registers,
         buffer: core::mem::take(buffer),
         has_limit: Cell::new(false),
+        goes_on: Cell::new(false),
         start_thread,
     };
     let result = calls::serve(&mut context);
     *buffer = core::mem::take(&mut context.buffer);
     let restarts = calls::restarts(number) && !context.has_limit.get();
+    let goes_on = context.goes_on.get();
     program.registers.rax = match result {
         Ok(value) => value,
         Err(errno) => errno.to_rax(),
@@ -480,7 +482,7 @@ fn serve(
     match taken.does {
         Does::End => end_by_signal(process, taken.signal),
         Does::Handler(action) => {
-            if action.flags & u64::from(c::SA_RESTART) != 0 && restarts {
+            if goes_on || action.flags & u64::from(c::SA_RESTART) != 0 && restarts {
                 again(process, program, number);
             }
             let signal = (taken.signal, action);

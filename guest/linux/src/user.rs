@@ -155,6 +155,19 @@ impl Process {
         memory::load_u32(address).ok_or(Errno::EFAULT)
     }
 
+    /// The same for one that is written at once: gives what it held, and holds `new` if that is
+    /// `expected`.
+    pub(crate) fn exchange_futex_word(&self, address: u64, expected: u32, new: u32) -> Result<u32> {
+        if !address.is_multiple_of(4) {
+            return Err(Errno::EINVAL);
+        }
+        if let Some(held) = memory::exchange_u32(address, expected, new) {
+            return Ok(held);
+        }
+        self.bring(address, 4, Access::Write)?;
+        memory::exchange_u32(address, expected, new).ok_or(Errno::EFAULT)
+    }
+
     /// A path, or other text that ends with NUL.
     pub(crate) fn text(&self, address: u64) -> Result<String> {
         let mut bytes = Vec::new();

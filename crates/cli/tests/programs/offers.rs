@@ -140,6 +140,14 @@ fn files_of_the_kernel_say_what_they_say_on_linux() {
 }
 
 #[test]
+fn futexes_with_an_owner_go_from_thread_to_thread_as_on_linux() {
+    if !can_run() {
+        return;
+    }
+    answers_as_here_on_one_and_two_cpus("owners.c");
+}
+
+#[test]
 fn each_pointer_of_a_call_is_checked_as_on_linux() {
     if !can_run() {
         return;

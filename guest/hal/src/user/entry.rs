@@ -78,6 +78,10 @@ unsafe extern "C" {
     /// Writes an aligned word at once; 1 if the address was not accessible.
     #[link_name = "tare_user_store"]
     pub(super) fn store(to: *mut u64, value: u64) -> u64;
+    /// Writes `new` to an aligned word if it holds `expected`, at once, and says what it held; 1 if the
+    /// address was not accessible.
+    #[link_name = "tare_user_exchange"]
+    pub(super) fn exchange(at: *mut u32, expected: u32, new: u32, held: &mut u32) -> u64;
 }
 
 /// Where a program's code may jump instead of SYSCALL: RCX holds the address to go on at, the
@@ -457,6 +461,7 @@ tare_isolated_exception:
     .global tare_user_copy
     .global tare_user_load
     .global tare_user_store
+    .global tare_user_exchange
     .global tare_user_access
     .global tare_user_access_end
 tare_user_copy:
@@ -472,6 +477,12 @@ tare_user_load:
     ret
 tare_user_store:
     mov [rdi], rsi
+    xor eax, eax
+    ret
+tare_user_exchange:
+    mov eax, esi
+    lock cmpxchg [rdi], edx
+    mov [rcx], eax
     xor eax, eax
     ret
 tare_user_access_end:

@@ -384,6 +384,20 @@ pub fn load_u32(address: u64) -> Option<u32> {
     (failed == 0).then_some(word)
 }
 
+/// Writes `new` to the aligned word at a program's `address` if it holds `expected`, in one access, and
+/// gives what it held; `None` if it is not writable, aligned, or a program's.
+pub fn exchange_u32(address: u64, expected: u32, new: u32) -> Option<u32> {
+    if !address.is_multiple_of(4) || !is_in_windows(&(address..address.checked_add(4)?)) {
+        return None;
+    }
+    let mut held = 0;
+    // SAFETY: 1. The address lies in programs' memory (checked above), to which no reference
+    //    exists; `held` is this function's. 2. A fault there ends the exchange: `trap::entry` knows
+    //    its instructions. 3. It is aligned, so that the exchange is atomic.
+    let failed = unsafe { entry::exchange(address as *mut u32, expected, new, &mut held) };
+    (failed == 0).then_some(held)
+}
+
 /// Writes the word at a program's `address` at once, for code that another CPU may execute;
 /// whether the address is aligned, writable and a program's.
 pub fn store_u64(address: u64, value: u64) -> bool {

@@ -362,6 +362,7 @@ mod table {
             Call::sched_get_priority_max => scheduling::sched_get_priority_max(a[0]),
             Call::sched_get_priority_min => scheduling::sched_get_priority_min(a[0]),
             Call::sched_rr_get_interval => scheduling::sched_rr_get_interval(c, a[0], a[1]),
+            Call::get_robust_list => threads::get_robust_list(c, a[0], a[1], a[2]),
             Call::set_robust_list => threads::set_robust_list(c, a[0], a[1]),
             Call::rt_sigaction => signals::rt_sigaction(c, a),
             Call::rt_sigprocmask => signals::rt_sigprocmask(c, a[0], a[1], a[2]),

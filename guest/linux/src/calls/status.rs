@@ -160,7 +160,8 @@ fn put_statfs(context: &Context<'_>, to: u64, space: Option<Space>) -> Result {
             let space = Space {
                 block_bytes,
                 blocks,
-                inodes: (0, 0),
+                // A page for each, as Linux gives a tmpfs by its size.
+                inodes: blocks,
             };
             (TMPFS_MAGIC, space)
         }

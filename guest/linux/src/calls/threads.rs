@@ -12,12 +12,15 @@ use super::arguments::Arguments;
 use super::time::duration;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::process::Process;
+use crate::futex::Sleeper;
+use crate::process::{FutexWord, Process};
 use crate::thread::{NewThread, Thread};
 
 /// Flags of a thread of this process.
 const THREAD: u32 = c::CLONE_VM | c::CLONE_SIGHAND | c::CLONE_THREAD;
 const COMMAND: u32 = 0x7f;
+/// Bytes of the head of a list of robust futexes.
+const ROBUST_LIST_BYTES: u64 = 24;
 /// What a new thread begins with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Clone {
@@ -105,13 +108,8 @@ pub(super) fn futex(context: &Context<'_>, a: Arguments) -> Result {
                 (c::FUTEX_WAIT, at) => (u32::MAX, Some(Instant::now() + duration(context, at)?)),
                 (_, 0) => (third as u32, None),
                 (_, at) => {
-                    let until = duration(context, at)?;
-                    let now = match operation & c::FUTEX_CLOCK_REALTIME {
-                        0 => clock::now_ns(),
-                        _ => clock::wall_ns(),
-                    };
-                    let rest = until.saturating_sub(Duration::from_nanos(now));
-                    (third as u32, Some(Instant::now() + rest))
+                    let is_wall = operation & c::FUTEX_CLOCK_REALTIME != 0;
+                    (third as u32, Some(instant(duration(context, at)?, is_wall)))
                 }
             };
             if bits == 0 {
@@ -162,7 +160,69 @@ pub(super) fn futex(context: &Context<'_>, a: Arguments) -> Result {
                 .futexes
                 .requeue(address, second, counts, || is_value(third))? as u64)
         }
+        command @ (c::FUTEX_LOCK_PI | c::FUTEX_LOCK_PI2) => {
+            let is_wall = command == c::FUTEX_LOCK_PI || operation & c::FUTEX_CLOCK_REALTIME != 0;
+            if command == c::FUTEX_LOCK_PI && operation & c::FUTEX_CLOCK_REALTIME != 0 {
+                return Err(Errno::ENOSYS);
+            }
+            let deadline = match timeout {
+                0 => None,
+                at => Some(instant(duration(context, at)?, is_wall)),
+            };
+            lock_owned(context, address, deadline)
+        }
+        c::FUTEX_TRYLOCK_PI => acquire(context, address, false).map(|_| 0),
+        c::FUTEX_UNLOCK_PI => {
+            let word = FutexWord { process, address };
+            let lines = &process.owned_futexes;
+            lines.hand_over((address, &word), context.thread.number, 0)?;
+            Ok(0)
+        }
         _ => Err(Errno::ENOSYS),
+    }
+}
+
+/// When a clock of the program's will be `until`.
+fn instant(until: Duration, is_wall: bool) -> Instant {
+    let now = if is_wall {
+        clock::wall_ns()
+    } else {
+        clock::now_ns()
+    };
+    Instant::now() + until.saturating_sub(Duration::from_nanos(now))
+}
+
+/// Makes this thread the owner of a futex, or lets it wait in line if `waits`.
+fn acquire(context: &Context<'_>, address: u64, waits: bool) -> Result<Option<Arc<Sleeper>>> {
+    let process = context.process;
+    let word = FutexWord { process, address };
+    let is_thread = |number| process.threads.lock().contains_key(&number);
+    let lines = &process.owned_futexes;
+    lines.acquire((address, &word), context.thread.number, is_thread, waits)
+}
+
+/// `FUTEX_LOCK_PI`. A signal's handler runs, and then the call goes on whatever the handler asks for
+/// (ERESTARTNOINTR).
+fn lock_owned(context: &Context<'_>, address: u64, deadline: Option<Instant>) -> Result {
+    context.goes_on.set(true);
+    let Some(sleeper) = acquire(context, address, true)? else {
+        return Ok(0);
+    };
+    let waited = context.wait(&[], deadline, || {
+        if sleeper.is_woken() {
+            Ok(0)
+        } else {
+            Err(Errno::EAGAIN)
+        }
+    });
+    if waited.is_ok() {
+        return Ok(0);
+    }
+    context.process.owned_futexes.leave(address, &sleeper);
+    match waited {
+        _ if sleeper.is_woken() => Ok(0),
+        Err(Errno::EAGAIN) => Err(Errno::ETIMEDOUT),
+        other => other,
     }
 }
 
@@ -179,9 +239,18 @@ pub(super) fn thread_of(context: &Context<'_>, number: u64) -> Result<Arc<Thread
 
 /// `set_robust_list(2)`.
 pub(super) fn set_robust_list(context: &Context<'_>, head: u64, bytes: u64) -> Result {
-    if bytes != 24 {
+    if bytes != ROBUST_LIST_BYTES {
         return Err(Errno::EINVAL);
     }
     context.thread.robust_list.store(head, Ordering::Relaxed);
+    Ok(0)
+}
+
+/// `get_robust_list(2)`, of a thread of this process.
+pub(super) fn get_robust_list(context: &Context<'_>, number: u64, head: u64, bytes: u64) -> Result {
+    let thread = thread_of(context, number)?;
+    let process = context.process;
+    process.put_u64(bytes, ROBUST_LIST_BYTES)?;
+    process.put_u64(head, thread.robust_list.load(Ordering::Relaxed))?;
     Ok(0)
 }
