@@ -15,7 +15,7 @@ use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
 
 use crate::appliance::{
-    Appliance, ApplianceError, Executor, Guest, GuestSpec, Monitor, Packaging, ServedGuest, Spec,
+    Appliance, ApplianceError, Executor, Guest, GuestSpec, ServedGuest, ServerKind,
 };
 use crate::error::WeighError;
 use crate::host::HostFacts;
@@ -172,27 +172,11 @@ impl Replay {
 }
 
 impl Executor for Replay {
-    fn start(&mut self, _: &Spec) -> Result<Box<dyn Appliance>, ApplianceError> {
-        Err(missing())
-    }
-
-    fn native(&mut self, _: &Path) -> Result<Box<dyn Appliance>, ApplianceError> {
-        Err(missing())
-    }
-
-    fn elsewhere(&mut self, _: Monitor, _: &Spec) -> Result<Box<dyn Appliance>, ApplianceError> {
-        Err(missing())
-    }
-
-    fn contain(&mut self, _: u32) -> Result<Box<dyn Appliance>, ApplianceError> {
+    fn start(&mut self, _: ServerKind<'_>) -> Result<Box<dyn Appliance>, ApplianceError> {
         Err(missing())
     }
 
     fn bring(&mut self, _: &App) -> Result<u64, ApplianceError> {
-        Err(missing())
-    }
-
-    fn package(&mut self, _: &App, _: Packaging) -> Result<Box<dyn Appliance>, ApplianceError> {
         Err(missing())
     }
 
@@ -243,10 +227,10 @@ impl Printed {
 }
 
 impl Guest for Printed {
-    fn record(&mut self, _: Duration, _: &Interrupt) -> Result<Option<Value>, ApplianceError> {
+    fn record(&mut self, _: Duration, _: &Interrupt) -> Result<Value, ApplianceError> {
         while let Some((sample, value)) = self.lines.pop_front() {
             if matches!(sample.as_str(), "guest" | "watched") {
-                return Ok(Some(value));
+                return Ok(value);
             }
         }
         Err(missing())

@@ -3,13 +3,15 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, PipeReader};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::ApplianceError;
-use super::process::code;
 use tare_load::interrupt::{Interrupt, SLICE};
 
 /// Lines that are kept for error messages.
@@ -52,35 +54,9 @@ impl Console {
         self.lock().ready
     }
 
-    /// Waits for a line, the end, or `timeout`.
-    pub(crate) fn wait(&self, timeout: Duration) {
-        let said = self.lock();
-        if said.ready.is_none() && !said.over {
-            let waited = self.shared.1.wait_timeout(said, timeout);
-            drop(waited);
-        }
-    }
-
-    /// Waits until the machine says that it serves, while `check` finds that it runs; then the
-    /// time since it was `started`.
-    pub(super) fn wait_serving(
-        &self,
-        started: Instant,
-        timeout: Duration,
-        interrupt: &Interrupt,
-        mut check: impl FnMut() -> Result<(), ApplianceError>,
-    ) -> Result<Duration, ApplianceError> {
-        loop {
-            interrupt.check()?;
-            if let Some(ready) = self.ready() {
-                return Ok(ready.duration_since(started));
-            }
-            check()?;
-            if started.elapsed() > timeout {
-                return Err(ApplianceError::NotServing(timeout));
-            }
-            self.wait(SLICE);
-        }
+    /// Waits until the machine says that it serves, for a line, the end, or `timeout`.
+    pub(super) fn wait(&self, timeout: Duration) {
+        self.wait_until(timeout, |said| said.ready.is_some());
     }
 
     /// The machine has ended: why, by what it said last.
@@ -92,20 +68,45 @@ impl Console {
         }
     }
 
-    /// Takes the next line of figures.
-    pub(crate) fn record(&self) -> Option<String> {
+    /// Waits for the next line of figures that is JSON, while `check` finds that the machine runs.
+    pub(super) fn next_record(
+        &self,
+        timeout: Duration,
+        interrupt: &Interrupt,
+        mut check: impl FnMut() -> Result<(), ApplianceError>,
+    ) -> Result<Value, ApplianceError> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            interrupt.check()?;
+            while let Some(line) = self.record() {
+                if let Ok(value) = serde_json::from_str(&line) {
+                    return Ok(value);
+                }
+            }
+            match check() {
+                // What came last may have been read meanwhile.
+                Err(_) if self.has_records() => continue,
+                result => result?,
+            }
+            if Instant::now() > deadline {
+                return Err(ApplianceError::Silent(timeout));
+            }
+            self.wait_until(SLICE, |said| !said.records.is_empty());
+        }
+    }
+
+    fn record(&self) -> Option<String> {
         self.lock().records.pop_front()
     }
 
-    /// Whether there is one.
-    pub(crate) fn has_records(&self) -> bool {
+    fn has_records(&self) -> bool {
         !self.lock().records.is_empty()
     }
 
-    /// Waits for a line of figures, the end, or `timeout`.
-    pub(crate) fn wait_record(&self, timeout: Duration) {
+    /// Waits for a line, unless `is_there` says that it has come, the end, or `timeout`.
+    fn wait_until(&self, timeout: Duration, is_there: impl Fn(&ConsoleState) -> bool) {
         let said = self.lock();
-        if said.records.is_empty() && !said.over {
+        if !said.over && !is_there(&said) {
             let waited = self.shared.1.wait_timeout(said, timeout);
             drop(waited);
         }
@@ -170,6 +171,13 @@ impl Console {
         // What is inside is whole after each statement.
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Its exit code, or its signal's number below zero.
+fn code(status: ExitStatus) -> i32 {
+    status
+        .code()
+        .unwrap_or_else(|| -status.signal().unwrap_or(1))
 }
 
 #[cfg(test)]

@@ -7,27 +7,21 @@
 
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::symlink;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use rustix::process::{Signal, getegid, geteuid};
 use serde_json::{Value, json};
-use tare_control::stats::Stats;
 use tare_host::child::ends_with_us;
-use tare_host::owned_directory;
 use tare_host::program::find_program;
-use tare_platform::Journal;
-use tare_platform::container_engine::ContainerEngine;
-use tare_platform::journal::{self, Change};
 
-use super::{Appliance, ApplianceError, Runtime};
+use super::ApplianceError;
+use super::machine::{Kind, Machine};
+use super::server_place::ServerPlace;
+use super::spec::Runtime;
 use crate::linux::catalog::App;
-use crate::observe::{CpuReading, resident_bytes};
-use tare_load::interrupt::{Interrupt, SLICE};
 
 /// Where programs and their libraries are.
 const PROGRAMS: [&str; 3] = ["usr", "lib", "lib64"];
@@ -42,222 +36,95 @@ const CAPABILITIES: [&str; 5] = [
     "CAP_SETUID",
 ];
 
-impl Runtime {
-    /// Its program.
-    const fn program(self) -> &'static str {
-        match self {
-            Self::Runc => "runc",
-            Self::Runsc => "runsc",
-        }
+/// Starts the host's memcached with one worker thread on a port of the loopback.
+pub(super) fn memcached(port: u16, memory_mib: u32) -> Result<Machine, ApplianceError> {
+    let place = ServerPlace::new("kv", port)?;
+    let rootfs = place.bundle().join("rootfs");
+    let shared = host_programs(&rootfs).map_err(ApplianceError::Prepare)?;
+    let args = "memcached -u root -l 127.0.0.1 -U 0 -t 1".split(' ');
+    let numbers = [port.to_string(), memory_mib.to_string()];
+    let numbers = ["-p", &numbers[0], "-m", &numbers[1]];
+    let args: Vec<&str> = args.chain(numbers).collect();
+    let user = if geteuid().is_root() { NOBODY_ID } else { 0 };
+    let mut config = config(place.name(), Path::new("rootfs"), &args);
+    config["process"]["user"] = json!({"uid": user, "gid": user});
+    config["root"]["readonly"] = json!(true);
+    if let Some(mounts) = config["mounts"].as_array_mut() {
+        mounts.extend(shared.iter().map(|path| {
+            json!({"destination": path, "type": "bind", "source": path,
+                   "options": ["rbind", "ro", "nosuid", "nodev"]})
+        }));
     }
-
-    /// Its command line with the directory of its state.
-    fn command(self, state: &Path) -> Command {
-        let mut command = Command::new(self.program());
-        if self == Self::Runsc {
-            command.arg("--network=host");
-        }
-        command.arg("--root").arg(state);
-        command
-    }
+    run(place, Runtime::Runc, port, &config)
 }
 
-/// A server that was started. Dropping it ends it.
-#[derive(Debug)]
-pub(super) struct Contained {
-    child: Child,
-    /// Its container, unless it is a bare process.
-    container: Option<Runtime>,
-    place: ServerPlace,
-    started: Instant,
-    address: SocketAddr,
+/// Starts the host's lighttpd, which serves `root` on a port of the loopback.
+pub(super) fn lighttpd(port: u16, root: &Path) -> Result<Machine, ApplianceError> {
+    let place = ServerPlace::new("lighttpd", port)?;
+    let config = place.file("lighttpd.conf");
+    // A connection is never closed for having carried many requests.
+    let text = format!(
+        "server.document-root = \"{}\"\nserver.port = {port}\n\
+         server.bind = \"127.0.0.1\"\nserver.max-keep-alive-requests = 65535\n\
+         mimetype.assign = ( \".txt\" => \"text/plain\" )\n",
+        root.display()
+    );
+    fs::write(&config, text).map_err(ApplianceError::Prepare)?;
+    // Debian's is not on every user's search path.
+    let program = ["lighttpd", "/usr/sbin/lighttpd"].into_iter();
+    let program = program.filter_map(|name| find_program(name).ok()).next();
+    let mut command = Command::new(program.unwrap_or_else(|| "lighttpd".into()));
+    command.arg("-D").arg("-f").arg(config);
+    ends_with_us(&mut command, Signal::KILL);
+    start(command, Some(place), port)
 }
 
-/// A server's own directory, for what it says and its bundle. Gone with it, also if this process is
-/// killed: the journal says so.
-#[derive(Debug)]
-struct ServerPlace {
-    /// The server's name, which the directory and its container have.
-    name: String,
-    path: PathBuf,
-    journal: Journal,
+/// Starts an application with this root in a container.
+pub(super) fn in_container(
+    app: &App,
+    root: &Path,
+    runtime: Runtime,
+) -> Result<Machine, ApplianceError> {
+    let place = ServerPlace::new(app.name, app.port)?;
+    let args: Vec<&str> = app.command.iter().map(String::as_str).collect();
+    let mut config = config(place.name(), root, &args);
+    config["process"]["capabilities"] = json!({
+        "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
+    });
+    run(place, runtime, app.port, &config)
 }
 
-impl ServerPlace {
-    fn new(what: &str, port: u16) -> Result<Self, ApplianceError> {
-        let name = format!("tare-lab-{what}-{}-{port}", std::process::id());
-        let path = journal::directory()?.with_file_name(&name);
-        let mut journal = Journal::of_a_weighing()?;
-        journal.note(Change::Directory { path: path.clone() })?;
-        owned_directory::create(&path).map_err(ApplianceError::Prepare)?;
-        Ok(Self {
-            name,
-            path,
-            journal,
-        })
+/// Starts an application as a process with this root directory.
+pub(super) fn bare(app: &App, root: &Path) -> Result<Machine, ApplianceError> {
+    let mut command = Command::new("unshare");
+    if !geteuid().is_root() {
+        command.arg("--map-root-user");
     }
-
-    /// What the server says, and its runtime.
-    fn said(&self) -> PathBuf {
-        self.path.join("said")
-    }
-
-    /// Where the runtime keeps what it knows of its containers.
-    fn state(&self) -> PathBuf {
-        self.path.join("state")
-    }
-
-    /// The container's bundle.
-    fn bundle(&self) -> PathBuf {
-        self.path.join("bundle")
-    }
+    command.arg("--root").arg(root).arg("--").args(&app.command);
+    ends_with_us(&mut command, Signal::KILL);
+    start(command, None, app.port)
 }
 
-impl Contained {
-    /// Starts the host's memcached with one worker thread on a port of the loopback.
-    pub(super) fn memcached(port: u16, memory_mib: u32) -> Result<Self, ApplianceError> {
-        let place = ServerPlace::new("kv", port)?;
-        let rootfs = place.bundle().join("rootfs");
-        let shared = host_programs(&rootfs).map_err(ApplianceError::Prepare)?;
-        let args = "memcached -u root -l 127.0.0.1 -U 0 -t 1".split(' ');
-        let numbers = [port.to_string(), memory_mib.to_string()];
-        let numbers = ["-p", &numbers[0], "-m", &numbers[1]];
-        let args: Vec<&str> = args.chain(numbers).collect();
-        let user = if geteuid().is_root() { NOBODY_ID } else { 0 };
-        let mut config = config(&place.name, Path::new("rootfs"), &args);
-        config["process"]["user"] = json!({"uid": user, "gid": user});
-        config["root"]["readonly"] = json!(true);
-        if let Some(mounts) = config["mounts"].as_array_mut() {
-            mounts.extend(shared.iter().map(|path| {
-                json!({"destination": path, "type": "bind", "source": path,
-                       "options": ["rbind", "ro", "nosuid", "nodev"]})
-            }));
-        }
-        Self::run(place, Runtime::Runc, port, &config)
-    }
+fn run(
+    mut place: ServerPlace,
+    runtime: Runtime,
+    port: u16,
+    config: &Value,
+) -> Result<Machine, ApplianceError> {
+    let command = place.contain(runtime, config)?;
+    start(command, Some(place), port)
+}
 
-    /// Starts the host's lighttpd, which serves `root` on a port of the loopback.
-    pub(super) fn lighttpd(port: u16, root: &Path) -> Result<Self, ApplianceError> {
-        let place = ServerPlace::new("lighttpd", port)?;
-        let config = place.path.join("lighttpd.conf");
-        // A connection is never closed for having carried many requests.
-        let text = format!(
-            "server.document-root = \"{}\"\nserver.port = {port}\n\
-             server.bind = \"127.0.0.1\"\nserver.max-keep-alive-requests = 65535\n\
-             mimetype.assign = ( \".txt\" => \"text/plain\" )\n",
-            root.display()
-        );
-        fs::write(&config, text).map_err(ApplianceError::Prepare)?;
-        // Debian's is not on every user's search path.
-        let program = ["lighttpd", "/usr/sbin/lighttpd"].into_iter();
-        let program = program.filter_map(|name| find_program(name).ok()).next();
-        let mut command = Command::new(program.unwrap_or_else(|| "lighttpd".into()));
-        command.arg("-D").arg("-f").arg(config);
-        ends_with_us(&mut command, Signal::KILL);
-        Self::spawn(command, place, None, port)
-    }
-
-    /// Starts an application with this root in a container.
-    pub(super) fn in_container(
-        app: &App,
-        root: &Path,
-        runtime: Runtime,
-    ) -> Result<Self, ApplianceError> {
-        let place = ServerPlace::new(app.name, app.port)?;
-        let args: Vec<&str> = app.command.iter().map(String::as_str).collect();
-        let mut config = config(&place.name, root, &args);
-        config["process"]["capabilities"] = json!({
-            "bounding": CAPABILITIES, "effective": CAPABILITIES, "permitted": CAPABILITIES,
-        });
-        Self::run(place, runtime, app.port, &config)
-    }
-
-    /// Starts an application as a process with this root directory.
-    pub(super) fn bare(app: &App, root: &Path) -> Result<Self, ApplianceError> {
-        let mut command = Command::new("unshare");
-        if !geteuid().is_root() {
-            command.arg("--map-root-user");
-        }
-        command.arg("--root").arg(root).arg("--").args(&app.command);
-        ends_with_us(&mut command, Signal::KILL);
-        Self::spawn(
-            command,
-            ServerPlace::new(app.name, app.port)?,
-            None,
-            app.port,
-        )
-    }
-
-    fn run(
-        mut place: ServerPlace,
-        runtime: Runtime,
-        port: u16,
-        config: &Value,
-    ) -> Result<Self, ApplianceError> {
-        let bundle = place.bundle();
-        fs::create_dir_all(&bundle)
-            .and_then(|()| fs::write(bundle.join("config.json"), config.to_string()))
-            .map_err(ApplianceError::Prepare)?;
-        let state = place.state();
-        let mut command = runtime.command(&state);
-        command
-            .args(["run", "--bundle"])
-            .arg(bundle)
-            .arg(&place.name);
-        match runtime {
-            Runtime::Runc => {
-                let (engine, id) = (ContainerEngine::Runc, place.name.clone());
-                place
-                    .journal
-                    .note(Change::Container { engine, state, id })?;
-            }
-            // Its sandbox ends with it.
-            Runtime::Runsc => {
-                ends_with_us(&mut command, Signal::KILL);
-            }
-        }
-        Self::spawn(command, place, Some(runtime), port)
-    }
-
-    fn spawn(
-        mut command: Command,
-        place: ServerPlace,
-        container: Option<Runtime>,
-        port: u16,
-    ) -> Result<Self, ApplianceError> {
-        let said = fs::File::create(place.said()).map_err(ApplianceError::Prepare)?;
-        let errors = said.try_clone().map_err(ApplianceError::Prepare)?;
-        let started = Instant::now();
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(said)
-            .stderr(errors)
-            .spawn()
-            .map_err(|source| ApplianceError::Execute {
-                path: command.get_program().into(),
-                source,
-            })?;
-        Ok(Self {
-            child,
-            container,
-            place,
-            started,
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-        })
-    }
-
-    fn check(&mut self) -> Result<(), ApplianceError> {
-        let Some(status) = self.child.try_wait().map_err(ApplianceError::Prepare)? else {
-            return Ok(());
-        };
-        let signal = || -status.signal().unwrap_or(1);
-        let said = fs::read(self.place.said()).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        Err(ApplianceError::Ended {
-            code: status.code().unwrap_or_else(signal),
-            said: said.lines().last().unwrap_or("nothing").to_owned(),
-        })
-    }
+fn start(
+    command: Command,
+    place: Option<ServerPlace>,
+    port: u16,
+) -> Result<Machine, ApplianceError> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut server = Machine::start(command, address, Kind::Server(place))?;
+    // It has no image.
+    server.image_bytes = Some(0);
+    Ok(server)
 }
 
 /// Makes a root for the host's own programs; the directories of the host that belong there.
@@ -312,70 +179,18 @@ fn config(id: &str, root: &Path, args: &[&str]) -> Value {
     config
 }
 
-impl Appliance for Contained {
-    fn started(&self) -> Instant {
-        self.started
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    fn wait_serving(
-        &mut self,
-        timeout: Duration,
-        interrupt: &Interrupt,
-    ) -> Result<Duration, ApplianceError> {
-        loop {
-            interrupt.check()?;
-            self.check()?;
-            if TcpStream::connect(self.address).is_ok() {
-                return Ok(self.started.elapsed());
-            }
-            if self.started.elapsed() > timeout {
-                return Err(ApplianceError::NotServing(timeout));
-            }
-            interrupt.sleep(SLICE)?;
-        }
-    }
-
-    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
-        self.check()?;
-        Ok(None)
-    }
-
-    /// The server and the runtime that waits for it.
-    fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
-        self.check()?;
-        CpuReading::read(self.child.id(), &[]).map_err(ApplianceError::Cpu)
-    }
-
-    fn resident_bytes(&mut self) -> Option<u64> {
-        resident_bytes(self.child.id(), &[])
-    }
-
-    /// There is none.
-    fn image_bytes(&self) -> Option<u64> {
-        Some(0)
-    }
-}
-
-impl Drop for Contained {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.container {
-            let delete = ["delete", "--force", &self.place.name];
-            let _ = runtime.command(&self.place.state()).args(delete).output();
-        }
-        let _: io::Result<()> = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+    use std::net::TcpStream;
+    use std::process::Stdio;
+    use std::time::Duration;
+
+    use tare_platform::journal;
 
     use super::*;
+    use crate::appliance::Appliance as _;
+    use tare_load::interrupt::Interrupt;
 
     fn can_contain() -> bool {
         let runs = |program: &str| {
@@ -427,8 +242,8 @@ mod tests {
         assert_eq!(rest.len(), 1, "{rest:?}");
     }
 
-    fn serving(port: u16) -> Contained {
-        let mut server = Contained::memcached(port, 8).unwrap();
+    fn serving(port: u16) -> Machine {
+        let mut server = memcached(port, 8).unwrap();
         let (interrupt, _watch) = Interrupt::watch().unwrap();
         server
             .wait_serving(Duration::from_secs(30), &interrupt)
@@ -453,7 +268,9 @@ mod tests {
             answer.contains("STAT limit_maxbytes 8388608\r\n"),
             "{answer}"
         );
-        let directory = server.place.path.clone();
+        let name = format!("tare-lab-kv-{}-{port}", std::process::id());
+        let directory = journal::directory().unwrap().with_file_name(name);
+        assert!(directory.exists());
         drop(server);
         assert!(!directory.exists());
         assert!(TcpStream::connect(("127.0.0.1", port)).is_err());

@@ -8,23 +8,19 @@ use std::fs::{self, File};
 use std::io::{self, Seek as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use rustix::process::Signal;
 use serde_json::json;
-use tare_control::stats::Stats;
 use tare_host::child::ends_with_us;
 use tare_host::program::find_program;
 use tare_host::tap_namespace::{self, TapNamespace};
 use tare_rootfs::cpio;
 use tare_rootfs::walk::{Links, walk};
-use tempfile::TempDir;
 
-use super::console::Console;
-use super::{Appliance, ApplianceError, Spec};
-use crate::observe::{CpuReading, resident_bytes};
-use tare_load::interrupt::Interrupt;
+use super::ApplianceError;
+use super::machine::{Kind, Machine};
+use super::spec::{Monitor, Spec};
 
 /// The guest's address, its network's length, and the host's address.
 const GUEST: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);
@@ -33,15 +29,6 @@ const WORDS: &str = "ip=10.0.2.15/24,10.0.2.2 ip6=off";
 const MAC: &str = "02:00:00:00:00:01";
 /// Bytes of files at most.
 const FILES: u64 = 64 << 20;
-
-/// Another program's monitor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Monitor {
-    /// Amazon's, for microVMs.
-    Firecracker,
-    /// The Linux Foundation's.
-    CloudHypervisor,
-}
 
 impl Monitor {
     /// Its program.
@@ -97,63 +84,29 @@ impl Monitor {
     }
 }
 
-/// A machine in such a monitor. Dropping it ends it and its network.
-pub(super) struct Elsewhere {
-    child: Child,
-    console: Console,
-    network: TapNamespace,
-    image: PathBuf,
-    started: Instant,
-    _directory: TempDir,
-}
-
-impl Elsewhere {
-    /// Starts it.
-    pub(super) fn start(monitor: Monitor, spec: &Spec) -> Result<Self, ApplianceError> {
-        let path = find_program(monitor.program()).map_err(|error| ApplianceError::Execute {
-            path: monitor.program().into(),
-            source: io::Error::new(io::ErrorKind::NotFound, error),
-        })?;
-        let directory = tempfile::tempdir().map_err(ApplianceError::Prepare)?;
-        pack(spec.root.as_deref(), directory.path()).map_err(ApplianceError::Prepare)?;
-        let network = TapNamespace::new(NETWORK).map_err(ApplianceError::Prepare)?;
-        let arguments = monitor
-            .arguments(spec, directory.path())
-            .map_err(ApplianceError::Prepare)?;
-        let (reader, writer) = io::pipe().map_err(ApplianceError::Prepare)?;
-        let errors = writer.try_clone().map_err(ApplianceError::Prepare)?;
-        let mut command = Command::new(&path);
-        command
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(writer)
-            .stderr(errors);
-        ends_with_us(&mut command, Signal::KILL);
-        let started = Instant::now();
-        let child = network
-            .within(|| command.spawn())
-            .map_err(ApplianceError::Prepare)?
-            .map_err(|source| ApplianceError::Execute { path, source })?;
-        // From here on the machine is ended by its drop.
-        let mut machine = Self {
-            child,
-            console: Console::default(),
-            network,
-            image: spec.image.clone().into(),
-            started,
-            _directory: directory,
-        };
-        drop(command);
-        machine.console = Console::read(reader).map_err(ApplianceError::Prepare)?;
-        Ok(machine)
-    }
-
-    fn check(&mut self) -> Result<(), ApplianceError> {
-        match self.child.try_wait().map_err(ApplianceError::Prepare)? {
-            None => Ok(()),
-            Some(status) => Err(self.console.ended(status)),
-        }
-    }
+/// Starts the image of a machine with its files in such a monitor.
+pub(super) fn start(monitor: Monitor, spec: &Spec) -> Result<Machine, ApplianceError> {
+    let path = find_program(monitor.program()).map_err(|error| ApplianceError::Execute {
+        path: monitor.program().into(),
+        source: io::Error::new(io::ErrorKind::NotFound, error),
+    })?;
+    let directory = tempfile::tempdir().map_err(ApplianceError::Prepare)?;
+    pack(spec.root.as_deref(), directory.path()).map_err(ApplianceError::Prepare)?;
+    let network = TapNamespace::new(NETWORK).map_err(ApplianceError::Prepare)?;
+    let arguments = monitor
+        .arguments(spec, directory.path())
+        .map_err(ApplianceError::Prepare)?;
+    let mut command = Command::new(path);
+    command.args(arguments);
+    ends_with_us(&mut command, Signal::KILL);
+    let address = SocketAddr::from((GUEST, 80));
+    let kind = Kind::Elsewhere {
+        network,
+        _files: directory,
+    };
+    let mut machine = Machine::start(command, address, kind)?;
+    machine.image = Some(spec.image.clone().into());
+    Ok(machine)
 }
 
 /// Where a machine's files are packed.
@@ -170,54 +123,6 @@ fn pack(root: Option<&Path>, directory: &Path) -> io::Result<()> {
     let mut packed = cpio::pack(&listing.tree).map_err(io::Error::other)?;
     packed.rewind()?;
     io::copy(&mut packed, &mut File::create(files(directory))?).map(drop)
-}
-
-impl Appliance for Elsewhere {
-    fn started(&self) -> Instant {
-        self.started
-    }
-
-    fn address(&self) -> SocketAddr {
-        SocketAddr::from((GUEST, 80))
-    }
-
-    fn network(&self) -> Option<TapNamespace> {
-        Some(self.network.clone())
-    }
-
-    fn wait_serving(
-        &mut self,
-        timeout: Duration,
-        interrupt: &Interrupt,
-    ) -> Result<Duration, ApplianceError> {
-        let (console, started) = (self.console.clone(), self.started);
-        console.wait_serving(started, timeout, interrupt, || self.check())
-    }
-
-    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
-        self.check()?;
-        Ok(None)
-    }
-
-    fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
-        self.check()?;
-        CpuReading::read(self.child.id(), &[]).map_err(ApplianceError::Cpu)
-    }
-
-    fn resident_bytes(&mut self) -> Option<u64> {
-        resident_bytes(self.child.id(), &[])
-    }
-
-    fn image(&self) -> Option<PathBuf> {
-        Some(self.image.clone())
-    }
-}
-
-impl Drop for Elsewhere {
-    fn drop(&mut self) {
-        let _: io::Result<()> = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[cfg(test)]

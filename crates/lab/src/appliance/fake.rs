@@ -18,7 +18,7 @@ use tare_control::stats::{Kvm, MemoryStats, Stats, VcpuStats};
 
 use super::{
     Appliance, ApplianceError, Executor, Guest, GuestSpec, Monitor, Packaging, Runtime,
-    ServedGuest, Spec,
+    ServedGuest, ServerKind, Spec,
 };
 use crate::linux::LinuxError;
 use crate::linux::catalog::{App, Protocol};
@@ -51,8 +51,6 @@ pub(crate) struct Fakes {
     pub(crate) most: usize,
     /// What an image prints that measures.
     pub(crate) prints: fn(&GuestSpec) -> Vec<Value>,
-    /// What a Linux guest over `tare blk` prints.
-    pub(crate) served: fn(&ServedGuest) -> Vec<Value>,
 }
 
 impl Fakes {
@@ -64,7 +62,6 @@ impl Fakes {
             alive: Arc::default(),
             most: 0,
             prints: |_| Vec::new(),
-            served: |_| Vec::new(),
         }
     }
 
@@ -86,6 +83,38 @@ impl Fakes {
             code: 74,
             said: "<b>the guest</b> did something".into(),
         })
+    }
+
+    fn image(&mut self, spec: &Spec) -> Result<Box<dyn Appliance>, ApplianceError> {
+        self.starts()?;
+        // As the monitor chooses where KVM emulates ring 0.
+        let ring = if spec.ring == "0" { 0 } else { 3 };
+        let Some(root) = &spec.root else {
+            return self.cache(spec.cpus, self.kvm, ring);
+        };
+        let kvm = if spec.engine == "qemu" {
+            Kvm::None
+        } else {
+            self.kvm
+        };
+        self.file_server(root, kvm, ring, spec.cpus)
+    }
+
+    fn contained(&mut self) -> Result<Box<dyn Appliance>, ApplianceError> {
+        self.starts()?;
+        self.cache(1, Kvm::None, 0)
+    }
+
+    fn package(&mut self, packaging: Packaging) -> Result<Box<dyn Appliance>, ApplianceError> {
+        match packaging {
+            Packaging::Container(Runtime::Runsc) => Err(missing("runsc")),
+            Packaging::Tare("auto") => {
+                self.starts()?;
+                self.cache(1, self.kvm, 3)
+            }
+            // Processes and containers have no statistics, nor has QEMU.
+            _ => self.contained(),
+        }
     }
 
     /// A web server that answers every request with the file.
@@ -156,49 +185,23 @@ impl Fakes {
 }
 
 impl Executor for Fakes {
-    fn start(&mut self, spec: &Spec) -> Result<Box<dyn Appliance>, ApplianceError> {
-        self.starts()?;
-        // As the monitor chooses where KVM emulates ring 0.
-        let ring = if spec.ring == "0" { 0 } else { 3 };
-        let Some(root) = &spec.root else {
-            return self.cache(spec.cpus, self.kvm, ring);
-        };
-        let kvm = if spec.engine == "qemu" {
-            Kvm::None
-        } else {
-            self.kvm
-        };
-        self.file_server(root, kvm, ring, spec.cpus)
-    }
-
-    fn native(&mut self, root: &Path) -> Result<Box<dyn Appliance>, ApplianceError> {
-        self.file_server(root, Kvm::None, 0, 1)
-    }
-
-    /// One of the two is installed here.
-    fn elsewhere(
-        &mut self,
-        monitor: Monitor,
-        spec: &Spec,
-    ) -> Result<Box<dyn Appliance>, ApplianceError> {
-        match (monitor, &spec.root) {
-            (Monitor::Firecracker, Some(root)) => self.file_server(root, Kvm::None, 0, spec.cpus),
-            _ => Err(ApplianceError::Execute {
-                path: "cloud-hypervisor".into(),
-                source: std::io::ErrorKind::NotFound.into(),
-            }),
+    fn start(&mut self, target: ServerKind<'_>) -> Result<Box<dyn Appliance>, ApplianceError> {
+        match target {
+            ServerKind::Image(spec) => self.image(spec),
+            ServerKind::WebServer(root) => self.file_server(root, Kvm::None, 0, 1),
+            // One of the two is installed here.
+            ServerKind::Elsewhere(
+                Monitor::Firecracker,
+                Spec {
+                    root: Some(root),
+                    cpus,
+                    ..
+                },
+            ) => self.file_server(root, Kvm::None, 0, *cpus),
+            ServerKind::Elsewhere(..) => Err(missing("cloud-hypervisor")),
+            ServerKind::Memcached(_) => self.contained(),
+            ServerKind::App(_, packaging) => self.package(packaging),
         }
-    }
-
-    fn contain(&mut self, _memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError> {
-        self.started += 1;
-        if self.fault == Fault::Ends(self.started) {
-            return Err(ApplianceError::Ended {
-                code: 1,
-                said: "no namespaces".into(),
-            });
-        }
-        self.cache(1, Kvm::None, 0)
     }
 
     /// Only a cache has files here.
@@ -211,26 +214,6 @@ impl Executor for Fakes {
 
     fn versions_of(&self, _: &App) -> Versions {
         [("an-app".to_owned(), "1:2.3-4".to_owned())].into()
-    }
-
-    fn package(
-        &mut self,
-        _: &App,
-        packaging: Packaging,
-    ) -> Result<Box<dyn Appliance>, ApplianceError> {
-        match packaging {
-            Packaging::Process | Packaging::Container(Runtime::Runc) => self.contain(0),
-            Packaging::Container(Runtime::Runsc) => Err(ApplianceError::Execute {
-                path: "runsc".into(),
-                source: std::io::ErrorKind::NotFound.into(),
-            }),
-            Packaging::Tare("auto") => {
-                self.starts()?;
-                self.cache(1, self.kvm, 3)
-            }
-            // QEMU has no statistics.
-            Packaging::Tare(_) | Packaging::Linux(_) | Packaging::Tailored(_) => self.contain(0),
-        }
     }
 
     fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError> {
@@ -249,16 +232,16 @@ impl Executor for Fakes {
         }))
     }
 
-    fn serve(&mut self, spec: &ServedGuest) -> Result<Box<dyn Guest>, ApplianceError> {
-        self.started += 1;
-        self.alive.fetch_add(1, Ordering::SeqCst);
-        Ok(Box::new(Printer {
-            lines: (self.served)(spec).into(),
-            kvm: self.kvm,
-            cpus: spec.cpus,
-            taken: 0,
-            alive: Arc::clone(&self.alive),
-        }))
+    fn serve(&mut self, _: &ServedGuest) -> Result<Box<dyn Guest>, ApplianceError> {
+        Err(missing("qemu-system-x86_64"))
+    }
+}
+
+/// A program that is not installed.
+fn missing(program: &str) -> ApplianceError {
+    ApplianceError::Execute {
+        path: program.into(),
+        source: std::io::ErrorKind::NotFound.into(),
     }
 }
 
@@ -276,11 +259,12 @@ impl Guest for Printer {
         &mut self,
         timeout: Duration,
         interrupt: &Interrupt,
-    ) -> Result<Option<Value>, ApplianceError> {
+    ) -> Result<Value, ApplianceError> {
         interrupt.check()?;
         self.taken += 1;
-        let line = self.lines.pop_front();
-        line.map(Some).ok_or(ApplianceError::Silent(timeout))
+        self.lines
+            .pop_front()
+            .ok_or(ApplianceError::Silent(timeout))
     }
 
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {

@@ -1,18 +1,19 @@
 //! Images that measure something inside and print it, a JSON object a line.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::Value;
 use tare_account::Account;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
-use tare_probe::vm::{self, Vm};
+use tare_probe::vm::Vm;
+use tare_qemu::Accelerator;
 
 use super::ApplianceError;
-use super::process::TareProcess;
-use crate::observe::{CpuReading, descendants};
-use tare_load::interrupt::{Interrupt, SLICE};
+use super::words::run_words;
+use crate::observe::CpuReading;
+use tare_load::interrupt::Interrupt;
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -50,15 +51,32 @@ pub(crate) struct LinuxGuest {
     pub(crate) command: Vec<String>,
 }
 
+/// A Linux guest in QEMU over a disk of `tare blk`.
+#[derive(Clone, Debug)]
+pub(crate) struct ServedGuest {
+    /// For people: part of the disk's name.
+    pub(crate) label: String,
+    /// The disk, as `tare blk --disk` takes it.
+    pub(crate) disk: String,
+    /// The kernel.
+    pub(crate) kernel: PathBuf,
+    /// Its first files.
+    pub(crate) initramfs: PathBuf,
+    /// Its command line.
+    pub(crate) cmdline: String,
+    /// What executes it.
+    pub(crate) accelerator: Accelerator,
+    /// vCPUs.
+    pub(crate) cpus: u8,
+    /// Memory.
+    pub(crate) memory_mib: u32,
+}
+
 /// A machine that was started with such an image. Dropping it ends it.
 pub(crate) trait Guest {
-    /// The next line that is a JSON object; `None` when the machine has ended
-    /// with status 0.
-    fn record(
-        &mut self,
-        timeout: Duration,
-        interrupt: &Interrupt,
-    ) -> Result<Option<Value>, ApplianceError>;
+    /// The next line that is a JSON object. A machine that has ended gives none.
+    fn record(&mut self, timeout: Duration, interrupt: &Interrupt)
+    -> Result<Value, ApplianceError>;
 
     /// CPU time so far of all threads that execute it.
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError>;
@@ -83,102 +101,24 @@ pub(crate) trait Guest {
 /// The arguments of `tare`.
 pub(super) fn arguments(spec: &GuestSpec, name: &str) -> Vec<String> {
     let cpus = spec.cpus.to_string();
-    if let Some(linux) = &spec.linux {
-        return linux_arguments(spec, linux, name, &cpus);
-    }
-    let mut args: Vec<String> = [
-        "run",
-        &spec.image,
-        "--name",
-        name,
-        "--net",
-        "none",
-        "--cpus",
-        &cpus,
-        "--engine",
-        spec.engine,
-        "--ring",
-        spec.ring,
-        "--halt",
-        spec.halt,
-        "--cmdline",
-        &spec.cmdline,
-    ]
-    .map(str::to_owned)
-    .into();
-    for disk in &spec.disks {
-        args.extend(["--disk".to_owned(), disk.clone()]);
-    }
-    args
-}
-
-fn linux_arguments(spec: &GuestSpec, linux: &LinuxGuest, name: &str, cpus: &str) -> Vec<String> {
-    let root = linux.root.to_string_lossy();
-    let kernel = linux.kernel.map(|kernel| ["--kernel", kernel]);
-    let args = [&["run"][..], kernel.as_ref().map_or(&[][..], |it| &it[..])].concat();
     let machine = [
-        "--name",
-        name,
-        "--net",
-        "none",
-        "--cpus",
-        cpus,
-        "--engine",
-        spec.engine,
-        "--root",
-        &root,
-        "--",
+        ("--name", name),
+        ("--net", "none"),
+        ("--cpus", &cpus),
+        ("--engine", spec.engine),
     ];
-    let args = args.into_iter().chain(machine).map(str::to_owned);
-    args.chain(linux.command.iter().cloned()).collect()
-}
-
-impl Guest for TareProcess {
-    fn record(
-        &mut self,
-        timeout: Duration,
-        interrupt: &Interrupt,
-    ) -> Result<Option<Value>, ApplianceError> {
-        let deadline = Instant::now() + timeout;
-        loop {
-            interrupt.check()?;
-            while let Some(line) = self.console.record() {
-                if let Ok(value) = serde_json::from_str(&line) {
-                    return Ok(Some(value));
-                }
-            }
-            match self.check() {
-                Ok(()) => {}
-                // What came last may have been read meanwhile.
-                Err(_) if self.console.has_records() => continue,
-                Err(ApplianceError::Ended { code: 0, .. }) => return Ok(None),
-                Err(error) => return Err(error),
-            }
-            if Instant::now() > deadline {
-                return Err(ApplianceError::Silent(timeout));
-            }
-            self.console.wait_record(SLICE);
-        }
+    if let Some(linux) = &spec.linux {
+        let root = linux.root.to_string_lossy();
+        let kernel = linux.kernel.map(|kernel| ("--kernel", kernel));
+        let options = kernel.into_iter().chain(machine);
+        return run_words(None, options.chain([("--root", &*root)]), &linux.command);
     }
-
-    fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
-        self.check()?;
-        TareProcess::cpu(self)
-    }
-
-    fn set(&mut self, change: &SettingsChange) -> Result<Option<Settings>, ApplianceError> {
-        self.check()?;
-        TareProcess::set(self, change)
-    }
-
-    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
-        self.check()?;
-        TareProcess::stats(self)
-    }
-
-    fn vm(&self) -> Option<Vm> {
-        let below = descendants(self.pid());
-        let mut all = std::iter::once(self.pid()).chain(below);
-        all.find_map(|pid| vm::of_pid(pid).ok())
-    }
+    let image = [
+        ("--ring", spec.ring),
+        ("--halt", spec.halt),
+        ("--cmdline", &spec.cmdline),
+    ];
+    let disks = spec.disks.iter().map(|disk| ("--disk", disk.as_str()));
+    let options = machine.into_iter().chain(image).chain(disks);
+    run_words(Some(&spec.image), options, &[])
 }

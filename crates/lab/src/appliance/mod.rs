@@ -24,82 +24,22 @@ mod error;
 #[cfg(test)]
 pub(crate) mod fake;
 mod guest;
+mod machine;
 mod packaged;
-mod process;
 mod served;
+mod server_place;
+mod spec;
 pub(crate) mod tare;
+mod words;
 
-pub(crate) use elsewhere::Monitor;
 pub(crate) use error::ApplianceError;
-pub(crate) use guest::{Guest, GuestSpec, LinuxGuest};
-pub(crate) use served::ServedGuest;
-
-/// What to start.
-#[derive(Clone, Debug)]
-pub(crate) struct Spec {
-    /// For people: part of the machine's name.
-    pub(crate) label: String,
-    /// Image name or path.
-    pub(crate) image: String,
-    /// Directory that it serves, if it serves files.
-    pub(crate) root: Option<PathBuf>,
-    /// Port on which it serves.
-    pub(crate) port: u16,
-    /// Words for the guest.
-    pub(crate) cmdline: String,
-    /// What executes it, as `tare run --engine` takes it.
-    pub(crate) engine: &'static str,
-    /// Processor ring of the image, as `tare run --ring` takes it.
-    pub(crate) ring: &'static str,
-    /// How the library OS waits, as `tare run --idle` takes it.
-    pub(crate) idle: &'static str,
-    /// vCPUs.
-    pub(crate) cpus: u8,
-    /// Guest memory.
-    pub(crate) memory_mib: u32,
-}
-
-/// How an application is packaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packaging {
-    /// A process of the host.
-    Process,
-    /// A container of the host.
-    Container(Runtime),
-    /// The library OS, on an engine as `tare run --engine` takes it.
-    Tare(&'static str),
-    /// A Linux guest with Debian's kernel, on an engine.
-    Linux(&'static str),
-    /// A Linux guest with the application's own kernel ([`App::kernel`]), on an engine.
-    Tailored(&'static str),
-}
-
-/// What starts containers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Runtime {
-    /// Containers on the host's kernel.
-    Runc,
-    /// gVisor: containers on a kernel in user space.
-    Runsc,
-}
+pub(crate) use guest::{Guest, GuestSpec, LinuxGuest, ServedGuest};
+pub(crate) use spec::{Monitor, Packaging, Runtime, ServerKind, Spec};
 
 /// Starts machines.
 pub(crate) trait Executor {
-    /// Starts a machine and returns at once; it need not serve yet.
-    fn start(&mut self, spec: &Spec) -> Result<Box<dyn Appliance>, ApplianceError>;
-
-    /// Starts a web server of the host (lighttpd) that serves `root`.
-    fn native(&mut self, root: &Path) -> Result<Box<dyn Appliance>, ApplianceError>;
-
-    /// Starts the image of `spec` with its files in another program's virtual machine monitor.
-    fn elsewhere(
-        &mut self,
-        monitor: Monitor,
-        spec: &Spec,
-    ) -> Result<Box<dyn Appliance>, ApplianceError>;
-
-    /// Starts memcached in its own container.
-    fn contain(&mut self, memory_mib: u32) -> Result<Box<dyn Appliance>, ApplianceError>;
+    /// Starts what serves and returns at once; it need not serve yet.
+    fn start(&mut self, target: ServerKind<'_>) -> Result<Box<dyn Appliance>, ApplianceError>;
 
     /// Gets an application's files, which all its packagings share; their bytes.
     fn bring(&mut self, app: &App) -> Result<u64, ApplianceError>;
@@ -108,14 +48,6 @@ pub(crate) trait Executor {
     fn versions_of(&self, _app: &App) -> Versions {
         Versions::new()
     }
-
-    /// Starts an application in a packaging, on its own port. It need not serve yet, and
-    /// does not report when it does.
-    fn package(
-        &mut self,
-        app: &App,
-        packaging: Packaging,
-    ) -> Result<Box<dyn Appliance>, ApplianceError>;
 
     /// Starts a machine whose image measures and prints.
     fn measure(&mut self, spec: &GuestSpec) -> Result<Box<dyn Guest>, ApplianceError>;

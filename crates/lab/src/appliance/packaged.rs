@@ -2,23 +2,18 @@
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use tare_control::stats::Stats;
 use tare_rootfs::directory::{self, Owners};
 use tare_rootfs::kernel::debian;
 use tare_rootfs::tree::{EntryKind, Node};
 use tare_rootfs::{Cache, Tree};
 use tempfile::TempDir;
 
-use super::process::TareProcess;
-use super::{Appliance, ApplianceError, Packaging};
+use super::spec::Packaging;
+use super::words::run_words;
 use crate::linux::catalog::{App, Protocol};
 use crate::linux::{LinuxError, files};
-use crate::observe::CpuReading;
-use tare_load::interrupt::Interrupt;
 
 /// Where runtimes mount, and where servers put their process numbers.
 const DIRECTORIES: [&str; 3] = ["dev", "proc", "run"];
@@ -111,16 +106,16 @@ pub(super) fn tare_args(app: &App, packaging: Packaging, name: &str, root: &Path
     };
     let (root, memory) = (root.to_string_lossy(), format!("{}M", app.memory_mib));
     let publish = format!("127.0.0.1:{0}:{0}", app.port);
-    let kernel = kernel.map(|kernel| ["--kernel", kernel]);
-    let args = ["run"].into_iter().chain(kernel.into_iter().flatten());
-    let machine = ["--name", name, "--root", &root, "--engine", engine];
-    let size = ["--cpus", "1", "--memory", &memory, "--publish", &publish];
-    let args = args
-        .chain(machine)
-        .chain(size)
-        .chain(["--"])
-        .map(str::to_owned);
-    args.chain(app.command.iter().cloned()).collect()
+    let machine = [
+        ("--name", name),
+        ("--root", &*root),
+        ("--engine", engine),
+        ("--cpus", "1"),
+        ("--memory", &memory),
+        ("--publish", &publish),
+    ];
+    let kernel = kernel.map(|kernel| ("--kernel", kernel));
+    run_words(None, kernel.into_iter().chain(machine), &app.command)
 }
 
 /// What a packaging adds to an application's files: the image of the library OS, or the
@@ -135,48 +130,6 @@ pub(super) fn image_bytes(app: &App, packaging: Packaging, tare: &Path) -> Optio
         }
     };
     Some(fs::metadata(image).ok()?.len())
-}
-
-/// An application in a machine.
-pub(super) struct MachineAppliance {
-    pub(super) process: TareProcess,
-    pub(super) image_bytes: Option<u64>,
-}
-
-impl Appliance for MachineAppliance {
-    fn started(&self) -> Instant {
-        self.process.started
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.process.address
-    }
-
-    fn wait_serving(
-        &mut self,
-        timeout: Duration,
-        interrupt: &Interrupt,
-    ) -> Result<Duration, ApplianceError> {
-        self.process.wait_serving(timeout, interrupt)
-    }
-
-    fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
-        self.process.check()?;
-        self.process.stats()
-    }
-
-    fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
-        self.process.check()?;
-        self.process.cpu()
-    }
-
-    fn resident_bytes(&mut self) -> Option<u64> {
-        self.process.resident_bytes()
-    }
-
-    fn image_bytes(&self) -> Option<u64> {
-        self.image_bytes
-    }
 }
 
 #[cfg(test)]

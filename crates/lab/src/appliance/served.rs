@@ -16,44 +16,23 @@ use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
 use tare_host::program::find_program;
 use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
-use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
+use tare_qemu::{self as qemu, GuestSystem, MachineType};
 use tempfile::TempDir;
 
 use super::ApplianceError;
 use super::console::Console;
-use super::guest::Guest;
-use super::process::TareProcess;
+use super::guest::{Guest, ServedGuest};
+use super::machine::Machine;
 use crate::observe::CpuReading;
 use tare_load::interrupt::{Interrupt, SLICE};
 
 /// How long the disk may take to be served.
 const SERVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What to start.
-#[derive(Clone, Debug)]
-pub(crate) struct ServedGuest {
-    /// For people: part of the disk's name.
-    pub(crate) label: String,
-    /// The disk, as `tare blk --disk` takes it.
-    pub(crate) disk: String,
-    /// The kernel.
-    pub(crate) kernel: PathBuf,
-    /// Its first files.
-    pub(crate) initramfs: PathBuf,
-    /// Its command line.
-    pub(crate) cmdline: String,
-    /// What executes it.
-    pub(crate) accelerator: Accelerator,
-    /// vCPUs.
-    pub(crate) cpus: u8,
-    /// Memory.
-    pub(crate) memory_mib: u32,
-}
-
 /// QEMU and its disk. Dropping it ends both, QEMU first.
 pub(super) struct Served {
     qemu: Qemu,
-    disk: TareProcess,
+    disk: Machine,
     _socket: TempDir,
 }
 
@@ -62,7 +41,7 @@ impl Served {
     pub(super) fn start(
         tare: &Path,
         spec: &ServedGuest,
-        mut disk: TareProcess,
+        mut disk: Machine,
         socket: TempDir,
     ) -> Result<Self, ApplianceError> {
         let path = socket_in(&socket);
@@ -106,27 +85,12 @@ impl Guest for Served {
         &mut self,
         timeout: Duration,
         interrupt: &Interrupt,
-    ) -> Result<Option<Value>, ApplianceError> {
-        let deadline = Instant::now() + timeout;
-        loop {
-            interrupt.check()?;
-            while let Some(line) = self.qemu.console.record() {
-                if let Ok(value) = serde_json::from_str(&line) {
-                    return Ok(Some(value));
-                }
-            }
+    ) -> Result<Value, ApplianceError> {
+        let console = self.qemu.console.clone();
+        console.next_record(timeout, interrupt, || {
             self.disk.check()?;
-            match self.qemu.check() {
-                Ok(()) => {}
-                // What came last may have been read meanwhile.
-                Err(_) if self.qemu.console.has_records() => continue,
-                Err(error) => return Err(error),
-            }
-            if Instant::now() > deadline {
-                return Err(ApplianceError::Silent(timeout));
-            }
-            self.qemu.console.wait_record(SLICE);
-        }
+            self.qemu.check()
+        })
     }
 
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
@@ -136,13 +100,11 @@ impl Guest for Served {
     }
 
     fn set(&mut self, change: &SettingsChange) -> Result<Option<Settings>, ApplianceError> {
-        self.disk.check()?;
         self.disk.set(change)
     }
 
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {
-        self.disk.check()?;
-        self.disk.stats()
+        Guest::stats(&mut self.disk)
     }
 }
 

@@ -1,15 +1,18 @@
 //! Against scripts that stand in for `tare`.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
 
+use tare_control::exit::ExitCode;
 use tare_qemu::Accelerator;
 use tare_vmtest::{image, installed, lacks, or_skip};
 
 use super::*;
-use crate::appliance::process::GRACE;
+use crate::appliance::machine::GRACE;
 use crate::linux::tests::{is_jailed, tare};
 use crate::observe::Helper;
-use tare_load::interrupt::{Interrupted, SLICE};
+use tare_load::interrupt::{Interrupt, Interrupted, SLICE};
 
 /// An executable shell script in its own directory.
 fn script(text: &str) -> (tempfile::TempDir, TareRun) {
@@ -38,7 +41,7 @@ fn spec() -> Spec {
 fn start(executor: &mut TareRun) -> Box<dyn Appliance> {
     // Another test's fork may hold the script open for writing for a moment.
     for _ in 0..50 {
-        match executor.start(&spec()) {
+        match executor.start(ServerKind::Image(&spec())) {
             Ok(machine) => return machine,
             Err(ApplianceError::Execute { .. }) => std::thread::sleep(SLICE),
             Err(error) => panic!("{error:?}"),
@@ -128,6 +131,12 @@ fn a_port_that_was_taken_meanwhile_leads_to_another_try() {
     assert_ne!(machine.address(), first);
 }
 
+fn sleeping(kind: Kind) -> Machine {
+    let mut command = Command::new("sleep");
+    command.arg("60");
+    Machine::start(command, SocketAddr::from((Ipv4Addr::LOCALHOST, 9)), kind).unwrap()
+}
+
 #[test]
 fn a_socket_that_does_not_speak_http_means_no_statistics() {
     let directory = tempfile::tempdir().unwrap();
@@ -139,17 +148,10 @@ fn a_socket_that_does_not_speak_http_means_no_statistics() {
         stream.write_all(b"{\"QMP\": {}}\r\n").unwrap();
         std::thread::sleep(GRACE);
     });
-    let mut machine = TareProcess {
-        child: Command::new("sleep").arg("60").spawn().unwrap(),
-        console: Console::default(),
-        started: Instant::now(),
-        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
-        directory: run_dir,
-        control: Control::Unknown,
-        helpers: None,
-    };
-    assert!(machine.stats().unwrap().is_none());
-    assert!(machine.stats().unwrap().is_none(), "it is not asked again");
+    let mut machine = sleeping(Kind::tare(run_dir));
+    let mut stats = || Appliance::stats(&mut machine).unwrap();
+    assert!(stats().is_none());
+    assert!(stats().is_none(), "it is not asked again");
 }
 
 #[test]
@@ -157,18 +159,17 @@ fn a_helper_that_has_ended_is_looked_for_again() {
     let directory = tempfile::tempdir().unwrap();
     let mut ended = Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
-    let mut machine = TareProcess {
-        child: Command::new("sleep").arg("60").spawn().unwrap(),
-        console: Console::default(),
-        started: Instant::now(),
-        address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
-        directory: RunDir::at(directory.path()),
-        control: Control::Unknown,
-        helpers: Some(vec![Helper::new(ended.id())]),
-    };
+    let helpers = |pid| Some(vec![Helper::new(pid)]);
+    let mut kind = Kind::tare(RunDir::at(directory.path()));
+    if let Kind::Tare(tare) = &mut kind {
+        tare.helpers = helpers(ended.id());
+    }
+    let mut machine = sleeping(kind);
     assert_eq!(machine.helper_pids(), [0; 0]);
     let mut lives = Command::new("sleep").arg("60").spawn().unwrap();
-    machine.helpers = Some(vec![Helper::new(lives.id())]);
+    if let Kind::Tare(tare) = &mut machine.kind {
+        tare.helpers = helpers(lives.id());
+    }
     assert_eq!(machine.helper_pids(), [lives.id()]);
     lives.kill().unwrap();
     lives.wait().unwrap();
@@ -202,7 +203,7 @@ fn the_qemu_of_a_served_disk_is_in_the_jail_of_a_machine() {
     };
     let socket = tempfile::tempdir().unwrap();
     let arguments = |name: &str| served::arguments(&spec, name, &socket);
-    let disk = TareRun::new(tare.clone()).execute("jail", 0, arguments);
+    let disk = execute(&tare, "jail", 0, arguments);
     let mut served = Served::start(&tare, &spec, disk.unwrap(), socket).unwrap();
     served.cpu().expect("it runs");
     is_jailed(served.pid());

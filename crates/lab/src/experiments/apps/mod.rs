@@ -33,7 +33,7 @@ use tare_tailor::lock::sha256_of_file;
 
 use self::arms::{Arm, CONTAINER, LINUX_TCG, PROCESS, TAILORED_TCG, TARE, TARE_TCG};
 use self::services::{Load, SERVICES, Service};
-use crate::appliance::{Appliance, ApplianceError};
+use crate::appliance::{Appliance, ApplianceError, ServerKind};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::error::WeighError;
@@ -271,7 +271,7 @@ impl Apps {
         boot: &mut Boot,
     ) -> Result<(), RunError> {
         let (app, name) = (&ready.app, ready.service.name);
-        let mut server = bench.executor.package(app, arm.packaging)?;
+        let mut server = bench.executor.start(ServerKind::App(app, arm.packaging))?;
         let first = first_answer(server.as_mut(), app, bench.interrupt)?;
         boot.value(FIRST_ANSWER, name, first.as_secs_f64() * 1e3);
         if let Some(added) = server.image_bytes() {

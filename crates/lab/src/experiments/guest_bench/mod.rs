@@ -18,7 +18,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Stats;
 
-use crate::appliance::{ApplianceError, GuestSpec};
+use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 
 pub(crate) use crate::bench::optional;
@@ -79,9 +79,6 @@ pub(crate) fn run(
     let mut snapshots = Snapshots::default();
     loop {
         let record = guest.record(SILENCE, bench.interrupt)?;
-        let Some(record) = record else {
-            return Err(RunError::Appliance(ApplianceError::Silent(Duration::ZERO)));
-        };
         keep(bench, place, "guest", &record)?;
         take(&record);
         if record.get("begin").is_some() {

@@ -7,7 +7,7 @@ use tare_account::{Access, Account, ExitKind, Histogram, Isa, Step, USER_SIGNAL}
 use tare_probe::kvm::{Counting, Observer};
 
 use super::{ArmRound, SILENCE, keep};
-use crate::appliance::{ApplianceError, GuestSpec};
+use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 
 /// Word for an image to wait so long before it begins and after its end: longer
@@ -23,7 +23,8 @@ pub(crate) fn watch(
 ) -> Result<Option<Account>, RunError> {
     let mut guest = bench.executor.measure(spec)?;
     let mut observer = None;
-    while let Some(record) = guest.record(SILENCE, bench.interrupt)? {
+    loop {
+        let record = guest.record(SILENCE, bench.interrupt)?;
         keep(bench, place, "watched", &record)?;
         if record.get("begin").is_some() {
             observer = guest
@@ -41,7 +42,6 @@ pub(crate) fn watch(
             return Ok(account);
         }
     }
-    Err(RunError::Appliance(ApplianceError::Silent(SILENCE)))
 }
 
 /// Exits of all vCPUs by name.

@@ -109,28 +109,24 @@ impl Peer {
         format!("{base}.{}", self.name())
     }
 
-    /// How it is started.
-    pub(super) const fn way(self) -> Way {
+    /// Engine and ring of its image, as `tare run` takes them.
+    pub(super) const fn engine_and_ring(self) -> (&'static str, &'static str) {
         match self {
-            Self::Ring3 => Way::Tare("auto", "3"),
-            Self::Ring0 => Way::Tare("auto", "0"),
-            Self::Translator => Way::Tare("qemu", "auto"),
-            Self::Native => Way::Native,
-            Self::Firecracker => Way::Elsewhere(Monitor::Firecracker),
-            Self::CloudHypervisor => Way::Elsewhere(Monitor::CloudHypervisor),
+            Self::Ring3 => ("auto", "3"),
+            Self::Ring0 => ("auto", "0"),
+            Self::Translator => ("qemu", "auto"),
+            Self::Native | Self::Firecracker | Self::CloudHypervisor => ("auto", "auto"),
         }
     }
-}
 
-/// How a server is started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// By `tare run`, with this engine and ring.
-    Tare(&'static str, &'static str),
-    /// As a process of the host.
-    Native,
-    /// In another program's monitor.
-    Elsewhere(Monitor),
+    /// The other program's monitor that its image runs in, if it does.
+    pub(super) const fn monitor(self) -> Option<Monitor> {
+        match self {
+            Self::Firecracker => Some(Monitor::Firecracker),
+            Self::CloudHypervisor => Some(Monitor::CloudHypervisor),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

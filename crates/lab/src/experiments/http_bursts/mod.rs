@@ -41,6 +41,7 @@ use self::phases::Resting;
 use self::plan::{Plan, ms};
 use self::sample::{Line, Phase};
 use self::session::{BOOT, FILE, Session, Turn, body, spec};
+use crate::appliance::ServerKind;
 use crate::bench::{Bench, RunError};
 use crate::experiment::{Entry, Experiment, MOST_PLANNED, Subject};
 use crate::figure::Figure;
@@ -268,7 +269,7 @@ impl HttpBursts {
                 .progress
                 .step(&format!("translated start {}", start + 1));
             let spec = spec(&self.plan, root, self.turn(Arm::Tare, start), "qemu");
-            let started = bench.executor.start(&spec);
+            let started = bench.executor.start(ServerKind::Image(&spec));
             let served =
                 started.and_then(|mut machine| machine.wait_serving(BOOT, bench.interrupt));
             match served {

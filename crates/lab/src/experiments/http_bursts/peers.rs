@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use tare_control::sentence::chain;
 
-use super::arms::{Arm, Peer, Way};
+use super::arms::{Arm, Peer};
 use super::plan::{Plan, SOURCE_RATE, ms};
 use super::sample::{Line, Phase};
 use super::session::{BOOT, FILE, Session, Turn, body, spec};
-use crate::appliance::{Appliance, ApplianceError};
+use crate::appliance::{Appliance, ApplianceError, ServerKind};
 use crate::bench::RunError;
 use tare_load::requests::{Connections, Generator, Request, Schedule, Target, failed};
 
@@ -112,11 +112,7 @@ impl Session<'_, '_> {
     }
 
     fn start_peer(&mut self, root: &Path, peer: Peer) -> Result<Box<dyn Appliance>, RunError> {
-        let (engine, ring) = match peer.way() {
-            Way::Tare(engine, ring) => (engine, ring),
-            Way::Native => return Ok(self.bench.executor.native(root)?),
-            Way::Elsewhere(_) => ("auto", "auto"),
-        };
+        let (engine, ring) = peer.engine_and_ring();
         let turn = Turn {
             arm: Arm::Tare,
             cycle: 0,
@@ -125,14 +121,18 @@ impl Session<'_, '_> {
         };
         let mut spec = spec(self.plan, root, turn, engine);
         peer.name().clone_into(&mut spec.label);
-        let Way::Elsewhere(monitor) = peer.way() else {
-            return Ok(self.bench.executor.start(&spec)?);
+        let target = match (peer, peer.monitor()) {
+            (Peer::Native, _) => ServerKind::WebServer(root),
+            (_, Some(monitor)) => {
+                // The file that `tare run` found by its name.
+                if let Some(image) = &self.data.image {
+                    spec.image = image.to_string_lossy().into_owned();
+                }
+                ServerKind::Elsewhere(monitor, &spec)
+            }
+            (_, None) => ServerKind::Image(&spec),
         };
-        // The file that `tare run` found by its name.
-        if let Some(image) = &self.data.image {
-            spec.image = image.to_string_lossy().into_owned();
-        }
-        Ok(self.bench.executor.elsewhere(monitor, &spec)?)
+        Ok(self.bench.executor.start(target)?)
     }
 
     /// A generator whose connections are open.

@@ -8,7 +8,7 @@ use super::arms::Arm;
 use super::data::Data;
 use super::plan::{Plan, ms};
 use super::sample::{CpuSample, Line, Phase, SamplePosition};
-use crate::appliance::{Appliance, Spec};
+use crate::appliance::{Appliance, ServerKind, Spec};
 use crate::bench::{Bench, RunError};
 use crate::observe::CpuReading;
 use crate::observe::counters::instructions;
@@ -90,10 +90,8 @@ pub(crate) struct Session<'s, 'b> {
 impl Session<'_, '_> {
     /// Starts the machine of a turn; it need not serve yet.
     pub(crate) fn start(&mut self, root: &Path, turn: Turn) -> Result<Server, RunError> {
-        let machine = self
-            .bench
-            .executor
-            .start(&spec(self.plan, root, turn, "auto"))?;
+        let spec = spec(self.plan, root, turn, "auto");
+        let machine = self.bench.executor.start(ServerKind::Image(&spec))?;
         Ok(Server { turn, machine })
     }
 

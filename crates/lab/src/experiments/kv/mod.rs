@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tare_control::stats::{Kvm, Stats};
 
 use super::guest_bench::{self, ArmRound};
-use crate::appliance::{Appliance, Spec};
+use crate::appliance::{Appliance, ServerKind, Spec};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::experiment::{Entry, Experiment, IfFails, Subject, Turn, has_data, rounds};
@@ -141,9 +141,11 @@ impl Kv {
         arm: &'static str,
     ) -> Result<Box<dyn Appliance>, RunError> {
         let mut server = match arm {
-            TARE => bench.executor.start(&self.spec("auto"))?,
-            RING_0 => bench.executor.start(&self.spec("0"))?,
-            _ => bench.executor.contain(ITEMS_MIB)?,
+            TARE => bench
+                .executor
+                .start(ServerKind::Image(&self.spec("auto")))?,
+            RING_0 => bench.executor.start(ServerKind::Image(&self.spec("0")))?,
+            _ => bench.executor.start(ServerKind::Memcached(ITEMS_MIB))?,
         };
         server.wait_serving(BOOT, bench.interrupt)?;
         let fill = mix::fill();

@@ -37,7 +37,7 @@ use tare_control::settings::SettingsChange;
 use tare_control::stats::Kvm;
 
 use super::guest_bench::{self, ArmRound, rotated};
-use crate::appliance::{ApplianceError, Guest, GuestSpec};
+use crate::appliance::{Guest, GuestSpec};
 use crate::bench::{Bench, RunError};
 use crate::experiment::{Entry, Experiment, Subject};
 use crate::figure::{Figure, Samples, exact};
@@ -225,7 +225,8 @@ impl Vic {
             ..place.machine(&self.image, 1, cmdline)
         };
         let mut guest = bench.executor.measure(&spec)?;
-        while let Some(record) = guest.record(SILENCE, bench.interrupt)? {
+        loop {
+            let record = guest.record(SILENCE, bench.interrupt)?;
             if record.get("begin").is_some()
                 && let Some(stats) = guest.stats()?
             {
@@ -236,10 +237,9 @@ impl Vic {
                 kept["kvm"] = json!(self.kvm);
                 guest_bench::keep(bench, place, "pace", &kept)?;
                 self.take_pace(&kept);
-                break;
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Takes over how many commands a second the guest sent, from its run's line.
@@ -322,9 +322,6 @@ impl Vic {
         let mut snapshots = Snapshots::default();
         loop {
             let record = guest.record(SILENCE, bench.interrupt)?;
-            let Some(record) = record else {
-                return Err(ApplianceError::Silent(SILENCE).into());
-            };
             guest_bench::keep(bench, place, load.about(), &record)?;
             if record.get("disk").is_some() {
                 self.adjust(bench, place, &mut *guest, arm, latency_us)?;

@@ -23,7 +23,7 @@ pub(super) use self::plan::Plan;
 use self::plan::TRANSLATED;
 use super::plan::Arm;
 use super::{Bench, RunError};
-use crate::appliance::{ApplianceError, Guest, ServedGuest};
+use crate::appliance::{Guest, ServedGuest};
 use crate::experiments::guest_bench::{self, ArmRound};
 use crate::figure::Samples;
 use tare_qemu::Accelerator;
@@ -119,9 +119,6 @@ pub(super) fn runs(
     let mut run = Run::default();
     loop {
         let record = guest.record(SILENCE, bench.interrupt)?;
-        let Some(record) = record else {
-            return Err(ApplianceError::Silent(SILENCE).into());
-        };
         let number = |name: &str| record.get(name).and_then(Value::as_u64);
         if let Some(number) = number("next") {
             run = Run::of(number as usize);
