@@ -49,16 +49,8 @@ const TARE: &str = "tare";
 const HOST: &str = "host";
 
 static ARMS: [Arm; 2] = [
-    Arm {
-        name: TARE,
-        about: "a program on the library OS",
-        runs_in: RunsIn::Tare(cpus(1)),
-    },
-    Arm {
-        name: HOST,
-        about: "a process of this host",
-        runs_in: RunsIn::Host { cpus: 1 },
-    },
+    Arm::new(TARE, "a program on the library OS", RunsIn::Tare(cpus(1))),
+    Arm::new(HOST, "a process of this host", RunsIn::Host { cpus: 1 }),
 ];
 
 /// The kinds of calls in words, in the order of [`KINDS`].

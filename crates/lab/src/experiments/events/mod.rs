@@ -57,58 +57,50 @@ const fn with(count: u8, cmdline: &'static str) -> Settings {
     }
 }
 
-const fn arm(name: &'static str, about: &'static str, runs_in: RunsIn) -> Arm {
-    Arm {
-        name,
-        about,
-        runs_in,
-    }
-}
-
 const SPIN: &str = "by=event halt_spin_ns=1100000 halt_spin_budget=100";
 
 static ARMS: [Arm; 9] = [
-    arm(
+    Arm::new(
         "event",
         "event: events, two vCPUs",
         RunsIn::Tare(with(2, "by=event")),
     ),
-    arm(
+    Arm::new(
         "condvar",
         "condvar: condition variables, two vCPUs",
         RunsIn::Tare(with(2, "by=condvar")),
     ),
-    arm(
+    Arm::new(
         "nospin",
         "nospin: events, two vCPUs, no spin before the halt",
         RunsIn::Tare(with(2, "by=event halt_spin_ns=0")),
     ),
-    arm(
+    Arm::new(
         "spin",
         "spin: events, two vCPUs, a spin of up to 1 ms for any share of a CPU",
         RunsIn::Tare(with(2, SPIN)),
     ),
-    arm(
+    Arm::new(
         "one",
         "one: events, both threads on one vCPU",
         RunsIn::Tare(with(1, "by=event")),
     ),
-    arm(
+    Arm::new(
         "qemu",
         "qemu: events, two vCPUs in QEMU on the same KVM",
         RunsIn::Qemu(with(2, "by=event")),
     ),
-    arm(
+    Arm::new(
         "host",
         "host: condition variables, two CPUs of the host",
         RunsIn::Host { cpus: 2 },
     ),
-    arm(
+    Arm::new(
         "ring3",
         "ring3: events, two vCPUs, image in ring 3",
         RunsIn::Tare(in_ring_3(with(2, "by=event"))),
     ),
-    arm(
+    Arm::new(
         "one3",
         "one3: events, both threads on one vCPU, image in ring 3",
         RunsIn::Tare(in_ring_3(with(1, "by=event"))),

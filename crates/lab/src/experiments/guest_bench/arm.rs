@@ -68,6 +68,15 @@ pub(crate) const fn in_ring_3(settings: Settings) -> Settings {
 }
 
 impl Arm {
+    /// An arm.
+    pub(crate) const fn new(name: &'static str, about: &'static str, runs_in: RunsIn) -> Self {
+        Self {
+            name,
+            about,
+            runs_in,
+        }
+    }
+
     /// Whether its machines run in ring 3, which earlier versions' did not.
     pub(crate) fn is_in_ring_3(&self) -> bool {
         matches!(self.runs_in, RunsIn::Tare(settings) if settings.ring == "3")

@@ -9,7 +9,6 @@
 //! [`Arm`]s say where.
 
 mod arm;
-mod turns;
 mod watched;
 
 use std::io;
@@ -23,7 +22,6 @@ use crate::bench::{Bench, RunError};
 
 pub(crate) use crate::bench::optional;
 pub(crate) use arm::{Arm, RunsIn, Settings, cpus, in_ring_3};
-pub(crate) use turns::{announce, rotated};
 pub(crate) use watched::{PAUSE, exits, step_name, steps, watch};
 
 /// Longest silence of an image: QEMU's firmware takes seconds on a KVM that

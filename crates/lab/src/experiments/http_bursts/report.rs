@@ -59,10 +59,7 @@ pub(crate) fn report_text(plan: &Plan, data: &Data, figures: &[Figure]) -> Repor
         text.tabled("peers", peers),
         text.tabled("linux", ONCE),
     ];
-    let mut report = text.report();
-    report.glance = text.table("Glance", glance);
-    report.sections = sections.into_iter().flatten().collect();
-    report
+    text.report_with(glance, sections, &[])
 }
 
 fn with_plan<'a>(text: Template<'a>, plan: &Plan) -> Template<'a> {

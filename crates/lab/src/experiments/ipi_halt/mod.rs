@@ -67,14 +67,6 @@ const RING_3: &str = "ring3";
 const POLL: &str = "poll";
 const HOST: &str = "host";
 
-const fn arm(name: &'static str, about: &'static str, runs_in: RunsIn) -> Arm {
-    Arm {
-        name,
-        about,
-        runs_in,
-    }
-}
-
 const fn waiting(halt: &'static str, ring: &'static str) -> RunsIn {
     RunsIn::Tare(Settings {
         halt,
@@ -85,37 +77,37 @@ const fn waiting(halt: &'static str, ring: &'static str) -> RunsIn {
 
 /// Who is woken, and how it waits.
 static ARMS: [Arm; 7] = [
-    arm(
+    Arm::new(
         NEVER,
         "never: Tare, KVM schedules on a halt",
         waiting("never", "0"),
     ),
-    arm(
+    Arm::new(
         RING_3,
         "ring3: the same with the image in ring 3",
         waiting("never", "3"),
     ),
-    arm(
+    Arm::new(
         POLL,
         "poll: Tare, KVM polls for 200 µs",
         waiting("poll=200000", "0"),
     ),
-    arm(
+    Arm::new(
         "budget",
         "budget: Tare, KVM polls for at most 1 % of a CPU",
         waiting("budget=1", "0"),
     ),
-    arm(
+    Arm::new(
         "dedicated",
         "dedicated: Tare, halts that KVM takes no part in",
         waiting("dedicated", "0"),
     ),
-    arm(
+    Arm::new(
         "qemu",
         "qemu: QEMU on the same KVM, as the kernel is set",
         RunsIn::Qemu(cpus(2)),
     ),
-    arm(
+    Arm::new(
         HOST,
         "host: two threads, futex wake to running",
         RunsIn::Host { cpus: 2 },

@@ -195,7 +195,9 @@ impl Observing {
         }
         let vms: Vec<Vm> = machines.iter().filter_map(|guest| guest.vm()).collect();
         for round in 0..self.rounds {
-            guest_bench::announce(bench, round, self.rounds, workload.name);
+            let (number, rounds) = (round + 1, self.rounds);
+            let step = format!("round {number} of {rounds}: {}", workload.name);
+            bench.progress.step(&step);
             let mut measured = Vec::new();
             for window in Window::of(workload.name) {
                 measured.push(self.window(bench, window, &mut machines, &vms)?);

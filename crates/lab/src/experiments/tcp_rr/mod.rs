@@ -60,57 +60,49 @@ const OF_KVM: &[(&str, Metric, &str)] = &[
     ("mmio_write", EXITS, "mmio_write"),
 ];
 
-const fn arm(name: &'static str, about: &'static str, runs_in: RunsIn) -> Arm {
-    Arm {
-        name,
-        about,
-        runs_in,
-    }
-}
-
 static ARMS: [Arm; 10] = [
-    arm("1vcpu.libos", "library OS, one vCPU", RunsIn::Tare(cpus(1))),
-    arm(
+    Arm::new("1vcpu.libos", "library OS, one vCPU", RunsIn::Tare(cpus(1))),
+    Arm::new(
         "2vcpu.libos",
         "library OS, two vCPUs",
         RunsIn::Tare(cpus(2)),
     ),
-    arm(
+    Arm::new(
         "1vcpu.qemu",
         "library OS in QEMU on the same KVM, one vCPU",
         RunsIn::Qemu(cpus(1)),
     ),
-    arm(
+    Arm::new(
         "2vcpu.qemu",
         "library OS in QEMU on the same KVM, two vCPUs",
         RunsIn::Qemu(cpus(2)),
     ),
-    arm(
+    Arm::new(
         "1vcpu.linux",
         "Linux guest in QEMU, one vCPU (translated where KVM emulates)",
         RunsIn::Linux { cpus: 1 },
     ),
-    arm(
+    Arm::new(
         "2vcpu.linux",
         "Linux guest in QEMU, two vCPUs (translated where KVM emulates)",
         RunsIn::Linux { cpus: 2 },
     ),
-    arm(
+    Arm::new(
         "1vcpu.host",
         "host, both threads pinned to one CPU",
         RunsIn::Host { cpus: 1 },
     ),
-    arm(
+    Arm::new(
         "2vcpu.host",
         "host, threads pinned to two CPUs",
         RunsIn::Host { cpus: 2 },
     ),
-    arm(
+    Arm::new(
         "1vcpu.ring3",
         "library OS in ring 3, one vCPU",
         RunsIn::Tare(in_ring_3(cpus(1))),
     ),
-    arm(
+    Arm::new(
         "2vcpu.ring3",
         "library OS in ring 3, two vCPUs",
         RunsIn::Tare(in_ring_3(cpus(2))),

@@ -24,23 +24,26 @@ mod plan;
 mod report;
 mod rule;
 mod sample;
-mod scratch;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 
+use std::io::{self, Write as _};
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tare_control::live::{DiskInterval, RatioShare};
 use tare_control::settings::SettingsChange;
 use tare_control::stats::Kvm;
+use tempfile::NamedTempFile;
 
-use super::guest_bench::{self, ArmRound, rotated};
+use super::guest_bench::{self, ArmRound};
 use crate::appliance::{Guest, GuestSpec};
 use crate::bench::{Bench, RunError};
-use crate::experiment::{Entry, Experiment, Subject};
-use crate::figure::{Figure, Samples, exact};
+use crate::data::Data;
+use crate::experiment::{Entry, Experiment, Subject, Turn, has_data, rounds};
+use crate::figure::{Figure, exact};
 use crate::metric::Metric;
 use crate::replay::Record;
 use crate::report::ReportText;
@@ -48,7 +51,6 @@ use crate::request::Depth;
 use plan::{Arm, Latency, Load, Plan};
 use rule::WorstCase;
 use sample::Outside;
-use scratch::Scratch;
 use snapshot::{Reading, Snapshots};
 
 /// The image that loads the disk.
@@ -57,6 +59,8 @@ const IMAGE: &str = "blk";
 const SILENCE: Duration = Duration::from_secs(60);
 /// Ring 3 where KVM emulates ring 0.
 const RING: &str = "auto";
+/// More than a load has arms: turns are numbered by load and arm.
+const ARMS: usize = 8;
 /// Samples of the decision's time.
 const DECISION_SAMPLES: usize = 11;
 /// What is measured of the rule itself, and its unit.
@@ -129,15 +133,12 @@ pub(crate) struct Vic {
     depth: Depth,
     plan: Plan,
     image: String,
-    kvm: Kvm,
+    data: Data,
     /// Of a record: its guests ran in ring 0 where KVM emulated it, on a slower disk and with
     /// settings of the rule that were scaled like it.
     is_scaled: bool,
     /// Commands a second that the guest sends where it waits for none.
     pace: Option<f64>,
-    samples: Samples,
-    missing: Vec<String>,
-    failures: Vec<String>,
     /// What the disk did in each of vIC's runs of the first load and round.
     over_time: Vec<DiskInterval>,
     /// R's distribution in them, by ratio from many interrupts to few.
@@ -155,12 +156,9 @@ impl Vic {
             depth,
             plan: Plan::of(depth),
             image: image.unwrap_or_else(|| IMAGE.to_owned()),
-            kvm: Kvm::None,
+            data: Data::default(),
             is_scaled: false,
             pace: None,
-            samples: Samples::default(),
-            missing: Vec::new(),
-            failures: Vec::new(),
             over_time: Vec::new(),
             distribution: Vec::new(),
             settings: None,
@@ -196,20 +194,20 @@ impl Vic {
         (name, unit): (&'static str, &'static str),
         value: f64,
     ) -> Result<(), RunError> {
-        self.samples.add(name, unit, value);
+        self.data.samples.add(name, unit, value);
         guest_bench::keep(bench, ALONE, "rule", &json!({ name: value }))
     }
 
     /// Notes and keeps what is not measured, and why.
     fn lacks(&mut self, bench: &mut Bench<'_>, why: String) -> Result<(), RunError> {
         guest_bench::keep(bench, ALONE, "missing", &json!(why))?;
-        self.missing.push(why);
+        self.data.missing.push(why);
         Ok(())
     }
 
     /// The deepest queue on a disk that answers at once: what executes guests, and at
     /// what pace a guest sends commands.
-    fn calibrate(&mut self, bench: &mut Bench<'_>, scratch: &Scratch) -> Result<(), RunError> {
+    fn calibrate(&mut self, bench: &mut Bench<'_>, scratch: &Path) -> Result<(), RunError> {
         let place = ArmRound {
             arm: Arm::Off.name(),
             round: 0,
@@ -230,11 +228,11 @@ impl Vic {
             if record.get("begin").is_some()
                 && let Some(stats) = guest.stats()?
             {
-                self.kvm = stats.kvm;
+                self.data.kvm = stats.kvm;
             }
             if record.get("completed").is_some() {
                 let mut kept = record;
-                kept["kvm"] = json!(self.kvm);
+                kept["kvm"] = json!(self.data.kvm);
                 guest_bench::keep(bench, place, "pace", &kept)?;
                 self.take_pace(&kept);
                 return Ok(());
@@ -252,7 +250,8 @@ impl Vic {
     /// The latency that the disk is given under a load of `depths`, microseconds; 0 for its own.
     /// Where KVM emulates: such that the disk is what is waited for, or that the guest is.
     fn latency_under(&self, load: Load, depths: &[u32]) -> u32 {
-        let (commands, per_second) = match (self.kvm, self.pace, Latency::under(load, depths)) {
+        let (commands, per_second) = match (self.data.kvm, self.pace, Latency::under(load, depths))
+        {
             (Kvm::Emulated, Some(_), Latency::Disk(depth)) => (depth, plan::DISK_IOPS),
             (Kvm::Emulated, Some(pace), Latency::Guest(depth)) if pace > 0.0 => (depth, pace),
             _ => return 0,
@@ -270,7 +269,7 @@ impl Vic {
     fn turn(
         &mut self,
         bench: &mut Bench<'_>,
-        scratch: &Scratch,
+        scratch: &Path,
         load: Load,
         arm: Arm,
         round: usize,
@@ -290,7 +289,7 @@ impl Vic {
     fn machine(
         &mut self,
         bench: &mut Bench<'_>,
-        scratch: &Scratch,
+        scratch: &Path,
         (load, depths): (Load, &[u32]),
         arm: Arm,
         round: usize,
@@ -352,7 +351,7 @@ impl Vic {
         let Some(stats) = guest.stats()? else {
             return Ok(());
         };
-        self.kvm = stats.kvm;
+        self.data.kvm = stats.kvm;
         let mut change = SettingsChange::default();
         let longest_hold_us = match arm {
             Arm::Vic => latency_us / VIC_HOLD_SHARE,
@@ -362,7 +361,7 @@ impl Vic {
         if longest_hold_us > LONGEST_HOLD_US {
             let word = format!("disk0.coalesce.longest_hold_us={longest_hold_us}");
             if let Err(error) = change.set(&word) {
-                self.failures.push(format!("{word}: {error}"));
+                self.data.failures.push(format!("{word}: {error}"));
             }
         }
         if let Some(settings) = guest.set(&change)? {
@@ -406,12 +405,13 @@ impl Vic {
             let count = line.get(wrong).and_then(Value::as_u64).unwrap_or(0);
             if count > 0 {
                 let about = load.about();
-                self.failures
+                self.data
+                    .failures
                     .push(format!("{about}, {}: {count} {wrong}", arm.name()));
             }
         }
-        self.samples.enter_round(round);
-        sample::add(&mut self.samples, load, *arm, line, &outside);
+        self.data.samples.enter_round(round);
+        sample::add(&mut self.data.samples, load, *arm, line, &outside);
         for interval in outside.intervals {
             sample::append(&mut self.over_time, interval);
         }
@@ -425,16 +425,29 @@ impl Vic {
     }
 }
 
+/// The file of the disk that all arms use, without holes, so that reads are reads.
+fn scratch(mib: u64) -> io::Result<NamedTempFile> {
+    let mut file = NamedTempFile::with_prefix("tare-vic-")?;
+    let chunk: Vec<u8> = (0..1_u32 << 20).map(|at| (at ^ (at >> 8)) as u8).collect();
+    for _ in 0..mib {
+        file.write_all(&chunk)?;
+    }
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
 /// A disk as `tare run` takes it.
-fn disk(scratch: &Scratch, arm: Arm, latency_us: u32) -> String {
+fn disk(scratch: &Path, arm: Arm, latency_us: u32) -> String {
     let latency = match latency_us {
         0 => String::new(),
         latency_us => format!(",latency_us={latency_us}"),
     };
-    format!("{}{}{latency}", scratch.file().display(), arm.disk_words())
+    format!("{}{}{latency}", scratch.display(), arm.disk_words())
 }
 
 impl Experiment for Vic {
+    has_data!();
+
     fn planned(&self) -> Duration {
         self.plan.took()
     }
@@ -476,26 +489,26 @@ impl Experiment for Vic {
                 (Some(load), _) if said.get("completed").is_some() => last = Some((load, said)),
                 (_, "pace") => {
                     let kvm = said.get("kvm").cloned().unwrap_or_default();
-                    self.kvm = serde_json::from_value(kvm).unwrap_or(self.kvm);
+                    self.data.kvm = serde_json::from_value(kvm).unwrap_or(self.data.kvm);
                     self.take_pace(said);
                 }
                 (_, "settings") => {
                     // Once they were changed where KVM emulates, and nowhere else.
                     if self.is_scaled {
-                        self.kvm = Kvm::Emulated;
+                        self.data.kvm = Kvm::Emulated;
                     }
                     self.settings.get_or_insert(said.clone());
                 }
                 (_, "rule") => {
                     for (name, unit) in [DECISION, TEXT] {
                         if let Some(value) = said.get(name).and_then(Value::as_f64) {
-                            self.samples.add(name, unit, value);
+                            self.data.samples.add(name, unit, value);
                         }
                     }
                 }
-                (_, "missing") => self.missing.extend(said.as_str().map(str::to_owned)),
+                (_, "missing") => self.data.missing.extend(said.as_str().map(str::to_owned)),
                 (_, "database" | "database counters") => {
-                    database::add(&mut self.samples, arm, said);
+                    database::add(&mut self.data.samples, arm, said);
                 }
                 (_, "worst") => self.worst.extend(serde_json::from_value(said.clone())),
                 (_, "outside") => {
@@ -511,46 +524,43 @@ impl Experiment for Vic {
         Ok(())
     }
 
+    /// Of each load, its arms in turn.
+    fn turns(&self) -> Vec<Turn> {
+        let arms = Load::ALL.map(|load| Arm::of(load).len());
+        rounds(self.plan.rounds, &arms, 1, |load, arm, _| {
+            let (load, index) = (Load::ALL[load], load * ARMS + arm);
+            let label = format!("{}, {}", load.about(), Arm::of(load)[arm].name());
+            Some(Turn::new(index, &label, Duration::ZERO))
+        })
+    }
+
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         self.weigh_rule(bench)?;
-        let scratch = Scratch::make(self.plan.disk_mib).map_err(RunError::Root)?;
-        self.calibrate(bench, &scratch)?;
+        let file = scratch(self.plan.disk_mib).map_err(RunError::Root)?;
+        self.calibrate(bench, file.path())?;
         if let Some(plan) = self.plan.database
-            && let Some(why) = database::weigh(bench, &plan, self.kvm, &mut self.samples)?
+            && let Some(why) = database::weigh(bench, &plan, self.data.kvm, &mut self.data.samples)?
         {
             self.lacks(bench, format!("the database: {why}"))?;
         }
         let slow_disk = self.has_slow_disk();
-        for round in 0..self.plan.rounds {
-            for load in Load::ALL {
-                if load.needs_slow_disk() && !slow_disk {
-                    continue;
-                }
-                for arm in rotated(Arm::of(load), round) {
-                    let what = format!("{}, {}", load.about(), arm.name());
-                    guest_bench::announce(bench, round, self.plan.rounds, &what);
-                    self.turn(bench, &scratch, load, arm, round)?;
-                }
+        for turn in self.turns() {
+            let (load, arm) = (Load::ALL[turn.index / ARMS], turn.index % ARMS);
+            if slow_disk || !load.needs_slow_disk() {
+                bench.progress.step(&turn.step);
+                self.turn(bench, file.path(), load, Arm::of(load)[arm], turn.round)?;
             }
         }
         Ok(())
     }
 
-    fn kvm(&self) -> Kvm {
-        self.kvm
-    }
-
     fn figures(&self) -> Vec<Figure> {
-        let mut figures = sample::figures(&self.samples);
+        let mut figures = sample::figures(&self.data.samples);
         for case in &self.worst {
             let name = format!("worst_cost.{}", case.kind);
             figures.extend(exact(&name, "1", &[case.factor]));
         }
         figures
-    }
-
-    fn failures(&self) -> Vec<String> {
-        self.failures.clone()
     }
 
     fn report(&self, figures: &[Figure]) -> ReportText {

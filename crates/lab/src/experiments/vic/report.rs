@@ -52,33 +52,21 @@ pub(super) fn report_text(experiment: &Vic, figures: &[Figure]) -> ReportText {
         .only_if("scaled", is_slow && experiment.is_scaled);
     let text = with_worst_cases(text, experiment);
     let depths = CIF.map(|cif| row([("cif", &cif.to_string())]));
-    let loads = Load::ALL
-        .into_iter()
-        .filter_map(|load| by_depth(&text, load));
+    let loads = Load::ALL.map(|load| by_depth(&text, load));
     let database = [Arm::Off, Arm::Vic].map(|arm| row([("arm", arm.name())]));
     let mut over_time = String::new();
     if !experiment.over_time.is_empty() {
         over_time = ratio_over_time(&[("vic", &experiment.over_time)]);
     }
+    let distribution = ratio_distribution(&experiment.distribution, 0);
+    let ratios = text.section("ratios", ratios(figures));
     let others = [
         text.tabled("database", database),
         text.section("time", over_time),
-        text.section(
-            "distribution",
-            ratio_distribution(&experiment.distribution, 0),
-        ),
+        text.section("distribution", distribution),
     ];
-    let ratios = text.section("ratios", ratios(figures));
-    let mut report = text.report();
-    report.glance = text.table("Glance", depths);
-    report.sections = ratios
-        .into_iter()
-        .chain(loads)
-        .chain(others.into_iter().flatten())
-        .collect();
-    let missing = experiment.missing.iter();
-    report.limitations = missing.map(|why| format!("Not measured: {why}.")).collect();
-    report
+    let sections = [ratios].into_iter().chain(loads).chain(others);
+    text.report_with(depths, sections, &experiment.data.missing)
 }
 
 /// The latency's widest interval of two arms without coalescing.

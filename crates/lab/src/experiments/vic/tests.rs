@@ -133,7 +133,7 @@ fn a_record_has_what_needs_no_machine_and_the_database() {
     assert_eq!(value("db_interrupts_per_io.off"), Some(0.5));
     assert_eq!(value("db_latency_ms.off"), Some(30.5));
     assert_eq!(value("tps.off"), Some(100.5));
-    assert_eq!(vic.missing, ["QEMU's own device: gone"]);
+    assert_eq!(vic.data.missing, ["QEMU's own device: gone"]);
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn r_over_time_is_read_back_from_a_record() {
     std::fs::write(dir.path().join("raw.jsonl"), lines.join("\n")).unwrap();
     let mut vic = short(1);
     vic.replay(&Record::read(dir.path()).unwrap()).unwrap();
-    assert_eq!(vic.samples.values("delivered_per_io.cif1.vic"), [0.5]);
-    assert_eq!(vic.failures, ["4 KiB random reads, vic: 2 errors"]);
+    assert_eq!(vic.data.samples.values("delivered_per_io.cif1.vic"), [0.5]);
+    assert_eq!(vic.data.failures, ["4 KiB random reads, vic: 2 errors"]);
     let sections = vic.report(&vic.figures()).sections;
     let titles: Vec<&str> = sections.iter().map(|it| it.title.as_str()).collect();
     assert!(titles.contains(&"R over time") && titles.contains(&"The distribution of R"));

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
-use super::guest_bench::{self, Arm, RunsIn, Settings, cpus};
+use super::guest_bench::{self, Arm, RunsIn, cpus, in_ring_3};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::experiment::{
@@ -43,19 +43,12 @@ metrics! {
 /// Several kinds in one machine: those that had a cost in Tare, and all, of which those that
 /// ring 3 has not say so.
 static TOGETHER: [Arm; 2] = [
-    Arm {
-        name: "qemu",
-        about: "all kinds in QEMU",
-        runs_in: RunsIn::Qemu(cpus(4)),
-    },
-    Arm {
-        name: "ring3",
-        about: "all kinds in ring 3",
-        runs_in: RunsIn::Tare(Settings {
-            ring: "3",
-            ..cpus(4)
-        }),
-    },
+    Arm::new("qemu", "all kinds in QEMU", RunsIn::Qemu(cpus(4))),
+    Arm::new(
+        "ring3",
+        "all kinds in ring 3",
+        RunsIn::Tare(in_ring_3(cpus(4))),
+    ),
 ];
 
 /// Kinds of exit with what they are; the image knows them by these names.
@@ -148,14 +141,11 @@ impl Vmexit {
         kind: &'static str,
         round: usize,
     ) -> Result<(), RunError> {
-        let arm = Arm {
-            name: kind,
-            about: "",
-            runs_in: RunsIn::Tare(cpus(match kind {
-                "ipi_each" | "ipi_cluster" | "ipi_hypercall" => 4,
-                _ => 2,
-            })),
+        let vcpus = match kind {
+            "ipi_each" | "ipi_cluster" | "ipi_hypercall" => 4,
+            _ => 2,
         };
+        let arm = Arm::new(kind, "", RunsIn::Tare(cpus(vcpus)));
         let spec = arm.machine(round, &self.image, &self.cmdline(kind));
         let (mut khz, mut sampled, mut total, mut why) = (None, None, None, None);
         let snapshots = guest_bench::run(bench, arm.round(round), &spec, |record| {

@@ -5,47 +5,21 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tare_rootfs::guest::{self, CMDLINE, GuestError, WORDS};
-use tare_rootfs::host::{self, HostError};
+use tare_rootfs::guest::{self, CMDLINE, WORDS};
+use tare_rootfs::host;
 use tare_rootfs::kernel::debian;
-use tare_rootfs::modules::ModuleError;
-use tare_rootfs::tree::{NameError, Node};
+use tare_rootfs::tree::Node;
 use tare_rootfs::{Cache, Task, Tree, cpio};
 
 use super::cluster::{self, Postgres};
 use super::plan::Plan;
+use crate::linux::LinuxError;
 
 /// What the script calls besides the database's.
 const PROGRAMS: [&str; 8] = [
     "cat", "mkdir", "mount", "sed", "setpriv", "sleep", "sync", "umount",
 ];
 const SCRIPT: &str = include_str!("guest.sh");
-
-/// Why the guest did not start.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum GuestFilesError {
-    /// No kernel.
-    #[error("no Debian kernel: {0}")]
-    Kernel(String),
-    /// A module.
-    #[error(transparent)]
-    Module(#[from] ModuleError),
-    /// A program.
-    #[error(transparent)]
-    Program(#[from] HostError),
-    /// Tare's first process.
-    #[error(transparent)]
-    Init(#[from] GuestError),
-    /// A place.
-    #[error(transparent)]
-    Name(#[from] NameError),
-    /// The initramfs.
-    #[error("cannot pack the guest's files: {0}")]
-    Pack(String),
-    /// A file.
-    #[error("cannot write the guest's files")]
-    Write(#[from] io::Error),
-}
 
 /// What boots.
 #[derive(Debug)]
@@ -60,11 +34,8 @@ pub(super) fn make(
     postgres: &Postgres,
     directory: &Path,
     plan: &Plan,
-) -> Result<Guest, GuestFilesError> {
-    let kernel = Cache::open_default()
-        .map_err(|error| error.to_string())
-        .and_then(|cache| debian::find_or_obtain(&cache).map_err(|error| error.to_string()))
-        .map_err(GuestFilesError::Kernel)?;
+) -> Result<Guest, LinuxError> {
+    let kernel = debian::find_or_obtain(&Cache::open_default()?)?;
     let mut tree = Tree::new();
     let shell = host::add_program(&mut tree, "sh")?;
     for program in PROGRAMS {
@@ -89,10 +60,11 @@ pub(super) fn make(
         ..Task::default()
     };
     guest::add_init(&mut tree, task, &wanted, &guest::find_init()?)?;
-    let mut packed = cpio::pack(&tree).map_err(|error| GuestFilesError::Pack(error.to_string()))?;
+    let mut packed = cpio::pack(&tree)?;
     let initramfs = directory.join("initramfs");
-    io::Seek::rewind(&mut packed)?;
-    io::copy(&mut packed, &mut File::create(&initramfs)?)?;
+    io::Seek::rewind(&mut packed)
+        .and_then(|()| io::copy(&mut packed, &mut File::create(&initramfs)?))
+        .map_err(LinuxError::file(&initramfs))?;
     Ok(Guest {
         kernel: kernel.image,
         initramfs,

@@ -26,6 +26,7 @@ use super::{Bench, RunError};
 use crate::appliance::{Guest, ServedGuest};
 use crate::experiments::guest_bench::{self, ArmRound};
 use crate::figure::Samples;
+use crate::linux::LinuxError;
 use tare_qemu::Accelerator;
 
 /// Longest silence: the translator boots, and a run.
@@ -36,12 +37,10 @@ const TURNS: [Arm; 4] = [Arm::Off, Arm::Vic, Arm::Vic, Arm::Off];
 /// Why there is nothing to weigh.
 #[derive(Debug, thiserror::Error)]
 enum PrepareError {
-    #[error("cannot make a directory")]
-    Directory(#[source] std::io::Error),
     #[error(transparent)]
     Cluster(#[from] cluster::ClusterError),
     #[error(transparent)]
-    Guest(#[from] guest::GuestFilesError),
+    Guest(#[from] LinuxError),
 }
 
 /// Files of the machine, which go with it.
@@ -59,7 +58,7 @@ impl Prepared {
             .prefix("tare-vic-db-")
             .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .tempdir()
-            .map_err(PrepareError::Directory)?;
+            .map_err(LinuxError::file("a temporary directory"))?;
         let guest = guest::make(&postgres, directory.path(), plan)?;
         let disk = cluster::make(&postgres, directory.path(), plan.scale, plan.disk_mib)?;
         Ok(Self {
