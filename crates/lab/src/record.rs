@@ -92,6 +92,12 @@ impl Recorder {
         self.sample(&json!({"sample": "program", "program": program, "version": version}))
     }
 
+    /// Notes several.
+    pub(crate) fn versions_of(&mut self, versions: Versions) -> Result<(), WeighError> {
+        let mut versions = versions.iter();
+        versions.try_for_each(|(program, version)| self.version(program, version))
+    }
+
     /// The versions that were noted.
     pub(crate) fn versions(&self) -> &Versions {
         &self.versions

@@ -70,6 +70,13 @@ pub(crate) struct Booted {
     pub(crate) count: Count,
 }
 
+impl Booted {
+    /// How long it took.
+    pub(crate) fn ms(&self) -> f64 {
+        self.after.as_secs_f64() * 1e3
+    }
+}
+
 impl LinuxMachine {
     /// Starts `app` with these files on a kernel, counting where there is a plugin. `tare` is
     /// the program that confines QEMU: [`this_program`].

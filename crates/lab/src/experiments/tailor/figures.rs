@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use tare_profile::Profile;
 use tare_tailor::kconfig::{Config, Prompts};
 
 use super::calls::Calls;
@@ -10,10 +9,9 @@ use super::plan::{
     self, DEBIAN, FIRECRACKER, FIRECRACKER_UNHARDENED, Pair, TAILORED, TRUSTING, UNHARDENED,
 };
 use super::rates::Step;
+use super::sample::Line;
 use crate::figure::{Figure, Samples, Statistic, median, without_error};
 use crate::goal::Goal;
-use crate::linux::kernels::Bootable;
-use crate::linux::machine::Booted;
 use crate::metric::{Metric, metrics};
 use tare_tailor::counter::Count;
 
@@ -101,8 +99,6 @@ const SHOWN: usize = 3;
 #[derive(Debug, Default)]
 pub(super) struct Weighed {
     samples: Samples,
-    /// Samples of a single measurement that are not in the record yet, by figure.
-    unkept: Vec<(String, f64)>,
     answers: BTreeMap<String, Vec<Vec<u8>>>,
     dialogs: Vec<Vec<u8>>,
     /// Rates of each kernel, for the chart.
@@ -114,57 +110,37 @@ pub(super) struct Weighed {
 }
 
 impl Weighed {
-    /// Calls that the application makes.
-    pub(super) fn used(&mut self, profile: &Profile) {
-        let count = profile.calls.len() as f64;
-        self.single(SYSCALLS_USED, "", count);
-    }
-
-    /// Options that are on, and those of them that a person can set.
-    pub(super) fn options(&mut self, name: &str, config: &Config, prompts: &Prompts) {
-        self.single(OPTIONS, name, config.options() as f64);
-        let settable = prompts.count(config) as f64;
-        self.single(OPTIONS_SETTABLE, name, settable);
-    }
-
-    /// A kernel's sizes.
-    pub(super) fn kernel(&mut self, kernel: &Bootable, prompts: &Prompts) {
-        self.options(&kernel.name, &kernel.config, prompts);
-        let bytes = kernel.image_bytes as f64;
-        self.single(IMAGE_BYTES, &kernel.name, bytes);
-    }
-
-    /// Adds what is measured once.
-    fn single(&mut self, metric: Metric, of: &str, value: f64) {
-        self.samples.put(metric, of, value);
-        self.unkept.push((metric.of(of), value));
-    }
-
-    /// What is to be recorded of it: each figure and its value.
-    pub(super) fn unkept(&mut self) -> Vec<(String, f64)> {
-        std::mem::take(&mut self.unkept)
-    }
-
-    /// Adds a line of it from a record.
-    pub(super) fn kept(&mut self, figure: &str, value: f64) {
-        if let Some(metric) = METRICS.iter().find(|metric| metric.is_of(figure)) {
-            self.samples.add(figure, metric.unit, value);
-        }
-    }
-
-    /// What follows is of each kernel's boot of this round.
-    pub(super) fn enter_round(&mut self, round: usize) {
-        self.samples.enter_round(round);
-    }
-
-    /// A boot with the counter, whose time is the counter's too.
-    pub(super) fn booted(&mut self, kernel: &str, booted: Booted) {
-        let Count { iterations, .. } = booted.count;
-        let total = booted.count.total() as f64;
-        self.samples.put(BOOT_INSNS, kernel, total);
-        // Where they are counted apart.
-        if !self.iterations_inside {
-            self.samples.put(BOOT_REPS, kernel, iterations as f64);
+    /// Takes a sample, measured now or read from a record.
+    pub(super) fn take(&mut self, line: &Line) {
+        match line {
+            Line::Single { figure, value } => {
+                if let Some(metric) = METRICS.iter().find(|metric| metric.is_of(figure)) {
+                    self.samples.add(figure, metric.unit, *value);
+                }
+            }
+            Line::Start { kernel, insns } => {
+                self.samples.put(KERNEL_BOOT_INSNS, kernel, *insns as f64);
+            }
+            Line::Boot { of, insns, .. } => {
+                self.samples.enter_round(of.round);
+                self.samples
+                    .put(BOOT_INSNS, &of.kernel, insns.total() as f64);
+                // Where they are counted apart.
+                if !self.iterations_inside {
+                    self.samples
+                        .put(BOOT_REPS, &of.kernel, insns.iterations as f64);
+                }
+            }
+            Line::Requests { of, phase, insns } => {
+                self.samples.enter_round(of.round);
+                self.requests(&of.kernel, phase, insns);
+            }
+            Line::Memory { of, kib } => {
+                self.samples.enter_round(of.round);
+                self.samples.put(GUEST_RSS, &of.kernel, *kib as f64);
+            }
+            Line::Rates { kernel, steps } => self.rates(kernel, steps),
+            Line::Calls { kernel, insns } => self.calls(kernel, insns),
         }
     }
 
@@ -174,17 +150,6 @@ impl Weighed {
         let rests = [BOOT_INSNS, BOOT_REPS, BOOT];
         rests.iter().any(|metric| metric.is_of(figure))
             && self.samples.values(&BOOT_INSNS.of(DEBIAN)).len() < planned
-    }
-
-    /// A start of the kernel alone.
-    pub(super) fn started_alone(&mut self, kernel: &str, insns: u64) {
-        self.samples.put(KERNEL_BOOT_INSNS, kernel, insns as f64);
-    }
-
-    /// A boot without it.
-    pub(super) fn started(&mut self, kernel: &str, booted: Booted) {
-        let ms = booted.after.as_secs_f64() * 1e3;
-        self.single(BOOT_MS, kernel, ms);
     }
 
     /// Instructions of single requests of a phase, of one boot: they share its layout and are not
@@ -225,23 +190,20 @@ impl Weighed {
         }
     }
 
-    /// Guest memory ever touched.
-    pub(super) fn memory(&mut self, kernel: &str, kib: u64) {
-        self.samples.put(GUEST_RSS, kernel, kib as f64);
-    }
-
-    /// Answers to the fuzzed requests.
-    pub(super) fn answers(&mut self, kernel: &str, dialogs: &[Vec<u8>], answers: Vec<Vec<u8>>) {
+    /// Takes the answers to the fuzzed requests; how many differ from Debian's, but for its own.
+    pub(super) fn answers(
+        &mut self,
+        kernel: &str,
+        dialogs: &[Vec<u8>],
+        answers: Vec<Vec<u8>>,
+    ) -> Option<Line> {
         self.dialogs = dialogs.to_vec();
         self.answers.insert(kernel.to_owned(), answers);
-        if kernel != DEBIAN {
-            let differ = self.different(kernel).len() as f64;
-            self.single(ANSWERS_DIFFER, kernel, differ);
-        }
+        let differ = self.different(kernel).len() as f64;
+        (kernel != DEBIAN).then(|| Line::single(ANSWERS_DIFFER, kernel, differ))
     }
 
-    /// Rising rates.
-    pub(super) fn rates(&mut self, kernel: &str, steps: &[Step]) {
+    fn rates(&mut self, kernel: &str, steps: &[Step]) {
         // No rate is tried where the server speaks first.
         let Some(first) = steps.first() else { return };
         let carried = steps.iter().filter(|step| step.carried);
@@ -253,8 +215,7 @@ impl Weighed {
         self.steps.insert(kernel.to_owned(), steps.to_vec());
     }
 
-    /// System calls one by one, of one boot.
-    pub(super) fn calls(&mut self, kernel: &str, calls: &Calls) {
+    fn calls(&mut self, kernel: &str, calls: &Calls) {
         for (call, times) in calls {
             let times: Vec<f64> = times.iter().map(|time| *time as f64).collect();
             let of = format!("{call}.{kernel}");
@@ -342,6 +303,15 @@ impl Weighed {
     }
 }
 
+/// Options that are on, and those of them that a person can set.
+pub(super) fn options(name: &str, config: &Config, prompts: &Prompts) -> [Line; 2] {
+    let settable = prompts.count(config) as f64;
+    [
+        Line::single(OPTIONS, name, config.options() as f64),
+        Line::single(OPTIONS_SETTABLE, name, settable),
+    ]
+}
+
 /// Whether a figure is the mean of the fastest of each boot.
 fn is_of_fastest(figure: &str) -> bool {
     let of_phase = PHASES.iter().any(|(_, [_, it, ..])| it.is_of(figure));
@@ -403,6 +373,11 @@ mod tests {
                 iterations: 7,
             })
             .collect()
+    }
+
+    fn started_alone(weighed: &mut Weighed, kernel: &str, insns: u64) {
+        let kernel = kernel.to_owned();
+        weighed.take(&Line::Start { kernel, insns });
     }
 
     fn weighed() -> Weighed {
@@ -469,7 +444,7 @@ mod tests {
     fn tailored_is_held_against_firecrackers_configuration() {
         let mut weighed = weighed();
         for (kernel, insns) in [(DEBIAN, 1_000), (TAILORED, 240)] {
-            weighed.started_alone(kernel, insns);
+            started_alone(&mut weighed, kernel, insns);
         }
         let figures = weighed.figures();
         let of = |name: &str| value(&figures, name).unwrap();
@@ -491,12 +466,13 @@ mod tests {
     fn goals_of_sizes_answers_and_starts_are_judged_by_one_measurement() {
         let mut weighed = weighed();
         for (kernel, insns) in [(DEBIAN, 1_000), (TAILORED, 240)] {
-            weighed.started_alone(kernel, insns);
+            started_alone(&mut weighed, kernel, insns);
             weighed.samples.put(IMAGE_BYTES, kernel, 3_000_001.0);
         }
         let answers = [b"1".to_vec()];
         for kernel in [DEBIAN, TAILORED] {
-            weighed.answers(kernel, &answers, answers.to_vec());
+            let differ = weighed.answers(kernel, &answers, answers.to_vec());
+            differ.iter().for_each(|line| weighed.take(line));
         }
         let figures = weighed.figures();
         for (name, wanted) in [
@@ -540,7 +516,8 @@ mod tests {
         let mut weighed = weighed();
         let asked = [b"a".to_vec(), b"b".to_vec()];
         weighed.answers(DEBIAN, &asked, vec![b"1".to_vec(), b"2".to_vec()]);
-        weighed.answers("tailored", &asked, vec![b"1".to_vec(), b"3".to_vec()]);
+        let differ = weighed.answers("tailored", &asked, vec![b"1".to_vec(), b"3".to_vec()]);
+        weighed.take(&differ.unwrap());
         assert_eq!(
             value(&weighed.figures(), "answers_differ.tailored"),
             Some(1.0)

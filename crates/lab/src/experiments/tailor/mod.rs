@@ -7,6 +7,7 @@ mod figures;
 mod plan;
 mod rates;
 mod report;
+mod sample;
 #[cfg(test)]
 mod tests;
 
@@ -14,16 +15,18 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tare_control::sentence::chain;
 use tare_rootfs::{Cache, Tree};
 use tare_tailor::cut::Cut;
-use tare_tailor::kconfig::{GivenConfig, Prompts};
+use tare_tailor::kconfig::{Config, GivenConfig, Prompts};
 use tare_tailor::lock;
 use tare_tailor::toolchain::Toolchain;
 
-use self::figures::{GOALS, METRICS, Weighed};
+use self::figures::{BOOT_MS, GOALS, IMAGE_BYTES, METRICS, SYSCALLS_USED, Weighed};
 use self::plan::{Arm, DEBIAN, FIRECRACKER, MadeOf, Plan};
+use self::sample::{BootOf, Line};
 use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
 use crate::experiment::{Entry, Experiment, Subject, replanned};
@@ -31,13 +34,13 @@ use crate::figure::Figure;
 use crate::linux::LinuxError;
 use crate::linux::catalog::{self, App};
 use crate::linux::kernels::{self, Bootable, Yardstick};
-use crate::linux::machine::{self, Booted, LinuxMachine};
+use crate::linux::machine::{self, LinuxMachine};
 use crate::linux::{files, firecracker, fuzz, requests};
 use crate::record::Recorder;
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::{Depth, WeighRequest};
-use tare_tailor::counter::{Count, Plugin, contain_iterations};
+use tare_tailor::counter::{Plugin, contain_iterations};
 
 /// The experiment.
 pub(super) const ENTRY: Entry = Entry {
@@ -131,23 +134,32 @@ impl Tailor {
         })
     }
 
+    /// Takes a sample and keeps it.
+    fn keep(&mut self, recorder: &mut Recorder, line: &Line) -> Result<(), WeighError> {
+        self.weighed.take(line);
+        recorder.sample(line)
+    }
+
     /// The kernel's own start, without the application's files.
     fn started_alone(&mut self, bench: &mut Bench<'_>, kernel: &Bootable) -> Result<(), RunError> {
         bench.progress.step(&format!("{} alone", kernel.name));
-        let insns = machine::start_alone(kernel, bench.interrupt)?;
-        bench.recorder.sample(&json!({
-            "sample": "start", "kernel": kernel.name, "insns": insns,
-        }))?;
-        self.weighed.started_alone(&kernel.name, insns);
-        Ok(())
+        let line = Line::Start {
+            kernel: kernel.name.clone(),
+            insns: machine::start_alone(kernel, bench.interrupt)?,
+        };
+        Ok(self.keep(bench.recorder, &line)?)
     }
 
-    /// Keeps what was measured once since the last time: sizes, options, answers that differ.
-    fn keep_singles(&mut self, recorder: &mut Recorder) -> Result<(), WeighError> {
-        let mut singles = self.weighed.unkept().into_iter();
-        singles.try_for_each(|(figure, value)| {
-            recorder.sample(&json!({ "sample": "single", "figure": figure, "value": value }))
-        })
+    /// What a configuration has, which may be that of no kernel that boots.
+    fn options(
+        &mut self,
+        recorder: &mut Recorder,
+        name: &str,
+        config: &Config,
+        prompts: &Prompts,
+    ) -> Result<(), WeighError> {
+        let mut options = figures::options(name, config, prompts).into_iter();
+        options.try_for_each(|line| self.keep(recorder, &line))
     }
 
     /// A boot of one kernel with the counter: its requests, and in the first round its answers.
@@ -161,16 +173,24 @@ impl Tailor {
         let (app, name) = (&load.app.name, &kernel.name);
         let step = format!("{app} on {name}: counting, boot {}", round + 1);
         bench.progress.step(&step);
-        let place = (name.as_str(), round);
         let mut machine = load.start(kernel, Some(&load.plugin))?;
         let booted = machine.serve(&load.app, bench.interrupt)?;
-        self.booted(bench.recorder, place, booted)?;
+        let kernel = name.clone();
+        let of = BootOf { kernel, round };
+        let boot = Line::Boot {
+            of: of.clone(),
+            insns: booted.count,
+            ms: booted.ms(),
+        };
+        self.keep(bench.recorder, &boot)?;
         for phase in &load.app.phases {
-            let counts = requests::count(&machine, phase, self.plan.requests, bench.interrupt)?;
-            self.requests(bench.recorder, place, &phase.name, &counts)?;
+            let requests = self.plan.requests;
+            let insns = requests::count(&machine, phase, requests, bench.interrupt)?;
+            let (of, phase) = (of.clone(), phase.name.clone());
+            self.keep(bench.recorder, &Line::Requests { of, phase, insns })?;
         }
         if let Some(kib) = machine.touched_kib() {
-            self.touched(bench.recorder, place, kib)?;
+            self.keep(bench.recorder, &Line::Memory { of, kib })?;
         }
         if round == 0 {
             let mut answers = Vec::new();
@@ -178,55 +198,11 @@ impl Tailor {
                 bench.interrupt.check().map_err(LinuxError::from)?;
                 answers.push(machine.answer(&load.app, request)?);
             }
-            self.weighed.answers(name, &load.dialogs, answers);
-            self.keep_singles(bench.recorder)?;
+            if let Some(differ) = self.weighed.answers(name, &load.dialogs, answers) {
+                self.keep(bench.recorder, &differ)?;
+            }
         }
         Ok(bench.recorder.flush()?)
-    }
-
-    /// Keeps a boot with the counter, of a kernel and a round.
-    fn booted(
-        &mut self,
-        recorder: &mut Recorder,
-        (kernel, round): (&str, usize),
-        booted: Booted,
-    ) -> Result<(), WeighError> {
-        self.weighed.enter_round(round);
-        self.weighed.booted(kernel, booted);
-        recorder.sample(&json!({
-            "sample": "boot", "kernel": kernel, "round": round, "insns": booted.count,
-            "ms": booted.after.as_secs_f64() * 1e3,
-        }))
-    }
-
-    /// Keeps the requests of a phase of that boot.
-    fn requests(
-        &mut self,
-        recorder: &mut Recorder,
-        (kernel, round): (&str, usize),
-        phase: &str,
-        counts: &[Count],
-    ) -> Result<(), WeighError> {
-        self.weighed.enter_round(round);
-        self.weighed.requests(kernel, phase, counts);
-        recorder.sample(&json!({
-            "sample": "requests", "kernel": kernel, "round": round, "phase": phase,
-            "insns": counts,
-        }))
-    }
-
-    /// Keeps the memory that the guest of that boot touched.
-    fn touched(
-        &mut self,
-        recorder: &mut Recorder,
-        (kernel, round): (&str, usize),
-        kib: u64,
-    ) -> Result<(), WeighError> {
-        self.weighed.enter_round(round);
-        self.weighed.memory(kernel, kib);
-        recorder.sample(&json!({
-            "sample": "memory", "kernel": kernel, "round": round, "kib": kib,
-        }))
     }
 
     /// Rising rates and single calls, without counting.
@@ -239,13 +215,13 @@ impl Tailor {
         bench.progress.step(&format!("rates on {}", kernel.name));
         let mut machine = load.start(kernel, None)?;
         let booted = machine.serve(&load.app, bench.interrupt)?;
-        self.weighed.started(&kernel.name, booted);
-        self.keep_singles(bench.recorder)?;
-        let steps = rates::rising(&machine, &load.app, &self.plan, bench.interrupt)?;
-        bench.recorder.sample(&json!({
-            "sample": "rates", "kernel": kernel.name, "steps": steps,
-        }))?;
-        self.weighed.rates(&kernel.name, &steps);
+        let started = Line::single(BOOT_MS, &kernel.name, booted.ms());
+        self.keep(bench.recorder, &started)?;
+        let line = Line::Rates {
+            kernel: kernel.name.clone(),
+            steps: rates::rising(&machine, &load.app, &self.plan, bench.interrupt)?,
+        };
+        self.keep(bench.recorder, &line)?;
         drop(machine);
         self.calls(bench, kernel)
     }
@@ -255,12 +231,11 @@ impl Tailor {
         bench
             .progress
             .step(&format!("system calls on {}", kernel.name));
-        let calls = calls::measure(kernel, self.plan.calls, bench.interrupt)?;
-        bench.recorder.sample(&json!({
-            "sample": "calls", "kernel": kernel.name, "insns": calls,
-        }))?;
-        self.weighed.calls(&kernel.name, &calls);
-        Ok(())
+        let line = Line::Calls {
+            kernel: kernel.name.clone(),
+            insns: calls::measure(kernel, self.plan.calls, bench.interrupt)?,
+        };
+        Ok(self.keep(bench.recorder, &line)?)
     }
 }
 
@@ -310,57 +285,15 @@ impl Experiment for Tailor {
 
     fn replay(&mut self, record: &Record) -> Result<(), RunError> {
         for line in &record.lines {
-            let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default();
-            let (kernel, insns) = (
-                text("kernel"),
-                line.get("insns").cloned().unwrap_or_default(),
-            );
-            // Earlier versions counted in one boot of each kernel.
-            let number = |name: &str| line.get(name).and_then(Value::as_u64);
-            let round = number("round").unwrap_or(0);
-            self.weighed
-                .enter_round(usize::try_from(round).unwrap_or(usize::MAX));
-            if matches!(text("sample"), "boot" | "requests") && contain_iterations(&insns) {
-                self.weighed.iterations_inside = true;
+            // A line that is truncated or of another form is not a sample.
+            let Ok(kept) = Line::deserialize(line) else {
+                continue;
+            };
+            if let Line::Boot { .. } | Line::Requests { .. } = kept {
+                let insns = line.get("insns");
+                self.weighed.iterations_inside |= insns.is_some_and(contain_iterations);
             }
-            match text("sample") {
-                "boot" => {
-                    if let Ok(count) = serde_json::from_value(insns) {
-                        let ms = line.get("ms").and_then(Value::as_f64).unwrap_or(0.0);
-                        let after = Duration::from_secs_f64((ms / 1e3).clamp(0.0, 1e6));
-                        self.weighed.booted(kernel, Booted { after, count });
-                    }
-                }
-                "single" => {
-                    if let Some(value) = line.get("value").and_then(Value::as_f64) {
-                        self.weighed.kept(text("figure"), value);
-                    }
-                }
-                "start" => {
-                    if let Some(insns) = insns.as_u64() {
-                        self.weighed.started_alone(kernel, insns);
-                    }
-                }
-                "requests" => {
-                    let counts: Vec<Count> = serde_json::from_value(insns).unwrap_or_default();
-                    self.weighed.requests(kernel, text("phase"), &counts);
-                }
-                "memory" => {
-                    if let Some(kib) = number("kib") {
-                        self.weighed.memory(kernel, kib);
-                    }
-                }
-                "rates" => {
-                    let steps = line.get("steps").cloned().unwrap_or_default();
-                    let steps: Vec<rates::Step> = serde_json::from_value(steps).unwrap_or_default();
-                    self.weighed.rates(kernel, &steps);
-                }
-                "calls" => {
-                    let calls = serde_json::from_value(insns).unwrap_or_default();
-                    self.weighed.calls(kernel, &calls);
-                }
-                _ => {}
-            }
+            self.weighed.take(&kept);
         }
         Ok(())
     }
@@ -384,22 +317,23 @@ impl Experiment for Tailor {
             cache,
             app,
         };
-        for (program, version) in files::versions(&load.app, &load.cache) {
-            bench.recorder.version(&program, &version)?;
-        }
-        self.weighed.used(&load.app.profile()?);
+        let versions = files::versions(&load.app, &load.cache);
+        bench.recorder.versions_of(versions)?;
+        let used = load.app.profile()?.calls.len() as f64;
+        self.keep(bench.recorder, &Line::single(SYSCALLS_USED, "", used))?;
         let sources = kernels::sources(&load.cache)?;
         let prompts = Prompts::of(&sources.tree);
         for yardstick in [Yardstick::DefconfigKvm, Yardstick::Floor] {
             let config = yardstick.configuration(&sources, bench.interrupt)?;
-            self.weighed.options(yardstick.name(), &config, &prompts);
+            self.options(bench.recorder, yardstick.name(), &config, &prompts)?;
         }
-        self.keep_singles(bench.recorder)?;
         let mut whole = Vec::new();
         for arm in self.plan.arms.clone() {
             let kernel = self.kernel(bench, &load, &arm)?;
-            self.weighed.kernel(&kernel, &prompts);
-            self.keep_singles(bench.recorder)?;
+            self.options(bench.recorder, &kernel.name, &kernel.config, &prompts)?;
+            let bytes = kernel.image_bytes as f64;
+            let size = Line::single(IMAGE_BYTES, &kernel.name, bytes);
+            self.keep(bench.recorder, &size)?;
             self.started_alone(bench, &kernel)?;
             self.counted(bench, &load, &kernel, 0)?;
             whole.push(kernel);

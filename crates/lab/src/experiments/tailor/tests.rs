@@ -10,6 +10,7 @@ use crate::experiments::testing::{Run, figure, kept};
 use crate::figure::value;
 use crate::goal::Judgement;
 use crate::weigh::{Files, rebuild};
+use tare_tailor::counter::Count;
 
 fn replayed(record: &Record) -> Tailor {
     let mut tailor = Tailor::new(Depth::Quick, None);
@@ -82,34 +83,43 @@ impl Experiment for Counting {
     }
 
     fn run(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        self.0.weighed.used(&catalog::find("nginx")?.profile()?);
-        self.0.keep_singles(bench.recorder)?;
+        let used = Line::single(SYSCALLS_USED, "", 80.0);
+        self.0.keep(bench.recorder, &used)?;
         let boots = self.0.plan.boots;
         let first = (0..KERNELS.len()).map(|index| (index, 0));
         let later = plan::later_boots(boots, KERNELS.len());
         let later = later.into_iter().map(|turn| (turn.index, turn.round));
         for (index, round) in first.chain(later) {
-            let place = (KERNELS[index], round);
             let count = |more: u64| Count {
                 kernel: 1000 - 300 * index as u64 + 7 * (round * round) as u64 + more,
                 ..Count::default()
             };
-            let booted = Booted {
-                after: Duration::from_secs(1),
-                count: count(0),
+            let of = || BootOf {
+                kernel: KERNELS[index].to_owned(),
+                round,
             };
-            self.0.booted(bench.recorder, place, booted)?;
-            let counts: Vec<Count> = (0..40).map(count).collect();
-            for phase in ["peak", "browsing"] {
-                self.0.requests(bench.recorder, place, phase, &counts)?;
-            }
-            self.0.touched(bench.recorder, place, 9000 + round as u64)?;
+            let boot = Line::Boot {
+                of: of(),
+                insns: count(0),
+                ms: 1000.0,
+            };
+            let requests = ["peak", "browsing"].map(|phase| Line::Requests {
+                of: of(),
+                phase: phase.to_owned(),
+                insns: (0..40).map(count).collect(),
+            });
+            let (of, kib) = (of(), 9000 + round as u64);
+            let memory = Line::Memory { of, kib };
+            let mut lines = vec![boot, memory];
+            lines.extend(requests);
             if round == 0 {
                 let answers = vec![format!("on {}", KERNELS[index]).into_bytes()];
                 let dialogs = [b"a request".to_vec()];
-                self.0.weighed.answers(KERNELS[index], &dialogs, answers);
-                self.0.weighed.started(KERNELS[index], booted);
-                self.0.keep_singles(bench.recorder)?;
+                lines.extend(self.0.weighed.answers(KERNELS[index], &dialogs, answers));
+                lines.push(Line::single(BOOT_MS, KERNELS[index], 1000.0));
+            }
+            for line in &lines {
+                self.0.keep(bench.recorder, line)?;
             }
         }
         Ok(())
