@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use tare_control::stats::Kvm;
+use tare_tailor::lock::{sha256, sha256_of_file};
 
 use crate::observe::Crowd;
 use crate::versions::{self, Versions};
@@ -121,21 +121,8 @@ impl HostFacts {
     /// What tells this computer from others of its name: of its machine ID and processor.
     pub fn identity(&self) -> String {
         let id = text("/etc/machine-id").unwrap_or_default();
-        let digest = Sha256::digest(format!("{id}\n{}\n{}", self.cpu, self.cores));
-        hex(&digest[..4])
-    }
-}
-
-/// SHA-256 of a file in hexadecimal; `None` if it cannot be read.
-fn sha256_of(path: &Path) -> Option<String> {
-    let mut file = fs::File::open(path).ok()?;
-    let mut hash = Sha256::new();
-    let mut part = vec![0; 1 << 16];
-    loop {
-        match std::io::Read::read(&mut file, &mut part).ok()? {
-            0 => return Some(hex(&hash.finalize())),
-            read => hash.update(&part[..read]),
-        }
+        let whole = format!("{id}\n{}\n{}", self.cpu, self.cores);
+        sha256(whole.as_bytes())[..8].to_owned()
     }
 }
 
@@ -143,7 +130,7 @@ fn sha256_of(path: &Path) -> Option<String> {
 /// others.
 pub(crate) fn programs() -> serde_json::Value {
     // To hash a program that is not optimised, with one that is not, takes seconds.
-    let this = (!cfg!(debug_assertions)).then(|| sha256_of(Path::new("/proc/self/exe")));
+    let this = (!cfg!(debug_assertions)).then(|| sha256_of_file(Path::new("/proc/self/exe")).ok());
     serde_json::json!({
         "program_sha256": this.flatten(),
         "images_sha256": images(),
@@ -158,18 +145,14 @@ fn images() -> BTreeMap<String, String> {
     let files = dir.into_iter().flatten().flatten();
     let digests = files.filter_map(|file| {
         let name = file.file_name().into_string().ok()?;
-        Some((name, sha256_of(&file.path())?))
+        Some((name, sha256_of_file(&file.path()).ok()?))
     });
     digests.collect()
 }
 
 /// SHA-256 of text in hexadecimal.
 pub fn sha256_of_text(text: &str) -> String {
-    hex(&Sha256::digest(text))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    sha256(text.as_bytes())
 }
 
 /// Versions of the host's programs and of its kernel's build.
@@ -278,8 +261,8 @@ mod tests {
     fn files_and_texts_have_the_digest_of_sha256sum() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(sha256_of_text(""), empty);
-        assert_eq!(sha256_of(Path::new("/dev/null")).as_deref(), Some(empty));
-        assert_eq!(sha256_of(Path::new("/nonexistent")), None);
+        assert_eq!(sha256_of_file(Path::new("/dev/null")).unwrap(), empty);
+        assert!(sha256_of_file(Path::new("/nonexistent")).is_err());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::experiment::Entry;
 mod apps;
 mod calls;
 mod events;
+mod full_speed;
 mod guest_bench;
 mod halt_budget;
 mod http_bursts;

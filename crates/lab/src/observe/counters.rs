@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use tare_control::live;
 use tare_control::stats::{Kvm, Stats};
 
 /// KVM's counter of instructions that it executed in the guest's place.
@@ -32,14 +33,15 @@ pub(crate) fn activity_between(from: &Stats, to: &Stats) -> f64 {
 pub(crate) fn risen_between(from: &Stats, to: &Stats) -> BTreeMap<String, u64> {
     let mut risen: BTreeMap<String, u64> = BTreeMap::new();
     for (before, after) in from.vcpus.iter().zip(&to.vcpus) {
-        for (now, then) in [(&after.kvm, &before.kvm), (&after.exits, &before.exits)] {
-            for (name, count) in now.iter().filter(|(name, _)| !name.ends_with("_ns")) {
-                let more = count.saturating_sub(then.get(name).copied().unwrap_or(0));
-                *risen.entry(name.clone()).or_default() += more;
-            }
+        let kvm = live::grown(&before.kvm, &after.kvm);
+        for (name, more) in kvm
+            .into_iter()
+            .chain(live::grown(&before.exits, &after.exits))
+        {
+            *risen.entry(name).or_default() += more;
         }
     }
-    risen.retain(|_, count| *count > 0);
+    risen.retain(|name, _| !name.ends_with("_ns"));
     risen
 }
 

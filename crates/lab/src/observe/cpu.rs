@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use tare_host::process;
+use tare_probe::proc::schedstat;
 
 /// The network helper, accounted apart from the monitor.
 const HELPER: &str = "passt";
@@ -102,7 +103,8 @@ impl CpuReading {
 
     fn add_thread(&mut self, pid: u32, tid: u32, process: &str, depth: usize) -> io::Result<()> {
         let task = format!("/proc/{pid}/task/{tid}");
-        let (run_ns, wait_ns) = schedstat(&task)?;
+        let text = fs::read_to_string(format!("{task}/schedstat"))?;
+        let (run_ns, wait_ns) = schedstat(&text).ok_or(io::ErrorKind::InvalidData)?;
         let time = ThreadTime {
             process: process.to_owned(),
             thread: line(&format!("{task}/comm"))?,
@@ -146,16 +148,6 @@ pub(crate) fn descendants(root: u32) -> Vec<u32> {
     }
     found.remove(0);
     found
-}
-
-/// Time on a CPU and time waiting for one, ns.
-fn schedstat(task: &str) -> io::Result<(u64, u64)> {
-    let text = fs::read_to_string(format!("{task}/schedstat"))?;
-    let mut words = text.split_ascii_whitespace().map(str::parse);
-    match (words.next(), words.next()) {
-        (Some(Ok(run_ns)), Some(Ok(wait_ns))) => Ok((run_ns, wait_ns)),
-        _ => Err(io::ErrorKind::InvalidData.into()),
-    }
 }
 
 /// Network helpers whose command line has `word`: one that was started apart

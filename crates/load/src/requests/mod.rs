@@ -20,5 +20,5 @@ mod tests;
 pub use exchange::{Exchange, Expected};
 pub use first_byte::first_byte;
 pub use generator::{Generator, LoadError};
-pub use request::{Failure, Request, Target, failed};
+pub use request::{Failure, Request, Target, failed, latencies_us};
 pub use schedule::{Connections, Schedule};

@@ -38,6 +38,13 @@ impl Request {
     }
 }
 
+/// Latencies of the right answers, us.
+pub fn latencies_us(asked: &[Request]) -> Vec<f64> {
+    let right = asked.iter().filter(|request| request.failure.is_none());
+    let us = right.map(|request| request.latency_ns() as f64 / 1e3);
+    us.collect()
+}
+
 /// A sentence about requests that failed, of which `what` says when; `None` if none has.
 pub fn failed(asked: &[Request], what: &str) -> Option<String> {
     let mut failed = asked.iter().filter_map(|request| request.failure);

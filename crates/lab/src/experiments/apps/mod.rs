@@ -33,6 +33,7 @@ use tare_tailor::lock::sha256_of_file;
 
 use self::arms::{Arm, CONTAINER, LINUX_TCG, PROCESS, TAILORED_TCG, TARE, TARE_TCG};
 use self::services::{Load, SERVICES, Service};
+use super::full_speed::carried;
 use crate::appliance::{Appliance, ApplianceError, ServerKind};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
@@ -51,7 +52,7 @@ use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::{Depth, WeighRequest};
 use tare_load::interrupt::Interrupt;
-use tare_load::requests::{Connections, Exchange, Generator, Schedule, failed};
+use tare_load::requests::{Connections, Exchange, Generator, failed, latencies_us};
 
 metrics! {
     PER_S: more("app_per_s", "1/s");
@@ -245,9 +246,9 @@ impl Apps {
         };
         match bench.executor.bring(&app) {
             Ok(bytes) => {
-                for (program, version) in bench.executor.versions_of(&app) {
-                    bench.recorder.version(&program, &version)?;
-                }
+                bench
+                    .recorder
+                    .versions_of(bench.executor.versions_of(&app))?;
                 let ready = Ready {
                     service,
                     app,
@@ -300,12 +301,11 @@ impl Apps {
     ) -> Result<(), RunError> {
         let exchange = load.exchange(app, server.address());
         let mut generator = generator(server, exchange, 1);
-        let asked = generator.run(closed(1, self.alone), bench.interrupt)?;
+        let asked = carried(server, &mut generator, (1, self.alone), bench.interrupt)?;
+        let asked = asked.requests;
         boot.failures
             .extend(failed(&asked, &format!("failed ({})", load.about)));
-        let right = asked.iter().filter(|request| request.failure.is_none());
-        let us = right.map(|request| request.latency_ns() as f64 / 1e3);
-        if let Some(sorted) = tare_stats::sorted(&us.collect::<Vec<_>>()) {
+        if let Some(sorted) = tare_stats::sorted(&latencies_us(&asked)) {
             let quantile = |q| tare_stats::quantile(&sorted, q);
             boot.value(P50, load.name, quantile(0.5));
             if sorted.len() >= needed(0.99) {
@@ -327,18 +327,15 @@ impl Apps {
         let at_once = load.at_once(app);
         let exchange = load.exchange(app, server.address()).pipelined(at_once);
         let mut generator = generator(server, exchange, CONNECTIONS);
-        generator.run(closed(CONNECTIONS, WARM_UP), bench.interrupt)?;
-        let (cpu, begin) = (server.cpu()?, Instant::now());
-        let asked = generator.run(closed(CONNECTIONS, self.load), bench.interrupt)?;
-        let seconds = begin.elapsed().as_secs_f64();
-        let spent = server.cpu()?.since(&cpu);
+        let mut ask = |time| carried(server, &mut generator, (CONNECTIONS, time), bench.interrupt);
+        ask(WARM_UP)?;
+        let asked = ask(self.load)?;
         boot.failures
-            .extend(failed(&asked, &format!("failed ({})", load.about)));
-        let right = asked.iter().filter(|request| request.failure.is_none());
-        let answered = (right.count() * at_once) as f64;
+            .extend(failed(&asked.requests, &format!("failed ({})", load.about)));
+        let answered = (asked.answered * at_once) as f64;
         if answered > 0.0 {
-            boot.value(PER_S, load.name, answered / seconds);
-            let us = (spent.monitor_ns + spent.helper_ns) as f64 / 1e3;
+            boot.value(PER_S, load.name, answered / asked.seconds);
+            let us = (asked.spent.monitor_ns + asked.spent.helper_ns) as f64 / 1e3;
             boot.value(CPU_PER_REQUEST, load.name, us / answered);
         }
         Ok(())
@@ -503,15 +500,6 @@ fn first_answer(
 fn generator(server: &dyn Appliance, exchange: Exchange, connections: usize) -> Generator {
     let mode = Connections::KeepAlive(connections);
     Generator::of(server.address(), vec![exchange], mode, TIMEOUT)
-}
-
-/// The next request when one has been answered, for this time.
-fn closed(concurrency: usize, until: Duration) -> Schedule {
-    Schedule::Closed {
-        concurrency,
-        until,
-        count: usize::MAX,
-    }
 }
 
 impl Experiment for Apps {

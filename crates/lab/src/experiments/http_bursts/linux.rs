@@ -70,7 +70,8 @@ pub(super) fn compare(data: &mut Data, plan: &Plan, bench: &mut Bench<'_>) -> Re
         match workload.count(side, image.as_deref(), plan, bench.interrupt) {
             Ok(counts) => {
                 if side == Side::Linux {
-                    workload.note_versions(bench)?;
+                    let versions = files::versions(&workload.app, &workload.cache);
+                    bench.recorder.versions_of(versions)?;
                 }
                 keep(data, bench, side, &counts)?;
             }
@@ -111,13 +112,6 @@ impl Workload {
             plugin: Plugin::compile(&cache)?,
             cache,
         })
-    }
-
-    fn note_versions(&self, bench: &mut Bench<'_>) -> Result<(), RunError> {
-        for (program, version) in files::versions(&self.app, &self.cache) {
-            bench.recorder.version(&program, &version)?;
-        }
-        Ok(())
     }
 
     fn count(

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tare_control::sentence::chain;
 
@@ -19,6 +19,7 @@ use super::sample::{Line, Phase};
 use super::session::{BOOT, FILE, Session, Turn, body, spec};
 use crate::appliance::{Appliance, ApplianceError, ServerKind};
 use crate::bench::RunError;
+use crate::experiments::full_speed::carried;
 use tare_load::requests::{Connections, Generator, Request, Schedule, Target, failed};
 
 /// Connections at full speed.
@@ -196,28 +197,20 @@ impl Session<'_, '_> {
         connections: usize,
     ) -> Result<f64, RunError> {
         let mut generator = self.open(server, peer, connections)?;
-        let schedule = Schedule::Closed {
-            concurrency: connections,
-            until: ms(self.plan.capacity_ms),
-            count: usize::MAX,
-        };
-        let before = server.cpu()?;
-        let begin = Instant::now();
-        let requests = generator.run(schedule, self.bench.interrupt)?;
-        let seconds = begin.elapsed().as_secs_f64();
-        let spent = server.cpu()?.since(&before);
-        self.complain(peer, &requests, "requests failed at full speed");
-        let answered = requests.iter().filter(|it| it.failure.is_none()).count();
+        let load = (connections, ms(self.plan.capacity_ms));
+        let carried = carried(server, &mut generator, load, self.bench.interrupt)?;
+        self.complain(peer, &carried.requests, "requests failed at full speed");
+        let rate = carried.rate();
         let line = Line::Carried {
             peer,
             round,
             connections,
-            answered,
-            seconds,
-            spent,
+            answered: carried.answered,
+            seconds: carried.seconds,
+            spent: carried.spent,
         };
         self.data.keep(self.bench.recorder, line)?;
-        Ok(answered as f64 / seconds)
+        Ok(rate)
     }
 
     fn complain(&mut self, peer: Peer, requests: &[Request], what: &str) {

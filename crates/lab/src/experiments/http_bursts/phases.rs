@@ -10,6 +10,7 @@ use super::plan::ms;
 use super::sample::{Line, Phase};
 use super::session::{Server, Session, Turn};
 use crate::bench::RunError;
+use crate::experiments::full_speed::carried;
 use crate::observe::CpuReading;
 use crate::observe::counters::{
     activity_between, instructions_between, risen_between, seconds_between,
@@ -29,20 +30,14 @@ const QUIET: Duration = Duration::from_millis(80);
 impl Session<'_, '_> {
     /// Finds what the machine carries, in requests per second.
     pub(crate) fn calibrate(&mut self, server: &mut Server) -> Result<f64, RunError> {
-        let schedule = Schedule::Closed {
-            concurrency: CONCURRENCY,
-            until: ms(self.plan.calibrate_ms),
-            count: usize::MAX,
-        };
         let mut generator = self.generator(server, Connections::KeepAlive(CONCURRENCY));
-        let begin = Instant::now();
-        let requests = generator.run(schedule, self.bench.interrupt)?;
-        let seconds = begin.elapsed().as_secs_f64();
-        self.keep(server, Phase::Calibrate, &requests)?;
-        let answered = requests.iter().filter(|r| r.failure.is_none()).count();
-        let carried = answered as f64 / seconds;
-        self.value(&server.turn.arm.figure("carried_rps"), "1/s", carried)?;
-        Ok(carried)
+        let load = (CONCURRENCY, ms(self.plan.calibrate_ms));
+        let machine = server.machine.as_mut();
+        let carried = carried(machine, &mut generator, load, self.bench.interrupt)?;
+        self.keep(server, Phase::Calibrate, &carried.requests)?;
+        let rate = carried.rate();
+        self.value(&server.turn.arm.figure("carried_rps"), "1/s", rate)?;
+        Ok(rate)
     }
 
     /// A burst of open-loop load.

@@ -10,11 +10,12 @@ pub(super) mod mix;
 #[cfg(test)]
 pub(super) mod tests;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tare_control::stats::{Kvm, Stats};
 
+use super::full_speed::carried;
 use super::guest_bench::{self, ArmRound};
 use crate::appliance::{Appliance, ServerKind, Spec};
 use crate::bench::{Bench, RunError};
@@ -28,7 +29,9 @@ use crate::observe::counters::{activity_between, instructions_between};
 use crate::replay::Record;
 use crate::report::{ReportText, Template, row};
 use crate::request::Depth;
-use tare_load::requests::{Connections, Exchange, Generator, Request, Schedule, compact, failed};
+use tare_load::requests::{
+    Connections, Exchange, Generator, Request, Schedule, compact, failed, latencies_us,
+};
 
 /// Connections, and commands under way at once while calibrating.
 const CONNECTIONS: usize = 4;
@@ -172,18 +175,12 @@ impl Kv {
 
     /// Finds what an arm carries.
     fn calibrate(&mut self, bench: &mut Bench<'_>, arm: &'static str) -> Result<(), RunError> {
-        let server = self.serve(bench, arm)?;
-        let schedule = Schedule::Closed {
-            concurrency: CONNECTIONS,
-            until: self.calibrate,
-            count: usize::MAX,
-        };
-        let begin = Instant::now();
-        let asked = generator(server.as_ref(), mix::mixed()).run(schedule, bench.interrupt)?;
-        let seconds = begin.elapsed().as_secs_f64();
-        self.check(arm, "calibrating", &asked);
-        let answered = asked.iter().filter(|r| r.failure.is_none()).count();
-        let record = json!({"answered": answered, "seconds": seconds});
+        let mut server = self.serve(bench, arm)?;
+        let mut generator = generator(server.as_ref(), mix::mixed());
+        let load = (CONNECTIONS, self.calibrate);
+        let asked = carried(server.as_mut(), &mut generator, load, bench.interrupt)?;
+        self.check(arm, "calibrating", &asked.requests);
+        let record = json!({"answered": asked.answered, "seconds": asked.seconds});
         self.keep(bench, ArmRound { arm, round: 0 }, "calibration", &record)
     }
 
@@ -215,8 +212,7 @@ impl Kv {
         let number = |name: &str| record.get(name).and_then(Value::as_f64);
         if sample == "load" {
             let asked = compact::from_json(record).unwrap_or_default();
-            let answered = asked.iter().filter(|request| request.failure.is_none());
-            let us = answered.map(|request| request.latency_ns() as f64 / 1e3);
+            let us = latencies_us(&asked).into_iter();
             self.data.extend(LATENCY, arm, us);
         } else if let Some((answered, seconds)) = number("answered").zip(number("seconds")) {
             self.data.samples.put(CARRIED, arm, answered / seconds);
@@ -250,7 +246,7 @@ impl Kv {
         self.check(arm, "load", &asked);
         let share = (spent.monitor_ns + spent.helper_ns) as f64 / spent.wall_ns as f64;
         self.value(bench, CPU, arm, share * 100.0)?;
-        self.alone(bench, server.as_ref(), arm)?;
+        self.alone(bench, server.as_mut(), arm)?;
         if arm == TARE {
             self.count_all(bench, server.as_mut(), EXITS)?;
         }
@@ -261,25 +257,17 @@ impl Kv {
     fn alone(
         &mut self,
         bench: &mut Bench<'_>,
-        server: &dyn Appliance,
+        server: &mut dyn Appliance,
         arm: &str,
     ) -> Result<(), RunError> {
         let mode = Connections::KeepAlive(1);
         let mut generator = Generator::of(server.address(), mix::gets(), mode, TIMEOUT);
         generator.run(Schedule::one_by_one(1), bench.interrupt)?;
-        let schedule = Schedule::Closed {
-            concurrency: 1,
-            until: self.alone,
-            count: usize::MAX,
-        };
-        let begin = Instant::now();
-        let asked = generator.run(schedule, bench.interrupt)?;
-        let seconds = begin.elapsed().as_secs_f64();
-        self.check(arm, "getting on one connection", &asked);
-        let answered = asked.iter().filter(|request| request.failure.is_none());
-        let us = answered.map(|request| request.latency_ns() as f64 / 1e3);
-        let us: Vec<f64> = us.collect();
-        self.value(bench, ALONE, arm, us.len() as f64 / seconds)?;
+        let load = (1, self.alone);
+        let asked = carried(server, &mut generator, load, bench.interrupt)?;
+        self.check(arm, "getting on one connection", &asked.requests);
+        let us = latencies_us(&asked.requests);
+        self.value(bench, ALONE, arm, asked.rate())?;
         if let Some(summary) = tare_stats::summarize(&us) {
             self.value(bench, ALONE_P50, arm, summary.median)?;
         }
@@ -290,7 +278,7 @@ impl Kv {
     /// executes every instruction itself.
     fn in_ring_0(&mut self, bench: &mut Bench<'_>) -> Result<(), RunError> {
         let mut server = self.serve(bench, RING_0)?;
-        self.alone(bench, server.as_ref(), RING_0)?;
+        self.alone(bench, server.as_mut(), RING_0)?;
         self.count_all(bench, server.as_mut(), INSNS)
     }
 

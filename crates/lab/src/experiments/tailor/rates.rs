@@ -10,7 +10,9 @@ use crate::linux::catalog::{App, Protocol};
 use crate::linux::dialog::ANSWER;
 use crate::linux::machine::LinuxMachine;
 use tare_load::interrupt::Interrupt;
-use tare_load::requests::{Connections, Exchange, Expected, Generator, LoadError, Schedule};
+use tare_load::requests::{
+    Connections, Exchange, Expected, Generator, LoadError, Schedule, latencies_us,
+};
 
 /// Connections at most.
 const CONNECTIONS: usize = 8;
@@ -89,10 +91,7 @@ fn one(
                 LoadError::Interrupted(interrupted) => LinuxError::Interrupted(interrupted),
                 LoadError::Poll(source) => LinuxError::file("the load's connections")(source),
             })?;
-    let right = requests.iter().filter(|request| request.failure.is_none());
-    let latencies: Vec<f64> = right
-        .map(|request| request.latency_ns() as f64 / 1e3)
-        .collect();
+    let latencies = latencies_us(&requests);
     let last_ns = requests
         .iter()
         .map(|request| request.done_ns)
