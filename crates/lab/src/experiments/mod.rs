@@ -111,7 +111,7 @@ mod tests {
 
     /// Weighings against fakes: a machine without which each breaks off, and a figure that it
     /// has by then.
-    const FAKED: [(Weigh, usize, &str); 7] = [
+    const FAKED: [(Weigh, usize, &str); 8] = [
         (events::tests::run, 3, "ipis_per_message.condvar"),
         (tcp_rr::tests::run, 2, "rr_us.1vcpu.libos"),
         (ipi_halt::tests::run, 3, "wake_cycles_p50.never"),
@@ -119,6 +119,7 @@ mod tests {
         (calls::tests::run, 2, "call_ns.getppid.tare"),
         (kv::tests::run, 3, "kv_ops_per_s.tare"),
         (halt_budget::tests::run, 4, "wake_p50_us.poll.idle"),
+        (vic::tests::run, 3, "iops.cif1.off"),
     ];
 
     #[test]

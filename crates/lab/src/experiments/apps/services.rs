@@ -40,22 +40,32 @@ enum Command {
     Set,
 }
 
+const fn get(name: &'static str, about: &'static str) -> Load {
+    let command = Command::Get;
+    Load {
+        name,
+        about,
+        command,
+    }
+}
+
+const fn set(name: &'static str, about: &'static str) -> Load {
+    let command = Command::Set;
+    Load {
+        name,
+        about,
+        command,
+    }
+}
+
 /// All, the smallest first.
 pub(super) static SERVICES: [Service; 5] = [
     Service {
         name: "memcached",
         args: &[],
         loads: &[
-            Load {
-                name: "memcached_set",
-                about: "memcached, set",
-                command: Command::Set,
-            },
-            Load {
-                name: "memcached_get",
-                about: "memcached, get",
-                command: Command::Get,
-            },
+            set("memcached_set", "memcached, set"),
+            get("memcached_get", "memcached, get"),
         ],
     },
     Service {
@@ -63,44 +73,24 @@ pub(super) static SERVICES: [Service; 5] = [
         // Its own timer ten times a second would be most of what it does while idle.
         args: &["--hz", "1"],
         loads: &[
-            Load {
-                name: "redis_set",
-                about: "redis, SET",
-                command: Command::Set,
-            },
-            Load {
-                name: "redis_get",
-                about: "redis, GET",
-                command: Command::Get,
-            },
+            set("redis_set", "redis, SET"),
+            get("redis_get", "redis, GET"),
         ],
     },
     Service {
         name: "nginx",
         args: &[],
-        loads: &[Load {
-            name: "nginx_get",
-            about: "nginx, 1 KiB",
-            command: Command::Get,
-        }],
+        loads: &[get("nginx_get", "nginx, 1 KiB")],
     },
     Service {
         name: "go",
         args: &[],
-        loads: &[Load {
-            name: "go_get",
-            about: "Go, 1 KiB",
-            command: Command::Get,
-        }],
+        loads: &[get("go_get", "Go, 1 KiB")],
     },
     Service {
         name: "axum",
         args: &[],
-        loads: &[Load {
-            name: "axum_get",
-            about: "axum, 1 KiB",
-            command: Command::Get,
-        }],
+        loads: &[get("axum_get", "axum, 1 KiB")],
     },
 ];
 

@@ -14,9 +14,10 @@ use tare_control::stats::Kvm;
 
 use super::HttpBursts;
 use super::arms::Arm;
+use super::metrics::METRICS;
 use crate::bench::{Bench, RunError};
 use crate::experiment::{Entry, Experiment, Subject};
-use crate::figure::{Figure, Samples, Statistic};
+use crate::figure::{Figure, Statistic};
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::Depth;
@@ -41,7 +42,7 @@ pub(crate) const COUNTS: Entry = Entry {
     name: "counts",
     about: "instructions, exits and interrupts of a request, and sizes of images",
     subject: Subject::Image,
-    metrics: super::METRICS,
+    metrics: METRICS,
     goals: &[],
     make: |depth, image| Box::new(Counts::new(depth, image)),
 };
@@ -50,21 +51,14 @@ pub(crate) const COUNTS: Entry = Entry {
 pub(crate) struct Counts {
     server: HttpBursts,
     machines: usize,
-    images: Samples,
 }
 
 impl Counts {
     /// Planned for a depth; the image may be another than Tare's own.
     pub(crate) fn new(depth: Depth, image: Option<String>) -> Self {
-        let machines = match depth {
-            Depth::Quick => 3,
-            Depth::Standard => 6,
-            Depth::Full => 20,
-        };
         Self {
             server: HttpBursts::new(Depth::Standard, image),
-            machines,
-            images: Samples::default(),
+            machines: depth.of([3, 6, 20]),
         }
     }
 
@@ -79,8 +73,7 @@ impl Counts {
                 let figure = format!("{IMAGE}{name}");
                 let bytes = size.len() as f64;
                 let data = &mut self.server.data;
-                data.value(bench.recorder, &figure, "bytes", bytes)?;
-                self.images.add(&figure, "bytes", bytes);
+                data.value(bench.recorder, &figure, bytes)?;
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use tare_control::stats::Kvm;
 use super::arms::{Arm, Peer};
 use super::linux::Side;
 use super::machines::{Machine, Machines};
+use super::metrics::METRICS;
 use super::sample::{CpuSample, Line, Phase, SamplePosition};
 use crate::error::WeighError;
 use crate::figure::{Figure, Samples, grouped_quantile, rate, without_error};
@@ -41,7 +42,7 @@ pub(crate) const LATENCIES: [(&str, f64); 3] = [
 ];
 
 /// Everything in memory that figures and report need.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Data {
     /// Samples of figures that are medians, one for each machine.
     pub(crate) samples: Samples,
@@ -75,28 +76,6 @@ pub(crate) struct Data {
     pub(crate) iterations_inside: bool,
 }
 
-impl Default for Data {
-    fn default() -> Self {
-        Self {
-            samples: Samples::default(),
-            machines: Machines::default(),
-            events: BTreeMap::new(),
-            woken: (0, BTreeMap::new()),
-            cpu: Vec::new(),
-            latencies: BTreeMap::new(),
-            kvm: Kvm::None,
-            rate: None,
-            carried: 0.0,
-            requests: BTreeMap::new(),
-            image: None,
-            uncompared: Vec::new(),
-            unpeered: Vec::new(),
-            peer_failures: Vec::new(),
-            iterations_inside: false,
-        }
-    }
-}
-
 impl Data {
     /// Keeps a line, in the record and in memory.
     pub(crate) fn keep(&mut self, recorder: &mut Recorder, line: Line) -> Result<(), WeighError> {
@@ -110,10 +89,9 @@ impl Data {
         &mut self,
         recorder: &mut Recorder,
         figure: &str,
-        unit: &'static str,
         value: f64,
     ) -> Result<(), WeighError> {
-        let (figure, unit) = (figure.to_owned(), unit.to_owned());
+        let (figure, unit) = (figure.to_owned(), unit_of(figure).to_owned());
         self.keep(
             recorder,
             Line::Value {
@@ -138,16 +116,12 @@ impl Data {
     fn take(&mut self, line: Line) {
         match line {
             Line::Serving { .. } => self.machines.serve(),
-            Line::Value {
-                figure,
-                unit,
-                value,
-            } => self.figure(&figure, static_unit(&unit), value),
+            Line::Value { figure, value, .. } => self.figure(&figure, value),
             // All requests of one boot.
             Line::Translated { figure, insns } => {
                 let counts: Vec<f64> = insns.iter().map(|it| it.total() as f64).collect();
                 if let Some(counts) = tare_stats::summarize(&counts) {
-                    self.samples.add(&figure, "insns", counts.median);
+                    self.figure(&figure, counts.median);
                 }
             }
             Line::Events {
@@ -192,7 +166,8 @@ impl Data {
     }
 
     /// A sample of a figure: one of several of its machine, or the only one.
-    fn figure(&mut self, figure: &str, unit: &'static str, value: f64) {
+    fn figure(&mut self, figure: &str, value: f64) {
+        let unit = unit_of(figure);
         let machine = if OF_BATCHES.contains(&figure) {
             Some(self.machines.last_served())
         } else if figure == READING {
@@ -233,11 +208,10 @@ impl Data {
     /// CPU time of a request is of all threads of the monitor and of the network's process.
     fn carried(&mut self, arm: &str, answered: usize, seconds: f64, spent: &CpuSpent) {
         let rate = answered as f64 / seconds;
-        self.samples.add(&format!("rps_max.{arm}"), "1/s", rate);
+        self.figure(&format!("rps_max.{arm}"), rate);
         if answered > 0 {
             let us = (spent.monitor_ns + spent.helper_ns) as f64 / 1e3 / answered as f64;
-            self.samples
-                .add(&format!("cpu_us_per_request.{arm}"), "us", us);
+            self.figure(&format!("cpu_us_per_request.{arm}"), us);
         }
     }
 
@@ -247,10 +221,10 @@ impl Data {
             _ => "cpu_idle_pct",
         };
         let (own, helper) = (spent.monitor_pct(), spent.helper_pct());
-        self.samples.add(&peer.figure(base), "%", own);
+        self.figure(&peer.figure(base), own);
         if peer == Peer::Ring3 || peer == Peer::Ring0 {
             let base = format!("passt_{base}");
-            self.samples.add(&peer.figure(&base), "%", helper);
+            self.figure(&peer.figure(&base), helper);
         }
     }
 
@@ -307,44 +281,18 @@ impl Data {
     }
 }
 
-/// Units of this experiment; a record cannot name others.
-fn static_unit(unit: &str) -> &'static str {
-    const UNITS: [&str; 9] = [
-        "%", "us", "ms", "insns", "exits", "1/s", "KiB", "bytes", "1",
-    ];
-    UNITS.into_iter().find(|known| *known == unit).unwrap_or("")
+/// The unit of a figure.
+fn unit_of(figure: &str) -> &'static str {
+    let metric = METRICS.iter().find(|metric| metric.is_of(figure));
+    metric.map_or("", |metric| metric.unit)
 }
 
-/// Figures in the order in which they are read.
-const ORDER: &[&str] = &[
-    "cpu_idle_pct",
-    "cpu_burst_pct",
-    "cpu_1rps_pct",
-    "idle_exits_per_s",
-    "latency_p50_us",
-    "latency_p90_us",
-    "latency_p99_us",
-    "rps_max",
-    "cpu_us_per_request",
-    "ring",
-    "boot_insns",
-    "insns_per_request",
-    "insns_per_connection",
-    "first_byte_ms",
-    "first_line_ms",
-    "monitor_rss_kib",
-    "image_bytes",
-    "tcg_insns_per_request",
-    "tcg_insns_per_connection",
-    "tcg_boot_insns",
-];
+/// The first metrics, whose figures are read in this order; those of the others follow.
+const RANKED: usize = 20;
 
 fn rank(name: &str) -> usize {
-    let base = name.split('.').next().unwrap_or(name);
-    ORDER
-        .iter()
-        .position(|known| *known == base)
-        .unwrap_or(ORDER.len())
+    let place = METRICS.iter().position(|metric| metric.is_of(name));
+    place.map_or(RANKED, |place| place.min(RANKED))
 }
 
 fn arm_rank(name: &str) -> (usize, usize) {

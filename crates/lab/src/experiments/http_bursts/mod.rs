@@ -12,9 +12,9 @@ mod arms;
 mod charts;
 mod counts;
 mod data;
-mod goals;
 mod linux;
 mod machines;
+mod metrics;
 mod peers;
 mod phases;
 mod plan;
@@ -37,6 +37,7 @@ pub(super) use self::counts::COUNTS;
 
 use self::arms::Arm;
 use self::data::Data;
+use self::metrics::{GOALS, METRICS};
 use self::phases::Resting;
 use self::plan::{Plan, ms};
 use self::sample::{Line, Phase};
@@ -45,7 +46,6 @@ use crate::appliance::ServerKind;
 use crate::bench::{Bench, RunError};
 use crate::experiment::{Entry, Experiment, MOST_PLANNED, Subject};
 use crate::figure::Figure;
-use crate::metric::Metric;
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::Depth;
@@ -57,47 +57,13 @@ const BATCH: Duration = Duration::from_millis(600);
 /// The same for an arm that is counted in the translator.
 const COMPARED: Duration = Duration::from_secs(6);
 
-/// What it measures.
-pub(crate) const METRICS: &[Metric] = &[
-    Metric::less("cpu_idle_pct", "%"),
-    Metric::less("cpu_burst_pct", "%"),
-    Metric::less("cpu_1rps_pct", "%"),
-    Metric::less("idle_exits_per_s", "1/s"),
-    Metric::less("latency_p50_us", "us"),
-    Metric::less("latency_p90_us", "us"),
-    Metric::less("latency_p99_us", "us"),
-    Metric::more("rps_max", "1/s"),
-    Metric::less("cpu_us_per_request", "us"),
-    Metric::neither("ring", ""),
-    Metric::less("boot_insns", "insns"),
-    Metric::less("insns_per_request", "insns"),
-    Metric::less("insns_per_connection", "insns"),
-    Metric::less("first_byte_ms", "ms"),
-    Metric::less("first_line_ms", "ms"),
-    Metric::less("monitor_rss_kib", "KiB"),
-    Metric::less("image_bytes", "bytes"),
-    Metric::less("tcg_insns_per_request", "insns"),
-    Metric::less("tcg_insns_per_connection", "insns"),
-    Metric::less("tcg_boot_insns", "insns"),
-    Metric::less("exits_per_request", "exits"),
-    Metric::less("exits_per_connection", "exits"),
-    Metric::less("interrupts_per_request", "1"),
-    Metric::less("interrupts_per_connection", "1"),
-    Metric::more("carried_rps", "1/s"),
-    Metric::less("settled_ms", "ms"),
-    Metric::less("stats_request_us", "us"),
-    Metric::less("passt_cpu_idle_pct", "%"),
-    Metric::less("passt_cpu_burst_pct", "%"),
-    Metric::less("passt_cpu_1rps_pct", "%"),
-];
-
 /// The experiment.
 pub(super) const ENTRY: Entry = Entry {
     name: "http-bursts",
     about: "a web server under bursts and breaks: CPU, exits, latency of three ways to wait",
     subject: Subject::Image,
     metrics: METRICS,
-    goals: goals::GOALS,
+    goals: GOALS,
     make: |depth, image| Box::new(HttpBursts::new(depth, image)),
 };
 
@@ -273,12 +239,10 @@ impl HttpBursts {
             let served =
                 started.and_then(|mut machine| machine.wait_serving(BOOT, bench.interrupt));
             match served {
-                Ok(after) => self.data.value(
-                    bench.recorder,
-                    "first_line_ms.tcg",
-                    "ms",
-                    after.as_secs_f64() * 1e3,
-                )?,
+                Ok(after) => {
+                    let ms = after.as_secs_f64() * 1e3;
+                    self.data.value(bench.recorder, "first_line_ms.tcg", ms)?;
+                }
                 Err(error) if error.exit_code() == ExitCode::NoEngine => return Ok(()),
                 Err(error) => return Err(error.into()),
             }

@@ -97,7 +97,7 @@ impl Session<'_, '_> {
         let server = server.as_mut();
         server.wait_serving(BOOT, self.bench.interrupt)?;
         if let Some(ring) = server.stats()?.and_then(|stats| stats.ring) {
-            self.value(&peer.figure("ring"), "", f64::from(ring))?;
+            self.value(&peer.figure("ring"), f64::from(ring))?;
         }
         self.open(server, peer, 1)?;
         self.bench.interrupt.sleep(ms(self.plan.settle_ms))?;

@@ -36,7 +36,7 @@ impl Session<'_, '_> {
         let carried = carried(machine, &mut generator, load, self.bench.interrupt)?;
         self.keep(server, Phase::Calibrate, &carried.requests)?;
         let rate = carried.rate();
-        self.value(&server.turn.arm.figure("carried_rps"), "1/s", rate)?;
+        self.value(&server.turn.arm.figure("carried_rps"), rate)?;
         Ok(rate)
     }
 
@@ -148,7 +148,7 @@ impl Session<'_, '_> {
             && one.stats.is_some()
         {
             let us = before.since(&last).monitor_ns as f64 / 1e3;
-            self.value("stats_request_us", "us", us)?;
+            self.value("stats_request_us", us)?;
         }
         Ok(before)
     }
@@ -192,7 +192,7 @@ impl Session<'_, '_> {
             }
         }
         let figure = idle_figure(server.turn, "settled_ms");
-        self.value(&figure, "ms", begin.elapsed().as_secs_f64() * 1e3)
+        self.value(&figure, begin.elapsed().as_secs_f64() * 1e3)
     }
 
     /// Counts instructions of requests on one connection, and of connections with one request
@@ -215,7 +215,7 @@ impl Session<'_, '_> {
         }
         if let Some(stats) = self.stats(server, Phase::CountConnections)? {
             let kib = stats.memory.monitor_resident_bytes as f64 / 1024.0;
-            self.value("monitor_rss_kib", "KiB", kib)?;
+            self.value("monitor_rss_kib", kib)?;
         }
         Ok(())
     }
@@ -242,14 +242,14 @@ impl Session<'_, '_> {
         if let (Some(from), Some(to), true) = (from, to, complete) {
             let n = requests.len() as f64;
             if let Some(count) = instructions_between(&from, &to) {
-                self.value(figure, "insns", count / n)?;
+                self.value(figure, count / n)?;
             }
             let exits = figure.replace("insns", "exits");
-            self.value(&exits, "exits", activity_between(&from, &to) / n)?;
+            self.value(&exits, activity_between(&from, &to) / n)?;
             let interrupts = risen_between(&from, &to).remove("irq_injections");
             let interrupts = interrupts.unwrap_or(0) as f64;
             let name = figure.replace("insns", "interrupts");
-            self.value(&name, "1", interrupts / n)?;
+            self.value(&name, interrupts / n)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::arms::{Arm, Peer};
 use super::charts::{distributions, timeline};
 use super::data::Data;
-use super::goals::GOALS;
+use super::metrics::{GOALS, METRICS};
 use super::peers::SLOW_RPS;
 use super::plan::{Plan, SOURCE_RATE};
 use super::sample::{CpuSample, Phase};
@@ -35,7 +35,7 @@ const GLANCE: [(&str, &str, &str); 6] = [
 
 /// The report of a run, complete or not.
 pub(crate) fn report_text(plan: &Plan, data: &Data, figures: &[Figure]) -> ReportText {
-    let text = Template::new(include_str!("report.md"), super::METRICS, figures);
+    let text = Template::new(include_str!("report.md"), METRICS, figures);
     let text = with_findings(with_plan(text, plan), data, figures);
     let has_linux = value(figures, LINUX).is_some();
     let text =

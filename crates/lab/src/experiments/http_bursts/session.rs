@@ -111,10 +111,10 @@ impl Session<'_, '_> {
         {
             // Other machines' ring is the experiment's choice.
             if let Some(ring) = stats.ring.filter(|_| server.turn.ring == "auto") {
-                self.value("ring", "", f64::from(ring))?;
+                self.value("ring", f64::from(ring))?;
             }
             if let Some(count) = instructions(&stats) {
-                self.value("boot_insns", "insns", count)?;
+                self.value("boot_insns", count)?;
             }
         }
         Ok(())
@@ -127,11 +127,11 @@ impl Session<'_, '_> {
         let after = at
             .ok_or(RunError::NoAnswer)?
             .duration_since(server.machine.started());
-        self.value("first_byte_ms", "ms", after.as_secs_f64() * 1e3)?;
+        self.value("first_byte_ms", after.as_secs_f64() * 1e3)?;
         self.stats(server, Phase::Start)?;
         self.data.image = server.machine.image();
         if let Some(bytes) = server.machine.image_bytes() {
-            self.value("image_bytes", "bytes", bytes as f64)?;
+            self.value("image_bytes", bytes as f64)?;
         }
         Ok(())
     }
@@ -185,13 +185,8 @@ impl Session<'_, '_> {
     }
 
     /// Keeps a sample of a figure.
-    pub(crate) fn value(
-        &mut self,
-        figure: &str,
-        unit: &'static str,
-        value: f64,
-    ) -> Result<(), RunError> {
-        Ok(self.data.value(self.bench.recorder, figure, unit, value)?)
+    pub(crate) fn value(&mut self, figure: &str, value: f64) -> Result<(), RunError> {
+        Ok(self.data.value(self.bench.recorder, figure, value)?)
     }
 
     /// A load generator for a machine.

@@ -41,6 +41,8 @@ fn both_caches_are_asked_the_same_and_every_answer_is_checked() {
     assert_eq!(times.n, 2, "a pair of each round");
     // Instructions are counted in ring 0 alone, where the fake takes 1,000 a command.
     assert_eq!(figure(&summary, "kv_insns_per_get").value, 1000.0);
+    let html = run.text("report.html");
+    assert!(html.contains("commands a second; at "), "{html}");
     run.nothing_is_left();
 }
 
@@ -54,12 +56,4 @@ fn without_a_container_the_appliance_is_measured_and_the_report_says_why() {
         run.text("report.html")
             .contains("Not measured: memcached: ")
     );
-}
-
-#[test]
-fn the_report_of_kv_is_made_again_from_raw_samples() {
-    let run = run(Fault::None);
-    run.is_rebuilt_from_its_samples();
-    let html = run.text("report.html");
-    assert!(html.contains("commands a second; at "), "{html}");
 }

@@ -248,48 +248,48 @@ pub(super) struct Pair {
     pub(super) without: String,
 }
 
+const fn change(about: &'static str, from: &'static str, to: &'static str) -> Change {
+    Change { about, from, to }
+}
+
 /// Changes between the kernels that are measured completely: what gives which gain.
 pub(super) const CHANGES: [Change; 8] = [
-    Change {
-        about: "hardening off by boot parameters, Debian's kernel",
-        from: DEBIAN,
-        to: UNHARDENED,
-    },
-    Change {
-        about: "the same, kernel of Firecracker's configuration",
-        from: FIRECRACKER,
-        to: FIRECRACKER_UNHARDENED,
-    },
-    Change {
-        about: "Firecracker's configuration for Debian's",
-        from: DEBIAN,
-        to: FIRECRACKER,
-    },
-    Change {
-        about: "tailored, for Debian's",
-        from: DEBIAN,
-        to: TAILORED,
-    },
-    Change {
-        about: "clang and ThinLTO, for gcc: tailored",
-        from: TAILORED,
-        to: TAILORED_LTO,
-    },
-    Change {
-        about: "tailored, for Firecracker's configuration",
-        from: FIRECRACKER,
-        to: TAILORED,
-    },
-    Change {
-        about: "trusting, for Debian's without its hardening",
-        from: UNHARDENED,
-        to: TRUSTING,
-    },
-    Change {
-        about: "trusting, for Firecracker's without its hardening",
-        from: FIRECRACKER_UNHARDENED,
-        to: TRUSTING,
-    },
+    change(
+        "hardening off by boot parameters, Debian's kernel",
+        DEBIAN,
+        UNHARDENED,
+    ),
+    change(
+        "the same, kernel of Firecracker's configuration",
+        FIRECRACKER,
+        FIRECRACKER_UNHARDENED,
+    ),
+    change(
+        "Firecracker's configuration for Debian's",
+        DEBIAN,
+        FIRECRACKER,
+    ),
+    change("tailored, for Debian's", DEBIAN, TAILORED),
+    change(
+        "clang and ThinLTO, for gcc: tailored",
+        TAILORED,
+        TAILORED_LTO,
+    ),
+    change(
+        "tailored, for Firecracker's configuration",
+        FIRECRACKER,
+        TAILORED,
+    ),
+    change(
+        "trusting, for Debian's without its hardening",
+        UNHARDENED,
+        TRUSTING,
+    ),
+    change(
+        "trusting, for Firecracker's without its hardening",
+        FIRECRACKER_UNHARDENED,
+        TRUSTING,
+    ),
 ];
 
 /// One change: a kernel instead of another.

@@ -26,7 +26,7 @@ mod rule;
 mod sample;
 mod snapshot;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::io::{self, Write as _};
 use std::path::Path;

@@ -216,12 +216,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) const fn of(depth: Depth) -> Self {
-        let (rounds, ms) = match depth {
-            Depth::Quick => (1, 1000),
-            Depth::Standard => (6, 1000),
-            Depth::Full => (10, 5000),
-        };
+    pub(super) fn of(depth: Depth) -> Self {
+        let (rounds, ms) = depth.of([(1, 1000), (6, 1000), (10, 5000)]);
         Self {
             rounds,
             counted: Duration::from_millis(ms),

@@ -32,12 +32,8 @@ pub(in crate::experiments::vic) struct Plan {
 }
 
 impl Plan {
-    pub(in crate::experiments::vic) const fn of(depth: Depth) -> Self {
-        let (rounds, seconds) = match depth {
-            Depth::Quick => (2, 5),
-            Depth::Standard => (4, 10),
-            Depth::Full => (10, 30),
-        };
+    pub(in crate::experiments::vic) fn of(depth: Depth) -> Self {
+        let (rounds, seconds) = depth.of([(2, 5), (4, 10), (10, 30)]);
         Self {
             rounds,
             seconds,
