@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use tare_rootfs::directory::Owners;
 use tare_rootfs::{Cache, directory};
 
-use super::catalog::{self, App, Connection, Phase, Protocol};
-use super::dialog::{ANSWER, Dialog, QUIET, ask, greeted, timeless};
+use super::catalog::{self, App, Connection, Phase};
+use super::client::{Client, Known, Round};
+use super::dialog::{ANSWER, Dialog, ask, timeless};
 use super::{LinuxError, files, fuzz};
 
 /// How long the check is tried: a translated guest of a busy computer boots slowly.
@@ -67,30 +68,39 @@ pub fn check(name: &str, port: u16) -> Result<(), ByHandError> {
 pub fn load(name: &str, port: u16, phase: &str, rounds: usize) -> Result<usize, ByHandError> {
     let app = catalog::find(name)?;
     let phase = named(&app, phase)?;
-    let mut visitor = Visitor {
-        port,
-        protocol: app.protocol,
-        dialog: None,
-        answers: 0,
-    };
-    if !phase.prepare.is_empty() {
-        visitor.learn(&phase.prepare)?;
-    }
-    let known = phase.requests.iter().map(|request| {
-        let bytes = visitor.learn(request)?;
-        Ok((request, bytes))
-    });
-    let known: Vec<(&String, usize)> = known.collect::<Result<_, LinuxError>>()?;
-    visitor.answers = 0;
+    let client = Client::new(&app, at(port), &format!("port {port}"));
+    let round = client.round(phase)?;
+    let (mut dialog, mut answers) = (None, 0);
     for _ in 0..rounds {
         if phase.connection == Connection::EachVisit {
-            visitor.dialog = None;
+            dialog = None;
         }
-        for (request, bytes) in &known {
-            visitor.ask(request, *bytes)?;
+        for one in &round.requests {
+            dialog = Some(asked(&client, &round, dialog, one)?);
+            answers += 1;
         }
     }
-    Ok(visitor.answers)
+    Ok(answers)
+}
+
+/// Asks on a connection, and again on a new one: servers end a connection after a number of
+/// requests. The connection that was answered on.
+fn asked(
+    client: &Client,
+    round: &Round,
+    dialog: Option<Dialog>,
+    one: &Known,
+) -> Result<Dialog, LinuxError> {
+    if let Some(mut dialog) = dialog
+        && one.ask(&mut dialog).is_ok()
+    {
+        return Ok(dialog);
+    }
+    let asked = client.open(round).and_then(|mut dialog| {
+        one.ask(&mut dialog)?;
+        Ok(dialog)
+    });
+    asked.map_err(|_| client.unanswered(&one.request))
 }
 
 /// Asks `count` drawn dialogs; gives a line for each, its answer without dates.
@@ -119,50 +129,4 @@ fn named<'a>(app: &'a App, name: &str) -> Result<&'a Phase, LinuxError> {
 
 fn at(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
-}
-
-/// A client that connects again when the connection was closed.
-struct Visitor {
-    port: u16,
-    protocol: Protocol,
-    dialog: Option<Dialog>,
-    answers: usize,
-}
-
-impl Visitor {
-    /// The length of an answer, as it is on its own connection.
-    fn learn(&mut self, request: &str) -> Result<usize, LinuxError> {
-        let wire = self.protocol.wire(request);
-        let answer =
-            greeted(at(self.port), self.protocol).and_then(|mut dialog| dialog.learn(&wire, QUIET));
-        answer
-            .map(|answer| answer.len())
-            .map_err(|_| self.unanswered(request))
-    }
-
-    fn ask(&mut self, request: &str, answer_bytes: usize) -> Result<(), LinuxError> {
-        // Servers end a connection after a number of requests.
-        for _ in 0..2 {
-            let mut dialog = match self.dialog.take() {
-                Some(dialog) => dialog,
-                None => {
-                    greeted(at(self.port), self.protocol).map_err(|_| self.unanswered(request))?
-                }
-            };
-            let wire = self.protocol.wire(request);
-            if dialog.exchange(&wire, answer_bytes).is_ok() {
-                self.dialog = Some(dialog);
-                self.answers += 1;
-                return Ok(());
-            }
-        }
-        Err(self.unanswered(request))
-    }
-
-    fn unanswered(&self, request: &str) -> LinuxError {
-        LinuxError::NoAnswer {
-            kernel: format!("port {}", self.port),
-            request: request.to_owned(),
-        }
-    }
 }

@@ -19,14 +19,16 @@ pub(crate) fn ask(address: SocketAddr, limit: Duration, request: &[u8]) -> io::R
     Dialog::open(address, limit)?.until_closed(request)
 }
 
-/// A connection that was opened as the protocol wants it: it takes requests.
-pub(crate) fn greeted(address: SocketAddr, protocol: Protocol) -> io::Result<Dialog> {
+/// A connection that was opened as the protocol wants it: it takes requests. With it the length of
+/// the answer to what opens it.
+pub(crate) fn greeted(address: SocketAddr, protocol: Protocol) -> io::Result<(Dialog, usize)> {
     let mut dialog = Dialog::open(address, ANSWER)?;
     let greeting = protocol.greeting();
-    if !greeting.is_empty() {
-        dialog.learn(&greeting, QUIET)?;
-    }
-    Ok(dialog)
+    let answer = match greeting.as_slice() {
+        [] => Vec::new(),
+        greeting => dialog.learn(greeting, QUIET)?,
+    };
+    Ok((dialog, answer.len()))
 }
 
 /// An answer without what differs from second to second or from start to start: its
@@ -83,7 +85,9 @@ mod tests {
     fn a_connection_is_opened_with_what_its_protocol_begins_with() {
         let startup = Protocol::Postgres.greeting();
         let (address, server) = answers(startup.len(), b"Z\0\0\0\x05I");
-        drop(greeted(address, Protocol::Postgres).unwrap());
+        let (dialog, answered) = greeted(address, Protocol::Postgres).unwrap();
+        drop(dialog);
+        assert_eq!(answered, 6);
         assert_eq!(server.join().unwrap(), startup);
         let (address, server) = answers(0, b"");
         drop(greeted(address, Protocol::Http).unwrap());

@@ -21,8 +21,9 @@ use tare_tailor::prove::weigh_alone;
 use tempfile::TempDir;
 
 use super::LinuxError;
-use super::catalog::{App, Protocol};
-use super::dialog::{ANSWER, Dialog, QUIET, ask, greeted, timeless};
+use super::catalog::App;
+use super::client::Client;
+use super::dialog::{ANSWER, ask, timeless};
 use super::kernels::{Bootable, with_init};
 use tare_load::interrupt::Interrupt;
 use tare_tailor::counter::{Count, Counter, Plugin};
@@ -54,9 +55,7 @@ pub(crate) enum Clock {
 pub(crate) struct LinuxMachine {
     qemu: RunningGuest,
     started: Instant,
-    kernel: String,
-    port: u16,
-    protocol: Protocol,
+    client: Client,
     counter: Option<Counter>,
     directory: TempDir,
 }
@@ -121,9 +120,7 @@ impl LinuxMachine {
         Ok(Self {
             qemu: prepared.start(tare, console)?,
             started,
-            kernel: kernel.to_owned(),
-            port,
-            protocol: app.protocol,
+            client: Client::new(app, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), kernel),
             counter,
             directory,
         })
@@ -136,7 +133,7 @@ impl LinuxMachine {
             interrupt.check()?;
             self.alive()?;
             let limit = timeout(self.started.elapsed());
-            if let Ok(answer) = ask(self.address(), limit, &app.check_wire()) {
+            if let Ok(answer) = ask(self.client.address, limit, &app.check_wire()) {
                 if app.passes(&answer) {
                     return Ok(Booted {
                         after: self.started.elapsed(),
@@ -148,7 +145,7 @@ impl LinuxMachine {
             interrupt.sleep(TRY)?;
         }
         Err(LinuxError::Check {
-            kernel: self.kernel.clone(),
+            kernel: self.client.server.clone(),
             limit: SERVING,
             said: format!("{:?}; {}", String::from_utf8_lossy(&last), self.said()),
         })
@@ -156,7 +153,7 @@ impl LinuxMachine {
 
     /// The answer to one connection's requests, without its date.
     pub(crate) fn answer(&mut self, app: &App, request: &[u8]) -> Result<Vec<u8>, LinuxError> {
-        match ask(self.address(), ANSWER, request) {
+        match ask(self.client.address, ANSWER, request) {
             Ok(answer) => Ok(timeless(app.protocol, &answer)),
             Err(_) => {
                 self.alive()?;
@@ -165,46 +162,15 @@ impl LinuxMachine {
         }
     }
 
-    /// The answer to a request on a connection that stays open.
-    pub(crate) fn learn(&self, request: &[u8]) -> Result<Vec<u8>, LinuxError> {
-        greeted(self.address(), self.protocol)
-            .and_then(|mut dialog| dialog.learn(request, QUIET))
-            .map_err(|_| self.unanswered(request))
-    }
-
-    /// The answer to what opens every connection; empty where nothing does.
-    pub(crate) fn learn_greeting(&self) -> Result<Vec<u8>, LinuxError> {
-        let greeting = self.protocol.greeting();
-        if greeting.is_empty() {
-            return Ok(Vec::new());
-        }
-        Dialog::open(self.address(), ANSWER)
-            .and_then(|mut dialog| dialog.learn(&greeting, QUIET))
-            .map_err(|_| self.unanswered(&greeting))
-    }
-
-    /// What it speaks.
-    pub(crate) fn protocol(&self) -> Protocol {
-        self.protocol
+    /// Who asks it.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Instructions so far; none without a plugin.
     pub(crate) fn count(&self) -> Result<Count, LinuxError> {
         let read = self.counter.as_ref().map(Counter::read).transpose();
         Ok(read?.unwrap_or_default())
-    }
-
-    /// Where it answers.
-    pub(crate) fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
-    }
-
-    /// The error for a request that was not answered.
-    pub(crate) fn unanswered(&self, request: &[u8]) -> LinuxError {
-        LinuxError::NoAnswer {
-            kernel: self.kernel.clone(),
-            request: String::from_utf8_lossy(request).into_owned(),
-        }
     }
 
     /// QEMU's process.
@@ -225,7 +191,7 @@ impl LinuxMachine {
         match self.qemu.try_wait() {
             Ok(None) => Ok(()),
             _ => Err(LinuxError::Ended {
-                kernel: self.kernel.clone(),
+                kernel: self.client.server.clone(),
                 said: self.said(),
             }),
         }

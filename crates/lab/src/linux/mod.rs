@@ -8,6 +8,7 @@
 //! firecracker  the one of Firecracker's configuration
 //! machine    one guest: QEMU, a forwarded port, memory
 //! dialog     requests and answers on a connection
+//! client     who asks an application: rounds of requests with known answers
 //! protocol   what opens a connection, how a request is sent
 //! postgres   the messages of PostgreSQL's protocol
 //! requests   requests whose instructions are counted
@@ -21,6 +22,7 @@
 
 pub(crate) mod by_hand;
 pub(crate) mod catalog;
+pub(crate) mod client;
 pub(crate) mod dialog;
 pub(crate) mod files;
 pub(crate) mod firecracker;

@@ -1,11 +1,10 @@
 //! Requests whose instructions are counted one by one.
 
-use std::io;
 use std::time::Duration;
 
 use super::LinuxError;
 use super::catalog::{Connection, Phase};
-use super::dialog::{ANSWER, Dialog};
+use super::client::Round;
 use super::machine::LinuxMachine;
 use tare_load::interrupt::Interrupt;
 use tare_tailor::counter::Count;
@@ -22,58 +21,11 @@ pub(crate) fn count(
     samples: usize,
     interrupt: &Interrupt,
 ) -> Result<Vec<Count>, LinuxError> {
-    let round = learn(machine, phase)?;
+    let round = machine.client().round(phase)?;
     match phase.connection {
         Connection::Kept => on_one_connection(machine, &round, samples, interrupt),
         Connection::EachVisit => visits(machine, &round, samples, interrupt),
     }
-}
-
-/// A request and the length of its answer.
-struct Known {
-    request: Vec<u8>,
-    answer_bytes: usize,
-}
-
-/// The requests of every connection.
-struct Round {
-    /// What opens a connection; no bytes where nothing does.
-    greeting: Known,
-    requests: Vec<Known>,
-}
-
-impl Round {
-    /// A new connection that takes requests.
-    fn open(&self, machine: &LinuxMachine) -> io::Result<Dialog> {
-        let mut dialog = Dialog::open(machine.address(), ANSWER)?;
-        if !self.greeting.request.is_empty() {
-            dialog.exchange(&self.greeting.request, self.greeting.answer_bytes)?;
-        }
-        Ok(dialog)
-    }
-}
-
-fn learn(machine: &LinuxMachine, phase: &Phase) -> Result<Round, LinuxError> {
-    let protocol = machine.protocol();
-    if !phase.prepare.is_empty() {
-        machine.learn(&protocol.wire(&phase.prepare))?;
-    }
-    let one = |request: &String| {
-        let request = protocol.wire(request);
-        let answer_bytes = machine.learn(&request)?.len();
-        Ok(Known {
-            request,
-            answer_bytes,
-        })
-    };
-    let requests: Result<_, LinuxError> = phase.requests.iter().map(one).collect();
-    Ok(Round {
-        greeting: Known {
-            request: protocol.greeting(),
-            answer_bytes: machine.learn_greeting()?.len(),
-        },
-        requests: requests?,
-    })
 }
 
 fn on_one_connection(
@@ -84,7 +36,7 @@ fn on_one_connection(
 ) -> Result<Vec<Count>, LinuxError> {
     let mut counts = Vec::new();
     for _ in 0..REOPENED {
-        let Ok(mut dialog) = round.open(machine) else {
+        let Ok(mut dialog) = machine.client().open(round) else {
             break;
         };
         // The first one is the connection's.
@@ -94,7 +46,7 @@ fn on_one_connection(
                 return Ok(counts);
             }
             let before = machine.count()?;
-            if dialog.exchange(&one.request, one.answer_bytes).is_err() {
+            if one.ask(&mut dialog).is_err() {
                 break;
             }
             interrupt.sleep(SETTLE)?;
@@ -105,7 +57,9 @@ fn on_one_connection(
         }
     }
     let last = round.requests.first();
-    Err(machine.unanswered(last.map_or(&[], |one| &one.request)))
+    Err(machine
+        .client()
+        .unanswered(last.map_or(&[], |one| &one.request)))
 }
 
 fn visits(
@@ -117,13 +71,13 @@ fn visits(
     let mut counts = Vec::new();
     for _ in 0..samples {
         let before = machine.count()?;
-        let mut dialog = round
-            .open(machine)
-            .map_err(|_| machine.unanswered(b"a connection"))?;
+        let client = machine.client();
+        let mut dialog = client
+            .open(round)
+            .map_err(|_| client.unanswered(b"a connection"))?;
         for one in &round.requests {
-            dialog
-                .exchange(&one.request, one.answer_bytes)
-                .map_err(|_| machine.unanswered(&one.request))?;
+            one.ask(&mut dialog)
+                .map_err(|_| client.unanswered(&one.request))?;
         }
         drop(dialog);
         interrupt.sleep(SETTLE)?;

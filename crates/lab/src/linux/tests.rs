@@ -72,6 +72,7 @@ fn serves_and_answers(name: &str) {
     let request = app.protocol.wire(&kept.unwrap().requests[0]);
     assert!(
         machine
+            .client()
             .learn(&request)
             .is_ok_and(|answer| !answer.is_empty())
     );

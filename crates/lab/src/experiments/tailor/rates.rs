@@ -80,7 +80,7 @@ fn one(
     let time = Duration::from_millis(plan.load_ms);
     let connections = Connections::KeepAlive(CONNECTIONS);
     let mut load = Generator::of(
-        machine.address(),
+        machine.client().address,
         vec![exchange.clone()],
         connections,
         ANSWER,
@@ -121,7 +121,7 @@ fn exchange(machine: &LinuxMachine, app: &App) -> Result<Exchange, LinuxError> {
     let request = peak
         .and_then(|phase| phase.requests.first())
         .map_or(&[][..], String::as_bytes);
-    let answer = machine.learn(request)?;
+    let answer = machine.client().learn(request)?;
     let answer = match app.protocol {
         Protocol::Http => Expected::Http(body(&answer).into()),
         Protocol::Redis | Protocol::Memcached | Protocol::Postgres => {
