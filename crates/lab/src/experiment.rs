@@ -232,6 +232,12 @@ pub(crate) fn replanned(plan: &Value, name: &str, number: &mut usize) {
     *number = recorded.map_or(*number, |it| it.min(MOST_PLANNED));
 }
 
+/// The same with a time in ms.
+pub(crate) fn replanned_ms(plan: &Value, name: &str, time: &mut Duration) {
+    let recorded = plan.get(name).and_then(Value::as_u64);
+    *time = recorded.map_or(*time, Duration::from_millis);
+}
+
 /// Where merged runs are from.
 #[derive(Clone, Debug)]
 pub struct Merged {

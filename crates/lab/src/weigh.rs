@@ -328,11 +328,8 @@ fn write(
         summary: &summary,
         goals,
         text,
-        failures: &failures,
-        ending,
         command: &origin.command,
         directory: recorder.directory(),
-        took: origin.took,
     });
     recorder.file("report.html", html.as_bytes())?;
     Ok(WeighResult {

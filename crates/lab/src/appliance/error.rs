@@ -64,6 +64,16 @@ pub enum ApplianceError {
 }
 
 impl ApplianceError {
+    /// The program that is not installed, if that is why.
+    pub(crate) fn not_installed(&self) -> Option<String> {
+        match self {
+            Self::Execute { path, source } if source.kind() == io::ErrorKind::NotFound => {
+                Some(path.display().to_string())
+            }
+            _ => None,
+        }
+    }
+
     /// The exit code that fits.
     pub(crate) fn exit_code(&self) -> ExitCode {
         let known = |code: i32| {

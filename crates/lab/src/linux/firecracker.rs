@@ -8,21 +8,17 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use tare_rootfs::Cache;
 use tare_tailor::kconfig::{Config, GivenConfig, GivenError};
-use tare_tailor::kernel::{KernelBuilder, Patching};
+use tare_tailor::kernel::Patching;
 use tare_tailor::lock;
 use tare_tailor::mapping::Symbol;
-use tare_tailor::source::Source;
-use tare_tailor::starter::{Starter, bounds};
 use tare_tailor::toolchain::Toolchain;
 
 use super::LinuxError;
 use super::kernels::{self, Bootable};
-use super::machine;
 use tare_load::interrupt::Interrupt;
 
 /// Its options, in the cache.
@@ -156,13 +152,7 @@ pub(crate) fn kernel(
     let entries = kernels::entries(cache);
     let place = entries.join(key);
     if kernels::at(&place, name).is_none() {
-        let builder = KernelBuilder {
-            cache: cache.clone(),
-            source: Source::default(),
-            jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-            patching: Patching::Cached,
-            starter: Starter::Tare(machine::this_program()?, bounds()),
-        };
+        let builder = kernels::builder(cache, Patching::Cached)?;
         let objects = entries.join(OBJECTS);
         let goes_on = || interrupt.check().is_ok();
         let made = builder.make_given(given, &objects, &goes_on, |_| {});

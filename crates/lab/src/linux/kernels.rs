@@ -108,7 +108,7 @@ pub(crate) fn tailored(
     let order = order(app, cuts)?;
     let sources = sources(cache)?;
     let place = entries(cache).join(key(app, &order, &sources, &toolchain(name, &order)?));
-    if stored_kernel(&place).is_none() {
+    if at(&place, name).is_none() {
         make(name, &order, &place, cache, interrupt)?;
     }
     at(&place, name).ok_or_else(|| LinuxError::Missing {
@@ -122,9 +122,19 @@ pub(super) fn entries(cache: &Cache) -> PathBuf {
     cache.dir().join(ENTRIES)
 }
 
-/// The kernel that was made in a directory, if it is whole.
+/// The kernel that was made in a directory, if it is whole and still what its lock says.
 pub(super) fn at(place: &Path, name: &str) -> Option<Bootable> {
-    stored_kernel(place).map(|it| bootable(name, it))
+    let lock = Lock::read(&place.join(LOCK)).ok()?;
+    let image = place.join(IMAGE);
+    let same = lock::sha256_of_file(&image).ok()? == lock.image_sha256;
+    same.then(|| Bootable {
+        name: name.to_owned(),
+        image,
+        modules: Vec::new(),
+        config: Config::read(&(lock.config.join("\n") + "\n")),
+        image_bytes: lock.image_bytes,
+        parameters: "",
+    })
 }
 
 /// A tailored kernel that was made before, with the sources that are here already.
@@ -144,17 +154,6 @@ pub(crate) fn kept_for(
     let order = order(app, cuts)?;
     let key = key(app, &order, &sources(cache)?, &toolchain(name, &order)?);
     at(&entries.join(key), name).ok_or_else(none)
-}
-
-fn bootable(name: &str, (lock, image): (Lock, PathBuf)) -> Bootable {
-    Bootable {
-        name: name.to_owned(),
-        image,
-        modules: Vec::new(),
-        config: Config::read(&(lock.config.join("\n") + "\n")),
-        image_bytes: lock.image_bytes,
-        parameters: "",
-    }
 }
 
 /// The compilers of a kernel request.
@@ -181,14 +180,6 @@ fn key(app: &App, order: &KernelSpec, sources: &Sources, toolchain: &Toolchain) 
     format!("{}-{}", app.name, &lock::sha256(all.as_bytes())[..12])
 }
 
-/// A kernel that was made before and is still what its lock says.
-fn stored_kernel(place: &Path) -> Option<(Lock, PathBuf)> {
-    let lock = Lock::read(&place.join(LOCK)).ok()?;
-    let image = place.join(IMAGE);
-    let same = lock::sha256_of_file(&image).ok()? == lock.image_sha256;
-    same.then_some((lock, image))
-}
-
 /// The directory of objects that a kernel shares with those of about as many cuts.
 fn objects(cuts: &BTreeSet<Cut>) -> &'static str {
     if cuts.len() < Cut::by_default().len() {
@@ -207,17 +198,22 @@ fn make(
     cache: &Cache,
     interrupt: &Interrupt,
 ) -> Result<(), LinuxError> {
-    let builder = KernelBuilder {
-        cache: cache.clone(),
-        source: Source::default(),
-        jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        patching: Patching::InPlace,
-        starter: Starter::Tare(machine::this_program()?, bounds()),
-    };
+    let builder = builder(cache, Patching::InPlace)?;
     let objects = entries(cache).join(objects(&order.cuts));
     let goes_on = || interrupt.check().is_ok();
     let made = builder.make(order, &objects, &goes_on, |_| {});
     store(name, made, &objects, place, interrupt)
+}
+
+/// What makes kernels of the sources that are known.
+pub(super) fn builder(cache: &Cache, patching: Patching) -> Result<KernelBuilder, LinuxError> {
+    Ok(KernelBuilder {
+        cache: cache.clone(),
+        source: Source::default(),
+        jobs: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        patching,
+        starter: Starter::Tare(machine::this_program()?, bounds()),
+    })
 }
 
 /// Stores what was made in `objects` at its place among the kernels.
@@ -374,9 +370,9 @@ mod tests {
     #[test]
     fn an_image_that_its_lock_does_not_know_is_not_taken() {
         let place = tempfile::tempdir().unwrap();
-        assert!(stored_kernel(place.path()).is_none());
+        assert!(at(place.path(), "x").is_none());
         fs::write(place.path().join(IMAGE), "image").unwrap();
         fs::write(place.path().join(LOCK), "{}").unwrap();
-        assert!(stored_kernel(place.path()).is_none());
+        assert!(at(place.path(), "x").is_none());
     }
 }

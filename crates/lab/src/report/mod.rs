@@ -9,11 +9,9 @@ mod template;
 mod text;
 
 use std::path::Path;
-use std::time::Duration;
 
 use crate::goal::Goal;
 use crate::summary::Summary;
-use crate::weigh_result::WeighEnd;
 
 pub(crate) use page::{AGAINST, bare, html};
 pub use section::{ReportText, Section};
@@ -25,10 +23,7 @@ pub(crate) struct Report<'a> {
     pub summary: &'a Summary,
     pub goals: &'a [Goal],
     pub text: ReportText,
-    pub failures: &'a [String],
-    pub ending: WeighEnd,
     pub command: &'a str,
     /// Where the page's neighbours are.
     pub directory: &'a Path,
-    pub took: Duration,
 }

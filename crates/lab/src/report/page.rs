@@ -10,8 +10,7 @@ use super::{Report, Section};
 use crate::figure::{Figure, needed};
 use crate::goal::{Bound, Goal, Judgement, judge};
 use crate::number::number;
-use crate::summary::Summary;
-use crate::weigh_result::WeighEnd;
+use crate::summary::{Status, Summary};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -66,7 +65,7 @@ fn head(title: &str) -> String {
 fn header(out: &mut String, report: &Report<'_>) {
     let summary = report.summary;
     // A report that is made again from samples does not know how long the run took.
-    let took = match report.took.as_secs() {
+    let took = match summary.duration_s as u64 {
         0 => String::new(),
         seconds => {
             let took = humantime::format_duration(std::time::Duration::from_secs(seconds));
@@ -97,13 +96,13 @@ fn header(out: &mut String, report: &Report<'_>) {
             escape(&busy)
         );
     }
-    let what = match (report.ending, report.failures.is_empty()) {
-        (WeighEnd::Complete, true) => return,
-        (WeighEnd::Complete, false) => "Some samples failed; they are not in the figures:",
-        (WeighEnd::Broken(_), _) => "Broken off; what was measured until then is below.",
-        (WeighEnd::Interrupted(_), _) => "Interrupted; what was measured until then is below.",
+    let what = match summary.status {
+        Status::Complete => return,
+        Status::Failed => "Some samples failed; they are not in the figures:",
+        Status::Broken => "Broken off; what was measured until then is below.",
+        Status::Interrupted => "Interrupted; what was measured until then is below.",
     };
-    let failures = list(report.failures);
+    let failures = list(&summary.failures);
     let _ = writeln!(
         out,
         "<div class=\"banner\"><strong>{what}</strong>{failures}</div>"

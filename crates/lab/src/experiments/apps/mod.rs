@@ -19,7 +19,6 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -39,7 +38,7 @@ use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::error::WeighError;
 use crate::experiment::{
-    Entry, Experiment, IfFails, Subject, Turn, has_data, replanned, rounds, times,
+    Entry, Experiment, IfFails, Subject, Turn, has_data, replanned, replanned_ms, rounds, times,
 };
 use crate::figure::{Figure, needed, rate, without_error};
 use crate::goal::Goal;
@@ -452,21 +451,19 @@ fn built(name: &str) -> Result<PathBuf, LinuxError> {
 
 /// Why an arm gave no samples; interruptions and errors of other parts are passed on.
 fn missing(result: Result<(), RunError>) -> Result<Option<String>, RunError> {
-    Ok(match result {
-        Ok(()) => None,
-        Err(RunError::Appliance(ApplianceError::Execute { path, source }))
-            if source.kind() == ErrorKind::NotFound =>
-        {
-            let path = path.display();
-            let source = match path.to_string().as_str() {
-                "runsc" => "https://gvisor.dev/docs/user_guide/install",
-                _ => "scripts/setup.sh weigh installs it",
-            };
-            Some(format!("{path} is not installed ({source})"))
-        }
-        Err(RunError::Appliance(error)) => Some(chain(&error)),
+    let error = match result {
+        Ok(()) => return Ok(None),
+        Err(RunError::Appliance(error)) => error,
         Err(error) => return Err(error),
-    })
+    };
+    let Some(program) = error.not_installed() else {
+        return Ok(Some(chain(&error)));
+    };
+    let source = match program.as_str() {
+        "runsc" => "https://gvisor.dev/docs/user_guide/install",
+        _ => "scripts/setup.sh weigh installs it",
+    };
+    Ok(Some(format!("{program} is not installed ({source})")))
 }
 
 /// From the start to the first right answer. Machines do not report when an application
@@ -527,14 +524,9 @@ impl Experiment for Apps {
         // Earlier versions measured on none.
         let digests = plan.get("kernels").map(BTreeMap::deserialize);
         self.digests = digests.and_then(Result::ok).unwrap_or_default();
-        for (name, time) in [
-            ("alone_ms", &mut self.alone),
-            ("load_ms", &mut self.load),
-            ("idle_ms", &mut self.idle),
-        ] {
-            let ms = plan.get(name).and_then(Value::as_u64);
-            *time = ms.map_or(*time, Duration::from_millis);
-        }
+        replanned_ms(plan, "alone_ms", &mut self.alone);
+        replanned_ms(plan, "load_ms", &mut self.load);
+        replanned_ms(plan, "idle_ms", &mut self.idle);
     }
 
     fn replay(&mut self, record: &Record) -> Result<(), RunError> {

@@ -7,7 +7,6 @@
 //! figures have intervals; the others, which take longer, in some.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use super::arms::{Arm, Peer};
 use super::plan::{Plan, SOURCE_RATE, ms};
 use super::sample::{Line, Phase};
 use super::session::{BOOT, FILE, Session, Turn, body, spec};
-use crate::appliance::{Appliance, ApplianceError, ServerKind};
+use crate::appliance::{Appliance, ServerKind};
 use crate::bench::RunError;
 use crate::experiments::full_speed::carried;
 use tare_load::requests::{Connections, Generator, Request, Schedule, Target, failed};
@@ -54,13 +53,10 @@ fn missing_because(peer: Peer, result: Result<(), RunError>) -> Result<Option<St
     match result {
         Ok(()) => Ok(None),
         Err(error) if peer == Peer::Ring3 => Err(error),
-        Err(RunError::Appliance(ApplianceError::Execute { path, source }))
-            if source.kind() == ErrorKind::NotFound =>
-        {
-            let path = path.display();
-            Ok(Some(format!("{path} is not installed")))
-        }
-        Err(RunError::Appliance(error)) => Ok(Some(chain(&error))),
+        Err(RunError::Appliance(error)) => Ok(Some(match error.not_installed() {
+            Some(program) => format!("{program} is not installed"),
+            None => chain(&error),
+        })),
         Err(error) => Err(error),
     }
 }
@@ -222,6 +218,7 @@ impl Session<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::appliance::ApplianceError;
     use crate::request::Depth;
 
     #[test]
@@ -244,7 +241,7 @@ mod tests {
         let missing_program = || {
             Err(RunError::Appliance(ApplianceError::Execute {
                 path: "lighttpd".into(),
-                source: ErrorKind::NotFound.into(),
+                source: std::io::ErrorKind::NotFound.into(),
             }))
         };
         let why = missing_because(Peer::Native, missing_program());

@@ -42,7 +42,9 @@ use super::guest_bench::{self, ArmRound};
 use crate::appliance::{Guest, GuestSpec};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
-use crate::experiment::{Entry, Experiment, Subject, Turn, has_data, rounds};
+use crate::experiment::{
+    Entry, Experiment, Subject, Turn, has_data, replanned, replanned_ms, rounds,
+};
 use crate::figure::{Figure, exact};
 use crate::metric::Metric;
 use crate::replay::Record;
@@ -468,11 +470,9 @@ impl Experiment for Vic {
     }
 
     fn replan(&mut self, plan: &Value) {
-        let ms = |name: &str| Some(Duration::from_millis(plan.get(name)?.as_u64()?));
-        self.plan.counted = ms("counted_ms").unwrap_or(self.plan.counted);
-        self.plan.warm_up = ms("warm_up_ms").unwrap_or(self.plan.warm_up);
-        let rounds = plan.get("rounds").and_then(Value::as_u64);
-        self.plan.rounds = rounds.map_or(self.plan.rounds, |rounds| rounds as usize);
+        replanned_ms(plan, "counted_ms", &mut self.plan.counted);
+        replanned_ms(plan, "warm_up_ms", &mut self.plan.warm_up);
+        replanned(plan, "rounds", &mut self.plan.rounds);
         self.is_scaled = plan.get("iops_threshold_where_emulated").is_some();
     }
 
