@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use tare_stats::{Interval, count_interval, mean_interval, quantile_interval, signed_rank};
 
-use crate::metric::Metric;
+use crate::metric::{Metric, of_figure};
 use crate::number::number;
 
 /// One figure of `summary.json`.
@@ -222,7 +222,7 @@ pub fn value(figures: &[Figure], name: &str) -> Option<f64> {
 
 /// Samples by figure, in the order in which the figures first came.
 #[derive(Clone, Debug, Default)]
-pub struct Samples {
+pub(crate) struct Samples {
     /// The round that samples come from.
     round: usize,
     order: Vec<String>,
@@ -258,7 +258,7 @@ impl Samples {
     }
 
     /// Adds a sample to the figure `name`. A value that is not finite is dropped.
-    pub fn add(&mut self, name: &str, unit: &'static str, value: f64) {
+    pub(crate) fn add(&mut self, name: &str, unit: &'static str, value: f64) {
         if !value.is_finite() {
             return;
         }
@@ -280,14 +280,21 @@ impl Samples {
         self.add(&metric.of(arm), metric.unit, value);
     }
 
+    /// Adds a sample to a figure of one of these metrics; of others none.
+    pub(crate) fn add_of(&mut self, metrics: &[Metric], figure: &str, value: f64) {
+        if let Some(metric) = of_figure(metrics, figure) {
+            self.add(figure, metric.unit, value);
+        }
+    }
+
     /// The samples of a figure; none if there is no such figure.
-    pub fn values(&self, name: &str) -> &[f64] {
+    pub(crate) fn values(&self, name: &str) -> &[f64] {
         self.series.get(name).map_or(&[], |series| &series.values)
     }
 
     /// Samples of two arms of a figure in the rounds that both have; those that are not
     /// positive are left out.
-    pub fn pairs(&self, name: &str, arms: [&str; 2]) -> Vec<(f64, f64)> {
+    pub(crate) fn pairs(&self, name: &str, arms: [&str; 2]) -> Vec<(f64, f64)> {
         let [first, second] = arms.map(|arm| {
             let series = self.series.get(&format!("{name}.{arm}"));
             series.map(Series::by_round).unwrap_or_default()
@@ -298,7 +305,7 @@ impl Samples {
     }
 
     /// A figure for each series: its median with interval.
-    pub fn figures(&self) -> Vec<Figure> {
+    pub(crate) fn figures(&self) -> Vec<Figure> {
         let medians = self.order.iter().filter_map(|name| {
             let series = self.series.get(name)?;
             median(name, series.unit, &series.values)

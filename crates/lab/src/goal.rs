@@ -90,7 +90,7 @@ impl Goal {
 /// What a run says of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Judgement {
+pub(crate) enum Judgement {
     /// The whole interval is within the goal.
     Met,
     /// The whole interval is beyond the goal.
@@ -101,7 +101,7 @@ pub enum Judgement {
 
 impl Judgement {
     /// The word in tables.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Met => "met",
             Self::Missed => "MISSED",

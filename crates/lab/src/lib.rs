@@ -67,8 +67,8 @@ pub mod kit {
     pub use crate::error::WeighError;
     pub use crate::experiment::{Entry, Experiment, Merged, Subject};
     pub use crate::export::csv_field;
-    pub use crate::figure::{Figure, Samples, Spread, Statistic, find, median, value};
-    pub use crate::goal::{Goal, Judgement};
+    pub use crate::figure::{Figure, Spread, Statistic, find, median, value};
+    pub use crate::goal::Goal;
     pub use crate::host::{HostFacts, sha256_of_text};
     pub use crate::metric::Metric;
     pub use crate::number::number;
@@ -76,7 +76,7 @@ pub mod kit {
     pub use crate::record::Recorder;
     pub use crate::replay::Record;
     pub use crate::report::svg::{Bar, Column, Series, bars, course, legend, reach};
-    pub use crate::report::{ONCE, ReportText, Row, Section, Template, escape, row, table};
+    pub use crate::report::{ReportText, Row, Section, Template, escape, row, table};
     pub use crate::request::{Depth, WeighRequest};
     pub use tare_load::interrupt::{Interrupt, Interrupted};
 }

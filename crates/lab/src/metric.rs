@@ -83,6 +83,12 @@ impl Metric {
     }
 }
 
+/// The metric that a figure is of, if it is one of these.
+pub(crate) fn of_figure(metrics: &[Metric], figure: &str) -> Option<Metric> {
+    let mut metrics = metrics.iter();
+    metrics.find(|metric| metric.is_of(figure)).copied()
+}
+
 /// Metrics of an experiment as constants, `NAME: better("name", "unit");`, and all of them as
 /// `METRICS`.
 macro_rules! metrics {

@@ -20,6 +20,8 @@ use crate::export;
 use crate::figure::{self, Figure};
 use crate::goal::{JudgedGoal, Judgement, undecided, verdicts};
 use crate::host::{self, HostFacts};
+#[cfg(test)]
+use crate::metric::of_figure;
 use crate::observe::Crowding;
 use crate::progress::Progress;
 use crate::record::Recorder;
@@ -284,8 +286,7 @@ fn write(
     }
     #[cfg(test)]
     for figure in &figures {
-        let mut metrics = origin.entry.metrics.iter();
-        let known = metrics.find(|metric| metric.is_of(&figure.name));
+        let known = of_figure(origin.entry.metrics, &figure.name);
         assert!(known.is_some(), "{}: of no metric", figure.name);
         assert!(
             Effect::is_shown(figure),
@@ -500,7 +501,7 @@ mod tests {
     use crate::experiments::ALL;
 
     #[test]
-    fn options_of_another_experiment_are_refused() {
+    fn options_of_other_experiments_are_refused() {
         let of = |experiment: &str, option: &str| {
             let mut request = WeighRequest::new(experiment);
             match option {
@@ -522,7 +523,15 @@ mod tests {
         ] {
             for option in all {
                 match of(experiment, option) {
-                    Ok(_) => assert!(own.contains(&option), "{experiment} {option}"),
+                    Ok(subject) => {
+                        assert!(own.contains(&option), "{experiment} {option}");
+                        let named = match option {
+                            "--image" => Some("http"),
+                            "--app" => Some("redis"),
+                            _ => None,
+                        };
+                        assert_eq!(subject.as_deref(), named, "{option}");
+                    }
                     Err(said) => {
                         assert_eq!(said, format!("{option} is not an option of {experiment}"));
                         assert!(!own.contains(&option), "{experiment} {option}");
@@ -540,23 +549,5 @@ mod tests {
         let (said, code) = text.expect_err("no such experiment");
         assert!(said.starts_with(expected), "{said}");
         assert_eq!(code, ExitCode::Usage);
-    }
-
-    #[test]
-    fn options_of_other_experiments_are_refused() {
-        let told = |experiment: &str, image: Option<&str>, app: Option<&str>| {
-            let mut request = WeighRequest::new(experiment);
-            request.image = image.map(str::to_owned);
-            request.app = app.map(str::to_owned);
-            let entry = find(experiment, ALL).ok()?;
-            subject(&entry, &request).ok().flatten()
-        };
-        assert_eq!(
-            told("tailor", None, Some("nginx")),
-            Some("nginx".to_owned())
-        );
-        assert_eq!(told("kv", Some("kv"), None), Some("kv".to_owned()));
-        assert_eq!(told("kv", None, Some("nginx")), None);
-        assert_eq!(told("tailor", Some("kv"), None), None);
     }
 }

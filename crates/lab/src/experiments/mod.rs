@@ -134,6 +134,41 @@ mod tests {
         }
     }
 
+    /// The machine that is QEMU's, a figure of another arm, and what the report says then.
+    const WITHOUT_QEMU: [(Weigh, usize, &str, &str); 3] = [
+        (
+            events::tests::run,
+            6,
+            "round_trip_us_p50.host",
+            "Not measured",
+        ),
+        (
+            ipi_halt::tests::run,
+            6,
+            "wake_cycles_p50.dedicated",
+            "Not measured",
+        ),
+        (
+            vmexit::tests::run,
+            vmexit::tests::QEMU,
+            "exit_ns.cr3",
+            "Unavailable here",
+        ),
+    ];
+
+    #[test]
+    fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
+        for (run, machine, other, said) in WITHOUT_QEMU {
+            let run = run(Fault::Ends(machine));
+            assert_eq!(run.outcome.ending, WeighEnd::Complete);
+            let summary = run.summary();
+            assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
+            figure(&summary, other);
+            let why = format!("{said}: qemu: ");
+            assert!(run.text("report.html").contains(&why), "{why}");
+        }
+    }
+
     #[test]
     fn a_broken_run_stays_broken_where_its_report_is_made_again() {
         let run = events::tests::run(Fault::Ends(3));

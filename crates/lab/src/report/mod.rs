@@ -15,7 +15,8 @@ use crate::summary::Summary;
 
 pub(crate) use page::{AGAINST, bare, html};
 pub use section::{ReportText, Section};
-pub use template::{ONCE, Row, Template, row};
+pub(crate) use template::ONCE;
+pub use template::{Row, Template, row};
 pub use text::{escape, table};
 
 /// All that a report is made from.

@@ -39,7 +39,7 @@ const NOTHING: &str = "–";
 pub type Row = Vec<(&'static str, Option<String>)>;
 
 /// The row of a table that has no values but figures.
-pub const ONCE: [Row; 1] = [Row::new()];
+pub(crate) const ONCE: [Row; 1] = [Row::new()];
 
 /// A row of values that are all there.
 pub fn row<const N: usize>(values: [(&'static str, &str); N]) -> Row {

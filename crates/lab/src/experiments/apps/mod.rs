@@ -372,11 +372,8 @@ impl Apps {
         }
         self.data.samples.enter_round(boot.cycle);
         for (figure, value) in &boot.values {
-            let name = figure.split('.').next();
-            let metric = METRICS.iter().find(|metric| name == Some(metric.name));
-            let unit = metric.map_or("1", |metric| metric.unit);
             let figure = format!("{figure}.{arm}");
-            self.data.samples.add(&figure, unit, *value);
+            self.data.samples.add_of(METRICS, &figure, *value);
         }
         if let Some(window) = boot.idle {
             let name = IDLE_EXITS.of(&format!("{}.{arm}", boot.app));

@@ -45,14 +45,3 @@ fn messages_are_counted_for_each_arm_and_judged() {
     assert_eq!(figure(&summary, "halts_per_message.qemu").value, 1.0);
     run.nothing_is_left();
 }
-
-#[test]
-fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
-    // The sixth machine of the first round is QEMU's.
-    let run = run(Fault::Ends(6));
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
-    let summary = run.summary();
-    assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
-    figure(&summary, "round_trip_us_p50.host");
-    assert!(run.text("report.html").contains("Not measured: qemu: "));
-}

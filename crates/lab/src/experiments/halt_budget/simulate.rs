@@ -29,13 +29,19 @@ pub(super) struct Point {
     pub(super) latency_us: f64,
 }
 
+impl Point {
+    fn of(name: String, outcome: ReplayCounts, costs: Costs) -> Self {
+        Self {
+            name,
+            cpu_pct: outcome.polled_ppm() as f64 / 1e4,
+            latency_us: outcome.mean_latency_ns(costs) as f64 / 1e3,
+        }
+    }
+}
+
 /// Every rule on one load.
 pub(super) fn rules(halts: &[Halt], costs: Costs) -> Vec<Point> {
-    let run = |outcome: ReplayCounts, name: String| Point {
-        name,
-        cpu_pct: outcome.polled_ppm() as f64 / 1e4,
-        latency_us: outcome.mean_latency_ns(costs) as f64 / 1e3,
-    };
+    let run = |outcome: ReplayCounts, name: String| Point::of(name, outcome, costs);
     let all = || halts.iter().copied();
     let mut points = vec![
         run(replay(&mut Window(0), all()), "never".to_owned()),
@@ -72,11 +78,7 @@ pub(super) fn best(halts: &[Halt], costs: Costs, per_myriad: u64) -> Point {
         polled_ns,
         elapsed_ns,
     };
-    Point {
-        name: "best possible".to_owned(),
-        cpu_pct: outcome.polled_ppm() as f64 / 1e4,
-        latency_us: outcome.mean_latency_ns(costs) as f64 / 1e3,
-    }
+    Point::of("best possible".to_owned(), outcome, costs)
 }
 
 /// The best that KVM's own polling can do within a share of a CPU, in 0.01 %,
@@ -89,11 +91,7 @@ pub(super) fn reachable(halts: &[Halt], costs: Costs, per_myriad: u64) -> Point 
     let points: Vec<Point> = limits
         .iter()
         .map(|us| replay(&mut GrowShrink::new(us * 1000), all()))
-        .map(|outcome| Point {
-            name: "best that KVM can do".to_owned(),
-            cpu_pct: outcome.polled_ppm() as f64 / 1e4,
-            latency_us: outcome.mean_latency_ns(costs) as f64 / 1e3,
-        })
+        .map(|outcome| Point::of("best that KVM can do".to_owned(), outcome, costs))
         .collect();
     let allowed_pct = per_myriad as f64 / 100.0;
     let within = points.iter().filter(|point| point.cpu_pct <= allowed_pct);

@@ -13,6 +13,7 @@ use super::metrics::METRICS;
 use super::sample::{CpuSample, Line, Phase, SamplePosition};
 use crate::error::WeighError;
 use crate::figure::{Figure, Samples, grouped_quantile, rate, without_error};
+use crate::metric::of_figure;
 use crate::observe::CpuSpent;
 use crate::record::Recorder;
 use crate::replay::Record;
@@ -283,8 +284,7 @@ impl Data {
 
 /// The unit of a figure.
 fn unit_of(figure: &str) -> &'static str {
-    let metric = METRICS.iter().find(|metric| metric.is_of(figure));
-    metric.map_or("", |metric| metric.unit)
+    of_figure(METRICS, figure).map_or("", |metric| metric.unit)
 }
 
 /// The first metrics, whose figures are read in this order; those of the others follow.

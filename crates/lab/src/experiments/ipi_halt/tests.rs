@@ -59,18 +59,6 @@ fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
 }
 
 #[test]
-fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
-    // The sixth machine of the first round is QEMU's.
-    let run = run(Fault::Ends(6));
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
-    let summary = run.summary();
-    assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
-    figure(&summary, "wake_cycles_p50.host");
-    figure(&summary, "wake_cycles_p50.dedicated");
-    assert!(run.text("report.html").contains("Not measured: qemu: "));
-}
-
-#[test]
 fn a_kvm_that_refuses_dedicated_vcpus_is_asked_once_and_named() {
     let run = run(Fault::Ends(5));
     assert_eq!(run.outcome.ending, WeighEnd::Complete);

@@ -417,10 +417,9 @@ impl Experiment for Kv {
             let round = line.get("round").and_then(Value::as_u64).unwrap_or(0);
             self.data.samples.enter_round(round as usize);
             let figure = line.get("figure").and_then(Value::as_str);
-            let (name, arm) = figure.map_or(("", ""), |it| it.split_once('.').unwrap_or((it, "")));
-            let metric = METRICS.iter().find(|metric| metric.name == name);
-            if let Some((metric, value)) = metric.zip(line.get("value").and_then(Value::as_f64)) {
-                self.data.samples.put(*metric, arm, value);
+            let value = line.get("value").and_then(Value::as_f64);
+            if let Some((figure, value)) = figure.zip(value) {
+                self.data.samples.add_of(METRICS, figure, value);
             }
         }
         Ok(())

@@ -113,11 +113,7 @@ impl Weighed {
     /// Takes a sample, measured now or read from a record.
     pub(super) fn take(&mut self, line: &Line) {
         match line {
-            Line::Single { figure, value } => {
-                if let Some(metric) = METRICS.iter().find(|metric| metric.is_of(figure)) {
-                    self.samples.add(figure, metric.unit, *value);
-                }
-            }
+            Line::Single { figure, value } => self.samples.add_of(METRICS, figure, *value),
             Line::Start { kernel, insns } => {
                 self.samples.put(KERNEL_BOOT_INSNS, kernel, *insns as f64);
             }

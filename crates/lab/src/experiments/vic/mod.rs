@@ -19,7 +19,7 @@
 //! [`database`]: PostgreSQL in a Linux guest in QEMU over `tare blk`.
 
 mod database;
-mod goals;
+mod metrics;
 mod plan;
 mod report;
 mod rule;
@@ -46,10 +46,10 @@ use crate::experiment::{
     Entry, Experiment, Subject, Turn, has_data, replanned, replanned_ms, rounds,
 };
 use crate::figure::{Figure, exact};
-use crate::metric::Metric;
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::Depth;
+use metrics::{GOALS, METRICS};
 use plan::{Arm, Latency, Load, Plan};
 use rule::WorstCase;
 use sample::Outside;
@@ -65,9 +65,9 @@ const RING: &str = "auto";
 const ARMS: usize = 8;
 /// Samples of the decision's time.
 const DECISION_SAMPLES: usize = 11;
-/// What is measured of the rule itself, and its unit.
-const DECISION: (&str, &str) = ("decision_ns", "ns");
-const TEXT: (&str, &str) = ("policy_text_bytes", "B");
+/// What is measured of the rule itself.
+const DECISION: &str = "decision_ns";
+const TEXT: &str = "policy_text_bytes";
 /// The place of what needs no machine.
 const ALONE: ArmRound = ArmRound {
     arm: Arm::Vic.name(),
@@ -80,53 +80,13 @@ const VIC_HOLD_SHARE: u32 = 8;
 /// Bounds of a disk's latency.
 const LATENCY_US: [f64; 2] = [500.0, 500_000.0];
 
-/// What it measures.
-pub(crate) const METRICS: &[Metric] = &[
-    Metric::more("iops", "1/s"),
-    Metric::less("interrupts_per_io", "1"),
-    Metric::less("cpu_us_per_io", "us"),
-    Metric::less("latency_p50_us", "us"),
-    Metric::less("latency_p99_us", "us"),
-    Metric::less("instructions_per_io", "1"),
-    Metric::neither("delivered_per_io", "1"),
-    Metric::neither("in_flight", "1"),
-    Metric::less("fsync_p50_us", "us"),
-    Metric::less("fsync_p99_us", "us"),
-    Metric::less("commit_p50_us", "us"),
-    Metric::less("iops_off_over_vic", "1"),
-    Metric::less("cpu_vic_over_off", "1"),
-    Metric::less("latency_vic_over_off", "1"),
-    Metric::less("latency_p99_vic_over_off", "1"),
-    Metric::neither("iops_off_over_again", "1"),
-    Metric::neither("cpu_again_over_off", "1"),
-    Metric::neither("latencies_in_window", "1"),
-    Metric::neither("latency_again_over_off", "1"),
-    Metric::neither("latency_p99_again_over_off", "1"),
-    Metric::less("fsync_vic_over_off", "1"),
-    Metric::less("fsync_plain_over_off", "1"),
-    Metric::more("iops_gain_pct", "%"),
-    Metric::more("cpu_gain_pct", "%"),
-    Metric::more("instructions_gain_pct", "%"),
-    Metric::less("instructions_per_interrupt", "1"),
-    Metric::less("interrupt_share_pct", "%"),
-    Metric::less("decision_ns", "ns"),
-    Metric::less("policy_text_bytes", "B"),
-    Metric::less("worst_cost", "1"),
-    Metric::more("tps", "1/s"),
-    Metric::less("db_latency_ms", "ms"),
-    Metric::less("db_interrupts_per_s", "1/s"),
-    Metric::less("db_interrupts_per_io", "1"),
-    Metric::more("db_iops", "1/s"),
-    Metric::neither("db_in_flight", "1"),
-];
-
 /// The experiment.
 pub(super) const ENTRY: Entry = Entry {
     name: "vic",
     about: "a disk's interrupts: off, coalesced by depth, QEMU's own device",
     subject: Subject::Image,
     metrics: METRICS,
-    goals: goals::GOALS,
+    goals: GOALS,
     make: |depth, image| Box::new(Vic::new(depth, image)),
 };
 
@@ -193,10 +153,10 @@ impl Vic {
     fn of_rule(
         &mut self,
         bench: &mut Bench<'_>,
-        (name, unit): (&'static str, &'static str),
+        name: &'static str,
         value: f64,
     ) -> Result<(), RunError> {
-        self.data.samples.add(name, unit, value);
+        self.data.samples.add_of(METRICS, name, value);
         guest_bench::keep(bench, ALONE, "rule", &json!({ name: value }))
     }
 
@@ -500,9 +460,9 @@ impl Experiment for Vic {
                     self.settings.get_or_insert(said.clone());
                 }
                 (_, "rule") => {
-                    for (name, unit) in [DECISION, TEXT] {
+                    for name in [DECISION, TEXT] {
                         if let Some(value) = said.get(name).and_then(Value::as_f64) {
-                            self.data.samples.add(name, unit, value);
+                            self.data.samples.add_of(METRICS, name, value);
                         }
                     }
                 }

@@ -33,7 +33,7 @@ pub(super) fn report_text(experiment: &Vic, figures: &[Figure]) -> ReportText {
     let widest = widest(figures);
     let at = |it: &Figure| it.name.rsplit('.').next().unwrap_or_default().to_owned();
     let pace = experiment.pace.unwrap_or_default();
-    let text = Template::new(include_str!("report.md"), super::METRICS, figures)
+    let text = Template::new(include_str!("report.md"), super::metrics::METRICS, figures)
         .maybe(
             "widest_pct",
             widest.map(|it| number(half_width(it) * 100.0)),

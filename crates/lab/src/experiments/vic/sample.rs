@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tare_control::live::{DiskInterval, RatioShare};
 
+use super::metrics::METRICS;
 use super::plan::{Arm, Load};
 use crate::figure::{Figure, Samples, median, needed, paired_ratio};
 use crate::observe::CpuSpent;
@@ -35,41 +36,31 @@ pub(super) fn add(samples: &mut Samples, load: Load, arm: Arm, line: &Value, out
     };
     let cif = load.cif(get("cif") as u32);
     let suffix = format!("cif{cif}{}.{}", load.infix(), arm.name());
-    let mut put = |name: &str, unit, value| samples.add(&format!("{name}.{suffix}"), unit, value);
-    put("iops", "1/s", get("completed") * 1e9 / get("ns"));
-    put(
-        "interrupts_per_io",
-        "1",
-        get("interrupts") / get("completions"),
-    );
+    let mut put = |name: &str, value| samples.add_of(METRICS, &format!("{name}.{suffix}"), value);
+    put("iops", get("completed") * 1e9 / get("ns"));
+    put("interrupts_per_io", get("interrupts") / get("completions"));
     if let Some(cpu) = &outside.cpu {
         let us = (cpu.monitor_ns + cpu.helper_ns) as f64 / 1e3;
-        put("cpu_us_per_io", "us", us / get("completions"));
+        put("cpu_us_per_io", us / get("completions"));
     }
-    put("latency_p50_us", "us", time("latency_ns", "p50"));
-    put(
-        "latencies_in_window",
-        "1",
-        get("ns") / 1e3 / time("latency_ns", "mean"),
-    );
+    put("latency_p50_us", time("latency_ns", "p50"));
+    let mean_us = time("latency_ns", "mean");
+    put("latencies_in_window", get("ns") / 1e3 / mean_us);
     if get("completions") >= needed(0.99) as f64 {
-        put("latency_p99_us", "us", time("latency_ns", "p99"));
+        put("latency_p99_us", time("latency_ns", "p99"));
     }
     if let Some(instructions) = outside.instructions {
-        put(
-            "instructions_per_io",
-            "1",
-            instructions as f64 / get("completions"),
-        );
+        let each = instructions as f64 / get("completions");
+        put("instructions_per_io", each);
     }
     if let Some(disk) = &outside.disk {
-        put("delivered_per_io", "1", disk.r);
-        put("in_flight", "1", disk.in_flight);
+        put("delivered_per_io", disk.r);
+        put("in_flight", disk.in_flight);
     }
     if load == Load::Committer {
-        let mut put = |name: &str, value| {
-            samples.add(&format!("{name}.{}", arm.name()), "us", value);
-        };
+        let suffix = arm.name();
+        let mut put =
+            |name: &str, value| samples.add_of(METRICS, &format!("{name}.{suffix}"), value);
         put("fsync_p50_us", time("flush_ns", "p50"));
         put("fsync_p99_us", time("flush_ns", "p99"));
         put("commit_p50_us", time("commit_ns", "p50"));

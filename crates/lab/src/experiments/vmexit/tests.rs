@@ -39,6 +39,9 @@ fn prints(spec: &GuestSpec) -> Vec<Value> {
     ]
 }
 
+/// The machine in QEMU comes after those of two rounds.
+pub(crate) const QEMU: usize = 2 * KINDS.len() + 1;
+
 pub(crate) fn run(fault: Fault) -> Run {
     let short = Vmexit {
         rounds: 2,
@@ -92,21 +95,4 @@ fn a_kind_that_ends_its_machine_is_unavailable_and_the_rest_goes_on() {
         run.text("report.html")
             .contains("&lt;b&gt;the guest&lt;/b&gt;")
     );
-}
-
-#[test]
-fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
-    let machines = 2 * KINDS.len();
-    let run = run(Fault::Ends(machines + 1));
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
-    let summary = run.summary();
-    assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
-    assert!(run.text("report.html").contains("Unavailable here: qemu: "));
-}
-
-#[test]
-fn without_the_loop_by_itself_nothing_is_weighed() {
-    let run = run(Fault::Ends(1));
-    assert!(matches!(run.outcome.ending, WeighEnd::Broken(_)));
-    run.nothing_is_left();
 }

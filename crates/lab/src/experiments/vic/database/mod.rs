@@ -21,6 +21,7 @@ use tempfile::TempDir;
 
 pub(super) use self::plan::Plan;
 use self::plan::TRANSLATED;
+use super::metrics::METRICS;
 use super::plan::Arm;
 use super::{Bench, RunError};
 use crate::appliance::{Guest, ServedGuest};
@@ -146,18 +147,18 @@ pub(super) fn runs(
 /// Adds the figures of a line of the guest, or of what the disk counted; of others nothing.
 pub(super) fn add(samples: &mut Samples, arm: &str, line: &Value) {
     let number = |name: &str| line.get(name).and_then(Value::as_f64);
-    let mut put = |name: &str, unit, value: Option<f64>| {
+    let mut put = |name: &str, value: Option<f64>| {
         if let Some(value) = value {
-            samples.add(&format!("{name}.{arm}"), unit, value);
+            samples.add_of(METRICS, &format!("{name}.{arm}"), value);
         }
     };
-    put("tps", "1/s", number("tps"));
-    put("db_latency_ms", "ms", number("latency_ms"));
+    put("tps", number("tps"));
+    put("db_latency_ms", number("latency_ms"));
     let ratio = |name: &str, by: &str| Some(number(name)? / number(by)?);
-    put("db_interrupts_per_s", "1/s", ratio("interrupts", "seconds"));
-    put("db_interrupts_per_io", "1", ratio("interrupts", "requests"));
-    put("db_iops", "1/s", ratio("requests", "seconds"));
-    put("db_in_flight", "1", number("in_flight"));
+    put("db_interrupts_per_s", ratio("interrupts", "seconds"));
+    put("db_interrupts_per_io", ratio("interrupts", "requests"));
+    put("db_iops", ratio("requests", "seconds"));
+    put("db_in_flight", number("in_flight"));
 }
 
 /// The arm's rule, from now on.
