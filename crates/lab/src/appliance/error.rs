@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tare_control::client::ClientError;
 use tare_control::exit::ExitCode;
-use tare_host::program::ProgramError;
 use tare_platform::journal::JournalError;
 
 use crate::linux::LinuxError;
@@ -29,12 +28,9 @@ pub enum ApplianceError {
     /// What it leaves if this process is killed cannot be written down.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// No QEMU.
-    #[error("cannot run qemu-system-x86_64: install it (Debian: qemu-system-x86)")]
-    NoQemu(#[source] ProgramError),
-    /// QEMU, or its jail.
-    #[error("cannot start qemu-system-x86_64 in its jail")]
-    Jail(#[source] io::Error),
+    /// A Linux guest.
+    #[error(transparent)]
+    Qemu(Box<LinuxError>),
     /// An application's files.
     #[error("the application's files are not available")]
     Files(#[source] Box<LinuxError>),
@@ -82,13 +78,10 @@ impl ApplianceError {
                 .find(|known| i32::from(*known as u8) == code)
         };
         match self {
-            Self::Execute { .. } | Self::Prepare(_) | Self::Jail(_) | Self::Cpu(_) => {
-                ExitCode::Internal
-            }
+            Self::Execute { .. } | Self::Prepare(_) | Self::Cpu(_) => ExitCode::Internal,
             Self::Journal(_) => ExitCode::Output,
-            Self::NoQemu(_) => ExitCode::NoEngine,
             Self::Ended { code, .. } => known(*code).unwrap_or(ExitCode::WeighFailed),
-            Self::Files(error) => error.exit_code(),
+            Self::Files(error) | Self::Qemu(error) => error.exit_code(),
             Self::NotServing(_) | Self::Silent(_) => ExitCode::WeighFailed,
             Self::Control(_) => ExitCode::ControlFailed,
             Self::Interrupted(interrupted) => interrupted.exit_code(),

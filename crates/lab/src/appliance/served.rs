@@ -14,15 +14,16 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
-use tare_host::program::find_program;
 use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
-use tare_qemu::{self as qemu, GuestSystem, MachineType};
+use tare_qemu::{GuestSystem, MachineType};
 use tempfile::TempDir;
 
 use super::ApplianceError;
 use super::console::Console;
 use super::guest::{Guest, ServedGuest};
 use super::machine::Machine;
+use crate::linux::LinuxError;
+use crate::linux::jailed_qemu::Prepared;
 use crate::observe::CpuReading;
 use tare_load::interrupt::{Interrupt, SLICE};
 
@@ -116,17 +117,17 @@ struct Qemu {
 
 impl Qemu {
     fn start(tare: &Path, spec: &ServedGuest, socket: &Path) -> Result<Self, ApplianceError> {
-        let program = find_program(qemu::PROGRAM).map_err(ApplianceError::NoQemu)?;
         let (reader, writer) = io::pipe().map_err(ApplianceError::Prepare)?;
         let errors = writer.try_clone().map_err(ApplianceError::Prepare)?;
-        // Open until QEMU has them.
-        let handed = Handed::open(spec, socket).map_err(ApplianceError::Prepare)?;
-        let guest = handed.guest(spec).map_err(ApplianceError::Prepare)?;
-        let started = guest.start(tare, &program, |command| {
-            command.stdin(Stdio::null()).stdout(writer).stderr(errors);
+        // Open until QEMU has it.
+        let disk = UnixStream::connect(socket).map_err(ApplianceError::Prepare)?;
+        let started = guest(spec, &disk).and_then(|guest| {
+            guest.start(tare, |command| {
+                command.stdin(Stdio::null()).stdout(writer).stderr(errors);
+            })
         });
         Ok(Self {
-            guest: started.map_err(ApplianceError::Jail)?,
+            guest: started.map_err(|error| ApplianceError::Qemu(Box::new(error)))?,
             console: Console::read(reader).map_err(ApplianceError::Prepare)?,
         })
     }
@@ -139,37 +140,18 @@ impl Qemu {
     }
 }
 
-/// What QEMU gets open.
-struct Handed {
-    kernel: File,
-    initramfs: File,
-    disk: UnixStream,
-}
-
-impl Handed {
-    fn open(spec: &ServedGuest, socket: &Path) -> io::Result<Self> {
-        Ok(Self {
-            kernel: File::open(&spec.kernel)?,
-            initramfs: File::open(&spec.initramfs)?,
-            disk: UnixStream::connect(socket)?,
-        })
-    }
-
-    fn guest(&self, spec: &ServedGuest) -> io::Result<JailedGuest> {
-        let (machine, system) = (MachineType::Q35, GuestSystem::Linux);
-        let mut guest = JailedGuest::new(machine, spec.accelerator, system, spec.cpus)?;
-        let kernel = guest.readable(&self.kernel)?;
-        let initramfs = guest.readable(&self.initramfs)?;
-        let disk = guest.hand(&self.disk)?;
-        guest
-            .line()
-            .memory_in_memfd(spec.memory_mib, true)
-            .serial("stdio")
-            .kernel(&kernel)
-            .initrd(&initramfs)
-            .append(&spec.cmdline)
-            .option("-chardev", format!("socket,id=disk,fd={disk}"))
-            .virtio("vhost-user-blk", "chardev=disk,num-queues=1");
-        Ok(guest)
-    }
+fn guest(spec: &ServedGuest, disk: &UnixStream) -> Result<Prepared, LinuxError> {
+    let (machine, system) = (MachineType::Q35, GuestSystem::Linux);
+    let guest = JailedGuest::new(machine, spec.accelerator, system, spec.cpus);
+    let initramfs = File::open(&spec.initramfs).map_err(LinuxError::file(&spec.initramfs))?;
+    let mut prepared = Prepared::boot(guest, &spec.kernel, initramfs)?;
+    let disk = prepared.guest.hand(disk).map_err(LinuxError::Jail)?;
+    prepared
+        .guest
+        .line()
+        .memory_in_memfd(spec.memory_mib, true)
+        .append(&spec.cmdline)
+        .option("-chardev", format!("socket,id=disk,fd={disk}"))
+        .virtio("vhost-user-blk", "chardev=disk,num-queues=1");
+    Ok(prepared)
 }

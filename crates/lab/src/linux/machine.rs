@@ -1,17 +1,13 @@
 //! One guest: QEMU's translator, one vCPU, a port of it forwarded to one of
 //! ours, its memory in a file that can be looked at. Dropping it ends it.
-//!
-//! QEMU is in the jail of `tare run`'s machines, for which `tare` starts itself.
 
 use std::env;
 use std::fs::{self, File};
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use tare_host::program::find_program;
 use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
 use tare_launch::publish::Publish;
 use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
@@ -24,6 +20,7 @@ use super::LinuxError;
 use super::catalog::App;
 use super::client::Client;
 use super::dialog::{ANSWER, ask, timeless};
+use super::jailed_qemu::Prepared;
 use super::kernels::{Bootable, with_init};
 use tare_load::interrupt::Interrupt;
 use tare_tailor::counter::{Count, Counter, Plugin};
@@ -87,7 +84,7 @@ impl LinuxMachine {
         plugin: Option<&Plugin>,
     ) -> Result<Self, LinuxError> {
         let initramfs = cpio::pack(&with_init(tree, &app.command, kernel)?)?;
-        let guest = Prepared::linux(kernel, app.memory_mib, initramfs, Clock::Wall)?;
+        let guest = linux(kernel, app.memory_mib, initramfs, Clock::Wall)?;
         Self::launch(tare, guest, &kernel.name, app, plugin)
     }
 
@@ -99,7 +96,11 @@ impl LinuxMachine {
         image: &Path,
         plugin: &Plugin,
     ) -> Result<Self, LinuxError> {
-        let guest = Prepared::image(image, app.memory_mib, cpio::pack(tree)?)?;
+        // The machine that `tare run --engine qemu` makes for the library OS.
+        let machine = (MachineType::Microvm, GuestSystem::LibraryOs);
+        let mut guest = boot(machine, image, app.memory_mib, cpio::pack(tree)?)?;
+        let line = guest.guest.line();
+        line.append(IMAGE_ADDRESS).virtio("virtio-rng", "");
         Self::launch(tare, guest, app.name, app, Some(plugin))
     }
 
@@ -118,7 +119,7 @@ impl LinuxMachine {
         let console = console(&directory)?;
         let started = Instant::now();
         Ok(Self {
-            qemu: prepared.start(tare, console)?,
+            qemu: start(prepared, tare, console)?,
             started,
             client: Client::new(app, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), kernel),
             counter,
@@ -217,8 +218,8 @@ pub(crate) fn run_to_end(
 ) -> Result<String, LinuxError> {
     let directory = scratch()?;
     let initramfs = cpio::pack(&with_init(tree, command_line, kernel)?)?;
-    let guest = Prepared::linux(kernel, 256, initramfs, Clock::Instructions)?;
-    let mut qemu = guest.start(tare, console(&directory)?)?;
+    let guest = linux(kernel, 256, initramfs, Clock::Instructions)?;
+    let mut qemu = start(guest, tare, console(&directory)?)?;
     let begin = Instant::now();
     let ended = loop {
         if let Ok(Some(_)) = qemu.try_wait() {
@@ -259,79 +260,49 @@ pub(crate) fn start_alone(kernel: &Bootable, interrupt: &Interrupt) -> Result<u6
     })
 }
 
-/// A guest that is to be started, with what QEMU reads until it runs.
-struct Prepared {
-    guest: JailedGuest,
-    _kernel: File,
-    _initramfs: File,
+/// A guest of the translator with one vCPU.
+fn boot(
+    (machine, system): (MachineType, GuestSystem),
+    kernel: &Path,
+    memory_mib: u32,
+    initramfs: File,
+) -> Result<Prepared, LinuxError> {
+    let guest = JailedGuest::new(machine, Accelerator::Tcg, system, 1);
+    let mut prepared = Prepared::boot(guest, kernel, initramfs)?;
+    prepared.guest.line().memory_in_memfd(memory_mib, false);
+    Ok(prepared)
 }
 
-impl Prepared {
-    fn linux(
-        kernel: &Bootable,
-        memory_mib: u32,
-        initramfs: File,
-        clock: Clock,
-    ) -> Result<Self, LinuxError> {
-        let system = match clock {
-            Clock::Wall => GuestSystem::Linux,
-            Clock::Instructions => GuestSystem::CountedLinux,
-        };
-        let machine = (MachineType::Q35, system);
-        let mut prepared = Self::boot(machine, &kernel.image, memory_mib, initramfs)?;
-        let line = prepared.guest.line();
-        line.append(&format!(
-            "{WORDS} quiet {UNTIMED} {CMDLINE} {} tsc=reliable clocksource=tsc {}",
-            qemu::USER_NETWORK,
-            kernel.parameters
-        ));
-        if clock == Clock::Instructions {
-            line.option("-icount", "shift=0,sleep=off");
-        }
-        Ok(prepared)
+/// A Linux guest.
+fn linux(
+    kernel: &Bootable,
+    memory_mib: u32,
+    initramfs: File,
+    clock: Clock,
+) -> Result<Prepared, LinuxError> {
+    let system = match clock {
+        Clock::Wall => GuestSystem::Linux,
+        Clock::Instructions => GuestSystem::CountedLinux,
+    };
+    let machine = (MachineType::Q35, system);
+    let mut prepared = boot(machine, &kernel.image, memory_mib, initramfs)?;
+    let line = prepared.guest.line();
+    line.append(&format!(
+        "{WORDS} quiet {UNTIMED} {CMDLINE} {} tsc=reliable clocksource=tsc {}",
+        qemu::USER_NETWORK,
+        kernel.parameters
+    ));
+    if clock == Clock::Instructions {
+        line.option("-icount", "shift=0,sleep=off");
     }
+    Ok(prepared)
+}
 
-    /// The machine that `tare run --engine qemu` makes for the library OS.
-    fn image(image: &Path, memory_mib: u32, files: File) -> Result<Self, LinuxError> {
-        let machine = (MachineType::Microvm, GuestSystem::LibraryOs);
-        let mut prepared = Self::boot(machine, image, memory_mib, files)?;
-        let line = prepared.guest.line();
-        line.append(IMAGE_ADDRESS).virtio("virtio-rng", "");
-        Ok(prepared)
-    }
-
-    fn boot(
-        (machine, system): (MachineType, GuestSystem),
-        kernel: &Path,
-        memory_mib: u32,
-        initramfs: File,
-    ) -> Result<Self, LinuxError> {
-        let image = File::open(kernel).map_err(LinuxError::file(kernel))?;
-        let prepare = || -> io::Result<JailedGuest> {
-            let mut guest = JailedGuest::new(machine, Accelerator::Tcg, system, 1)?;
-            let [kernel, initrd] = [&image, &initramfs].map(|file| guest.readable(file));
-            guest
-                .line()
-                .serial("stdio")
-                .memory_in_memfd(memory_mib, false)
-                .kernel(&kernel?)
-                .initrd(&initrd?);
-            Ok(guest)
-        };
-        Ok(Self {
-            guest: prepare().map_err(LinuxError::Jail)?,
-            _kernel: image,
-            _initramfs: initramfs,
-        })
-    }
-
-    fn start(self, tare: &Path, console: File) -> Result<RunningGuest, LinuxError> {
-        let program = find_program(qemu::PROGRAM).map_err(LinuxError::NoQemu)?;
-        let started = self.guest.start(tare, &program, |command| {
-            command.stdin(Stdio::null()).stdout(console);
-        });
-        started.map_err(LinuxError::Jail)
-    }
+/// Starts QEMU with its console in a file.
+fn start(guest: Prepared, tare: &Path, console: File) -> Result<RunningGuest, LinuxError> {
+    guest.start(tare, |command| {
+        command.stdin(Stdio::null()).stdout(console);
+    })
 }
 
 fn scratch() -> Result<TempDir, LinuxError> {

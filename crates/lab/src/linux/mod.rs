@@ -7,6 +7,7 @@
 //! kernels    the kernels it runs on: Debian's, tailored ones from the cache
 //! firecracker  the one of Firecracker's configuration
 //! machine    one guest: QEMU, a forwarded port, memory
+//! jailed_qemu  QEMU in its jail
 //! dialog     requests and answers on a connection
 //! client     who asks an application: rounds of requests with known answers
 //! protocol   what opens a connection, how a request is sent
@@ -27,6 +28,7 @@ pub(crate) mod dialog;
 pub(crate) mod files;
 pub(crate) mod firecracker;
 pub(crate) mod fuzz;
+pub(crate) mod jailed_qemu;
 pub(crate) mod kernels;
 pub(crate) mod machine;
 pub(crate) mod own_program;
