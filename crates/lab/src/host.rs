@@ -55,13 +55,10 @@ impl HostFacts {
             cores: std::thread::available_parallelism().map_or(1, Into::into),
             kernel: text("/proc/sys/kernel/osrelease").unwrap_or_default(),
             memory_mib: memory_kib >> 10,
-            kvm: Kvm::None,
             halt_poll_ns: number("/sys/module/kvm/parameters/halt_poll_ns"),
             load_average: load_average(),
             governor: text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-            load_average_after: None,
-            others_cpu_pct: None,
-            own_wait_pct: None,
+            ..Self::default()
         }
     }
 }

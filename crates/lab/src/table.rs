@@ -71,18 +71,14 @@ fn short(value: f64) -> String {
 mod tests {
     use super::*;
     use crate::figure::Statistic;
+    use tare_stats::Interval;
 
     fn figure(name: &str, value: f64) -> Figure {
-        Figure {
-            name: name.into(),
-            unit: "us".into(),
-            value,
-            low: Some(value * 0.9),
-            high: Some(value * 1.1),
-            spread: Spread::Interval,
-            statistic: Statistic::Median,
-            n: 12345,
-        }
+        let ends = Interval {
+            low: value * 0.9,
+            high: value * 1.1,
+        };
+        Figure::bare(name, "us", value, Statistic::Median, 12345).with_interval(Some(ends))
     }
 
     #[test]

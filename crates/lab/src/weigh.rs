@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tare_control::exit::ExitCode;
 use tare_control::sentence::chain;
@@ -394,15 +395,15 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<WeighResult,
         (Kvm::None, Some(earlier)) => earlier.machine.kvm,
         (kvm, _) => kvm,
     };
-    let status = |end: &Value| Some(end.get("status")?.as_str()?.to_owned());
+    let status = |end: &Value| {
+        end.get("status")
+            .and_then(|it| Status::deserialize(it).ok())
+    };
     let ending = match record.end().map(status) {
         // A kill leaves no end.
-        None => WeighEnd::Interrupted(ExitCode::Success),
-        Some(status) => match status.as_deref() {
-            Some("interrupted") => WeighEnd::Interrupted(ExitCode::Success),
-            Some("broken") => WeighEnd::Broken(ExitCode::WeighFailed),
-            _ => WeighEnd::Complete,
-        },
+        None | Some(Some(Status::Interrupted)) => WeighEnd::Interrupted(ExitCode::Success),
+        Some(Some(Status::Broken)) => WeighEnd::Broken(ExitCode::WeighFailed),
+        Some(_) => WeighEnd::Complete,
     };
     let partly = PARTLY_RECORDED.contains(&entry.name) && record.version() < RECORD;
     if let Err(error) = replayed

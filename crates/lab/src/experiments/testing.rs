@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tare_stats::Interval;
 use tempfile::TempDir;
 
 use super::ALL;
@@ -12,13 +13,12 @@ use super::ping_pong::{PingPong, PingPongSpec};
 use crate::appliance::GuestSpec;
 use crate::appliance::fake::{Fakes, Fault};
 use crate::experiment::Experiment;
-use crate::figure::{Figure, Spread, Statistic};
+use crate::figure::{Figure, Statistic};
 use crate::host::HostFacts;
 use crate::progress::Progress;
 use crate::replay::Record;
 use crate::request::{Depth, WeighRequest};
-use crate::summary::{SCHEMA, Status, Summary};
-use crate::versions::Versions;
+use crate::summary::{SCHEMA, Summary};
 use crate::weigh::{Files, Weighing};
 use crate::weigh_result::WeighResult;
 use tare_load::interrupt::Interrupt;
@@ -181,32 +181,15 @@ pub(crate) fn stored(
     started: &str,
     machine: HostFacts,
 ) {
-    let summary = Summary {
-        schema: SCHEMA,
-        depth: None,
-        subject: None,
-        duration_s: 1.0,
-        status: Status::Complete,
-        goals: Vec::new(),
-        effects: Vec::new(),
-        not_judged: None,
-        failures: Vec::new(),
-        experiment: experiment.to_owned(),
-        started: started.to_owned(),
-        revision: "v0".to_owned(),
-        machine,
-        versions: Versions::new(),
-        figures: vec![Figure {
-            name: "exit_ns.cpuid".to_owned(),
-            unit: "ns".to_owned(),
-            value: 2.0,
-            low: Some(1.0),
-            high: Some(3.0),
-            spread: Spread::Interval,
-            statistic: Statistic::Median,
-            n: 7,
-        }],
+    let figure = Figure::bare("exit_ns.cpuid", "ns", 2.0, Statistic::Median, 7);
+    let ends = Interval {
+        low: 1.0,
+        high: 3.0,
     };
+    let summary = json!({
+        "schema": SCHEMA, "experiment": experiment, "started": started, "revision": "v0",
+        "machine": machine, "figures": [figure.with_interval(Some(ends))],
+    });
     fs::create_dir_all(place.join(name)).unwrap();
     let file = place.join(name).join("summary.json");
     fs::write(file, serde_json::to_vec(&summary).unwrap()).unwrap();

@@ -108,7 +108,8 @@ fn draw(drawing: &mut Drawing, bar: &Bar, x: Scale, from: f64, middle: f64) {
 mod tests {
     use super::super::Width;
     use super::*;
-    use crate::figure::{Spread, Statistic};
+    use crate::figure::Statistic;
+    use tare_stats::Interval;
 
     #[test]
     fn ratios_below_one_have_the_line_at_one_within_the_chart() {
@@ -126,18 +127,14 @@ mod tests {
 
     #[test]
     fn a_bar_shows_its_label_and_value_and_no_markup() {
+        let ends = Interval {
+            low: 1100.0,
+            high: 1300.0,
+        };
+        let figure = Figure::bare("exit_ns.cpuid", "ns", 1200.0, Statistic::Median, 7);
         let bar = Bar {
             label: "<cpuid>".into(),
-            figure: Figure {
-                name: "exit_ns.cpuid".into(),
-                unit: "ns".into(),
-                value: 1200.0,
-                low: Some(1100.0),
-                high: Some(1300.0),
-                spread: Spread::Interval,
-                statistic: Statistic::Median,
-                n: 7,
-            },
+            figure: figure.with_interval(Some(ends)),
             series: 1,
         };
         let chart = bars(std::slice::from_ref(&bar), "ns", None, "x");
