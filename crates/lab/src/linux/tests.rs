@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use tare_rootfs::Cache;
 use tare_vmtest::{linux_or_skip, skip};
 
-use super::catalog::{self, Connection};
+use super::catalog;
 use super::machine::LinuxMachine;
-use super::{LinuxError, files, fuzz, kernels};
+use super::{LinuxError, files, fuzz, kernels, requests};
 use tare_load::interrupt::Interrupt;
 use tare_tailor::counter::Plugin;
 
@@ -65,17 +65,12 @@ fn serves_and_answers(name: &str) {
         );
     }
     assert!(machine.count().unwrap().total() > before.total());
-    let kept = app
-        .phases
-        .iter()
-        .find(|phase| phase.connection == Connection::Kept);
-    let request = app.protocol.wire(&kept.unwrap().requests[0]);
-    assert!(
-        machine
-            .client()
-            .learn(&request)
-            .is_ok_and(|answer| !answer.is_empty())
-    );
+    // Kept connections and new ones for each visit.
+    for phase in &app.phases {
+        let counts = requests::count(&machine, phase, 2, &Interrupt::default()).unwrap();
+        assert_eq!(counts.len(), 2, "{}", phase.name);
+        assert!(counts.iter().all(|it| it.total() > 0), "{counts:?}");
+    }
 }
 
 #[test]
