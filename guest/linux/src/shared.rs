@@ -20,7 +20,7 @@ use crate::files::tree::Node;
 use crate::files::{Bytes, File};
 use crate::memory::PAGE;
 use crate::process::Process;
-use crate::space::ChangedPage;
+use crate::space::{Backing, ChangedPage, SHARED};
 
 /// Bytes that are copied at a time.
 const STEP: u64 = 128 * 1024;
@@ -137,6 +137,21 @@ impl Process {
         let is_own = |mapping: &&(Bytes, Arc<Node>)| Arc::ptr_eq(&mapping.1, node);
         let mut mappings = shared.iter().filter(is_own);
         mappings.any(|(bytes, node)| is_copy(bytes, node))
+    }
+
+    /// Whether what is mapped at an address is shared: a file's bytes or anonymous memory.
+    pub(crate) fn is_shared(&self, at: u64) -> bool {
+        let space = self.space.lock();
+        let Some((_, area)) = space.area_of(at) else {
+            return false;
+        };
+        match &area.backing {
+            Backing::Anonymous => area.name == SHARED,
+            Backing::File { bytes, .. } => {
+                let mappings = self.shared.lock();
+                mappings.iter().any(|mapping| mapping.0.is(bytes))
+            }
+        }
     }
 
     /// Whether there are such mappings.

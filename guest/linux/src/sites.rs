@@ -207,6 +207,30 @@ struct Rewritten {
     back: u64,
 }
 
+impl Rewritten {
+    /// Where its jump is.
+    fn start(&self) -> u64 {
+        let syscall = self.behind - SYSCALL.len() as u64;
+        syscall - if self.is_moved { 0 } else { LONG }
+    }
+
+    /// What was in place of its jump, by its stub; none if the jump is gone, as after
+    /// `MADV_DONTNEED`.
+    fn code_before(&self) -> Option<[u8; LONG as usize]> {
+        let mut now = [0; LONG as usize];
+        let is_jump = memory::read(self.start(), &mut now) && now[0] == JUMP;
+        is_jump.then_some(())?;
+        let mut code = now;
+        let (at, to) = if self.is_moved {
+            code[..SYSCALL.len()].copy_from_slice(&SYSCALL);
+            (self.back, &mut code[SYSCALL.len()..])
+        } else {
+            (self.stub, &mut code[..])
+        };
+        memory::read(at, to).then_some(code)
+    }
+}
+
 /// What became of the SYSCALLs of a program. Lists, not maps: they are short, and only calls that
 /// leave the machine look into them.
 #[derive(Debug)]
@@ -279,6 +303,20 @@ impl Space {
     /// jump from now on.
     pub(crate) fn note_call(&mut self, behind: u64, number: u64) -> bool {
         self.sites.is_busy(behind) && self.rewrite(behind, number).is_some()
+    }
+
+    /// Makes the code of `range` what it was before calls became jumps: it moves, and a jump leads
+    /// elsewhere from another address.
+    pub(crate) fn restore_code(&mut self, range: &Range<u64>) {
+        let is_there = |site: &mut Rewritten| range.contains(&site.behind);
+        for site in self.sites.rewritten.extract_if(.., is_there) {
+            let start = site.start();
+            open(start, || {
+                site.code_before()
+                    .is_some_and(|code| memory::write(start, &code))
+            });
+        }
+        self.sites.forget(range);
     }
 
     fn rewrite(&mut self, behind: u64, number: u64) -> Option<()> {

@@ -2,6 +2,7 @@
 
 use super::{Area, Backing, CALLS_BEFORE_REWRITE, CODE, JUMP, OPEN, PAGE, SYSCALL, Space, memory};
 use crate::files::Bytes;
+use crate::space::Left;
 
 const AT: u64 = 0x6000_1000_0000;
 const TARGET: u64 = 0x12_3450;
@@ -292,4 +293,24 @@ fn what_is_unmapped_is_forgotten() {
         "other code may come there"
     );
     assert!(!space.note_call(behind, 0));
+}
+
+#[test]
+fn code_that_moves_has_its_calls_again() {
+    let loaded = vec![0xb8, 232, 0, 0, 0, 0x0f, 0x05, 0xc3];
+    let mut compared = vec![0x31, 0xc0, 0x0f, 0x05];
+    compared.extend(COMPARISON);
+    for (code, number) in [(loaded, 232), (compared, 0)] {
+        let mut space = space(&code, 1);
+        let behind = at(&code);
+        assert!(call(&mut space, behind, number));
+        let to = AT + (1 << 20);
+        memory::release(to..to + PAGE);
+        let moved = space.move_to(AT..AT + PAGE, to, PAGE, Left::Nothing);
+        assert_eq!(moved, Ok(()));
+        let mut now = vec![0; code.len()];
+        assert!(memory::read(to + 0x100, &mut now));
+        assert_eq!(now, code);
+        assert_eq!(space.sites.resume(behind), behind, "it is forgotten");
+    }
 }

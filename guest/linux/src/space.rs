@@ -65,6 +65,14 @@ pub(crate) enum Denied {
     NoMemory,
 }
 
+/// What stays where pages moved away from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    Nothing,
+    /// The area, whose pages come anew.
+    Area,
+}
+
 /// A page that a program changed in a mapping.
 #[derive(Debug)]
 pub(crate) struct ChangedPage {
@@ -409,9 +417,15 @@ impl Space {
         }
     }
 
-    /// Maps `bytes` at `to` as the area of `from` is mapped, whose pages move there; where they
-    /// cannot, nothing changes.
-    pub(crate) fn move_to(&mut self, from: Range<u64>, to: u64, bytes: u64) -> Result<()> {
+    /// Maps `bytes` at `to`, in place of whatever was there, as the area of `from` is mapped, whose
+    /// pages move there; where they cannot, nothing changes at `from`.
+    pub(crate) fn move_to(
+        &mut self,
+        from: Range<u64>,
+        to: u64,
+        bytes: u64,
+        left: Left,
+    ) -> Result<()> {
         let found = self.areas.range(..=from.start).next_back();
         let (start, area) = found
             .filter(|(_, area)| from.end <= area.end)
@@ -425,14 +439,17 @@ impl Space {
             ..area
         };
         self.map(to..to + bytes, area)?;
+        self.restore_code(&from);
         // Without a copy: a block of more than half of the memory that is left moves too.
         let moved = match memory::relocate(from.clone(), to, rights) {
             Some(moved) => moved.map_err(|_| Errno::ENOMEM),
             None => copy_pages(from.clone(), to, rights),
         };
-        match moved {
-            Ok(()) => self.unmap(from),
-            Err(_) => self.unmap(to..to + bytes),
+        match (moved, left) {
+            (Err(_), _) => self.unmap(to..to + bytes),
+            (Ok(()), Left::Nothing) => self.unmap(from),
+            // Of pages that were copied.
+            (Ok(()), Left::Area) => memory::release(from),
         }
         moved
     }

@@ -228,7 +228,7 @@ fn pages_without_rights_keep_their_bytes_when_they_move() {
     assert!(memory::write(start, &[7]));
     space.protect(old.clone(), NONE).expect("protected");
     let to = space.find(8 * PAGE, 0).expect("room");
-    assert_eq!(space.move_to(old, to, 8 * PAGE), Ok(()));
+    assert_eq!(space.move_to(old, to, 8 * PAGE, Left::Nothing), Ok(()));
     assert!(!memory::read(to, &mut [0]));
     space.protect(to..to + PAGE, READ).expect("protected");
     let mut byte = [0];
@@ -246,7 +246,7 @@ fn a_move_takes_no_memory_for_pages() {
     assert!(memory::write(start, &[7]));
     let to = space.find(8 * PAGE, 0).expect("room");
     memory::leave(0);
-    let moved = space.move_to(old, to, 8 * PAGE);
+    let moved = space.move_to(old, to, 8 * PAGE, Left::Nothing);
     memory::leave(u64::MAX);
     assert_eq!(moved, Ok(()));
     assert_eq!(ranges(&space), [to..to + 8 * PAGE]);
@@ -265,7 +265,7 @@ fn a_move_from_a_fixed_address_without_memory_leaves_what_was_there() {
     space.protect(old.clone(), NONE).expect("protected");
     let to = space.find(8 * PAGE, 0).expect("room");
     memory::leave(1);
-    let moved = space.move_to(old.clone(), to, 8 * PAGE);
+    let moved = space.move_to(old.clone(), to, 8 * PAGE, Left::Nothing);
     memory::leave(u64::MAX);
     assert_eq!(moved, Err(Errno::ENOMEM));
     assert_eq!(ranges(&space), [old]);

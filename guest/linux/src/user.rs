@@ -21,7 +21,7 @@ const MOST_PARTS: u64 = 1024;
 const PART_BYTES: usize = 16;
 const PARTS_AT_ONCE: usize = 16;
 /// Where Linux ends the addresses of programs, with four levels of page tables.
-const USER_END: u64 = 0x7fff_ffff_f000;
+pub(crate) const USER_END: u64 = 0x7fff_ffff_f000;
 
 impl Process {
     /// Copies from the program.

@@ -645,6 +645,16 @@ static long resize(void)
     return r == MAP_FAILED ? -1 : r == at;
 }
 
+/* A page, to a place that may be itself and may be mapped. */
+static long move_page(void)
+{
+    char *from = place(), *to = place() + below(8) / 7;
+    size_t size = below(4) * PAGE;
+    int flags = (below(8) ? MREMAP_MAYMOVE : 0) | MREMAP_FIXED | (below(4) ? 0 : MREMAP_DONTUNMAP);
+    void *r = mremap(from, PAGE, size, flags, to);
+    return r == MAP_FAILED ? -1 : r == to;
+}
+
 static long load(void)
 {
     volatile char *at = (char *)place() + below(PAGE);
@@ -750,6 +760,7 @@ static const struct call {
     {"epoll_wait", take_events, EVENTS}, {"poll", poll_some, EVENTS | STREAMS | SOCKETS},
     {"select", select_some, EVENTS | STREAMS}, {"mprotect", protect, MEMORY}, {"madvise", forget, MEMORY},
     {"mmap", map, MEMORY}, {"munmap", unmap, MEMORY}, {"mremap", resize, MEMORY}, {"load", load, MEMORY},
+    {"mremap to", move_page, MEMORY}, {"mremap to", move_page, MEMORY},
     {"load", load, MEMORY}, {"store", store, MEMORY}, {"store", store, MEMORY}, {"map file", map_file, MEMORY | FILES},
     {"sigprocmask", mask, SIGNALS}, {"raise", send_signal, SIGNALS}, {"sigpending", pending, SIGNALS},
     {"sigtimedwait", take_signal, SIGNALS},

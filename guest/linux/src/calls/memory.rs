@@ -5,8 +5,7 @@ use core::ops::Range;
 use linux_raw_sys::general::{
     MADV_DONTNEED, MADV_DONTNEED_LOCKED, MADV_FREE, MAP_ANONYMOUS, MAP_FIXED, MAP_FIXED_NOREPLACE,
     MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MAP_SHARED_VALIDATE, MAP_TYPE, MCL_CURRENT, MCL_FUTURE,
-    MCL_ONFAULT, MREMAP_FIXED, MREMAP_MAYMOVE, MS_ASYNC, MS_INVALIDATE, MS_SYNC, PROT_EXEC,
-    PROT_READ, PROT_WRITE,
+    MCL_ONFAULT, MS_ASYNC, MS_INVALIDATE, MS_SYNC, PROT_EXEC, PROT_READ, PROT_WRITE,
 };
 use tare_program::offered::MapFlag;
 
@@ -220,41 +219,6 @@ pub(super) fn madvise(context: &Context<'_>, start: u64, length: u64, advice: u6
         return Err(Errno::ENOMEM);
     }
     Ok(0)
-}
-
-/// `mremap(2)`.
-pub(super) fn mremap(context: &Context<'_>, a: Arguments) -> Result {
-    let [old, old_length, new_length, flags, _, _] = a;
-    let flags = flags as u32;
-    if !old.is_multiple_of(PAGE) || flags & MREMAP_FIXED != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let (old_bytes, new_bytes) = (pages(old_length)?, pages(new_length)?);
-    let end = old.checked_add(old_bytes).ok_or(Errno::EFAULT)?;
-    let new_end = old.checked_add(new_bytes).ok_or(Errno::ENOMEM)?;
-    if new_bytes < old_bytes {
-        context.process.write_back(&(new_end..end))?;
-    } else if new_bytes > old_bytes {
-        context.process.reach(old, &(old_bytes..new_bytes))?;
-    }
-    let mut space = context.process.space.lock();
-    if !space.is_mapped(&(old..end)) {
-        return Err(Errno::EFAULT);
-    }
-    if new_bytes <= old_bytes {
-        space.unmap(new_end..end);
-        return Ok(old);
-    }
-    may_commit(new_bytes)?;
-    if space.grow(old, end, new_end) {
-        return Ok(old);
-    }
-    if flags & MREMAP_MAYMOVE == 0 {
-        return Err(Errno::ENOMEM);
-    }
-    let to = space.find(new_bytes, 0)?;
-    space.move_to(old..end, to, new_bytes)?;
-    Ok(to)
 }
 
 /// `mincore(2)`: what is mapped is in memory. ENOMEM behind the part that is.

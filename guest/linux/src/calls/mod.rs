@@ -31,6 +31,8 @@ mod options;
 #[cfg(target_os = "none")]
 mod parts;
 #[cfg(target_os = "none")]
+mod remap;
+#[cfg(target_os = "none")]
 mod scheduling;
 #[cfg(target_os = "none")]
 mod signals;
@@ -61,7 +63,9 @@ mod table {
         cores, descriptors, events, files, hints, identity, io, limits, memfd, memory, net,
         openat2, options,
     };
-    use super::{scheduling, signals, splice, status, system, threads, time, timers, unknown};
+    use super::{
+        remap, scheduling, signals, splice, status, system, threads, time, timers, unknown,
+    };
     use crate::context::Context;
     use crate::credentials::{Change, Whose};
     use crate::errno::{Errno, Result};
@@ -261,7 +265,7 @@ mod table {
             Call::mmap => memory::mmap(c, a),
             Call::munmap => memory::munmap(c, a[0], a[1]),
             Call::mprotect => memory::mprotect(c, a[0], a[1], a[2]),
-            Call::mremap => memory::mremap(c, a),
+            Call::mremap => remap::mremap(c, a),
             Call::madvise => memory::madvise(c, a[0], a[1], a[2]),
             Call::brk => memory::brk(c, a[0]),
             Call::msync => memory::msync(c, a[0], a[1], a[2]),

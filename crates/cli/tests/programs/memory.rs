@@ -1,0 +1,69 @@
+//! Memory of programs: new, moved, and in large pages.
+
+use std::process::Command;
+
+use crate::support::TestDir;
+use crate::support::compile::c;
+use crate::{answers_as_here_on_one_and_two_cpus, can_run, run};
+
+#[test]
+fn new_memory_is_zero_wherever_it_was_before() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "zeros.c", &["-static"]) else {
+        return;
+    };
+    let ended = run(&place, &program, &["--memory", "64M"]);
+    ended.expect(0, "all zero");
+}
+
+/// Most of it untouched, so that the host needs little.
+#[test]
+fn a_program_has_as_many_page_tables_as_its_memory_and_threads_need() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "sparse.c", &["-static-pie"]) else {
+        return;
+    };
+    let ended = run(&place, &program, &["--memory", "4G"]);
+    ended.expect(0, "all there");
+}
+
+#[test]
+fn memory_moves_to_an_address_as_on_linux() {
+    if can_run() {
+        answers_as_here_on_one_and_two_cpus("moves.c");
+    }
+}
+
+/// Memory that is used from beginning to end comes in large pages, which are split where a part of
+/// them changes.
+#[test]
+fn large_pages_are_split_where_a_part_changes() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "large.c", &["-static", "-pthread"]) else {
+        return;
+    };
+    let host = Command::new(&program).output().unwrap();
+    assert!(host.status.success(), "{host:?}");
+    for cpus in ["1", "2"] {
+        let args = ["--cpus", cpus, "--memory", "256M", "--", "huge"];
+        let ended = run(&place, &program, &args);
+        ended.expect(0, "every page is right");
+        let kib = |when: &str| -> u64 {
+            let begin = format!("huge {when}: ");
+            let line = ended.out.lines().find_map(|line| line.strip_prefix(&begin));
+            line.unwrap().parse().unwrap()
+        };
+        // All of 24 MiB but the first large page and the last part.
+        assert!(kib("at first") >= 20 << 10, "{ended:#?}");
+        assert_eq!(kib("at last"), 0, "{ended:#?}");
+    }
+}
