@@ -19,7 +19,7 @@ use crate::memory::{self, DATA, PAGE, Rights, WINDOW};
 use crate::sites::Sites;
 
 pub(crate) use area::{Area, Backing};
-use bring::{around_file, bring, large_around, run_around, take_back};
+use bring::{around_anonymous, around_file, bring, go_on, large_around, run_around, take_back};
 
 /// Most areas, as Linux has it (`vm.max_map_count`).
 const MOST_AREAS: usize = 65_530;
@@ -35,11 +35,6 @@ const BREAK: Range<u64> = 0x6b00_0000_0000..0x6c00_0000_0000;
 pub(crate) const STACK_TOP: u64 = 0x6fff_ffff_f000;
 /// Its bytes, as Linux's limit is by default.
 pub(crate) const FIRST_STACK_BYTES: u64 = 8 << 20;
-/// Pages that come at once where a program begins to use anonymous memory, and where it goes on
-/// behind a page that is there: a first use is often of a page or two alone.
-const AROUND: u64 = 16;
-const AROUND_NEXT: u64 = 64;
-
 /// The name of anonymous memory that is shared: as a file in memory it keeps its contents until it is
 /// unmapped.
 pub(crate) const SHARED: &str = "[shared]";
@@ -231,6 +226,7 @@ impl Space {
             }
         }
         self.merge(&range);
+        self.go_on(&range);
         if range.end == end {
             Ok(())
         } else {
@@ -485,12 +481,21 @@ impl Space {
         };
         if new < old {
             self.unmap(new..old);
-        } else if new > old && (may_commit(new - old).is_err() || self.map(old..new, area).is_err())
-        {
-            return self.program_break;
+        } else if new > old {
+            if may_commit(new - old).is_err() || self.map(old..new, area).is_err() {
+                return self.program_break;
+            }
+            self.go_on(&(old..new));
         }
         self.program_break = wanted;
         wanted
+    }
+
+    /// Brings pages of memory that grew by `range`, if a program will use them next.
+    fn go_on(&self, range: &Range<u64>) {
+        if let Some((start, area)) = self.area_of(range.start) {
+            go_on(start, area, range);
+        }
     }
 
     /// Brings the page at `address`, and some around it that are not there.
@@ -535,11 +540,7 @@ impl Space {
             return Ok(());
         }
         let (around, end) = match &area.backing {
-            Backing::Anonymous => {
-                let below = page - page % (AROUND * PAGE);
-                let goes_on = below > start && memory::is_held(below - PAGE);
-                (if goes_on { AROUND_NEXT } else { AROUND }, area.end)
-            }
+            Backing::Anonymous => (around_anonymous(page, start, area), area.end),
             // Memory behind the file's last page has no page of the file, even close to its end.
             Backing::File { bytes, offset, end } if *end == u64::MAX => {
                 let rest = bytes.len().saturating_sub(*offset).next_multiple_of(PAGE);

@@ -3,6 +3,7 @@
 #![allow(clippy::single_range_in_vec_init)]
 
 use super::*;
+use crate::memory::LARGE;
 use alloc::vec::Vec;
 
 fn anonymous(rights: Rights) -> Area {
@@ -109,7 +110,54 @@ fn a_first_use_brings_16_pages_and_64_where_use_goes_on() {
     assert_eq!(space.fault(first + 64 * PAGE, Access::Write), Ok(()));
     assert_eq!(held(), 128);
     assert_eq!(space.fault(first + 250 * PAGE, Access::Write), Ok(()));
-    assert_eq!(held(), 144);
+    assert_eq!(held(), 256, "as many as are there");
+}
+
+#[test]
+fn what_grows_behind_a_page_that_is_there_comes_without_a_fault() {
+    let mut space = Space::new();
+    let held = |from: u64| {
+        (0..600)
+            .take_while(|page| memory::is_held(from + page * PAGE))
+            .count()
+    };
+    let at = BREAK.start;
+    memory::release(BREAK.start..BREAK.start + 2 * LARGE);
+    space.set_break(at + 40 * PAGE);
+    assert_eq!(held(at), 0, "a first use brings it");
+    assert_eq!(space.fault(at + 20 * PAGE, Access::Write), Ok(()));
+    space.set_break(at + 80 * PAGE);
+    assert!(
+        !memory::is_held(at + 40 * PAGE),
+        "the page before is not there"
+    );
+    assert_eq!(space.fault(at + 79 * PAGE, Access::Write), Ok(()));
+    space.set_break(at + 100 * PAGE);
+    assert_eq!(held(at + 64 * PAGE), 36);
+    space.set_break(at + 300 * PAGE);
+    assert_eq!(held(at + 64 * PAGE), 36 + 64, "no more at once");
+    // What may come as a large page does.
+    assert_eq!(space.fault(at + 299 * PAGE, Access::Write), Ok(()));
+    space.set_break(at + 2 * LARGE);
+    assert_eq!(held(at + 299 * PAGE), 65);
+    // The heap of another thread grows by `mprotect`.
+    let start = space.find(128 * PAGE, 0).expect("room");
+    memory::release(start..start + 128 * PAGE);
+    let all = start..start + 128 * PAGE;
+    space.map(all, anonymous(NONE)).expect("mapped");
+    space
+        .protect(start..start + 4 * PAGE, DATA)
+        .expect("protected");
+    assert_eq!(held(start), 0);
+    assert_eq!(space.fault(start, Access::Write), Ok(()));
+    space
+        .protect(start + 4 * PAGE..start + 6 * PAGE, DATA)
+        .expect("protected");
+    assert_eq!(held(start), 6);
+    space
+        .protect(start + 6 * PAGE..start + 7 * PAGE, READ)
+        .expect("protected");
+    assert_eq!(held(start), 6);
 }
 
 #[test]

@@ -99,12 +99,16 @@ pub(crate) fn raw_pages(count: usize) -> Option<NonNull<u8>> {
 
 /// As [`raw_pages`]; and whether they are zero since no one has used them.
 pub(crate) fn new_pages(count: usize) -> Option<(NonNull<u8>, bool)> {
-    new_block(page_layout(count)?)
+    new_block(page_layout(count)?, |_| ())
 }
 
-/// As [`new_pages`], in pages of 2 MiB at multiples of as much.
-pub(crate) fn new_large_pages(count: usize) -> Option<(NonNull<u8>, bool)> {
-    new_block(large_layout(count)?)
+/// As [`new_pages`], in pages of 2 MiB at multiples of as much. `before_use` gets the first before it is
+/// written to.
+pub(crate) fn new_large_pages(
+    count: usize,
+    before_use: impl FnOnce(u64),
+) -> Option<(NonNull<u8>, bool)> {
+    new_block(large_layout(count)?, before_use)
 }
 
 /// Gives large pages back.
@@ -126,7 +130,7 @@ fn large_layout(count: usize) -> Option<Layout> {
 }
 
 /// A block of a page or more, and whether it is zero since no one has used it.
-fn new_block(layout: Layout) -> Option<(NonNull<u8>, bool)> {
+fn new_block(layout: Layout, before_use: impl FnOnce(u64)) -> Option<(NonNull<u8>, bool)> {
     let mut talc = HEAP.talc.lock();
     let touched = TOUCHED.load(Ordering::Relaxed);
     // SAFETY: 1. The layout is not empty: it has a page at least.
@@ -137,6 +141,7 @@ fn new_block(layout: Layout) -> Option<(NonNull<u8>, bool)> {
     let start = block.addr().get() as u64;
     let is_new = start >= touched;
     if is_new {
+        before_use(start);
         // Free memory may have begun here.
         // SAFETY: 1. The block has a page at least, writable and not yet known to others. 2. NODE is a
         //    multiple of 8 and less than a page.

@@ -47,19 +47,13 @@ static CHUNKS: SpinLock<Vec<Chunk>> = SpinLock::new(Vec::new());
 /// A large page, and whether it is zero; `None` without memory, or where the heap would have to
 /// give more than `most` of them.
 pub(super) fn take(most: u64) -> Option<(u64, bool)> {
-    let page = find(most)?;
-    let (frame, is_zero) = page;
-    // Else the host has given it already.
-    if is_zero {
-        service::call(service::ASK_FOR_HUGE_PAGE, [frame, 0, 0]);
-    }
-    Some(page)
-}
-
-fn find(most: u64) -> Option<(u64, bool)> {
     let mut chunks = CHUNKS.lock();
-    if let Some(page) = chunks.iter_mut().find_map(Chunk::take) {
-        return Some(page);
+    if let Some((frame, is_zero)) = chunks.iter_mut().find_map(Chunk::take) {
+        // Else the host has given it already.
+        if is_zero {
+            ask(frame);
+        }
+        return Some((frame, is_zero));
     }
     chunks.try_reserve(1).ok()?;
     // As many as there are, so that few chunks hold many.
@@ -67,7 +61,7 @@ fn find(most: u64) -> Option<(u64, bool)> {
     let mut pages = held.clamp(FIRST, MOST);
     while pages > 0 {
         if pages <= most
-            && let Some((base, is_new)) = heap::new_large_pages(pages as usize)
+            && let Some((base, is_new)) = heap::new_large_pages(pages as usize, ask)
         {
             let mut chunk = Chunk {
                 base: base.addr().get() as u64,
@@ -82,6 +76,11 @@ fn find(most: u64) -> Option<(u64, bool)> {
         pages /= 2;
     }
     None
+}
+
+/// Asks for a huge page of the host's, which is given with the first use.
+fn ask(frame: u64) {
+    service::call(service::ASK_FOR_HUGE_PAGE, [frame, 0, 0]);
 }
 
 /// Gives a large page back.

@@ -6,6 +6,13 @@ use super::area::{Area, Backing};
 use crate::files::Bytes;
 use crate::memory::{self, LARGE, NoMemory, PAGE};
 
+/// Pages that come at once where a program begins to use anonymous memory, and where it goes on
+/// behind a page that is there: a first use is often of a page or two alone.
+const AROUND: u64 = 16;
+const AROUND_NEXT: u64 = 64;
+/// Most of those that come since as many are there in the same 2 MiB.
+const AROUND_MOST: u64 = 256;
+
 /// Pages of a file that come at once: copies, and pages of the archive itself, which take no memory.
 const AROUND_COPIED: u64 = 64;
 const AROUND_LENT: u64 = 128;
@@ -20,6 +27,46 @@ pub(super) fn large_around(page: u64, start: u64, area: &Area) -> Option<u64> {
     let is_next =
         || memory::is_held(large - PAGE) && memory::next_held(large..large + LARGE).is_none();
     (is_anonymous && is_within && is_next()).then_some(large)
+}
+
+/// How many pages come with `page` of anonymous memory: as many as are there in the same 2 MiB, so
+/// that memory which is used here and there takes at most twice as much, and few faults.
+pub(super) fn around_anonymous(page: u64, start: u64, area: &Area) -> u64 {
+    let below = page - page % (AROUND * PAGE);
+    let goes_on = below > start && memory::is_held(below - PAGE);
+    let first = if goes_on { AROUND_NEXT } else { AROUND };
+    let large = page & !(LARGE - 1);
+    let part = large.max(start)..(large + LARGE).min(area.end);
+    let held = part
+        .step_by(PAGE as usize)
+        .filter(|page| memory::is_held(*page));
+    let power = 1 << (held.count() | 1).ilog2();
+    first.max(power).min(AROUND_MOST)
+}
+
+/// Brings the first pages of `range` of anonymous memory, by which the area that begins at `start` grew,
+/// where the page before is there: an allocator uses its new end at once, and a fault takes twice
+/// the instructions.
+pub(super) fn go_on(start: u64, area: &Area, range: &Range<u64>) {
+    let is_anonymous = matches!(area.backing, Backing::Anonymous);
+    let is_more = is_anonymous && area.rights.write && start < range.start;
+    // What may come as a large page does.
+    let large = range.start.next_multiple_of(LARGE);
+    let is_large = large.saturating_add(LARGE) <= range.end;
+    let most = if is_large { large } else { u64::MAX };
+    let end = range
+        .end
+        .min(area.end)
+        .min(range.start + AROUND_NEXT * PAGE);
+    let run = range.start..end.min(most);
+    if is_more
+        && !run.is_empty()
+        && memory::is_held(run.start - PAGE)
+        && memory::next_held(run.clone()).is_none()
+    {
+        // Without memory they come one by one.
+        memory::populate(run, area.rights, &[]).ok();
+    }
 }
 
 pub(super) fn around_file(area: &Area) -> u64 {
