@@ -36,16 +36,28 @@ static void *tries(void *unused) {
     printf("wrong clock %ld\n", futex(&word, FUTEX_LOCK_PI | FUTEX_CLOCK_REALTIME, &wall));
     return NULL;
 }
-static volatile int order, alarms;
-static void on_signal(int signal) { alarms++; }
-static void *waits(void *number) {
-    long got = futex(&word, FUTEX_LOCK_PI, NULL);
-    printf("waiter %d: %ld, owner %d, died %d, place %d\n", (int)(intptr_t)number, got,
-           (word & FUTEX_TID_MASK) == (uint32_t)syscall(SYS_gettid), (word & FUTEX_OWNER_DIED) != 0, ++order);
-    word &= ~FUTEX_OWNER_DIED;
-    if (number != (void *)2) futex(&word, FUTEX_UNLOCK_PI, NULL);
-    return NULL; /* The second one ends with it. */
+static volatile int alarms, has_it, may_end;
+static void on_signal(int signal) { __atomic_add_fetch(&alarms, 1, __ATOMIC_SEQ_CST); }
+struct end { long got; int is_owner, died; };
+static void *waits(void *at) {
+    struct end *end = at;
+    end->got = futex(&word, FUTEX_LOCK_PI, NULL);
+    end->is_owner = (word & FUTEX_TID_MASK) == (uint32_t)syscall(SYS_gettid);
+    end->died = (word & FUTEX_OWNER_DIED) != 0;
+    __atomic_and_fetch(&word, ~FUTEX_OWNER_DIED, __ATOMIC_SEQ_CST);
+    futex(&word, FUTEX_UNLOCK_PI, NULL);
+    return NULL;
 }
+static void *ends_with_it(void *unused) {
+    futex(&word, FUTEX_LOCK_PI, NULL);
+    has_it = 1;
+    while (!may_end) usleep(1000);
+    return NULL;
+}
+static void await_waiter(void) {
+    while (!(__atomic_load_n(&word, __ATOMIC_SEQ_CST) & FUTEX_WAITERS)) usleep(1000);
+}
+static void say(struct end *end) { printf("waiter: %ld, owner %d, died %d\n", end->got, end->is_owner, end->died); }
 static pthread_mutex_t mutex;
 static void *dies(void *unused) {
     return (void *)(intptr_t)pthread_mutex_lock(&mutex);
@@ -69,7 +81,7 @@ static void make(int robust, int kind) {
 }
 
 int main(void) {
-    pthread_t one, two, three;
+    pthread_t one, two;
     long got = futex(&word, FUTEX_LOCK_PI, NULL);
     printf("lock %ld, owner %d\n", got, word == (uint32_t)getpid());
     printf("again %ld\n", futex(&word, FUTEX_LOCK_PI, NULL));
@@ -82,25 +94,31 @@ int main(void) {
     printf("unlock %ld, %x\n", got, word);
     printf("unlock again %ld\n", futex(&word, FUTEX_UNLOCK_PI, NULL));
 
-    /* In order; a signal's handler runs and the wait goes on. */
+    /* A signal's handler runs, whether before or while the thread waits, and the wait goes on. */
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGUSR1, &action, NULL);
+    struct end ends[3] = {{0}};
+    pthread_t waiting[3];
     futex(&word, FUTEX_LOCK_PI, NULL);
-    pthread_create(&one, NULL, waits, (void *)1);
-    while (!(*(volatile uint32_t *)&word & FUTEX_WAITERS)) usleep(1000);
-    usleep(20000);
-    pthread_create(&two, NULL, waits, (void *)2);
-    usleep(50000);
-    pthread_create(&three, NULL, waits, (void *)3);
-    usleep(50000);
-    pthread_kill(one, SIGUSR1);
-    while (!alarms) usleep(1000);
-    usleep(20000);
+    for (int i = 0; i < 3; i++) pthread_create(&waiting[i], NULL, waits, &ends[i]);
+    await_waiter();
+    for (int i = 0; i < 3; i++) pthread_kill(waiting[i], SIGUSR1);
+    while (alarms < 3) usleep(1000);
     printf("hand over %ld\n", futex(&word, FUTEX_UNLOCK_PI, NULL));
+    for (int i = 0; i < 3; i++) pthread_join(waiting[i], NULL);
+    for (int i = 0; i < 3; i++) say(&ends[i]);
+    printf("left %x\n", word);
+
+    /* From a thread that ends. */
+    pthread_create(&one, NULL, ends_with_it, NULL);
+    while (!has_it) usleep(1000);
+    pthread_create(&two, NULL, waits, &ends[0]);
+    await_waiter();
+    may_end = 1;
     pthread_join(one, NULL);
     pthread_join(two, NULL);
-    pthread_join(three, NULL);
-    printf("alarms %d, left %x\n", alarms, word);
+    say(&ends[0]);
+    printf("left %x\n", word);
 
     make(0, PTHREAD_MUTEX_NORMAL);
     pthread_t all[4];
