@@ -5,6 +5,7 @@
 
 mod area;
 mod bring;
+mod limits;
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -18,8 +19,9 @@ use crate::files::Bytes;
 use crate::memory::{self, DATA, PAGE, Rights, WINDOW};
 use crate::sites::Sites;
 
-pub(crate) use area::{Area, Backing};
+pub(crate) use area::{Area, Backing, SHARED};
 use bring::{around_anonymous, around_file, bring, go_on, large_around, run_around, take_back};
+use limits::{SpaceLimits, is_data};
 
 /// Most areas, as Linux has it (`vm.max_map_count`).
 const MOST_AREAS: usize = 65_530;
@@ -35,9 +37,6 @@ const BREAK: Range<u64> = 0x6b00_0000_0000..0x6c00_0000_0000;
 pub(crate) const STACK_TOP: u64 = 0x6fff_ffff_f000;
 /// Its bytes, as Linux's limit is by default.
 pub(crate) const FIRST_STACK_BYTES: u64 = 8 << 20;
-/// The name of anonymous memory that is shared: as a file in memory it keeps its contents until it is
-/// unmapped.
-pub(crate) const SHARED: &str = "[shared]";
 
 /// What a program wants of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +87,7 @@ pub(crate) struct Space {
     /// From the begin of [`MAPPINGS`] to here nothing is free.
     filled_until: u64,
     program_break: u64,
+    pub(crate) limits: SpaceLimits,
     /// System calls of its code.
     pub(crate) sites: Sites,
 }
@@ -98,6 +98,7 @@ impl Space {
             areas: BTreeMap::new(),
             filled_until: MAPPINGS.start,
             program_break: BREAK.start,
+            limits: SpaceLimits::NONE,
             sites: Sites::new(),
         }
     }
@@ -121,6 +122,12 @@ impl Space {
         is_own(&(at..at.checked_add(bytes)?)).then_some(at)
     }
 
+    /// Whether there may be `more` bytes with these rights.
+    pub(crate) fn may_expand(&self, more: u64, rights: Rights, name: &str) -> Result<()> {
+        self.limits
+            .may_expand(self.areas(), more, is_data(rights, name))
+    }
+
     /// Bytes of all areas.
     pub(crate) fn bytes(&self) -> u64 {
         let areas = self.areas.iter();
@@ -128,8 +135,7 @@ impl Space {
     }
 
     /// The areas, ascending.
-    #[cfg(test)]
-    pub(crate) fn areas(&self) -> impl Iterator<Item = (u64, &Area)> {
+    pub(crate) fn areas(&self) -> impl Iterator<Item = (u64, &Area)> + Clone {
         self.areas.iter().map(|(start, area)| (*start, area))
     }
 
@@ -216,6 +222,9 @@ impl Space {
         }
         self.split(range.start);
         self.split(range.end);
+        if rights.write {
+            self.limits.may_become_data(self.areas(), &range)?;
+        }
         for (start, area) in self.areas.range_mut(range.clone()) {
             if area.rights != rights {
                 area.rights = rights;
@@ -268,7 +277,7 @@ impl Space {
     }
 
     /// The parts of `range` that are mapped.
-    fn parts(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    pub(crate) fn parts(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let (from, to) = (range.start, range.end);
         let first = self
             .areas
@@ -468,7 +477,8 @@ impl Space {
 
     /// Moves the break; gives where it is.
     pub(crate) fn set_break(&mut self, wanted: u64) -> u64 {
-        if !BREAK.contains(&wanted) {
+        // Linux's limit of data holds for a break that goes back, too (`check_data_rlimit`).
+        if !BREAK.contains(&wanted) || wanted - BREAK.start > self.limits.data {
             return self.program_break;
         }
         let old = self.program_break.next_multiple_of(PAGE);
@@ -482,7 +492,9 @@ impl Space {
         if new < old {
             self.unmap(new..old);
         } else if new > old {
-            if may_commit(new - old).is_err() || self.map(old..new, area).is_err() {
+            let may = may_commit(new - old);
+            let may = may.and_then(|()| self.may_expand(new - old, DATA, area.name));
+            if may.and_then(|()| self.map(old..new, area)).is_err() {
                 return self.program_break;
             }
             self.go_on(&(old..new));

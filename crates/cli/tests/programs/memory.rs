@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
+use crate::offers::answers_as_here_on_one_and_two_cpus;
 use crate::support::TestDir;
 use crate::support::compile::c;
-use crate::{answers_as_here_on_one_and_two_cpus, can_run, run};
+use crate::{can_run, run};
 
 #[test]
 fn new_memory_is_zero_wherever_it_was_before() {
@@ -31,6 +32,13 @@ fn a_program_has_as_many_page_tables_as_its_memory_and_threads_need() {
     };
     let ended = run(&place, &program, &["--memory", "4G"]);
     ended.expect(0, "all there");
+}
+
+#[test]
+fn the_address_space_has_limits_as_on_linux() {
+    if can_run() {
+        answers_as_here_on_one_and_two_cpus("space.c");
+    }
 }
 
 #[test]

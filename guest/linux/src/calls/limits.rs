@@ -57,8 +57,11 @@ fn exchange(context: &Context<'_>, resource: u64, new: Option<Limit>) -> Result<
             return Err(Errno::EPERM);
         }
         *limit = new;
-        if is_of_files {
-            process.files.lock().limit = current as usize;
+        match resource as u32 {
+            c::RLIMIT_NOFILE => process.files.lock().limit = current as usize,
+            c::RLIMIT_AS => process.space.lock().limits.all = current,
+            c::RLIMIT_DATA => process.space.lock().limits.data = current,
+            _ => {}
         }
     }
     Ok(before)

@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::memory::PAGE;
 use crate::process::Process;
-use crate::space::{Left, may_commit};
+use crate::space::{Left, Space, may_commit};
 use crate::user::USER_END;
 
 /// What a program asks for, in whole pages.
@@ -93,6 +93,14 @@ impl Remap {
         Ok(self.old..self.old + self.old_bytes)
     }
 
+    fn may_expand(&self, space: &Space) -> Result<()> {
+        let more = self.new_bytes.saturating_sub(self.old_bytes);
+        match space.area_of(self.old) {
+            Some((_, area)) if more > 0 => space.may_expand(more, area.rights, area.name),
+            _ => Ok(()),
+        }
+    }
+
     fn shrink(&self, process: &Process) -> Result {
         let end = self.old.checked_add(self.old_bytes);
         let end = end.filter(|end| *end <= USER_END).ok_or(Errno::EINVAL)?;
@@ -109,6 +117,7 @@ impl Remap {
         process.reach(self.old, &(self.old_bytes..self.new_bytes))?;
         may_commit(self.new_bytes)?;
         let mut space = process.space.lock();
+        self.may_expand(&space)?;
         if space.grow(self.old, whole.end, self.old.saturating_add(self.new_bytes)) {
             return Ok(self.old);
         }
@@ -142,6 +151,7 @@ impl Remap {
         }
         process.write_back(&rest)?;
         let mut space = process.space.lock();
+        self.may_expand(&space)?;
         let to = if is_fixed {
             self.to
         } else {

@@ -3,6 +3,10 @@
 use crate::files::Bytes;
 use crate::memory::Rights;
 
+/// The name of anonymous memory that is shared: as a file in memory it keeps its contents until it is
+/// unmapped.
+pub(crate) const SHARED: &str = "[shared]";
+
 /// What is behind an area's pages.
 #[derive(Clone, Debug)]
 pub(crate) enum Backing {
