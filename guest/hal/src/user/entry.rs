@@ -126,6 +126,18 @@ pub(crate) fn init(ring: Ring) {
 
 global_asm!(
     r#"
+    // What a function keeps; `tare_user_leave` takes it from there.
+    .macro TARE_USER_KEEP
+    push rbp
+    push rbx
+    push r12
+    push r13
+    push r14
+    push r15
+    sub rsp, 8
+    mov gs:[{stack}], rsp
+    .endm
+
     .macro TARE_USER_SAVE_COMMON
     mov [rcx + {rsp}], rsp
     mov rsp, gs:[{stack}]
@@ -161,14 +173,7 @@ global_asm!(
     .balign 16
     .global tare_user_enter
 tare_user_enter:
-    push rbp
-    push rbx
-    push r12
-    push r13
-    push r14
-    push r15
-    sub rsp, 8
-    mov gs:[{stack}], rsp
+    TARE_USER_KEEP
     mov rax, [rdi + {rip}]
     mov gs:[{target}], rax
     mov rax, [rdi + {rcx}]
@@ -327,14 +332,7 @@ tare_isolated_stubs:
     .balign 16
     .global tare_isolated_enter
 tare_isolated_enter:
-    push rbp
-    push rbx
-    push r12
-    push r13
-    push r14
-    push r15
-    sub rsp, 8
-    mov gs:[{stack}], rsp
+    TARE_USER_KEEP
     mov gs:[{context}], rdi
     cli
     cmp qword ptr gs:[{pending}], 0
