@@ -6,7 +6,7 @@
 
 use core::arch::global_asm;
 
-use super::vector::{GATES, STAMP};
+use super::vector::{GATES, STAMP, WITH_ERROR_CODE};
 use crate::percpu::{
     INTERRUPTS_ON_OFFSET, MERGED_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_CONTEXT_OFFSET,
     USER_FAULT_OFFSET, USER_SCRATCH_OFFSET,
@@ -39,7 +39,7 @@ tare_stubs:
     jmp tare_page_fault_entry
     .elseif vector < 32
     // Exceptions that push an error code themselves.
-    .if (0x60227d00 >> vector) & 1
+    .if ({with_error_code} >> vector) & 1
     .else
     push 0
     .endif
@@ -182,6 +182,7 @@ tare_programs_own:
     .quad 0xffffffff & ~(1 << 2 | 1 << 8 | 1 << 18)
     "#,
     gates = const GATES,
+    with_error_code = const WITH_ERROR_CODE,
     stub = const STUB,
     on = const INTERRUPTS_ON_OFFSET,
     pending = const PENDING_OFFSET,

@@ -3,6 +3,9 @@
 /// Gates in the IDT: 32 exceptions and 64 interrupts.
 pub(crate) const GATES: usize = 96;
 
+/// Exceptions whose error code the processor pushes, by bit (Intel SDM vol. 3A, table 6-1).
+pub(crate) const WITH_ERROR_CODE: u32 = 0x6022_7d00;
+
 /// An interrupt vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vector(pub(crate) u8);

@@ -69,6 +69,12 @@ global_asm!(
     shrd rax, rdx, 32
     .endm
 
+    .macro TARE_CLOCK_SPLIT     // RAX: seconds of RAX nanoseconds, RDX: the rest; changes RCX
+    xor edx, edx
+    mov ecx, {giga}
+    div rcx
+    .endm
+
     .section .text.tare_clock, "ax", @progbits
     .balign 16
     .global tare_clock_code
@@ -88,9 +94,7 @@ tare_clock_code:                // clock_gettime(EDI, RSI)
     jnc 2f
     add rax, [rip + tare_clock_rate + 16]
 2:
-    xor edx, edx
-    mov ecx, {giga}
-    div rcx
+    TARE_CLOCK_SPLIT
     mov [rsi], rax
     mov [rsi + 8], rdx
     xor eax, eax
@@ -110,9 +114,7 @@ tare_clock_gettimeofday:        // RDI: timeval, RSI: timezone
     jz 5f
     TARE_CLOCK_NS
     add rax, [rip + tare_clock_rate + 16]
-    xor edx, edx
-    mov ecx, {giga}
-    div rcx
+    TARE_CLOCK_SPLIT
     mov [rdi], rax
     mov eax, edx
     xor edx, edx
@@ -127,9 +129,7 @@ tare_clock_gettimeofday:        // RDI: timeval, RSI: timezone
 tare_clock_time:                // RDI: time_t, or 0
     TARE_CLOCK_NS
     add rax, [rip + tare_clock_rate + 16]
-    xor edx, edx
-    mov ecx, {giga}
-    div rcx
+    TARE_CLOCK_SPLIT
     test rdi, rdi
     jz 6f
     mov [rdi], rax

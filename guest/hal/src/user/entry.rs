@@ -22,7 +22,7 @@ use super::registers::Registers;
 use super::vectors;
 use crate::percpu::{INTERRUPTS_ON_OFFSET, PENDING_OFFSET, RESUME_OFFSET, USER_OFFSET};
 use crate::ring::{Ring, gate};
-use crate::trap::vector::GATES;
+use crate::trap::vector::{GATES, WITH_ERROR_CODE};
 
 /// Bytes of a stub.
 pub(crate) const STUB: u64 = 16;
@@ -138,6 +138,21 @@ global_asm!(
     mov gs:[{stack}], rsp
     .endm
 
+    // From the registers at RDI all but RAX, RCX, RSP, RDI and R11.
+    .macro TARE_USER_LOAD_COMMON
+    mov rbx, [rdi + {rbx}]
+    mov rdx, [rdi + {rdx}]
+    mov rsi, [rdi + {rsi}]
+    mov rbp, [rdi + {rbp}]
+    mov r8, [rdi + {r8}]
+    mov r9, [rdi + {r9}]
+    mov r10, [rdi + {r10}]
+    mov r12, [rdi + {r12}]
+    mov r13, [rdi + {r13}]
+    mov r14, [rdi + {r14}]
+    mov r15, [rdi + {r15}]
+    .endm
+
     .macro TARE_USER_SAVE_COMMON
     mov [rcx + {rsp}], rsp
     mov rsp, gs:[{stack}]
@@ -181,20 +196,10 @@ tare_user_enter:
     push qword ptr [rdi + {rflags}]
     popfq
     mov gs:[{context}], rdi
+    TARE_USER_LOAD_COMMON
     mov rsp, [rdi + {rsp}]
     mov rax, [rdi + {rax}]
-    mov rbx, [rdi + {rbx}]
-    mov rdx, [rdi + {rdx}]
-    mov rsi, [rdi + {rsi}]
-    mov rbp, [rdi + {rbp}]
-    mov r8, [rdi + {r8}]
-    mov r9, [rdi + {r9}]
-    mov r10, [rdi + {r10}]
     mov r11, [rdi + {r11}]
-    mov r12, [rdi + {r12}]
-    mov r13, [rdi + {r13}]
-    mov r14, [rdi + {r14}]
-    mov r15, [rdi + {r15}]
     mov rdi, [rdi + {rdi}]
     mov qword ptr gs:[{on}], 1
 tare_user_begin:
@@ -249,6 +254,8 @@ tare_user_upcall:
 3:
     mov [rcx + {rcx}], rdx
     mov [rcx + {rip}], rax
+    // With the flag off and the program's registers saved.
+tare_user_saved:
     cld
     mov qword ptr gs:[{context}], 0
     xor ebp, ebp
@@ -316,7 +323,7 @@ tare_isolated_stubs:
     .balign {stub}
     .if vector < 32
     // Exceptions that push an error code themselves.
-    .if (0x60227d00 >> vector) & 1
+    .if ({with_error_code} >> vector) & 1
     .else
     push 0
     .endif
@@ -338,17 +345,7 @@ tare_isolated_enter:
     cmp qword ptr gs:[{pending}], 0
     jne 2f
     mov qword ptr gs:[{on}], 1
-    mov rbx, [rdi + {rbx}]
-    mov rdx, [rdi + {rdx}]
-    mov rsi, [rdi + {rsi}]
-    mov rbp, [rdi + {rbp}]
-    mov r8, [rdi + {r8}]
-    mov r9, [rdi + {r9}]
-    mov r10, [rdi + {r10}]
-    mov r12, [rdi + {r12}]
-    mov r13, [rdi + {r13}]
-    mov r14, [rdi + {r14}]
-    mov r15, [rdi + {r15}]
+    TARE_USER_LOAD_COMMON
     // After a system call RCX and R11 hold what SYSRET takes from there.
     mov rcx, [rdi + {rip}]
     mov r11, [rdi + {rflags}]
@@ -433,17 +430,8 @@ tare_isolated_exception:
     mov [rcx + {rcx}], rdx
     mov rdx, gs:[{resume}]
     mov [rcx + {rip}], rdx
-    cld
-    mov qword ptr gs:[{context}], 0
-    xor ebp, ebp
     sti
-    mov rdi, gs:[{vector}]
-    test edi, edi
-    mov eax, {fault_exit}
-    jz tare_user_leave
-    call tare_interrupt
-    mov eax, {interrupt}
-    jmp tare_user_leave
+    jmp tare_user_saved
 6:
     swapgs
     mov rsp, [rsp + 40]
@@ -525,4 +513,5 @@ tare_user_access_end:
     user_code = const gate::USER_CODE,
     stub = const STUB,
     gates = const GATES,
+    with_error_code = const WITH_ERROR_CODE,
 );
