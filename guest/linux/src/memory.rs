@@ -39,6 +39,11 @@ mod machine {
         user::is_held(address & !(PAGE - 1))
     }
 
+    /// How many pages of a range within [`LARGE`] bytes are there.
+    pub(crate) fn count_held(range: Range<u64>) -> usize {
+        user::count_held(range)
+    }
+
     /// The first page of a range that is there.
     pub(crate) fn next_held(range: Range<u64>) -> Option<u64> {
         user::next_held(range)
@@ -179,6 +184,10 @@ mod host {
 
     pub(crate) fn is_held(address: u64) -> bool {
         PAGES.with_borrow(|pages| pages.contains_key(&(address & !(PAGE - 1))))
+    }
+
+    pub(crate) fn count_held(range: Range<u64>) -> usize {
+        PAGES.with_borrow(|pages| pages.range(range).count())
     }
 
     pub(crate) fn next_held(range: Range<u64>) -> Option<u64> {

@@ -150,7 +150,7 @@ pub(crate) fn protect(image: &Image) {
 
 /// A copy of the boot directory, which the processor does not walk yet. Programs' low memory
 /// changes a hundred of its entries, and KVM's shadow of a table in use takes a fault for each.
-/// What the boot directory maps is for any ring; tables of programs' low memory come later.
+/// All that the boot directory maps is the library OS's.
 fn copy_of_directory() -> &'static [AtomicU64; 512] {
     let copy = &new_table().0;
     for (entry, old) in copy.iter().zip(&boot_tables().1.0) {
@@ -404,19 +404,41 @@ fn table_below(table: &Table, index: usize) -> Option<&'static Table> {
     Some(table_at(page))
 }
 
-/// The entry at which a walk to `address` ends, and the bits of an address below it: that of a page,
-/// of a large page, or one that leads nowhere.
+/// The table with the entry of the page at `address`, for reading; or where a walk there ends before:
+/// the entry of a large page, or one that leads nowhere, and the bits of an address below it.
 #[inline]
-fn last_entry(address: u64) -> (u64, u32) {
+fn walk(address: u64) -> Result<&'static Table, (u64, u32)> {
     let mut table = readable(address_of(boot_tables().0));
     for shift in [39, 30, 21] {
         let entry = table.0[index(address, shift)].load(Ordering::Relaxed);
         if entry & PRESENT == 0 || entry & LARGE_PAGE != 0 {
-            return (entry, shift);
+            return Err((entry, shift));
         }
         table = readable(entry);
     }
-    (table.0[index(address, 12)].load(Ordering::Relaxed), 12)
+    Ok(table)
+}
+
+/// The entry at which a walk to `address` ends, and the bits of an address below it: that of a page,
+/// of a large page, or one that leads nowhere.
+#[inline]
+fn last_entry(address: u64) -> (u64, u32) {
+    let page = |table: &Table| (table.0[index(address, 12)].load(Ordering::Relaxed), 12);
+    walk(address).map_or_else(|end| end, page)
+}
+
+/// How many pages of `range`, which lies in 2 MiB of programs' memory, are mapped.
+pub(crate) fn count_program_entries(range: &Range<u64>) -> usize {
+    let count = ((range.end - range.start) / PAGE) as usize;
+    match walk(range.start) {
+        Ok(table) => {
+            let entries = table.0.iter().skip(index(range.start, 12)).take(count);
+            let held = entries.filter(|entry| entry.load(Ordering::Relaxed) != 0);
+            held.count()
+        }
+        Err((entry, _)) if large::is_programs(entry, range.start) => count,
+        Err(_) => 0,
+    }
 }
 
 /// The entry of a page of programs' memory, or 0. Of a page in a large one the entry

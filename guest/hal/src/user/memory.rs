@@ -325,6 +325,16 @@ pub fn is_held(address: u64) -> bool {
     is_in_windows(&(address..address.saturating_add(PAGE))) && paging::program_entry(address) != 0
 }
 
+/// How many pages of `range`, whole pages of the same [`LARGE`] bytes, are mapped, with whatever
+/// access.
+pub fn count_held(range: Range<u64>) -> usize {
+    if is_in_windows(&range) {
+        paging::count_program_entries(&range)
+    } else {
+        0
+    }
+}
+
 /// The first page of `range`, whole pages, that is mapped, with whatever access. What no
 /// page table covers costs one step for each table that is missing, whatever its size.
 pub fn next_held(range: Range<u64>) -> Option<u64> {

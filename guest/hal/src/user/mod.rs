@@ -49,9 +49,9 @@ pub use entry::jump_target;
 pub(crate) use entry::{STUB, init, isolated_stub};
 pub(crate) use keep_out::keep_out;
 pub use memory::{
-    LARGE, MapError, exchange_u32, is_held, is_large, is_lent, is_mapped, large_bytes, lend,
-    load_u32, map, map_bytes, map_large, next_held, protect, read, relocate, store_u64, unmap,
-    write,
+    LARGE, MapError, count_held, exchange_u32, is_held, is_large, is_lent, is_mapped, large_bytes,
+    lend, load_u32, map, map_bytes, map_large, next_held, protect, read, relocate, store_u64,
+    unmap, write,
 };
 pub use registers::Registers;
 pub use vectors::{VectorState, WrongLength};

@@ -37,10 +37,7 @@ pub(super) fn around_anonymous(page: u64, start: u64, area: &Area) -> u64 {
     let first = if goes_on { AROUND_NEXT } else { AROUND };
     let large = page & !(LARGE - 1);
     let part = large.max(start)..(large + LARGE).min(area.end);
-    let held = part
-        .step_by(PAGE as usize)
-        .filter(|page| memory::is_held(*page));
-    let power = 1 << (held.count() | 1).ilog2();
+    let power = 1 << (memory::count_held(part) | 1).ilog2();
     first.max(power).min(AROUND_MOST)
 }
 
