@@ -57,39 +57,32 @@ impl Lines {
         waits: bool,
     ) -> Result<Option<Arc<Sleeper>>> {
         let mut lines = self.0.lock();
-        let mut held = word.exchange(0, own)?;
-        while held != 0 {
+        let has_line = lines.contains_key(&address);
+        let mut held = word.exchange(0, 0)?;
+        let owner = loop {
             let owner = held & TID_MASK;
-            let line = lines.get(&address).map(|line| line.owner);
+            let is_free = held == 0 || owner == 0 && !has_line;
             let wanted = match owner {
                 // Who takes what a thread left behind learns of it.
-                0 if line.is_none() => held | own,
-                0 if !waits => return Err(Errno::EAGAIN),
-                0 => held | WAITERS,
+                _ if is_free => held | own,
                 _ if owner == own => return Err(Errno::EDEADLK),
-                _ if line.is_none() && !is_thread(owner) => return Err(Errno::ESRCH),
+                1.. if !has_line && !is_thread(owner) => return Err(Errno::ESRCH),
                 _ if !waits => return Err(Errno::EAGAIN),
                 _ => held | WAITERS,
             };
-            let found = word.exchange(held, wanted)?;
-            if found != held {
-                held = match found {
-                    0 => word.exchange(0, own)?,
-                    found => found,
-                };
-            } else if owner == 0 && line.is_none() {
-                break;
-            } else {
-                let sleeper = Sleeper::new(u32::MAX);
-                let line = lines.entry(address).or_insert(Line {
-                    owner,
-                    waiting: VecDeque::new(),
-                });
-                line.waiting.push_back((own, sleeper.clone()));
-                return Ok(Some(sleeper));
+            match word.exchange(held, wanted)? {
+                found if found != held => held = found,
+                _ if is_free => return Ok(None),
+                _ => break owner,
             }
-        }
-        Ok(None)
+        };
+        let sleeper = Sleeper::new(u32::MAX);
+        let line = lines.entry(address).or_insert(Line {
+            owner,
+            waiting: VecDeque::new(),
+        });
+        line.waiting.push_back((own, sleeper.clone()));
+        Ok(Some(sleeper))
     }
 
     /// Takes a thread away that has waited long enough. It is the owner if it is woken.

@@ -30,9 +30,8 @@ fn release_listed(process: &Process, thread: &Thread) -> Result<()> {
     if head == 0 {
         return Ok(());
     }
-    let entry_at = |at: u64| process.u64(at);
     let offset = process.u64(head.wrapping_add(8))?;
-    let pending = entry_at(head.wrapping_add(16))?;
+    let pending = process.u64(head.wrapping_add(16))?;
     let free = |entry: u64| -> Result<()> {
         let at = (entry & !IS_OWNED).wrapping_add(offset);
         if entry & IS_OWNED != 0 {
@@ -54,13 +53,13 @@ fn release_listed(process: &Process, thread: &Thread) -> Result<()> {
         }
         Ok(())
     };
-    let mut entry = entry_at(head)?;
+    let mut entry = process.u64(head)?;
     for _ in 0..MOST {
         if entry & !IS_OWNED == head {
             break;
         }
         // Before: who gets the futex may give its memory back.
-        let next = entry_at(entry & !IS_OWNED)?;
+        let next = process.u64(entry & !IS_OWNED)?;
         if (entry ^ pending) & !IS_OWNED != 0 {
             free(entry)?;
         }

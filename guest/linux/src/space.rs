@@ -21,7 +21,7 @@ use crate::sites::Sites;
 
 pub(crate) use area::{Area, Backing, SHARED};
 use bring::{around_anonymous, around_file, bring, go_on, large_around, run_around, take_back};
-use limits::{SpaceLimits, is_data};
+use limits::{SpaceLimits, bytes, is_data};
 
 /// Most areas, as Linux has it (`vm.max_map_count`).
 const MOST_AREAS: usize = 65_530;
@@ -122,6 +122,15 @@ impl Space {
         is_own(&(at..at.checked_add(bytes)?)).then_some(at)
     }
 
+    /// Whether what is mapped in place of `range` may have these rights.
+    pub(crate) fn may_map(&self, range: &Range<u64>, rights: Rights, name: &str) -> Result<()> {
+        if self.limits.is_none() {
+            return Ok(());
+        }
+        let replaced: u64 = self.parts(range).map(|part| part.end - part.start).sum();
+        self.may_expand(range.end - range.start - replaced, rights, name)
+    }
+
     /// Whether there may be `more` bytes with these rights.
     pub(crate) fn may_expand(&self, more: u64, rights: Rights, name: &str) -> Result<()> {
         self.limits
@@ -130,8 +139,7 @@ impl Space {
 
     /// Bytes of all areas.
     pub(crate) fn bytes(&self) -> u64 {
-        let areas = self.areas.iter();
-        areas.map(|(start, area)| area.end - start).sum()
+        bytes(self.areas())
     }
 
     /// The areas, ascending.
@@ -277,7 +285,7 @@ impl Space {
     }
 
     /// The parts of `range` that are mapped.
-    pub(crate) fn parts(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    fn parts(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let (from, to) = (range.start, range.end);
         let first = self
             .areas

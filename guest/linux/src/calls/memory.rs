@@ -128,10 +128,7 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
             _ => "",
         },
     };
-    let range = start..end;
-    let replaced = space.parts(&range).map(|part| part.end - part.start);
-    let replaced: u64 = replaced.sum();
-    space.may_expand(bytes - replaced, rights, area.name)?;
+    space.may_map(&(start..end), rights, area.name)?;
     // Under the lock: beside another thread's `munmap`, what is not mapped yet would be forgotten.
     if let Some((bytes, node)) = shared {
         context.process.share(bytes, node)?;

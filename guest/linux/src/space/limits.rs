@@ -21,6 +21,11 @@ impl SpaceLimits {
         data: u64::MAX,
     };
 
+    /// Whether a program has set none.
+    pub(super) fn is_none(&self) -> bool {
+        self.all == u64::MAX && self.data == u64::MAX
+    }
+
     /// Whether there may be `more` bytes beside `areas`: ENOMEM if not (`may_expand_vm` in mm/mmap.c).
     pub(super) fn may_expand<'a>(
         &self,
@@ -66,7 +71,8 @@ fn within<'a>(limit: u64, more: u64, areas: impl Iterator<Item = (u64, &'a Area)
     }
 }
 
-fn bytes<'a>(areas: impl Iterator<Item = (u64, &'a Area)>) -> u64 {
+/// Bytes of areas.
+pub(super) fn bytes<'a>(areas: impl Iterator<Item = (u64, &'a Area)>) -> u64 {
     areas.map(|(start, area)| area.end - start).sum()
 }
 
