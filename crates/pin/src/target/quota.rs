@@ -58,7 +58,12 @@ mod tests {
     use super::super::cgroup;
     use super::*;
 
-    /// `machine.slice` with 30 % of a CPU, above a group with `inner`.
+    /// Three processes that no host has: PID_MAX_LIMIT is 4,194,304 (include/linux/threads.h),
+    /// and a small number may be a kernel thread of this one.
+    const PIDS: [u32; 3] = [5_000_007, 5_000_008, 5_000_009];
+
+    /// `machine.slice` with 30 % of a CPU, above a group with `inner`, which holds the first of
+    /// [`PIDS`].
     fn nested(inner: &str) -> (tempfile::TempDir, PathBuf, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let (outer, own) = (
@@ -67,11 +72,15 @@ mod tests {
         );
         fs::create_dir_all(&own).unwrap();
         fs::write(own.join("cpu.max"), inner).unwrap();
-        fs::write(own.join("cgroup.procs"), "7\n").unwrap();
+        fs::write(own.join("cgroup.procs"), listed(&PIDS[..1])).unwrap();
         fs::write(outer.join("cpu.max"), "30000 100000\n").unwrap();
         fs::write(outer.join("cpu.stat"), "nr_periods 9\nnr_throttled 7\n").unwrap();
         fs::write(outer.join("cgroup.procs"), "").unwrap();
         (dir, outer, own)
+    }
+
+    fn listed(pids: &[u32]) -> String {
+        pids.iter().map(|pid| format!("{pid}\n")).collect()
     }
 
     #[test]
@@ -101,21 +110,21 @@ mod tests {
         let (_dir, outer, own) = nested("400000 100000\n");
         let owned = || {
             let quotas = Quota::all(&own).into_iter();
-            let holds = |quota: Quota| cgroup::holds_only(&quota.group, &[7, 8]);
+            let holds = |quota: Quota| cgroup::holds_only(&quota.group, &PIDS[..2]);
             quotas.map(holds).collect::<Vec<_>>()
         };
         assert_eq!(owned(), [true, true]);
         // A second machine in the slice.
         let other = outer.join("other");
         fs::create_dir(&other).unwrap();
-        fs::write(other.join("cgroup.procs"), "9\n").unwrap();
+        fs::write(other.join("cgroup.procs"), listed(&PIDS[2..])).unwrap();
         assert_eq!(owned(), [true, false]);
-        fs::write(own.join("cgroup.procs"), "7\n9\n").unwrap();
+        fs::write(own.join("cgroup.procs"), listed(&[PIDS[0], PIDS[2]])).unwrap();
         assert_eq!(owned(), [false, false]);
         // A threaded group lists threads only; one that cannot be read may hold anything.
         fs::remove_dir_all(&other).unwrap();
         fs::remove_file(own.join("cgroup.procs")).unwrap();
-        fs::write(own.join("cgroup.threads"), "7\n8\n").unwrap();
+        fs::write(own.join("cgroup.threads"), listed(&PIDS[..2])).unwrap();
         assert_eq!(owned(), [true, true]);
         fs::remove_file(own.join("cgroup.threads")).unwrap();
         assert_eq!(owned(), [false, false]);
