@@ -85,6 +85,11 @@ impl<L: Link> Port<L> {
         &mut self.interface
     }
 
+    /// What the link is like.
+    pub(crate) fn link_properties(&self) -> Properties {
+        self.properties
+    }
+
     /// The first address, if it has one.
     pub(crate) fn address(&self) -> Option<Ipv4Address> {
         self.own[0].map(|own| own.address)

@@ -34,7 +34,7 @@ pub use later::{has_written, send_written, written_due};
 pub use ready::{PollItem, Source, poll};
 pub use tare_net::binding::Binding;
 pub use tare_net::readiness::{Interests, Readiness};
-pub use tare_net::stack::{Counters, Sending, Take};
+pub use tare_net::stack::{Counters, Interface, Network, Sending, Take};
 pub use tcp::{KeepAlive, Shutdown, TcpListener, TcpStream};
 pub use udp::UdpSocket;
 pub use waiter::Observer;
@@ -49,6 +49,11 @@ pub fn address() -> Option<Ipv4Addr> {
 /// All addresses of the appliance on the network.
 pub fn addresses() -> alloc::vec::Vec<IpAddr> {
     system::lock().addresses()
+}
+
+/// The loopback, and the network's interface if there is one, as they are now.
+pub fn interfaces() -> alloc::vec::Vec<Interface> {
+    system::lock().interfaces()
 }
 
 /// The name servers that [`lookup_host`] asks.

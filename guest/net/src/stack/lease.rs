@@ -36,6 +36,8 @@ pub(super) struct State {
     pub(super) name_servers: Vec<Ipv4Addr>,
     /// When the DHCP client wants to speak.
     pub(super) deadline: Option<Instant>,
+    /// There is more than the loopback.
+    pub(super) has_network: bool,
 }
 
 impl State {
@@ -54,6 +56,7 @@ impl State {
             client,
             name_servers: Vec::new(),
             deadline: None,
+            has_network: setup != Setup::LoopbackOnly,
         }
     }
 

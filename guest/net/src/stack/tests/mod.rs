@@ -6,6 +6,7 @@ mod crowds;
 mod faults;
 mod hostile;
 mod idle;
+mod interfaces;
 mod ipv6;
 mod limits;
 mod loopback;

@@ -13,7 +13,7 @@ use super::cable::{Sleeper, cable};
 use super::world::{World, seeds};
 use crate::frame::{self, Frame};
 
-const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 168, 9, 1);
+pub(super) const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 168, 9, 1);
 
 #[test]
 fn the_word_for_a_static_address() {
@@ -44,15 +44,16 @@ fn the_word_for_a_static_address() {
 
 /// What a DHCP server gives.
 #[derive(Clone, Copy)]
-struct Offer {
+pub(super) struct Offer {
     address: Ipv4Addr,
     mask: Ipv4Addr,
     router: Ipv4Addr,
     lease_s: u32,
 }
 
-const OFFER: Offer = Offer {
-    address: Ipv4Addr::new(192, 168, 9, 77),
+pub(super) const LEASED: Ipv4Addr = Ipv4Addr::new(192, 168, 9, 77);
+pub(super) const OFFER: Offer = Offer {
+    address: LEASED,
     mask: Ipv4Addr::new(255, 255, 255, 0),
     router: GATEWAY,
     lease_s: 1000,
@@ -102,7 +103,7 @@ fn answer_dhcp(world: &mut World, offer: Offer) -> (usize, Vec<DhcpMessageType>)
 }
 
 /// Lets client and server exchange frames until both are silent.
-fn converse(world: &mut World, offer: Offer) -> usize {
+pub(super) fn converse(world: &mut World, offer: Offer) -> usize {
     let mut answered = 0;
     loop {
         world.client.poll(world.now, 16);
@@ -140,7 +141,7 @@ fn dhcp_frame(reply: &DhcpRepr<'_>, to: Ipv4Addr) -> Vec<u8> {
     bytes
 }
 
-fn with_dhcp() -> World {
+pub(super) fn with_dhcp() -> World {
     let mut world = World::new(70);
     let (_, link) = cable(71);
     world.client = Stack::new(link, Setup::Dhcp, seeds(72), world.now);
