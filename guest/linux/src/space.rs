@@ -26,7 +26,7 @@ use limits::{SpaceLimits, bytes, is_data};
 /// Most areas, as Linux has it (`vm.max_map_count`).
 const MOST_AREAS: usize = 65_530;
 /// Where mappings begin that may be anywhere.
-const MAPPINGS: Range<u64> = 0x6000_1000_0000..0x6800_0000_0000;
+const MAPPINGS: Range<u64> = 0x6000_1000_0000..RELOCATED;
 /// Where programs begin that may be anywhere.
 pub(crate) const RELOCATED: u64 = 0x6a00_0000_0000;
 /// How far such a program may reach: to the break.
