@@ -187,6 +187,29 @@ fn rare_uses_of_system_calls_answer_as_linux_does() {
 }
 
 #[test]
+fn network_interfaces_are_shown_as_linux_shows_them() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "interfaces.c", &["-static"]) else {
+        return;
+    };
+    answers_as_here(&place, &program, &[], &[]);
+    let all = place.run(&["run", &program, "--", "all"]);
+    for line in [
+        "lo 2 127.0.0.1",
+        "lo 10 ::1",
+        "eth0 17 kind 1",
+        "eth0 2 10.0.2.15",
+    ] {
+        assert!(all.out.lines().any(|it| it == line), "{line}: {all:#?}");
+    }
+    let alone = run(&place, &program, &["--", "all"]);
+    assert_eq!(alone.out, "lo 17 kind 772\nlo 2 127.0.0.1\nlo 10 ::1\n");
+}
+
+#[test]
 fn clocks_are_read_without_system_calls() {
     if !can_run() {
         return;

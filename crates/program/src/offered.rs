@@ -49,6 +49,8 @@ offered! {
     Udp = (n::AF_INET, n::SOCK_DGRAM);
     Tcp6 = (n::AF_INET6, n::SOCK_STREAM);
     Udp6 = (n::AF_INET6, n::SOCK_DGRAM);
+    NetlinkRaw = (n::AF_NETLINK, n::SOCK_RAW);
+    NetlinkDatagram = (n::AF_NETLINK, n::SOCK_DGRAM);
 }
 
 offered! {
@@ -174,6 +176,18 @@ offered! {
     // Whether a file is a terminal: none is.
     TCGETS = ioctl::TCGETS;
     TIOCGWINSZ = ioctl::TIOCGWINSZ;
+    // Network interfaces, on any socket.
+    SIOCGIFNAME = ioctl::SIOCGIFNAME;
+    SIOCGIFCONF = ioctl::SIOCGIFCONF;
+    SIOCGIFFLAGS = ioctl::SIOCGIFFLAGS;
+    SIOCGIFADDR = ioctl::SIOCGIFADDR;
+    SIOCGIFBRDADDR = ioctl::SIOCGIFBRDADDR;
+    SIOCGIFNETMASK = ioctl::SIOCGIFNETMASK;
+    SIOCGIFMETRIC = ioctl::SIOCGIFMETRIC;
+    SIOCGIFMTU = ioctl::SIOCGIFMTU;
+    SIOCGIFHWADDR = ioctl::SIOCGIFHWADDR;
+    SIOCGIFINDEX = ioctl::SIOCGIFINDEX;
+    SIOCGIFTXQLEN = ioctl::SIOCGIFTXQLEN;
 }
 
 offered! {
@@ -217,6 +231,8 @@ offered! {
     Backlog = "/proc/sys/net/core/somaxconn";
     Release = "/proc/sys/kernel/osrelease";
     OnlineCpus = "/sys/devices/system/cpu/online";
+    Groups = "/proc/self/cgroup";
+    AddressesV6 = "/proc/net/if_inet6";
 }
 
 offered! {
@@ -273,7 +289,7 @@ mod tests {
         }
         assert_eq!(SocketOption::of((6, 1)), Some(SocketOption::TCP_NODELAY));
         assert_eq!(SocketOption::of((1, 9)), None, "SO_KEEPALIVE");
-        assert_eq!(SocketType::of((16, 3)), None, "AF_NETLINK");
+        assert_eq!(SocketType::of((17, 3)), None, "AF_PACKET");
         assert_eq!(Ioctl::of(0x5421), Some(Ioctl::FIONBIO));
         assert_eq!(Prctl::of(22), None, "PR_SET_SECCOMP");
         assert_eq!(Fcntl::of(1024), None, "F_SETLEASE");

@@ -14,6 +14,7 @@ use tare_program::offered::{KernelFile, OWN_FILE};
 
 use crate::credentials::Whose;
 use crate::files::tree::{NodeKind, Tree};
+use crate::interfaces;
 use crate::memory::{self, PAGE};
 use crate::process::{PID, Process};
 
@@ -63,13 +64,16 @@ fn at_start(file: KernelFile, start: &Start) -> Option<String> {
         KernelFile::Backlog => "4096\n".into(),
         KernelFile::Release => "6.1.0-tare\n".into(),
         KernelFile::OnlineCpus => format!("0-{}\n", cores() - 1),
+        // The root of the only hierarchy (`cgroups(7)`), which is not mounted.
+        KernelFile::Groups => "0::/\n".into(),
         KernelFile::MemInfo
         | KernelFile::Stat
         | KernelFile::Pages
         | KernelFile::Status
         | KernelFile::Limits
         | KernelFile::Load
-        | KernelFile::Uptime => return None,
+        | KernelFile::Uptime
+        | KernelFile::AddressesV6 => return None,
     })
 }
 
@@ -174,13 +178,15 @@ fn write(process: &Process, file: KernelFile, to: &mut String) -> core::fmt::Res
             let (up, up_part, idle, idle_part) = (up / 100, up % 100, idle / 100, idle % 100);
             writeln!(to, "{up}.{up_part:02} {idle}.{idle_part:02}")?;
         }
+        KernelFile::AddressesV6 => to.push_str(&interfaces::if_inet6(&interfaces::all())),
         KernelFile::Version
         | KernelFile::CpuInfo
         | KernelFile::CommandLine
         | KernelFile::Overcommit
         | KernelFile::Backlog
         | KernelFile::Release
-        | KernelFile::OnlineCpus => {}
+        | KernelFile::OnlineCpus
+        | KernelFile::Groups => {}
     }
     Ok(())
 }
@@ -240,7 +246,9 @@ mod tests {
         assert!(text(KernelFile::Load).ends_with("/1 1\n"));
         for file in KernelFile::ALL {
             let is_written = at_start(*file, &Start::default()).is_none();
-            assert_eq!(is_written, !text(*file).is_empty(), "{file:?}");
+            // The tests have no network.
+            let is_empty = text(*file).is_empty() && *file != KernelFile::AddressesV6;
+            assert_eq!(is_written, !is_empty, "{file:?}");
         }
     }
 }

@@ -17,6 +17,7 @@
 //! | `calls` | the system calls, by number |
 //! | `futex`, `owned` | threads that wait at an address, and for its owner |
 //! | `expiries` | time limits and timers that ran out, counted for the host |
+//! | `interfaces` | the network's interfaces, as netlink, `ioctl` and `/proc` show them |
 //! | `kernel_files` | what a program reads of the machine and of itself |
 //! | `signals`, `pending`, `delivery`, `timers`, `ring`, `looks` | what interrupts a thread |
 //! | `capabilities`, `credentials` | its capabilities, users and groups |
@@ -42,6 +43,7 @@ mod errno;
 mod expiries;
 mod files;
 mod futex;
+mod interfaces;
 mod kernel_files;
 mod load;
 mod looks;

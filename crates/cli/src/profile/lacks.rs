@@ -84,11 +84,16 @@ impl Lacks {
             .collect();
         for socket in &used.sockets {
             let (family, kind) = (&socket.family, &socket.kind);
-            if !types
+            let is_known = types
                 .iter()
-                .any(|known| (&known.0, &known.1) == (family, kind))
-            {
+                .any(|known| (&known.0, &known.1) == (family, kind));
+            // Of netlink, NETLINK_ROUTE is served, which is protocol 0.
+            let other_netlink = family == "AF_NETLINK" && socket.protocol != 0;
+            if !is_known {
                 count(&mut self.sockets, format!("{family} {kind}"), socket.count);
+            } else if other_netlink {
+                let name = format!("{family} protocol {}", socket.protocol);
+                count(&mut self.sockets, name, socket.count);
             }
         }
         let options: Vec<_> = SocketOption::ALL
@@ -307,7 +312,9 @@ mod tests {
         let features = &mut profile.features;
         features.sockets = vec![
             SocketUse::of(2, 1, 6, 2),
-            SocketUse::of(16, 3, 0, 1),
+            SocketUse::of(16, 3, 0, 2),
+            SocketUse::of(16, 3, 9, 1),
+            SocketUse::of(17, 3, 0, 1),
             SocketUse::of(2, 5, 0, 1),
         ];
         features.socket_options = vec![
@@ -338,14 +345,18 @@ mod tests {
         let lacks = of(&profile);
         assert_eq!(
             named(&lacks.sockets),
-            ["AF_INET SOCK_SEQPACKET", "AF_NETLINK SOCK_RAW"]
+            [
+                "AF_INET SOCK_SEQPACKET",
+                "AF_NETLINK protocol 9",
+                "AF_PACKET SOCK_RAW"
+            ]
         );
         assert_eq!(named(&lacks.options), ["SO_KEEPALIVE", "TCP_FASTOPEN"]);
         assert_eq!(named(&lacks.requests), ["PR_SET_SECCOMP", "TIOCSTI"]);
         assert_eq!(named(&lacks.kernel_files), ["/dev/kvm", "/proc/self/maps"]);
         let text = lacks.text("./server", 1);
         for line in [
-            "Sockets: AF_INET SOCK_SEQPACKET (1), AF_NETLINK SOCK_RAW (1)\n",
+            "Sockets: AF_INET SOCK_SEQPACKET (1), AF_NETLINK protocol 9 (1), AF_PACKET\n  SOCK_RAW (1)\n",
             "Options: SO_KEEPALIVE (3), TCP_FASTOPEN (2)\n",
             "Requests: PR_SET_SECCOMP (5), TIOCSTI (4)\n",
             "Kernel files: /dev/kvm (6), /proc/self/maps (6)\n",

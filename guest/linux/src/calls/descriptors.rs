@@ -7,7 +7,7 @@ use linux_raw_sys::general as c;
 use tare_program::names;
 use tare_program::offered::{Fcntl, Ioctl};
 
-use super::memfd;
+use super::{interfaces, memfd};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::lock::How;
@@ -198,6 +198,19 @@ pub(super) fn ioctl(context: &Context<'_>, number: u64, request: u64, argument: 
         Some(Ioctl::FIOASYNC) => Ok(0),
         // The console is not a terminal: programs then write without escapes.
         Some(Ioctl::TCGETS | Ioctl::TIOCGWINSZ) | None => Err(Errno::ENOTTY),
+        Some(
+            request @ (Ioctl::SIOCGIFNAME
+            | Ioctl::SIOCGIFCONF
+            | Ioctl::SIOCGIFFLAGS
+            | Ioctl::SIOCGIFADDR
+            | Ioctl::SIOCGIFBRDADDR
+            | Ioctl::SIOCGIFNETMASK
+            | Ioctl::SIOCGIFMETRIC
+            | Ioctl::SIOCGIFMTU
+            | Ioctl::SIOCGIFHWADDR
+            | Ioctl::SIOCGIFINDEX
+            | Ioctl::SIOCGIFTXQLEN),
+        ) => interfaces::request(context, &open, request, argument),
     }
 }
 

@@ -14,6 +14,8 @@ mod hints;
 #[cfg(target_os = "none")]
 mod identity;
 #[cfg(target_os = "none")]
+mod interfaces;
+#[cfg(target_os = "none")]
 mod io;
 #[cfg(target_os = "none")]
 mod limits;

@@ -1,4 +1,4 @@
-//! Sockets (`socket(2)` and its kin) of AF_INET, AF_INET6 and AF_UNIX.
+//! Sockets (`socket(2)` and its kin) of AF_INET, AF_INET6, AF_UNIX and AF_NETLINK.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -18,6 +18,7 @@ use super::time::put_duration;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::endpoint::{Address, Half, Name, Received, SocketKind};
+use crate::files::netlink::Netlink;
 use crate::files::socket::Socket;
 use crate::files::tree::Last;
 use crate::files::unix::Unix;
@@ -33,21 +34,27 @@ const MSG_WAITFORONE: u64 = 0x1_0000;
 /// Most messages of `sendmmsg` (`UIO_MAXIOV`).
 const MOST_SENT: u64 = 1024;
 
-/// The kind of a new socket, from its type and flags.
-fn kind(word: u32) -> Result<SocketKind> {
+/// The kind of a new socket, from its family, its type and flags.
+fn kind(family: u32, word: u32) -> Result<SocketKind> {
     if word & !(KIND | c::O_CLOEXEC | c::O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL);
     }
-    SocketKind::parse(word & KIND).ok_or(Errno::EPROTONOSUPPORT)
+    match SocketKind::parse(word & KIND).ok_or(Errno::EPROTONOSUPPORT)? {
+        // As on Linux (`unix_create`).
+        SocketKind::Raw if family == n::AF_UNIX => Ok(SocketKind::Datagram),
+        kind => Ok(kind),
+    }
 }
 
 /// Whether there is this protocol for a kind of socket (`inet_create` of Linux's
-/// net/ipv4/af_inet.c, `unix_create` of net/unix/af_unix.c).
+/// net/ipv4/af_inet.c, `unix_create` of net/unix/af_unix.c, `netlink_create` of
+/// net/netlink/af_netlink.c).
 fn expect_protocol(family: u32, kind: SocketKind, protocol: u32) -> Result<()> {
     const MOST: u32 = n::IPPROTO_MAX as u32;
     const TCP: u32 = n::IPPROTO_TCP as u32;
     const UDP: u32 = n::IPPROTO_UDP as u32;
     match (family, kind, protocol) {
+        (n::AF_NETLINK, SocketKind::Stream | SocketKind::Packets, _) => Err(Errno::ESOCKTNOSUPPORT),
         (_, _, 0)
         | (n::AF_UNIX, _, n::AF_UNIX)
         | (n::AF_INET | n::AF_INET6, SocketKind::Stream, TCP)
@@ -59,18 +66,20 @@ fn expect_protocol(family: u32, kind: SocketKind, protocol: u32) -> Result<()> {
 
 pub(super) fn socket(context: &Context<'_>, family: u64, word: u64, protocol: u64) -> Result {
     let (family, word) = (family as u32, word as u32);
-    if !matches!(family, n::AF_INET | n::AF_INET6 | n::AF_UNIX) {
+    let families = [n::AF_INET, n::AF_INET6, n::AF_UNIX, n::AF_NETLINK];
+    if !families.contains(&family) {
         return Err(Errno::EAFNOSUPPORT);
     }
-    let kind = kind(word)?;
+    let kind = kind(family, word)?;
     expect_protocol(family, kind, protocol as u32)?;
-    let file: Arc<dyn File> = match SocketType::of((family, word & KIND)) {
+    let file: Arc<dyn File> = match SocketType::of((family, kind.word())) {
         Some(SocketType::UnixStream | SocketType::UnixDatagram | SocketType::UnixPackets) => {
             Arc::new(Unix::new(kind))
         }
         Some(SocketType::Tcp | SocketType::Udp | SocketType::Tcp6 | SocketType::Udp6) => {
             Arc::new(Socket::new(family, kind))
         }
+        Some(SocketType::NetlinkRaw | SocketType::NetlinkDatagram) => Arc::new(Netlink::new(kind)),
         None => return Err(Errno::EPROTONOSUPPORT),
     };
     let flags = c::O_RDWR | word & c::O_NONBLOCK;
@@ -79,11 +88,11 @@ pub(super) fn socket(context: &Context<'_>, family: u64, word: u64, protocol: u6
 
 pub(super) fn socketpair(context: &Context<'_>, a: Arguments) -> Result {
     let [family, word, protocol, to, ..] = a;
-    let kind = kind(word as u32)?;
+    let kind = kind(family as u32, word as u32)?;
     expect_protocol(family as u32, kind, protocol as u32)?;
     match family as u32 {
         n::AF_UNIX => {}
-        n::AF_INET | n::AF_INET6 => return Err(Errno::EOPNOTSUPP),
+        n::AF_INET | n::AF_INET6 | n::AF_NETLINK => return Err(Errno::EOPNOTSUPP),
         _ => return Err(Errno::EAFNOSUPPORT),
     }
     let (one, two) = Unix::pair(kind);
@@ -122,6 +131,12 @@ pub(super) fn bind(context: &Context<'_>, number: u64, at: u64, length: u64) -> 
     let address = address(context, at, length)?;
     if let Some(socket) = open.file.as_kind::<Socket>() {
         return socket.bind(&address).map(|()| 0);
+    }
+    if let Some(socket) = open.file.as_kind::<Netlink>() {
+        let Address::Netlink { port, groups } = address else {
+            return Err(Errno::EINVAL);
+        };
+        return socket.bind(port, groups).map(|()| 0);
     }
     let socket = open.file.as_kind::<Unix>().ok_or(Errno::ENOTSOCK)?;
     let Address::Unix(name) = address else {
@@ -236,9 +251,16 @@ pub(super) fn connect(context: &Context<'_>, number: u64, at: u64, length: u64) 
         }
         .map(|()| 0);
     }
-    let socket = open.file.as_kind::<Socket>().ok_or(Errno::ENOTSOCK)?;
     let family: [u8; 2] = context.process.array(at)?;
-    if u32::from(u16::from_le_bytes(family)) == n::AF_UNSPEC {
+    let ends = u32::from(u16::from_le_bytes(family)) == n::AF_UNSPEC;
+    if let Some(socket) = open.file.as_kind::<Netlink>() {
+        if ends {
+            return Ok(0);
+        }
+        return socket.connect(&address(context, at, length)?).map(|()| 0);
+    }
+    let socket = open.file.as_kind::<Socket>().ok_or(Errno::ENOTSOCK)?;
+    if ends {
         return socket.disconnect().map(|()| 0);
     }
     match socket.connect(&address(context, at, length)?) {

@@ -63,7 +63,9 @@ impl Channel {
     pub(super) fn new(kind: SocketKind) -> Arc<Self> {
         let content = match kind {
             SocketKind::Stream => Content::Bytes(VecDeque::new()),
-            SocketKind::Datagram | SocketKind::Packets => Content::Messages(VecDeque::new()),
+            SocketKind::Datagram | SocketKind::Packets | SocketKind::Raw => {
+                Content::Messages(VecDeque::new())
+            }
         };
         Arc::new(Self {
             content: SpinLock::new(content),

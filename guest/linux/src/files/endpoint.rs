@@ -4,21 +4,29 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use linux_raw_sys::net::{AF_INET, AF_INET6, AF_UNIX, SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM};
+use linux_raw_sys::net::{
+    AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, SOCK_DGRAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_STREAM,
+};
 
 use crate::errno::{Errno, Result};
 
-/// Bytes of `sockaddr_in`, `sockaddr_in6` and `sockaddr_un` (`include/uapi/linux/in.h`,
-/// `in6.h`, `un.h`).
+/// Bytes of `sockaddr_in`, `sockaddr_in6`, `sockaddr_un` and `sockaddr_nl`
+/// (`include/uapi/linux/in.h`, `in6.h`, `un.h`, `netlink.h`).
 const INET_BYTES: usize = 16;
 const INET6_BYTES: usize = 28;
 const UNIX_BYTES: usize = 110;
+const NETLINK_BYTES: usize = 12;
 
 /// A socket's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Ip(SocketAddr),
     Unix(Name),
+    /// A port of AF_NETLINK, 0 for the kernel, and groups.
+    Netlink {
+        port: u32,
+        groups: u32,
+    },
 }
 
 /// A name of AF_UNIX: a path, an abstract name that begins with NUL, or empty for none.
@@ -31,6 +39,8 @@ pub(crate) enum SocketKind {
     Datagram,
     /// Messages over a connection.
     Packets,
+    /// As datagrams, of AF_NETLINK.
+    Raw,
 }
 
 impl SocketKind {
@@ -40,6 +50,7 @@ impl SocketKind {
             SOCK_STREAM => Some(Self::Stream),
             SOCK_DGRAM => Some(Self::Datagram),
             SOCK_SEQPACKET => Some(Self::Packets),
+            SOCK_RAW => Some(Self::Raw),
             _ => None,
         }
     }
@@ -50,6 +61,7 @@ impl SocketKind {
             Self::Stream => SOCK_STREAM,
             Self::Datagram => SOCK_DGRAM,
             Self::Packets => SOCK_SEQPACKET,
+            Self::Raw => SOCK_RAW,
         }
     }
 }
@@ -74,6 +86,9 @@ pub(crate) enum Half {
 }
 
 impl Address {
+    /// The kernel's side of AF_NETLINK.
+    pub(crate) const KERNEL: Self = Self::Netlink { port: 0, groups: 0 };
+
     /// Reads an address.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self> {
         let family: &[u8; 2] = bytes.first_chunk().ok_or(Errno::EINVAL)?;
@@ -98,7 +113,16 @@ impl Address {
                 };
                 Ok(Self::Unix(name[..end].into()))
             }
-            AF_INET | AF_INET6 | AF_UNIX => Err(Errno::EINVAL),
+            AF_NETLINK if bytes.len() >= NETLINK_BYTES => {
+                let word = |at: usize| {
+                    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+                };
+                Ok(Self::Netlink {
+                    port: word(4),
+                    groups: word(8),
+                })
+            }
+            AF_INET | AF_INET6 | AF_UNIX | AF_NETLINK => Err(Errno::EINVAL),
             _ => Err(Errno::EAFNOSUPPORT),
         }
     }
@@ -127,6 +151,11 @@ impl Address {
                     bytes.push(0);
                 }
             }
+            Self::Netlink { port, groups } => {
+                bytes.extend_from_slice(&AF_NETLINK.to_le_bytes());
+                bytes.extend_from_slice(&port.to_le_bytes());
+                bytes.extend_from_slice(&groups.to_le_bytes());
+            }
         }
         bytes
     }
@@ -145,6 +174,7 @@ mod tests {
             Address::Unix(b"/run/socket"[..].into()),
             Address::Unix(b"\0abstract\0name"[..].into()),
             Address::Unix([][..].into()),
+            Address::Netlink { port: 7, groups: 3 },
         ];
         for address in addresses {
             assert_eq!(Address::parse(&address.to_bytes()), Ok(address));

@@ -116,7 +116,7 @@ impl Socket {
     /// A socket of AF_INET or AF_INET6.
     pub(crate) fn new(family: u32, kind: SocketKind) -> Self {
         let state = match kind {
-            SocketKind::Datagram => State::Datagram(None),
+            SocketKind::Datagram | SocketKind::Raw => State::Datagram(None),
             SocketKind::Stream | SocketKind::Packets => State::Stream,
         };
         Self::with(family, state)
