@@ -231,6 +231,17 @@ offered! {
     Backlog = "/proc/sys/net/core/somaxconn";
     Release = "/proc/sys/kernel/osrelease";
     OnlineCpus = "/sys/devices/system/cpu/online";
+    PossibleCpus = "/sys/devices/system/cpu/possible";
+    PresentCpus = "/sys/devices/system/cpu/present";
+    Times = "/proc/stat";
+    Mappings = "/proc/self/maps";
+    Mounts = "/proc/self/mounts";
+    MountNumbers = "/proc/self/mountinfo";
+    Name = "/proc/self/comm";
+    Host = "/proc/sys/kernel/hostname";
+    System = "/proc/sys/kernel/ostype";
+    MostMappings = "/proc/sys/vm/max_map_count";
+    LastCapability = "/proc/sys/kernel/cap_last_cap";
     Groups = "/proc/self/cgroup";
     AddressesV6 = "/proc/net/if_inet6";
 }
@@ -316,7 +327,7 @@ mod tests {
             assert!(has_kernel_path(path), "{path}");
         }
         for path in [
-            "/proc/self/maps",
+            "/proc/self/smaps",
             "/proc/meminf",
             "/proc/meminfo/x",
             "/dev/shm/x",

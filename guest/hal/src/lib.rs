@@ -44,6 +44,7 @@ pub mod clock;
 pub mod cpu;
 pub mod lock;
 pub mod once;
+pub mod processor;
 pub mod virtio;
 
 #[cfg(target_os = "none")]

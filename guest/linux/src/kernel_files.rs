@@ -12,14 +12,17 @@ use tare_libos::time::Instant;
 use tare_program::Start;
 use tare_program::offered::{KernelFile, OWN_FILE};
 
+use crate::capabilities;
 use crate::credentials::Whose;
 use crate::files::tree::{NodeKind, Tree};
 use crate::interfaces;
+use crate::machine_files;
 use crate::memory::{self, PAGE};
 use crate::process::{PID, Process};
+use crate::space::MOST_AREAS;
 
 /// Nanoseconds of the units in which times are given: `USER_HZ` is 100.
-const TICK_NS: u64 = 10_000_000;
+pub(crate) const TICK_NS: u64 = 10_000_000;
 /// The limits of resources by number, and their units.
 const LIMITS: [(&str, &str); c::RLIM_NLIMITS as usize] = [
     ("cpu time", "seconds"),
@@ -50,20 +53,29 @@ pub(crate) fn provide(tree: &Tree, start: &Start) {
     }
     tree.link(OWN_FILE, &start.path);
     tree.link("proc/1", "self");
+    tree.link("proc/mounts", "self/mounts");
 }
 
 /// What never changes.
 fn at_start(file: KernelFile, start: &Start) -> Option<String> {
     Some(match file {
         KernelFile::Version => "Linux version 6.1.0-tare\n".into(),
-        KernelFile::CpuInfo => (0..cores())
-            .map(|cpu| format!("processor\t: {cpu}\n\n"))
-            .collect(),
         KernelFile::CommandLine => format!("{}\0", start.arguments.join("\0")),
         KernelFile::Overcommit => "1\n".into(),
         KernelFile::Backlog => "4096\n".into(),
         KernelFile::Release => "6.1.0-tare\n".into(),
-        KernelFile::OnlineCpus => format!("0-{}\n", cores() - 1),
+        KernelFile::OnlineCpus | KernelFile::PossibleCpus | KernelFile::PresentCpus => {
+            match cores() {
+                1 => "0\n".into(),
+                count => format!("0-{}\n", count - 1),
+            }
+        }
+        KernelFile::Mounts => machine_files::mounts(start.mount.as_deref()),
+        KernelFile::MountNumbers => machine_files::mount_numbers(start.mount.as_deref()),
+        KernelFile::Host => format!("{}\n", start.hostname),
+        KernelFile::System => "Linux\n".into(),
+        KernelFile::MostMappings => format!("{MOST_AREAS}\n"),
+        KernelFile::LastCapability => format!("{}\n", capabilities::LAST),
         // The root of the only hierarchy (`cgroups(7)`), which is not mounted.
         KernelFile::Groups => "0::/\n".into(),
         KernelFile::MemInfo
@@ -73,7 +85,11 @@ fn at_start(file: KernelFile, start: &Start) -> Option<String> {
         | KernelFile::Limits
         | KernelFile::Load
         | KernelFile::Uptime
-        | KernelFile::AddressesV6 => return None,
+        | KernelFile::AddressesV6
+        | KernelFile::CpuInfo
+        | KernelFile::Times
+        | KernelFile::Mappings
+        | KernelFile::Name => return None,
     })
 }
 
@@ -178,14 +194,25 @@ fn write(process: &Process, file: KernelFile, to: &mut String) -> core::fmt::Res
             let (up, up_part, idle, idle_part) = (up / 100, up % 100, idle / 100, idle % 100);
             writeln!(to, "{up}.{up_part:02} {idle}.{idle_part:02}")?;
         }
+        KernelFile::CpuInfo => to.push_str(&machine_files::processors()),
+        KernelFile::Times => to.push_str(&machine_files::times(process)),
+        KernelFile::Mappings => to.push_str(&machine_files::mappings(process)),
+        KernelFile::Name => writeln!(to, "{name}")?,
         KernelFile::AddressesV6 => to.push_str(&interfaces::if_inet6(&interfaces::all())),
         KernelFile::Version
-        | KernelFile::CpuInfo
         | KernelFile::CommandLine
         | KernelFile::Overcommit
         | KernelFile::Backlog
         | KernelFile::Release
         | KernelFile::OnlineCpus
+        | KernelFile::PossibleCpus
+        | KernelFile::PresentCpus
+        | KernelFile::Mounts
+        | KernelFile::MountNumbers
+        | KernelFile::Host
+        | KernelFile::System
+        | KernelFile::MostMappings
+        | KernelFile::LastCapability
         | KernelFile::Groups => {}
     }
     Ok(())
@@ -246,8 +273,9 @@ mod tests {
         assert!(text(KernelFile::Load).ends_with("/1 1\n"));
         for file in KernelFile::ALL {
             let is_written = at_start(*file, &Start::default()).is_none();
-            // The tests have no network.
-            let is_empty = text(*file).is_empty() && *file != KernelFile::AddressesV6;
+            // The tests have neither a network nor mappings.
+            let may_be_empty = matches!(file, KernelFile::AddressesV6 | KernelFile::Mappings);
+            let is_empty = text(*file).is_empty() && !may_be_empty;
             assert_eq!(is_written, !is_empty, "{file:?}");
         }
     }

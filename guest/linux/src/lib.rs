@@ -18,7 +18,7 @@
 //! | `futex`, `owned` | threads that wait at an address, and for its owner |
 //! | `expiries` | time limits and timers that ran out, counted for the host |
 //! | `interfaces` | the network's interfaces, as netlink, `ioctl` and `/proc` show them |
-//! | `kernel_files` | what a program reads of the machine and of itself |
+//! | `kernel_files`, `machine_files` | what a program reads of the machine and of itself |
 //! | `signals`, `pending`, `delivery`, `timers`, `ring`, `looks` | what interrupts a thread |
 //! | `capabilities`, `credentials` | its capabilities, users and groups |
 //! | `files` | descriptors, and what they refer to |
@@ -47,6 +47,7 @@ mod interfaces;
 mod kernel_files;
 mod load;
 mod looks;
+mod machine_files;
 mod memory;
 mod owned;
 mod pending;

@@ -24,7 +24,7 @@ use bring::{around_anonymous, around_file, bring, go_on, large_around, run_aroun
 use limits::{SpaceLimits, bytes, is_data};
 
 /// Most areas, as Linux has it (`vm.max_map_count`).
-const MOST_AREAS: usize = 65_530;
+pub(crate) const MOST_AREAS: usize = 65_530;
 /// Where mappings begin that may be anywhere.
 const MAPPINGS: Range<u64> = 0x6000_1000_0000..RELOCATED;
 /// Where programs begin that may be anywhere.

@@ -336,7 +336,7 @@ mod tests {
         };
         let paths = [
             "/proc/meminfo",
-            "/proc/self/maps",
+            "/proc/self/smaps",
             "/dev/null",
             "/dev/kvm",
             "/etc",
@@ -353,13 +353,13 @@ mod tests {
         );
         assert_eq!(named(&lacks.options), ["SO_KEEPALIVE", "TCP_FASTOPEN"]);
         assert_eq!(named(&lacks.requests), ["PR_SET_SECCOMP", "TIOCSTI"]);
-        assert_eq!(named(&lacks.kernel_files), ["/dev/kvm", "/proc/self/maps"]);
+        assert_eq!(named(&lacks.kernel_files), ["/dev/kvm", "/proc/self/smaps"]);
         let text = lacks.text("./server", 1);
         for line in [
             "Sockets: AF_INET SOCK_SEQPACKET (1), AF_NETLINK protocol 9 (1), AF_PACKET\n  SOCK_RAW (1)\n",
             "Options: SO_KEEPALIVE (3), TCP_FASTOPEN (2)\n",
             "Requests: PR_SET_SECCOMP (5), TIOCSTI (4)\n",
-            "Kernel files: /dev/kvm (6), /proc/self/maps (6)\n",
+            "Kernel files: /dev/kvm (6), /proc/self/smaps (6)\n",
             "Options are taken, and have no effect.\n",
         ] {
             assert!(text.contains(line), "{text}");

@@ -179,8 +179,71 @@ static void opened(void)
     close(first);
 }
 
+/* How many lines begin so. */
+static int lines_of(const char *begin)
+{
+    int count = 0;
+    for (char *at = text; at && *at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : 0)
+        count += !strncmp(at, begin, strlen(begin));
+    return count;
+}
+
+/* What a place of memory is mapped as: the rights, and whether a name is behind them. */
+static void mapped(const void *place, const char *name)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char found[512], rights[5];
+    unsigned long start, end;
+    int lines = 0;
+    while (fgets(found, sizeof found, maps))
+        if (sscanf(found, "%lx-%lx %4s", &start, &end, rights) == 3 &&
+            start <= (unsigned long)place && (unsigned long)place < end) {
+            printf("%s %d at column %d\n", rights, !!strstr(found, name),
+                   strstr(found, name) == found + 73);
+            lines++;
+        }
+    fclose(maps);
+    T(lines);
+}
+
+static void machine(void)
+{
+    int own, cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    read_by("/proc/cpuinfo", 4096);
+    T(lines_of("processor\t: ") == cpus);
+    T(lines_of("model name\t: ") == cpus);
+    read_by("/proc/stat", 4096);
+    T(lines_of("cpu") == cpus + 1);
+    T(lines_of("btime ") == 1);
+    mapped(&own, "[stack]");
+    mapped((void *)machine, "kernel_files");
+    void *page = mmap(0, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mapped(page, "");
+    mprotect(page, 4096, PROT_NONE);
+    mapped(page, "");
+    munmap(page, 4096);
+    mapped(page, "");
+    pthread_attr_t attributes;
+    void *stack;
+    size_t bytes;
+    T(pthread_getattr_np(pthread_self(), &attributes));
+    T(pthread_attr_getstack(&attributes, &stack, &bytes));
+    T((char *)&own > (char *)stack && (char *)&own < (char *)stack + bytes);
+    read_by("/proc/mounts", 4096);
+    T(lines_of("proc /proc proc ") > 0);
+    char host[256];
+    gethostname(host, sizeof host - 1);
+    strcat(host, "\n");
+    read_by("/proc/sys/kernel/hostname", 4096);
+    T(strcmp(text, host));
+    read_by("/proc/self/comm", 4096);
+    printf("%s", text);
+    read_by("/proc/self/cgroup", 4096);
+    T(lines_of("0::/") == 1);
+}
+
 static const struct group groups[] = {
-    {"process", process}, {"memory", memory}, {"times", times}, {"limits", limits}, {"opened", opened},
+    {"machine", machine}, {"process", process}, {"memory", memory}, {"times", times}, {"limits", limits}, {"opened", opened},
 };
 
 int main(int count, char **words)
