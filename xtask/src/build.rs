@@ -11,7 +11,7 @@ use crate::{test_programs, workspace};
 /// and images of guests beside them. `make run` builds only a part of it (`tare-toolchain`).
 pub(crate) fn release() -> Result<()> {
     // `tare-rr` and others, which experiments start beside tare.
-    build::host(&["tare-lab", "tare-load"])?;
+    build::host(&["tare-load", "tare-machines"])?;
     init()?;
     guests()
 }

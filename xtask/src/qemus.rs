@@ -16,7 +16,7 @@ const PLACES: &[&str] = &[
     "crates/launch/src",
     "crates/platform/src/machine",
     "crates/cli/src/doctor/programs.rs",
-    "crates/lab/src/versions.rs",
+    "crates/machines/src/versions.rs",
     "crates/vmtest/src",
 ];
 /// QEMU's program, as `tare_qemu` or the command itself calls it.
@@ -86,9 +86,9 @@ mod tests {
 
     #[test]
     fn programs_are_looked_at_and_tests_are_not() {
-        assert!(is_program("crates/lab/src/linux/machine.rs"));
+        assert!(is_program("crates/machines/src/linux/machine.rs"));
         for other in [
-            "crates/lab/src/linux/tests.rs",
+            "crates/machines/src/linux/tests.rs",
             "crates/cli/tests/qemu.rs",
             "crates/qemu/src/command_line.rs",
             "crates/tailor/src/counter/counter.c",

@@ -4,13 +4,13 @@ use std::io;
 
 use tare_control::exit::ExitCode;
 
-use crate::appliance::{ApplianceError, Executor};
 use crate::error::WeighError;
-use crate::linux::LinuxError;
 use crate::progress::Progress;
 use crate::record::Recorder;
 use tare_load::interrupt::{Interrupt, Interrupted};
 use tare_load::requests::LoadError;
+use tare_machines::appliance::{ApplianceError, Executor};
+use tare_machines::linux::LinuxError;
 
 /// The tools of one weighing.
 pub struct Bench<'a> {

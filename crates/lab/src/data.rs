@@ -124,7 +124,7 @@ impl Data {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::appliance::fake::stats;
+    use tare_machines::appliance::fake::stats;
 
     #[test]
     fn counters_are_differences_summed_over_vcpus_and_turns() {

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use tare_control::stats::Kvm;
 use tare_tailor::lock::{sha256, sha256_of_file};
 
-use crate::observe::Crowd;
-use crate::versions::{self, Versions};
+use tare_machines::observe::Crowd;
+use tare_machines::versions::{self, Versions};
 
 /// Facts that figures depend on. What cannot be read is empty or absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -4,22 +4,17 @@
 //! |---|---|
 //! | [`weigh()`] | one run from request to outcome |
 //! | `experiments` | phases, arms, goals and report of each experiment |
-//! | `appliance` | machines under test behind a trait; `tare run` as a process |
-//! | `linux` | Linux guests with example applications, their instructions counted |
-//! | `observe`, `versions` | CPU time from outside; what was run |
 //! | `record`, `figure`, `goal`, `summary` | samples, medians with intervals, goals, `summary.json` |
 //! | [`compare()`] | two runs, figure by figure |
 //! | [`rebuild`], `replay` | a report from raw samples |
 //! | [`stored_runs`], [`history()`] | results of earlier runs, and figures over them |
 //! | `report`, `table`, `progress` | table, progress, report |
 //!
-//! Neighbours: `tare-control` (statistics, exit codes), `tare-stats` (intervals), `tare-load`
-//! (load generators, what is timed on the host).
-//! Machines are processes here.
+//! Neighbours: `tare-machines` (machines under test), `tare-control` (statistics, exit codes),
+//! `tare-stats` (intervals), `tare-load` (load generators, what is timed on the host).
 
 #![forbid(unsafe_code)]
 
-mod appliance;
 mod bench;
 mod compare;
 mod data;
@@ -31,10 +26,8 @@ mod figure;
 mod goal;
 mod history;
 mod host;
-mod linux;
 mod metric;
 mod number;
-mod observe;
 #[cfg(test)]
 mod planted;
 mod progress;
@@ -45,14 +38,8 @@ mod request;
 pub mod stored_runs;
 mod summary;
 mod table;
-mod versions;
 mod weigh;
 mod weigh_result;
-
-/// Example applications by hand: what `tare-appliance` does.
-pub mod by_hand {
-    pub use crate::linux::by_hand::{ByHandError, answers, check, load, root, words};
-}
 
 pub use compare::{Change, CompareError, Compared, KeptRun, Row, compare};
 pub use error::WeighError;

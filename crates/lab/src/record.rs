@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::error::WeighError;
-use crate::versions::Versions;
+use tare_machines::versions::Versions;
 
 /// The directory and its open raw file.
 #[derive(Debug)]

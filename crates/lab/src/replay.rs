@@ -14,15 +14,15 @@ use tare_account::Account;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
 
-use crate::appliance::{
-    Appliance, ApplianceError, Executor, Guest, GuestSpec, ServedGuest, ServerKind,
-};
 use crate::error::WeighError;
 use crate::host::HostFacts;
-use crate::linux::catalog::App;
-use crate::observe::CpuReading;
-use crate::versions::{self, Versions};
 use tare_load::interrupt::Interrupt;
+use tare_machines::appliance::{
+    Appliance, ApplianceError, Executor, Guest, GuestSpec, ServedGuest, ServerKind,
+};
+use tare_machines::linux::catalog::App;
+use tare_machines::observe::CpuReading;
+use tare_machines::versions::{self, Versions};
 
 /// The lines of a `raw.jsonl`.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::figure::{Figure, Statistic};
 use crate::goal::JudgedGoal;
 use crate::host::HostFacts;
-use crate::versions::Versions;
 use crate::weigh_result::WeighEnd;
+use tare_machines::versions::Versions;
 
 /// Version of the form; it rises when a field changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 2;

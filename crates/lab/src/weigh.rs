@@ -11,8 +11,6 @@ use tare_control::sentence::chain;
 use tare_control::stats::Kvm;
 use tare_host::shell::quoted;
 
-use crate::appliance::Executor;
-use crate::appliance::tare::TareRun;
 use crate::bench::{Bench, RunError};
 use crate::compare::KeptRun;
 use crate::error::WeighError;
@@ -23,7 +21,6 @@ use crate::goal::{JudgedGoal, Judgement, undecided, verdicts};
 use crate::host::{self, HostFacts};
 #[cfg(test)]
 use crate::metric::of_figure;
-use crate::observe::Crowding;
 use crate::progress::Progress;
 use crate::record::Recorder;
 use crate::replay::Record;
@@ -32,9 +29,12 @@ use crate::request::{Depth, WeighRequest};
 use crate::stored_runs;
 use crate::summary::{Effect, SCHEMA, Status, Summary, depth_of, subject_of};
 use crate::table;
-use crate::versions::{self, Versions};
 use crate::weigh_result::{WeighEnd, WeighResult};
 use tare_load::interrupt::Interrupt;
+use tare_machines::appliance::Executor;
+use tare_machines::appliance::tare::TareRun;
+use tare_machines::observe::Crowding;
+use tare_machines::versions::{self, Versions};
 
 /// Runs one of the experiments that are known and writes its results. Progress goes to
 /// standard error. Blocks; SIGINT and SIGTERM end it early with partial results.

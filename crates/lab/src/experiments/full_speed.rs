@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::appliance::Appliance;
 use crate::bench::RunError;
-use crate::observe::CpuSpent;
 use tare_load::interrupt::Interrupt;
 use tare_load::requests::{Generator, Request, Schedule};
+use tare_machines::appliance::Appliance;
+use tare_machines::observe::CpuSpent;
 
 /// A load at full speed.
 pub(crate) struct Carried {

@@ -46,11 +46,11 @@ mod tests {
 
     use super::testing::{Run, figure};
     use super::*;
-    use crate::appliance::fake::Fault;
     use crate::request::Depth;
     use crate::summary::Status;
     use crate::weigh::{Files, rebuild};
     use crate::weigh_result::WeighEnd;
+    use tare_machines::appliance::fake::Fault;
 
     #[test]
     fn every_report_has_its_text_and_no_value_is_left_open() {

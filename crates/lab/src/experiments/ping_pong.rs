@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 
 use super::guest_bench::{self, Arm, ArmRound, RunsIn, numbers};
-use crate::appliance::{GuestSpec, LinuxGuest};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::experiment::{Experiment, Turn, has_data, replanned, rounds, times};
@@ -19,6 +18,7 @@ use crate::figure::Figure;
 use crate::metric::Metric;
 use crate::report::{ReportText, Template};
 use crate::request::Depth;
+use tare_machines::appliance::{GuestSpec, LinuxGuest};
 
 /// What QEMU's firmware takes under emulation.
 const FIRMWARE: Duration = Duration::from_secs(6);

@@ -10,8 +10,6 @@ use tempfile::TempDir;
 
 use super::ALL;
 use super::ping_pong::{PingPong, PingPongSpec};
-use crate::appliance::GuestSpec;
-use crate::appliance::fake::{Fakes, Fault};
 use crate::experiment::Experiment;
 use crate::figure::{Figure, Statistic};
 use crate::host::HostFacts;
@@ -22,6 +20,8 @@ use crate::summary::{SCHEMA, Summary};
 use crate::weigh::{Files, Weighing};
 use crate::weigh_result::WeighResult;
 use tare_load::interrupt::Interrupt;
+use tare_machines::appliance::GuestSpec;
+use tare_machines::appliance::fake::{Fakes, Fault};
 
 /// A weighing that is over.
 pub(crate) struct Run {

@@ -2,7 +2,7 @@
 
 use tare_control::stats::Kvm;
 
-use crate::appliance::{Packaging, Runtime};
+use tare_machines::appliance::{Packaging, Runtime};
 
 /// A packaging on an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,6 @@ use tare_tailor::lock::sha256_of_file;
 use self::arms::{Arm, CONTAINER, LINUX_TCG, PROCESS, TAILORED_TCG, TARE, TARE_TCG};
 use self::services::{Load, SERVICES, Service};
 use super::full_speed::carried;
-use crate::appliance::{Appliance, ApplianceError, ServerKind};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::error::WeighError;
@@ -42,16 +41,17 @@ use crate::experiment::{
 };
 use crate::figure::{Figure, needed, rate, without_error};
 use crate::goal::Goal;
-use crate::linux::catalog::{self, App};
-use crate::linux::dialog::ask;
-use crate::linux::{LinuxError, kernels};
 use crate::metric::{Metric, metrics};
-use crate::observe::counters::{activity_between, seconds_between};
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::{Depth, WeighRequest};
 use tare_load::interrupt::Interrupt;
 use tare_load::requests::{Connections, Exchange, Generator, failed, latencies_us};
+use tare_machines::appliance::{Appliance, ApplianceError, ServerKind};
+use tare_machines::linux::catalog::{self, App};
+use tare_machines::linux::dialog::ask;
+use tare_machines::linux::{LinuxError, kernels};
+use tare_machines::observe::counters::{activity_between, seconds_between};
 
 metrics! {
     PER_S: more("app_per_s", "1/s");

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use crate::experiments::kv::mix;
-use crate::linux::catalog::{App, Protocol};
 use tare_load::requests::{Exchange, Target};
+use tare_machines::linux::catalog::{App, Protocol};
 
 /// Commands of a cache that are sent at once.
 pub(super) const PIPELINED: usize = 16;
@@ -141,8 +141,8 @@ fn resp(args: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linux::catalog;
     use tare_load::requests::Expected;
+    use tare_machines::linux::catalog;
 
     #[test]
     fn every_load_is_of_an_application_of_the_catalog_with_an_answer() {

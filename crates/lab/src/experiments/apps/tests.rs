@@ -1,10 +1,10 @@
 //! The weighing against fakes that answer as memcached does.
 
 use super::*;
-use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::figure::Statistic;
 use crate::weigh_result::WeighEnd;
+use tare_machines::appliance::fake::{Fakes, Fault};
 
 fn short() -> Box<Apps> {
     Box::new(Apps {

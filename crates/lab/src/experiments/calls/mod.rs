@@ -14,7 +14,6 @@ use tare_control::stats::Kvm;
 use tare_load::calls::{KINDS, measure};
 
 use super::guest_bench::{self, Arm, RunsIn, cpus, numbers};
-use crate::appliance::{GuestSpec, LinuxGuest};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::experiment::{
@@ -25,6 +24,7 @@ use crate::goal::Goal;
 use crate::metric::metrics;
 use crate::report::{ReportText, Template, row};
 use crate::request::Depth;
+use tare_machines::appliance::{GuestSpec, LinuxGuest};
 
 /// The program beside `tare`.
 const PROGRAM: &str = "tare-calls";

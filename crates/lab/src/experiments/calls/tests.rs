@@ -1,9 +1,9 @@
 //! The weighing against fakes that print what the program prints.
 
 use super::*;
-use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::weigh_result::WeighEnd;
+use tare_machines::appliance::fake::{Fakes, Fault};
 
 /// A million ns for each call, so that the host's are less.
 fn prints(spec: &GuestSpec) -> Vec<Value> {

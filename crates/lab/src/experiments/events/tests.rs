@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::appliance::GuestSpec;
-use crate::appliance::fake::Fault;
 use crate::experiments::testing::{Run, figure};
 use crate::weigh_result::WeighEnd;
+use tare_machines::appliance::GuestSpec;
+use tare_machines::appliance::fake::Fault;
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let halts = if spec.cpus == 2 { 8 } else { 1 };

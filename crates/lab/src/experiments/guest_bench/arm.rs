@@ -1,9 +1,9 @@
 //! Where something is measured, and with which settings.
 
 use super::ArmRound;
-use crate::appliance::GuestSpec;
 use crate::experiment::IfFails;
 use crate::report::{Row, row};
+use tare_machines::appliance::GuestSpec;
 
 /// An arm of an experiment.
 #[derive(Clone, Copy, Debug)]

@@ -17,8 +17,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Stats;
 
-use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
+use tare_machines::appliance::GuestSpec;
 
 pub(crate) use crate::bench::optional;
 pub(crate) use arm::{Arm, RunsIn, Settings, cpus, in_ring_3};

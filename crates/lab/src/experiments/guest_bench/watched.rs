@@ -7,8 +7,8 @@ use tare_account::{Access, Account, ExitKind, Histogram, Isa, Step, USER_SIGNAL}
 use tare_probe::kvm::{Counting, Observer};
 
 use super::{ArmRound, SILENCE, keep};
-use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
+use tare_machines::appliance::GuestSpec;
 
 /// Word for an image to wait so long before it begins and after its end: longer
 /// than it takes to load the programs that watch.

@@ -21,7 +21,6 @@ use self::arms::{Load, Policy};
 use self::data::{METRICS, Measured, Turn as Measurement};
 use self::wakeups::Wakeups;
 use super::guest_bench::{self, ArmRound};
-use crate::appliance::GuestSpec;
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::experiment::{Entry, Experiment, IfFails, Subject, Turn, rounds};
@@ -29,6 +28,7 @@ use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::report::ReportText;
 use crate::request::Depth;
+use tare_machines::appliance::GuestSpec;
 
 /// Start, boot and end of a machine.
 const START: Duration = Duration::from_millis(900);

@@ -4,12 +4,12 @@ use tare_control::stats::Kvm;
 
 use super::data::FRONTIER_GAP;
 use super::*;
-use crate::appliance::fake::{Fakes, Fault};
 use crate::compare::{Change, of_figures};
 use crate::experiments::ALL;
 use crate::experiments::testing::{Run, figure, kept};
 use crate::replay::Record;
 use crate::weigh_result::WeighEnd;
+use tare_machines::appliance::fake::{Fakes, Fault};
 
 pub(crate) fn run(fault: Fault) -> Run {
     let fakes = Fakes {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::appliance::Monitor;
+use tare_machines::appliance::Monitor;
 
 /// One arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

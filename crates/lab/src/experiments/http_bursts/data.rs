@@ -14,10 +14,10 @@ use super::sample::{CpuSample, Line, Phase, SamplePosition};
 use crate::error::WeighError;
 use crate::figure::{Figure, Samples, grouped_quantile, rate, without_error};
 use crate::metric::of_figure;
-use crate::observe::CpuSpent;
 use crate::record::Recorder;
 use crate::replay::Record;
 use tare_load::requests::{Failure, Request};
+use tare_machines::observe::CpuSpent;
 use tare_tailor::counter::contain_iterations;
 
 /// Size of the image: the same each time.

@@ -14,11 +14,11 @@ use super::data::Data;
 use super::plan::{Plan, Tailored};
 use super::sample::Line;
 use crate::bench::{Bench, RunError};
-use crate::linux::catalog::{self, App, Connection, Phase};
-use crate::linux::kernels::{self, Bootable};
-use crate::linux::machine::{self, LinuxMachine};
-use crate::linux::{LinuxError, files, requests};
 use tare_load::interrupt::Interrupt;
+use tare_machines::linux::catalog::{self, App, Connection, Phase};
+use tare_machines::linux::kernels::{self, Bootable};
+use tare_machines::linux::machine::{self, LinuxMachine};
+use tare_machines::linux::{LinuxError, files, requests};
 use tare_tailor::counter::{Count, Plugin};
 
 /// The application of the Linux arms.

@@ -42,13 +42,13 @@ use self::phases::Resting;
 use self::plan::{Plan, ms};
 use self::sample::{Line, Phase};
 use self::session::{BOOT, FILE, Session, Turn, body, spec};
-use crate::appliance::ServerKind;
 use crate::bench::{Bench, RunError};
 use crate::experiment::{Entry, Experiment, MOST_PLANNED, Subject};
 use crate::figure::Figure;
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::Depth;
+use tare_machines::appliance::ServerKind;
 
 /// Time that starting, serving and ending a machine is planned to take.
 const START: Duration = Duration::from_millis(800);

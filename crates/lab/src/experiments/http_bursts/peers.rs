@@ -16,10 +16,10 @@ use super::arms::{Arm, Peer};
 use super::plan::{Plan, SOURCE_RATE, ms};
 use super::sample::{Line, Phase};
 use super::session::{BOOT, FILE, Session, Turn, body, spec};
-use crate::appliance::{Appliance, ServerKind};
 use crate::bench::RunError;
 use crate::experiments::full_speed::carried;
 use tare_load::requests::{Connections, Generator, Request, Schedule, Target, failed};
+use tare_machines::appliance::{Appliance, ServerKind};
 
 /// Connections at full speed.
 pub(super) const CONNECTIONS: [usize; 3] = [1, 10, 100];
@@ -218,8 +218,8 @@ impl Session<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::appliance::ApplianceError;
     use crate::request::Depth;
+    use tare_machines::appliance::ApplianceError;
 
     #[test]
     fn the_ring_that_is_chosen_has_enough_samples_for_an_interval() {

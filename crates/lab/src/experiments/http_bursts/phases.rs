@@ -11,11 +11,11 @@ use super::sample::{Line, Phase};
 use super::session::{Server, Session, Turn};
 use crate::bench::RunError;
 use crate::experiments::full_speed::carried;
-use crate::observe::CpuReading;
-use crate::observe::counters::{
+use tare_load::requests::{Connections, Request, Schedule};
+use tare_machines::observe::CpuReading;
+use tare_machines::observe::counters::{
     activity_between, instructions_between, risen_between, seconds_between,
 };
-use tare_load::requests::{Connections, Request, Schedule};
 
 /// Requests under way at once while calibrating.
 const CONCURRENCY: usize = 4;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use tare_control::stats::Stats;
 
 use super::arms::{Arm, Peer};
-use crate::observe::CpuSpent;
 use tare_load::requests::Request;
+use tare_machines::observe::CpuSpent;
 use tare_tailor::counter::Count;
 
 /// A part of an arm's turn.

@@ -8,12 +8,12 @@ use super::arms::Arm;
 use super::data::Data;
 use super::plan::{Plan, ms};
 use super::sample::{CpuSample, Line, Phase, SamplePosition};
-use crate::appliance::{Appliance, ServerKind, Spec};
 use crate::bench::{Bench, RunError};
-use crate::observe::CpuReading;
-use crate::observe::counters::instructions;
 use tare_control::stats::Stats;
 use tare_load::requests::{Connections, Generator, Target, first_byte};
+use tare_machines::appliance::{Appliance, ServerKind, Spec};
+use tare_machines::observe::CpuReading;
+use tare_machines::observe::counters::instructions;
 
 /// Longest time from exec to serving.
 pub(crate) const BOOT: Duration = Duration::from_secs(30);

@@ -5,11 +5,11 @@ use std::sync::OnceLock;
 use tare_control::exit::ExitCode;
 
 use super::*;
-use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, kept};
 use crate::weigh::Files;
 use crate::weigh_result::WeighEnd;
 use tare_load::interrupt::Interrupt;
+use tare_machines::appliance::fake::{Fakes, Fault};
 
 /// A run of about two seconds.
 fn short() -> Plan {

@@ -1,10 +1,10 @@
 //! The weighing against fakes that print what the image prints.
 
 use super::*;
-use crate::appliance::GuestSpec;
-use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure, kept};
 use crate::weigh_result::WeighEnd;
+use tare_machines::appliance::GuestSpec;
+use tare_machines::appliance::fake::{Fakes, Fault};
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let wake = match (spec.engine, spec.halt) {

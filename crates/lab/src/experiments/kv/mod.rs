@@ -17,7 +17,6 @@ use tare_control::stats::{Kvm, Stats};
 
 use super::full_speed::carried;
 use super::guest_bench::{self, ArmRound};
-use crate::appliance::{Appliance, ServerKind, Spec};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::experiment::{Entry, Experiment, IfFails, Subject, Turn, has_data, rounds};
@@ -25,13 +24,14 @@ use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::metric::{Metric, metrics};
 use crate::number::number;
-use crate::observe::counters::{activity_between, instructions_between};
 use crate::replay::Record;
 use crate::report::{ReportText, Template, row};
 use crate::request::Depth;
 use tare_load::requests::{
     Connections, Exchange, Generator, Request, Schedule, compact, failed, latencies_us,
 };
+use tare_machines::appliance::{Appliance, ServerKind, Spec};
+use tare_machines::observe::counters::{activity_between, instructions_between};
 
 /// Connections, and commands under way at once while calibrating.
 const CONNECTIONS: usize = 4;

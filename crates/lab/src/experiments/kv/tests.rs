@@ -1,9 +1,9 @@
 //! The weighing against fakes that answer as a cache does.
 
 use super::*;
-use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::weigh_result::WeighEnd;
+use tare_machines::appliance::fake::{Fakes, Fault};
 
 pub(crate) fn run(fault: Fault) -> Run {
     let short = Kv {

@@ -18,19 +18,19 @@ use tare_probe::kvm::{FirstBurst, Limits, Observer};
 use tare_probe::vm::Vm;
 
 use super::guest_bench::{self, ArmRound};
-use crate::appliance::Guest;
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::experiment::{Entry, Experiment, Subject, Turn, has_data, times};
 use crate::figure::Figure;
 use crate::goal::Goal;
 use crate::metric::{Metric, metrics};
-use crate::observe::CpuReading;
-use crate::observe::counters::{activity_between, instructions_between};
 use crate::replay::Record;
 use crate::report::svg::{Bar, bars, reach};
 use crate::report::{ReportText, Template, row};
 use crate::request::Depth;
+use tare_machines::appliance::Guest;
+use tare_machines::observe::CpuReading;
+use tare_machines::observe::counters::{activity_between, instructions_between};
 
 metrics! {
     COST: less("watch_cost_pct", "%");

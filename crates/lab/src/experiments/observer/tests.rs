@@ -1,10 +1,10 @@
 //! The samples from records, without a machine.
 
 use super::*;
-use crate::appliance::GuestSpec;
-use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::Run;
 use crate::weigh_result::WeighEnd;
+use tare_machines::appliance::GuestSpec;
+use tare_machines::appliance::fake::{Fakes, Fault};
 
 fn window(instructions: f64, watched: &Value) -> Value {
     json!({

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::linux::LinuxError;
-use crate::linux::kernels::Bootable;
-use crate::linux::{machine, own_program};
 use tare_load::interrupt::Interrupt;
+use tare_machines::linux::LinuxError;
+use tare_machines::linux::kernels::Bootable;
+use tare_machines::linux::{machine, own_program};
 
 /// The guest's program, beside `tare`.
 const PROGRAM: &str = "tare-calls";

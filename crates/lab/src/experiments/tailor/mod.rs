@@ -31,15 +31,15 @@ use crate::bench::{Bench, RunError};
 use crate::error::WeighError;
 use crate::experiment::{Entry, Experiment, Subject, replanned};
 use crate::figure::Figure;
-use crate::linux::LinuxError;
-use crate::linux::catalog::{self, App};
-use crate::linux::kernels::{self, Bootable, Yardstick};
-use crate::linux::machine::{self, LinuxMachine};
-use crate::linux::{files, firecracker, fuzz, requests};
 use crate::record::Recorder;
 use crate::replay::Record;
 use crate::report::ReportText;
 use crate::request::{Depth, WeighRequest};
+use tare_machines::linux::LinuxError;
+use tare_machines::linux::catalog::{self, App};
+use tare_machines::linux::kernels::{self, Bootable, Yardstick};
+use tare_machines::linux::machine::{self, LinuxMachine};
+use tare_machines::linux::{files, firecracker, fuzz, requests};
 use tare_tailor::counter::{Plugin, contain_iterations};
 
 /// The experiment.

@@ -5,14 +5,14 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
-use crate::linux::LinuxError;
-use crate::linux::catalog::{App, Protocol};
-use crate::linux::dialog::ANSWER;
-use crate::linux::machine::LinuxMachine;
 use tare_load::interrupt::Interrupt;
 use tare_load::requests::{
     Connections, Exchange, Expected, Generator, LoadError, Schedule, latencies_us,
 };
+use tare_machines::linux::LinuxError;
+use tare_machines::linux::catalog::{App, Protocol};
+use tare_machines::linux::dialog::ANSWER;
+use tare_machines::linux::machine::LinuxMachine;
 
 /// Connections at most.
 const CONNECTIONS: usize = 8;

@@ -4,12 +4,12 @@ use tare_control::stats::Kvm;
 
 use super::plan::TAILORED;
 use super::*;
-use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::ALL;
 use crate::experiments::testing::{Run, figure, kept};
 use crate::figure::value;
 use crate::goal::Judgement;
 use crate::weigh::{Files, rebuild};
+use tare_machines::appliance::fake::{Fakes, Fault};
 use tare_tailor::counter::Count;
 
 fn replayed(record: &Record) -> Tailor {

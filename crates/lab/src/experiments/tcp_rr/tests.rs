@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::appliance::GuestSpec;
-use crate::appliance::fake::Fault;
 use crate::experiment::Experiment as _;
 use crate::experiments::testing::{Run, figure, kept};
 use crate::request::Depth;
 use crate::weigh_result::WeighEnd;
+use tare_machines::appliance::GuestSpec;
+use tare_machines::appliance::fake::Fault;
 
 fn prints(spec: &GuestSpec) -> Vec<Value> {
     let halts = if spec.cpus == 2 { 8 } else { 0 };

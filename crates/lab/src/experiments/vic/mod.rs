@@ -39,7 +39,6 @@ use tare_control::stats::Kvm;
 use tempfile::NamedTempFile;
 
 use super::guest_bench::{self, ArmRound};
-use crate::appliance::{Guest, GuestSpec};
 use crate::bench::{Bench, RunError};
 use crate::data::Data;
 use crate::experiment::{
@@ -54,6 +53,7 @@ use plan::{Arm, Latency, Load, Plan};
 use rule::WorstCase;
 use sample::Outside;
 use snapshot::{Reading, Snapshots};
+use tare_machines::appliance::{Guest, GuestSpec};
 
 /// The image that loads the disk.
 const IMAGE: &str = "blk";

@@ -7,7 +7,7 @@ use tare_control::live::{DiskInterval, RatioShare};
 use super::metrics::METRICS;
 use super::plan::{Arm, Load};
 use crate::figure::{Figure, Samples, median, needed, paired_ratio};
-use crate::observe::CpuSpent;
+use tare_machines::observe::CpuSpent;
 
 /// What was read around a run, besides what the guest said.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -6,9 +6,9 @@ use tare_control::live::{self, DiskInterval, RatioShare};
 use tare_control::stats::Stats;
 
 use super::sample::Outside;
-use crate::appliance::Guest;
 use crate::bench::RunError;
-use crate::observe::CpuReading;
+use tare_machines::appliance::Guest;
+use tare_machines::observe::CpuReading;
 
 /// What is read at an edge of a run.
 pub(super) struct Reading {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::weigh_result::WeighEnd;
+use tare_machines::appliance::fake::{Fakes, Fault};
 
 fn short(rounds: usize) -> Box<Vic> {
     let mut vic = Vic::new(Depth::Quick, None);

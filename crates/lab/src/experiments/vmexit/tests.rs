@@ -1,11 +1,11 @@
 //! The weighing against fakes that print what the image prints.
 
 use super::*;
-use crate::appliance::GuestSpec;
-use crate::appliance::fake::{Fakes, Fault};
 use crate::experiments::testing::{Run, figure};
 use crate::figure::Spread;
 use crate::weigh_result::WeighEnd;
+use tare_machines::appliance::GuestSpec;
+use tare_machines::appliance::fake::{Fakes, Fault};
 
 /// 100 cycles for the loop, 2,100 for everything else; no hypercall.
 fn prints(spec: &GuestSpec) -> Vec<Value> {

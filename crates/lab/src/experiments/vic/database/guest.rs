@@ -13,7 +13,7 @@ use tare_rootfs::{Cache, Task, Tree, cpio};
 
 use super::cluster::{self, Postgres};
 use super::plan::Plan;
-use crate::linux::LinuxError;
+use tare_machines::linux::LinuxError;
 
 /// What the script calls besides the database's.
 const PROGRAMS: [&str; 8] = [

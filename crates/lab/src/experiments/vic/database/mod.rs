@@ -24,10 +24,10 @@ use self::plan::TRANSLATED;
 use super::metrics::METRICS;
 use super::plan::Arm;
 use super::{Bench, RunError};
-use crate::appliance::{Guest, ServedGuest};
 use crate::experiments::guest_bench::{self, ArmRound};
 use crate::figure::Samples;
-use crate::linux::LinuxError;
+use tare_machines::appliance::{Guest, ServedGuest};
+use tare_machines::linux::LinuxError;
 use tare_qemu::Accelerator;
 
 /// Longest silence: the translator boots, and a run.
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn what_the_disk_counted_becomes_rates() {
         let at = |seconds: u64, interrupts: u64, reads: u64| {
-            let mut stats = crate::appliance::fake::stats(Kvm::None, 1, 0);
+            let mut stats = tare_machines::appliance::fake::stats(Kvm::None, 1, 0);
             stats.uptime_ns = seconds * 1_000_000_000;
             let counters = [
                 ("interrupts", interrupts),

@@ -2,11 +2,13 @@
 //! machine nothing, since reading its statistics over the control socket wakes
 //! its I/O thread.
 
-pub(crate) mod counters;
+pub mod counters;
 mod cpu;
 mod crowding;
 mod memory;
 
-pub(crate) use cpu::{CpuReading, CpuSpent, descendants, helpers_with};
-pub(crate) use crowding::{Crowd, Crowding, Helper};
+pub use cpu::{CpuReading, CpuSpent};
+pub(crate) use cpu::{descendants, helpers_with};
+pub(crate) use crowding::Helper;
+pub use crowding::{Crowd, Crowding};
 pub(crate) use memory::resident_bytes;

@@ -15,7 +15,7 @@ const SETTLE: Duration = Duration::from_millis(15);
 const REOPENED: usize = 50;
 
 /// Counts `samples` rounds of a phase; instructions of one request each.
-pub(crate) fn count(
+pub fn count(
     machine: &LinuxMachine,
     phase: &Phase,
     samples: usize,

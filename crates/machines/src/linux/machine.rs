@@ -49,7 +49,7 @@ pub(crate) enum Clock {
 }
 
 /// A guest that runs.
-pub(crate) struct LinuxMachine {
+pub struct LinuxMachine {
     qemu: RunningGuest,
     started: Instant,
     client: Client,
@@ -59,16 +59,16 @@ pub(crate) struct LinuxMachine {
 
 /// How a guest started to serve.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Booted {
+pub struct Booted {
     /// From the start of QEMU, with its jail, to the first right answer.
     pub(crate) after: Duration,
     /// Instructions until then.
-    pub(crate) count: Count,
+    pub count: Count,
 }
 
 impl Booted {
     /// How long it took.
-    pub(crate) fn ms(&self) -> f64 {
+    pub fn ms(&self) -> f64 {
         self.after.as_secs_f64() * 1e3
     }
 }
@@ -76,7 +76,7 @@ impl Booted {
 impl LinuxMachine {
     /// Starts `app` with these files on a kernel, counting where there is a plugin. `tare` is
     /// the program that confines QEMU: [`this_program`].
-    pub(crate) fn start(
+    pub fn start(
         tare: &Path,
         app: &App,
         tree: &Tree,
@@ -89,7 +89,7 @@ impl LinuxMachine {
     }
 
     /// Starts an image of Tare's library OS that serves these files, counting.
-    pub(crate) fn start_image(
+    pub fn start_image(
         tare: &Path,
         app: &App,
         tree: &Tree,
@@ -128,7 +128,7 @@ impl LinuxMachine {
     }
 
     /// Waits until the application's check passes.
-    pub(crate) fn serve(&mut self, app: &App, interrupt: &Interrupt) -> Result<Booted, LinuxError> {
+    pub fn serve(&mut self, app: &App, interrupt: &Interrupt) -> Result<Booted, LinuxError> {
         let mut last = Vec::new();
         while self.started.elapsed() < SERVING {
             interrupt.check()?;
@@ -153,7 +153,7 @@ impl LinuxMachine {
     }
 
     /// The answer to one connection's requests, without its date.
-    pub(crate) fn answer(&mut self, app: &App, request: &[u8]) -> Result<Vec<u8>, LinuxError> {
+    pub fn answer(&mut self, app: &App, request: &[u8]) -> Result<Vec<u8>, LinuxError> {
         match ask(self.client.address, ANSWER, request) {
             Ok(answer) => Ok(timeless(app.protocol, &answer)),
             Err(_) => {
@@ -164,7 +164,7 @@ impl LinuxMachine {
     }
 
     /// Who asks it.
-    pub(crate) fn client(&self) -> &Client {
+    pub fn client(&self) -> &Client {
         &self.client
     }
 
@@ -180,7 +180,7 @@ impl LinuxMachine {
     }
 
     /// Guest memory that was ever touched, KiB.
-    pub(crate) fn touched_kib(&self) -> Option<u64> {
+    pub fn touched_kib(&self) -> Option<u64> {
         let maps = fs::read_to_string(format!("/proc/{}/smaps", self.pid())).ok()?;
         let mut lines = maps.lines();
         lines.find(|line| line.contains("/memfd:memory-backend-memfd"))?;
@@ -204,12 +204,12 @@ impl LinuxMachine {
 }
 
 /// The program that confines QEMU.
-pub(crate) fn this_program() -> Result<PathBuf, LinuxError> {
+pub fn this_program() -> Result<PathBuf, LinuxError> {
     env::current_exe().map_err(LinuxError::file("this program"))
 }
 
 /// Runs a command to its end on a clock of instructions; what it printed.
-pub(crate) fn run_to_end(
+pub fn run_to_end(
     tare: &Path,
     command_line: &[String],
     tree: &Tree,
@@ -245,7 +245,7 @@ pub(crate) fn run_to_end(
 
 /// Instructions from power-on to the first process of a root that has nothing but this
 /// process, on a clock of instructions.
-pub(crate) fn start_alone(kernel: &Bootable, interrupt: &Interrupt) -> Result<u64, LinuxError> {
+pub fn start_alone(kernel: &Bootable, interrupt: &Interrupt) -> Result<u64, LinuxError> {
     let directory = scratch()?;
     let console = directory.path().join("console");
     let parameters = kernel.parameters;

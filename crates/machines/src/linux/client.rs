@@ -9,8 +9,8 @@ use super::dialog::{ANSWER, Dialog, QUIET, greeted};
 
 /// Whoever asks an application that answers at an address.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
-    pub(crate) address: SocketAddr,
+pub struct Client {
+    pub address: SocketAddr,
     protocol: Protocol,
     /// What errors call the server: its kernel, or its port.
     pub(crate) server: String,
@@ -46,7 +46,7 @@ impl Client {
     }
 
     /// The answer to a request on a connection that stays open.
-    pub(crate) fn learn(&self, request: &[u8]) -> Result<Vec<u8>, LinuxError> {
+    pub fn learn(&self, request: &[u8]) -> Result<Vec<u8>, LinuxError> {
         greeted(self.address, self.protocol)
             .and_then(|(mut dialog, _)| dialog.learn(request, QUIET))
             .map_err(|_| self.unanswered(request))

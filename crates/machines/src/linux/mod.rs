@@ -22,19 +22,19 @@
 //! Limits: one vCPU; figures are the translator's, not a processor's.
 
 pub(crate) mod by_hand;
-pub(crate) mod catalog;
+pub mod catalog;
 pub(crate) mod client;
-pub(crate) mod dialog;
-pub(crate) mod files;
-pub(crate) mod firecracker;
-pub(crate) mod fuzz;
+pub mod dialog;
+pub mod files;
+pub mod firecracker;
+pub mod fuzz;
 pub(crate) mod jailed_qemu;
-pub(crate) mod kernels;
-pub(crate) mod machine;
-pub(crate) mod own_program;
+pub mod kernels;
+pub mod machine;
+pub mod own_program;
 mod postgres;
 mod protocol;
-pub(crate) mod requests;
+pub mod requests;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -215,7 +215,7 @@ pub enum LinuxError {
 
 impl LinuxError {
     /// The exit code that fits.
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::UnknownApp { .. } | Self::UnknownPhase { .. } => ExitCode::Usage,
             Self::NoQemu(_) => ExitCode::NoEngine,
@@ -225,7 +225,7 @@ impl LinuxError {
     }
 
     /// The error for a file or program.
-    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    pub fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { path, source }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use tare_host::stderr;
-use tare_lab::by_hand;
+use tare_machines::by_hand;
 
 const USAGE: &str = "usage: tare-appliance root NAME DIR
        tare-appliance words NAME

@@ -52,14 +52,14 @@ fn helpers<T>(of: impl FnOnce(&mut Vec<u32>) -> T) -> T {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Crowd {
     /// Of the time that its threads wanted a CPU, the share that they waited for one, percent.
-    pub(crate) own_wait_pct: f64,
+    pub own_wait_pct: f64,
     /// CPU time of others, percent of all CPUs.
-    pub(crate) others_cpu_pct: f64,
+    pub others_cpu_pct: f64,
 }
 
 /// Watches from when it is made.
 #[derive(Debug)]
-pub(crate) struct Crowding {
+pub struct Crowding {
     stop: Sender<()>,
     thread: JoinHandle<Sums>,
     begin: Option<Ticks>,
@@ -119,7 +119,7 @@ fn own_ticks_of(stat: &str) -> Option<f64> {
 
 impl Crowding {
     /// Watches this process and what it starts; `None` if no thread can be made.
-    pub(crate) fn begin() -> Option<Self> {
+    pub fn begin() -> Option<Self> {
         let (stop, stopped) = channel::<()>();
         let (begin, own_begin) = (Ticks::read(), own_ticks());
         let of_this = || {
@@ -154,7 +154,7 @@ impl Crowding {
     }
 
     /// What was seen until now; `None` where /proc does not say it.
-    pub(crate) fn end(self) -> Option<Crowd> {
+    pub fn end(self) -> Option<Crowd> {
         let (begin, own_begin) = (self.begin, self.own_begin);
         let mut own = self.sums()?;
         if let Some((begin, end)) = own_begin.zip(own_ticks()) {

@@ -43,7 +43,7 @@ const NEEDED: [&str; 9] = [
 
 /// Files that cannot be the configuration of a guest here.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ConfigError {
+pub enum ConfigError {
     /// It cannot be read.
     #[error("cannot read {}", path.display())]
     File {
@@ -81,7 +81,7 @@ fn listed(paths: &[PathBuf]) -> String {
 
 /// Reads configuration files and merges them, if guests of this experiment run on the kernel
 /// of the result.
-pub(crate) fn read(paths: &[PathBuf]) -> Result<GivenConfig, ConfigError> {
+pub fn read(paths: &[PathBuf]) -> Result<GivenConfig, ConfigError> {
     let mut merged = None;
     for path in paths {
         let next = read_one(path)?;
@@ -116,7 +116,7 @@ fn read_one(path: &Path) -> Result<GivenConfig, ConfigError> {
 }
 
 /// Keeps a configuration for later runs.
-pub(crate) fn keep(given: &GivenConfig, cache: &Cache) -> Result<(), LinuxError> {
+pub fn keep(given: &GivenConfig, cache: &Cache) -> Result<(), LinuxError> {
     let path = cache.dir().join(KEPT);
     let directory = path.parent().unwrap_or(cache.dir());
     fs::create_dir_all(directory)
@@ -130,12 +130,12 @@ pub(crate) fn keep(given: &GivenConfig, cache: &Cache) -> Result<(), LinuxError>
 }
 
 /// The configuration of an earlier run.
-pub(crate) fn stored_config(cache: &Cache) -> Option<GivenConfig> {
+pub fn stored_config(cache: &Cache) -> Option<GivenConfig> {
     read(&[cache.dir().join(KEPT)]).ok()
 }
 
 /// Its kernel; made if the cache has none of these sources and options.
-pub(crate) fn kernel(
+pub fn kernel(
     name: &str,
     given: &GivenConfig,
     cache: &Cache,

@@ -21,23 +21,23 @@ mod console;
 mod contained;
 mod elsewhere;
 mod error;
-#[cfg(test)]
-pub(crate) mod fake;
+#[cfg(any(test, feature = "fake"))]
+pub mod fake;
 mod guest;
 mod machine;
 mod packaged;
 mod served;
 mod server_place;
 mod spec;
-pub(crate) mod tare;
+pub mod tare;
 mod words;
 
-pub(crate) use error::ApplianceError;
-pub(crate) use guest::{Guest, GuestSpec, LinuxGuest, ServedGuest};
-pub(crate) use spec::{Monitor, Packaging, Runtime, ServerKind, Spec};
+pub use error::ApplianceError;
+pub use guest::{Guest, GuestSpec, LinuxGuest, ServedGuest};
+pub use spec::{Monitor, Packaging, Runtime, ServerKind, Spec};
 
 /// Starts machines.
-pub(crate) trait Executor {
+pub trait Executor {
     /// Starts what serves and returns at once; it need not serve yet.
     fn start(&mut self, target: ServerKind<'_>) -> Result<Box<dyn Appliance>, ApplianceError>;
 
@@ -78,7 +78,7 @@ pub(crate) trait Executor {
 }
 
 /// A machine that was started. Dropping it ends it.
-pub(crate) trait Appliance {
+pub trait Appliance {
     /// When its start began: just before `tare run` was executed.
     fn started(&self) -> Instant;
 

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tare_host::program::find_program;
 
 /// Versions by program.
-pub(crate) type Versions = BTreeMap<String, String>;
+pub type Versions = BTreeMap<String, String>;
 
 /// Programs that experiments may run, and the word for which each prints its version.
 const PROGRAMS: [(&str, &str); 10] = [
@@ -25,7 +25,7 @@ const PROGRAMS: [(&str, &str); 10] = [
 ];
 
 /// What those of them that are installed print: the first line.
-pub(crate) fn of_host() -> Versions {
+pub fn of_host() -> Versions {
     let printed = PROGRAMS.into_iter().filter_map(|(name, word)| {
         // Debian's servers are not on every user's search path.
         let places = [name.to_owned(), format!("/usr/sbin/{name}")];
@@ -43,7 +43,7 @@ pub(crate) fn of_host() -> Versions {
 }
 
 /// The versions in what a record says of its programs.
-pub(crate) fn of(programs: &Value) -> Versions {
+pub fn of(programs: &Value) -> Versions {
     let versions = programs.get("versions");
     versions
         .and_then(|versions| Versions::deserialize(versions).ok())

@@ -36,23 +36,23 @@ const FIRST_PROCESS: [&str; 3] = ["NET", "UNIX", "FUTEX"];
 
 /// A kernel to boot.
 #[derive(Clone, Debug)]
-pub(crate) struct Bootable {
+pub struct Bootable {
     /// Its name in figures.
-    pub(crate) name: String,
+    pub name: String,
     /// The compressed image.
-    pub(crate) image: PathBuf,
+    pub image: PathBuf,
     /// Modules that its devices need.
-    pub(crate) modules: Vec<Module>,
+    pub modules: Vec<Module>,
     /// Its configuration.
-    pub(crate) config: Config,
+    pub config: Config,
     /// Bytes of the image.
-    pub(crate) image_bytes: u64,
+    pub image_bytes: u64,
     /// Boot parameters besides those of every guest.
-    pub(crate) parameters: &'static str,
+    pub parameters: &'static str,
 }
 
 /// Debian's cloud kernel.
-pub(crate) fn debian(cache: &Cache) -> Result<Bootable, LinuxError> {
+pub fn debian(cache: &Cache) -> Result<Bootable, LinuxError> {
     let kernel = debian::find_or_obtain(cache)?;
     let modules = kernel.machine_modules(&[])?;
     Ok(Bootable {
@@ -81,11 +81,7 @@ pub(crate) fn order(app: &App, cuts: &BTreeSet<Cut>) -> Result<KernelSpec, Linux
 
 /// Whether two sets of cuts make one kernel: something else asks for what one of
 /// them would take.
-pub(crate) fn is_same(
-    app: &App,
-    one: &BTreeSet<Cut>,
-    other: &BTreeSet<Cut>,
-) -> Result<bool, LinuxError> {
+pub fn is_same(app: &App, one: &BTreeSet<Cut>, other: &BTreeSet<Cut>) -> Result<bool, LinuxError> {
     let ingredients = |cuts: &BTreeSet<Cut>| {
         let symbols = choose(&order(app, cuts)?).symbols.into_keys();
         let of_source = cuts
@@ -98,7 +94,7 @@ pub(crate) fn is_same(
 }
 
 /// A tailored kernel; made if the cache has none of these ingredients.
-pub(crate) fn tailored(
+pub fn tailored(
     app: &App,
     name: &str,
     cuts: &BTreeSet<Cut>,
@@ -138,7 +134,7 @@ pub(super) fn at(place: &Path, name: &str) -> Option<Bootable> {
 }
 
 /// A tailored kernel that was made before, with the sources that are here already.
-pub(crate) fn kept_for(
+pub fn kept_for(
     app: &App,
     name: &str,
     cuts: &BTreeSet<Cut>,
@@ -240,14 +236,14 @@ pub(super) fn store(
 }
 
 /// What kernels are made of.
-pub(crate) fn sources(cache: &Cache) -> Result<Sources, LinuxError> {
+pub fn sources(cache: &Cache) -> Result<Sources, LinuxError> {
     let sources = Source::default().obtain(cache);
     sources.map_err(|error| not_made("sources", MakeError::Obtain(error)))
 }
 
 /// A configuration that others are compared with, and which is not built.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Yardstick {
+pub enum Yardstick {
     /// A general guest: the kernel's own defaults with what it lists for guests
     /// of KVM (`kernel/configs/kvm_guest.config`).
     DefconfigKvm,
@@ -257,7 +253,7 @@ pub(crate) enum Yardstick {
 
 impl Yardstick {
     /// Its name in figures.
-    pub(crate) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::DefconfigKvm => "defconfig-kvm",
             Self::Floor => "floor",
@@ -265,7 +261,7 @@ impl Yardstick {
     }
 
     /// Has the kernel's scripts solve it.
-    pub(crate) fn configuration(
+    pub fn configuration(
         self,
         sources: &Sources,
         interrupt: &Interrupt,

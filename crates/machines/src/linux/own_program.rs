@@ -9,7 +9,7 @@ use tare_rootfs::{Tree, host};
 use super::{LinuxError, machine};
 
 /// The program in `/bin`, its libraries where its loader looks, and the program's path.
-pub(crate) fn tree(program: &'static str) -> Result<(Tree, String), LinuxError> {
+pub fn tree(program: &'static str) -> Result<(Tree, String), LinuxError> {
     let beside = machine::this_program()?.with_file_name(program);
     if !beside.is_file() {
         return Err(LinuxError::NoProgram(program));

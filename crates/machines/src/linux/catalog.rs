@@ -10,14 +10,14 @@ use super::LinuxError;
 /// An example application.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct App {
+pub struct App {
     /// Its name: that of its directory.
     #[serde(skip)]
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// One line about it.
     pub(crate) about: String,
     /// What it speaks.
-    pub(crate) protocol: Protocol,
+    pub protocol: Protocol,
     /// The port on which it does.
     pub(crate) port: u16,
     /// Memory of its guest.
@@ -37,7 +37,7 @@ pub(crate) struct App {
     pub(crate) directories: Vec<String>,
     /// A kernel that was tailored to it.
     #[serde(skip)]
-    pub(crate) kernel: Option<PathBuf>,
+    pub kernel: Option<PathBuf>,
     /// The program that is compiled on this computer.
     #[serde(default)]
     pub(crate) compiled: Option<Compiled>,
@@ -48,21 +48,21 @@ pub(crate) struct App {
     #[serde(default)]
     pub(crate) database: Option<Database>,
     /// What the guest runs.
-    pub(crate) command: Vec<String>,
+    pub command: Vec<String>,
     /// Files of the guest: configuration and content.
     #[serde(default, rename = "file")]
-    pub(crate) files: Vec<File>,
+    pub files: Vec<File>,
     /// Whether it works.
-    pub(crate) check: Check,
+    pub check: Check,
     /// Requests, by phase.
     #[serde(rename = "phase")]
-    pub(crate) phases: Vec<Phase>,
+    pub phases: Vec<Phase>,
 }
 
 /// What an application speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Protocol {
+pub enum Protocol {
     /// HTTP/1.1.
     Http,
     /// The inline form of Redis's protocol.
@@ -112,9 +112,9 @@ pub(crate) struct Database {
 /// A file of the guest.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct File {
+pub struct File {
     /// Its place, with a leading `/`.
-    pub(crate) path: String,
+    pub path: String,
     /// Its text.
     #[serde(default)]
     pub(crate) text: String,
@@ -126,9 +126,9 @@ pub(crate) struct File {
 /// One connection that says whether the application works.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Check {
+pub struct Check {
     /// What is sent; the application then closes.
-    pub(crate) send: String,
+    pub send: String,
     /// What the answer contains.
     pub(crate) expect: Vec<String>,
 }
@@ -136,22 +136,22 @@ pub(crate) struct Check {
 /// A way of being used.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Phase {
+pub struct Phase {
     /// `peak` or `browsing`; start-up and shutdown are every guest's.
-    pub(crate) name: String,
+    pub name: String,
     /// How its requests use connections.
-    pub(crate) connection: Connection,
+    pub connection: Connection,
     /// Sent once before.
     #[serde(default)]
-    pub(crate) prepare: String,
+    pub prepare: String,
     /// One round of requests; each has one answer of always the same length.
-    pub(crate) requests: Vec<String>,
+    pub requests: Vec<String>,
 }
 
 /// How requests use connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Connection {
+pub enum Connection {
     /// One for all.
     Kept,
     /// A new one for each round.
@@ -225,7 +225,7 @@ pub(crate) fn names() -> Vec<&'static str> {
 }
 
 /// The application of that name.
-pub(crate) fn find(name: &str) -> Result<App, LinuxError> {
+pub fn find(name: &str) -> Result<App, LinuxError> {
     let entry = entry(name)?;
     let app: App = toml::from_str(entry.text).map_err(|source| LinuxError::Catalog {
         name: entry.name.to_owned(),
@@ -248,7 +248,7 @@ fn entry(name: &str) -> Result<&'static Entry, LinuxError> {
 
 impl App {
     /// What was seen of it in all phases, from start-up to shutdown.
-    pub(crate) fn profile(&self) -> Result<Profile, LinuxError> {
+    pub fn profile(&self) -> Result<Profile, LinuxError> {
         let entry = entry(self.name)?;
         Profile::read(entry.profile).map_err(|source| LinuxError::Profile {
             app: self.name.to_owned(),
@@ -262,7 +262,7 @@ impl App {
     }
 
     /// Whether an answer passes its check.
-    pub(crate) fn passes(&self, answer: &[u8]) -> bool {
+    pub fn passes(&self, answer: &[u8]) -> bool {
         let answer = String::from_utf8_lossy(answer);
         let mut expected = self.check.expect.iter();
         expected.all(|text| answer.contains(text.as_str()))
@@ -271,7 +271,7 @@ impl App {
 
 impl File {
     /// Its bytes.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         let mut bytes = self.text.clone().into_bytes();
         bytes.extend((0..self.fill_bytes).map(|at| b'a' + (at % 26) as u8));
         bytes

@@ -17,63 +17,63 @@ use tare_load::interrupt::Interrupt;
 
 /// What to start.
 #[derive(Clone, Debug)]
-pub(crate) struct GuestSpec {
+pub struct GuestSpec {
     /// For people: part of the machine's name.
-    pub(crate) label: String,
+    pub label: String,
     /// Index of this turn among those of its arm, from 0, by which a record is read back.
-    pub(crate) round: usize,
+    pub round: usize,
     /// Image name or path.
-    pub(crate) image: String,
+    pub image: String,
     /// vCPUs.
-    pub(crate) cpus: u8,
+    pub cpus: u8,
     /// Words for the guest.
-    pub(crate) cmdline: String,
+    pub cmdline: String,
     /// What executes it, as `tare run --engine` takes it.
-    pub(crate) engine: &'static str,
+    pub engine: &'static str,
     /// How a halted vCPU waits, as `tare run --halt` takes it.
-    pub(crate) halt: &'static str,
+    pub halt: &'static str,
     /// Processor ring of the image, as `tare run --ring` takes it.
-    pub(crate) ring: &'static str,
+    pub ring: &'static str,
     /// A program for Linux instead of the image.
-    pub(crate) linux: Option<LinuxGuest>,
+    pub linux: Option<LinuxGuest>,
     /// Disks, as `tare run --disk` takes them.
-    pub(crate) disks: Vec<String>,
+    pub disks: Vec<String>,
 }
 
 /// A program for Linux in a machine.
 #[derive(Clone, Debug)]
-pub(crate) struct LinuxGuest {
+pub struct LinuxGuest {
     /// The kernel, as `tare run --kernel` takes it; without one the library OS runs the program.
-    pub(crate) kernel: Option<&'static str>,
+    pub kernel: Option<&'static str>,
     /// Directory of its files.
-    pub(crate) root: PathBuf,
+    pub root: PathBuf,
     /// What it runs.
-    pub(crate) command: Vec<String>,
+    pub command: Vec<String>,
 }
 
 /// A Linux guest in QEMU over a disk of `tare blk`.
 #[derive(Clone, Debug)]
-pub(crate) struct ServedGuest {
+pub struct ServedGuest {
     /// For people: part of the disk's name.
-    pub(crate) label: String,
+    pub label: String,
     /// The disk, as `tare blk --disk` takes it.
-    pub(crate) disk: String,
+    pub disk: String,
     /// The kernel.
-    pub(crate) kernel: PathBuf,
+    pub kernel: PathBuf,
     /// Its first files.
-    pub(crate) initramfs: PathBuf,
+    pub initramfs: PathBuf,
     /// Its command line.
-    pub(crate) cmdline: String,
+    pub cmdline: String,
     /// What executes it.
-    pub(crate) accelerator: Accelerator,
+    pub accelerator: Accelerator,
     /// vCPUs.
-    pub(crate) cpus: u8,
+    pub cpus: u8,
     /// Memory.
-    pub(crate) memory_mib: u32,
+    pub memory_mib: u32,
 }
 
 /// A machine that was started with such an image. Dropping it ends it.
-pub(crate) trait Guest {
+pub trait Guest {
     /// The next line that is a JSON object. A machine that has ended gives none.
     fn record(&mut self, timeout: Duration, interrupt: &Interrupt)
     -> Result<Value, ApplianceError>;

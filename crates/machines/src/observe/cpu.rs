@@ -21,9 +21,9 @@ const DEPTH: usize = 4;
 
 /// CPU time so far of every thread of a process and its descendants.
 #[derive(Clone, Debug)]
-pub(crate) struct CpuReading {
+pub struct CpuReading {
     /// When it was read.
-    pub(crate) at: Instant,
+    pub at: Instant,
     threads: BTreeMap<u32, ThreadTime>,
 }
 
@@ -37,17 +37,17 @@ struct ThreadTime {
 
 /// CPU time between two readings, ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CpuSpent {
+pub struct CpuSpent {
     /// Between the readings.
-    pub(crate) wall_ns: u64,
+    pub wall_ns: u64,
     /// Of the monitor's threads together.
-    pub(crate) monitor_ns: u64,
+    pub monitor_ns: u64,
     /// Time that the monitor's threads were ready and had no CPU.
     pub(crate) wait_ns: u64,
     /// Of the network helper (passt).
-    pub(crate) helper_ns: u64,
+    pub helper_ns: u64,
     /// Of each of the monitor's threads, by name.
-    pub(crate) threads: BTreeMap<String, u64>,
+    pub threads: BTreeMap<String, u64>,
 }
 
 impl CpuReading {
@@ -66,7 +66,7 @@ impl CpuReading {
     }
 
     /// CPU time from `earlier` to this reading.
-    pub(crate) fn since(&self, earlier: &Self) -> CpuSpent {
+    pub fn since(&self, earlier: &Self) -> CpuSpent {
         let wall = self.at.duration_since(earlier.at).as_nanos();
         let mut spent = CpuSpent {
             wall_ns: u64::try_from(wall).unwrap_or(u64::MAX),
@@ -123,17 +123,17 @@ impl CpuReading {
 
 impl CpuSpent {
     /// The monitor's share of one core, percent.
-    pub(crate) fn monitor_pct(&self) -> f64 {
+    pub fn monitor_pct(&self) -> f64 {
         percent(self.monitor_ns, self.wall_ns)
     }
 
     /// Time that ready threads waited for a CPU, percent of the window.
-    pub(crate) fn wait_pct(&self) -> f64 {
+    pub fn wait_pct(&self) -> f64 {
         percent(self.wait_ns, self.wall_ns)
     }
 
     /// The network helper's share of one core, percent.
-    pub(crate) fn helper_pct(&self) -> f64 {
+    pub fn helper_pct(&self) -> f64 {
         percent(self.helper_ns, self.wall_ns)
     }
 }

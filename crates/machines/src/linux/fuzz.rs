@@ -8,7 +8,7 @@ use super::catalog::Protocol;
 use super::postgres;
 
 /// Seed of the drawn requests: every run asks the same.
-pub(crate) const SEED: u64 = 0x7461_7265;
+pub const SEED: u64 = 0x7461_7265;
 
 /// Draws of a seed.
 struct Draw(SplitMix64);
@@ -33,7 +33,7 @@ impl Draw {
 
 /// What is sent on `count` connections, one after the other. Each ends with
 /// what makes the application close.
-pub(crate) fn dialogs(protocol: Protocol, seed: u64, count: usize) -> Vec<Vec<u8>> {
+pub fn dialogs(protocol: Protocol, seed: u64, count: usize) -> Vec<Vec<u8>> {
     let mut draw = Draw(SplitMix64::new(seed));
     let mut one = || match protocol {
         Protocol::Http => http(&mut draw).into_bytes(),

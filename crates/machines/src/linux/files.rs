@@ -18,7 +18,7 @@ use crate::versions::Versions;
 const LINKER_NAME: &str = "lib64/ld-linux-x86-64.so.2";
 
 /// Versions of the application's own package, and of the compiler of what is compiled here.
-pub(crate) fn versions(app: &App, cache: &Cache) -> Versions {
+pub fn versions(app: &App, cache: &Cache) -> Versions {
     let own = app.packages.first().and_then(|package| {
         let packages = Packages::unpack(app, cache).ok()?;
         Some((package.clone(), packages.version(package)?))
@@ -31,7 +31,7 @@ pub(crate) fn versions(app: &App, cache: &Cache) -> Versions {
 }
 
 /// The guest's files without its first process.
-pub(crate) fn tree(app: &App, cache: &Cache) -> Result<Tree, LinuxError> {
+pub fn tree(app: &App, cache: &Cache) -> Result<Tree, LinuxError> {
     let packages = Packages::unpack(app, cache)?;
     let mut tree = Tree::new();
     for object in app.programs.iter().chain(&app.modules) {

@@ -61,7 +61,7 @@ pub enum ApplianceError {
 
 impl ApplianceError {
     /// The program that is not installed, if that is why.
-    pub(crate) fn not_installed(&self) -> Option<String> {
+    pub fn not_installed(&self) -> Option<String> {
         match self {
             Self::Execute { path, source } if source.kind() == io::ErrorKind::NotFound => {
                 Some(path.display().to_string())
@@ -71,7 +71,7 @@ impl ApplianceError {
     }
 
     /// The exit code that fits.
-    pub(crate) fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> ExitCode {
         let known = |code: i32| {
             let all = ExitCode::ALL.iter().map(|(known, _)| *known);
             all.filter(|known| *known != ExitCode::Success)

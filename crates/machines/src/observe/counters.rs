@@ -9,7 +9,7 @@ use tare_control::stats::{Kvm, Stats};
 const INSTRUCTIONS: &str = "insn_emulation";
 
 /// Guest instructions so far; `None` where KVM does not execute them all, as in ring 3.
-pub(crate) fn instructions(stats: &Stats) -> Option<f64> {
+pub fn instructions(stats: &Stats) -> Option<f64> {
     if stats.kvm != Kvm::Emulated || stats.ring == Some(3) {
         return None;
     }
@@ -18,19 +18,19 @@ pub(crate) fn instructions(stats: &Stats) -> Option<f64> {
 }
 
 /// Guest instructions between two readings.
-pub(crate) fn instructions_between(from: &Stats, to: &Stats) -> Option<f64> {
+pub fn instructions_between(from: &Stats, to: &Stats) -> Option<f64> {
     Some(instructions(to)? - instructions(from)?)
 }
 
 /// Exits, halts and injected interrupts of all vCPUs between two readings.
-pub(crate) fn activity_between(from: &Stats, to: &Stats) -> f64 {
+pub fn activity_between(from: &Stats, to: &Stats) -> f64 {
     let activity = |stats: &Stats| stats.vcpus.iter().map(|v| v.activity()).sum::<u64>();
     activity(to).saturating_sub(activity(from)) as f64
 }
 
 /// What rose between two readings, by KVM's name or kind of exit, summed over vCPUs; times
 /// and sums of bytes are left out.
-pub(crate) fn risen_between(from: &Stats, to: &Stats) -> BTreeMap<String, u64> {
+pub fn risen_between(from: &Stats, to: &Stats) -> BTreeMap<String, u64> {
     let mut risen: BTreeMap<String, u64> = BTreeMap::new();
     for (before, after) in from.vcpus.iter().zip(&to.vcpus) {
         let kvm = live::grown(&before.kvm, &after.kvm);
@@ -46,7 +46,7 @@ pub(crate) fn risen_between(from: &Stats, to: &Stats) -> BTreeMap<String, u64> {
 }
 
 /// Seconds between two readings, by the monitor's clock.
-pub(crate) fn seconds_between(from: &Stats, to: &Stats) -> f64 {
+pub fn seconds_between(from: &Stats, to: &Stats) -> f64 {
     to.uptime_ns.saturating_sub(from.uptime_ns) as f64 / 1e9
 }
 

@@ -6,32 +6,32 @@ use crate::linux::catalog::App;
 
 /// What to start.
 #[derive(Clone, Debug)]
-pub(crate) struct Spec {
+pub struct Spec {
     /// For people: part of the machine's name.
-    pub(crate) label: String,
+    pub label: String,
     /// Image name or path.
-    pub(crate) image: String,
+    pub image: String,
     /// Directory that it serves, if it serves files.
-    pub(crate) root: Option<PathBuf>,
+    pub root: Option<PathBuf>,
     /// Port on which it serves.
-    pub(crate) port: u16,
+    pub port: u16,
     /// Words for the guest.
-    pub(crate) cmdline: String,
+    pub cmdline: String,
     /// What executes it, as `tare run --engine` takes it.
-    pub(crate) engine: &'static str,
+    pub engine: &'static str,
     /// Processor ring of the image, as `tare run --ring` takes it.
-    pub(crate) ring: &'static str,
+    pub ring: &'static str,
     /// How the library OS waits, as `tare run --idle` takes it.
-    pub(crate) idle: &'static str,
+    pub idle: &'static str,
     /// vCPUs.
-    pub(crate) cpus: u8,
+    pub cpus: u8,
     /// Guest memory.
-    pub(crate) memory_mib: u32,
+    pub memory_mib: u32,
 }
 
 /// How an application is packaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packaging {
+pub enum Packaging {
     /// A process of the host.
     Process,
     /// A container of the host.
@@ -46,7 +46,7 @@ pub(crate) enum Packaging {
 
 /// What starts containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Runtime {
+pub enum Runtime {
     /// Containers on the host's kernel.
     Runc,
     /// gVisor: containers on a kernel in user space.
@@ -55,7 +55,7 @@ pub(crate) enum Runtime {
 
 /// What serves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum ServerKind<'a> {
+pub enum ServerKind<'a> {
     /// An image in a machine of Tare, or of QEMU as its engine says.
     Image(&'a Spec),
     /// An image with its files in another program's virtual machine monitor.
@@ -70,7 +70,7 @@ pub(crate) enum ServerKind<'a> {
 
 /// Another program's monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Monitor {
+pub enum Monitor {
     /// Amazon's, for microVMs.
     Firecracker,
     /// The Linux Foundation's.

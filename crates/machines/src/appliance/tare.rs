@@ -33,7 +33,7 @@ const PORT_TRIES: usize = 5;
 
 /// Starts machines with the `tare` executable.
 #[derive(Debug)]
-pub(crate) struct TareRun {
+pub struct TareRun {
     executable: PathBuf,
     /// Roots of the applications that were packaged.
     roots: BTreeMap<&'static str, Root>,
@@ -41,7 +41,7 @@ pub(crate) struct TareRun {
 
 impl TareRun {
     /// Machines of that executable.
-    pub(crate) fn new(executable: PathBuf) -> Self {
+    pub fn new(executable: PathBuf) -> Self {
         Self {
             executable,
             roots: BTreeMap::new(),

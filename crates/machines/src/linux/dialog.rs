@@ -10,12 +10,12 @@ use super::catalog::Protocol;
 use super::postgres;
 
 /// Longest wait for an answer.
-pub(crate) const ANSWER: Duration = Duration::from_secs(5);
+pub const ANSWER: Duration = Duration::from_secs(5);
 /// Nothing more comes of an answer after this time.
 pub(crate) const QUIET: Duration = Duration::from_millis(300);
 
 /// Everything that is answered to one request, on its own connection.
-pub(crate) fn ask(address: SocketAddr, limit: Duration, request: &[u8]) -> io::Result<Vec<u8>> {
+pub fn ask(address: SocketAddr, limit: Duration, request: &[u8]) -> io::Result<Vec<u8>> {
     Dialog::open(address, limit)?.until_closed(request)
 }
 

@@ -28,7 +28,7 @@ use tare_load::interrupt::Interrupt;
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// Nothing.
     #[default]
     None,
@@ -42,19 +42,24 @@ pub(crate) enum Fault {
 
 /// Starts fakes, and knows how many live.
 #[derive(Debug)]
-pub(crate) struct Fakes {
-    pub(crate) kvm: Kvm,
-    pub(crate) fault: Fault,
-    pub(crate) started: usize,
-    pub(crate) alive: Arc<AtomicUsize>,
+pub struct Fakes {
+    /// What they say that executes them.
+    pub kvm: Kvm,
+    /// What goes wrong.
+    pub fault: Fault,
+    /// How many were started.
+    pub started: usize,
+    /// How many live.
+    pub alive: Arc<AtomicUsize>,
     /// Servers that lived at the same time, at most.
-    pub(crate) most: usize,
+    pub most: usize,
     /// What an image prints that measures.
-    pub(crate) prints: fn(&GuestSpec) -> Vec<Value>,
+    pub prints: fn(&GuestSpec) -> Vec<Value>,
 }
 
 impl Fakes {
-    pub(crate) fn new(kvm: Kvm, fault: Fault) -> Self {
+    /// Machines that serve; they print nothing.
+    pub fn new(kvm: Kvm, fault: Fault) -> Self {
         Self {
             kvm,
             fault,
@@ -66,7 +71,7 @@ impl Fakes {
     }
 
     /// Machines that print, on a KVM that emulates.
-    pub(crate) fn printing(prints: fn(&GuestSpec) -> Vec<Value>, fault: Fault) -> Self {
+    pub fn printing(prints: fn(&GuestSpec) -> Vec<Value>, fault: Fault) -> Self {
         Self {
             prints,
             ..Self::new(Kvm::Emulated, fault)
@@ -138,7 +143,7 @@ impl Fakes {
         })
     }
 
-    /// A cache that answers `get` and `set` as `experiments::kv` asks them.
+    /// A cache that answers `get` and `set` as the experiment `kv` asks them.
     fn cache(
         &mut self,
         cpus: u8,
@@ -343,7 +348,7 @@ impl Drop for Fake {
 
 /// Statistics after a number of requests: each is 1000 instructions and one halt
 /// on every vCPU.
-pub(crate) fn stats(kvm: Kvm, cpus: u8, requests: u64) -> Stats {
+pub fn stats(kvm: Kvm, cpus: u8, requests: u64) -> Stats {
     let vcpu = |index| VcpuStats {
         index,
         kvm: [

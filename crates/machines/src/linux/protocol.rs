@@ -5,7 +5,7 @@ use super::postgres;
 
 impl Protocol {
     /// What every connection begins with; its answer has always the same length.
-    pub(crate) fn greeting(self) -> Vec<u8> {
+    pub fn greeting(self) -> Vec<u8> {
         match self {
             Self::Http | Self::Redis | Self::Memcached => Vec::new(),
             Self::Postgres => postgres::startup(),
