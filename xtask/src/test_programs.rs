@@ -17,13 +17,7 @@ use crate::shell;
 /// Programs at a time, each with a thread a CPU.
 const AT_A_TIME: usize = 2;
 /// Those that take minutes, which start first.
-const LONG: [&str; 5] = [
-    "why",
-    "tare_lab",
-    "tare_machines",
-    "own_appliance",
-    "posix_suite",
-];
+const LONG: [&str; 4] = ["why", "tare_experiments", "own_appliance", "posix_suite"];
 
 /// A line of `cargo --message-format=json`, as far as it is needed here.
 #[derive(Deserialize)]

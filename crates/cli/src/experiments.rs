@@ -7,7 +7,7 @@ pub(crate) const STUDY: Entry = tare_platforms_study::ENTRY;
 
 /// All experiments; one in another crate needs one more line here.
 pub(crate) fn known() -> Vec<Entry> {
-    let mut all = tare_lab::EXPERIMENTS.to_vec();
+    let mut all = tare_experiments::ALL.to_vec();
     all.push(STUDY);
     all
 }

@@ -1,4 +1,4 @@
-//! `tare weigh`: runs the experiments of `crates/lab`.
+//! `tare weigh`: runs the experiments of `crates/experiments` and `crates/platforms-study`.
 
 use std::path::Path;
 use std::time::Duration;

@@ -3,19 +3,19 @@
 use std::io;
 
 use tare_control::exit::ExitCode;
-
-use crate::error::WeighError;
-use crate::progress::Progress;
-use crate::record::Recorder;
 use tare_load::interrupt::{Interrupt, Interrupted};
 use tare_load::requests::LoadError;
 use tare_machines::appliance::{ApplianceError, Executor};
 use tare_machines::linux::LinuxError;
 
+use crate::error::WeighError;
+use crate::progress::Progress;
+use crate::record::Recorder;
+
 /// The tools of one weighing.
 pub struct Bench<'a> {
     /// Starts machines.
-    pub(crate) executor: &'a mut dyn Executor,
+    pub executor: &'a mut dyn Executor,
     /// Keeps samples.
     pub recorder: &'a mut Recorder,
     /// Says how far it is.
@@ -95,7 +95,7 @@ impl From<LinuxError> for RunError {
 }
 
 /// Turns the unavailability of an optional arm into its reason; other errors stay errors.
-pub(crate) fn optional<T>(result: Result<T, RunError>) -> Result<Option<String>, RunError> {
+pub fn optional<T>(result: Result<T, RunError>) -> Result<Option<String>, RunError> {
     match result {
         Ok(_) => Ok(None),
         Err(RunError::Appliance(error)) => Ok(Some(error.to_string())),

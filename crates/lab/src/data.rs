@@ -11,31 +11,31 @@ use crate::report::svg::{Distribution, percentiles};
 #[derive(Debug, Default)]
 pub struct Data {
     /// What executes guests.
-    pub(crate) kvm: Kvm,
+    pub kvm: Kvm,
     /// Figures that are medians.
-    pub(crate) samples: Samples,
+    pub samples: Samples,
     /// Distributions by name and arm, a group for each machine that was booted.
     series: BTreeMap<(&'static str, &'static str), Vec<Vec<f64>>>,
     /// KVM's counters and the monitor's exits by arm, summed over vCPUs and turns.
-    pub(crate) counted: BTreeMap<&'static str, Counted>,
+    pub counted: BTreeMap<&'static str, Counted>,
     /// Arms that are unavailable here, with the reason.
-    pub(crate) missing: Vec<String>,
+    pub missing: Vec<String>,
     /// Samples and checks that failed, a sentence each.
-    pub(crate) failures: Vec<String>,
+    pub failures: Vec<String>,
 }
 
 /// Counters of one arm.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counted {
+pub struct Counted {
     /// By KVM's name, or by kind of exit to the monitor.
     pub(crate) counters: BTreeMap<String, u64>,
     /// KVM's histograms, log2 buckets of ns.
-    pub(crate) histograms: BTreeMap<String, Vec<u64>>,
+    pub histograms: BTreeMap<String, Vec<u64>>,
 }
 
 impl Data {
     /// Adds the samples of one machine to a distribution.
-    pub(crate) fn extend(
+    pub fn extend(
         &mut self,
         name: &'static str,
         arm: &'static str,
@@ -46,24 +46,24 @@ impl Data {
     }
 
     /// All samples of a distribution; empty if there is none.
-    pub(crate) fn of(&self, name: &'static str, arm: &'static str) -> Vec<f64> {
+    pub fn of(&self, name: &'static str, arm: &'static str) -> Vec<f64> {
         self.groups(name, arm).concat()
     }
 
     /// The samples of each machine; empty if there is none.
-    pub(crate) fn groups(&self, name: &'static str, arm: &'static str) -> &[Vec<f64>] {
+    pub fn groups(&self, name: &'static str, arm: &'static str) -> &[Vec<f64>] {
         self.series.get(&(name, arm)).map_or(&[], Vec::as_slice)
     }
 
     /// The median of each machine's samples.
-    pub(crate) fn medians(&self, name: &'static str, arm: &'static str) -> Vec<f64> {
+    pub fn medians(&self, name: &'static str, arm: &'static str) -> Vec<f64> {
         let groups = self.groups(name, arm).iter();
         let summaries = groups.filter_map(|group| tare_stats::summarize(group));
         summaries.map(|summary| summary.median).collect()
     }
 
     /// The distribution's chart, a series for each arm that has one, in us.
-    pub(crate) fn percentiles(
+    pub fn percentiles(
         &self,
         name: &'static str,
         arms: &[&'static str],
@@ -79,7 +79,7 @@ impl Data {
     }
 
     /// Keeps once why an arm is unavailable.
-    pub(crate) fn unavailable(&mut self, arm: &str, why: Option<String>) {
+    pub fn unavailable(&mut self, arm: &str, why: Option<String>) {
         if let Some(why) = why.filter(|_| !self.is_missing(arm)) {
             self.missing.push(format!("{arm}: {why}"));
         }
@@ -92,7 +92,7 @@ impl Data {
     }
 
     /// Adds what was counted between two readings, or since the machine began.
-    pub(crate) fn count(&mut self, arm: &'static str, from: Option<&Stats>, to: &Stats) {
+    pub fn count(&mut self, arm: &'static str, from: Option<&Stats>, to: &Stats) {
         self.kvm = to.kvm;
         let counted = self.counted.entry(arm).or_default();
         for (index, vcpu) in to.vcpus.iter().enumerate() {
@@ -115,7 +115,7 @@ impl Data {
     }
 
     /// What an arm counted under a name.
-    pub(crate) fn counter(&self, arm: &str, name: &str) -> Option<f64> {
+    pub fn counter(&self, arm: &str, name: &str) -> Option<f64> {
         let value = self.counted.get(arm)?.counters.get(name)?;
         Some(*value as f64)
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_control::stats::Kvm;
+use tare_load::interrupt::Interrupt;
 
 use crate::bench::{self, Bench, RunError};
 use crate::data::Data;
@@ -17,7 +18,6 @@ use crate::record::Recorder;
 use crate::replay::{Record, Replay};
 use crate::report::ReportText;
 use crate::request::{Depth, WeighRequest};
-use tare_load::interrupt::Interrupt;
 
 /// One experiment, planned for one depth.
 pub trait Experiment {
@@ -130,39 +130,39 @@ pub trait Experiment {
 }
 
 /// Has an experiment's samples in its field `data`.
+#[macro_export]
 macro_rules! has_data {
     () => {
-        fn data(&self) -> Option<&crate::data::Data> {
+        fn data(&self) -> Option<&$crate::kit::Data> {
             Some(&self.data)
         }
 
-        fn data_mut(&mut self) -> Option<&mut crate::data::Data> {
+        fn data_mut(&mut self) -> Option<&mut $crate::kit::Data> {
             Some(&mut self.data)
         }
     };
 }
-pub(crate) use has_data;
 
 /// A turn: what is done between two steps of progress.
 #[derive(Clone, Debug)]
 pub struct Turn {
     /// Which of the experiment's arms, in its own order.
-    pub(crate) index: usize,
+    pub index: usize,
     /// Which time the arm has its turn, from 0.
-    pub(crate) round: usize,
+    pub round: usize,
     /// What a report calls it where it is unavailable.
-    pub(crate) label: String,
+    pub label: String,
     /// What progress calls it.
-    pub(crate) step: String,
+    pub step: String,
     /// How long it is planned to take.
-    pub(crate) planned: Duration,
+    pub planned: Duration,
     /// What follows where it fails.
-    pub(crate) if_fails: IfFails,
+    pub if_fails: IfFails,
 }
 
 /// What follows where a machine fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IfFails {
+pub enum IfFails {
     /// The experiment ends; what was measured is kept.
     BreakOff,
     /// The report says why, and the rest goes on.
@@ -173,7 +173,7 @@ pub(crate) enum IfFails {
 
 impl Turn {
     /// A turn in the first round, without which the experiment ends.
-    pub(crate) fn new(index: usize, label: &str, planned: Duration) -> Self {
+    pub fn new(index: usize, label: &str, planned: Duration) -> Self {
         Self {
             index,
             round: 0,
@@ -185,7 +185,7 @@ impl Turn {
     }
 
     /// With what follows where it fails.
-    pub(crate) fn if_fails(self, if_fails: IfFails) -> Self {
+    pub fn if_fails(self, if_fails: IfFails) -> Self {
         Self { if_fails, ..self }
     }
 }
@@ -193,7 +193,7 @@ impl Turn {
 /// Rounds of blocks, each of as many arms as it says, in which each arm has its turn, if `turn` gives one
 /// for block, arm and round. The order within a block is rotated by `by` arms from round to
 /// round, so that none is always first.
-pub(crate) fn rounds(
+pub fn rounds(
     rounds: usize,
     blocks: &[usize],
     by: usize,
@@ -218,22 +218,22 @@ pub(crate) fn rounds(
 }
 
 /// A time, `count` times.
-pub(crate) fn times(time: Duration, count: usize) -> Duration {
+pub fn times(time: Duration, count: usize) -> Duration {
     time * u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// No plan has more rounds, turns or the like: a record is a file, which others may have written.
-pub(crate) const MOST_PLANNED: usize = 100_000;
+pub const MOST_PLANNED: usize = 100_000;
 
 /// Takes a number of a record's plan, if it is there.
-pub(crate) fn replanned(plan: &Value, name: &str, number: &mut usize) {
+pub fn replanned(plan: &Value, name: &str, number: &mut usize) {
     let recorded = plan.get(name).and_then(Value::as_u64);
     let recorded = recorded.map(|it| usize::try_from(it).unwrap_or(usize::MAX));
     *number = recorded.map_or(*number, |it| it.min(MOST_PLANNED));
 }
 
 /// The same with a time in ms.
-pub(crate) fn replanned_ms(plan: &Value, name: &str, time: &mut Duration) {
+pub fn replanned_ms(plan: &Value, name: &str, time: &mut Duration) {
     let recorded = plan.get(name).and_then(Value::as_u64);
     *time = recorded.map_or(*time, Duration::from_millis);
 }
@@ -275,7 +275,7 @@ const EARLIER: [Metric; 4] = [
 ];
 
 /// The better side of a figure, by the metrics of these experiments; `None` for one of none.
-pub(crate) fn better(known: &[Entry], figure: &str) -> Option<Direction> {
+pub fn better(known: &[Entry], figure: &str) -> Option<Direction> {
     let metrics = known.iter().flat_map(|entry| entry.metrics);
     let mut all = metrics.chain(&EARLIER);
     all.find(|metric| metric.is_of(figure))
@@ -297,52 +297,7 @@ pub enum Subject {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
-    use Direction::{Less, More, Neither};
-
     use super::*;
-    use crate::experiments::ALL;
-
-    #[test]
-    fn every_figure_of_a_kept_run_has_a_better_side() {
-        let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-        let mut seen = 0;
-        for (run, summary) in crate::stored_runs::all(&[&runs]) {
-            let is_here = ALL.iter().any(|entry| entry.name == summary.experiment);
-            for figure in summary.figures.iter().filter(|_| is_here) {
-                assert!(
-                    better(ALL, &figure.name).is_some(),
-                    "{run}: {}",
-                    figure.name
-                );
-                seen += 1;
-            }
-        }
-        assert!(seen > 1_000, "{seen} figures");
-    }
-
-    #[test]
-    fn rates_of_work_are_better_high_and_a_name_has_one_better_side() {
-        for (figure, direction) in [
-            ("ipis_skipped_per_message.spin", Some(More)),
-            ("iops_off_over_vic.cif32", Some(Less)),
-            ("interrupts_per_io.cif32.vic", Some(Less)),
-            ("db_iops.vic", Some(More)),
-            ("in_flight.cif1", Some(Neither)),
-            ("iopsx.vic", None),
-        ] {
-            assert_eq!(better(ALL, figure), direction, "{figure}");
-        }
-        for metric in ALL.iter().flat_map(|entry| entry.metrics) {
-            assert_eq!(
-                better(ALL, metric.name),
-                Some(metric.better),
-                "{}",
-                metric.name
-            );
-        }
-    }
 
     #[test]
     fn a_rotation_has_each_once_from_the_given_one_on() {

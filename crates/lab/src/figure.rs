@@ -222,7 +222,7 @@ pub fn value(figures: &[Figure], name: &str) -> Option<f64> {
 
 /// Samples by figure, in the order in which the figures first came.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Samples {
+pub struct Samples {
     /// The round that samples come from.
     round: usize,
     order: Vec<String>,
@@ -253,12 +253,12 @@ impl Series {
 
 impl Samples {
     /// Samples come from `round` from now on.
-    pub(crate) fn enter_round(&mut self, round: usize) {
+    pub fn enter_round(&mut self, round: usize) {
         self.round = round;
     }
 
     /// Adds a sample to the figure `name`. A value that is not finite is dropped.
-    pub(crate) fn add(&mut self, name: &str, unit: &'static str, value: f64) {
+    pub fn add(&mut self, name: &str, unit: &'static str, value: f64) {
         if !value.is_finite() {
             return;
         }
@@ -276,25 +276,25 @@ impl Samples {
     }
 
     /// Adds a sample of a metric to an arm's figure.
-    pub(crate) fn put(&mut self, metric: Metric, arm: &str, value: f64) {
+    pub fn put(&mut self, metric: Metric, arm: &str, value: f64) {
         self.add(&metric.of(arm), metric.unit, value);
     }
 
     /// Adds a sample to a figure of one of these metrics; of others none.
-    pub(crate) fn add_of(&mut self, metrics: &[Metric], figure: &str, value: f64) {
+    pub fn add_of(&mut self, metrics: &[Metric], figure: &str, value: f64) {
         if let Some(metric) = of_figure(metrics, figure) {
             self.add(figure, metric.unit, value);
         }
     }
 
     /// The samples of a figure; none if there is no such figure.
-    pub(crate) fn values(&self, name: &str) -> &[f64] {
+    pub fn values(&self, name: &str) -> &[f64] {
         self.series.get(name).map_or(&[], |series| &series.values)
     }
 
     /// Samples of two arms of a figure in the rounds that both have; those that are not
     /// positive are left out.
-    pub(crate) fn pairs(&self, name: &str, arms: [&str; 2]) -> Vec<(f64, f64)> {
+    pub fn pairs(&self, name: &str, arms: [&str; 2]) -> Vec<(f64, f64)> {
         let [first, second] = arms.map(|arm| {
             let series = self.series.get(&format!("{name}.{arm}"));
             series.map(Series::by_round).unwrap_or_default()
@@ -305,7 +305,7 @@ impl Samples {
     }
 
     /// A figure for each series: its median with interval.
-    pub(crate) fn figures(&self) -> Vec<Figure> {
+    pub fn figures(&self) -> Vec<Figure> {
         let medians = self.order.iter().filter_map(|name| {
             let series = self.series.get(name)?;
             median(name, series.unit, &series.values)
@@ -325,7 +325,7 @@ pub fn median(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
 
 /// The middle of ratios of two arms in pairs of runs that came one after the other, with the
 /// interval by signed ranks on the logarithm; below six pairs their range.
-pub(crate) fn paired_ratio(name: &str, unit: &str, ratios: &[f64]) -> Option<Figure> {
+pub fn paired_ratio(name: &str, unit: &str, ratios: &[f64]) -> Option<Figure> {
     let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     let test = signed_rank(&logs)?;
     let sorted = tare_stats::sorted(ratios)?;
@@ -339,7 +339,7 @@ pub(crate) fn paired_ratio(name: &str, unit: &str, ratios: &[f64]) -> Option<Fig
 
 /// What is the same at each measurement, such as a size: the last value. Values that differ
 /// are samples, of which it is the median.
-pub(crate) fn exact(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
+pub fn exact(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
     let last = *samples.last()?;
     if samples.iter().any(|sample| *sample != last) {
         return median(name, unit, samples);
@@ -354,11 +354,7 @@ pub(crate) fn exact(name: &str, unit: &str, samples: &[f64]) -> Option<Figure> {
 }
 
 /// Makes the figures exact whose names are `known` to have no error, if their samples agree.
-pub(crate) fn without_error(
-    figures: &mut [Figure],
-    samples: &Samples,
-    known: impl Fn(&str) -> bool,
-) {
+pub fn without_error(figures: &mut [Figure], samples: &Samples, known: impl Fn(&str) -> bool) {
     for figure in figures.iter_mut().filter(|figure| known(&figure.name)) {
         if let Some(exact) = exact(&figure.name, &figure.unit, samples.values(&figure.name)) {
             *figure = exact;
@@ -382,7 +378,7 @@ pub(crate) fn quantile(name: &str, unit: &str, samples: &[f64], q: f64) -> Optio
 /// Samples of one machine that its `q`-quantile needs: ten beyond it. From fewer it is too low:
 /// the 99th percentile of 100 exponential samples lies 9 % below the true one at the mean, that
 /// of 1,000 lies 1 % below.
-pub(crate) fn needed(q: f64) -> usize {
+pub fn needed(q: f64) -> usize {
     (BEYOND / (1.0 - q).min(q)).round() as usize
 }
 
@@ -390,12 +386,7 @@ pub(crate) fn needed(q: f64) -> usize {
 /// median of the groups' quantiles, since samples of one machine are not independent. `n` and
 /// the interval are of groups; the extremes are of all samples. Groups with fewer than
 /// [`needed`] samples for a quantile above the median do not count; `None` if none is left.
-pub(crate) fn grouped_quantile(
-    name: &str,
-    unit: &str,
-    groups: &[Vec<f64>],
-    q: f64,
-) -> Option<Figure> {
+pub fn grouped_quantile(name: &str, unit: &str, groups: &[Vec<f64>], q: f64) -> Option<Figure> {
     if q <= 0.0 || q >= 1.0 {
         let figure = quantile(name, unit, &groups.concat(), q)?;
         return Some(Figure {
@@ -419,7 +410,7 @@ pub(crate) fn grouped_quantile(
 /// Events a second from counts in windows of time: all events over all time. The interval is
 /// that of a Poisson count (Garwood 1936) or, where windows differ more than such counts do,
 /// Student's over windows; `n` is windows.
-pub(crate) fn rate(name: &str, unit: &str, windows: &[(f64, f64)]) -> Option<Figure> {
+pub fn rate(name: &str, unit: &str, windows: &[(f64, f64)]) -> Option<Figure> {
     let count: f64 = windows.iter().map(|window| window.0).sum();
     let time: f64 = windows.iter().map(|window| window.1).sum();
     if time <= 0.0 {

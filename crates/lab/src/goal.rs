@@ -59,7 +59,7 @@ pub struct Goal {
 
 impl Goal {
     /// A goal on such KVMs.
-    pub(crate) const fn on(on: &'static [Kvm], figure: &'static str, at_most: f64) -> Self {
+    pub const fn on(on: &'static [Kvm], figure: &'static str, at_most: f64) -> Self {
         Self {
             figure,
             bound: Bound::AtMost(at_most),
@@ -68,7 +68,7 @@ impl Goal {
     }
 
     /// A goal on such KVMs for a figure of which more is better.
-    pub(crate) const fn at_least(on: &'static [Kvm], figure: &'static str, least: f64) -> Self {
+    pub const fn at_least(on: &'static [Kvm], figure: &'static str, least: f64) -> Self {
         Self {
             figure,
             bound: Bound::AtLeast(least),
@@ -77,7 +77,7 @@ impl Goal {
     }
 
     /// A goal wherever there is a KVM.
-    pub(crate) const fn on_any_kvm(figure: &'static str, at_most: f64) -> Self {
+    pub const fn on_any_kvm(figure: &'static str, at_most: f64) -> Self {
         Self::on(&[Kvm::Emulated, Kvm::Hardware], figure, at_most)
     }
 
@@ -90,7 +90,7 @@ impl Goal {
 /// What a run says of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Judgement {
+pub enum Judgement {
     /// The whole interval is within the goal.
     Met,
     /// The whole interval is beyond the goal.
@@ -101,7 +101,7 @@ pub(crate) enum Judgement {
 
 impl Judgement {
     /// The word in tables.
-    pub(crate) const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Met => "met",
             Self::Missed => "MISSED",
@@ -112,7 +112,7 @@ impl Judgement {
 
 /// A goal beside what was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct JudgedGoal {
+pub struct JudgedGoal {
     /// Name of the figure.
     pub figure: String,
     /// Values that meet the goal.
@@ -140,7 +140,7 @@ impl JudgedGoal {
 /// The verdict on a figure; `None` where there is no goal for it on this KVM. It rests on
 /// the ends of the interval. A range of few samples decides nothing: of two samples both lie
 /// on the same side of the true median half of the time.
-pub(crate) fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<JudgedGoal> {
+pub fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<JudgedGoal> {
     let applies = |g: &&Goal| g.figure == figure.name && g.on.contains(&kvm);
     let goal = goals.iter().find(applies)?;
     let exact = figure.statistic == Statistic::Exact;
@@ -155,7 +155,7 @@ pub(crate) fn judge(figure: &Figure, goals: &[Goal], kvm: Kvm) -> Option<JudgedG
 }
 
 /// The verdicts on all figures that have a goal.
-pub(crate) fn verdicts(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> Vec<JudgedGoal> {
+pub fn verdicts(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> Vec<JudgedGoal> {
     let verdicts = figures
         .iter()
         .filter_map(|figure| judge(figure, goals, kvm));

@@ -184,7 +184,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::experiments::testing::stored;
+    use crate::testing::stored;
 
     #[test]
     fn a_history_has_each_figure_of_its_runs_and_no_others() {

@@ -6,10 +6,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tare_control::stats::Kvm;
-use tare_tailor::lock::{sha256, sha256_of_file};
-
 use tare_machines::observe::Crowd;
 use tare_machines::versions::{self, Versions};
+use tare_tailor::lock::{sha256, sha256_of_file};
 
 /// Facts that figures depend on. What cannot be read is empty or absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -71,7 +70,7 @@ const OTHERS_PCT: f64 = 10.0;
 /// Share of the time, percent, that threads of a run may wait for a CPU: above it figures are
 /// of the host's other work. Where others take less than this of all CPU time, the run's
 /// threads wait for each other, as they do on a quiet host.
-pub(crate) const CROWDED_PCT: f64 = 3.0;
+pub const CROWDED_PCT: f64 = 3.0;
 
 impl HostFacts {
     /// Why figures of this run are of a busy machine: a sentence without its subject's

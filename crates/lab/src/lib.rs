@@ -1,9 +1,9 @@
-//! Experiments, load generators, run records, reports: what `tare weigh` does.
+//! Measuring: arms, records, figures, goals, reports. What `tare weigh` does with any experiment.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`weigh()`] | one run from request to outcome |
-//! | `experiments` | phases, arms, goals and report of each experiment |
+//! | [`kit`] | what an experiment is made of; the lab knows none |
 //! | `record`, `figure`, `goal`, `summary` | samples, medians with intervals, goals, `summary.json` |
 //! | [`compare()`] | two runs, figure by figure |
 //! | [`rebuild`], `replay` | a report from raw samples |
@@ -20,7 +20,6 @@ mod compare;
 mod data;
 mod error;
 mod experiment;
-mod experiments;
 mod export;
 mod figure;
 mod goal;
@@ -38,6 +37,8 @@ mod request;
 pub mod stored_runs;
 mod summary;
 mod table;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod weigh;
 mod weigh_result;
 
@@ -48,25 +49,42 @@ pub use request::{Depth, WeighRequest};
 pub use weigh::{Files, rebuild, weigh, weigh_planned};
 pub use weigh_result::{WeighEnd, WeighResult};
 
-/// What an experiment of another crate is made of.
+/// What an experiment is made of.
 pub mod kit {
-    pub use crate::bench::{Bench, RunError};
+    pub use crate::bench::{Bench, RunError, optional};
+    pub use crate::data::Data;
     pub use crate::error::WeighError;
-    pub use crate::experiment::{Entry, Experiment, Merged, Subject};
+    pub use crate::experiment::{
+        Entry, Experiment, IfFails, MOST_PLANNED, Merged, Subject, Turn, better, replanned,
+        replanned_ms, rounds, times,
+    };
     pub use crate::export::csv_field;
-    pub use crate::figure::{Figure, Spread, Statistic, find, median, value};
+    pub use crate::figure::{
+        Figure, Samples, Spread, Statistic, exact, find, grouped_quantile, median, needed,
+        paired_ratio, rate, value, without_error,
+    };
     pub use crate::goal::Goal;
-    pub use crate::host::{HostFacts, sha256_of_text};
-    pub use crate::metric::Metric;
+    pub use crate::host::{CROWDED_PCT, HostFacts, sha256_of_text};
+    pub use crate::metric::{Direction, Metric, of_figure};
     pub use crate::number::number;
     pub use crate::progress::Progress;
     pub use crate::record::Recorder;
     pub use crate::replay::Record;
-    pub use crate::report::svg::{Bar, Column, Series, bars, course, legend, reach};
-    pub use crate::report::{ReportText, Row, Section, Template, escape, row, table};
+    pub use crate::report::svg::{
+        Band, Bar, Column, Distribution, Mark, Panel, Series, Timeline, bars, course, legend,
+        percentiles, reach, scatter,
+    };
+    pub use crate::report::{ONCE, ReportText, Row, Section, Template, escape, row, table};
     pub use crate::request::{Depth, WeighRequest};
+    pub use crate::{has_data, metrics};
     pub use tare_load::interrupt::{Interrupt, Interrupted};
 }
 
-/// Experiments of this crate.
-pub const EXPERIMENTS: &[kit::Entry] = experiments::ALL;
+/// What came out of a run: `summary.json` as a type, verdicts on goals, and two runs beside each
+/// other.
+pub mod results {
+    pub use crate::compare::{Change, of_figures};
+    pub use crate::goal::{JudgedGoal, Judgement, judge, verdicts};
+    pub use crate::stored_runs::summary;
+    pub use crate::summary::{Differs, Effect, Status, Summary};
+}

@@ -53,7 +53,7 @@ impl Metric {
     }
 
     /// Whether a figure of this name is one of its.
-    pub(crate) fn is_of(&self, figure: &str) -> bool {
+    pub fn is_of(&self, figure: &str) -> bool {
         figure.split('.').next() == Some(self.name)
     }
 
@@ -73,29 +73,29 @@ impl Metric {
     }
 
     /// A quantile of an arm's samples in groups, as [`figure::grouped_quantile`].
-    pub(crate) fn quantile(&self, arm: &str, groups: &[Vec<f64>], q: f64) -> Option<Figure> {
+    pub fn quantile(&self, arm: &str, groups: &[Vec<f64>], q: f64) -> Option<Figure> {
         figure::grouped_quantile(&self.of(arm), self.unit, groups, q)
     }
 
     /// The middle of an arm's ratios in pairs, as [`figure::paired_ratio`].
-    pub(crate) fn paired(&self, arm: &str, ratios: &[f64]) -> Option<Figure> {
+    pub fn paired(&self, arm: &str, ratios: &[f64]) -> Option<Figure> {
         figure::paired_ratio(&self.of(arm), self.unit, ratios)
     }
 }
 
 /// The metric that a figure is of, if it is one of these.
-pub(crate) fn of_figure(metrics: &[Metric], figure: &str) -> Option<Metric> {
+pub fn of_figure(metrics: &[Metric], figure: &str) -> Option<Metric> {
     let mut metrics = metrics.iter();
     metrics.find(|metric| metric.is_of(figure)).copied()
 }
 
 /// Metrics of an experiment as constants, `NAME: better("name", "unit");`, and all of them as
 /// `METRICS`.
+#[macro_export]
 macro_rules! metrics {
     ($($(#[$about:meta])* $name:ident: $better:ident($metric:literal, $unit:literal);)*) => {
-        $($(#[$about])* pub(super) const $name: crate::metric::Metric =
-            crate::metric::Metric::$better($metric, $unit);)*
-        pub(crate) const METRICS: &[crate::metric::Metric] = &[$($name),*];
+        $($(#[$about])* pub(super) const $name: $crate::kit::Metric =
+            $crate::kit::Metric::$better($metric, $unit);)*
+        pub(crate) const METRICS: &[$crate::kit::Metric] = &[$($name),*];
     };
 }
-pub(crate) use metrics;

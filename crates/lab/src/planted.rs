@@ -11,9 +11,9 @@ use tare_control::stats::Kvm;
 use tare_stats::{SplitMix64, permutation, signed_rank, summarize};
 
 use crate::compare::{Change, of_figures};
-use crate::experiments::ALL;
 use crate::figure::{Figure, median, paired_ratio, rate};
 use crate::goal::{Goal, Judgement, judge};
+use crate::testing::KNOWN;
 
 /// Effects that are planted, percent.
 const EFFECTS: [f64; 5] = [0.0, 2.0, 5.0, 10.0, 30.0];
@@ -172,7 +172,7 @@ fn of_compared(noise: &mut Noise<'_>, factor: f64) -> AnalysisResult {
         (0..20).filter_map(&mut of).collect()
     };
     let (before, after) = (run(1.0), run(factor));
-    let rows = of_figures(&before, &after, ALL);
+    let rows = of_figures(&before, &after, KNOWN);
     let (low, high) = rows[0].ratio_interval.unwrap();
     let named = |change| matches!(change, Change::Better | Change::Worse);
     // With no effect any figure that is named is an alarm.

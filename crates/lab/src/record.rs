@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::json;
+use tare_machines::versions::Versions;
 
 use crate::error::WeighError;
-use tare_machines::versions::Versions;
 
 /// The directory and its open raw file.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Recorder {
     }
 
     /// Notes several.
-    pub(crate) fn versions_of(&mut self, versions: Versions) -> Result<(), WeighError> {
+    pub fn versions_of(&mut self, versions: Versions) -> Result<(), WeighError> {
         let mut versions = versions.iter();
         versions.try_for_each(|(program, version)| self.version(program, version))
     }

@@ -13,9 +13,6 @@ use serde_json::Value;
 use tare_account::Account;
 use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
-
-use crate::error::WeighError;
-use crate::host::HostFacts;
 use tare_load::interrupt::Interrupt;
 use tare_machines::appliance::{
     Appliance, ApplianceError, Executor, Guest, GuestSpec, ServedGuest, ServerKind,
@@ -23,6 +20,9 @@ use tare_machines::appliance::{
 use tare_machines::linux::catalog::App;
 use tare_machines::observe::CpuReading;
 use tare_machines::versions::{self, Versions};
+
+use crate::error::WeighError;
+use crate::host::HostFacts;
 
 /// The lines of a `raw.jsonl`.
 #[derive(Debug)]

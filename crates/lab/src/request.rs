@@ -25,7 +25,7 @@ impl Depth {
     }
 
     /// What is for this depth, of what is for quick, standard and full.
-    pub(crate) const fn of<T: Copy>(self, [quick, standard, full]: [T; 3]) -> T {
+    pub const fn of<T: Copy>(self, [quick, standard, full]: [T; 3]) -> T {
         match self {
             Self::Quick => quick,
             Self::Standard => standard,

@@ -157,7 +157,7 @@ pub fn read(file: &Path, experiment: &str) -> Result<StoredRun, StoredRunError> 
 
 /// Reads a `summary.json` of any version; depth and subject of an early one are taken from the
 /// record beside it.
-pub(crate) fn summary(file: &Path) -> Result<Summary, StoredRunError> {
+pub fn summary(file: &Path) -> Result<Summary, StoredRunError> {
     let failed = |source| StoredRunError::Read {
         file: file.to_owned(),
         source,
@@ -218,8 +218,8 @@ fn elsewhere(there: &HostFacts) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::testing::stored as keep;
     use crate::figure::Spread;
+    use crate::testing::stored as keep;
 
     #[test]
     fn the_newest_run_of_this_computer_is_found() {

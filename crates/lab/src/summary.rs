@@ -3,12 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tare_machines::versions::Versions;
 
 use crate::figure::{Figure, Statistic};
 use crate::goal::JudgedGoal;
 use crate::host::HostFacts;
 use crate::weigh_result::WeighEnd;
-use tare_machines::versions::Versions;
 
 /// Version of the form; it rises when a field changes its meaning or goes.
 pub(crate) const SCHEMA: u32 = 2;
@@ -17,48 +17,48 @@ pub(crate) const SCHEMA: u32 = 2;
 /// runs of version 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Summary {
+pub struct Summary {
     /// Version of the form.
     #[serde(default = "first")]
-    pub(crate) schema: u32,
+    pub schema: u32,
     /// Name of the experiment.
-    pub(crate) experiment: String,
+    pub experiment: String,
     /// Name of its depth: quick, standard or full. Earlier versions have it in the record alone,
     /// as the subject.
     #[serde(default)]
-    pub(crate) depth: Option<String>,
+    pub depth: Option<String>,
     /// The image or application that was measured, of an experiment that takes one.
     #[serde(default)]
-    pub(crate) subject: Option<String>,
+    pub subject: Option<String>,
     /// Start time, RFC 3339, UTC.
-    pub(crate) started: String,
+    pub started: String,
     /// How long it took, s.
     #[serde(default)]
-    pub(crate) duration_s: f64,
+    pub duration_s: f64,
     /// How it ended.
     #[serde(default)]
-    pub(crate) status: Status,
+    pub status: Status,
     /// Revision of the source that the program was built from, or version.
-    pub(crate) revision: String,
+    pub revision: String,
     /// What it ran on.
-    pub(crate) machine: HostFacts,
+    pub machine: HostFacts,
     /// Versions of what was run there, by program; earlier versions have them in the record alone.
     #[serde(default, skip_serializing_if = "Versions::is_empty")]
-    pub(crate) versions: Versions,
+    pub versions: Versions,
     /// What came out.
-    pub(crate) figures: Vec<Figure>,
+    pub figures: Vec<Figure>,
     /// What the figures say of the goals.
     #[serde(default)]
-    pub(crate) goals: Vec<JudgedGoal>,
+    pub goals: Vec<JudgedGoal>,
     /// What the comparisons of arms say.
     #[serde(default)]
-    pub(crate) effects: Vec<Effect>,
+    pub effects: Vec<Effect>,
     /// Why the goals have no verdict although they hold here: the host was busy.
     #[serde(default)]
-    pub(crate) not_judged: Option<String>,
+    pub not_judged: Option<String>,
     /// Samples and checks that failed, one sentence each.
     #[serde(default)]
-    pub(crate) failures: Vec<String>,
+    pub failures: Vec<String>,
 }
 
 /// A plan's depth; the study of platforms calls it its form.
@@ -78,17 +78,17 @@ fn word(plan: &Value, name: &str) -> Option<String> {
 /// What a figure that compares two arms says: a ratio with its interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Effect {
+pub struct Effect {
     /// Name of the figure.
-    pub(crate) figure: String,
+    pub figure: String,
     /// Whether its interval excludes 1.
-    pub(crate) differs: Differs,
+    pub differs: Differs,
 }
 
 /// Whether a ratio differs from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Differs {
+pub enum Differs {
     /// Its whole interval is above.
     Above,
     /// Its whole interval is below.
@@ -101,7 +101,7 @@ pub(crate) enum Differs {
 
 impl Effect {
     /// Of a figure, if it is a ratio of two arms.
-    pub(crate) fn of(figure: &Figure) -> Option<Self> {
+    pub fn of(figure: &Figure) -> Option<Self> {
         (is_ratio(figure) && matches!(figure.unit.as_str(), "1" | "x")).then(|| Self {
             figure: figure.name.clone(),
             differs: match figure.interval() {
@@ -115,7 +115,7 @@ impl Effect {
 
     /// Whether the figure is not a ratio of two arms, or has an effect; half widths and
     /// differences in percent are beside one that has.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn is_shown(figure: &Figure) -> bool {
         !is_ratio(figure) || figure.unit == "%" || Self::of(figure).is_some()
     }
@@ -128,7 +128,7 @@ fn is_ratio(figure: &Figure) -> bool {
 /// How a run ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Status {
+pub enum Status {
     /// All that was planned was done.
     #[default]
     Complete,
@@ -155,6 +155,3 @@ impl Status {
 const fn first() -> u32 {
     1
 }
-
-#[cfg(test)]
-pub(crate) mod schema;

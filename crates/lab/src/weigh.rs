@@ -10,6 +10,11 @@ use tare_control::exit::ExitCode;
 use tare_control::sentence::chain;
 use tare_control::stats::Kvm;
 use tare_host::shell::quoted;
+use tare_load::interrupt::Interrupt;
+use tare_machines::appliance::Executor;
+use tare_machines::appliance::tare::TareRun;
+use tare_machines::observe::Crowding;
+use tare_machines::versions::{self, Versions};
 
 use crate::bench::{Bench, RunError};
 use crate::compare::KeptRun;
@@ -19,8 +24,6 @@ use crate::export;
 use crate::figure::{self, Figure};
 use crate::goal::{JudgedGoal, Judgement, undecided, verdicts};
 use crate::host::{self, HostFacts};
-#[cfg(test)]
-use crate::metric::of_figure;
 use crate::progress::Progress;
 use crate::record::Recorder;
 use crate::replay::Record;
@@ -30,11 +33,6 @@ use crate::stored_runs;
 use crate::summary::{Effect, SCHEMA, Status, Summary, depth_of, subject_of};
 use crate::table;
 use crate::weigh_result::{WeighEnd, WeighResult};
-use tare_load::interrupt::Interrupt;
-use tare_machines::appliance::Executor;
-use tare_machines::appliance::tare::TareRun;
-use tare_machines::observe::Crowding;
-use tare_machines::versions::{self, Versions};
 
 /// Runs one of the experiments that are known and writes its results. Progress goes to
 /// standard error. Blocks; SIGINT and SIGTERM end it early with partial results.
@@ -285,17 +283,6 @@ fn write(
             Some(_) => {}
         }
     }
-    #[cfg(test)]
-    for figure in &figures {
-        let known = of_figure(origin.entry.metrics, &figure.name);
-        assert!(known.is_some(), "{}: of no metric", figure.name);
-        assert!(
-            Effect::is_shown(figure),
-            "{}: a ratio in \"{}\" has no effect",
-            figure.name,
-            figure.unit
-        );
-    }
     let not_judged = origin.machine.not_judged();
     let goals = match not_judged {
         None => origin.entry.goals,
@@ -499,7 +486,7 @@ fn rfc3339(time: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::ALL;
+    use crate::testing::KNOWN;
 
     #[test]
     fn options_of_other_experiments_are_refused() {
@@ -512,7 +499,7 @@ mod tests {
                 "--config" => request.configs.push("c".into()),
                 _ => request.kernels.push(("redis".to_owned(), None)),
             }
-            let said = subject(&find(experiment, ALL).unwrap(), &request);
+            let said = subject(&find(experiment, KNOWN).unwrap(), &request);
             said.map_err(|error| error.to_string())
         };
         let all = ["--image", "--app", "--cuts", "--config", "--kernel"];
@@ -544,7 +531,7 @@ mod tests {
 
     #[test]
     fn an_unknown_experiment_lists_those_there_are() {
-        let error = weigh(WeighRequest::new("http-burst"), ALL).map(drop);
+        let error = weigh(WeighRequest::new("http-burst"), KNOWN).map(drop);
         let text = error.map_err(|e| (e.to_string(), e.exit_code()));
         let expected = "there is no experiment 'http-burst'; there are: http-bursts, ";
         let (said, code) = text.expect_err("no such experiment");

@@ -9,8 +9,8 @@
 //! | [`interrupt`] | Ctrl-C and SIGTERM as a question that long steps ask |
 //! | [`pin`] | threads, each on its own CPU |
 //!
-//! Neighbours: `tare-lab`, whose experiments these serve. Here is what must be fast: it shares the
-//! CPUs with what is measured, so it is compiled with optimisation where the lab is not.
+//! Neighbours: `tare-experiments`, which these serve. Here is what must be fast: it shares the
+//! CPUs with what is measured, so it is compiled with optimisation where experiments are not.
 
 #![forbid(unsafe_code)]
 

@@ -250,7 +250,7 @@ fn compared(before: &Summary, after: &Summary, known: &[Entry]) -> Result<Compar
 }
 
 /// Figures that are in both, compared all at once.
-pub(crate) fn of_figures(before: &[Figure], after: &[Figure], known: &[Entry]) -> Vec<Row> {
+pub fn of_figures(before: &[Figure], after: &[Figure], known: &[Entry]) -> Vec<Row> {
     let both = before.iter();
     let mut rows: Vec<Row> = both
         .filter_map(|figure| Some(row(figure, same(after, figure)?, known)))

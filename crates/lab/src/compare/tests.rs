@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::*;
-use crate::experiments::ALL;
 use crate::figure::{exact, median, rate};
 use crate::host::HostFacts;
+use crate::testing::KNOWN;
 
 fn run(experiment: &str, figures: Vec<Figure>) -> Summary {
     let json = json!({
@@ -22,7 +22,7 @@ fn times(mean: f64) -> Vec<f64> {
 }
 
 fn change_of(before: Figure, after: Figure) -> Row {
-    let both = compared(&run("x", vec![before]), &run("x", vec![after]), ALL);
+    let both = compared(&run("x", vec![before]), &run("x", vec![after]), KNOWN);
     both.unwrap().figures.remove(0)
 }
 
@@ -80,7 +80,7 @@ fn more_is_better_for_rates_and_exact_figures_have_no_error() {
 #[test]
 fn only_worse_than_allowed_fails() {
     let of = |mean: f64| vec![median("wake_p50_us", "us", &times(mean)).unwrap()];
-    let both = compared(&run("x", of(10.0)), &run("x", of(11.0)), ALL).unwrap();
+    let both = compared(&run("x", of(10.0)), &run("x", of(11.0)), KNOWN).unwrap();
     assert_eq!(both.worse_than(3.0).len(), 1);
     assert_eq!(both.worse_than(20.0).len(), 0);
     assert!(both.markdown().contains("| **worse** |"));
@@ -94,7 +94,7 @@ fn a_gate_that_cannot_look_is_not_open() {
     let of = |samples: &[f64]| vec![median("wake_p50_us", "us", samples).unwrap()];
     let (few, many) = (of(&[1.0, 2.0]), of(&times(10.0)));
     let undecided = |before: &[Figure], after: Summary| {
-        let both = compared(&run("x", before.to_vec()), &after, ALL).unwrap();
+        let both = compared(&run("x", before.to_vec()), &after, KNOWN).unwrap();
         both.undecided()
     };
     assert_eq!(undecided(&many, run("x", many.clone())), None);
@@ -128,46 +128,22 @@ fn runs_of_two_applications_or_images_are_refused() {
         subject: subject.map(str::to_owned),
         ..run("tailor", figure())
     };
-    let both = compared(&of(Some("nginx")), &of(Some("redis")), ALL);
+    let both = compared(&of(Some("nginx")), &of(Some("redis")), KNOWN);
     let error = both.unwrap_err().to_string();
     assert!(error.contains("measured nginx and redis"), "{error}");
     for same in [[Some("nginx"); 2], [None, Some("nginx")], [None; 2]] {
         let [before, after] = same.map(of);
-        assert!(compared(&before, &after, ALL).is_ok(), "{same:?}");
+        assert!(compared(&before, &after, KNOWN).is_ok(), "{same:?}");
     }
     // Their summaries are of before the subject was in them.
     let [nginx, redis] =
         ["nginx", "redis"].map(|app| kept(&format!("2026-11-22-tailor-{app}-quick")));
-    let refused = compare(&nginx, &redis, ALL);
+    let refused = compare(&nginx, &redis, KNOWN);
     assert!(
         matches!(refused, Err(CompareError::Subjects { .. })),
         "{refused:?}"
     );
-    assert!(compare(&nginx, &nginx, ALL).is_ok());
-}
-
-#[test]
-fn a_run_that_is_to_measure_something_else_is_refused_before_it_begins() {
-    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let against = |name: &str, experiment: &str, image: Option<&str>, app: Option<&str>| {
-        let request = WeighRequest {
-            image: image.map(str::to_owned),
-            app: app.map(str::to_owned),
-            ..WeighRequest::new(experiment)
-        };
-        let run = KeptRun::of(&runs.join(name), &request, ALL);
-        run.map(|run| run.other_depth(request.depth))
-    };
-    let nginx = "2026-11-22-tailor-nginx-quick";
-    let depth = against(nginx, "tailor", None, Some("nginx")).unwrap();
-    let depth = depth.unwrap();
-    assert!(depth.contains("quick and standard"), "{depth}");
-    let error = against(nginx, "tailor", None, None).unwrap_err();
-    assert!(error.to_string().contains("nginx and lighttpd"), "{error}");
-    let observer = "2026-11-26-observer";
-    assert_eq!(against(observer, "observer", None, None).unwrap(), None);
-    let error = against(observer, "observer", Some("other"), None).unwrap_err();
-    assert!(error.to_string().contains("storm and other"), "{error}");
+    assert!(compare(&nginx, &nginx, KNOWN).is_ok());
 }
 
 #[test]
@@ -179,9 +155,9 @@ fn runs_of_two_depths_are_marked_and_decide_nothing() {
             vec![median("wake_p50_us", "us", &times(mean)).unwrap()],
         )
     };
-    let both = compared(&of("standard", 10.0), &of("standard", 11.0), ALL).unwrap();
+    let both = compared(&of("standard", 10.0), &of("standard", 11.0), KNOWN).unwrap();
     assert_eq!((both.worse_than(3.0).len(), both.undecided()), (1, None));
-    let both = compared(&of("standard", 10.0), &of("full", 11.0), ALL).unwrap();
+    let both = compared(&of("standard", 10.0), &of("full", 11.0), KNOWN).unwrap();
     assert!(both.warnings[0].contains("standard and full"), "{both:?}");
     assert!(both.text().starts_with("warning: the depth differs"));
     assert!(both.worse_than(3.0).is_empty());
@@ -191,16 +167,16 @@ fn runs_of_two_depths_are_marked_and_decide_nothing() {
         "x",
         vec![median("wake_p50_us", "us", &times(11.0)).unwrap()],
     );
-    let both = compared(&of("standard", 10.0), &old, ALL).unwrap();
+    let both = compared(&of("standard", 10.0), &old, KNOWN).unwrap();
     assert!(both.warnings.is_empty(), "{both:?}");
 }
 
 #[test]
 fn runs_that_do_not_compare_are_refused() {
     let figure = || vec![exact("x", "B", &[1.0]).unwrap()];
-    let error = compared(&run("kv", figure()), &run("vic", figure()), ALL).unwrap_err();
+    let error = compared(&run("kv", figure()), &run("vic", figure()), KNOWN).unwrap_err();
     assert!(error.to_string().contains("kv and vic"), "{error}");
-    let error = compared(&run("kv", figure()), &run("kv", Vec::new()), ALL).unwrap_err();
+    let error = compared(&run("kv", figure()), &run("kv", Vec::new()), KNOWN).unwrap_err();
     assert!(matches!(error, CompareError::Nothing));
     let elsewhere = Summary {
         machine: HostFacts {
@@ -209,7 +185,7 @@ fn runs_that_do_not_compare_are_refused() {
         },
         ..run("kv", figure())
     };
-    let both = compared(&run("kv", figure()), &elsewhere, ALL).unwrap();
+    let both = compared(&run("kv", figure()), &elsewhere, KNOWN).unwrap();
     assert!(both.warnings[0].contains("processor differs"), "{both:?}");
 }
 
@@ -219,7 +195,7 @@ fn what_does_not_compare_is_named() {
     fn figure() -> Figure {
         exact("x", "B", &[1.0]).unwrap()
     }
-    let both = compared(&run("kv", size("us")), &run("kv", size("ns")), ALL).unwrap();
+    let both = compared(&run("kv", size("us")), &run("kv", size("ns")), KNOWN).unwrap();
     assert_eq!(both.figures.len(), 1);
     assert!(
         both.text().ends_with("another unit: a,b\n"),
@@ -227,13 +203,13 @@ fn what_does_not_compare_is_named() {
         both.text()
     );
     assert!(both.markdown().ends_with("another unit: a,b\n"));
-    let both = compared(&run("kv", size("us")), &run("kv", size("us")), ALL).unwrap();
+    let both = compared(&run("kv", size("us")), &run("kv", size("us")), KNOWN).unwrap();
     assert!(both.csv().contains("\"a,b\",us,1,1,"), "{}", both.csv());
     let broken = Summary {
         status: Status::Broken,
         ..run("kv", size("us"))
     };
-    let both = compared(&run("kv", size("us")), &broken, ALL).unwrap();
+    let both = compared(&run("kv", size("us")), &broken, KNOWN).unwrap();
     assert!(
         both.warnings[0].contains("second run is broken"),
         "{both:?}"
@@ -263,11 +239,11 @@ fn many_figures_that_did_not_change_rarely_raise_an_alarm() {
         let (mut alarms, mut alone, mut found) = (0, 0, 0);
         for _ in 0..COMPARISONS {
             let runs = [0.0, 0.0, 10.0].map(|worse| drawn(&mut dice, 60, samples, worse));
-            let same = compared(&runs[0], &runs[1], ALL).unwrap();
+            let same = compared(&runs[0], &runs[1], KNOWN).unwrap();
             let named = |row: &&Row| matches!(row.change, Change::Better | Change::Worse);
             alarms += usize::from(same.figures.iter().any(|row| named(&row)));
             alone += same.count_by_interval();
-            let slower = compared(&runs[0], &runs[2], ALL).unwrap();
+            let slower = compared(&runs[0], &runs[2], KNOWN).unwrap();
             found += usize::from(slower.figures[0].change == Change::Worse);
         }
         let alone = alone as f64 / COMPARISONS as f64;
@@ -303,7 +279,7 @@ fn text_of_a_foreign_run_moves_no_cursor_and_makes_no_column() {
         machine,
         ..run("kv", of(2.0))
     };
-    let both = compared(&run("kv", of(1.0)), &other, ALL).unwrap();
+    let both = compared(&run("kv", of(1.0)), &other, KNOWN).unwrap();
     for text in [both.text(), both.markdown(), both.csv(), both.json()] {
         assert!(
             text.chars().all(|c| c == '\n' || !c.is_control()),
@@ -320,6 +296,6 @@ fn text_of_a_foreign_run_moves_no_cursor_and_makes_no_column() {
         !markdown.contains("<b>") && !markdown.contains("<i>"),
         "{markdown}"
     );
-    let error = compared(&run("a\u{1b}[2J", of(1.0)), &other, ALL).unwrap_err();
+    let error = compared(&run("a\u{1b}[2J", of(1.0)), &other, KNOWN).unwrap_err();
     assert!(!error.to_string().contains('\u{1b}'));
 }

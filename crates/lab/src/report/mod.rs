@@ -1,7 +1,6 @@
 //! `report.html`: one file that opens without a network. The page and its
 //! style are the same for every experiment; the [`ReportText`] is the experiment's.
 
-pub(crate) mod coalescing;
 mod page;
 mod section;
 pub(crate) mod svg;
@@ -15,7 +14,7 @@ use crate::summary::Summary;
 
 pub(crate) use page::{AGAINST, bare, html};
 pub use section::{ReportText, Section};
-pub(crate) use template::ONCE;
+pub use template::ONCE;
 pub use template::{Row, Template, row};
 pub use text::{escape, table};
 

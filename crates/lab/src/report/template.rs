@@ -39,7 +39,7 @@ const NOTHING: &str = "–";
 pub type Row = Vec<(&'static str, Option<String>)>;
 
 /// The row of a table that has no values but figures.
-pub(crate) const ONCE: [Row; 1] = [Row::new()];
+pub const ONCE: [Row; 1] = [Row::new()];
 
 /// A row of values that are all there.
 pub fn row<const N: usize>(values: [(&'static str, &str); N]) -> Row {
@@ -114,7 +114,7 @@ impl<'a> Template<'a> {
 
     /// The same with the glance table of these rows, with sections, and with a limitation for
     /// each that is missing.
-    pub(crate) fn report_with(
+    pub fn report_with(
         &self,
         glance: impl IntoIterator<Item = Row>,
         sections: impl IntoIterator<Item = Option<Section>>,

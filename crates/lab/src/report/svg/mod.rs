@@ -16,9 +16,9 @@ use scale::Scale;
 
 pub use bars::{Bar, bars, reach};
 pub use course::{Column, Series, course};
-pub(crate) use percentiles::{Distribution, percentiles};
-pub(crate) use scatter::{Mark, scatter};
-pub(crate) use timeline::{Band, Panel, Timeline};
+pub use percentiles::{Distribution, percentiles};
+pub use scatter::{Mark, scatter};
+pub use timeline::{Band, Panel, Timeline};
 
 /// Colours of series that the page's style has, as many as the most arms of an experiment.
 const COLOURS: usize = 10;

@@ -25,7 +25,7 @@ const MARKS: [(f64, &str); 6] = [
 
 /// One series.
 #[derive(Clone, Debug)]
-pub(crate) struct Distribution {
+pub struct Distribution {
     /// Colour, as the series of other charts.
     pub(crate) series: usize,
     /// Samples, us, ascending, not empty.
@@ -34,14 +34,14 @@ pub(crate) struct Distribution {
 
 impl Distribution {
     /// The series of these samples, us; `None` if there are none.
-    pub(crate) fn of(series: usize, us: &[f64]) -> Option<Self> {
+    pub fn of(series: usize, us: &[f64]) -> Option<Self> {
         let sorted_us = tare_stats::sorted(us)?;
         (!sorted_us.is_empty()).then_some(Self { series, sorted_us })
     }
 }
 
 /// The chart as a figure with the legend of the series that have samples; nothing without.
-pub(crate) fn percentiles(names: &[&str], series: &[Distribution], description: &str) -> String {
+pub fn percentiles(names: &[&str], series: &[Distribution], description: &str) -> String {
     // Two would look the same.
     debug_assert!(names.len() <= COLOURS, "{names:?}");
     let least = series.iter().filter_map(|s| s.sorted_us.first()).copied();

@@ -20,19 +20,19 @@ const LETTER: f64 = 6.5;
 
 /// A point with its name.
 #[derive(Clone, Debug)]
-pub(crate) struct Mark {
+pub struct Mark {
     /// What it is.
-    pub(crate) name: String,
+    pub name: String,
     /// Cost, percent of a CPU.
-    pub(crate) cpu_pct: f64,
+    pub cpu_pct: f64,
     /// Latency, us.
-    pub(crate) latency_us: f64,
+    pub latency_us: f64,
     /// Colour, as the series of other charts.
-    pub(crate) series: usize,
+    pub series: usize,
 }
 
 /// The chart as a figure; nothing without marks.
-pub(crate) fn scatter(marks: &[Mark], best: &[(f64, f64)], description: &str) -> String {
+pub fn scatter(marks: &[Mark], best: &[(f64, f64)], description: &str) -> String {
     let all = marks.iter().map(|mark| mark.latency_us);
     let greatest = all.chain(best.iter().map(|(_, us)| *us)).reduce(f64::max);
     let Some(greatest) = greatest.filter(|us| *us > 0.0) else {

@@ -18,38 +18,38 @@ const GAP: f64 = 30.0;
 
 /// A shaded span of time.
 #[derive(Clone, Debug)]
-pub(crate) struct Band {
+pub struct Band {
     /// Begin and end, s.
-    pub(crate) span: (f64, f64),
+    pub span: (f64, f64),
     /// What happened in it.
-    pub(crate) label: &'static str,
+    pub label: &'static str,
 }
 
 /// One arm.
 #[derive(Clone, Debug)]
-pub(crate) struct Panel {
+pub struct Panel {
     /// Title.
-    pub(crate) title: String,
+    pub title: String,
     /// Begin, end (s) and share (percent) of each window, in order.
-    pub(crate) windows: Vec<(f64, f64, f64)>,
+    pub windows: Vec<(f64, f64, f64)>,
 }
 
 /// The chart.
 #[derive(Clone, Debug)]
-pub(crate) struct Timeline {
+pub struct Timeline {
     /// End of the time axis, s.
-    pub(crate) end: f64,
+    pub end: f64,
     /// What the time axis says.
-    pub(crate) axis: &'static str,
+    pub axis: &'static str,
     /// Shaded spans.
-    pub(crate) bands: Vec<Band>,
+    pub bands: Vec<Band>,
     /// The arms.
-    pub(crate) panels: Vec<Panel>,
+    pub panels: Vec<Panel>,
 }
 
 impl Timeline {
     /// The chart as a figure.
-    pub(crate) fn figure(&self, description: &str) -> String {
+    pub fn figure(&self, description: &str) -> String {
         figure(description, |width| self.draw(width))
     }
 

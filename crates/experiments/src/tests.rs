@@ -1,0 +1,248 @@
+//! What holds for every experiment.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use tare_lab::kit::{Depth, Direction, WeighRequest, better};
+use tare_lab::results::{Status, summary};
+use tare_lab::{Files, KeptRun, WeighEnd, rebuild};
+use tare_machines::appliance::fake::Fault;
+
+use super::testing::{Run, figure};
+use super::*;
+
+#[test]
+fn every_report_has_its_text_and_no_value_is_left_open() {
+    for entry in ALL {
+        let report = (entry.make)(Depth::Quick, None).report(&[]);
+        let lists = [&report.answer, &report.method, &report.limitations];
+        let sections = report.sections.iter().flat_map(|it| [&it.title, &it.lead]);
+        let mut texts = vec![&report.title, &report.question];
+        texts.extend(lists.into_iter().flatten().chain(sections));
+        for text in texts {
+            let about = format!("{}: {text}", entry.name);
+            // A value may be JSON, whose braces are before quotes.
+            let is_open = text
+                .match_indices('{')
+                .any(|(at, _)| !text[at + 1..].starts_with(['"', '}']));
+            assert!(!text.is_empty() && !is_open, "{about}");
+        }
+        assert!(!report.method.is_empty(), "{}", entry.name);
+    }
+}
+
+#[test]
+fn forms_that_decide_goals_repeat_often_enough_for_an_interval() {
+    for entry in ALL.iter().filter(|entry| !entry.goals.is_empty()) {
+        for depth in [Depth::Standard, Depth::Full] {
+            let plan = (entry.make)(depth, None).plan();
+            for name in ["rounds", "turns", "cycles", "starts", "batches", "boots"] {
+                let times = plan.get(name).and_then(Value::as_u64);
+                let about = format!("{} {}: {name}", entry.name, depth.name());
+                assert!(times.is_none_or(|times| times >= 6), "{about}: {times:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn figures_of_an_answer_have_their_interval() {
+    let experiments = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    // Of counts the table is all.
+    for entry in ALL.iter().filter(|entry| entry.name != "counts") {
+        let file = experiments
+            .join(entry.name.replace('-', "_"))
+            .join("report.md");
+        let text = fs::read_to_string(file).unwrap();
+        let answer = text.split("\n## ").find(|part| part.starts_with("Answer"));
+        let names = answer.unwrap().split('{').skip(1);
+        for name in names.filter_map(|name| Some(name.split_once('}')?.0)) {
+            let (figure, form) = name.split_once(':').unwrap_or((name, ""));
+            // What is computed of two figures has none.
+            let mut metrics = entry.metrics.iter();
+            let is_figure = metrics.any(|metric| metric.is_of(figure)) && !figure.contains(' ');
+            assert!(!is_figure || form == "text", "{}: {{{name}}}", entry.name);
+        }
+    }
+}
+
+type Weigh = fn(Fault) -> Run;
+
+/// Weighings against fakes: a machine without which each breaks off, and a figure that it
+/// has by then.
+const FAKED: [(Weigh, usize, &str); 8] = [
+    (events::tests::run, 3, "ipis_per_message.condvar"),
+    (tcp_rr::tests::run, 2, "rr_us.1vcpu.libos"),
+    (ipi_halt::tests::run, 3, "wake_cycles_p50.never"),
+    (vmexit::tests::run, 1, ""),
+    (calls::tests::run, 2, "call_ns.getppid.tare"),
+    (kv::tests::run, 3, "kv_ops_per_s.tare"),
+    (halt_budget::tests::run, 4, "wake_p50_us.poll.idle"),
+    (vic::tests::run, 3, "iops.cif1.off"),
+];
+
+#[test]
+fn a_machine_that_ends_breaks_off_and_keeps_what_there_was() {
+    for (run, machine, kept) in FAKED {
+        let run = run(Fault::Ends(machine));
+        assert!(matches!(run.outcome.ending, WeighEnd::Broken(_)), "{kept}");
+        if !kept.is_empty() {
+            figure(&run.summary(), kept);
+        }
+        run.nothing_is_left();
+    }
+}
+
+/// The machine that is QEMU's, a figure of another arm, and what the report says then.
+const WITHOUT_QEMU: [(Weigh, usize, &str, &str); 3] = [
+    (
+        events::tests::run,
+        6,
+        "round_trip_us_p50.host",
+        "Not measured",
+    ),
+    (
+        ipi_halt::tests::run,
+        6,
+        "wake_cycles_p50.dedicated",
+        "Not measured",
+    ),
+    (
+        vmexit::tests::run,
+        vmexit::tests::QEMU,
+        "exit_ns.cr3",
+        "Unavailable here",
+    ),
+];
+
+#[test]
+fn without_qemu_the_rest_is_measured_and_the_report_says_why() {
+    for (run, machine, other, said) in WITHOUT_QEMU {
+        let run = run(Fault::Ends(machine));
+        assert_eq!(run.outcome.ending, WeighEnd::Complete);
+        let summary = run.summary();
+        assert!(summary.figures.iter().all(|f| !f.name.ends_with(".qemu")));
+        figure(&summary, other);
+        let why = format!("{said}: qemu: ");
+        assert!(run.text("report.html").contains(&why), "{why}");
+    }
+}
+
+#[test]
+fn a_broken_run_stays_broken_where_its_report_is_made_again() {
+    let run = events::tests::run(Fault::Ends(3));
+    assert_eq!(run.summary().status, Status::Broken);
+    let again = run.rebuilt();
+    assert!(matches!(again.ending, WeighEnd::Broken(_)), "{again:?}");
+    assert_eq!(run.summary().status, Status::Broken);
+}
+
+#[test]
+fn a_page_links_the_files_that_are_beside_it() {
+    let run = events::tests::run(Fault::None);
+    let linked = || {
+        let page = run.text("report.html");
+        let names = ["summary.json", "figures.csv", "raw.jsonl", "samples.csv"];
+        names.map(|name| page.contains(&format!("<a href=\"{name}\">")))
+    };
+    assert_eq!(linked(), [true; 4]);
+    for file in ["figures.csv", "samples.csv"] {
+        fs::remove_file(run.path().join(file)).unwrap();
+    }
+    rebuild(&run.path(), ALL, Files::Page).unwrap();
+    assert_eq!(linked(), [true, false, true, false]);
+    let page = run.text("report.html");
+    let rest = "tare report DIR writes figures.csv, samples.csv from raw.jsonl too";
+    assert!(page.contains(rest), "{page}");
+}
+
+#[test]
+fn reports_are_made_again_from_raw_samples() {
+    for (run, ..) in FAKED {
+        run(Fault::None).is_rebuilt_from_its_samples();
+    }
+}
+
+/// What an early record lacks is in its summary; a record of today has all.
+#[test]
+fn a_record_that_cannot_be_read_replaces_a_summary_of_its_version_alone() {
+    let runs: [Weigh; 2] = [vmexit::tests::run, halt_budget::tests::run];
+    for run in runs {
+        let run = run(Fault::None);
+        run.is_kept_where_its_record_cannot_be_read();
+        let early = run.text("raw.jsonl").replace("\"record\":2,", "");
+        fs::write(run.path().join("raw.jsonl"), early).unwrap();
+        let had = run.summary().figures.len();
+        run.rebuilt();
+        assert_eq!(run.summary().figures.len(), had);
+    }
+}
+
+#[test]
+fn every_figure_of_a_kept_run_has_a_better_side() {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    let mut seen = 0;
+    for dir in fs::read_dir(runs).unwrap().map(|dir| dir.unwrap().path()) {
+        let Ok(summary) = summary(&dir.join("summary.json")) else {
+            continue;
+        };
+        let is_here = ALL.iter().any(|entry| entry.name == summary.experiment);
+        for figure in summary.figures.iter().filter(|_| is_here) {
+            assert!(
+                better(ALL, &figure.name).is_some(),
+                "{}: {}",
+                dir.display(),
+                figure.name
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 1_000, "{seen} figures");
+}
+
+#[test]
+fn rates_of_work_are_better_high_and_a_name_has_one_better_side() {
+    for (figure, direction) in [
+        ("ipis_skipped_per_message.spin", Some(Direction::More)),
+        ("iops_off_over_vic.cif32", Some(Direction::Less)),
+        ("interrupts_per_io.cif32.vic", Some(Direction::Less)),
+        ("db_iops.vic", Some(Direction::More)),
+        ("in_flight.cif1", Some(Direction::Neither)),
+        ("iopsx.vic", None),
+    ] {
+        assert_eq!(better(ALL, figure), direction, "{figure}");
+    }
+    for metric in ALL.iter().flat_map(|entry| entry.metrics) {
+        assert_eq!(
+            better(ALL, metric.name),
+            Some(metric.better),
+            "{}",
+            metric.name
+        );
+    }
+}
+
+#[test]
+fn a_run_that_is_to_measure_something_else_is_refused_before_it_begins() {
+    let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
+    let against = |name: &str, experiment: &str, image: Option<&str>, app: Option<&str>| {
+        let request = WeighRequest {
+            image: image.map(str::to_owned),
+            app: app.map(str::to_owned),
+            ..WeighRequest::new(experiment)
+        };
+        let run = KeptRun::of(&runs.join(name), &request, ALL);
+        run.map(|run| run.other_depth(request.depth))
+    };
+    let nginx = "2026-11-22-tailor-nginx-quick";
+    let depth = against(nginx, "tailor", None, Some("nginx")).unwrap();
+    let depth = depth.unwrap();
+    assert!(depth.contains("quick and standard"), "{depth}");
+    let error = against(nginx, "tailor", None, None).unwrap_err();
+    assert!(error.to_string().contains("nginx and lighttpd"), "{error}");
+    let observer = "2026-11-26-observer";
+    assert_eq!(against(observer, "observer", None, None).unwrap(), None);
+    let error = against(observer, "observer", Some("other"), None).unwrap_err();
+    assert!(error.to_string().contains("storm and other"), "{error}");
+}
