@@ -115,7 +115,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tare-control",
             "tare-load",
             "tare-machines",
-            "tare-platform",
             "tare-stats",
             "tare-tailor",
         ],

@@ -37,9 +37,9 @@ pub enum WeighError {
         /// Why.
         source: io::Error,
     },
-    /// An unavailable workload.
+    /// What the experiment's own options name is not available.
     #[error(transparent)]
-    Workload(#[from] Box<tare_platform::workload::FindError>),
+    NotAvailable(Box<dyn std::error::Error + Send + Sync>),
     /// An option that does not fit: a sentence.
     #[error("{0}")]
     Option(String),
@@ -57,7 +57,7 @@ impl WeighError {
         match self {
             Self::UnknownExperiment { .. }
             | Self::Read { .. }
-            | Self::Workload(_)
+            | Self::NotAvailable(_)
             | Self::Option(_) => ExitCode::Usage,
             Self::OutNotEmpty(_) | Self::Write { .. } => ExitCode::Output,
             Self::Executable(_) | Self::Signals(_) => ExitCode::Internal,

@@ -58,6 +58,11 @@ pub trait Experiment {
         })
     }
 
+    /// Whether its records of version 1 lack what some figures rest on, such as sizes of kernels.
+    fn was_recorded_in_part(&self) -> bool {
+        false
+    }
+
     /// Whether the record that was read back lacks samples of a figure, which its summary may
     /// rest on.
     fn lacks(&self, _figure: &str) -> bool {

@@ -353,8 +353,6 @@ fn write_tables(
 
 /// Version of the records that are written now: from 2 on a record has every sample.
 const RECORD: u64 = 2;
-/// Experiments whose records of version 1 lack what some figures rest on, such as sizes of kernels.
-const PARTLY_RECORDED: [&str; 4] = ["tailor", "vic", "halt-budget", "vmexit"];
 
 /// Makes summary and report of a run directory again, from its raw samples: after a kill, or
 /// with a newer program. Figures of which an early record lacks all samples, or some, are taken
@@ -392,7 +390,7 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<WeighResult,
         Some(Some(Status::Broken)) => WeighEnd::Broken(ExitCode::WeighFailed),
         Some(_) => WeighEnd::Complete,
     };
-    let partly = PARTLY_RECORDED.contains(&entry.name) && record.version() < RECORD;
+    let partly = experiment.was_recorded_in_part() && record.version() < RECORD;
     if let Err(error) = replayed
         && ending == WeighEnd::Complete
         && (earlier.is_none() || !partly)

@@ -187,7 +187,7 @@ impl Platforms {
                     self.missing.push(format!("workload {name}: {error}"));
                     continue;
                 }
-                Err(error) => return Err(WeighError::Workload(Box::new(error))),
+                Err(error) => return Err(WeighError::NotAvailable(Box::new(error))),
             };
             match workload.parameters(self.form) {
                 Some(_) if !named && self.form < workload.unasked_from => {}

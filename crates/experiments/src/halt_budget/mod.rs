@@ -182,6 +182,10 @@ impl Experiment for HaltBudget {
         })
     }
 
+    fn was_recorded_in_part(&self) -> bool {
+        true
+    }
+
     /// Of each load, the policies in turn.
     fn turns(&self) -> Vec<Turn> {
         let turn = |load: usize, arm: usize, _| {

@@ -275,6 +275,10 @@ impl Experiment for Tailor {
         replanned(plan, "dialogs", &mut self.plan.dialogs);
     }
 
+    fn was_recorded_in_part(&self) -> bool {
+        true
+    }
+
     fn lacks(&self, figure: &str) -> bool {
         self.weighed.lacks_boots(figure, self.plan.boots)
     }

@@ -425,6 +425,10 @@ impl Experiment for Vic {
         })
     }
 
+    fn was_recorded_in_part(&self) -> bool {
+        true
+    }
+
     fn replan(&mut self, plan: &Value) {
         replanned_ms(plan, "counted_ms", &mut self.plan.counted);
         replanned_ms(plan, "warm_up_ms", &mut self.plan.warm_up);

@@ -210,6 +210,10 @@ impl Experiment for Vmexit {
         })
     }
 
+    fn was_recorded_in_part(&self) -> bool {
+        true
+    }
+
     fn replan(&mut self, plan: &Value) {
         replanned(plan, "rounds", &mut self.rounds);
     }
