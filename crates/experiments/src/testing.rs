@@ -8,7 +8,7 @@ use serde_json::Value;
 use tare_lab::kit::{Depth, Entry, Experiment, Figure, Record, WeighRequest};
 use tare_lab::results::Summary;
 use tare_lab::testing::{check, weigh_on};
-use tare_lab::{Files, WeighResult, rebuild};
+use tare_lab::{Files, WeighEnd, WeighResult, rebuild};
 use tare_load::interrupt::Interrupt;
 use tare_machines::appliance::GuestSpec;
 use tare_machines::appliance::fake::{Fakes, Fault};
@@ -69,6 +69,13 @@ impl Run {
 
     fn check(&self) {
         check(&self.entry, &self.text("summary.json"));
+    }
+
+    /// All that was planned was done.
+    #[track_caller]
+    pub(crate) fn is_complete(&self) {
+        let WeighResult { ending, table, .. } = &self.outcome;
+        assert_eq!(*ending, WeighEnd::Complete, "{table}");
     }
 
     /// Makes all results again, from the record.

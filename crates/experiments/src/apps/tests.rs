@@ -1,6 +1,5 @@
 //! The weighing against fakes that answer as memcached does.
 
-use tare_lab::WeighEnd;
 use tare_lab::kit::Statistic;
 use tare_machines::appliance::fake::{Fakes, Fault};
 
@@ -23,12 +22,7 @@ fn run(fault: Fault) -> Run {
 #[test]
 fn every_packaging_is_measured_and_what_is_missing_is_named() {
     let run = run(Fault::None);
-    assert_eq!(
-        run.outcome.ending,
-        WeighEnd::Complete,
-        "{}",
-        run.outcome.table
-    );
+    run.is_complete();
     assert_eq!(run.outcome.failures, [""; 0]);
     let summary = run.summary();
     for arm in ["tare", "process", "container", "tare_tcg", "linux_tcg"] {
@@ -124,7 +118,7 @@ fn a_tailored_kernel_is_measured_beside_debians_and_recorded() {
 fn a_packaging_that_ends_is_named_once_and_one_of_tares_fails_the_run() {
     // The second server is the bare process, which is not tried in the second cycle.
     let process = run(Fault::Ends(2));
-    assert_eq!(process.outcome.ending, WeighEnd::Complete);
+    process.is_complete();
     assert_eq!(process.outcome.failures, [""; 0]);
     let report = process.text("report.md");
     assert_eq!(

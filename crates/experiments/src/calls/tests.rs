@@ -1,6 +1,5 @@
 //! The weighing against fakes that print what the program prints.
 
-use tare_lab::WeighEnd;
 use tare_machines::appliance::fake::{Fakes, Fault};
 
 use super::*;
@@ -26,7 +25,7 @@ pub(crate) fn run(fault: Fault) -> Run {
 #[test]
 fn each_call_has_its_cost_and_what_the_host_takes_less() {
     let run = run(Fault::None);
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     let summary = run.summary();
     for kind in KINDS {
         let tare = figure(&summary, &format!("call_ns.{kind}.tare"));

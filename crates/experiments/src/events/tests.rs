@@ -1,7 +1,6 @@
 //! The weighing against fakes that print what the image prints.
 
 use serde_json::{Value, json};
-use tare_lab::WeighEnd;
 use tare_machines::appliance::GuestSpec;
 use tare_machines::appliance::fake::Fault;
 
@@ -26,7 +25,7 @@ pub(crate) fn run(fault: Fault) -> Run {
 #[test]
 fn messages_are_counted_for_each_arm_and_judged() {
     let run = run(Fault::None);
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     let summary = run.summary();
     assert_eq!(figure(&summary, "round_trip_us_p50.event").value, 2.5);
     assert_eq!(figure(&summary, "round_trip_us_p50.event").n, 2);

@@ -1,7 +1,6 @@
 //! The weighing against fakes that print what the image prints.
 
 use tare_control::stats::Kvm;
-use tare_lab::WeighEnd;
 use tare_lab::kit::Record;
 use tare_lab::results::{Change, of_figures};
 use tare_machines::appliance::fake::{Fakes, Fault};
@@ -36,7 +35,7 @@ fn prints(spec: &GuestSpec) -> Vec<Value> {
 #[test]
 fn every_policy_has_figures_under_every_load() {
     let run = run(Fault::None);
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     let summary = run.summary();
     for policy in Policy::ALL {
         for load in Load::ALL {
@@ -52,7 +51,7 @@ fn every_policy_has_figures_under_every_load() {
 fn a_policy_that_is_not_to_be_had_is_named_and_the_rest_goes_on() {
     // The fifth machine of the first load is the dedicated one.
     let run = run(Fault::Ends(5));
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     let html = run.text("report.html");
     assert!(html.contains("Not measured: dedicated: "), "{html}");
     figure(&run.summary(), "wake_p50_us.budget.sleep10us");

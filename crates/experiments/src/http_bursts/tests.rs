@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use tare_control::exit::ExitCode;
-use tare_lab::WeighEnd;
 use tare_load::interrupt::Interrupt;
 use tare_machines::appliance::fake::{Fakes, Fault};
 
@@ -249,7 +248,7 @@ fn a_slow_appliance_gets_half_of_what_it_carries() {
 #[test]
 fn requests_that_fail_are_named_and_fail_the_check() {
     let run = run(Kvm::Emulated, Fault::BadAnswers);
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     assert_eq!(run.outcome.exit_code(), ExitCode::WeighFailed);
     assert!(
         run.outcome

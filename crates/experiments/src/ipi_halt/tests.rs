@@ -1,6 +1,5 @@
 //! The weighing against fakes that print what the image prints.
 
-use tare_lab::WeighEnd;
 use tare_machines::appliance::GuestSpec;
 use tare_machines::appliance::fake::{Fakes, Fault};
 
@@ -35,7 +34,7 @@ pub(crate) fn run(fault: Fault) -> Run {
 #[test]
 fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
     let run = run(Fault::None);
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     let summary = run.summary();
     for arm in &ARMS {
         for metric in [MIN, P50, MAX] {
@@ -62,7 +61,7 @@ fn every_arm_has_its_quantiles_and_the_ratio_is_judged() {
 #[test]
 fn a_kvm_that_refuses_dedicated_vcpus_is_asked_once_and_named() {
     let run = run(Fault::Ends(5));
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     let summary = run.summary();
     let dedicated = |f: &Figure| f.name.ends_with(".dedicated");
     assert!(!summary.figures.iter().any(dedicated));
@@ -76,7 +75,7 @@ fn turns_in_ring_3_that_fail_are_counted_and_pair_with_none() {
     // The second machine of the first round is ring 3's, and the first of the second.
     for machine in [2, 7] {
         let run = run(Fault::Ends(machine));
-        assert_eq!(run.outcome.ending, WeighEnd::Complete);
+        run.is_complete();
         let html = run.text("report.html");
         assert!(
             html.contains("ring3: 1 of 2 turns failed, the first: "),

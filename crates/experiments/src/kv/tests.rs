@@ -1,6 +1,5 @@
 //! The weighing against fakes that answer as a cache does.
 
-use tare_lab::WeighEnd;
 use tare_machines::appliance::fake::{Fakes, Fault};
 
 use super::*;
@@ -21,12 +20,7 @@ pub(crate) fn run(fault: Fault) -> Run {
 #[test]
 fn both_caches_are_asked_the_same_and_every_answer_is_checked() {
     let run = run(Fault::None);
-    assert_eq!(
-        run.outcome.ending,
-        WeighEnd::Complete,
-        "{}",
-        run.outcome.table
-    );
+    run.is_complete();
     let summary = run.summary();
     for arm in [TARE, MEMCACHED] {
         for metric in [CARRIED, P50, CPU] {
@@ -51,7 +45,7 @@ fn both_caches_are_asked_the_same_and_every_answer_is_checked() {
 fn without_a_container_the_appliance_is_measured_and_the_report_says_why() {
     // The second server is the first container.
     let run = run(Fault::Ends(2));
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     figure(&run.summary(), "kv_p50_us.tare");
     assert!(
         run.text("report.html")

@@ -1,6 +1,5 @@
 //! The samples from records, without a machine.
 
-use tare_lab::WeighEnd;
 use tare_machines::appliance::GuestSpec;
 use tare_machines::appliance::fake::{Fakes, Fault};
 
@@ -115,7 +114,7 @@ fn machines_without_kvm_are_named_as_not_measured() {
     let prints = |_: &GuestSpec| vec![json!({"storm": "x"}), json!({"done": true})];
     let fakes = Fakes::printing(prints, Fault::None);
     let run = Run::of("observer", Box::new(experiment), fakes);
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     assert!(run.summary().figures.is_empty());
     assert!(
         run.text("report.html")

@@ -1,7 +1,6 @@
 //! The weighing against fakes that print what the image prints.
 
 use serde_json::{Value, json};
-use tare_lab::WeighEnd;
 use tare_lab::kit::{Depth, Experiment as _};
 use tare_machines::appliance::GuestSpec;
 use tare_machines::appliance::fake::Fault;
@@ -28,7 +27,7 @@ pub(crate) fn run(fault: Fault) -> Run {
 #[test]
 fn transactions_are_counted_for_each_arm_and_judged() {
     let run = run(Fault::None);
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     let summary = run.summary();
     assert_eq!(figure(&summary, "rr_us.1vcpu.libos").value, 2.5);
     assert_eq!(figure(&summary, "rr_us.2vcpu.libos").n, 2);

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tare_lab::WeighEnd;
 use tare_machines::appliance::fake::{Fakes, Fault};
 
 use super::*;
@@ -59,7 +58,7 @@ fn run_of(rounds: usize, prints: fn(&GuestSpec) -> Vec<Value>, fault: Fault) -> 
 #[test]
 fn figures_have_the_names_of_the_issue() {
     let run = run(Fault::None);
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     let summary = run.summary();
     for cif in plan::CIF {
         for arm in ["off", "vic"] {
@@ -158,7 +157,7 @@ fn without_qemu_the_rest_is_weighed() {
     // The fourteenth machine is QEMU's: the first finds out what executes guests, and the three arms
     // before it have four each.
     let run = run(Fault::Ends(14));
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     assert!(
         run.text("report.html")
             .contains("own device: the machine ended")

@@ -1,6 +1,5 @@
 //! The weighing against fakes that print what the image prints.
 
-use tare_lab::WeighEnd;
 use tare_lab::kit::Spread;
 use tare_machines::appliance::GuestSpec;
 use tare_machines::appliance::fake::{Fakes, Fault};
@@ -55,7 +54,7 @@ pub(crate) fn run(fault: Fault) -> Run {
 #[test]
 fn each_kind_has_a_price_and_what_is_unavailable_is_said() {
     let run = run(Fault::None);
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     let summary = run.summary();
     for (kind, _) in KINDS.iter().filter(|(kind, _)| *kind != "hypercall") {
         // Six batches of two machines are two samples.
@@ -90,7 +89,7 @@ fn the_standard_form_boots_enough_machines_for_an_interval() {
 #[test]
 fn a_kind_that_ends_its_machine_is_unavailable_and_the_rest_goes_on() {
     let run = run(Fault::Ends(3));
-    assert_eq!(run.outcome.ending, WeighEnd::Complete);
+    run.is_complete();
     figure(&run.summary(), "exit_ns.cr3");
     assert!(
         run.text("report.html")
