@@ -4,14 +4,16 @@
 //! |---|---|
 //! | [`weigh()`] | one run from request to outcome |
 //! | [`kit`] | what an experiment is made of; the lab knows none |
+//! | [`results`] | what came out of a run, as types |
 //! | `record`, `figure`, `goal`, `summary` | samples, medians with intervals, goals, `summary.json` |
 //! | [`compare()`] | two runs, figure by figure |
 //! | [`rebuild`], `replay` | a report from raw samples |
 //! | [`stored_runs`], [`history()`] | results of earlier runs, and figures over them |
 //! | `report`, `table`, `progress` | table, progress, report |
 //!
-//! Neighbours: `tare-machines` (machines under test), `tare-control` (statistics, exit codes),
-//! `tare-stats` (intervals), `tare-load` (load generators, what is timed on the host).
+//! Neighbours: `tare-experiments` and `tare-platforms-study` (experiments) above;
+//! `tare-machines` (machines under test), `tare-control` (statistics, exit codes),
+//! `tare-stats` (intervals), `tare-load` (load generators, what is timed on the host) below.
 
 #![forbid(unsafe_code)]
 
