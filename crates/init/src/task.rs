@@ -94,8 +94,8 @@ pub struct Share {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileCapabilities {
-    /// Its path from the root, without the leading `/`.
-    pub path: String,
+    /// Its path from the root, without the leading `/`: any bytes of Linux's.
+    pub path: Vec<u8>,
     /// The value of `security.capability`.
     pub value: Vec<u8>,
 }
@@ -183,7 +183,7 @@ mod tests {
             environment: vec!["A=b c".to_owned()],
             user: "www-data".to_owned(),
             capabilities: vec![FileCapabilities {
-                path: "bin/ping".to_owned(),
+                path: b"bin/caf\xe9".to_vec(),
                 value: vec![1, 0, 0, 2],
             }],
             shares: vec![Share {

@@ -3,15 +3,20 @@
 //!
 //! The same tree gives the same bytes.
 
+mod newc;
+
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use cpio::newc::{self, Builder, ModeFileType};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use tare_init::END_FILE;
+use tare_program::names;
+
+use self::newc::{HEADER, Header, TRAILER, pad};
 
 use crate::host_file::OpenError;
 use crate::quote::quoted;
@@ -19,12 +24,8 @@ use crate::tree::{Content, EntryKind, LinkGroup, Node, Tree};
 
 /// Bytes moved at a time.
 const CHUNK: usize = 256 * 1024;
-/// Bytes of a newc header.
-const HEADER: u64 = 110;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-/// Name of the last entry.
-const TRAILER: &str = "TRAILER!!!";
 
 /// Why a tree cannot be packed.
 #[derive(Debug, thiserror::Error)]
@@ -51,14 +52,26 @@ pub enum PackError {
 /// Where the content of files is in an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Behind their names: for Linux, and any image of the library OS.
+    /// Behind their names: for Linux, and any image of the library OS. Names and targets are the bytes that
+    /// their texts stand for.
     Compact,
     /// For the image that runs programs, which maps files where they are: the content of files of a page and
     /// more begins at multiples of a page, behind all names, so that whoever reads the names reads few
     /// pages. Such a file has no content behind its name, and in the numbers that devices have (`rdev`)
     /// the page of the archive at which its content begins, and its bytes. Entries without a name, which
-    /// mean no path, hold the contents and fill gaps.
+    /// mean no path, hold the contents and fill gaps. Names and targets are texts, as that image
+    /// has them.
     Pages,
+}
+
+impl Layout {
+    /// A name or target as the archive has it.
+    fn raw(self, text: &str) -> Cow<'_, [u8]> {
+        match self {
+            Self::Compact => names::bytes(text),
+            Self::Pages => Cow::Borrowed(text.as_bytes()),
+        }
+    }
 }
 
 /// Packs into a sealed memory file, uncompressed: the fastest to unpack.
@@ -89,11 +102,11 @@ pub(crate) fn archive_as(tree: &Tree, layout: Layout, to: impl Write) -> Result<
     let names_end = entries.iter().map(Entry::bytes).sum();
     let contents = Contents::place(&mut entries, names_end)?;
     for entry in &entries {
-        entry.append(&mut to)?;
+        entry.append(layout, &mut to)?;
     }
     contents.append(&entries, &mut to)?;
-    newc::trailer(to)
-        .and_then(|mut to| to.flush())
+    newc::trailer(&mut to)
+        .and_then(|()| to.flush())
         .map_err(PackError::Write)
 }
 
@@ -185,20 +198,18 @@ impl Contents {
             return Ok(());
         }
         fill(self.gap, to)?;
-        let mut contents = Builder::new("")
-            .set_mode_file_type(ModeFileType::Regular)
-            .write(to, self.bytes as u32);
+        let header = Header::nameless(self.bytes as u32);
+        header.write(b"", to).map_err(PackError::Write)?;
         for entry in entries {
             let (Data::At { .. }, EntryKind::File(content)) = (entry.data, &entry.node.kind) else {
                 continue;
             };
-            copy(content, &mut contents)?;
+            copy(content, to)?;
             let behind = content.len().next_multiple_of(PAGE) - content.len();
-            contents
-                .write_all(&ZEROS[..behind as usize])
+            to.write_all(&ZEROS[..behind as usize])
                 .map_err(PackError::Write)?;
         }
-        contents.finish().map(drop).map_err(PackError::Write)
+        Ok(())
     }
 }
 
@@ -221,12 +232,10 @@ fn fill(bytes: u64, to: &mut impl Write) -> Result<(), PackError> {
     let Some(zeros) = bytes.checked_sub(FILLER) else {
         return Ok(());
     };
-    let mut entry = Builder::new("")
-        .set_mode_file_type(ModeFileType::Regular)
-        .write(to, zeros as u32);
-    let written = entry.write_all(&vec![0; zeros as usize]);
-    written
-        .and_then(|()| entry.finish().map(drop))
+    let header = Header::nameless(zeros as u32);
+    header
+        .write(b"", to)
+        .and_then(|()| to.write_all(&vec![0; zeros as usize]))
         .map_err(PackError::Write)
 }
 
@@ -239,7 +248,8 @@ fn link_counts(tree: &Tree) -> HashMap<LinkGroup, u32> {
     counts
 }
 
-/// Bytes of the archive of a tree, before compression.
+/// Bytes of the archive of a tree, before compression. At most: texts of names that are not UTF-8 are
+/// longer than their bytes, also below.
 pub(crate) fn archive_bytes(tree: &Tree) -> u64 {
     let mut seen = HashSet::new();
     let entries = tree.entries().map(|(name, node)| match node.links {
@@ -282,36 +292,44 @@ impl Entry<'_> {
         }
     }
 
-    fn append(&self, to: &mut impl Write) -> Result<(), PackError> {
-        let too_large = |_| PackError::FileTooLarge(self.name.to_owned());
-        let bytes = u32::try_from(content_bytes(self.node)).map_err(too_large)?;
-        let (kind, links) = match &self.node.kind {
-            EntryKind::Directory => (ModeFileType::Directory, 2),
-            EntryKind::File(_) => (ModeFileType::Regular, self.links),
-            EntryKind::Link(_) => (ModeFileType::Symlink, 1),
-            EntryKind::Pipe => (ModeFileType::Fifo, 1),
+    fn append(&self, layout: Layout, to: &mut impl Write) -> Result<(), PackError> {
+        let target = match &self.node.kind {
+            EntryKind::Link(target) => Some(layout.raw(target)),
+            EntryKind::Directory | EntryKind::File(_) | EntryKind::Pipe => None,
         };
-        let mut builder = Builder::new(self.name)
-            .ino(self.inode)
-            .nlink(links)
-            .mode(self.node.permissions)
-            .uid(self.node.uid)
-            .gid(self.node.gid)
-            .set_mode_file_type(kind)
-            .mtime(self.node.modified_s);
-        if let Data::At { page } = self.data {
-            builder = builder.rdev_major(page).rdev_minor(bytes);
-        }
+        let bytes = match &target {
+            Some(target) => target.len() as u64,
+            None => content_bytes(self.node),
+        };
+        let too_large = |_| PackError::FileTooLarge(self.name.to_owned());
+        let bytes = u32::try_from(bytes).map_err(too_large)?;
+        let links = match &self.node.kind {
+            EntryKind::Directory => 2,
+            EntryKind::File(_) => self.links,
+            EntryKind::Link(_) | EntryKind::Pipe => 1,
+        };
         let is_here = self.data == Data::Here;
-        let mut entry = builder.write(to, if is_here { bytes } else { 0 });
-        match &self.node.kind {
-            EntryKind::File(content) if is_here => copy(content, &mut entry)?,
-            EntryKind::Directory | EntryKind::File(_) | EntryKind::Pipe => {}
-            EntryKind::Link(target) => entry
-                .write_all(target.as_bytes())
-                .map_err(PackError::Write)?,
+        let header = Header {
+            inode: self.inode,
+            mode: self.node.mode(),
+            uid: self.node.uid,
+            gid: self.node.gid,
+            links,
+            modified_s: self.node.modified_s,
+            bytes: if is_here { bytes } else { 0 },
+            rdev: match self.data {
+                Data::At { page } => (page, bytes),
+                Data::Here | Data::Earlier => (0, 0),
+            },
+        };
+        let name = layout.raw(self.name);
+        header.write(&name, to).map_err(PackError::Write)?;
+        match (&self.node.kind, target) {
+            (EntryKind::File(content), _) if is_here => copy(content, to)?,
+            (_, Some(target)) => to.write_all(&target).map_err(PackError::Write)?,
+            _ => {}
         }
-        entry.finish().map(drop).map_err(PackError::Write)
+        pad(header.bytes.into(), to).map_err(PackError::Write)
     }
 }
 

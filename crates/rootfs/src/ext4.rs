@@ -9,14 +9,12 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use tare_program::names;
+
 use crate::directory::{self, Owners, WriteError};
-use crate::tree::{EntryKind, Node, Tree};
+use crate::tree::{EntryKind, Tree};
 
 const MAKER: &str = "mke2fs";
-/// Types of inodes (`include/uapi/linux/stat.h`).
-const S_IFIFO: u32 = 0o010_000;
-const S_IFDIR: u32 = 0o040_000;
-const S_IFREG: u32 = 0o100_000;
 
 /// A disk that cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +80,7 @@ pub fn make(tree: &Tree, disk: &Path, bytes: u64) -> Result<(), DiskError> {
 }
 
 /// Commands that give each inode its owner and its mode (`set_inode_field` of debugfs(8)).
-fn owners(tree: &Tree) -> Result<String, DiskError> {
+fn owners(tree: &Tree) -> Result<Vec<u8>, DiskError> {
     let mut text = String::new();
     for (name, node) in tree.entries() {
         if name.contains('\n') {
@@ -94,21 +92,11 @@ fn owners(tree: &Tree) -> Result<String, DiskError> {
         };
         set("uid", node.uid);
         set("gid", node.gid);
-        if let Some(mode) = mode(node) {
-            set("mode", mode);
+        if !matches!(node.kind, EntryKind::Link(_)) {
+            set("mode", node.mode());
         }
     }
-    Ok(text)
-}
-
-fn mode(node: &Node) -> Option<u32> {
-    let kind = match node.kind {
-        EntryKind::Link(_) => return None,
-        EntryKind::Directory => S_IFDIR,
-        EntryKind::File(_) => S_IFREG,
-        EntryKind::Pipe => S_IFIFO,
-    };
-    Some(kind | node.permissions)
+    Ok(names::bytes(&text).into_owned())
 }
 
 fn run(
@@ -139,12 +127,17 @@ fn search_path() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
     use std::os::unix::process::CommandExt as _;
 
     use super::*;
+    use crate::tree::Node;
 
     /// Names that a command of debugfs could take for something else.
     const ODD: &str = "usr/a \"b\" <2>";
+    /// The text of a name that is not UTF-8.
+    const OF_BYTES: &str = "usr/caf\u{10FFE9}";
 
     /// As of an image of Fedora: `/usr` that may not be changed and a file without permissions.
     fn tree() -> Tree {
@@ -156,6 +149,7 @@ mod tests {
             ("usr/shadow", (0, 42), 0),
             ("usr/su", (0, 0), 0o4755),
             (ODD, (100_000, 100_001), 0o640),
+            (OF_BYTES, (7, 8), 0o604),
         ] {
             let mut node = Node::bytes(*b"x", 0);
             (node.uid, node.gid) = owner;
@@ -193,7 +187,11 @@ mod tests {
             let quoted = name.replace('"', "\"\"");
             let request = format!("stat \"/{quoted}\"");
             let output = run("debugfs", |command| {
-                command.args(["-R", &request]).arg(&disk)
+                let request = names::bytes(&request);
+                command
+                    .arg("-R")
+                    .arg(OsStr::from_bytes(&request))
+                    .arg(&disk)
             });
             let text = String::from_utf8(output.unwrap().stdout).unwrap();
             text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -203,6 +201,7 @@ mod tests {
             ("usr/shadow", "0000", (0, 42)),
             ("usr/su", "04755", (0, 0)),
             (ODD, "0640", (100_000, 100_001)),
+            (OF_BYTES, "0604", (7, 8)),
         ] {
             let stat = stat(name);
             assert!(stat.contains(&format!("Mode: {mode} ")), "{name}: {stat}");

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tare_init::{END_FILE, FileCapabilities, TASK_FILE, Task, TaskError, WORK_DIR};
+use tare_program::names;
 
 use crate::modules::Module;
 use crate::tree::{NameError, Node, Tree};
@@ -64,7 +65,7 @@ pub fn starts_init(cmdline: &str) -> bool {
 pub fn capabilities(tree: &Tree) -> Vec<FileCapabilities> {
     let of = |(name, node): (&str, &Node)| {
         let value = node.capability?.value().to_vec();
-        let path = name.to_owned();
+        let path = names::bytes(name).into_owned();
         Some(FileCapabilities { path, value })
     };
     tree.entries().filter_map(of).collect()

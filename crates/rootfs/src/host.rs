@@ -6,6 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,6 +18,7 @@ use object::read::ReadCache;
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use rustix::fs::{Mode, OFlags};
 use tare_confine::{ConfineError, Reads};
+use tare_program::names;
 
 use crate::capability::Attributes;
 use crate::program::Reader;
@@ -262,7 +264,7 @@ pub fn place(path: &Path) -> String {
     let mut parts: Vec<String> = Vec::new();
     for component in path.components() {
         match component {
-            Component::Normal(part) => parts.push(part.to_string_lossy().into_owned()),
+            Component::Normal(part) => parts.push(names::text(part.as_bytes().to_vec())),
             Component::ParentDir => {
                 parts.pop();
             }

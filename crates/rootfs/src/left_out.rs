@@ -18,14 +18,12 @@ pub(crate) struct LeftOut {
 impl LeftOut {
     /// Notes a file that is left out, and why.
     pub(crate) fn add(&mut self, name: &str, why: &str) {
-        let name = names::bytes(name);
-        let name = String::from_utf8_lossy(&name);
-        self.note(|| format!("{} is left out: {why}", escaped(&name)));
+        self.note(|| format!("{} is left out: {why}", shown(name)));
     }
 
     /// Notes a part of a file that is left out.
     pub(crate) fn add_part(&mut self, name: &str, part: &str) {
-        self.note(|| format!("{} loses a part {part}", escaped(name)));
+        self.note(|| format!("{} loses a part {part}", shown(name)));
     }
 
     fn note(&mut self, sentence: impl FnOnce() -> String) {
@@ -42,6 +40,10 @@ impl LeftOut {
         let rest = (more > 0).then(|| format!("{more} more files are left out or lose a part"));
         self.sentences.into_iter().chain(rest).collect()
     }
+}
+
+fn shown(name: &str) -> String {
+    escaped(&String::from_utf8_lossy(&names::bytes(name)))
 }
 
 #[cfg(test)]

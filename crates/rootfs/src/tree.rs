@@ -23,6 +23,9 @@ pub const PATH_MAX: usize = 4095;
 /// Longest component of a path in bytes (Linux's `NAME_MAX`).
 pub const NAME_MAX: usize = 255;
 
+/// Type of a regular file in a mode (`include/uapi/linux/stat.h`).
+pub(crate) const S_IFREG: u32 = 0o100_000;
+
 /// Most symbolic links followed for one name (Linux's `MAXSYMLINKS`).
 const MAX_LINKS: u32 = 40;
 
@@ -169,9 +172,14 @@ impl Node {
         Some(Self::of(EntryKind::File(Content::Host(file)), permissions))
     }
 
-    /// A symbolic link of root's.
+    /// A symbolic link of root's, to a target in text.
     pub fn link(target: impl Into<String>) -> Self {
         Self::of(EntryKind::Link(target.into()), 0o777)
+    }
+
+    /// A symbolic link of root's to any path of Linux's.
+    pub fn link_to(target: impl Into<Vec<u8>>) -> Self {
+        Self::link(names::text(target.into()))
     }
 
     /// The first `bytes` of an open file, as a file of root's.
@@ -182,6 +190,17 @@ impl Node {
             bytes,
         };
         Self::of(EntryKind::File(part), permissions)
+    }
+
+    /// Type and permissions, as `st_mode` has them (`include/uapi/linux/stat.h`).
+    pub(crate) fn mode(&self) -> u32 {
+        let kind = match self.kind {
+            EntryKind::Pipe => 0o010_000,
+            EntryKind::Directory => 0o040_000,
+            EntryKind::File(_) => S_IFREG,
+            EntryKind::Link(_) => 0o120_000,
+        };
+        kind | self.permissions & 0o7777
     }
 
     fn of(kind: EntryKind, permissions: u32) -> Self {
@@ -315,29 +334,11 @@ impl Tree {
     /// within a bound.
     pub fn remove_pipes(&mut self) -> Vec<String> {
         let is_pipe = |node: &Node| matches!(node.kind, EntryKind::Pipe);
-        self.remove_if(|_, node| is_pipe(node).then_some("it is a named pipe"))
-    }
-
-    /// Removes what has a name or a target that is not UTF-8, which no archive for Linux's own kernel
-    /// can have here; gives a warning for each, within a bound.
-    pub fn remove_names_of_bytes(&mut self) -> Vec<String> {
-        self.remove_if(|name, node| match &node.kind {
-            _ if names::is_of_bytes(name) => Some("its name is not UTF-8"),
-            EntryKind::Link(target) if names::is_of_bytes(target) => {
-                Some("its target is not UTF-8")
-            }
-            _ => None,
-        })
-    }
-
-    fn remove_if(&mut self, why: impl Fn(&str, &Node) -> Option<&'static str>) -> Vec<String> {
-        let removed: Vec<(String, &str)> = self
-            .entries()
-            .filter_map(|(name, node)| Some((name.to_owned(), why(name, node)?)))
-            .collect();
+        let pipes = self.entries().filter(|(_, node)| is_pipe(node));
+        let pipes: Vec<String> = pipes.map(|(name, _)| name.to_owned()).collect();
         let mut left_out = LeftOut::default();
-        for (name, why) in removed {
-            left_out.add(&name, why);
+        for name in pipes {
+            left_out.add(&name, "it is a named pipe");
             self.take(&name);
         }
         left_out.into_warnings()
@@ -471,30 +472,6 @@ mod tests {
         let path = [&[0xff; NAME_MAX][..], b"/"].concat().repeat(16);
         assert!(check(&path[..PATH_MAX]).is_ok());
         assert!(check(&path).is_err());
-    }
-
-    #[test]
-    fn names_and_targets_of_bytes_are_removed_with_a_warning() {
-        let mut tree = Tree::new();
-        let text = |bytes: &[u8]| tare_program::names::text(bytes.to_vec());
-        for (name, node) in [
-            (text(b"caf\xe9/a"), file()),
-            (text(b"caf\xc3\xa9"), file()),
-            ("l".to_owned(), Node::link(text(b"caf\xe9"))),
-            ("m".to_owned(), Node::link("caf")),
-        ] {
-            tree.insert(&name, node).unwrap();
-        }
-        let warnings = tree.remove_names_of_bytes();
-        assert_eq!(names(&tree), ["café", "m"]);
-        assert_eq!(
-            warnings,
-            [
-                "caf\u{fffd} is left out: its name is not UTF-8",
-                "caf\u{fffd}/a is left out: its name is not UTF-8",
-                "l is left out: its target is not UTF-8",
-            ]
-        );
     }
 
     #[test]

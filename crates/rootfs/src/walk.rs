@@ -177,8 +177,8 @@ impl Walk<'_> {
     /// The text of a name. Sites have names of UTF-8 alone.
     fn text(&self, name: &OsStr) -> Option<String> {
         match self.links {
-            Links::Followed => name.to_str().map(str::to_owned),
-            Links::Kept => Some(names::text(name.as_bytes().to_owned())),
+            Links::Followed if name.to_str().is_none() => None,
+            Links::Followed | Links::Kept => Some(names::text(name.as_bytes().to_owned())),
         }
     }
 

@@ -1,7 +1,9 @@
 //! Debian's cloud kernel with one program of this computer, in QEMU's translator.
 #![allow(clippy::unwrap_used)]
 
+use std::ffi::OsStr;
 use std::os::fd::AsRawFd as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -53,6 +55,24 @@ fn boot(kernel: &Kernel, init: &Path, mut tree: Tree, task: Task, more: &[&str])
     said
 }
 
+/// Two names that are one as text with U+FFFD, a directory, and a target.
+fn add_names_of_bytes(tree: &mut Tree) {
+    host::add_program(tree, "od").unwrap();
+    for (name, node) in [
+        (&b"names/caf\xe8"[..], Node::bytes(*b"e8\n", 0o644)),
+        (b"names/caf\xe9", Node::bytes(*b"e9\n", 0o644)),
+        (b"names/d\xff/in", Node::bytes(*b"in\n", 0o644)),
+        (b"names/link", Node::link_to(*b"d\xff/in")),
+    ] {
+        let name = host::place(Path::new(OsStr::from_bytes(name)));
+        tree.insert(&name, node).unwrap();
+    }
+}
+
+/// Prints the bytes of these names, and what the files hold.
+const NAMES_SCRIPT: &str = "cd /names; echo $(printf %s: c* d* | od -An -tx1) $(cat c* link)";
+const NAMES_SAID: &str = "63 61 66 e8 3a 63 61 66 e9 3a 64 ff 3a e8 e9 in";
+
 #[test]
 fn debians_kernel_runs_a_program_of_the_host_and_powers_off() {
     let Some((kernel, init)) = kernel_and_init() else {
@@ -77,7 +97,7 @@ fn debians_kernel_runs_a_program_of_the_host_and_powers_off() {
 }
 
 #[test]
-fn pipes_capabilities_and_what_a_root_has_in_run_reach_the_guest() {
+fn pipes_capabilities_names_of_bytes_and_what_a_root_has_in_run_reach_the_guest() {
     let Some((kernel, init)) = kernel_and_init() else {
         return;
     };
@@ -88,21 +108,30 @@ fn pipes_capabilities_and_what_a_root_has_in_run_reach_the_guest() {
     let bind = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut program = tree.get(cat.trim_start_matches('/')).unwrap().clone();
     program.capability = FileCapability::parse(&bind);
-    tree.insert("bin/capable", program).unwrap();
+    let capable = host::place(Path::new(OsStr::from_bytes(b"/bin/capable\xe9")));
+    tree.insert(&capable, program).unwrap();
+    add_names_of_bytes(&mut tree);
     tree.insert("run/app", Node::directory()).unwrap();
     let mut pipe = Node::directory();
     pipe.kind = EntryKind::Pipe;
     pipe.permissions = 0o666;
     tree.insert("srv/pipe", pipe).unwrap();
-    let script = "test -p /srv/pipe && echo a pipe; test -d /run/app && echo a directory; \
-                  /bin/capable /proc/self/status";
+    let script = format!(
+        "test -p /srv/pipe && echo a pipe; test -d /run/app && echo a directory; {NAMES_SCRIPT}; \
+         $(printf '/bin/capable\\351') /proc/self/status"
+    );
     let task = Task {
-        command: [&shell, "-c", script].map(str::to_owned).to_vec(),
+        command: [&shell, "-c", &script].map(str::to_owned).to_vec(),
         user: "1000:1000".to_owned(),
         ..Task::default()
     };
     let said = boot(&kernel, &init, tree, task, &[]);
-    for right in ["a pipe", "a directory", "CapEff:\t0000000000000400"] {
+    for right in [
+        "a pipe",
+        "a directory",
+        NAMES_SAID,
+        "CapEff:\t0000000000000400",
+    ] {
         assert!(said.contains(right), "{right}: {said}");
     }
 }
@@ -115,6 +144,7 @@ fn the_root_may_be_a_disk() {
     let mut tree = Tree::new();
     let shell = host::add_program(&mut tree, "sh").unwrap();
     host::add_program(&mut tree, "cat").unwrap();
+    add_names_of_bytes(&mut tree);
     let mut file = tare_rootfs::tree::Node::bytes(*b"on the disk", 0o640);
     file.uid = 33;
     tree.insert("srv/file", file).unwrap();
@@ -123,9 +153,9 @@ fn the_root_may_be_a_disk() {
     if let Err(ext4::DiskError::NoProgram(_)) = ext4::make(&tree, &disk, 64 << 20) {
         return lacks("mke2fs is not installed");
     }
-    let script = "cat /srv/file; echo x > /new && exit 5";
+    let script = format!("cat /srv/file; {NAMES_SCRIPT}; echo x > /new && exit 5");
     let task = Task {
-        command: [&shell, "-c", script].map(str::to_owned).to_vec(),
+        command: [&shell, "-c", &script].map(str::to_owned).to_vec(),
         root: Root::Disk {
             device: "/dev/vda".to_owned(),
             filesystem: "ext4".to_owned(),
@@ -135,5 +165,6 @@ fn the_root_may_be_a_disk() {
     let drive = format!("file={},format=raw,if=virtio", disk.display());
     let said = boot(&kernel, &init, Tree::new(), task, &["-drive", &drive]);
     assert!(said.contains("on the disk"), "{said}");
+    assert!(said.contains(NAMES_SAID), "{said}");
     assert!(said.contains("ended with status 5"), "{said}");
 }

@@ -185,7 +185,6 @@ fn of_root(
     profiled: Vec<String>,
 ) -> Result<Application, RootError> {
     let mut files = read(path, command, LIMIT_BYTES)?;
-    files.warnings.extend(files.tree.remove_names_of_bytes());
     if files.task.command.is_empty() {
         // The user names none, and an image neither.
         files.task.command = profiled;

@@ -78,8 +78,7 @@ pub(super) fn gather(
         // Making the disk determines how much fits; this bounds what is read.
         Store::Disk { bytes } => 2 * bytes,
     };
-    let (mut tree, mut task, mut warnings) = parts(from, &request.command, limit_bytes)?;
-    warnings.extend(tree.remove_names_of_bytes());
+    let (tree, mut task, warnings) = parts(from, &request.command, limit_bytes)?;
     volume::add(&mut task, &tree, &request.volumes)?;
     let (mut tree, disk) = match store {
         Store::Memory { .. } => (tree, None),

@@ -1,7 +1,12 @@
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{Seek as _, SeekFrom};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+
+use cpio::newc;
 
 use super::*;
 use crate::walk::{Links, walk};
@@ -61,6 +66,82 @@ fn links_and_owners_are_kept() {
     let mut target = String::new();
     reader.read_to_string(&mut target).unwrap();
     assert_eq!(target, "busybox");
+}
+
+/// Names and contents of an archive, without any reader that takes names for text.
+fn raw_entries(archive: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let field = |header: &[u8], at: usize| {
+        let digits = std::str::from_utf8(&header[6 + at * 8..][..8]).unwrap();
+        usize::from_str_radix(digits, 16).unwrap()
+    };
+    let mut rest = archive;
+    let mut entries = Vec::new();
+    loop {
+        assert_eq!(rest[..6], *b"070701");
+        let (content_bytes, name_bytes) = (field(rest, 6), field(rest, 11));
+        let name = &rest[110..][..name_bytes];
+        let content = (110 + name_bytes).next_multiple_of(4);
+        let name = name.strip_suffix(b"\0").unwrap();
+        if name == b"TRAILER!!!" {
+            return entries;
+        }
+        entries.push((name.to_vec(), rest[content..][..content_bytes].to_vec()));
+        rest = &rest[(content + content_bytes).next_multiple_of(4)..];
+    }
+}
+
+#[test]
+fn names_and_targets_of_any_bytes_are_packed_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &[u8]| dir.path().join(OsStr::from_bytes(name));
+    fs::create_dir(at(b"d\xff")).unwrap();
+    // The last one is the character by which a text has the byte 0xE9.
+    let files: [(&[u8], &[u8]); 5] = [
+        (b"caf\xe8", b"e8"),
+        (b"caf\xe9", b"e9"),
+        (b"caf\xc3\xa9", b"text"),
+        (b"d\xff/in", b"in"),
+        (b"caf\xf4\x8f\xbf\xa9", b"private"),
+    ];
+    for (name, content) in files {
+        fs::write(at(name), content).unwrap();
+    }
+    symlink(OsStr::from_bytes(b"d\xff/caf\xe9\xfe"), at(b"link")).unwrap();
+    let listing = walk(dir.path(), Links::Kept, 16 << 20).unwrap();
+    assert_eq!(listing.warnings, [""; 0]);
+    let packed = raw_entries(&contents(pack(&listing.tree).unwrap()));
+    let mut right = files
+        .map(|(name, content)| (name.to_vec(), content.to_vec()))
+        .to_vec();
+    right.push((b"d\xff".to_vec(), Vec::new()));
+    right.push((b"link".to_vec(), b"d\xff/caf\xe9\xfe".to_vec()));
+    let sorted = |mut entries: Vec<_>| {
+        entries.sort();
+        entries
+    };
+    assert_eq!(sorted(packed), sorted(right.clone()));
+
+    // The image for programs has texts, and reads the same names from them.
+    let texts = raw_entries(&contents(pack_as(&listing.tree, Layout::Pages).unwrap()));
+    let read = texts.into_iter().map(|entry| {
+        let bytes = |text| names::bytes(&String::from_utf8(text).unwrap()).into_owned();
+        (bytes(entry.0), bytes(entry.1))
+    });
+    assert_eq!(sorted(read.collect()), sorted(right));
+}
+
+#[test]
+fn a_site_has_names_of_utf_8_alone_and_those_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let private = "caf\u{10FFE9}".as_bytes();
+    for name in [b"caf\xe9", private] {
+        fs::write(dir.path().join(OsStr::from_bytes(name)), "").unwrap();
+    }
+    let listing = walk(dir.path(), Links::Followed, 16 << 20).unwrap();
+    assert_eq!(listing.warnings.len(), 1, "{:?}", listing.warnings);
+    assert!(listing.warnings[0].ends_with("caf\u{fffd} is left out: its name is not UTF-8"));
+    let packed = raw_entries(&contents(pack(&listing.tree).unwrap()));
+    assert_eq!(packed, [(private.to_vec(), Vec::new())]);
 }
 
 #[test]

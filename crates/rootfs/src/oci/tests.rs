@@ -301,7 +301,7 @@ fn a_guest_gets_an_images_pipes_and_capabilities() {
     assert!(matches!(pipe.kind, EntryKind::Pipe));
     assert_eq!((pipe.permissions, pipe.gid), (0o640, 7));
     let set = crate::guest::capabilities(&image.tree);
-    assert_eq!((set.len(), set[0].path.as_str()), (1, "ping"));
+    assert_eq!((set.len(), &*set[0].path), (1, &b"ping"[..]));
     assert_eq!(set[0].value, bind);
     assert_eq!(
         image.warnings,

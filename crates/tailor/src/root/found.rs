@@ -1,6 +1,8 @@
 //! The files of this computer that the profile found by name.
 
+use std::ffi::OsString;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use tare_profile::{Asked, Profile};
@@ -120,7 +122,7 @@ fn add_file(files: &mut HostFiles, path: &Path) -> Result<(), HostFilesError> {
             files.refuse(path);
             return Ok(());
         }
-        files.insert(&place, Node::link(target.clone()))?;
+        files.insert(&place, Node::link_to(target.as_bytes()))?;
         place = match place.parent() {
             Some(dir) => dir.join(target),
             None => PathBuf::from(target),
@@ -130,10 +132,6 @@ fn add_file(files: &mut HostFiles, path: &Path) -> Result<(), HostFilesError> {
 }
 
 /// Where a link points to; nothing for another file.
-fn link(path: &Path) -> Option<String> {
-    fs::read_link(path)
-        .ok()?
-        .into_os_string()
-        .into_string()
-        .ok()
+fn link(path: &Path) -> Option<OsString> {
+    fs::read_link(path).ok().map(PathBuf::into_os_string)
 }

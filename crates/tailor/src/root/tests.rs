@@ -144,6 +144,43 @@ fn a_profile_does_not_bring_what_others_may_not_read() {
     assert!(root.notes[1].starts_with("3 files that the profile names are left out"));
 }
 
+#[test]
+fn names_and_targets_of_any_bytes_stay_apart_in_a_root() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let dir = tempfile::tempdir().unwrap();
+    allow(dir.path(), 0o755);
+    let at = |name: &[u8]| dir.path().join(OsStr::from_bytes(name));
+    for name in [&b"caf\xe8"[..], b"caf\xe9"] {
+        fs::write(at(name), "x").unwrap();
+        allow(&at(name), 0o644);
+    }
+    std::os::unix::fs::symlink(OsStr::from_bytes(b"caf\xe9"), at(b"link")).unwrap();
+    let mut profile = profile("/bin/sh", &[]);
+    for (name, asked) in [
+        (dir.path().to_owned(), Asked::List),
+        (at(b"link"), Asked::Open),
+    ] {
+        let name = name.to_str().unwrap().to_owned();
+        profile.paths.insert(name, [asked].into());
+    }
+    let (command, none) = (["sh".to_owned()], BTreeSet::new());
+    let root = gather(&RootFrom::Profile, &profile, &command, &Check::Runs, &none).unwrap();
+    let mut archive = Vec::new();
+    tare_rootfs::cpio::archive(&root.tree, &mut archive).unwrap();
+    let count = |bytes: &[u8]| {
+        archive
+            .windows(bytes.len())
+            .filter(|it| *it == bytes)
+            .count()
+    };
+    assert_eq!(count(b"/caf\xe8\0"), 1);
+    assert_eq!(count(b"/caf\xe9\0"), 1);
+    // The target is behind the link's name.
+    assert_eq!(count(b"caf\xe9"), 2);
+}
+
 /// Names that only some users may see are not in the guest, whether they exist or not: a profile's author
 /// would find out.
 #[test]
