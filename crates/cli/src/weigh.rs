@@ -51,7 +51,7 @@ pub(crate) fn weigh(args: WeighArgs) -> CommandResult {
         OwnArgs::Image(own) => request.image = own.image,
         OwnArgs::Cuts(own) => {
             (request.app, request.cuts) = (own.app, own.cuts);
-            request.configs = own.configs;
+            (request.configs, request.cves) = (own.configs, own.cves);
         }
         OwnArgs::Kernels(own) => request.kernels = own.kernels,
         OwnArgs::Platforms(own) => {

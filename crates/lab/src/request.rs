@@ -68,6 +68,8 @@ pub struct WeighRequest {
     /// Files of Firecracker's configuration of a guest's kernel, for `tailor`, of which a later
     /// one wins; empty is the configuration of an earlier run, if there was one.
     pub configs: Vec<PathBuf>,
+    /// Directory of CVE records that `tailor` counts.
+    pub cves: Option<PathBuf>,
     /// Kernels of Linux guests for `apps`: name of an application, file; `None` is the one that
     /// `tailor` built for it.
     pub kernels: Vec<(String, Option<PathBuf>)>,
@@ -91,6 +93,7 @@ impl WeighRequest {
             app: None,
             cuts: None,
             configs: Vec::new(),
+            cves: None,
             kernels: Vec::new(),
             fail_on_missed: false,
             resume: None,

@@ -90,6 +90,7 @@ fn subject(entry: &Entry, request: &WeighRequest) -> Result<Option<String>, Weig
         ("--app", Subject::App, request.app.is_some()),
         ("--cuts", Subject::App, request.cuts.is_some()),
         ("--config", Subject::App, !request.configs.is_empty()),
+        ("--cves", Subject::App, request.cves.is_some()),
         ("--kernel", Subject::Apps, !request.kernels.is_empty()),
     ];
     let mut others = given.iter().filter(|(_, whose, _)| *whose != entry.subject);
@@ -495,16 +496,19 @@ mod tests {
                 "--app" => request.app = Some("redis".to_owned()),
                 "--cuts" => request.cuts = Some(Vec::new()),
                 "--config" => request.configs.push("c".into()),
+                "--cves" => request.cves = Some("d".into()),
                 _ => request.kernels.push(("redis".to_owned(), None)),
             }
             let said = subject(&find(experiment, KNOWN).unwrap(), &request);
             said.map_err(|error| error.to_string())
         };
-        let all = ["--image", "--app", "--cuts", "--config", "--kernel"];
+        let all = [
+            "--image", "--app", "--cuts", "--config", "--cves", "--kernel",
+        ];
         for (experiment, own) in [
             ("http-bursts", &all[..1]),
-            ("tailor", &all[1..4]),
-            ("apps", &all[4..]),
+            ("tailor", &all[1..5]),
+            ("apps", &all[5..]),
             ("tcp", &[]),
         ] {
             for option in all {

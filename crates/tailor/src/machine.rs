@@ -293,11 +293,27 @@ pub fn status(console: &str) -> Option<u8> {
     lines.find_map(|line| line.trim_end().strip_prefix(STATUS_LINE)?.parse().ok())
 }
 
+/// KiB of code that a kernel has built in, as it says itself (`mem_init_print_info` of
+/// `mm/mm_init.c`).
+pub(crate) fn kernel_code_kib(console: &str) -> Option<u64> {
+    let (before, _) = console.split_once("K kernel code")?;
+    let (_, number) = before.rsplit_once('(')?;
+    number.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
 
     use super::*;
+
+    #[test]
+    fn a_kernel_says_itself_how_much_code_it_has() {
+        let line = "[    0.1] Memory: 216000K/261632K available (3203K kernel code, 447K rwdata)";
+        assert_eq!(kernel_code_kib(line), Some(3203));
+        assert_eq!(kernel_code_kib("(xK kernel code"), None);
+        assert_eq!(kernel_code_kib("a guest"), None);
+    }
 
     #[test]
     fn no_more_than_the_end_of_a_console_is_read() {

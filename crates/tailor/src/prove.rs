@@ -21,7 +21,7 @@ use tare_rootfs::modules::Module;
 use tare_rootfs::{Task, Tree, cpio, guest};
 
 use crate::check::Check;
-use crate::machine::{Execution, MachineError, ProofMachine, Running};
+use crate::machine::{Execution, MachineError, ProofMachine, Running, kernel_code_kib};
 use crate::root::Application;
 use crate::{check, machine};
 
@@ -444,6 +444,34 @@ pub fn weigh_alone(
     tare: &Path,
     goes_on: impl Fn() -> bool,
 ) -> Result<Option<u64>, ProveError> {
+    let words = format!("quiet {words}");
+    let figures = alone(kernel, modules, &words, console, tare, goes_on, Figures::on)?;
+    Ok(figures.map(|it| it.begin_cycles / machine::NS_PER_INSTRUCTION))
+}
+
+/// KiB of code that a kernel has built in, as it says itself in such a start; `None` of one that
+/// says nothing.
+pub fn code_kib_alone(
+    kernel: &Path,
+    modules: &[Module],
+    console: &Path,
+    tare: &Path,
+    goes_on: impl Fn() -> bool,
+) -> Result<Option<u64>, ProveError> {
+    alone(kernel, modules, "", console, tare, goes_on, kernel_code_kib)
+}
+
+/// Starts a kernel with a root that has nothing but the first process, until something is `found` on its
+/// console, or it ended.
+fn alone<T>(
+    kernel: &Path,
+    modules: &[Module],
+    words: &str,
+    console: &Path,
+    tare: &Path,
+    goes_on: impl Fn() -> bool,
+    found: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, ProveError> {
     let mut tree = Tree::new();
     let task = Task {
         // Whatever ends the start: figures come before it.
@@ -456,7 +484,7 @@ pub fn weigh_alone(
     let mut running = ProofMachine {
         kernel,
         initramfs: &initramfs,
-        words: &format!("quiet {words}"),
+        words,
         memory_mib: ALONE_MIB,
         port: None,
         machine_type: MachineType::Q35,
@@ -466,14 +494,11 @@ pub fn weigh_alone(
         tare,
     }
     .start()?;
-    running.until(WEIGHED, |console| {
-        Figures::on(console).is_some() || !goes_on()
-    });
+    running.until(WEIGHED, |console| found(console).is_some() || !goes_on());
     if !goes_on() {
         return Err(ProveError::Interrupted);
     }
-    let figures = Figures::on(&running.console());
-    Ok(figures.map(|it| it.begin_cycles / machine::NS_PER_INSTRUCTION))
+    Ok(found(&running.console()))
 }
 
 #[cfg(test)]

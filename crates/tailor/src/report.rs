@@ -165,16 +165,9 @@ impl KernelFigures {
     }
 }
 
-/// KiB of code that a kernel has built in, as it says on its console (`mem_init_print_info`
-/// of `mm/mm_init.c`).
+/// KiB of code that a kernel has built in, as it says on its console.
 pub fn code_kib(console: &Path) -> Option<u64> {
-    kernel_code(&machine::console(console))
-}
-
-fn kernel_code(console: &str) -> Option<u64> {
-    let (before, _) = console.split_once("K kernel code")?;
-    let (_, number) = before.rsplit_once('(')?;
-    number.parse().ok()
+    machine::kernel_code_kib(&machine::console(console))
 }
 
 /// Two starts of one kernel, as its first process saw them.
@@ -506,14 +499,6 @@ mod tests {
             text.contains("Its code, KiB: 12 in all; mm 8, net 4."),
             "{text}"
         );
-    }
-
-    #[test]
-    fn a_kernel_says_itself_how_much_code_it_has() {
-        let line = "[    0.1] Memory: 216000K/261632K available (3203K kernel code, 447K rwdata)";
-        assert_eq!(kernel_code(line), Some(3203));
-        assert_eq!(kernel_code("(xK kernel code"), None);
-        assert_eq!(kernel_code("a guest"), None);
     }
 
     #[test]

@@ -155,6 +155,10 @@ pub(crate) struct CutArgs {
     /// have PCI in pcie.config: a later file wins. Later runs use the cached kernel
     #[arg(long = "config", value_name = "FILE")]
     pub(crate) configs: Vec<PathBuf>,
+    /// Count the CVEs of the last two years that affect a compiled file of each kernel, from
+    /// the kernel's records (cve/published of vulns.git)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cves: Option<PathBuf>,
 }
 
 /// Options of `tare weigh apps`.

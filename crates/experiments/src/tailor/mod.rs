@@ -8,6 +8,7 @@ mod plan;
 mod rates;
 mod report;
 mod sample;
+mod surface;
 #[cfg(test)]
 mod tests;
 
@@ -30,13 +31,15 @@ use tare_machines::linux::{files, firecracker, fuzz, requests};
 use tare_rootfs::{Cache, Tree};
 use tare_tailor::counter::{Plugin, contain_iterations};
 use tare_tailor::cut::Cut;
+use tare_tailor::cves::Records;
 use tare_tailor::kconfig::{Config, GivenConfig, Prompts};
 use tare_tailor::lock;
 use tare_tailor::toolchain::Toolchain;
 
-use self::figures::{BOOT_MS, GOALS, IMAGE_BYTES, METRICS, SYSCALLS_USED, Weighed};
+use self::figures::{BOOT_MS, CODE_KIB, GOALS, IMAGE_BYTES, METRICS, SYSCALLS_USED, Weighed};
 use self::plan::{Arm, DEBIAN, FIRECRACKER, MadeOf, Plan};
 use self::sample::{BootOf, Line};
+use self::surface::Surface;
 
 /// The experiment.
 pub(super) const ENTRY: Entry = Entry {
@@ -55,6 +58,8 @@ pub(crate) struct Tailor {
     weighed: Weighed,
     /// Firecracker's configuration, without which its kernels are left out.
     given: Option<GivenConfig>,
+    /// CVE records, to be counted.
+    records: Option<Records>,
 }
 
 /// What every arm of a run shares.
@@ -85,6 +90,7 @@ impl Tailor {
             plan: Plan::new(depth, app),
             weighed: Weighed::default(),
             given: None,
+            records: None,
         }
     }
 
@@ -246,6 +252,9 @@ fn takes_nothing(app: &App, arm: &Arm) -> Result<bool, LinuxError> {
 impl Experiment for Tailor {
     fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
         self.take_configuration(&request.configs)?;
+        let records = request.cves.as_deref().map(Records::read).transpose();
+        self.records =
+            records.map_err(|error| WeighError::Option(format!("--cves: {}", chain(&error))))?;
         if Toolchain::of(&BTreeSet::from([Cut::ThinLto])).is_err() {
             self.plan.without_lto();
         }
@@ -323,6 +332,11 @@ impl Experiment for Tailor {
         self.keep(bench.recorder, &Line::single(SYSCALLS_USED, "", used))?;
         let sources = kernels::sources(&load.cache)?;
         let prompts = Prompts::of(&sources.tree);
+        let records = self.records.take();
+        let surface = Surface::of(&sources.tree, records.as_ref()).map_err(LinuxError::from)?;
+        if let Some(line) = surface.of_records() {
+            self.keep(bench.recorder, &line)?;
+        }
         for yardstick in [Yardstick::DefconfigKvm, Yardstick::Floor] {
             let config = yardstick.configuration(&sources, bench.interrupt)?;
             self.options(bench.recorder, yardstick.name(), &config, &prompts)?;
@@ -334,6 +348,13 @@ impl Experiment for Tailor {
             let bytes = kernel.image_bytes as f64;
             let size = Line::single(IMAGE_BYTES, &kernel.name, bytes);
             self.keep(bench.recorder, &size)?;
+            for line in surface.lines(&kernel.name, &kernel.config) {
+                self.keep(bench.recorder, &line)?;
+            }
+            if let Some(kib) = machine::code_kib(&load.tare, &kernel, bench.interrupt)? {
+                let line = Line::single(CODE_KIB, &kernel.name, kib as f64);
+                self.keep(bench.recorder, &line)?;
+            }
             self.started_alone(bench, &kernel)?;
             self.counted(bench, &load, &kernel, 0)?;
             whole.push(kernel);

@@ -12,6 +12,9 @@ const ROWS: &[(&str, &str)] = &[
     ("options_settable", "options on that a person can set"),
     ("options", "all that are on (see Method)"),
     ("image_bytes", "bytes of the compressed image"),
+    ("code_kib", "KiB of code built in, as it says itself"),
+    ("calls_answered", "system calls answered"),
+    ("cves", "CVE records of a file that is compiled"),
     (
         "kernel_boot_insns",
         "instructions to the first process, root empty",
@@ -48,6 +51,7 @@ pub(super) fn report_text(plan: &Plan, weighed: &Weighed, figures: &[Figure]) ->
         .set("requests", plan.requests)
         .set("dialogs", plan.dialogs)
         .only_if("no_firecracker", !has(figures, FIRECRACKER))
+        .only_if("no_cves", value(figures, "cve_records").is_none())
         .only_if("no_lto", !has(figures, TAILORED_LTO))
         .maybe(
             "iterations_inside",
@@ -159,7 +163,9 @@ fn time(us: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tailor::figures::{CALLS_ANSWERED, CODE_KIB, CVE_RECORDS, CVES};
     use crate::tailor::plan::{DEBIAN, TAILORED, UNHARDENED};
+    use crate::tailor::sample::Line;
     use tare_lab::kit::Depth;
     use tare_tailor::counter::Count;
 
@@ -192,16 +198,39 @@ mod tests {
         let html = changes_of(&text);
         assert!(html.contains("-10.0") && html.contains("-30.0"), "{html}");
         assert!(!html.contains("Firecracker"), "{html}");
-        let [clang, config] = text.limitations.as_slice() else {
+        let [clang, cves, config] = text.limitations.as_slice() else {
             panic!("{:?}", text.limitations);
         };
         assert!(clang.contains("clang, lld and llvm") && config.contains("--config FILE"));
+        assert!(cves.contains("--cves DIR"));
         request(&mut weighed, FIRECRACKER, 1400);
         request(&mut weighed, TAILORED_LTO, 630);
+        weighed.take(&Line::single(CVE_RECORDS, "", 300.0));
         let text = report(&weighed);
         let html = changes_of(&text);
         assert!(html.contains("+40.0") && html.contains("-50.0"), "{html}");
         assert!(html.contains("ThinLTO") && html.contains("-10.0"), "{html}");
         assert!(text.limitations.is_empty(), "{:?}", text.limitations);
+    }
+
+    #[test]
+    fn the_attack_surface_of_three_kernels_is_a_row_each() {
+        let mut weighed = Weighed::default();
+        for (kernel, by) in [(DEBIAN, 4.0), (FIRECRACKER, 2.0), (TAILORED, 1.0)] {
+            for (metric, one) in [(CODE_KIB, 3001.0), (CALLS_ANSWERED, 89.0), (CVES, 207.0)] {
+                weighed.take(&Line::single(metric, kernel, by * one));
+            }
+        }
+        weighed.take(&Line::single(CVE_RECORDS, "", 5130.0));
+        let text = report(&weighed);
+        let kernels = text.sections.iter().find(|it| it.title == "The kernels");
+        let html = &kernels.unwrap().html;
+        for right in [
+            "3001", "6002", "12,004", "89", "178", "356", "207", "414", "828",
+        ] {
+            assert!(html.contains(&format!(">{right}<")), "{right}: {html}");
+        }
+        let method = format!("{:?}", text.method);
+        assert!(method.contains("Of 5130 CVE records"), "{method}");
     }
 }

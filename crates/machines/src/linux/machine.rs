@@ -13,7 +13,7 @@ use tare_launch::publish::Publish;
 use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 use tare_rootfs::{Tree, cpio};
-use tare_tailor::prove::weigh_alone;
+use tare_tailor::prove::{code_kib_alone, weigh_alone};
 use tempfile::TempDir;
 
 use super::LinuxError;
@@ -258,6 +258,21 @@ pub fn start_alone(kernel: &Bootable, interrupt: &Interrupt) -> Result<u64, Linu
         kernel: kernel.name.clone(),
         said: last_lines(&console),
     })
+}
+
+/// KiB of code that a kernel has built in, as it says when it starts; `None` of one that says nothing.
+pub fn code_kib(
+    tare: &Path,
+    kernel: &Bootable,
+    interrupt: &Interrupt,
+) -> Result<Option<u64>, LinuxError> {
+    let directory = scratch()?;
+    let console = directory.path().join("console");
+    let goes_on = || interrupt.check().is_ok();
+    let Bootable { image, modules, .. } = kernel;
+    let code = code_kib_alone(image, modules, &console, tare, goes_on);
+    interrupt.check()?;
+    Ok(code?)
 }
 
 /// A guest of the translator with one vCPU.

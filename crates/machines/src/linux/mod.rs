@@ -131,6 +131,9 @@ pub enum LinuxError {
     /// The start of a kernel alone.
     #[error(transparent)]
     Prove(#[from] tare_tailor::prove::ProveError),
+    /// The sources' table of system calls.
+    #[error(transparent)]
+    Calls(#[from] tare_tailor::calls::TableError),
     /// The first process.
     #[error(transparent)]
     Guest(#[from] tare_rootfs::guest::GuestError),

@@ -7,7 +7,7 @@ use tare_rootfs::Cache;
 use tare_vmtest::{linux_or_skip, skip};
 
 use super::catalog;
-use super::machine::LinuxMachine;
+use super::machine::{self, LinuxMachine};
 use super::{LinuxError, files, fuzz, kernels, requests};
 use tare_load::interrupt::Interrupt;
 use tare_tailor::counter::Plugin;
@@ -27,6 +27,27 @@ pub(crate) fn is_jailed(pid: u32) {
     }
     let is_roots = |line: &str| line.starts_with("Uid:\t0");
     assert!(!status.lines().any(is_roots), "{status}");
+}
+
+#[test]
+fn debians_kernel_says_how_much_code_it_has() {
+    let cache = Cache::open_default().unwrap();
+    let Some(kernel) = linux_or_skip(kernels::debian(&cache)) else {
+        return;
+    };
+    let Some(tare) = tare() else { return };
+    let found = machine::code_kib(&tare, &kernel, &Interrupt::default());
+    let may_lack = matches!(
+        found,
+        Ok(_) | Err(LinuxError::NoQemu(_) | LinuxError::Guest(_) | LinuxError::Prove(_))
+    );
+    assert!(may_lack, "{found:?}");
+    let Some(kib) = linux_or_skip(found) else {
+        return;
+    };
+    let kib = kib.unwrap();
+    // Its cloud kernel's image, compressed, is of 8 MiB.
+    assert!((8_000..40_000).contains(&kib), "{kib}");
 }
 
 /// Boots an application, checks it, and asks drawn requests twice.
