@@ -11,6 +11,7 @@ use tare_abi::layout::MIB;
 use tare_control::exit::ExitCode;
 use tare_init::Task;
 use tare_program::elf::{ElfError, Layout, LoadAddress, is_for_this_machine};
+use tare_program::script::{self, Interpreter, ScriptError};
 use tare_program::{FILE, Start, StartError};
 use tare_rootfs::Tree;
 use tare_rootfs::tree::{Content, EntryKind, NameError, Node};
@@ -104,9 +105,28 @@ pub(crate) enum ProgramError {
     /// The root has no such file.
     #[error("the root has no file {0}")]
     Missing(String),
-    /// A script, or not a regular file.
+    /// A directory, a device, ...
     #[error("{0} is not a regular file of the root")]
     NotFile(String),
+    /// A script that names no interpreter.
+    #[error("cannot run the script {path}")]
+    Script {
+        /// The script.
+        path: String,
+        /// Why.
+        source: ScriptError,
+    },
+    /// The interpreter of a script is missing.
+    #[error("cannot run the script {path}: the root has no interpreter {interpreter}")]
+    Interpreter {
+        /// The script.
+        path: String,
+        /// What its first line names.
+        interpreter: String,
+    },
+    /// Interpreters that are scripts.
+    #[error("cannot run {0}: it is a script whose interpreter is a script, and so on")]
+    Scripts(String),
     /// Arguments or environment.
     #[error("cannot pass the arguments and environment on")]
     Start(#[from] StartError),
@@ -132,7 +152,11 @@ impl Explain for ProgramError {
                 }
                 _ => ExitCode::ImageNotElf,
             },
-            Self::Dynamic { .. } | Self::NotFile(_) => ExitCode::CannotRun,
+            Self::Dynamic { .. }
+            | Self::NotFile(_)
+            | Self::Script { .. }
+            | Self::Interpreter { .. }
+            | Self::Scripts(_) => ExitCode::CannotRun,
             Self::Addresses { .. } | Self::FixedLoader { .. } => ExitCode::ImageLayout,
             Self::TooLarge { .. } => ExitCode::Memory,
             Self::Missing(_) => ExitCode::CommandNotFound,
@@ -246,12 +270,10 @@ pub(crate) fn choose(
             (image::stem(&program.path), program.path, path)
         }
         None => {
-            // Argument 0 stays as the user wrote it.
-            let command = task.command.first().ok_or(ProgramError::NoCommand)?;
-            let found = find(&tree, command, &task)?;
+            let (found, bytes, shown) = program_of(&tree, &mut task)?;
             let path = format!("/{found}");
-            check(&path, &content(&tree, &found)?, &tree, memory_mib)?;
-            (image::stem(Path::new(&found)), PathBuf::from(&found), path)
+            check(&path, &bytes, &tree, memory_mib)?;
+            (image::stem(Path::new(&shown)), PathBuf::from(&shown), path)
         }
     };
     let mut environment = task.environment;
@@ -361,6 +383,34 @@ fn find(tree: &Tree, command: &str, task: &Task) -> Result<String, ProgramError>
     found.ok_or_else(|| ProgramError::Missing(command.to_owned()))
 }
 
+/// The program of a task's command, its content, and the file that the command names: the same, or a
+/// script, whose interpreter is the program. Argument 0 stays as the user wrote it.
+fn program_of(tree: &Tree, task: &mut Task) -> Result<(String, Vec<u8>, String), ProgramError> {
+    let command = task.command.first().ok_or(ProgramError::NoCommand)?;
+    let named = find(tree, command, task)?;
+    let mut found = named.clone();
+    for _ in 0..=script::MOST_SCRIPTS {
+        let bytes = content(tree, &found)?;
+        let read = script::interpreter(&bytes).map_err(|source| ProgramError::Script {
+            path: format!("/{found}"),
+            source,
+        })?;
+        let Some(Interpreter { path, argument }) = read else {
+            return Ok((found, bytes, named));
+        };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let script = format!("/{found}");
+        let words = [Some(text(path)), argument.map(text), Some(script.clone())];
+        task.command.splice(..1, words.into_iter().flatten());
+        let interpreter = task.command[0].clone();
+        found = find(tree, &interpreter, task).map_err(|_| ProgramError::Interpreter {
+            path: script,
+            interpreter,
+        })?;
+    }
+    Err(ProgramError::Scripts(named))
+}
+
 fn content(tree: &Tree, path: &str) -> Result<Vec<u8>, ProgramError> {
     let not_file = || ProgramError::NotFile(path.to_owned());
     let failed = |source| ProgramError::Read {
@@ -425,6 +475,44 @@ mod tests {
             let is_fixed = matches!(checked, Err(ProgramError::FixedLoader { .. }));
             assert_eq!(is_fixed, !is_taken);
         }
+    }
+
+    #[test]
+    fn a_script_is_run_by_its_interpreter() {
+        let mut tree = Tree::new();
+        let mut put = |path: &str, content: &str| {
+            let node = Node::bytes(content.as_bytes().to_vec(), 0o755);
+            tree.insert(path, node).expect("a name");
+        };
+        put("bin/sh", "ELF");
+        put("bin/start", "#!/bin/sh -e\necho");
+        put("bin/outer", "#!/bin/start\n");
+        put("bin/none", "#!/bin/python\n");
+        put("bin/empty", "#!\n");
+        put("bin/own", "#!/bin/own\n");
+        let of = |words: &[&str]| {
+            let mut task = Task {
+                command: words.iter().map(|word| (*word).to_owned()).collect(),
+                ..Task::default()
+            };
+            program_of(&tree, &mut task).map(|(path, _, shown)| (path, task.command, shown))
+        };
+        let (path, command, shown) = of(&["/bin/start", "a b"]).expect("a script");
+        assert_eq!((path.as_str(), shown.as_str()), ("bin/sh", "bin/start"));
+        assert_eq!(command, ["/bin/sh", "-e", "/bin/start", "a b"]);
+        let (_, command, _) = of(&["/bin/outer", "a"]).expect("a script of a script");
+        assert_eq!(command, ["/bin/sh", "-e", "/bin/start", "/bin/outer", "a"]);
+        let (path, command, _) = of(&["/bin/sh", "a"]).expect("a program");
+        assert_eq!((path.as_str(), command.len()), ("bin/sh", 2));
+        assert!(matches!(
+            of(&["/bin/none"]),
+            Err(ProgramError::Interpreter { .. })
+        ));
+        assert!(matches!(
+            of(&["/bin/empty"]),
+            Err(ProgramError::Script { .. })
+        ));
+        assert!(matches!(of(&["/bin/own"]), Err(ProgramError::Scripts(_))));
     }
 
     /// Its owner may replace it by a link to a file that only this user may read, or by a pipe.
