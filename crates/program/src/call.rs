@@ -43,7 +43,7 @@ pub enum Answer {
     Served,
     /// With ENOSYS, which C libraries expect of it and go on.
     Spared,
-    /// With ENOSYS: there is one process, and one program in it.
+    /// With ENOSYS: there is one process. `execve` is served where that has one thread.
     OneProcess,
 }
 

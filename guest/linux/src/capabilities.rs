@@ -95,6 +95,20 @@ impl Capabilities {
         }
     }
 
+    /// Another program begins (`cap_bprm_creds_from_file` of kernel security/commoncap.c), of a file
+    /// without capabilities. Whether the effective or the real user is 0, and the effective one.
+    pub(crate) fn program_changed(&mut self, any: bool, effective: bool) {
+        let inheritable = self.own.inheritable;
+        let of_root = if any { inheritable | self.bounding } else { 0 };
+        self.own.permitted = of_root | self.ambient;
+        self.own.effective = if effective {
+            self.own.permitted
+        } else {
+            self.ambient
+        };
+        self.keep = false;
+    }
+
     /// `PR_CAPBSET_READ`: EINVAL for an unknown one.
     pub(crate) fn is_bounded(&self, number: u64) -> Result<bool> {
         Ok(self.bounding & bit(number)? != 0)
@@ -205,5 +219,28 @@ mod tests {
         assert_eq!(own.sets(), sets(0, ALL, 0));
         own.user_changed([true, true], [false, true]);
         assert_eq!(own.sets(), sets(ALL, ALL, 0));
+    }
+
+    #[test]
+    fn another_program_keeps_capabilities_by_linuxs_rules() {
+        let mut of_root = Capabilities::of_root();
+        of_root.bound(SYS_NICE.into()).unwrap();
+        of_root.keep = true;
+        of_root.program_changed(true, true);
+        let bounded = ALL & !(1 << SYS_NICE);
+        assert_eq!(of_root.sets().permitted, bounded);
+        assert_eq!(of_root.sets().effective, bounded);
+        assert!(!of_root.keep);
+        // Of another user only what is ambient stays.
+        let mut other = Capabilities::of_root();
+        let inheritable = Sets {
+            inheritable: 1 << SETUID | 1 << SETGID,
+            ..other.sets()
+        };
+        other.set(inheritable).unwrap();
+        other.raise_ambient(SETUID.into()).unwrap();
+        other.program_changed(false, false);
+        assert_eq!(other.sets().permitted, 1 << SETUID);
+        assert_eq!(other.sets().effective, 1 << SETUID);
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Context<'a> {
     /// Starts a thread that continues where this one does; gives its number. The loop that
     /// serves the calls is above them, so that it hands its own start down.
     pub(crate) start_thread: fn(&mut Context<'_>, &NewThread) -> Result,
+    /// Another program is in place of the one that called, and begins with these registers.
+    pub(crate) replaced: Option<Registers>,
 }
 
 impl Context<'_> {

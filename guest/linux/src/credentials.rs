@@ -128,6 +128,18 @@ impl Credentials {
     }
 
     /// Supplementary groups.
+    /// Another program begins, of a file that gives it no other user.
+    pub(crate) fn program_changed(&mut self) {
+        for ids in [&mut self.user, &mut self.group] {
+            ids.saved = ids.effective;
+        }
+        let Ids {
+            real, effective, ..
+        } = self.user;
+        let capabilities = &mut self.capabilities;
+        capabilities.program_changed(real == 0 || effective == 0, effective == 0);
+    }
+
     pub(crate) fn groups(&self) -> &[u32] {
         &self.groups
     }

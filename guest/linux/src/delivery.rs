@@ -13,10 +13,9 @@ use crate::errno::{Errno, Result};
 use crate::pending::Info;
 use crate::process::Process;
 use crate::ring;
-use crate::signals::{Action, DEFAULT, END, Mask};
+use crate::signals::{Action, DEFAULT, END, IGNORE, Mask};
 use crate::thread::{Registers, Thread};
 
-const IGNORE: u64 = 1;
 /// Bytes below the stack pointer that a function may use.
 const RED_ZONE: u64 = 128;
 /// The frame: return address, `ucontext`, `siginfo`.

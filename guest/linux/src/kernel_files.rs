@@ -60,7 +60,6 @@ pub(crate) fn provide(tree: &Tree, start: &Start) {
 fn at_start(file: KernelFile, start: &Start) -> Option<String> {
     Some(match file {
         KernelFile::Version => "Linux version 6.1.0-tare\n".into(),
-        KernelFile::CommandLine => format!("{}\0", start.arguments.join("\0")),
         KernelFile::Overcommit => "1\n".into(),
         KernelFile::Backlog => "4096\n".into(),
         KernelFile::Release => "6.1.0-tare\n".into(),
@@ -86,6 +85,7 @@ fn at_start(file: KernelFile, start: &Start) -> Option<String> {
         | KernelFile::Load
         | KernelFile::Uptime
         | KernelFile::AddressesV6
+        | KernelFile::CommandLine
         | KernelFile::CpuInfo
         | KernelFile::Times
         | KernelFile::Mappings
@@ -194,13 +194,13 @@ fn write(process: &Process, file: KernelFile, to: &mut String) -> core::fmt::Res
             let (up, up_part, idle, idle_part) = (up / 100, up % 100, idle / 100, idle % 100);
             writeln!(to, "{up}.{up_part:02} {idle}.{idle_part:02}")?;
         }
+        KernelFile::CommandLine => to.push_str(&process.shown.lock().command),
         KernelFile::CpuInfo => to.push_str(&machine_files::processors()),
         KernelFile::Times => to.push_str(&machine_files::times(process)),
         KernelFile::Mappings => to.push_str(&machine_files::mappings(process)),
         KernelFile::Name => writeln!(to, "{name}")?,
         KernelFile::AddressesV6 => to.push_str(&interfaces::if_inet6(&interfaces::all())),
         KernelFile::Version
-        | KernelFile::CommandLine
         | KernelFile::Overcommit
         | KernelFile::Backlog
         | KernelFile::Release

@@ -13,6 +13,7 @@
 //! | `memory` | its pages, as the machine gives them |
 //! | `user` | bytes and words at the program's pointers |
 //! | `run` | a thread's loop: run, serve a call, deliver signals |
+//! | `program` | a program's file, found and mapped |
 //! | `thread`, `context` | a thread as the others see it; what a call works with |
 //! | `calls` | the system calls, by number |
 //! | `futex`, `owned` | threads that wait at an address, and for its owner |
@@ -25,7 +26,7 @@
 //! | [`volume`] | a file system on a disk, for the tree of files |
 //!
 //! Neighbours: libos below; `crates/program` reads the file's layout. Limits: no fork,
-//! no exec, x86-64 only. A call that is unknown returns ENOSYS and is logged once.
+//! x86-64 only. A call that is unknown returns ENOSYS and is logged once.
 
 #![cfg_attr(target_os = "none", no_std)]
 #![forbid(unsafe_code)]
@@ -52,6 +53,8 @@ mod memory;
 mod owned;
 mod pending;
 mod process;
+#[cfg(target_os = "none")]
+mod program;
 mod ring;
 #[cfg(target_os = "none")]
 mod robust;

@@ -9,9 +9,10 @@ use linux_raw_sys::auxvec::{
     AT_PAGESZ, AT_PHDR, AT_PHENT, AT_PHNUM, AT_PLATFORM, AT_RANDOM, AT_SECURE, AT_SYSINFO_EHDR,
     AT_UID,
 };
-use tare_program::Start;
 use tare_program::elf::{Layout, LoadAddress, Segment};
+use tare_program::{Start, names};
 
+use crate::credentials::Whose;
 use crate::errno::{Errno, Result};
 use crate::files::Bytes;
 use crate::memory::{DATA, PAGE, Rights};
@@ -78,6 +79,15 @@ pub(crate) fn load(
             (base, base + loader.layout.entry)
         }
     };
+    let [user, group] = {
+        let threads = process.threads.lock();
+        // Before the first thread a program has user 0.
+        let of = |whose| {
+            let thread = threads.values().next();
+            thread.map(|thread| thread.credentials.lock().ids(whose))
+        };
+        [of(Whose::User), of(Whose::Group)].map(Option::unwrap_or_default)
+    };
     let auxiliary = [
         (AT_SYSINFO_EHDR, vdso(process, &machine.functions)?),
         (AT_PHDR, layout.headers.map_or(0, |at| base + at)),
@@ -87,10 +97,10 @@ pub(crate) fn load(
         (AT_BASE, loader_base),
         (AT_FLAGS, 0),
         (AT_ENTRY, entry),
-        (AT_UID, 0),
-        (AT_EUID, 0),
-        (AT_GID, 0),
-        (AT_EGID, 0),
+        (AT_UID, user.real.into()),
+        (AT_EUID, user.effective.into()),
+        (AT_GID, group.real.into()),
+        (AT_EGID, group.effective.into()),
         (AT_SECURE, 0),
         (AT_CLKTCK, CLOCK_TICKS),
         (AT_HWCAP, machine.features.into()),
@@ -212,7 +222,7 @@ fn stack(
         Ok(at)
     };
     let mut text = |text: &str| -> Result<u64> {
-        let mut bytes = Vec::from(text.as_bytes());
+        let mut bytes = names::bytes(text).into_owned();
         bytes.push(0);
         push(&bytes)
     };

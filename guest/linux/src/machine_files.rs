@@ -53,8 +53,9 @@ pub(crate) fn times(process: &Process) -> String {
 /// `/proc/self/maps` (kernel fs/proc/task_mmu.c). Mapped files have no names.
 pub(crate) fn mappings(process: &Process) -> String {
     let mut text = String::new();
+    let program = process.path();
     for (start, area) in process.space.lock().areas() {
-        mapping(&mut text, start, area, &process.path);
+        mapping(&mut text, start, area, &program);
     }
     text
 }

@@ -1,6 +1,7 @@
 //! The one process.
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -67,6 +68,24 @@ impl Arrivals {
     }
 }
 
+/// What a process shows of its program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shown {
+    /// For `/proc/self/exe`.
+    pub(crate) path: String,
+    /// For `/proc/self/cmdline`.
+    pub(crate) command: String,
+}
+
+impl Shown {
+    pub(crate) fn of(start: &Start) -> Self {
+        Self {
+            path: start.path.clone(),
+            command: format!("{}\0", start.arguments.join("\0")),
+        }
+    }
+}
+
 /// What the program's threads share.
 pub(crate) struct Process {
     pub(crate) space: SpinLock<Space>,
@@ -97,8 +116,7 @@ pub(crate) struct Process {
     pub(crate) limits: SpinLock<[Limit; c::RLIM_NLIMITS as usize]>,
     /// Calls that are not served, by number: how often each was made.
     pub(crate) unknown: SpinLock<Vec<(u32, u32)>>,
-    /// Its path, for `/proc/self/exe`.
-    pub(crate) path: String,
+    pub(crate) shown: SpinLock<Shown>,
     pub(crate) hostname: String,
 }
 
@@ -138,7 +156,7 @@ impl Process {
             seen_ns: AtomicU64::new(0),
             limits: SpinLock::new(first_limits()),
             unknown: SpinLock::new(Vec::new()),
-            path: start.path.clone(),
+            shown: SpinLock::new(Shown::of(start)),
             hostname: start.hostname.clone(),
         }
     }
@@ -150,6 +168,11 @@ impl Process {
         let thread = Thread::first(PID, [0; 16]);
         process.threads.lock().insert(PID, thread.clone());
         (Arc::new(process), thread)
+    }
+
+    /// The path of its program.
+    pub(crate) fn path(&self) -> String {
+        self.shown.lock().path.clone()
     }
 
     /// The CPU time of its threads; does not go back.

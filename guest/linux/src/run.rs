@@ -9,10 +9,10 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use linux_raw_sys::general as c;
-use tare_hal::user::{ClockCalls, Context as Program, Exit, Registers};
+use tare_hal::user::{Context as Program, Exit};
 use tare_libos::time::Instant;
-use tare_libos::{env, fs, heap, net, ports, random, thread as libos_thread};
-use tare_program::elf::{ElfError, Layout};
+use tare_libos::{env, fs, heap, net, ports, thread as libos_thread};
+use tare_program::elf::ElfError;
 use tare_program::{FILE, Start, StartError};
 
 use crate::calls::{self, system::end};
@@ -21,19 +21,18 @@ use crate::delivery::{Cause, Does};
 use crate::errno::{Errno, Result as CallResult};
 use crate::files::stored::{self, Mount};
 use crate::files::stream::Stream;
-use crate::files::tree::{Content, Last, NodeKind, Tree};
+use crate::files::tree::Tree;
 use crate::files::{Descriptor, Device, Open, Table};
 use crate::kernel_files;
-use crate::load::{self, AuxFacts, Executable};
 use crate::looks;
 use crate::pending::{Info, SI_KERNEL};
 use crate::process::{MOST_THREADS, PID, Process};
+use crate::program::{self, NotFound};
 use crate::robust;
 use crate::shared;
 use crate::signals::{Action, Mask};
 use crate::space::{Access, Denied};
 use crate::thread::{NewThread, Thread};
-use crate::vdso::Functions;
 use crate::volume::Volume;
 
 /// Stack of a thread in the library OS, bytes: it is touched as it is used, and a file system
@@ -130,21 +129,19 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
     if let Some(at) = &start.mount {
         put_volume(&tree, mount, at)?;
     }
-    let program = executable(&tree, &path)?.ok_or_else(|| RunError::NoProgram(path.clone()))?;
-    let loader = match &program.layout.interpreter {
-        None => None,
-        Some(loader) => {
-            let missing = || RunError::NoLoader {
-                path: path.clone(),
-                loader: loader.clone(),
-            };
-            Some(executable(&tree, loader)?.ok_or_else(missing)?)
-        }
-    };
+    let found = program::find(&tree, &path).map_err(|error| match error {
+        NotFound::Program => RunError::NoProgram(path.clone()),
+        NotFound::Loader(loader) => RunError::NoLoader {
+            path: path.clone(),
+            loader,
+        },
+        NotFound::Elf(source) => RunError::Elf {
+            path: path.clone(),
+            source,
+        },
+    })?;
     provide(&tree, &start);
     let process = Arc::new(Process::new(tree, standard_files(), &start));
-    let mut bytes = [0; 16];
-    random::fill(&mut bytes);
     if let Some(mounted) = stored::mounted() {
         let process = process.clone();
         mounted.before_end(move || {
@@ -153,37 +150,11 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
             }
         });
     }
-    let machine = AuxFacts {
-        features: tare_hal::cpu_features(),
-        random: bytes,
-        functions: match tare_hal::user::clock_calls() {
-            ClockCalls::Shared(functions) => Functions::Elsewhere(functions),
-            ClockCalls::Own(code) => Functions::Within(code.functions, code.bytes),
-        },
-    };
-    let begin = load::load(&process, &program, loader.as_ref(), &start, machine)
-        .map_err(|Errno(errno)| RunError::Load { path, errno })?;
-    let registers = Registers {
-        rip: begin.rip,
-        rsp: begin.rsp,
-        ..Registers::default()
-    };
-    let mut name = [0; 16];
-    // As it was called: a link to a program of several names is not followed (Linux
-    // `fs/exec.c`, `begin_new_exec`).
+    // The path is that of the file which links lead to; what it was called is as the user wrote it.
     let called = start.arguments.first().unwrap_or(&start.path);
-    let last = called.rsplit('/').next().unwrap_or_default().bytes();
-    name[..15]
-        .iter_mut()
-        .zip(last)
-        .for_each(|(slot, byte)| *slot = byte);
-    if tare_hal::ring::is_ring_0_slow() {
-        log::debug!("SYSCALL leaves the machine: what is called often becomes a jump");
-        let mut space = process.space.lock();
-        let target = tare_hal::user::jump_target();
-        space.sites.start(target, libos_thread::cores());
-    }
-    let thread = Thread::first(PID, name);
+    let registers = program::map(&process, &found, &start)
+        .map_err(|Errno(errno)| RunError::Load { path, errno })?;
+    let thread = Thread::first(PID, program::thread_name(called));
     process.threads.lock().insert(PID, thread.clone());
     let first = libos_thread::Builder::new()
         .name("program")
@@ -194,7 +165,7 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
         });
     if first.is_err() {
         return Err(RunError::Load {
-            path: process.path.clone(),
+            path: process.path(),
             errno: Errno::ENOMEM.0,
         });
     }
@@ -223,27 +194,6 @@ fn put_volume(tree: &Tree, mount: Option<MountDisk>, at: &str) -> Result<(), Run
         path: at.into(),
         errno,
     })
-}
-
-/// A file of the archive that can be mapped; none if there is none.
-fn executable(tree: &Tree, path: &str) -> Result<Option<Executable>, RunError> {
-    let Ok(node) = tree.find(path, Last::Follow) else {
-        return Ok(None);
-    };
-    let NodeKind::File(Content::Memory(file)) = &node.kind else {
-        return Ok(None);
-    };
-    let Some(bytes) = file.archive() else {
-        return Ok(None);
-    };
-    let layout = Layout::parse(bytes).map_err(|source| RunError::Elf {
-        path: path.into(),
-        source,
-    })?;
-    Ok(Some(Executable {
-        file: file.clone(),
-        layout,
-    }))
 }
 
 /// A flag that becomes true, and wakes this thread, when the machine is to end.
@@ -457,9 +407,14 @@ fn serve(
         has_limit: Cell::new(false),
         goes_on: Cell::new(false),
         start_thread,
+        replaced: None,
     };
     let result = calls::serve(&mut context);
     *buffer = core::mem::take(&mut context.buffer);
+    if let Some(registers) = context.replaced {
+        *program = Program::new(registers);
+        return;
+    }
     let restarts = calls::restarts(number) && !context.has_limit.get();
     let goes_on = context.goes_on.get();
     program.registers.rax = match result {
@@ -613,6 +568,6 @@ fn return_from_signal(process: &Process, thread: &Thread, program: &mut Program)
 
 /// Ends the process as a shell reports it: 128 and the signal's number.
 fn end_by_signal(process: &Process, signal: u32) -> ! {
-    tare_libos::println!("tare: {} was ended by signal {signal}", process.path);
+    tare_libos::println!("tare: {} was ended by signal {signal}", process.path());
     end(process, 128 + signal as u8)
 }

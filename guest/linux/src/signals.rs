@@ -8,6 +8,8 @@ use crate::errno::{Errno, Result};
 pub(crate) const END: u32 = 65;
 /// What a signal does where the program has set nothing.
 pub(crate) const DEFAULT: u64 = 0;
+/// A signal that does nothing.
+pub(crate) const IGNORE: u64 = 1;
 
 /// A set of signals, bit by number from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +48,20 @@ impl Actions {
             mask: 0,
         };
         Self([none; END as usize])
+    }
+
+    /// Takes all handlers away: what is ignored stays so (`flush_signal_handlers` of kernel
+    /// kernel/signal.c).
+    pub(crate) fn forget_handlers(&mut self) {
+        for action in &mut self.0 {
+            let is_ignored = action.handler == IGNORE;
+            *action = Action {
+                handler: if is_ignored { IGNORE } else { DEFAULT },
+                flags: 0,
+                restorer: 0,
+                mask: 0,
+            };
+        }
     }
 
     pub(crate) fn get(&self, signal: u32) -> Action {

@@ -183,6 +183,16 @@ impl Space {
         }
     }
 
+    /// Takes everything away, and forgets the break: for another program. Limits stay.
+    pub(crate) fn clear(&mut self) {
+        let end = self.areas.values().map(|area| area.end).max();
+        self.unmap(0..end.unwrap_or(0));
+        *self = Self {
+            limits: self.limits,
+            ..Self::new()
+        };
+    }
+
     /// Gives the pages of `range` back, but for those of shared memory; the areas stay, as after
     /// `MADV_DONTNEED`.
     pub(crate) fn forget(&mut self, range: &Range<u64>) {

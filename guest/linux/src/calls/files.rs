@@ -276,7 +276,7 @@ fn open_node(context: &Context<'_>, node: Arc<Node>, path: String, flags: u32) -
         NodeKind::Kernel(_) if writes => return Err(Errno::EACCES),
         NodeKind::Kernel(file) => {
             let text = kernel_files::at_open(context.process, *file);
-            let node = Node::file(Bytes::new(text.as_bytes()), 0o444);
+            let node = Node::file(Bytes::new(&names::bytes(&text)), 0o444);
             Arc::new(Regular::new(node, path, flags))
         }
         NodeKind::File(_) => {
@@ -311,7 +311,7 @@ pub(super) fn readlinkat(
     }
     let path = path(context, directory, name)?;
     let target = if path == OWN_FILE {
-        context.process.path.clone()
+        context.process.path()
     } else if let Some(number) = path.strip_prefix("/proc/self/fd/") {
         let number = number.parse().map_err(|_| Errno::ENOENT)?;
         opened(context, number)?.file.name()

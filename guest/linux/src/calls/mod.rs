@@ -8,6 +8,8 @@ mod descriptors;
 #[cfg(target_os = "none")]
 mod events;
 #[cfg(target_os = "none")]
+mod exec;
+#[cfg(target_os = "none")]
 mod files;
 #[cfg(target_os = "none")]
 mod hints;
@@ -62,7 +64,7 @@ mod table {
 
     use super::arguments::{self, Arguments};
     use super::{
-        cores, descriptors, events, files, hints, identity, io, limits, memfd, memory, net,
+        cores, descriptors, events, exec, files, hints, identity, io, limits, memfd, memory, net,
         openat2, options,
     };
     use super::{
@@ -346,7 +348,8 @@ mod table {
             Call::clone3 => threads::clone3(c, a[0], a[1]),
             Call::fork => threads::refuse_fork(c, "fork"),
             Call::vfork => threads::refuse_fork(c, "vfork"),
-            Call::execve | Call::execveat => threads::refuse_fork(c, "execve"),
+            Call::execve => exec::execve(c, a[0], a[1], a[2]),
+            Call::execveat => exec::execveat(c, a),
             Call::futex => threads::futex(c, a),
             Call::sched_yield => {
                 // What others run meanwhile is not CPU time of this thread.

@@ -72,7 +72,7 @@ fn request_of(request: &Clone) -> NewThread {
 
 /// One process only: says which call, and what to set.
 pub(super) fn refuse_fork(context: &Context<'_>, call: &str) -> Result {
-    let hint = if context.process.path.ends_with("nginx") {
+    let hint = if context.process.path().ends_with("nginx") {
         ": set `daemon off; master_process off;`"
     } else {
         ": set the program to run in the foreground, as one process"

@@ -260,6 +260,11 @@ impl Timers {
         Ok(self.all.lock().timer(id)?.overruns)
     }
 
+    /// The numbers of all but the alarm.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        self.all.lock().made.iter().map(|(id, _)| *id).collect()
+    }
+
     pub(crate) fn remove(&self, id: u32) -> Result<()> {
         let mut all = self.all.lock();
         let at = all.made.iter().position(|(number, _)| *number == id);
