@@ -413,11 +413,11 @@ fn what_the_library_os_lacks_for_a_program_is_named() {
     assert!(text.contains("Processes: "), "{ended:#?}");
     assert!(!text.contains("execve"), "its own start: {ended:#?}");
     for line in [
-        "Sockets: AF_NETLINK SOCK_RAW (1)\n",
+        "Sockets: AF_NETLINK protocol 9 (1)\n",
         "Options: SO_KEEPALIVE (1)\n",
         "Requests: TIOCOUTQ (1)\n",
         "Flags: O_PATH (1)\n",
-        "Kernel files: /proc/self/maps (1)\n",
+        "Kernel files: /proc/self/smaps (1)\n",
     ] {
         assert!(text.contains(line), "{line}: {ended:#?}");
     }

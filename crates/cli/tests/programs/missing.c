@@ -18,10 +18,10 @@ int main(int count, char **words)
     int on = 1, tcp = socket(AF_INET, SOCK_STREAM, 0);
     setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     setsockopt(tcp, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    socket(AF_NETLINK, SOCK_RAW, 0);
+    socket(AF_NETLINK, SOCK_RAW, 9);
     ioctl(tcp, TIOCOUTQ, &on);
     open("/proc/meminfo", O_RDONLY);
-    open("/proc/self/maps", O_RDONLY);
+    open("/proc/self/smaps", O_RDONLY);
     open("/tmp", O_PATH);
     if (count > 1)
         open(words[1], O_RDONLY);
