@@ -170,8 +170,14 @@ impl Process {
 
     /// A path, or other text that ends with NUL.
     pub(crate) fn text(&self, address: u64) -> Result<String> {
+        let bytes = self.before_nul(address, PATH_MAX)?;
+        bytes.map(names::text).ok_or(Errno::ENAMETOOLONG)
+    }
+
+    /// The bytes before a NUL; none where the first `most` have none.
+    pub(crate) fn before_nul(&self, address: u64, most: usize) -> Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
-        loop {
+        while bytes.len() < most {
             // To the page's end: what is behind may not be mapped.
             let at = address.wrapping_add(bytes.len() as u64);
             let part = (4096 - at % 4096).min(256) as usize;
@@ -180,12 +186,10 @@ impl Process {
             self.read(at, &mut bytes[start..])?;
             if let Some(end) = bytes[start..].iter().position(|&byte| byte == 0) {
                 bytes.truncate(start + end);
-                return Ok(names::text(bytes));
-            }
-            if bytes.len() >= PATH_MAX {
-                return Err(Errno::ENAMETOOLONG);
+                return Ok(Some(bytes));
             }
         }
+        Ok(None)
     }
 
     /// The name of a thread: up to 15 bytes, the rest zeros.

@@ -2,7 +2,6 @@
 //! threads, which it would end, is refused; a shell's `exec`, `env`, and programs that start another
 //! one in their place work.
 
-use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,7 +14,7 @@ use tare_program::{Start, names};
 
 use super::arguments::Arguments;
 use super::descriptors::open as opened;
-use super::files::{AT_FDCWD, path};
+use super::files::{AT_FDCWD, absolute, path};
 use super::system::end;
 use super::threads::refuse_fork;
 use crate::context::Context;
@@ -40,8 +39,11 @@ pub(super) fn execve(
     arguments: u64,
     environment: u64,
 ) -> Result {
-    let path = path(context, AT_FDCWD as u64, name)?;
     let called = context.process.text(name)?;
+    if called.is_empty() {
+        return Err(Errno::ENOENT);
+    }
+    let path = absolute(context, AT_FDCWD as u64, called.clone())?;
     exec(context, (path, called), arguments, environment)
 }
 
@@ -117,11 +119,7 @@ fn find(context: &Context<'_>, start: &mut Start, called: &str) -> Result<Found>
             });
         };
         let script = core::mem::replace(&mut called, text(path));
-        start.path.clone_from(&called);
-        if !start.path.starts_with('/') {
-            let directory = context.process.directory.lock().clone();
-            start.path = format!("{directory}/{}", start.path);
-        }
+        start.path = absolute(context, AT_FDCWD as u64, called.clone())?;
         let words = [Some(text(path)), argument.map(text), Some(script)];
         // In place of the name that the script was called by.
         start.arguments.splice(..1, words.into_iter().flatten());
@@ -145,28 +143,13 @@ fn texts(context: &Context<'_>, list: u64, room: &mut usize) -> Result<Vec<Strin
         if pointer == 0 {
             return Ok(texts);
         }
-        let bytes = text_at(context, pointer)?;
+        let bytes = context.process.before_nul(pointer, MOST_TEXT)?;
+        let bytes = bytes.filter(|bytes| bytes.len() < MOST_TEXT);
+        let bytes = bytes.ok_or(Errno::E2BIG)?;
         let taken = bytes.len() + 1 + POINTER as usize;
         *room = room.checked_sub(taken).ok_or(Errno::E2BIG)?;
         texts.push(names::text(bytes));
     }
-}
-
-fn text_at(context: &Context<'_>, address: u64) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    while bytes.len() < MOST_TEXT {
-        // To the page's end: what is behind may not be mapped.
-        let at = address.wrapping_add(bytes.len() as u64);
-        let start = bytes.len();
-        bytes.resize(start + (4096 - at % 4096) as usize, 0);
-        context.process.read(at, &mut bytes[start..])?;
-        if let Some(end) = bytes[start..].iter().position(|&byte| byte == 0) {
-            bytes.truncate(start + end);
-            let is_within = bytes.len() < MOST_TEXT;
-            return is_within.then_some(bytes).ok_or(Errno::E2BIG);
-        }
-    }
-    Err(Errno::E2BIG)
 }
 
 /// Puts the program in place of the one that runs. From here on there is none to go back to.
@@ -186,7 +169,8 @@ fn replace(context: &mut Context<'_>, found: &Found, start: &Start, name: [u8; 1
     drop(closed);
     process.actions.lock().forget_handlers();
     for timer in process.timers.numbers() {
-        ring::remove_timer(process, timer)?;
+        // It is there: no other thread could have taken it away.
+        let _ = ring::remove_timer(process, timer);
     }
     thread.robust_list.store(0, Ordering::Relaxed);
     thread.clear_at_end.store(0, Ordering::Relaxed);
