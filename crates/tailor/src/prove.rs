@@ -433,72 +433,71 @@ pub fn weigh_boot(
     Ok(Figures::on(&running.console()))
 }
 
-/// Instructions from power-on to the first process of a root that has nothing but this
-/// process: the kernel's own boot, with more `words` on its command line. `tare` is that program,
-/// as in [`ProofConfig`].
-pub fn weigh_alone(
-    kernel: &Path,
-    modules: &[Module],
-    words: &str,
-    console: &Path,
-    tare: &Path,
-    goes_on: impl Fn() -> bool,
-) -> Result<Option<u64>, ProveError> {
-    let words = format!("quiet {words}");
-    let figures = alone(kernel, modules, &words, console, tare, goes_on, Figures::on)?;
-    Ok(figures.map(|it| it.begin_cycles / machine::NS_PER_INSTRUCTION))
+/// A kernel that starts with a root that has nothing but the first process.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelAlone<'a> {
+    /// The kernel.
+    pub kernel: &'a Path,
+    /// Modules that the first process loads.
+    pub modules: &'a [Module],
+    /// Where its console goes.
+    pub console: &'a Path,
+    /// The program `tare`, as in [`ProofConfig`].
+    pub tare: &'a Path,
 }
 
-/// KiB of code that a kernel has built in, as it says itself in such a start; `None` of one that
-/// says nothing.
-pub fn code_kib_alone(
-    kernel: &Path,
-    modules: &[Module],
-    console: &Path,
-    tare: &Path,
-    goes_on: impl Fn() -> bool,
-) -> Result<Option<u64>, ProveError> {
-    alone(kernel, modules, "", console, tare, goes_on, kernel_code_kib)
-}
+impl KernelAlone<'_> {
+    /// Instructions from power-on to the first process: the kernel's own boot, with more `words` on
+    /// its command line.
+    pub fn boot_insns(
+        &self,
+        words: &str,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Option<u64>, ProveError> {
+        let figures = self.start(&format!("quiet {words}"), goes_on, Figures::on)?;
+        Ok(figures.map(|it| it.begin_cycles / machine::NS_PER_INSTRUCTION))
+    }
 
-/// Starts a kernel with a root that has nothing but the first process, until something is `found` on its
-/// console, or it ended.
-fn alone<T>(
-    kernel: &Path,
-    modules: &[Module],
-    words: &str,
-    console: &Path,
-    tare: &Path,
-    goes_on: impl Fn() -> bool,
-    found: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, ProveError> {
-    let mut tree = Tree::new();
-    let task = Task {
-        // Whatever ends the start: figures come before it.
-        command: vec!["/no-command".to_owned()],
-        figures: Logging::On,
-        ..Task::default()
-    };
-    guest::add_init(&mut tree, task, modules, &guest::find_init()?)?;
-    let initramfs = cpio::pack(&tree)?;
-    let mut running = ProofMachine {
-        kernel,
-        initramfs: &initramfs,
-        words,
-        memory_mib: ALONE_MIB,
-        port: None,
-        machine_type: MachineType::Q35,
-        execution: Execution::Counted,
-        console,
-        plugin: None,
-        tare,
+    /// KiB of code that it has built in, as it says itself; `None` of one that says nothing.
+    pub fn code_kib(&self, goes_on: impl Fn() -> bool) -> Result<Option<u64>, ProveError> {
+        self.start("", goes_on, kernel_code_kib)
     }
-    .start()?;
-    running.until(WEIGHED, |console| found(console).is_some() || !goes_on());
-    if !goes_on() {
-        return Err(ProveError::Interrupted);
+
+    /// Runs until something is `found` on the console, or it ended.
+    fn start<T>(
+        &self,
+        words: &str,
+        goes_on: impl Fn() -> bool,
+        found: impl Fn(&str) -> Option<T>,
+    ) -> Result<Option<T>, ProveError> {
+        let mut tree = Tree::new();
+        let task = Task {
+            // Whatever ends the start: figures come before it.
+            command: vec!["/no-command".to_owned()],
+            figures: Logging::On,
+            ..Task::default()
+        };
+        guest::add_init(&mut tree, task, self.modules, &guest::find_init()?)?;
+        let initramfs = cpio::pack(&tree)?;
+        let mut running = ProofMachine {
+            kernel: self.kernel,
+            initramfs: &initramfs,
+            words,
+            memory_mib: ALONE_MIB,
+            port: None,
+            machine_type: MachineType::Q35,
+            execution: Execution::Counted,
+            console: self.console,
+            plugin: None,
+            tare: self.tare,
+        }
+        .start()?;
+        running.until(WEIGHED, |console| found(console).is_some() || !goes_on());
+        if !goes_on() {
+            return Err(ProveError::Interrupted);
+        }
+        Ok(found(&running.console()))
     }
-    Ok(found(&running.console()))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tare_launch::publish::Publish;
 use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 use tare_rootfs::{Tree, cpio};
-use tare_tailor::prove::{code_kib_alone, weigh_alone};
+use tare_tailor::prove::KernelAlone;
 use tempfile::TempDir;
 
 use super::LinuxError;
@@ -248,11 +248,8 @@ pub fn run_to_end(
 pub fn start_alone(kernel: &Bootable, interrupt: &Interrupt) -> Result<u64, LinuxError> {
     let directory = scratch()?;
     let console = directory.path().join("console");
-    let parameters = kernel.parameters;
     let goes_on = || interrupt.check().is_ok();
-    let tare = this_program()?;
-    let Bootable { image, modules, .. } = kernel;
-    let insns = weigh_alone(image, modules, parameters, &console, &tare, goes_on);
+    let insns = alone(kernel, &console, &this_program()?).boot_insns(kernel.parameters, goes_on);
     interrupt.check()?;
     insns?.ok_or_else(|| LinuxError::Ended {
         kernel: kernel.name.clone(),
@@ -269,10 +266,18 @@ pub fn code_kib(
     let directory = scratch()?;
     let console = directory.path().join("console");
     let goes_on = || interrupt.check().is_ok();
-    let Bootable { image, modules, .. } = kernel;
-    let code = code_kib_alone(image, modules, &console, tare, goes_on);
+    let code = alone(kernel, &console, tare).code_kib(goes_on);
     interrupt.check()?;
     Ok(code?)
+}
+
+fn alone<'a>(kernel: &'a Bootable, console: &'a Path, tare: &'a Path) -> KernelAlone<'a> {
+    KernelAlone {
+        kernel: &kernel.image,
+        modules: &kernel.modules,
+        console,
+        tare,
+    }
 }
 
 /// A guest of the translator with one vCPU.
