@@ -12,7 +12,7 @@ use tare_control::exit::ExitCode;
 use tare_init::Task;
 use tare_program::elf::{ElfError, Layout, LoadAddress, is_for_this_machine};
 use tare_program::script::{self, Interpreter, ScriptError};
-use tare_program::{FILE, Start, StartError};
+use tare_program::{FILE, Start, StartError, names};
 use tare_rootfs::Tree;
 use tare_rootfs::tree::{Content, EntryKind, NameError, Node};
 
@@ -398,7 +398,7 @@ fn program_of(tree: &Tree, task: &mut Task) -> Result<(String, Vec<u8>, String),
         let Some(Interpreter { path, argument }) = read else {
             return Ok((found, bytes, named));
         };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let text = |bytes: &[u8]| names::text(bytes.to_vec());
         let script = format!("/{found}");
         let words = [Some(text(path)), argument.map(text), Some(script.clone())];
         task.command.splice(..1, words.into_iter().flatten());
@@ -513,6 +513,15 @@ mod tests {
             Err(ProgramError::Script { .. })
         ));
         assert!(matches!(of(&["/bin/own"]), Err(ProgramError::Scripts(_))));
+        // Bytes that are not UTF-8 stay what they are.
+        let of_bytes = Node::bytes(*b"#!/bin/sh \xe9\n", 0o755);
+        tree.insert("bin/bytes", of_bytes).expect("a name");
+        let mut task = Task {
+            command: vec!["/bin/bytes".to_owned()],
+            ..Task::default()
+        };
+        program_of(&tree, &mut task).expect("a script");
+        assert_eq!(*names::bytes(&task.command[1]), *b"\xe9");
     }
 
     /// Its owner may replace it by a link to a file that only this user may read, or by a pipe.
