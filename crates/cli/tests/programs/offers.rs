@@ -129,6 +129,14 @@ fn a_call_is_interrupted_only_in_the_thread_that_takes_the_signal() {
         return;
     }
     answers_as_here_on_one_and_two_cpus("takers.c");
+    let place = TestDir::new();
+    let Some(program) = c(&place, "takers.c", &["-static"]) else {
+        return;
+    };
+    for cpus in ["1", "2"] {
+        let ended = run(&place, &program, &["--cpus", cpus, "--env", "SPURIOUS=1"]);
+        ended.expect(0, " spurious = 0 ");
+    }
 }
 
 #[test]
