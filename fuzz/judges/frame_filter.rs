@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use tare_frames::{Filter, Prefix, Rules, Verdict};
 
 const HOST: [u8; 4] = [192, 168, 7, 1];
+const GATEWAY: [u8; 4] = [10, 0, 2, 2];
 
 /// The first byte says how often the frame also goes to the guest, which must
 /// never open an address that is not the frame's own source.
@@ -15,6 +16,7 @@ pub(crate) fn judge(bytes: &[u8]) {
     };
     let mut filter = Filter::new(Rules {
         host: vec![Prefix::from(Ipv4Addr::from(HOST))],
+        gateways: vec![GATEWAY.into()],
         ..Rules::default()
     });
     let fresh = filter.check_outgoing(frame);
@@ -47,12 +49,14 @@ fn ends(frame: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 /// A second reading, by fixed places alone: IPv4 without tags whose destination
-/// is the host's, except for what DHCP sends.
+/// is the host's, except for what DHCP sends, or the gateway's, except for names and DHCP.
 fn names_the_host(frame: &[u8]) -> bool {
     let (Some([0x08, 0x00]), Some(to)) = (frame.get(12..14), frame.get(30..34)) else {
         return false;
     };
     let dhcp = frame[23] == 17 && to == [255; 4];
     let closed = matches!(to, [0 | 127 | 224..=239 | 255, ..] | [169, 254, ..]);
-    (closed && !dhcp) || to == HOST
+    // UDP, and no later fragment; its port lies behind options.
+    let served = frame[23] == 17 && frame[20] & 0x1f == 0 && frame[21] == 0;
+    (closed && !dhcp) || to == HOST || (to == GATEWAY && !served)
 }

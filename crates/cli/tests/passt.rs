@@ -8,10 +8,11 @@ mod support;
 
 use std::fs::{self, Permissions};
 use std::io::Write as _;
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::thread;
+use std::time::Duration;
 
 use support::compile::c;
 use support::needs::{built, kvm, passt, skip};
@@ -111,25 +112,27 @@ fn outbound(place: &Place, to: &TcpListener) -> Option<[String; 3]> {
 
 /// Answers each connection with a line.
 fn listener() -> Option<TcpListener> {
+    let Some(own) = own_address() else {
+        skip("the host has no address but its loopback's");
+        return None;
+    };
+    let listener = TcpListener::bind((own, 0)).unwrap();
+    let answers = listener.try_clone().unwrap();
+    thread::spawn(move || {
+        for stream in answers.incoming() {
+            let _ = stream.unwrap().write_all(b"from outside\n");
+        }
+    });
+    Some(listener)
+}
+
+/// The host's address towards others.
+fn own_address() -> Option<Ipv4Addr> {
     let probe = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
-    let own = probe
-        .connect((Ipv4Addr::new(198, 51, 100, 1), 9))
-        .and_then(|()| probe.local_addr());
-    match own {
-        Ok(own) if !own.ip().is_loopback() => {
-            let listener = TcpListener::bind((own.ip(), 0)).unwrap();
-            let answers = listener.try_clone().unwrap();
-            thread::spawn(move || {
-                for stream in answers.incoming() {
-                    let _ = stream.unwrap().write_all(b"from outside\n");
-                }
-            });
-            Some(listener)
-        }
-        _ => {
-            skip("the host has no address but its loopback's");
-            None
-        }
+    probe.connect((Ipv4Addr::new(198, 51, 100, 1), 9)).ok()?;
+    match probe.local_addr().ok()?.ip() {
+        IpAddr::V4(own) if !own.is_loopback() => Some(own),
+        _ => None,
     }
 }
 
@@ -292,17 +295,55 @@ fn what_waits_for_passt_has_no_more_rights_than_passt() {
 
 /// A UDP port is passt's, and no other process could open it.
 #[test]
-fn a_udp_port_starts_passt_with_the_machine() {
-    let Some(image) = passt().then(|| built("http")).flatten() else {
+fn a_udp_port_starts_passt_with_the_machine_and_answers_each_client() {
+    if !passt() || built("linux").is_none() {
+        return;
+    }
+    let place = Place::new();
+    let Some(program) = c(&place.dir, "datagrams.c", &["-static"]) else {
         return;
     };
-    let place = Place::new();
-    let publish = format!("{}:53/udp", free_port());
-    place.start(&[image.to_str().unwrap(), "-p", &publish]);
+    let port = free_port();
+    let publish = format!("0.0.0.0:{port}:53/udp");
+    place.start(&[&program, "-p", &publish]);
     assert!(place.starts() > 0);
     assert!(place.waiters().is_empty());
     assert_eq!(place.counter("forward_passt_started"), 1);
+    // For the guest the one on the loopback is its gateway, and the other has its own address.
+    let clients: Vec<(UdpSocket, Ipv4Addr)> = std::iter::once(Ipv4Addr::LOCALHOST)
+        .chain(own_address())
+        .map(|own| (UdpSocket::bind((own, 0)).unwrap(), own))
+        .collect();
+    for round in 0..3 {
+        for (client, own) in &clients {
+            let question = format!("{round} {own}");
+            assert_eq!(
+                echoed(client, (*own, port), question.as_bytes()),
+                question.as_bytes()
+            );
+        }
+    }
     place.stop();
+}
+
+/// What comes back for a datagram, which is sent again while nothing does: the program may not listen yet.
+fn echoed(client: &UdpSocket, to: (Ipv4Addr, u16), question: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 65_536];
+    client
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
+    let mut length = 0;
+    eventually("a datagram comes back", || {
+        client.send_to(question, to).unwrap();
+        let Ok(got) = client.recv(&mut bytes) else {
+            return false;
+        };
+        length = got;
+        // Not one of an earlier question that was sent twice.
+        bytes[..length] == *question
+    });
+    bytes.truncate(length);
+    bytes
 }
 
 /// Not when it is needed: then no user looks.

@@ -48,9 +48,10 @@ impl Flows {
         set[0] = Some(flow);
     }
 
-    /// Whether a packet from the guest answers a recorded flow.
+    /// Whether a packet from the guest answers a recorded flow. One that opens a connection does not: the client's
+    /// port may be another program's by now, and passt would connect to it.
     pub(crate) fn answers(&self, packet: &Ip) -> bool {
-        let Some(ports) = packet.ports else {
+        let Some(ports) = packet.ports.filter(|_| !packet.opens) else {
             return false;
         };
         let flow = Flow {
@@ -84,6 +85,7 @@ mod tests {
                 source,
                 destination,
             }),
+            opens: false,
         }
     }
 
@@ -99,6 +101,11 @@ mod tests {
             ..packet(80, 40_000)
         };
         assert!(!flows.answers(&udp));
+        let opening = Ip {
+            opens: true,
+            ..packet(80, 40_000)
+        };
+        assert!(!flows.answers(&opening));
         let portless = Ip {
             ports: None,
             ..packet(80, 40_000)

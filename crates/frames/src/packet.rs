@@ -50,6 +50,8 @@ pub(crate) struct Ip {
     pub(crate) icmpv6: Option<u8>,
     /// Ports of TCP or UDP.
     pub(crate) ports: Option<Ports>,
+    /// Whether it may open a TCP connection: SYN without ACK, or a header that ends before its flags.
+    pub(crate) opens: bool,
 }
 
 /// Ports of TCP or UDP.
@@ -108,6 +110,7 @@ fn ipv4(bytes: &[u8]) -> Result<Ip, Reason> {
         ports: (fragment_offset == 0)
             .then(|| ports(protocol, payload))
             .flatten(),
+        opens: opens(protocol, payload),
     })
 }
 
@@ -133,6 +136,7 @@ fn ipv6(bytes: &[u8]) -> Result<Ip, Reason> {
         protocol,
         icmpv6: icmpv6(protocol, payload),
         ports: ports(protocol, payload),
+        opens: opens(protocol, payload),
     })
 }
 
@@ -154,6 +158,16 @@ fn ports(protocol: u8, payload: &[u8]) -> Option<Ports> {
         source: u16::from_be_bytes([ports[0], ports[1]]),
         destination: u16::from_be_bytes([ports[2], ports[3]]),
     })
+}
+
+/// RFC 9293, section 3.1.
+fn opens(protocol: u8, payload: &[u8]) -> bool {
+    const SYN_AND_ACK: u8 = 0x12;
+    const SYN: u8 = 0x02;
+    protocol == TCP
+        && payload
+            .get(13)
+            .is_none_or(|flags| flags & SYN_AND_ACK == SYN)
 }
 
 /// RFC 826: hardware type Ethernet, protocol IPv4, lengths 6 and 4, operation,

@@ -17,7 +17,10 @@ pub(crate) fn of_this_host(allow: Vec<Prefix>) -> Rules {
     Rules {
         host,
         allow,
-        gateway: Some(Ipv4Addr::from(passt::GATEWAY).into()),
+        gateways: vec![
+            Ipv4Addr::from(passt::GATEWAY).into(),
+            passt::GATEWAY_V6.into(),
+        ],
     }
 }
 

@@ -11,9 +11,11 @@
 //! - It takes its addresses from the interface with the default route, and refuses to start
 //!   without one. There, `-i lo` with a hardware address works.
 //!
-//! passt connects a guest to whatever address it names: `--no-map-gw` closes the
-//! gateway's alone. What the guest may not reach is dropped before passt sees it
-//! (`tare_frames::Filter`, in the monitor).
+//! passt connects a guest to whatever address it names, and takes the gateway's for the host's loopback. What
+//! the guest may not reach, the gateway too, is dropped before passt sees it (`tare_frames::Filter`, in the
+//! monitor). `--no-map-gw` closes the gateway once more, but where a UDP port is published at an IPv4 address:
+//! passt shows the guest a client on the host's loopback as the gateway, and by that option would not send the
+//! answers back.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -272,9 +274,11 @@ fn arguments(forwards: &[Publish], network: Network, template: Template) -> Vec<
     } else {
         vec!["--ipv4-only".to_owned()]
     };
+    if !forwards.iter().any(answers_by_gateway) {
+        arguments.push("--no-map-gw".to_owned());
+    }
     arguments.extend([
         "--quiet".to_owned(),
-        "--no-map-gw".to_owned(),
         "--address".to_owned(),
         ip(GUEST),
         "--netmask".to_owned(),
@@ -308,6 +312,11 @@ fn arguments(forwards: &[Publish], network: Network, template: Template) -> Vec<
     arguments
 }
 
+/// Whether a client of that port may be the gateway for the guest, and only passt knows which client.
+fn answers_by_gateway(forward: &Publish) -> bool {
+    forward.protocol == Protocol::Udp && forward.address.is_ipv4()
+}
+
 fn has_default_route() -> bool {
     fs::read_to_string("/proc/net/route").is_ok_and(|table| lists_default_route(&table))
 }
@@ -322,7 +331,8 @@ fn lists_default_route(table: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::io::Read as _;
+    use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
     use super::*;
 
@@ -369,6 +379,21 @@ mod tests {
         );
         assert!(!arguments.contains("--interface"), "{arguments}");
         assert!(arguments.contains("--ipv4-only"), "{arguments}");
+    }
+
+    #[test]
+    fn the_gateway_stands_for_the_host_only_where_a_udp_port_needs_it() {
+        for (published, stands) in [
+            ("18080:80", false),
+            ("5353:53/udp", true),
+            ("0.0.0.0:5353:53/udp", true),
+            ("[::1]:5353:53/udp", false),
+        ] {
+            let forwards = [published.parse().expect("a forward")];
+            let arguments = arguments(&forwards, of(&forwards), Template::DefaultRoute);
+            let closed = arguments.iter().any(|argument| argument == "--no-map-gw");
+            assert_eq!(closed, !stands, "{published}");
+        }
     }
 
     #[test]
@@ -479,5 +504,72 @@ mod tests {
         };
         assert!(!reaches_loopback(allowing("127.0.0.2")));
         assert!(reaches_loopback(allowing("127.0.0.0/8")), "the control");
+    }
+
+    /// The next UDP packet for the guest: its frame behind the length, from the guest's end.
+    fn datagram(guest: &mut UnixStream) -> Vec<u8> {
+        loop {
+            let mut length = [0; 4];
+            guest.read_exact(&mut length).expect("a length");
+            let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+            guest.read_exact(&mut frame).expect("a frame");
+            if frame.get(12..14) == Some(&[0x08, 0x00]) && frame[23] == 17 {
+                return frame;
+            }
+        }
+    }
+
+    /// The answer to a UDP packet, with the same bytes, to `port`; with its length before it.
+    fn answer(question: &[u8], port: [u8; 2]) -> Vec<u8> {
+        let mut frame = question.to_vec();
+        for (at, from, bytes) in [(0, 6, 6), (6, 0, 6), (26, 30, 4), (30, 26, 4), (34, 36, 2)] {
+            frame[at..at + bytes].copy_from_slice(&question[from..from + bytes]);
+        }
+        frame[36..38].copy_from_slice(&port);
+        // No checksum (RFC 768).
+        frame[40..42].fill(0);
+        [&(frame.len() as u32).to_be_bytes()[..], &frame].concat()
+    }
+
+    #[test]
+    fn a_udp_port_answers_a_client_on_the_hosts_loopback_and_no_other_program_there() {
+        if !tare_vmtest::installed("passt") {
+            tare_vmtest::lacks("passt is not installed");
+            return;
+        }
+        let port = tare_vmtest::free_port();
+        let forwards = [format!("{port}:53/udp").parse().expect("a forward")];
+        let mut passt = choice(&forwards).start([2, 0, 0, 0, 0, 1]).expect("passt");
+        let (mut guest, ours) = UnixStream::pair().expect("a pair");
+        let network = passt.socket().try_clone().expect("a copy");
+        passt.wait_ready().expect("passt is ready");
+        let rules = crate::frame_rules::of_this_host(Vec::new());
+        crate::relay::start(ours, network.into(), rules).expect("a relay");
+        let local = || {
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+            // A bound for an answer that is lost.
+            let limit = std::time::Duration::from_secs(20);
+            socket.set_read_timeout(Some(limit)).expect("a limit");
+            socket
+        };
+        let (client, victim) = (local(), local());
+        client
+            .send_to(b"who", (Ipv4Addr::LOCALHOST, port))
+            .expect("sent");
+        let question = datagram(&mut guest);
+        assert_eq!(&question[26..30], GATEWAY, "the client's address");
+        let victims = victim.local_addr().expect("its address").port();
+        guest
+            .write_all(&answer(&question, victims.to_be_bytes()))
+            .expect("sent");
+        let clients = question[34..36].try_into().expect("two bytes");
+        guest.write_all(&answer(&question, clients)).expect("sent");
+        let mut bytes = [0; 8];
+        let (length, from) = client.recv_from(&mut bytes).expect("an answer");
+        assert_eq!(&bytes[..length], b"who");
+        assert_eq!(from.port(), port);
+        // Frames arrive in order.
+        victim.set_nonblocking(true).expect("a mode");
+        assert!(victim.recv_from(&mut bytes).is_err());
     }
 }

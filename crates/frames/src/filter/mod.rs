@@ -11,6 +11,8 @@ use crate::{Prefix, Reason};
 
 const DHCP_CLIENT: u16 = 68;
 const DHCP_SERVER: u16 = 67;
+/// Port of name servers.
+const DNS: u16 = 53;
 const DHCPV6: Ports = Ports {
     source: 546,
     destination: 547,
@@ -28,8 +30,9 @@ pub struct Rules {
     pub host: Vec<Prefix>,
     /// Addresses that are open all the same.
     pub allow: Vec<Prefix>,
-    /// The guest's gateway: ARP for it always passes.
-    pub gateway: Option<IpAddr>,
+    /// The guest's gateways, by which passt may mean the host's loopback: a guest finds their hardware addresses,
+    /// asks them for names and for its own address, and answers; nothing else, whatever `allow` says.
+    pub gateways: Vec<IpAddr>,
 }
 
 /// What happens to a frame.
@@ -82,7 +85,7 @@ impl Filter {
                 if !sender.is_unspecified() {
                     self.source((*sender).into())?;
                 }
-                if self.rules.gateway == Some((*target).into()) {
+                if self.is_gateway((*target).into()) {
                     return Ok(());
                 }
                 self.destination((*target).into())
@@ -90,6 +93,9 @@ impl Filter {
             Packet::Ip(ip) if starts_up(ip) || self.flows.answers(ip) => Ok(()),
             Packet::Ip(ip) => {
                 self.source(ip.source)?;
+                if self.is_gateway(ip.destination) && serves(ip) {
+                    return Ok(());
+                }
                 self.destination(ip.destination)
             }
         }
@@ -105,6 +111,9 @@ impl Filter {
     }
 
     fn destination(&self, address: IpAddr) -> Result<(), Reason> {
+        if self.is_gateway(address) {
+            return Err(Reason::Host);
+        }
         if self.allows(address) {
             return Ok(());
         }
@@ -115,6 +124,10 @@ impl Filter {
             return Err(Reason::Host);
         }
         Ok(())
+    }
+
+    fn is_gateway(&self, address: IpAddr) -> bool {
+        self.rules.gateways.contains(&address)
     }
 
     fn allows(&self, address: IpAddr) -> bool {
@@ -128,6 +141,15 @@ impl Filter {
         };
         let mut addresses = std::iter::once(address).chain(embedded);
         addresses.any(|address| self.rules.host.iter().any(|range| range.contains(address)))
+    }
+}
+
+/// Whether passt itself takes the packet for a gateway: names (which it sends on to the host's resolver), DHCP and
+/// neighbour discovery. Names by TCP are not among them: Debian 12's passt connects to the host's loopback.
+fn serves(ip: &Ip) -> bool {
+    match ip.ports {
+        Some(ports) => ip.protocol == UDP && [DNS, DHCP_SERVER].contains(&ports.destination),
+        None => ip.protocol == ICMPV6 && matches!(ip.icmpv6, Some(135 | 136)),
     }
 }
 

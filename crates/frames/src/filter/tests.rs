@@ -5,6 +5,7 @@ use crate::packet::TCP;
 
 const GUEST: [u8; 4] = [10, 0, 2, 15];
 const GATEWAY: [u8; 4] = [10, 0, 2, 2];
+const GATEWAY_V6: &str = "fd00::2";
 const HOST: [u8; 4] = [192, 168, 7, 1];
 
 fn filter(allow: &[&str]) -> Filter {
@@ -18,7 +19,7 @@ fn filter(allow: &[&str]) -> Filter {
             "2001:db8::7".parse().expect("a range"),
         ],
         allow: allow.iter().map(range).collect(),
-        gateway: Some(GATEWAY.into()),
+        gateways: vec![GATEWAY.into(), GATEWAY_V6.parse().expect("an address")],
     })
 }
 
@@ -84,7 +85,7 @@ fn a_guest_reaches_the_world_and_its_gateway() {
         filter.check_outgoing(&ethernet(0x8035, &[0; 46])),
         Verdict::Pass
     );
-    let v6 = ipv6(TCP, "fd00::2", "2001:db8::8");
+    let v6 = ipv6(TCP, "fd00::15", "2001:db8::8");
     assert_eq!(filter.check_outgoing(&v6), Verdict::Pass);
 }
 
@@ -141,7 +142,7 @@ fn ipv6_addresses_of_the_host_are_closed_in_every_spelling() {
     ];
     let filter = filter(&[]);
     for (address, reason) in closed {
-        let frame = ipv6(TCP, "fd00::2", address);
+        let frame = ipv6(TCP, "fd00::15", address);
         assert_eq!(
             filter.check_outgoing(&frame),
             Verdict::Drop(reason),
@@ -171,7 +172,7 @@ fn dhcp_and_neighbour_discovery_pass() {
     assert_eq!(message(133, "::", "ff02::2"), Verdict::Pass);
     assert_eq!(message(135, "fe80::5", "fe80::1"), Verdict::Pass);
     assert_eq!(message(136, "fe80::5", "ff02::1"), Verdict::Pass);
-    assert_ne!(message(133, "fd00::2", "ff02::2"), Verdict::Pass);
+    assert_ne!(message(133, "fd00::15", "ff02::2"), Verdict::Pass);
     // passt would send echo requests to the host's links, and routers advertise for others.
     for kind in [0, 128, 129, 134, 137] {
         let sent = message(kind, "fe80::5", "fe80::1");
@@ -184,7 +185,7 @@ fn dhcp_and_neighbour_discovery_pass() {
         filter.check_outgoing(&frame)
     };
     assert_eq!(request("fe80::5", "ff02::1:2", 547), Verdict::Pass);
-    assert_ne!(request("fd00::2", "ff02::1:2", 547), Verdict::Pass);
+    assert_ne!(request("fd00::15", "ff02::1:2", 547), Verdict::Pass);
     assert_ne!(request("fe80::5", "ff02::1:2", 53), Verdict::Pass);
     assert_ne!(request("fe80::5", "ff02::fb", 547), Verdict::Pass);
     // passt passes over the options and sends what is behind them.
@@ -255,7 +256,7 @@ fn frames_that_are_cut_short_are_dropped_at_any_length() {
     let whole = [
         tcp(GUEST, [192, 0, 2, 1]),
         arp(GUEST, GATEWAY),
-        ipv6(TCP, "fd00::2", "2001:db8::8"),
+        ipv6(TCP, "fd00::15", "2001:db8::8"),
     ];
     for (frame, least) in whole.iter().zip([34, 42, 54]) {
         for length in 0..least {
@@ -325,4 +326,60 @@ fn the_gateways_arp_passes_where_the_host_has_that_address_too() {
         &ipv4(TCP, GATEWAY, GUEST, &segment(80, 40_000)),
     ));
     assert_eq!(filter.check_outgoing(&tcp(GUEST, GATEWAY)), Verdict::Pass);
+}
+
+#[test]
+fn a_gateway_is_closed_but_for_what_passt_serves() {
+    let filter = filter(&["0.0.0.0/0", "::/0"]);
+    let v4 = |protocol, payload: &[u8]| {
+        filter.check_outgoing(&ethernet(0x0800, &ipv4(protocol, GUEST, GATEWAY, payload)))
+    };
+    assert_eq!(v4(UDP, &segment(40_000, 53)), Verdict::Pass);
+    assert_eq!(v4(UDP, &segment(68, 67)), Verdict::Pass);
+    let closed = Verdict::Drop(Reason::Host);
+    assert_eq!(v4(UDP, &segment(40_000, 54)), closed);
+    assert_eq!(v4(UDP, &segment(53, 40_000)), closed);
+    assert_eq!(v4(UDP, &[]), closed);
+    assert_eq!(v4(TCP, &segment(40_000, 53)), closed);
+    assert_eq!(v4(1, &segment(8, 0)), closed);
+    let discovery = |kind: u8| {
+        let mut frame = ipv6(ICMPV6, "fd00::15", GATEWAY_V6);
+        frame[54] = kind;
+        filter.check_outgoing(&frame)
+    };
+    for (kind, verdict) in [(135, Verdict::Pass), (136, Verdict::Pass), (128, closed)] {
+        assert_eq!(discovery(kind), verdict, "{kind}");
+    }
+    assert_eq!(
+        filter.check_outgoing(&ipv6(TCP, "fd00::15", GATEWAY_V6)),
+        closed
+    );
+}
+
+#[test]
+fn a_guest_answers_a_client_that_passt_shows_as_the_gateway() {
+    let mut filter = filter(&[]);
+    let packet =
+        |protocol, from, to, payload: &[u8]| ethernet(0x0800, &ipv4(protocol, from, to, payload));
+    for protocol in [UDP, TCP] {
+        let mut answer = segment(80, 50_000);
+        // SYN and ACK.
+        answer[13] = 0x12;
+        let answer = packet(protocol, GUEST, GATEWAY, &answer);
+        let closed = Verdict::Drop(Reason::Host);
+        assert_eq!(filter.check_outgoing(&answer), closed);
+        let question = packet(protocol, GATEWAY, GUEST, &segment(50_000, 80));
+        filter.note_incoming(&question);
+        assert_eq!(filter.check_outgoing(&answer), Verdict::Pass);
+    }
+    let mut opening = segment(80, 50_000);
+    opening[13] = 0x02;
+    for payload in [&opening[..], &opening[..13]] {
+        let call = packet(TCP, GUEST, GATEWAY, payload);
+        assert_eq!(
+            filter.check_outgoing(&call),
+            Verdict::Drop(Reason::Host),
+            "another program may have the port by now"
+        );
+    }
 }

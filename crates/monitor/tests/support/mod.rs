@@ -125,7 +125,7 @@ impl Rig {
             "backend": {
                 "kind": "stream",
                 "fd": socket.as_raw_fd(),
-                "filter": {"host": [], "allow": [], "gateway": null},
+                "filter": {"host": [], "allow": [], "gateways": []},
             },
         });
         self.passed.push(socket);
