@@ -4,12 +4,13 @@
 //! Shared by the fuzz target and `tare_forward`'s tests.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
 use tare_devices::net::RxOffload;
-use tare_forward::{Beside, Ends, Limits, Readiness, Settings, Slot, Stream, Table};
+use tare_forward::{Beside, Ends, FrameOwner, Limits, Readiness, Settings, Slot, Stream, Table};
 use tare_tcp::time::{Duration, Instant};
 
 /// Bytes of a step.
@@ -130,6 +131,8 @@ struct World {
     known: Vec<Known>,
     now: Instant,
     clients: u16,
+    /// Clients' ports and the guest's between which datagrams went, and the last one's time.
+    asked: HashMap<[u16; 2], Instant>,
 }
 
 impl World {
@@ -165,6 +168,7 @@ impl World {
             known: Vec::new(),
             now,
             clients: 0,
+            asked: HashMap::new(),
         }
     }
 
@@ -182,8 +186,10 @@ impl World {
                 2 => {
                     self.table.restart(RxOffload::default(), self.now);
                     self.known.clear();
+                    self.asked.clear();
                 }
-                _ => {}
+                3 | 4 => self.ask(word(4), word(6), word(8)),
+                _ => self.answer_datagram(word(4), word(6), step),
             },
             8 => {
                 self.now = self.now + Duration::from_millis(u64::from(word(2)));
@@ -219,6 +225,59 @@ impl World {
             next: first.wrapping_add(1),
             sent: GUESTS_FIRST.wrapping_add(1),
         });
+    }
+
+    /// A client's datagram, which is the next frame, of an empty queue, if it is not too long.
+    fn ask(&mut self, client: u16, port: u16, len: u16) {
+        let (client, port, len) = (client % 8, port % 4, usize::from(len) % 1600);
+        let from = SocketAddr::from(([127, 0, 0, 1], client));
+        self.table
+            .datagram((port, from), port, &vec![client as u8; len], self.now);
+        if len > 1472 {
+            return;
+        }
+        let frame = self.table.peek(self.now).expect("a datagram");
+        let udp = &frame.bytes[34..];
+        assert_eq!((frame.bytes[23], half(udp, 4)), (17, 8 + len as u16));
+        let ports = [half(udp, 0), half(udp, 2)];
+        assert_eq!(ports, [client, port]);
+        assert!(udp[8..].iter().all(|byte| *byte == client as u8));
+        self.asked.insert(ports, self.now);
+        self.table.consume();
+    }
+
+    /// A datagram of the guest's, with a changed byte: what goes to a client goes to one that has asked, whole.
+    fn answer_datagram(&mut self, client: u16, port: u16, step: &[u8; STEP]) {
+        let len = usize::from(step[3] % 40);
+        let ports = [client % 10, port % 5];
+        let mut frame = vec![0; 12];
+        frame.extend([8, 0, 0x45, 0]);
+        frame.extend((28 + len as u16).to_be_bytes());
+        frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+        frame.extend(GUEST);
+        frame.extend(GATEWAY);
+        frame.extend(ports[1].to_be_bytes());
+        frame.extend(ports[0].to_be_bytes());
+        frame.extend((8 + len as u16).to_be_bytes());
+        frame.extend([0, 0]);
+        frame.resize(42 + len, 7);
+        let at = usize::from(step[10]) % frame.len();
+        frame[at] ^= step[11];
+        let is_remembered = |ports| {
+            let asked = self.asked.get(ports);
+            asked.is_some_and(|asked| self.now.since(*asked) <= Duration::from_secs(300))
+        };
+        match self.table.take(&frame, self.now) {
+            FrameOwner::Client(answer) => {
+                let ports = [answer.client.port(), answer.port];
+                assert!(is_remembered(&ports), "{ports:?}");
+                assert!(answer.bytes.len() <= len);
+            }
+            FrameOwner::Table | FrameOwner::Passt => {
+                let is_lost = step[11] == 0 && is_remembered(&ports);
+                assert!(!is_lost, "{ports:?}");
+            }
+        }
     }
 
     /// A segment of the guest's: numbers near those that are expected, or far from them.

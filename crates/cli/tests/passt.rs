@@ -293,36 +293,75 @@ fn what_waits_for_passt_has_no_more_rights_than_passt() {
     place.stop();
 }
 
-/// A UDP port is passt's, and no other process could open it.
+/// With the machine's own network, and by passt, which starts with the machine then.
 #[test]
-fn a_udp_port_starts_passt_with_the_machine_and_answers_each_client() {
+fn a_udp_port_answers_its_clients() {
     if !passt() || built("linux").is_none() {
+        return;
+    }
+    for forward in ["direct", "passt"] {
+        let place = Place::new();
+        let Some(program) = c(&place.dir, "datagrams.c", &["-static"]) else {
+            return;
+        };
+        let port = free_port();
+        let publish = format!("0.0.0.0:{port}:53/udp");
+        let net = format!("user,forward={forward}");
+        place.start(&[&program, "-p", &publish, "--net", &net]);
+        assert_eq!(place.starts() > 0, forward == "passt", "{forward}");
+        // For the guest the one on the loopback is its gateway, and the other has its own address.
+        let clients: Vec<(UdpSocket, Ipv4Addr)> = std::iter::once(Ipv4Addr::LOCALHOST)
+            .chain(own_address())
+            .map(|own| (UdpSocket::bind((own, 0)).unwrap(), own))
+            .collect();
+        for round in 0..3 {
+            for (client, own) in &clients {
+                let question = format!("{round} {own} {}", "x".repeat(1000));
+                let answer = echoed(client, (*own, port), question.as_bytes());
+                assert_eq!(answer, question.as_bytes());
+            }
+        }
+        assert_eq!(place.starts() > 0, forward == "passt", "{forward}");
+        place.stop();
+    }
+}
+
+#[test]
+fn two_udp_ports_for_one_of_the_guest_answer_by_the_one_that_was_asked() {
+    if !kvm() || built("linux").is_none() {
         return;
     }
     let place = Place::new();
     let Some(program) = c(&place.dir, "datagrams.c", &["-static"]) else {
         return;
     };
-    let port = free_port();
-    let publish = format!("0.0.0.0:{port}:53/udp");
-    place.start(&[&program, "-p", &publish]);
-    assert!(place.starts() > 0);
-    assert!(place.waiters().is_empty());
-    assert_eq!(place.counter("forward_passt_started"), 1);
-    // For the guest the one on the loopback is its gateway, and the other has its own address.
-    let clients: Vec<(UdpSocket, Ipv4Addr)> = std::iter::once(Ipv4Addr::LOCALHOST)
-        .chain(own_address())
-        .map(|own| (UdpSocket::bind((own, 0)).unwrap(), own))
-        .collect();
-    for round in 0..3 {
-        for (client, own) in &clients {
-            let question = format!("{round} {own}");
-            assert_eq!(
-                echoed(client, (*own, port), question.as_bytes()),
-                question.as_bytes()
-            );
-        }
+    let ports = [free_port(), free_port()];
+    let publish = [
+        format!("{}:53/udp", ports[0]),
+        format!("{}:53/udp", ports[1]),
+    ];
+    place.start(&[
+        &program,
+        "-p",
+        &publish[0],
+        "-p",
+        &publish[1],
+        "--net",
+        "user,outbound=off",
+    ]);
+    let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    for port in [ports[0], ports[1], ports[0]] {
+        // Connected: what comes from elsewhere is not received.
+        client.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        let question = port.to_string();
+        let to = (Ipv4Addr::LOCALHOST, port);
+        assert_eq!(
+            echoed(&client, to, question.as_bytes()),
+            question.as_bytes()
+        );
     }
+    assert!(place.counter("forward_datagrams_out") >= 3);
+    assert_eq!(place.starts(), 0);
     place.stop();
 }
 

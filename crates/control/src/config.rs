@@ -201,7 +201,7 @@ pub struct StreamConfig {
     pub filter: Rules,
 }
 
-/// Published TCP ports.
+/// Published ports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardConfig {
@@ -239,14 +239,42 @@ pub enum PasstStart {
     WhenNeeded,
 }
 
-/// A published TCP port.
+/// A published port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForwardedPort {
-    /// Listening socket.
+    /// Socket that is bound; one for TCP listens.
     pub fd: Descriptor,
+    /// What it is for.
+    pub protocol: Protocol,
     /// The guest's port.
     pub guest: u16,
+}
+
+/// A transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl Protocol {
+    /// `tcp` or `udp`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// A disk.

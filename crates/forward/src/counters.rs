@@ -25,8 +25,15 @@ counters! {
         forward_resent,
         /// Segments of the guest for no connection.
         forward_strays,
-        /// Frames of the guest that are neither TCP nor a question for the gateway's address, where
-        /// no passt is on the wire, or none that they would start.
+        /// Datagrams from clients of UDP ports.
+        forward_datagrams_in,
+        /// The guest's answers to them.
+        forward_datagrams_out,
+        /// Datagrams that were dropped: longer than a packet, from an address that the guest cannot answer, or not
+        /// taken by the host's socket.
+        forward_datagrams_dropped,
+        /// Frames of the guest that are neither TCP nor a client's datagram nor a question for the gateway's address,
+        /// where no passt is on the wire, or none that they would start.
         forward_unclaimed,
         /// Times that passt was started: with the machine, or by a frame of the guest.
         forward_passt_started,

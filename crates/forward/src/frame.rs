@@ -10,8 +10,9 @@ pub(crate) const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
 pub(crate) const ETHERTYPE_ARP: [u8; 2] = [0x08, 0x06];
 pub(crate) const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_ICMP: u8 = 1;
-const PROTOCOL_UDP: u8 = 17;
+pub(crate) const PROTOCOL_UDP: u8 = 17;
 pub(crate) const PROTOCOL_ICMPV6: u8 = 58;
+pub(crate) const UDP_HEADER: usize = 8;
 pub(crate) const IPV4_HEADER: usize = 20;
 pub(crate) const IPV6_HEADER: usize = 40;
 /// More fragments, and the offset, in IPv4's flags (RFC 791, 3.1).
@@ -30,7 +31,9 @@ const ECHO_V6: u8 = 128;
 pub(crate) enum Frame<'a> {
     /// A whole TCP segment from the guest (`remote`), header and data.
     Tcp(FourTuple, &'a [u8]),
-    /// A datagram of UDP, whole or not, or an echo request, with where it goes.
+    /// A whole datagram of UDP from the guest (`remote`), and its data.
+    Udp(FourTuple, &'a [u8]),
+    /// A part of one, or an echo request, with where it goes.
     Datagram(IpAddr),
     /// The guest asks for a hardware address.
     Question(Question),
@@ -77,6 +80,7 @@ fn ipv4(packet: &[u8]) -> Result<Frame<'_>, Malformed> {
     let is_whole = number(header, 6) & FRAGMENT_BITS == 0;
     match header[9] {
         PROTOCOL_TCP if is_whole => tcp(source, destination, payload),
+        PROTOCOL_UDP if is_whole => udp(source, destination, payload),
         PROTOCOL_UDP => Ok(Frame::Datagram(destination)),
         PROTOCOL_ICMP if payload.first() == Some(&ECHO) => Ok(Frame::Datagram(destination)),
         _ => Ok(Frame::Other),
@@ -95,7 +99,7 @@ fn ipv6(packet: &[u8]) -> Result<Frame<'_>, Malformed> {
     let (source, destination) = (ipv6_at(header, 8), ipv6_at(header, 24));
     match header[6] {
         PROTOCOL_TCP => tcp(source.into(), destination.into(), payload),
-        PROTOCOL_UDP => Ok(Frame::Datagram(destination.into())),
+        PROTOCOL_UDP => udp(source.into(), destination.into(), payload),
         PROTOCOL_ICMPV6 if payload.first() == Some(&ECHO_V6) => {
             Ok(Frame::Datagram(destination.into()))
         }
@@ -106,11 +110,26 @@ fn ipv6(packet: &[u8]) -> Result<Frame<'_>, Malformed> {
 
 fn tcp(source: IpAddr, destination: IpAddr, segment: &[u8]) -> Result<Frame<'_>, Malformed> {
     let ports = segment.first_chunk::<4>().ok_or(Malformed)?;
-    let tuple = FourTuple {
+    Ok(Frame::Tcp(ends(source, destination, ports), segment))
+}
+
+/// RFC 768. A jumbogram's length of 0 (RFC 2675) is none here.
+fn udp(source: IpAddr, destination: IpAddr, datagram: &[u8]) -> Result<Frame<'_>, Malformed> {
+    let header = datagram.first_chunk::<UDP_HEADER>().ok_or(Malformed)?;
+    let data = datagram.get(UDP_HEADER..usize::from(number(header, 4)));
+    let ports = [header[0], header[1], header[2], header[3]];
+    Ok(Frame::Udp(
+        ends(source, destination, &ports),
+        data.ok_or(Malformed)?,
+    ))
+}
+
+/// What a frame of the guest goes between. Both protocols begin with the ports.
+fn ends(source: IpAddr, destination: IpAddr, ports: &[u8; 4]) -> FourTuple {
+    FourTuple {
         local: SocketAddr::new(destination, number(ports, 2)),
         remote: SocketAddr::new(source, number(ports, 0)),
-    };
-    Ok(Frame::Tcp(tuple, segment))
+    }
 }
 
 fn arp(packet: &[u8]) -> Result<Frame<'_>, Malformed> {

@@ -1,4 +1,4 @@
-//! Published TCP ports: the host's end of each connection to a guest, without a process in
+//! Published ports: the host's end of each connection to a guest, without a process in
 //! between. A [`Table`] speaks TCP to the guest in Ethernet frames, by the same state machine as the
 //! library OS (`tare-tcp`), and carries bytes between that and a [`Stream`] of the host.
 //!
@@ -9,6 +9,8 @@
 //! - Bytes are read from a stream only as far as the guest's window and the pool of memory go, and
 //!   the guest's window opens only as far as the stream takes bytes: nothing is queued without a bound.
 //! - The end of one direction and resets pass in both directions.
+//! - A client of a UDP port is remembered for some minutes after its last datagram. The guest's answers name it by
+//!   their ends ([`FrameOwner::Client`]).
 //! - The wire is memory of this host: nothing is lost on it, and no checksum of what the guest sends is
 //!   looked at.
 //!
@@ -19,6 +21,7 @@
 //! Limits: no IPv4 fragments, no IPv6 extension headers, no ICMP.
 
 mod counters;
+mod datagrams;
 mod deadlines;
 mod frame;
 mod neighbour;
@@ -31,6 +34,7 @@ mod table;
 mod tests;
 
 pub use counters::ForwardCounters;
+pub use datagrams::{Answer, DatagramPort};
 pub use relay::{Stream, Watched};
 pub use settings::{Beside, Ends, Limits, Settings};
 pub use table::{FrameOwner, Readiness, Slot, Table};

@@ -8,32 +8,76 @@ use tare_tcp::{FourTuple, Outgoing};
 use crate::Settings;
 use crate::frame::{
     ETHERNET_HEADER, ETHERTYPE_IPV4, ETHERTYPE_IPV6, IPV4_HEADER, IPV6_HEADER, PROTOCOL_TCP,
+    PROTOCOL_UDP, UDP_HEADER,
 };
 
 const HOP_LIMIT: u8 = 64;
 const DO_NOT_FRAGMENT: u8 = 0x40;
-/// Where the checksum is in a TCP header.
-const TCP_CHECKSUM: usize = 16;
+
+/// What is behind the IP header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Transport {
+    #[default]
+    Tcp,
+    Udp,
+}
+
+impl Transport {
+    fn protocol(self) -> u8 {
+        match self {
+            Self::Tcp => PROTOCOL_TCP,
+            Self::Udp => PROTOCOL_UDP,
+        }
+    }
+
+    /// Where the checksum is in its header.
+    fn checksum(self) -> usize {
+        match self {
+            Self::Tcp => 16,
+            Self::Udp => 6,
+        }
+    }
+}
 
 /// A frame with its virtio header.
 #[derive(Debug, Default)]
 pub(crate) struct OutFrame {
     pub(crate) header: NetHeader,
     pub(crate) bytes: Vec<u8>,
-    /// Where the TCP header begins.
-    tcp: usize,
+    transport: Transport,
+    /// Where its header begins.
+    transport_at: usize,
 }
 
 impl OutFrame {
     /// Makes it a frame that is complete.
-    pub(crate) fn set(&mut self, frame: &[u8]) {
+    pub(crate) fn set(&mut self, frame: Vec<u8>) {
         self.header = NetHeader::default();
-        self.bytes.clear();
-        self.bytes.extend_from_slice(frame);
+        self.bytes = frame;
     }
 
     /// Makes it a frame with a segment. [`finish`](Self::finish) follows.
     pub(crate) fn begin(&mut self, settings: &Settings, tuple: &FourTuple, out: &Outgoing<'_>) {
+        self.headers(settings, tuple, Transport::Tcp);
+        self.bytes.resize(self.transport_at + out.wire_len(), 0);
+        let segment = &mut self.bytes[self.transport_at..];
+        out.write(tuple.local.port(), tuple.remote.port(), segment);
+    }
+
+    /// Makes it a frame with a datagram (RFC 768), of a length that was looked at. [`finish`](Self::finish) follows.
+    pub(crate) fn begin_datagram(&mut self, settings: &Settings, tuple: &FourTuple, data: &[u8]) {
+        self.headers(settings, tuple, Transport::Udp);
+        let len = (UDP_HEADER + data.len()) as u16;
+        for number in [tuple.local.port(), tuple.remote.port(), len, 0] {
+            self.bytes.extend_from_slice(&number.to_be_bytes());
+        }
+        self.bytes.extend_from_slice(data);
+    }
+
+    fn headers(&mut self, settings: &Settings, tuple: &FourTuple, transport: Transport) {
+        self.header = NetHeader::default();
+        self.transport = transport;
+        let protocol = transport.protocol();
         let bytes = &mut self.bytes;
         bytes.clear();
         bytes.extend_from_slice(&settings.guest_mac);
@@ -42,13 +86,13 @@ impl OutFrame {
             (SocketAddr::V4(from), SocketAddr::V4(to)) => {
                 bytes.extend_from_slice(&ETHERTYPE_IPV4);
                 bytes.extend_from_slice(&[0x45, 0, 0, 0, 0, 0, DO_NOT_FRAGMENT, 0]);
-                bytes.extend_from_slice(&[HOP_LIMIT, PROTOCOL_TCP, 0, 0]);
+                bytes.extend_from_slice(&[HOP_LIMIT, protocol, 0, 0]);
                 bytes.extend_from_slice(&from.ip().octets());
                 bytes.extend_from_slice(&to.ip().octets());
             }
             (from, to) => {
                 bytes.extend_from_slice(&ETHERTYPE_IPV6);
-                bytes.extend_from_slice(&[0x60, 0, 0, 0, 0, 0, PROTOCOL_TCP, HOP_LIMIT]);
+                bytes.extend_from_slice(&[0x60, 0, 0, 0, 0, 0, protocol, HOP_LIMIT]);
                 for address in [from, to] {
                     if let SocketAddr::V6(address) = address {
                         bytes.extend_from_slice(&address.ip().octets());
@@ -56,18 +100,14 @@ impl OutFrame {
                 }
             }
         }
-        self.tcp = bytes.len();
-        bytes.resize(self.tcp + out.wire_len(), 0);
-        let segment = &mut bytes[self.tcp..];
-        out.write(tuple.local.port(), tuple.remote.port(), segment);
-        self.header = NetHeader::default();
+        self.transport_at = bytes.len();
     }
 
-    /// Completes lengths and checksums. TCP's is left to a guest that accepts that: the frame was on no
+    /// Completes lengths and checksums. TCP's or UDP's is left to a guest that accepts that: the frame was on no
     /// wire.
     pub(crate) fn finish(&mut self, accepted: RxOffload) {
         let (ip, transport) =
-            self.bytes[ETHERNET_HEADER..].split_at_mut(self.tcp - ETHERNET_HEADER);
+            self.bytes[ETHERNET_HEADER..].split_at_mut(self.transport_at - ETHERNET_HEADER);
         let len = transport.len() as u64;
         let addresses = if ip.len() == IPV4_HEADER {
             let total = (ip.len() + transport.len()) as u16;
@@ -79,17 +119,18 @@ impl OutFrame {
             ip[4..6].copy_from_slice(&(transport.len() as u16).to_be_bytes());
             8..IPV6_HEADER
         };
-        let pseudo = checksum::sum(&ip[addresses]) + u64::from(PROTOCOL_TCP) + len;
-        let field = &mut transport[TCP_CHECKSUM..TCP_CHECKSUM + 2];
+        let pseudo = checksum::sum(&ip[addresses]) + u64::from(self.transport.protocol()) + len;
+        let checksum_at = self.transport.checksum();
+        let field = &mut transport[checksum_at..checksum_at + 2];
         field.copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
         self.header = NetHeader {
             flags: FLAG_NEEDS_CSUM,
-            csum_start: self.tcp as u16,
-            csum_offset: TCP_CHECKSUM as u16,
+            csum_start: self.transport_at as u16,
+            csum_offset: checksum_at as u16,
             ..NetHeader::default()
         };
         if !accepted.csum {
-            // The field is there: `begin` has written a whole header.
+            // The field is there: a whole header was written.
             let _ = checksum::complete(&self.header, &mut self.bytes);
             self.header = NetHeader::default();
         }

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tare_tcp::{Config, FourTuple, time::Duration};
 
+use crate::frame::{IPV4_HEADER, IPV6_HEADER, UDP_HEADER};
+
 /// Bytes of IPv4's and TCP's header.
 const HEADERS_V4: u16 = 40;
 /// Bytes of IPv6's and TCP's header.
@@ -87,6 +89,15 @@ impl Settings {
             local: SocketAddr::new(host, client.port()),
             remote: SocketAddr::new(guest, port),
         })
+    }
+
+    /// Most bytes of a datagram from an address of this kind in one packet.
+    pub(crate) fn longest_datagram(&self, client: IpAddr) -> usize {
+        let headers = match client.to_canonical() {
+            IpAddr::V4(_) => IPV4_HEADER + UDP_HEADER,
+            IpAddr::V6(_) => IPV6_HEADER + UDP_HEADER,
+        };
+        usize::from(self.mtu).saturating_sub(headers)
     }
 
     /// Whether the guest reaches addresses of this kind.

@@ -9,6 +9,7 @@ use tare_tcp::segment::{Segment, flags};
 use tare_tcp::time::{Duration, Instant};
 use tare_tcp::{Connection, FourTuple, Identity, Loss, Pool, Secret, State};
 
+use crate::datagrams::{Answer, DatagramPort, Datagrams};
 use crate::deadlines::Deadlines;
 use crate::frame::{Frame, Malformed};
 use crate::output::OutFrame;
@@ -45,9 +46,11 @@ pub struct Readiness {
 
 /// Whose a frame of the guest is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FrameOwner {
+pub enum FrameOwner<'a> {
     /// The table: it was taken, or dropped and counted.
     Table,
+    /// A client of a UDP port.
+    Client(Answer<'a>),
     /// passt: it belongs to no connection.
     Passt,
 }
@@ -77,6 +80,9 @@ pub struct Table<S> {
     /// Connections whose streams must be watched for more.
     unwatched: Vec<Slot>,
     answers: VecDeque<Vec<u8>>,
+    datagrams: Datagrams,
+    /// Whether a datagram goes before a segment: they take turns.
+    is_datagrams_turn: bool,
     accepted: RxOffload,
     out: OutFrame,
     has_out: bool,
@@ -103,6 +109,8 @@ impl<S: Stream> Table<S> {
             starved: VecDeque::new(),
             unwatched: Vec::new(),
             answers: VecDeque::new(),
+            datagrams: Datagrams::default(),
+            is_datagrams_turn: false,
             accepted: RxOffload::default(),
             out: OutFrame::default(),
             has_out: false,
@@ -147,6 +155,7 @@ impl<S: Stream> Table<S> {
         self.served.clear();
         self.has_out = false;
         self.answers.clear();
+        self.datagrams.clear();
         self.queue.clear();
         self.touched.clear();
         self.starved.clear();
@@ -166,7 +175,9 @@ impl<S: Stream> Table<S> {
         now: Instant,
     ) -> Result<Slot, S> {
         let tuple = match self.settings.tuple(client, port) {
-            Some(tuple) if self.has_room() => self.free_tuple(tuple),
+            Some(tuple) if self.has_room() => free_tuple(&mut self.next_port, tuple, |it| {
+                self.by_ends.contains_key(it)
+            }),
             _ => None,
         };
         let Some(tuple) = tuple else {
@@ -198,18 +209,39 @@ impl<S: Stream> Table<S> {
         tcp
     }
 
-    /// The same ends with the client's port, or another one if that is taken.
-    fn free_tuple(&mut self, mut tuple: FourTuple) -> Option<FourTuple> {
-        let mut tries = DYNAMIC_PORTS.len();
-        while self.by_ends.contains_key(&tuple) {
-            tries = tries.checked_sub(1)?;
-            tuple.local.set_port(self.next_port);
-            self.next_port = match self.next_port.checked_add(1) {
-                Some(port) => port,
-                None => *DYNAMIC_PORTS.start(),
-            };
+    /// Whether datagrams for the guest have room: until then they wait in their sockets.
+    pub fn has_datagram_room(&self) -> bool {
+        self.datagrams.has_room()
+    }
+
+    /// Takes a client's datagram from one of the host's UDP sockets, for the guest's `port`. One that is longer than
+    /// a packet (there are no fragments), or comes from an address that the guest cannot answer, is dropped and
+    /// counted.
+    pub fn datagram(
+        &mut self,
+        from: (DatagramPort, SocketAddr),
+        port: u16,
+        bytes: &[u8],
+        now: Instant,
+    ) {
+        if !self.datagrams.has_room() || bytes.len() > self.settings.longest_datagram(from.1.ip()) {
+            return self.counters.forward_datagrams_dropped.increment();
         }
-        Some(tuple)
+        let ends = self.datagrams.heard(from, now).or_else(|| {
+            let ends = self.settings.tuple(from.1, port)?;
+            let taken = |ends: &FourTuple| self.datagrams.is_taken(ends);
+            let ends = free_tuple(&mut self.next_port, ends, taken)?;
+            self.datagrams.insert(from, ends, now);
+            Some(ends)
+        });
+        let Some(ends) = ends else {
+            return self.counters.forward_datagrams_dropped.increment();
+        };
+        self.counters.forward_datagrams_in.increment();
+        let mut frame = OutFrame::default();
+        frame.begin_datagram(&self.settings, &ends, bytes);
+        frame.finish(RxOffload::default());
+        self.datagrams.push(frame.bytes);
     }
 
     /// A stream has become ready.
@@ -258,8 +290,18 @@ impl<S: Stream> Table<S> {
 
     /// Takes a frame of the guest, if it is for a connection. [`Table::settle`] follows after the
     /// last one of a batch.
-    pub fn take(&mut self, frame: &[u8], now: Instant) -> FrameOwner {
+    pub fn take<'a>(&mut self, frame: &'a [u8], now: Instant) -> FrameOwner<'a> {
         let frame = Frame::parse(frame);
+        if let Ok(Frame::Udp(ends, bytes)) = frame
+            && let Some((port, client)) = self.datagrams.client(&ends, now)
+        {
+            self.counters.forward_datagrams_out.increment();
+            return FrameOwner::Client(Answer {
+                port,
+                client,
+                bytes,
+            });
+        }
         if let Ok(Frame::Tcp(tuple, bytes)) = frame
             && let Some(slot) = self.by_ends.get(&tuple).copied()
         {
@@ -276,7 +318,9 @@ impl<S: Stream> Table<S> {
                     self.answer(answer);
                 }
             }
-            Ok(Frame::Datagram(_) | Frame::Other) => self.counters.forward_unclaimed.increment(),
+            Ok(Frame::Udp(..) | Frame::Datagram(_) | Frame::Other) => {
+                self.counters.forward_unclaimed.increment()
+            }
             Err(Malformed) => self.counters.forward_malformed.increment(),
         }
         FrameOwner::Table
@@ -291,6 +335,9 @@ impl<S: Stream> Table<S> {
             (Beside::WaitingPasst, Ok(Frame::Tcp(tuple, bytes))) => {
                 self.settings.reaches(tuple.local.ip())
                     && Segment::parse(bytes).is_ok_and(|segment| opens(&segment))
+            }
+            (Beside::WaitingPasst, Ok(Frame::Udp(ends, _))) => {
+                self.settings.reaches(ends.local.ip())
             }
             (Beside::WaitingPasst, Ok(Frame::Datagram(to))) => self.settings.reaches(to),
             (Beside::WaitingPasst, Ok(Frame::Question(question))) => {
@@ -363,7 +410,10 @@ impl<S: Stream> Table<S> {
 
     /// Whether frames for the guest may be there.
     pub fn has_output(&self) -> bool {
-        self.has_out || !self.queue.is_empty() || !self.answers.is_empty()
+        self.has_out
+            || !self.queue.is_empty()
+            || !self.answers.is_empty()
+            || !self.datagrams.is_empty()
     }
 
     /// The next frame for the guest: the same one until [`Table::consume`].
@@ -384,9 +434,24 @@ impl<S: Stream> Table<S> {
 
     fn next_frame(&mut self, now: Instant) -> bool {
         if let Some(answer) = self.answers.pop_front() {
-            self.out.set(&answer);
+            self.out.set(answer);
             return true;
         }
+        self.is_datagrams_turn = !self.is_datagrams_turn;
+        (self.is_datagrams_turn && self.next_datagram())
+            || self.next_segment(now)
+            || self.next_datagram()
+    }
+
+    fn next_datagram(&mut self) -> bool {
+        let Some(datagram) = self.datagrams.pop() else {
+            return false;
+        };
+        self.out.set(datagram);
+        true
+    }
+
+    fn next_segment(&mut self, now: Instant) -> bool {
         while let Some(slot) = self.queue.pop_front() {
             let Some(relay) = relay(&mut self.relays, slot) else {
                 continue;
@@ -485,6 +550,24 @@ impl<S: Stream> Table<S> {
 
 fn relay<S>(relays: &mut [Option<Relay<S>>], slot: Slot) -> Option<&mut Relay<S>> {
     relays.get_mut(slot as usize)?.as_mut()
+}
+
+/// The same ends with the client's port, or another one if they are taken.
+fn free_tuple(
+    next_port: &mut u16,
+    mut tuple: FourTuple,
+    is_taken: impl Fn(&FourTuple) -> bool,
+) -> Option<FourTuple> {
+    let mut tries = DYNAMIC_PORTS.len();
+    while is_taken(&tuple) {
+        tries = tries.checked_sub(1)?;
+        tuple.local.set_port(*next_port);
+        *next_port = match next_port.checked_add(1) {
+            Some(port) => port,
+            None => *DYNAMIC_PORTS.start(),
+        };
+    }
+    Some(tuple)
 }
 
 /// Whether it opens a connection.

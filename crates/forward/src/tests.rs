@@ -15,6 +15,7 @@ use crate::frame::{Frame, Question};
 use crate::output::OutFrame;
 use crate::{Beside, Ends, FrameOwner, Limits, Readiness, Settings, Slot, Stream, Table};
 
+mod datagrams;
 mod ends;
 mod flow;
 mod hostile;

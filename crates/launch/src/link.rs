@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::machine::{FilteredPasst, Link, LinkEnd, Net};
 use crate::passt::{Hardware, Passt, PasstChoice, PasstUser};
 use crate::ports::Listener;
-use crate::publish::{Protocol, Publish};
+use crate::publish::Publish;
 use crate::{mac, passt};
 
 /// What a link is made with.
@@ -45,7 +45,7 @@ impl LinkMaker<'_> {
 
     fn user(
         self,
-        mut forwards: Vec<Publish>,
+        forwards: Vec<Publish>,
         direct: Option<Vec<Listener>>,
         rules: Option<Rules>,
         mac: [u8; 6],
@@ -62,13 +62,12 @@ impl LinkMaker<'_> {
             }
             (direct, rules) => (direct.unwrap_or_default(), rules),
         };
-        forwards.retain(|forward| forward.protocol == Protocol::Udp);
         let network = passt::Network {
             has_ipv6,
             beside: Hardware::Shared,
         };
         let passt = rules.map(|filter| {
-            let passt = self.beside(&forwards, network, mac)?;
+            let passt = self.beside(network, mac)?;
             Ok::<_, Failure>(FilteredPasst { passt, filter })
         });
         Ok(LinkEnd::Direct {
@@ -78,19 +77,14 @@ impl LinkMaker<'_> {
         })
     }
 
-    /// passt beside the ports that the monitor serves. One that forwards no port is not
-    /// needed before the guest sends it something.
-    fn beside(
-        self,
-        forwards: &[Publish],
-        network: passt::Network,
-        mac: [u8; 6],
-    ) -> Result<Passt, Failure> {
+    /// passt beside the ports that the monitor serves: it is not needed before the guest sends it
+    /// something.
+    fn beside(self, network: passt::Network, mac: [u8; 6]) -> Result<Passt, Failure> {
         let (run_dir, waiter) = (self.run_dir, self.waiter);
-        let choice = self.choice(forwards, network);
+        let choice = self.choice(&[], network);
         Ok(match waiter {
-            Some(monitor) if forwards.is_empty() => choice.wait(mac, monitor, || log(run_dir))?,
-            _ => choice.start(mac)?,
+            Some(monitor) => choice.wait(mac, monitor, || log(run_dir))?,
+            None => choice.start(mac)?,
         })
     }
 

@@ -205,6 +205,7 @@ fn beside(passt: &FilteredPasst) -> Result<PasstConfig, MonitorError> {
 fn port(listener: &Listener) -> Result<ForwardedPort, MonitorError> {
     Ok(ForwardedPort {
         fd: inherit(&listener.socket)?,
+        protocol: listener.protocol,
         guest: listener.guest,
     })
 }

@@ -21,7 +21,7 @@ use crate::machine::{Boot, Files, MachineSpec, Net};
 use crate::memory_choice::{self, MemoryChoice};
 use crate::memory_size::MemorySize;
 use crate::net_choice::{Forward, NetChoice, Outbound, UserNet};
-use crate::publish::{Protocol, Publish};
+use crate::publish::Publish;
 use crate::record::Reloadable;
 use crate::request::{JobMode, Request};
 use crate::run_dir_guard::Name;
@@ -79,9 +79,6 @@ pub(crate) enum PlanError {
     /// Addresses for a guest that opens no connections.
     #[error("--net user,outbound=off and allow= exclude each other")]
     AllowWithoutOutbound,
-    /// A UDP port, which only passt forwards.
-    #[error("--publish {0} needs passt: leave out outbound=off")]
-    UdpWithoutPasst(Publish),
     /// Arguments for an image that is not a program.
     #[error(
         "a command after -- is for programs and Linux guests, --env for programs; IMAGE is neither: leave them out"
@@ -404,7 +401,7 @@ fn user_net(
     let passt = match user.outbound {
         Outbound::On => Some(frame_rules::of_this_host(user.allow)),
         Outbound::Off => {
-            check_outbound_off(forward, &user.allow, &publish)?;
+            check_outbound_off(forward, &user.allow)?;
             None
         }
     };
@@ -420,24 +417,14 @@ fn user_net(
 }
 
 /// Without passt there is only what the monitor serves itself.
-fn check_outbound_off(
-    forward: Forward,
-    allow: &[Prefix],
-    publish: &[Publish],
-) -> Result<(), PlanError> {
+fn check_outbound_off(forward: Forward, allow: &[Prefix]) -> Result<(), PlanError> {
     if forward != Forward::Direct {
         return Err(PlanError::OutboundOffWithPasst);
     }
     if !allow.is_empty() {
         return Err(PlanError::AllowWithoutOutbound);
     }
-    let udp = publish
-        .iter()
-        .find(|forward| forward.protocol == Protocol::Udp);
-    match udp {
-        Some(udp) => Err(PlanError::UdpWithoutPasst(*udp)),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 fn check_net_limit(net: &Net, engine: &Engine) -> Result<(), PlanError> {

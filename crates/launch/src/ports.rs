@@ -77,31 +77,34 @@ const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(300);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEP_ALIVE_PROBES: u32 = 5;
 
-/// A listening socket for a port of the guest.
+/// A socket for a port of the guest.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// The socket. What it accepts has its options.
-    pub(crate) socket: TcpListener,
+    /// The socket. One for TCP listens, and what it accepts has its options.
+    pub(crate) socket: OwnedFd,
+    /// What it is for.
+    pub(crate) protocol: Protocol,
     /// The guest's port.
     pub(crate) guest: u16,
 }
 
-/// Listens at the TCP ports of forwards that were [checked](check).
+/// Listens at the ports of forwards that were [checked](check).
 pub(crate) fn listen(forwards: &[Publish]) -> Result<Vec<Listener>, PortError> {
-    let own = forwards
-        .iter()
-        .filter(|forward| forward.protocol == Protocol::Tcp);
-    own.map(|forward| {
-        let socket = soon(|| listen_at(forward));
+    let listeners = forwards.iter().map(|forward| {
+        let socket = soon(|| match forward.protocol {
+            Protocol::Tcp => listen_at(forward),
+            Protocol::Udp => bind(forward),
+        });
         Ok(Listener {
             socket: socket.map_err(|source| explain(*forward, source))?,
+            protocol: forward.protocol,
             guest: forward.guest,
         })
-    })
-    .collect()
+    });
+    listeners.collect()
 }
 
-fn listen_at(forward: &Publish) -> io::Result<TcpListener> {
+fn listen_at(forward: &Publish) -> io::Result<OwnedFd> {
     let socket = TcpListener::from(bind(forward)?);
     sockopt::set_tcp_nodelay(&socket, true)?;
     sockopt::set_socket_keepalive(&socket, true)?;
@@ -109,7 +112,7 @@ fn listen_at(forward: &Publish) -> io::Result<TcpListener> {
     sockopt::set_tcp_keepintvl(&socket, KEEP_ALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(&socket, KEEP_ALIVE_PROBES)?;
     socket.set_nonblocking(true)?;
-    Ok(socket)
+    Ok(socket.into())
 }
 
 /// Binds each port and releases it again; refuses a port that is named twice.

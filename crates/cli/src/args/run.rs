@@ -112,8 +112,8 @@ pub(crate) struct RunArgs {
         value_name = "NET",
         default_value = "user",
         long_help = "Network: user (no privileges), none, or tap=NAME. With user the \
-                     monitor serves published TCP ports itself, and passt everything else; \
-                     passt starts when the guest first needs it, except for UDP ports. \
+                     monitor serves published ports itself, and passt everything else; \
+                     passt starts when the guest first needs it. \
                      The guest cannot reach the host's addresses, its loopback \
                      interface or link-local addresses; user,allow=ADDRESS[/BITS] permits \
                      some of them: user,allow=127.0.0.1,allow=192.0.2.0/24. \

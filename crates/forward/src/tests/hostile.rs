@@ -101,6 +101,9 @@ fn passt_gets_what_belongs_to_no_connection() {
     assert_eq!(world.guest_reads(), b"ours");
 }
 
+/// A datagram without ports and data.
+const EMPTY_DATAGRAM: [u8; 8] = [0, 0, 0, 0, 0, 8, 0, 0];
+
 fn passt_waits() -> Settings {
     Settings {
         beside: Beside::WaitingPasst,
@@ -142,9 +145,9 @@ fn solicitation(wanted: &str) -> Vec<u8> {
 fn passt_is_started_by_what_only_it_can_answer() {
     for frame in [
         syn(),
-        ipv4(17, &[0; 8]),
+        ipv4(17, &EMPTY_DATAGRAM),
         ipv4(1, &[8, 0, 0, 0]),
-        ipv6(17, "2001:db8::1", &[0; 8]),
+        ipv6(17, "2001:db8::1", &EMPTY_DATAGRAM),
         ipv6(58, "2001:db8::1", &[128, 0, 0, 0]),
         arp(Ipv4Addr::new(10, 0, 2, 9)),
         solicitation("fd00::9"),
@@ -205,7 +208,10 @@ fn what_a_server_sends_by_itself_does_not_start_passt() {
         v6: None,
         ..passt_waits()
     });
-    for frame in [ipv6(17, "2001:db8::1", &[0; 8]), solicitation("fd00::9")] {
+    for frame in [
+        ipv6(17, "2001:db8::1", &EMPTY_DATAGRAM),
+        solicitation("fd00::9"),
+    ] {
         assert_eq!(
             world.table.take(&frame, world.now),
             FrameOwner::Table,
@@ -258,8 +264,7 @@ fn frames_that_contradict_themselves_are_counted() {
 #[test]
 fn frames_that_nobody_takes_are_counted() {
     let mut world = World::new();
-    let mut udp = syn();
-    udp[23] = 17;
+    let udp = ipv4(17, &EMPTY_DATAGRAM);
     let mut fragment = syn();
     fragment[20] = 0x20;
     for frame in [udp, fragment, vec![0; 60]] {

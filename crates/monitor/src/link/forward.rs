@@ -1,10 +1,10 @@
-//! Published TCP ports without a process in between: the link is the host's end of each connection
-//! ([`tare_forward::Table`]), with the sockets of the clients behind it. passt may be beside it for
-//! everything else: connections that the guest opens, UDP, names. It may start with the first frame that
+//! Published ports without a process in between: the link is the host's end of each connection
+//! ([`tare_forward::Table`]), with the sockets of the clients behind it, and those of UDP ports. passt may be beside it for
+//! everything else: connections and datagrams that the guest begins, names. It may start with the first frame that
 //! is for it: a process waits until that is in passt's socket (`tare_passt::waiter`).
 //!
-//! `tare` has opened the listening sockets. This thread accepts, reads, writes and ends connections; it
-//! cannot make a socket or connect one.
+//! `tare` has opened the ports' sockets. This thread accepts, reads, writes and ends connections, and receives and
+//! sends datagrams by the sockets of UDP ports; it cannot make a socket or connect one.
 //!
 //! All sockets are in one epoll, whose descriptor is the link's. Connections and passt's socket are in
 //! it once, by edges: a stream that has said that it is ready is read or written until it is not, so
@@ -32,6 +32,7 @@ use tare_tcp::time::{Duration, Instant};
 
 use super::StreamLink;
 use super::dropped::FilterCounters;
+use super::ports::{DatagramPorts, Listener};
 use crate::poll::{Interest, Poll, Ready};
 
 /// Longest frame with segmentation offload.
@@ -39,6 +40,8 @@ const MAX_FRAME: usize = 65_550;
 /// Token of passt's socket; listeners' follow.
 const PASST: u64 = 0;
 const LISTENERS: u64 = 1;
+/// Tokens of UDP ports' sockets: beyond all listeners', whose descriptors are fewer.
+const DATAGRAMS: u64 = 1 << 31;
 /// Connections' tokens: their slots from here on.
 const CONNECTIONS: u64 = 1 << 32;
 /// Connections that are accepted before others have their turn.
@@ -47,12 +50,6 @@ const ACCEPTED_AT_ONCE: usize = 64;
 /// client waits is always ready.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A listening socket, and the guest's port behind it.
-pub(crate) struct Listener {
-    pub(crate) socket: OwnedFd,
-    pub(crate) port: u16,
-}
-
 /// The link.
 pub struct ForwardLink {
     poll: Poll,
@@ -60,6 +57,7 @@ pub struct ForwardLink {
     /// Whether the listeners are in the set: not while there is no place for another connection,
     /// and not in a pause.
     listens: bool,
+    datagrams: DatagramPorts,
     /// Until when no client is accepted.
     paused_until: Option<Instant>,
     table: Table<Client>,
@@ -129,10 +127,11 @@ fn now() -> Instant {
 }
 
 impl ForwardLink {
-    /// A link with listening sockets that are open, and perhaps a passt beside it, as the settings say.
+    /// A link with the ports' sockets, and perhaps a passt beside it, as the settings say.
     pub(crate) fn new(
         settings: Settings,
         listeners: Vec<Listener>,
+        datagrams: DatagramPorts,
         passt: Option<StreamLink>,
     ) -> io::Result<Self> {
         debug_assert_eq!(passt.is_none(), settings.beside == Beside::Nothing);
@@ -144,6 +143,7 @@ impl ForwardLink {
             poll: Poll::new()?,
             listeners,
             listens: false,
+            datagrams,
             paused_until: None,
             table: Table::new(settings),
             features: match &passt {
@@ -164,6 +164,7 @@ impl ForwardLink {
             reserved: 0,
         };
         link.watch_listeners()?;
+        link.datagrams.watch(&link.poll, DATAGRAMS)?;
         link.watch_passt()?;
         if link.passt.is_some() && passt_start == PasstStart::Started {
             link.table.counters().forward_passt_started.increment();
@@ -235,6 +236,9 @@ impl ForwardLink {
                         failed: ready.failed,
                     };
                     self.table.host_ready(slot as Slot, readiness, now);
+                }
+                None if ready.token >= DATAGRAMS => {
+                    self.datagrams.set_ready((ready.token - DATAGRAMS) as usize);
                 }
                 None if ready.token >= LISTENERS => {
                     self.accept((ready.token - LISTENERS) as usize, now)?;
@@ -347,7 +351,7 @@ impl Link for ForwardLink {
     }
 
     fn has_frames(&self) -> bool {
-        self.table.has_output()
+        self.table.has_output() || self.datagrams.is_ready()
     }
 
     fn deadline_ns(&self) -> Option<u64> {
@@ -359,6 +363,9 @@ impl Link for ForwardLink {
     fn peek(&mut self) -> Result<Option<RxFrame<'_>>, LinkError> {
         self.serve_if_ready()?;
         let now = now();
+        if self.datagrams.is_ready() {
+            self.datagrams.receive(&mut self.table, now);
+        }
         if self.table.deadline().is_some_and(|due| due <= now) {
             self.table.deadline_passed(now);
         }
@@ -404,23 +411,29 @@ impl Link for ForwardLink {
     }
 
     fn commit(&mut self, header: &NetHeader) -> Result<(), LinkError> {
-        match &mut self.passt {
-            Some(passt) => match self.table.take(passt.reserved(), now()) {
-                FrameOwner::Table => Ok(()),
-                FrameOwner::Passt => {
+        let reserved = std::mem::take(&mut self.reserved);
+        let frame = match &self.passt {
+            Some(passt) => passt.reserved(),
+            None => &self.frame[..reserved],
+        };
+        match self.table.take(frame, now()) {
+            FrameOwner::Table => {}
+            FrameOwner::Client(answer) => {
+                if !self.datagrams.send(answer) {
+                    let counters = self.table.counters();
+                    counters.forward_datagrams_dropped.increment();
+                }
+            }
+            FrameOwner::Passt => {
+                if let Some(passt) = &mut self.passt {
                     passt.commit(header)?;
                     if passt.has_unsent() {
                         self.start_passt();
                     }
-                    Ok(())
                 }
-            },
-            None => {
-                let frame = &self.frame[..std::mem::take(&mut self.reserved)];
-                self.table.take(frame, now());
-                Ok(())
             }
         }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), LinkError> {

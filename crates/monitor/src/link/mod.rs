@@ -4,6 +4,7 @@
 mod announce;
 mod dropped;
 mod forward;
+mod ports;
 mod stream;
 mod tap;
 
@@ -11,7 +12,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tare_control::config::{
-    Descriptor, ForwardConfig, NetBackend, NetConfig, PasstConfig, PasstStart, StreamConfig,
+    Descriptor, ForwardConfig, NetBackend, NetConfig, PasstConfig, PasstStart, Protocol,
+    StreamConfig,
 };
 use tare_forward::{Beside, Ends, Limits, Settings};
 
@@ -19,7 +21,7 @@ use crate::inherit::{InheritError, Inherited};
 
 use announce::announce;
 pub use forward::ForwardLink;
-use forward::Listener;
+use ports::{DatagramPorts, Listener};
 pub use stream::StreamLink;
 pub use tap::TapLink;
 
@@ -128,13 +130,18 @@ fn forward(
     ports: &ForwardConfig,
     take: &mut impl FnMut(Descriptor) -> Result<OwnedFd, InheritError>,
 ) -> Result<ForwardLink, OpenLinkError> {
-    let mut listeners = Vec::new();
+    let (mut listeners, mut datagrams) = (Vec::new(), Vec::new());
     for port in &ports.ports {
-        listeners.push(Listener {
+        let of_protocol = match port.protocol {
+            Protocol::Tcp => &mut listeners,
+            Protocol::Udp => &mut datagrams,
+        };
+        of_protocol.push(Listener {
             socket: take(port.fd)?,
             port: port.guest,
         });
     }
+    let datagrams = DatagramPorts::new(datagrams, config.mtu);
     let (passt, beside) = match &ports.passt {
         Some(passt) => {
             let (link, beside) = beside(config, passt, take(passt.stream.fd)?)?;
@@ -162,7 +169,8 @@ fn forward(
             secret,
         })
     };
-    let link = settings().and_then(|settings| ForwardLink::new(settings, listeners, passt));
+    let link =
+        settings().and_then(|settings| ForwardLink::new(settings, listeners, datagrams, passt));
     link.map_err(OpenLinkError::Forward)
 }
 

@@ -1,7 +1,7 @@
 //! The link between sockets and a guest whose frames a test writes.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -23,12 +23,13 @@ fn link(connections: usize, passt: Option<StreamLink>) -> (ForwardLink, SocketAd
         Some(_) => Beside::Passt,
         None => Beside::Nothing,
     };
-    link_beside(beside, connections, passt)
+    link_beside(beside, connections, Vec::new(), passt)
 }
 
 fn link_beside(
     beside: Beside,
     connections: usize,
+    datagrams: Vec<Listener>,
     passt: Option<StreamLink>,
 ) -> (ForwardLink, SocketAddr) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -54,7 +55,8 @@ fn link_beside(
         socket: listener.into(),
         port: 80,
     };
-    let mut link = ForwardLink::new(settings, vec![listener], passt).unwrap();
+    let datagrams = DatagramPorts::new(datagrams, settings.mtu);
+    let mut link = ForwardLink::new(settings, vec![listener], datagrams, passt).unwrap();
     link.set_offload(RxOffload::default()).unwrap();
     (link, address)
 }
@@ -251,7 +253,12 @@ fn datagram(to: [u8; 4]) -> Vec<u8> {
 fn a_waiting_passt_is_woken_by_the_first_frame_that_it_is_for() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     let passt = StreamLink::new(ours.into(), 1514, Rules::default()).unwrap();
-    let (mut link, address) = link_beside(Beside::WaitingPasst, 10, Some(passt.beside_ports()));
+    let (mut link, address) = link_beside(
+        Beside::WaitingPasst,
+        10,
+        Vec::new(),
+        Some(passt.beside_ports()),
+    );
     theirs.set_nonblocking(true).unwrap();
     let mut quiet = || {
         let read = theirs.read(&mut [0; 1]);
@@ -291,7 +298,12 @@ fn a_waiting_passt_is_woken_by_the_first_frame_that_it_is_for() {
 fn connections_of_the_guest_are_refused_once_passt_has_ended() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let passt = StreamLink::new(ours.into(), 1514, Rules::default()).unwrap();
-    let (mut link, _address) = link_beside(Beside::WaitingPasst, 10, Some(passt.beside_ports()));
+    let (mut link, _address) = link_beside(
+        Beside::WaitingPasst,
+        10,
+        Vec::new(),
+        Some(passt.beside_ports()),
+    );
     drop(theirs);
     link.ready();
     assert!(link.peek().unwrap().is_none());
@@ -395,4 +407,71 @@ fn published_ports_outlive_passt() {
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "still here");
+}
+
+/// A link with UDP port 53 of the guest, and the port's address.
+fn datagram_link() -> (ForwardLink, SocketAddr) {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = socket.local_addr().unwrap();
+    let port = Listener {
+        socket: socket.into(),
+        port: 53,
+    };
+    let (link, _) = link_beside(Beside::Nothing, 10, vec![port], None);
+    (link, address)
+}
+
+#[test]
+fn datagrams_go_to_the_guest_and_its_answers_to_their_clients() {
+    let (mut link, address) = datagram_link();
+    let clients = [0, 1].map(|_| {
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        client.connect(address).unwrap();
+        client.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+        client
+    });
+    for (client, word) in clients.iter().zip(["one", "two"]) {
+        client.send(word.as_bytes()).unwrap();
+    }
+    let questions = [frame(&mut link).unwrap(), frame(&mut link).unwrap()];
+    for question in &questions {
+        // Ends change sides; checksums are not looked at.
+        let mut answer = question.clone();
+        for (at, from, len) in [(26, 30, 4), (30, 26, 4), (34, 36, 2), (36, 34, 2)] {
+            answer[at..at + len].copy_from_slice(&question[from..from + len]);
+        }
+        give(&mut link, &answer);
+    }
+    for (client, word) in clients.iter().zip(["one", "two"]) {
+        let mut bytes = [0; 8];
+        let length = client.recv(&mut bytes).unwrap();
+        assert_eq!(&bytes[..length], word.as_bytes());
+    }
+    assert_eq!(link.counters().forward_datagrams_dropped.get(), 0);
+}
+
+#[test]
+fn datagrams_that_the_guest_has_no_room_for_wait_in_their_socket() {
+    const SENT: u64 = 200;
+    let (mut link, address) = datagram_link();
+    let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    for _ in 0..SENT {
+        client.send_to(b"", address).unwrap();
+    }
+    // On the loopback they are in the socket now; the guest takes none.
+    link.ready();
+    for _ in 0..20 {
+        assert!(link.peek().unwrap().is_some());
+    }
+    let counters = link.counters();
+    let received = counters.forward_datagrams_in.get();
+    assert!(received < SENT, "{received}");
+    let mut taken = 0;
+    while link.has_frames() && link.peek().unwrap().is_some() {
+        link.consume();
+        taken += 1;
+    }
+    assert_eq!((taken, counters.forward_datagrams_in.get()), (SENT, SENT));
+    assert_eq!(counters.forward_datagrams_dropped.get(), 0);
+    assert!(!link.has_frames(), "nothing keeps the thread awake");
 }

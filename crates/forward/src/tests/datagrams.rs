@@ -1,0 +1,176 @@
+//! Clients of UDP ports.
+
+use super::*;
+use crate::Answer;
+
+fn from(text: &str) -> SocketAddr {
+    text.parse().unwrap()
+}
+
+/// The next frame for the guest: its ends and data, of a datagram whose checksum is right.
+fn datagram(world: &mut World) -> Option<(FourTuple, Vec<u8>)> {
+    let frame = world.table.peek(world.now)?;
+    assert_eq!(frame.header.flags, 0);
+    let bytes = frame.bytes.to_vec();
+    world.table.consume();
+    let (pseudo, len) = match bytes[12..14] {
+        [8, 0] => (&bytes[26..], bytes.len() - 34),
+        _ => (&bytes[22..], bytes.len() - 54),
+    };
+    let sum = tare_devices::net::checksum::sum(pseudo) + 17 + len as u64;
+    assert_eq!(tare_devices::net::checksum::fold(sum), 0xffff);
+    // The parser has the guest as `remote`.
+    let Ok(Frame::Udp(ends, data)) = Frame::parse(&bytes) else {
+        panic!("the host sends UDP");
+    };
+    let ends = FourTuple {
+        local: ends.remote,
+        remote: ends.local,
+    };
+    Some((ends, data.to_vec()))
+}
+
+/// A frame of the guest's with a datagram back to where `ends` are from.
+fn answer(ends: &FourTuple, data: &[u8]) -> Vec<u8> {
+    let back = FourTuple {
+        local: ends.remote,
+        remote: ends.local,
+    };
+    let mut frame = OutFrame::default();
+    frame.begin_datagram(&settings(), &back, data);
+    frame.finish(RxOffload::default());
+    frame.bytes
+}
+
+#[test]
+fn each_client_of_a_udp_port_gets_the_answers_to_it() {
+    let mut world = World::new();
+    let clients = [
+        (0, from("127.0.0.1:5000")),
+        // The same for the guest but for another port.
+        (0, from("127.0.0.2:5000")),
+        (1, from("127.0.0.1:5000")),
+        (0, from("192.0.2.7:5000")),
+        (2, from("[::1]:5000")),
+        (2, from("[2001:db8::7]:5000")),
+    ];
+    let mut asked = Vec::new();
+    for (number, client) in clients.iter().enumerate() {
+        world
+            .table
+            .datagram(*client, 53, &[number as u8], world.now);
+        let (ends, data) = datagram(&mut world).unwrap();
+        assert_eq!(data, [number as u8]);
+        assert_eq!(ends.remote.port(), 53);
+        assert!(!asked.contains(&ends), "{ends:?}");
+        asked.push(ends);
+    }
+    assert_eq!(asked[0].local, from("10.0.2.2:5000"));
+    assert_eq!(asked[3].local, from("192.0.2.7:5000"));
+    assert_eq!(asked[4].local, from("[fd00::2]:5000"));
+    // Again: the same ends.
+    world.table.datagram(clients[1], 53, b"again", world.now);
+    assert_eq!(datagram(&mut world), Some((asked[1], b"again".to_vec())));
+    for (ends, (port, client)) in asked.iter().zip(clients) {
+        let frame = answer(ends, b"answer");
+        let expected = Answer {
+            port,
+            client,
+            bytes: b"answer",
+        };
+        assert_eq!(
+            world.table.take(&frame, world.now),
+            FrameOwner::Client(expected)
+        );
+    }
+    assert_eq!(world.counted("forward_datagrams_in"), 7);
+    assert_eq!(world.counted("forward_datagrams_out"), 6);
+}
+
+#[test]
+fn a_guest_answers_whom_it_was_asked_by_and_not_forever() {
+    let mut world = World::new();
+    let client = (0, from("127.0.0.1:5000"));
+    world.table.datagram(client, 53, b"question", world.now);
+    let (ends, _) = datagram(&mut world).unwrap();
+    let mut others = [ends; 3];
+    others[0].local.set_port(5001);
+    others[1].remote.set_port(54);
+    others[2].local.set_ip("192.0.2.7".parse().unwrap());
+    for other in others {
+        let frame = answer(&other, b"unasked");
+        assert_eq!(world.table.take(&frame, world.now), FrameOwner::Table);
+    }
+    assert_eq!(world.counted("forward_unclaimed"), 3);
+    let frame = answer(&ends, b"answer");
+    let is_answered = |world: &mut World, seconds| {
+        world.now = world.now + Duration::from_secs(seconds);
+        matches!(world.table.take(&frame, world.now), FrameOwner::Client(_))
+    };
+    assert!(is_answered(&mut world, 300));
+    assert!(!is_answered(&mut world, 1));
+    world.table.datagram(client, 53, b"again", world.now);
+    assert!(is_answered(&mut world, 300));
+    world.table.restart(RxOffload::default(), world.now);
+    assert!(!is_answered(&mut world, 0), "another driver");
+    assert!(!world.table.has_output());
+}
+
+#[test]
+fn what_is_too_long_or_from_nowhere_is_dropped() {
+    let mut settings = settings();
+    settings.v6 = None;
+    let mut world = World::with(settings);
+    let client = (0, from("127.0.0.1:5000"));
+    world.table.datagram(client, 53, &[0; 1473], world.now);
+    world
+        .table
+        .datagram((0, from("[::1]:5000")), 53, &[], world.now);
+    assert!(!world.table.has_output());
+    assert_eq!(world.counted("forward_datagrams_dropped"), 2);
+    world.table.datagram(client, 53, &[0; 1472], world.now);
+    let frame = world.table.peek(world.now).unwrap();
+    assert_eq!(frame.bytes.len(), 1514);
+    world.table.consume();
+    world.table.datagram(client, 53, &[], world.now);
+    assert_eq!(datagram(&mut world).map(|(_, data)| data), Some(Vec::new()));
+}
+
+#[test]
+fn datagrams_for_a_guest_that_takes_none_are_bounded() {
+    let mut world = World::new();
+    let mut room = 0;
+    while world.table.has_datagram_room() {
+        world
+            .table
+            .datagram((0, from("127.0.0.1:5000")), 53, &[], world.now);
+        room += 1;
+    }
+    world
+        .table
+        .datagram((0, from("127.0.0.1:5000")), 53, &[], world.now);
+    assert_eq!(world.counted("forward_datagrams_in"), room);
+    assert_eq!(world.counted("forward_datagrams_dropped"), 1);
+    let taken = std::iter::from_fn(|| datagram(&mut world)).count();
+    assert_eq!(taken as u64, room);
+}
+
+#[test]
+fn segments_and_datagrams_take_turns() {
+    let mut world = World::new();
+    let (slot, client) = world.connect();
+    world.mood = Mood::Absent;
+    world.send(slot, &client, &[0; 10_000]);
+    for _ in 0..3 {
+        world
+            .table
+            .datagram((0, from("127.0.0.1:5000")), 53, &[], world.now);
+    }
+    let mut kinds = Vec::new();
+    while let Some(frame) = world.table.peek(world.now) {
+        kinds.push(frame.bytes[23]);
+        world.table.consume();
+    }
+    let first = kinds.iter().position(|kind| *kind == 17).unwrap();
+    assert_eq!(kinds[first..][..5], [17, 6, 17, 6, 17], "{kinds:?}");
+}

@@ -1,0 +1,101 @@
+//! [`Listener`]s: the host's sockets of published ports. [`DatagramPorts`]: those of UDP.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
+use tare_forward::{Answer, Stream, Table};
+use tare_tcp::time::Instant;
+
+use crate::poll::{Interest, Poll};
+
+/// A socket of a published port, and the guest's port behind it.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: OwnedFd,
+    pub(crate) port: u16,
+}
+
+/// Datagrams that are received from one socket before others have their turn.
+const RECEIVED_AT_ONCE: usize = 64;
+
+/// The sockets. Each is watched once, by edges: one that has said that it is ready is read until it is not, or until
+/// there is no room for more.
+#[derive(Debug)]
+pub(crate) struct DatagramPorts {
+    ports: Vec<Listener>,
+    /// Those that may have something, by the number of the port.
+    ready: Vec<bool>,
+    /// Longer than any datagram that fits in a packet.
+    buffer: Box<[u8]>,
+}
+
+impl DatagramPorts {
+    pub(crate) fn new(ports: Vec<Listener>, mtu: u16) -> Self {
+        let longest = if ports.is_empty() { 0 } else { mtu.into() };
+        Self {
+            ready: vec![false; ports.len()],
+            ports,
+            buffer: vec![0; longest].into_boxed_slice(),
+        }
+    }
+
+    /// Adds them to a set, with tokens from `first` on.
+    pub(crate) fn watch(&self, poll: &Poll, first: u64) -> io::Result<()> {
+        for (token, port) in (first..).zip(&self.ports) {
+            poll.change_edges(&port.socket, token, Interest::default(), Interest::READ)?;
+        }
+        Ok(())
+    }
+
+    /// A socket has become ready.
+    pub(crate) fn set_ready(&mut self, number: usize) {
+        if let Some(ready) = self.ready.get_mut(number) {
+            *ready = true;
+        }
+    }
+
+    /// Whether one may have something.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready.contains(&true)
+    }
+
+    /// Receives what is there, as far as the table has room.
+    pub(crate) fn receive<S: Stream>(&mut self, table: &mut Table<S>, now: Instant) {
+        let numbered = (0..).zip(&self.ports).zip(&mut self.ready);
+        for ((number, port), ready) in numbered.filter(|(_, ready)| **ready) {
+            for _ in 0..RECEIVED_AT_ONCE {
+                if !table.has_datagram_room() {
+                    return;
+                }
+                // With the length that it had before it was cut, it is too long for the table.
+                let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+                match recvfrom(&port.socket, &mut *self.buffer, flags) {
+                    Ok((length, _, client)) => {
+                        let client = client.and_then(|client| SocketAddr::try_from(client).ok());
+                        if let Some(client) = client {
+                            let bytes = &self.buffer[..length];
+                            table.datagram((number, client), port.port, bytes, now);
+                        }
+                    }
+                    Err(Errno::AGAIN) => {
+                        *ready = false;
+                        break;
+                    }
+                    // An error of an earlier datagram (udp(7)).
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Sends an answer; whether the socket took it.
+    pub(crate) fn send(&self, answer: Answer<'_>) -> bool {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        self.ports
+            .get(usize::from(answer.port))
+            .is_some_and(|port| sendto(&port.socket, answer.bytes, flags, &answer.client).is_ok())
+    }
+}
