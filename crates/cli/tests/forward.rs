@@ -223,6 +223,22 @@ fn a_port_without_a_listener_in_the_guest_resets_its_clients() {
     place.run(&["stop", "web"]).expect(0, "");
 }
 
+/// Its client waits, since a program may be starting: who looks for the reason finds it.
+#[test]
+fn a_port_at_which_nothing_listens_is_in_the_log() {
+    let Some(image) = http() else { return };
+    let (place, _) = with_site();
+    let port = free_port();
+    let args = ["-p", &format!("{port}:81")];
+    run(&place, image.to_str().unwrap(), ALONE, &args);
+    let _client = connect(local(port));
+    eventually("the log names the port", || {
+        let log = place.run(&["logs", "web"]);
+        log.out.contains("nothing listens at port 81 of the guest")
+    });
+    place.run(&["stop", "web"]).expect(0, "");
+}
+
 #[test]
 fn networks_that_contradict_themselves_are_refused() {
     let Some(image) = http() else { return };

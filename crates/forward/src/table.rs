@@ -27,6 +27,8 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// Pause before such a guest is tried again: the first, which doubles, and the longest.
 const RETRY_FIRST_MS: u64 = 10;
 const RETRY_LONGEST_MS: u64 = 500;
+/// Tries after which a port at which nothing listens is reported: after 1.13 s, when most programs have begun.
+const REPORT_RETRIES: u32 = 7;
 
 /// A connection's place.
 pub type Slot = u32;
@@ -69,6 +71,9 @@ pub struct Table<S> {
     began: Instant,
     /// Ports of the guest that have answered since.
     served: HashSet<u16>,
+    /// Ports of the guest that a client waits at and nothing listens at, each once, and those to be reported.
+    deaf: HashSet<u16>,
+    deaf_reports: Vec<u16>,
     next_port: u16,
     deadlines: Deadlines,
     /// Connections that may have output.
@@ -102,6 +107,8 @@ impl<S: Stream> Table<S> {
             by_ends: HashMap::new(),
             began: Instant::default(),
             served: HashSet::new(),
+            deaf: HashSet::new(),
+            deaf_reports: Vec::new(),
             next_port: *DYNAMIC_PORTS.start(),
             deadlines: Deadlines::default(),
             queue: VecDeque::new(),
@@ -153,6 +160,8 @@ impl<S: Stream> Table<S> {
         self.accepted = accepted;
         self.began = now;
         self.served.clear();
+        self.deaf.clear();
+        self.deaf_reports.clear();
         self.has_out = false;
         self.answers.clear();
         self.datagrams.clear();
@@ -385,6 +394,12 @@ impl<S: Stream> Table<S> {
         }
     }
 
+    /// A port of the guest that clients wait at and nothing has listened at since its driver began; each is reported
+    /// once.
+    pub fn next_deaf_port(&mut self) -> Option<u16> {
+        self.deaf_reports.pop()
+    }
+
     /// A stream to be watched for more than until now: for what, and before.
     pub fn watch_next(&mut self) -> Option<(Slot, &S, [Watched; 2])> {
         while let Some(slot) = self.unwatched.pop() {
@@ -463,15 +478,20 @@ impl<S: Stream> Table<S> {
             relay.is_queued = false;
             self.counters.forward_resent.add(relay.take_resent());
             let is_early = now.since(self.began) < START_LIMIT;
-            if is_early
-                && relay.stream.is_some()
+            let port = relay.tuple.remote.port();
+            if relay.stream.is_some()
                 && relay.retry_at.is_none()
                 && relay.tcp.loss() == Some(Loss::Refused)
-                && !self.served.contains(&relay.tuple.remote.port())
+                && !self.served.contains(&port)
             {
-                let pause = (RETRY_FIRST_MS << relay.retries.min(10)).min(RETRY_LONGEST_MS);
-                relay.retries += 1;
-                relay.retry_at = Some(now + Duration::from_millis(pause));
+                if is_early {
+                    let pause = (RETRY_FIRST_MS << relay.retries.min(10)).min(RETRY_LONGEST_MS);
+                    relay.retries += 1;
+                    relay.retry_at = Some(now + Duration::from_millis(pause));
+                }
+                if (!is_early || relay.retries > REPORT_RETRIES) && self.deaf.insert(port) {
+                    self.deaf_reports.push(port);
+                }
             }
             let next = relay.retry_at.or(relay.tcp.next_deadline());
             let old = std::mem::replace(&mut relay.deadline, next);

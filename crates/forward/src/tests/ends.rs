@@ -166,6 +166,7 @@ fn a_guest_without_a_listener_refuses() {
     let (_, client) = world.connect();
     assert!(client.0.borrow().reset);
     assert_eq!(world.table.open_connections(), 0);
+    assert_eq!(world.table.next_deaf_port(), Some(PORT));
 }
 
 #[test]
@@ -185,6 +186,10 @@ fn a_guest_that_is_not_listening_yet_is_waited_for() {
     world.mood = Mood::Refuses;
     let (_, late) = world.connect_from(from("127.0.0.1:9"));
     assert!(late.0.borrow().reset);
+    // Clients see that by themselves.
+    assert_eq!(world.table.next_deaf_port(), Some(PORT));
+    world.connect_from(from("127.0.0.1:10"));
+    assert_eq!(world.table.next_deaf_port(), None);
 }
 
 #[test]
@@ -192,7 +197,13 @@ fn a_guest_that_never_listens_refuses_in_the_end() {
     let mut world = World::new();
     world.mood = Mood::Refuses;
     let (_, client) = world.connect();
-    world.wait(Duration::from_secs(11));
+    world.wait(Duration::from_secs(1));
+    assert_eq!(world.table.next_deaf_port(), None, "it may be starting");
+    world.wait(Duration::from_secs(1));
+    assert_eq!(world.table.next_deaf_port(), Some(PORT));
+    world.wait(Duration::from_secs(9));
+    world.connect();
+    assert_eq!(world.table.next_deaf_port(), None, "once");
     assert!(client.0.borrow().reset);
     assert_eq!(world.table.open_connections(), 0);
     assert!(world.table.deadline().is_none());

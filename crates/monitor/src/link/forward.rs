@@ -33,6 +33,7 @@ use tare_tcp::time::{Duration, Instant};
 use super::StreamLink;
 use super::dropped::FilterCounters;
 use super::ports::{DatagramPorts, Listener};
+use crate::complaint::complain;
 use crate::poll::{Interest, Poll, Ready};
 
 /// Longest frame with segmentation offload.
@@ -280,6 +281,15 @@ impl ForwardLink {
         Ok(())
     }
 
+    /// A client that waits for a program that never listens looks like one that hangs.
+    fn report_deaf_ports(&mut self) {
+        while let Some(port) = self.table.next_deaf_port() {
+            complain(format_args!(
+                "nothing listens at port {port} of the guest, and a client has connected to it"
+            ));
+        }
+    }
+
     /// Accepts no client for a while.
     fn pause(&mut self, now: Instant) {
         self.paused_until = Some(now + PAUSE);
@@ -377,6 +387,7 @@ impl Link for ForwardLink {
             self.peeked = Owner::Table;
             return Ok(self.table.peek(now));
         }
+        self.report_deaf_ports();
         self.watch_listeners()?;
         self.peeked = Owner::Passt;
         self.passt_ready = self.passt_ready && self.passt_has_frame();
