@@ -239,6 +239,14 @@ fn clocks_are_read_without_system_calls() {
 }
 
 #[test]
+fn udp_sockets_share_a_port_as_on_linux() {
+    if !can_run() {
+        return;
+    }
+    offers::answers_as_here_on_one_and_two_cpus("shares.c");
+}
+
+#[test]
 fn calls_that_are_made_often_become_jumps_and_answer_as_before() {
     if !can_run() {
         return;

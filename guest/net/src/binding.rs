@@ -9,6 +9,23 @@ pub struct Binding {
     pub address: SocketAddr,
     /// `::` leaves IPv4 to others (`IPV6_V6ONLY`).
     pub only_v6: bool,
+    /// Which UDP sockets may have the same address and port.
+    pub sharing: Sharing,
+}
+
+/// What two UDP sockets both say to have one address and port together (socket(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sharing {
+    /// `SO_REUSEADDR`: the one that was bound last gets what no connected one does.
+    pub address: bool,
+    /// `SO_REUSEPORT`: peers are divided among them.
+    pub port: bool,
+}
+
+impl Sharing {
+    fn allows(self, other: Self) -> bool {
+        (self.address & other.address) | (self.port & other.port)
+    }
 }
 
 impl From<SocketAddr> for Binding {
@@ -16,6 +33,7 @@ impl From<SocketAddr> for Binding {
         Self {
             address,
             only_v6: false,
+            sharing: Sharing::default(),
         }
     }
 }
@@ -45,6 +63,12 @@ impl Binding {
         self.takes(&other.address) || other.takes(&self.address)
     }
 
+    /// Whether one of two UDP sockets keeps the other from its port (`udp_lib_lport_inuse` in
+    /// net/ipv4/udp.c).
+    pub(crate) fn excludes(&self, other: &Self) -> bool {
+        !self.sharing.allows(other.sharing) && self.overlaps(other)
+    }
+
     /// Where its packets come from on a route whose own address is `routed`. None: it has no
     /// address of that family.
     pub(crate) fn source(&self, routed: IpAddr) -> Option<IpAddr> {
@@ -61,8 +85,11 @@ mod tests {
     use super::*;
 
     fn binding(address: &str, only_v6: bool) -> Binding {
-        let address = address.parse().expect("an address");
-        Binding { address, only_v6 }
+        let address: SocketAddr = address.parse().expect("an address");
+        Binding {
+            only_v6,
+            ..address.into()
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, Socket
 pub use dns::lookup_host;
 pub use later::{has_written, send_written, written_due};
 pub use ready::{PollItem, Source, poll};
-pub use tare_net::binding::Binding;
+pub use tare_net::binding::{Binding, Sharing};
 pub use tare_net::readiness::{Interests, Readiness};
 pub use tare_net::stack::{Counters, Interface, Network, Sending, Take};
 pub use tcp::{KeepAlive, Shutdown, TcpListener, TcpStream};

@@ -9,10 +9,10 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use linux_raw_sys::general::{
     POLLERR, POLLHUP, POLLIN, POLLOUT, POLLRDHUP, POLLRDNORM, POLLWRNORM, S_IFSOCK,
 };
-use linux_raw_sys::net::{AF_INET, AF_INET6};
+use linux_raw_sys::net::{AF_INET, AF_INET6, SO_REUSEADDR, SO_REUSEPORT, SOL_SOCKET};
 use tare_libos::io::IoSlice;
 use tare_libos::net::{
-    Binding, Interests, Observer, Readiness, Sending, Shutdown, Source, Take, TcpListener,
+    Binding, Interests, Observer, Readiness, Sending, Sharing, Shutdown, Source, Take, TcpListener,
     TcpStream, UdpSocket,
 };
 use tare_libos::sync::SpinLock;
@@ -188,9 +188,17 @@ impl Socket {
     }
 
     fn binding(&self, address: SocketAddr) -> Binding {
+        let is_on = |option| {
+            self.hint((SOL_SOCKET, option))
+                .is_some_and(|word| word != 0)
+        };
         Binding {
             address,
             only_v6: self.only_v6(),
+            sharing: Sharing {
+                address: is_on(SO_REUSEADDR),
+                port: is_on(SO_REUSEPORT),
+            },
         }
     }
 
@@ -207,6 +215,8 @@ impl Socket {
                 let socket = UdpSocket::bind_as(binding)?;
                 socket.set_nonblocking(true)?;
                 *self.state.lock() = State::Datagram(Some(Arc::new(socket)));
+                // Who waits for a datagram already waits for this socket from now on.
+                self.wakes.0.wake();
             }
             _ => return Err(Errno::EINVAL),
         }
@@ -348,7 +358,11 @@ impl Socket {
 
     /// Bits of `poll` for what the stack says; for a socket that is not in it yet.
     fn bits(&self, ready: Option<Readiness>) -> u32 {
-        let mut bits = ready.map_or(POLLOUT | POLLHUP, bits);
+        let mut bits = match (ready, self.kind()) {
+            (Some(ready), _) => bits(ready),
+            (None, SocketKind::Datagram) => POLLOUT | POLLWRNORM,
+            (None, _) => POLLOUT | POLLHUP,
+        };
         if self.is_shut(READING) {
             let both = if self.is_shut(WRITING) { POLLHUP } else { 0 };
             bits |= POLLIN | POLLRDHUP | both;
@@ -373,8 +387,8 @@ impl Socket {
         match self.state() {
             State::Listening(listener) => Some(act(&*listener)),
             State::Connected(stream) => Some(act(&*stream)),
-            State::Datagram(_) => self.udp().ok().map(|socket| act(&*socket)),
-            State::Stream => None,
+            State::Datagram(Some(socket)) => Some(act(&*socket)),
+            State::Stream | State::Datagram(None) => None,
         }
     }
 }
@@ -499,10 +513,14 @@ impl Endpoint for Socket {
                     from: None,
                 })
             }
-            State::Datagram(_) => {
+            State::Datagram(socket) => {
                 let take = if peeks { Take::Peek } else { Take::Remove };
                 let room = to.len();
-                let received = self.udp()?.try_recv_from(to, take).map_err(Errno::from);
+                let received = match socket {
+                    Some(socket) => socket.try_recv_from(to, take).map_err(Errno::from),
+                    // Only sending and connecting bind it.
+                    None => Err(Errno::EAGAIN),
+                };
                 if matches!(received, Err(Errno::EAGAIN)) && self.is_shut(READING) {
                     return Ok(Received::default());
                 }
@@ -616,7 +634,8 @@ impl File for Socket {
             State::Connected(stream) => Ok(stream.bytes_readable()? as u64),
             State::Listening(_) => Err(Errno::EINVAL),
             State::Stream => Ok(0),
-            State::Datagram(_) => Ok(self.udp()?.next_bytes()?.unwrap_or(0) as u64),
+            State::Datagram(Some(socket)) => Ok(socket.next_bytes()?.unwrap_or(0) as u64),
+            State::Datagram(None) => Ok(0),
         }
     }
 

@@ -5,7 +5,7 @@ use core::net::SocketAddr;
 use smoltcp::time::Instant;
 use tare_io::{Error, ErrorKind, Result};
 
-use super::udp::{DatagramId, Datagrams, Message, Sent, send};
+use super::udp::{DatagramId, Message, Sent, send};
 use super::via::Via;
 use super::{Stack, icmp};
 use crate::binding::Binding;
@@ -23,8 +23,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
         frame: &[u8],
         now: Instant,
     ) {
-        if self.udp.has_socket(&found.flow) {
-            let kept = self.udp.ingress(found, frame);
+        if let Some(socket) = self.udp.taker(&found.flow) {
+            let payload = frame.get(usize::from(found.start)..usize::from(found.end));
+            let kept = payload.is_some_and(|it| socket.receive(found.flow.remote, it));
             self.counters.udp_dropped += u64::from(!kept);
             return;
         }
@@ -51,18 +52,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         } else if self.udp.is_taken(&local) {
             return Err(ErrorKind::AddrInUse.into());
         }
-        let socket = Some(Datagrams::new(local, self.udp.memory));
-        let index = match self.udp.sockets.iter().position(Option::is_none) {
-            Some(index) => {
-                self.udp.sockets[index] = socket;
-                index
-            }
-            None => {
-                self.udp.sockets.push(socket);
-                self.udp.sockets.len() - 1
-            }
-        };
-        Ok(DatagramId(index as u32))
+        Ok(self.udp.insert(local))
     }
 
     /// Where a UDP socket is bound; a connected one at any address has the one that its datagrams

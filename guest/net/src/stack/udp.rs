@@ -12,7 +12,6 @@ use super::Seeds;
 use super::tcp::{EPHEMERAL, LINK_LOOK};
 use crate::binding::Binding;
 use crate::flow::Flow;
-use crate::frame::Datagram;
 use crate::link::Link;
 use crate::memory::Memory;
 use crate::neighbours;
@@ -60,6 +59,8 @@ pub(super) struct Unresolved {
 pub(super) struct Datagrams<W> {
     memory: Memory,
     pub(super) local: Binding,
+    /// Grows from one that is bound to the next; by more than a rank leaves out of it.
+    number: u32,
     /// The only peer, once the socket is connected.
     pub(super) peer: Option<SocketAddr>,
     /// Its own address towards `peer`.
@@ -74,10 +75,11 @@ pub(super) struct Datagrams<W> {
 }
 
 impl<W: Wake> Datagrams<W> {
-    pub(super) fn new(local: Binding, memory: Memory) -> Self {
+    fn new(local: Binding, memory: Memory, number: u32) -> Self {
         Self {
             memory,
             local,
+            number,
             peer: None,
             source: None,
             received: VecDeque::new(),
@@ -90,6 +92,23 @@ impl<W: Wake> Datagrams<W> {
 
     pub(super) fn takes(&self, flow: &Flow) -> bool {
         self.local.takes(&flow.local) && self.peer.is_none_or(|peer| peer == flow.remote)
+    }
+
+    /// Of several that take a datagram from `peer`, the one of the highest rank gets it, as by
+    /// `compute_score` in net/ipv4/udp.c: connected, bound to an address, not to both families, bound last. Those
+    /// that divide their peers have other ranks for each.
+    fn rank(&self, peer: SocketAddr) -> u32 {
+        let own = self.local.address.ip();
+        let divides = self.local.sharing.port;
+        let order = if divides {
+            mixed(self.number, peer)
+        } else {
+            self.number
+        };
+        u32::from(self.peer.is_some()) << 31
+            | u32::from(!own.is_unspecified()) << 30
+            | u32::from(own.is_ipv4()) << 29
+            | order >> 3
     }
 
     /// Keeps a datagram for the application. `false` if there is no room.
@@ -180,6 +199,8 @@ pub(super) struct Udp<W> {
     pub(super) memory: Memory,
     random: Random,
     pub(super) sockets: Vec<Option<Datagrams<W>>>,
+    /// The next one's number.
+    bound: u32,
     /// When datagrams that wait for hardware addresses are looked at.
     pub(super) deadline: Option<Instant>,
     pub(super) next_port: u16,
@@ -195,6 +216,7 @@ impl<W: Wake> Udp<W> {
             memory,
             random: Random::new(seeds.secret, Use::UdpPorts),
             sockets: Vec::new(),
+            bound: 0,
             deadline: None,
             next_port: EPHEMERAL | seeds.general as u16,
             awaited_frames: 0,
@@ -225,28 +247,28 @@ impl<W: Wake> Udp<W> {
         self.awaited_frames = self.awaited_frames.max(frames);
     }
 
-    /// Whether a socket takes what comes on `flow`.
-    pub(super) fn has_socket(&self, flow: &Flow) -> bool {
-        let mut sockets = self.sockets.iter().flatten();
-        sockets.any(|socket| socket.takes(flow))
+    /// Adds a socket.
+    pub(super) fn insert(&mut self, local: Binding) -> DatagramId {
+        let socket = Some(Datagrams::new(local, self.memory, self.bound));
+        self.bound = self.bound.wrapping_add(8);
+        let index = match self.sockets.iter().position(Option::is_none) {
+            Some(index) => {
+                self.sockets[index] = socket;
+                index
+            }
+            None => {
+                self.sockets.push(socket);
+                self.sockets.len() - 1
+            }
+        };
+        DatagramId(index as u32)
     }
 
-    /// Hands a datagram to its socket: a connected one before others. `false` if
-    /// it was lost.
-    pub(super) fn ingress(&mut self, found: &Datagram, frame: &[u8]) -> bool {
-        let payload = usize::from(found.start)..usize::from(found.end);
-        let takes = |socket: &&mut Datagrams<W>| socket.takes(&found.flow);
-        let mut sockets = self.sockets.iter_mut().flatten().filter(takes);
-        let Some(mut socket) = sockets.next() else {
-            return false;
-        };
-        if socket.peer.is_none()
-            && let Some(connected) = sockets.find(|socket| socket.peer.is_some())
-        {
-            socket = connected;
-        }
-        let payload = frame.get(payload);
-        payload.is_some_and(|payload| socket.receive(found.flow.remote, payload))
+    /// The socket that gets what comes on `flow`.
+    pub(super) fn taker(&mut self, flow: &Flow) -> Option<&mut Datagrams<W>> {
+        let sockets = self.sockets.iter_mut().flatten();
+        let takers = sockets.filter(|socket| socket.takes(flow));
+        takers.max_by_key(|socket| socket.rank(flow.remote))
     }
 
     /// A port of the peer is closed (ICMP type 3, code 3). Only a connected
@@ -299,8 +321,19 @@ impl<W: Wake> Udp<W> {
 
     pub(super) fn is_taken(&self, local: &Binding) -> bool {
         let mut bound = self.sockets.iter().flatten();
-        bound.any(|other| other.local.overlaps(local))
+        bound.any(|other| other.local.excludes(local))
     }
+}
+
+/// A number that says nothing about the socket's or the peer's.
+fn mixed(number: u32, peer: SocketAddr) -> u32 {
+    const ODD: u32 = 0x9e37_79b9;
+    let ip = match peer.ip() {
+        IpAddr::V4(ip) => ip.to_bits(),
+        IpAddr::V6(ip) => ip.to_bits() as u32,
+    };
+    let once = (ip ^ u32::from(peer.port()) ^ number << 16).wrapping_mul(ODD);
+    (once ^ once >> 16).wrapping_mul(ODD)
 }
 
 /// What became of a datagram.

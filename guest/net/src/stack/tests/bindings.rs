@@ -1,12 +1,13 @@
 //! Sockets that are bound to an address or a port before they send.
 
+use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
 use tare_io::ErrorKind;
 
 use super::super::Take;
 use super::ipv6::{host_address, world};
-use crate::binding::Binding;
+use crate::binding::{Binding, Sharing};
 
 fn any_v4(port: u16) -> Binding {
     SocketAddr::from(([0, 0, 0, 0], port)).into()
@@ -14,7 +15,10 @@ fn any_v4(port: u16) -> Binding {
 
 fn any_v6(port: u16, only_v6: bool) -> Binding {
     let address = SocketAddr::from(([0u16; 8], port));
-    Binding { address, only_v6 }
+    Binding {
+        only_v6,
+        ..address.into()
+    }
 }
 
 const SERVER_V4: IpAddr = IpAddr::V4(super::world::SERVER);
@@ -94,4 +98,67 @@ fn a_datagram_of_ipv4_goes_to_the_socket_that_takes_it() {
         let received = world.server.receive_from(expected, &mut buf, Take::Remove);
         assert_eq!(received.unwrap().0, 3);
     }
+}
+
+#[test]
+fn of_sockets_that_share_a_port_one_gets_a_datagram() {
+    let mut world = world();
+    let any = |address, port| Binding {
+        sharing: Sharing { address, port },
+        ..any_v4(53)
+    };
+    let first = world.server.bind_as(any(true, false)).unwrap();
+    for other in [any(false, false), any(false, true)] {
+        let refused = world.server.bind_as(other).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AddrInUse);
+    }
+    let last = world.server.bind_as(any(true, true)).unwrap();
+    let client = world.client.bind_as(any_v4(4000)).unwrap();
+    let to = SocketAddr::new(SERVER_V4, 53);
+    let from = SocketAddr::from((super::world::CLIENT, 4000));
+    let (mut buf, now) = ([0; 9], world.now);
+    for (connected, expected, other) in [(false, last, first), (true, first, last)] {
+        if connected {
+            let peer = Some(from);
+            world.server.connect_datagrams(first, peer, now).unwrap();
+        }
+        world.client.send_to(client, b"abc", to, now).unwrap();
+        world.run_until_quiet();
+        let nothing = world.server.receive_from(other, &mut buf, Take::Remove);
+        assert_eq!(nothing.unwrap_err().kind(), ErrorKind::WouldBlock);
+        let received = world.server.receive_from(expected, &mut buf, Take::Remove);
+        assert_eq!(received.unwrap(), (3, from));
+    }
+}
+
+#[test]
+fn sockets_that_divide_their_peers_have_some_each_and_keep_them() {
+    let mut world = world();
+    let shared = Binding {
+        sharing: Sharing {
+            address: false,
+            port: true,
+        },
+        ..any_v4(53)
+    };
+    let servers = [(); 4].map(|()| world.server.bind_as(shared).unwrap());
+    let to = SocketAddr::new(SERVER_V4, 53);
+    let (mut buf, now) = ([0; 9], world.now);
+    let mut peers = [0; 4];
+    for _ in 0..100 {
+        let client = world.client.bind_as(any_v4(0)).unwrap();
+        let mut takers = Vec::new();
+        for _ in 0..3 {
+            world.client.send_to(client, b"abc", to, now).unwrap();
+            world.run_until_quiet();
+            takers.extend(servers.iter().position(|server| {
+                let received = world.server.receive_from(*server, &mut buf, Take::Remove);
+                received.is_ok()
+            }));
+        }
+        assert!(takers.len() == 3 && takers.iter().all(|taker| *taker == takers[0]));
+        peers[takers[0]] += 1;
+        world.client.close_datagrams(client);
+    }
+    assert!(peers.iter().all(|count| *count > 10), "{peers:?}");
 }
