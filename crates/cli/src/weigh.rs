@@ -1,18 +1,12 @@
 //! `tare weigh`: runs the experiments of `crates/experiments` and `crates/platforms-study`.
 
 use std::path::Path;
-use std::time::Duration;
 
 use tare_control::exit::ExitCode;
-use tare_lab::{
-    CompareError, Compared, Depth, Files, KeptRun, WeighError, WeighRequest, stored_runs,
-};
-use tare_platforms_study::PlatformOptions;
+use tare_lab::{CompareError, Compared, Files, KeptRun, WeighError, WeighRequest, stored_runs};
 
-use crate::args::{
-    CompareArgs, CompareFormat, ExperimentArgs, OwnArgs, PlatformArgs, ReportArgs, WeighArgs,
-};
-use crate::experiments::{STUDY, known};
+use crate::args::{CompareArgs, CompareFormat, ExperimentArgs, ReportArgs, WeighArgs};
+use crate::experiments::known;
 use crate::failure::{CommandResult, Explain};
 use crate::output::{print, warn};
 use crate::why::prices;
@@ -32,53 +26,27 @@ impl Explain for CompareError {
 /// Runs the experiment; prints its table to standard output.
 pub(crate) fn weigh(args: WeighArgs) -> CommandResult {
     let ExperimentArgs {
-        name: experiment,
+        entry,
         shared: args,
         own,
     } = args.experiment;
-    let mut request = WeighRequest::new(experiment.clone());
-    request.depth = match (args.quick, args.full) {
-        (true, _) => Depth::Quick,
-        (false, true) => Depth::Full,
-        (false, false) => Depth::Standard,
-    };
-    request.fail_on_missed = args.fail_on_missed;
-    request.out = args.out;
-    request.revision = env!("TARE_REVISION").to_owned();
-    let mut platforms = None;
-    match own {
-        OwnArgs::None => {}
-        OwnArgs::Image(own) => request.image = own.image,
-        OwnArgs::Cuts(own) => {
-            (request.app, request.cuts) = (own.app, own.cuts);
-            (request.configs, request.cves) = (own.configs, own.cves);
-        }
-        OwnArgs::Kernels(own) => request.kernels = own.kernels,
-        OwnArgs::Platforms(own) => {
-            let options = options(*own);
-            request.resume.clone_from(&options.resume);
-            platforms = Some(options);
-        }
-    }
+    let depth = args.depth();
+    let experiment = own.planned(&entry, depth);
     // Before the measurement: a run can take hours.
     let against = args.against.as_deref();
-    let against = against
-        .map(|dir| KeptRun::of(dir, &request, &known()))
-        .transpose()?;
-    if let Some(why) = against
-        .as_ref()
-        .and_then(|run| run.other_depth(request.depth))
-    {
+    let against = against.map(|dir| KeptRun::of(dir, &entry, &*experiment));
+    let request = WeighRequest {
+        out: args.out,
+        fail_on_missed: args.fail_on_missed,
+        against: against.transpose()?,
+        revision: env!("TARE_REVISION").to_owned(),
+        ..WeighRequest::default()
+    };
+    let before = request.against.as_ref();
+    if let Some(why) = before.and_then(|run| run.other_depth(depth)) {
         warn(&format!("--against: {why}"));
     }
-    request.against.clone_from(&args.against);
-    let outcome = match platforms {
-        None => tare_lab::weigh(request, &known())?,
-        Some(options) => {
-            let study = tare_platforms_study::planned(request.depth, options);
-            tare_lab::weigh_planned(request, STUDY, study)?
-        }
-    };
+    let outcome = tare_lab::weigh(&request, entry, experiment)?;
     let printed = print(&outcome.to_string());
     if outcome.exit_code() == ExitCode::Terminated && printed.is_err() {
         // The terminal has gone; the report is in its files.
@@ -86,38 +54,22 @@ pub(crate) fn weigh(args: WeighArgs) -> CommandResult {
     }
     printed?;
     if outcome.exit_code() == ExitCode::Success
-        && let Err(error) = prices::remember(&experiment, &outcome.directory)
+        && let Err(error) = prices::remember(entry.name, &outcome.directory)
     {
         warn(&format!("cannot keep these costs for tare why: {error}"));
     }
     let code = outcome.exit_code();
-    let Some(before) = against else {
+    let Some(before) = before else {
         return Ok(code);
     };
     // A failed or interrupted run has figures too; its own exit code takes precedence.
-    let compared = tare_lab::compare(&before, &KeptRun::read(&outcome.directory)?, &known())?;
+    let compared = tare_lab::compare(before, &KeptRun::read(&outcome.directory)?, &known())?;
     print(&compared.text())?;
     let judged = judged(&compared, args.fail_on)?;
     Ok(match code {
         ExitCode::Success => judged,
         failed => failed,
     })
-}
-
-/// Options of the study of platforms.
-fn options(args: PlatformArgs) -> PlatformOptions {
-    let minutes = |minutes: u32| Duration::from_secs(u64::from(minutes) * 60);
-    PlatformOptions {
-        workloads: args.workloads,
-        platforms: args.platforms,
-        sizes: args.sizes,
-        container_engine: args.container_engine,
-        resume: args.resume,
-        shard: args.shard,
-        merge: args.merge,
-        seed: args.seed,
-        budget: args.budget.map(minutes),
-    }
 }
 
 /// Compares two runs.

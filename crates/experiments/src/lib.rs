@@ -34,6 +34,9 @@ mod testing;
 mod vic;
 mod vmexit;
 
+pub use apps::Options as AppsOptions;
+pub use tailor::Options as TailorOptions;
+
 /// All experiments; one more is one line more.
 pub const ALL: &[Entry] = &[
     http_bursts::ENTRY,

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use serde_json::Value;
-use tare_lab::kit::{Depth, Entry, Experiment, Figure, Record, WeighRequest};
+use tare_lab::kit::{Depth, Entry, Experiment, Figure, Record};
 use tare_lab::results::Summary;
 use tare_lab::testing::{check, weigh_on};
-use tare_lab::{Files, WeighEnd, WeighResult, rebuild};
+use tare_lab::{Files, WeighEnd, WeighRequest, WeighResult, rebuild};
 use tare_load::interrupt::Interrupt;
 use tare_machines::appliance::GuestSpec;
 use tare_machines::appliance::fake::{Fakes, Fault};
@@ -38,19 +38,19 @@ impl Run {
         fakes: Fakes,
         interrupt: &Interrupt,
     ) -> Self {
-        let request = WeighRequest::new(name);
-        Self::requested(request, experiment, fakes, interrupt)
+        Self::requested(name, WeighRequest::default(), experiment, fakes, interrupt)
     }
 
     /// The same as a request says.
     pub(crate) fn requested(
+        name: &str,
         mut request: WeighRequest,
         experiment: Box<dyn Experiment>,
         mut fakes: Fakes,
         interrupt: &Interrupt,
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let name = request.experiment.clone();
+        request.revision = "abc".to_owned();
         request.out = Some(directory.path().join("out"));
         request.command = ["tare", "weigh", "<an experiment>"]
             .map(str::to_owned)

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use tare_lab::kit::{Depth, Direction, WeighRequest, better};
+use tare_lab::kit::{Depth, Direction, Experiment, better};
 use tare_lab::results::{Status, summary};
 use tare_lab::{Files, KeptRun, WeighEnd, rebuild};
 use tare_machines::appliance::fake::Fault;
@@ -15,7 +15,7 @@ use super::*;
 #[test]
 fn every_report_has_its_text_and_no_value_is_left_open() {
     for entry in ALL {
-        let report = (entry.make)(Depth::Quick, None).report(&[]);
+        let report = entry.planned(Depth::Quick, None).report(&[]);
         let lists = [&report.answer, &report.method, &report.limitations];
         let sections = report.sections.iter().flat_map(|it| [&it.title, &it.lead]);
         let mut texts = vec![&report.title, &report.question];
@@ -36,7 +36,7 @@ fn every_report_has_its_text_and_no_value_is_left_open() {
 fn forms_that_decide_goals_repeat_often_enough_for_an_interval() {
     for entry in ALL.iter().filter(|entry| !entry.goals.is_empty()) {
         for depth in [Depth::Standard, Depth::Full] {
-            let plan = (entry.make)(depth, None).plan();
+            let plan = entry.planned(depth, None).plan();
             for name in ["rounds", "turns", "cycles", "starts", "batches", "boots"] {
                 let times = plan.get(name).and_then(Value::as_u64);
                 let about = format!("{} {}: {name}", entry.name, depth.name());
@@ -226,23 +226,35 @@ fn rates_of_work_are_better_high_and_a_name_has_one_better_side() {
 #[test]
 fn a_run_that_is_to_measure_something_else_is_refused_before_it_begins() {
     let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/runs");
-    let against = |name: &str, experiment: &str, image: Option<&str>, app: Option<&str>| {
-        let request = WeighRequest {
-            image: image.map(str::to_owned),
-            app: app.map(str::to_owned),
-            ..WeighRequest::new(experiment)
-        };
-        let run = KeptRun::of(&runs.join(name), &request, ALL);
-        run.map(|run| run.other_depth(request.depth))
+    let against = |name: &str, entry: &Entry, planned: &dyn Experiment| {
+        let run = KeptRun::of(&runs.join(name), entry, planned);
+        run.map(|run| run.other_depth(Depth::Standard))
     };
-    let nginx = "2026-11-22-tailor-nginx-quick";
-    let depth = against(nginx, "tailor", None, Some("nginx")).unwrap();
-    let depth = depth.unwrap();
+    let of_app = |app: Option<&str>| {
+        let app = app.map(str::to_owned);
+        let options = TailorOptions {
+            app,
+            ..TailorOptions::default()
+        };
+        let planned = options.planned(Depth::Standard);
+        against("2026-11-22-tailor-nginx-quick", &tailor::ENTRY, &*planned)
+    };
+    let depth = of_app(Some("nginx")).unwrap().unwrap();
     assert!(depth.contains("quick and standard"), "{depth}");
-    let error = against(nginx, "tailor", None, None).unwrap_err();
+    let error = of_app(None).unwrap_err();
     assert!(error.to_string().contains("nginx and lighttpd"), "{error}");
-    let observer = "2026-11-26-observer";
-    assert_eq!(against(observer, "observer", None, None).unwrap(), None);
-    let error = against(observer, "observer", Some("other"), None).unwrap_err();
+    let of_image = |image: Option<&str>| {
+        let planned = observer::ENTRY.planned(Depth::Standard, image.map(str::to_owned));
+        against("2026-11-26-observer", &observer::ENTRY, &*planned)
+    };
+    assert_eq!(of_image(None).unwrap(), None);
+    let error = of_image(Some("other")).unwrap_err();
     assert!(error.to_string().contains("storm and other"), "{error}");
+    let error = against(
+        "2026-11-26-observer",
+        &vic::ENTRY,
+        &*vic::ENTRY.planned(Depth::Quick, None),
+    );
+    let error = error.unwrap_err();
+    assert!(error.to_string().contains("observer and vic"), "{error}");
 }

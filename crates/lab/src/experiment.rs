@@ -1,5 +1,6 @@
 //! What an experiment is: its plan, its turns, and what it makes of its samples.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -8,6 +9,7 @@ use tare_load::interrupt::Interrupt;
 
 use crate::bench::{self, Bench, RunError};
 use crate::data::Data;
+use crate::depth::Depth;
 use crate::error::WeighError;
 use crate::figure::Figure;
 use crate::goal::Goal;
@@ -17,13 +19,17 @@ use crate::progress::Progress;
 use crate::record::Recorder;
 use crate::replay::{Record, Replay};
 use crate::report::ReportText;
-use crate::request::{Depth, WeighRequest};
 
 /// One experiment, planned for one depth.
 pub trait Experiment {
-    /// Takes the experiment's own options from the request; called first.
-    fn configure(&mut self, _request: &WeighRequest) -> Result<(), WeighError> {
+    /// Checks its options and reads the files that they name; called once, before it runs.
+    fn configure(&mut self) -> Result<(), WeighError> {
         Ok(())
+    }
+
+    /// The directory of the record that it continues, if it continues one.
+    fn resumes(&self) -> Option<&Path> {
+        None
     }
 
     /// The plan, for the record.
@@ -261,14 +267,31 @@ pub struct Entry {
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
-    /// Which option names what it measures.
-    pub subject: Subject,
     /// What it measures.
     pub metrics: &'static [Metric],
     /// Goals for its figures.
     pub goals: &'static [Goal],
-    /// Makes it; its subject may be given.
-    pub make: fn(Depth, Option<String>) -> Box<dyn Experiment>,
+    /// Plans it with its default options.
+    pub make: Make,
+}
+
+/// How an experiment is planned for a depth.
+#[derive(Clone, Copy, Debug)]
+pub enum Make {
+    /// It measures an image of the library OS: its own for `None`.
+    OfImage(fn(Depth, Option<String>) -> Box<dyn Experiment>),
+    /// It has no options, or its own ones, with which its crate plans it.
+    Other(fn(Depth) -> Box<dyn Experiment>),
+}
+
+impl Entry {
+    /// The experiment with its default options, on an image if it measures one.
+    pub fn planned(&self, depth: Depth, image: Option<String>) -> Box<dyn Experiment> {
+        match self.make {
+            Make::OfImage(make) => make(depth, image),
+            Make::Other(make) => make(depth),
+        }
+    }
 }
 
 /// Metrics of earlier versions: of figures in stored runs alone.
@@ -285,19 +308,6 @@ pub fn better(known: &[Entry], figure: &str) -> Option<Direction> {
     let mut all = metrics.chain(&EARLIER);
     all.find(|metric| metric.is_of(figure))
         .map(|metric| metric.better)
-}
-
-/// Which option names what an experiment measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// An image of the library OS: `--image`.
-    Image,
-    /// An example application: `--app`.
-    App,
-    /// Several applications, for which there may be kernels: `--kernel`.
-    Apps,
-    /// The experiment's own options.
-    Own,
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`weigh()`] | one run from request to outcome |
+//! | [`weigh()`] | one run from plan to outcome |
 //! | [`kit`] | what an experiment is made of; the lab knows none |
 //! | [`results`] | what came out of a run, as types |
 //! | `record`, `figure`, `goal`, `summary` | samples, medians with intervals, goals, `summary.json` |
@@ -20,6 +20,7 @@
 mod bench;
 mod compare;
 mod data;
+mod depth;
 mod error;
 mod experiment;
 mod export;
@@ -35,7 +36,6 @@ mod progress;
 mod record;
 mod replay;
 mod report;
-mod request;
 pub mod stored_runs;
 mod summary;
 mod table;
@@ -45,19 +45,20 @@ mod weigh;
 mod weigh_result;
 
 pub use compare::{Change, CompareError, Compared, KeptRun, Row, compare};
+pub use depth::Depth;
 pub use error::WeighError;
 pub use history::history;
-pub use request::{Depth, WeighRequest};
-pub use weigh::{Files, rebuild, weigh, weigh_planned};
+pub use weigh::{Files, WeighRequest, rebuild, weigh};
 pub use weigh_result::{WeighEnd, WeighResult};
 
 /// What an experiment is made of.
 pub mod kit {
     pub use crate::bench::{Bench, RunError, optional};
     pub use crate::data::Data;
+    pub use crate::depth::Depth;
     pub use crate::error::WeighError;
     pub use crate::experiment::{
-        Entry, Experiment, IfFails, MOST_PLANNED, Merged, Subject, Turn, better, replanned,
+        Entry, Experiment, IfFails, MOST_PLANNED, Make, Merged, Turn, better, replanned,
         replanned_ms, rounds, times,
     };
     pub use crate::export::csv_field;
@@ -77,7 +78,6 @@ pub mod kit {
         percentiles, reach, scatter,
     };
     pub use crate::report::{ONCE, ReportText, Row, Section, Template, escape, row, table};
-    pub use crate::request::{Depth, WeighRequest};
     pub use crate::{has_data, metrics};
     pub use tare_load::interrupt::{Interrupt, Interrupted};
 }

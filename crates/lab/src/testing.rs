@@ -13,9 +13,8 @@ use crate::error::WeighError;
 use crate::experiment::{Entry, Experiment};
 use crate::metric::of_figure;
 use crate::progress::Progress;
-use crate::request::WeighRequest;
 use crate::summary::{Effect, Summary};
-use crate::weigh::Weighing;
+use crate::weigh::{WeighRequest, Weighing};
 use crate::weigh_result::WeighResult;
 
 /// Weighs on machines of `executor`, whatever else the host does; the program has no digest.
@@ -28,7 +27,6 @@ pub fn weigh_on(
 ) -> Result<WeighResult, WeighError> {
     let weighing = Weighing {
         entry,
-        revision: "abc".into(),
         programs: Value::Null,
         request,
         interrupt,
@@ -68,19 +66,19 @@ mod made {
     use serde_json::{Value, json};
     use tare_stats::Interval;
 
-    use crate::experiment::{Entry, Experiment, Subject};
+    use crate::experiment::{Entry, Experiment, Make};
     use crate::figure::{Figure, Statistic};
     use crate::host::HostFacts;
     use crate::metric::Metric;
     use crate::report::ReportText;
     use crate::summary::SCHEMA;
 
-    /// Takes nothing but its subject.
-    struct Nothing(Option<String>);
+    /// Measures nothing.
+    struct Nothing;
 
     impl Experiment for Nothing {
         fn plan(&self) -> Value {
-            json!({"image": self.0})
+            Value::Null
         }
 
         fn figures(&self) -> Vec<Figure> {
@@ -103,24 +101,18 @@ mod made {
         Metric::neither("in_flight", "1"),
     ];
 
-    const fn made(name: &'static str, subject: Subject) -> Entry {
+    const fn made(name: &'static str) -> Entry {
         Entry {
             name,
             about: "",
-            subject,
             metrics: METRICS,
             goals: &[],
-            make: |_, subject| Box::new(Nothing(subject)),
+            make: Make::Other(|_| Box::new(Nothing)),
         }
     }
 
-    /// An experiment of each kind of subject.
-    pub(crate) const KNOWN: &[Entry] = &[
-        made("http-bursts", Subject::Image),
-        made("tailor", Subject::App),
-        made("apps", Subject::Apps),
-        made("tcp", Subject::Own),
-    ];
+    /// Two experiments with the metrics of all.
+    pub(crate) const KNOWN: &[Entry] = &[made("http-bursts"), made("tcp")];
 
     /// Stores a run of `experiment` in `place`.
     pub(crate) fn stored(

@@ -18,8 +18,9 @@ use tare_machines::versions::{self, Versions};
 
 use crate::bench::{Bench, RunError};
 use crate::compare::KeptRun;
+use crate::depth::Depth;
 use crate::error::WeighError;
-use crate::experiment::{Entry, Experiment, Merged, Subject};
+use crate::experiment::{Entry, Experiment, Merged};
 use crate::export;
 use crate::figure::{self, Figure};
 use crate::goal::{JudgedGoal, Judgement, undecided, verdicts};
@@ -28,40 +29,54 @@ use crate::progress::Progress;
 use crate::record::Recorder;
 use crate::replay::Record;
 use crate::report::{self, AGAINST, Report, ReportText};
-use crate::request::{Depth, WeighRequest};
 use crate::stored_runs;
 use crate::summary::{Effect, SCHEMA, Status, Summary, depth_of, subject_of};
 use crate::table;
 use crate::weigh_result::{WeighEnd, WeighResult};
 
-/// Runs one of the experiments that are known and writes its results. Progress goes to
-/// standard error. Blocks; SIGINT and SIGTERM end it early with partial results.
-pub fn weigh(request: WeighRequest, known: &[Entry]) -> Result<WeighResult, WeighError> {
-    let entry = find(&request.experiment, known)?;
-    let subject = subject(&entry, &request)?;
-    let experiment = (entry.make)(request.depth, subject);
-    weigh_planned(request, entry, experiment)
+/// How a run is recorded and judged, whatever it measures.
+#[derive(Clone, Debug)]
+pub struct WeighRequest {
+    /// Where the results go; `None` makes `out/EXPERIMENT-DATE-TIME` here. A
+    /// directory that exists must be empty.
+    pub out: Option<PathBuf>,
+    /// Whether a missed goal fails the run.
+    pub fail_on_missed: bool,
+    /// The earlier run that the page has beside the new one.
+    pub against: Option<KeptRun>,
+    /// Revision of the source that this program was built from.
+    pub revision: String,
+    /// The command as it was typed, recorded in `command.txt`.
+    pub command: Vec<String>,
 }
 
-/// The same with an experiment that was made already, as with its own options.
-pub fn weigh_planned(
-    request: WeighRequest,
+impl Default for WeighRequest {
+    fn default() -> Self {
+        Self {
+            out: None,
+            fail_on_missed: false,
+            against: None,
+            revision: concat!("v", env!("CARGO_PKG_VERSION")).to_owned(),
+            command: std::env::args().collect(),
+        }
+    }
+}
+
+/// Runs an experiment that is planned, and writes its results. Progress goes to
+/// standard error. Blocks; SIGINT and SIGTERM end it early with partial results.
+pub fn weigh(
+    request: &WeighRequest,
     entry: Entry,
     mut experiment: Box<dyn Experiment>,
 ) -> Result<WeighResult, WeighError> {
-    subject(&entry, &request)?;
-    let executable = match &request.tare {
-        Some(path) => path.clone(),
-        None => std::env::current_exe().map_err(WeighError::Executable)?,
-    };
+    let executable = std::env::current_exe().map_err(WeighError::Executable)?;
     let (interrupt, _watch) = Interrupt::watch().map_err(WeighError::Signals)?;
-    experiment.configure(&request)?;
+    experiment.configure()?;
     let progress = Progress::new(experiment.planned());
     let weighing = Weighing {
         entry,
-        revision: request.revision.clone(),
         programs: host::programs(),
-        request: &request,
+        request,
         interrupt: &interrupt,
         progress: &progress,
         watches_host: true,
@@ -77,33 +92,9 @@ fn find(name: &str, known: &[Entry]) -> Result<Entry, WeighError> {
     })
 }
 
-/// The image or application to measure, if the experiment takes one; refuses options of others.
-fn subject(entry: &Entry, request: &WeighRequest) -> Result<Option<String>, WeighError> {
-    let refused = |option| {
-        let name = entry.name;
-        Err(WeighError::Option(format!(
-            "{option} is not an option of {name}"
-        )))
-    };
-    let given = [
-        ("--image", Subject::Image, request.image.is_some()),
-        ("--app", Subject::App, request.app.is_some()),
-        ("--cuts", Subject::App, request.cuts.is_some()),
-        ("--config", Subject::App, !request.configs.is_empty()),
-        ("--cves", Subject::App, request.cves.is_some()),
-        ("--kernel", Subject::Apps, !request.kernels.is_empty()),
-    ];
-    let mut others = given.iter().filter(|(_, whose, _)| *whose != entry.subject);
-    match others.find(|(_, _, is_given)| *is_given) {
-        Some((option, _, _)) => refused(*option),
-        None => Ok(request.image.clone().or(request.app.clone())),
-    }
-}
-
 /// One weighing, whatever starts its machines.
 pub(crate) struct Weighing<'a> {
     pub(crate) entry: Entry,
-    pub(crate) revision: String,
     /// What is run: digests and versions.
     pub(crate) programs: Value,
     pub(crate) request: &'a WeighRequest,
@@ -121,10 +112,6 @@ impl Weighing<'_> {
         executor: &mut dyn Executor,
     ) -> Result<WeighResult, WeighError> {
         let started = SystemTime::now();
-        let earlier = self.request.against.as_deref().map(KeptRun::read);
-        let earlier = earlier
-            .transpose()
-            .map_err(|error| WeighError::Option(chain(&error)))?;
         let merged = experiment.merged().cloned();
         let host = merged
             .as_ref()
@@ -134,13 +121,12 @@ impl Weighing<'_> {
         if let Some(busy) = host.busy() {
             self.progress.say(&format!("warning: {busy}"));
         }
-        let directory = self.directory(started);
-        let mut recorder = match &self.request.resume {
-            Some(_) => Recorder::resume(&directory)?,
-            None => Recorder::create(&directory)?,
+        let mut recorder = match experiment.resumes() {
+            Some(directory) => Recorder::resume(directory)?,
+            None => Recorder::create(&self.directory(started))?,
         };
         recorder.file("command.txt", self.command().as_bytes())?;
-        if let Some(earlier) = &earlier {
+        if let Some(earlier) = &self.request.against {
             recorder.file(AGAINST, earlier.json().as_bytes())?;
         }
         recorder.sample(&json!({
@@ -148,7 +134,7 @@ impl Weighing<'_> {
             "record": RECORD,
             "experiment": self.entry.name,
             "started": rfc3339(started),
-            "revision": merged.as_ref().map_or(&self.revision, |it| &it.revision),
+            "revision": merged.as_ref().map_or(&self.request.revision, |it| &it.revision),
             "programs": self.programs(merged.as_ref()),
             "machine": host,
             "plan": experiment.plan(),
@@ -202,7 +188,9 @@ impl Weighing<'_> {
             plan: experiment.plan(),
             versions,
             started: merged.map_or_else(|| rfc3339(started), |it| it.started.clone()),
-            revision: merged.map_or(&self.revision, |it| &it.revision).clone(),
+            revision: merged
+                .map_or(&self.request.revision, |it| &it.revision)
+                .clone(),
             machine: host,
             command: self.command(),
             took,
@@ -222,10 +210,9 @@ impl Weighing<'_> {
         programs
     }
 
-    /// Where the results go.
+    /// Where the results of a new run go.
     fn directory(&self, started: SystemTime) -> PathBuf {
-        let resumed = self.request.resume.clone();
-        resumed.or(self.request.out.clone()).unwrap_or_else(|| {
+        self.request.out.clone().unwrap_or_else(|| {
             let stamp: String = rfc3339(started)
                 .chars()
                 .filter(|c| c.is_ascii_digit() || *c == 'T')
@@ -367,7 +354,7 @@ pub fn rebuild(dir: &Path, known: &[Entry], files: Files) -> Result<WeighResult,
         .cloned()
         .unwrap_or_default();
     let depth = depth_of(&plan).map_or(Depth::Standard, |name| Depth::named(&name));
-    let mut experiment = (entry.make)(depth, subject_of(&plan));
+    let mut experiment = entry.planned(depth, subject_of(&plan));
     experiment.replan(&plan);
     let replayed = experiment.replay(&record);
     let earlier = stored_runs::summary(&dir.join("summary.json")).ok();
@@ -488,52 +475,8 @@ mod tests {
     use crate::testing::KNOWN;
 
     #[test]
-    fn options_of_other_experiments_are_refused() {
-        let of = |experiment: &str, option: &str| {
-            let mut request = WeighRequest::new(experiment);
-            match option {
-                "--image" => request.image = Some("http".to_owned()),
-                "--app" => request.app = Some("redis".to_owned()),
-                "--cuts" => request.cuts = Some(Vec::new()),
-                "--config" => request.configs.push("c".into()),
-                "--cves" => request.cves = Some("d".into()),
-                _ => request.kernels.push(("redis".to_owned(), None)),
-            }
-            let said = subject(&find(experiment, KNOWN).unwrap(), &request);
-            said.map_err(|error| error.to_string())
-        };
-        let all = [
-            "--image", "--app", "--cuts", "--config", "--cves", "--kernel",
-        ];
-        for (experiment, own) in [
-            ("http-bursts", &all[..1]),
-            ("tailor", &all[1..5]),
-            ("apps", &all[5..]),
-            ("tcp", &[]),
-        ] {
-            for option in all {
-                match of(experiment, option) {
-                    Ok(subject) => {
-                        assert!(own.contains(&option), "{experiment} {option}");
-                        let named = match option {
-                            "--image" => Some("http"),
-                            "--app" => Some("redis"),
-                            _ => None,
-                        };
-                        assert_eq!(subject.as_deref(), named, "{option}");
-                    }
-                    Err(said) => {
-                        assert_eq!(said, format!("{option} is not an option of {experiment}"));
-                        assert!(!own.contains(&option), "{experiment} {option}");
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
     fn an_unknown_experiment_lists_those_there_are() {
-        let error = weigh(WeighRequest::new("http-burst"), KNOWN).map(drop);
+        let error = find("http-burst", KNOWN).map(drop);
         let text = error.map_err(|e| (e.to_string(), e.exit_code()));
         let expected = "there is no experiment 'http-burst'; there are: http-bursts, ";
         let (said, code) = text.expect_err("no such experiment");

@@ -27,8 +27,9 @@ mod stage;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -49,8 +50,8 @@ use observe::Observed;
 use plan::{Cell, Turn};
 use stage::{Ran, RunRequest, Stage};
 use tare_lab::kit::{
-    Bench, Depth, Entry, Experiment, Figure, Goal, HostFacts, Merged, Metric, Record, ReportText,
-    RunError, Subject, WeighError, WeighRequest, sha256_of_text,
+    Bench, Depth, Entry, Experiment, Figure, Goal, HostFacts, Make, Merged, Metric, Record,
+    ReportText, RunError, WeighError, sha256_of_text,
 };
 
 /// Making the root, and installing a workload, may each take so long.
@@ -79,7 +80,6 @@ pub(crate) struct Platforms {
     workloads: Vec<Workload>,
     sizes: Vec<u32>,
     options: PlatformOptions,
-    tare: PathBuf,
     pub(self) data: Data,
     /// Where the runs are from that were read instead of measured.
     merged: Option<Merged>,
@@ -116,18 +116,19 @@ pub(crate) const METRICS: &[Metric] = &[
 pub const ENTRY: Entry = Entry {
     name: "platforms",
     about: "bare metal, container, VM, container in VM: what each costs, and what pinning gains",
-    subject: Subject::Own,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, _| Box::new(Platforms::new(depth)),
+    make: Make::Other(|depth| PlatformOptions::default().planned(depth)),
 };
 
-/// The study with its own options.
-pub fn planned(depth: Depth, options: PlatformOptions) -> Box<dyn Experiment> {
-    Box::new(Platforms {
-        options,
-        ..Platforms::new(depth)
-    })
+impl PlatformOptions {
+    /// The study with these options.
+    pub fn planned(self, depth: Depth) -> Box<dyn Experiment> {
+        Box::new(Platforms {
+            options: self,
+            ..Platforms::new(depth)
+        })
+    }
 }
 
 /// A stage that cannot be set up breaks the weighing off.
@@ -162,7 +163,6 @@ impl Platforms {
             workloads: Vec::new(),
             sizes: doubling(host_cpus),
             options: PlatformOptions::default(),
-            tare: PathBuf::new(),
             data: Data::default(),
             merged: None,
             missing: Vec::new(),
@@ -381,7 +381,8 @@ impl Platforms {
         bench.progress.step("root file system");
         let wanted = self.options.wanted();
         let engine = self.options.container_engine;
-        let stage = Stage::new(&self.tare, &wanted, engine, timeout());
+        let tare = env::current_exe().map_err(WeighError::Executable)?;
+        let stage = Stage::new(&tare, &wanted, engine, timeout());
         bench.interrupt.check()?;
         let mut stage = stage?;
         for workload in std::mem::take(&mut self.workloads) {
@@ -550,15 +551,11 @@ fn names(platforms: &[Platform]) -> String {
 }
 
 impl Experiment for Platforms {
-    fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
+    fn configure(&mut self) -> Result<(), WeighError> {
         self.seed = self.options.seed.unwrap_or(self.seed);
         if let Some(budget) = self.options.budget {
             (self.budget, self.whole) = (budget, None);
         }
-        self.tare = match &request.tare {
-            Some(path) => path.clone(),
-            None => std::env::current_exe().map_err(WeighError::Executable)?,
-        };
         if let Some(dir) = &self.options.resume {
             self.check_record(dir)?;
         }
@@ -582,6 +579,10 @@ impl Experiment for Platforms {
             self.check_workloads(&dir)?;
         }
         Ok(())
+    }
+
+    fn resumes(&self) -> Option<&Path> {
+        self.options.resume.as_deref()
     }
 
     fn planned(&self) -> Duration {

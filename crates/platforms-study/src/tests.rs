@@ -10,7 +10,7 @@ use super::observe::Observed;
 use super::plan::{Arm, Cell};
 use super::{ContainerEngine, PlatformOptions, Platforms};
 use tare_lab::kit::Experiment as _;
-use tare_lab::kit::{Depth, WeighError, WeighRequest};
+use tare_lab::kit::{Depth, WeighError};
 
 /// Pairs of runs, as many as CPU-Pinning 2020's.
 const RUNS: usize = 20;
@@ -347,7 +347,7 @@ fn configured(depth: Depth, options: PlatformOptions) -> Result<Platforms, Weigh
         options,
         ..Platforms::new(depth)
     };
-    let configured = platforms.configure(&WeighRequest::new("platforms"));
+    let configured = platforms.configure();
     configured.map(|()| platforms)
 }
 

@@ -22,9 +22,7 @@ pub(crate) use observe::{MergeArgs, ProfileArgs, ProfileVerb, TopArgs, WhyArgs};
 pub(crate) use place::{AdviseArgs, PinArgs};
 pub(crate) use run::{BlkArgs, EngineArg, IdleArg, RunArgs};
 pub(crate) use scaffold::{BuildArgs, NewArgs};
-pub(crate) use weigh::{
-    CompareArgs, CompareFormat, ExperimentArgs, OwnArgs, PlatformArgs, ReportArgs, WeighArgs,
-};
+pub(crate) use weigh::{CompareArgs, CompareFormat, ExperimentArgs, ReportArgs, WeighArgs};
 
 /// Runs one application per virtual machine, and measures and cuts what that costs.
 #[derive(Debug, Parser)]

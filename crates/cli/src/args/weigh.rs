@@ -2,12 +2,15 @@
 
 use std::convert::Infallible;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Subcommand};
-use tare_lab::kit::{Entry, Subject};
+use tare_experiments::{AppsOptions, TailorOptions};
+use tare_lab::kit::{Depth, Entry, Experiment, Make};
+use tare_platforms_study::PlatformOptions;
 
-use crate::experiments::{STUDY, known};
+use crate::experiments::known;
 
 /// `tare weigh`.
 #[derive(Debug, Args)]
@@ -25,43 +28,40 @@ pub(crate) struct WeighArgs {
 /// One of the experiments with its options: a subcommand for each that is known.
 #[derive(Debug)]
 pub(crate) struct ExperimentArgs {
-    pub(crate) name: String,
+    pub(crate) entry: Entry,
     pub(crate) shared: SharedArgs,
-    pub(crate) own: OwnArgs,
+    pub(crate) own: Box<dyn OwnArgs>,
 }
 
 /// Options that only some experiments have.
-#[derive(Debug)]
-pub(crate) enum OwnArgs {
-    None,
-    Image(ImageArgs),
-    Cuts(CutArgs),
-    Kernels(KernelArgs),
-    Platforms(Box<PlatformArgs>),
+pub(crate) trait OwnArgs: std::fmt::Debug {
+    /// The experiment as they plan it.
+    fn planned(self: Box<Self>, entry: &Entry, depth: Depth) -> Box<dyn Experiment>;
 }
 
-impl OwnArgs {
-    /// The subcommand of an experiment without those that all have.
-    fn augment(entry: &Entry, command: Command) -> Command {
-        match entry.subject {
-            Subject::Image => ImageArgs::augment_args(command),
-            Subject::App => CutArgs::augment_args(command),
-            Subject::Apps => KernelArgs::augment_args(command),
-            Subject::Own if entry.name == STUDY.name => PlatformArgs::augment_args(command),
-            Subject::Own => command,
+/// How such options come into a subcommand and out of it.
+struct OwnParser {
+    augment: fn(Command) -> Command,
+    read: fn(&ArgMatches) -> Result<Box<dyn OwnArgs>, Error>,
+}
+
+impl OwnParser {
+    /// That of an experiment; one that has its own options needs one more line here.
+    fn of(entry: &Entry) -> Self {
+        match (entry.name, entry.make) {
+            ("tailor", _) => Self::with::<TailorArgs>(),
+            ("apps", _) => Self::with::<AppsArgs>(),
+            ("platforms", _) => Self::with::<PlatformArgs>(),
+            (_, Make::OfImage(_)) => Self::with::<ImageArgs>(),
+            (_, Make::Other(_)) => Self::with::<NoArgs>(),
         }
     }
 
-    fn read(entry: &Entry, matches: &ArgMatches) -> Result<Self, Error> {
-        Ok(match entry.subject {
-            Subject::Image => Self::Image(ImageArgs::from_arg_matches(matches)?),
-            Subject::App => Self::Cuts(CutArgs::from_arg_matches(matches)?),
-            Subject::Apps => Self::Kernels(KernelArgs::from_arg_matches(matches)?),
-            Subject::Own if entry.name == STUDY.name => {
-                Self::Platforms(Box::new(PlatformArgs::from_arg_matches(matches)?))
-            }
-            Subject::Own => Self::None,
-        })
+    fn with<A: Args + OwnArgs + 'static>() -> Self {
+        Self {
+            augment: A::augment_args,
+            read: |matches| Ok(Box::new(A::from_arg_matches(matches)?)),
+        }
     }
 }
 
@@ -70,10 +70,11 @@ impl FromArgMatches for ExperimentArgs {
         let missing = || -> Error { Error::new(ErrorKind::MissingSubcommand) };
         let (name, matches) = matches.subcommand().ok_or_else(missing)?;
         let entry = known().into_iter().find(|entry| entry.name == name);
+        let entry = entry.ok_or_else(missing)?;
         Ok(Self {
-            name: name.to_owned(),
+            entry,
             shared: SharedArgs::from_arg_matches(matches)?,
-            own: OwnArgs::read(&entry.ok_or_else(missing)?, matches)?,
+            own: (OwnParser::of(&entry).read)(matches)?,
         })
     }
 
@@ -88,7 +89,7 @@ impl Subcommand for ExperimentArgs {
         known().iter().fold(command, |command, entry| {
             let own = SharedArgs::augment_args(Command::new(entry.name));
             // The options' own descriptions are not the experiment's.
-            let own = OwnArgs::augment(entry, own).about(entry.about);
+            let own = (OwnParser::of(entry).augment)(own).about(entry.about);
             command.subcommand(own.long_about(None::<&str>))
         })
     }
@@ -129,45 +130,90 @@ pub(crate) struct SharedArgs {
     pub(crate) out: Option<PathBuf>,
 }
 
+impl SharedArgs {
+    pub(crate) fn depth(&self) -> Depth {
+        match (self.quick, self.full) {
+            (true, _) => Depth::Quick,
+            (false, true) => Depth::Full,
+            (false, false) => Depth::Standard,
+        }
+    }
+}
+
+/// An experiment without options.
+#[derive(Debug, Args)]
+struct NoArgs {}
+
+impl OwnArgs for NoArgs {
+    fn planned(self: Box<Self>, entry: &Entry, depth: Depth) -> Box<dyn Experiment> {
+        entry.planned(depth, None)
+    }
+}
+
 /// Options of experiments that measure an image.
 #[derive(Debug, Args)]
-pub(crate) struct ImageArgs {
+struct ImageArgs {
     /// Image to measure, by path or name as in tare run [default: the experiment's own]
     #[arg(long, value_name = "IMAGE")]
-    pub(crate) image: Option<String>,
+    image: Option<String>,
+}
+
+impl OwnArgs for ImageArgs {
+    fn planned(self: Box<Self>, entry: &Entry, depth: Depth) -> Box<dyn Experiment> {
+        entry.planned(depth, self.image)
+    }
 }
 
 /// Options of `tare weigh tailor`.
 #[derive(Debug, Args)]
-pub(crate) struct CutArgs {
+struct TailorArgs {
     /// Example application: lighttpd, nginx, redis, memcached, apache,
     /// haproxy, nginx-workers, python, go, axum, postgres
     /// [default: lighttpd]
     #[arg(long, value_name = "NAME")]
-    pub(crate) app: Option<String>,
+    app: Option<String>,
     /// Measure what each cut saves, or each of these cuts: count instructions with the
     /// cut alone and with all cuts but it. Builds a kernel for each, in minutes if it is
     /// not cached [default: all with --full, else none]
     #[arg(long, value_name = "NAME,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
-    pub(crate) cuts: Option<Vec<tare_tailor::cut::Cut>>,
+    cuts: Option<Vec<tare_tailor::cut::Cut>>,
     /// Also measure a kernel with Firecracker's guest configuration, which is
     /// microvm-kernel-ci-x86_64-6.1.config in its sources. Repeatable, for versions that
     /// have PCI in pcie.config: a later file wins. Later runs use the cached kernel
     #[arg(long = "config", value_name = "FILE")]
-    pub(crate) configs: Vec<PathBuf>,
+    configs: Vec<PathBuf>,
     /// Count the CVEs of the last two years that affect a compiled file of each kernel, from
     /// the kernel's records (cve/published of vulns.git)
     #[arg(long, value_name = "DIR")]
-    pub(crate) cves: Option<PathBuf>,
+    cves: Option<PathBuf>,
+}
+
+impl OwnArgs for TailorArgs {
+    fn planned(self: Box<Self>, _: &Entry, depth: Depth) -> Box<dyn Experiment> {
+        let options = TailorOptions {
+            app: self.app,
+            cuts: self.cuts,
+            configs: self.configs,
+            cves: self.cves,
+        };
+        options.planned(depth)
+    }
 }
 
 /// Options of `tare weigh apps`.
 #[derive(Debug, Args)]
-pub(crate) struct KernelArgs {
+struct AppsArgs {
     /// Also measure APP in a Linux guest with a tailored kernel: FILE, or the one that
     /// tare weigh tailor --app APP built; repeatable, one for each application
     #[arg(long = "kernel", value_name = "APP[=FILE]", value_parser = app_and_file)]
-    pub(crate) kernels: Vec<(String, Option<PathBuf>)>,
+    kernels: Vec<(String, Option<PathBuf>)>,
+}
+
+impl OwnArgs for AppsArgs {
+    fn planned(self: Box<Self>, _: &Entry, depth: Depth) -> Box<dyn Experiment> {
+        let kernels = self.kernels;
+        AppsOptions { kernels }.planned(depth)
+    }
 }
 
 /// A name, and a path if there is one.
@@ -247,34 +293,52 @@ pub(crate) struct ReportArgs {
 
 /// Options of `tare weigh platforms`.
 #[derive(Debug, Args)]
-pub(crate) struct PlatformArgs {
+struct PlatformArgs {
     /// Workload by name or file; repeatable [default: all that --quick or --full includes]
     #[arg(long = "workload", value_name = "NAME|FILE.toml")]
-    pub(crate) workloads: Vec<String>,
+    workloads: Vec<String>,
     /// Platform: bare, container, vm, vm-container or appliance; repeatable. Costs are relative to
     /// bare [default: all]
     #[arg(long = "platform", value_name = "NAME", conflicts_with = "merge")]
-    pub(crate) platforms: Vec<tare_platforms_study::Platform>,
+    platforms: Vec<tare_platforms_study::Platform>,
     /// Sizes in CPUs [default: 1, 2, 4, ... up to all]
     #[arg(long, value_name = "N,N,...", value_delimiter = ',')]
-    pub(crate) sizes: Vec<u32>,
+    sizes: Vec<u32>,
     /// Program that starts containers; podman uses runc underneath
     #[arg(long, value_name = "runc|podman", default_value = "runc")]
-    pub(crate) container_engine: tare_platforms_study::ContainerEngine,
+    container_engine: tare_platforms_study::ContainerEngine,
     /// Continue the run record in this directory
     #[arg(long, value_name = "DIR", conflicts_with = "out")]
-    pub(crate) resume: Option<PathBuf>,
+    resume: Option<PathBuf>,
     /// Run only part I of N, to divide the runs among several jobs or hosts
     #[arg(long, value_name = "I/N", value_parser = tare_platforms_study::parse_shard)]
-    pub(crate) shard: Option<(u32, u32)>,
+    shard: Option<(u32, u32)>,
     /// Instead of measuring, merge the run records in this directory; repeatable, for
     /// records of several hosts
     #[arg(long, value_name = "DIR", conflicts_with_all = ["resume", "shard"])]
-    pub(crate) merge: Vec<PathBuf>,
+    merge: Vec<PathBuf>,
     /// Seed for the random order [default: from the clock]
     #[arg(long, value_name = "N")]
-    pub(crate) seed: Option<u64>,
+    seed: Option<u64>,
     /// Minutes to spend on runs [default: 12 with --quick, 720 with --full, else 45]
     #[arg(long, value_name = "MINUTES")]
-    pub(crate) budget: Option<u32>,
+    budget: Option<u32>,
+}
+
+impl OwnArgs for PlatformArgs {
+    fn planned(self: Box<Self>, _: &Entry, depth: Depth) -> Box<dyn Experiment> {
+        let minutes = |minutes: u32| Duration::from_secs(u64::from(minutes) * 60);
+        let options = PlatformOptions {
+            workloads: self.workloads,
+            platforms: self.platforms,
+            sizes: self.sizes,
+            container_engine: self.container_engine,
+            resume: self.resume,
+            shard: self.shard,
+            merge: self.merge,
+            seed: self.seed,
+            budget: self.budget.map(minutes),
+        };
+        options.planned(depth)
+    }
 }

@@ -19,7 +19,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -27,9 +27,9 @@ use serde_json::{Value, json};
 use tare_control::sentence::chain;
 use tare_control::stats::Kvm;
 use tare_lab::kit::{
-    Bench, Data, Depth, Entry, Experiment, Figure, Goal, IfFails, Metric, Record, ReportText,
-    RunError, Subject, Turn, WeighError, WeighRequest, has_data, metrics, needed, rate, replanned,
-    replanned_ms, rounds, times, without_error,
+    Bench, Data, Depth, Entry, Experiment, Figure, Goal, IfFails, Make, Metric, Record, ReportText,
+    RunError, Turn, WeighError, has_data, metrics, needed, rate, replanned, replanned_ms, rounds,
+    times, without_error,
 };
 use tare_load::interrupt::Interrupt;
 use tare_load::requests::{Connections, Exchange, Generator, failed, latencies_us};
@@ -103,14 +103,32 @@ const GOALS: &[Goal] = &[
 pub(super) const ENTRY: Entry = Entry {
     name: "apps",
     about: "memcached, redis, nginx, Go, axum: process, container, Tare, Linux; what weighs least",
-    subject: Subject::Apps,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, _| Box::new(Apps::new(depth)),
+    make: Make::Other(|depth| Options::default().planned(depth)),
 };
+
+/// Its options.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Kernels of Linux guests: name of an application, file; `None` is the one that `tailor`
+    /// built for it.
+    pub kernels: Vec<(String, Option<PathBuf>)>,
+}
+
+impl Options {
+    /// The experiment with these options.
+    pub fn planned(self, depth: Depth) -> Box<dyn Experiment> {
+        Box::new(Apps {
+            options: self,
+            ..Apps::new(depth)
+        })
+    }
+}
 
 /// The experiment and what it has measured.
 pub(crate) struct Apps {
+    options: Options,
     depth: Depth,
     cycles: usize,
     /// Of these, cycles in which arms in QEMU's translator have their turn.
@@ -186,6 +204,7 @@ impl Apps {
             (12, 12, 1_000, 3_000, 10_000),
         ]);
         Self {
+            options: Options::default(),
             depth,
             cycles,
             translated,
@@ -201,7 +220,7 @@ impl Apps {
     }
 
     /// Takes a kernel for one of the applications.
-    fn take_kernel(&mut self, name: &str, file: Option<&Path>) -> Result<(), WeighError> {
+    fn take_kernel(&mut self, name: &str, file: Option<PathBuf>) -> Result<(), WeighError> {
         let refused = |why: String| WeighError::Option(format!("--kernel {name}: {why}"));
         let Some(service) = SERVICES.iter().find(|service| service.name == name) else {
             let names = SERVICES.each_ref().map(|service| service.name);
@@ -211,7 +230,7 @@ impl Apps {
             )));
         };
         let file = match file {
-            Some(file) => file.to_owned(),
+            Some(file) => file,
             None => built(name).map_err(|error| refused(chain(&error)))?,
         };
         let file = fs::canonicalize(&file)
@@ -492,9 +511,9 @@ fn generator(server: &dyn Appliance, exchange: Exchange, connections: usize) -> 
 impl Experiment for Apps {
     has_data!();
 
-    fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        let mut kernels = request.kernels.iter();
-        kernels.try_for_each(|(name, file)| self.take_kernel(name, file.as_deref()))
+    fn configure(&mut self) -> Result<(), WeighError> {
+        let mut kernels = std::mem::take(&mut self.options.kernels).into_iter();
+        kernels.try_for_each(|(name, file)| self.take_kernel(&name, file))
     }
 
     fn plan(&self) -> Value {

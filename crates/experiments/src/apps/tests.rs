@@ -1,5 +1,7 @@
 //! The weighing against fakes that answer as memcached does.
 
+use std::path::Path;
+
 use tare_lab::kit::Statistic;
 use tare_machines::appliance::fake::{Fakes, Fault};
 
@@ -67,15 +69,14 @@ fn a_tailored_kernel_is_measured_beside_debians_and_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let kernel = dir.path().join("bzImage");
     fs::write(&kernel, "kernel").unwrap();
-    let request = |kernels: &[(&str, Option<&Path>)]| {
+    let configured = |kernels: &[(&str, Option<&Path>)]| {
         let of = |&(app, file): &(&str, Option<&Path>)| (app.to_owned(), file.map(Path::to_owned));
-        let mut request = WeighRequest::new("apps");
-        request.kernels = kernels.iter().map(of).collect();
-        request
+        let mut apps = short();
+        apps.options.kernels = kernels.iter().map(of).collect();
+        apps.configure().map(|()| apps)
     };
-    let mut apps = short();
     let memcached = ("memcached", Some(kernel.as_path()));
-    apps.configure(&request(&[memcached])).unwrap();
+    let apps = configured(&[memcached]).unwrap();
     let run = Run::of("apps", apps, Fakes::new(Kvm::Emulated, Fault::None));
     let summary = run.summary();
     assert!(figure(&summary, "app_per_s.memcached_get.tailored_tcg").value > 0.0);
@@ -106,10 +107,7 @@ fn a_tailored_kernel_is_measured_beside_debians_and_recorded() {
         ),
         (&[memcached, memcached], "--kernel memcached: given twice"),
     ] {
-        let error = short()
-            .configure(&request(kernels))
-            .unwrap_err()
-            .to_string();
+        let error = configured(kernels).map(drop).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
 }
@@ -150,10 +148,12 @@ fn the_report_of_apps_is_made_again_from_raw_samples() {
 fn the_earlier_run_is_beside_the_later_one_on_its_page() {
     let earlier = run(Fault::None);
     assert!(!earlier.text("report.html").contains("Beside the earlier"));
-    let mut request = tare_lab::kit::WeighRequest::new("apps");
-    request.against = Some(earlier.path());
+    let request = tare_lab::WeighRequest {
+        against: Some(tare_lab::KeptRun::read(&earlier.path()).unwrap()),
+        ..Default::default()
+    };
     let fakes = Fakes::new(Kvm::Emulated, Fault::None);
-    let later = Run::requested(request, short(), fakes, &Interrupt::default());
+    let later = Run::requested("apps", request, short(), fakes, &Interrupt::default());
     let is_beside = || {
         let page = later.text("report.html");
         let (_, behind) = page.split_once("<h2>Beside the earlier run</h2>").unwrap();

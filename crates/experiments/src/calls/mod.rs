@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 use tare_lab::kit::{
-    Bench, Data, Depth, Entry, Experiment, Figure, Goal, IfFails, ReportText, RunError, Subject,
+    Bench, Data, Depth, Entry, Experiment, Figure, Goal, IfFails, Make, ReportText, RunError,
     Template, Turn, has_data, metrics, replanned, rounds, row, times,
 };
 use tare_load::calls::{KINDS, measure};
@@ -61,10 +61,9 @@ const ABOUT: [&str; KINDS.len()] = [
 pub(super) const ENTRY: Entry = Entry {
     name: "calls",
     about: "system calls of a program: on the library OS and on the host",
-    subject: Subject::Own,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, _| Box::new(Calls::new(depth)),
+    make: Make::Other(|depth| Box::new(Calls::new(depth))),
 };
 
 /// The experiment and what it has measured.

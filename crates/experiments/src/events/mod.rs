@@ -7,7 +7,7 @@ pub(super) mod tests;
 
 use std::time::Duration;
 
-use tare_lab::kit::{Entry, Figure, Goal, ReportText, Row, Subject, metrics, number, row};
+use tare_lab::kit::{Entry, Figure, Goal, Make, ReportText, Row, metrics, number, row};
 
 use super::guest_bench::{Arm, RunsIn, Settings, cpus, in_ring_3};
 use super::ping_pong::{PingPong, PingPongSpec};
@@ -135,10 +135,9 @@ static KIND: PingPongSpec = PingPongSpec {
 pub(super) const ENTRY: Entry = Entry {
     name: "events",
     about: "two threads that signal each other: round trips, halts and interrupts a message",
-    subject: Subject::Image,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, image| Box::new(PingPong::new(&KIND, depth, image)),
+    make: Make::OfImage(|depth, image| Box::new(PingPong::new(&KIND, depth, image))),
 };
 
 /// What KVM counts, as the table names it.

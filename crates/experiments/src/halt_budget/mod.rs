@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tare_lab::kit::{
-    Bench, Data, Depth, Entry, Experiment, Figure, Goal, IfFails, ReportText, RunError, Subject,
-    Turn, rounds,
+    Bench, Data, Depth, Entry, Experiment, Figure, Goal, IfFails, Make, ReportText, RunError, Turn,
+    rounds,
 };
 use tare_machines::appliance::GuestSpec;
 use tare_policy::halt::Halt;
@@ -57,10 +57,9 @@ const GOALS: &[Goal] = &[
 pub(super) const ENTRY: Entry = Entry {
     name: "halt-budget",
     about: "ways for a halted CPU to wait: CPU against wake-up time, and the best possible",
-    subject: Subject::Image,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, image| Box::new(HaltBudget::new(depth, image)),
+    make: Make::OfImage(|depth, image| Box::new(HaltBudget::new(depth, image))),
 };
 
 /// The experiment and what it has measured.

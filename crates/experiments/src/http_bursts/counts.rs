@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 use tare_lab::kit::{
-    Bench, Depth, Entry, Experiment, Figure, Record, ReportText, RunError, Statistic, Subject,
+    Bench, Depth, Entry, Experiment, Figure, Make, Record, ReportText, RunError, Statistic,
 };
 
 use super::HttpBursts;
@@ -38,10 +38,9 @@ const IMAGE: &str = "image_bytes.";
 pub(crate) const COUNTS: Entry = Entry {
     name: "counts",
     about: "instructions, exits and interrupts of a request, and sizes of images",
-    subject: Subject::Image,
     metrics: METRICS,
     goals: &[],
-    make: |depth, image| Box::new(Counts::new(depth, image)),
+    make: Make::OfImage(|depth, image| Box::new(Counts::new(depth, image))),
 };
 
 /// The experiment.

@@ -33,7 +33,7 @@ use serde_json::Value;
 use tare_control::exit::ExitCode;
 use tare_control::stats::Kvm;
 use tare_lab::kit::{
-    Bench, Depth, Entry, Experiment, Figure, MOST_PLANNED, Record, ReportText, RunError, Subject,
+    Bench, Depth, Entry, Experiment, Figure, MOST_PLANNED, Make, Record, ReportText, RunError,
 };
 use tare_machines::appliance::ServerKind;
 
@@ -57,10 +57,9 @@ const COMPARED: Duration = Duration::from_secs(6);
 pub(super) const ENTRY: Entry = Entry {
     name: "http-bursts",
     about: "a web server under bursts and breaks: CPU, exits, latency of three ways to wait",
-    subject: Subject::Image,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, image| Box::new(HttpBursts::new(depth, image)),
+    make: Make::OfImage(|depth, image| Box::new(HttpBursts::new(depth, image))),
 };
 
 /// The experiment and what it has measured.

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tare_account::Account;
 use tare_control::stats::Kvm;
 use tare_lab::kit::{
-    Bench, Data, Depth, Entry, Experiment, Figure, Goal, Metric, ReportText, RunError, Subject,
-    Turn, has_data, median, metrics, optional, replanned, rounds, times,
+    Bench, Data, Depth, Entry, Experiment, Figure, Goal, Make, Metric, ReportText, RunError, Turn,
+    has_data, median, metrics, optional, replanned, rounds, times,
 };
 
 use super::guest_bench::{self, Arm, RunsIn, Settings, cpus};
@@ -114,10 +114,9 @@ static ARMS: [Arm; 7] = [
 pub(super) const ENTRY: Entry = Entry {
     name: "ipi-halt",
     about: "an interrupt to a halted CPU: cycles with and without halt polling",
-    subject: Subject::Image,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, image| Box::new(IpiHalt::new(depth, image)),
+    make: Make::OfImage(|depth, image| Box::new(IpiHalt::new(depth, image))),
 };
 
 /// The experiment and what it has measured.

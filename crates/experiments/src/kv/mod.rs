@@ -15,8 +15,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::{Kvm, Stats};
 use tare_lab::kit::{
-    Bench, Data, Depth, Entry, Experiment, Figure, Goal, IfFails, Metric, Record, ReportText,
-    RunError, Subject, Template, Turn, has_data, metrics, number, rounds, row,
+    Bench, Data, Depth, Entry, Experiment, Figure, Goal, IfFails, Make, Metric, Record, ReportText,
+    RunError, Template, Turn, has_data, metrics, number, rounds, row,
 };
 use tare_load::requests::{
     Connections, Exchange, Generator, Request, Schedule, compact, failed, latencies_us,
@@ -93,10 +93,9 @@ const GOALS: &[Goal] = &[
 pub(super) const ENTRY: Entry = Entry {
     name: "kv",
     about: "a cache: Tare's appliance and memcached in a container, rate and latency",
-    subject: Subject::Image,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, image| Box::new(Kv::new(depth, image)),
+    make: Make::OfImage(|depth, image| Box::new(Kv::new(depth, image))),
 };
 
 /// The experiment and what it has measured.

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tare_control::stats::Stats;
 use tare_lab::kit::{
-    Bar, Bench, Data, Depth, Entry, Experiment, Figure, Goal, Metric, Record, ReportText, RunError,
-    Subject, Template, Turn, bars, has_data, metrics, reach, row, times,
+    Bar, Bench, Data, Depth, Entry, Experiment, Figure, Goal, Make, Metric, Record, ReportText,
+    RunError, Template, Turn, bars, has_data, metrics, reach, row, times,
 };
 use tare_machines::appliance::Guest;
 use tare_machines::observe::CpuReading;
@@ -148,10 +148,9 @@ impl Window {
 pub(super) const ENTRY: Entry = Entry {
     name: "observer",
     about: "tare why's own cost: one machine, many, and storms; what the guests lose",
-    subject: Subject::Image,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, image| Box::new(Observing::new(depth, image)),
+    make: Make::OfImage(|depth, image| Box::new(Observing::new(depth, image))),
 };
 
 /// The experiment and what it has measured.

@@ -20,8 +20,8 @@ use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tare_control::sentence::chain;
 use tare_lab::kit::{
-    Bench, Depth, Entry, Experiment, Figure, Record, Recorder, ReportText, RunError, Subject,
-    WeighError, WeighRequest, replanned,
+    Bench, Depth, Entry, Experiment, Figure, Make, Record, Recorder, ReportText, RunError,
+    WeighError, replanned,
 };
 use tare_machines::linux::LinuxError;
 use tare_machines::linux::catalog::{self, App};
@@ -45,15 +45,36 @@ use self::surface::Surface;
 pub(super) const ENTRY: Entry = Entry {
     name: "tailor",
     about: "a kernel cut to one application against Debian's: instructions, sizes, answers",
-    subject: Subject::App,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, app| Box::new(Tailor::new(depth, app)),
+    make: Make::Other(|depth| Options::default().planned(depth)),
 };
+
+/// Its options.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The example application; `None` is lighttpd.
+    pub app: Option<String>,
+    /// Cuts that are weighed one by one; empty is all, `None` is as the depth says.
+    pub cuts: Option<Vec<Cut>>,
+    /// Files of Firecracker's configuration of a guest's kernel, of which a later one wins; empty
+    /// is the configuration of an earlier run, if there was one.
+    pub configs: Vec<PathBuf>,
+    /// Directory of CVE records that are counted.
+    pub cves: Option<PathBuf>,
+}
+
+impl Options {
+    /// The experiment with these options.
+    pub fn planned(self, depth: Depth) -> Box<dyn Experiment> {
+        Box::new(Tailor::new(depth, self))
+    }
+}
 
 /// The experiment and what it has measured; of no KVM, since the translator's machines run the
 /// same way with and without one.
 pub(crate) struct Tailor {
+    options: Options,
     plan: Plan,
     weighed: Weighed,
     /// Firecracker's configuration, without which its kernels are left out.
@@ -84,10 +105,11 @@ impl Workload {
 }
 
 impl Tailor {
-    /// Planned for a depth and an application.
-    pub(crate) fn new(depth: Depth, app: Option<String>) -> Self {
+    /// Planned for a depth; [`Experiment::configure`] takes the options.
+    pub(crate) fn new(depth: Depth, options: Options) -> Self {
         Self {
-            plan: Plan::new(depth, app),
+            plan: Plan::new(depth, options.app.clone()),
+            options,
             weighed: Weighed::default(),
             given: None,
             records: None,
@@ -95,9 +117,9 @@ impl Tailor {
     }
 
     /// Takes Firecracker's configuration from files, else from an earlier run.
-    fn take_configuration(&mut self, files: &[PathBuf]) -> Result<(), WeighError> {
-        self.given = match files {
-            [_, ..] => Some(
+    fn take_configuration(&mut self) -> Result<(), WeighError> {
+        self.given = match &self.options.configs[..] {
+            files @ [_, ..] => Some(
                 firecracker::read(files)
                     .map_err(|error| WeighError::Option(format!("--config: {}", chain(&error))))?,
             ),
@@ -250,15 +272,15 @@ fn takes_nothing(app: &App, arm: &Arm) -> Result<bool, LinuxError> {
 }
 
 impl Experiment for Tailor {
-    fn configure(&mut self, request: &WeighRequest) -> Result<(), WeighError> {
-        self.take_configuration(&request.configs)?;
-        let records = request.cves.as_deref().map(Records::read).transpose();
+    fn configure(&mut self) -> Result<(), WeighError> {
+        self.take_configuration()?;
+        let records = self.options.cves.as_deref().map(Records::read).transpose();
         self.records =
             records.map_err(|error| WeighError::Option(format!("--cves: {}", chain(&error))))?;
         if Toolchain::of(&BTreeSet::from([Cut::ThinLto])).is_err() {
             self.plan.without_lto();
         }
-        let Some(cuts) = &request.cuts else {
+        let Some(cuts) = &self.options.cuts else {
             return Ok(());
         };
         let idle = cuts.iter().find(|cut| !plan::is_in_the_kernel(**cut));
@@ -279,6 +301,9 @@ impl Experiment for Tailor {
     }
 
     fn replan(&mut self, plan: &Value) {
+        if let Some(app) = plan.get("app").and_then(Value::as_str) {
+            app.clone_into(&mut self.plan.app);
+        }
         replanned(plan, "boots", &mut self.plan.boots);
         replanned(plan, "requests", &mut self.plan.requests);
         replanned(plan, "dialogs", &mut self.plan.dialogs);

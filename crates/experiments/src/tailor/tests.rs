@@ -11,7 +11,7 @@ use super::*;
 use crate::testing::{Run, figure, kept};
 
 fn replayed(record: &Record) -> Tailor {
-    let mut tailor = Tailor::new(Depth::Quick, None);
+    let mut tailor = Tailor::new(Depth::Quick, Options::default());
     tailor.replay(record).unwrap();
     tailor
 }
@@ -51,10 +51,12 @@ fn a_record_gives_a_kernels_own_start_and_iterations() {
 
 #[test]
 fn a_configuration_that_cannot_be_used_ends_the_weighing_before_it_begins() {
-    let mut request = WeighRequest::new("tailor");
-    request.configs = vec!["/no/such/file".into()];
-    let mut tailor = Tailor::new(Depth::Quick, None);
-    let refused = tailor.configure(&request).unwrap_err().to_string();
+    let options = Options {
+        configs: vec!["/no/such/file".into()],
+        ..Options::default()
+    };
+    let mut tailor = Tailor::new(Depth::Quick, options);
+    let refused = tailor.configure().unwrap_err().to_string();
     assert!(
         refused.starts_with("--config: cannot read /no/such/file"),
         "{refused}"
@@ -69,7 +71,7 @@ const KERNELS: [&str; 2] = [DEBIAN, TAILORED];
 
 impl Counting {
     fn run() -> Run {
-        let counting = Self(Tailor::new(Depth::Standard, None));
+        let counting = Self(Tailor::new(Depth::Standard, Options::default()));
         let fakes = Fakes::new(Kvm::None, Fault::None);
         Run::of("tailor", Box::new(counting), fakes)
     }

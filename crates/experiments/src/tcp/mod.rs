@@ -15,9 +15,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::sentence::chain;
 use tare_lab::kit::{
-    Bench, Data, Depth, Entry, Experiment, Figure, Goal, Metric, Record, ReportText, RunError,
-    Statistic, Subject, Template, Turn, WeighError, WeighRequest, has_data, metrics, replanned,
-    rounds, row,
+    Bench, Data, Depth, Entry, Experiment, Figure, Goal, Make, Metric, Record, ReportText,
+    RunError, Statistic, Template, Turn, WeighError, has_data, metrics, replanned, rounds, row,
 };
 use tare_load::tcp::{Arm, obstacle, transfer};
 use tare_tcp::wire::COMPARED;
@@ -83,10 +82,9 @@ const GOALS: &[Goal] = goals!(
 pub(super) const ENTRY: Entry = Entry {
     name: "tcp",
     about: "our TCP beside Linux's on the same wire, under fifteen impairments",
-    subject: Subject::Own,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, _| Box::new(Tcp::new(depth)),
+    make: Make::Other(|depth| Box::new(Tcp::new(depth))),
 };
 
 /// The experiment and what it has measured.
@@ -188,7 +186,7 @@ impl Tcp {
 impl Experiment for Tcp {
     has_data!();
 
-    fn configure(&mut self, _request: &WeighRequest) -> Result<(), WeighError> {
+    fn configure(&mut self) -> Result<(), WeighError> {
         match obstacle() {
             None => Ok(()),
             Some(why) => Err(WeighError::Option(format!("tcp cannot run here: {why}"))),

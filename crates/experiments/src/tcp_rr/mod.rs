@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tare_control::stats::Kvm;
-use tare_lab::kit::{Entry, Figure, Goal, Metric, ReportText, Subject, metrics, row};
+use tare_lab::kit::{Entry, Figure, Goal, Make, Metric, ReportText, metrics, row};
 
 use super::guest_bench::{Arm, RunsIn, cpus, in_ring_3};
 use super::ping_pong::{PingPong, PingPongSpec, suffix};
@@ -130,10 +130,9 @@ static KIND: PingPongSpec = PingPongSpec {
 pub(super) const ENTRY: Entry = Entry {
     name: "tcp-rr",
     about: "one byte each way over the loopback, on one and two CPUs, guest and host",
-    subject: Subject::Image,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, image| Box::new(PingPong::new(&KIND, depth, image)),
+    make: Make::OfImage(|depth, image| Box::new(PingPong::new(&KIND, depth, image))),
 };
 
 fn report_text(experiment: &PingPong, figures: &[Figure]) -> ReportText {

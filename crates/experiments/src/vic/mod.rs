@@ -38,8 +38,8 @@ use tare_control::live::{DiskInterval, RatioShare};
 use tare_control::settings::SettingsChange;
 use tare_control::stats::Kvm;
 use tare_lab::kit::{
-    Bench, Data, Depth, Entry, Experiment, Figure, Record, ReportText, RunError, Subject, Turn,
-    exact, has_data, replanned, replanned_ms, rounds,
+    Bench, Data, Depth, Entry, Experiment, Figure, Make, Record, ReportText, RunError, Turn, exact,
+    has_data, replanned, replanned_ms, rounds,
 };
 use tare_machines::appliance::{Guest, GuestSpec};
 use tempfile::NamedTempFile;
@@ -80,10 +80,9 @@ const LATENCY_US: [f64; 2] = [500.0, 500_000.0];
 pub(super) const ENTRY: Entry = Entry {
     name: "vic",
     about: "a disk's interrupts: off, coalesced by depth, QEMU's own device",
-    subject: Subject::Image,
     metrics: METRICS,
     goals: GOALS,
-    make: |depth, image| Box::new(Vic::new(depth, image)),
+    make: Make::OfImage(|depth, image| Box::new(Vic::new(depth, image))),
 };
 
 /// The experiment, as far as it came.

@@ -16,8 +16,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tare_control::stats::Kvm;
 use tare_lab::kit::{
-    Bar, Bench, Data, Depth, Entry, Experiment, Figure, IfFails, ReportText, Row, RunError,
-    Subject, Template, Turn, bars, has_data, metrics, number, replanned, rounds, row, times,
+    Bar, Bench, Data, Depth, Entry, Experiment, Figure, IfFails, Make, ReportText, Row, RunError,
+    Template, Turn, bars, has_data, metrics, number, replanned, rounds, row, times,
 };
 
 use super::guest_bench::{self, Arm, RunsIn, cpus, in_ring_3};
@@ -89,10 +89,9 @@ const KINDS: [(&str, &str); 19] = [
 pub(super) const ENTRY: Entry = Entry {
     name: "vmexit",
     about: "the cost of each kind of exit: cpuid, ports, memory, timers, interrupts, CR3",
-    subject: Subject::Image,
     metrics: METRICS,
     goals: &[],
-    make: |depth, image| Box::new(Vmexit::new(depth, image)),
+    make: Make::OfImage(|depth, image| Box::new(Vmexit::new(depth, image))),
 };
 
 /// The experiment and what it has measured.

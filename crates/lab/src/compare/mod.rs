@@ -17,11 +17,11 @@ use serde::Serialize;
 use tare_host::printable::printable;
 use tare_stats::{Difference, Estimated, Interval, adjusted, difference};
 
-use crate::experiment::{Entry, Subject, better};
+use crate::depth::Depth;
+use crate::experiment::{Entry, Experiment, better};
 use crate::export::word;
 use crate::figure::{Figure, Statistic, find};
 use crate::metric::Direction;
-use crate::request::{Depth, WeighRequest};
 use crate::stored_runs::{StoredRunError, summary};
 use crate::summary::{Status, Summary, subject_of};
 
@@ -153,18 +153,12 @@ impl KeptRun {
         Ok(Self(summary(&file)?))
     }
 
-    /// The same, of a run that is to be compared with the one that is requested.
-    pub fn of(path: &Path, request: &WeighRequest, known: &[Entry]) -> Result<Self, CompareError> {
+    /// The same, of a run that is to be compared with one that is planned.
+    pub fn of(path: &Path, entry: &Entry, planned: &dyn Experiment) -> Result<Self, CompareError> {
         let run = Self::read(path)?;
-        same_experiment(&run.0.experiment, &request.experiment)?;
-        let has_one = |it: &Entry| matches!(it.subject, Subject::Image | Subject::App);
-        let mut known = known.iter();
-        let entry = known.find(|it| it.name == request.experiment && has_one(it));
-        if let Some(entry) = entry {
-            let subject = request.image.clone().or(request.app.clone());
-            let plan = (entry.make)(request.depth, subject).plan();
-            same_subject(run.0.subject.as_deref(), subject_of(&plan).as_deref())?;
-        }
+        same_experiment(&run.0.experiment, entry.name)?;
+        let subject = subject_of(&planned.plan());
+        same_subject(run.0.subject.as_deref(), subject.as_deref())?;
         Ok(run)
     }
 
