@@ -125,13 +125,17 @@ pub struct JudgedGoal {
 impl JudgedGoal {
     /// A sentence about a goal that is not met; `None` for one that is.
     pub(crate) fn sentence(&self, figure: &Figure) -> Option<String> {
-        let (name, text, unit) = (&figure.name, figure.text(), &figure.unit);
+        let unit = match figure.unit.as_str() {
+            "" | "1" => String::new(),
+            unit => format!(" {unit}"),
+        };
+        let (name, text) = (&figure.name, figure.text());
         let goal = format!("{} {}", self.bound.words(), number(self.bound.limit()));
         match self.verdict {
             Judgement::Met => None,
-            Judgement::Missed => Some(format!("{name} is {text} {unit}; the goal is {goal}.")),
+            Judgement::Missed => Some(format!("{name} is {text}{unit}; the goal is {goal}.")),
             Judgement::Undecided => Some(format!(
-                "{name} is {text} {unit}: whether it is {goal}, its goal, is undecided."
+                "{name} is {text}{unit}: whether it is {goal}, its goal, is undecided."
             )),
         }
     }
@@ -215,11 +219,11 @@ mod tests {
         }
         let six = median("x", "%", &[0.01, 0.02, 0.03, 0.04, 0.05, 0.06]).unwrap();
         assert_eq!(judged(&six), Judgement::Met);
-        let several = median("x", "%", &[0.05, 0.06, 0.2]).unwrap();
-        let sentence = judge(&several, GOALS, Kvm::Emulated)
-            .unwrap()
-            .sentence(&several);
-        assert!(sentence.unwrap().contains("0.06 (0.05 .. 0.2 range) %"));
+        for (unit, said) in [("%", "0.06 (0.05 .. 0.2 range) %:"), ("1", "0.2 range):")] {
+            let several = median("x", unit, &[0.05, 0.06, 0.2]).unwrap();
+            let goal = judge(&several, GOALS, Kvm::Emulated).unwrap();
+            assert!(goal.sentence(&several).unwrap().contains(said), "{unit}");
+        }
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn a_record_has_what_needs_no_machine_and_the_database() {
 fn what_misses_its_goal_is_said() {
     let run = run_of(6, prints, Fault::None);
     let page = run.text("report.html");
-    assert!(page.contains("interrupts_per_io.cif64.vic is 0.25 (0.25 .. 0.25) 1; the goal is"));
+    assert!(page.contains("interrupts_per_io.cif64.vic is 0.25 (0.25 .. 0.25); the goal is"));
     assert!(!page.contains("interrupts_per_io.cif16.vic is"));
     assert!(page.contains("The guest runs in ring 3, natively"));
     assert!(page.contains("The shortest window of auto has"));

@@ -156,7 +156,10 @@ pub(crate) fn markdown(summary: &Summary, text: &ReportText) -> String {
             "| `{name}` | {measured} | {words} {limit} | {verdict} |"
         );
     }
-    out.push_str("\n| figure | value (95 % interval, or range) | unit | is a | n |\n");
+    if !summary.goals.is_empty() {
+        out.push('\n');
+    }
+    out.push_str("| figure | value (95 % interval, or range) | unit | is a | n |\n");
     out.push_str("|---|---|---|---|---|\n");
     for figure in &summary.figures {
         let _ = writeln!(
