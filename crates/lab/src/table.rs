@@ -13,28 +13,33 @@ use crate::number::number;
 #[cfg(test)]
 const COLUMNS: usize = 79;
 
-/// One line for each figure: value, interval, number of samples, goal; nothing
-/// for none.
+/// One line for each figure: value, interval, number of samples, goal; no column for what no
+/// figure has, and nothing for no figure.
 pub(crate) fn table(figures: &[Figure], goals: &[Goal], kvm: Kvm) -> String {
     let mut out = String::new();
-    if figures.is_empty() {
-        return out;
-    }
-    // Writing to a String cannot fail.
-    let _ = writeln!(
-        out,
-        "{:<26} {:>9} {:<20} {:>3} goal",
-        "figure", "value", "95 % or [range]", "n"
-    );
-    for figure in figures {
-        let line = format!(
-            "{:<26} {:>9} {:<20} {:>3} {}",
-            printable(&figure.name),
+    let row = |figure: &Figure| {
+        [
+            printable(&figure.name).into_owned(),
             number(figure.value),
             ends(figure),
-            figure.n,
+            figure.n.to_string(),
             judge(figure, goals, kvm).map_or(String::new(), mark),
-        );
+        ]
+    };
+    let rows: Vec<[String; 5]> = figures.iter().map(row).collect();
+    let has_ends = figures.iter().any(|figure| figure.ends().is_some());
+    let has_goals = rows.iter().any(|[.., goal]| !goal.is_empty());
+    let goal = if has_goals { "goal" } else { "" };
+    let head = ["figure", "value", "95 % or [range]", "n", goal].map(str::to_owned);
+    let head = (!rows.is_empty()).then_some(head);
+    for [name, value, ends, n, goal] in head.into_iter().chain(rows) {
+        let ends = if has_ends {
+            format!("{ends:<20} ")
+        } else {
+            String::new()
+        };
+        let line = format!("{name:<26} {value:>9} {ends}{n:>3} {goal}");
+        // Writing to a String cannot fail.
         let _ = writeln!(out, "{}", line.trim_end());
     }
     out
@@ -100,6 +105,14 @@ mod tests {
     fn a_goal_for_another_kvm_is_not_judged() {
         let goals = [Goal::on(&[Kvm::Emulated], "x", 1.0)];
         let table = table(&[figure("x", 2.0)], &goals, Kvm::Hardware);
-        assert!(!table.contains("<="), "{table}");
+        assert!(!table.contains("<=") && !table.contains("goal"), "{table}");
+    }
+
+    #[test]
+    fn what_no_figure_has_is_no_column() {
+        let figure = Figure::bare("x", "us", 2.0, Statistic::Median, 1);
+        let table = table(&[figure], &[], Kvm::None);
+        let words: Vec<&str> = table.split_whitespace().collect();
+        assert_eq!(words, ["figure", "value", "n", "x", "2", "1"]);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Change, Compared, KeptRun, Row, compared};
 use crate::experiment::Entry;
-use crate::report::{Section, escape};
+use crate::report::{Section, escape, table_of_html};
 use crate::summary::Summary;
 
 impl KeptRun {
@@ -42,35 +42,28 @@ impl Compared {
 
     /// All figures; those that changed are first, and those that cannot be told apart pale.
     fn html(&self) -> String {
-        let mut out = String::from("<div class=\"scroll\"><table><thead><tr>");
-        for head in [
+        let pale = |row: &&Row| matches!(row.change, Change::None | Change::Undecided);
+        let (same, changed): (Vec<&Row>, Vec<&Row>) = self.figures.iter().partition(pale);
+        let row = |class| {
+            move |row: &Row| {
+                let [before, after] = &row.texts;
+                let mut cells = vec![format!("<code>{}</code>", escape(&row.figure))];
+                let texts = [&row.unit, before, after, &row.ratio_text()].map(|it| escape(it));
+                cells.extend(texts);
+                cells.push(row.change.text().to_owned());
+                (class, cells)
+            }
+        };
+        let changed = changed.into_iter().map(row(""));
+        let rows: Vec<_> = changed.chain(same.into_iter().map(row("soft"))).collect();
+        let head = [
             "figure",
             "unit",
             "before",
             "after",
             "after over before",
             "change",
-        ] {
-            let _ = write!(out, "<th scope=\"col\">{head}</th>");
-        }
-        out.push_str("</tr></thead><tbody>\n");
-        let pale = |row: &&Row| matches!(row.change, Change::None | Change::Undecided);
-        let (same, changed): (Vec<&Row>, Vec<&Row>) = self.figures.iter().partition(pale);
-        for (rows, class) in [(changed, ""), (same, " class=\"soft\"")] {
-            for row in rows {
-                let [before, after] = &row.texts;
-                let _ = write!(
-                    out,
-                    "<tr{class}><th scope=\"row\"><code>{}</code></th>",
-                    escape(&row.figure)
-                );
-                for cell in [&row.unit, before, after, &row.ratio_text()] {
-                    let _ = write!(out, "<td>{}</td>", escape(cell));
-                }
-                let _ = writeln!(out, "<td>{}</td></tr>", row.change.text());
-            }
-        }
-        out.push_str("</tbody></table></div>\n");
-        out
+        ];
+        table_of_html(&head, &rows, |_| false)
     }
 }

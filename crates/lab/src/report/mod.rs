@@ -16,6 +16,7 @@ pub(crate) use page::{AGAINST, bare, html};
 pub use section::{ReportText, Section};
 pub use template::ONCE;
 pub use template::{Row, Template, row};
+pub(crate) use text::table_of_html;
 pub use text::{escape, table};
 
 /// All that a report is made from.

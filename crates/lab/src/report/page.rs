@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tare_control::stats::Kvm;
 
-use super::text::{escape, list};
+use super::text::{escape, list, table_of_html};
 use super::{Report, Section};
 use crate::figure::{Figure, needed};
 use crate::goal::{Bound, Goal, Judgement, judge};
@@ -176,32 +176,34 @@ fn push_list(out: &mut String, title: &str, sentences: &[String]) {
 }
 
 /// The table of all figures with their goals.
-fn figures(report: &Report<'_>) -> Section {
-    let mut html = String::from(
-        "<div class=\"scroll\"><table><thead><tr><th scope=\"col\">figure</th>\
-         <th scope=\"col\">value</th><th scope=\"col\">95&nbsp;% interval</th>\
-         <th scope=\"col\">unit</th><th scope=\"col\">is a</th><th scope=\"col\">n</th>\
-         <th scope=\"col\">goal</th></tr></thead><tbody>\n",
-    );
+fn figures<'a>(report: &Report<'a>) -> Section {
+    let head = [
+        "figure",
+        "value",
+        "95\u{a0}% interval",
+        "unit",
+        "is a",
+        "n",
+        "goal",
+    ];
     let mut last = "";
-    for figure in &report.summary.figures {
+    let mut row = |figure: &'a Figure| {
         let base = figure.name.split('.').next().unwrap_or_default();
-        let class = if base == last { "" } else { " class=\"group\"" };
+        let class = if base == last { "" } else { "group" };
         last = base;
-        let goal = goal_cell(figure, report.goals, report.summary.machine.kvm);
-        let _ = writeln!(
-            html,
-            "<tr{class}><th scope=\"row\"><code>{}</code></th><td>{}</td>\
-             <td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{goal}</td></tr>",
-            escape(&figure.name),
+        let cells = vec![
+            format!("<code>{}</code>", escape(&figure.name)),
             number(figure.value),
             escape(&figure.ends_text()),
             escape(&figure.unit),
-            figure.statistic.text(),
-            figure.n,
-        );
-    }
-    html.push_str("</tbody></table></div>\n");
+            figure.statistic.text().to_owned(),
+            figure.n.to_string(),
+            goal_cell(figure, report.goals, report.summary.machine.kvm),
+        ];
+        (class, cells)
+    };
+    let rows: Vec<_> = report.summary.figures.iter().map(&mut row).collect();
+    let html = table_of_html(&head, &rows, |_| false);
     Section {
         title: "Figures".to_owned(),
         lead: format!(

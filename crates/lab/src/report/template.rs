@@ -27,13 +27,11 @@
 
 use std::collections::BTreeMap;
 
+use super::text::NOTHING;
 use super::{ReportText, Section, table};
 use crate::figure::{Figure, Statistic, find};
 use crate::metric::Metric;
 use crate::number::number;
-
-/// What stands in a cell without a value.
-const NOTHING: &str = "–";
 
 /// Values of a table's row, by name; one that is missing is `None`.
 pub type Row = Vec<(&'static str, Option<String>)>;

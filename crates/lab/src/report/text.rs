@@ -19,35 +19,55 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// What stands in a cell without a value.
+pub(crate) const NOTHING: &str = "–";
+
 /// A table whose first column is text. Cells are text; columns of words are set as such,
-/// the others as numbers.
+/// the others as numbers, and those without any value are left out.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let words: Vec<bool> = (0..head.len())
-        .map(|column| {
-            rows.iter()
-                .filter_map(|row| row.get(column))
-                .any(|cell| is_words(cell))
-        })
-        .collect();
-    let class = |column: usize| match words.get(column) {
-        Some(true) => " class=\"words\"",
-        _ => "",
+    let cells = |row: &Vec<String>| row.iter().map(|cell| content(cell)).collect();
+    let html: Vec<_> = rows.iter().map(|row| ("", cells(row))).collect();
+    table_of_html(head, &html, |column| {
+        let mut cells = rows.iter().filter_map(|row| row.get(column));
+        cells.any(|cell| is_words(cell))
+    })
+}
+
+/// The same of rows whose cells are HTML, each with its class.
+pub(crate) fn table_of_html(
+    head: &[&str],
+    rows: &[(&str, Vec<String>)],
+    is_of_words: impl Fn(usize) -> bool,
+) -> String {
+    let has_value = |column: usize| {
+        let mut cells = rows.iter().filter_map(|(_, row)| row.get(column));
+        cells.any(|cell| !matches!(cell.as_str(), "" | "-" | NOTHING))
     };
+    let shown = (0..head.len()).filter(|&column| column == 0 || has_value(column));
+    let class_of = |name: &str| match name {
+        "" => String::new(),
+        name => format!(" class=\"{name}\""),
+    };
+    let class = |column| class_of(if is_of_words(column) { "words" } else { "" });
+    let columns: Vec<(usize, String)> = shown.map(|column| (column, class(column))).collect();
     let mut out = String::from("<div class=\"scroll\"><table><thead><tr>");
-    for (column, cell) in head.iter().enumerate() {
-        let class = class(column);
-        let _ = write!(out, "<th scope=\"col\"{class}>{}</th>", escape(cell));
+    for (column, class) in &columns {
+        let _ = write!(
+            out,
+            "<th scope=\"col\"{class}>{}</th>",
+            escape(head[*column])
+        );
     }
     out.push_str("</tr></thead><tbody>\n");
-    for row in rows {
-        out.push_str("<tr>");
-        for (column, cell) in row.iter().enumerate() {
+    for (name, row) in rows {
+        let _ = write!(out, "<tr{}>", class_of(name));
+        for (column, class) in &columns {
             let (tag, scope) = match column {
                 0 => ("th", " scope=\"row\""),
                 _ => ("td", ""),
             };
-            let class = class(column);
-            let _ = write!(out, "<{tag}{scope}{class}>{}</{tag}>", content(cell));
+            let cell = row.get(*column).map_or("", String::as_str);
+            let _ = write!(out, "<{tag}{scope}{class}>{cell}</{tag}>");
         }
         out.push_str("</tr>\n");
     }
@@ -94,6 +114,23 @@ mod tests {
             "3.1 <span class=\"ends\">(2 .. 4 range)</span>"
         );
         assert_eq!(content("1 (of 2)"), "1 (of 2)");
+    }
+
+    #[test]
+    fn a_column_without_a_value_is_left_out_unless_it_names_the_rows() {
+        let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
+        let head = ["", "p50", "p99", "goal"];
+        let rows = [row(["-", "1", NOTHING, ""]), row(["b", "-", "-", ""])];
+        let table = table(&head, &rows);
+        assert!(!table.contains("p99") && !table.contains("goal"), "{table}");
+        assert!(
+            table.contains("<th scope=\"row\">-</th><td>1</td></tr>"),
+            "{table}"
+        );
+        assert!(
+            table.contains("<th scope=\"row\">b</th><td>-</td></tr>"),
+            "{table}"
+        );
     }
 
     #[test]
