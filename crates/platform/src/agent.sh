@@ -2,9 +2,13 @@
 # The command of a virtual machine: takes requests from the console, one a line
 # ("vm|container CPUSET REQUEST", the request with its bytes escaped), and runs each as a step.
 stty -echo -onlcr 2> /dev/null
+# What goes wrong is part of the answer.
+exec 2>&1
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 hostname tare
 mount -t tmpfs tmpfs /tmp
+# The first process keeps what a root has in /run, and the root is read-only.
+mountpoint -q /run || mount -t tmpfs tmpfs /run
 mkdir -p /dev/shm && mountpoint -q /dev/shm || mount -t tmpfs tmpfs /dev/shm
 mount -t ext4 -o noatime /dev/vdb /scratch || { echo "@tare broken no scratch disk"; exit 1; }
 mkdir -p /run/bundle/rootfs && mount --bind / /run/bundle/rootfs

@@ -121,6 +121,7 @@ impl OutputReader {
         watch: &mut dyn Watch,
     ) -> Result<Report, StepError> {
         let (mut wall_us, mut log) = (0, Vec::new());
+        self.last.clear();
         let limit = step.limit + GRACE;
         loop {
             match self.next(limit, watch)? {
@@ -137,9 +138,48 @@ impl OutputReader {
                         log,
                     });
                 }
-                StatusLine::Broken(_) | StatusLine::Over => return Err(self.ended()),
+                StatusLine::Broken(_) => return Err(self.ended()),
+                StatusLine::Over => {
+                    self.last.retain(|line| status_line(line).is_none());
+                    let last = self.last.join(" | ");
+                    return Err(StepError::NoVerdict { last });
+                }
                 StatusLine::Ready => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    struct Blind;
+
+    impl Watch for Blind {
+        fn begin(&mut self) {}
+        fn end(&mut self) {}
+        fn stop(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_step_without_a_verdict_has_its_last_words_and_the_next_one_counts() {
+        let said = "@tare ready\nno such bundle\n@tare over\n\
+                    @tare begin\n@tare end 5\n@tare verdict ok 2\n@tare over\n";
+        let mut output = OutputReader::on(said.as_bytes(), "the machine");
+        let limit = Duration::from_secs(60);
+        let step = Step {
+            workload: "w".to_owned(),
+            variables: BTreeMap::new(),
+            limit,
+        };
+        let failed = output.follow(&step, &mut Blind).unwrap_err().to_string();
+        assert_eq!(failed, "the step ended without a verdict: no such bundle");
+        let report = output.follow(&step, &mut Blind).unwrap();
+        assert_eq!((report.validity, report.wall_us), (Validity::Valid(2.0), 5));
     }
 }

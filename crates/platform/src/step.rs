@@ -139,6 +139,15 @@ pub enum StepError {
         /// The last lines of its output.
         last: String,
     },
+    /// A machine is over with the step, which gave no verdict; it takes further ones.
+    #[error("the step ended without a verdict: {last}")]
+    NoVerdict {
+        /// The last lines of its output.
+        last: String,
+    },
+    /// An earlier step lost the machine.
+    #[error("its virtual machine ended in an earlier run")]
+    MachineLost,
     /// Something about it cannot be set.
     #[error(transparent)]
     Cgroup(#[from] crate::cgroup::CgroupError),

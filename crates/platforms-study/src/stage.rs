@@ -421,9 +421,8 @@ impl Stage {
         let RunRequest { cell, step, .. } = *request;
         let place = cell.place;
         let set = self.set(place.size);
-        let Some(machine) = self.machines.get_mut(&place.size) else {
-            return Err(StepError::GivenUp);
-        };
+        let machine = self.machines.get_mut(&place.size);
+        let machine = machine.ok_or(StepError::MachineLost)?;
         machine.place(&self.pins, place.mode, &set)?;
         machine.thaw();
         let members = Members::Process(machine.pid());
@@ -434,7 +433,7 @@ impl Stage {
         let result = machine.run(inside, step, &mut looking);
         let engine = Some(machine.engine().name().to_owned());
         machine.freeze();
-        if result.is_err() {
+        if !matches!(result, Ok(_) | Err(StepError::NoVerdict { .. })) {
             self.machines.remove(&place.size);
         }
         Ok(Ran {

@@ -230,7 +230,8 @@ impl BootedMachine {
         }
     }
 
-    /// Runs a step in it. After an error the machine is of no use any more.
+    /// Runs a step in it. After an error but [`StepError::NoVerdict`] the machine is of no use
+    /// any more.
     pub fn run(
         &mut self,
         inside: Payload,

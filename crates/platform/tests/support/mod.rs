@@ -14,8 +14,24 @@ use tare_platform::{Journal, Report, Step, Watch, bare};
 
 /// What the step and the scripts below call.
 const PROGRAMS: &[&str] = &[
-    "bash", "rm", "mkdir", "sed", "tail", "head", "timeout", "sleep", "setsid", "awk", "true",
-    "nproc", "cat", "chroot", "touch",
+    "bash",
+    "rm",
+    "mkdir",
+    "sed",
+    "tail",
+    "head",
+    "timeout",
+    "sleep",
+    "setsid",
+    "awk",
+    "true",
+    "nproc",
+    "cat",
+    "chroot",
+    "touch",
+    "mount",
+    "mountpoint",
+    "sync",
 ];
 
 /// Looks at nothing.
