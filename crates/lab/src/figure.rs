@@ -304,6 +304,11 @@ impl Samples {
         pairs.filter(|(a, b)| *a > 0.0 && *b > 0.0).collect()
     }
 
+    /// The first arm over the second in each of these pairs.
+    pub fn ratios(&self, name: &str, arms: [&str; 2]) -> Vec<f64> {
+        self.pairs(name, arms).iter().map(|(a, b)| a / b).collect()
+    }
+
     /// A figure for each series: its median with interval.
     pub fn figures(&self) -> Vec<Figure> {
         let medians = self.order.iter().filter_map(|name| {

@@ -401,12 +401,8 @@ impl Apps {
 
     /// A figure of one arm over another's, in pairs of cycles.
     fn ratio(&self, metric: Metric, arm: &str, load: &str, arms: [Arm; 2]) -> Option<Figure> {
-        let pairs = self
-            .data
-            .samples
-            .pairs(&PER_S.of(load), arms.map(|arm| arm.name));
-        let ratios: Vec<f64> = pairs.iter().map(|(over, under)| over / under).collect();
-        metric.paired(arm, &ratios)
+        let arms = arms.map(|arm| arm.name);
+        metric.paired(arm, &self.data.samples.ratios(&PER_S.of(load), arms))
     }
 
     /// Ratios of rates of a load.

@@ -19,9 +19,7 @@ const REPORTED_RATIO: f64 = 0.2857;
 pub(super) fn ratios(data: &Data) -> impl Iterator<Item = Figure> {
     let ratios = [(POLL_TO_NEVER, POLL), (RING_3_TO_RING_0, RING_3)];
     ratios.into_iter().filter_map(|(metric, arm)| {
-        let rounds = data.samples.pairs(TURN_MEDIAN.name, [arm, NEVER]);
-        let ratios: Vec<f64> = rounds.iter().map(|(value, never)| value / never).collect();
-        metric.median("", &ratios)
+        metric.median("", &data.samples.ratios(TURN_MEDIAN.name, [arm, NEVER]))
     })
 }
 

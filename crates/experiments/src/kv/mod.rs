@@ -425,8 +425,7 @@ impl Experiment for Kv {
             figures.extend(ARMS.into_iter().filter_map(of));
         }
         figures.extend(self.data.samples.figures());
-        let pairs = self.data.samples.pairs(ALONE_P50.name, [TARE, MEMCACHED]);
-        let ratios: Vec<f64> = pairs.iter().map(|(tare, other)| tare / other).collect();
+        let ratios = self.data.samples.ratios(ALONE_P50.name, [TARE, MEMCACHED]);
         figures.extend(TIMES_MEMCACHED.paired("", &ratios));
         figures
     }

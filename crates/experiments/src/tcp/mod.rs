@@ -165,9 +165,7 @@ impl Tcp {
         key: &str,
     ) -> Option<Figure> {
         let arms = [over.name(), under.name()];
-        let pairs = self.data.samples.pairs(&of.of(key), arms);
-        let ratios: Vec<f64> = pairs.iter().map(|(over, under)| over / under).collect();
-        metric.paired(key, &ratios)
+        metric.paired(key, &self.data.samples.ratios(&of.of(key), arms))
     }
 
     /// Tare's transfers that failed.

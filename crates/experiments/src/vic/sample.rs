@@ -110,11 +110,9 @@ pub(super) fn figures(samples: &Samples) -> Vec<Figure> {
     for load in Load::ALL {
         for cif in super::plan::CIF {
             let at = format!("cif{cif}{}", load.infix());
-            for (name, of, arms) in OVER {
-                let pairs = samples.pairs(&format!("{of}.{at}"), arms);
-                let ratios = pairs.iter().map(|(under, over)| over / under);
-                let name = format!("{name}.{at}");
-                figures.extend(paired_ratio(&name, "1", &ratios.collect::<Vec<_>>()));
+            for (name, of, [under, over]) in OVER {
+                let ratios = samples.ratios(&format!("{of}.{at}"), [over, under]);
+                figures.extend(paired_ratio(&format!("{name}.{at}"), "1", &ratios));
             }
             gains(samples, &at, &mut figures);
         }
@@ -123,9 +121,8 @@ pub(super) fn figures(samples: &Samples) -> Vec<Figure> {
         ("fsync_vic_over_off", "vic"),
         ("fsync_plain_over_off", "plain"),
     ] {
-        let pairs = samples.pairs("fsync_p50_us", ["off", arm]);
-        let ratios = pairs.iter().map(|(off, with)| with / off);
-        figures.extend(paired_ratio(name, "1", &ratios.collect::<Vec<_>>()));
+        let ratios = samples.ratios("fsync_p50_us", [arm, "off"]);
+        figures.extend(paired_ratio(name, "1", &ratios));
     }
     figures
 }
