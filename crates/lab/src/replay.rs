@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tare_account::Account;
-use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::Stats;
 use tare_load::interrupt::Interrupt;
 use tare_machines::appliance::{
@@ -238,10 +237,6 @@ impl Guest for Printed {
 
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
         Err(missing())
-    }
-
-    fn set(&mut self, _: &SettingsChange) -> Result<Option<Settings>, ApplianceError> {
-        Ok(None)
     }
 
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {

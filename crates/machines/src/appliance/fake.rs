@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 mod cache;
 
 use serde_json::Value;
-use tare_control::settings::{Settings, SettingsChange};
 use tare_control::stats::{Kvm, MemoryStats, Stats, VcpuStats};
 
 use super::{
@@ -274,10 +273,6 @@ impl Guest for Printer {
 
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError> {
         CpuReading::read(std::process::id(), &[]).map_err(ApplianceError::Cpu)
-    }
-
-    fn set(&mut self, _: &SettingsChange) -> Result<Option<Settings>, ApplianceError> {
-        Ok(None)
     }
 
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError> {

@@ -82,7 +82,9 @@ pub trait Guest {
     fn cpu(&mut self) -> Result<CpuReading, ApplianceError>;
 
     /// Changes settings while it runs; `None` where it has none (QEMU).
-    fn set(&mut self, change: &SettingsChange) -> Result<Option<Settings>, ApplianceError>;
+    fn set(&mut self, _change: &SettingsChange) -> Result<Option<Settings>, ApplianceError> {
+        Ok(None)
+    }
 
     /// Its statistics; `None` where it has none (QEMU). Wakes its I/O thread.
     fn stats(&mut self) -> Result<Option<Stats>, ApplianceError>;
