@@ -276,14 +276,9 @@ impl Experiment for Vmexit {
         let chart = bars(&shown(figures), "ns", None, about);
         let rows = KINDS.iter().map(|(kind, what)| costs(self, kind, what));
         let sections = [text.section("prices", chart), text.tabled("costs", rows)];
-        let mut report = text.report_with([], sections, &[]);
         // The first line of what a machine said is enough.
         let first = |why: &String| why.split(" | ").next().unwrap_or(why).to_owned();
-        let missing = missing
-            .iter()
-            .map(|why| format!("Unavailable here: {}.", first(why)));
-        report.limitations.splice(..0, missing);
-        report
+        text.report_with([], sections, &missing.iter().map(first).collect::<Vec<_>>())
     }
 }
 
