@@ -41,13 +41,15 @@ impl Compared {
         for warning in &self.warnings {
             let _ = writeln!(out, "warning: {warning}");
         }
-        let _ = writeln!(
-            out,
-            "{:<34} {:>10} {:>10} {:<26} change",
-            "figure", "before", "after", "ratio (95 % interval)"
-        );
         let listed = |row: &&Row| !matches!(row.change, Change::None | Change::Undecided);
-        for row in self.figures.iter().filter(listed) {
+        for (index, row) in self.figures.iter().filter(listed).enumerate() {
+            if index == 0 {
+                let _ = writeln!(
+                    out,
+                    "{:<34} {:>10} {:>10} {:<26} change",
+                    "figure", "before", "after", "ratio (95 % interval)"
+                );
+            }
             let _ = writeln!(
                 out,
                 "{:<34} {:>10} {:>10} {:<26} {}",

@@ -205,6 +205,7 @@ fn what_does_not_compare_is_named() {
     assert!(both.markdown().ends_with("another unit: a,b\n"));
     let both = compared(&run("kv", size("us")), &run("kv", size("us")), KNOWN).unwrap();
     assert!(both.csv().contains("\"a,b\",us,1,1,"), "{}", both.csv());
+    assert!(!both.text().contains("figure "), "a head without rows");
     let broken = Summary {
         status: Status::Broken,
         ..run("kv", size("us"))
