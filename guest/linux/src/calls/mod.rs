@@ -37,6 +37,8 @@ mod parts;
 #[cfg(target_os = "none")]
 mod remap;
 #[cfg(target_os = "none")]
+mod rename;
+#[cfg(target_os = "none")]
 mod scheduling;
 #[cfg(target_os = "none")]
 mod signals;
@@ -68,7 +70,7 @@ mod table {
         openat2, options,
     };
     use super::{
-        remap, scheduling, signals, splice, status, system, threads, time, timers, unknown,
+        remap, rename, scheduling, signals, splice, status, system, threads, time, timers, unknown,
     };
     use crate::context::Context;
     use crate::credentials::{Change, Whose};
@@ -203,12 +205,12 @@ mod table {
             Call::faccessat2 => files::access(c, a[0], a[1], a[2], a[3]),
             Call::mkdir => files::mkdirat(c, AT_FDCWD, a[0], a[1]),
             Call::mkdirat => files::mkdirat(c, a[0], a[1], a[2]),
-            Call::unlink => files::unlinkat(c, AT_FDCWD, a[0], 0),
-            Call::rmdir => files::unlinkat(c, AT_FDCWD, a[0], 0x200),
-            Call::unlinkat => files::unlinkat(c, a[0], a[1], a[2]),
-            Call::rename => files::renameat(c, [AT_FDCWD, a[0], AT_FDCWD, a[1], 0, 0]),
-            Call::renameat => files::renameat(c, [a[0], a[1], a[2], a[3], 0, 0]),
-            Call::renameat2 => files::renameat(c, a),
+            Call::unlink => rename::unlinkat(c, AT_FDCWD, a[0], 0),
+            Call::rmdir => rename::unlinkat(c, AT_FDCWD, a[0], 0x200),
+            Call::unlinkat => rename::unlinkat(c, a[0], a[1], a[2]),
+            Call::rename => rename::renameat(c, [AT_FDCWD, a[0], AT_FDCWD, a[1], 0, 0]),
+            Call::renameat => rename::renameat(c, [a[0], a[1], a[2], a[3], 0, 0]),
+            Call::renameat2 => rename::renameat(c, a),
             Call::ftruncate => descriptors::truncate(c, a[0], a[1]),
             Call::fallocate => descriptors::fallocate(c, a[0], a[1], a[2], a[3]),
             Call::chmod => files::chmod(c, AT_FDCWD, a[0], a[1], 0),
