@@ -31,11 +31,15 @@ pub(super) fn open(context: &Context<'_>, number: u64) -> Result<Arc<Open>> {
 
 /// Gives an open file the first free descriptor.
 pub(super) fn insert(context: &Context<'_>, open: Arc<Open>, flags: u32) -> Result {
+    let mut files = context.process.files.lock();
+    // Before it moves: without a free number it is closed behind the lock.
+    let number = files.first_free(0)?;
     let descriptor = Descriptor {
         open,
         close_on_exec: flags & c::O_CLOEXEC != 0,
     };
-    context.process.files.lock().insert(0, descriptor)
+    files.put(number, descriptor)?;
+    Ok(number as u64)
 }
 
 pub(super) fn close(context: &Context<'_>, number: u64) -> Result {
@@ -253,7 +257,7 @@ pub(super) fn truncate(context: &Context<'_>, number: u64, length: u64) -> Resul
     if open.may(Way::Write).is_err() {
         return Err(Errno::EINVAL);
     }
-    context.process.set_len(&file.node, length)?;
+    context.process.set_len(&file.held.node, length)?;
     Ok(0)
 }
 
@@ -326,6 +330,6 @@ pub(super) fn fallocate(
     }
     let range = offset..offset + length;
     let process = context.process;
-    process.change(&file.node, range, |node| node.allocate(offset, length))?;
+    process.change(&file.held.node, range, |node| node.allocate(offset, length))?;
     Ok(0)
 }

@@ -15,7 +15,8 @@ use super::arguments::Arguments;
 use super::descriptors::{given, insert, open as opened};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
-use crate::files::regular::{Directory, Regular, node_of};
+use crate::files::held::Held;
+use crate::files::regular::{Directory, Regular, held_of, node_of};
 use crate::files::tree::{Last, MOST_LINKS, Node, NodeKind, ResolvedPath, Tree};
 use crate::files::{Bytes, File, Open};
 use crate::kernel_files;
@@ -46,7 +47,7 @@ pub(super) fn path_of_directory(context: &Context<'_>, directory: u64) -> Result
     }
     let open = opened(context, directory)?;
     let directory = open.file.as_kind::<Directory>().ok_or(Errno::ENOTDIR)?;
-    Ok(directory.path.clone())
+    Ok(directory.held.path.clone())
 }
 
 pub(super) fn path(context: &Context<'_>, directory: u64, address: u64) -> Result<String> {
@@ -212,8 +213,8 @@ pub(super) fn reopen(context: &Context<'_>, number: &str, flags: u64) -> Result 
     if flags & (c::O_CREAT | c::O_EXCL) == c::O_CREAT | c::O_EXCL {
         return Err(Errno::EEXIST);
     }
-    match node_of(open.file.as_ref()) {
-        Some(node) => open_node(context, node.clone(), open.file.name(), flags),
+    match held_of(open.file.as_ref()) {
+        Some(held) => open_node(context, held.clone(), flags),
         None => insert(context, open, flags),
     }
 }
@@ -250,11 +251,12 @@ pub(super) fn open_place(
     } else {
         place.node()?.clone()
     };
-    open_node(context, node, place.path, flags)
+    open_node(context, Held::new(node, place.path), flags)
 }
 
-/// Opens what has `path`, with the flags that are known.
-fn open_node(context: &Context<'_>, node: Arc<Node>, path: String, flags: u32) -> Result {
+/// Opens a node with the flags that are known.
+fn open_node(context: &Context<'_>, held: Held, flags: u32) -> Result {
+    let node = held.node.clone();
     let has = |bits: u32| flags & bits == bits;
     let writes = flags & c::O_ACCMODE != c::O_RDONLY;
     if has(c::O_DIRECTORY) && !node.is_directory() {
@@ -265,9 +267,8 @@ fn open_node(context: &Context<'_>, node: Arc<Node>, path: String, flags: u32) -
             return Err(Errno::EISDIR);
         }
         NodeKind::Directory(_) => Arc::new(Directory {
-            node: node.clone(),
+            held,
             listing: Mutex::default(),
-            path,
         }),
         NodeKind::Link { .. } => return Err(Errno::ELOOP),
         NodeKind::Socket { .. } | NodeKind::Special(_) => return Err(Errno::ENXIO),
@@ -276,7 +277,7 @@ fn open_node(context: &Context<'_>, node: Arc<Node>, path: String, flags: u32) -
         NodeKind::Kernel(file) => {
             let text = kernel_files::at_open(context.process, *file);
             let node = Node::file(Bytes::new(&names::bytes(&text)), 0o444);
-            Arc::new(Regular::new(node, path, flags))
+            Arc::new(Regular::new(Held::new(node, held.path), flags))
         }
         NodeKind::File(_) => {
             if writes || has(c::O_TRUNC) {
@@ -285,7 +286,7 @@ fn open_node(context: &Context<'_>, node: Arc<Node>, path: String, flags: u32) -
             if has(c::O_TRUNC) {
                 context.process.set_len(&node, 0)?;
             }
-            Arc::new(Regular::new(node.clone(), path, flags))
+            Arc::new(Regular::new(held, flags))
         }
     };
     insert(
@@ -494,7 +495,7 @@ pub(super) fn chdir(context: &Context<'_>, name: u64) -> Result {
 pub(super) fn fchdir(context: &Context<'_>, number: u64) -> Result {
     let open = opened(context, number)?;
     let directory = open.file.as_kind::<Directory>().ok_or(Errno::ENOTDIR)?;
-    *context.process.directory.lock() = directory.path.clone();
+    *context.process.directory.lock() = directory.held.path.clone();
     Ok(0)
 }
 

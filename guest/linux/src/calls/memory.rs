@@ -83,16 +83,16 @@ pub(super) fn mmap(context: &Context<'_>, a: Arguments) -> Result {
         } else {
             let file = open.file.as_kind::<Regular>().ok_or(Errno::ENODEV)?;
             if is_shared_for_writing {
-                file.node.seals.may_map_for_writing()?;
+                file.held.node.seals.may_map_for_writing()?;
             }
             // Another mapping may have changes that the file has not.
             context.process.settle(open.file.as_ref())?;
-            let mapped = match file.node.bytes() {
+            let mapped = match file.held.node.bytes() {
                 Some(own) if !is_shared_for_writing => own.clone(),
-                _ => copy_of(&file.node, &(offset..offset + bytes))?,
+                _ => copy_of(&file.held.node, &(offset..offset + bytes))?,
             };
             if flags & MAP_TYPE != MAP_PRIVATE {
-                shared = Some((mapped.clone(), file.node.clone()));
+                shared = Some((mapped.clone(), file.held.node.clone()));
             }
             Backing::File {
                 bytes: mapped,

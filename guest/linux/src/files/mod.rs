@@ -10,6 +10,7 @@ mod device;
 pub(crate) mod endpoint;
 pub(crate) mod epoll;
 mod file;
+pub(crate) mod held;
 pub(crate) mod lock;
 pub(crate) mod netlink;
 mod node;

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use linux_raw_sys::general::{O_APPEND, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
 use tare_libos::sync::Mutex;
 
+use super::held::Held;
 use super::lock::Lock;
 use super::node::{Listed as Named, Node};
 use super::{File, Status};
@@ -16,42 +17,40 @@ use crate::volume::Sought;
 
 /// An open regular file.
 pub(crate) struct Regular {
-    pub(crate) node: Arc<Node>,
+    pub(crate) held: Held,
     pub(crate) position: AtomicU64,
     /// Held from a look at the position to its change: threads that share the file
     /// neither read nor write the same bytes.
     pub(crate) turn: Mutex<()>,
     pub(crate) appends: AtomicBool,
-    pub(crate) path: String,
 }
 
 impl Regular {
     /// At its begin, with flags of `open`.
-    pub(crate) fn new(node: Arc<Node>, path: String, flags: u32) -> Self {
+    pub(crate) fn new(held: Held, flags: u32) -> Self {
         Self {
-            node,
+            held,
             position: AtomicU64::new(0),
             turn: Mutex::new(()),
             appends: AtomicBool::new(flags & O_APPEND != 0),
-            path,
         }
     }
 
     /// What of `from` may be written at an offset.
     fn unsealed<'a>(&self, offset: u64, from: &'a [u8]) -> Result<&'a [u8]> {
-        if self.node.seals.get().is_err() {
+        if self.held.node.seals.get().is_err() {
             return Ok(from);
         }
-        let length = self.node.len()?;
-        let count = self.node.seals.may_write(offset, from.len(), length)?;
+        let length = self.held.node.len()?;
+        let count = self.held.node.seals.may_write(offset, from.len(), length)?;
         Ok(&from[..count])
     }
 
     /// Writes at the end; gives where, and how many bytes.
     pub(crate) fn append(&self, from: &[u8]) -> Result<(u64, usize)> {
-        self.node.touch();
-        let from = self.unsealed(self.node.len()?, from)?;
-        self.node.append(from)
+        self.held.node.touch();
+        let from = self.unsealed(self.held.node.len()?, from)?;
+        self.held.node.append(from)
     }
 }
 
@@ -59,7 +58,7 @@ impl File for Regular {
     fn read(&self, to: &mut [u8]) -> Result<usize> {
         let _turn = self.turn.lock();
         let at = self.position.load(Ordering::Relaxed);
-        let count = self.node.read(at, to)?;
+        let count = self.held.node.read(at, to)?;
         self.position.store(at + count as u64, Ordering::Relaxed);
         Ok(count)
     }
@@ -69,7 +68,7 @@ impl File for Regular {
             // The position stays, also of one that appends.
             return Ok(0);
         }
-        self.node.touch();
+        self.held.node.touch();
         let _turn = self.turn.lock();
         if self.appends.load(Ordering::Relaxed) {
             let (start, count) = self.append(from)?;
@@ -77,36 +76,41 @@ impl File for Regular {
             return Ok(count);
         }
         let at = self.position.load(Ordering::Relaxed);
-        let count = self.node.write(at, self.unsealed(at, from)?)?;
+        let count = self.held.node.write(at, self.unsealed(at, from)?)?;
         self.position.store(at + count as u64, Ordering::Relaxed);
         Ok(count)
     }
 
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<usize> {
-        self.node.read(offset, to)
+        self.held.node.read(offset, to)
     }
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<usize> {
-        self.node.touch();
+        self.held.node.touch();
         if self.appends.load(Ordering::Relaxed) {
             // As Linux does, against POSIX (`pwrite(2)`, bugs).
             return self.append(from).map(|(_, count)| count);
         }
-        self.node.write(offset, self.unsealed(offset, from)?)
+        self.held.node.write(offset, self.unsealed(offset, from)?)
     }
 
     fn sync(&self) -> Result<()> {
-        self.node.sync()
+        self.held.node.sync()
     }
 
     fn seek(&self, offset: i64, whence: u32) -> Result {
         let _turn = self.turn.lock();
         // A negative offset is behind every end.
-        let seek = |sought| self.node.seek(offset as u64, sought)?.ok_or(Errno::ENXIO);
+        let seek = |sought| {
+            self.held
+                .node
+                .seek(offset as u64, sought)?
+                .ok_or(Errno::ENXIO)
+        };
         let at = match whence {
             SEEK_SET => moved(0, offset)?,
             SEEK_CUR => moved(self.position.load(Ordering::Relaxed), offset)?,
-            SEEK_END => moved(self.node.len()?, offset)?,
+            SEEK_END => moved(self.held.node.len()?, offset)?,
             SEEK_DATA => seek(Sought::Data)?,
             SEEK_HOLE => seek(Sought::Hole)?,
             _ => return Err(Errno::EINVAL),
@@ -120,13 +124,13 @@ impl File for Regular {
     }
 
     fn lock(&self) -> Option<Arc<Lock>> {
-        Some(self.node.lock())
+        Some(self.held.node.lock())
     }
 
     fn readable_bytes(&self) -> Result {
         let at = self.position.load(Ordering::Relaxed);
         // Below zero behind the end.
-        Ok(self.node.len()?.wrapping_sub(at))
+        Ok(self.held.node.len()?.wrapping_sub(at))
     }
 
     fn set_appends(&self, appends: bool) {
@@ -134,19 +138,18 @@ impl File for Regular {
     }
 
     fn status(&self) -> Result<Status> {
-        self.node.status()
+        self.held.node.status()
     }
 
     fn name(&self) -> String {
-        self.path.clone()
+        self.held.path.clone()
     }
 }
 
 /// An open directory.
 pub(crate) struct Directory {
-    pub(crate) node: Arc<Node>,
+    pub(crate) held: Held,
     pub(crate) listing: Mutex<Listing>,
-    pub(crate) path: String,
 }
 
 /// How far a directory has been listed. Its names are taken at the begin, so that what a
@@ -167,15 +170,15 @@ impl Directory {
     pub(crate) fn list(&self, mut take: impl FnMut(Listed<'_>) -> bool) -> Result<bool> {
         let mut listing = self.listing.lock();
         if listing.position == 0 {
-            listing.names = self.node.list()?;
+            listing.names = self.held.node.list()?;
         }
         let first = listing.position;
-        while let Some((name, inode, kind)) = listing.entry(&self.node) {
+        while let Some((name, inode, kind)) = listing.entry(&self.held.node) {
             let behind = listing.position + 1;
             // In memory it costs little to leave out what was removed meanwhile.
             let is_gone = listing.position > 1
-                && self.node.stored().is_none()
-                && self.node.child(name)?.is_none();
+                && self.held.node.stored().is_none()
+                && self.held.node.child(name)?.is_none();
             if !is_gone && !take((name, inode, kind, behind)) {
                 return Ok(listing.position == first);
             }
@@ -211,7 +214,7 @@ impl File for Directory {
     }
 
     fn sync(&self) -> Result<()> {
-        self.node.sync()
+        self.held.node.sync()
     }
 
     fn seek(&self, offset: i64, whence: u32) -> Result {
@@ -230,15 +233,15 @@ impl File for Directory {
     }
 
     fn lock(&self) -> Option<Arc<Lock>> {
-        Some(self.node.lock())
+        Some(self.held.node.lock())
     }
 
     fn status(&self) -> Result<Status> {
-        self.node.status()
+        self.held.node.status()
     }
 
     fn name(&self) -> String {
-        self.path.clone()
+        self.held.path.clone()
     }
 }
 
@@ -248,10 +251,15 @@ fn moved(base: u64, offset: i64) -> Result {
     at.filter(|&at| at <= i64::MAX as u64).ok_or(Errno::EINVAL)
 }
 
+/// What an open file has of the tree, where it is of that.
+pub(crate) fn held_of(file: &dyn File) -> Option<&Held> {
+    let regular = file.as_kind::<Regular>().map(|file| &file.held);
+    regular.or_else(|| file.as_kind::<Directory>().map(|file| &file.held))
+}
+
 /// The node of the tree that a file is, where it is one.
 pub(crate) fn node_of(file: &dyn File) -> Option<&Arc<Node>> {
-    let regular = file.as_kind::<Regular>().map(|file| &file.node);
-    regular.or_else(|| file.as_kind::<Directory>().map(|file| &file.node))
+    held_of(file).map(|held| &held.node)
 }
 
 #[cfg(test)]
@@ -263,7 +271,8 @@ mod tests {
     fn threads_that_share_a_file_write_behind_each_other() {
         const WRITES: u64 = 10_000;
         let bytes = Bytes::new(&[]);
-        let file = Regular::new(Node::file(bytes.clone(), 0o644), String::new(), 0);
+        let node = Node::file(bytes.clone(), 0o644);
+        let file = Regular::new(Held::new(node, String::new()), 0);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| (0..WRITES).for_each(|_| assert_eq!(file.write(b"x"), Ok(1))));
