@@ -409,7 +409,7 @@ fn what_the_library_os_lacks_for_a_program_is_named() {
     let ended = place.run(&["profile", &program, "--", &file]);
     ended.expect(3, "On the library OS");
     let text = ended.err.split("On the library OS").nth(1).unwrap();
-    assert!(text.contains("Missing: inotify_init1 (1)\n"), "{ended:#?}");
+    assert!(text.contains("Missing: fanotify_init (1)\n"), "{ended:#?}");
     assert!(text.contains("Processes: "), "{ended:#?}");
     assert!(!text.contains("execve"), "its own start: {ended:#?}");
     for line in [

@@ -338,7 +338,7 @@ fn system_calls_answer_on_a_disk_as_linux_does() {
     }
     let place = TestDir::new();
     let disk = formatted(&place, 32);
-    for source in ["calls.c", "corners.c", "edges.c"] {
+    for source in ["calls.c", "corners.c", "edges.c", "inotify.c"] {
         let Some(program) = c(&place, source, &["-static"]) else {
             return;
         };

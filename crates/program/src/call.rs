@@ -60,7 +60,8 @@ calls! {
         statfs fstatfs fsync fdatasync syncfs sync_file_range readahead fadvise64 fchown sync
         mmap munmap mprotect mremap madvise brk msync mlock mlock2 munlock mlockall munlockall mincore
         epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 poll ppoll select
-        pselect6 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime pipe pipe2
+        pselect6 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime timerfd_gettime
+        inotify_init inotify_init1 inotify_add_watch inotify_rm_watch pipe pipe2
         socketpair socket bind listen accept accept4 connect shutdown getsockname getpeername
         sendto sendmsg recvfrom recvmsg sendmmsg recvmmsg setsockopt getsockopt
         clock_gettime clock_getres clock_settime gettimeofday time nanosleep clock_nanosleep
@@ -92,9 +93,8 @@ const MISSING: &str = "\
     get_thread_area lookup_dcookie 214 epoll_ctl_old epoll_wait_old remap_file_pages 219 \
     restart_syscall semtimedop 235 utimes vserver mbind set_mempolicy get_mempolicy mq_open \
     mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr kexec_load 248 add_key \
-    request_key keyctl ioprio_set ioprio_get inotify_init inotify_add_watch inotify_rm_watch \
-    migrate_pages 259 mknodat 261 futimesat 272 unshare 276 tee 278 vmsplice \
-    move_pages 294 inotify_init1 298 perf_event_open 300 fanotify_init fanotify_mark 303 \
+    request_key keyctl ioprio_set ioprio_get 256 migrate_pages 259 mknodat 261 futimesat 272 unshare 276 tee 278 vmsplice \
+    move_pages 298 perf_event_open 300 fanotify_init fanotify_mark 303 \
     name_to_handle_at open_by_handle_at clock_adjtime 308 setns 310 process_vm_readv \
     process_vm_writev kcmp finit_module 317 seccomp 320 kexec_file_load bpf 323 userfaultfd 329 \
     pkey_mprotect pkey_alloc pkey_free 333 io_pgetevents 335 uretprobe uprobe 424 \
@@ -129,7 +129,7 @@ mod tests {
             assert_eq!(Call::of(*call as u32), Some(*call));
         }
         assert_eq!(Call::of(1), Some(Call::write));
-        assert_eq!(Call::of(253), None, "inotify_init");
+        assert_eq!(Call::of(300), None, "fanotify_init");
         assert_eq!(Call::of(u32::MAX), None);
     }
 

@@ -242,6 +242,9 @@ offered! {
     System = "/proc/sys/kernel/ostype";
     MostMappings = "/proc/sys/vm/max_map_count";
     LastCapability = "/proc/sys/kernel/cap_last_cap";
+    WatchEvents = "/proc/sys/fs/inotify/max_queued_events";
+    WatchInstances = "/proc/sys/fs/inotify/max_user_instances";
+    Watches = "/proc/sys/fs/inotify/max_user_watches";
     Groups = "/proc/self/cgroup";
     AddressesV6 = "/proc/net/if_inet6";
 }

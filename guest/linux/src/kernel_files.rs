@@ -14,6 +14,7 @@ use tare_program::offered::{KernelFile, OWN_FILE};
 
 use crate::capabilities;
 use crate::credentials::Whose;
+use crate::files::inotify;
 use crate::files::tree::{NodeKind, Tree};
 use crate::interfaces;
 use crate::machine_files;
@@ -75,6 +76,9 @@ fn at_start(file: KernelFile, start: &Start) -> Option<String> {
         KernelFile::System => "Linux\n".into(),
         KernelFile::MostMappings => format!("{MOST_AREAS}\n"),
         KernelFile::LastCapability => format!("{}\n", capabilities::LAST),
+        KernelFile::WatchEvents => format!("{}\n", inotify::MOST_EVENTS),
+        KernelFile::WatchInstances => format!("{}\n", inotify::MOST_INSTANCES),
+        KernelFile::Watches => format!("{}\n", inotify::limit()),
         // The root of the only hierarchy (`cgroups(7)`), which is not mounted.
         KernelFile::Groups => "0::/\n".into(),
         KernelFile::MemInfo
@@ -213,6 +217,9 @@ fn write(process: &Process, file: KernelFile, to: &mut String) -> core::fmt::Res
         | KernelFile::System
         | KernelFile::MostMappings
         | KernelFile::LastCapability
+        | KernelFile::WatchEvents
+        | KernelFile::WatchInstances
+        | KernelFile::Watches
         | KernelFile::Groups => {}
     }
     Ok(())

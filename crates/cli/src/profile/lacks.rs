@@ -279,17 +279,17 @@ mod tests {
     fn calls_that_the_guest_does_not_serve_are_missing() {
         let seen = [
             ("read", 9),
-            ("inotify_init1", 2),
+            ("fanotify_init", 2),
             ("rseq", 1),
             ("execve", 1),
         ];
         let lacks = of(&profile(&seen));
-        assert_eq!(named(&lacks.calls), ["inotify_init1"]);
+        assert_eq!(named(&lacks.calls), ["fanotify_init"]);
         assert!(
             lacks.processes.is_empty(),
             "the start of the program itself"
         );
-        assert!(lacks.text("./server", 4).contains("inotify_init1 (2)"));
+        assert!(lacks.text("./server", 4).contains("fanotify_init (2)"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
    that it lacks, sets an option that it takes for a hint, and reads files. With each word behind the
    first it makes the missing call again. */
 #include <fcntl.h>
-#include <sys/inotify.h>
+#include <sys/fanotify.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 
 int main(int count, char **words)
 {
-    inotify_init1(0);
+    fanotify_init(0, 0);
     if (fork() == 0)
         _exit(0);
     wait(0);
@@ -26,6 +26,6 @@ int main(int count, char **words)
     if (count > 1)
         open(words[1], O_RDONLY);
     for (int i = 2; i < count; i++)
-        inotify_init1(0);
+        fanotify_init(0, 0);
     return 3;
 }

@@ -148,6 +148,38 @@ fn files_of_the_kernel_say_what_they_say_on_linux() {
 }
 
 #[test]
+fn watches_of_files_tell_what_they_tell_on_linux() {
+    if !can_run() {
+        return;
+    }
+    answers_as_here_on_one_and_two_cpus("inotify.c");
+}
+
+#[test]
+fn instances_and_watches_of_files_have_limits() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "inotify.c", &["-static"]) else {
+        return;
+    };
+    for cpus in ["1", "2"] {
+        let ended = run(&place, &program, &["--cpus", cpus, "--", "limits"]);
+        ended.expect(0, "left 0");
+        for line in [
+            "made == limit_of(\"max_user_instances\") = 1 ",
+            "inotify_init1(0) = -1 EMFILE",
+            "watches == most = 1 ",
+            "inotify_add_watch(in[0], \".\", IN_ATTRIB) = -1 ENOSPC",
+            "inotify_add_watch(in[0], \".\", IN_ATTRIB) > 0 = 1 ",
+        ] {
+            assert!(ended.out.contains(line), "{line}: {ended:#?}");
+        }
+    }
+}
+
+#[test]
 fn futexes_with_an_owner_go_from_thread_to_thread_as_on_linux() {
     if !can_run() {
         return;
@@ -172,7 +204,7 @@ fn missing_calls_are_named_once_and_counted() {
     let Some(program) = c(&place, "missing.c", &["-static"]) else {
         return;
     };
-    let first = "the program calls inotify_init1 (294), which is missing here (ENOSYS)";
+    let first = "the program calls fanotify_init (300), which is missing here (ENOSYS)";
     let once = run(&place, &program, &["--", "/"]);
     once.expect(3, "");
     let again = run(&place, &program, &["--", "/", "a", "b", "c"]);
@@ -180,7 +212,7 @@ fn missing_calls_are_named_once_and_counted() {
     for ended in [&once, &again] {
         assert_eq!(ended.err.matches(first).count(), 1, "{ended:#?}");
     }
-    let counted = "the program called inotify_init1 (294) 4 times";
+    let counted = "the program called fanotify_init (300) 4 times";
     assert!(again.err.contains(counted), "{again:#?}");
     assert!(!once.err.contains(" times"), "{once:#?}");
 }

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::lock::How;
 use crate::files::pipe::Pipe;
-use crate::files::regular::{Directory, Regular, node_of};
+use crate::files::regular::{Directory, Regular, held_of, node_of, notify};
 use crate::files::stored;
 use crate::files::{Descriptor, File, Open, Way};
 use crate::shared;
@@ -238,6 +238,7 @@ pub(super) fn getdents(context: &Context<'_>, number: u64, to: u64, length: u64)
         bytes.resize(start + record, 0);
         true
     })?;
+    notify(open.file.as_ref(), c::IN_ACCESS);
     if has_no_room && bytes.is_empty() {
         return Err(Errno::EINVAL);
     }
@@ -258,6 +259,7 @@ pub(super) fn truncate(context: &Context<'_>, number: u64, length: u64) -> Resul
         return Err(Errno::EINVAL);
     }
     context.process.set_len(&file.held.node, length)?;
+    file.held.notify_change(c::IN_MODIFY);
     Ok(0)
 }
 
@@ -289,8 +291,9 @@ pub(super) fn sync(context: &Context<'_>) -> Result {
 /// `fchmod(2)`.
 pub(super) fn fchmod(context: &Context<'_>, number: u64, mode: u64) -> Result {
     let open = open(context, number)?;
-    if let Some(node) = node_of(open.file.as_ref()) {
-        node.set_permissions(mode as u32)?;
+    if let Some(held) = held_of(open.file.as_ref()) {
+        held.node.set_permissions(mode as u32)?;
+        held.notify_change(c::IN_ATTRIB);
     }
     Ok(0)
 }
@@ -298,8 +301,12 @@ pub(super) fn fchmod(context: &Context<'_>, number: u64, mode: u64) -> Result {
 /// `fchown(2)`.
 pub(super) fn fchown(context: &Context<'_>, number: u64, user: u64, group: u64) -> Result {
     let open = open(context, number)?;
-    if let Some(node) = node_of(open.file.as_ref()) {
-        node.set_owner(given(user), given(group))?;
+    let (user, group) = (given(user), given(group));
+    if let Some(held) = held_of(open.file.as_ref()) {
+        held.node.set_owner(user, group)?;
+        if user.or(group).is_some() {
+            held.notify_change(c::IN_ATTRIB);
+        }
     }
     Ok(0)
 }
@@ -331,5 +338,6 @@ pub(super) fn fallocate(
     let range = offset..offset + length;
     let process = context.process;
     process.change(&file.held.node, range, |node| node.allocate(offset, length))?;
+    file.held.notify(c::IN_MODIFY);
     Ok(0)
 }

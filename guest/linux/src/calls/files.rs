@@ -16,7 +16,8 @@ use super::descriptors::{given, insert, open as opened};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::held::Held;
-use crate::files::regular::{Directory, Regular, held_of, node_of};
+use crate::files::inotify;
+use crate::files::regular::{Directory, Regular, held_of, node_of, notify};
 use crate::files::tree::{Last, MOST_LINKS, Node, NodeKind, ResolvedPath, Tree};
 use crate::files::{Bytes, File, Open};
 use crate::kernel_files;
@@ -58,6 +59,60 @@ pub(super) fn path(context: &Context<'_>, directory: u64, address: u64) -> Resul
     absolute(context, directory, text)
 }
 
+/// What a call is about: something at a path, or an open file.
+pub(super) enum Target {
+    Place(ResolvedPath),
+    Open(Arc<Open>),
+}
+
+impl Target {
+    /// None for an open file of another kind than the tree's.
+    pub(super) fn node(&self) -> Result<Option<&Arc<Node>>> {
+        match self {
+            Self::Place(place) => place.node().map(Some),
+            Self::Open(open) => Ok(node_of(open.file.as_ref())),
+        }
+    }
+
+    /// Reports a change to its watches and those of its directory.
+    pub(super) fn notify_change(&self, event: u32) {
+        match self {
+            Self::Place(place) => {
+                if let Ok(node) = place.node() {
+                    inotify::notify_child(node, place.entry(), event, None);
+                }
+            }
+            Self::Open(open) => {
+                if let Some(held) = held_of(open.file.as_ref()) {
+                    held.notify_change(event);
+                }
+            }
+        }
+    }
+}
+
+/// What is at a path, with its place.
+pub(super) fn target(
+    context: &Context<'_>,
+    directory: u64,
+    name: u64,
+    last: Last,
+) -> Result<Target> {
+    let path = path(context, directory, name)?;
+    if let Some(number) = descriptor(&path)
+        && last == Last::Follow
+    {
+        let number = number.parse().map_err(|_| Errno::ENOENT)?;
+        let open = opened(context, number)?;
+        if node_of(open.file.as_ref()).is_some() {
+            return Ok(Target::Open(open));
+        }
+    }
+    let place = context.process.tree.walk(&path, last)?;
+    place.node()?;
+    Ok(Target::Place(place))
+}
+
 /// What is at a path.
 pub(super) fn find(
     context: &Context<'_>,
@@ -65,28 +120,18 @@ pub(super) fn find(
     name: u64,
     last: Last,
 ) -> Result<Arc<Node>> {
-    let path = path(context, directory, name)?;
-    if let Some(number) = descriptor(&path)
-        && last == Last::Follow
-    {
-        let number = number.parse().map_err(|_| Errno::ENOENT)?;
-        let open = opened(context, number)?;
-        if let Some(node) = node_of(open.file.as_ref()) {
-            return Ok(node.clone());
-        }
-    }
-    context.process.tree.find(&path, last)
+    let target = target(context, directory, name, last)?;
+    target.node()?.cloned().ok_or(Errno::ENOENT)
 }
 
-/// What is at a path, or of the descriptor itself for an empty one with `AT_EMPTY_PATH`; None
-/// for what has no name.
-fn find_at(
+/// What is at a path, or the descriptor itself for an empty one with `AT_EMPTY_PATH`.
+fn target_at(
     context: &Context<'_>,
     directory: u64,
     name: u64,
     flags: u64,
     offered: u32,
-) -> Result<Option<Arc<Node>>> {
+) -> Result<Target> {
     let flags = flags as u32;
     if flags & !(offered | c::AT_EMPTY_PATH | c::AT_SYMLINK_NOFOLLOW) != 0 {
         return Err(Errno::EINVAL);
@@ -95,14 +140,13 @@ fn find_at(
         && directory as i32 != AT_FDCWD
         && context.process.text(name)?.is_empty()
     {
-        let open = opened(context, directory)?;
-        return Ok(node_of(open.file.as_ref()).cloned());
+        return opened(context, directory).map(Target::Open);
     }
     let last = match flags & c::AT_SYMLINK_NOFOLLOW {
         0 => Last::Follow,
         _ => Last::Keep,
     };
-    find(context, directory, name, last).map(Some)
+    target(context, directory, name, last)
 }
 
 /// The directory and the name for a new entry, which must not be there.
@@ -214,7 +258,7 @@ pub(super) fn reopen(context: &Context<'_>, number: &str, flags: u64) -> Result 
         return Err(Errno::EEXIST);
     }
     match held_of(open.file.as_ref()) {
-        Some(held) => open_node(context, held.clone(), flags),
+        Some(held) => open_node(context, held.again(), flags),
         None => insert(context, open, flags),
     }
 }
@@ -236,7 +280,7 @@ pub(super) fn open_place(
     flags: u64,
     mode: u64,
 ) -> Result {
-    let flags = flags as u32 & (c::O_ACCMODE | OpenFlag::MASK);
+    let mut flags = flags as u32 & (c::O_ACCMODE | OpenFlag::MASK);
     let has = |bits: u32| flags & bits == bits;
     let node = if has(c::O_CREAT) && !place.name().is_empty() {
         if place.must_be_directory && place.node().is_err() {
@@ -247,11 +291,18 @@ pub(super) fn open_place(
         if !is_new && has(c::O_EXCL) {
             return Err(Errno::EEXIST);
         }
+        if is_new {
+            // There is nothing to cut.
+            flags &= !c::O_TRUNC;
+            inotify::notify_entry(place.above()?, place.name(), c::IN_CREATE);
+        }
         node
     } else {
         place.node()?.clone()
     };
-    open_node(context, Held::new(node, place.path), flags)
+    let directory = place.above()?.clone();
+    let held = Held::new(node, place.path, Some(directory));
+    open_node(context, held, flags)
 }
 
 /// Opens a node with the flags that are known.
@@ -277,26 +328,24 @@ fn open_node(context: &Context<'_>, held: Held, flags: u32) -> Result {
         NodeKind::Kernel(file) => {
             let text = kernel_files::at_open(context.process, *file);
             let node = Node::file(Bytes::new(&names::bytes(&text)), 0o444);
-            Arc::new(Regular::new(Held::new(node, held.path), flags))
+            let held = Held::new(node, held.path.clone(), None);
+            Arc::new(Regular::new(held, flags))
         }
         NodeKind::File(_) => {
             if writes || has(c::O_TRUNC) {
                 node.may_change()?;
             }
-            if has(c::O_TRUNC) {
-                context.process.set_len(&node, 0)?;
-            }
             Arc::new(Regular::new(held, flags))
         }
     };
-    insert(
-        context,
-        Open::new(
-            file,
-            flags & !(c::O_CREAT | c::O_EXCL | c::O_TRUNC | c::O_CLOEXEC),
-        ),
-        flags,
-    )
+    let kept = flags & !(c::O_CREAT | c::O_EXCL | c::O_TRUNC | c::O_CLOEXEC);
+    let open = Open::new(file, kept);
+    notify(open.file.as_ref(), c::IN_OPEN);
+    if has(c::O_TRUNC) && matches!(node.kind, NodeKind::File(_)) {
+        context.process.set_len(&node, 0)?;
+        notify(open.file.as_ref(), c::IN_MODIFY);
+    }
+    insert(context, open, flags)
 }
 
 pub(super) fn readlinkat(
@@ -337,8 +386,8 @@ pub(super) fn access(
     if mode > 7 {
         return Err(Errno::EINVAL);
     }
-    let node = find_at(context, directory, name, flags, c::AT_EACCESS)?;
-    let Some(node) = node else {
+    let target = target_at(context, directory, name, flags, c::AT_EACCESS)?;
+    let Some(node) = target.node()? else {
         return Ok(0);
     };
     if mode & W_OK != 0 {
@@ -353,7 +402,9 @@ pub(super) fn access(
 pub(super) fn mkdirat(context: &Context<'_>, directory: u64, name: u64, mode: u64) -> Result {
     let (above, name) = place(context, directory, name)?;
     let permissions = masked(context, mode);
-    above.make(&name, New::Directory(permissions)).map(|()| 0)
+    above.make(&name, New::Directory(permissions))?;
+    inotify::notify_entry(&above, &name, c::IN_CREATE | c::IN_ISDIR);
+    Ok(0)
 }
 
 /// `symlink(2)`.
@@ -363,7 +414,9 @@ pub(super) fn symlinkat(context: &Context<'_>, target: u64, directory: u64, name
         return Err(Errno::ENOENT);
     }
     let (above, name) = place_of_file(context, directory, name)?;
-    above.make(&name, New::Link(&target)).map(|()| 0)
+    above.make(&name, New::Link(&target))?;
+    inotify::notify_entry(&above, &name, c::IN_CREATE);
+    Ok(0)
 }
 
 /// `link(2)`.
@@ -377,7 +430,10 @@ pub(super) fn linkat(context: &Context<'_>, a: Arguments) -> Result {
     if node.is_directory() {
         return Err(Errno::EPERM);
     }
-    above.add_link(&name, &node).map(|()| 0)
+    above.add_link(&name, &node)?;
+    inotify::notify_node(&node, c::IN_ATTRIB);
+    inotify::notify_entry(&above, &name, c::IN_CREATE);
+    Ok(0)
 }
 
 pub(super) fn chmod(
@@ -387,20 +443,30 @@ pub(super) fn chmod(
     mode: u64,
     flags: u64,
 ) -> Result {
-    match find_at(context, directory, name, flags, 0)? {
+    let target = target_at(context, directory, name, flags, 0)?;
+    match target.node()? {
         // A link has no own permissions.
-        Some(node) if matches!(node.kind, NodeKind::Link { .. }) => Err(Errno::EOPNOTSUPP),
-        Some(node) => node.set_permissions(mode as u32).map(|()| 0),
-        None => Ok(0),
+        Some(node) if matches!(node.kind, NodeKind::Link { .. }) => {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        Some(node) => node.set_permissions(mode as u32)?,
+        None => {}
     }
+    target.notify_change(c::IN_ATTRIB);
+    Ok(0)
 }
 
 /// `chown(2)`: in memory everything is root's; the file must be there.
 pub(super) fn chown(context: &Context<'_>, a: Arguments) -> Result {
-    match find_at(context, a[0], a[1], a[4], 0)? {
-        Some(node) => node.set_owner(given(a[2]), given(a[3])).map(|()| 0),
-        None => Ok(0),
+    let target = target_at(context, a[0], a[1], a[4], 0)?;
+    let (owner, group) = (given(a[2]), given(a[3]));
+    if let Some(node) = target.node()? {
+        node.set_owner(owner, group)?;
     }
+    if owner.or(group).is_some() {
+        target.notify_change(c::IN_ATTRIB);
+    }
+    Ok(0)
 }
 
 /// `truncate(2)`.
@@ -408,22 +474,25 @@ pub(super) fn truncate(context: &Context<'_>, name: u64, length: u64) -> Result 
     if length > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
-    let node = find(context, AT_FDCWD as u64, name, Last::Follow)?;
-    context.process.set_len(&node, length)?;
+    let target = target(context, AT_FDCWD as u64, name, Last::Follow)?;
+    if let Some(node) = target.node()? {
+        context.process.set_len(node, length)?;
+    }
+    target.notify_change(c::IN_MODIFY);
     Ok(0)
 }
 
 /// `utimensat(2)`: in memory the time of access is that of change.
 pub(super) fn utimensat(context: &Context<'_>, a: Arguments) -> Result {
     let [directory, name, times, flags, ..] = a;
-    let node = if name == 0 && directory as i32 != AT_FDCWD {
-        node_of(opened(context, directory)?.file.as_ref()).cloned()
+    let target = if name == 0 && directory as i32 != AT_FDCWD {
+        Target::Open(opened(context, directory)?)
     } else {
         let last = match flags as u32 & c::AT_SYMLINK_NOFOLLOW {
             0 => Last::Follow,
             _ => Last::Keep,
         };
-        Some(find(context, directory, name, last)?)
+        target(context, directory, name, last)?
     };
     let now = tare_hal::clock::wall_ns();
     let given = |at: u64| {
@@ -444,12 +513,18 @@ pub(super) fn utimensat(context: &Context<'_>, a: Arguments) -> Result {
         0 => (Some(now), Some(now)),
         at => (given(at)?, given(at.wrapping_add(16))?),
     };
-    match node {
-        Some(node) if accessed.or(modified).is_some() => {
-            node.set_times(accessed, modified).map(|()| 0)
-        }
-        _ => Ok(0),
+    // `fsnotify_change` of Linux's include/linux/fsnotify.h.
+    let event = match (accessed, modified) {
+        (None, None) => return Ok(0),
+        (Some(_), Some(_)) => c::IN_ATTRIB,
+        (Some(_), None) => c::IN_ACCESS,
+        (None, Some(_)) => c::IN_MODIFY,
+    };
+    if let Some(node) = target.node()? {
+        node.set_times(accessed, modified)?;
     }
+    target.notify_change(event);
+    Ok(0)
 }
 
 /// For the calls about extended attributes (`xattr(7)`): there are none, of what is there.

@@ -1,8 +1,8 @@
 //! Reading and writing (`read(2)`, `readv(2)`, `pread(2)`, `sendfile(2)` and their kin).
 
 use linux_raw_sys::general::{
-    O_APPEND, POLLHUP, POLLIN, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_NOWAIT, RWF_SYNC, SEEK_CUR,
-    SEEK_SET,
+    IN_ACCESS, IN_MODIFY, O_APPEND, POLLHUP, POLLIN, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_NOWAIT,
+    RWF_SYNC, SEEK_CUR, SEEK_SET,
 };
 
 use super::arguments::Arguments;
@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::epoll::Epoll;
 use crate::files::pipe::{Event, Pipe};
-use crate::files::regular::{Regular, node_of};
+use crate::files::regular::{Regular, node_of, notify};
 use crate::files::socket::Socket;
 use crate::files::timer::Timer;
 use crate::files::unix::Unix;
@@ -63,8 +63,22 @@ fn in_steps(
     }
 }
 
+/// Reports that some of a file was read or written.
+fn notify_of(open: &Open, event: u32, done: u64) -> Result {
+    if done > 0 {
+        notify(open.file.as_ref(), event);
+    }
+    Ok(done)
+}
+
 pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64) -> Result {
     let open = open(context, number)?;
+    let done = read_part(context, &open, to, length)?;
+    notify_of(&open, IN_ACCESS, done)
+}
+
+/// Reads what a call, or a part of its vector, asks for.
+fn read_part(context: &mut Context<'_>, open: &Open, to: u64, length: u64) -> Result {
     let is_regular = open.file.as_kind::<Regular>().is_some();
     let is_stream = open.file.as_kind::<Pipe>().is_some() || open.file.endpoint().is_some();
     open.may(Way::Read)?;
@@ -72,8 +86,8 @@ pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64)
     if length == 0 && is_stream {
         return Ok(0);
     }
-    if carries_messages(&open) {
-        return message::receive_parts(context, &open, &[(to, length as usize)]);
+    if carries_messages(open) {
+        return message::receive_parts(context, open, &[(to, length as usize)]);
     }
     let mut length = if is_regular {
         context.process.settle(open.file.as_ref())?;
@@ -81,7 +95,7 @@ pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64)
     } else {
         length.min(STEP as u64)
     };
-    if !is_regular && length != 0 && has_data(&open) {
+    if !is_regular && length != 0 && has_data(open) {
         // What is read is gone where it came from.
         context.process.may_write(to)?;
         let holds_bytes = is_stream && open.file.as_kind::<Socket>().is_none();
@@ -98,7 +112,7 @@ pub(super) fn read(context: &mut Context<'_>, number: u64, to: u64, length: u64)
         }
     }
     let read = |context: &mut Context<'_>, _, buffer: &mut [u8]| {
-        context.attempt(&open, open.may_wait(), open.deadline(Way::Read), || {
+        context.attempt(open, open.may_wait(), open.deadline(Way::Read), || {
             open.read(buffer)
         })
     };
@@ -115,7 +129,13 @@ pub(super) fn pread(context: &mut Context<'_>, a: Arguments) -> Result {
         return Err(Errno::EINVAL);
     }
     let open = open(context, number)?;
-    may_at(&open, Way::Read)?;
+    let done = pread_part(context, &open, [to, length, offset])?;
+    notify_of(&open, IN_ACCESS, done)
+}
+
+fn pread_part(context: &mut Context<'_>, open: &Open, part: [u64; 3]) -> Result {
+    let [to, length, offset] = part;
+    may_at(open, Way::Read)?;
     Process::is_own(to, length)?;
     ends_in_a_file(offset, length)?;
     context.process.settle(open.file.as_ref())?;
@@ -145,7 +165,7 @@ pub(super) fn readv(context: &mut Context<'_>, number: u64, parts: u64, count: u
         if length == 0 {
             continue;
         }
-        match read(context, number, base, length as u64) {
+        match read_part(context, &opened, base, length as u64) {
             Ok(count) => {
                 done += count;
                 if count < length as u64 || opened.file.ready() & POLLIN == 0 {
@@ -156,7 +176,7 @@ pub(super) fn readv(context: &mut Context<'_>, number: u64, parts: u64, count: u
             Err(_) => break,
         }
     }
-    Ok(done)
+    notify_of(&opened, IN_ACCESS, done)
 }
 
 /// Reads a counter or a timer into a vector whose parts may be shorter than its count.
@@ -232,7 +252,13 @@ pub(super) fn pwrite(context: &mut Context<'_>, a: Arguments) -> Result {
         return Err(Errno::EINVAL);
     }
     let open = open(context, number)?;
-    may_at(&open, Way::Write)?;
+    let done = pwrite_part(context, &open, [from, length, offset])?;
+    notify_of(&open, IN_MODIFY, done)
+}
+
+fn pwrite_part(context: &mut Context<'_>, open: &Open, part: [u64; 3]) -> Result {
+    let [from, length, offset] = part;
+    may_at(open, Way::Write)?;
     Process::is_own(from, length)?;
     ends_in_a_file(offset, length)?;
     context.process.settle(open.file.as_ref())?;
@@ -328,7 +354,7 @@ pub(super) fn write_parts(
         }
     }
     renew_written(context, open, done as u64)?;
-    Ok(done as u64)
+    notify_of(open, IN_MODIFY, done as u64)
 }
 
 /// The mappings of a file show what was written before its position.
@@ -355,12 +381,12 @@ pub(super) fn lseek(context: &Context<'_>, number: u64, offset: u64, whence: u64
 
 /// `preadv(2)`.
 pub(super) fn preadv(context: &mut Context<'_>, a: Arguments) -> Result {
-    each_part(context, a, Way::Read, pread)
+    each_part(context, a, Way::Read, pread_part)
 }
 
 /// `pwritev(2)`.
 pub(super) fn pwritev(context: &mut Context<'_>, a: Arguments) -> Result {
-    each_part(context, a, Way::Write, pwrite)
+    each_part(context, a, Way::Write, pwrite_part)
 }
 
 /// The offset of `preadv2` and `pwritev2` that stands for the file's position.
@@ -420,6 +446,7 @@ pub(super) fn pwritev2(context: &mut Context<'_>, a: Arguments) -> Result {
     let done = match (offset, open.file.as_kind::<Regular>()) {
         (_, Some(file)) if flags & RWF_APPEND != 0 => {
             let (done, end) = append(context, file, &list)?;
+            notify_of(&open, IN_MODIFY, done)?;
             if offset == AT_POSITION {
                 file.position.store(end, Ordering::Relaxed);
             }
@@ -469,7 +496,7 @@ fn each_part(
     context: &mut Context<'_>,
     [number, parts, count, offset, ..]: Arguments,
     way: Way,
-    act: fn(&mut Context<'_>, Arguments) -> Result,
+    act: fn(&mut Context<'_>, &Open, [u64; 3]) -> Result,
 ) -> Result {
     if offset > i64::MAX as u64 {
         return Err(Errno::EINVAL);
@@ -482,7 +509,7 @@ fn each_part(
         if length == 0 {
             continue;
         }
-        match act(context, [number, base, length, offset + done, 0, 0]) {
+        match act(context, &open, [base, length, offset + done]) {
             Ok(count) => {
                 done += count;
                 if count < length {
@@ -493,7 +520,11 @@ fn each_part(
             Err(_) => break,
         }
     }
-    Ok(done)
+    let event = match way {
+        Way::Read => IN_ACCESS,
+        Way::Write => IN_MODIFY,
+    };
+    notify_of(&open, event, done)
 }
 
 /// `copy_file_range(2)`, between files of the tree.
@@ -549,6 +580,8 @@ pub(super) fn copy_file_range(context: &mut Context<'_>, a: Arguments) -> Result
     context
         .process
         .renew(to.file.as_ref(), target..target + done)?;
+    notify_of(&from, IN_ACCESS, done)?;
+    notify_of(&to, IN_MODIFY, done)?;
     for (open, at, end) in [(from, from_at, source + done), (to, to_at, target + done)] {
         match at {
             0 => drop(open.file.seek(end as i64, SEEK_SET)),
@@ -609,6 +642,8 @@ pub(super) fn sendfile(context: &mut Context<'_>, a: Arguments) -> Result {
         }
     }
     renew_written(context, &to, done)?;
+    notify_of(&from, IN_ACCESS, done)?;
+    notify_of(&to, IN_MODIFY, done)?;
     if let Some(at) = at {
         context.process.put_u64(offset_at, at)?;
     }

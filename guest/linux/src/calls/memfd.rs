@@ -49,7 +49,7 @@ pub(super) fn memfd_create(context: &Context<'_>, name: u64, flags: u64) -> Resu
     let node = Node::file(Bytes::new(&[]), mode);
     node.unlink();
     node.seals.begin(seals);
-    let file = Regular::new(Held::new(node, path(&name)), 0);
+    let file = Regular::new(Held::new(node, path(&name), None), 0);
     let open = Open::new(Arc::new(file), c::O_RDWR | LARGE_FILE);
     let close_on_exec = if has(c::MFD_CLOEXEC) { c::O_CLOEXEC } else { 0 };
     insert(context, open, close_on_exec)

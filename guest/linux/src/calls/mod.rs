@@ -16,6 +16,8 @@ mod hints;
 #[cfg(target_os = "none")]
 mod identity;
 #[cfg(target_os = "none")]
+mod inotify;
+#[cfg(target_os = "none")]
 mod interfaces;
 #[cfg(target_os = "none")]
 mod io;
@@ -66,8 +68,8 @@ mod table {
 
     use super::arguments::{self, Arguments};
     use super::{
-        cores, descriptors, events, exec, files, hints, identity, io, limits, memfd, memory, net,
-        openat2, options,
+        cores, descriptors, events, exec, files, hints, identity, inotify, io, limits, memfd,
+        memory, net, openat2, options,
     };
     use super::{
         remap, rename, scheduling, signals, splice, status, system, threads, time, timers, unknown,
@@ -307,6 +309,10 @@ mod table {
             Call::timerfd_create => events::timerfd_create(c, a[0], a[1]),
             Call::timerfd_settime => events::timerfd_settime(c, a[0], a[1], a[2], a[3]),
             Call::timerfd_gettime => events::timerfd_gettime(c, a[0], a[1]),
+            Call::inotify_init => inotify::init(c, 0),
+            Call::inotify_init1 => inotify::init(c, a[0]),
+            Call::inotify_add_watch => inotify::add_watch(c, a[0], a[1], a[2]),
+            Call::inotify_rm_watch => inotify::remove_watch(c, a[0], a[1]),
             Call::pipe => events::pipe(c, a[0], 0),
             Call::pipe2 => events::pipe(c, a[0], a[1]),
             Call::socketpair => net::socketpair(c, a),

@@ -18,6 +18,7 @@ use super::time::put_duration;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::endpoint::{Address, Half, Name, Received, SocketKind};
+use crate::files::inotify;
 use crate::files::netlink::Netlink;
 use crate::files::socket::Socket;
 use crate::files::tree::Last;
@@ -167,10 +168,12 @@ fn bind_unix(context: &Context<'_>, socket: &Unix, name: &Name) -> Result {
             }
             let named = socket.bind(name.clone())?;
             let added = above.bind(&last, masked(context, 0o777), named);
-            added.map(|()| 0).map_err(|errno| match errno {
+            added.map_err(|errno| match errno {
                 Errno::EEXIST => Errno::EADDRINUSE,
                 other => other,
-            })
+            })?;
+            inotify::notify_entry(&above, &last, c::IN_CREATE);
+            Ok(0)
         }
     }
 }

@@ -9,8 +9,10 @@ use super::arguments::Arguments;
 use super::files::path;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
+use crate::files::regular::held_of;
 use crate::files::stored::Stored;
 use crate::files::tree::{Last, Node, NodeKind, ResolvedPath, Tree};
+use crate::files::{MOST, inotify};
 
 pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: u64) -> Result {
     if flags as u32 & !c::AT_REMOVEDIR != 0 {
@@ -26,13 +28,44 @@ pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: 
         Some("." | "..") => return Err(Errno::EISDIR),
         _ => {}
     }
-    if let Some(stored) = above.stored() {
-        let check = |node: &Node| both_directories(node.is_directory(), removes_directory);
-        return stored.unlink(&name, removes_directory, check).map(|()| 0);
-    }
-    let _turn = context.process.tree.changes.lock();
+    let node = match above.stored() {
+        Some(stored) => unlink_on_volume(stored, &name, removes_directory)?,
+        None => unlink_in_memory(&context.process.tree, &above, &name, removes_directory)?,
+    };
+    let from = (&above, name.as_str());
+    follow(context, &node, from, None);
+    // In the order of `vfs_unlink` and `vfs_rmdir` in Linux's fs/namei.c.
+    let kind = if removes_directory {
+        c::IN_ISDIR
+    } else {
+        inotify::notify_node(&node, c::IN_ATTRIB);
+        0
+    };
+    inotify::notify_gone(&node);
+    inotify::notify_entry(&above, &name, c::IN_DELETE | kind);
+    Ok(0)
+}
+
+/// Removes a name of a volume; gives what had it.
+fn unlink_on_volume(above: &Stored, name: &str, removes_directory: bool) -> Result<Arc<Node>> {
+    let mut removed = None;
+    above.unlink(name, removes_directory, |node| {
+        removed = Some(node.clone());
+        both_directories(node.is_directory(), removes_directory)
+    })?;
+    removed.ok_or(Errno::ENOENT)
+}
+
+/// The same in memory.
+fn unlink_in_memory(
+    tree: &Tree,
+    above: &Arc<Node>,
+    name: &str,
+    removes_directory: bool,
+) -> Result<Arc<Node>> {
+    let _turn = tree.changes.lock();
     let mut entries = above.names()?.lock();
-    let node = entries.get(&name).ok_or(Errno::ENOENT)?;
+    let node = entries.get(name).ok_or(Errno::ENOENT)?;
     match &node.kind {
         NodeKind::Directory(_) if !removes_directory => return Err(Errno::EISDIR),
         NodeKind::Directory(_) if node.is_mounted() => return Err(Errno::EBUSY),
@@ -43,11 +76,28 @@ pub(super) fn unlinkat(context: &Context<'_>, directory: u64, name: u64, flags: 
         _ if removes_directory => return Err(Errno::ENOTDIR),
         _ => {}
     }
-    if let Some(node) = entries.remove(&name) {
-        node.unlink();
-        above.touch();
+    let node = entries.remove(name).ok_or(Errno::ENOENT)?;
+    node.unlink();
+    above.touch();
+    Ok(node)
+}
+
+/// Open files of a name that moved, or was removed, know that.
+fn follow(
+    context: &Context<'_>,
+    node: &Arc<Node>,
+    from: (&Arc<Node>, &str),
+    to: Option<(&Arc<Node>, &str)>,
+) {
+    if !node.is_open() {
+        return;
     }
-    Ok(0)
+    context.process.files.lock().each(0..=MOST, |slot| {
+        let open = slot.iter().map(|slot| slot.open.file.as_ref());
+        let held = open.filter_map(held_of);
+        held.filter(|held| Arc::ptr_eq(&held.node, node))
+            .for_each(|held| held.follow(from, to));
+    });
 }
 
 /// What a path names that is to be removed or renamed: a link itself, which is ENOTDIR where
@@ -80,13 +130,31 @@ pub(super) fn renameat(context: &Context<'_>, a: Arguments) -> Result {
         // A directory by its place, or the root.
         return Err(Errno::EBUSY);
     }
-    match (from.above()?.stored(), to.above()?.stored()) {
-        (None, None) => rename_in_memory(tree, &from, &to, a[4] != 0),
+    let renamed = match (from.above()?.stored(), to.above()?.stored()) {
+        (None, None) => rename_in_memory(tree, &from, &to, a[4] != 0)?,
         (Some(source), Some(target)) if source.is_beside(target) => {
-            rename_on_volume((&from, source), (&to, target), a[4] != 0)
+            rename_on_volume((&from, source), (&to, target), a[4] != 0)?
         }
-        _ => Err(Errno::EXDEV),
+        _ => return Err(Errno::EXDEV),
+    };
+    if let Some(Renamed { node, replaced }) = renamed {
+        let (from, to) = ((from.above()?, from.name()), (to.above()?, to.name()));
+        if let Some(replaced) = &replaced {
+            follow(context, replaced, to, None);
+        }
+        follow(context, &node, from, Some(to));
+        inotify::notify_moved(&node, from, to, replaced.as_ref());
+        if let Some(replaced) = &replaced {
+            inotify::notify_gone(replaced);
+        }
     }
+    Ok(0)
+}
+
+/// What has another name, and what had that before.
+struct Renamed {
+    node: Arc<Node>,
+    replaced: Option<Arc<Node>>,
 }
 
 /// A directory goes only in place of a directory, and anything else only of something else.
@@ -102,11 +170,12 @@ fn rename_on_volume(
     (from, source): (&ResolvedPath, &Stored),
     (to, target): (&ResolvedPath, &Stored),
     keeps: bool,
-) -> Result {
+) -> Result<Option<Renamed>> {
     let node = from.node()?;
     if to.is_below(node) {
         return Err(Errno::EINVAL);
     }
+    let (mut is_same, mut replaced) = (false, None);
     let check = |there: Option<&Arc<Node>>| {
         let Some(there) = there else {
             return Ok(true);
@@ -115,19 +184,27 @@ fn rename_on_volume(
             return Err(Errno::EEXIST);
         }
         if Arc::ptr_eq(there, node) {
+            is_same = true;
             return Ok(false);
         }
+        replaced = Some(there.clone());
         if from.is_below(there) {
             return Err(Errno::ENOTEMPTY);
         }
         both_directories(there.is_directory(), node.is_directory())?;
         Ok(true)
     };
-    let renamed = source.rename(from.name(), target, to.name(), check);
-    renamed.map(|()| 0)
+    source.rename(from.name(), target, to.name(), check)?;
+    let node = node.clone();
+    Ok((!is_same).then_some(Renamed { node, replaced }))
 }
 
-fn rename_in_memory(tree: &Tree, from: &ResolvedPath, to: &ResolvedPath, keeps: bool) -> Result {
+fn rename_in_memory(
+    tree: &Tree,
+    from: &ResolvedPath,
+    to: &ResolvedPath,
+    keeps: bool,
+) -> Result<Option<Renamed>> {
     // Both directories at once: another thread sees the file under one name, and always.
     let _turn = tree.changes.lock();
     let mut source = from.above()?.names()?.lock();
@@ -148,7 +225,7 @@ fn rename_in_memory(tree: &Tree, from: &ResolvedPath, to: &ResolvedPath, keeps: 
             return Err(Errno::EEXIST);
         }
         if Arc::ptr_eq(there, &node) {
-            return Ok(0);
+            return Ok(None);
         }
         if there.is_mounted() {
             return Err(Errno::EBUSY);
@@ -166,13 +243,13 @@ fn rename_in_memory(tree: &Tree, from: &ResolvedPath, to: &ResolvedPath, keeps: 
     let replaced = target
         .as_deref_mut()
         .unwrap_or(&mut *source)
-        .insert(to.name().into(), node);
-    if let Some(replaced) = replaced {
+        .insert(to.name().into(), node.clone());
+    if let Some(replaced) = &replaced {
         replaced.unlink();
     }
     from.above()?.touch();
     to.above()?.touch();
-    Ok(0)
+    Ok(Some(Renamed { node, replaced }))
 }
 
 /// Whether a path ends in `.` or `..`.

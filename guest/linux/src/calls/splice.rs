@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use linux_raw_sys::general::{O_APPEND, POLLHUP, POLLIN};
+use linux_raw_sys::general::{IN_ACCESS, IN_MODIFY, O_APPEND, POLLHUP, POLLIN};
 
 use super::arguments::Arguments;
 use super::descriptors::open;
@@ -13,7 +13,7 @@ use super::parts::{STEP, with_buffer};
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::pipe::Pipe;
-use crate::files::regular::Regular;
+use crate::files::regular::{Regular, notify};
 use crate::files::{Device, Open, Way};
 
 /// Its flags (`include/linux/splice.h`): move, do not wait for a pipe, more follows, gift.
@@ -63,6 +63,10 @@ pub(super) fn splice(context: &mut Context<'_>, a: Arguments) -> Result {
         let begin = to_offset.unwrap_or_else(position);
         let changed = begin..begin.saturating_add(done);
         context.process.renew(file, changed)?;
+    }
+    if done > 0 {
+        notify(to.file.as_ref(), IN_MODIFY);
+        notify(from.file.as_ref(), IN_ACCESS);
     }
     for (at, offset) in [(from_at, from_offset), (to_at, to_offset)] {
         if let Some(offset) = offset {

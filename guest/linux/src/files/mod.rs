@@ -11,6 +11,7 @@ pub(crate) mod endpoint;
 pub(crate) mod epoll;
 mod file;
 pub(crate) mod held;
+pub(crate) mod inotify;
 pub(crate) mod lock;
 pub(crate) mod netlink;
 mod node;

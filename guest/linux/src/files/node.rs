@@ -26,6 +26,8 @@ pub(crate) struct Node {
     modified_ns: AtomicU64,
     /// Names that lead to a file.
     links: AtomicU32,
+    /// How often it is open.
+    opens: AtomicU32,
     /// Who locked it (`flock(2)`), made by the first who does.
     lock: SpinLock<Option<Arc<Lock>>>,
     pub(crate) seals: Seals,
@@ -93,6 +95,7 @@ impl Node {
             permissions: AtomicU32::new(permissions & 0o7777),
             modified_ns: AtomicU64::new(modified_ns),
             links: AtomicU32::new(1),
+            opens: AtomicU32::new(0),
             lock: SpinLock::new(None),
             seals: Seals::none(),
             kind,
@@ -200,7 +203,29 @@ impl Node {
 
     /// Notes that a name of it in memory went.
     pub(crate) fn unlink(&self) {
-        self.links.fetch_sub(1, Ordering::Relaxed);
+        self.links.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Notes that it was opened once more.
+    pub(crate) fn open(&self) {
+        self.opens.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Takes one [`open`](Self::open) back.
+    pub(crate) fn close(&self) {
+        self.opens.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.opens.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether a name leads to it; so where a volume does not know.
+    pub(crate) fn has_name(&self) -> bool {
+        match self.stored() {
+            Some(stored) => stored.status().map_or(true, |status| status.links > 0),
+            None => self.links.load(Ordering::Acquire) > 0,
+        }
     }
 
     /// Its lock.
@@ -221,7 +246,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn is_directory(&self) -> bool {
+    pub(crate) const fn is_directory(&self) -> bool {
         matches!(self.kind, NodeKind::Directory(_))
     }
 

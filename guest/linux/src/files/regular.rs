@@ -9,6 +9,7 @@ use linux_raw_sys::general::{O_APPEND, SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE,
 use tare_libos::sync::Mutex;
 
 use super::held::Held;
+use super::inotify;
 use super::lock::Lock;
 use super::node::{Listed as Named, Node};
 use super::{File, Status};
@@ -257,6 +258,21 @@ pub(crate) fn held_of(file: &dyn File) -> Option<&Held> {
     regular.or_else(|| file.as_kind::<Directory>().map(|file| &file.held))
 }
 
+/// Reports an event of an open file to its watches and those of its directory.
+#[inline]
+pub(crate) fn notify(file: &dyn File, event: u32) {
+    if inotify::is_watching() {
+        notify_watching(file, event);
+    }
+}
+
+#[cold]
+fn notify_watching(file: &dyn File, event: u32) {
+    if let Some(held) = held_of(file) {
+        held.notify(event);
+    }
+}
+
 /// The node of the tree that a file is, where it is one.
 pub(crate) fn node_of(file: &dyn File) -> Option<&Arc<Node>> {
     held_of(file).map(|held| &held.node)
@@ -272,7 +288,7 @@ mod tests {
         const WRITES: u64 = 10_000;
         let bytes = Bytes::new(&[]);
         let node = Node::file(bytes.clone(), 0o644);
-        let file = Regular::new(Held::new(node, String::new()), 0);
+        let file = Regular::new(Held::new(node, String::new(), None), 0);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| (0..WRITES).for_each(|_| assert_eq!(file.write(b"x"), Ok(1))));

@@ -228,7 +228,7 @@ impl Stored {
         &self,
         name: &str,
         is_directory: bool,
-        check: impl FnOnce(&Node) -> Result<()>,
+        check: impl FnOnce(&Arc<Node>) -> Result<()>,
     ) -> Result<()> {
         let _turn = self.mount.names.lock();
         // Held: the end of its node frees an inode without a name.

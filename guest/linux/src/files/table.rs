@@ -6,13 +6,15 @@ use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use linux_raw_sys::general::{
-    O_ACCMODE, O_APPEND, O_DSYNC, O_NONBLOCK, O_PATH, O_RDONLY, O_WRONLY,
+    IN_CLOSE_NOWRITE, IN_CLOSE_WRITE, O_ACCMODE, O_APPEND, O_DSYNC, O_NONBLOCK, O_PATH, O_RDONLY,
+    O_WRONLY,
 };
 
 use tare_libos::time::{Duration, Instant};
 
 use super::File;
 use super::lock::How;
+use super::regular::notify;
 use crate::errno::{Errno, Result};
 
 /// Most descriptors, and the most that `RLIMIT_NOFILE` may be.
@@ -37,6 +39,13 @@ impl Drop for Open {
         if *self.is_locked.get_mut() {
             self.unlock();
         }
+        notify(
+            self.file.as_ref(),
+            match self.may(Way::Write) {
+                Ok(()) => IN_CLOSE_WRITE,
+                Err(_) => IN_CLOSE_NOWRITE,
+            },
+        );
     }
 }
 

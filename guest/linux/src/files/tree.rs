@@ -78,6 +78,13 @@ impl ResolvedPath {
         self.above.last().ok_or(Errno::ENOENT)
     }
 
+    /// The directory above and the last name; none for the root.
+    pub(crate) fn entry(&self) -> Option<(&Arc<Node>, &str)> {
+        let name = self.name();
+        let above = self.above.last()?;
+        (!name.is_empty()).then_some((above, name))
+    }
+
     /// Whether `node` is a directory above.
     pub(crate) fn is_below(&self, node: &Arc<Node>) -> bool {
         self.above.iter().any(|above| Arc::ptr_eq(above, node))
