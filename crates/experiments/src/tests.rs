@@ -222,7 +222,7 @@ fn a_run_that_is_to_measure_something_else_is_refused_before_it_begins() {
             ..TailorOptions::default()
         };
         let planned = options.planned(Depth::Standard);
-        against("2026-11-22-tailor-nginx-quick", &tailor::ENTRY, &*planned)
+        against("2026-11-29-tailor-nginx-quick", &tailor::ENTRY, &*planned)
     };
     let depth = of_app(Some("nginx")).unwrap().unwrap();
     assert!(depth.contains("quick and standard"), "{depth}");

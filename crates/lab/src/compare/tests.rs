@@ -135,9 +135,8 @@ fn runs_of_two_applications_or_images_are_refused() {
         let [before, after] = same.map(of);
         assert!(compared(&before, &after, KNOWN).is_ok(), "{same:?}");
     }
-    // Their summaries are of before the subject was in them.
     let [nginx, redis] =
-        ["nginx", "redis"].map(|app| kept(&format!("2026-11-22-tailor-{app}-quick")));
+        ["nginx", "redis"].map(|app| kept(&format!("2026-11-29-tailor-{app}-quick")));
     let refused = compare(&nginx, &redis, KNOWN);
     assert!(
         matches!(refused, Err(CompareError::Subjects { .. })),
