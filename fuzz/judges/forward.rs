@@ -250,17 +250,11 @@ impl World {
     fn answer_datagram(&mut self, client: u16, port: u16, step: &[u8; STEP]) {
         let len = usize::from(step[3] % 40);
         let ports = [client % 10, port % 5];
-        let mut frame = vec![0; 12];
-        frame.extend([8, 0, 0x45, 0]);
-        frame.extend((28 + len as u16).to_be_bytes());
-        frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-        frame.extend(GUEST);
-        frame.extend(GATEWAY);
-        frame.extend(ports[1].to_be_bytes());
-        frame.extend(ports[0].to_be_bytes());
-        frame.extend((8 + len as u16).to_be_bytes());
-        frame.extend([0, 0]);
-        frame.resize(42 + len, 7);
+        let mut datagram = [ports[1], ports[0], 8 + len as u16, 0]
+            .map(u16::to_be_bytes)
+            .concat();
+        datagram.resize(8 + len, 7);
+        let mut frame = packet(17, &datagram);
         let at = usize::from(step[10]) % frame.len();
         frame[at] ^= step[11];
         let is_remembered = |ports| {
@@ -407,22 +401,27 @@ fn whole(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// A frame of the guest's, without checksums, which the table does not look at. Its data follows from its number.
-fn frame(ports: [u16; 2], (seq, ack): (u32, u32), flags: u8, window: u16, len: usize) -> Vec<u8> {
+/// A frame of the guest's with an IPv4 packet, without checksums, which the table does not look at.
+fn packet(protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend([8, 0, 0x45, 0]);
-    frame.extend((40 + len as u16).to_be_bytes());
-    frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+    frame.extend((20 + payload.len() as u16).to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
     frame.extend(GUEST);
     frame.extend(GATEWAY);
-    frame.extend(ports[1].to_be_bytes());
-    frame.extend(ports[0].to_be_bytes());
-    frame.extend(seq.to_be_bytes());
-    frame.extend(ack.to_be_bytes());
-    frame.extend([0x50, flags]);
-    frame.extend(window.to_be_bytes());
-    frame.extend([0; 4]);
-    let offset = seq.wrapping_sub(GUESTS_FIRST.wrapping_add(1));
-    frame.extend((0..len as u32).map(|n| guests(offset.wrapping_add(n))));
+    frame.extend(payload);
     frame
+}
+
+/// A frame with a segment. Its data follows from its number.
+fn frame(ports: [u16; 2], (seq, ack): (u32, u32), flags: u8, window: u16, len: usize) -> Vec<u8> {
+    let mut segment = [ports[1], ports[0]].map(u16::to_be_bytes).concat();
+    segment.extend(seq.to_be_bytes());
+    segment.extend(ack.to_be_bytes());
+    segment.extend([0x50, flags]);
+    segment.extend(window.to_be_bytes());
+    segment.extend([0; 4]);
+    let offset = seq.wrapping_sub(GUESTS_FIRST.wrapping_add(1));
+    segment.extend((0..len as u32).map(|n| guests(offset.wrapping_add(n))));
+    packet(6, &segment)
 }
