@@ -196,7 +196,7 @@ fn what_a_run_is_compared_with_is_checked_before_it_runs() {
         "/../../lab/runs/2026-11-21-vic-quick"
     );
     against(kept).expect(2, "of vic and kv");
-    let redis = kept.replace("2026-11-21-vic", "2026-11-22-tailor-redis");
+    let redis = kept.replace("2026-11-21-vic", "2026-11-29-tailor-redis");
     let lighttpd = [
         "weigh",
         "tailor",
