@@ -73,16 +73,21 @@ impl Held {
 
     /// Reports a use of the file to its watches and those of its directory.
     pub(crate) fn notify(&self, event: u32) {
-        let name = self.name();
-        let removed = name.is_removed.then_some(inotify::Removed);
-        inotify::notify_child(&self.node, self.entry(&name), event, removed);
+        self.report(event, |name| name.is_removed.then_some(inotify::Removed));
     }
 
     /// Reports a change of length, times, permissions or owner. `IN_EXCL_UNLINK` does not leave it
     /// out: Linux reports it by the name, not by the open file (`fsnotify_change`).
     pub(crate) fn notify_change(&self, event: u32) {
-        let name = self.name();
-        inotify::notify_child(&self.node, self.entry(&name), event, None);
+        self.report(event, |_| None);
+    }
+
+    fn report(&self, event: u32, removed: impl FnOnce(&Name) -> Option<inotify::Removed>) {
+        // The name is a copy, which costs more than the test.
+        if inotify::is_watching() {
+            let name = self.name();
+            inotify::notify_child(&self.node, self.entry(&name), event, removed(&name));
+        }
     }
 
     /// Notes that a name of the node went: to another, or it was removed.
