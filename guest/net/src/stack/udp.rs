@@ -59,7 +59,7 @@ pub(super) struct Unresolved {
 pub(super) struct Datagrams<W> {
     memory: Memory,
     pub(super) local: Binding,
-    /// Grows from one that is bound to the next; by more than a rank leaves out of it.
+    /// How many were bound before.
     number: u32,
     /// The only peer, once the socket is connected.
     pub(super) peer: Option<SocketAddr>,
@@ -98,6 +98,8 @@ impl<W: Wake> Datagrams<W> {
     /// `compute_score` in net/ipv4/udp.c: connected, bound to an address, not to both families, bound last. Those
     /// that divide their peers have other ranks for each.
     fn rank(&self, peer: SocketAddr) -> u32 {
+        /// The bits below those of what comes first.
+        const ORDER: u32 = (1 << 29) - 1;
         let own = self.local.address.ip();
         let divides = self.local.sharing.port;
         let order = if divides {
@@ -108,7 +110,7 @@ impl<W: Wake> Datagrams<W> {
         u32::from(self.peer.is_some()) << 31
             | u32::from(!own.is_unspecified()) << 30
             | u32::from(own.is_ipv4()) << 29
-            | order >> 3
+            | order & ORDER
     }
 
     /// Keeps a datagram for the application. `false` if there is no room.
@@ -199,7 +201,7 @@ pub(super) struct Udp<W> {
     pub(super) memory: Memory,
     random: Random,
     pub(super) sockets: Vec<Option<Datagrams<W>>>,
-    /// The next one's number.
+    /// How many were ever bound.
     bound: u32,
     /// When datagrams that wait for hardware addresses are looked at.
     pub(super) deadline: Option<Instant>,
@@ -250,7 +252,7 @@ impl<W: Wake> Udp<W> {
     /// Adds a socket.
     pub(super) fn insert(&mut self, local: Binding) -> DatagramId {
         let socket = Some(Datagrams::new(local, self.memory, self.bound));
-        self.bound = self.bound.wrapping_add(8);
+        self.bound = self.bound.wrapping_add(1);
         let index = match self.sockets.iter().position(Option::is_none) {
             Some(index) => {
                 self.sockets[index] = socket;
