@@ -70,9 +70,8 @@ impl DatagramPorts {
                 if !table.has_datagram_room() {
                     return;
                 }
-                // With the length that it had before it was cut, it is too long for the table.
-                let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
-                match recvfrom(&port.socket, &mut *self.buffer, flags) {
+                // What is cut fills the buffer, and is too long for the table.
+                match recvfrom(&port.socket, &mut *self.buffer, RecvFlags::DONTWAIT) {
                     Ok((length, _, client)) => {
                         let client = client.and_then(|client| SocketAddr::try_from(client).ok());
                         if let Some(client) = client {
