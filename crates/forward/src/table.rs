@@ -72,8 +72,8 @@ pub struct Table<S> {
     /// Ports of the guest that have answered since.
     served: HashSet<u16>,
     /// Ports of the guest that a client waits at and nothing listens at, each once, and those to be reported.
-    deaf: HashSet<u16>,
-    deaf_reports: Vec<u16>,
+    closed: HashSet<u16>,
+    closed_reports: Vec<u16>,
     next_port: u16,
     deadlines: Deadlines,
     /// Connections that may have output.
@@ -107,8 +107,8 @@ impl<S: Stream> Table<S> {
             by_ends: HashMap::new(),
             began: Instant::default(),
             served: HashSet::new(),
-            deaf: HashSet::new(),
-            deaf_reports: Vec::new(),
+            closed: HashSet::new(),
+            closed_reports: Vec::new(),
             next_port: *DYNAMIC_PORTS.start(),
             deadlines: Deadlines::default(),
             queue: VecDeque::new(),
@@ -160,8 +160,8 @@ impl<S: Stream> Table<S> {
         self.accepted = accepted;
         self.began = now;
         self.served.clear();
-        self.deaf.clear();
-        self.deaf_reports.clear();
+        self.closed.clear();
+        self.closed_reports.clear();
         self.has_out = false;
         self.answers.clear();
         self.datagrams.clear();
@@ -396,8 +396,8 @@ impl<S: Stream> Table<S> {
 
     /// A port of the guest that clients wait at and nothing has listened at since its driver began; each is reported
     /// once.
-    pub fn next_deaf_port(&mut self) -> Option<u16> {
-        self.deaf_reports.pop()
+    pub fn next_closed_port(&mut self) -> Option<u16> {
+        self.closed_reports.pop()
     }
 
     /// A stream to be watched for more than until now: for what, and before.
@@ -489,8 +489,8 @@ impl<S: Stream> Table<S> {
                     relay.retries += 1;
                     relay.retry_at = Some(now + Duration::from_millis(pause));
                 }
-                if (!is_early || relay.retries > REPORT_RETRIES) && self.deaf.insert(port) {
-                    self.deaf_reports.push(port);
+                if (!is_early || relay.retries > REPORT_RETRIES) && self.closed.insert(port) {
+                    self.closed_reports.push(port);
                 }
             }
             let next = relay.retry_at.or(relay.tcp.next_deadline());

@@ -11,7 +11,7 @@ use tare_policy::limit::NetLimits;
 use crate::failure::Failure;
 use crate::machine::{FilteredPasst, Link, LinkEnd, Net};
 use crate::passt::{Hardware, Passt, PasstChoice, PasstUser};
-use crate::ports::Listener;
+use crate::ports::PortSocket;
 use crate::publish::Publish;
 use crate::{mac, passt};
 
@@ -46,12 +46,12 @@ impl LinkMaker<'_> {
     fn user(
         self,
         forwards: Vec<Publish>,
-        direct: Option<Vec<Listener>>,
+        direct: Option<Vec<PortSocket>>,
         rules: Option<Rules>,
         mac: [u8; 6],
     ) -> Result<LinkEnd, Failure> {
         let has_ipv6 = passt::uses_ipv6(&forwards);
-        let (listeners, rules) = match (direct, rules) {
+        let (sockets, rules) = match (direct, rules) {
             (None, Some(filter)) => {
                 let network = passt::Network {
                     has_ipv6,
@@ -71,7 +71,7 @@ impl LinkMaker<'_> {
             Ok::<_, Failure>(FilteredPasst { passt, filter })
         });
         Ok(LinkEnd::Direct {
-            listeners,
+            sockets,
             has_ipv6,
             passt: passt.transpose()?,
         })

@@ -24,7 +24,7 @@ use crate::image::Image;
 use crate::interruption::Interruption;
 use crate::linux::root::LinuxRoot;
 use crate::passt::Passt;
-use crate::ports::Listener;
+use crate::ports::PortSocket;
 use crate::publish::Publish;
 use crate::record::Record;
 use crate::request::JobMode;
@@ -132,10 +132,10 @@ pub(crate) enum Net {
     User {
         /// All of them.
         forwards: Vec<Publish>,
-        /// The TCP ports that the monitor serves, if it does, with their listening sockets.
-        direct: Option<Vec<Listener>>,
-        /// passt for the others and what the guest opens, and what it may not reach; `None` if there
-        /// is nothing else.
+        /// Their sockets, if the monitor serves them.
+        direct: Option<Vec<PortSocket>>,
+        /// passt for what the guest opens, and for the ports if the monitor does not serve them, and what the guest
+        /// may not reach; `None` if the monitor serves all that there is.
         passt: Option<Rules>,
     },
     /// An attached tap interface.
@@ -219,8 +219,8 @@ pub(crate) enum LinkEnd {
     Passt(FilteredPasst),
     /// The monitor.
     Direct {
-        /// Listening sockets.
-        listeners: Vec<Listener>,
+        /// Sockets of the published ports.
+        sockets: Vec<PortSocket>,
         /// Whether the guest has IPv6.
         has_ipv6: bool,
         /// For everything else.

@@ -29,7 +29,7 @@ use crate::attempt::Output;
 use crate::disk::OpenDisk;
 use crate::failure::{Explain, Failure};
 use crate::machine::{FilteredPasst, Launched, Link, LinkEnd, PreparedMachine, RunFileError};
-use crate::ports::Listener;
+use crate::ports::PortSocket;
 use crate::request::JobMode;
 use crate::user::MachineUser;
 use crate::{Terminal, background, dedicated_cpus, passt};
@@ -169,11 +169,11 @@ fn net(link: &Link) -> Result<NetConfig, MonitorError> {
         backend: match &link.end {
             LinkEnd::Passt(passt) => NetBackend::Stream(stream(passt)?),
             LinkEnd::Direct {
-                listeners,
+                sockets,
                 has_ipv6,
                 passt,
             } => NetBackend::Forward(ForwardConfig {
-                ports: listeners.iter().map(port).collect::<Result<_, _>>()?,
+                ports: sockets.iter().map(port).collect::<Result<_, _>>()?,
                 gateway_mac: passt::GATEWAY_MAC,
                 guest: passt::GUEST.into(),
                 gateway: passt::GATEWAY.into(),
@@ -202,11 +202,11 @@ fn beside(passt: &FilteredPasst) -> Result<PasstConfig, MonitorError> {
     })
 }
 
-fn port(listener: &Listener) -> Result<ForwardedPort, MonitorError> {
+fn port(socket: &PortSocket) -> Result<ForwardedPort, MonitorError> {
     Ok(ForwardedPort {
-        fd: inherit(&listener.socket)?,
-        protocol: listener.protocol,
-        guest: listener.guest,
+        fd: inherit(&socket.socket)?,
+        protocol: socket.protocol,
+        guest: socket.guest,
     })
 }
 

@@ -23,13 +23,13 @@ pub enum NetChoice {
 pub struct UserNet {
     /// The guest may not reach addresses of the host and link-local ones, except these.
     pub allow: Vec<Prefix>,
-    /// Who serves published TCP ports.
+    /// Who serves published ports.
     pub forward: Forward,
     /// Whether the guest may open connections.
     pub outbound: Outbound,
 }
 
-/// Who serves published TCP ports.
+/// Who serves published ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Forward {
     /// The monitor where it can: Tare's own, for images of the library OS and programs.

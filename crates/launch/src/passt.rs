@@ -62,7 +62,7 @@ impl Explain for PasstError {
 
     fn hint(&self) -> Option<String> {
         matches!(self, Self::Missing).then(|| {
-            "install it (Debian: passt), or use --net none, --net tap=NAME, or for published TCP \
+            "install it (Debian: passt), or use --net none, --net tap=NAME, or for published \
              ports alone --net user,outbound=off"
                 .to_owned()
         })

@@ -79,7 +79,7 @@ const KEEP_ALIVE_PROBES: u32 = 5;
 
 /// A socket for a port of the guest.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct PortSocket {
     /// The socket. One for TCP listens, and what it accepts has its options.
     pub(crate) socket: OwnedFd,
     /// What it is for.
@@ -89,19 +89,19 @@ pub(crate) struct Listener {
 }
 
 /// Listens at the ports of forwards that were [checked](check).
-pub(crate) fn listen(forwards: &[Publish]) -> Result<Vec<Listener>, PortError> {
-    let listeners = forwards.iter().map(|forward| {
+pub(crate) fn listen(forwards: &[Publish]) -> Result<Vec<PortSocket>, PortError> {
+    let sockets = forwards.iter().map(|forward| {
         let socket = soon(|| match forward.protocol {
             Protocol::Tcp => listen_at(forward),
             Protocol::Udp => bind(forward),
         });
-        Ok(Listener {
+        Ok(PortSocket {
             socket: socket.map_err(|source| explain(*forward, source))?,
             protocol: forward.protocol,
             guest: forward.guest,
         })
     });
-    listeners.collect()
+    sockets.collect()
 }
 
 fn listen_at(forward: &Publish) -> io::Result<OwnedFd> {

@@ -166,7 +166,7 @@ fn a_guest_without_a_listener_refuses() {
     let (_, client) = world.connect();
     assert!(client.0.borrow().reset);
     assert_eq!(world.table.open_connections(), 0);
-    assert_eq!(world.table.next_deaf_port(), Some(PORT));
+    assert_eq!(world.table.next_closed_port(), Some(PORT));
 }
 
 #[test]
@@ -187,9 +187,9 @@ fn a_guest_that_is_not_listening_yet_is_waited_for() {
     let (_, late) = world.connect_from(from("127.0.0.1:9"));
     assert!(late.0.borrow().reset);
     // Clients see that by themselves.
-    assert_eq!(world.table.next_deaf_port(), Some(PORT));
+    assert_eq!(world.table.next_closed_port(), Some(PORT));
     world.connect_from(from("127.0.0.1:10"));
-    assert_eq!(world.table.next_deaf_port(), None);
+    assert_eq!(world.table.next_closed_port(), None);
 }
 
 #[test]
@@ -198,12 +198,12 @@ fn a_guest_that_never_listens_refuses_in_the_end() {
     world.mood = Mood::Refuses;
     let (_, client) = world.connect();
     world.wait(Duration::from_secs(1));
-    assert_eq!(world.table.next_deaf_port(), None, "it may be starting");
+    assert_eq!(world.table.next_closed_port(), None, "it may be starting");
     world.wait(Duration::from_secs(1));
-    assert_eq!(world.table.next_deaf_port(), Some(PORT));
+    assert_eq!(world.table.next_closed_port(), Some(PORT));
     world.wait(Duration::from_secs(9));
     world.connect();
-    assert_eq!(world.table.next_deaf_port(), None, "once");
+    assert_eq!(world.table.next_closed_port(), None, "once");
     assert!(client.0.borrow().reset);
     assert_eq!(world.table.open_connections(), 0);
     assert!(world.table.deadline().is_none());

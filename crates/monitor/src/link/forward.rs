@@ -32,7 +32,7 @@ use tare_tcp::time::{Duration, Instant};
 
 use super::StreamLink;
 use super::dropped::FilterCounters;
-use super::ports::{DatagramPorts, Listener};
+use super::ports::{DatagramPorts, PortSocket};
 use crate::complaint::complain;
 use crate::poll::{Interest, Poll, Ready};
 
@@ -54,7 +54,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The link.
 pub struct ForwardLink {
     poll: Poll,
-    listeners: Vec<Listener>,
+    listeners: Vec<PortSocket>,
     /// Whether the listeners are in the set: not while there is no place for another connection,
     /// and not in a pause.
     listens: bool,
@@ -131,7 +131,7 @@ impl ForwardLink {
     /// A link with the ports' sockets, and perhaps a passt beside it, as the settings say.
     pub(crate) fn new(
         settings: Settings,
-        listeners: Vec<Listener>,
+        listeners: Vec<PortSocket>,
         datagrams: DatagramPorts,
         passt: Option<StreamLink>,
     ) -> io::Result<Self> {
@@ -282,8 +282,8 @@ impl ForwardLink {
     }
 
     /// A client that waits for a program that never listens looks like one that hangs.
-    fn report_deaf_ports(&mut self) {
-        while let Some(port) = self.table.next_deaf_port() {
+    fn report_closed_ports(&mut self) {
+        while let Some(port) = self.table.next_closed_port() {
             complain(format_args!(
                 "nothing listens at port {port} of the guest, and a client has connected to it"
             ));
@@ -387,7 +387,7 @@ impl Link for ForwardLink {
             self.peeked = Owner::Table;
             return Ok(self.table.peek(now));
         }
-        self.report_deaf_ports();
+        self.report_closed_ports();
         self.watch_listeners()?;
         self.peeked = Owner::Passt;
         self.passt_ready = self.passt_ready && self.passt_has_frame();

@@ -21,7 +21,7 @@ use crate::inherit::{InheritError, Inherited};
 
 use announce::announce;
 pub use forward::ForwardLink;
-use ports::{DatagramPorts, Listener};
+use ports::{DatagramPorts, PortSocket};
 pub use stream::StreamLink;
 pub use tap::TapLink;
 
@@ -136,7 +136,7 @@ fn forward(
             Protocol::Tcp => &mut listeners,
             Protocol::Udp => &mut datagrams,
         };
-        of_protocol.push(Listener {
+        of_protocol.push(PortSocket {
             socket: take(port.fd)?,
             port: port.guest,
         });

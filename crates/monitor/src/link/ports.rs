@@ -1,4 +1,4 @@
-//! [`Listener`]s: the host's sockets of published ports. [`DatagramPorts`]: those of UDP.
+//! [`PortSocket`]s: the host's sockets of published ports. [`DatagramPorts`]: those of UDP.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::poll::{Interest, Poll};
 
 /// A socket of a published port, and the guest's port behind it.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub(crate) struct PortSocket {
     pub(crate) socket: OwnedFd,
     pub(crate) port: u16,
 }
@@ -25,7 +25,7 @@ const RECEIVED_AT_ONCE: usize = 64;
 /// there is no room for more.
 #[derive(Debug)]
 pub(crate) struct DatagramPorts {
-    ports: Vec<Listener>,
+    ports: Vec<PortSocket>,
     /// Those that may have something, by the number of the port.
     ready: Vec<bool>,
     /// Longer than any datagram that fits in a packet.
@@ -33,7 +33,7 @@ pub(crate) struct DatagramPorts {
 }
 
 impl DatagramPorts {
-    pub(crate) fn new(ports: Vec<Listener>, mtu: u16) -> Self {
+    pub(crate) fn new(ports: Vec<PortSocket>, mtu: u16) -> Self {
         let longest = if ports.is_empty() { 0 } else { mtu.into() };
         Self {
             ready: vec![false; ports.len()],

@@ -29,7 +29,7 @@ fn link(connections: usize, passt: Option<StreamLink>) -> (ForwardLink, SocketAd
 fn link_beside(
     beside: Beside,
     connections: usize,
-    datagrams: Vec<Listener>,
+    datagrams: Vec<PortSocket>,
     passt: Option<StreamLink>,
 ) -> (ForwardLink, SocketAddr) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -51,7 +51,7 @@ fn link_beside(
         },
         secret: [5; 16],
     };
-    let listener = Listener {
+    let listener = PortSocket {
         socket: listener.into(),
         port: 80,
     };
@@ -413,7 +413,7 @@ fn published_ports_outlive_passt() {
 fn datagram_link() -> (ForwardLink, SocketAddr) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = socket.local_addr().unwrap();
-    let port = Listener {
+    let port = PortSocket {
         socket: socket.into(),
         port: 53,
     };
