@@ -66,7 +66,7 @@ fn enter_as(arm: &str) -> Result<(), Box<dyn Error>> {
     let mut waited_before = waited_ns(&mut accounts)?;
     let begin = Instant::now();
     if arm == MACHINE {
-        let entering = jail::fork_into_namespaces(&jail)?;
+        let entering = jail::fork_into_namespaces(&jail, &[])?;
         // The child's, which had waited for nothing before.
         accounts = File::open("/proc/self/schedstat")?;
         waited_before = 0;

@@ -23,8 +23,8 @@ pub trait Service: Routes {
     /// Why it ends.
     type End;
 
-    /// A signal requests the end.
-    fn signal(&mut self, request: signals::Request);
+    /// A signal came, of those that [`signals`] handles.
+    fn signal(&mut self, signal: i32);
 
     /// The event watched with this number is ready.
     fn event(&mut self, number: u32);
@@ -87,11 +87,7 @@ impl MainLoop {
         let own = token.checked_sub(OWN).map(u32::try_from);
         match own {
             Some(Ok(number)) => service.event(number),
-            _ if token == SIGNAL => {
-                if let Some(request) = signals::received() {
-                    service.signal(request);
-                }
-            }
+            _ if token == SIGNAL => signals::take().for_each(|signal| service.signal(signal)),
             _ => self.server.ready(&self.poll, token, service),
         }
     }
@@ -124,7 +120,7 @@ mod tests {
     impl Service for Echo {
         type End = String;
 
-        fn signal(&mut self, _: signals::Request) {}
+        fn signal(&mut self, _: i32) {}
 
         fn event(&mut self, number: u32) {
             self.end = Some(number.to_string());

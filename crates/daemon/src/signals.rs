@@ -1,14 +1,16 @@
-//! SIGINT, SIGTERM and SIGHUP as an event for the main thread.
+//! SIGINT, SIGTERM and SIGHUP, and others that a program of this process is to get, as an event for
+//! the main thread.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
-use tare_host::signals::{ENDS, requests_to_end};
-use vmm_sys_util::signal::{register_signal_handler, unblock_signal};
+use tare_host::signals::{ENDS, requests_to_end, unblock};
+use vmm_sys_util::signal::register_signal_handler;
 
-static RECEIVED: AtomicI32 = AtomicI32::new(0);
+/// A bit for each signal that came, at its number.
+static RECEIVED: AtomicU64 = AtomicU64::new(0);
 static EVENT: OnceLock<OwnedFd> = OnceLock::new();
 
 /// What a signal requests.
@@ -20,6 +22,17 @@ pub enum Request {
     Terminate,
 }
 
+impl Request {
+    /// What this signal requests, if it requests an end.
+    pub fn of(signal: i32) -> Option<Self> {
+        match signal {
+            libc::SIGINT => Some(Self::Interrupt),
+            libc::SIGTERM | libc::SIGHUP => Some(Self::Terminate),
+            _ => None,
+        }
+    }
+}
+
 /// Makes the signals that request an end set an event, which is returned: the same one for each
 /// call. Delivers what was held back ([`hold_back`](tare_host::signals::hold_back)). A SIGHUP that
 /// this process was started to ignore (`nohup`) stays ignored.
@@ -27,30 +40,44 @@ pub fn install() -> std::io::Result<BorrowedFd<'static>> {
     if EVENT.get().is_none() {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let _ = EVENT.set(event);
-        for signal in requests_to_end() {
-            register_signal_handler(signal, note)
-                .map_err(|error| std::io::Error::from_raw_os_error(error.errno()))?;
-        }
-        for signal in ENDS {
-            unblock_signal(signal).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-        }
+        handle(requests_to_end())?;
+        unblock(&ENDS)?;
     }
     let event = EVENT.get().map(|event| event.as_fd());
     event.ok_or_else(|| std::io::ErrorKind::NotFound.into())
 }
 
-/// The request of the first signal that came.
-pub fn received() -> Option<Request> {
-    match RECEIVED.load(Ordering::Acquire) {
-        0 => None,
-        libc::SIGINT => Some(Request::Interrupt),
-        _ => Some(Request::Terminate),
+/// The same for further signals.
+pub fn install_also(signals: &[i32]) -> std::io::Result<()> {
+    install()?;
+    handle(signals.iter().copied())?;
+    unblock(signals)?;
+    Ok(())
+}
+
+fn handle(signals: impl Iterator<Item = i32>) -> std::io::Result<()> {
+    for signal in signals {
+        register_signal_handler(signal, note)
+            .map_err(|error| std::io::Error::from_raw_os_error(error.errno()))?;
     }
+    Ok(())
+}
+
+/// The signals that came since the last call, in the order of their numbers.
+pub fn take() -> impl Iterator<Item = i32> {
+    if let Some(event) = EVENT.get() {
+        // Before the set, so that no signal is in it whose event is taken here.
+        let _ = rustix::io::read(event, &mut [0; 8]);
+    }
+    let received = RECEIVED.swap(0, Ordering::AcqRel);
+    (0..64).filter(move |signal| received & 1 << signal != 0)
 }
 
 /// Async-signal-safe: an atomic and a write.
 extern "C" fn note(signal: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    let _ = RECEIVED.compare_exchange(0, signal, Ordering::Release, Ordering::Relaxed);
+    if (0..64).contains(&signal) {
+        RECEIVED.fetch_or(1 << signal, Ordering::Release);
+    }
     if let Some(event) = EVENT.get() {
         let _ = rustix::io::write(event, &1u64.to_ne_bytes());
     }
@@ -87,13 +114,11 @@ mod tests {
         kill_process(getpid(), Signal::HUP).unwrap();
         kill_process(getpid(), Signal::TERM).unwrap();
         // Another thread may handle it.
-        for _ in 0..1000 {
-            if received().is_some() {
-                break;
-            }
+        let came = (0..1000).find_map(|_| {
             thread::sleep(time::Duration::from_millis(10));
-        }
-        assert_eq!(RECEIVED.load(Ordering::Acquire), libc::SIGTERM);
+            take().next()
+        });
+        assert_eq!(came, Some(libc::SIGTERM));
         assert!(is_ignored(libc::SIGHUP));
     }
 }

@@ -20,10 +20,12 @@ use rustix::process::{
 use tare_control::config::{Jail, JailUser};
 use tare_daemon::{jail, signals};
 use tare_host::process::own_number;
-use tare_host::signals::is_ignored;
+use tare_host::signals::{OF_PROGRAMS, is_ignored};
 
 /// No account's.
 const USER: u32 = 1_899_999_997;
+/// Status of a machine that a signal ended, less its number.
+const BY_SIGNAL: i32 = 64;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a machine does.
@@ -101,8 +103,8 @@ impl Running {
 fn machine(jail: &Jail, act: Act, mut out: PipeWriter) -> i32 {
     // A job of a terminal's shell.
     setpgid(None, None).unwrap();
-    let entering = jail::fork_into_namespaces(jail).unwrap();
-    signals::install().unwrap();
+    let entering = jail::fork_into_namespaces(jail, &OF_PROGRAMS).unwrap();
+    signals::install_also(&OF_PROGRAMS).unwrap();
     let outside = own_number().unwrap();
     let is_first = getpid().as_raw_pid() == 1;
     if let Act::WaitBeforeItsUser = act {
@@ -155,8 +157,8 @@ fn look(process: Pid) -> Result<(), String> {
 fn wait_for_request() -> i32 {
     let begin = Instant::now();
     while begin.elapsed() < LIMIT {
-        if signals::received().is_some() {
-            return 5;
+        if let Some(signal) = signals::take().next() {
+            return BY_SIGNAL + signal;
         }
         thread::sleep(Duration::from_millis(5));
     }
@@ -232,16 +234,25 @@ fn the_process_outside_ends_as_its_machine_does() {
 }
 
 #[test]
-fn a_request_to_end_reaches_the_machine_through_the_process_outside() {
+fn signals_reach_the_machine_through_the_process_outside() {
+    const SIGNALS: [Signal; 6] = [
+        Signal::INT,
+        Signal::TERM,
+        Signal::HUP,
+        Signal::QUIT,
+        Signal::USR1,
+        Signal::USR2,
+    ];
     for user in users() {
-        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        for signal in SIGNALS {
             // A hangup that is ignored (`nohup`) stays so.
             if is_ignored(signal.as_raw()) {
                 continue;
             }
             let mut running = Running::start(user, Act::WaitForRequest);
             running.signal_outside(signal);
-            assert_eq!(running.end().exit_status(), Some(5), "{signal:?}");
+            let ended = Some(BY_SIGNAL + signal.as_raw());
+            assert_eq!(running.end().exit_status(), ended, "{signal:?}");
         }
     }
 }
@@ -252,7 +263,8 @@ fn a_request_to_end_reaches_a_machine_that_enters_its_jail() {
     for user in users().into_iter().filter(Option::is_some) {
         let mut running = Running::start(user, Act::WaitBeforeItsUser);
         running.signal_outside(Signal::TERM);
-        assert_eq!(running.end().exit_status(), Some(5));
+        let ended = Some(BY_SIGNAL + Signal::TERM.as_raw());
+        assert_eq!(running.end().exit_status(), ended);
     }
 }
 
@@ -286,7 +298,8 @@ fn a_stopped_job_stops_with_its_machine_and_goes_on() {
             eventually("both go on", || are(&["S", "R"]));
         }
         running.signal_outside(Signal::TERM);
-        assert_eq!(running.end().exit_status(), Some(5));
+        let ended = Some(BY_SIGNAL + Signal::TERM.as_raw());
+        assert_eq!(running.end().exit_status(), ended);
     }
 }
 

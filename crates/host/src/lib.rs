@@ -17,6 +17,7 @@ pub mod printable;
 pub mod process;
 pub mod program;
 pub mod shell;
+pub mod signal_number;
 pub mod signals;
 pub mod stderr;
 pub mod tap_namespace;

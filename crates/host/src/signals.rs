@@ -10,6 +10,9 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 /// Ctrl-C, a request to end, and a terminal that goes.
 pub const ENDS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
+/// What a program in a machine gets besides [`ENDS`], if it comes to the machine's process.
+pub const OF_PROGRAMS: [i32; 3] = [libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
+
 /// Those of [`ENDS`] that end this program: a terminal that goes does not where the program was
 /// started to outlive it (`nohup`).
 pub fn requests_to_end() -> impl Iterator<Item = i32> {
@@ -42,14 +45,31 @@ fn change_mask(how: libc::c_int, signals: &[i32]) -> Result<(), Errno> {
     }
 }
 
+/// A signal that was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Its number.
+    pub signal: i32,
+    /// Whether the kernel sent it, as for a key of the terminal: then each process of the job has it.
+    pub is_kernels: bool,
+}
+
 /// Waits for one of these, which this thread blocks, and takes it.
-pub fn wait_for(signals: &[i32]) -> Result<i32, Errno> {
-    let (signals, mut taken) = (set_of(signals), 0);
-    // SAFETY: the set is filled, and the number goes to an integer.
-    match unsafe { libc::sigwait(&raw const signals, &raw mut taken) } {
-        0 => Ok(taken),
-        errno => Err(Errno::from_raw_os_error(errno)),
+pub fn wait_for(signals: &[i32]) -> Result<Taken, Errno> {
+    let signals = set_of(signals);
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the set is filled, and the call writes into a structure of its type.
+    let signal = unsafe { libc::sigwaitinfo(&raw const signals, info.as_mut_ptr()) };
+    if signal < 0 {
+        let errno = std::io::Error::last_os_error().raw_os_error();
+        return Err(Errno::from_raw_os_error(errno.unwrap_or(libc::EINVAL)));
     }
+    // SAFETY: all zeros are a valid structure, which the call has filled.
+    let info = unsafe { info.assume_init() };
+    Ok(Taken {
+        signal,
+        is_kernels: info.si_code == libc::SI_KERNEL,
+    })
 }
 
 fn set_of(signals: &[i32]) -> libc::sigset_t {
@@ -110,7 +130,11 @@ mod tests {
             unsafe { libc::raise(libc::SIGWINCH) };
             wait_for(&[libc::SIGURG, libc::SIGWINCH]).unwrap()
         });
-        assert_eq!(taken.join().unwrap(), libc::SIGWINCH);
+        let by_a_process = Taken {
+            signal: libc::SIGWINCH,
+            is_kernels: false,
+        };
+        assert_eq!(taken.join().unwrap(), by_a_process);
     }
 
     /// This test starts itself again: the signal ends the process.

@@ -49,8 +49,10 @@ impl Routes for Control {
 impl Service for Control {
     type End = ExitReason;
 
-    fn signal(&mut self, request: Request) {
-        self.shutdown.end(request.into());
+    fn signal(&mut self, signal: i32) {
+        if let Some(request) = Request::of(signal) {
+            self.shutdown.end(request.into());
+        }
     }
 
     fn event(&mut self, number: u32) {

@@ -55,7 +55,7 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> RunExit {
     let leaves = config.leaves;
     terminal::look();
     // From here on this is the machine's process, if the kernel grants it a PID namespace.
-    let entering = jail::fork_into_namespaces(&config.jail);
+    let entering = jail::fork_into_namespaces(&config.jail, &[]);
     // A signal during the set-up must not leave the run directory behind. Should this
     // fail, `build` fails for the same reason and reports it.
     let _ = signals::install();

@@ -70,8 +70,10 @@ impl Service for Control {
         self.watchdog.look(Instant::now(), threads);
     }
 
-    fn signal(&mut self, request: signals::Request) {
-        self.end.get_or_insert(ExitReason::Signal(request));
+    fn signal(&mut self, signal: i32) {
+        if let Some(request) = signals::Request::of(signal) {
+            self.end.get_or_insert(ExitReason::Signal(request));
+        }
     }
 
     fn event(&mut self, number: u32) {

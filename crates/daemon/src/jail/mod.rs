@@ -104,7 +104,7 @@ pub fn enter_for(program: &Program, jail: &Jail, order: EntryOrder) -> Result<()
     {
         become_for_good(&user)?;
     }
-    let entering = fork_for(&rest, program.loopback, tie)?;
+    let entering = fork_for(&rest, program.loopback, tie, &[])?;
     enter_with(&rest, Some(program), &entering)?;
     // The program may not let them through itself.
     unblock(&ENDS).map_err(failed("let signals come"))

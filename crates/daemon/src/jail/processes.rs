@@ -74,9 +74,10 @@ impl Entering {
 
 /// Makes a jail's namespaces, and forks into that of processes: returns in the machine's process, which is
 /// this one where the kernel grants no PID namespace. To be called by a process of one thread, before it
-/// makes anything that a fork does not copy (rings, virtual machines), or handles signals.
-pub fn fork_into_namespaces(jail: &Jail) -> Result<Entering, JailError> {
-    fork_for(jail, Loopback::Down, tie()?)
+/// makes anything that a fork does not copy (rings, virtual machines), or handles signals. The process
+/// outside passes `further` signals on too; they wait until the machine's process unblocks them.
+pub fn fork_into_namespaces(jail: &Jail, further: &[i32]) -> Result<Entering, JailError> {
+    fork_for(jail, Loopback::Down, tie()?, further)
 }
 
 /// The same for what may listen, and ends with its parent as `tie` says.
@@ -84,6 +85,7 @@ pub(super) fn fork_for(
     jail: &Jail,
     loopback: Loopback,
     tie: ParentDeath,
+    further: &[i32],
 ) -> Result<Entering, JailError> {
     let mut entering = Entering::alone(tie);
     if !jail.namespaces {
@@ -92,16 +94,17 @@ pub(super) fn fork_for(
     let all = NAMESPACES | UnshareFlags::NEWPID;
     if make_namespaces(all, loopback)? == Granted::Yes {
         entering.made = Some(Granted::Yes);
-        return fork(jail, entering);
+        return fork(jail, entering, further);
     }
     entering.made = Some(make_namespaces(NAMESPACES, loopback)?);
     Ok(entering)
 }
 
-fn fork(jail: &Jail, entering: Entering) -> Result<Entering, JailError> {
+fn fork(jail: &Jail, entering: Entering, further: &[i32]) -> Result<Entering, JailError> {
     // None may come between: it would end one process without the other.
     hold_back()
         .and_then(|()| block(&TOLD))
+        .and_then(|()| block(further))
         .map_err(failed("hold back signals"))?;
     // Otherwise nothing would be left to wait for.
     // SAFETY: the default action runs no code of this process.
@@ -140,7 +143,7 @@ fn fork(jail: &Jail, entering: Entering) -> Result<Entering, JailError> {
             if let Some(signal) = missed {
                 send(child, signal);
             }
-            end_with(child, &input)
+            end_with(child, &input, further)
         }
     }
 }
@@ -163,8 +166,9 @@ fn give_up_all(jail: &Jail, tie: &ParentDeath) -> Result<(), JailError> {
 
 /// Waits for the machine's end, and ends like it. A machine that was killed did not restore standard
 /// input.
-fn end_with(machine: Pid, input: &SavedInput) -> ! {
-    let signals: Vec<i32> = requests_to_end().chain(TOLD).collect();
+fn end_with(machine: Pid, input: &SavedInput, further: &[i32]) -> ! {
+    let further = further.iter().copied();
+    let signals: Vec<i32> = requests_to_end().chain(TOLD).chain(further).collect();
     let mut how = WaitOptions::NOHANG;
     loop {
         match waitpid(Some(machine), how) {
@@ -173,9 +177,13 @@ fn end_with(machine: Pid, input: &SavedInput) -> ! {
             Err(_) => exit(ExitCode::Internal as i32),
         }
         match wait_for(&signals) {
-            Ok(libc::SIGCHLD) => {}
-            Ok(signal @ (libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU)) => stop(machine, signal),
-            Ok(signal) => pass_on(machine, signal),
+            Ok(taken) => match taken.signal {
+                libc::SIGCHLD => {}
+                signal @ (libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU) => stop(machine, signal),
+                // A key of the terminal: the machine, which is of the same job, has it already.
+                _ if taken.is_kernels => {}
+                signal => pass_on(machine, signal),
+            },
             // Without signals there is the end to wait for.
             Err(_) => how = WaitOptions::empty(),
         }
@@ -192,7 +200,7 @@ fn end_as(status: WaitStatus, input: &SavedInput) {
     }
 }
 
-/// From a terminal the machine has it already, and takes it once more without harm.
+/// A signal to the whole job comes to the machine twice.
 fn pass_on(machine: Pid, signal: i32) {
     send(
         machine,
