@@ -15,7 +15,7 @@ pub const TARE: u32 = 0x4000_0100;
 /// `TareTareTare`.
 pub const TARE_SIGNATURE: [u8; 12] = *b"TareTareTare";
 /// Version of this contract.
-pub const TARE_VERSION: u32 = 5;
+pub const TARE_VERSION: u32 = 6;
 /// The version that added [`TARE_RING`].
 pub const TARE_RING_SINCE: u32 = 2;
 /// From this version on the functions of PCI bus 0 take the first device numbers without a
@@ -27,6 +27,8 @@ pub const TARE_DENSE_BUS_SINCE: u32 = 3;
 pub const TARE_ZEROED_SINCE: u32 = 4;
 /// From this version on the monitor takes requests at [`crate::ports::HUGE_PAGE`].
 pub const TARE_HUGE_PAGES_SINCE: u32 = 5;
+/// From this version on signals for a guest's program are at [`crate::ports::SIGNAL`].
+pub const TARE_SIGNALS_SINCE: u32 = 6;
 /// The leaf behind it: EAX is the processor ring, 0 or 3, in which a library-OS image
 /// is to run.
 pub const TARE_RING: u32 = TARE + 1;

@@ -4,9 +4,8 @@
 pub const COM1: u16 = 0x3f8;
 /// ISA interrupt (and GSI) of the first serial port.
 pub const COM1_IRQ: u32 = 4;
-/// Interrupt line (and GSI) that rises when the machine is to end and its guest, a program
-/// of Linux's, should end itself (`tare stop`). There is no register: the edge is all.
-pub const STOP_IRQ: u32 = 5;
+/// Interrupt line (and GSI) that rises when there are signals for the guest's program, at [`SIGNAL`].
+pub const SIGNAL_IRQ: u32 = 5;
 /// Guest exit: a 32-bit write ends the run with the value's meaning in
 /// [`crate::exit`]. The same port and width as QEMU's `isa-debug-exit`, which
 /// QEMU's users add with `-device isa-debug-exit,iobase=0xf4,iosize=4`.
@@ -29,6 +28,12 @@ pub const SLEEP_S5: u8 = (5 << 2) | 0x20;
 /// monitor to have the host do the same, where it leaves that to advice. From version
 /// [`crate::cpuid::TARE_HUGE_PAGES_SINCE`] on.
 pub const HUGE_PAGE: u16 = 0x608;
+/// A 32-bit read takes the next signal for the guest's program: its number in Linux, 1 to 64, or
+/// [`NO_SIGNAL`]. One that comes while the guest starts waits. From version
+/// [`crate::cpuid::TARE_SIGNALS_SINCE`] on, where the guest is a program's.
+pub const SIGNAL: u16 = 0x60c;
+/// No signal waits.
+pub const NO_SIGNAL: u32 = 0;
 /// PCI configuration address port (PCI 3.0, 3.2.2.3.2).
 pub const PCI_ADDRESS: u16 = 0xcf8;
 /// PCI configuration data port, four bytes.

@@ -86,6 +86,7 @@ fn perform(verb: Verb, attempt: Option<Attempt>) -> Result<RunExit, Failure> {
         Verb::Build(args) => scaffold::build(&args),
         Verb::Ps(args) => machines::ps(&args),
         Verb::Stop(args) => machines::stop(&args),
+        Verb::Kill(args) => machines::kill(&args),
         Verb::Rm(args) => machines::rm(&args),
         Verb::Logs(args) => machines::logs(&args),
         Verb::Stats(args) => machines::stats(&args),

@@ -56,6 +56,7 @@ impl From<RunArgs> for Request {
             kernel: args.kernel,
             command: args.command,
             env: args.env,
+            stop_signal: args.stop_signal,
             name: args.name,
             cpus: args.cpus,
             memory: args.memory,

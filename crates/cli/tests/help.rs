@@ -9,12 +9,13 @@ use std::path::Path;
 
 use support::TestDir;
 
-const VERBS: [&str; 25] = [
+const VERBS: [&str; 26] = [
     "run",
     "new",
     "build",
     "ps",
     "stop",
+    "kill",
     "rm",
     "logs",
     "stats",

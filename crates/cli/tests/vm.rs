@@ -287,6 +287,29 @@ fn ctrl_c_on_a_terminal_ends_the_run_and_leaves_no_thread() {
 }
 
 #[test]
+fn only_a_program_gets_signals() {
+    if !kvm() {
+        return;
+    }
+    let place = TestDir::new();
+    let child = tiny::foreground(&place, &["--net", "none"]);
+    let refused = place.run(&["kill", "--signal", "HUP", "web"]);
+    refused.expect(
+        2,
+        "\"web\" gets no signals: only programs in Tare's own monitor do",
+    );
+    place.run(&["kill", "web"]).expect(0, "");
+    assert_ne!(end(child).code, Some(0));
+    assert!(place.run_directories().is_empty());
+
+    let image = place.file("tiny", &guest::image("hello from ring 0", Then::Halt));
+    let refused = place.run(&["run", &image, "--stop-signal", "HUP"]);
+    refused.expect(2, "--stop-signal is for programs");
+    let refused = place.run(&["run", &image, "--stop-signal", "HUB"]);
+    refused.expect(2, "\"HUB\" is not a signal: use a name such as HUP");
+}
+
+#[test]
 fn a_killed_machine_leaves_nothing_that_hinders_the_next() {
     if !passt() {
         return;

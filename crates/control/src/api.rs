@@ -8,10 +8,12 @@
 //! | `GET /v1/settings` | [`crate::settings::Settings`] |
 //! | `PUT /v1/settings`, body [`crate::settings::SettingsChange`] | the settings then in force |
 //! | `PUT /v1/stop` or `POST`, body [`StopRequest`] or none | 202, then the machine ends |
+//! | `PUT /v1/signal` or `POST`, body [`SignalRequest`] | 202, and the guest's program gets it |
 //!
 //! An error is a status of 400 or more with an [`ErrorBody`].
 
 use serde::{Deserialize, Serialize};
+use tare_host::signal_number::SignalNumber;
 
 use crate::config::MachineConfig;
 use crate::stats::Kvm;
@@ -50,8 +52,16 @@ pub struct StopRequest {
     pub how: Stop,
 }
 
+/// Body of a request to signal the guest's program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRequest {
+    /// Its number in Linux.
+    pub signal: SignalNumber,
+}
+
 /// How a machine ends on request. Its power goes at once, but for a program's: power-off is
-/// SIGTERM for it, and it ends with its own status. Asking again is harmless.
+/// its stop signal, and it ends with its own status. Asking again is harmless.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {

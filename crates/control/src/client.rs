@@ -15,7 +15,9 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
 
-use crate::api::{ErrorBody, MachineStatus, Stop, StopRequest};
+use tare_host::signal_number::SignalNumber;
+
+use crate::api::{ErrorBody, MachineStatus, SignalRequest, Stop, StopRequest};
 use crate::settings::{Settings, SettingsChange};
 use crate::stats::Stats;
 
@@ -132,6 +134,12 @@ impl Client {
     pub fn stop(&mut self, how: Stop) -> Result<(), ClientError> {
         let body = serde_json::to_vec(&StopRequest { how }).map_err(ClientError::BadJson)?;
         accepted(self.request("PUT", "/v1/stop", &body)?).map(drop)
+    }
+
+    /// Has the machine's guest send its program a signal. Refused where it runs no program.
+    pub fn send_signal(&mut self, signal: SignalNumber) -> Result<(), ClientError> {
+        let body = serde_json::to_vec(&SignalRequest { signal }).map_err(ClientError::BadJson)?;
+        accepted(self.request("PUT", "/v1/signal", &body)?).map(drop)
     }
 
     /// Any request, for statuses that the methods above turn into errors.

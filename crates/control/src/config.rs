@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::halt::HaltPolicy;
 use tare_frames::Rules;
+use tare_host::signal_number::SignalNumber;
 use tare_policy::coalesce::{Mode, Ratio, SettingsError};
 
 /// One virtual machine. Written as JSON to `machine.json` in the run directory
@@ -43,6 +44,9 @@ pub struct MachineConfig {
     /// What the image is.
     #[serde(default)]
     pub guest: GuestKind,
+    /// What asks a program to end, if the machine runs one.
+    #[serde(default = "stop_signal")]
+    pub stop_signal: SignalNumber,
     /// Network interface, if any.
     pub net: Option<NetConfig>,
     /// Disks, in bus order.
@@ -78,6 +82,11 @@ pub struct MachineConfig {
     /// What the monitor gives up before it reads the image.
     #[serde(default)]
     pub jail: Jail,
+}
+
+/// As on Linux.
+fn stop_signal() -> SignalNumber {
+    SignalNumber::TERM
 }
 
 /// Whether guest memory is in transparent huge pages.

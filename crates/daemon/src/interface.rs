@@ -2,10 +2,11 @@
 //! requests and answers is in [`tare_control::api`].
 
 use serde::Serialize;
-use tare_control::api::{MachineStatus, Stop, StopRequest};
+use tare_control::api::{MachineStatus, SignalRequest, Stop, StopRequest};
 use tare_control::sentence::chain;
 use tare_control::settings::{Settings, SettingsChange, SettingsError};
 use tare_control::stats::Stats;
+use tare_host::signal_number::SignalNumber;
 
 use crate::http::{Method, Request, Response};
 use crate::observe::prometheus;
@@ -31,6 +32,11 @@ pub trait Interface {
 
     /// Ends it, soon.
     fn stop(&mut self, how: Stop);
+
+    /// Sends its guest's program a signal. Whether it runs a program.
+    fn send_signal(&mut self, _: SignalNumber) -> bool {
+        false
+    }
 }
 
 /// The answer to a request.
@@ -51,16 +57,18 @@ pub fn answer(program: &mut impl Interface, request: &Request<'_>) -> Response {
         "/v1/settings" if reads => json(&program.settings()),
         "/v1/settings" if request.method == Method::Put => change(program, request.body),
         "/v1/stop" if writes => stop(program, request.body),
+        "/v1/signal" if writes => signal(program, request.body),
         "/v1/stats" | "/metrics" => Response::method_not_allowed("GET, HEAD"),
         "/v1/settings" => Response::method_not_allowed("GET, HEAD, PUT"),
-        "/v1/stop" => Response::method_not_allowed("PUT, POST"),
+        "/v1/stop" | "/v1/signal" => Response::method_not_allowed("PUT, POST"),
         _ if program.machine().is_some() => no_such_path("/v1/machine, "),
         _ => no_such_path(""),
     }
 }
 
 fn no_such_path(more: &str) -> Response {
-    let sentence = format!("there are {more}/v1/stats, /v1/settings, /v1/stop and /metrics");
+    let sentence =
+        format!("there are {more}/v1/stats, /v1/settings, /v1/stop, /v1/signal and /metrics");
     Response::error(404, &sentence)
 }
 
@@ -90,6 +98,19 @@ fn stop(program: &mut impl Interface, body: &[u8]) -> Response {
         }
         Err(error) => {
             let sentence = format!("invalid stop request: {error}");
+            Response::error(400, &sentence)
+        }
+    }
+}
+
+fn signal(program: &mut impl Interface, body: &[u8]) -> Response {
+    match serde_json::from_slice(body) {
+        Ok(SignalRequest { signal }) if program.send_signal(signal) => {
+            Response::accepted(b"{}".to_vec())
+        }
+        Ok(_) => Response::error(400, "only a program in a machine gets signals"),
+        Err(error) => {
+            let sentence = format!("invalid signal request: {error}");
             Response::error(400, &sentence)
         }
     }

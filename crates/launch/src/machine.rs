@@ -12,6 +12,7 @@ use tare_control::exit::{ExitCode, RunExit};
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::RunDir;
 use tare_frames::Rules;
+use tare_host::signal_number::SignalNumber;
 use tare_hv::Probe;
 use tare_policy::limit::NetLimits;
 use tare_rootfs::Tree;
@@ -47,6 +48,8 @@ pub(crate) struct MachineSpec {
     pub(crate) memory_mib: u32,
     /// Whether that memory is in huge pages; `None`: as the host is set.
     pub(crate) huge_pages: Option<HugePages>,
+    /// What asks a program to end.
+    pub(crate) stop_signal: SignalNumber,
     /// The guest's command line.
     pub(crate) cmdline: String,
     /// Its disks.
@@ -74,6 +77,8 @@ pub(crate) struct Boot {
     pub(crate) name: String,
     /// The guest's files.
     pub(crate) files: Files,
+    /// What asks a program to end, if its image says so.
+    pub(crate) stop_signal: Option<SignalNumber>,
     /// The guest's command line.
     pub(crate) cmdline: String,
 }

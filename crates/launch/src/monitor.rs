@@ -100,6 +100,7 @@ fn configuration(
         cmdline: machine.spec.cmdline.clone(),
         image_path: machine.record.image.clone(),
         guest: machine.spec.guest,
+        stop_signal: machine.spec.stop_signal,
         image: inherit(&machine.spec.image.file)?,
         initrd: machine.files.own.as_ref().map(inherit).transpose()?,
         shared_files: machine.files.shared.as_ref().map(inherit).transpose()?,

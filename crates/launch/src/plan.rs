@@ -8,6 +8,7 @@ use tare_control::exit::ExitCode;
 use tare_control::halt::HaltPolicy;
 use tare_control::rundir::valid_name;
 use tare_frames::Prefix;
+use tare_host::signal_number::SignalNumber;
 use tare_rootfs::walk::{Links, walk};
 
 use crate::attempt::Attempt;
@@ -103,6 +104,9 @@ pub(crate) enum PlanError {
         "at= is for programs (tare run ./program): IMAGE and Linux guests mount disks themselves"
     )]
     PlaceWithoutProgram,
+    /// A signal for something that gets none.
+    #[error("--stop-signal is for programs (tare run ./program): other guests get no signals")]
+    SignalWithoutProgram,
     /// More disks than a program has use for.
     #[error("{0} disks: a program can mount one")]
     SeveralDisks(usize),
@@ -227,6 +231,7 @@ fn planned(
         disk: u32::try_from(disks.len()).unwrap_or(u32::MAX),
         has_site: request.site.is_some(),
     });
+    let of_image = boot.stop_signal.unwrap_or(SignalNumber::TERM);
     Ok(Plan {
         machine: MachineSpec {
             guest,
@@ -234,6 +239,7 @@ fn planned(
             cpus,
             memory_mib,
             huge_pages,
+            stop_signal: request.stop_signal.unwrap_or(of_image),
             cmdline,
             disks,
             volumes,
@@ -274,6 +280,9 @@ fn guest_kind(request: &Request, image: Option<&Image>) -> Result<GuestKind, Pla
     }
     if guest == GuestKind::Program && disks.len() > 1 {
         return Err(PlanError::SeveralDisks(disks.len()));
+    }
+    if guest != GuestKind::Program && request.stop_signal.is_some() {
+        return Err(PlanError::SignalWithoutProgram);
     }
     let has_command = !(request.command.is_empty() && request.env.is_empty());
     if guest == GuestKind::LibraryOs && has_command {
@@ -319,6 +328,7 @@ fn library_os(
         name: image::stem(&image.path),
         image,
         files,
+        stop_signal: None,
         cmdline,
     })
 }

@@ -14,6 +14,7 @@ use tare_program::elf::{ElfError, Layout, LoadAddress, is_for_this_machine};
 use tare_program::script::{self, Interpreter, ScriptError};
 use tare_program::{FILE, Start, StartError, names};
 use tare_rootfs::Tree;
+use tare_rootfs::root::RootFiles;
 use tare_rootfs::tree::{Content, EntryKind, NameError, Node};
 
 use crate::disk_choice;
@@ -245,7 +246,12 @@ pub(crate) fn choose(
         None => IMAGE,
     }))?;
     let room = machine_size::room_for_files(memory_mib, own.bytes);
-    let (mut tree, mut task, mut warnings) = match &request.root {
+    let RootFiles {
+        mut tree,
+        mut task,
+        stop_signal,
+        mut warnings,
+    } = match &request.root {
         Some(root) if program.is_some() => root::files(root, &[], room / 2)?,
         Some(root) => root::parts(root, &request.command, room / 2)?,
         None => Default::default(),
@@ -309,6 +315,7 @@ pub(crate) fn choose(
             start,
             warnings,
         },
+        stop_signal,
         cmdline,
     })
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use tare_abi::cmdline::Idle;
 use tare_control::halt::HaltPolicy;
+use tare_host::signal_number::SignalNumber;
 
 use crate::attempt::{Attempt, Output};
 use crate::disk_choice::DiskChoice;
@@ -27,6 +28,8 @@ pub struct Request {
     pub command: Vec<String>,
     /// Environment of a program, `NAME=VALUE`.
     pub env: Vec<String>,
+    /// What asks a program to end; by default what its image says, or SIGTERM.
+    pub stop_signal: Option<SignalNumber>,
     /// The machine's name; by default that of its image and a number.
     pub name: Option<String>,
     /// vCPUs.

@@ -32,6 +32,7 @@ use crate::io::{IoDevice, QueueWork};
 use crate::link::AnyLink;
 use crate::observe::ObservedDevice;
 use crate::settings::{Adjustable, AdjustableDisk, AdjustableNet, Adjusted};
+use crate::signals::ProgramSignals;
 use crate::start::{StartError, failed_to};
 use crate::wiring::{FunctionWiring, Gsis};
 
@@ -224,6 +225,7 @@ impl Devices {
         mut self,
         console: Console,
         huge_pages: HugePages,
+        signals: Option<Arc<ProgramSignals>>,
     ) -> (Arc<Bus>, Vec<IoDevice>, Vec<ObservedDevice>) {
         let power = Power::new();
         let stray = Arc::<StrayAccesses>::default();
@@ -240,6 +242,7 @@ impl Devices {
             cmos: Mutex::new(Cmos::new()),
             power: Mutex::new(power),
             huge_pages,
+            signals,
             stray,
         };
         (Arc::new(bus), self.io, self.observed)

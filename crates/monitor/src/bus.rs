@@ -15,6 +15,7 @@ use tare_devices::power::{Power, PowerEvent};
 
 use crate::console::Console;
 use crate::huge_pages::HugePageRequests;
+use crate::signals::ProgramSignals;
 
 const COM1_PORTS: u16 = 8;
 const PCI_MMIO_END: u64 = layout::PCI_MMIO_START + layout::PCI_MMIO_SIZE;
@@ -32,6 +33,8 @@ pub struct Bus {
     pub power: Mutex<Power>,
     /// Requests for huge pages.
     pub(crate) huge_pages: Arc<HugePageRequests>,
+    /// Signals for the guest's program, if it runs one.
+    pub(crate) signals: Option<Arc<ProgramSignals>>,
     /// Accesses outside every device.
     pub stray: Arc<StrayAccesses>,
 }
@@ -61,9 +64,10 @@ impl Bus {
             _ if Power::claims_port(port, len) => lock(&self.power).read(port, data),
             _ if PciBus::claims_port(port, len) => self.pci.port_read(port, data),
             ports::CMOS_INDEX | ports::CMOS_DATA => lock(&self.cmos).read(port, data),
-            _ => match serial_offset(port) {
-                Some(offset) => self.console.read(offset, data),
-                None => stray_read(&self.stray.ports, data),
+            _ => match (serial_offset(port), &self.signals) {
+                (Some(offset), _) => self.console.read(offset, data),
+                (None, Some(signals)) if port == ports::SIGNAL => signals.read(data),
+                (None, _) => stray_read(&self.stray.ports, data),
             },
         }
     }

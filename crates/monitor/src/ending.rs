@@ -1,13 +1,18 @@
 //! From a reason to end to the end of the process: the output of a guest that ended by itself is
-//! drained first ([`crate::drain`]), unless another process requests the end meanwhile.
+//! drained first ([`crate::drain`]), unless another process requests the end meanwhile. Where a user
+//! requested the end of its program, readers have a second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use tare_hv::KickHandle;
 
 use crate::drain::Drain;
 use crate::exit_reason::ExitReason;
+
+/// How long the end of a machine that a user ends waits for readers of its output.
+const DRAIN_LIMIT: Duration = Duration::from_secs(1);
 
 /// The state between a reason and the end.
 pub(crate) struct Ending {
@@ -18,6 +23,8 @@ pub(crate) struct Ending {
     kicks: Vec<KickHandle>,
     waiting: Option<ExitReason>,
     is_drained: bool,
+    /// When output that has not been read is given up.
+    until: Option<Instant>,
 }
 
 impl Ending {
@@ -28,7 +35,31 @@ impl Ending {
             kicks,
             waiting: None,
             is_drained: false,
+            until: None,
         }
+    }
+
+    /// Whether the guest has ended, and its output has not been read.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// A user requested the end: readers have [`DRAIN_LIMIT`] from when the guest has ended.
+    pub(crate) fn hurry(&mut self, now: Instant) {
+        if self.has_begun() {
+            self.until.get_or_insert(now + DRAIN_LIMIT);
+        }
+    }
+
+    /// How long to wait for readers yet, if that has an end.
+    pub(crate) fn left(&self, now: Instant) -> Option<Duration> {
+        let until = self.until.filter(|_| self.has_begun());
+        until.map(|until| until.saturating_duration_since(now))
+    }
+
+    /// Gives up output that nothing has read in time.
+    pub(crate) fn look(&mut self, now: Instant) {
+        self.is_drained |= self.left(now) == Some(Duration::ZERO);
     }
 
     /// The host has all output.
@@ -95,6 +126,24 @@ mod tests {
         assert!(ending.stop.load(Ordering::Relaxed), "vCPUs stop");
         assert!(ending.next(Some(ExitReason::GuestCrash)).is_none());
         ending.drained();
+        assert_eq!(number(ending.next(None)), Some(3));
+    }
+
+    #[test]
+    fn readers_have_a_second_once_a_user_requested_the_end() {
+        let now = Instant::now();
+        let mut ending = ending(Some(Drain::new().unwrap()));
+        // The program has still to end.
+        ending.hurry(now);
+        assert_eq!(ending.left(now), None);
+        assert!(ending.next(Some(status(3))).is_none());
+        assert_eq!(ending.left(now), None);
+        ending.hurry(now);
+        ending.hurry(now + DRAIN_LIMIT);
+        assert_eq!(ending.left(now), Some(DRAIN_LIMIT));
+        ending.look(now + DRAIN_LIMIT / 2);
+        assert!(ending.next(None).is_none());
+        ending.look(now + DRAIN_LIMIT);
         assert_eq!(number(ending.next(None)), Some(3));
     }
 

@@ -32,6 +32,7 @@ pub mod observe;
 mod routes;
 mod run;
 mod settings;
+mod signals;
 mod start;
 mod vcpu;
 pub mod wiring;

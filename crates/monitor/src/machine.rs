@@ -34,6 +34,7 @@ use crate::halt::{CanPoll, Governor};
 use crate::io::{ConsoleInput, IoLoop};
 use crate::observe::{MemoryObserver, ObservedExpiries, ObservedVcpu, Observer};
 use crate::settings::Adjustable;
+use crate::signals::ProgramSignals;
 use crate::start::{Setup, Sources, StartError, failed_to};
 use crate::vcpu::VcpuLoop;
 use crate::wiring::eventfd;
@@ -46,8 +47,8 @@ pub(crate) struct AssembledMachine {
     pub(crate) io_stop: EventFd,
     pub(crate) observer: Observer,
     pub(crate) adjustable: Adjustable,
-    /// Requests the guest to end itself, if it supports that.
-    pub(crate) stop_line: Option<EventFd>,
+    /// Takes signals to the guest's program, if it runs one.
+    pub(crate) signals: Option<Arc<ProgramSignals>>,
     /// Drains the guest's output before the end, if its streams are ports.
     pub(crate) drain: Option<Drain>,
 }
@@ -112,10 +113,10 @@ impl AssembledMachine {
             _ => ConsoleInput::None,
         };
         let console = console(setup, &vm, log)?;
-        let stop_line = stop_line(setup, &vm)?;
+        let signals = program_signals(setup, &vm)?;
         let mut adjustable = devices.adjustable();
         let (bus, io_devices, observed_devices) =
-            devices.finish(console, huge_pages(&setup.config));
+            devices.finish(console, huge_pages(&setup.config), signals.clone());
         let (vcpus, observed) = vcpus(&vm, &probe, ring, &setup.config, control, &bus)?;
         let halt = governor(&vm, &probe, setup.config.halt, &observed)?;
         adjustable.halt = Some(Rc::clone(&halt));
@@ -134,7 +135,7 @@ impl AssembledMachine {
             vcpus,
             io: io.map_err(failed_to("watch its descriptors"))?,
             io_stop,
-            stop_line,
+            signals,
             drain,
             adjustable,
             observer: Observer {
@@ -194,14 +195,14 @@ fn load(
     Ok(tare_boot::load(memory, &mut sources.image, options)?.entry)
 }
 
-/// The interrupt line on which a program gets SIGTERM.
-fn stop_line(setup: &Setup, vm: &Vm) -> Result<Option<EventFd>, StartError> {
+/// The port from which a program gets signals.
+fn program_signals(setup: &Setup, vm: &Vm) -> Result<Option<Arc<ProgramSignals>>, StartError> {
     if setup.config.guest != GuestKind::Program {
         return Ok(None);
     }
     let line = eventfd()?;
-    vm.irqfd(ports::STOP_IRQ, &line)?;
-    Ok(Some(line))
+    vm.irqfd(ports::SIGNAL_IRQ, &line)?;
+    Ok(Some(Arc::new(ProgramSignals::new(line))))
 }
 
 /// The device of the standard streams, if they are ports.

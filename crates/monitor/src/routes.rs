@@ -1,5 +1,8 @@
 //! The answers of the control socket; the table of requests is in [`tare_control::api`].
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use tare_control::api::{MachineStatus, State, Stop};
 use tare_control::config::MachineConfig;
 use tare_control::settings::{Settings, SettingsChange, SettingsError};
@@ -7,13 +10,14 @@ use tare_control::stats::Stats;
 use tare_daemon::interface::{self, Interface};
 use tare_daemon::main_loop::Service;
 use tare_daemon::signals::Request;
+use tare_host::signal_number::SignalNumber;
 
 use crate::ending::Ending;
 use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::http::{self, Response, Routes};
 use crate::observe::Observer;
 use crate::settings::Adjustable;
-use vmm_sys_util::eventfd::EventFd;
+use crate::signals::{ProgramSignals, Requests, Turn};
 
 /// There is a reason to end.
 pub(crate) const END: u32 = 0;
@@ -32,12 +36,23 @@ pub(crate) struct Control {
     pub(crate) adjustable: Adjustable,
     /// Takes a request to stop.
     pub shutdown: ShutdownHandle,
-    /// Requests the guest to end itself, if it supports that.
-    pub stop_line: Option<EventFd>,
+    /// Takes signals to the guest's program, if it runs one.
+    pub(crate) signals: Option<Arc<ProgramSignals>>,
+    /// The requests to end that came as signals.
+    pub(crate) requests: Requests,
     /// What remains to do when there is a reason to end.
     pub(crate) ending: Ending,
     /// Whether a user requested the end.
     pub state: State,
+}
+
+impl Control {
+    /// Ends the machine at once, if the signal requests an end.
+    fn end_by(&self, signal: i32) {
+        if let Some(request) = Request::of(signal) {
+            self.shutdown.end(request.into());
+        }
+    }
 }
 
 impl Routes for Control {
@@ -50,8 +65,22 @@ impl Service for Control {
     type End = ExitReason;
 
     fn signal(&mut self, signal: i32) {
-        if let Some(request) = Request::of(signal) {
-            self.shutdown.end(request.into());
+        let programs = self.signals.as_ref().filter(|_| !self.ending.has_begun());
+        let (Some(program), Some(number)) = (programs, SignalNumber::from_raw(signal)) else {
+            self.end_by(signal);
+            return;
+        };
+        let turn = match signal {
+            libc::SIGINT | libc::SIGTERM => {
+                self.state = State::Stopping;
+                self.requests.next(signal, Instant::now())
+            }
+            _ => Turn::Programs,
+        };
+        match turn {
+            Turn::Programs => program.raise(number),
+            Turn::Same => {}
+            Turn::Ends => self.end_by(signal),
         }
     }
 
@@ -65,9 +94,21 @@ impl Service for Control {
         }
     }
 
+    fn timeout(&self) -> Option<Duration> {
+        self.ending.left(Instant::now())
+    }
+
+    fn look(&mut self) {
+        self.ending.look(Instant::now());
+    }
+
     fn end(&mut self) -> Option<ExitReason> {
         let new = self.shutdown.take();
-        self.ending.next(new)
+        let reason = self.ending.next(new);
+        if self.state == State::Stopping {
+            self.ending.hurry(Instant::now());
+        }
+        reason
     }
 }
 
@@ -96,13 +137,20 @@ impl Interface for Control {
 
     fn stop(&mut self, how: Stop) {
         self.state = State::Stopping;
-        // A guest that supports this ends by itself, with its own status; the client waits for
-        // that, and kills the machine if it does not come.
-        if let (Stop::PowerOff, Some(line)) = (how, &self.stop_line)
-            && line.write(1).is_ok()
-        {
-            return;
+        // A program ends by itself, with its own status; the client waits for that, and kills the
+        // machine if it does not come.
+        match (how, &self.signals) {
+            (Stop::PowerOff, Some(program)) => {
+                if self.requests.ask() {
+                    program.raise(self.config.stop_signal);
+                }
+            }
+            _ => self.shutdown.end(ExitReason::Stopped(how)),
         }
-        self.shutdown.end(ExitReason::Stopped(how));
+    }
+
+    fn send_signal(&mut self, signal: SignalNumber) -> bool {
+        let program = self.signals.as_ref();
+        program.map(|program| program.raise(signal)).is_some()
     }
 }

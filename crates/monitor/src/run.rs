@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tare_abi::exit::GuestExit;
 use tare_control::api::State;
-use tare_control::config::{Console, Jail, Leaves};
+use tare_control::config::{Console, GuestKind, Jail, Leaves};
 use tare_control::exit::{ExitCode, RunExit};
 use tare_control::rundir::{Removal, RunDir, record_end};
 use tare_control::sentence::chain;
@@ -18,6 +18,7 @@ use tare_daemon::main_loop::MainLoop;
 use tare_daemon::threads::Threads;
 use tare_daemon::{jail, signals};
 use tare_host::process::{own_number, start_time};
+use tare_host::signals::OF_PROGRAMS;
 use tare_hv::KickHandle;
 
 use crate::complaint::complain;
@@ -27,6 +28,7 @@ use crate::ending::Ending;
 use crate::exit_reason::{ExitReason, ShutdownHandle};
 use crate::inherit::{Inherited, borrow};
 use crate::machine::{AssembledMachine, Control};
+use crate::signals::Requests;
 use crate::start::{Setup, Sources, StartError, failed_to, read_config};
 use crate::vcpu::pin_thread;
 use crate::wiring::eventfd;
@@ -55,10 +57,11 @@ pub fn run(arguments: impl Iterator<Item = OsString>) -> RunExit {
     let leaves = config.leaves;
     terminal::look();
     // From here on this is the machine's process, if the kernel grants it a PID namespace.
-    let entering = jail::fork_into_namespaces(&config.jail, &[]);
+    let further = further_signals(config.guest);
+    let entering = jail::fork_into_namespaces(&config.jail, further);
     // A signal during the set-up must not leave the run directory behind. Should this
     // fail, `build` fails for the same reason and reports it.
-    let _ = signals::install();
+    let _ = signals::install_also(further);
     let removable = removal
         .as_ref()
         .ok()
@@ -198,6 +201,14 @@ fn live(
     }
 }
 
+/// What such a guest gets besides requests to end.
+fn further_signals(guest: GuestKind) -> &'static [i32] {
+    match guest {
+        GuestKind::Program => &OF_PROGRAMS,
+        GuestKind::LibraryOs | GuestKind::Linux => &[],
+    }
+}
+
 /// How a machine ended.
 struct Reached {
     reason: ExitReason,
@@ -242,9 +253,10 @@ fn run_machine(
         main.watch(borrow(event), routes::HALT)?;
     }
     if matches!(setup.config.console, Console::Stdio { .. }) {
-        terminal::enter(match machine.drain {
-            Some(_) => terminal::Keys::Lines,
-            None => terminal::Keys::Raw,
+        terminal::enter(match (&machine.drain, &machine.signals) {
+            (_, Some(_)) => terminal::Keys::LinesAndQuit,
+            (Some(_), None) => terminal::Keys::Lines,
+            (None, None) => terminal::Keys::Raw,
         });
     }
     if let Some(drain) = &machine.drain {
@@ -260,7 +272,8 @@ fn run_machine(
         observer: machine.observer,
         adjustable: machine.adjustable,
         shutdown: shutdown.clone(),
-        stop_line: machine.stop_line,
+        signals: machine.signals,
+        requests: Requests::default(),
         ending: Ending::new(machine.drain, Arc::clone(&control.stop), kicks.clone()),
         state: State::Running,
     };

@@ -127,6 +127,15 @@ fn wrong_requests_get_their_status_and_change_nothing() {
     assert_eq!(status("GET", "/v1/stop", b""), 405);
     assert_eq!(status("PUT", "/v1/stop", b"{\"how\":\"gently\"}"), 400);
     assert_eq!(status("PUT", "/v1/stop", &[b' '; 5000]), 413);
+    assert_eq!(status("GET", "/v1/signal", b""), 405);
+    for signal in [
+        &b""[..],
+        b"{\"signal\":0}",
+        b"{\"signal\":65}",
+        b"{\"signal\":15}",
+    ] {
+        assert_eq!(status("PUT", "/v1/signal", signal), 400);
+    }
     assert_eq!(status("GET", "/v1/machine?x=1", b""), 200);
     // One client that sends half a request and stays.
     let mut slow = UnixStream::connect(running.run_dir.control_socket()).unwrap();

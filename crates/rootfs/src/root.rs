@@ -3,18 +3,22 @@
 
 use std::path::{Path, PathBuf};
 
+use tare_host::signal_number::SignalNumber;
+
 use crate::oci::{self, Image, ImageError, ImageRef, Limits};
 use crate::walk::{Links, Listing, WalkError, walk};
 use crate::{Task, Tree};
 
 /// A root's files and how its command runs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RootFiles {
     /// Its files.
     pub tree: Tree,
     /// The command, empty where neither the user nor an image names one, with an image's environment
     /// and user.
     pub task: Task,
+    /// The signal that asks the command to end, if an image names one.
+    pub stop_signal: Option<SignalNumber>,
     /// What was skipped, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -68,6 +72,7 @@ fn of_directory(
     Ok(RootFiles {
         tree,
         task,
+        stop_signal: None,
         warnings,
     })
 }
@@ -96,6 +101,7 @@ fn of_image(
     Ok(RootFiles {
         tree,
         task,
+        stop_signal: settings.stop_signal,
         warnings,
     })
 }

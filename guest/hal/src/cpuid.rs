@@ -10,7 +10,7 @@ use crate::ring;
 
 use tare_abi::cpuid::{
     FREQUENCIES, KVM_FEATURES, KVM_SIGNATURE, TARE, TARE_DENSE_BUS_SINCE, TARE_HUGE_PAGES_SINCE,
-    TARE_RING, TARE_RING_SINCE, TARE_SIGNATURE, TARE_ZEROED_SINCE,
+    TARE_RING, TARE_RING_SINCE, TARE_SIGNALS_SINCE, TARE_SIGNATURE, TARE_ZEROED_SINCE,
 };
 
 /// Structured extended features, subleaf 0.
@@ -100,6 +100,11 @@ pub(crate) fn has_zeroed_ram() -> bool {
 /// Whether the monitor takes requests for huge pages.
 pub(crate) fn takes_huge_pages() -> bool {
     is_tare_since(TARE_HUGE_PAGES_SINCE)
+}
+
+/// Whether the monitor has signals for programs.
+pub(crate) fn has_signals() -> bool {
+    is_tare_since(TARE_SIGNALS_SINCE)
 }
 
 /// Whether this is Tare's monitor with this version of the contract, or a later one.

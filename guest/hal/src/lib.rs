@@ -82,6 +82,8 @@ pub mod ring;
 #[cfg(target_os = "none")]
 pub mod serial;
 #[cfg(target_os = "none")]
+pub mod signals;
+#[cfg(target_os = "none")]
 pub mod smp;
 #[cfg(target_os = "none")]
 pub mod stamp;

@@ -9,18 +9,9 @@ use tare_abi::ports;
 use x86_64::instructions::port::Port;
 
 use crate::acpi::Tables;
-use crate::apic::ioapic;
 use crate::memory::layout;
 use crate::once::OnceCell;
-use crate::trap::irq;
-use crate::{ring, serial, smp};
-
-/// Calls `handler`, as an interrupt handler on the first CPU, each time the machine's monitor
-/// wants the guest to end itself ([`ports::STOP_IRQ`]); says whether there is such a line.
-pub fn on_stop_request(handler: irq::Handler) -> bool {
-    irq::allocate(handler)
-        .is_some_and(|vector| ioapic::route(ports::STOP_IRQ, vector, smp::apic_id(0)))
-}
+use crate::{ring, serial};
 
 /// SLP_EN of the PM1 control register (ACPI 6.5, 4.8.3.2.1).
 const SLEEP_ENABLE: u16 = 1 << 13;

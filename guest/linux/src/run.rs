@@ -6,9 +6,10 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::Ordering;
 
 use linux_raw_sys::general as c;
+use tare_hal::signals as host_signals;
 use tare_hal::user::{Context as Program, Exit};
 use tare_libos::time::Instant;
 use tare_libos::{env, fs, heap, net, ports, thread as libos_thread};
@@ -170,14 +171,13 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
         });
     }
     // The last thread of the program ends the machine.
-    let asked = ask_to_stop();
-    let mut is_asked = false;
+    let waiter = libos_thread::current();
+    // It stays as long as the machine.
+    host_signals::on_new(Box::leak(Box::new(move || waiter.unpark())));
     loop {
-        if !is_asked && asked.load(Ordering::Acquire) {
-            // Once: who asks again only fears not to have been heard.
-            is_asked = true;
-            if process.send(None, c::SIGTERM, Info::default()).is_err() {
-                log::warn!("cannot ask the program to end: too many signals wait");
+        while let Some(signal) = host_signals::next() {
+            if process.send(None, signal, Info::default()).is_err() {
+                log::warn!("signal {signal} is lost: too many wait");
             }
         }
         libos_thread::park();
@@ -194,19 +194,6 @@ fn put_volume(tree: &Tree, mount: Option<MountDisk>, at: &str) -> Result<(), Run
         path: at.into(),
         errno,
     })
-}
-
-/// A flag that becomes true, and wakes this thread, when the machine is to end.
-fn ask_to_stop() -> &'static AtomicBool {
-    static ASKED: AtomicBool = AtomicBool::new(false);
-    let waiter = libos_thread::current();
-    let handler = move || {
-        ASKED.store(true, Ordering::Release);
-        waiter.unpark();
-    };
-    // It stays as long as the machine.
-    tare_hal::power::on_stop_request(Box::leak(Box::new(handler)));
-    &ASKED
 }
 
 /// Files that programs read of every system.

@@ -1,10 +1,11 @@
-//! Machines: `tare ps`, `stop`, `rm`, `logs`, `stats`, `set`, `reload`.
+//! Machines: `tare ps`, `stop`, `kill`, `rm`, `logs`, `stats`, `set`, `reload`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
+use tare_host::signal_number::SignalNumber;
 
 /// `tare ps`.
 #[derive(Debug, Args)]
@@ -26,6 +27,17 @@ pub(crate) struct StopArgs {
     /// Seconds to wait before a machine is killed
     #[arg(short, long, value_name = "SECONDS", default_value_t = 5)]
     pub(crate) time: u32,
+}
+
+/// `tare kill`.
+#[derive(Debug, Args)]
+pub(crate) struct KillArgs {
+    /// Machines to kill or signal
+    #[arg(value_name = "NAME", required = true)]
+    pub(crate) names: Vec<String>,
+    /// Signal, by name or number: HUP, SIGUSR1, 15
+    #[arg(short, long, value_name = "SIGNAL", default_value = "KILL")]
+    pub(crate) signal: SignalNumber,
 }
 
 /// `tare rm`.

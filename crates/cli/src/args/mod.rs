@@ -16,7 +16,7 @@ use clap_complete::Shell;
 use crate::exit_codes;
 use crate::tailor::args::TailorArgs;
 pub(crate) use machines::{
-    LogsArgs, PsArgs, ReloadArgs, RmArgs, SetArgs, StatsArgs, StopArgs, WatchSeconds,
+    KillArgs, LogsArgs, PsArgs, ReloadArgs, RmArgs, SetArgs, StatsArgs, StopArgs, WatchSeconds,
 };
 pub(crate) use observe::{MergeArgs, ProfileArgs, ProfileVerb, TopArgs, WhyArgs};
 pub(crate) use place::{AdviseArgs, PinArgs};
@@ -70,9 +70,15 @@ pub(crate) enum Verb {
     Ps(PsArgs),
     /// Stop machines
     ///
-    /// Sends SIGTERM to a program in Tare's own monitor and waits; ends other machines
-    /// at once, without notifying the guest. Kills machines that do not end in time.
+    /// Sends SIGTERM to a program in Tare's own monitor, or the signal that --stop-signal
+    /// or its container image names, and waits; ends other machines at once, without
+    /// notifying the guest. Kills machines that do not end in time.
     Stop(StopArgs),
+    /// Kill machines, or send their programs a signal
+    ///
+    /// Without --signal, ends each machine at once. With it, sends that signal to the
+    /// program in a machine of Tare's own monitor: tare kill -s HUP NAME.
+    Kill(KillArgs),
     /// Remove the log and exit code of machines that have ended
     Rm(RmArgs),
     /// Print a machine's console output

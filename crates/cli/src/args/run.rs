@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use tare_control::halt::HaltPolicy;
+use tare_host::signal_number::SignalNumber;
 
 use tare_launch::Restart;
 use tare_launch::disk_choice::DiskChoice;
@@ -37,6 +38,10 @@ pub(crate) struct RunArgs {
     /// Set an environment variable of the program; repeatable
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "kernel")]
     pub(crate) env: Vec<String>,
+    /// Signal by which tare stop asks a program to end [default: the container image's,
+    /// or TERM]
+    #[arg(long, value_name = "SIGNAL", conflicts_with = "kernel")]
+    pub(crate) stop_signal: Option<SignalNumber>,
     /// Name of the machine [default: the image's name and a number]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,

@@ -1,5 +1,6 @@
-//! The verbs about machines: `ps`, `stop`, `rm`, `logs`, `stats`, `set`, `reload`.
+//! The verbs about machines: `ps`, `stop`, `kill`, `rm`, `logs`, `stats`, `set`, `reload`.
 
+mod kill;
 mod logs;
 mod ps;
 mod reload;
@@ -10,6 +11,7 @@ mod stats_error;
 mod stop;
 mod watch;
 
+pub(crate) use kill::kill;
 pub(crate) use logs::logs;
 pub(crate) use ps::ps;
 pub(crate) use reload::reload;

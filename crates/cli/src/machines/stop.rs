@@ -42,13 +42,21 @@ impl Explain for StopError {
     }
 }
 
-/// Stops each machine. Continues after a failure; the first one decides the exit code.
+/// Stops each machine.
 pub(crate) fn stop(args: &StopArgs) -> CommandResult {
-    let root = RunRoot::open_default()?;
     let limit = Duration::from_secs(args.time.into());
+    each(&args.names, |root, name| stop_one(root, name, limit))
+}
+
+/// Does this to each machine. Continues after a failure; the first one decides the exit code.
+pub(super) fn each(
+    names: &[String],
+    act: impl Fn(&RunRoot, &str) -> Result<(), Failure>,
+) -> CommandResult {
+    let root = RunRoot::open_default()?;
     let mut first = None;
-    for name in &args.names {
-        if let Err(failure) = stop_one(&root, name, limit) {
+    for name in names {
+        if let Err(failure) = act(&root, name) {
             match first {
                 None => first = Some(failure),
                 Some(_) => warn(&failure.sentence()),
@@ -63,25 +71,39 @@ pub(crate) fn stop(args: &StopArgs) -> CommandResult {
 fn stop_one(root: &RunRoot, name: &str, limit: Duration) -> Result<(), Failure> {
     let dir = root.find(name)?;
     if !ends_when_asked(&dir, limit) {
-        let record = Record::read(&dir).ok();
-        // The keeper would start the machine again.
-        let keeper = record.as_ref().and_then(|record| record.keeper?.open());
-        if let Some(keeper) = keeper {
-            let _ = keeper.signal(Signal::TERM);
-        }
-        let process = record
-            .and_then(|record| record.process())
-            .ok_or_else(|| StopError::NoProcess(name.to_owned()))?;
-        warn(&format!(
-            "{name} did not end within {} s: killed",
-            limit.as_secs()
-        ));
-        let _ = process.signal(Signal::KILL);
-        if !ends_within(&dir, KILL_LIMIT) {
-            return Err(StopError::Immortal(name.to_owned()).into());
-        }
+        kill(&dir, name, || {
+            warn(&format!(
+                "{name} did not end within {} s: killed",
+                limit.as_secs()
+            ));
+        })?;
     }
     clean(root, name)
+}
+
+/// Kills a machine, without asking it.
+pub(super) fn kill_one(root: &RunRoot, name: &str) -> Result<(), Failure> {
+    let dir = root.find(name)?;
+    kill(&dir, name, || ())?;
+    clean(root, name)
+}
+
+fn kill(dir: &RunDir, name: &str, say: impl FnOnce()) -> Result<(), Failure> {
+    let record = Record::read(dir).ok();
+    // The keeper would start the machine again.
+    let keeper = record.as_ref().and_then(|record| record.keeper?.open());
+    if let Some(keeper) = keeper {
+        let _ = keeper.signal(Signal::TERM);
+    }
+    let process = record
+        .and_then(|record| record.process())
+        .ok_or_else(|| StopError::NoProcess(name.to_owned()))?;
+    say();
+    let _ = process.signal(Signal::KILL);
+    if !ends_within(dir, KILL_LIMIT) {
+        return Err(StopError::Immortal(name.to_owned()).into());
+    }
+    Ok(())
 }
 
 /// Requests the end, and again each second: a booting guest does not receive it yet, and a failing

@@ -75,6 +75,7 @@ pub(crate) fn choose(
     };
     let hostname = request.name.clone().unwrap_or_else(|| name.clone());
     Ok(Boot {
+        stop_signal: None,
         cmdline: cmdline::linux(&parameters(request, &hostname, &files), &request.cmdline)?,
         image: kernel.image,
         name,

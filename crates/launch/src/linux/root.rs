@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use tare_control::exit::ExitCode;
+use tare_rootfs::Tree;
 use tare_rootfs::guest::{self, GuestError};
 use tare_rootfs::modules::{Module, ModuleError, Modules};
 use tare_rootfs::root::{self, RootFiles};
-use tare_rootfs::{Task, Tree};
 
 use super::kernel::OpenKernel;
 use super::root_disk::{self, RootDisk};
@@ -78,7 +78,12 @@ pub(super) fn gather(
         // Making the disk determines how much fits; this bounds what is read.
         Store::Disk { bytes } => 2 * bytes,
     };
-    let (tree, mut task, warnings) = parts(from, &request.command, limit_bytes)?;
+    let RootFiles {
+        tree,
+        mut task,
+        warnings,
+        ..
+    } = parts(from, &request.command, limit_bytes)?;
     volume::add(&mut task, &tree, &request.volumes)?;
     let (mut tree, disk) = match store {
         Store::Memory { .. } => (tree, None),
@@ -104,26 +109,22 @@ pub(super) fn gather(
     })
 }
 
-/// A root's files, its task, and what was skipped.
-pub(crate) type Parts = (Tree, Task, Vec<String>);
-
 /// Reads a directory or a container image, and determines the command.
-pub fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
+pub fn parts(from: &Path, command: &[String], limit_bytes: u64) -> Result<RootFiles, Failure> {
     let parts = files(from, command, limit_bytes)?;
-    if parts.1.command.is_empty() {
+    if parts.task.command.is_empty() {
         return Err(NoCommand(from.to_owned()).into());
     }
     Ok(parts)
 }
 
 /// As [`parts`], without requiring a command.
-pub(crate) fn files(from: &Path, command: &[String], limit_bytes: u64) -> Result<Parts, Failure> {
-    let RootFiles {
-        tree,
-        task,
-        warnings,
-    } = root::read(from, command, limit_bytes)?;
-    Ok((tree, task, warnings))
+pub(crate) fn files(
+    from: &Path,
+    command: &[String],
+    limit_bytes: u64,
+) -> Result<RootFiles, Failure> {
+    Ok(root::read(from, command, limit_bytes)?)
 }
 
 /// The modules that the machine's devices need, if the kernel has modules.
@@ -167,7 +168,7 @@ mod tests {
         ];
         for (name, bytes) in archives {
             fs::write(path(name), bytes).unwrap();
-            let (tree, task, _) = parts(&path(name), &[], 64 << 20).unwrap();
+            let RootFiles { tree, task, .. } = parts(&path(name), &[], 64 << 20).unwrap();
             assert!(tree.get("bin/2999").is_some(), "{name}");
             assert_eq!(task.command, ["/bin/a"], "{name}");
         }
@@ -176,7 +177,7 @@ mod tests {
         tar::Archive::new(&bytes[..])
             .unpack(path("layout"))
             .unwrap();
-        let (tree, _, _) = parts(&path("layout"), &[], 64 << 20).unwrap();
+        let tree = parts(&path("layout"), &[], 64 << 20).unwrap().tree;
         assert!(tree.get("bin/a").is_some());
         fs::write(path("damaged"), &bytes[..bytes.len() / 2]).unwrap();
         assert!(parts(&path("damaged"), &[], 64 << 20).is_err());

@@ -3,7 +3,7 @@
 //!
 //! Raw mode is for a serial console: every key goes to the guest except Ctrl-C, which ends the run.
 //! A program's ports are not a terminal: the program gets lines, edited and echoed by the terminal,
-//! and Ctrl-D ends its input.
+//! Ctrl-D ends its input, and Ctrl-C is a signal to it.
 
 use std::sync::OnceLock;
 
@@ -36,6 +36,8 @@ pub(crate) enum Keys {
     Raw,
     /// In lines.
     Lines,
+    /// In lines; Ctrl-\ is a signal to the guest's program.
+    LinesAndQuit,
 }
 
 /// Switches the mode if standard input is a terminal in this process's foreground. Errors leave the
@@ -50,6 +52,7 @@ pub(crate) fn enter(keys: Keys) {
     let mode = match keys {
         Keys::Raw => raw(&before),
         Keys::Lines => lines(&before),
+        Keys::LinesAndQuit => without(&before, &[SpecialCodeIndex::VSUSP]),
     };
     if BEFORE.set(before).is_ok() {
         let _ = tcsetattr(stdin(), OptionalActions::Now, &mode);
@@ -80,9 +83,13 @@ fn raw(before: &Termios) -> Termios {
 
 /// Without Ctrl-Z and Ctrl-\: a stopped monitor or a core dump is useless.
 fn lines(before: &Termios) -> Termios {
-    let mut lines = before.clone();
-    for key in [SpecialCodeIndex::VSUSP, SpecialCodeIndex::VQUIT] {
-        lines.special_codes[key] = 0;
+    without(before, &[SpecialCodeIndex::VSUSP, SpecialCodeIndex::VQUIT])
+}
+
+fn without(before: &Termios, keys: &[SpecialCodeIndex]) -> Termios {
+    let mut without = before.clone();
+    for key in keys {
+        without.special_codes[*key] = 0;
     }
-    lines
+    without
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tare_confine::read_confined;
+use tare_host::signal_number::SignalNumber;
 
 use super::ImageError;
 use super::digest::Digest;
@@ -53,6 +54,9 @@ pub struct Settings {
     /// Who runs it, `USER[:GROUP]`.
     #[serde(deserialize_with = "or_empty")]
     pub user: String,
+    /// The signal that asks it to end, if not SIGTERM.
+    #[serde(deserialize_with = "signal")]
+    pub stop_signal: Option<SignalNumber>,
     /// Directories for data, which exist even if no layer has them.
     #[serde(deserialize_with = "or_empty")]
     pub volumes: BTreeMap<String, Empty>,
@@ -67,6 +71,13 @@ fn or_empty<'de, D: serde::Deserializer<'de>, T: Deserialize<'de> + Default>(
     from: D,
 ) -> Result<T, D::Error> {
     Option::<T>::deserialize(from).map(Option::unwrap_or_default)
+}
+
+/// A signal by name or number; none where the field is missing, null or empty.
+fn signal<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<SignalNumber>, D::Error> {
+    let word: String = or_empty(from)?;
+    let signal = (!word.is_empty()).then(|| word.parse());
+    signal.transpose().map_err(serde::de::Error::custom)
 }
 
 #[derive(Deserialize)]
