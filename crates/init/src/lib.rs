@@ -9,6 +9,7 @@
 
 pub mod account;
 pub mod address;
+pub mod counts;
 pub mod credentials;
 mod figures;
 pub mod refusal;

@@ -15,6 +15,7 @@ mod command;
 mod console;
 mod disk;
 mod end;
+mod instrumented;
 mod modules;
 mod mounts;
 mod network;
@@ -56,7 +57,15 @@ fn perform() -> Result<u8, String> {
     if task.figures == Logging::On {
         say(&figures(clock));
     }
-    command::run(&task)
+    let counted = match task.counts {
+        Logging::On => instrumented::prepare(),
+        Logging::Off => None,
+    };
+    let status = command::run(&task);
+    if let Some(counted) = counted {
+        counted.send();
+    }
+    status
 }
 
 fn figures(begin_cycles: u64) -> Figures {

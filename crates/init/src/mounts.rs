@@ -19,6 +19,7 @@ const DEVICES: &[(&str, u32, u32)] = &[
     ("tty", 5, 0),
     ("console", 5, 1),
     ("ttyS0", 4, 64),
+    ("ttyS1", 4, 65),
 ];
 /// Where descriptors are files.
 const STANDARD: &[(&str, &str)] = &[

@@ -56,6 +56,10 @@ pub struct Task {
     /// Commands are then followed, which slows them down and keeps signals from them.
     #[serde(default)]
     pub refusals: Logging,
+    /// Whether execution counts of the kernel, which is an instrumented one, go to the second serial port
+    /// ([`crate::counts`]): when the host asks, or else after the command.
+    #[serde(default)]
+    pub counts: Logging,
 }
 
 impl Task {

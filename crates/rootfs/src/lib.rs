@@ -53,5 +53,5 @@ pub use cache::Cache;
 pub use capability::FileCapability;
 pub use host_file::{HostFile, is_public_directory, is_seen_by_all};
 pub use kernel::Kernel;
-pub use tare_init::{Root, Task};
+pub use tare_init::{Logging, Root, Task};
 pub use tree::Tree;
