@@ -27,6 +27,7 @@ use tare_tailor::check::Check;
 use tare_tailor::machine::Execution;
 use tare_tailor::prove::{ProofConfig, prove};
 use tare_tailor::root::{RootFrom, gather};
+use tare_tailor::training::Training;
 
 const PAGE: &str = "<p>from a Linux guest";
 const CONFIG: &str = r#"{"architecture":"amd64","os":"linux","config":{"Entrypoint":["/bin/busybox","sh","-c"],"Cmd":["exit 3"],"Env":["WHO=image"],"WorkingDir":"/srv","User":"7:8"}}"#;
@@ -481,6 +482,45 @@ fn a_check_that_passes_with_boot_parameters_only_gets_them() {
         let console = place.path().join("console");
         let proof = prove(&kernel.image, &[], &application, &terms, &console).unwrap();
         assert_eq!(proof.passed(), right, "{cmdline}: {:?}", proof.failure);
+    }
+}
+
+/// Debian's kernel is not an instrumented one; an application with root's rights can write where its counts go.
+#[test]
+fn a_guest_without_counts_or_with_wrong_ones_is_an_error_with_what_it_said() {
+    if !debian() {
+        return;
+    }
+    let place = TestDir::new();
+    let root = root_in(&place);
+    let kernel = debian::find_or_obtain(&Cache::open_default().unwrap()).unwrap();
+    let objects = place.path().join("build");
+    let boot = objects.join("arch/x86/boot");
+    std::fs::create_dir_all(&boot).unwrap();
+    std::fs::copy(&kernel.image, boot.join("bzImage")).unwrap();
+    let forged = "printf 'tare-counts/1 4\\nabcd' > /dev/ttyS1; busybox sleep 1";
+    for (script, why, said) in [
+        ("exit 0", "counted nothing", "this kernel counts nothing"),
+        (forged, "list of files is damaged", ""),
+    ] {
+        let command = ["/bin/busybox", "sh", "-c", script].map(str::to_owned);
+        let application = gather(
+            &RootFrom::Path(root.clone()),
+            &Profile::empty(),
+            &command,
+            &Check::Runs,
+            &BTreeSet::new(),
+        );
+        let training = Training {
+            application: &application.unwrap(),
+            terms: &terms(Check::Runs, Logging::Off),
+            load: None,
+            console: &place.path().join("console"),
+        };
+        let error = training.run(&objects).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        let console = std::fs::read_to_string(training.console).unwrap();
+        assert!(console.contains(said), "{console}");
     }
 }
 

@@ -47,6 +47,8 @@ pub enum Cut {
     O3,
     /// Clang, and optimization over all files as they are linked (ThinLTO).
     ThinLto,
+    /// Optimized by counts of what the application has executed (PGO).
+    Pgo,
 }
 
 /// What a cut is, for reports.
@@ -70,7 +72,7 @@ enum CutGroup {
 
 impl Cut {
     /// All cuts, in the order of a report.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Packages,
         Self::Smp,
         Self::Modules,
@@ -88,6 +90,7 @@ impl Cut {
         Self::Native,
         Self::O3,
         Self::ThinLto,
+        Self::Pgo,
     ];
 
     /// Cuts that are taken unless the user keeps them: none gives up safety that
@@ -264,6 +267,12 @@ impl Cut {
                 CutGroup::Named,
                 "thin-lto",
                 "compiled by clang, optimized over all files (ThinLTO)",
+                None,
+            ),
+            Self::Pgo => (
+                CutGroup::Named,
+                "pgo",
+                "optimized by what the application executes (PGO): a second, instrumented kernel counts it",
                 None,
             ),
         };

@@ -7,6 +7,7 @@ use std::path::Path;
 use tare_init::Figures;
 use tare_profile::Profile;
 
+use crate::counts::ExecutionCounts;
 use crate::kconfig::{Config, GivenConfig};
 use crate::lock::Lock;
 use crate::spec::KernelSpec;
@@ -66,6 +67,27 @@ pub fn lock(bytes: &[u8]) {
     take(GivenConfig::read(bytes).ok());
 }
 
+/// Reads execution counts as a guest sends them, and as a file has them.
+///
+/// # Panics
+///
+/// When counts are not read as they were written, or have a name that leads out of the objects.
+pub fn counts(bytes: &[u8]) {
+    let list = tare_init::counts::restored(bytes, 1 << 20).unwrap_or_default();
+    let of_guest = ExecutionCounts::of_guest(&list, Path::new("/out/build")).ok();
+    let of_file = ExecutionCounts::of_shortened(bytes).ok();
+    for counts in of_guest.into_iter().chain(of_file) {
+        let again = ExecutionCounts::of_shortened(&counts.shortened()).ok();
+        assert_eq!(again.as_ref(), Some(&counts), "read as written");
+        let mut sum = counts.clone();
+        sum.add(&counts);
+        assert_eq!(sum.objects(), counts.objects());
+        for name in counts.mangled_names() {
+            assert!(!name.contains('/') && name.len() < 256, "{name}");
+        }
+    }
+}
+
 fn take(given: Option<GivenConfig>) {
     let Some(given) = given else { return };
     let text = given.text();
@@ -93,6 +115,11 @@ mod tests {
     #[test]
     fn the_corpus_of_consoles_does_no_harm() {
         super::corpus::replay("guest_console", super::consoles);
+    }
+
+    #[test]
+    fn the_corpus_of_counts_does_no_harm() {
+        super::corpus::replay("kernel_counts", super::counts);
     }
 
     #[test]

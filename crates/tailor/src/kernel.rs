@@ -12,9 +12,10 @@ use tare_rootfs::Cache;
 
 use crate::build::{BuildError, Image};
 use crate::choose::{Choice, choose};
+use crate::counts::{self, COUNTS, CountsError, ExecutionCounts};
 use crate::cut::Cut;
 use crate::kconfig::{Config, GivenConfig, GivenError, KconfigError};
-use crate::lock::{Lock, LockError, Patch};
+use crate::lock::{Lock, LockError, LockedCounts, Patch};
 use crate::mapping::Symbol;
 use crate::source::{
     ObtainError, PatchError, Series, Source, SourceError, Sources, Tree, patched, switched,
@@ -109,6 +110,32 @@ pub enum MakeError {
     /// The lock has flags for the compiler that none of its cuts adds.
     #[error("the lock has compiler flags that none of its cuts adds")]
     OtherFlags,
+    /// Execution counts.
+    #[error(transparent)]
+    Counts(#[from] CountsError),
+    /// A kernel that is optimized by counts, without them.
+    #[error(
+        "the kernel of this lock is optimized by execution counts: put its kernel.counts beside the lock"
+    )]
+    NoCounts,
+    /// Other counts than the lock's.
+    #[error(
+        "the execution counts are not those of the lock: it names the hash {locked}, these have {found}"
+    )]
+    OtherCounts {
+        /// The lock's.
+        locked: String,
+        /// What is here.
+        found: String,
+    },
+    /// Counts of sources elsewhere.
+    #[error("the lock's execution counts are of sources in {locked}, and gcc finds a function's counts by the path of its file; these sources are in {}", found.display())]
+    CountsOfOtherPlace {
+        /// The lock's.
+        locked: String,
+        /// Where they are here.
+        found: PathBuf,
+    },
     /// The lock's configuration.
     #[error("the lock's configuration is invalid")]
     LockConfig(#[source] GivenError),
@@ -147,10 +174,12 @@ fn patches(cuts: &BTreeSet<Cut>, series: Series) -> Vec<(&'static str, &'static 
         .collect()
 }
 
-/// What cuts add to the compiler's command line.
-fn flags(cuts: &BTreeSet<Cut>) -> Vec<String> {
+/// What cuts, and execution counts, add to the compiler's command line. Where the counts are comes with
+/// [`ExecutionCounts::give`].
+fn flags(cuts: &BTreeSet<Cut>, are_counted: bool) -> Vec<String> {
     let flags = cuts.iter().filter_map(|cut| cut.flag());
-    flags.map(str::to_owned).collect()
+    let of_counts = counts::FLAGS.into_iter().filter(|_| are_counted);
+    flags.chain(of_counts).map(str::to_owned).collect()
 }
 
 impl KernelBuilder {
@@ -169,8 +198,10 @@ impl KernelBuilder {
             sources: &sources,
             cuts: &spec.cuts,
             toolchain: Toolchain::of(&spec.cuts)?,
-            flags: flags(&spec.cuts),
+            flags: flags(&spec.cuts, spec.counts.is_some()),
             added: &spec.add,
+            counts: spec.counts.as_deref(),
+            counted_in: None,
         };
         let solve = |tree: &Tree, build: &Path| {
             let toolchain = &recipe.toolchain;
@@ -196,6 +227,8 @@ impl KernelBuilder {
             toolchain: Toolchain::Gnu,
             flags: Vec::new(),
             added: &BTreeMap::new(),
+            counts: None,
+            counted_in: None,
         };
         let solve = |tree: &Tree, build: &Path| {
             kconfig::solve_given(&self.starter, tree, build, given, goes_on)
@@ -203,11 +236,12 @@ impl KernelBuilder {
         self.build(&recipe, dir, solve, goes_on, progress)
     }
 
-    /// Makes the kernel of a lock again. [`Lock::differences`] says what came out
-    /// otherwise. A lock may be someone else's: nothing of it is a command.
+    /// Makes the kernel of a lock again, by its execution counts if it has any. [`Lock::differences`] says what
+    /// came out otherwise. A lock may be someone else's: nothing of it is a command.
     pub fn make_again(
         &self,
         lock: &Lock,
+        counts: Option<&ExecutionCounts>,
         dir: &Path,
         goes_on: &dyn Fn() -> bool,
         progress: impl FnMut(&str),
@@ -219,9 +253,16 @@ impl KernelBuilder {
                 found: sources.sha256,
             });
         }
-        let flags = flags(&lock.cuts);
+        let flags = flags(&lock.cuts, lock.counts.is_some());
         if flags != lock.flags {
             return Err(MakeError::OtherFlags);
+        }
+        if let Some(locked) = &lock.counts {
+            let found = counts.ok_or(MakeError::NoCounts)?.sha256();
+            if found != locked.sha256 {
+                let locked = locked.sha256.clone();
+                return Err(MakeError::OtherCounts { locked, found });
+            }
         }
         let recipe = Recipe {
             sources: &sources,
@@ -229,6 +270,8 @@ impl KernelBuilder {
             toolchain: Toolchain::of(&lock.cuts)?,
             flags,
             added: &lock.added,
+            counts: counts.filter(|_| lock.counts.is_some()),
+            counted_in: lock.counts.as_ref().map(|counts| counts.sources.as_str()),
         };
         let lines = lock.config.iter().map(String::as_str);
         let lines = GivenConfig::of_lines(lines)
@@ -300,7 +343,8 @@ impl KernelBuilder {
         let begin = Instant::now();
         let mut files_made = 0;
         let (starter, toolchain) = (&self.starter, &recipe.toolchain);
-        let compiler = (toolchain, recipe.flags.as_slice());
+        let (flags, counts) = recipe.give_counts(&tree, &objects)?;
+        let compiler = (toolchain, flags.as_slice());
         let count = |file: &str| {
             files_made += 1;
             progress(file);
@@ -320,9 +364,13 @@ impl KernelBuilder {
             tools: toolchain.versions(),
             config: config.lines(),
             added: recipe.added.clone(),
+            counts,
             image_bytes: packed.metadata().map_err(failed(&image.bz_image))?.len(),
             image_sha256: lock::sha256_of(packed).map_err(failed(&image.bz_image))?,
         };
+        if let Some(counts) = recipe.counts {
+            counts.write(&dir.join(COUNTS))?;
+        }
         lock.write(&dir.join(LOCK))?;
         Ok(Kernel {
             image,
@@ -343,6 +391,35 @@ struct Recipe<'a> {
     flags: Vec<String>,
     /// Options that were added, each with why.
     added: &'a BTreeMap<Symbol, String>,
+    /// Counts that the compiler optimizes by.
+    counts: Option<&'a ExecutionCounts>,
+    /// The directory of the sources of which they are; `None` for these.
+    counted_in: Option<&'a str>,
+}
+
+impl Recipe<'_> {
+    /// Puts the counts where the compilers find them: flags for these, and what the lock says of
+    /// the counts.
+    fn give_counts(
+        &self,
+        tree: &Tree,
+        objects: &Path,
+    ) -> Result<(Vec<String>, Option<LockedCounts>), MakeError> {
+        let mut flags = self.flags.clone();
+        let Some(counts) = self.counts else {
+            return Ok((flags, None));
+        };
+        let sources = tree.dir().display().to_string();
+        if let Some(locked) = self.counted_in.filter(|locked| *locked != sources) {
+            return Err(MakeError::CountsOfOtherPlace {
+                locked: locked.to_owned(),
+                found: tree.dir().to_owned(),
+            });
+        }
+        flags.extend(counts.give(objects)?);
+        let sha256 = counts.sha256();
+        Ok((flags, Some(LockedCounts { sha256, sources })))
+    }
 }
 
 /// No other process makes a kernel there while the file is open.

@@ -10,6 +10,7 @@
 //! is all of that in one call. [`tailoring`] proves it, and where the proof fails finds
 //! what is missing: [`missing`] by the guest's words, `refused` by its system calls,
 //! [`search`] by trying; [`several`] does so for one kernel of several applications.
+//! [`training`] counts what runs of an instrumented kernel, and by its [`counts`] it is optimized.
 //! [`tuning`] then finds boot parameters and sysctls that make the application faster.
 //!
 //! Neighbours: `profile` (what is requested), `rootfs` (Debian's packages, roots of
@@ -25,6 +26,7 @@ pub mod choose;
 pub mod code;
 mod connection;
 pub mod counter;
+pub mod counts;
 pub mod cut;
 pub mod cves;
 pub mod dialog;
@@ -53,4 +55,5 @@ pub mod target;
 #[cfg(test)]
 mod testing;
 pub mod toolchain;
+pub mod training;
 pub mod tuning;

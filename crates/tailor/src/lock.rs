@@ -47,10 +47,23 @@ pub struct Lock {
     /// Locks of earlier versions have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub added: BTreeMap<Symbol, String>,
+    /// Counts that the compiler optimized by, which are in a file beside the lock; none without the cut `pgo`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<LockedCounts>,
     /// SHA-256 of the compressed image.
     pub image_sha256: String,
     /// Its size, bytes.
     pub image_bytes: u64,
+}
+
+/// Execution counts of a build ([`crate::counts`]).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockedCounts {
+    /// SHA-256 over their files.
+    pub sha256: String,
+    /// The directory of the sources, by whose path gcc finds a function's counts.
+    pub sources: String,
 }
 
 /// A patch of a build.
@@ -152,6 +165,7 @@ impl Lock {
             ("flags of the compiler", self.flags != other.flags),
             ("compiler or linker", self.tools != other.tools),
             ("configuration", self.config != other.config),
+            ("execution counts", self.counts != other.counts),
             ("image", self.image_sha256 != other.image_sha256),
         ];
         let different = fields.into_iter().filter(|(_, differs)| *differs);
@@ -255,6 +269,7 @@ mod tests {
             tools: vec!["gcc: 12.2".to_owned()],
             config: vec!["CONFIG_NET=y".to_owned()],
             added: BTreeMap::new(),
+            counts: None,
             image_sha256: "bb".to_owned(),
             image_bytes: 7,
         }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tare_abi::exit::STATUS_LINE;
 use tare_host::program::{ProgramError, find_program};
+use tare_init::Logging;
 use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
 use tare_launch::log_bound::LogBound;
 use tare_launch::publish::Publish;
@@ -19,6 +20,8 @@ use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 
 use crate::counter::{Count, Counter, CounterError, Plugin};
+use crate::counts::port::CountsPort;
+use crate::counts::{CountsError, ExecutionCounts};
 use crate::target::Target;
 
 /// Between two looks at a machine.
@@ -81,6 +84,8 @@ pub struct ProofMachine<'a> {
     pub console: &'a Path,
     /// Counts instructions, if they are to be counted.
     pub plugin: Option<&'a Plugin>,
+    /// Whether its kernel is an instrumented one, whose counts are wanted.
+    pub counts: Logging,
     /// The program `tare`, which starts itself to confine QEMU.
     pub tare: &'a Path,
 }
@@ -102,6 +107,9 @@ pub enum MachineError {
         /// Why.
         source: io::Error,
     },
+    /// The counts of an instrumented kernel.
+    #[error(transparent)]
+    Counts(#[from] CountsError),
     /// No port of the host.
     #[error("there is no free port on the loopback interface")]
     NoPort(#[source] io::Error),
@@ -118,6 +126,7 @@ pub struct Running {
     /// Bounds the console while the guest runs; it ends after it.
     bound: Option<LogBound>,
     counter: Option<Counter>,
+    counts: Option<CountsPort>,
     /// The port of the host that leads to the guest's.
     pub port: Option<u16>,
 }
@@ -140,6 +149,10 @@ impl ProofMachine<'_> {
         let port = self.publish(&mut guest).map_err(MachineError::NoPort)?;
         let counter = self.plugin.map(|plugin| plugin.count(&mut guest));
         let counter = counter.transpose()?;
+        let counts = match self.counts {
+            Logging::On => Some(CountsPort::add(&mut guest).map_err(MachineError::Start)?),
+            Logging::Off => None,
+        };
         let started = guest.start(self.tare, &program, |command| {
             command
                 .stdin(Stdio::null())
@@ -151,6 +164,7 @@ impl ProofMachine<'_> {
             console: self.console.to_owned(),
             bound: Some(bound),
             counter,
+            counts: counts.map(|(ours, _)| ours),
             port,
         })
     }
@@ -217,6 +231,17 @@ impl Running {
     pub fn count(&self) -> Result<Count, CounterError> {
         let read = self.counter.as_ref().map(Counter::read).transpose();
         Ok(read?.unwrap_or_default())
+    }
+
+    /// The counts of its kernel, which was built in `objects`; once.
+    pub fn execution_counts(
+        &mut self,
+        objects: &Path,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<ExecutionCounts, MachineError> {
+        let port = self.counts.take().ok_or(CountsError::Nothing)?;
+        let list = port.take(goes_on)?;
+        Ok(ExecutionCounts::of_guest(&list, objects)?)
     }
 
     /// What the user should know of its QEMU's jail, if anything.
@@ -364,6 +389,7 @@ mod tests {
                 execution,
                 console: Path::new("c"),
                 plugin: None,
+                counts: Logging::Off,
                 tare: Path::new("t"),
             };
             machine.cmdline()

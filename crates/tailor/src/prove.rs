@@ -43,7 +43,7 @@ const LAST_LINES: usize = 3;
 const LINE_CHARS: usize = 160;
 /// Has the kernel's lines begin with their time (`printk.time` in kernel/printk/printk.c), which an
 /// application's on the same console do not.
-const TIMED: &str = "printk.time=1";
+pub(crate) const TIMED: &str = "printk.time=1";
 /// What the kernel of no sound guest says.
 const ALARMS: &[&str] = &[
     "BUG:",
@@ -142,13 +142,8 @@ pub fn prove(
     terms: &ProofConfig,
     console: &Path,
 ) -> Result<Proof, ProveError> {
-    if let Some(dir) = console.parent() {
-        fs::create_dir_all(dir).map_err(|source| ProveError::Dir {
-            path: dir.to_owned(),
-            source,
-        })?;
-    }
-    let initramfs = initramfs(application, modules, terms)?;
+    make_parent(console)?;
+    let initramfs = initramfs(application, modules, terms, Logging::Off)?;
     let begin = Instant::now();
     let mut running = ProofMachine {
         kernel,
@@ -160,6 +155,7 @@ pub fn prove(
         execution: terms.execution,
         console,
         plugin: None,
+        counts: Logging::Off,
         tare: &terms.tare,
     }
     .start()?;
@@ -172,18 +168,38 @@ pub fn prove(
         warning: running.warning(),
     };
     if proof.passed() {
-        load(running.port, terms, &mut proof)?;
+        let requests = match terms.check {
+            Check::Http { .. } => LOAD_REQUESTS,
+            // Each takes the time that a connection has to stay open.
+            _ => LOAD_CLIENTS * 4,
+        };
+        let made = load(running.port, terms, requests, || terms.may_go_on());
+        go_on(terms)?;
+        (proof.requests, proof.errors) = (made.requests, made.errors);
         proof.failure = after_load(&mut running, &proof, terms);
     }
     Ok(proof)
 }
 
+/// Makes the directory of a file.
+pub(crate) fn make_parent(file: &Path) -> Result<(), ProveError> {
+    let Some(dir) = file.parent() else {
+        return Ok(());
+    };
+    fs::create_dir_all(dir).map_err(|source| ProveError::Dir {
+        path: dir.to_owned(),
+        source,
+    })
+}
+
 /// The guest's files, packed: with a check by command that command is what the
-/// machine lives for, and the application runs beside it.
-fn initramfs(
+/// machine lives for, and the application runs beside it. With `counts` the first process sends those
+/// of an instrumented kernel.
+pub(crate) fn initramfs(
     application: &Application,
     modules: &[Module],
     terms: &ProofConfig,
+    counts: Logging,
 ) -> Result<File, ProveError> {
     let mut tree = application.tree.clone();
     let mut task = application.task.clone();
@@ -194,12 +210,16 @@ fn initramfs(
     }
     task.figures = Logging::On;
     task.refusals = terms.refusals;
+    task.counts = counts;
     guest::add_init(&mut tree, task, modules, &guest::find_init()?)?;
     Ok(cpio::pack(&tree)?)
 }
 
 /// What is wrong, if the check does not pass in time.
-fn judge(running: &mut Running, terms: &ProofConfig) -> Result<Option<String>, ProveError> {
+pub(crate) fn judge(
+    running: &mut Running,
+    terms: &ProofConfig,
+) -> Result<Option<String>, ProveError> {
     let begin = Instant::now();
     let mut last = "it did not start".to_owned();
     while begin.elapsed() < terms.limit {
@@ -230,7 +250,7 @@ impl ProofConfig {
 }
 
 /// What a signal cut short proves nothing.
-fn go_on(terms: &ProofConfig) -> Result<(), ProveError> {
+pub(crate) fn go_on(terms: &ProofConfig) -> Result<(), ProveError> {
     if terms.may_go_on() {
         Ok(())
     } else {
@@ -345,23 +365,34 @@ fn of_kernel(line: &str) -> Option<&str> {
     })
 }
 
-/// The check again and again, by several clients, until a signal comes.
-fn load(port: Option<u16>, terms: &ProofConfig, proof: &mut Proof) -> Result<(), ProveError> {
+/// Requests that were made.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    /// How many.
+    pub(crate) requests: u32,
+    /// Errors, by kind.
+    pub(crate) errors: BTreeMap<String, u32>,
+}
+
+/// The check as many times, by several clients, as long as it `goes_on`. An application without a port has no
+/// load.
+pub(crate) fn load(
+    port: Option<u16>,
+    terms: &ProofConfig,
+    requests: u32,
+    goes_on: impl Fn() -> bool + Sync,
+) -> Loaded {
+    let mut all = Loaded::default();
     let Some(port) = port else {
-        return go_on(terms);
+        return all;
     };
     let one = || match &terms.check {
         Check::Http { path, .. } => http(port, path, terms),
         _ => check::is_taken(port).map_err(|error| error.to_string()),
     };
-    let requests = match terms.check {
-        Check::Http { .. } => LOAD_REQUESTS,
-        // Each takes the time that a connection has to stay open.
-        _ => LOAD_CLIENTS * 4,
-    };
     let client = || {
         let (mut made, mut errors) = (0, BTreeMap::new());
-        while made < requests / LOAD_CLIENTS && terms.may_go_on() {
+        while made < requests / LOAD_CLIENTS && goes_on() {
             made += 1;
             if let Err(kind) = one() {
                 *errors.entry(kind).or_insert(0) += 1;
@@ -369,18 +400,18 @@ fn load(port: Option<u16>, terms: &ProofConfig, proof: &mut Proof) -> Result<(),
         }
         (made, errors)
     };
-    let all: Vec<(u32, BTreeMap<String, u32>)> = thread::scope(|scope| {
+    let made: Vec<(u32, BTreeMap<String, u32>)> = thread::scope(|scope| {
         let clients: Vec<_> = (0..LOAD_CLIENTS).map(|_| scope.spawn(client)).collect();
         let joined = clients.into_iter().filter_map(|client| client.join().ok());
         joined.collect()
     });
-    for (made, errors) in all {
-        proof.requests += made;
+    for (made, errors) in made {
+        all.requests += made;
         for (kind, count) in errors {
-            *proof.errors.entry(kind).or_insert(0) += count;
+            *all.errors.entry(kind).or_insert(0) += count;
         }
     }
-    go_on(terms)
+    all
 }
 
 fn after_load(running: &mut Running, proof: &Proof, terms: &ProofConfig) -> Option<String> {
@@ -412,7 +443,7 @@ pub fn weigh_boot(
     terms: &ProofConfig,
     console: &Path,
 ) -> Result<Option<Figures>, ProveError> {
-    let initramfs = initramfs(application, modules, terms)?;
+    let initramfs = initramfs(application, modules, terms, Logging::Off)?;
     let mut running = ProofMachine {
         kernel,
         initramfs: &initramfs,
@@ -423,6 +454,7 @@ pub fn weigh_boot(
         execution: Execution::Counted,
         console,
         plugin: None,
+        counts: Logging::Off,
         tare: &terms.tare,
     }
     .start()?;
@@ -489,6 +521,7 @@ impl KernelAlone<'_> {
             execution: Execution::Counted,
             console: self.console,
             plugin: None,
+            counts: Logging::Off,
             tare: self.tare,
         }
         .start()?;
@@ -538,35 +571,21 @@ mod tests {
         }
     }
 
-    fn passed() -> Proof {
-        Proof {
-            failure: None,
-            check_ms: 0,
-            requests: 0,
-            errors: BTreeMap::new(),
-            console: PathBuf::new(),
-            warning: None,
-        }
-    }
-
     #[test]
     fn an_interrupted_load_proves_nothing() {
-        let (terms, mut proof) = (terms(), passed());
+        let terms = terms();
         let flag = Arc::clone(&terms.interrupted);
         let port = server(move || flag.store(true, Ordering::Relaxed));
-        let loaded = load(Some(port), &terms, &mut proof);
-        assert!(matches!(loaded, Err(ProveError::Interrupted)));
-        assert!(proof.requests <= LOAD_CLIENTS, "{}", proof.requests);
-        // An application without a port has no load.
-        let loaded = load(None, &terms, &mut proof);
-        assert!(matches!(loaded, Err(ProveError::Interrupted)));
+        let loaded = load(Some(port), &terms, LOAD_REQUESTS, || terms.may_go_on());
+        assert!(matches!(go_on(&terms), Err(ProveError::Interrupted)));
+        assert!(loaded.requests <= LOAD_CLIENTS, "{}", loaded.requests);
+        assert_eq!(load(None, &terms, 9, || true).requests, 0, "no port");
     }
 
     #[test]
     fn requests_of_a_load_are_counted_as_they_are_made() {
-        let (terms, mut proof) = (terms(), passed());
-        load(Some(server(|| {})), &terms, &mut proof).unwrap();
-        assert_eq!(proof.requests, LOAD_REQUESTS);
+        let loaded = load(Some(server(|| {})), &terms(), LOAD_REQUESTS, || true);
+        assert_eq!(loaded.requests, LOAD_REQUESTS);
     }
 
     #[test]

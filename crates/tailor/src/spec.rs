@@ -1,9 +1,11 @@
 //! What a kernel is made for: an application's profile, a machine, and cuts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use tare_profile::Profile;
 
+use crate::counts::ExecutionCounts;
 use crate::cut::Cut;
 use crate::mapping::Symbol;
 use crate::source::Series;
@@ -29,7 +31,12 @@ pub struct KernelSpec {
     /// Parameters that it boots with, before those of its machine: words of
     /// [`crate::tuning::settings`].
     pub parameters: Vec<String>,
+    /// What the compiler optimizes by.
+    pub counts: Option<Arc<ExecutionCounts>>,
 }
+
+/// What an instrumented kernel has besides (Documentation/dev-tools/gcov.rst).
+const INSTRUMENTED: [&str; 3] = ["DEBUG_FS", "GCOV_KERNEL", "GCOV_PROFILE_ALL"];
 
 impl KernelSpec {
     /// A spec for a profile with the default cuts and the parts that it shows.
@@ -46,7 +53,21 @@ impl KernelSpec {
             add: BTreeMap::new(),
             keep: BTreeSet::new(),
             parameters: Vec::new(),
+            counts: None,
         }
+    }
+
+    /// The same kernel with counters in its code, which counts what the application executes.
+    #[must_use]
+    pub fn instrumented(&self) -> Self {
+        let mut spec = Self {
+            counts: None,
+            ..self.clone()
+        };
+        for symbol in INSTRUMENTED.into_iter().filter_map(Symbol::new) {
+            spec.add.insert(symbol, "execution counts".to_owned());
+        }
+        spec
     }
 
     /// The same for sources of another series.

@@ -88,9 +88,9 @@ pub(crate) struct TailorArgs {
     /// faster. What held-out boots confirm becomes part of the kernel
     #[arg(long, value_name = "MINUTES", conflicts_with = "lock")]
     pub(crate) search: Option<NonZeroU64>,
-    /// Request that the search sends to the application: http:PORT/PATH, or tcp:PORT/LINE for a line
-    /// that has an answer (tcp:6379/PING) [default: the --check]
-    #[arg(long, value_name = "LOAD", requires = "search")]
+    /// Request that the search and the cut pgo send to the application: http:PORT/PATH, or tcp:PORT/LINE
+    /// for a line that has an answer (tcp:6379/PING) [default: the --check]
+    #[arg(long, value_name = "LOAD", conflicts_with = "lock")]
     pub(crate) load: Option<Load>,
     /// What the search compares [default: rate where KVM runs Linux guests, else
     /// instructions]

@@ -2,6 +2,7 @@
 
 use tare_control::exit::ExitCode;
 use tare_tailor::build::BuildError;
+use tare_tailor::counts::CountsError;
 use tare_tailor::cves::RecordsError;
 use tare_tailor::kconfig::KconfigError;
 use tare_tailor::kernel::MakeError;
@@ -10,6 +11,7 @@ use tare_tailor::prove::ProveError;
 use tare_tailor::root::{HostFilesError, RootError};
 use tare_tailor::starter::Excess;
 use tare_tailor::tailoring::TailorError;
+use tare_tailor::training::TrainError;
 use tare_tailor::tuning::bench::BenchError;
 use tare_tailor::tuning::elimination::SearchError;
 
@@ -32,6 +34,11 @@ impl Explain for MakeError {
                 },
             ) => ExitCode::Output,
             Self::Build(_) | Self::NoLlvm(_) => ExitCode::KernelBuild,
+            Self::NoCounts | Self::OtherCounts { .. } | Self::CountsOfOtherPlace { .. } => {
+                ExitCode::KernelSources
+            }
+            Self::Counts(CountsError::File { .. }) => ExitCode::Output,
+            Self::Counts(_) => ExitCode::KernelSources,
             Self::Lock(error) => error.code(),
             Self::Busy(_) => ExitCode::NameInUse,
             Self::Dir { .. } | Self::Space { .. } => ExitCode::Output,
@@ -104,6 +111,22 @@ impl Explain for TailorError {
                     .to_owned(),
             ),
             Self::Prove(_) | Self::OutOfTime { .. } => None,
+        }
+    }
+}
+
+impl Explain for TrainError {
+    fn code(&self) -> ExitCode {
+        match self {
+            Self::Prove(error) => error.code(),
+            Self::Failed { .. } => ExitCode::NotProven,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Prove(_) => None,
+            Self::Failed { .. } => Some("leave out --cut pgo, or give another --load".to_owned()),
         }
     }
 }

@@ -6,8 +6,10 @@ mod applications;
 pub(crate) mod args;
 mod explain;
 mod figures;
+mod optimized;
 mod progress;
 mod spec;
+mod subject;
 mod tuning;
 
 use std::env;
@@ -28,6 +30,7 @@ use tare_rootfs::modules::Module;
 use tare_rootfs::{Cache, guest};
 use tare_tailor::build::Image;
 use tare_tailor::check::Check;
+use tare_tailor::counts::{COUNTS, ExecutionCounts};
 use tare_tailor::cves::Records;
 use tare_tailor::kconfig::Config;
 use tare_tailor::kernel::{Kernel, KernelBuilder, LOCK, MakeError, Patching};
@@ -35,7 +38,7 @@ use tare_tailor::lock::Lock;
 use tare_tailor::machine::{Execution, machine_type};
 use tare_tailor::prove::{GOES_ON, Proof, ProofConfig, prove};
 use tare_tailor::report::{ApplicationLine, Report};
-use tare_tailor::root::{self, Application, RootFrom};
+use tare_tailor::root::{self, RootFrom};
 use tare_tailor::several::{self, TailoredForAll};
 use tare_tailor::source::Source;
 use tare_tailor::spec::KernelSpec;
@@ -52,6 +55,7 @@ use crate::signals::{self, Requests};
 use applications::Profiled;
 use args::TailorArgs;
 use progress::Progress;
+use subject::Subject;
 
 /// Memory of the guest that proves a kernel, MiB.
 const MEMORY_MIB: u32 = 256;
@@ -116,13 +120,19 @@ fn again(
     ended: &AtomicBool,
 ) -> CommandResult {
     let lock = Lock::read(path)?;
+    let counts = match lock.counts {
+        Some(_) => {
+            Some(ExecutionCounts::read(&path.with_file_name(COUNTS)).map_err(MakeError::from)?)
+        }
+        None => None,
+    };
     let out = args
         .out
         .clone()
         .unwrap_or_else(|| "out/kernel-again".into());
     let mut progress = Progress::new(Vec::new());
     let goes_on = || !ended.load(Ordering::Relaxed);
-    let kernel = builder.make_again(&lock, &out, &goes_on, |file| {
+    let kernel = builder.make_again(&lock, counts.as_ref(), &out, &goes_on, |file| {
         progress.step(&Step::Made(file));
     })?;
     let image = install(&out, &kernel)?;
@@ -142,14 +152,6 @@ fn again(
     Ok(ExitCode::LockDiffers)
 }
 
-/// An application, ready for its proof.
-struct Subject {
-    name: String,
-    application: Application,
-    terms: ProofConfig,
-    logs: PathBuf,
-}
-
 fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>) -> CommandResult {
     let begin = Instant::now();
     // First, so that a wrong directory is found before the build.
@@ -162,6 +164,7 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     let mut spec = spec::spec(whole, args);
     // Before a guest is started, and sources are downloaded.
     Toolchain::of(&spec.cuts).map_err(MakeError::from)?;
+    let is_optimized = optimized::is_wanted(args, &spec, applications.len())?;
     let dir = spec::place(args, &applications);
     let subjects = subjects(args, &applications, &spec, &dir, &interrupted)?;
     let mut trees = subjects.iter().map(|it| &it.application.tree);
@@ -174,6 +177,7 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     let control = debian.as_ref().map(Debian::control);
     let mut progress = Progress::new(applications.iter().map(|it| it.name.clone()).collect());
     let limit = limit(args);
+    let (first_spec, first_dir) = optimized::first(&spec, &dir, is_optimized);
     let tailorings: Vec<Tailoring<'_>> = subjects
         .iter()
         .map(|subject| Tailoring {
@@ -181,12 +185,12 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
             application: &subject.application,
             terms: &subject.terms,
             debian: control,
-            dir: &dir,
+            dir: &first_dir,
             logs: &subject.logs,
             limit,
         })
         .collect();
-    let all = several::run(&tailorings, spec.clone(), limit, |step| {
+    let all = several::run(&tailorings, first_spec, limit, |step| {
         progress.step(&step);
     })?;
     let mut proofs = all.iter().flat_map(|all| all.proofs.iter().flatten());
@@ -196,6 +200,17 @@ fn anew(args: &TailorArgs, builder: &KernelBuilder, interrupted: Arc<AtomicBool>
     let (Some(mut all), [first, ..]) = (all, subjects.as_slice()) else {
         return Err(Failure::new(ExitCode::Usage, "no profile"));
     };
+    if is_optimized {
+        optimized::replace(
+            args,
+            &mut spec,
+            builder,
+            &subjects,
+            &mut all,
+            &dir,
+            &mut progress,
+        )?;
+    }
     let search = match load {
         Some(load) if all.passed() => {
             let tailored = &mut all.tailored;

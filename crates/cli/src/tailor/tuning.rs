@@ -25,7 +25,8 @@ use tare_tailor::tuning::report::SearchReport;
 use tare_tailor::tuning::{Measure, settings};
 
 use super::args::TailorArgs;
-use super::{Debian, Subject, applications, spec, subjects, write};
+use super::subject::Subject;
+use super::{Debian, applications, spec, subjects, write};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{print, warn};
 use crate::profile::read;

@@ -86,8 +86,8 @@ pub fn is_same(app: &App, one: &BTreeSet<Cut>, other: &BTreeSet<Cut>) -> Result<
         let symbols = choose(&order(app, cuts)?).symbols.into_keys();
         let of_source = cuts
             .iter()
-            .map(|cut| (cut.patch(Series::V6_1), cut.flag()))
-            .filter(|it| *it != (None, None));
+            .map(|cut| (cut.patch(Series::V6_1), cut.flag(), *cut == Cut::Pgo))
+            .filter(|it| *it != (None, None, false));
         Ok::<_, LinuxError>((symbols.collect::<Vec<_>>(), of_source.collect::<Vec<_>>()))
     };
     Ok(ingredients(one)? == ingredients(other)?)
@@ -358,7 +358,7 @@ mod tests {
         };
         // Of a guest with one CPU; security modules need users.
         assert_eq!(same(&alone), [Cut::Packages, Cut::IoScheduler, Cut::Dac]);
-        let flags = [Cut::Native, Cut::O3, Cut::ThinLto];
+        let flags = [Cut::Native, Cut::O3, Cut::ThinLto, Cut::Pgo];
         let taken = same(&back).into_iter().filter(|cut| !flags.contains(cut));
         assert_eq!(taken.collect::<Vec<_>>(), [Cut::Packages, Cut::IoScheduler]);
     }

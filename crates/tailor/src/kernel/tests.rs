@@ -1,10 +1,12 @@
 //! Kernels of a tree whose Makefile is the test's.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use tare_profile::Profile;
 
 use super::*;
+use crate::counts::of_one_object;
 use crate::target::{Part, Target};
 
 /// Makes a configuration of what was requested, and an "image" of it.
@@ -50,9 +52,48 @@ fn a_kernel_is_made_again_from_its_lock() {
     let lock = Lock::read(&first.join(LOCK)).unwrap();
     assert_eq!(lock, kernel.lock);
     assert_eq!(lock.added, spec.add);
-    let again = builder.make_again(&lock, &dir.path().join("again"), &|| true, |_| {});
+    let again = builder.make_again(&lock, None, &dir.path().join("again"), &|| true, |_| {});
     // With why each option is there.
     assert_eq!(again.unwrap().lock, lock);
+}
+
+#[test]
+fn a_kernel_by_counts_is_made_again_with_them_only() {
+    let Fixture { dir, builder } = fixture();
+    let mut spec = KernelSpec::new(Profile::empty(), Target::Qemu);
+    spec.cuts.insert(Cut::Pgo);
+    let plain = dir.path().join("plain");
+    let instrumented = builder.make(&spec.instrumented(), &plain, &|| true, |_| {});
+    let lock = instrumented.unwrap().lock;
+    assert!(lock.config.contains(&"CONFIG_GCOV_KERNEL=y".to_owned()));
+    assert_eq!((lock.counts, lock.flags.len()), (None, 0));
+
+    let counts = of_one_object([1, 2, 3]);
+    spec.counts = Some(Arc::new(counts.clone()));
+    let first = dir.path().join("first");
+    let kernel = builder.make(&spec, &first, &|| true, |_| {}).unwrap();
+    let lock = kernel.lock;
+    assert_eq!(lock.flags, counts::FLAGS);
+    assert!(!lock.config.iter().any(|line| line.contains("GCOV")));
+    let image = fs::read_to_string(&kernel.image.bz_image).unwrap();
+    assert!(image.contains("-fprofile-use=counts-"), "{image}");
+    assert_eq!(ExecutionCounts::read(&first.join(COUNTS)).unwrap(), counts);
+
+    let again = |lock: &Lock, counts: Option<&ExecutionCounts>| {
+        let out = dir.path().join("again");
+        let made = builder.make_again(lock, counts, &out, &|| true, |_| {});
+        made.map(|kernel| kernel.lock)
+    };
+    let made = again(&lock, Some(&counts)).unwrap();
+    assert_eq!(made.counts, lock.counts);
+    assert!(matches!(again(&lock, None), Err(MakeError::NoCounts)));
+    let others = of_one_object([1, 2, 4]);
+    let other = again(&lock, Some(&others));
+    assert!(matches!(other, Err(MakeError::OtherCounts { .. })));
+    let mut moved = lock;
+    moved.counts.as_mut().unwrap().sources = "/elsewhere".to_owned();
+    let moved = again(&moved, Some(&counts)).unwrap_err();
+    assert!(moved.to_string().contains("of sources in /elsewhere"));
 }
 
 #[test]
@@ -61,7 +102,7 @@ fn a_lock_of_other_sources_is_refused() {
     let spec = KernelSpec::new(Profile::empty(), Target::Qemu);
     let kernel = builder.make(&spec, dir.path(), &|| true, |_| {}).unwrap();
     fs::write(dir.path().join("tree/more.c"), "").unwrap();
-    let error = builder.make_again(&kernel.lock, dir.path(), &|| true, |_| {});
+    let error = builder.make_again(&kernel.lock, None, dir.path(), &|| true, |_| {});
     assert!(matches!(error, Err(MakeError::OtherSources { .. })));
 }
 
@@ -77,7 +118,7 @@ fn a_lock_of_someone_elses_is_no_command() {
     let out = dir.path().join("again");
     let again = |lock: &Lock| {
         builder
-            .make_again(lock, &out, &|| true, |_| {})
+            .make_again(lock, None, &out, &|| true, |_| {})
             .unwrap_err()
     };
     let mut flags = lock.clone();

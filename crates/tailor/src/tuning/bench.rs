@@ -204,6 +204,7 @@ impl Ready<'_> {
             execution: bench.terms.execution,
             console: bench.console,
             plugin: bench.plugin.filter(|_| is_counted),
+            counts: Logging::Off,
             tare: &bench.terms.tare,
         }
         .start()?)

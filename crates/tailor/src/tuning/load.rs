@@ -132,7 +132,7 @@ impl Load {
 
 /// Someone who asks.
 #[derive(Debug)]
-pub(super) struct Client<'a> {
+pub(crate) struct Client<'a> {
     request: Vec<u8>,
     answer_bytes: usize,
     address: SocketAddr,
@@ -144,7 +144,7 @@ pub(super) struct Client<'a> {
 
 impl<'a> Client<'a> {
     /// Asks once at a port of this host, and learns how long an answer is.
-    pub(super) fn meet(
+    pub(crate) fn meet(
         load: &'a Load,
         port: u16,
         limit: Duration,
@@ -179,7 +179,7 @@ impl<'a> Client<'a> {
     }
 
     /// One request and its answer; where the server ended the connection, on another.
-    pub(super) fn ask(&mut self) -> Result<(), String> {
+    pub(crate) fn ask(&mut self) -> Result<(), String> {
         let mut last = String::new();
         for _ in 0..REOPENED {
             let opened = match self.dialog.take() {
