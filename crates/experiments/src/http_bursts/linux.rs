@@ -11,7 +11,7 @@ use tare_load::interrupt::Interrupt;
 use tare_machines::linux::catalog::{self, App, Connection, Phase};
 use tare_machines::linux::kernels::{self, Bootable};
 use tare_machines::linux::machine::{self, LinuxMachine};
-use tare_machines::linux::{LinuxError, files, requests};
+use tare_machines::linux::{LinuxError, files, requests, tailored};
 use tare_rootfs::tree::Node;
 use tare_rootfs::{Cache, Tree};
 use tare_tailor::counter::{Count, Plugin};
@@ -148,7 +148,7 @@ impl Workload {
     fn tailored(&self, plan: &Plan, interrupt: &Interrupt) -> Result<Bootable, LinuxError> {
         let (name, cuts) = (Side::Tailored.name(), Cut::by_default());
         match plan.tailored {
-            Tailored::Made => kernels::tailored(&self.app, name, &cuts, &self.cache, interrupt),
+            Tailored::Made => tailored::kernel(&self.app, name, &cuts, &self.cache, interrupt),
             Tailored::Kept => kernels::kept_for(&self.app, name, &cuts, &self.cache),
         }
     }

@@ -27,7 +27,7 @@ use tare_machines::linux::LinuxError;
 use tare_machines::linux::catalog::{self, App};
 use tare_machines::linux::kernels::{self, Bootable, Yardstick};
 use tare_machines::linux::machine::{self, LinuxMachine};
-use tare_machines::linux::{files, firecracker, fuzz, requests};
+use tare_machines::linux::{files, firecracker, fuzz, requests, tailored};
 use tare_rootfs::{Cache, Tree};
 use tare_tailor::counter::{Plugin, contain_iterations};
 use tare_tailor::cut::Cut;
@@ -149,7 +149,7 @@ impl Tailor {
                 })?;
                 firecracker::kernel(&arm.name, given, cache, interrupt)?
             }
-            MadeOf::Cuts(cuts) => kernels::tailored(&load.app, &arm.name, cuts, cache, interrupt)?,
+            MadeOf::Cuts(cuts) => tailored::kernel(&load.app, &arm.name, cuts, cache, interrupt)?,
         };
         Ok(Bootable {
             name: arm.name.clone(),

@@ -323,7 +323,7 @@ const fn reach(cut: Cut) -> u8 {
     match cut {
         Cut::ReadOnlyNoexec | Cut::LookupPermission | Cut::InodePermission => 0,
         Cut::Audit | Cut::Lsm => 1,
-        Cut::Smp | Cut::Native | Cut::O3 | Cut::ThinLto => 3,
+        Cut::Smp | Cut::Native | Cut::O3 | Cut::ThinLto | Cut::Pgo => 3,
         _ => 2,
     }
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use tare_rootfs::Logging;
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Module;
 use tare_rootfs::{Cache, Tree};
@@ -29,7 +30,7 @@ use tare_load::interrupt::Interrupt;
 /// The cache's directory of kernels made for the lab.
 const ENTRIES: &str = "lab-kernels";
 /// The image, in a kernel's directory.
-const IMAGE: &str = "bzImage";
+pub(super) const IMAGE: &str = "bzImage";
 /// What Tare's first process needs besides the application: its signals come
 /// over a pair of UNIX sockets, its locks are futexes.
 const FIRST_PROCESS: [&str; 3] = ["NET", "UNIX", "FUTEX"];
@@ -93,26 +94,6 @@ pub fn is_same(app: &App, one: &BTreeSet<Cut>, other: &BTreeSet<Cut>) -> Result<
     Ok(ingredients(one)? == ingredients(other)?)
 }
 
-/// A tailored kernel; made if the cache has none of these ingredients.
-pub fn tailored(
-    app: &App,
-    name: &str,
-    cuts: &BTreeSet<Cut>,
-    cache: &Cache,
-    interrupt: &Interrupt,
-) -> Result<Bootable, LinuxError> {
-    let order = order(app, cuts)?;
-    let sources = sources(cache)?;
-    let place = entries(cache).join(key(app, &order, &sources, &toolchain(name, &order)?));
-    if at(&place, name).is_none() {
-        make(name, &order, &place, cache, interrupt)?;
-    }
-    at(&place, name).ok_or_else(|| LinuxError::Missing {
-        app: app.name.to_owned(),
-        path: place.join(IMAGE).display().to_string(),
-    })
-}
-
 /// The cache's directory of kernels made for the lab.
 pub(super) fn entries(cache: &Cache) -> PathBuf {
     cache.dir().join(ENTRIES)
@@ -153,13 +134,18 @@ pub fn kept_for(
 }
 
 /// The compilers of a kernel request.
-fn toolchain(name: &str, order: &KernelSpec) -> Result<Toolchain, LinuxError> {
+pub(super) fn toolchain(name: &str, order: &KernelSpec) -> Result<Toolchain, LinuxError> {
     Toolchain::of(&order.cuts).map_err(|error| not_made(name, error.into()))
 }
 
 /// The directory of a kernel request: another source, list of symbols, cut,
 /// patch or compiler is another kernel.
-fn key(app: &App, order: &KernelSpec, sources: &Sources, toolchain: &Toolchain) -> String {
+pub(super) fn key(
+    app: &App,
+    order: &KernelSpec,
+    sources: &Sources,
+    toolchain: &Toolchain,
+) -> String {
     let choice = choose(order);
     let symbols: Vec<&str> = choice.symbols.keys().map(Symbol::name).collect();
     let cuts: Vec<&str> = order.cuts.iter().map(|cut| cut.name()).collect();
@@ -187,7 +173,7 @@ fn objects(cuts: &BTreeSet<Cut>) -> &'static str {
 
 /// Makes it in a directory whose objects many kernels of the lab share, so that
 /// only what another configuration or patch changes is compiled again.
-fn make(
+pub(super) fn make(
     name: &str,
     order: &KernelSpec,
     place: &Path,
@@ -285,7 +271,7 @@ fn configuration(path: &Path) -> Result<Config, LinuxError> {
     Ok(Config::read(&text))
 }
 
-fn not_made(kernel: &str, source: MakeError) -> LinuxError {
+pub(super) fn not_made(kernel: &str, source: MakeError) -> LinuxError {
     LinuxError::Make {
         kernel: kernel.to_owned(),
         source: Box::new(source),
@@ -297,14 +283,17 @@ fn bytes(path: &Path) -> Result<u64, LinuxError> {
     Ok(metadata.len())
 }
 
-/// A guest's files with the first process and the modules of this kernel.
+/// A guest's files with the first process, which may send the kernel's `counts`, and the modules of this
+/// kernel.
 pub(crate) fn with_init(
     tree: &Tree,
     command: &[String],
     kernel: &Bootable,
+    counts: Logging,
 ) -> Result<Tree, LinuxError> {
     let task = tare_rootfs::Task {
         command: command.to_vec(),
+        counts,
         ..tare_rootfs::Task::default()
     };
     let init = tare_rootfs::guest::find_init()?;

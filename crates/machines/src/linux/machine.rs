@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
 use tare_launch::publish::Publish;
 use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
+use tare_rootfs::Logging;
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
 use tare_rootfs::{Tree, cpio};
 use tare_tailor::prove::KernelAlone;
@@ -24,6 +25,8 @@ use super::jailed_qemu::Prepared;
 use super::kernels::{Bootable, with_init};
 use tare_load::interrupt::Interrupt;
 use tare_tailor::counter::{Count, Counter, Plugin};
+use tare_tailor::counts::port::CountsPort;
+use tare_tailor::counts::{CountsError, ExecutionCounts};
 
 /// The address that QEMU's user network gives the library OS.
 const IMAGE_ADDRESS: &str = "ip=10.0.2.15/24,10.0.2.2";
@@ -54,6 +57,7 @@ pub struct LinuxMachine {
     started: Instant,
     client: Client,
     counter: Option<Counter>,
+    counts: Option<CountsPort>,
     directory: TempDir,
 }
 
@@ -83,9 +87,27 @@ impl LinuxMachine {
         kernel: &Bootable,
         plugin: Option<&Plugin>,
     ) -> Result<Self, LinuxError> {
-        let initramfs = cpio::pack(&with_init(tree, &app.command, kernel)?)?;
+        let initramfs = cpio::pack(&with_init(tree, &app.command, kernel, Logging::Off)?)?;
         let guest = linux(kernel, app.memory_mib, initramfs, Clock::Wall)?;
         Self::launch(tare, guest, &kernel.name, app, plugin)
+    }
+
+    /// Starts `app` on an instrumented kernel, for [`Self::execution_counts`].
+    pub(crate) fn start_counted(
+        tare: &Path,
+        app: &App,
+        tree: &Tree,
+        kernel: &Bootable,
+    ) -> Result<Self, LinuxError> {
+        let initramfs = cpio::pack(&with_init(tree, &app.command, kernel, Logging::On)?)?;
+        let mut guest = linux(kernel, app.memory_mib, initramfs, Clock::Wall)?;
+        let (counts, theirs) = CountsPort::add(&mut guest.guest).map_err(LinuxError::Jail)?;
+        let machine = Self::launch(tare, guest, &kernel.name, app, None)?;
+        drop(theirs);
+        Ok(Self {
+            counts: Some(counts),
+            ..machine
+        })
     }
 
     /// Starts an image of Tare's library OS that serves these files, counting.
@@ -123,6 +145,7 @@ impl LinuxMachine {
             started,
             client: Client::new(app, SocketAddr::from((Ipv4Addr::LOCALHOST, port)), kernel),
             counter,
+            counts: None,
             directory,
         })
     }
@@ -174,6 +197,16 @@ impl LinuxMachine {
         Ok(read?.unwrap_or_default())
     }
 
+    /// What ran of an instrumented kernel, which was built in `objects`; once.
+    pub(crate) fn execution_counts(
+        &mut self,
+        objects: &Path,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<ExecutionCounts, LinuxError> {
+        let port = self.counts.take().ok_or(CountsError::Nothing)?;
+        Ok(ExecutionCounts::of_guest(&port.take(goes_on)?, objects)?)
+    }
+
     /// QEMU's process.
     pub(crate) fn pid(&self) -> u32 {
         self.qemu.id()
@@ -217,7 +250,7 @@ pub fn run_to_end(
     interrupt: &Interrupt,
 ) -> Result<String, LinuxError> {
     let directory = scratch()?;
-    let initramfs = cpio::pack(&with_init(tree, command_line, kernel)?)?;
+    let initramfs = cpio::pack(&with_init(tree, command_line, kernel, Logging::Off)?)?;
     let guest = linux(kernel, 256, initramfs, Clock::Instructions)?;
     let mut qemu = start(guest, tare, console(&directory)?)?;
     let begin = Instant::now();

@@ -5,6 +5,7 @@
 //! catalog    lab/appliances/*: packages, files, command, check, load
 //! files      an application's files: from Debian's packages, compiled, a database
 //! kernels    the kernels it runs on: Debian's, tailored ones from the cache
+//! tailored   a tailored one, with what an instrumented kernel counts for the cut pgo
 //! firecracker  the one of Firecracker's configuration
 //! machine    one guest: QEMU, a forwarded port, memory
 //! jailed_qemu  QEMU in its jail
@@ -35,6 +36,7 @@ pub mod own_program;
 mod postgres;
 mod protocol;
 pub mod requests;
+pub mod tailored;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -125,6 +127,9 @@ pub enum LinuxError {
     /// The guest's files as a directory.
     #[error(transparent)]
     Write(#[from] tare_rootfs::directory::WriteError),
+    /// Execution counts.
+    #[error(transparent)]
+    Counts(#[from] tare_tailor::counts::CountsError),
     /// The initramfs.
     #[error(transparent)]
     Pack(#[from] tare_rootfs::cpio::PackError),
