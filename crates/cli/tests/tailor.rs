@@ -5,6 +5,8 @@
 
 #[path = "tailor/builds.rs"]
 mod builds;
+#[path = "tailor/optimized.rs"]
+mod optimized;
 #[path = "tailor/several.rs"]
 mod several;
 mod support;

@@ -26,9 +26,19 @@ pub(crate) enum Then {
 
 /// An image that prints `line` and a newline.
 pub(crate) fn image(line: &str, then: Then) -> Vec<u8> {
-    let mut code = vec![0x66, 0xba, 0xf8, 0x03]; // mov dx, 0x3f8
-    for byte in line.bytes().chain(*b"\r\n") {
-        code.extend([0xb0, byte, 0xee]); // mov al, byte; out dx, al
+    image_that_sends(&[], line, then)
+}
+
+/// One that first sends bytes by its second serial port, if there are any.
+pub(crate) fn image_that_sends(bytes: &[u8], line: &str, then: Then) -> Vec<u8> {
+    let mut code = Vec::new();
+    let line = [line.as_bytes(), b"\r\n"].concat();
+    for (port, bytes) in [([0xf8, 0x02], bytes), ([0xf8, 0x03], &line)] {
+        code.extend([0x66, 0xba]); // mov dx, port
+        code.extend(port);
+        for byte in bytes {
+            code.extend([0xb0, *byte, 0xee]); // mov al, byte; out dx, al
+        }
     }
     match then {
         Then::Exit(value) => {
