@@ -39,6 +39,8 @@ pub struct Kernel {
     pub image: Image,
     /// The configuration.
     pub config: Config,
+    /// Where its sources are, with their patches.
+    pub sources: PathBuf,
     /// What was chosen and why; empty for a kernel made again from its lock.
     pub choice: Choice,
     /// What it was made of.
@@ -129,11 +131,11 @@ pub enum MakeError {
         found: String,
     },
     /// Counts of sources elsewhere.
-    #[error("the lock's execution counts are of sources in {locked}, and gcc finds a function's counts by the path of its file; these sources are in {}", found.display())]
+    #[error("the execution counts are of sources in {}, and gcc finds a function's counts by the path of its file; these sources are in {}", counted.display(), found.display())]
     CountsOfOtherPlace {
-        /// The lock's.
-        locked: String,
-        /// Where they are here.
+        /// Where they were.
+        counted: PathBuf,
+        /// Where they are.
         found: PathBuf,
     },
     /// The lock's configuration.
@@ -198,10 +200,10 @@ impl KernelBuilder {
             sources: &sources,
             cuts: &spec.cuts,
             toolchain: Toolchain::of(&spec.cuts)?,
-            flags: flags(&spec.cuts, spec.counts.is_some()),
+            flags: flags(&spec.cuts, spec.counted.is_some()),
             added: &spec.add,
-            counts: spec.counts.as_deref(),
-            counted_in: None,
+            counts: spec.counted.as_ref().map(|it| &*it.counts),
+            counted_in: spec.counted.as_ref().map(|it| it.sources.as_path()),
         };
         let solve = |tree: &Tree, build: &Path| {
             let toolchain = &recipe.toolchain;
@@ -271,7 +273,7 @@ impl KernelBuilder {
             flags,
             added: &lock.added,
             counts: counts.filter(|_| lock.counts.is_some()),
-            counted_in: lock.counts.as_ref().map(|counts| counts.sources.as_str()),
+            counted_in: lock.counts.as_ref().map(|it| Path::new(&it.sources)),
         };
         let lines = lock.config.iter().map(String::as_str);
         let lines = GivenConfig::of_lines(lines)
@@ -375,6 +377,7 @@ impl KernelBuilder {
         Ok(Kernel {
             image,
             config,
+            sources: tree.dir().to_owned(),
             choice: Choice::default(),
             lock,
             build_time: begin.elapsed(),
@@ -393,8 +396,8 @@ struct Recipe<'a> {
     added: &'a BTreeMap<Symbol, String>,
     /// Counts that the compiler optimizes by.
     counts: Option<&'a ExecutionCounts>,
-    /// The directory of the sources of which they are; `None` for these.
-    counted_in: Option<&'a str>,
+    /// The directory of the sources of which they are.
+    counted_in: Option<&'a Path>,
 }
 
 impl Recipe<'_> {
@@ -410,9 +413,9 @@ impl Recipe<'_> {
             return Ok((flags, None));
         };
         let sources = tree.dir().display().to_string();
-        if let Some(locked) = self.counted_in.filter(|locked| *locked != sources) {
+        if let Some(counted) = self.counted_in.filter(|counted| *counted != tree.dir()) {
             return Err(MakeError::CountsOfOtherPlace {
-                locked: locked.to_owned(),
+                counted: counted.to_owned(),
                 found: tree.dir().to_owned(),
             });
         }

@@ -1,6 +1,7 @@
 //! What a kernel is made for: an application's profile, a machine, and cuts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tare_profile::Profile;
@@ -32,7 +33,16 @@ pub struct KernelSpec {
     /// [`crate::tuning::settings`].
     pub parameters: Vec<String>,
     /// What the compiler optimizes by.
-    pub counts: Option<Arc<ExecutionCounts>>,
+    pub counted: Option<Counted>,
+}
+
+/// Execution counts of sources, by whose path gcc finds them.
+#[derive(Clone, Debug)]
+pub struct Counted {
+    /// The counts.
+    pub counts: Arc<ExecutionCounts>,
+    /// The directory of the sources, with their patches, of the instrumented kernel.
+    pub sources: PathBuf,
 }
 
 /// What an instrumented kernel has besides (Documentation/dev-tools/gcov.rst).
@@ -53,7 +63,7 @@ impl KernelSpec {
             add: BTreeMap::new(),
             keep: BTreeSet::new(),
             parameters: Vec::new(),
-            counts: None,
+            counted: None,
         }
     }
 
@@ -61,7 +71,7 @@ impl KernelSpec {
     #[must_use]
     pub fn instrumented(&self) -> Self {
         let mut spec = Self {
-            counts: None,
+            counted: None,
             ..self.clone()
         };
         for symbol in INSTRUMENTED.into_iter().filter_map(Symbol::new) {

@@ -10,7 +10,7 @@ use tare_tailor::cut::Cut;
 use tare_tailor::kernel::KernelBuilder;
 use tare_tailor::prove::prove;
 use tare_tailor::several::TailoredForAll;
-use tare_tailor::spec::KernelSpec;
+use tare_tailor::spec::{Counted, KernelSpec};
 use tare_tailor::tailoring::Step;
 use tare_tailor::training::Training;
 
@@ -82,7 +82,10 @@ pub(super) fn replace(
         counts.objects_run(),
         counts.objects()
     ));
-    spec.counts = Some(Arc::new(counts));
+    spec.counted = Some(Counted {
+        counts: Arc::new(counts),
+        sources: all.tailored.kernel.sources.clone(),
+    });
     let mut spec = spec.clone();
     let added = all.tailored.added.iter();
     spec.add

@@ -164,7 +164,9 @@ pub(super) fn key(
 
 /// The directory of objects that a kernel shares with those of about as many cuts.
 fn objects(cuts: &BTreeSet<Cut>) -> &'static str {
-    if cuts.len() < Cut::by_default().len() {
+    if cuts.contains(&Cut::Pgo) {
+        "objects-optimized"
+    } else if cuts.len() < Cut::by_default().len() {
         "objects-few-cuts"
     } else {
         "objects-many-cuts"
@@ -180,7 +182,12 @@ pub(super) fn make(
     cache: &Cache,
     interrupt: &Interrupt,
 ) -> Result<(), LinuxError> {
-    let builder = builder(cache, Patching::InPlace)?;
+    // gcc finds counts by the path of the sources.
+    let patching = match order.counted {
+        Some(_) => Patching::Cached,
+        None => Patching::InPlace,
+    };
+    let builder = builder(cache, patching)?;
     let objects = entries(cache).join(objects(&order.cuts));
     let goes_on = || interrupt.check().is_ok();
     let made = builder.make(order, &objects, &goes_on, |_| {});

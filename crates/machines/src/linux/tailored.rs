@@ -6,11 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tare_rootfs::Cache;
-use tare_tailor::counts::ExecutionCounts;
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::Config;
 use tare_tailor::kernel::Patching;
-use tare_tailor::spec::KernelSpec;
+use tare_tailor::spec::{Counted, KernelSpec};
 
 use super::catalog::App;
 use super::kernels::{
@@ -38,9 +37,11 @@ pub fn kernel(
     let place = entries(cache).join(key(app, &order, &sources, &toolchain(name, &order)?));
     if at(&place, name).is_none() {
         let is_optimized = order.cuts.contains(&Cut::Pgo);
-        let counted = is_optimized.then(|| counts(app, name, &order, cache, interrupt));
-        let counts = counted.transpose()?.map(Arc::new);
-        let order = KernelSpec { counts, ..order };
+        let counted = is_optimized.then(|| counted(app, name, &order, cache, interrupt));
+        let order = KernelSpec {
+            counted: counted.transpose()?,
+            ..order
+        };
         make(name, &order, &place, cache, interrupt)?;
     }
     at(&place, name).ok_or_else(|| LinuxError::Missing {
@@ -50,16 +51,17 @@ pub fn kernel(
 }
 
 /// Builds a kernel's instrumented twin, and runs the application's phases on it.
-fn counts(
+fn counted(
     app: &App,
     name: &str,
     order: &KernelSpec,
     cache: &Cache,
     interrupt: &Interrupt,
-) -> Result<ExecutionCounts, LinuxError> {
+) -> Result<Counted, LinuxError> {
     let objects = entries(cache).join(OBJECTS);
     let goes_on = || interrupt.check().is_ok();
-    let builder = builder(cache, Patching::InPlace)?;
+    // Where the other kernel's sources are too.
+    let builder = builder(cache, Patching::Cached)?;
     let made = builder.make(&order.instrumented(), &objects, &goes_on, |_| {});
     interrupt.check()?;
     let kernel = made.map_err(|error| not_made(name, error))?;
@@ -84,5 +86,8 @@ fn counts(
     let objects = vmlinux.parent().unwrap_or(Path::new("/"));
     let counts = machine.execution_counts(objects, goes_on);
     interrupt.check()?;
-    counts
+    Ok(Counted {
+        counts: Arc::new(counts?),
+        sources: kernel.sources,
+    })
 }

@@ -38,7 +38,7 @@ fn chosen_for(target: Target, profile: &Profile, cuts: &[Cut], parts: &[Part]) -
         add: BTreeMap::new(),
         keep: BTreeSet::new(),
         parameters: Vec::new(),
-        counts: None,
+        counted: None,
     })
 }
 

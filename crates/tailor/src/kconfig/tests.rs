@@ -47,7 +47,7 @@ fn everything(series: Series, target: Target, cuts: &BTreeSet<Cut>) -> Choice {
         add: BTreeMap::new(),
         keep: BTreeSet::new(),
         parameters: Vec::new(),
-        counts: None,
+        counted: None,
     })
 }
 

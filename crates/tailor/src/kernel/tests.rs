@@ -7,6 +7,7 @@ use tare_profile::Profile;
 
 use super::*;
 use crate::counts::of_one_object;
+use crate::spec::Counted;
 use crate::target::{Part, Target};
 
 /// Makes a configuration of what was requested, and an "image" of it.
@@ -64,12 +65,22 @@ fn a_kernel_by_counts_is_made_again_with_them_only() {
     spec.cuts.insert(Cut::Pgo);
     let plain = dir.path().join("plain");
     let instrumented = builder.make(&spec.instrumented(), &plain, &|| true, |_| {});
-    let lock = instrumented.unwrap().lock;
+    let instrumented = instrumented.unwrap();
+    let lock = instrumented.lock;
     assert!(lock.config.contains(&"CONFIG_GCOV_KERNEL=y".to_owned()));
     assert_eq!((lock.counts, lock.flags.len()), (None, 0));
 
     let counts = of_one_object([1, 2, 3]);
-    spec.counts = Some(Arc::new(counts.clone()));
+    spec.counted = Some(Counted {
+        counts: Arc::new(counts.clone()),
+        sources: "/elsewhere".into(),
+    });
+    let moved = builder.make(&spec, &plain, &|| true, |_| {}).unwrap_err();
+    assert!(moved.to_string().contains("of sources in /elsewhere"));
+    spec.counted = Some(Counted {
+        counts: Arc::new(counts.clone()),
+        sources: instrumented.sources,
+    });
     let first = dir.path().join("first");
     let kernel = builder.make(&spec, &first, &|| true, |_| {}).unwrap();
     let lock = kernel.lock;
