@@ -52,6 +52,12 @@ macro_rules! entry {
             #[unsafe(link_section = ".note.tare")]
             #[used]
             static NOTE: Note = Note::new(&$table);
+
+            // Has the linker check that the image ends below programs (`link.ld` of hal).
+            #[allow(unsafe_code)]
+            #[unsafe(link_section = ".rodata.programs")]
+            #[used]
+            static RUNS_PROGRAMS: u8 = 1;
         };
     };
     (@ $main:path, $rings:ident, $low:expr, $console:expr) => {

@@ -48,8 +48,8 @@ tare_boot_stack:
     .section .data.ring0, "aw", @progbits
     .balign 4096
     // 2 MiB pages of the first GiB: present, writable, user, accessed, dirty, large, not
-    // executable; the first one by 4 KiB pages, the image's executable until
-    // `memory::paging` has protected its sections.
+    // executable; the first one by 4 KiB pages. The image's, from 1 MiB to 6 MiB, are executable
+    // until `memory::paging` has protected its sections.
 tare_pd0:
     .global tare_pd0
     .quad tare_pt0 + 0x27
@@ -61,14 +61,17 @@ tare_pd0:
     .set page, page + 1
     .endr
 tare_pt0:
-    .global tare_pt0
     .set page, 0
-    .rept 512
+    .rept {image} >> 12
     .if page == {trampoline} >> 12
     .quad (page << 12) | 0x67
     .else
     .quad (page << 12) | 0x8000000000000067
     .endif
+    .set page, page + 1
+    .endr
+    .rept 512 - ({image} >> 12)
+    .quad (page << 12) | 0x67
     .set page, page + 1
     .endr
 
@@ -156,6 +159,7 @@ tare_own_segments:
     ud2
     "#,
     trampoline = const TRAMPOLINE,
+    image = const tare_abi::layout::HIGH_RAM,
     code = const CODE_SELECTOR,
     data = const DATA_SELECTOR,
 );

@@ -15,9 +15,13 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use tare_abi::layout::AP_TRAMPOLINE;
+
 use super::access::Access;
 use super::image::Image;
-use super::layout::{BOOT_MAPPED, PROGRAMS, STACKS, has_programs, is_program_range, low};
+use super::layout::{
+    BOOT_MAPPED, PROGRAMS, STACKS, for_each_page, has_programs, is_program_range, low,
+};
 use super::{heap, supervisor};
 use crate::lock::SpinLock;
 use crate::ring::service;
@@ -74,7 +78,6 @@ unsafe extern "C" {
     static tare_pml4: Table;
     static tare_pdpt: Table;
     static tare_pd0: Table;
-    static tare_pt0: Table;
 }
 
 /// Serialises changes to the tables. Whoever holds it takes no interrupts: ring 0
@@ -92,7 +95,6 @@ static IS_PROTECTED: AtomicBool = AtomicBool::new(false);
 pub(crate) fn protect(image: &Image) {
     large::init();
     let changes = CHANGES.lock();
-    page_0().store(0, Ordering::Relaxed);
     IS_PAGE_0_GONE.store(true, Ordering::Relaxed);
     if ring::is_user() {
         open_window();
@@ -104,41 +106,48 @@ pub(crate) fn protect(image: &Image) {
     } else {
         &boot_tables().1.0
     };
-    for page in supervisor::further().step_by(LARGE as usize) {
+    for_each_page(supervisor::further(), LARGE, |page| {
         let value = page | (RAM & !USER) | LARGE_PAGE;
         directory[index(page, 21)].store(value, Ordering::Relaxed);
-    }
-    // The tables first, then the entries: as soon as the entry of the directory's
-    // own pages is in effect, ring 3 cannot write to it. A copy takes effect as a whole.
+    });
+    // The tables first, then the entries: as soon as those of the directory's own page and of ring 0's
+    // state, which lies close behind it, are in effect, ring 3 cannot write there. A copy takes
+    // effect as a whole.
     let own = index(address_of(boot_tables().1), 21);
-    let mut own_entry = None;
-    let mut base = image.text.start & !(LARGE - 1);
-    // The entry code left the first 4 MiB from 2 MiB executable.
-    while base < image.data.end.max(3 * LARGE) {
-        let entry = if base < image.data.end {
+    let (mut own_entry, mut next_entry) = (0, directory[own + 1].load(Ordering::Relaxed));
+    let mut base = 0;
+    // The entry code left what is behind the first MiB executable, up to 6 MiB. Behind ring 0's last
+    // part of the image all pages have the same rights.
+    let last_table = supervisor::image_end();
+    while base < last_table.max(3 * LARGE) {
+        let entry = if base < last_table {
             image_table(image, base) | TABLE
         } else {
             base | own_rights(RAM) | LARGE_PAGE
         };
-        if index(base, 21) == own && !is_copy {
-            own_entry = Some(entry);
+        let place = index(base, 21);
+        if is_copy || place < own || place > own + 1 {
+            directory[place].store(entry, Ordering::Relaxed);
+        } else if place == own {
+            own_entry = entry;
         } else {
-            directory[index(base, 21)].store(entry, Ordering::Relaxed);
+            next_entry = entry;
         }
         base += LARGE;
     }
     // Programs' pages are mapped one by one: what a large page still mapped would be
     // read without a fault.
-    for base in (low.start..low.end).step_by(LARGE as usize) {
+    for_each_page(low, LARGE, |base| {
         directory[index(base, 21)].store(0, Ordering::Relaxed);
-    }
+    });
     drop(changes);
     if is_copy {
         let entry = directory.as_ptr().addr() as u64 | TABLE;
         first_gib().store(entry, Ordering::Relaxed);
     }
-    if let Some(entry) = own_entry {
-        directory[own].store(entry, Ordering::Relaxed);
+    if !is_copy {
+        directory[own + 1].store(next_entry, Ordering::Relaxed);
+        directory[own].store(own_entry, Ordering::Relaxed);
     }
     if ring::is_user() {
         IS_PROTECTED.store(true, Ordering::Relaxed);
@@ -165,15 +174,15 @@ fn copy_of_directory() -> &'static [AtomicU64; 512] {
 fn open_window() {
     const READABLE: u64 = PAGE_IN_USE | USER | NO_EXECUTE;
     for part in supervisor::image_parts().iter().skip(1) {
-        for page in part.range.clone().step_by(PAGE as usize) {
+        for_each_page(part.range.clone(), PAGE, |page| {
             let table = next_table(large_entry(WINDOW + page));
             table.0[index(page, 12)].store(page | READABLE, Ordering::Relaxed);
-        }
+        });
     }
-    for page in supervisor::further().step_by(LARGE as usize) {
+    for_each_page(supervisor::further(), LARGE, |page| {
         let entry = large_entry(WINDOW + page);
         entry.store(page | READABLE | LARGE_PAGE, Ordering::Relaxed);
-    }
+    });
 }
 
 /// The entry of 2 MiB, with the tables above it.
@@ -185,10 +194,18 @@ fn large_entry(address: u64) -> &'static AtomicU64 {
 
 fn image_table(image: &Image, base: u64) -> u64 {
     let table = new_table();
-    let parts = supervisor::parts();
+    let parts = supervisor::image_parts();
+    // Most pages are none of the image's: where ring 0 is emulated each instruction counts.
+    let end = supervisor::image_end();
     let mut page = base;
     for entry in &table.0 {
-        let rights = if parts.iter().any(|part| part.range.contains(&page)) {
+        let rights = if page < image.text.start || page >= end {
+            match page {
+                0 => 0,
+                AP_TRAMPOLINE => RAM & !NO_EXECUTE,
+                _ => RAM,
+            }
+        } else if parts.iter().any(|part| part.range.contains(&page)) {
             if image.text.contains(&page) {
                 PAGE_IN_USE
             } else {
@@ -675,12 +692,6 @@ fn first_gib() -> &'static AtomicU64 {
     // SAFETY: 1. `boot/entry.rs` defines the table, page-aligned and initialised, before any Rust
     //    code runs. 2. It is never freed. 3. Rust reaches its entries as atomics only.
     unsafe { &tare_pdpt.0[0] }
-}
-
-fn page_0() -> &'static AtomicU64 {
-    // SAFETY: 1. `boot/entry.rs` defines the table, page-aligned and initialised, before any Rust
-    //    code runs. 2. It is never freed. 3. Rust reaches its entries as atomics only.
-    unsafe { &tare_pt0.0[0] }
 }
 
 /// Forgets cached translations of this CPU.

@@ -102,6 +102,11 @@ pub(crate) fn image_parts() -> [Part; 3] {
     ]
 }
 
+/// The end of the last of them: behind it the image has only data of the library OS's (`link.ld`).
+pub(crate) fn image_end() -> u64 {
+    (&raw const tare_ring0_bss_end).addr() as u64
+}
+
 /// The part of ring 0's memory that `address` lies in.
 pub(crate) fn part_at(address: u64) -> Option<&'static str> {
     let mut parts = parts().into_iter();
@@ -117,7 +122,7 @@ pub(crate) fn overlaps(range: &Range<u64>) -> bool {
     let holds = |start: *const u8, end: *const u8| touches(start.addr() as u64, end.addr() as u64);
     let further = further();
     // Of the image's parts this is the last (`link.ld`), and most ranges lie behind the image.
-    let is_in_image = range.start < (&raw const tare_ring0_bss_end).addr() as u64;
+    let is_in_image = range.start < image_end();
     let in_parts = || {
         holds(
             &raw const tare_ring0_text_start,
