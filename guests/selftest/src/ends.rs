@@ -31,6 +31,7 @@ fn trespasses() -> Option<u8> {
     let seed = env::var("seed").and_then(|text| text.parse().ok());
     let what = match env::var("trespass")? {
         "page-table" => Trespass::WritePageTable,
+        "further-table" => Trespass::WriteFurtherTable,
         "descriptors" => Trespass::WriteDescriptors,
         "read" => Trespass::ReadDescriptors,
         "jump" => Trespass::Jump,

@@ -3,7 +3,7 @@
 //! `selftest done`. `crates/vmtest` runs it.
 //!
 //! Words on the command line choose another end: `panic`, `overflow`, `null`,
-//! `exit=N`, `trespass=page-table|descriptors|read|jump|text|data|cli|no-stack|return|no-area|gates|wild`
+//! `exit=N`, `trespass=page-table|further-table|descriptors|read|jump|text|data|cli|no-stack|return|no-area|gates|wild`
 //! (ring 3 only; `gates` takes `seed=N requests=N`, `wild` takes `seed=N`), `idle-for=SECONDS` (prints how the cores idled),
 //! `interrupts=N` (raises N, one by one, and counts what arrives). `only=NAME` leaves the
 //! other checks out.

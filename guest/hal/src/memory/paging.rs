@@ -67,7 +67,7 @@ const DEVICE: u64 = RAM | UNCACHED;
 const TABLE: u64 = PRESENT | ACCESSED | WRITABLE | USER;
 
 /// Where ring 3 reads the page tables: at this distance from their addresses.
-const WINDOW: u64 = 0x7100_0000_0000;
+pub(crate) const WINDOW: u64 = 0x7100_0000_0000;
 /// Most pages of stacks that one request maps.
 const MOST_PAGES: u64 = 4096;
 
@@ -106,24 +106,24 @@ pub(crate) fn protect(image: &Image) {
     } else {
         &boot_tables().1.0
     };
-    for_each_page(supervisor::further(), LARGE, |page| {
+    let further = supervisor::further();
+    for_each_page(further.clone(), LARGE, |page| {
         let value = page | (RAM & !USER) | LARGE_PAGE;
         directory[index(page, 21)].store(value, Ordering::Relaxed);
     });
-    // The tables first, then the entries: as soon as those of the directory's own page and of ring 0's
-    // state, which lies close behind it, are in effect, ring 3 cannot write there. A copy takes
-    // effect as a whole.
+    // The tables first: once the entries of the directory's own page and of ring 0's state, close
+    // behind it, are in effect, ring 3 cannot write there. A copy takes effect as a whole.
     let own = index(address_of(boot_tables().1), 21);
     let (mut own_entry, mut next_entry) = (0, directory[own + 1].load(Ordering::Relaxed));
     let mut base = 0;
-    // The entry code left what is behind the first MiB executable, up to 6 MiB. Behind ring 0's last
-    // part of the image all pages have the same rights.
+    // The entry code left what is behind the first MiB executable, up to 6 MiB.
     let last_table = supervisor::image_end();
     while base < last_table.max(3 * LARGE) {
         let entry = if base < last_table {
             image_table(image, base) | TABLE
         } else {
-            base | own_rights(RAM) | LARGE_PAGE
+            let user = u64::from(!further.contains(&base)) * USER;
+            base | own_rights(RAM & !USER | user) | LARGE_PAGE
         };
         let place = index(base, 21);
         if is_copy || place < own || place > own + 1 {

@@ -210,6 +210,14 @@ pub(crate) fn reserve(ram_bytes: u64) {
     }
 }
 
+/// What [`further`] begins with, read at this distance from where it lies. For tests.
+pub(crate) fn further_start_at(distance: u64) -> u64 {
+    let word = ((&raw const FURTHER).addr() as u64 + distance) as *const u64;
+    // SAFETY: 1. The caller names the window's distance, where `paging::open_window` has mapped this
+    //    part of the image for reading. 2. Nothing changes the word once the tables are protected.
+    unsafe { word.read_volatile() }
+}
+
 /// The large pages that [`reserve`] took; empty without any.
 #[inline]
 pub(crate) fn further() -> Range<u64> {

@@ -9,7 +9,7 @@ use core::sync::atomic::AtomicU8;
 use super::{gate, service};
 use crate::apic::eoi;
 use crate::memory::layout::STACKS;
-use crate::memory::supervisor;
+use crate::memory::{paging, supervisor};
 use crate::trap::registers::load_registers;
 use crate::{clock, cpu, ipi};
 
@@ -18,6 +18,8 @@ use crate::{clock, cpu, ipi};
 pub enum Trespass {
     /// Writes to a page table.
     WritePageTable,
+    /// Writes to the memory for page tables outside the image.
+    WriteFurtherTable,
     /// Writes to the memory with the descriptor tables.
     WriteDescriptors,
     /// Reads from there.
@@ -50,6 +52,13 @@ pub fn trespass(what: Trespass) -> ! {
         // SAFETY: 1. The write faults, or the panic below ends the image: nothing runs that depends
         //    on the table.
         Trespass::WritePageTable => unsafe { (tables as *mut u64).write_volatile(0) },
+        Trespass::WriteFurtherTable => {
+            let further = supervisor::further_start_at(paging::WINDOW);
+            assert_ne!(further, 0, "the machine has no further tables");
+            // SAFETY: 1. The write faults, or the panic below ends the image: nothing runs that
+            //    depends on the tables.
+            unsafe { (further as *mut u64).write_volatile(0) }
+        }
         // SAFETY: 1. The write faults, or the panic below ends the image: nothing runs that depends
         //    on the tables.
         Trespass::WriteDescriptors => unsafe { (descriptors as *mut u64).write_volatile(0) },
