@@ -247,6 +247,14 @@ fn udp_sockets_share_a_port_as_on_linux() {
 }
 
 #[test]
+fn tcp_sockets_share_a_port_as_on_linux() {
+    if !can_run() {
+        return;
+    }
+    offers::answers_as_here_on_one_and_two_cpus("listeners.c");
+}
+
+#[test]
 fn calls_that_are_made_often_become_jumps_and_answer_as_before() {
     if !can_run() {
         return;

@@ -9,14 +9,15 @@ pub struct Binding {
     pub address: SocketAddr,
     /// `::` leaves IPv4 to others (`IPV6_V6ONLY`).
     pub only_v6: bool,
-    /// Which UDP sockets may have the same address and port.
+    /// Which sockets may have the same address and port.
     pub sharing: Sharing,
 }
 
-/// What two UDP sockets both say to have one address and port together (socket(7)).
+/// What two sockets both say to have one address and port together (socket(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sharing {
-    /// `SO_REUSEADDR`: the one that was bound last gets what no connected one does.
+    /// `SO_REUSEADDR`: of UDP sockets the one that was bound last gets what no connected one does; one
+    /// TCP socket of them listens.
     pub address: bool,
     /// `SO_REUSEPORT`: peers are divided among them.
     pub port: bool,
@@ -69,6 +70,26 @@ impl Binding {
         !self.sharing.allows(other.sharing) && self.overlaps(other)
     }
 
+    /// Whether one of two listeners keeps the other from its port.
+    pub(crate) fn excludes_listener(&self, other: &Self) -> bool {
+        !(self.sharing.port & other.sharing.port) && self.overlaps(other)
+    }
+
+    /// Of several that take a packet from `peer`, the one of the highest rank gets it, as by
+    /// `compute_score` in net/ipv4/udp.c and inet_hashtables.c: bound to an address, not to both families, of the
+    /// highest number. Those that divide their peers have other ranks for each. Below bit 31.
+    pub(crate) fn rank(&self, number: u32, peer: SocketAddr, key: u32) -> u32 {
+        /// The bits below those of what comes first.
+        const ORDER: u32 = (1 << 29) - 1;
+        let own = self.address.ip();
+        let order = if self.sharing.port {
+            mixed(number, peer, key)
+        } else {
+            number
+        };
+        u32::from(!own.is_unspecified()) << 30 | u32::from(own.is_ipv4()) << 29 | order & ORDER
+    }
+
     /// Where its packets come from on a route whose own address is `routed`. None: it has no
     /// address of that family.
     pub(crate) fn source(&self, routed: IpAddr) -> Option<IpAddr> {
@@ -78,6 +99,17 @@ impl Binding {
         }
         (own.is_ipv4() == routed.is_ipv4()).then_some(own)
     }
+}
+
+/// A number that says nothing about the socket's or the peer's.
+fn mixed(number: u32, peer: SocketAddr, key: u32) -> u32 {
+    const ODD: u32 = 0x9e37_79b9;
+    let ip = match peer.ip() {
+        IpAddr::V4(ip) => ip.to_bits(),
+        IpAddr::V6(ip) => ip.to_bits() as u32,
+    };
+    let once = (ip ^ u32::from(peer.port()) ^ number << 16 ^ key).wrapping_mul(ODD);
+    (once ^ once >> 16).wrapping_mul(ODD)
 }
 
 #[cfg(test)]

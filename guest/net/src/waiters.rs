@@ -8,6 +8,12 @@ pub trait Wake {
     fn wake(self);
     /// Whether both are the same.
     fn is(&self, other: &Self) -> bool;
+    /// Whether the sockets may be those of programs, which share ports of TCP. Where that is known
+    /// when an image is linked, others have no code for it.
+    #[inline(always)]
+    fn of_programs() -> bool {
+        true
+    }
 }
 
 /// Of a thread that drives a whole stack and looks at everything in turn.

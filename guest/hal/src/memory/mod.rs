@@ -73,6 +73,12 @@ fn low_of_programs(image: &Image, handover: &Handover) -> Range<u64> {
     start..low_end(room)
 }
 
+/// Whether the image runs programs; known when it is linked.
+#[inline(always)]
+pub fn runs_programs() -> bool {
+    has_programs()
+}
+
 /// Whether a stack frame may lie at `address`.
 pub(crate) fn may_be_stack(address: u64) -> bool {
     address.is_multiple_of(8)

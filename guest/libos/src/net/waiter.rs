@@ -31,6 +31,12 @@ impl Wake for Waiter {
         }
     }
 
+    #[cfg(target_os = "none")]
+    #[inline(always)]
+    fn of_programs() -> bool {
+        tare_hal::memory::runs_programs()
+    }
+
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Thread(one), Self::Thread(other)) => one.id() == other.id(),

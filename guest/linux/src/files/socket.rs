@@ -18,7 +18,7 @@ use tare_libos::net::{
 use tare_libos::sync::SpinLock;
 use tare_libos::thread::Thread as Waiter;
 
-use super::bound::{BOUND, expect_here};
+use super::bound::{BOUND, Bound, expect_here};
 use super::endpoint::{Address, Half, Received, SocketKind};
 use super::watch::Item;
 use super::{Endpoint, File, Status, Watchers};
@@ -61,7 +61,7 @@ pub(crate) struct Socket {
     family: u32,
     state: SpinLock<State>,
     /// A stream socket's address.
-    bound: SpinLock<Option<Binding>>,
+    bound: SpinLock<Option<Bound>>,
     only_v6: AtomicBool,
     wakes: Arc<Wakes>,
     no_delay: AtomicBool,
@@ -229,7 +229,7 @@ impl Socket {
         match self.state() {
             State::Stream => {
                 let bound = *self.bound.lock();
-                let from = bound.unwrap_or_else(|| self.binding(self.any()));
+                let from = bound.map_or_else(|| self.binding(self.any()), |bound| bound.at);
                 let stream = TcpStream::connect_nonblocking_from(from, address)?;
                 stream.set_nodelay(self.no_delay()).ok();
                 stream.set_corked(self.corked()).ok();
@@ -417,7 +417,9 @@ impl Endpoint for Socket {
         }
         let bound = (*self.bound.lock()).ok_or(Errno::EINVAL)?;
         let backlog = backlog.max(1);
-        let listener = TcpListener::bind_as(bound, backlog)?;
+        BOUND.lock().listen(bound)?;
+        let listener = TcpListener::bind_as(bound.at, backlog)
+            .inspect_err(|_| BOUND.lock().end_listening(bound))?;
         *self.state.lock() = State::Listening(Arc::new(listener));
         self.wakes.0.wake();
         Ok(())
@@ -458,6 +460,9 @@ impl Endpoint for Socket {
             State::Listening(_) => {
                 if half != Half::Write {
                     *self.state.lock() = State::Stream;
+                    if let Some(bound) = *self.bound.lock() {
+                        BOUND.lock().end_listening(bound);
+                    }
                     self.wakes.0.wake();
                 }
                 Ok(())
@@ -484,7 +489,7 @@ impl Endpoint for Socket {
             State::Connected(stream) => stream.local_addr()?,
             State::Datagram(Some(socket)) => socket.local_addr()?,
             State::Listening(_) | State::Stream | State::Datagram(None) => {
-                bound.map_or(self.any(), |bound| bound.address)
+                bound.map_or(self.any(), |bound| bound.at.address)
             }
         }))
     }

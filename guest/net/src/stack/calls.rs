@@ -55,11 +55,18 @@ impl<L: Link, W: Wake> Stack<L, W> {
 
     /// The same on an address that may leave IPv4 to others.
     pub fn listen_as(&mut self, mut local: Binding, backlog: usize) -> Result<ListenerId> {
+        let is_any = local.address.port() == 0;
         let is_taken = |local: &Binding| {
             let mut listeners = self.tcp.listeners.iter().flatten();
-            listeners.any(|other| other.local.overlaps(local))
+            listeners.any(|other| {
+                if W::of_programs() && !is_any {
+                    other.local.excludes_listener(local)
+                } else {
+                    other.local.overlaps(local)
+                }
+            })
         };
-        if local.address.port() == 0 {
+        if is_any {
             let free = (EPHEMERAL..=u16::MAX)
                 .map(|port| local.with_port(port))
                 .find(|local| !is_taken(local));

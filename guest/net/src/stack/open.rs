@@ -70,11 +70,8 @@ impl<W: Wake> Tcp<W> {
         counters: &mut Counters,
         now: Instant,
     ) -> Opened {
-        let (local, remote) = (arrival.flow.local, arrival.flow.remote.ip());
-        let is_for = |listener: &Option<Listener<W>>| {
-            listener.as_ref().is_some_and(|l| l.local.takes(&local))
-        };
-        let Some(index) = self.listeners.iter().position(is_for) else {
+        let remote = arrival.flow.remote.ip();
+        let Some(index) = self.listener_for(&arrival.flow) else {
             return Opened::NoListener;
         };
         let Some(listener) = &mut self.listeners[index] else {
@@ -106,6 +103,26 @@ impl<W: Wake> Tcp<W> {
         let tcp = tare_tcp::Connection::accept(config, identity, syn, &self.pool, at);
         let id = self.insert_opening(arrival, via, listener_id, tcp);
         Opened::Connection(id)
+    }
+
+    /// Of several listeners those at an address go before those at any; peers are divided among those
+    /// that are alike.
+    fn listener_for(&self, flow: &Flow) -> Option<usize> {
+        let is_for = |listener: &Option<Listener<W>>| {
+            listener
+                .as_ref()
+                .is_some_and(|l| l.local.takes(&flow.local))
+        };
+        if !W::of_programs() {
+            return self.listeners.iter().position(is_for);
+        }
+        let numbered = self.listeners.iter().enumerate();
+        let rank = |&(index, listener): &(usize, &Option<Listener<W>>)| {
+            let local = listener.as_ref().map(|listener| listener.local);
+            local.map(|local| local.rank(index as u32, flow.remote, self.division))
+        };
+        let takers = numbered.filter(|(_, listener)| is_for(listener));
+        takers.max_by_key(rank).map(|(index, _)| index)
     }
 
     fn insert_opening(

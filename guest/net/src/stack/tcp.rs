@@ -72,6 +72,8 @@ pub(super) struct Tcp<W> {
     /// Acknowledgements may bring cookies back until then.
     pub(super) cookies_until: Instant,
     pub(super) next_port: u16,
+    /// By which peers are divided among listeners of one port, so that none can choose its own.
+    pub(super) division: u32,
 }
 
 /// What became of a segment that no connection takes.
@@ -101,6 +103,7 @@ impl<W: Wake> Tcp<W> {
             pool: super::limits::pool(memory),
             cookies_until: Instant::from_micros(i64::MIN),
             next_port: EPHEMERAL | (seed >> 48) as u16,
+            division: seed as u32,
         }
     }
 

@@ -94,23 +94,10 @@ impl<W: Wake> Datagrams<W> {
         self.local.takes(&flow.local) && self.peer.is_none_or(|peer| peer == flow.remote)
     }
 
-    /// Of several that take a datagram from `peer`, the one of the highest rank gets it, as by
-    /// `compute_score` in net/ipv4/udp.c: connected, bound to an address, not to both families, bound last. Those
-    /// that divide their peers have other ranks for each.
+    /// Of several that take a datagram from `peer`, the one of the highest rank gets it: connected, and
+    /// as their bindings say; of two that are alike the one that was bound last.
     fn rank(&self, peer: SocketAddr) -> u32 {
-        /// The bits below those of what comes first.
-        const ORDER: u32 = (1 << 29) - 1;
-        let own = self.local.address.ip();
-        let divides = self.local.sharing.port;
-        let order = if divides {
-            mixed(self.number, peer)
-        } else {
-            self.number
-        };
-        u32::from(self.peer.is_some()) << 31
-            | u32::from(!own.is_unspecified()) << 30
-            | u32::from(own.is_ipv4()) << 29
-            | order & ORDER
+        u32::from(self.peer.is_some()) << 31 | self.local.rank(self.number, peer, 0)
     }
 
     /// Keeps a datagram for the application. `false` if there is no room.
@@ -325,17 +312,6 @@ impl<W: Wake> Udp<W> {
         let mut bound = self.sockets.iter().flatten();
         bound.any(|other| other.local.excludes(local))
     }
-}
-
-/// A number that says nothing about the socket's or the peer's.
-fn mixed(number: u32, peer: SocketAddr) -> u32 {
-    const ODD: u32 = 0x9e37_79b9;
-    let ip = match peer.ip() {
-        IpAddr::V4(ip) => ip.to_bits(),
-        IpAddr::V6(ip) => ip.to_bits() as u32,
-    };
-    let once = (ip ^ u32::from(peer.port()) ^ number << 16).wrapping_mul(ODD);
-    (once ^ once >> 16).wrapping_mul(ODD)
 }
 
 /// What became of a datagram.

@@ -162,3 +162,49 @@ fn sockets_that_divide_their_peers_have_some_each_and_keep_them() {
     }
     assert!(peers.iter().all(|count| *count > 10), "{peers:?}");
 }
+
+#[test]
+fn listeners_that_divide_their_peers_have_some_each_and_their_own_backlog() {
+    let mut world = world();
+    let shared = Binding {
+        sharing: Sharing {
+            address: false,
+            port: true,
+        },
+        ..any_v4(80)
+    };
+    let listeners = [(); 4].map(|()| world.server.listen_as(shared, 200).unwrap());
+    let refused = world.server.listen_as(any_v4(80), 200).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::AddrInUse);
+    let to = SocketAddr::new(SERVER_V4, 80);
+    let connect = |world: &mut super::world::World| {
+        let clients = [(); 100].map(|()| world.client.connect(to, world.now).unwrap());
+        world.run_until_quiet();
+        clients
+    };
+    let clients = connect(&mut world);
+    world.server.close_listener(listeners[0], world.now);
+    world.run_until_quiet();
+    let mut accepted = Vec::new();
+    for listener in &listeners[1..] {
+        let before = accepted.len();
+        accepted.extend(core::iter::from_fn(|| world.server.accept(*listener).ok()));
+        assert!(accepted.len() - before > 10, "{}", accepted.len() - before);
+    }
+    let is_lost = |client: &_| world.client.failure(*client).unwrap().is_some();
+    let lost = clients.iter().copied().filter(is_lost).count();
+    assert!(lost > 10 && lost + accepted.len() == 100, "{lost}");
+    // Those that are left have all that come now; one that is full does not fill the others.
+    let small = Binding {
+        address: SocketAddr::new(SERVER_V4, 80),
+        ..shared
+    };
+    let nearest = world.server.listen_as(small, 7).unwrap();
+    connect(&mut world);
+    let mut count = |listener| core::iter::from_fn(|| world.server.accept(listener).ok()).count();
+    assert_eq!(count(nearest), 7);
+    assert_eq!(
+        listeners[1..].iter().map(|one| count(*one)).sum::<usize>(),
+        0
+    );
+}
