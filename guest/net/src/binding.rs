@@ -78,6 +78,7 @@ impl Binding {
     /// Of several that take a packet from `peer`, the one of the highest rank gets it, as by
     /// `compute_score` in net/ipv4/udp.c and inet_hashtables.c: bound to an address, not to both families, of the
     /// highest number. Those that divide their peers have other ranks for each. Below bit 31.
+    #[inline(always)]
     pub(crate) fn rank(&self, number: u32, peer: SocketAddr, key: u32) -> u32 {
         /// The bits below those of what comes first.
         const ORDER: u32 = (1 << 29) - 1;

@@ -10,11 +10,12 @@
 //! | [`frame`] | what a frame is about, from fixed offsets |
 //! | [`binding`] | the local address of a socket |
 //! | `flow`, `timers` | connections by address; their deadlines |
+//! | [`reassembly`] | datagrams of programs that come in fragments |
 //! | `port` | smoltcp's interface, driven for one socket at a time |
 //! | [`stack`] | all of it |
 //!
 //! TCP is `tare_tcp`, UDP and IPv6 are in [`stack`]; smoltcp has ARP, ICMP and DHCP
-//! of IPv4. Not here: IP fragments, reception of multicast.
+//! of IPv4. Not here: reassembly of IPv6's fragments, and of IPv4's but for programs; reception of multicast.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -35,6 +36,7 @@ mod neighbours;
 mod port;
 mod random;
 pub mod readiness;
+pub mod reassembly;
 pub mod stack;
 mod timers;
 mod transmit;

@@ -12,7 +12,7 @@ pub struct Counters {
     pub malformed: u64,
     /// Frames with a wrong checksum.
     pub bad_checksum: u64,
-    /// IP fragments, which are not put together.
+    /// IP fragments that were dropped: all, or of programs' images those that were not put together.
     pub fragments: u64,
     /// Frames that are neither ARP nor IPv4.
     pub other_protocol: u64,

@@ -10,10 +10,11 @@ use super::via::Via;
 use super::{Stack, icmp};
 use crate::binding::Binding;
 use crate::flow::Flow;
-use crate::frame::Datagram;
+use crate::frame::{self, Checksums, Datagram, Fragment, Frame, Medium};
 use crate::link::{Link, Loopback};
 use crate::neighbours;
 use crate::readiness::Readiness;
+use crate::reassembly::Taken;
 use crate::waiters::Wake;
 
 impl<L: Link, W: Wake> Stack<L, W> {
@@ -36,6 +37,51 @@ impl<L: Link, W: Wake> Stack<L, W> {
         let concerns_all = frame[0] & 1 == 1 || !self.wire.has_address(found.flow.local.ip());
         if !concerns_all && self.may_send_error(now) {
             icmp::send_port_unreachable(&mut self.wire, super::sender(frame), found, frame);
+        }
+    }
+
+    /// A fragment: of a datagram for this host it is kept until the others are there.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn ingress_fragment(&mut self, frame: &[u8], now: Instant) {
+        const UDP: u8 = 17;
+        let is_for_all = frame[0] & 1 == 1;
+        let found = Fragment::of(frame).filter(|it| it.key.protocol == UDP && !is_for_all);
+        let bytes = found.and_then(|it| frame.get(usize::from(it.start)..usize::from(it.end)));
+        let (Some(found), Some(bytes)) = (found, bytes) else {
+            self.counters.fragments += 1;
+            return;
+        };
+        let flow = Flow {
+            local: SocketAddr::from((found.key.destination, 0)),
+            remote: SocketAddr::from((found.key.source, 0)),
+        };
+        if !super::is_foreign(&flow) {
+            self.counters.martian += 1;
+        } else if !self.wire.has_address(flow.local.ip()) {
+            self.counters.broadcast += 1;
+        } else {
+            let memory = self.udp.memory;
+            let fragments = self.fragments.get_or_insert_default();
+            let taken = fragments.take(&found, bytes, memory, now);
+            self.counters.fragments += fragments.take_dropped();
+            if let Taken::Complete(packet) = taken {
+                self.ingress_whole(&packet);
+            }
+        }
+    }
+
+    /// A datagram that was put together, as an IPv4 packet. No error is sent where no socket takes it.
+    fn ingress_whole(&mut self, packet: &[u8]) {
+        match frame::parse_as(packet, Medium::Ip, Checksums::Unverified) {
+            Ok(Frame::Udp(found)) => {
+                let payload = packet.get(usize::from(found.start)..usize::from(found.end));
+                let socket = self.udp.taker(&found.flow).zip(payload);
+                let kept = socket.is_some_and(|(it, bytes)| it.receive(found.flow.remote, bytes));
+                self.counters.udp_dropped += u64::from(!kept);
+            }
+            Ok(_) => self.counters.malformed += 1,
+            Err(error) => self.count_refusal(error),
         }
     }
 

@@ -29,6 +29,7 @@ mod tcp;
 mod udp;
 mod via;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr};
 
@@ -43,6 +44,7 @@ use super::link::{Link, Loopback, Received};
 use super::memory::Memory;
 use super::port::Port;
 use super::random::{Random, Use};
+use super::reassembly::Fragments;
 use super::waiters::{Waiters, Wake};
 
 use reports::{Report, TooBig};
@@ -90,6 +92,8 @@ pub struct Stack<L: Link, W: Wake> {
     icmp_errors: icmp::ErrorBudget,
     tcp: tcp::Tcp<W>,
     udp: udp::Udp<W>,
+    /// From the first one on.
+    fragments: Option<Box<Fragments>>,
     ipv6: autoconf::Ipv6,
     /// Name servers of the command line, which go before those of the network.
     name_servers: Vec<IpAddr>,
@@ -121,6 +125,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
             icmp_errors: icmp::ErrorBudget::default(),
             tcp: tcp::Tcp::new(seed.rotate_left(17), seeds.secret, memory),
             udp: udp::Udp::new(&seeds, memory),
+            fragments: None,
             ipv6: autoconf::Ipv6::off(random(Use::Dhcpv6)),
             name_servers: Vec::new(),
             configured: Waiters::default(),
@@ -256,6 +261,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         match frame::parse_as(bytes, frame::Medium::Ethernet, checksums) {
             Ok(frame) => self.ingress_wire(frame, bytes, now),
             Err(FrameError::PriorityTag) => self.ingress_tagged(bytes, checksums, now),
+            Err(FrameError::Fragment) if W::of_programs() => self.ingress_fragment(bytes, now),
             Err(error) => self.count_refusal(error),
         }
         self.wire.link.recycle(buffer);

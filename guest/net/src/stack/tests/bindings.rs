@@ -208,3 +208,46 @@ fn listeners_that_divide_their_peers_have_some_each_and_their_own_backlog() {
         0
     );
 }
+
+#[test]
+fn the_longest_datagram_of_ipv4_arrives_in_fragments() {
+    let mut world = world();
+    let server = world.server.bind_as(any_v4(53)).unwrap();
+    let client = world.client.bind_as(any_v4(4000)).unwrap();
+    let (to, now) = (SocketAddr::new(SERVER_V4, 53), world.now);
+    let data: Vec<u8> = (0..65_507).map(|at| (at / 3) as u8).collect();
+    world.client.send_to(client, b"resolves", to, now).unwrap();
+    world.run_until_quiet();
+    let mut buf = std::vec![0; 65_507];
+    world
+        .server
+        .receive_from(server, &mut buf, Take::Remove)
+        .unwrap();
+    for len in [1473, 65_507, 9000] {
+        world.client.send_to(client, &data[..len], to, now).unwrap();
+        world.run_until_quiet();
+        let (received, from) = world
+            .server
+            .receive_from(server, &mut buf, Take::Remove)
+            .unwrap();
+        assert_eq!((received, &buf[..received]), (len, &data[..len]));
+        world
+            .server
+            .send_to(server, &buf[..received], from, now)
+            .unwrap();
+        world.run_until_quiet();
+        let (received, _) = world
+            .client
+            .receive_from(client, &mut buf, Take::Remove)
+            .unwrap();
+        assert_eq!((received, &buf[..received]), (len, &data[..len]));
+    }
+    assert_eq!(world.server.counters().fragments, 0);
+    // No socket has it.
+    world
+        .client
+        .send_to(client, &data[..3000], SocketAddr::new(SERVER_V4, 54), now)
+        .unwrap();
+    world.run_until_quiet();
+    assert_eq!(world.server.counters().udp_dropped, 1);
+}
