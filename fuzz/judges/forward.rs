@@ -227,23 +227,31 @@ impl World {
         });
     }
 
-    /// A client's datagram, which is the next frame, of an empty queue, if it is not too long.
+    /// A client's datagram: the next frame, of an empty queue, or fragments one behind the other.
     fn ask(&mut self, client: u16, port: u16, len: u16) {
-        let (client, port, len) = (client % 8, port % 4, usize::from(len) % 1600);
+        let (client, port, len) = (client % 8, port % 4, usize::from(len) % 5000);
         let from = SocketAddr::from(([127, 0, 0, 1], client));
         self.table
             .datagram((port, from), port, &vec![client as u8; len], self.now);
-        if len > 1472 {
-            return;
+        let mut udp = Vec::new();
+        let mut has_more = true;
+        while has_more {
+            let frame = self.table.peek(self.now).expect("a datagram");
+            assert!(frame.bytes.len() <= 1514);
+            let place = half(frame.bytes, 20);
+            assert_eq!(
+                (frame.bytes[23], usize::from(place & 0x1fff) * 8),
+                (17, udp.len())
+            );
+            udp.extend_from_slice(&frame.bytes[34..]);
+            has_more = place & 0x2000 != 0;
+            self.table.consume();
         }
-        let frame = self.table.peek(self.now).expect("a datagram");
-        let udp = &frame.bytes[34..];
-        assert_eq!((frame.bytes[23], half(udp, 4)), (17, 8 + len as u16));
-        let ports = [half(udp, 0), half(udp, 2)];
+        assert_eq!((udp.len(), half(&udp, 4)), (8 + len, 8 + len as u16));
+        let ports = [half(&udp, 0), half(&udp, 2)];
         assert_eq!(ports, [client, port]);
         assert!(udp[8..].iter().all(|byte| *byte == client as u8));
         self.asked.insert(ports, self.now);
-        self.table.consume();
     }
 
     /// A datagram of the guest's, with a changed byte: what goes to a client goes to one that has asked, whole.

@@ -29,7 +29,7 @@ counters! {
         forward_datagrams_in,
         /// The guest's answers to them.
         forward_datagrams_out,
-        /// Datagrams that were dropped: longer than a packet, from an address that the guest cannot answer, or not
+        /// Datagrams that were dropped: by IPv6 longer than a packet, from an address that the guest cannot answer, or not
         /// taken by the host's socket.
         forward_datagrams_dropped,
         /// Frames of the guest that are neither TCP nor a client's datagram nor a question for the gateway's address,

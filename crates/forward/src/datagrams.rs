@@ -15,7 +15,7 @@ const REMEMBERED: Duration = Duration::from_secs(300);
 const CLIENTS_MAX: usize = 4096;
 /// Clients that are looked at for such a place: the longest silent of them leaves it.
 const LOOKED_AT: usize = 8;
-/// Datagrams that wait for the guest.
+/// Frames of datagrams that wait for the guest; the fragments of one more may go beyond.
 const WAITING_MAX: usize = 128;
 
 /// A socket of the host that datagrams come from and go to: its number among those of UDP.

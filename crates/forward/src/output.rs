@@ -13,6 +13,8 @@ use crate::frame::{
 
 const HOP_LIMIT: u8 = 64;
 const DO_NOT_FRAGMENT: u8 = 0x40;
+/// In the word with the offset (RFC 791, 3.1).
+const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// What is behind the IP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +103,33 @@ impl OutFrame {
             }
         }
         self.transport_at = bytes.len();
+    }
+
+    /// The finished frame of a datagram, in fragments if its packet is longer than `mtu` (RFC 791, 3.2). By IPv6 it
+    /// is not.
+    pub(crate) fn into_fragments(self, mtu: u16, identification: u16) -> Vec<Vec<u8>> {
+        let (header, payload) = self.bytes.split_at(self.transport_at);
+        if self.bytes.len() - ETHERNET_HEADER <= usize::from(mtu) {
+            return vec![self.bytes];
+        }
+        // Whole units of eight bytes, and one at least.
+        let room = (usize::from(mtu).saturating_sub(IPV4_HEADER) & !7).max(8);
+        let units = (0..).step_by(room / 8);
+        let last = payload.len().div_ceil(room) - 1;
+        let parts = payload.chunks(room).zip(units).enumerate();
+        let fragment = |(number, (part, unit)): (usize, (&[u8], u16))| {
+            let mut frame = [header, part].concat();
+            let ip = &mut frame[ETHERNET_HEADER..][..IPV4_HEADER];
+            let flags = if number == last { 0 } else { MORE_FRAGMENTS };
+            ip[2..4].copy_from_slice(&((IPV4_HEADER + part.len()) as u16).to_be_bytes());
+            ip[4..6].copy_from_slice(&identification.to_be_bytes());
+            ip[6..8].copy_from_slice(&(flags | unit).to_be_bytes());
+            ip[10..12].fill(0);
+            let sum = !checksum::fold(checksum::sum(ip));
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            frame
+        };
+        parts.map(fragment).collect()
     }
 
     /// Completes lengths and checksums. TCP's or UDP's is left to a guest that accepts that: the frame was on no

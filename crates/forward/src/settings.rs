@@ -91,13 +91,12 @@ impl Settings {
         })
     }
 
-    /// Most bytes of a datagram from an address of this kind in one packet.
+    /// Most bytes of a datagram from an address of this kind: in fragments, but by IPv6 in one packet.
     pub(crate) fn longest_datagram(&self, client: IpAddr) -> usize {
-        let headers = match client.to_canonical() {
-            IpAddr::V4(_) => IPV4_HEADER + UDP_HEADER,
-            IpAddr::V6(_) => IPV6_HEADER + UDP_HEADER,
-        };
-        usize::from(self.mtu).saturating_sub(headers)
+        match client.to_canonical() {
+            IpAddr::V4(_) => usize::from(u16::MAX) - IPV4_HEADER - UDP_HEADER,
+            IpAddr::V6(_) => usize::from(self.mtu).saturating_sub(IPV6_HEADER + UDP_HEADER),
+        }
     }
 
     /// Whether the guest reaches addresses of this kind.

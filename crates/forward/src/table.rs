@@ -86,6 +86,8 @@ pub struct Table<S> {
     unwatched: Vec<Slot>,
     answers: VecDeque<Vec<u8>>,
     datagrams: Datagrams,
+    /// Of the last datagram.
+    identification: u16,
     /// Whether a datagram goes before a segment: they take turns.
     is_datagrams_turn: bool,
     accepted: RxOffload,
@@ -100,7 +102,6 @@ impl<S: Stream> Table<S> {
         Self {
             secret: Secret::new(settings.secret),
             pool: Pool::new(settings.limits.buffers),
-            settings,
             relays: Vec::new(),
             free: Vec::new(),
             open: 0,
@@ -117,11 +118,13 @@ impl<S: Stream> Table<S> {
             unwatched: Vec::new(),
             answers: VecDeque::new(),
             datagrams: Datagrams::default(),
+            identification: u16::from_be_bytes([settings.secret[0], settings.secret[1]]),
             is_datagrams_turn: false,
             accepted: RxOffload::default(),
             out: OutFrame::default(),
             has_out: false,
             counters: Arc::default(),
+            settings,
         }
     }
 
@@ -224,8 +227,8 @@ impl<S: Stream> Table<S> {
     }
 
     /// Takes a client's datagram from one of the host's UDP sockets, for the guest's `port`. One that is longer than
-    /// a packet (there are no fragments), or comes from an address that the guest cannot answer, is dropped and
-    /// counted.
+    /// a packet goes in fragments, by IPv6 not; what cannot go, or comes from an address that the guest cannot
+    /// answer, is dropped and counted.
     pub fn datagram(
         &mut self,
         from: (DatagramPort, SocketAddr),
@@ -250,7 +253,10 @@ impl<S: Stream> Table<S> {
         let mut frame = OutFrame::default();
         frame.begin_datagram(&self.settings, &ends, bytes);
         frame.finish(RxOffload::default());
-        self.datagrams.push(frame.bytes);
+        self.identification = self.identification.wrapping_add(1);
+        for fragment in frame.into_fragments(self.settings.mtu, self.identification) {
+            self.datagrams.push(fragment);
+        }
     }
 
     /// A stream has become ready.

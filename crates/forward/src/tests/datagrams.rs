@@ -122,7 +122,7 @@ fn what_is_too_long_or_from_nowhere_is_dropped() {
     settings.v6 = None;
     let mut world = World::with(settings);
     let client = (0, from("127.0.0.1:5000"));
-    world.table.datagram(client, 53, &[0; 1473], world.now);
+    world.table.datagram(client, 53, &[0; 65_508], world.now);
     world
         .table
         .datagram((0, from("[::1]:5000")), 53, &[], world.now);
@@ -134,6 +134,50 @@ fn what_is_too_long_or_from_nowhere_is_dropped() {
     world.table.consume();
     world.table.datagram(client, 53, &[], world.now);
     assert_eq!(datagram(&mut world).map(|(_, data)| data), Some(Vec::new()));
+}
+
+#[test]
+fn a_datagram_of_several_packets_goes_in_fragments() {
+    let mut world = World::new();
+    let client = (0, from("127.0.0.1:5000"));
+    let data: Vec<u8> = (0..65_507).map(|at| (at / 3) as u8).collect();
+    let mut identifications = Vec::new();
+    for len in [1473, 1480, 2952, 65_507] {
+        world.table.datagram(client, 53, &data[..len], world.now);
+        let (mut whole, mut has_more) = (Vec::new(), true);
+        while let Some(frame) = world.table.peek(world.now) {
+            let (header, part) = frame.bytes.split_at(34);
+            assert!(has_more && frame.bytes.len() <= 1514);
+            assert_eq!(
+                Frame::parse(frame.bytes),
+                Ok(Frame::Datagram([10, 0, 2, 15].into()))
+            );
+            let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+            let sum = tare_devices::net::checksum::sum(&header[14..]);
+            assert_eq!(tare_devices::net::checksum::fold(sum), 0xffff);
+            assert_eq!(usize::from(word(20) & 0x1fff) * 8, whole.len());
+            has_more = word(20) & 0x2000 != 0;
+            whole.extend_from_slice(part);
+            identifications.push(word(18));
+            world.table.consume();
+        }
+        assert!(!has_more && whole.len() == len + 8);
+        assert_eq!(whole[8..], data[..len]);
+        let pseudo = [10, 0, 2, 2, 10, 0, 2, 15];
+        let sum = tare_devices::net::checksum::sum(&pseudo)
+            + tare_devices::net::checksum::sum(&whole)
+            + 17
+            + whole.len() as u64;
+        assert_eq!(tare_devices::net::checksum::fold(sum), 0xffff);
+    }
+    identifications.dedup();
+    assert_eq!(identifications.len(), 4);
+    // By IPv6 there are none.
+    world
+        .table
+        .datagram((0, from("[::1]:5000")), 53, &data[..1453], world.now);
+    assert!(!world.table.has_output());
+    assert_eq!(world.counted("forward_datagrams_dropped"), 1);
 }
 
 #[test]

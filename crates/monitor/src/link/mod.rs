@@ -141,7 +141,7 @@ fn forward(
             port: port.guest,
         });
     }
-    let datagrams = DatagramPorts::new(datagrams, config.mtu);
+    let datagrams = DatagramPorts::new(datagrams);
     let (passt, beside) = match &ports.passt {
         Some(passt) => {
             let (link, beside) = beside(config, passt, take(passt.stream.fd)?)?;

@@ -28,13 +28,14 @@ pub(crate) struct DatagramPorts {
     ports: Vec<PortSocket>,
     /// Those that may have something, by the number of the port.
     ready: Vec<bool>,
-    /// Longer than any datagram that fits in a packet.
+    /// Longer than any datagram.
     buffer: Box<[u8]>,
 }
 
 impl DatagramPorts {
-    pub(crate) fn new(ports: Vec<PortSocket>, mtu: u16) -> Self {
-        let longest = if ports.is_empty() { 0 } else { mtu.into() };
+    pub(crate) fn new(ports: Vec<PortSocket>) -> Self {
+        // Its pages are used as datagrams fill them.
+        let longest = if ports.is_empty() { 0 } else { 1 << 16 };
         Self {
             ready: vec![false; ports.len()],
             ports,

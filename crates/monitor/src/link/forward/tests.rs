@@ -55,7 +55,7 @@ fn link_beside(
         socket: listener.into(),
         port: 80,
     };
-    let datagrams = DatagramPorts::new(datagrams, settings.mtu);
+    let datagrams = DatagramPorts::new(datagrams);
     let mut link = ForwardLink::new(settings, vec![listener], datagrams, passt).unwrap();
     link.set_offload(RxOffload::default()).unwrap();
     (link, address)
