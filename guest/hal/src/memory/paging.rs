@@ -648,7 +648,7 @@ fn next_table(entry: &AtomicU64) -> &'static Table {
 fn new_table() -> &'static Table {
     match supervisor::table_page() {
         Some(page) => table_at(page),
-        None => panic!("no memory for page tables: {:?}", heap::stats()),
+        None => panic!("no memory for page tables beside {} B", heap::stats().used),
     }
 }
 
