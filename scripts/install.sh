@@ -21,7 +21,7 @@ built=$(scripts/target-dir.sh)/release
 programs=(tare tare-monitor tare-rr tare-calls tare-appliance)
 # What `tare new` writes a crate for: Cargo.toml, whose settings the crates inherit, the
 # versions of other crates, and every crate that an appliance depends on.
-sources=(Cargo.toml Cargo.lock guest/hal guest/io guest/libos guest/net guest/tcp guest/web crates/abi crates/policy)
+sources=(Cargo.toml Cargo.lock guest/fragments guest/hal guest/io guest/libos guest/net guest/tcp guest/web crates/abi crates/policy)
 
 # What an installation has outside of lib/tare.
 others=(bin/tare share/bash-completion/completions/tare lib/systemd/system/tare-blk@.service

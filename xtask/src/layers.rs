@@ -11,7 +11,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tare-simdisk", &["tare-policy"]),
     ("tare-simsched", &["tare-stats"]),
     ("tare-frames", &[]),
-    ("tare-forward", &["tare-devices", "tare-tcp"]),
+    (
+        "tare-forward",
+        &["tare-devices", "tare-fragments", "tare-tcp"],
+    ),
     (
         "tare-control",
         &["tare-abi", "tare-account", "tare-frames", "tare-policy"],
@@ -200,8 +203,9 @@ const LAYERS: &[(&str, &[&str])] = &[
     ),
     ("tare-hal", &["tare-abi"]),
     ("tare-io", &[]),
+    ("tare-fragments", &[]),
     ("tare-tcp", &[]),
-    ("tare-net", &["tare-io", "tare-tcp"]),
+    ("tare-net", &["tare-fragments", "tare-io", "tare-tcp"]),
     (
         "tare-libos",
         &[

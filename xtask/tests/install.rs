@@ -98,6 +98,7 @@ fn the_sources_of_an_appliance_are_installed_whole() {
         "guest/io",
         "guest/libos",
         "guest/net",
+        "guest/fragments",
         "guest/tcp",
         "crates/abi",
         "crates/policy",

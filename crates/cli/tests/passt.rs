@@ -326,6 +326,30 @@ fn a_udp_port_answers_its_clients() {
     }
 }
 
+/// 1,472 bytes are one frame, and 65,507 the most that IPv4 has.
+#[test]
+fn datagrams_of_several_frames_pass_a_published_port_both_ways() {
+    if !kvm() || built("linux").is_none() {
+        return;
+    }
+    let place = Place::new();
+    let Some(program) = c(&place.dir, "datagrams.c", &["-static"]) else {
+        return;
+    };
+    let port = free_port();
+    let publish = format!("{port}:53/udp");
+    place.start(&[&program, "-p", &publish, "--net", "user,outbound=off"]);
+    let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    for length in [1472, 1473, 9000, 65_507] {
+        let question: Vec<u8> = (0..length).map(|at| (at / 5) as u8).collect();
+        let answer = echoed(&client, (Ipv4Addr::LOCALHOST, port), &question);
+        assert!(answer == question, "{length}");
+    }
+    assert_eq!(place.counter("forward_fragments_dropped"), 0);
+    assert_eq!(place.starts(), 0);
+    place.stop();
+}
+
 #[test]
 fn two_udp_ports_for_one_of_the_guest_answer_by_the_one_that_was_asked() {
     if !kvm() || built("linux").is_none() {

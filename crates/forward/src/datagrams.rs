@@ -3,8 +3,9 @@
 //! A datagram says nothing about an end, so a client is remembered for [`REMEMBERED`] after its last one, and the
 //! guest may answer until then. No timer is needed: the time is looked at when the guest answers.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tare_tcp::FourTuple;
 use tare_tcp::time::{Duration, Instant};
@@ -22,14 +23,14 @@ const WAITING_MAX: usize = 128;
 pub type DatagramPort = u16;
 
 /// A datagram of the guest for a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
     /// The socket that it leaves by.
     pub port: DatagramPort,
     /// The client.
     pub client: SocketAddr,
-    /// Its data.
-    pub bytes: &'a [u8],
+    /// Its data; owned if it came in fragments.
+    pub bytes: Cow<'a, [u8]>,
 }
 
 /// A client's side: the socket that it sends to, and its address.
@@ -48,6 +49,8 @@ pub(crate) struct Datagrams {
     clients: Vec<Client>,
     by_side: HashMap<Side, usize>,
     by_ends: HashMap<FourTuple, usize>,
+    /// How many have this address for the guest.
+    at: HashMap<IpAddr, usize>,
     /// Where the next place is looked for.
     hand: usize,
     /// Complete frames.
@@ -101,10 +104,23 @@ impl Datagrams {
             let old = std::mem::replace(&mut self.clients[place], client);
             self.by_side.remove(&old.side);
             self.by_ends.remove(&old.ends);
+            let address = old.ends.local.ip();
+            if let Some(count) = self.at.get_mut(&address) {
+                *count -= 1;
+                if *count == 0 {
+                    self.at.remove(&address);
+                }
+            }
             place
         };
         self.by_side.insert(side, place);
         self.by_ends.insert(ends, place);
+        *self.at.entry(ends.local.ip()).or_default() += 1;
+    }
+
+    /// Whether any client has this address for the guest, whose fragments have no port.
+    pub(crate) fn has_client_at(&self, address: IpAddr) -> bool {
+        self.at.contains_key(&address)
     }
 
     /// The place of the longest silent of some clients, others each time.
@@ -160,5 +176,7 @@ mod tests {
         assert_eq!(datagrams.clients.len(), CLIENTS_MAX);
         assert_eq!(datagrams.by_side.len(), CLIENTS_MAX);
         assert_eq!(datagrams.by_ends.len(), CLIENTS_MAX);
+        let address = ends(0).local.ip();
+        assert_eq!(datagrams.at[&address], CLIENTS_MAX);
     }
 }

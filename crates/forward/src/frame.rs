@@ -33,7 +33,9 @@ pub(crate) enum Frame<'a> {
     Tcp(FourTuple, &'a [u8]),
     /// A whole datagram of UDP from the guest (`remote`), and its data.
     Udp(FourTuple, &'a [u8]),
-    /// A part of one, or an echo request, with where it goes.
+    /// A fragment of one by IPv4, with where it goes.
+    Part(IpAddr),
+    /// An echo request, or a part of it, with where it goes.
     Datagram(IpAddr),
     /// The guest asks for a hardware address.
     Question(Question),
@@ -67,7 +69,7 @@ impl<'a> Frame<'a> {
 }
 
 /// RFC 791, 3.1.
-fn ipv4(packet: &[u8]) -> Result<Frame<'_>, Malformed> {
+pub(crate) fn ipv4(packet: &[u8]) -> Result<Frame<'_>, Malformed> {
     let header = packet.first_chunk::<IPV4_HEADER>().ok_or(Malformed)?;
     let header_len = usize::from(header[0] & 0x0f) * 4;
     let total_len = usize::from(number(header, 2));
@@ -81,7 +83,7 @@ fn ipv4(packet: &[u8]) -> Result<Frame<'_>, Malformed> {
     match header[9] {
         PROTOCOL_TCP if is_whole => tcp(source, destination, payload),
         PROTOCOL_UDP if is_whole => udp(source, destination, payload),
-        PROTOCOL_UDP => Ok(Frame::Datagram(destination)),
+        PROTOCOL_UDP => Ok(Frame::Part(destination)),
         PROTOCOL_ICMP if payload.first() == Some(&ECHO) => Ok(Frame::Datagram(destination)),
         _ => Ok(Frame::Other),
     }

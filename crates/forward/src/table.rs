@@ -1,17 +1,19 @@
 //! [`Table`]: the connections, by slot and by the ends that a frame names.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tare_devices::net::{RxFrame, RxOffload};
+use tare_fragments::{Fragment, Fragments, Taken};
 use tare_tcp::segment::{Segment, flags};
 use tare_tcp::time::{Duration, Instant};
 use tare_tcp::{Connection, FourTuple, Identity, Loss, Pool, Secret, State};
 
 use crate::datagrams::{Answer, DatagramPort, Datagrams};
 use crate::deadlines::Deadlines;
-use crate::frame::{Frame, Malformed};
+use crate::frame::{self, Frame, Malformed};
 use crate::output::OutFrame;
 use crate::relay::{Relay, Remains, Stream, Watched};
 use crate::{Beside, ForwardCounters, Settings, neighbour};
@@ -47,7 +49,7 @@ pub struct Readiness {
 }
 
 /// Whose a frame of the guest is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FrameOwner<'a> {
     /// The table: it was taken, or dropped and counted.
     Table,
@@ -86,6 +88,8 @@ pub struct Table<S> {
     unwatched: Vec<Slot>,
     answers: VecDeque<Vec<u8>>,
     datagrams: Datagrams,
+    /// Answers that come in fragments.
+    fragments: Fragments,
     /// Of the last datagram.
     identification: u16,
     /// Whether a datagram goes before a segment: they take turns.
@@ -118,6 +122,7 @@ impl<S: Stream> Table<S> {
             unwatched: Vec::new(),
             answers: VecDeque::new(),
             datagrams: Datagrams::default(),
+            fragments: Fragments::default(),
             identification: u16::from_be_bytes([settings.secret[0], settings.secret[1]]),
             is_datagrams_turn: false,
             accepted: RxOffload::default(),
@@ -167,6 +172,7 @@ impl<S: Stream> Table<S> {
         self.closed_reports.clear();
         self.has_out = false;
         self.answers.clear();
+        self.fragments = Fragments::default();
         self.datagrams.clear();
         self.queue.clear();
         self.touched.clear();
@@ -306,16 +312,20 @@ impl<S: Stream> Table<S> {
     /// Takes a frame of the guest, if it is for a connection. [`Table::settle`] follows after the
     /// last one of a batch.
     pub fn take<'a>(&mut self, frame: &'a [u8], now: Instant) -> FrameOwner<'a> {
+        let bytes = frame;
         let frame = Frame::parse(frame);
         if let Ok(Frame::Udp(ends, bytes)) = frame
-            && let Some((port, client)) = self.datagrams.client(&ends, now)
+            && let Some(answer) = self.answer_to_client(&ends, bytes.into(), now)
         {
-            self.counters.forward_datagrams_out.increment();
-            return FrameOwner::Client(Answer {
-                port,
-                client,
-                bytes,
-            });
+            return FrameOwner::Client(answer);
+        }
+        if let Ok(Frame::Part(to)) = frame
+            && self.datagrams.has_client_at(to)
+        {
+            return match self.part(bytes, now) {
+                Some(answer) => FrameOwner::Client(answer),
+                None => FrameOwner::Table,
+            };
         }
         if let Ok(Frame::Tcp(tuple, bytes)) = frame
             && let Some(slot) = self.by_ends.get(&tuple).copied()
@@ -333,12 +343,53 @@ impl<S: Stream> Table<S> {
                     self.answer(answer);
                 }
             }
-            Ok(Frame::Udp(..) | Frame::Datagram(_) | Frame::Other) => {
+            Ok(Frame::Udp(..) | Frame::Part(_) | Frame::Datagram(_) | Frame::Other) => {
                 self.counters.forward_unclaimed.increment()
             }
             Err(Malformed) => self.counters.forward_malformed.increment(),
         }
         FrameOwner::Table
+    }
+
+    fn answer_to_client<'a>(
+        &mut self,
+        ends: &FourTuple,
+        bytes: Cow<'a, [u8]>,
+        now: Instant,
+    ) -> Option<Answer<'a>> {
+        let (port, client) = self.datagrams.client(ends, now)?;
+        self.counters.forward_datagrams_out.increment();
+        Some(Answer {
+            port,
+            client,
+            bytes,
+        })
+    }
+
+    /// Takes a fragment to an address of clients; an answer, once all of it is there.
+    fn part<'a>(&mut self, frame: &[u8], now: Instant) -> Option<Answer<'a>> {
+        let found = Fragment::of(frame)?;
+        let bytes = frame.get(usize::from(found.start)..usize::from(found.end))?;
+        let since = core::time::Duration::from_micros(now.as_micros());
+        let taken = self.fragments.take(&found, bytes, |_| true, since);
+        let dropped = self.fragments.take_dropped();
+        self.counters.forward_fragments_dropped.add(dropped);
+        let Taken::Complete(packet) = taken else {
+            return None;
+        };
+        match frame::ipv4(&packet) {
+            Ok(Frame::Udp(ends, bytes)) => {
+                let answer = self.answer_to_client(&ends, bytes.to_vec().into(), now);
+                if answer.is_none() {
+                    self.counters.forward_unclaimed.increment();
+                }
+                answer
+            }
+            _ => {
+                self.counters.forward_malformed.increment();
+                None
+            }
+        }
     }
 
     /// Whether passt gets a frame that belongs to no connection: all of them once it runs, and before only
@@ -354,7 +405,9 @@ impl<S: Stream> Table<S> {
             (Beside::WaitingPasst, Ok(Frame::Udp(ends, _))) => {
                 self.settings.reaches(ends.local.ip())
             }
-            (Beside::WaitingPasst, Ok(Frame::Datagram(to))) => self.settings.reaches(to),
+            (Beside::WaitingPasst, Ok(Frame::Part(to) | Frame::Datagram(to))) => {
+                self.settings.reaches(to)
+            }
             (Beside::WaitingPasst, Ok(Frame::Question(question))) => {
                 neighbour::is_about_others(&self.settings, question)
             }

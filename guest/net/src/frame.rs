@@ -6,7 +6,6 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::checksum::Sum;
 use super::flow::Flow;
-use super::reassembly::Key;
 
 const ETHERNET_HEADER: usize = 14;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
@@ -18,7 +17,6 @@ const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_ICMPV6: u8 = 58;
 /// More fragments, and the offset, in IPv4's flags (RFC 791, 3.1).
 const FRAGMENT_BITS: u16 = 0x3fff;
-const MORE_FRAGMENTS: u16 = 0x2000;
 /// Extension headers of IPv6 (RFC 8200, 4).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
@@ -104,46 +102,6 @@ pub struct Datagram {
     pub end: u16,
 }
 
-/// A fragment of an IPv4 packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fragment {
-    /// Which packet it is of.
-    pub key: Key,
-    /// Where its bytes belong behind that packet's header.
-    pub offset: u16,
-    /// Whether it is not the last one.
-    pub has_more: bool,
-    /// Where its bytes begin in the frame.
-    pub start: u16,
-    /// Where its bytes end in the frame.
-    pub end: u16,
-}
-
-impl Fragment {
-    /// The fragment in an Ethernet frame that [`parse_as`] refuses as one; `None` for one of IPv6.
-    pub fn of(frame: &[u8]) -> Option<Self> {
-        let (ethernet, packet) = frame.split_first_chunk::<ETHERNET_HEADER>()?;
-        let header = packet.first_chunk::<20>()?;
-        if ethernet[12..] != ETHERTYPE_IPV4 {
-            return None;
-        }
-        let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-        let start = ETHERNET_HEADER as u16 + u16::from(header[0] & 0x0f) * 4;
-        Some(Self {
-            key: Key {
-                source: [header[12], header[13], header[14], header[15]],
-                destination: [header[16], header[17], header[18], header[19]],
-                identification: [header[4], header[5]],
-                protocol: header[9],
-            },
-            offset: (word(6) & 0x1fff) << 3,
-            has_more: word(6) & MORE_FRAGMENTS != 0,
-            start,
-            end: (ETHERNET_HEADER as u16).checked_add(word(2))?,
-        })
-    }
-}
-
 /// An ICMPv6 message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Icmpv6 {
@@ -171,7 +129,7 @@ pub enum FrameError {
     /// A checksum is wrong.
     #[error("checksum is wrong")]
     Checksum,
-    /// A fragment: [`Fragment::of`] says of what.
+    /// A fragment: [`tare_fragments::Fragment::of`] says of what.
     #[error("frame is a fragment")]
     Fragment,
     /// It has a tag with a priority and the network number 0; what is behind the tag

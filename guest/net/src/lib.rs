@@ -10,7 +10,6 @@
 //! | [`frame`] | what a frame is about, from fixed offsets |
 //! | [`binding`] | the local address of a socket |
 //! | `flow`, `timers` | connections by address; their deadlines |
-//! | [`reassembly`] | datagrams of programs that come in fragments |
 //! | `port` | smoltcp's interface, driven for one socket at a time |
 //! | [`stack`] | all of it |
 //!
@@ -36,7 +35,6 @@ mod neighbours;
 mod port;
 mod random;
 pub mod readiness;
-pub mod reassembly;
 pub mod stack;
 mod timers;
 mod transmit;

@@ -76,7 +76,7 @@ fn each_client_of_a_udp_port_gets_the_answers_to_it() {
         let expected = Answer {
             port,
             client,
-            bytes: b"answer",
+            bytes: b"answer".into(),
         };
         assert_eq!(
             world.table.take(&frame, world.now),
@@ -116,6 +116,78 @@ fn a_guest_answers_whom_it_was_asked_by_and_not_forever() {
     assert!(!world.table.has_output());
 }
 
+/// The frames of an answer of more than one packet.
+fn parts_of_answer(ends: &FourTuple, data: &[u8], number: u16) -> Vec<Vec<u8>> {
+    let back = FourTuple {
+        local: ends.remote,
+        remote: ends.local,
+    };
+    let mut frame = OutFrame::default();
+    frame.begin_datagram(&settings(), &back, data);
+    frame.finish(RxOffload::default());
+    frame.into_fragments(1500, number)
+}
+
+#[test]
+fn an_answer_in_fragments_leaves_whole_and_in_any_order() {
+    let mut world = World::new();
+    let client = (0, from("127.0.0.1:5000"));
+    world.table.datagram(client, 53, b"question", world.now);
+    let (ends, _) = datagram(&mut world).unwrap();
+    let data: Vec<u8> = (0..65_507).map(|at| (at / 3) as u8).collect();
+    for (number, len) in [1473, 9000, 65_507].into_iter().enumerate() {
+        let mut parts = parts_of_answer(&ends, &data[..len], number as u16);
+        parts.rotate_left(1);
+        let last = parts.pop().unwrap();
+        for part in parts {
+            assert_eq!(world.table.take(&part, world.now), FrameOwner::Table);
+        }
+        let expected = Answer {
+            port: 0,
+            client: client.1,
+            bytes: data[..len].into(),
+        };
+        let taken = world.table.take(&last, world.now);
+        assert!(taken == FrameOwner::Client(expected), "{len}");
+    }
+    assert_eq!(world.counted("forward_datagrams_out"), 3);
+    assert_eq!(world.counted("forward_fragments_dropped"), 0);
+}
+
+#[test]
+fn fragments_that_answer_nobody_are_not_sent() {
+    let mut world = World::new();
+    world
+        .table
+        .datagram((0, from("127.0.0.1:5000")), 53, b"question", world.now);
+    let (ends, _) = datagram(&mut world).unwrap();
+    let (mut other, mut elsewhere) = (ends, ends);
+    other.local.set_port(5001);
+    elsewhere.local.set_ip("192.0.2.7".parse().unwrap());
+    for (number, ends) in [other, elsewhere].iter().enumerate() {
+        for part in parts_of_answer(ends, &[7; 3000], number as u16) {
+            assert_eq!(world.table.take(&part, world.now), FrameOwner::Table);
+        }
+    }
+    // One whole datagram to a port that did not ask, and three frames to an address that did not.
+    assert_eq!(world.counted("forward_unclaimed"), 4);
+    // An answer whose fragments overlap: both are dropped.
+    let mut parts = parts_of_answer(&ends, &[7; 3000], 9);
+    parts[1][21] -= 1;
+    for part in &parts[..2] {
+        assert_eq!(world.table.take(part, world.now), FrameOwner::Table);
+    }
+    assert_eq!(world.counted("forward_fragments_dropped"), 2);
+    // One that stays incomplete for too long.
+    let parts = parts_of_answer(&ends, &[7; 3000], 10);
+    world.table.take(&parts[0], world.now);
+    world.now = world.now + Duration::from_secs(31);
+    for part in &parts[1..] {
+        assert_eq!(world.table.take(part, world.now), FrameOwner::Table);
+    }
+    assert_eq!(world.counted("forward_fragments_dropped"), 3);
+}
+
 #[test]
 fn what_is_too_long_or_from_nowhere_is_dropped() {
     let mut settings = settings();
@@ -150,7 +222,7 @@ fn a_datagram_of_several_packets_goes_in_fragments() {
             assert!(has_more && frame.bytes.len() <= 1514);
             assert_eq!(
                 Frame::parse(frame.bytes),
-                Ok(Frame::Datagram([10, 0, 2, 15].into()))
+                Ok(Frame::Part([10, 0, 2, 15].into()))
             );
             let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
             let sum = tare_devices::net::checksum::sum(&header[14..]);

@@ -96,6 +96,6 @@ impl DatagramPorts {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         self.ports
             .get(usize::from(answer.port))
-            .is_some_and(|port| sendto(&port.socket, answer.bytes, flags, &answer.client).is_ok())
+            .is_some_and(|port| sendto(&port.socket, &answer.bytes, flags, &answer.client).is_ok())
     }
 }

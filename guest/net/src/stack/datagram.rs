@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 
 use smoltcp::time::Instant;
+use tare_fragments::{Fragment, Taken};
 use tare_io::{Error, ErrorKind, Result};
 
 use super::udp::{DatagramId, Message, Sent, send};
@@ -10,11 +11,10 @@ use super::via::Via;
 use super::{Stack, icmp};
 use crate::binding::Binding;
 use crate::flow::Flow;
-use crate::frame::{self, Checksums, Datagram, Fragment, Frame, Medium};
+use crate::frame::{self, Checksums, Datagram, Frame, Medium};
 use crate::link::{Link, Loopback};
 use crate::neighbours;
 use crate::readiness::Readiness;
-use crate::reassembly::Taken;
 use crate::waiters::Wake;
 
 impl<L: Link, W: Wake> Stack<L, W> {
@@ -61,9 +61,10 @@ impl<L: Link, W: Wake> Stack<L, W> {
         } else if !self.wire.has_address(flow.local.ip()) {
             self.counters.broadcast += 1;
         } else {
-            let memory = self.udp.memory;
+            let has_room = self.udp.memory.has_room;
             let fragments = self.fragments.get_or_insert_default();
-            let taken = fragments.take(&found, bytes, memory, now);
+            let now = core::time::Duration::from_micros(now.total_micros().cast_unsigned());
+            let taken = fragments.take(&found, bytes, has_room, now);
             self.counters.fragments += fragments.take_dropped();
             if let Taken::Complete(packet) = taken {
                 self.ingress_whole(&packet);

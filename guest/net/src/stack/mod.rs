@@ -35,6 +35,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use smoltcp::iface::SocketSet;
 use smoltcp::wire::Ipv4Cidr;
+use tare_fragments::Fragments;
 use tare_io::{Error, ErrorKind, Result};
 
 use super::binding::Binding;
@@ -44,7 +45,6 @@ use super::link::{Link, Loopback, Received};
 use super::memory::Memory;
 use super::port::Port;
 use super::random::{Random, Use};
-use super::reassembly::Fragments;
 use super::waiters::{Waiters, Wake};
 
 use reports::{Report, TooBig};

@@ -4,12 +4,14 @@
 //! which two fragments overlap is dropped, as RFC 5722 has it for IPv6 and Linux for both. No timer
 //! ends one that stays incomplete: time is looked at when the next fragment comes.
 
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
 use alloc::vec::Vec;
-
-use smoltcp::time::{Duration, Instant};
-
-use super::frame::Fragment;
-use super::memory::Memory;
+use core::time::Duration;
 
 /// How long a datagram may be incomplete (Linux: `ipfrag_time`).
 const TIME: Duration = Duration::from_secs(30);
@@ -22,8 +24,12 @@ const PARTS_MAX: usize = 256;
 const DATAGRAMS_MAX: usize = 64;
 const DATAGRAMS_OF_SENDER: usize = 16;
 const OVERHEAD: usize = 256;
-/// A header without options, before the datagram.
+/// Bytes of a header without options, which is before the datagram.
 const HEADER: usize = 20;
+const ETHERNET_HEADER: usize = 14;
+const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
+/// In IPv4's flags (RFC 791, 3.1).
+const MORE_FRAGMENTS: u16 = 0x2000;
 const LONGEST: usize = u16::MAX as usize;
 
 /// What the fragments of a datagram have in common (RFC 791, 3.2).
@@ -39,10 +45,50 @@ pub struct Key {
     pub protocol: u8,
 }
 
+/// A fragment of an IPv4 packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment {
+    /// Which packet it is of.
+    pub key: Key,
+    /// Where its bytes belong behind that packet's header.
+    pub offset: u16,
+    /// Whether it is not the last one.
+    pub has_more: bool,
+    /// Where its bytes begin in the frame.
+    pub start: u16,
+    /// Where its bytes end in the frame.
+    pub end: u16,
+}
+
+impl Fragment {
+    /// The fragment in an Ethernet frame whose IPv4 header is valid; `None` for other protocols.
+    pub fn of(frame: &[u8]) -> Option<Self> {
+        let (ethernet, packet) = frame.split_first_chunk::<ETHERNET_HEADER>()?;
+        let header = packet.first_chunk::<20>()?;
+        if ethernet[12..] != ETHERTYPE_IPV4 {
+            return None;
+        }
+        let word = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let start = ETHERNET_HEADER as u16 + u16::from(header[0] & 0x0f) * 4;
+        Some(Self {
+            key: Key {
+                source: [header[12], header[13], header[14], header[15]],
+                destination: [header[16], header[17], header[18], header[19]],
+                identification: [header[4], header[5]],
+                protocol: header[9],
+            },
+            offset: (word(6) & 0x1fff) << 3,
+            has_more: word(6) & MORE_FRAGMENTS != 0,
+            start,
+            end: (ETHERNET_HEADER as u16).checked_add(word(2))?,
+        })
+    }
+}
+
 #[derive(Debug)]
 struct Datagram {
     key: Key,
-    since: Instant,
+    since: Duration,
     /// A header, and what came so far.
     packet: Vec<u8>,
     /// Ends of fragments that came, in order and apart: from and to, behind the header.
@@ -62,7 +108,7 @@ impl Datagram {
 pub enum Taken {
     /// Others are missing.
     Kept,
-    /// The whole packet, with a header without options and without checksum.
+    /// The whole packet. Its header has no options.
     Complete(Vec<u8>),
     /// It does not fit to those that came, which are dropped too.
     Refused,
@@ -78,13 +124,13 @@ pub struct Fragments {
 }
 
 impl Fragments {
-    /// Takes a fragment with its bytes.
+    /// Takes a fragment with its bytes, at `now` since any one moment. Asks before memory is taken for it.
     pub fn take(
         &mut self,
         fragment: &Fragment,
         bytes: &[u8],
-        memory: Memory,
-        now: Instant,
+        has_room: impl Fn(usize) -> bool,
+        now: Duration,
     ) -> Taken {
         self.drop_where(|it| it.since + TIME <= now);
         let start = usize::from(fragment.offset);
@@ -119,7 +165,7 @@ impl Fragments {
             }
         };
         let datagram = &mut self.datagrams[at];
-        match datagram.add(start as u16, end as u16, fragment.has_more, bytes, memory) {
+        match datagram.add(start as u16, end as u16, fragment.has_more, bytes, has_room) {
             Added::Refused => {
                 self.dropped += 1;
                 self.drop_at(at);
@@ -180,7 +226,14 @@ enum Added {
 }
 
 impl Datagram {
-    fn add(&mut self, start: u16, end: u16, has_more: bool, bytes: &[u8], memory: Memory) -> Added {
+    fn add(
+        &mut self,
+        start: u16,
+        end: u16,
+        has_more: bool,
+        bytes: &[u8],
+        has_room: impl Fn(usize) -> bool,
+    ) -> Added {
         let next = self.parts.partition_point(|part| part.0 < start);
         let at = self.parts.get(next);
         // The network may copy a packet.
@@ -199,7 +252,7 @@ impl Datagram {
         }
         let needed = HEADER + usize::from(end.max(last));
         let more = needed.saturating_sub(self.packet.len());
-        let has_room = (memory.has_room)(more)
+        let has_room = has_room(more)
             && self.packet.try_reserve(more).is_ok()
             && self.parts.try_reserve(1).is_ok();
         if !has_room {
@@ -236,8 +289,15 @@ impl Datagram {
         header[8..10].copy_from_slice(&[64, key.protocol]);
         header[12..16].copy_from_slice(&key.source);
         header[16..].copy_from_slice(&key.destination);
-        let [a, b] = super::checksum::Sum::new().plus(header).finish();
-        header[10..12].copy_from_slice(&[!a, !b]);
+        // RFC 1071, in the order of memory.
+        let (words, _) = header.as_chunks::<2>();
+        let sum: u32 = words
+            .iter()
+            .map(|word| u32::from(u16::from_be_bytes(*word)))
+            .sum();
+        let folded = (sum & 0xffff) + (sum >> 16);
+        let folded = (folded & 0xffff) + (folded >> 16);
+        header[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
     }
 }
 
@@ -265,8 +325,8 @@ mod tests {
     }
 
     fn take(to: &mut Fragments, fragment: &Fragment, bytes: &[u8], seconds: u64) -> Taken {
-        let now = Instant::ZERO + Duration::from_secs(seconds);
-        to.take(fragment, bytes, Memory::UNLIMITED, now)
+        let now = Duration::from_secs(seconds);
+        to.take(fragment, bytes, |_| true, now)
     }
 
     #[test]
@@ -288,11 +348,7 @@ mod tests {
             }
             let packet = found.expect("complete");
             assert_eq!(packet[HEADER..], payload);
-            assert!(
-                super::super::checksum::Sum::new()
-                    .plus(&packet[..HEADER])
-                    .is_valid()
-            );
+            assert_eq!(packet[2..4], (packet.len() as u16).to_be_bytes());
             assert_eq!((all.bytes(), all.take_dropped()), (0, 0));
         }
     }
