@@ -32,7 +32,7 @@ counters! {
         /// Datagrams that were dropped: by IPv6 longer than a packet, from an address that the guest cannot answer, or not
         /// taken by the host's socket.
         forward_datagrams_dropped,
-        /// Fragments of answers that were dropped: they contradict each other, or others were missing for 30 s.
+        /// Fragments of answers that were dropped: they contradict each other, others were missing for 30 s, or there were too many.
         forward_fragments_dropped,
         /// Frames of the guest that are neither TCP nor a client's datagram nor a question for the gateway's address,
         /// where no passt is on the wire, or none that they would start.

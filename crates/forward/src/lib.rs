@@ -18,7 +18,7 @@
 //! counted ([`ForwardCounters`]), and what belongs to no connection goes to whoever is beside, or is
 //! refused ([`Settings::beside`]).
 //!
-//! Limits: no IPv4 fragments, no IPv6 extension headers, no ICMP.
+//! Limits: fragments of UDP by IPv4 alone, no IPv6 extension headers, no ICMP.
 
 mod counters;
 mod datagrams;

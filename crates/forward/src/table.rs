@@ -368,8 +368,13 @@ impl<S: Stream> Table<S> {
 
     /// Takes a fragment to an address of clients; an answer, once all of it is there.
     fn part<'a>(&mut self, frame: &[u8], now: Instant) -> Option<Answer<'a>> {
-        let found = Fragment::of(frame)?;
-        let bytes = frame.get(usize::from(found.start)..usize::from(found.end))?;
+        let found =
+            Fragment::of(frame).filter(|it| self.settings.v4.guest.octets() == it.key.source);
+        let bytes = found.and_then(|it| frame.get(usize::from(it.start)..usize::from(it.end)));
+        let (Some(found), Some(bytes)) = (found, bytes) else {
+            self.counters.forward_malformed.increment();
+            return None;
+        };
         let since = core::time::Duration::from_micros(now.as_micros());
         let taken = self.fragments.take(&found, bytes, |_| true, since);
         let dropped = self.fragments.take_dropped();
