@@ -1,42 +1,18 @@
 /* TCP sockets that share a port: who may bind, who may listen, and who gets which connections. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include "lines.h"
-
-enum { NONE, ADDRESS, PORT, BOTH };
+#include "sharing.h"
 
 static int made(int family, int shares)
 {
-    int one = 1, zero = 0, s = socket(family, SOCK_STREAM, 0);
-    if (shares & ADDRESS)
-        setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (shares & PORT)
-        setsockopt(s, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
-    if (family == AF_INET6)
-        setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
-    return s;
-}
-
-static int at(int s, int family, const char *address, int port)
-{
-    struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons(port) };
-    struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
-    if (family == AF_INET6) {
-        inet_pton(AF_INET6, address, &six.sin6_addr);
-        return bind(s, (void *)&six, sizeof six);
-    }
-    inet_pton(AF_INET, address, &four.sin_addr);
-    return bind(s, (void *)&four, sizeof four);
+    return made_of(SOCK_STREAM, family, shares);
 }
 
 /* A connection to the loopback. */
 static int to(int port)
 {
-    struct sockaddr_in peer = { .sin_family = AF_INET, .sin_port = htons(port),
-                                .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    struct sockaddr_in peer = here(port);
     int s = socket(AF_INET, SOCK_STREAM, 0);
     if (connect(s, (void *)&peer, sizeof peer)) {
         close(s);

@@ -1,50 +1,25 @@
 /* UDP sockets that share a port: who may, and who gets what comes. */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sys/socket.h>
 #include "lines.h"
-
-enum { NONE, ADDRESS, PORT, BOTH };
+#include "sharing.h"
 
 static int made(int family, int shares)
 {
-    int one = 1, zero = 0, s = socket(family, SOCK_DGRAM, 0);
-    if (shares & ADDRESS)
-        setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (shares & PORT)
-        setsockopt(s, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one);
-    if (family == AF_INET6)
-        setsockopt(s, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
-    return s;
-}
-
-static int at(int s, int family, const char *address, int port)
-{
-    struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons(port) };
-    struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons(port) };
-    if (family == AF_INET6) {
-        inet_pton(AF_INET6, address, &six.sin6_addr);
-        return bind(s, (void *)&six, sizeof six);
-    }
-    inet_pton(AF_INET, address, &four.sin_addr);
-    return bind(s, (void *)&four, sizeof four);
+    return made_of(SOCK_DGRAM, family, shares);
 }
 
 static int to(int s, int port)
 {
-    struct sockaddr_in peer = { .sin_family = AF_INET, .sin_port = htons(port),
-                                .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    struct sockaddr_in peer = here(port);
     return connect(s, (void *)&peer, sizeof peer);
 }
 
 /* Sends from `from` to a port; which of some sockets has it. -1: none, -2: more than one. */
 static int taker(int from, int port, const int *sockets, int count)
 {
-    struct sockaddr_in peer = { .sin_family = AF_INET, .sin_port = htons(port),
-                                .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    struct sockaddr_in peer = here(port);
     char byte;
     int found = -1;
     sendto(from, "x", 1, 0, (void *)&peer, sizeof peer);
