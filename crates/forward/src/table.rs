@@ -312,31 +312,30 @@ impl<S: Stream> Table<S> {
     /// Takes a frame of the guest, if it is for a connection. [`Table::settle`] follows after the
     /// last one of a batch.
     pub fn take<'a>(&mut self, frame: &'a [u8], now: Instant) -> FrameOwner<'a> {
-        let bytes = frame;
-        let frame = Frame::parse(frame);
-        if let Ok(Frame::Udp(ends, bytes)) = frame
+        let found = Frame::parse(frame);
+        if let Ok(Frame::Udp(ends, bytes)) = found
             && let Some(answer) = self.answer_to_client(&ends, bytes.into(), now)
         {
             return FrameOwner::Client(answer);
         }
-        if let Ok(Frame::Part(to)) = frame
+        if let Ok(Frame::Part(to)) = found
             && self.datagrams.has_client_at(to)
         {
-            return match self.part(bytes, now) {
+            return match self.part(frame, now) {
                 Some(answer) => FrameOwner::Client(answer),
                 None => FrameOwner::Table,
             };
         }
-        if let Ok(Frame::Tcp(tuple, bytes)) = frame
+        if let Ok(Frame::Tcp(tuple, bytes)) = found
             && let Some(slot) = self.by_ends.get(&tuple).copied()
         {
             self.segment(slot, bytes, now);
             return FrameOwner::Table;
         }
-        if self.is_for_passt(frame) {
+        if self.is_for_passt(found) {
             return FrameOwner::Passt;
         }
-        match frame {
+        match found {
             Ok(Frame::Tcp(tuple, bytes)) => self.stray(&tuple, bytes),
             Ok(Frame::Question(question)) => {
                 if let Some(answer) = neighbour::answer(&self.settings, question) {

@@ -25,7 +25,7 @@ const DATAGRAMS_MAX: usize = 64;
 const DATAGRAMS_OF_SENDER: usize = 16;
 const OVERHEAD: usize = 256;
 /// Bytes of a header without options, which is before the datagram.
-const HEADER: usize = 20;
+pub const HEADER: usize = 20;
 const ETHERNET_HEADER: usize = 14;
 const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
 /// In IPv4's flags (RFC 791, 3.1).
@@ -108,7 +108,7 @@ impl Datagram {
 pub enum Taken {
     /// Others are missing.
     Kept,
-    /// The whole packet. Its header has no options.
+    /// The whole packet. Its header has no options, and 0 for its checksum.
     Complete(Vec<u8>),
     /// It does not fit to those that came, which are dropped too.
     Refused,
@@ -289,15 +289,6 @@ impl Datagram {
         header[8..10].copy_from_slice(&[64, key.protocol]);
         header[12..16].copy_from_slice(&key.source);
         header[16..].copy_from_slice(&key.destination);
-        // RFC 1071, in the order of memory.
-        let (words, _) = header.as_chunks::<2>();
-        let sum: u32 = words
-            .iter()
-            .map(|word| u32::from(u16::from_be_bytes(*word)))
-            .sum();
-        let folded = (sum & 0xffff) + (sum >> 16);
-        let folded = (folded & 0xffff) + (folded >> 16);
-        header[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
     }
 }
 

@@ -32,6 +32,11 @@ fn datagram(world: &mut World) -> Option<(FourTuple, Vec<u8>)> {
 
 /// A frame of the guest's with a datagram back to where `ends` are from.
 fn answer(ends: &FourTuple, data: &[u8]) -> Vec<u8> {
+    answer_of_any_length(ends, data).bytes
+}
+
+/// The same, which may have to go in fragments.
+fn answer_of_any_length(ends: &FourTuple, data: &[u8]) -> OutFrame {
     let back = FourTuple {
         local: ends.remote,
         remote: ends.local,
@@ -39,7 +44,7 @@ fn answer(ends: &FourTuple, data: &[u8]) -> Vec<u8> {
     let mut frame = OutFrame::default();
     frame.begin_datagram(&settings(), &back, data);
     frame.finish(RxOffload::default());
-    frame.bytes
+    frame
 }
 
 #[test]
@@ -118,14 +123,7 @@ fn a_guest_answers_whom_it_was_asked_by_and_not_forever() {
 
 /// The frames of an answer of more than one packet.
 fn parts_of_answer(ends: &FourTuple, data: &[u8], number: u16) -> Vec<Vec<u8>> {
-    let back = FourTuple {
-        local: ends.remote,
-        remote: ends.local,
-    };
-    let mut frame = OutFrame::default();
-    frame.begin_datagram(&settings(), &back, data);
-    frame.finish(RxOffload::default());
-    frame.into_fragments(1500, number)
+    answer_of_any_length(ends, data).into_fragments(1500, number)
 }
 
 #[test]

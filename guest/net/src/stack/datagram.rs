@@ -3,13 +3,14 @@
 use core::net::SocketAddr;
 
 use smoltcp::time::Instant;
-use tare_fragments::{Fragment, Taken};
+use tare_fragments::{Fragment, HEADER, Taken};
 use tare_io::{Error, ErrorKind, Result};
 
 use super::udp::{DatagramId, Message, Sent, send};
 use super::via::Via;
 use super::{Stack, icmp};
 use crate::binding::Binding;
+use crate::checksum::Sum;
 use crate::flow::Flow;
 use crate::frame::{self, Checksums, Datagram, Frame, Medium};
 use crate::link::{Link, Loopback};
@@ -66,7 +67,9 @@ impl<L: Link, W: Wake> Stack<L, W> {
             let now = core::time::Duration::from_micros(now.total_micros().cast_unsigned());
             let taken = fragments.take(&found, bytes, has_room, now);
             self.counters.fragments += fragments.take_dropped();
-            if let Taken::Complete(packet) = taken {
+            if let Taken::Complete(mut packet) = taken {
+                let [a, b] = Sum::new().plus(&packet[..HEADER]).finish();
+                packet[10..12].copy_from_slice(&[!a, !b]);
                 self.ingress_whole(&packet);
             }
         }
