@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
-
 use tare_host::signal_number::SignalNumber;
 
 use crate::api::{ErrorBody, MachineStatus, SignalRequest, Stop, StopRequest};

@@ -104,7 +104,7 @@ pub struct FileCapabilities {
     pub value: Vec<u8>,
 }
 
-/// Whether something is written to the console.
+/// Whether the first process writes something for the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Logging {

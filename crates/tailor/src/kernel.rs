@@ -51,6 +51,13 @@ pub struct Kernel {
     pub files_made: usize,
 }
 
+impl Kernel {
+    /// The directory of its objects.
+    pub fn objects(&self) -> &Path {
+        self.image.vmlinux.parent().unwrap_or(Path::new("/"))
+    }
+}
+
 /// A kernel that was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeError {
@@ -202,8 +209,7 @@ impl KernelBuilder {
             toolchain: Toolchain::of(&spec.cuts)?,
             flags: flags(&spec.cuts, spec.counted.is_some()),
             added: &spec.add,
-            counts: spec.counted.as_ref().map(|it| &*it.counts),
-            counted_in: spec.counted.as_ref().map(|it| it.sources.as_path()),
+            counted: spec.counted.as_ref().map(|it| (&*it.counts, &*it.sources)),
         };
         let solve = |tree: &Tree, build: &Path| {
             let toolchain = &recipe.toolchain;
@@ -229,8 +235,7 @@ impl KernelBuilder {
             toolchain: Toolchain::Gnu,
             flags: Vec::new(),
             added: &BTreeMap::new(),
-            counts: None,
-            counted_in: None,
+            counted: None,
         };
         let solve = |tree: &Tree, build: &Path| {
             kconfig::solve_given(&self.starter, tree, build, given, goes_on)
@@ -259,21 +264,25 @@ impl KernelBuilder {
         if flags != lock.flags {
             return Err(MakeError::OtherFlags);
         }
-        if let Some(locked) = &lock.counts {
-            let found = counts.ok_or(MakeError::NoCounts)?.sha256();
-            if found != locked.sha256 {
-                let locked = locked.sha256.clone();
-                return Err(MakeError::OtherCounts { locked, found });
+        let counted = match &lock.counts {
+            None => None,
+            Some(locked) => {
+                let counts = counts.ok_or(MakeError::NoCounts)?;
+                let found = counts.sha256();
+                if found != locked.sha256 {
+                    let locked = locked.sha256.clone();
+                    return Err(MakeError::OtherCounts { locked, found });
+                }
+                Some((counts, Path::new(&locked.sources)))
             }
-        }
+        };
         let recipe = Recipe {
             sources: &sources,
             cuts: &lock.cuts,
             toolchain: Toolchain::of(&lock.cuts)?,
             flags,
             added: &lock.added,
-            counts: counts.filter(|_| lock.counts.is_some()),
-            counted_in: lock.counts.as_ref().map(|it| Path::new(&it.sources)),
+            counted,
         };
         let lines = lock.config.iter().map(String::as_str);
         let lines = GivenConfig::of_lines(lines)
@@ -370,7 +379,7 @@ impl KernelBuilder {
             image_bytes: packed.metadata().map_err(failed(&image.bz_image))?.len(),
             image_sha256: lock::sha256_of(packed).map_err(failed(&image.bz_image))?,
         };
-        if let Some(counts) = recipe.counts {
+        if let Some((counts, _)) = recipe.counted {
             counts.write(&dir.join(COUNTS))?;
         }
         lock.write(&dir.join(LOCK))?;
@@ -394,10 +403,8 @@ struct Recipe<'a> {
     flags: Vec<String>,
     /// Options that were added, each with why.
     added: &'a BTreeMap<Symbol, String>,
-    /// Counts that the compiler optimizes by.
-    counts: Option<&'a ExecutionCounts>,
-    /// The directory of the sources of which they are.
-    counted_in: Option<&'a Path>,
+    /// Counts that the compiler optimizes by, and the directory of the sources of which they are.
+    counted: Option<(&'a ExecutionCounts, &'a Path)>,
 }
 
 impl Recipe<'_> {
@@ -409,11 +416,10 @@ impl Recipe<'_> {
         objects: &Path,
     ) -> Result<(Vec<String>, Option<LockedCounts>), MakeError> {
         let mut flags = self.flags.clone();
-        let Some(counts) = self.counts else {
+        let Some((counts, counted)) = self.counted else {
             return Ok((flags, None));
         };
-        let sources = tree.dir().display().to_string();
-        if let Some(counted) = self.counted_in.filter(|counted| *counted != tree.dir()) {
+        if counted != tree.dir() {
             return Err(MakeError::CountsOfOtherPlace {
                 counted: counted.to_owned(),
                 found: tree.dir().to_owned(),
@@ -421,6 +427,7 @@ impl Recipe<'_> {
         }
         flags.extend(counts.give(objects)?);
         let sha256 = counts.sha256();
+        let sources = counted.display().to_string();
         Ok((flags, Some(LockedCounts { sha256, sources })))
     }
 }

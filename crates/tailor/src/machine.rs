@@ -240,8 +240,7 @@ impl Running {
         goes_on: impl Fn() -> bool,
     ) -> Result<ExecutionCounts, MachineError> {
         let port = self.counts.take().ok_or(CountsError::Nothing)?;
-        let list = port.take(goes_on)?;
-        Ok(ExecutionCounts::of_guest(&list, objects)?)
+        Ok(port.take(objects, goes_on)?)
     }
 
     /// What the user should know of its QEMU's jail, if anything.

@@ -222,6 +222,20 @@ pub(crate) fn cuts() -> String {
     text
 }
 
+/// The arguments in `tare tailor p.json WORDS`.
+#[cfg(test)]
+pub(super) fn parsed(words: &[&str]) -> TailorArgs {
+    #[derive(clap::Parser)]
+    struct TestCli {
+        #[command(flatten)]
+        args: TailorArgs,
+    }
+
+    let all = [&["tailor", "p.json"], words].concat();
+    let parsed: TestCli = clap::Parser::try_parse_from(all).unwrap();
+    parsed.args
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -118,8 +118,7 @@ fn counts(
     all: &TailoredForAll,
     progress: &mut Progress,
 ) -> Result<ExecutionCounts, Failure> {
-    let image = &all.tailored.kernel.image.vmlinux;
-    let objects = image.parent().unwrap_or(image);
+    let objects = all.tailored.kernel.objects();
     let mut sum = ExecutionCounts::default();
     for subject in subjects {
         let name = &subject.name;
@@ -137,21 +136,14 @@ fn counts(
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use tare_profile::Profile;
 
+    use super::super::args::parsed;
     use super::super::spec::spec;
     use super::*;
 
-    #[derive(Parser)]
-    struct TestCli {
-        #[command(flatten)]
-        args: TailorArgs,
-    }
-
     fn wanted(words: &[&str], applications: usize) -> Result<bool, String> {
-        let all = [&["tailor", "p.json"], words].concat();
-        let args = TestCli::try_parse_from(all).unwrap().args;
+        let args = parsed(words);
         let spec = spec(Profile::empty(), &args);
         is_wanted(&args, &spec, applications).map_err(|failure| failure.sentence())
     }

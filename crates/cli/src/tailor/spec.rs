@@ -67,28 +67,15 @@ pub(super) fn place(args: &TailorArgs, applications: &[Profiled]) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
+    use super::super::args::parsed;
     use super::*;
 
-    #[derive(Parser)]
-    struct TestCli {
-        #[command(flatten)]
-        args: TailorArgs,
-    }
-
     fn has_smp(words: &[&str]) -> bool {
-        let all = [&["tailor", "p.json"], words].concat();
-        let parsed = TestCli::try_parse_from(all).map(|words| words.args);
-        let spec = parsed.map(|args| spec(Profile::empty(), &args));
-        let smp = Symbol::new("SMP");
-        spec.is_ok_and(|spec| {
-            smp.is_some_and(|smp| {
-                tare_tailor::choose::choose(&spec)
-                    .symbols
-                    .contains_key(&smp)
-            })
-        })
+        let spec = spec(Profile::empty(), &parsed(words));
+        let smp = Symbol::new("SMP").unwrap();
+        tare_tailor::choose::choose(&spec)
+            .symbols
+            .contains_key(&smp)
     }
 
     #[test]

@@ -6,10 +6,9 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use tare_rootfs::Logging;
 use tare_rootfs::kernel::debian;
 use tare_rootfs::modules::Module;
-use tare_rootfs::{Cache, Tree};
+use tare_rootfs::{Cache, Logging, Tree};
 use tare_tailor::choose::choose;
 use tare_tailor::cut::Cut;
 use tare_tailor::kconfig::{self, Config};

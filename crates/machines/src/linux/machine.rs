@@ -11,9 +11,8 @@ use std::time::{Duration, Instant};
 use tare_launch::jailed_guest::{JailedGuest, RunningGuest};
 use tare_launch::publish::Publish;
 use tare_qemu::{self as qemu, Accelerator, GuestSystem, MachineType};
-use tare_rootfs::Logging;
 use tare_rootfs::guest::{CMDLINE, UNTIMED, WORDS};
-use tare_rootfs::{Tree, cpio};
+use tare_rootfs::{Logging, Tree, cpio};
 use tare_tailor::prove::KernelAlone;
 use tempfile::TempDir;
 
@@ -204,7 +203,7 @@ impl LinuxMachine {
         goes_on: impl Fn() -> bool,
     ) -> Result<ExecutionCounts, LinuxError> {
         let port = self.counts.take().ok_or(CountsError::Nothing)?;
-        Ok(ExecutionCounts::of_guest(&port.take(goes_on)?, objects)?)
+        Ok(port.take(objects, goes_on)?)
     }
 
     /// QEMU's process.

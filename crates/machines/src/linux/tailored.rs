@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::sync::Arc;
 
 use tare_rootfs::Cache;
@@ -65,7 +64,7 @@ fn counted(
     let made = builder.make(&order.instrumented(), &objects, &goes_on, |_| {});
     interrupt.check()?;
     let kernel = made.map_err(|error| not_made(name, error))?;
-    let image = kernel.image.bz_image;
+    let image = kernel.image.bz_image.clone();
     let bootable = Bootable {
         name: format!("{name}, instrumented"),
         image_bytes: fs::metadata(&image)
@@ -82,9 +81,7 @@ fn counted(
     for phase in &app.phases {
         requests::count(&machine, phase, REQUESTS, interrupt)?;
     }
-    let vmlinux = &kernel.image.vmlinux;
-    let objects = vmlinux.parent().unwrap_or(Path::new("/"));
-    let counts = machine.execution_counts(objects, goes_on);
+    let counts = machine.execution_counts(kernel.objects(), goes_on);
     interrupt.check()?;
     Ok(Counted {
         counts: Arc::new(counts?),

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use tare_init::counts;
 use tare_launch::jailed_guest::JailedGuest;
 
-use super::{CountsError, MOST_BYTES};
+use super::{CountsError, ExecutionCounts, MOST_BYTES};
 
 /// How long a guest may take to send them: those of lighttpd's kernel took 3 s, on a host at rest.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -41,8 +42,17 @@ impl CountsPort {
         Ok((Self { requests, received }, theirs))
     }
 
-    /// Requests the list of files from the guest and waits for it, as long as it `goes_on`.
-    pub fn take(self, goes_on: impl Fn() -> bool) -> Result<Vec<u8>, CountsError> {
+    /// Requests the counts from the guest, whose kernel was built in `objects`, and waits for them as long as
+    /// it `goes_on`.
+    pub fn take(
+        self,
+        objects: &Path,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<ExecutionCounts, CountsError> {
+        ExecutionCounts::of_guest(&self.list(goes_on)?, objects)
+    }
+
+    fn list(self, goes_on: impl Fn() -> bool) -> Result<Vec<u8>, CountsError> {
         // One that has sent them already may be gone.
         let _ = (&self.requests).write_all(&[counts::REQUEST]);
         let mut waited = Duration::ZERO;
