@@ -11,12 +11,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use support::needs::{built, kvm, skip};
 use support::suites::{at_once, expect_reasons, fetched, is_exempt};
-use support::{CommandOutput, TestDir, end, installed};
+use support::{CommandOutput, TestDir, end_or_kill, installed};
 
 const EXEMPT: &str = include_str!("suites/posix.txt");
 /// Interfaces that are the C library's alone.
@@ -37,8 +36,10 @@ const AT_A_TIME: usize = 8;
 const TRIES: usize = 3;
 /// What passes at least where the suite's source is.
 const FEWEST: usize = 500;
-/// A test that takes longer gets a signal to end, and fails.
+/// A test that takes longer is killed, and fails.
 const LIMIT: Duration = Duration::from_secs(120);
+/// Characters of what a test prints: one may print without an end.
+const MOST_SHOWN: usize = 2000;
 /// The suite's statuses (`include/posixtest.h`).
 const PASS: i32 = 0;
 const UNSUPPORTED: i32 = 4;
@@ -170,15 +171,13 @@ fn there(place: &TestDir, program: &str, root: &str, test: &Test) -> CommandOutp
     let args = [
         "run", program, "--net", "none", "--root", root, "--", &symbol,
     ];
-    let mut machine = place.tare(&args).spawn().unwrap();
-    let begin = Instant::now();
-    while machine.try_wait().unwrap().is_none() && begin.elapsed() < LIMIT {
-        thread::sleep(Duration::from_millis(20));
+    let machine = place.tare(&args).spawn().unwrap();
+    // A signal to end is the test's, which may hold it back.
+    let (mut ended, _) = end_or_kill(LIMIT, machine);
+    for text in [&mut ended.out, &mut ended.err] {
+        *text = text.chars().take(MOST_SHOWN).collect();
     }
-    if machine.try_wait().unwrap().is_none() {
-        succeeds(Command::new("kill").arg(machine.id().to_string()));
-    }
-    end(machine)
+    ended
 }
 
 /// Whether it passes on this host.

@@ -246,7 +246,7 @@ fn the_keys_of_a_terminal_are_signals_to_the_program() {
         return;
     };
     let line = format!(
-        "{} run {program} --name told --net none -- 3",
+        "exec {} run {program} --name told --net none -- 3",
         env!("CARGO_BIN_EXE_tare")
     );
     let tare = place.tare(&["--quiet", "--return", "--command", &line, "/dev/null"]);

@@ -141,26 +141,33 @@ pub(crate) fn end(child: Child) -> CommandOutput {
 }
 
 /// The same for a command that compiles.
-pub(crate) fn end_within(limit: Duration, mut child: Child) -> CommandOutput {
+pub(crate) fn end_within(limit: Duration, child: Child) -> CommandOutput {
+    let (ended, is_killed) = end_or_kill(limit, child);
+    assert!(!is_killed, "no end after {limit:?}: {ended:?}");
+    ended
+}
+
+/// The same, and whether it had to be killed.
+pub(crate) fn end_or_kill(limit: Duration, mut child: Child) -> (CommandOutput, bool) {
     let out = reader(child.stdout.take());
     let err = reader(child.stderr.take());
     let begin = Instant::now();
-    let status = loop {
+    let (status, is_killed) = loop {
         if let Some(status) = child.try_wait().unwrap() {
-            break status;
+            break (status, false);
         }
         if begin.elapsed() > limit {
             child.kill().unwrap();
-            let _ = child.wait();
-            panic!("no end after {limit:?}: {:?} {:?}", out.join(), err.join());
+            break (child.wait().unwrap(), true);
         }
         std::thread::sleep(Duration::from_millis(2));
     };
-    CommandOutput {
+    let ended = CommandOutput {
         code: status.code(),
         out: out.join().unwrap(),
         err: err.join().unwrap(),
-    }
+    };
+    (ended, is_killed)
 }
 
 fn reader(from: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<String> {
