@@ -16,6 +16,8 @@ use crate::shell;
 
 /// Programs at a time, each with a thread a CPU.
 const AT_A_TIME: usize = 2;
+/// Lines of a program that failed, which are printed again after all others.
+const REPEATED: usize = 60;
 /// Those that take minutes, which start first.
 const LONG: [&str; 4] = ["why", "tare_experiments", "own_appliance", "posix_suite"];
 
@@ -65,19 +67,23 @@ pub(crate) fn run(cargo_test: &mut Command) -> Result<()> {
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 while let Some(program) = next() {
-                    if !passes(&program) {
-                        lock(&failed).push(program.name);
+                    if let Err(said) = succeeds(&program) {
+                        lock(&failed).push((program.name, said));
                     }
                 }
             });
         }
     });
     let failed = lock(&failed);
+    for (name, said) in failed.iter() {
+        println!("     The last lines of {name}, which failed:\n{said}");
+    }
     if !failed.is_empty() {
+        let names: Vec<_> = failed.iter().map(|(name, _)| name.as_str()).collect();
         bail!(
             "{} of {total} test programs failed: {}",
-            failed.len(),
-            failed.join(", ")
+            names.len(),
+            names.join(", ")
         );
     }
     Ok(())
@@ -109,8 +115,8 @@ fn parse(messages: &str) -> Result<Vec<TestProgram>> {
     Ok(programs)
 }
 
-/// Runs one, and prints what it said when it has ended.
-fn passes(program: &TestProgram) -> bool {
+/// Runs one, and prints what it said when it has ended; the last lines of it if it failed.
+fn succeeds(program: &TestProgram) -> Result<(), String> {
     let mut command = Command::new(&program.executable);
     command
         .current_dir(&program.directory)
@@ -120,7 +126,7 @@ fn passes(program: &TestProgram) -> bool {
         program.name,
         program.executable.display()
     );
-    let passes = match command.output() {
+    let succeeds = match command.output() {
         Ok(ended) => {
             text.push_str(&String::from_utf8_lossy(&ended.stdout));
             text.push_str(&String::from_utf8_lossy(&ended.stderr));
@@ -135,7 +141,16 @@ fn passes(program: &TestProgram) -> bool {
         }
     };
     print!("{text}");
-    passes
+    if succeeds {
+        Ok(())
+    } else {
+        Err(last_lines(&text))
+    }
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(REPEATED)..].join("\n")
 }
 
 #[cfg(test)]
@@ -174,8 +189,17 @@ mod tests {
             executable: PathBuf::from(executable),
             directory: PathBuf::from("/"),
         };
-        assert!(passes(&program("/bin/true")));
-        assert!(!passes(&program("/bin/false")));
-        assert!(!passes(&program("/no/such/program")));
+        assert_eq!(succeeds(&program("/bin/true")), Ok(()));
+        let said = succeeds(&program("/bin/false")).unwrap_err();
+        assert!(said.contains("it ended with exit status: 1"), "{said}");
+        let said = succeeds(&program("/no/such/program")).unwrap_err();
+        assert!(said.contains("cannot run it"), "{said}");
+    }
+
+    #[test]
+    fn the_end_of_what_a_program_said_is_repeated() {
+        let lines: Vec<_> = (0..=REPEATED).map(|line| line.to_string()).collect();
+        assert_eq!(last_lines(&lines.join("\n")), lines[1..].join("\n"));
+        assert_eq!(last_lines("1\n2\n"), "1\n2");
     }
 }
