@@ -10,7 +10,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use tare_devices::net::RxOffload;
-use tare_forward::{Beside, Ends, FrameOwner, Limits, Readiness, Settings, Slot, Stream, Table};
+use tare_forward::{
+    Beside, DatagramClient, Ends, FrameOwner, Limits, Readiness, Settings, Slot, Stream, Table,
+};
 use tare_tcp::time::{Duration, Instant};
 
 /// Bytes of a step.
@@ -230,9 +232,13 @@ impl World {
     /// A client's datagram: the next frame, of an empty queue, or fragments one behind the other.
     fn ask(&mut self, client: u16, port: u16, len: u16) {
         let (client, port, len) = (client % 8, port % 4, usize::from(len) % 5000);
-        let from = SocketAddr::from(([127, 0, 0, 1], client));
-        self.table
-            .datagram((port, from), port, &vec![client as u8; len], self.now);
+        let from = DatagramClient {
+            port,
+            host: None,
+            address: SocketAddr::from(([127, 0, 0, 1], client)),
+        };
+        let bytes = vec![client as u8; len];
+        self.table.datagram(from, port, &bytes, self.now);
         let mut udp = Vec::new();
         let mut has_more = true;
         while has_more {
@@ -272,7 +278,7 @@ impl World {
         };
         match self.table.take(&frame, self.now) {
             FrameOwner::Client(answer) => {
-                let ports = [answer.client.port(), answer.port];
+                let ports = [answer.client.address.port(), answer.client.port];
                 assert!(is_remembered(&ports), "{ports:?}");
                 // Fragments of several steps may be one datagram.
                 assert!(answer.bytes.len() <= if is_whole { len } else { 65_507 });

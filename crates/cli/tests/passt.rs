@@ -375,18 +375,40 @@ fn two_udp_ports_for_one_of_the_guest_answer_by_the_one_that_was_asked() {
     ]);
     let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     for port in [ports[0], ports[1], ports[0]] {
-        // Connected: what comes from elsewhere is not received.
-        client.connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-        let question = port.to_string();
-        let to = (Ipv4Addr::LOCALHOST, port);
-        assert_eq!(
-            echoed(&client, to, question.as_bytes()),
-            question.as_bytes()
-        );
+        expect_answer_from(&client, (Ipv4Addr::LOCALHOST, port));
     }
     assert!(place.counter("forward_datagrams_out") >= 3);
     assert_eq!(place.starts(), 0);
     place.stop();
+}
+
+#[test]
+fn a_udp_port_at_all_addresses_answers_from_the_one_that_was_asked() {
+    if !kvm() || built("linux").is_none() {
+        return;
+    }
+    let place = Place::new();
+    let Some(program) = c(&place.dir, "datagrams.c", &["-static"]) else {
+        return;
+    };
+    let port = free_port();
+    let publish = format!("0.0.0.0:{port}:53/udp");
+    place.start(&[&program, "-p", &publish, "--net", "user,outbound=off"]);
+    let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    for host in [1, 2, 77, 1] {
+        expect_answer_from(&client, (Ipv4Addr::new(127, 0, 0, host), port));
+    }
+    assert_eq!(place.starts(), 0);
+    place.stop();
+}
+
+/// A connected socket receives nothing that comes from elsewhere.
+#[track_caller]
+fn expect_answer_from(client: &UdpSocket, address: (Ipv4Addr, u16)) {
+    client.connect(address).unwrap();
+    let question = format!("{address:?}");
+    let answer = echoed(client, address, question.as_bytes());
+    assert_eq!(answer, question.as_bytes());
 }
 
 /// What comes back for a datagram, which is sent again while nothing does: the program may not listen yet.

@@ -258,6 +258,9 @@ pub struct ForwardedPort {
     pub protocol: Protocol,
     /// The guest's port.
     pub guest: u16,
+    /// For UDP: bound to all addresses of the host, and each datagram says which it was sent to (`IP_PKTINFO`,
+    /// `IPV6_RECVPKTINFO`).
+    pub all_addresses: bool,
 }
 
 /// A transport protocol.

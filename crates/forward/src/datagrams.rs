@@ -22,23 +22,29 @@ const WAITING_MAX: usize = 128;
 /// A socket of the host that datagrams come from and go to: its number among those of UDP.
 pub type DatagramPort = u16;
 
+/// A client of UDP ports, as the host sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DatagramClient {
+    /// The socket that it sends to, which its answers leave by.
+    pub port: DatagramPort,
+    /// The host's address that it sends to, which its answers come from; none where the socket has one only.
+    pub host: Option<IpAddr>,
+    /// Its own.
+    pub address: SocketAddr,
+}
+
 /// A datagram of the guest for a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer<'a> {
-    /// The socket that it leaves by.
-    pub port: DatagramPort,
-    /// The client.
-    pub client: SocketAddr,
+    /// Where it goes.
+    pub client: DatagramClient,
     /// Its data; owned if it came in fragments.
     pub bytes: Cow<'a, [u8]>,
 }
 
-/// A client's side: the socket that it sends to, and its address.
-type Side = (DatagramPort, SocketAddr);
-
 #[derive(Clone, Copy, Debug)]
 struct Client {
-    side: Side,
+    side: DatagramClient,
     /// What both ends are for the guest.
     ends: FourTuple,
     heard: Instant,
@@ -47,7 +53,7 @@ struct Client {
 #[derive(Debug, Default)]
 pub(crate) struct Datagrams {
     clients: Vec<Client>,
-    by_side: HashMap<Side, usize>,
+    by_side: HashMap<DatagramClient, usize>,
     by_ends: HashMap<FourTuple, usize>,
     /// How many have this address for the guest.
     at: HashMap<IpAddr, usize>,
@@ -83,14 +89,14 @@ impl Datagrams {
     }
 
     /// The ends of a client that is known, heard of just now.
-    pub(crate) fn heard(&mut self, side: Side, now: Instant) -> Option<FourTuple> {
+    pub(crate) fn heard(&mut self, side: DatagramClient, now: Instant) -> Option<FourTuple> {
         let client = &mut self.clients[*self.by_side.get(&side)?];
         client.heard = now;
         Some(client.ends)
     }
 
     /// Remembers a client with ends that are free.
-    pub(crate) fn insert(&mut self, side: Side, ends: FourTuple, now: Instant) {
+    pub(crate) fn insert(&mut self, side: DatagramClient, ends: FourTuple, now: Instant) {
         let client = Client {
             side,
             ends,
@@ -133,7 +139,7 @@ impl Datagrams {
     }
 
     /// The client that the guest answers, if it is still remembered.
-    pub(crate) fn client(&self, ends: &FourTuple, now: Instant) -> Option<Side> {
+    pub(crate) fn client(&self, ends: &FourTuple, now: Instant) -> Option<DatagramClient> {
         let client = &self.clients[*self.by_ends.get(ends)?];
         (now.since(client.heard) <= REMEMBERED).then_some(client.side)
     }
@@ -150,8 +156,12 @@ mod tests {
         }
     }
 
-    fn side(number: u16) -> Side {
-        (0, SocketAddr::from(([127, 0, 0, 1], number)))
+    fn side(number: u16) -> DatagramClient {
+        DatagramClient {
+            port: 0,
+            host: None,
+            address: SocketAddr::from(([127, 0, 0, 1], number)),
+        }
     }
 
     #[test]

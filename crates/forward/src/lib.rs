@@ -34,7 +34,7 @@ mod table;
 mod tests;
 
 pub use counters::ForwardCounters;
-pub use datagrams::{Answer, DatagramPort};
+pub use datagrams::{Answer, DatagramClient, DatagramPort};
 pub use relay::{Stream, Watched};
 pub use settings::{Beside, Ends, Limits, Settings};
 pub use table::{FrameOwner, Readiness, Slot, Table};

@@ -11,7 +11,7 @@ use tare_tcp::segment::{Segment, flags};
 use tare_tcp::time::{Duration, Instant};
 use tare_tcp::{Connection, FourTuple, Identity, Loss, Pool, Secret, State};
 
-use crate::datagrams::{Answer, DatagramPort, Datagrams};
+use crate::datagrams::{Answer, DatagramClient, Datagrams};
 use crate::deadlines::Deadlines;
 use crate::frame::{self, Frame, Malformed};
 use crate::output::OutFrame;
@@ -235,21 +235,17 @@ impl<S: Stream> Table<S> {
     /// Takes a client's datagram from one of the host's UDP sockets, for the guest's `port`. One that is longer than
     /// a packet goes in fragments, by IPv6 not; what cannot go, or comes from an address that the guest cannot
     /// answer, is dropped and counted.
-    pub fn datagram(
-        &mut self,
-        from: (DatagramPort, SocketAddr),
-        port: u16,
-        bytes: &[u8],
-        now: Instant,
-    ) {
-        if !self.datagrams.has_room() || bytes.len() > self.settings.longest_datagram(from.1.ip()) {
+    pub fn datagram(&mut self, client: DatagramClient, port: u16, bytes: &[u8], now: Instant) {
+        if !self.datagrams.has_room()
+            || bytes.len() > self.settings.longest_datagram(client.address.ip())
+        {
             return self.counters.forward_datagrams_dropped.increment();
         }
-        let ends = self.datagrams.heard(from, now).or_else(|| {
-            let ends = self.settings.tuple(from.1, port)?;
+        let ends = self.datagrams.heard(client, now).or_else(|| {
+            let ends = self.settings.tuple(client.address, port)?;
             let taken = |ends: &FourTuple| self.datagrams.is_taken(ends);
             let ends = free_tuple(&mut self.next_port, ends, taken)?;
-            self.datagrams.insert(from, ends, now);
+            self.datagrams.insert(client, ends, now);
             Some(ends)
         });
         let Some(ends) = ends else {
@@ -356,13 +352,9 @@ impl<S: Stream> Table<S> {
         bytes: Cow<'a, [u8]>,
         now: Instant,
     ) -> Option<Answer<'a>> {
-        let (port, client) = self.datagrams.client(ends, now)?;
+        let client = self.datagrams.client(ends, now)?;
         self.counters.forward_datagrams_out.increment();
-        Some(Answer {
-            port,
-            client,
-            bytes,
-        })
+        Some(Answer { client, bytes })
     }
 
     /// Takes a fragment to an address of clients; an answer, once all of it is there.

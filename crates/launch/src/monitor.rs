@@ -208,6 +208,7 @@ fn port(socket: &PortSocket) -> Result<ForwardedPort, MonitorError> {
         fd: inherit(&socket.socket)?,
         protocol: socket.protocol,
         guest: socket.guest,
+        all_addresses: socket.all_addresses,
     })
 }
 

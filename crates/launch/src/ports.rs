@@ -2,11 +2,13 @@
 //! serves.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{Ipv4PacketInfo, Ipv6RecvPacketInfo};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use tare_control::exit::ExitCode;
 
@@ -86,6 +88,8 @@ pub(crate) struct PortSocket {
     pub(crate) protocol: Protocol,
     /// The guest's port.
     pub(crate) guest: u16,
+    /// For UDP: at all addresses of this host, and each datagram says which it was sent to.
+    pub(crate) all_addresses: bool,
 }
 
 /// Listens at the ports of forwards that were [checked](check).
@@ -93,12 +97,13 @@ pub(crate) fn listen(forwards: &[Publish]) -> Result<Vec<PortSocket>, PortError>
     let sockets = forwards.iter().map(|forward| {
         let socket = soon(|| match forward.protocol {
             Protocol::Tcp => listen_at(forward),
-            Protocol::Udp => bind(forward),
+            Protocol::Udp => receive_at(forward),
         });
         Ok(PortSocket {
             socket: socket.map_err(|source| explain(*forward, source))?,
             protocol: forward.protocol,
             guest: forward.guest,
+            all_addresses: forward.protocol == Protocol::Udp && forward.address.is_unspecified(),
         })
     });
     sockets.collect()
@@ -113,6 +118,17 @@ fn listen_at(forward: &Publish) -> io::Result<OwnedFd> {
     sockopt::set_tcp_keepcnt(&socket, KEEP_ALIVE_PROBES)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
+}
+
+fn receive_at(forward: &Publish) -> io::Result<OwnedFd> {
+    let socket = bind(forward)?;
+    if forward.address.is_unspecified() {
+        match forward.address {
+            IpAddr::V4(_) => setsockopt(&socket, Ipv4PacketInfo, &true)?,
+            IpAddr::V6(_) => setsockopt(&socket, Ipv6RecvPacketInfo, &true)?,
+        }
+    }
+    Ok(socket)
 }
 
 /// Binds each port and releases it again; refuses a port that is named twice.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tare_abi::exit::GuestExit;
 use tare_control::api::State;
-use tare_control::config::{Console, GuestKind, Jail, Leaves};
+use tare_control::config::{Console, GuestKind, Jail, Leaves, NetBackend, NetConfig};
 use tare_control::exit::{ExitCode, RunExit};
 use tare_control::rundir::{Removal, RunDir, record_end};
 use tare_control::sentence::chain;
@@ -242,7 +242,8 @@ fn run_machine(
     let main = MainLoop::new(listener.map_err(failed_to("serve its control socket"))?)?;
     main.watch(borrow(shutdown.event()), routes::END)?;
 
-    let threads = spawn(machine.vcpus, machine.io, shutdown)?;
+    let io = role_of_io(setup.config.net.as_ref());
+    let threads = spawn(machine.vcpus, machine.io, io, shutdown)?;
     machine.observer.threads = threads.observers()?;
     let vcpus = machine
         .observer
@@ -295,10 +296,21 @@ fn run_machine(
     })
 }
 
+/// What the I/O thread may do.
+fn role_of_io(net: Option<&NetConfig>) -> Role {
+    match net.map(|net| &net.backend) {
+        Some(NetBackend::Forward(config)) if config.ports.iter().any(|it| it.all_addresses) => {
+            Role::IoAllAddresses
+        }
+        _ => Role::Io,
+    }
+}
+
 /// Starts the I/O thread and one thread for each vCPU; they wait until the main thread is confined.
 fn spawn(
     vcpus: Vec<crate::vcpu::VcpuLoop>,
     io: crate::io::IoLoop,
+    io_role: Role,
     shutdown: &ShutdownHandle,
 ) -> Result<Threads, StartError> {
     let mut threads = Threads::new();
@@ -311,7 +323,7 @@ fn spawn(
         };
         failed.end(ExitReason::Failed(failure));
     };
-    threads.spawn("io".to_owned(), Role::Io, || (), io)?;
+    threads.spawn("io".to_owned(), io_role, || (), io)?;
     for vcpu in vcpus {
         let name = format!("vcpu{}", vcpu.vcpu.index());
         let (dedicated_cpu, shutdown) = (vcpu.dedicated_cpu, shutdown.clone());

@@ -28,6 +28,8 @@ pub enum Role {
     Vcpu,
     /// Queues, links, standard streams.
     Io,
+    /// The same with UDP ports at all addresses of the host.
+    IoAllAddresses,
     /// Signals, control socket, the end.
     Main,
     /// Queues and messages of a vhost-user front-end.
@@ -39,9 +41,8 @@ impl Role {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Vcpu => "vcpu",
-            Self::Io => "io",
+            Self::Io | Self::IoAllAddresses | Self::Frontend => "io",
             Self::Main => "main",
-            Self::Frontend => "io",
         }
     }
 }
@@ -107,6 +108,9 @@ const LINKS: &[c_long] = &[
     libc::SYS_sendto,
     libc::SYS_shutdown,
 ];
+
+/// The host's address of a client's datagram, and of its answer, are beside the bytes.
+const ALL_ADDRESSES: &[c_long] = &[libc::SYS_recvmsg, libc::SYS_sendmsg];
 
 /// Disks: io_uring, and the calls that stand in where it is refused.
 const DISKS: &[c_long] = &[
@@ -203,6 +207,7 @@ fn program(role: Role) -> Result<BpfProgram, ConfineError> {
     let lists: &[&[c_long]] = match role {
         Role::Vcpu => &[EVERYWHERE, CONSOLE, CACHE_MODE],
         Role::Io => &[EVERYWHERE, EVENTS, LINKS, DISKS, LOG],
+        Role::IoAllAddresses => &[EVERYWHERE, EVENTS, LINKS, ALL_ADDRESSES, DISKS, LOG],
         Role::Main => &[EVERYWHERE, EVENTS, CONTROL],
         Role::Frontend => &[EVERYWHERE, EVENTS, DISKS, FRONTEND],
     };
@@ -216,7 +221,7 @@ fn program(role: Role) -> Result<BpfProgram, ConfineError> {
     if role == Role::Main {
         rules.insert(libc::SYS_tgkill, vec![kicks()?]);
     }
-    if role == Role::Io {
+    if matches!(role, Role::Io | Role::IoAllAddresses) {
         rules.insert(libc::SYS_setsockopt, vec![resets()?]);
     }
     // Debug builds of std look whether a descriptor that they close is open.
@@ -246,7 +251,7 @@ fn ioctls(role: Role) -> Result<Vec<SeccompRule>, ConfineError> {
     }
     let own: &[u64] = match role {
         Role::Vcpu => VCPU_IOCTLS,
-        Role::Io => &[TUNSETOFFLOAD],
+        Role::Io | Role::IoAllAddresses => &[TUNSETOFFLOAD],
         Role::Main => &[FIONBIO, BLKGETSIZE64],
         Role::Frontend => &[FIONBIO, FIONREAD],
     };

@@ -11,8 +11,9 @@ use seccompiler::{
 };
 
 use super::{
-    ADVICE, CACHE_MODE, CONSOLE, CONTROL, DISKS, EVENTS, EVERYWHERE, FIONBIO, LINKS, TCSETS,
-    TCSETS2, TUNSETOFFLOAD, allow_only, any_of, argument, futexes, numbers, own_threads, resets,
+    ADVICE, ALL_ADDRESSES, CACHE_MODE, CONSOLE, CONTROL, DISKS, EVENTS, EVERYWHERE, FIONBIO, LINKS,
+    TCSETS, TCSETS2, TUNSETOFFLOAD, allow_only, any_of, argument, futexes, numbers, own_threads,
+    resets,
 };
 use crate::ConfineError;
 
@@ -57,6 +58,19 @@ const TERMINAL: &[u64] = &[0x5401, TCSETS, 0x5413, 0x802c_542a, TCSETS2];
 /// own take them.
 const KVM_TYPE: u64 = 0xae00;
 const IOCTL_TYPE: u64 = 0xff00;
+
+/// A role's filter narrows this down, and cannot add to it.
+pub(super) const LISTS: [&[c_long]; 9] = [
+    EVERYWHERE,
+    CONSOLE,
+    CACHE_MODE,
+    EVENTS,
+    LINKS,
+    ALL_ADDRESSES,
+    DISKS,
+    CONTROL,
+    SET_UP,
+];
 
 /// Copies of descriptors, and their flags. No locks, no signals (`F_SETOWN`), no leases.
 pub(super) const DESCRIPTORS: &[i32] = &[
@@ -123,11 +137,7 @@ pub(super) fn failing(call: c_long, errno: i32) -> Result<BpfProgram, ConfineErr
 
 pub(super) fn program() -> Result<BpfProgram, ConfineError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    // A role's filter narrows this one down, and cannot add to it.
-    let lists = [
-        EVERYWHERE, CONSOLE, CACHE_MODE, EVENTS, LINKS, DISKS, CONTROL, SET_UP,
-    ];
-    for call in lists.concat() {
+    for call in LISTS.concat() {
         rules.insert(call, Vec::new());
     }
     // Refused by the other filter, with an error.

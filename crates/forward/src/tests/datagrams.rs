@@ -1,7 +1,15 @@
 //! Clients of UDP ports.
 
 use super::*;
-use crate::Answer;
+use crate::{Answer, DatagramClient};
+
+fn client_at(port: u16, address: &str) -> DatagramClient {
+    DatagramClient {
+        port,
+        host: None,
+        address: from(address),
+    }
+}
 
 fn from(text: &str) -> SocketAddr {
     text.parse().unwrap()
@@ -51,13 +59,17 @@ fn answer_of_any_length(ends: &FourTuple, data: &[u8]) -> OutFrame {
 fn each_client_of_a_udp_port_gets_the_answers_to_it() {
     let mut world = World::new();
     let clients = [
-        (0, from("127.0.0.1:5000")),
+        client_at(0, "127.0.0.1:5000"),
+        DatagramClient {
+            host: Some(Ipv4Addr::new(192, 0, 2, 1).into()),
+            ..client_at(0, "127.0.0.1:5000")
+        },
         // The same for the guest but for another port.
-        (0, from("127.0.0.2:5000")),
-        (1, from("127.0.0.1:5000")),
-        (0, from("192.0.2.7:5000")),
-        (2, from("[::1]:5000")),
-        (2, from("[2001:db8::7]:5000")),
+        client_at(0, "127.0.0.2:5000"),
+        client_at(1, "127.0.0.1:5000"),
+        client_at(0, "192.0.2.7:5000"),
+        client_at(2, "[::1]:5000"),
+        client_at(2, "[2001:db8::7]:5000"),
     ];
     let mut asked = Vec::new();
     for (number, client) in clients.iter().enumerate() {
@@ -71,15 +83,14 @@ fn each_client_of_a_udp_port_gets_the_answers_to_it() {
         asked.push(ends);
     }
     assert_eq!(asked[0].local, from("10.0.2.2:5000"));
-    assert_eq!(asked[3].local, from("192.0.2.7:5000"));
-    assert_eq!(asked[4].local, from("[fd00::2]:5000"));
+    assert_eq!(asked[4].local, from("192.0.2.7:5000"));
+    assert_eq!(asked[5].local, from("[fd00::2]:5000"));
     // Again: the same ends.
-    world.table.datagram(clients[1], 53, b"again", world.now);
-    assert_eq!(datagram(&mut world), Some((asked[1], b"again".to_vec())));
-    for (ends, (port, client)) in asked.iter().zip(clients) {
+    world.table.datagram(clients[2], 53, b"again", world.now);
+    assert_eq!(datagram(&mut world), Some((asked[2], b"again".to_vec())));
+    for (ends, client) in asked.iter().zip(clients) {
         let frame = answer(ends, b"answer");
         let expected = Answer {
-            port,
             client,
             bytes: b"answer".into(),
         };
@@ -88,14 +99,14 @@ fn each_client_of_a_udp_port_gets_the_answers_to_it() {
             FrameOwner::Client(expected)
         );
     }
-    assert_eq!(world.counted("forward_datagrams_in"), 7);
-    assert_eq!(world.counted("forward_datagrams_out"), 6);
+    assert_eq!(world.counted("forward_datagrams_in"), 8);
+    assert_eq!(world.counted("forward_datagrams_out"), 7);
 }
 
 #[test]
 fn a_guest_answers_whom_it_was_asked_by_and_not_forever() {
     let mut world = World::new();
-    let client = (0, from("127.0.0.1:5000"));
+    let client = client_at(0, "127.0.0.1:5000");
     world.table.datagram(client, 53, b"question", world.now);
     let (ends, _) = datagram(&mut world).unwrap();
     let mut others = [ends; 3];
@@ -129,7 +140,7 @@ fn parts_of_answer(ends: &FourTuple, data: &[u8], number: u16) -> Vec<Vec<u8>> {
 #[test]
 fn an_answer_in_fragments_leaves_whole_and_in_any_order() {
     let mut world = World::new();
-    let client = (0, from("127.0.0.1:5000"));
+    let client = client_at(0, "127.0.0.1:5000");
     world.table.datagram(client, 53, b"question", world.now);
     let (ends, _) = datagram(&mut world).unwrap();
     let data: Vec<u8> = (0..65_507).map(|at| (at / 3) as u8).collect();
@@ -141,8 +152,7 @@ fn an_answer_in_fragments_leaves_whole_and_in_any_order() {
             assert_eq!(world.table.take(&part, world.now), FrameOwner::Table);
         }
         let expected = Answer {
-            port: 0,
-            client: client.1,
+            client,
             bytes: data[..len].into(),
         };
         let taken = world.table.take(&last, world.now);
@@ -157,7 +167,7 @@ fn fragments_that_answer_nobody_are_not_sent() {
     let mut world = World::new();
     world
         .table
-        .datagram((0, from("127.0.0.1:5000")), 53, b"question", world.now);
+        .datagram(client_at(0, "127.0.0.1:5000"), 53, b"question", world.now);
     let (ends, _) = datagram(&mut world).unwrap();
     let (mut other, mut elsewhere) = (ends, ends);
     other.local.set_port(5001);
@@ -191,11 +201,11 @@ fn what_is_too_long_or_from_nowhere_is_dropped() {
     let mut settings = settings();
     settings.v6 = None;
     let mut world = World::with(settings);
-    let client = (0, from("127.0.0.1:5000"));
+    let client = client_at(0, "127.0.0.1:5000");
     world.table.datagram(client, 53, &[0; 65_508], world.now);
     world
         .table
-        .datagram((0, from("[::1]:5000")), 53, &[], world.now);
+        .datagram(client_at(0, "[::1]:5000"), 53, &[], world.now);
     assert!(!world.table.has_output());
     assert_eq!(world.counted("forward_datagrams_dropped"), 2);
     world.table.datagram(client, 53, &[0; 1472], world.now);
@@ -209,7 +219,7 @@ fn what_is_too_long_or_from_nowhere_is_dropped() {
 #[test]
 fn a_datagram_of_several_packets_goes_in_fragments() {
     let mut world = World::new();
-    let client = (0, from("127.0.0.1:5000"));
+    let client = client_at(0, "127.0.0.1:5000");
     let data: Vec<u8> = (0..65_507).map(|at| (at / 3) as u8).collect();
     let mut identifications = Vec::new();
     for len in [1473, 1480, 2952, 65_507] {
@@ -245,7 +255,7 @@ fn a_datagram_of_several_packets_goes_in_fragments() {
     // By IPv6 there are none.
     world
         .table
-        .datagram((0, from("[::1]:5000")), 53, &data[..1453], world.now);
+        .datagram(client_at(0, "[::1]:5000"), 53, &data[..1453], world.now);
     assert!(!world.table.has_output());
     assert_eq!(world.counted("forward_datagrams_dropped"), 1);
 }
@@ -257,12 +267,12 @@ fn datagrams_for_a_guest_that_takes_none_are_bounded() {
     while world.table.has_datagram_room() {
         world
             .table
-            .datagram((0, from("127.0.0.1:5000")), 53, &[], world.now);
+            .datagram(client_at(0, "127.0.0.1:5000"), 53, &[], world.now);
         room += 1;
     }
     world
         .table
-        .datagram((0, from("127.0.0.1:5000")), 53, &[], world.now);
+        .datagram(client_at(0, "127.0.0.1:5000"), 53, &[], world.now);
     assert_eq!(world.counted("forward_datagrams_in"), room);
     assert_eq!(world.counted("forward_datagrams_dropped"), 1);
     let taken = std::iter::from_fn(|| datagram(&mut world)).count();
@@ -278,7 +288,7 @@ fn segments_and_datagrams_take_turns() {
     for _ in 0..3 {
         world
             .table
-            .datagram((0, from("127.0.0.1:5000")), 53, &[], world.now);
+            .datagram(client_at(0, "127.0.0.1:5000"), 53, &[], world.now);
     }
     let mut kinds = Vec::new();
     while let Some(frame) = world.table.peek(world.now) {

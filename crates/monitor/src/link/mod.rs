@@ -1,6 +1,7 @@
 //! The other ends of a network device: a stream socket (passt), a tap, or clients of
 //! published ports.
 
+mod all_addresses;
 mod announce;
 mod dropped;
 mod forward;
@@ -139,6 +140,7 @@ fn forward(
         of_protocol.push(PortSocket {
             socket: take(port.fd)?,
             port: port.guest,
+            all_addresses: port.all_addresses,
         });
     }
     let datagrams = DatagramPorts::new(datagrams);

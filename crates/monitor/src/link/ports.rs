@@ -1,14 +1,15 @@
 //! [`PortSocket`]s: the host's sockets of published ports. [`DatagramPorts`]: those of UDP.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
-use tare_forward::{Answer, Stream, Table};
+use tare_forward::{Answer, DatagramClient, Stream, Table};
 use tare_tcp::time::Instant;
 
+use super::all_addresses;
 use crate::poll::{Interest, Poll};
 
 /// A socket of a published port, and the guest's port behind it.
@@ -16,6 +17,8 @@ use crate::poll::{Interest, Poll};
 pub(crate) struct PortSocket {
     pub(crate) socket: OwnedFd,
     pub(crate) port: u16,
+    /// For UDP: bound to all addresses of the host, and each datagram says which it was sent to.
+    pub(crate) all_addresses: bool,
 }
 
 /// Datagrams that are received from one socket before others have their turn.
@@ -72,12 +75,16 @@ impl DatagramPorts {
                     return;
                 }
                 // What is cut fills the buffer, and is too long for the table.
-                match recvfrom(&port.socket, &mut *self.buffer, RecvFlags::DONTWAIT) {
-                    Ok((length, _, client)) => {
-                        let client = client.and_then(|client| SocketAddr::try_from(client).ok());
-                        if let Some(client) = client {
-                            let bytes = &self.buffer[..length];
-                            table.datagram((number, client), port.port, bytes, now);
+                match receive(port, &mut self.buffer) {
+                    Ok(received) => {
+                        if let Some(address) = received.client {
+                            let client = DatagramClient {
+                                port: number,
+                                host: received.host,
+                                address,
+                            };
+                            let bytes = &self.buffer[..received.length];
+                            table.datagram(client, port.port, bytes, now);
                         }
                     }
                     Err(Errno::AGAIN) => {
@@ -93,9 +100,40 @@ impl DatagramPorts {
 
     /// Sends an answer; whether the socket took it.
     pub(crate) fn send(&self, answer: Answer<'_>) -> bool {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        self.ports
-            .get(usize::from(answer.port))
-            .is_some_and(|port| sendto(&port.socket, &answer.bytes, flags, &answer.client).is_ok())
+        let DatagramClient {
+            port,
+            host,
+            address,
+        } = answer.client;
+        let Some(port) = self.ports.get(usize::from(port)) else {
+            return false;
+        };
+        match host {
+            Some(host) => all_addresses::send(&port.socket, &answer.bytes, host, address),
+            None => {
+                let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                sendto(&port.socket, &answer.bytes, flags, &address).is_ok()
+            }
+        }
     }
+}
+
+/// A datagram in a buffer.
+pub(super) struct Received {
+    pub(super) length: usize,
+    /// The host's address that it was sent to, where its socket says so.
+    pub(super) host: Option<IpAddr>,
+    pub(super) client: Option<SocketAddr>,
+}
+
+fn receive(port: &PortSocket, buffer: &mut [u8]) -> Result<Received, Errno> {
+    if port.all_addresses {
+        return all_addresses::receive(&port.socket, buffer);
+    }
+    let (length, _, client) = recvfrom(&port.socket, buffer, RecvFlags::DONTWAIT)?;
+    Ok(Received {
+        length,
+        host: None,
+        client: client.and_then(|client| SocketAddr::try_from(client).ok()),
+    })
 }

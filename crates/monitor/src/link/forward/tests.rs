@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::Ipv4PacketInfo;
 use tare_forward::{Ends, Limits};
 use tare_frames::Rules;
 use tare_tcp::segment::{Segment, flags};
@@ -54,6 +56,7 @@ fn link_beside(
     let listener = PortSocket {
         socket: listener.into(),
         port: 80,
+        all_addresses: false,
     };
     let datagrams = DatagramPorts::new(datagrams);
     let mut link = ForwardLink::new(settings, vec![listener], datagrams, passt).unwrap();
@@ -411,36 +414,70 @@ fn published_ports_outlive_passt() {
 
 /// A link with UDP port 53 of the guest, and the port's address.
 fn datagram_link() -> (ForwardLink, SocketAddr) {
-    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    datagram_link_at(Ipv4Addr::LOCALHOST)
+}
+
+fn datagram_link_at(address: Ipv4Addr) -> (ForwardLink, SocketAddr) {
+    let socket = UdpSocket::bind((address, 0)).unwrap();
+    let all_addresses = address.is_unspecified();
+    setsockopt(&socket, Ipv4PacketInfo, &all_addresses).unwrap();
     let address = socket.local_addr().unwrap();
     let port = PortSocket {
         socket: socket.into(),
         port: 53,
+        all_addresses,
     };
     let (link, _) = link_beside(Beside::Nothing, 10, vec![port], None);
     (link, address)
 }
 
+/// Returns a datagram to where it came from. Checksums are not looked at.
+fn give_back(link: &mut ForwardLink, question: &[u8]) {
+    let mut answer = question.to_vec();
+    for (at, from, len) in [(26, 30, 4), (30, 26, 4), (34, 36, 2), (36, 34, 2)] {
+        answer[at..at + len].copy_from_slice(&question[from..from + len]);
+    }
+    give(link, &answer);
+}
+
+/// A client that takes answers from that address alone.
+fn datagram_client(address: SocketAddr) -> UdpSocket {
+    let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    client.connect(address).unwrap();
+    client.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+    client
+}
+
+#[test]
+fn a_port_at_all_addresses_answers_from_the_one_that_was_asked() {
+    let (mut link, address) = datagram_link_at(Ipv4Addr::UNSPECIFIED);
+    let hosts = [1, 2, 77].map(|host| Ipv4Addr::new(127, 0, 0, host));
+    let clients = hosts.map(|host| datagram_client((host, address.port()).into()));
+    for (client, host) in clients.iter().zip(hosts) {
+        client.send(&host.octets()).unwrap();
+    }
+    for _ in 0..hosts.len() {
+        let question = frame(&mut link).unwrap();
+        give_back(&mut link, &question);
+    }
+    for (client, host) in clients.iter().zip(hosts) {
+        let mut bytes = [0; 8];
+        let length = client.recv(&mut bytes).unwrap();
+        assert_eq!(&bytes[..length], host.octets());
+    }
+    assert_eq!(link.counters().forward_datagrams_dropped.get(), 0);
+}
+
 #[test]
 fn datagrams_go_to_the_guest_and_its_answers_to_their_clients() {
     let (mut link, address) = datagram_link();
-    let clients = [0, 1].map(|_| {
-        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        client.connect(address).unwrap();
-        client.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
-        client
-    });
+    let clients = [0, 1].map(|_| datagram_client(address));
     for (client, word) in clients.iter().zip(["one", "two"]) {
         client.send(word.as_bytes()).unwrap();
     }
     let questions = [frame(&mut link).unwrap(), frame(&mut link).unwrap()];
     for question in &questions {
-        // Ends change sides; checksums are not looked at.
-        let mut answer = question.clone();
-        for (at, from, len) in [(26, 30, 4), (30, 26, 4), (34, 36, 2), (36, 34, 2)] {
-            answer[at..at + len].copy_from_slice(&question[from..from + len]);
-        }
-        give(&mut link, &answer);
+        give_back(&mut link, question);
     }
     for (client, word) in clients.iter().zip(["one", "two"]) {
         let mut bytes = [0; 8];
