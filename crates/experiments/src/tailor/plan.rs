@@ -85,6 +85,8 @@ const NO_HARDENING_SELINUX: &str = "mitigations=off init_on_alloc=0 \
 pub(super) const TAILORED: &str = "tailored";
 /// The same, compiled by clang and optimized over all files.
 pub(super) const TAILORED_LTO: &str = "tailored-lto";
+/// The same as [`TAILORED`], optimized by what the application executes.
+pub(super) const TAILORED_PGO: &str = "tailored-pgo";
 /// With all cuts that give up safety besides.
 pub(super) const TRUSTING: &str = "trusting";
 /// Without any cut.
@@ -175,7 +177,7 @@ fn rising() -> Vec<f64> {
 
 fn arms() -> Vec<Arm> {
     let tailored = MadeOf::Cuts(Cut::by_default());
-    let lto = MadeOf::Cuts(&Cut::by_default() | &BTreeSet::from([Cut::ThinLto]));
+    let and = |cut| MadeOf::Cuts(&Cut::by_default() | &BTreeSet::from([cut]));
     let trusting = MadeOf::Cuts(Cut::all_trusting());
     [
         (DEBIAN, MadeOf::Debian, ""),
@@ -187,7 +189,8 @@ fn arms() -> Vec<Arm> {
             NO_HARDENING_SELINUX,
         ),
         (TAILORED, tailored, ""),
-        (TAILORED_LTO, lto, ""),
+        (TAILORED_LTO, and(Cut::ThinLto), ""),
+        (TAILORED_PGO, and(Cut::Pgo), ""),
         (TRUSTING, trusting, ""),
     ]
     .map(|(name, kernel, parameters)| Arm {
@@ -251,7 +254,7 @@ const fn change(about: &'static str, from: &'static str, to: &'static str) -> Ch
 }
 
 /// Changes between the kernels that are measured completely: what gives which gain.
-pub(super) const CHANGES: [Change; 8] = [
+pub(super) const CHANGES: [Change; 9] = [
     change(
         "hardening off by boot parameters, Debian's kernel",
         DEBIAN,
@@ -272,6 +275,11 @@ pub(super) const CHANGES: [Change; 8] = [
         "clang and ThinLTO, for gcc: tailored",
         TAILORED,
         TAILORED_LTO,
+    ),
+    change(
+        "optimized by what is executed: tailored",
+        TAILORED,
+        TAILORED_PGO,
     ),
     change(
         "tailored, for Firecracker's configuration",
@@ -430,6 +438,7 @@ mod tests {
             FIRECRACKER_UNHARDENED,
             TAILORED,
             TAILORED_LTO,
+            TAILORED_PGO,
             TRUSTING,
         ];
         assert_eq!(names(&plan), right);
@@ -442,7 +451,10 @@ mod tests {
         }
         plan.without_firecracker();
         plan.without_lto();
-        assert_eq!(names(&plan), [DEBIAN, UNHARDENED, TAILORED, TRUSTING]);
+        assert_eq!(
+            names(&plan),
+            [DEBIAN, UNHARDENED, TAILORED, TAILORED_PGO, TRUSTING]
+        );
     }
 
     #[test]
