@@ -7,9 +7,12 @@
 //! executes itself first.
 #![allow(unsafe_code)]
 
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, ExitStatus};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -76,6 +79,24 @@ pub fn keeps_only(command: &mut Command, kept: Vec<RawFd>) -> &mut Command {
         close_on_exec_from(3)?;
         kept.iter().try_for_each(|fd| leave_open(*fd))
     })
+}
+
+/// Starts a program that no process collects: in its own session, with `kept` and `log` for its errors alone.
+pub fn start_orphan(
+    program: &Path,
+    arguments: [&str; 2],
+    kept: Vec<RawFd>,
+    log: File,
+) -> io::Result<()> {
+    let mut command = Command::new(program);
+    is_orphaned(keeps_only(in_own_session(&mut command), kept))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    // The child that is collected has only made the process.
+    command.spawn()?.wait()?;
+    Ok(())
 }
 
 /// SIGINT, SIGTERM and SIGHUP wait until the program that the child becomes lets them through.

@@ -13,7 +13,6 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{Errno, retry_on_intr};
@@ -24,7 +23,7 @@ use tare_control::config::JailUser;
 use tare_control::exit::ExitCode;
 use tare_control::sentence::chain;
 use tare_daemon::jail::become_for_good;
-use tare_host::child::{copy, in_own_session, is_orphaned, keeps_only};
+use tare_host::child::{copy, start_orphan};
 
 use crate::{Invocation, PasstError};
 
@@ -47,16 +46,12 @@ pub struct Task {
 pub fn start(monitor: &Path, task: &Task, log: File) -> io::Result<()> {
     let mut inherited: Vec<RawFd> = task.passt.kept.clone();
     inherited.push(task.passt.socket);
-    let mut command = Command::new(monitor);
-    is_orphaned(keeps_only(in_own_session(&mut command), inherited))
-        .arg(WORD)
-        .arg(serde_json::to_string(task)?)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log);
-    // The child that is collected has only made the process.
-    command.spawn()?.wait()?;
-    Ok(())
+    start_orphan(
+        monitor,
+        [WORD, &serde_json::to_string(task)?],
+        inherited,
+        log,
+    )
 }
 
 /// Performs the task of such a command line; `None` for any other.
