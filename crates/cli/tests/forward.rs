@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use support::needs::{built, kvm, passt, skip};
-use support::{IO_TIMEOUT, TestDir, eventually, free_port};
+use support::{IO_TIMEOUT, TestDir, eventually, free_port, installed};
 
 const ALONE: &str = "user,outbound=off";
 /// The default.
@@ -105,6 +105,52 @@ fn a_published_port_is_served_without_passt() {
     listed.expect(0, &format!("{port}:80"));
     place.run(&["stop", "web"]).expect(0, "");
     assert!(TcpListener::bind(local(port)).is_ok(), "the port is free");
+}
+
+/// QEMU has no such link: a process beside it serves the ports, and ends with it.
+#[test]
+fn a_published_port_of_a_machine_in_qemu_is_served_without_passt() {
+    let Some(image) = built("http") else { return };
+    if !installed("qemu-system-x86_64") {
+        skip("qemu-system-x86_64 is not installed");
+        return;
+    }
+    let (place, large) = with_site();
+    let port = free_port();
+    let args = ["-p", &format!("{port}:80"), "--engine", "qemu"];
+    run(&place, image.to_str().unwrap(), ALONE, &args);
+    for _ in 0..2 {
+        assert_eq!(get(local(port), "/"), b"the site\n");
+        assert!(get(local(port), "/large.bin") == large);
+    }
+    assert!(TcpListener::bind(local(port)).is_err());
+    let confined = statuses_of("tare-ports");
+    assert!(!confined.is_empty());
+    for status in confined {
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap().split_whitespace().next().map(str::to_owned)
+        };
+        assert_eq!(field("CapPrm:").unwrap(), "0000000000000000");
+        assert_eq!(field("Seccomp:").unwrap(), "2");
+        assert_ne!(field("Uid:").unwrap(), "0");
+    }
+    place.run(&["stop", "web"]).expect(0, "");
+    eventually("the port is free", || {
+        TcpListener::bind(local(port)).is_ok()
+    });
+}
+
+/// `/proc/PID/status` of the processes with that name, also of other tests.
+fn statuses_of(name: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap();
+    let read = |path: PathBuf| std::fs::read_to_string(path).ok();
+    let found = processes.filter_map(|entry| {
+        let process = entry.unwrap().path();
+        let comm = read(process.join("comm"))?;
+        (comm.trim_end() == name).then(|| read(process.join("status")))?
+    });
+    found.collect()
 }
 
 #[test]

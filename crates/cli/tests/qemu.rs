@@ -193,8 +193,10 @@ fn a_network_that_fails_while_qemu_starts_ends_it_too() {
     let passt = place.file("passt", script.as_bytes());
     std::fs::set_permissions(&passt, Permissions::from_mode(0o755)).unwrap();
     let path = std::env::var("PATH").unwrap();
+    // Otherwise it is not needed before the guest sends something.
+    let net = ["--net", "user,forward=passt"];
     let ended = end(place
-        .tare(&["run", &image, "--engine", "qemu"])
+        .tare(&[&["run", &image, "--engine", "qemu"], &net[..]].concat())
         .env("PATH", format!("{}:{path}", place.path().display()))
         .spawn()
         .unwrap());

@@ -228,6 +228,23 @@ pub struct ForwardConfig {
     pub passt: Option<PasstConfig>,
 }
 
+/// What a separate process serves: the network of a machine in QEMU, whose published ports it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortsConfig {
+    /// The network, which is [`NetBackend::Forward`].
+    pub net: NetConfig,
+    /// The socket whose other end QEMU has, with a 32-bit big-endian length before each frame.
+    pub guest: Descriptor,
+    /// Where it runs.
+    pub jail: Jail,
+}
+
+impl PortsConfig {
+    /// First argument of such a process; the second is the configuration as JSON.
+    pub const OPTION: &str = "--serve-ports";
+}
+
 /// passt beside published ports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

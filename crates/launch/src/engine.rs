@@ -186,7 +186,7 @@ fn qemu(accelerator: Accelerator, because: Option<String>) -> Result<Engine, Eng
 }
 
 /// The monitor: `$TARE_MONITOR`, else beside this program.
-fn monitor() -> Result<PathBuf, EngineError> {
+pub(crate) fn monitor() -> Result<PathBuf, EngineError> {
     if let Some(path) = env::var_os("TARE_MONITOR").filter(|path| !path.is_empty()) {
         return Ok(path.into());
     }

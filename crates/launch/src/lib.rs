@@ -60,6 +60,7 @@ mod packed_files;
 mod passt;
 mod plan;
 mod ports;
+mod ports_process;
 pub mod program;
 pub mod publish;
 mod qemu;

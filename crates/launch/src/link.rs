@@ -21,8 +21,7 @@ pub(crate) struct LinkMaker<'a> {
     pub(crate) run_dir: &'a RunDir,
     /// The user that passt becomes.
     pub(crate) passt_user: Option<PasstUser>,
-    /// The program that waits until passt is needed; `None` if it is started in any case: QEMU and
-    /// Linux guests.
+    /// The program that waits until passt is needed; `None` if it is started in any case: for Linux guests.
     pub(crate) waiter: Option<&'a Path>,
 }
 
@@ -98,7 +97,7 @@ impl LinkMaker<'_> {
 }
 
 /// passt's log, empty.
-fn log(dir: &RunDir) -> io::Result<File> {
+pub(crate) fn log(dir: &RunDir) -> io::Result<File> {
     let path = dir.passt_log();
     dir.write_file(&path, b"")?;
     OpenOptions::new().append(true).open(path)

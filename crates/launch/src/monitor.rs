@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,11 @@ fn configuration(
         image: inherit(&machine.spec.image.file)?,
         initrd: machine.files.own.as_ref().map(inherit).transpose()?,
         shared_files: machine.files.shared.as_ref().map(inherit).transpose()?,
-        net: machine.link.as_ref().map(net).transpose()?,
+        net: machine
+            .link
+            .as_ref()
+            .map(|link| net(link, &mut |fd| inherit(&fd)))
+            .transpose()?,
         disks: machine
             .spec
             .disks
@@ -161,51 +165,61 @@ fn streams(machine: &PreparedMachine) -> Streams {
     }
 }
 
-fn net(link: &Link) -> Result<NetConfig, MonitorError> {
+/// Lets the next program have a descriptor.
+pub(crate) type Hand<'a> = &'a mut dyn FnMut(BorrowedFd<'_>) -> Result<Descriptor, MonitorError>;
+
+/// A machine's network for the program that serves it.
+pub(crate) fn net(link: &Link, hand: Hand<'_>) -> Result<NetConfig, MonitorError> {
     Ok(NetConfig {
         mac: link.mac,
         mtu: passt::MTU,
         frames_per_s: link.limits.frames_per_s,
         bytes_per_s: link.limits.bytes_per_s,
         backend: match &link.end {
-            LinkEnd::Passt(passt) => NetBackend::Stream(stream(passt)?),
+            LinkEnd::Passt(passt) => NetBackend::Stream(stream(passt, hand)?),
             LinkEnd::Direct {
                 sockets,
                 has_ipv6,
                 passt,
             } => NetBackend::Forward(ForwardConfig {
-                ports: sockets.iter().map(port).collect::<Result<_, _>>()?,
+                ports: sockets
+                    .iter()
+                    .map(|socket| port(socket, hand))
+                    .collect::<Result<_, _>>()?,
                 gateway_mac: passt::GATEWAY_MAC,
                 guest: passt::GUEST.into(),
                 gateway: passt::GATEWAY.into(),
                 v6: has_ipv6.then_some((passt::GUEST_V6, passt::GATEWAY_V6)),
-                passt: passt.as_ref().map(beside).transpose()?,
+                passt: passt
+                    .as_ref()
+                    .map(|passt| beside(passt, hand))
+                    .transpose()?,
             }),
             LinkEnd::Tap { name, file } => NetBackend::Tap {
-                fd: inherit(file)?,
+                fd: hand(file.as_fd())?,
                 name: name.clone(),
             },
         },
     })
 }
 
-fn stream(passt: &FilteredPasst) -> Result<StreamConfig, MonitorError> {
+fn stream(passt: &FilteredPasst, hand: Hand<'_>) -> Result<StreamConfig, MonitorError> {
     Ok(StreamConfig {
-        fd: inherit(passt.passt.socket())?,
+        fd: hand(passt.passt.socket().as_fd())?,
         filter: passt.filter.clone(),
     })
 }
 
-fn beside(passt: &FilteredPasst) -> Result<PasstConfig, MonitorError> {
+fn beside(passt: &FilteredPasst, hand: Hand<'_>) -> Result<PasstConfig, MonitorError> {
     Ok(PasstConfig {
-        stream: stream(passt)?,
+        stream: stream(passt, hand)?,
         start: passt.passt.start(),
     })
 }
 
-fn port(socket: &PortSocket) -> Result<ForwardedPort, MonitorError> {
+fn port(socket: &PortSocket, hand: Hand<'_>) -> Result<ForwardedPort, MonitorError> {
     Ok(ForwardedPort {
-        fd: inherit(&socket.socket)?,
+        fd: hand(socket.socket.as_fd())?,
         protocol: socket.protocol,
         guest: socket.guest,
         all_addresses: socket.all_addresses,

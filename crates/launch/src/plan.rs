@@ -68,13 +68,10 @@ pub(crate) enum PlanError {
     /// Forwards without passt.
     #[error("--publish needs --net user")]
     PublishWithoutUser,
-    /// Ports that the monitor serves, with another one.
-    #[error("--net user,forward=direct needs Tare's own monitor (--engine tare)")]
-    DirectWithoutTare,
     /// passt for ports, and no passt.
     #[error(
-        "--net user,outbound=off needs forward=direct (Tare's own monitor): passt cannot refuse \
-         the guest's connections"
+        "--net user,outbound=off needs forward=direct: passt cannot refuse the guest's \
+         connections"
     )]
     OutboundOffWithPasst,
     /// Addresses for a guest that opens no connections.
@@ -403,9 +400,12 @@ fn user_net(
     engine: &Engine,
 ) -> Result<Net, Failure> {
     let forward = match (user.forward, engine) {
-        (Forward::Direct, Engine::Tare(_)) => Forward::Direct,
+        (Forward::Direct, _) => {
+            engine::monitor()?;
+            Forward::Direct
+        }
         (Forward::Auto, Engine::Tare(_)) if guest != GuestKind::Linux => Forward::Direct,
-        (Forward::Direct, _) => return Err(PlanError::DirectWithoutTare.into()),
+        (Forward::Auto, Engine::Qemu { .. }) if engine::monitor().is_ok() => Forward::Direct,
         (Forward::Auto | Forward::Passt, _) => Forward::Passt,
     };
     let passt = match user.outbound {

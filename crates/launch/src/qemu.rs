@@ -17,21 +17,20 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::fcntl_dupfd_cloexec;
 use serde_json::json;
 use std::os::fd::OwnedFd;
 use tare_control::rundir::RunDir;
 use tare_qemu::Accelerator;
 use tare_qemu::qmp::Qmp;
 
-use crate::Terminal;
-use crate::background;
 use crate::confined::Jailed;
 use crate::failure::Failure;
 use crate::machine::{Launched, LinkEnd, PreparedMachine, RunFileError};
 use crate::request::JobMode;
-use crate::supervise::{self, AtEnd, Supervised, Uplink};
+use crate::supervise::{self, AtEnd, NetworkEnd, Supervised, Uplink};
 use crate::virtiofsd::Virtiofsd;
+use crate::{Terminal, background, engine, link, ports_process};
 use line::QemuLine;
 
 /// How long QEMU may take for its greeting and for each answer.
@@ -60,15 +59,14 @@ pub(crate) fn start(
         arguments,
         run_dir: dir.path().to_owned(),
         guest: machine.spec.guest,
-        filter: machine.link.as_ref().and_then(|link| match &link.end {
-            LinkEnd::Passt(passt) => Some(passt.filter.clone()),
-            // The plan gives `Direct` to Tare's own monitor alone.
-            LinkEnd::Tap { .. } | LinkEnd::Direct { .. } => None,
+        network: machine.link.as_ref().and_then(|link| match &link.end {
+            LinkEnd::Passt(passt) => Some(NetworkEnd::Passt(passt.filter.clone())),
+            LinkEnd::Direct { .. } => Some(NetworkEnd::Ports),
+            LinkEnd::Tap { .. } => None,
         }),
         volumes: machine.virtiofsds.iter().map(Virtiofsd::number).collect(),
     };
-    let uplink = uplink(&machine)
-        .map_err(|errno| RunFileError::of("a socket to passt", &dir)(errno.into()))?;
+    let uplink = uplink(&mut machine)?;
     match machine.spec.place {
         JobMode::Foreground | JobMode::Attempt(_) => {
             machine
@@ -115,15 +113,31 @@ pub(crate) fn answers(dir: &RunDir) -> impl FnMut() -> bool + use<> {
     move || goes_on(&socket) && (speaks(&log) || begin.elapsed() > SPEECH_LIMIT)
 }
 
-/// The machine's end of its socket to passt, which the supervisor's relay uses.
-fn uplink(machine: &PreparedMachine) -> Result<Option<OwnedFd>, Errno> {
-    match machine.link.as_ref().map(|link| &link.end) {
-        Some(LinkEnd::Passt(passt)) => {
-            let copy = fcntl_dupfd_cloexec(passt.passt.socket(), 0)?;
-            Ok(Some(copy))
+/// The socket to what serves the network: passt's for the supervisor's relay, or QEMU's end of that of the
+/// ports' process, which has the ports from here on.
+fn uplink(machine: &mut PreparedMachine) -> Result<Option<OwnedFd>, Failure> {
+    let dir = machine.run_dir.dir();
+    let failed = |what| RunFileError::of(what, dir);
+    let Some(link) = &mut machine.link else {
+        return Ok(None);
+    };
+    match &link.end {
+        LinkEnd::Tap { .. } => return Ok(None),
+        LinkEnd::Passt(passt) => {
+            let copy = fcntl_dupfd_cloexec(passt.passt.socket(), 0);
+            let copy = copy.map_err(|errno| failed("a socket to passt")(errno.into()))?;
+            return Ok(Some(copy));
         }
-        _ => Ok(None),
+        LinkEnd::Direct { .. } => {}
     }
+    let monitor = engine::monitor()?;
+    let user = machine.spec.user.as_ref();
+    let started = link::log(dir).and_then(|log| ports_process::start(&monitor, link, user, log));
+    let socket = started.map_err(failed("the process of the published ports"))?;
+    if let LinkEnd::Direct { sockets, .. } = &mut link.end {
+        sockets.clear();
+    }
+    Ok(Some(socket))
 }
 
 /// Whether the guest has printed something. QEMU drops frames that arrive before the guest's driver

@@ -58,14 +58,23 @@ pub(crate) struct Supervised {
     pub(crate) run_dir: PathBuf,
     /// What the image is.
     pub(crate) guest: GuestKind,
-    /// The addresses that it may not reach, if its network is passt. For a supervisor in the
-    /// background the socket to passt is standard input.
-    pub(crate) filter: Option<Rules>,
+    /// What its network's socket leads to. For a supervisor in the background the socket is standard input.
+    pub(crate) network: Option<NetworkEnd>,
     /// QEMU's sockets to those who serve its shared directories.
     pub(crate) volumes: Vec<RawFd>,
 }
 
-/// The socket to passt, for the relay.
+/// What serves a network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum NetworkEnd {
+    /// passt, behind a relay that drops frames to what the guest may not reach.
+    Passt(Rules),
+    /// The process of the published ports.
+    Ports,
+}
+
+/// The socket to what serves the network.
 #[derive(Debug)]
 pub(crate) struct Uplink {
     /// The socket.
@@ -163,7 +172,7 @@ fn read_task(descriptor: Option<OsString>) -> io::Result<(Supervised, Option<Upl
     let mut document = Vec::new();
     file.take(TASK_MAX).read_to_end(&mut document)?;
     let task: Supervised = serde_json::from_slice(&document)?;
-    let uplink = match task.filter {
+    let uplink = match task.network {
         Some(_) => Some(Uplink {
             socket: io::stdin().as_fd().try_clone_to_owned()?,
             qemu_input: Stdio::null(),
@@ -341,11 +350,17 @@ fn spawn(tare: &Path, task: &Supervised, uplink: Option<Uplink>) -> io::Result<(
     command.args(&task.arguments);
     ignores_hangups_with_us(&mut command);
     let (hold, _qemus_end) = Hold::of(&mut command)?;
-    let (Some(uplink), Some(rules)) = (uplink, &task.filter) else {
+    let (Some(uplink), Some(network)) = (uplink, &task.network) else {
         return Ok((command.spawn()?, hold));
     };
-    let (ours, theirs) = UnixStream::pair()?;
-    relay::start(ours, uplink.socket.into(), rules.clone())?;
+    let theirs = match network {
+        NetworkEnd::Ports => uplink.socket,
+        NetworkEnd::Passt(rules) => {
+            let (ours, theirs) = UnixStream::pair()?;
+            relay::start(ours, uplink.socket.into(), rules.clone())?;
+            theirs.into()
+        }
+    };
     fcntl_setfd(&theirs, FdFlags::empty())?;
     let backend = format!("socket,id=net,fd={}", theirs.as_raw_fd());
     command.args(["-netdev", &backend]);

@@ -29,6 +29,7 @@ pub mod io;
 pub mod link;
 mod machine;
 pub mod observe;
+mod ports_process;
 mod routes;
 mod run;
 mod settings;
@@ -37,5 +38,6 @@ mod start;
 mod vcpu;
 pub mod wiring;
 
+pub use ports_process::from_args as ports_from_args;
 pub use run::run;
 pub(crate) use tare_daemon::{confine, heap, http, poll};

@@ -297,7 +297,7 @@ fn run_machine(
 }
 
 /// What the I/O thread may do.
-fn role_of_io(net: Option<&NetConfig>) -> Role {
+pub(crate) fn role_of_io(net: Option<&NetConfig>) -> Role {
     match net.map(|net| &net.backend) {
         Some(NetBackend::Forward(config)) if config.ports.iter().any(|it| it.all_addresses) => {
             Role::IoAllAddresses

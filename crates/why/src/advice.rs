@@ -38,7 +38,7 @@ pub(crate) fn for_cause(cause: Cause, load: &Load) -> Vec<Remedy> {
 }
 
 /// Programs that carry a machine's packets, by the beginning of their names.
-const NETWORKS: [&str; 3] = ["passt", "pasta", "slirp4netns"];
+const NETWORKS: [&str; 4] = ["tare-ports", "passt", "pasta", "slirp4netns"];
 
 /// Remedies for a helper process by its name: networks, file systems, else disks.
 pub(crate) fn helper(name: &str) -> Vec<Remedy> {

@@ -117,14 +117,15 @@ pub(crate) struct RunArgs {
         value_name = "NET",
         default_value = "user",
         long_help = "Network: user (no privileges), none, or tap=NAME. With user the \
-                     monitor serves published ports itself, and passt everything else; \
-                     passt starts when the guest first needs it. \
+                     monitor serves published ports itself (of a machine in QEMU a process \
+                     beside it), and passt everything else; passt starts when the guest \
+                     first needs it. \
                      The guest cannot reach the host's addresses, its loopback \
                      interface or link-local addresses; user,allow=ADDRESS[/BITS] permits \
                      some of them: user,allow=127.0.0.1,allow=192.0.2.0/24. \
-                     user,forward=passt leaves published ports to passt too, as QEMU and \
-                     Linux guests do; user,outbound=off does without passt: the guest opens \
-                     no connections"
+                     user,forward=passt leaves published ports to passt too, as Linux \
+                     guests in Tare's own monitor do; user,outbound=off does without passt: \
+                     the guest opens no connections"
     )]
     pub(crate) net: NetChoice,
     /// Attach a disk: a raw file or block device. A program has the ext4 file system

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 use tare_host::process;
 use tare_probe::proc::schedstat;
 
-/// The network helper, accounted apart from the monitor.
-const HELPER: &str = "passt";
+/// The network's helpers, accounted apart from the monitor, by the beginning of their names.
+const HELPERS: [&str; 2] = ["passt", "tare-ports"];
 /// Deepest descendants that are looked for.
 const DEPTH: usize = 4;
 
@@ -50,6 +50,10 @@ pub struct CpuSpent {
     pub threads: BTreeMap<String, u64>,
 }
 
+fn is_helper(process: &str) -> bool {
+    HELPERS.iter().any(|helper| process.starts_with(helper))
+}
+
 impl CpuReading {
     /// Reads the threads of `root` and its descendants, and of `helpers` that
     /// have left its family. An error means that `root` is gone.
@@ -78,7 +82,7 @@ impl CpuReading {
                 .get(tid)
                 .map_or((0, 0), |t| (t.run_ns, t.wait_ns));
             let ns = now.run_ns.saturating_sub(before.0);
-            if now.process.starts_with(HELPER) {
+            if is_helper(&now.process) {
                 spent.helper_ns += ns;
             } else {
                 spent.monitor_ns += ns;
@@ -155,7 +159,7 @@ pub(crate) fn descendants(root: u32) -> Vec<u32> {
 pub(crate) fn helpers_with(word: &str) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    pids.filter(|pid| line(&format!("/proc/{pid}/comm")).is_ok_and(|c| c.starts_with(HELPER)))
+    pids.filter(|pid| line(&format!("/proc/{pid}/comm")).is_ok_and(|name| is_helper(&name)))
         .filter(|pid| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             String::from_utf8_lossy(&line)

@@ -126,7 +126,8 @@ fn open(
     StreamLink::new(socket, max_frame, passt.filter.clone()).map_err(OpenLinkError::Stream)
 }
 
-fn forward(
+/// The link of published ports.
+pub(crate) fn forward(
     config: &NetConfig,
     ports: &ForwardConfig,
     take: &mut impl FnMut(Descriptor) -> Result<OwnedFd, InheritError>,

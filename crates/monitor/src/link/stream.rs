@@ -37,11 +37,12 @@ pub struct StreamLink {
     sending: usize,
     /// Length of the frame being written to `tx`.
     reserved: usize,
-    filter: Filter,
+    /// None for frames to a guest.
+    filter: Option<Filter>,
     dropped: Arc<FilterCounters>,
     peer: Peer,
-    /// What its end means.
-    down: &'static str,
+    /// What its end means; `None` if nothing is to be said of it.
+    down: Option<&'static str>,
 }
 
 /// A buffer and the range of it in use.
@@ -110,17 +111,28 @@ impl StreamLink {
             tx: Window::new(size),
             sending: 0,
             reserved: 0,
-            filter: Filter::new(rules),
+            filter: Some(Filter::new(rules)),
             dropped: Arc::default(),
             peer: Peer::There,
-            down: "the network is down",
+            down: Some("the network is down"),
+        })
+    }
+
+    /// A link whose peer is QEMU with a guest: nothing is dropped, and its end is expected.
+    pub(crate) fn to_guest(socket: OwnedFd, max_frame: usize) -> io::Result<Self> {
+        Ok(Self {
+            filter: None,
+            down: None,
+            ..Self::new(socket, max_frame, Rules::default())?
         })
     }
 
     /// One that has published ports beside it, which do not end with it.
     pub(super) fn beside_ports(mut self) -> Self {
-        self.down = "passt has ended or did not start (see passt.log in the run directory), \
-                     connections of the guest are refused, and published ports go on";
+        self.down = Some(
+            "passt has ended or did not start (see passt.log in the run directory), connections \
+             of the guest are refused, and published ports go on",
+        );
         self
     }
 
@@ -176,8 +188,10 @@ impl StreamLink {
         result.inspect_err(|error| {
             if self.peer == Peer::There {
                 self.peer = Peer::Gone;
-                let error = tare_control::sentence::chain(error);
-                complain(format_args!("{}: {error}", self.down));
+                if let Some(down) = self.down {
+                    let error = tare_control::sentence::chain(error);
+                    complain(format_args!("{down}: {error}"));
+                }
             }
         })
     }
@@ -244,7 +258,9 @@ impl Link for StreamLink {
         };
         let start = self.rx.start + PREFIX;
         let bytes = &mut self.rx.bytes[start..start + length];
-        self.filter.note_incoming(bytes);
+        if let Some(filter) = &mut self.filter {
+            filter.note_incoming(bytes);
+        }
         Ok(Some(RxFrame {
             header: NetHeader::default(),
             bytes,
@@ -276,7 +292,9 @@ impl Link for StreamLink {
         let length = std::mem::take(&mut self.reserved);
         let end = at + PREFIX + length;
         // The frame is a copy, which the guest cannot change any more.
-        match self.filter.check_outgoing(&self.tx.bytes[at + PREFIX..end]) {
+        let frame = &self.tx.bytes[at + PREFIX..end];
+        let verdict = self.filter.as_mut().map(|it| it.check_outgoing(frame));
+        match verdict.unwrap_or(Verdict::Pass) {
             Verdict::Pass => {
                 let prefix = (length as u32).to_be_bytes();
                 self.tx.bytes[at..at + PREFIX].copy_from_slice(&prefix);

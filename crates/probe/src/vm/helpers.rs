@@ -14,7 +14,8 @@ use super::{Descriptors, Vm};
 use crate::proc;
 
 /// Helpers that need not map the guest's memory, by the beginning of their names.
-const SERVERS: [&str; 6] = [
+const SERVERS: [&str; 7] = [
+    "tare-ports",
     "passt",
     "pasta",
     "slirp4netns",

@@ -1,0 +1,288 @@
+//! The network of a machine in QEMU: a process that is the other end of QEMU's network socket, with the link
+//! that a machine of this monitor has in itself ([`ForwardLink`]): published ports, and passt for everything
+//! else behind its filter. QEMU has no such link, and the parser of a guest's TCP belongs in a jail.
+//!
+//! No process collects it. It ends when QEMU's end of the socket closes.
+
+use std::ffi::{CStr, OsStr, OsString};
+use std::io;
+use std::os::fd::AsFd as _;
+
+use rustix::process::chdir;
+use rustix::thread::set_name;
+use tare_control::config::{NetBackend, PortsConfig};
+use tare_control::exit::ExitCode;
+use tare_control::sentence::chain;
+use tare_daemon::jail;
+use tare_devices::blk::{Clock as _, MonotonicClock};
+use tare_devices::net::{Link, LinkError, RxOffload};
+
+use crate::complaint::complain;
+use crate::confine::{ConfineError, Files, OnViolation, confine, install_violation_handler};
+use crate::heap;
+use crate::inherit::{InheritError, Inherited};
+use crate::link::{ForwardLink, OpenLinkError, StreamLink, forward};
+use crate::poll::{Interest, Poll, Wait};
+use crate::run::role_of_io;
+
+/// The process's name: who looks for what works for a machine finds it.
+const NAME: &CStr = c"tare-ports";
+/// Longest frame that is looked at; a longer one ends the network.
+const LONGEST_FRAME: usize = 65_550;
+/// Tokens.
+const GUEST: u64 = 0;
+const NETWORK: u64 = 1;
+
+/// Why a machine has no network.
+#[derive(Debug, thiserror::Error)]
+enum PortsError {
+    #[error("the configuration of the published ports is not valid JSON for this version")]
+    Parse,
+    #[error("the configuration is wrong: its network has no published ports")]
+    NoPorts,
+    #[error(transparent)]
+    Inherit(#[from] InheritError),
+    #[error(transparent)]
+    Open(#[from] OpenLinkError),
+    #[error("the process of the published ports could not enter its jail")]
+    Jail(#[from] jail::JailError),
+    #[error("the process of the published ports could not confine itself")]
+    Confine(#[from] ConfineError),
+    #[error("the process of the published ports failed")]
+    Io(#[from] io::Error),
+    #[error("the network is down")]
+    Link(#[from] LinkError),
+}
+
+/// Serves the ports that such a command line describes, until the machine ends; `None` for any other.
+pub fn from_args(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    if args.next()? != OsStr::new(PortsConfig::OPTION) {
+        return None;
+    }
+    heap::share();
+    Some(match serve(args.next()) {
+        Ok(()) => ExitCode::Success,
+        Err(error) => {
+            complain(chain(&error));
+            ExitCode::Passt
+        }
+    })
+}
+
+fn serve(word: Option<OsString>) -> Result<(), PortsError> {
+    // Before any descriptor is opened.
+    let mut inherited = Inherited::all()?;
+    let config = word
+        .and_then(|word| word.into_string().ok())
+        .and_then(|text| serde_json::from_str::<PortsConfig>(&text).ok())
+        .ok_or(PortsError::Parse)?;
+    let NetBackend::Forward(ports) = &config.net.backend else {
+        return Err(PortsError::NoPorts);
+    };
+    set_name(NAME).map_err(io::Error::from)?;
+    chdir("/").map_err(io::Error::from)?;
+    let network = forward(&config.net, ports, &mut |fd| inherited.take(fd))?;
+    let guest = StreamLink::to_guest(inherited.take(config.guest)?, LONGEST_FRAME)?;
+    if let Some(claim) = config.jail.user.and_then(|user| user.claim) {
+        // The user belongs to this process as long as it lives.
+        std::mem::forget(inherited.take(claim)?);
+    }
+    inherited.close_rest();
+    let mut bridge = Bridge::new(guest, network)?;
+    install_violation_handler(OnViolation {
+        program: "tare-monitor",
+        restore: || {},
+    })
+    .map_err(io::Error::from)?;
+    jail::enter(&config.jail)?;
+    confine(role_of_io(Some(&config.net)), Files::none()?)?;
+    bridge.run()
+}
+
+/// The two ends, and what is waited for.
+struct Bridge {
+    guest: StreamLink,
+    network: ForwardLink,
+    poll: Poll,
+    /// What the guest's end is watched for.
+    watched: Interest,
+}
+
+/// Whether all frames of one end were taken by the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passed {
+    All,
+    /// The other end has no room.
+    Some,
+}
+
+impl Bridge {
+    fn new(guest: StreamLink, network: ForwardLink) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        poll.add(network.as_fd(), NETWORK)?;
+        Ok(Self {
+            guest,
+            network,
+            poll,
+            watched: Interest::default(),
+        })
+    }
+
+    /// Passes frames on, until the guest's end closes.
+    fn run(&mut self) -> Result<(), PortsError> {
+        // QEMU does not say when its guest's driver begins; frames before that are lost as on a wire.
+        self.network.set_offload(RxOffload::default())?;
+        let mut ready = Vec::new();
+        loop {
+            let passed = match self.pass_both_ways() {
+                Err(LinkError::Closed) => return Ok(()),
+                passed => passed?,
+            };
+            let wanted = Interest {
+                // The network is ready once it has room again.
+                readable: passed == Passed::All,
+                writable: self.guest.has_unsent(),
+            };
+            let old = std::mem::replace(&mut self.watched, wanted);
+            self.poll.change(self.guest.as_fd(), GUEST, old, wanted)?;
+            self.poll.wait(&mut ready, self.wait())?;
+            if ready.contains(&NETWORK) {
+                self.network.ready();
+            }
+        }
+    }
+
+    /// Whether the network took all frames of the guest. `Closed` is the guest's end: passt's is the link's own
+    /// affair.
+    fn pass_both_ways(&mut self) -> Result<Passed, LinkError> {
+        let passed = pass(&mut self.guest, &mut self.network)?;
+        self.network.flush()?;
+        pass(&mut self.network, &mut self.guest)?;
+        self.guest.flush()?;
+        Ok(passed)
+    }
+
+    fn wait(&self) -> Wait {
+        match self.network.deadline_ns() {
+            Some(deadline) => {
+                Wait::Nanoseconds(deadline.saturating_sub(MonotonicClock.now_ns()).max(1))
+            }
+            None => Wait::Forever,
+        }
+    }
+}
+
+/// Gives one end the frames of the other, as far as it has room. A longer frame than it takes is dropped.
+fn pass(from: &mut impl Link, to: &mut impl Link) -> Result<Passed, LinkError> {
+    let longest = to.features().max_frame;
+    while let Some(frame) = from.peek()? {
+        if frame.bytes.len() <= longest {
+            let Some(room) = to.reserve(frame.bytes.len())? else {
+                return Ok(Passed::Some);
+            };
+            room.copy_from_slice(frame.bytes);
+            to.commit(&frame.header)?;
+        }
+        from.consume();
+    }
+    Ok(Passed::All)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    use tare_control::config::{Descriptor, ForwardConfig, ForwardedPort, NetConfig, Protocol};
+    use tare_vmtest::IO_TIMEOUT;
+
+    use super::*;
+
+    const GUEST: [u8; 4] = [10, 0, 2, 15];
+    const GATEWAY: [u8; 4] = [10, 0, 2, 2];
+
+    /// A network with port 80 of the guest at `listener`.
+    fn network(listener: TcpListener) -> ForwardLink {
+        listener.set_nonblocking(true).unwrap();
+        let ports = ForwardConfig {
+            ports: vec![ForwardedPort {
+                fd: Descriptor(0),
+                protocol: Protocol::Tcp,
+                guest: 80,
+                all_addresses: false,
+            }],
+            gateway_mac: [2, 0, 0, 0, 0, 2],
+            guest: GUEST.into(),
+            gateway: GATEWAY.into(),
+            v6: None,
+            passt: None,
+        };
+        let config = NetConfig {
+            mac: [2, 0, 0, 0, 0, 15],
+            mtu: 1500,
+            frames_per_s: 0,
+            bytes_per_s: 0,
+            backend: NetBackend::Forward(ports.clone()),
+        };
+        let mut listener = Some(listener.into());
+        forward(&config, &ports, &mut |fd| {
+            listener.take().ok_or(InheritError::NotInherited(fd.0))
+        })
+        .unwrap()
+    }
+
+    fn read_frame(from: &mut UnixStream) -> Vec<u8> {
+        let mut prefix = [0; 4];
+        from.read_exact(&mut prefix).unwrap();
+        let mut frame = vec![0; u32::from_be_bytes(prefix) as usize];
+        from.read_exact(&mut frame).unwrap();
+        frame
+    }
+
+    fn write_frame(to: &mut UnixStream, frame: &[u8]) {
+        to.write_all(&(frame.len() as u32).to_be_bytes()).unwrap();
+        to.write_all(frame).unwrap();
+    }
+
+    #[test]
+    fn frames_pass_both_ways_until_qemu_ends() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let network = network(listener);
+        let (mut qemu, ours) = UnixStream::pair().unwrap();
+        qemu.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+        let guest = StreamLink::to_guest(ours.into(), LONGEST_FRAME).unwrap();
+        let bridge = thread::spawn(move || Bridge::new(guest, network).unwrap().run());
+        let _client = TcpStream::connect(address).unwrap();
+        let syn = read_frame(&mut qemu);
+        assert_eq!(syn[23], 6);
+        assert_eq!(syn[30..34], GUEST);
+        assert_eq!((syn[36..38].to_vec(), syn[47]), (vec![0, 80], 2));
+        // Longer than the network's frames: dropped, and what follows is answered.
+        write_frame(&mut qemu, &[7; 2000]);
+        let mut question = vec![0xff; 6];
+        question.extend([2, 0, 0, 0, 0, 15, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        question.extend([2, 0, 0, 0, 0, 15]);
+        question.extend(GUEST);
+        question.extend([0; 6]);
+        question.extend(GATEWAY);
+        write_frame(&mut qemu, &question);
+        let answer = read_frame(&mut qemu);
+        assert_eq!(answer[12..14], [8, 6]);
+        assert_eq!(answer[28..32], GATEWAY);
+        drop(qemu);
+        bridge.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn a_frame_that_qemu_never_sends_ends_the_network() {
+        let network = network(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        let (mut qemu, ours) = UnixStream::pair().unwrap();
+        let guest = StreamLink::to_guest(ours.into(), LONGEST_FRAME).unwrap();
+        qemu.write_all(&u32::MAX.to_be_bytes()).unwrap();
+        let ended = Bridge::new(guest, network).unwrap().run();
+        assert!(matches!(ended, Err(PortsError::Link(_))), "{ended:?}");
+    }
+}
