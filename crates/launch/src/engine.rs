@@ -1,7 +1,7 @@
 //! What executes the guest: Tare's own monitor on KVM, or QEMU.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tare_control::config::GuestKind;
 use tare_control::exit::ExitCode;
@@ -36,11 +36,23 @@ pub(crate) enum Engine {
     Qemu {
         /// The program.
         program: PathBuf,
+        /// `tare-monitor`, which serves published ports beside it; `None` if it is not at its place.
+        monitor: Option<PathBuf>,
         /// How QEMU executes the guest.
         accelerator: Accelerator,
         /// Why QEMU, if the user did not ask for it.
         because: Option<String>,
     },
+}
+
+impl Engine {
+    /// `tare-monitor`, if it is at its place.
+    pub(crate) fn monitor(&self) -> Option<&Path> {
+        match self {
+            Self::Tare(monitor) => Some(monitor),
+            Self::Qemu { monitor, .. } => monitor.as_deref(),
+        }
+    }
 }
 
 /// Which devices a machine has.
@@ -180,13 +192,14 @@ fn without_kvm(error: OpenError) -> Result<Engine, EngineError> {
 fn qemu(accelerator: Accelerator, because: Option<String>) -> Result<Engine, EngineError> {
     Ok(Engine::Qemu {
         program: find_program(qemu::PROGRAM).map_err(|_| EngineError::NoQemu)?,
+        monitor: monitor().ok(),
         accelerator,
         because,
     })
 }
 
 /// The monitor: `$TARE_MONITOR`, else beside this program.
-pub(crate) fn monitor() -> Result<PathBuf, EngineError> {
+fn monitor() -> Result<PathBuf, EngineError> {
     if let Some(path) = env::var_os("TARE_MONITOR").filter(|path| !path.is_empty()) {
         return Ok(path.into());
     }

@@ -23,7 +23,7 @@ use crate::rates::NetRate;
 use crate::record::{EngineName, Record, now_s};
 use crate::run_dir_guard::RunDirGuard;
 use crate::user::MachineUser;
-use crate::{Terminal, engine, limits, monitor, packed_files, qemu, reload, user, virtiofsd};
+use crate::{Terminal, limits, monitor, packed_files, qemu, reload, user, virtiofsd};
 
 /// Starts the machine. With Tare's engine in the foreground this does not return: the process
 /// becomes the monitor.
@@ -72,15 +72,14 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
     let passt_user = machine.user.as_ref().map(passt_user).transpose();
     let passt_user =
         passt_user.map_err(RunFileError::of("a copy of the user's lock", run_dir.dir()))?;
-    let waiter = match (&engine, machine.guest) {
-        (_, GuestKind::Linux) => None,
-        (Engine::Tare(monitor), _) => Some(monitor.clone()),
-        (Engine::Qemu { .. }, _) => engine::monitor().ok(),
+    let waiter = match machine.guest {
+        GuestKind::Linux => None,
+        GuestKind::LibraryOs | GuestKind::Program => engine.monitor(),
     };
     let maker = LinkMaker {
         run_dir: run_dir.dir(),
         passt_user,
-        waiter: waiter.as_deref(),
+        waiter,
     };
     let mut link = maker.make(net)?;
     if let (Some(link), Some(NetRate(rate))) = (&mut link, limits.net) {
@@ -109,9 +108,16 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
         Engine::Tare(program) => monitor::start(&program, prepared, terminal),
         Engine::Qemu {
             program,
+            monitor,
             accelerator,
             ..
-        } => qemu::start(&program, accelerator, prepared, terminal),
+        } => {
+            let programs = qemu::Programs {
+                qemu: &program,
+                monitor: monitor.as_deref(),
+            };
+            qemu::start(programs, accelerator, prepared, terminal)
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use tare_host::signal_number::SignalNumber;
 use tare_rootfs::walk::{Links, walk};
 
 use crate::attempt::Attempt;
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, EngineError};
 use crate::failure::{Explain, Failure};
 use crate::image::{self, Image};
 use crate::interruption::{Interrupted, Interruption};
@@ -400,12 +400,12 @@ fn user_net(
     engine: &Engine,
 ) -> Result<Net, Failure> {
     let forward = match (user.forward, engine) {
-        (Forward::Direct, _) => {
-            engine::monitor()?;
-            Forward::Direct
+        (Forward::Direct, _) if engine.monitor().is_none() => {
+            return Err(EngineError::NoMonitor(None).into());
         }
-        (Forward::Auto, Engine::Tare(_)) if guest != GuestKind::Linux => Forward::Direct,
-        (Forward::Auto, Engine::Qemu { .. }) if engine::monitor().is_ok() => Forward::Direct,
+        (Forward::Direct, _) => Forward::Direct,
+        (Forward::Auto, Engine::Tare(_)) if guest == GuestKind::Linux => Forward::Passt,
+        (Forward::Auto, _) if engine.monitor().is_some() => Forward::Direct,
         (Forward::Auto | Forward::Passt, _) => Forward::Passt,
     };
     let passt = match user.outbound {

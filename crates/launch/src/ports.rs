@@ -95,15 +95,17 @@ pub(crate) struct PortSocket {
 /// Listens at the ports of forwards that were [checked](check).
 pub(crate) fn listen(forwards: &[Publish]) -> Result<Vec<PortSocket>, PortError> {
     let sockets = forwards.iter().map(|forward| {
+        let all_addresses = forward.protocol == Protocol::Udp && forward.address.is_unspecified();
         let socket = soon(|| match forward.protocol {
             Protocol::Tcp => listen_at(forward),
-            Protocol::Udp => receive_at(forward),
+            Protocol::Udp if all_addresses => bind_to_all(forward),
+            Protocol::Udp => bind(forward),
         });
         Ok(PortSocket {
             socket: socket.map_err(|source| explain(*forward, source))?,
             protocol: forward.protocol,
             guest: forward.guest,
-            all_addresses: forward.protocol == Protocol::Udp && forward.address.is_unspecified(),
+            all_addresses,
         })
     });
     sockets.collect()
@@ -120,13 +122,11 @@ fn listen_at(forward: &Publish) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-fn receive_at(forward: &Publish) -> io::Result<OwnedFd> {
+fn bind_to_all(forward: &Publish) -> io::Result<OwnedFd> {
     let socket = bind(forward)?;
-    if forward.address.is_unspecified() {
-        match forward.address {
-            IpAddr::V4(_) => setsockopt(&socket, Ipv4PacketInfo, &true)?,
-            IpAddr::V6(_) => setsockopt(&socket, Ipv6RecvPacketInfo, &true)?,
-        }
+    match forward.address {
+        IpAddr::V4(_) => setsockopt(&socket, Ipv4PacketInfo, &true)?,
+        IpAddr::V6(_) => setsockopt(&socket, Ipv6RecvPacketInfo, &true)?,
     }
     Ok(socket)
 }

@@ -25,12 +25,13 @@ use tare_qemu::Accelerator;
 use tare_qemu::qmp::Qmp;
 
 use crate::confined::Jailed;
+use crate::engine::EngineError;
 use crate::failure::Failure;
 use crate::machine::{Launched, LinkEnd, PreparedMachine, RunFileError};
 use crate::request::JobMode;
 use crate::supervise::{self, AtEnd, NetworkEnd, Supervised, Uplink};
 use crate::virtiofsd::Virtiofsd;
-use crate::{Terminal, background, engine, link, ports_process};
+use crate::{Terminal, background, link, ports_process};
 use line::QemuLine;
 
 /// How long QEMU may take for its greeting and for each answer.
@@ -39,9 +40,18 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
 /// How long a silent guest delays the start before its machine counts as started.
 const SPEECH_LIMIT: Duration = Duration::from_secs(1);
 
+/// The programs of a machine in QEMU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Programs<'a> {
+    /// QEMU.
+    pub(crate) qemu: &'a Path,
+    /// `tare-monitor`, which serves published ports.
+    pub(crate) monitor: Option<&'a Path>,
+}
+
 /// Starts QEMU for a prepared machine.
 pub(crate) fn start(
-    program: &Path,
+    programs: Programs<'_>,
     accelerator: Accelerator,
     mut machine: PreparedMachine,
     terminal: &dyn Terminal,
@@ -53,7 +63,7 @@ pub(crate) fn start(
         streams,
     } = QemuLine::of(accelerator, &machine)
         .map_err(RunFileError::of("what QEMU is given", &dir))?;
-    let qemu = Jailed::qemu(program, accelerator, machine.spec.user.as_ref());
+    let qemu = Jailed::qemu(programs.qemu, accelerator, machine.spec.user.as_ref());
     let supervised = Supervised {
         qemu: qemu.map_err(RunFileError::of("QEMU's jail", &dir))?,
         arguments,
@@ -66,7 +76,7 @@ pub(crate) fn start(
         }),
         volumes: machine.virtiofsds.iter().map(Virtiofsd::number).collect(),
     };
-    let uplink = uplink(&mut machine)?;
+    let uplink = uplink(&mut machine, programs.monitor)?;
     match machine.spec.place {
         JobMode::Foreground | JobMode::Attempt(_) => {
             machine
@@ -115,7 +125,10 @@ pub(crate) fn answers(dir: &RunDir) -> impl FnMut() -> bool + use<> {
 
 /// The socket to what serves the network: passt's for the supervisor's relay, or QEMU's end of that of the
 /// ports' process, which has the ports from here on.
-fn uplink(machine: &mut PreparedMachine) -> Result<Option<OwnedFd>, Failure> {
+fn uplink(
+    machine: &mut PreparedMachine,
+    monitor: Option<&Path>,
+) -> Result<Option<OwnedFd>, Failure> {
     let dir = machine.run_dir.dir();
     let failed = |what| RunFileError::of(what, dir);
     let Some(link) = &mut machine.link else {
@@ -130,9 +143,10 @@ fn uplink(machine: &mut PreparedMachine) -> Result<Option<OwnedFd>, Failure> {
         }
         LinkEnd::Direct { .. } => {}
     }
-    let monitor = engine::monitor()?;
+    // The plan has looked.
+    let monitor = monitor.ok_or(EngineError::NoMonitor(None))?;
     let user = machine.spec.user.as_ref();
-    let started = link::log(dir).and_then(|log| ports_process::start(&monitor, link, user, log));
+    let started = link::log(dir).and_then(|log| ports_process::start(monitor, link, user, log));
     let socket = started.map_err(failed("the process of the published ports"))?;
     if let LinkEnd::Direct { sockets, .. } = &mut link.end {
         sockets.clear();
