@@ -2,8 +2,6 @@
 //! first, since its lock decides which machine has the name.
 
 use std::fs::{File, OpenOptions};
-use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 
 use tare_control::config::GuestKind;
@@ -22,7 +20,6 @@ use crate::publish::Publish;
 use crate::rates::NetRate;
 use crate::record::{EngineName, Record, now_s};
 use crate::run_dir_guard::RunDirGuard;
-use crate::user::MachineUser;
 use crate::{Terminal, limits, monitor, packed_files, qemu, reload, user, virtiofsd};
 
 /// Starts the machine. With Tare's engine in the foreground this does not return: the process
@@ -69,7 +66,7 @@ pub fn launch(plan: Plan, terminal: &dyn Terminal) -> Result<Launched, Failure> 
     if reloadable.is_some() {
         machine.disks.push(reload::disk(run_dir.dir())?);
     }
-    let passt_user = machine.user.as_ref().map(passt_user).transpose();
+    let passt_user = machine.user.as_ref().map(PasstUser::of).transpose();
     let passt_user =
         passt_user.map_err(RunFileError::of("a copy of the user's lock", run_dir.dir()))?;
     let waiter = match machine.guest {
@@ -159,12 +156,6 @@ fn engine_name(engine: &Engine) -> EngineName {
             ..
         } => EngineName::QemuKvm,
     }
-}
-
-fn passt_user(user: &MachineUser) -> io::Result<PasstUser> {
-    let (uid, gid) = user.passt;
-    let claim = user.claim.as_ref().map(OwnedFd::try_clone).transpose()?;
-    Ok(PasstUser { uid, gid, claim })
 }
 
 /// The log of a new machine.

@@ -34,6 +34,7 @@ use tare_passt::{Invocation, PasstError, Starting};
 use crate::arp;
 use crate::failure::Explain;
 use crate::publish::{Protocol, Publish};
+use crate::user::MachineUser;
 
 /// Address of the guest, and the one that `ip=` gives it.
 pub(crate) const GUEST: [u8; 4] = [10, 0, 2, 15];
@@ -99,6 +100,24 @@ pub(crate) struct PasstUser {
     pub(crate) gid: u32,
     /// Reserves the user, also while passt outlives its machine.
     pub(crate) claim: Option<OwnedFd>,
+}
+
+impl PasstUser {
+    /// The user of that machine's passt.
+    pub(crate) fn of(user: &MachineUser) -> io::Result<Self> {
+        let (uid, gid) = user.passt;
+        let claim = user.claim.as_ref().map(OwnedFd::try_clone).transpose()?;
+        Ok(Self { uid, gid, claim })
+    }
+
+    /// The same for a program that inherits the claim under its number.
+    pub(crate) fn jail_user(&self) -> JailUser {
+        JailUser {
+            uid: self.uid,
+            gid: self.gid,
+            claim: self.claim.as_ref().map(|lock| Descriptor(lock.as_raw_fd())),
+        }
+    }
 }
 
 /// What kind of network it provides.
@@ -178,11 +197,7 @@ impl PasstChoice<'_> {
         let (ours, theirs) = UnixStream::pair().map_err(PasstError::Start)?;
         let task = Task {
             passt: self.invocation(program, &theirs, None),
-            user: self.user.as_ref().map(|user| JailUser {
-                uid: user.uid,
-                gid: user.gid,
-                claim: user.claim.as_ref().map(|lock| Descriptor(lock.as_raw_fd())),
-            }),
+            user: self.user.as_ref().map(PasstUser::jail_user),
         };
         log()
             .and_then(|log| waiter::start(monitor, &task, log))

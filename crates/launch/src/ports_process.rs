@@ -6,23 +6,25 @@ use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use tare_control::config::{Descriptor, Jail, JailUser, PortsConfig};
+use tare_control::config::{Descriptor, Jail, PortsConfig};
 use tare_host::child::start_orphan;
 
 use crate::machine::Link;
 use crate::monitor::net;
-use crate::user::MachineUser;
+use crate::passt::PasstUser;
 
 /// Starts it, as the user of the machine's passt; returns the socket for QEMU, whose end is the process's end.
 /// `monitor` is its program.
 pub(crate) fn start(
     monitor: &Path,
     link: &Link,
-    user: Option<&MachineUser>,
+    user: Option<&PasstUser>,
     log: File,
 ) -> io::Result<OwnedFd> {
     let (qemus, theirs) = UnixStream::pair()?;
-    let mut kept: Vec<RawFd> = Vec::new();
+    let user = user.map(PasstUser::jail_user);
+    let claim = user.and_then(|user| user.claim);
+    let mut kept: Vec<RawFd> = claim.map(|Descriptor(number)| number).into_iter().collect();
     let mut hand = |number: RawFd| {
         kept.push(number);
         Descriptor(number)
@@ -32,11 +34,7 @@ pub(crate) fn start(
         net: net(link, &mut |fd| Ok(hand(fd.as_raw_fd()))).map_err(io::Error::other)?,
         jail: Jail {
             namespaces: true,
-            user: user.map(|user| JailUser {
-                uid: user.passt.0,
-                gid: user.passt.1,
-                claim: user.claim.as_ref().map(|lock| hand(lock.as_raw_fd())),
-            }),
+            user,
         },
     };
     let config = serde_json::to_string(&config)?;

@@ -28,6 +28,7 @@ use crate::confined::Jailed;
 use crate::engine::EngineError;
 use crate::failure::Failure;
 use crate::machine::{Launched, LinkEnd, PreparedMachine, RunFileError};
+use crate::passt::PasstUser;
 use crate::request::JobMode;
 use crate::supervise::{self, AtEnd, NetworkEnd, Supervised, Uplink};
 use crate::virtiofsd::Virtiofsd;
@@ -146,7 +147,10 @@ fn uplink(
     // The plan has looked.
     let monitor = monitor.ok_or(EngineError::NoMonitor(None))?;
     let user = machine.spec.user.as_ref();
-    let started = link::log(dir).and_then(|log| ports_process::start(monitor, link, user, log));
+    let started = user.map(PasstUser::of).transpose().and_then(|user| {
+        let log = link::log(dir)?;
+        ports_process::start(monitor, link, user.as_ref(), log)
+    });
     let socket = started.map_err(failed("the process of the published ports"))?;
     if let LinkEnd::Direct { sockets, .. } = &mut link.end {
         sockets.clear();
