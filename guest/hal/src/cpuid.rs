@@ -87,6 +87,14 @@ pub(crate) fn is_tare() -> bool {
     is_tare_since(0)
 }
 
+/// Whether QEMU's translator executes the image (`target/i386/cpu.c`, leaf 0x40000000).
+pub(crate) fn is_translated() -> bool {
+    const SIGNATURE: &[u8] = b"TCGTCGTCGTCG";
+    let hypervisor = leaf(KVM_SIGNATURE);
+    let signature = [hypervisor.ebx, hypervisor.ecx, hypervisor.edx].map(u32::to_le_bytes);
+    signature.as_flattened() == SIGNATURE
+}
+
 /// Whether PCI functions take the first device numbers of bus 0 without a gap.
 pub(crate) fn has_dense_bus() -> bool {
     is_tare_since(TARE_DENSE_BUS_SINCE)

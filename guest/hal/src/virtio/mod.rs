@@ -13,6 +13,7 @@
 //! }
 //! ```
 
+mod barrier;
 #[cfg(target_os = "none")]
 mod discover;
 mod dma;

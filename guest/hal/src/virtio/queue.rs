@@ -12,11 +12,12 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU16, Ordering, fence};
+use core::sync::atomic::{AtomicU16, Ordering};
 
 use virtio_drivers::transport::Transport as _;
 use virtio_drivers::{BufferDirection, Error, Hal as _, PAGE_SIZE, PhysAddr, Result};
 
+use super::barrier::Barrier;
 use super::{Dma, Transport};
 
 #[cfg(not(target_os = "none"))]
@@ -83,6 +84,7 @@ pub struct Queue {
     /// Tables of requests in flight, by their descriptor; empty without `indirect`.
     tables: Box<[Vec<Descriptor>]>,
     event_idx: bool,
+    barrier: Barrier,
     /// Requests that were prepared, those of them that the device sees, and when it was last
     /// asked whether to notify.
     prepared: u16,
@@ -135,6 +137,7 @@ impl Queue {
             free_len: size,
             tables: vec![Vec::new(); tables].into(),
             event_idx: options.event_idx,
+            barrier: Barrier::of_this_machine(),
             prepared: 0,
             published: 0,
             asked: 0,
@@ -310,7 +313,7 @@ impl Queue {
     pub fn should_notify(&mut self) -> bool {
         // What was published is seen before this looks, or a device that goes to sleep may be
         // seen awake.
-        fence(Ordering::SeqCst);
+        self.barrier();
         let asked = core::mem::replace(&mut self.asked, self.published);
         if !self.event_idx {
             return self.word(self.used_at).load(Ordering::Acquire) & NO_NOTIFY == 0;
@@ -328,6 +331,14 @@ impl Queue {
             let flags = if wanted { 0 } else { NO_INTERRUPT };
             self.word(self.available_at).store(flags, Ordering::Release);
         }
+    }
+
+    /// The device sees what was written before what is read next, and so do completions that were
+    /// taken: one that this side does not see behind it comes with an interrupt, if interrupts are
+    /// on (virtio 1.2, 2.7.7.2).
+    #[inline]
+    pub fn barrier(&self) {
+        self.barrier.pass();
     }
 
     /// Whether there is a completion.

@@ -7,7 +7,6 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{Ordering, fence};
 
 use tare_hal::virtio::Queue;
 
@@ -90,7 +89,7 @@ impl Input {
         if self.filled.is_empty() {
             self.queue.set_interrupts(true);
             // What came before the device saw that comes without an interrupt.
-            fence(Ordering::SeqCst);
+            self.queue.barrier();
             self.take();
         }
         starts && self.queue.should_notify()

@@ -4,7 +4,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::sync::atomic::{Ordering, fence};
 
 use tare_hal::virtio::Queue;
 
@@ -69,7 +68,7 @@ impl Output {
         }
         self.queue.set_interrupts(true);
         // What was taken before the device saw that comes without an interrupt.
-        fence(Ordering::SeqCst);
+        self.queue.barrier();
         self.reclaim();
         self.room(wanted)
     }

@@ -7,7 +7,7 @@ use virtio_drivers::PAGE_SIZE;
 use super::{Queue, RING_HEADER, USED_ENTRY};
 
 /// A queue as its device has it, for tests that play the device on the host. It is used for as
-/// long as the queue lives, by the thread that uses the queue.
+/// long as the queue lives.
 #[derive(Debug)]
 pub struct DeviceSide {
     memory: NonNull<u8>,
@@ -19,6 +19,10 @@ pub struct DeviceSide {
     seen: u16,
     used: u16,
 }
+
+// SAFETY: 1. The memory is that of a queue, which lives (the type's contract) and is `Send` itself. 2.
+//    Both sides use it as atomics or by volatile accesses, since a device is on its own too.
+unsafe impl Send for DeviceSide {}
 
 impl DeviceSide {
     pub(super) fn of(queue: &Queue) -> Self {
@@ -69,6 +73,11 @@ impl DeviceSide {
         self.put(event, index);
     }
 
+    /// The completion that is to interrupt, by its index (`VIRTIO_F_EVENT_IDX`).
+    pub fn interrupts_at(&self) -> u16 {
+        self.at(self.available_at + RING_HEADER + 2 * usize::from(self.size))
+    }
+
     /// Sets the flags of the used ring.
     pub fn set_flags(&self, flags: u16) {
         self.put(self.used_at, flags);
@@ -86,8 +95,8 @@ impl DeviceSide {
     fn put<T>(&self, offset: usize, value: T) {
         assert!(offset + size_of::<T>() <= self.bytes);
         let place = self.memory.as_ptr().wrapping_add(offset).cast::<T>();
-        // SAFETY: 1. Within the queue's memory (asserted above). 2. The queue lives, and this
-        //    thread uses it (the type's contract). 3. As for `at`.
+        // SAFETY: 1. Within the queue's memory (asserted above). 2. The queue lives
+        //    (the type's contract). 3. As for `at`.
         unsafe { place.write_volatile(value) };
     }
 }

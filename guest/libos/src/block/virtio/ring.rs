@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicBool, Ordering, fence};
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use tare_hal::virtio::{Queue, QueueOptions, Transport};
 
@@ -197,7 +197,7 @@ impl Ring {
             }
             // What asks the device for the next interrupt must be seen before
             // the last look, or both sides wait (virtio 1.2, 2.7.7.2).
-            fence(Ordering::SeqCst);
+            self.queue.barrier();
             if !self.queue.can_take() {
                 return;
             }

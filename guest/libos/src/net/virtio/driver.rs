@@ -114,6 +114,16 @@ impl VirtioNet {
         }
     }
 
+    /// The token of a frame that has come since all were taken.
+    ///
+    /// A device may ask for buffers before it shows the frames that used the last ones up: that is
+    /// known only when all frames were taken that it shows. And it may have shown one before it saw
+    /// that the next one is to interrupt: no interrupt comes for that, nor for any after it.
+    fn look_again(&mut self) -> Option<u16> {
+        self.offer();
+        self.receive.peek()
+    }
+
     /// Lets the device see what it does not see yet, and notifies it if it wants that.
     fn publish(&mut self) {
         self.transmit.publish();
@@ -208,13 +218,10 @@ impl Link for VirtioNet {
     }
 
     fn receive(&mut self) -> Option<Received<ReceivedFrame>> {
-        let Some(token) = self.receive.peek() else {
-            // A device may ask for buffers before it shows the frames that used the last ones up:
-            // that is known only when all frames were taken that it shows.
-            if self.returned != 0 {
-                self.offer();
-            }
-            return None;
+        let token = match self.receive.peek() {
+            Some(token) => token,
+            None if self.returned != 0 => self.look_again()?,
+            None => return None,
         };
         let len = self.receive.take(token)? as usize;
         let buffer = self.receiving.get_mut(usize::from(token))?.take()?;

@@ -1,4 +1,7 @@
-use tare_hal::virtio::{Doorbell, Registers, Transport};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::thread;
+
+use tare_hal::virtio::{DeviceSide, Doorbell, Registers, Transport};
 use tare_net::checksum::Sum;
 use tare_net::frame::{self, Checksums, Frame, PartialChecksum};
 use tare_net::link::Link as _;
@@ -113,6 +116,75 @@ fn a_device_that_asks_before_it_shows_its_last_frames_gets_buffers() {
             }
         }
     }
+}
+
+/// Between a driver and a device in another thread.
+#[derive(Default)]
+struct Signals {
+    /// Frames for which the device has looked whether they are to interrupt.
+    looked: AtomicU32,
+    interrupt: AtomicBool,
+    driver_ended: AtomicBool,
+}
+
+impl Signals {
+    /// Shows frames until the driver has ended, and interrupts for those that it wants that for.
+    fn show(&self, mut device: DeviceSide) {
+        let mut shown = 0_u32;
+        while !self.driver_ended.load(Ordering::Relaxed) {
+            let Some(token) = device.take_next() else {
+                thread::yield_now();
+                continue;
+            };
+            // Some come while the driver looks for the last time.
+            (0..shown * 7 % 61).for_each(|_| core::hint::spin_loop());
+            device.complete(token.into(), 60);
+            fence(Ordering::SeqCst);
+            if device.interrupts_at() == shown as u16 {
+                self.interrupt.store(true, Ordering::Release);
+            }
+            shown += 1;
+            self.looked.store(shown, Ordering::Release);
+        }
+    }
+
+    /// Waits for an interrupt; false if none comes though a frame is there.
+    fn wait(&self, taken: u32) -> bool {
+        loop {
+            let looked = self.looked.load(Ordering::Acquire);
+            if self.interrupt.swap(false, Ordering::Acquire) {
+                return true;
+            }
+            if looked > taken {
+                return false;
+            }
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_frame_that_comes_during_the_last_look_is_seen_or_interrupts() {
+    const EVENT_IDX: u32 = 1 << 29;
+    const FRAMES: u32 = 100_000;
+    let (net, _) = notifying(8, 1 | EVENT_IDX);
+    let mut net = net.unwrap();
+    let device = net.receive.device_side();
+    let signals = Signals::default();
+    let taken = thread::scope(|scope| {
+        scope.spawn(|| signals.show(device));
+        let mut taken = 0;
+        loop {
+            while take_one(&mut net) {
+                taken += 1;
+            }
+            if taken >= FRAMES || !signals.wait(taken) {
+                signals.driver_ended.store(true, Ordering::Relaxed);
+                break taken;
+            }
+        }
+    });
+    assert!(taken >= FRAMES, "frame {taken} waits without an interrupt");
 }
 
 #[test]
