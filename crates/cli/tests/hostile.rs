@@ -83,7 +83,7 @@ fn try_to_reach(engine: &str, net: &str, to: Ipv4Addr, victim: &Victim) {
 }
 
 /// The library OS keeps 127.0.0.0/8 to itself, so the guest tries another address of
-/// the host; what goes to loopback is tried without a guest, beside `run::relay`.
+/// the host; what goes to loopback is tried without a guest, beside passt (`tare_launch::passt`).
 fn no_address_of_the_host_is_reached(engine: &str) {
     let Some(address) = own_address() else {
         skip("the host has no address but its loopback's");

@@ -228,11 +228,11 @@ pub struct ForwardConfig {
     pub passt: Option<PasstConfig>,
 }
 
-/// What a separate process serves: the network of a machine in QEMU, whose published ports it has.
+/// What a separate process serves: the network of a machine in QEMU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PortsConfig {
-    /// The network, which is [`NetBackend::Forward`].
+    /// The network, which is not [`NetBackend::Tap`].
     pub net: NetConfig,
     /// The socket whose other end QEMU has, with a 32-bit big-endian length before each frame.
     pub guest: Descriptor,

@@ -3,8 +3,8 @@
 //! passt opens a connection from the host to whatever address a guest's frame
 //! names, also to the host's loopback and to the host's own addresses. A guest
 //! is hostile, so [`Filter`] drops such frames before passt sees them. It works
-//! on bytes alone, without I/O: the monitor calls it for each frame, and the
-//! QEMU engine's relay does the same.
+//! on bytes alone, without I/O: the monitor's link to passt calls it for each
+//! frame.
 //!
 //! Limits: the host's addresses are those at the start of the machine; tap
 //! interfaces are not filtered (their bridge or routing decides).

@@ -66,7 +66,6 @@ pub mod publish;
 mod qemu;
 pub mod rates;
 pub mod record;
-mod relay;
 pub mod reload;
 mod request;
 mod restart;

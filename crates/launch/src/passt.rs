@@ -346,10 +346,29 @@ fn lists_default_route(table: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
     use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
+    use rustix::event::{PollFd, PollFlags, poll};
+    use tare_devices::net::{Link as _, NetHeader};
+    use tare_monitor::link::StreamLink;
+
     use super::*;
+
+    const LONGEST_FRAME: usize = 14 + MTU as usize;
+
+    /// The link to passt that a machine has, once passt is ready.
+    fn link(passt: &mut Passt, filter: tare_frames::Rules) -> StreamLink {
+        let socket = passt.socket().try_clone().expect("a copy");
+        passt.wait_ready().expect("passt is ready");
+        StreamLink::new(socket, LONGEST_FRAME, filter).expect("a link")
+    }
+
+    fn send(link: &mut StreamLink, frame: &[u8]) {
+        let room = link.reserve(frame.len()).expect("a passt").expect("room");
+        room.copy_from_slice(frame);
+        link.commit(&NetHeader::default()).expect("a passt");
+        link.flush().expect("a passt");
+    }
 
     fn of(forwards: &[Publish]) -> Network {
         Network {
@@ -452,8 +471,7 @@ mod tests {
         drop(ready().expect("passt starts on a free port"));
     }
 
-    /// A TCP segment without data that opens a connection, from the guest, with its
-    /// length before it.
+    /// A TCP segment without data that opens a connection, from the guest.
     fn syn(mac: [u8; 6], to: Ipv4Addr, port: u16) -> Vec<u8> {
         let mut frame = vec![0xff; 6];
         frame.extend(mac);
@@ -471,7 +489,7 @@ mod tests {
         ip[10..12].copy_from_slice(&checksum);
         frame.extend(ip);
         frame.extend(tcp);
-        [&(frame.len() as u32).to_be_bytes()[..], &frame].concat()
+        frame
     }
 
     /// RFC 1071.
@@ -491,18 +509,15 @@ mod tests {
         let victim = TcpListener::bind("127.0.0.1:0").expect("a port");
         victim.set_nonblocking(true).expect("a mode");
         let mut passt = choice(&[]).start(mac).expect("passt");
-        let (mut guest, ours) = UnixStream::pair().expect("a pair");
-        let network = passt.socket().try_clone().expect("a copy");
-        passt.wait_ready().expect("passt is ready");
-        crate::relay::start(ours, network.into(), filter).expect("a relay");
+        let mut link = link(&mut passt, filter);
         let port = victim.local_addr().expect("its address").port();
         for to in [Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED] {
-            guest.write_all(&syn(mac, to, port)).expect("sent");
+            send(&mut link, &syn(mac, to, port));
         }
         let open = TcpListener::bind("127.0.0.2:0").expect("a port");
         let port = open.local_addr().expect("its address").port();
         let to = Ipv4Addr::new(127, 0, 0, 2);
-        guest.write_all(&syn(mac, to, port)).expect("sent");
+        send(&mut link, &syn(mac, to, port));
         open.accept().expect("frames arrive in order");
         victim.accept().is_ok()
     }
@@ -521,20 +536,22 @@ mod tests {
         assert!(reaches_loopback(allowing("127.0.0.0/8")), "the control");
     }
 
-    /// The next UDP packet for the guest: its frame behind the length, from the guest's end.
-    fn datagram(guest: &mut UnixStream) -> Vec<u8> {
+    /// The next UDP packet for the guest, with its Ethernet header.
+    fn datagram(link: &mut StreamLink) -> Vec<u8> {
         loop {
-            let mut length = [0; 4];
-            guest.read_exact(&mut length).expect("a length");
-            let mut frame = vec![0; u32::from_be_bytes(length) as usize];
-            guest.read_exact(&mut frame).expect("a frame");
+            let Some(frame) = link.peek().expect("a passt") else {
+                poll(&mut [PollFd::new(&*link, PollFlags::IN)], None).expect("a frame");
+                continue;
+            };
+            let frame = frame.bytes.to_vec();
+            link.consume();
             if frame.get(12..14) == Some(&[0x08, 0x00]) && frame[23] == 17 {
                 return frame;
             }
         }
     }
 
-    /// The answer to a UDP packet, with the same bytes, to `port`; with its length before it.
+    /// The answer to a UDP packet, with the same bytes, to `port`.
     fn answer(question: &[u8], port: [u8; 2]) -> Vec<u8> {
         let mut frame = question.to_vec();
         for (at, from, bytes) in [(0, 6, 6), (6, 0, 6), (26, 30, 4), (30, 26, 4), (34, 36, 2)] {
@@ -543,7 +560,7 @@ mod tests {
         frame[36..38].copy_from_slice(&port);
         // No checksum (RFC 768).
         frame[40..42].fill(0);
-        [&(frame.len() as u32).to_be_bytes()[..], &frame].concat()
+        frame
     }
 
     #[test]
@@ -555,11 +572,8 @@ mod tests {
         let port = tare_vmtest::free_port();
         let forwards = [format!("{port}:53/udp").parse().expect("a forward")];
         let mut passt = choice(&forwards).start([2, 0, 0, 0, 0, 1]).expect("passt");
-        let (mut guest, ours) = UnixStream::pair().expect("a pair");
-        let network = passt.socket().try_clone().expect("a copy");
-        passt.wait_ready().expect("passt is ready");
         let rules = crate::frame_rules::of_this_host(Vec::new());
-        crate::relay::start(ours, network.into(), rules).expect("a relay");
+        let mut link = link(&mut passt, rules);
         let local = || {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
             // A bound for an answer that is lost.
@@ -571,14 +585,12 @@ mod tests {
         client
             .send_to(b"who", (Ipv4Addr::LOCALHOST, port))
             .expect("sent");
-        let question = datagram(&mut guest);
+        let question = datagram(&mut link);
         assert_eq!(&question[26..30], GATEWAY, "the client's address");
         let victims = victim.local_addr().expect("its address").port();
-        guest
-            .write_all(&answer(&question, victims.to_be_bytes()))
-            .expect("sent");
+        send(&mut link, &answer(&question, victims.to_be_bytes()));
         let clients = question[34..36].try_into().expect("two bytes");
-        guest.write_all(&answer(&question, clients)).expect("sent");
+        send(&mut link, &answer(&question, clients));
         let mut bytes = [0; 8];
         let (length, from) = client.recv_from(&mut bytes).expect("an answer");
         assert_eq!(&bytes[..length], b"who");

@@ -399,14 +399,13 @@ fn user_net(
     guest: GuestKind,
     engine: &Engine,
 ) -> Result<Net, Failure> {
+    if engine.monitor().is_none() {
+        return Err(EngineError::NoMonitor(None).into());
+    }
     let forward = match (user.forward, engine) {
-        (Forward::Direct, _) if engine.monitor().is_none() => {
-            return Err(EngineError::NoMonitor(None).into());
-        }
-        (Forward::Direct, _) => Forward::Direct,
         (Forward::Auto, Engine::Tare(_)) if guest == GuestKind::Linux => Forward::Passt,
-        (Forward::Auto, _) if engine.monitor().is_some() => Forward::Direct,
-        (Forward::Auto | Forward::Passt, _) => Forward::Passt,
+        (Forward::Auto, _) => Forward::Direct,
+        (given, _) => given,
     };
     let passt = match user.outbound {
         Outbound::On => Some(frame_rules::of_this_host(user.allow)),

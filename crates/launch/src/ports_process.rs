@@ -1,4 +1,4 @@
-//! Starts the process that serves the published ports of a machine in QEMU (`tare_monitor`'s `ports_process`).
+//! Starts the process that serves the network of a machine in QEMU (`tare_monitor`'s `ports_process`).
 
 use std::fs::File;
 use std::io;

@@ -13,13 +13,11 @@
 pub(crate) mod draft;
 mod line;
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::io::fcntl_dupfd_cloexec;
 use serde_json::json;
-use std::os::fd::OwnedFd;
 use tare_control::rundir::RunDir;
 use tare_qemu::Accelerator;
 use tare_qemu::qmp::Qmp;
@@ -30,7 +28,7 @@ use crate::failure::Failure;
 use crate::machine::{Launched, LinkEnd, PreparedMachine, RunFileError};
 use crate::passt::PasstUser;
 use crate::request::JobMode;
-use crate::supervise::{self, AtEnd, NetworkEnd, Supervised, Uplink};
+use crate::supervise::{self, AtEnd, Supervised};
 use crate::virtiofsd::Virtiofsd;
 use crate::{Terminal, background, link, ports_process};
 use line::QemuLine;
@@ -46,7 +44,7 @@ const SPEECH_LIMIT: Duration = Duration::from_secs(1);
 pub(crate) struct Programs<'a> {
     /// QEMU.
     pub(crate) qemu: &'a Path,
-    /// `tare-monitor`, which serves published ports.
+    /// `tare-monitor`, which serves networks.
     pub(crate) monitor: Option<&'a Path>,
 }
 
@@ -58,11 +56,12 @@ pub(crate) fn start(
     terminal: &dyn Terminal,
 ) -> Result<Launched, Failure> {
     let dir = machine.run_dir.dir().clone();
+    let network = network(&mut machine, programs.monitor)?;
     let QemuLine {
         arguments,
         handed,
         streams,
-    } = QemuLine::of(accelerator, &machine)
+    } = QemuLine::of(accelerator, &machine, network)
         .map_err(RunFileError::of("what QEMU is given", &dir))?;
     let qemu = Jailed::qemu(programs.qemu, accelerator, machine.spec.user.as_ref());
     let supervised = Supervised {
@@ -70,14 +69,8 @@ pub(crate) fn start(
         arguments,
         run_dir: dir.path().to_owned(),
         guest: machine.spec.guest,
-        network: machine.link.as_ref().and_then(|link| match &link.end {
-            LinkEnd::Passt(passt) => Some(NetworkEnd::Passt(passt.filter.clone())),
-            LinkEnd::Direct { .. } => Some(NetworkEnd::Ports),
-            LinkEnd::Tap { .. } => None,
-        }),
         volumes: machine.virtiofsds.iter().map(Virtiofsd::number).collect(),
     };
-    let uplink = uplink(&mut machine, programs.monitor)?;
     match machine.spec.place {
         JobMode::Foreground | JobMode::Attempt(_) => {
             machine
@@ -85,15 +78,11 @@ pub(crate) fn start(
                 .write(&dir)
                 .map_err(RunFileError::of("run.json", &dir))?;
             // While QEMU starts, passt does too.
-            let uplink = uplink.map(|socket| Uplink {
-                socket,
-                qemu_input: Stdio::inherit(),
-            });
             let at_end = match machine.spec.place {
                 JobMode::Attempt(_) => AtEnd::Leave(terminal),
                 _ => AtEnd::Remove,
             };
-            let ended = supervise::run(&supervised, uplink, &streams, at_end, || machine.connect());
+            let ended = supervise::run(&supervised, &streams, at_end, || machine.connect());
             drop(handed);
             // They have served QEMU alone.
             machine.virtiofsds.into_iter().for_each(Virtiofsd::end);
@@ -101,7 +90,7 @@ pub(crate) fn start(
         }
         JobMode::Background => {
             machine.connect()?;
-            let command = supervise::command(&supervised, uplink)
+            let command = supervise::command(&supervised)
                 .map_err(RunFileError::of("the supervisor's task", &dir))?;
             let mut answers = answers(&dir);
             let mut handed = Some(handed);
@@ -124,9 +113,8 @@ pub(crate) fn answers(dir: &RunDir) -> impl FnMut() -> bool + use<> {
     move || goes_on(&socket) && (speaks(&log) || begin.elapsed() > SPEECH_LIMIT)
 }
 
-/// The socket to what serves the network: passt's for the supervisor's relay, or QEMU's end of that of the
-/// ports' process, which has the ports from here on.
-fn uplink(
+/// QEMU's end of the socket to the process that serves the network, which has the published ports from here on.
+fn network(
     machine: &mut PreparedMachine,
     monitor: Option<&Path>,
 ) -> Result<Option<OwnedFd>, Failure> {
@@ -135,14 +123,8 @@ fn uplink(
     let Some(link) = &mut machine.link else {
         return Ok(None);
     };
-    match &link.end {
-        LinkEnd::Tap { .. } => return Ok(None),
-        LinkEnd::Passt(passt) => {
-            let copy = fcntl_dupfd_cloexec(passt.passt.socket(), 0);
-            let copy = copy.map_err(|errno| failed("a socket to passt")(errno.into()))?;
-            return Ok(Some(copy));
-        }
-        LinkEnd::Direct { .. } => {}
+    if let LinkEnd::Tap { .. } = link.end {
+        return Ok(None);
     }
     // The plan has looked.
     let monitor = monitor.ok_or(EngineError::NoMonitor(None))?;
@@ -151,7 +133,7 @@ fn uplink(
         let log = link::log(dir)?;
         ports_process::start(monitor, link, user.as_ref(), log)
     });
-    let socket = started.map_err(failed("the process of the published ports"))?;
+    let socket = started.map_err(failed("the process of QEMU's network"))?;
     if let LinkEnd::Direct { sockets, .. } = &mut link.end {
         sockets.clear();
     }

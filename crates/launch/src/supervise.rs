@@ -5,8 +5,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -27,7 +26,6 @@ use tare_control::console_exit::{self, ConsoleExit};
 use tare_control::exit::{ExitCode, RunExit};
 use tare_control::rundir::RunDir;
 use tare_control::sentence::chain;
-use tare_frames::Rules;
 use tare_host::child::{ended_within, ignores_hangups_with_us, in_own_session};
 use tare_host::signals::requests_to_end;
 use tare_host::terminal::SavedInput;
@@ -38,7 +36,7 @@ use crate::hold::Hold;
 use crate::linux::stdio;
 use crate::log_bound::LogBound;
 use crate::volume_watch::VolumeWatch;
-use crate::{Terminal, confined, relay};
+use crate::{Terminal, confined};
 
 /// First argument of a supervisor's command line; no verb begins like this.
 const SUPERVISE: &str = "--supervise";
@@ -58,29 +56,8 @@ pub(crate) struct Supervised {
     pub(crate) run_dir: PathBuf,
     /// What the image is.
     pub(crate) guest: GuestKind,
-    /// What its network's socket leads to. For a supervisor in the background the socket is standard input.
-    pub(crate) network: Option<NetworkEnd>,
     /// QEMU's sockets to those who serve its shared directories.
     pub(crate) volumes: Vec<RawFd>,
-}
-
-/// What serves a network.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum NetworkEnd {
-    /// passt, behind a relay that drops frames to what the guest may not reach.
-    Passt(Rules),
-    /// The process of the published ports.
-    Ports,
-}
-
-/// The socket to what serves the network.
-#[derive(Debug)]
-pub(crate) struct Uplink {
-    /// The socket.
-    pub(crate) socket: OwnedFd,
-    /// Standard input of QEMU: not the supervisor's if that is the socket.
-    pub(crate) qemu_input: Stdio,
 }
 
 /// QEMU did not run, or failed.
@@ -132,7 +109,7 @@ impl Explain for SuperviseError {
 }
 
 /// A process in its own session that will supervise.
-pub(crate) fn command(task: &Supervised, uplink: Option<OwnedFd>) -> io::Result<Command> {
+pub(crate) fn command(task: &Supervised) -> io::Result<Command> {
     let mut file = File::from(memfd_create("tare-task", MemfdFlags::empty())?);
     file.write_all(&serde_json::to_vec(task)?)?;
     file.rewind()?;
@@ -140,7 +117,7 @@ pub(crate) fn command(task: &Supervised, uplink: Option<OwnedFd>) -> io::Result<
     in_own_session(&mut command)
         .arg(SUPERVISE)
         .arg(file.as_raw_fd().to_string());
-    command.stdin(uplink.map_or_else(Stdio::null, Stdio::from));
+    command.stdin(Stdio::null());
     // The descriptor lives until the process that inherits it has started.
     std::mem::forget(file);
     Ok(command)
@@ -155,8 +132,8 @@ pub fn from_args(
         return None;
     }
     Some(match read_task(args.next()) {
-        Ok((task, uplink)) => {
-            let ended = wait_for_end(&task, uplink, &[], || Ok(()));
+        Ok(task) => {
+            let ended = wait_for_end(&task, &[], || Ok(()));
             leave(&task, &ended, terminal);
             ended.outcome
         }
@@ -164,22 +141,14 @@ pub fn from_args(
     })
 }
 
-fn read_task(descriptor: Option<OsString>) -> io::Result<(Supervised, Option<Uplink>)> {
+fn read_task(descriptor: Option<OsString>) -> io::Result<Supervised> {
     let number: u32 = descriptor
         .and_then(|word| word.into_string().ok()?.parse().ok())
         .ok_or(io::ErrorKind::InvalidInput)?;
     let file = File::open(format!("/proc/self/fd/{number}"))?;
     let mut document = Vec::new();
     file.take(TASK_MAX).read_to_end(&mut document)?;
-    let task: Supervised = serde_json::from_slice(&document)?;
-    let uplink = match task.network {
-        Some(_) => Some(Uplink {
-            socket: io::stdin().as_fd().try_clone_to_owned()?,
-            qemu_input: Stdio::null(),
-        }),
-        None => None,
-    };
-    Ok((task, uplink))
+    Ok(serde_json::from_slice(&document)?)
 }
 
 /// Leaves log and exit code of a machine in the background that ended by itself. `tare stop` ends
@@ -223,12 +192,11 @@ pub(crate) enum AtEnd<'t> {
 /// end. If a step fails QEMU ends as well.
 pub(crate) fn run(
     task: &Supervised,
-    uplink: Option<Uplink>,
     streams: &[OwnedFd],
     at_end: AtEnd<'_>,
     meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> RunResult {
-    let ended = wait_for_end(task, uplink, streams, meanwhile);
+    let ended = wait_for_end(task, streams, meanwhile);
     match at_end {
         AtEnd::Remove => drop(RunDir::at(&task.run_dir).remove()),
         AtEnd::Leave(terminal) => leave(task, &ended, terminal),
@@ -238,11 +206,10 @@ pub(crate) fn run(
 
 fn wait_for_end(
     task: &Supervised,
-    uplink: Option<Uplink>,
     streams: &[OwnedFd],
     meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> SupervisedEnd {
-    let (status, signal) = match start_and_wait(task, uplink, streams, meanwhile) {
+    let (status, signal) = match start_and_wait(task, streams, meanwhile) {
         Ok(ended) => ended,
         Err(failure) => {
             return SupervisedEnd {
@@ -290,7 +257,6 @@ fn has_ended(code: ExitCode) -> bool {
 /// QEMU's exit status and the signal that requested the end, or 0.
 fn start_and_wait(
     task: &Supervised,
-    uplink: Option<Uplink>,
     streams: &[OwnedFd],
     meanwhile: impl FnOnce() -> Result<(), Failure>,
 ) -> Result<(ExitStatus, i32), Failure> {
@@ -302,7 +268,7 @@ fn start_and_wait(
     let handle = signals.handle();
     let tare = env::current_exe().map_err(failed)?;
     let input = SavedInput::save();
-    let (mut child, hold) = spawn(&tare, task, uplink).map_err(failed)?;
+    let (mut child, hold) = spawn(&tare, task).map_err(failed)?;
     let bound = LogBound::start(RunDir::at(&task.run_dir).console_log());
     let received = Arc::new(AtomicI32::new(0));
     let qemu = Uncollected::of(&child);
@@ -344,27 +310,13 @@ fn start_and_wait(
     Ok((status.map_err(failed)?, signal))
 }
 
-/// Starts QEMU with its guest held and its network socket on the filtering relay.
-fn spawn(tare: &Path, task: &Supervised, uplink: Option<Uplink>) -> io::Result<(Child, Hold)> {
+/// Starts QEMU with its guest held.
+fn spawn(tare: &Path, task: &Supervised) -> io::Result<(Child, Hold)> {
     let mut command = confined::command(tare, &task.qemu)?;
     command.args(&task.arguments);
     ignores_hangups_with_us(&mut command);
     let (hold, _qemus_end) = Hold::of(&mut command)?;
-    let (Some(uplink), Some(network)) = (uplink, &task.network) else {
-        return Ok((command.spawn()?, hold));
-    };
-    let theirs = match network {
-        NetworkEnd::Ports => uplink.socket,
-        NetworkEnd::Passt(rules) => {
-            let (ours, theirs) = UnixStream::pair()?;
-            relay::start(ours, uplink.socket.into(), rules.clone())?;
-            theirs.into()
-        }
-    };
-    fcntl_setfd(&theirs, FdFlags::empty())?;
-    let backend = format!("socket,id=net,fd={}", theirs.as_raw_fd());
-    command.args(["-netdev", &backend]);
-    Ok((command.stdin(uplink.qemu_input).spawn()?, hold))
+    Ok((command.spawn()?, hold))
 }
 
 /// QEMU until its exit status is reaped: until then no other process gets its number (`wait(2)`),

@@ -1,16 +1,17 @@
 //! The network of a machine in QEMU: a process that is the other end of QEMU's network socket, with the link
-//! that a machine of this monitor has in itself ([`ForwardLink`]): published ports, and passt for everything
-//! else behind its filter. QEMU has no such link, and the parser of a guest's TCP belongs in a jail.
+//! that a machine of this monitor has in itself: published ports ([`ForwardLink`](crate::link::ForwardLink)) and
+//! passt behind its filter, or passt alone. QEMU has no such link, and what parses a guest's frames belongs in a
+//! jail.
 //!
 //! No process collects it. It ends when QEMU's end of the socket closes.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::process::chdir;
 use rustix::thread::set_name;
-use tare_control::config::{NetBackend, PortsConfig};
+use tare_control::config::{Descriptor, NetBackend, PortsConfig};
 use tare_control::exit::ExitCode;
 use tare_control::sentence::chain;
 use tare_daemon::jail;
@@ -21,7 +22,7 @@ use crate::complaint::complain;
 use crate::confine::{ConfineError, Files, OnViolation, confine, install_violation_handler};
 use crate::heap;
 use crate::inherit::{InheritError, Inherited};
-use crate::link::{ForwardLink, OpenLinkError, StreamLink, forward};
+use crate::link::{OpenLinkError, StreamLink, forward, stream};
 use crate::poll::{Interest, Poll, Wait};
 use crate::run::role_of_io;
 
@@ -36,25 +37,25 @@ const NETWORK: u64 = 1;
 /// Why a machine has no network.
 #[derive(Debug, thiserror::Error)]
 enum PortsError {
-    #[error("the configuration of the published ports is not valid JSON for this version")]
+    #[error("the configuration of QEMU's network is not valid JSON for this version")]
     Parse,
-    #[error("the configuration is wrong: its network has no published ports")]
-    NoPorts,
+    #[error("the configuration is wrong: QEMU serves a tap itself")]
+    Tap,
     #[error(transparent)]
     Inherit(#[from] InheritError),
     #[error(transparent)]
     Open(#[from] OpenLinkError),
-    #[error("the process of the published ports could not enter its jail")]
+    #[error("the process of QEMU's network could not enter its jail")]
     Jail(#[from] jail::JailError),
-    #[error("the process of the published ports could not confine itself")]
+    #[error("the process of QEMU's network could not confine itself")]
     Confine(#[from] ConfineError),
-    #[error("the process of the published ports failed")]
+    #[error("the process of QEMU's network failed")]
     Io(#[from] io::Error),
     #[error("the network is down")]
     Link(#[from] LinkError),
 }
 
-/// Serves the ports that such a command line describes, until the machine ends; `None` for any other.
+/// Serves the network that such a command line describes, until the machine ends; `None` for any other.
 pub fn from_args(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     if args.next()? != OsStr::new(PortsConfig::OPTION) {
         return None;
@@ -76,12 +77,28 @@ fn serve(word: Option<OsString>) -> Result<(), PortsError> {
         .and_then(|word| word.into_string().ok())
         .and_then(|text| serde_json::from_str::<PortsConfig>(&text).ok())
         .ok_or(PortsError::Parse)?;
-    let NetBackend::Forward(ports) = &config.net.backend else {
-        return Err(PortsError::NoPorts);
-    };
     set_name(NAME).map_err(io::Error::from)?;
     chdir("/").map_err(io::Error::from)?;
-    let network = forward(&config.net, ports, &mut |fd| inherited.take(fd))?;
+    let mut take = |fd: Descriptor| -> Result<OwnedFd, InheritError> { inherited.take(fd) };
+    match &config.net.backend {
+        NetBackend::Forward(ports) => {
+            let network = forward(&config.net, ports, &mut take)?;
+            serve_with(network, &config, inherited)
+        }
+        NetBackend::Stream(passt) => {
+            let network = stream(&config.net, passt, take(passt.fd)?)?;
+            serve_with(network, &config, inherited)
+        }
+        NetBackend::Tap { .. } => Err(PortsError::Tap),
+    }
+}
+
+/// Serves this network from within the jail.
+fn serve_with(
+    network: impl Link + AsFd,
+    config: &PortsConfig,
+    mut inherited: Inherited,
+) -> Result<(), PortsError> {
     let guest = StreamLink::to_guest(inherited.take(config.guest)?, LONGEST_FRAME)?;
     if let Some(claim) = config.jail.user.and_then(|user| user.claim) {
         // The user belongs to this process as long as it lives.
@@ -100,12 +117,13 @@ fn serve(word: Option<OsString>) -> Result<(), PortsError> {
 }
 
 /// The two ends, and what is waited for.
-struct Bridge {
+struct Bridge<N> {
     guest: StreamLink,
-    network: ForwardLink,
+    network: N,
     poll: Poll,
-    /// What the guest's end is watched for.
-    watched: Interest,
+    /// What the ends are watched for.
+    guest_watched: Interest,
+    network_watched: Interest,
 }
 
 /// Whether all frames of one end were taken by the other.
@@ -116,15 +134,21 @@ enum Passed {
     Some,
 }
 
-impl Bridge {
-    fn new(guest: StreamLink, network: ForwardLink) -> io::Result<Self> {
-        let poll = Poll::new()?;
-        poll.add(network.as_fd(), NETWORK)?;
+/// The same of both ways.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BothPassed {
+    to_network: Passed,
+    to_guest: Passed,
+}
+
+impl<N: Link + AsFd> Bridge<N> {
+    fn new(guest: StreamLink, network: N) -> io::Result<Self> {
         Ok(Self {
             guest,
             network,
-            poll,
-            watched: Interest::default(),
+            poll: Poll::new()?,
+            guest_watched: Interest::default(),
+            network_watched: Interest::default(),
         })
     }
 
@@ -138,13 +162,7 @@ impl Bridge {
                 Err(LinkError::Closed) => return Ok(()),
                 passed => passed?,
             };
-            let wanted = Interest {
-                // The network is ready once it has room again.
-                readable: passed == Passed::All,
-                writable: self.guest.has_unsent(),
-            };
-            let old = std::mem::replace(&mut self.watched, wanted);
-            self.poll.change(self.guest.as_fd(), GUEST, old, wanted)?;
+            self.watch(passed)?;
             self.poll.wait(&mut ready, self.wait())?;
             if ready.contains(&NETWORK) {
                 self.network.ready();
@@ -152,14 +170,38 @@ impl Bridge {
         }
     }
 
-    /// Whether the network took all frames of the guest. `Closed` is the guest's end: passt's is the link's own
-    /// affair.
-    fn pass_both_ways(&mut self) -> Result<Passed, LinkError> {
-        let passed = pass(&mut self.guest, &mut self.network)?;
+    /// Whether each end took all frames of the other. `Closed` is the guest's end, or that of a passt without ports
+    /// beside it, which has said so.
+    fn pass_both_ways(&mut self) -> Result<BothPassed, LinkError> {
+        let to_network = pass(&mut self.guest, &mut self.network)?;
         self.network.flush()?;
-        pass(&mut self.network, &mut self.guest)?;
+        let to_guest = pass(&mut self.network, &mut self.guest)?;
         self.guest.flush()?;
-        Ok(passed)
+        Ok(BothPassed {
+            to_network,
+            to_guest,
+        })
+    }
+
+    /// An end that has no room for the other's frames is watched for that, and the other one not for more.
+    fn watch(&mut self, passed: BothPassed) -> io::Result<()> {
+        let guest = Interest {
+            readable: passed.to_network == Passed::All,
+            writable: self.guest.has_unsent(),
+        };
+        let network = if self.network.is_set() {
+            Interest::READ
+        } else {
+            Interest {
+                readable: passed.to_guest == Passed::All,
+                writable: self.network.has_unsent(),
+            }
+        };
+        let old = std::mem::replace(&mut self.guest_watched, guest);
+        self.poll.change(self.guest.as_fd(), GUEST, old, guest)?;
+        let old = std::mem::replace(&mut self.network_watched, network);
+        self.poll
+            .change(self.network.as_fd(), NETWORK, old, network)
     }
 
     fn wait(&self) -> Wait {
@@ -196,9 +238,11 @@ mod tests {
     use std::thread;
 
     use tare_control::config::{Descriptor, ForwardConfig, ForwardedPort, NetConfig, Protocol};
+    use tare_frames::Rules;
     use tare_vmtest::IO_TIMEOUT;
 
     use super::*;
+    use crate::link::ForwardLink;
 
     const GUEST: [u8; 4] = [10, 0, 2, 15];
     const GATEWAY: [u8; 4] = [10, 0, 2, 2];
@@ -262,18 +306,54 @@ mod tests {
         assert_eq!((syn[36..38].to_vec(), syn[47]), (vec![0, 80], 2));
         // Longer than the network's frames: dropped, and what follows is answered.
         write_frame(&mut qemu, &[7; 2000]);
-        let mut question = vec![0xff; 6];
-        question.extend([2, 0, 0, 0, 0, 15, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
-        question.extend([2, 0, 0, 0, 0, 15]);
-        question.extend(GUEST);
-        question.extend([0; 6]);
-        question.extend(GATEWAY);
-        write_frame(&mut qemu, &question);
+        write_frame(&mut qemu, &question(GATEWAY));
         let answer = read_frame(&mut qemu);
         assert_eq!(answer[12..14], [8, 6]);
         assert_eq!(answer[28..32], GATEWAY);
         drop(qemu);
         bridge.join().unwrap().unwrap();
+    }
+
+    /// An ARP request for `target`.
+    fn question(target: [u8; 4]) -> Vec<u8> {
+        let mut frame = vec![0xff; 6];
+        frame.extend([2, 0, 0, 0, 0, 15, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        frame.extend([2, 0, 0, 0, 0, 15]);
+        frame.extend(GUEST);
+        frame.extend([0; 6]);
+        frame.extend(target);
+        frame
+    }
+
+    #[test]
+    fn passt_alone_gets_what_its_filter_lets_pass_until_either_end_closes() {
+        let socket = || {
+            let (far, near) = UnixStream::pair().unwrap();
+            far.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+            (far, near)
+        };
+        let (loopback, gateway) = (question([127, 0, 0, 1]), question(GATEWAY));
+        for passt_ends in [false, true] {
+            let ((mut qemu, to_qemu), (mut passt, to_passt)) = (socket(), socket());
+            let guest = StreamLink::to_guest(to_qemu.into(), LONGEST_FRAME).unwrap();
+            let network = StreamLink::new(to_passt.into(), 1514, Rules::default()).unwrap();
+            let bridge = thread::spawn(move || Bridge::new(guest, network).unwrap().run());
+            write_frame(&mut qemu, &loopback);
+            // Longer than the network's frames.
+            write_frame(&mut qemu, &[7; 2000]);
+            write_frame(&mut qemu, &gateway);
+            assert_eq!(read_frame(&mut passt), gateway);
+            write_frame(&mut passt, &loopback);
+            assert_eq!(read_frame(&mut qemu), loopback, "what comes in passes");
+            let (ends, sees) = if passt_ends {
+                (passt, &mut qemu)
+            } else {
+                (qemu, &mut passt)
+            };
+            drop(ends);
+            assert_eq!(sees.read(&mut [0]).unwrap(), 0);
+            bridge.join().unwrap().unwrap();
+        }
     }
 
     #[test]

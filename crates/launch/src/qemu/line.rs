@@ -32,8 +32,13 @@ pub(super) struct QemuLine {
 }
 
 impl QemuLine {
-    /// For a machine that is ready for its engine.
-    pub(super) fn of(accelerator: Accelerator, machine: &PreparedMachine) -> io::Result<Self> {
+    /// For a machine that is ready for its engine; `network` is QEMU's end of a socket to the process that
+    /// serves its network.
+    pub(super) fn of(
+        accelerator: Accelerator,
+        machine: &PreparedMachine,
+        network: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         let spec = &machine.spec;
         let (machine_type, system) = match spec.guest {
             GuestKind::LibraryOs | GuestKind::Program => {
@@ -79,7 +84,7 @@ impl QemuLine {
         let streams = draft.console(machine)?;
         draft.control(machine)?;
         if let Some(link) = &machine.link {
-            draft.net(link)?;
+            draft.net(link, network)?;
         }
         for (number, disk) in spec.disks.iter().enumerate() {
             draft.drive(number, disk)?;
@@ -136,11 +141,15 @@ impl Draft {
         Ok(())
     }
 
-    fn net(&mut self, link: &Link) -> io::Result<()> {
-        // The supervisor adds the descriptor that leads to its relay and so to passt.
+    fn net(&mut self, link: &Link, network: Option<OwnedFd>) -> io::Result<()> {
         if let LinkEnd::Tap { file, .. } = &link.end {
             let backend = format!("tap,id=net,fd={},vhost=off", self.hand(file)?);
             self.line.option("-netdev", backend);
+        }
+        if let Some(network) = network {
+            let backend = format!("socket,id=net,fd={}", self.hand(&network)?);
+            self.line.option("-netdev", backend);
+            self.kept.push(network);
         }
         let [a, b, c, d, e, f] = link.mac;
         let mac = format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}");

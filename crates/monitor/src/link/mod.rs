@@ -92,7 +92,8 @@ impl AnyLink {
     }
 }
 
-fn stream(
+/// The link to passt.
+pub(crate) fn stream(
     config: &NetConfig,
     passt: &StreamConfig,
     socket: OwnedFd,
