@@ -52,6 +52,20 @@ impl fmt::Display for HostForward<'_> {
     }
 }
 
+/// The value of `-smp`.
+///
+/// A translated machine that can have one CPU only has no barriers before QEMU 8.1 (`tcg_gen_mb` in
+/// tcg/tcg-op.c; mended by commit c914d46d0a64), although its devices are other threads: Linux
+/// publishes a request, misses that the device has gone to sleep, and does not notify it. A second
+/// CPU that could be plugged in brings them back. The library OS has a barrier that stays, and under
+/// `-icount` there are none in any case.
+fn processors(accelerator: Accelerator, guest: GuestSystem, cpus: u8) -> String {
+    match (accelerator, guest, cpus) {
+        (Accelerator::Tcg, GuestSystem::Linux, 1) => "1,maxcpus=2".to_owned(),
+        _ => cpus.to_string(),
+    }
+}
+
 /// The arguments of one QEMU process.
 ///
 /// ```
@@ -87,7 +101,7 @@ impl CommandLine {
             .option("-display", "none")
             .option("-machine", format!("{machine},accel={accelerator_name}"))
             .option("-cpu", accelerator.cpu(guest))
-            .option("-smp", cpus.to_string());
+            .option("-smp", processors(accelerator, guest, cpus));
         if machine_type == MachineType::Microvm {
             // The registers of virtio 1.0.
             line.option("-global", "virtio-mmio.force-legacy=off");
@@ -251,6 +265,22 @@ mod tests {
                 cpus,
             );
             assert!(text(&line).contains(&machine));
+        }
+    }
+
+    #[test]
+    fn a_translated_linux_has_barriers_with_one_cpu_too() {
+        use Accelerator::{Kvm, Tcg};
+        use GuestSystem::{CountedLinux, LibraryOs, Linux};
+        for (accelerator, guest, cpus, processors) in [
+            (Tcg, Linux, 1, "1,maxcpus=2"),
+            (Tcg, Linux, 2, "2"),
+            (Tcg, CountedLinux, 1, "1"),
+            (Tcg, LibraryOs, 1, "1"),
+            (Kvm, Linux, 1, "1"),
+        ] {
+            let line = CommandLine::new(MachineType::Q35, accelerator, guest, cpus);
+            assert!(text(&line).windows(2).any(|it| it == ["-smp", processors]));
         }
     }
 
