@@ -41,6 +41,9 @@ counters! {
         forward_passt_started,
         /// Times that it ended, or did not start.
         forward_passt_ended,
+        /// Frames of the guest that passt did not get: longer than it takes, or segments cut from a longer one that it
+        /// had no room for.
+        forward_passt_dropped,
         /// Frames of the guest that contradict themselves.
         forward_malformed,
     }

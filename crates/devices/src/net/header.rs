@@ -9,11 +9,11 @@ pub const FLAG_NEEDS_CSUM: u8 = 1;
 /// `flags`: the checksum is known to be right.
 pub const FLAG_DATA_VALID: u8 = 2;
 /// `gso_type`: not segmented.
-pub(crate) const GSO_NONE: u8 = 0;
+pub const GSO_NONE: u8 = 0;
 /// `gso_type`: TCP over IPv4.
-pub(crate) const GSO_TCPV4: u8 = 1;
+pub const GSO_TCPV4: u8 = 1;
 /// `gso_type`: TCP over IPv6.
-pub(crate) const GSO_TCPV6: u8 = 4;
+pub const GSO_TCPV6: u8 = 4;
 /// Bit in `gso_type`: TCP with ECN.
 pub(crate) const GSO_ECN: u8 = 0x80;
 
@@ -70,7 +70,7 @@ impl NetHeader {
     }
 
     /// Whether the checksum is still to be completed.
-    pub(crate) fn needs_csum(&self) -> bool {
+    pub fn needs_csum(&self) -> bool {
         self.flags & FLAG_NEEDS_CSUM != 0
     }
 }

@@ -25,8 +25,10 @@ mod transmit;
 
 pub use counters::NetCounters;
 pub use device::{Net, NetSettings};
-pub use header::{FLAG_DATA_VALID, FLAG_NEEDS_CSUM, HEADER_LEN, NetHeader};
-pub(crate) use header::{GSO_ECN, GSO_NONE, GSO_TCPV4, GSO_TCPV6};
+pub(crate) use header::GSO_ECN;
+pub use header::{
+    FLAG_DATA_VALID, FLAG_NEEDS_CSUM, GSO_NONE, GSO_TCPV4, GSO_TCPV6, HEADER_LEN, NetHeader,
+};
 pub use link::{Link, LinkError, LinkFeatures, LinkOffload, RxFrame, RxOffload};
 
 /// Index of the receive queue.

@@ -10,6 +10,9 @@
 //! it once, by edges: a stream that has said that it is ready is read or written until it is not, so
 //! that a request costs no change of the set, and frames that the guest takes no buffers for do not
 //! keep the set ready.
+//!
+//! The guest may leave checksums, and cutting long segments, to its device: a connection here needs neither. For
+//! passt the link does both.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,12 +28,14 @@ use rustix::net::{
 use tare_control::config::PasstStart;
 use tare_devices::blk::{Clock as _, MonotonicClock};
 use tare_devices::net::{
-    Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame, RxOffload,
+    FLAG_DATA_VALID, GSO_NONE, Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame,
+    RxOffload, checksum,
 };
 use tare_forward::{Beside, ForwardCounters, FrameOwner, Settings, Slot, Stream, Table, Watched};
 use tare_tcp::time::{Duration, Instant};
 
 use super::StreamLink;
+use super::cut::Cut;
 use super::dropped::FilterCounters;
 use super::ports::{DatagramPorts, PortSocket};
 use crate::complaint::complain;
@@ -66,8 +71,6 @@ pub struct ForwardLink {
     passt: Option<StreamLink>,
     /// Whether it has started, or does so with the first frame.
     passt_start: PasstStart,
-    /// What the link can do, with passt or without from its start.
-    features: LinkFeatures,
     /// What passt's socket is watched for.
     passt_watched: Interest,
     /// Whether it may have frames: they are looked for after the table's.
@@ -77,8 +80,9 @@ pub struct ForwardLink {
     /// Whether the set is to be looked at.
     is_ready: bool,
     ready: VecDeque<Ready>,
-    /// Frames of the guest where passt has no room for them.
+    /// Frames of the guest that are longer than passt's, or all without a passt.
     frame: Box<[u8]>,
+    /// Bytes of one in `frame`; 0 if it is in passt's room.
     reserved: usize,
 }
 
@@ -123,6 +127,14 @@ fn interest(watched: Watched) -> Interest {
     }
 }
 
+/// A frame whose checksums need no second look: it was on no wire.
+fn valid(mut frame: RxFrame<'_>) -> RxFrame<'_> {
+    if !frame.header.needs_csum() {
+        frame.header.flags |= FLAG_DATA_VALID;
+    }
+    frame
+}
+
 fn now() -> Instant {
     Instant::from_micros(MonotonicClock.now_ns() / 1000)
 }
@@ -147,13 +159,6 @@ impl ForwardLink {
             datagrams,
             paused_until: None,
             table: Table::new(settings),
-            features: match &passt {
-                Some(passt) => passt.features(),
-                None => LinkFeatures {
-                    max_frame: MAX_FRAME,
-                    offload: LinkOffload::VnetHeader,
-                },
-            },
             passt,
             passt_start,
             passt_watched: Interest::default(),
@@ -325,6 +330,52 @@ impl ForwardLink {
         }
     }
 
+    /// Gives passt the frame last reserved: whole frames with checksums.
+    fn pass_on(&mut self, header: &NetHeader, reserved: usize) -> Result<(), LinkError> {
+        let counters = self.table.counters();
+        let Some(passt) = &mut self.passt else {
+            return Ok(());
+        };
+        if header.gso_type != GSO_NONE {
+            let within: Vec<u8>;
+            let frame = if reserved == 0 {
+                within = passt.reserved().to_vec();
+                &within
+            } else {
+                &self.frame[..reserved]
+            };
+            let Some(cut) = Cut::of(frame, header) else {
+                counters.forward_malformed.increment();
+                return Ok(());
+            };
+            if cut.frame_len(0) > passt.features().max_frame {
+                counters.forward_passt_dropped.increment();
+                return Ok(());
+            }
+            for number in 0..cut.count() {
+                let Ok(Some(room)) = passt.reserve(cut.frame_len(number)) else {
+                    counters.forward_passt_dropped.increment();
+                    break;
+                };
+                cut.write(number, room);
+                passt.commit(&NetHeader::default())?;
+            }
+        } else if reserved > 0 {
+            counters.forward_passt_dropped.increment();
+            return Ok(());
+        } else {
+            if header.needs_csum() && checksum::complete(header, passt.reserved()).is_none() {
+                counters.forward_malformed.increment();
+                return Ok(());
+            }
+            passt.commit(&NetHeader::default())?;
+        }
+        if passt.has_unsent() {
+            self.start_passt();
+        }
+        Ok(())
+    }
+
     /// Watches clients for what the table waits for.
     fn watch_clients(&mut self) -> io::Result<()> {
         while let Some((slot, client, [wanted, old])) = self.table.watch_next() {
@@ -344,7 +395,10 @@ impl AsFd for ForwardLink {
 
 impl Link for ForwardLink {
     fn features(&self) -> LinkFeatures {
-        self.features
+        LinkFeatures {
+            max_frame: MAX_FRAME,
+            offload: LinkOffload::VnetHeader,
+        }
     }
 
     fn set_offload(&mut self, accepted: RxOffload) -> Result<(), LinkError> {
@@ -385,14 +439,14 @@ impl Link for ForwardLink {
         }
         if self.table.peek(now).is_some() {
             self.peeked = Owner::Table;
-            return Ok(self.table.peek(now));
+            return Ok(self.table.peek(now).map(valid));
         }
         self.report_closed_ports();
         self.watch_listeners()?;
         self.peeked = Owner::Passt;
         self.passt_ready = self.passt_ready && self.passt_has_frame();
         match &mut self.passt {
-            Some(passt) if self.passt_ready => passt.peek(),
+            Some(passt) if self.passt_ready => Ok(passt.peek()?.map(valid)),
             _ => Ok(None),
         }
     }
@@ -405,16 +459,28 @@ impl Link for ForwardLink {
     }
 
     fn reserve(&mut self, len: usize) -> Result<Option<&mut [u8]>, LinkError> {
+        let mut fits = false;
         if let Some(passt) = &mut self.passt {
             // Room is looked for first: a frame without it stays with the guest.
-            let has_room = matches!(passt.reserve(len), Ok(Some(_)));
-            if !has_room && passt.is_gone() {
+            fits = len <= passt.features().max_frame;
+            let has_room = if fits {
+                matches!(passt.reserve(len), Ok(Some(_)))
+            } else {
+                // For what it is cut into.
+                passt.flush().is_ok() && !passt.has_unsent()
+            };
+            if passt.is_gone() {
                 self.lose_passt();
+            } else if !has_room {
+                return Ok(None);
             }
         }
         match &mut self.passt {
-            Some(passt) => passt.reserve(len),
-            None => {
+            Some(passt) if fits => {
+                self.reserved = 0;
+                passt.reserve(len)
+            }
+            _ => {
                 self.reserved = len;
                 Ok(self.frame.get_mut(..len))
             }
@@ -423,9 +489,9 @@ impl Link for ForwardLink {
 
     fn commit(&mut self, header: &NetHeader) -> Result<(), LinkError> {
         let reserved = std::mem::take(&mut self.reserved);
-        let frame = match &self.passt {
-            Some(passt) => passt.reserved(),
-            None => &self.frame[..reserved],
+        let frame: &[u8] = match &mut self.passt {
+            Some(passt) if reserved == 0 => passt.reserved(),
+            _ => &self.frame[..reserved],
         };
         match self.table.take(frame, now()) {
             FrameOwner::Table => {}
@@ -435,14 +501,7 @@ impl Link for ForwardLink {
                     counters.forward_datagrams_dropped.increment();
                 }
             }
-            FrameOwner::Passt => {
-                if let Some(passt) = &mut self.passt {
-                    passt.commit(header)?;
-                    if passt.has_unsent() {
-                        self.start_passt();
-                    }
-                }
-            }
+            FrameOwner::Passt => self.pass_on(header, reserved)?,
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 mod all_addresses;
 mod announce;
+mod cut;
 mod dropped;
 mod forward;
 mod ports;

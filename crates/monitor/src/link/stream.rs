@@ -147,9 +147,9 @@ impl StreamLink {
     }
 
     /// The frame that was written to the room last reserved.
-    pub(super) fn reserved(&self) -> &[u8] {
+    pub(super) fn reserved(&mut self) -> &mut [u8] {
         let start = self.tx.end + PREFIX;
-        &self.tx.bytes[start..start + self.reserved]
+        &mut self.tx.bytes[start..start + self.reserved]
     }
 
     /// Length of the first frame in the receive buffer, if all of it is there.

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::Ipv4PacketInfo;
+use tare_devices::CounterSource as _;
 use tare_forward::{Ends, Limits};
 use tare_frames::Rules;
 use tare_tcp::segment::{Segment, flags};
 use tare_tcp::{Config, Connection, FourTuple, Identity, Pool, Secret};
 use tare_vmtest::IO_TIMEOUT;
 
+use super::super::cut::tests::long;
 use super::*;
 
 const GUEST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 15];
@@ -85,9 +87,13 @@ fn frame(link: &mut ForwardLink) -> Option<Vec<u8>> {
 }
 
 fn give(link: &mut ForwardLink, frame: &[u8]) {
+    give_with(link, frame, &NetHeader::default());
+}
+
+fn give_with(link: &mut ForwardLink, frame: &[u8], header: &NetHeader) {
     let room = link.reserve(frame.len()).unwrap().unwrap();
     room.copy_from_slice(frame);
-    link.commit(&NetHeader::default()).unwrap();
+    link.commit(header).unwrap();
     link.flush().unwrap();
 }
 
@@ -385,6 +391,48 @@ fn room_at_passt_makes_the_set_ready_once() {
     assert!(taken.chunks(46).all(|frame| frame[4..] == packet));
     // And the guest takes it now.
     assert_eq!(frame(&mut link).unwrap(), packet);
+}
+
+#[test]
+fn passt_gets_whole_segments_with_checksums() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+    let passt = StreamLink::new(ours.into(), 1514, Rules::default()).unwrap();
+    let (mut link, _) = link(10, Some(passt));
+    let mut next = || {
+        let mut length = [0; 4];
+        theirs.read_exact(&mut length).unwrap();
+        let mut frame = vec![0; u32::from_be_bytes(length) as usize];
+        theirs.read_exact(&mut frame).unwrap();
+        // Its sum with that of the pseudo header.
+        let tcp = &frame[34..];
+        let pseudo = checksum::sum(&frame[26..34]) + 6 + tcp.len() as u64;
+        assert_eq!(checksum::fold(pseudo + checksum::sum(tcp)), 0xffff);
+        frame.len()
+    };
+    let (frame, header) = long(true, 0, &[7; 4000], 1460);
+    give_with(&mut link, &frame, &header);
+    assert_eq!([next(), next(), next()], [1514, 1514, 54 + 1080]);
+    // Shorter than passt's longest frame, and cut all the same.
+    let (frame, header) = long(true, 3, &[7; 1000], 536);
+    give_with(&mut link, &frame, &header);
+    assert_eq!([next(), next()], [66 + 536, 66 + 464]);
+    // Longer than passt's frames, once as it is and once cut.
+    let (frame, header) = long(true, 0, &[7; 4000], 1461);
+    give_with(&mut link, &frame, &header);
+    give(&mut link, &frame);
+    let counters = link.table.counters().snapshot();
+    assert_eq!(counters["forward_passt_dropped"], 2);
+    // A whole segment whose checksum the guest left to its device.
+    let (mut frame, header) = long(true, 0, &[7; 100], 1460);
+    let pseudo = checksum::sum(&frame[26..34]) + 6 + 120;
+    frame[50..52].copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
+    let header = NetHeader {
+        gso_type: GSO_NONE,
+        ..header
+    };
+    give_with(&mut link, &frame, &header);
+    assert_eq!(next(), 154);
 }
 
 #[test]
