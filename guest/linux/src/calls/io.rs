@@ -332,6 +332,10 @@ pub(super) fn write_parts(
     let mut done = 0;
     while done < length {
         let part = (length - done).min(STEP);
+        // The end of a step is not that of what is written: a segment that is not full waits.
+        let socket = open.file.as_kind::<Socket>();
+        let socket = socket.filter(|_| done + part < length);
+        let had_more = socket.is_some_and(|socket| socket.set_more(true));
         let result = with_buffer(context, part, |context, buffer| {
             let mut got = gather(context, parts, done, &mut buffer[..part])?;
             // Linux copies before it sends, and to a pipe by pages.
@@ -344,6 +348,9 @@ pub(super) fn write_parts(
             let begun = Begun::with(done as u64);
             write_all(context, open, &buffer[..got], may_wait, begun)
         });
+        if let Some(socket) = socket {
+            socket.set_more(had_more);
+        }
         match result {
             Ok(count) => done += count as usize,
             Err(errno) if done == 0 => return Err(errno),

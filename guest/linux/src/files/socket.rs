@@ -335,9 +335,9 @@ impl Socket {
         *self.linger.lock()
     }
 
-    /// Whether more follows what is sent from now on.
-    pub(crate) fn set_more(&self, on: bool) {
-        self.has_more.store(on, Ordering::Relaxed);
+    /// Says whether more follows what is sent from now on; gives what was said before.
+    pub(crate) fn set_more(&self, on: bool) -> bool {
+        self.has_more.swap(on, Ordering::Relaxed)
     }
 
     pub(crate) fn corked(&self) -> bool {
