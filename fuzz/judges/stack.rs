@@ -18,6 +18,8 @@ use tare_net::stack::{
 };
 use tare_net::waiters::NoWake;
 
+/// Most payload of a segment that the link cuts.
+const TOGETHER: u16 = 16 << 10;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const PEER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const OWN: [u8; 4] = [10, 0, 0, 1];
@@ -53,6 +55,7 @@ impl Link for Wire {
             mac: MAC,
             mtu: 1500,
             checksums: SendChecksums::Device,
+            together: TOGETHER,
         }
     }
 
@@ -70,8 +73,15 @@ impl Link for Wire {
         true
     }
 
-    fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
-        assert!(len <= 14 + 1500, "a frame of {len} bytes");
+    fn send<R>(&mut self, len: usize, cut: u16, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        let most = match cut {
+            0 => 14 + 1500,
+            _ => 14 + 60 + 60 + usize::from(TOGETHER),
+        };
+        assert!(
+            len <= most && cut <= 1460,
+            "a frame of {len} bytes, cut to {cut}"
+        );
         *self.sent.borrow_mut() += 1;
         fill(&mut vec![0; len])
     }

@@ -29,6 +29,9 @@ pub struct Properties {
     pub mtu: u16,
     /// Who computes checksums.
     pub checksums: SendChecksums,
+    /// Most payload of a TCP segment that the device cuts into segments ([`Link::send`]); 0 if it
+    /// cuts none.
+    pub together: u16,
 }
 
 /// A received frame in a buffer of the link's.
@@ -68,9 +71,10 @@ pub trait Link {
         usize::MAX
     }
 
-    /// Sends a frame of `len` bytes that `fill` writes. When the link is not
-    /// ready, the frame is filled and lost.
-    fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R;
+    /// Sends a frame of `len` bytes that `fill` writes: of a TCP segment that the device cuts, with
+    /// `cut` bytes of payload in each part, or as it is if `cut` is 0. When the link is not ready,
+    /// the frame is filled and lost.
+    fn send<R>(&mut self, len: usize, cut: u16, fill: impl FnOnce(&mut [u8]) -> R) -> R;
 
     /// Tells the device about what was sent since the last call, if it wants to know.
     fn flush(&mut self);
@@ -89,6 +93,7 @@ impl Link for Absent {
             mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
             checksums: SendChecksums::Device,
+            together: 0,
         }
     }
 
@@ -102,7 +107,7 @@ impl Link for Absent {
         true
     }
 
-    fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+    fn send<R>(&mut self, len: usize, _cut: u16, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         fill(&mut vec![0; len])
     }
 
@@ -149,6 +154,7 @@ impl Link for Loopback {
             mac: [0; 6],
             mtu: LOOPBACK_MTU,
             checksums: SendChecksums::Device,
+            together: 0,
         }
     }
 
@@ -165,7 +171,7 @@ impl Link for Loopback {
         self.frames.len() < LOOPBACK_FRAMES
     }
 
-    fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+    fn send<R>(&mut self, len: usize, _cut: u16, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut frame = Vec::new();
         let has_room = self.send_ready()
             && (self.memory.has_room)(len)

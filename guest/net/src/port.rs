@@ -336,7 +336,7 @@ impl<L: Link> Port<L> {
             target_mac: [0; 6],
             target: address,
         };
-        self.link.send(arp::FRAME_BYTES, |frame| {
+        self.link.send(arp::FRAME_BYTES, 0, |frame| {
             if let Some(frame) = frame.first_chunk_mut() {
                 request.write(station, frame);
             }
@@ -471,6 +471,6 @@ struct Sender<'a, L>(&'a mut L);
 impl<L: Link> TxToken for Sender<'_, L> {
     #[inline]
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, fill: F) -> R {
-        self.0.send(len, fill)
+        self.0.send(len, 0, fill)
     }
 }

@@ -70,7 +70,10 @@ pub(crate) fn send_segment<L: Link>(
     flow: &Flow,
     segment: &tare_tcp::Outgoing<'_>,
 ) {
-    let route = Route::of(flow, PROTOCOL_TCP);
+    let route = Route {
+        cut: segment.cut,
+        ..Route::of(flow, PROTOCOL_TCP)
+    };
     send_packet(
         link,
         properties,
@@ -234,6 +237,7 @@ pub(crate) fn send_on_link<L: Link>(
         protocol,
         hop_limit,
         fragment: DONT_FRAGMENT,
+        cut: 0,
     };
     send_parts(link, properties, neighbor, route, extension, message);
 }
@@ -280,6 +284,8 @@ struct Route {
     hop_limit: u8,
     /// Identification, flags and offset of IPv4.
     fragment: [u8; 4],
+    /// Of a segment that the device cuts ([`Link::send`]).
+    cut: u16,
 }
 
 impl Route {
@@ -291,6 +297,7 @@ impl Route {
             protocol,
             hop_limit: HOP_LIMIT,
             fragment: DONT_FRAGMENT,
+            cut: 0,
         }
     }
 }
@@ -309,7 +316,7 @@ fn send_packet<L: Link>(
         Medium::Ip => 0,
     };
     let header = ip_header(route.destination);
-    link.send(before + header + len, |frame| {
+    link.send(before + header + len, route.cut, |frame| {
         let (ethernet, packet) = frame.split_at_mut(before);
         let (ip, payload) = packet.split_at_mut(header);
         let ethertype = match (route.source, route.destination) {

@@ -9,6 +9,9 @@ pub struct Config {
     /// Largest segment that fits the link: its MTU without 40 bytes of headers
     /// (60 for IPv6).
     pub mss: u16,
+    /// Most payload of one [`Outgoing`](crate::Outgoing): full segments that the link cuts, or 0 if
+    /// it cuts none.
+    pub together: u16,
     /// First receive window in bytes.
     pub receive_initial: u32,
     /// Largest receive window in bytes.
@@ -27,6 +30,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             mss: 1460,
+            together: 0,
             receive_initial: 64 << 10,
             receive_max: 1 << 20,
             send_max: 1 << 20,

@@ -117,6 +117,16 @@ impl Scoreboard {
         len < self.records.capacity() || (len < RECORDS_MAX && self.records.try_reserve(1).is_ok())
     }
 
+    /// How many more records can be kept, `count` at most.
+    pub(crate) fn room_for(&mut self, count: u32) -> u32 {
+        let free = RECORDS_MAX.saturating_sub(self.records.len());
+        let count = free.min(count as usize);
+        match self.records.try_reserve(count) {
+            Ok(()) => count as u32,
+            Err(_) => 0,
+        }
+    }
+
     /// Notes a new segment. [`Scoreboard::has_room`] has been asked.
     #[inline]
     pub(crate) fn push(&mut self, seq: Seq, len: u32, flags: u8, now: Instant) {

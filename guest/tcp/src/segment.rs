@@ -128,6 +128,8 @@ pub struct Outgoing<'a> {
     pub options: Options,
     /// Its data, the second part after the first.
     pub payload: (&'a [u8], &'a [u8]),
+    /// Payload bytes of the segments that the link cuts it into; 0 if it is one.
+    pub cut: u16,
 }
 
 impl Outgoing<'_> {
@@ -139,6 +141,7 @@ impl Outgoing<'_> {
             window: 0,
             options: Options::default(),
             payload: (&[], &[]),
+            cut: 0,
         }
     }
 

@@ -50,8 +50,26 @@ fn rows() -> impl Iterator<Item = Row> {
     })
 }
 
+/// A link that cuts long segments.
+fn cutting() -> Config {
+    Config {
+        together: 16 << 10,
+        ..Config::default()
+    }
+}
+
 #[test]
 fn transfers_complete_under_every_impairment() {
+    complete(Config::default());
+}
+
+/// What the link cuts is lost, sent again and acknowledged in parts.
+#[test]
+fn transfers_of_long_segments_complete_under_every_impairment() {
+    complete(cutting());
+}
+
+fn complete(config: Config) {
     println!(
         "{:34} {:>9} {:>10} {:>8} {:>5}",
         "impairment", "ms", "Mbit/s", "again %", "RTOs"
@@ -61,7 +79,7 @@ fn transfers_complete_under_every_impairment() {
         let mut times = Vec::new();
         let (mut sent, mut again, mut timeouts) = (0, 0, 0);
         for seed in 1..=5 {
-            let mut world = World::new(row.impairment, Config::default(), seed);
+            let mut world = World::new(row.impairment, config, seed);
             let outcome = transfer(&mut world, MIB);
             times.push(outcome.micros);
             sent += outcome.sent;
@@ -88,14 +106,19 @@ fn transfers_complete_under_every_impairment() {
 
 #[test]
 fn a_path_with_a_small_mtu_is_found_with_and_without_icmp() {
-    for reports_mtu in [true, false] {
+    for (reports_mtu, config) in [
+        (true, Config::default()),
+        (false, Config::default()),
+        (true, cutting()),
+        (false, cutting()),
+    ] {
         let impairment = Impairment {
             mtu: 1280,
             reports_mtu,
             delay_us: 1000,
             ..Impairment::default()
         };
-        let mut world = World::new(impairment, Config::default(), 3);
+        let mut world = World::new(impairment, config, 3);
         let outcome = transfer(&mut world, MIB);
         let limit = if reports_mtu { 1_000_000 } else { 5_000_000 };
         assert!(outcome.micros < limit, "reports {reports_mtu}: {outcome:?}");
@@ -116,7 +139,9 @@ fn twenty_mebibytes_arrive_right_with_everything_at_once() {
         queue: 100,
         ..Impairment::default()
     };
-    transfer(&mut World::new(everything, Config::default(), 5), 20 * MIB);
+    for config in [Config::default(), cutting()] {
+        transfer(&mut World::new(everything, config, 5), 20 * MIB);
+    }
 }
 
 #[test]

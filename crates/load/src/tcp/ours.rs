@@ -33,6 +33,7 @@ impl Link for Cable {
             mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
             checksums: SendChecksums::Software,
+            together: 0,
         }
     }
 
@@ -48,7 +49,7 @@ impl Link for Cable {
         self.outgoing.len() < QUEUE
     }
 
-    fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+    fn send<R>(&mut self, len: usize, _cut: u16, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut frame = vec![0; len];
         let result = fill(&mut frame);
         self.outgoing.push_back(frame);

@@ -89,10 +89,10 @@ impl Link for Device {
     }
 
     #[inline]
-    fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+    fn send<R>(&mut self, len: usize, cut: u16, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         match self {
-            Self::Absent(link) => link.send(len, fill),
-            Self::Virtio(link) => link.send(len, fill),
+            Self::Absent(link) => link.send(len, cut, fill),
+            Self::Virtio(link) => link.send(len, cut, fill),
         }
     }
 

@@ -157,7 +157,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         if !self.wire.link.send_ready() {
             return;
         }
-        self.wire.link.send(FRAME_BYTES, |frame| {
+        self.wire.link.send(FRAME_BYTES, 0, |frame| {
             if let Some(frame) = frame.first_chunk_mut() {
                 packet.write(to, frame);
             }

@@ -139,7 +139,7 @@ impl<L: Link, W: Wake> Stack<L, W> {
         let len = HEADERS_BYTES + decline.buffer_len();
         self.wire
             .link
-            .send(len, |frame| write_broadcast(frame, mac, &decline));
+            .send(len, 0, |frame| write_broadcast(frame, mac, &decline));
     }
 
     fn drive_dhcp(&mut self, now: Instant) {

@@ -32,6 +32,7 @@ impl<W: Wake> Tcp<W> {
         let most = (self.pool.limit() / BUFFER_SHARE).min(BUFFER_MAX) as u32;
         Config {
             mss: port.segment_max(remote),
+            together: port.link_properties().together,
             receive_max: most,
             send_max: most,
             time_wait: TIME_WAIT,

@@ -15,7 +15,8 @@ enum Plan {
     Reset(Seq, Seq, u8),
     /// A record of the scoreboard, again.
     Again(usize),
-    /// `len` bytes from SND.NXT on, with or without the FIN.
+    /// `len` bytes from SND.NXT on, with or without the FIN: a segment, or full ones that the link
+    /// cuts.
     New {
         len: u32,
         fin: u32,
@@ -109,7 +110,27 @@ impl Connection {
         if !fits && !core::mem::take(&mut self.probe_allowed) {
             return None;
         }
+        let most = unsent.min(usable);
+        let len = if fits && fin == 0 && most >= 2 * self.mss {
+            self.together(most, pipe)
+        } else {
+            len
+        };
         Some(Plan::New { len, fin })
+    }
+
+    /// Bytes of the full segments that go at once, with at most `most` bytes of data: one, or as many
+    /// as the link cuts and the congestion window and the scoreboard have room for.
+    fn together(&mut self, most: u32, pipe: u32) -> u32 {
+        let room = self.congestion.window().saturating_sub(pipe);
+        let limit = u32::from(self.config.together).min(room).min(most);
+        let count = match limit / self.mss {
+            // A probe is one segment.
+            0 | 1 => 1,
+            _ if self.probe_allowed => 1,
+            count => self.board.room_for(count).max(1),
+        };
+        count * self.mss
     }
 
     #[inline]
@@ -135,7 +156,15 @@ impl Connection {
         }
         let seq = self.next;
         let record_flags = if fin > 0 { scoreboard::FIN } else { 0 };
-        self.board.push(seq, len + fin, record_flags, now);
+        // As they are on the wire: each may be lost by itself.
+        let (mut first, mut rest) = (seq, len);
+        while rest > self.mss {
+            self.board.push(first, self.mss, 0, now);
+            self.statistics.segments_sent += 1;
+            first = first + self.mss;
+            rest -= self.mss;
+        }
+        self.board.push(first, rest + fin, record_flags, now);
         self.next = seq + (len + fin);
         self.fin_sent |= fin > 0;
         self.statistics.segments_sent += 1;
@@ -270,6 +299,7 @@ impl Connection {
             window,
             options,
             payload: self.send.slices(offset, len as usize),
+            cut: if len > self.mss { self.mss as u16 } else { 0 },
         }
     }
 

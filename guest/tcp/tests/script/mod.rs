@@ -108,19 +108,35 @@ impl Script {
         script
     }
 
+    /// An open connection over a link that cuts segments of up to `together` bytes.
+    pub(crate) fn open_cutting(together: u16, options: Options) -> Self {
+        let config = Config {
+            together,
+            ..config()
+        };
+        let mut script = Self::half_open_with(config, options, Pool::new(16 << 20));
+        script.inject(ACK, 1, 1, b"");
+        script.nothing();
+        script
+    }
+
     /// Right after the SYN-ACK.
     pub(crate) fn half_open(options: Options) -> Self {
         Self::half_open_in(options, Pool::new(16 << 20))
     }
 
-    fn half_open_in(mut options: Options, pool: Pool) -> Self {
+    fn half_open_in(options: Options, pool: Pool) -> Self {
+        Self::half_open_with(config(), options, pool)
+    }
+
+    fn half_open_with(config: Config, mut options: Options, pool: Pool) -> Self {
         let now = BEGIN;
         let stamps = options.timestamps.is_some();
         options.timestamps = stamps.then_some(Timestamps {
             value: 10_000,
             echo: 0,
         });
-        let mut tcp = accept(config(), options, &pool);
+        let mut tcp = accept(config, options, &pool);
         let answer = tcp.poll(now).expect("a SYN-ACK");
         assert_eq!(answer.flags, SYN | ACK);
         assert_eq!(answer.ack, Seq(PEER) + 1);

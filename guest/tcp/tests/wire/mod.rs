@@ -8,8 +8,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 
+use tare_tcp::segment::flags;
 use tare_tcp::time::{Duration, Instant};
-use tare_tcp::{Config, Connection, FourTuple, Identity, Pool, Secret, Segment};
+use tare_tcp::{Config, Connection, FourTuple, Identity, Outgoing, Pool, Secret, Segment};
 
 use tare_tcp::wire::{Direction, Fate};
 pub(crate) use tare_tcp::wire::{Impairment, Random};
@@ -87,9 +88,9 @@ impl World {
     pub(crate) fn flush(&mut self) {
         for from in 0..2 {
             while let Some(out) = self.ends[from].poll(self.now) {
-                let mut bytes = vec![0; out.wire_len()];
-                out.write(1, 2, &mut bytes);
-                self.carry(from, bytes);
+                for part in parts(&out) {
+                    self.carry(from, part);
+                }
             }
         }
     }
@@ -146,6 +147,29 @@ impl World {
         let end = self.now + duration;
         while self.now < end && self.step() {}
     }
+}
+
+/// A segment as it is on the wire, or those that the link cuts it into.
+fn parts(out: &Outgoing<'_>) -> Vec<Vec<u8>> {
+    const NOT_LAST: u8 = !(flags::FIN | flags::PSH);
+    let mut bytes = vec![0; out.wire_len()];
+    out.write(1, 2, &mut bytes);
+    if out.cut == 0 {
+        return vec![bytes];
+    }
+    let (header, payload) = bytes.split_at(out.wire_len() - out.payload_len());
+    let count = payload.len().div_ceil(out.cut.into());
+    let chunks = payload.chunks(out.cut.into()).enumerate();
+    let part = |(number, chunk): (usize, &[u8])| {
+        let mut part = header.to_vec();
+        let seq = out.seq + number as u32 * u32::from(out.cut);
+        part[4..8].copy_from_slice(&seq.0.to_be_bytes());
+        if number + 1 < count {
+            part[13] &= NOT_LAST;
+        }
+        [part, chunk.to_vec()].concat()
+    };
+    chunks.map(part).collect()
 }
 
 pub(crate) fn connect(config: Config, pool: &Pool, now: Instant) -> Connection {

@@ -1,6 +1,7 @@
 //! Memory for one frame and its header.
 
 use alloc::boxed::Box;
+use alloc::vec;
 
 /// Largest frame: an Ethernet header and 1,500 bytes.
 pub(super) const FRAME_MAX: usize = 14 + 1500;
@@ -20,6 +21,25 @@ impl Buffer {
             bytes: [0; BUFFER_LEN],
         })
     }
+}
+
+/// Most payload of a segment that the device cuts: what a server answers a pipeline of requests
+/// with, often. More of it would only lie in longer buffers.
+pub(super) const TOGETHER: u16 = 16 << 10;
+/// Longest frame with such a segment, with the headers of frame, packet and segment.
+pub(super) const LONG_MAX: usize = TOGETHER as usize + 128;
+
+/// Memory for a frame of `len` bytes that is sent, and for its header.
+pub(super) fn to_send(len: usize) -> Box<[u8]> {
+    const LONG: usize = LONG_MAX + 64;
+    let bytes = if len > FRAME_MAX { LONG } else { BUFFER_LEN };
+    vec![0; bytes].into()
+}
+
+/// Whether that is more than a frame that is not cut takes.
+#[inline]
+pub(super) fn is_long(buffer: &[u8]) -> bool {
+    buffer.len() > BUFFER_LEN
 }
 
 /// A received frame in its buffer.

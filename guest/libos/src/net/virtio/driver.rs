@@ -11,7 +11,7 @@ use tare_net::frame::{self, Checksums, Medium};
 use tare_net::link::{Link, Properties, Received, SendChecksums};
 use virtio_drivers::transport::Transport as _;
 
-use super::buffer::{Buffer, FRAME_MAX, ReceivedFrame};
+use super::buffer::{self, Buffer, FRAME_MAX, LONG_MAX, ReceivedFrame, TOGETHER};
 use super::{features, header};
 use crate::virtio;
 
@@ -22,6 +22,10 @@ const LONGEST: u16 = 64;
 /// Frames that the device sees without a flush: what a program writes in a turn at most (32 KiB),
 /// in frames of 1,460 bytes.
 const BATCH: u16 = 24;
+/// The device cuts segments of both families.
+const CUTS: u64 = features::CSUM | features::HOST_TSO4 | features::HOST_TSO6;
+/// Long buffers that are kept for further frames.
+const LONG_KEPT: usize = 16;
 /// Smallest packet that IPv4 must carry (RFC 791).
 const MTU_MIN: u16 = 68;
 const MTU_MAX: u16 = 1500;
@@ -47,10 +51,10 @@ pub(crate) struct VirtioNet {
     pub(super) transmit: Queue,
     /// Buffers that the device has, by the token of their descriptor.
     receiving: Vec<Option<Box<Buffer>>>,
-    transmitting: Vec<Option<Box<Buffer>>>,
+    transmitting: Vec<Option<Box<[u8]>>>,
     in_flight: usize,
-    #[allow(clippy::vec_box)] // the device gets their addresses
-    spare: Vec<Box<Buffer>>,
+    /// Buffers for frames, and long ones.
+    spare: [Vec<Box<[u8]>>; 2],
     header_len: usize,
     features: u64,
     mac: [u8; 6],
@@ -80,7 +84,7 @@ impl VirtioNet {
             receiving: (0..receiving).map(|_| None).collect(),
             transmitting: (0..transmitting).map(|_| None).collect(),
             in_flight: 0,
-            spare: Vec::new(),
+            spare: [Vec::new(), Vec::new()],
             header_len: if has(features::VERSION_1) {
                 header::LEN
             } else {
@@ -149,15 +153,50 @@ impl VirtioNet {
             let sent = self.transmitting.get_mut(usize::from(token));
             if let Some(buffer) = sent.and_then(Option::take) {
                 self.in_flight -= 1;
-                self.spare.push(buffer);
+                self.keep(buffer);
             }
         }
     }
 
-    fn submit(&mut self, buffer: Box<Buffer>, len: usize) {
+    /// Keeps a buffer for another frame.
+    fn keep(&mut self, buffer: Box<[u8]>) {
+        let is_long = buffer::is_long(&buffer);
+        let spare = &mut self.spare[usize::from(is_long)];
+        if !is_long || spare.len() < LONG_KEPT {
+            spare.push(buffer);
+        }
+    }
+
+    /// A buffer for a frame and its header; one without bytes if the frame cannot be sent.
+    #[inline(never)] // once in the image, as is `submit`, and not with each kind of frame
+    fn buffer(&mut self, len: usize, cut: u16) -> Box<[u8]> {
+        let most = if cut == 0 { FRAME_MAX } else { LONG_MAX };
+        if len > most || !self.send_ready() {
+            return Box::default();
+        }
+        let spare = self.spare[usize::from(len > FRAME_MAX)].pop();
+        spare.unwrap_or_else(|| buffer::to_send(len))
+    }
+
+    /// Completes the frame in a buffer, and prepares it for the device.
+    #[inline(never)]
+    fn submit(&mut self, mut buffer: Box<[u8]>, len: usize, cut: u16) {
+        let end = self.header_len + len;
+        let (head, frame) = buffer[..end].split_at_mut(self.header_len);
+        let checksum = match self.features & features::CSUM {
+            0 => {
+                frame::complete_checksum(frame);
+                None
+            }
+            _ => frame::leave_checksum_to_device(frame),
+        };
+        header::write(head, checksum);
+        if let (1.., Some(checksum)) = (cut, checksum) {
+            header::write_cut(head, frame, checksum.start, cut);
+        }
         // SAFETY: the buffer is kept in `transmitting`, untouched, until the queue has given its
         // token back.
-        let token = unsafe { self.transmit.prepare(&[&buffer.bytes[..len]], &mut []) };
+        let token = unsafe { self.transmit.prepare(&[&buffer[..end]], &mut []) };
         match token {
             Some(token) => {
                 self.transmitting[usize::from(token)] = Some(buffer);
@@ -167,7 +206,7 @@ impl VirtioNet {
                     self.flush();
                 }
             }
-            None => self.spare.push(buffer),
+            None => self.keep(buffer),
         }
     }
 }
@@ -214,6 +253,10 @@ impl Link for VirtioNet {
             mtu: self.mtu,
             // Where the device does not, `send` does.
             checksums: SendChecksums::Device,
+            together: match self.features & CUTS {
+                CUTS => TOGETHER,
+                _ => 0,
+            },
         }
     }
 
@@ -263,23 +306,13 @@ impl Link for VirtioNet {
         self.transmit.size()
     }
 
-    fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
-        if len > FRAME_MAX || !self.send_ready() {
+    fn send<R>(&mut self, len: usize, cut: u16, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        let mut buffer = self.buffer(len, cut);
+        let Some(frame) = buffer.get_mut(self.header_len..self.header_len + len) else {
             return fill(&mut vec![0; len]);
-        }
-        let mut buffer = self.spare.pop().unwrap_or_else(Buffer::new);
-        let end = self.header_len + len;
-        let (head, frame) = buffer.bytes[..end].split_at_mut(self.header_len);
-        let result = fill(frame);
-        let checksum = match self.features & features::CSUM {
-            0 => {
-                frame::complete_checksum(frame);
-                None
-            }
-            _ => frame::leave_checksum_to_device(frame),
         };
-        header::write(head, checksum);
-        self.submit(buffer, end);
+        let result = fill(frame);
+        self.submit(buffer, len, cut);
         result
     }
 

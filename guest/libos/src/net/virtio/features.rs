@@ -10,11 +10,15 @@ pub(super) const GUEST_CSUM: u64 = 1 << 1;
 pub(super) const MTU: u64 = 1 << 3;
 /// The configuration space has a hardware address.
 pub(super) const MAC: u64 = 1 << 5;
+/// The device cuts TCP segments of IPv4, and of IPv6.
+pub(super) const HOST_TSO4: u64 = 1 << 11;
+pub(super) const HOST_TSO6: u64 = 1 << 12;
 /// Notifications are asked for by index (virtio 1.2, 2.7.7).
 pub(super) const EVENT_IDX: u64 = 1 << 29;
 
 /// What the driver would like. No indirect descriptors: a frame is one buffer.
-pub(super) const WANTED: u64 = CSUM | GUEST_CSUM | MTU | MAC | EVENT_IDX | VERSION_1;
+pub(super) const WANTED: u64 =
+    CSUM | GUEST_CSUM | MTU | MAC | HOST_TSO4 | HOST_TSO6 | EVENT_IDX | VERSION_1;
 
 /// Offset of the hardware address in the configuration space.
 pub(super) const CONFIG_MAC: usize = 0;

@@ -19,6 +19,29 @@ pub(super) fn checksums(header: &[u8]) -> Checksums {
     }
 }
 
+/// The device cuts a segment of IPv4, or of IPv6.
+const GSO_TCPV4: u8 = 1;
+const GSO_TCPV6: u8 = 4;
+/// Where an Ethernet frame says what it carries, and what it says of IPv6.
+const ETHERTYPE: usize = 12;
+const IPV6: [u8; 2] = [0x86, 0xdd];
+/// Where a TCP header has its length, in units of four bytes in the upper half.
+const DATA_OFFSET: usize = 12;
+
+/// Adds to the header of a frame that the device cuts its segment into parts with `size` bytes of
+/// payload.
+pub(super) fn write_cut(header: &mut [u8], frame: &[u8], tcp_at: u16, size: u16) {
+    let ethertype = frame.get(ETHERTYPE..ETHERTYPE + 2);
+    let length = frame.get(usize::from(tcp_at) + DATA_OFFSET);
+    let headers = tcp_at + u16::from(length.map_or(0, |it| it >> 4)) * 4;
+    header[1] = match ethertype {
+        Some(bytes) if bytes == IPV6 => GSO_TCPV6,
+        _ => GSO_TCPV4,
+    };
+    header[2..4].copy_from_slice(&headers.to_le_bytes());
+    header[4..6].copy_from_slice(&size.to_le_bytes());
+}
+
 /// Writes the header of a frame to be sent.
 #[inline]
 pub(super) fn write(header: &mut [u8], checksum: Option<PartialChecksum>) {

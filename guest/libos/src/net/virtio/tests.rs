@@ -209,8 +209,8 @@ fn a_device_that_does_not_ask_for_buffers_is_left_alone() {
 fn frames_are_seen_together_when_the_link_is_flushed() {
     let mut net = driver(16).unwrap();
     for frames in (0..16).step_by(2) {
-        net.send(60, |frame| frame.fill(0));
-        net.send(60, |frame| frame.fill(0));
+        net.send(60, 0, |frame| frame.fill(0));
+        net.send(60, 0, |frame| frame.fill(0));
         assert_eq!(net.transmit.device_side().published(), frames);
         net.flush();
         assert_eq!(net.transmit.device_side().published(), frames + 2);
@@ -220,16 +220,60 @@ fn frames_are_seen_together_when_the_link_is_flushed() {
 #[test]
 fn a_full_queue_is_seen_before_anything_waits_for_room() {
     let mut net = driver(8).unwrap();
-    (0..8).for_each(|_| net.send(60, |frame| frame.fill(0)));
+    (0..8).for_each(|_| net.send(60, 0, |frame| frame.fill(0)));
     assert_eq!(net.transmit.device_side().published(), 0);
     assert!(!net.send_ready());
     assert_eq!(net.transmit.device_side().published(), 8);
 }
 
 #[test]
+fn only_a_device_that_cuts_gets_a_long_segment() {
+    const CSUM: u32 = 1;
+    const TSO: u32 = 1 << 11 | 1 << 12;
+    for (features, together) in [(CSUM, 0), (CSUM | 1 << 11, 0), (CSUM | TSO, 16 << 10)] {
+        let (net, _) = notifying(8, features);
+        assert_eq!(net.unwrap().properties().together, together);
+    }
+    let (net, _) = notifying(8, CSUM | TSO);
+    let mut net = net.unwrap();
+    let len = 54 + (16 << 10);
+    let write = |frame: &mut [u8]| {
+        frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+        frame[16..18].copy_from_slice(&(len as u16 - 14).to_be_bytes());
+        (frame[23], frame[46]) = (6, 0x50);
+    };
+    for _ in 0..8 {
+        assert!(net.send_ready());
+        net.send(len, 1460, write);
+    }
+    assert!(!net.send_ready());
+    let mut device = net.transmit.device_side();
+    while let Some(token) = device.take_next() {
+        device.complete(token.into(), 0);
+    }
+    assert!(net.send_ready());
+    net.send(len, 1460, write);
+    net.flush();
+    assert_eq!(device.published(), 9);
+}
+
+#[test]
+fn the_header_says_how_a_segment_is_cut() {
+    for (ethertype, tcp_at, gso) in [([8, 0], 34_u16, 1), ([0x86, 0xdd], 54, 4)] {
+        let mut frame = [0; 100];
+        frame[12..14].copy_from_slice(&ethertype);
+        frame[usize::from(tcp_at) + 12] = 0x80;
+        let mut bytes = [0; header::LEN];
+        header::write_cut(&mut bytes, &frame, tcp_at, 1448);
+        let headers = (tcp_at as u8) + 32;
+        assert_eq!(bytes[..6], [0, gso, headers, 0, 0xa8, 5]);
+    }
+}
+
+#[test]
 fn a_long_batch_is_seen_before_its_end() {
     let mut net = driver(64).unwrap();
-    (0..50).for_each(|_| net.send(60, |frame| frame.fill(0)));
+    (0..50).for_each(|_| net.send(60, 0, |frame| frame.fill(0)));
     assert_eq!(net.transmit.device_side().published(), 48);
     net.flush();
     assert_eq!(net.transmit.device_side().published(), 50);
@@ -250,7 +294,7 @@ fn queues_are_as_long_as_the_device_has_them() {
         assert_eq!((net.send_room(), net.send_room_max()), (len, len));
         let mut sent = 0;
         while net.send_ready() {
-            net.send(60, |frame| frame.fill(0));
+            net.send(60, 0, |frame| frame.fill(0));
             sent += 1;
         }
         assert_eq!((sent, net.send_room()), (len, 0), "{offered}");

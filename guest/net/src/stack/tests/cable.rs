@@ -83,6 +83,7 @@ impl Link for End {
             mac: self.mac,
             mtu: 1500,
             checksums: SendChecksums::Software,
+            together: 0,
         }
     }
 
@@ -108,7 +109,7 @@ impl Link for End {
         self.ring
     }
 
-    fn send<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+    fn send<R>(&mut self, len: usize, _cut: u16, fill: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut frame = vec![0; len];
         let result = fill(&mut frame);
         self.sent += 1;
