@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use tare_devices::net::{FLAG_NEEDS_CSUM, NetHeader, RxOffload, checksum};
+use tare_devices::net::{FLAG_NEEDS_CSUM, GSO_TCPV4, GSO_TCPV6, NetHeader, RxOffload, checksum};
 use tare_tcp::{FourTuple, Outgoing};
 
 use crate::Settings;
@@ -49,6 +49,8 @@ pub(crate) struct OutFrame {
     transport: Transport,
     /// Where its header begins.
     transport_at: usize,
+    /// Bytes of headers, and of payload in each segment, of one that the guest takes as several.
+    cut: Option<(u16, u16)>,
 }
 
 impl OutFrame {
@@ -62,6 +64,10 @@ impl OutFrame {
     pub(crate) fn begin(&mut self, settings: &Settings, tuple: &FourTuple, out: &Outgoing<'_>) {
         self.headers(settings, tuple, Transport::Tcp);
         self.bytes.resize(self.transport_at + out.wire_len(), 0);
+        if out.cut > 0 {
+            let headers = self.bytes.len() - out.payload_len();
+            self.cut = Some((headers as u16, out.cut));
+        }
         let segment = &mut self.bytes[self.transport_at..];
         out.write(tuple.local.port(), tuple.remote.port(), segment);
     }
@@ -78,6 +84,7 @@ impl OutFrame {
 
     fn headers(&mut self, settings: &Settings, tuple: &FourTuple, transport: Transport) {
         self.header = NetHeader::default();
+        self.cut = None;
         self.transport = transport;
         let protocol = transport.protocol();
         let bytes = &mut self.bytes;
@@ -158,6 +165,11 @@ impl OutFrame {
             csum_offset: checksum_at as u16,
             ..NetHeader::default()
         };
+        if let Some((headers, size)) = self.cut {
+            let is_v4 = self.transport_at == ETHERNET_HEADER + IPV4_HEADER;
+            self.header.gso_type = if is_v4 { GSO_TCPV4 } else { GSO_TCPV6 };
+            (self.header.hdr_len, self.header.gso_size) = (headers, size);
+        }
         if !accepted.csum {
             // The field is there: a whole header was written.
             let _ = checksum::complete(&self.header, &mut self.bytes);

@@ -3,6 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use tare_devices::net::RxOffload;
 use tare_tcp::{Config, FourTuple, time::Duration};
 
 use crate::frame::{IPV4_HEADER, IPV6_HEADER, UDP_HEADER};
@@ -11,6 +12,10 @@ use crate::frame::{IPV4_HEADER, IPV6_HEADER, UDP_HEADER};
 const HEADERS_V4: u16 = 40;
 /// Bytes of IPv6's and TCP's header.
 const HEADERS_V6: u16 = 60;
+
+/// Most bytes of several segments in one frame, for a guest that takes them so: its buffers for as many
+/// frames of the MTU hold several.
+const TOGETHER: u16 = 16 << 10;
 
 /// Addresses of one version of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,14 +109,15 @@ impl Settings {
         address.is_ipv4() || self.v6.is_some()
     }
 
-    /// How a connection to the guest begins.
-    pub(crate) fn tcp(&self, tuple: &FourTuple) -> Config {
-        let headers = match tuple.remote {
-            SocketAddr::V4(_) => HEADERS_V4,
-            SocketAddr::V6(_) => HEADERS_V6,
+    /// How a connection to the guest begins, which accepts these offloads.
+    pub(crate) fn tcp(&self, tuple: &FourTuple, accepted: RxOffload) -> Config {
+        let (headers, takes_long) = match tuple.remote {
+            SocketAddr::V4(_) => (HEADERS_V4, accepted.tso4),
+            SocketAddr::V6(_) => (HEADERS_V6, accepted.tso6),
         };
         Config {
             mss: self.mtu.saturating_sub(headers),
+            together: if takes_long { TOGETHER } else { 0 },
             receive_initial: 64 << 10,
             receive_max: 512 << 10,
             send_max: 512 << 10,

@@ -220,7 +220,7 @@ impl<S: Stream> Table<S> {
             secret: &self.secret,
             tuple,
         };
-        let config = self.settings.tcp(tuple);
+        let config = self.settings.tcp(tuple, self.accepted);
         let mut tcp = Connection::connect(config, identity, &self.pool, now);
         // The client's writes go together as they came: nothing is gained by waiting for more.
         tcp.set_nodelay(true);

@@ -15,10 +15,18 @@ pub(crate) struct Refused;
 
 /// Resets the device and agrees on what it offers of `wanted`.
 pub(crate) fn negotiate(transport: &mut Transport, wanted: u64) -> Result<u64, Refused> {
+    negotiate_by(transport, &|offered| offered & wanted)
+}
+
+/// Resets the device and agrees on what `choose` takes of what it offers.
+pub(crate) fn negotiate_by(
+    transport: &mut Transport,
+    choose: &dyn Fn(u64) -> u64,
+) -> Result<u64, Refused> {
     transport.set_status(DeviceStatus::empty());
     let mut status = DeviceStatus::ACKNOWLEDGE | DeviceStatus::DRIVER;
     transport.set_status(status);
-    let features = transport.read_device_features() & wanted;
+    let features = choose(transport.read_device_features());
     transport.write_driver_features(features);
     status |= DeviceStatus::FEATURES_OK;
     transport.set_status(status);

@@ -80,8 +80,9 @@ pub struct Segment {
     pub flags: u8,
     /// Where its header begins in the frame.
     pub start: u16,
-    /// Where its data ends in the frame: Ethernet pads short ones.
-    pub end: u16,
+    /// Where its data ends in the frame: Ethernet pads short ones, and a frame with the longest packet
+    /// has more than 65,535 bytes.
+    pub end: u32,
 }
 
 impl Segment {
@@ -301,7 +302,7 @@ fn parse_tcp(
         flow: on.flow(header)?,
         flags: header[13],
         start: start as u16,
-        end: (start + segment.len()) as u16,
+        end: (start + segment.len()) as u32,
     }))
 }
 

@@ -143,6 +143,18 @@ impl Loopback {
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
+
+    /// Memory for a frame, if there is some.
+    #[inline(never)] // once in the image, and not with each kind of frame
+    fn frame(&mut self, len: usize) -> Option<Vec<u8>> {
+        let mut frame = Vec::new();
+        let has_room = self.send_ready()
+            && (self.memory.has_room)(len)
+            && frame.try_reserve_exact(len).is_ok()
+            && self.frames.try_reserve(1).is_ok();
+        frame.resize(if has_room { len } else { 0 }, 0);
+        has_room.then_some(frame)
+    }
 }
 
 impl Link for Loopback {
@@ -172,15 +184,9 @@ impl Link for Loopback {
     }
 
     fn send<R>(&mut self, len: usize, _cut: u16, fill: impl FnOnce(&mut [u8]) -> R) -> R {
-        let mut frame = Vec::new();
-        let has_room = self.send_ready()
-            && (self.memory.has_room)(len)
-            && frame.try_reserve_exact(len).is_ok()
-            && self.frames.try_reserve(1).is_ok();
-        if !has_room {
+        let Some(mut frame) = self.frame(len) else {
             return fill(&mut self.lost[..len]);
-        }
-        frame.resize(len, 0);
+        };
         let result = fill(&mut frame);
         self.frames.push_back(frame);
         result

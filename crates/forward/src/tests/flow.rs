@@ -1,5 +1,7 @@
 //! Bytes in both directions, and what holds them back.
 
+use tare_devices::net::{FLAG_NEEDS_CSUM, GSO_TCPV4};
+
 use super::*;
 
 fn pattern(len: usize) -> Vec<u8> {
@@ -40,6 +42,33 @@ fn a_request_costs_a_frame_each_way() {
     }
     world.wait(Duration::from_secs(1));
     assert_eq!(world.counted("forward_resent"), 0);
+}
+
+#[test]
+fn a_guest_that_takes_segments_together_gets_them_so() {
+    let mut world = World::new();
+    let accepted = RxOffload {
+        csum: true,
+        tso4: true,
+        tso6: false,
+    };
+    world.table.restart(accepted, world.now);
+    let (slot, client) = world.connect();
+    let bytes = pattern(12_000);
+    client.0.borrow_mut().sent.extend(&bytes);
+    let ready = Readiness {
+        readable: true,
+        ..Readiness::default()
+    };
+    world.table.host_ready(slot, ready, world.now);
+    let frame = world.table.peek(world.now).unwrap();
+    let header = frame.header;
+    assert_eq!(frame.bytes.len(), 66 + 8 * 1448);
+    assert_eq!((header.gso_type, header.gso_size), (GSO_TCPV4, 1448));
+    assert_eq!((header.hdr_len, header.flags), (66, FLAG_NEEDS_CSUM));
+    world.run();
+    assert_eq!(world.guest_reads(), bytes);
+    assert_eq!(world.frames, 2);
 }
 
 #[test]

@@ -142,6 +142,7 @@ fn serve() {
 }
 
 /// Handles what is there; says whether there was anything.
+#[inline(never)] // once in the image
 fn poll_all() -> bool {
     let mut any = false;
     loop {

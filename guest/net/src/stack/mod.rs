@@ -515,7 +515,7 @@ fn sooner(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
 /// The segment that `found` describes in `frame`.
 #[inline]
 fn segment_in<'a>(found: &Segment, frame: &'a [u8]) -> Option<tare_tcp::Segment<'a>> {
-    let bytes = frame.get(usize::from(found.start)..usize::from(found.end))?;
+    let bytes = frame.get(usize::from(found.start)..found.end as usize)?;
     tare_tcp::Segment::parse(bytes).ok()
 }
 

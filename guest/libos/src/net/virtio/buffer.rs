@@ -2,12 +2,13 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
+use alloc::vec::Vec;
 
 /// Largest frame: an Ethernet header and 1,500 bytes.
 pub(super) const FRAME_MAX: usize = 14 + 1500;
 /// A multiple of 64, so that no two buffers share a cache line. The legacy
 /// interface wants 1,526 bytes at least (virtio 1.2, 5.1.6.3.1).
-const BUFFER_LEN: usize = 1536;
+pub(super) const BUFFER_LEN: usize = 1536;
 
 /// A buffer that driver and device hand to each other.
 #[repr(align(64))]
@@ -44,14 +45,26 @@ pub(super) fn is_long(buffer: &[u8]) -> bool {
 
 /// A received frame in its buffer.
 pub(crate) struct ReceivedFrame {
-    pub(super) buffer: Box<Buffer>,
+    pub(super) held: Held,
     pub(super) start: usize,
     pub(super) end: usize,
+}
+
+/// What a received frame is in.
+pub(super) enum Held {
+    /// The device's buffer.
+    One(Box<Buffer>),
+    /// A copy of what was in several.
+    Merged(Vec<u8>),
 }
 
 impl AsRef<[u8]> for ReceivedFrame {
     #[inline]
     fn as_ref(&self) -> &[u8] {
-        self.buffer.bytes.get(self.start..self.end).unwrap_or(&[])
+        let bytes: &[u8] = match &self.held {
+            Held::One(buffer) => &buffer.bytes,
+            Held::Merged(bytes) => bytes,
+        };
+        bytes.get(self.start..self.end).unwrap_or(&[])
     }
 }

@@ -11,7 +11,7 @@ use tare_net::frame::{self, Checksums, Medium};
 use tare_net::link::{Link, Properties, Received, SendChecksums};
 use virtio_drivers::transport::Transport as _;
 
-use super::buffer::{self, Buffer, FRAME_MAX, LONG_MAX, ReceivedFrame, TOGETHER};
+use super::buffer::{self, BUFFER_LEN, Buffer, FRAME_MAX, Held, LONG_MAX, ReceivedFrame, TOGETHER};
 use super::{features, header};
 use crate::virtio;
 
@@ -50,7 +50,9 @@ pub(crate) struct VirtioNet {
     pub(super) receive: Queue,
     pub(super) transmit: Queue,
     /// Buffers that the device has, by the token of their descriptor.
-    receiving: Vec<Option<Box<Buffer>>>,
+    pub(super) receiving: Vec<Option<Box<Buffer>>>,
+    /// For the next frame that comes in several buffers.
+    merged: Vec<u8>,
     transmitting: Vec<Option<Box<[u8]>>>,
     in_flight: usize,
     /// Buffers for frames, and long ones.
@@ -67,7 +69,7 @@ impl VirtioNet {
     /// Takes the device over; `on_receive` is called when frames have come.
     pub(crate) fn new(mut transport: Transport, on_receive: Handler) -> Result<Self, OpenError> {
         transport.on_interrupt(RECEIVE, on_receive);
-        let features = virtio::negotiate(&mut transport, features::WANTED)
+        let features = virtio::negotiate_by(&mut transport, &features::choose)
             .map_err(|virtio::Refused| OpenError::Features)?;
         let has = |feature| features & feature != 0;
         let event_idx = has(features::EVENT_IDX);
@@ -84,8 +86,9 @@ impl VirtioNet {
             receiving: (0..receiving).map(|_| None).collect(),
             transmitting: (0..transmitting).map(|_| None).collect(),
             in_flight: 0,
+            merged: Vec::new(),
             spare: [Vec::new(), Vec::new()],
-            header_len: if has(features::VERSION_1) {
+            header_len: if has(features::VERSION_1) || has(features::MRG_RXBUF) {
                 header::LEN
             } else {
                 header::LEGACY_LEN
@@ -126,6 +129,75 @@ impl VirtioNet {
     fn look_again(&mut self) -> Option<u16> {
         self.offer();
         self.receive.peek()
+    }
+
+    /// A buffer that the device has filled, and how many bytes of it.
+    #[inline(never)] // once in the image
+    fn filled(&mut self, token: u16) -> Option<(Box<Buffer>, usize)> {
+        let len = self.receive.take(token)? as usize;
+        let buffer = self.receiving.get_mut(usize::from(token))?.take()?;
+        Some((buffer, len))
+    }
+
+    /// The device has a buffer back.
+    #[inline(never)] // once in the image
+    fn give_back(&mut self, buffer: Box<Buffer>) {
+        self.post(buffer);
+        self.returned += 1;
+        // The device looks for new buffers by itself while it has any left, so this waits until
+        // it may have none.
+        if self.returned >= self.receive.size() {
+            self.offer();
+        }
+    }
+
+    #[inline]
+    fn checksums(&self, header: &[u8]) -> Checksums {
+        match self.features & features::GUEST_CSUM {
+            0 => Checksums::Unverified,
+            _ => header::checksums(header),
+        }
+    }
+
+    /// A frame whose first part is in that buffer, and the rest in the next ones; `None` if a part is
+    /// missing, or memory.
+    #[inline(never)]
+    fn merge(
+        &mut self,
+        first: (Box<Buffer>, usize),
+        count: u16,
+    ) -> Option<Received<ReceivedFrame>> {
+        let checksums = self.checksums(&first.0.bytes);
+        let mut bytes = core::mem::take(&mut self.merged);
+        bytes.clear();
+        let parts = usize::from(count);
+        let has_room =
+            parts <= self.receiving.len() && bytes.try_reserve(parts * BUFFER_LEN).is_ok();
+        let (mut buffer, mut len) = first;
+        let mut start = self.header_len;
+        for left in (0..count).rev() {
+            if has_room {
+                bytes.extend_from_slice(buffer.bytes.get(start..len).unwrap_or_default());
+            }
+            self.give_back(buffer);
+            if left == 0 {
+                break;
+            }
+            let token = self.receive.peek()?;
+            (buffer, len) = self.filled(token)?;
+            start = 0;
+        }
+        if !has_room {
+            return None;
+        }
+        Some(Received {
+            checksums,
+            buffer: ReceivedFrame {
+                start: 0,
+                end: bytes.len(),
+                held: Held::Merged(bytes),
+            },
+        })
     }
 
     /// Lets the device see what it does not see yet, and notifies it if it wants that.
@@ -261,34 +333,38 @@ impl Link for VirtioNet {
     }
 
     fn receive(&mut self) -> Option<Received<ReceivedFrame>> {
-        let token = match self.receive.peek() {
-            Some(token) => token,
-            None if self.returned != 0 => self.look_again()?,
-            None => return None,
-        };
-        let len = self.receive.take(token)? as usize;
-        let buffer = self.receiving.get_mut(usize::from(token))?.take()?;
-        let checksums = match self.features & features::GUEST_CSUM {
-            0 => Checksums::Unverified,
-            _ => header::checksums(&buffer.bytes),
-        };
-        Some(Received {
-            buffer: ReceivedFrame {
-                start: self.header_len,
-                end: len.clamp(self.header_len, buffer.bytes.len()),
-                buffer,
-            },
-            checksums,
-        })
+        loop {
+            let token = match self.receive.peek() {
+                Some(token) => token,
+                None if self.returned != 0 => self.look_again()?,
+                None => return None,
+            };
+            let (buffer, len) = self.filled(token)?;
+            let count = match self.features & features::MRG_RXBUF {
+                0 => 1,
+                _ => header::buffers(&buffer.bytes),
+            };
+            if count > 1 {
+                match self.merge((buffer, len), count) {
+                    None => continue,
+                    merged => return merged,
+                }
+            }
+            return Some(Received {
+                checksums: self.checksums(&buffer.bytes),
+                buffer: ReceivedFrame {
+                    start: self.header_len,
+                    end: len.clamp(self.header_len, buffer.bytes.len()),
+                    held: Held::One(buffer),
+                },
+            });
+        }
     }
 
     fn recycle(&mut self, filled: ReceivedFrame) {
-        self.post(filled.buffer);
-        self.returned += 1;
-        // The device looks for new buffers by itself while it has any left, so this waits until
-        // it may have none.
-        if self.returned >= self.receive.size() {
-            self.offer();
+        match filled.held {
+            Held::One(buffer) => self.give_back(buffer),
+            Held::Merged(bytes) => self.merged = bytes,
         }
     }
 

@@ -7,6 +7,14 @@ pub(super) const LEN: usize = 12;
 /// Bytes of a legacy device's header.
 pub(super) const LEGACY_LEN: usize = 10;
 
+/// How many buffers a received frame is in, where buffers are merged.
+pub(super) fn buffers(header: &[u8]) -> u16 {
+    match header.get(10..12) {
+        Some(&[low, high]) => u16::from_le_bytes([low, high]),
+        _ => 1,
+    }
+}
+
 const FLAG_NEEDS_CSUM: u8 = 1;
 const FLAG_DATA_VALID: u8 = 2;
 

@@ -6,7 +6,7 @@ use tare_net::checksum::Sum;
 use tare_net::frame::{self, Checksums, Frame, PartialChecksum};
 use tare_net::link::Link as _;
 
-use super::{OpenError, VirtioNet, header};
+use super::{OpenError, VirtioNet, features, header};
 
 #[test]
 fn the_header_says_where_the_checksum_goes() {
@@ -185,6 +185,65 @@ fn a_frame_that_comes_during_the_last_look_is_seen_or_interrupts() {
         }
     });
     assert!(taken >= FRAMES, "frame {taken} waits without an interrupt");
+}
+
+#[test]
+fn a_frame_in_several_buffers_is_put_together() {
+    const GUEST_CSUM: u32 = 1 << 1;
+    const MRG_RXBUF: u32 = 1 << 15;
+    let (net, _) = notifying(8, 1 | GUEST_CSUM | MRG_RXBUF);
+    let mut net = net.unwrap();
+    let mut device = net.receive.device_side();
+    let mut show = |net: &mut VirtioNet, count: u8, parts: &[&[u8]]| {
+        for (place, part) in parts.iter().enumerate() {
+            let token = device.take_next().expect("a buffer");
+            let buffer = net.receiving[usize::from(token)].as_mut().unwrap();
+            let start = if place == 0 { header::LEN } else { 0 };
+            buffer.bytes[..start].fill(0);
+            if place == 0 {
+                (buffer.bytes[0], buffer.bytes[10]) = (1, count);
+            }
+            buffer.bytes[start..start + part.len()].copy_from_slice(part);
+            device.complete(token.into(), (start + part.len()) as u32);
+        }
+    };
+    // More often than there are buffers.
+    for round in 0..20_u8 {
+        show(&mut net, 1, &[&[round; 60]]);
+        show(&mut net, 3, &[&[1; 1500], &[2; 1536], &[round; 10]]);
+        let single = net.receive().unwrap();
+        assert_eq!(single.buffer.as_ref(), [round; 60]);
+        net.recycle(single.buffer);
+        let merged = net.receive().unwrap();
+        assert_eq!(merged.checksums, Checksums::Trusted);
+        let expected = [&[1; 1500][..], &[2; 1536], &[round; 10]].concat();
+        assert_eq!(merged.buffer.as_ref(), expected);
+        net.recycle(merged.buffer);
+        assert!(net.receive().is_none());
+    }
+    // A device that leaves parts out: what there is of the frame is dropped, and its buffers are not
+    // lost.
+    for _ in 0..20 {
+        show(&mut net, 5, &[&[1; 1500], &[2; 1536]]);
+        assert!(net.receive().is_none());
+    }
+    show(&mut net, 1, &[&[9; 60]]);
+    assert!(take_one(&mut net) && !take_one(&mut net));
+}
+
+#[test]
+fn long_frames_are_taken_in_merged_buffers_alone() {
+    const GUEST_CSUM: u64 = 1 << 1;
+    const TSO: u64 = 1 << 7 | 1 << 8;
+    const MRG_RXBUF: u64 = 1 << 15;
+    for (offered, chosen) in [
+        (GUEST_CSUM | TSO | MRG_RXBUF, GUEST_CSUM | TSO | MRG_RXBUF),
+        (GUEST_CSUM | TSO, GUEST_CSUM),
+        (TSO | MRG_RXBUF, 0),
+        (1 << 63 | 1 << 14, 0),
+    ] {
+        assert_eq!(features::choose(offered), chosen);
+    }
 }
 
 #[test]
