@@ -8,7 +8,7 @@
 mod cases;
 mod support;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
@@ -88,15 +88,25 @@ fn root(place: &TestDir, nginx: &Packages, port: u16) -> PathBuf {
 struct Process(Child);
 
 impl Process {
-    fn start(nginx: &Packages, root: &Path) -> Self {
+    fn start(nginx: &Packages, root: &Path, log: File) -> Self {
         let mut command = nginx.command(PROGRAM);
         command
             .args(["-e", "stderr", "-c", "nginx.conf", "-p"])
             .arg(root)
             .stdin(Stdio::null())
-            .stderr(Stdio::null());
+            .stderr(log);
         Self(command.spawn().unwrap())
     }
+}
+
+/// Waits until the server of `child`, which writes to `log`, answers at `port`.
+fn wait_for(child: &mut Child, port: u16, log: &Path) {
+    eventually(&format!("what writes {} answers", log.display()), || {
+        if let Some(status) = child.try_wait().unwrap() {
+            panic!("{status}: {}", fs::read_to_string(log).unwrap());
+        }
+        get(port, "/").is_ok_and(|page| page.contains("<p>root</p>"))
+    });
 }
 
 impl Drop for Process {
@@ -174,15 +184,14 @@ fn nginx_answers_every_http_case_in_a_machine_as_on_this_host() {
         "-p",
         "/",
     ];
+    let logs = ["process.log", "machine.log"].map(|name| place.path().join(name));
+    let [process_log, machine_log] = logs.each_ref().map(|log| File::create(log).unwrap());
     let mut machine = place.tare(&args);
-    let machine = machine.stdout(Stdio::null()).stderr(Stdio::null());
-    let machine = machine.spawn().unwrap();
-    let _process = Process::start(&nginx, &root);
-    for port in [here, there] {
-        eventually("nginx answers", || {
-            get(port, "/").is_ok_and(|page| page.contains("<p>root</p>"))
-        });
-    }
+    let machine = machine.stdout(Stdio::null()).stderr(machine_log);
+    let mut machine = machine.spawn().unwrap();
+    let mut process = Process::start(&nginx, &root, process_log);
+    wait_for(&mut process.0, here, &logs[0]);
+    wait_for(&mut machine, there, &logs[1]);
     let all: Vec<Case> = GROUPS.into_iter().flat_map(cases).collect();
     let outcome = Mutex::new(([0; 2], Vec::new()));
     at_once(&all, AT_A_TIME, |case| {
