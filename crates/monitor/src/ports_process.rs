@@ -183,18 +183,19 @@ impl<N: Link + AsFd> Bridge<N> {
         })
     }
 
-    /// An end that has no room for the other's frames is watched for that, and the other one not for more.
+    /// An end that had no room for the other's frames is watched for that, also if all that it had has gone since,
+    /// and the other one not for more.
     fn watch(&mut self, passed: BothPassed) -> io::Result<()> {
         let guest = Interest {
             readable: passed.to_network == Passed::All,
-            writable: self.guest.has_unsent(),
+            writable: passed.to_guest == Passed::Some || self.guest.has_unsent(),
         };
         let network = if self.network.is_set() {
             Interest::READ
         } else {
             Interest {
                 readable: passed.to_guest == Passed::All,
-                writable: self.network.has_unsent(),
+                writable: passed.to_network == Passed::Some || self.network.has_unsent(),
             }
         };
         let old = std::mem::replace(&mut self.guest_watched, guest);
@@ -234,10 +235,12 @@ fn pass(from: &mut impl Link, to: &mut impl Link) -> Result<Passed, LinkError> {
 mod tests {
     use std::io::{Read as _, Write as _};
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::os::fd::BorrowedFd;
     use std::os::unix::net::UnixStream;
     use std::thread;
 
     use tare_control::config::{Descriptor, ForwardConfig, ForwardedPort, NetConfig, Protocol};
+    use tare_devices::net::{LinkFeatures, NetHeader, RxFrame};
     use tare_frames::Rules;
     use tare_vmtest::IO_TIMEOUT;
 
@@ -325,13 +328,15 @@ mod tests {
         frame
     }
 
+    /// The far end of a link, and its near one.
+    fn socket() -> (UnixStream, UnixStream) {
+        let (far, near) = UnixStream::pair().unwrap();
+        far.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
+        (far, near)
+    }
+
     #[test]
     fn passt_alone_gets_what_its_filter_lets_pass_until_either_end_closes() {
-        let socket = || {
-            let (far, near) = UnixStream::pair().unwrap();
-            far.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
-            (far, near)
-        };
         let (loopback, gateway) = (question([127, 0, 0, 1]), question(GATEWAY));
         for passt_ends in [false, true] {
             let ((mut qemu, to_qemu), (mut passt, to_passt)) = (socket(), socket());
@@ -354,6 +359,72 @@ mod tests {
             assert_eq!(sees.read(&mut [0]).unwrap(), 0);
             bridge.join().unwrap().unwrap();
         }
+    }
+
+    /// A link that refuses every second time, and has nothing unsent then.
+    struct Refusing {
+        link: StreamLink,
+        refuses: bool,
+    }
+
+    impl AsFd for Refusing {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.link.as_fd()
+        }
+    }
+
+    impl Link for Refusing {
+        fn features(&self) -> LinkFeatures {
+            self.link.features()
+        }
+
+        fn peek(&mut self) -> Result<Option<RxFrame<'_>>, LinkError> {
+            self.link.peek()
+        }
+
+        fn consume(&mut self) {
+            self.link.consume();
+        }
+
+        fn reserve(&mut self, len: usize) -> Result<Option<&mut [u8]>, LinkError> {
+            self.refuses = !self.refuses;
+            if self.refuses {
+                return Ok(None);
+            }
+            self.link.reserve(len)
+        }
+
+        fn commit(&mut self, header: &NetHeader) -> Result<(), LinkError> {
+            self.link.commit(header)
+        }
+
+        fn flush(&mut self) -> Result<(), LinkError> {
+            self.link.flush()
+        }
+
+        fn has_unsent(&self) -> bool {
+            self.link.has_unsent()
+        }
+    }
+
+    #[test]
+    fn a_frame_that_was_refused_needs_no_other_to_go() {
+        let ((mut qemu, to_qemu), (mut passt, to_passt)) = (socket(), socket());
+        let guest = StreamLink::to_guest(to_qemu.into(), LONGEST_FRAME).unwrap();
+        let network = Refusing {
+            link: StreamLink::new(to_passt.into(), 1514, Rules::default()).unwrap(),
+            refuses: false,
+        };
+        let bridge = thread::spawn(move || Bridge::new(guest, network).unwrap().run());
+        let frames = [question(GATEWAY), question([10, 0, 2, 3])];
+        for frame in &frames {
+            write_frame(&mut qemu, frame);
+        }
+        for frame in &frames {
+            assert_eq!(read_frame(&mut passt), *frame);
+        }
+        drop(qemu);
+        bridge.join().unwrap().unwrap();
     }
 
     #[test]

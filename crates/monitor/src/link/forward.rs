@@ -73,6 +73,8 @@ pub struct ForwardLink {
     passt_start: PasstStart,
     /// What passt's socket is watched for.
     passt_watched: Interest,
+    /// A frame of the guest stays with it until passt has room.
+    refused: bool,
     /// Whether it may have frames: they are looked for after the table's.
     passt_ready: bool,
     /// Whose the frame is that was peeked at.
@@ -162,6 +164,7 @@ impl ForwardLink {
             passt,
             passt_start,
             passt_watched: Interest::default(),
+            refused: false,
             passt_ready: false,
             peeked: Owner::Table,
             is_ready: false,
@@ -210,7 +213,8 @@ impl ForwardLink {
         if let Some(passt) = &self.passt {
             let wanted = Interest {
                 readable: true,
-                writable: passt.has_unsent(),
+                // What was refused may have gone since, and room comes by no edge then.
+                writable: passt.has_unsent() || self.refused,
             };
             if wanted != self.passt_watched {
                 let old = std::mem::replace(&mut self.passt_watched, wanted);
@@ -469,6 +473,7 @@ impl Link for ForwardLink {
                 // For what it is cut into.
                 passt.flush().is_ok() && !passt.has_unsent()
             };
+            self.refused = !has_room && !passt.is_gone();
             if passt.is_gone() {
                 self.lose_passt();
             } else if !has_room {

@@ -394,6 +394,30 @@ fn room_at_passt_makes_the_set_ready_once() {
 }
 
 #[test]
+fn a_refused_frame_goes_when_all_before_it_has_gone_at_once() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.set_nonblocking(true).unwrap();
+    let passt = StreamLink::new(ours.into(), 1514, Rules::default()).unwrap();
+    let (mut link, _address) = link(10, Some(passt));
+    let packet = arp([10, 0, 2, 2]);
+    while let Some(room) = link.reserve(packet.len()).unwrap() {
+        room.copy_from_slice(&packet);
+        link.commit(&NetHeader::default()).unwrap();
+    }
+    // passt reads before the link has said that it waits for room.
+    let _ = theirs.read_to_end(&mut Vec::new());
+    link.flush().unwrap();
+    assert!(!link.has_unsent());
+    // A quarter of its socket's buffer makes that writable (`unix_writable`, net/unix/af_unix.c).
+    let _ = theirs.read_to_end(&mut Vec::new());
+    let mut ready = VecDeque::new();
+    link.poll.collect(&mut ready).unwrap();
+    assert!(ready.iter().any(|it| it.token == PASST && it.writable));
+    give(&mut link, &packet);
+    assert!(!link.refused && !link.passt_watched.writable);
+}
+
+#[test]
 fn passt_gets_whole_segments_with_checksums() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     theirs.set_read_timeout(Some(IO_TIMEOUT)).unwrap();
