@@ -21,6 +21,7 @@
 //! Limits: fragments of UDP by IPv4 alone, no IPv6 extension headers, no ICMP.
 
 mod counters;
+mod cut;
 mod datagrams;
 mod deadlines;
 mod frame;
@@ -34,6 +35,7 @@ mod table;
 mod tests;
 
 pub use counters::ForwardCounters;
+pub use cut::Cut;
 pub use datagrams::{Answer, DatagramClient, DatagramPort};
 pub use relay::{Stream, Watched};
 pub use settings::{Beside, Ends, Limits, Settings};

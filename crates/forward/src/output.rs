@@ -18,7 +18,7 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// What is behind the IP header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Transport {
+pub(crate) enum Transport {
     #[default]
     Tcp,
     Udp,
@@ -33,11 +33,51 @@ impl Transport {
     }
 
     /// Where the checksum is in its header.
-    fn checksum(self) -> usize {
+    pub(crate) fn checksum(self) -> u16 {
         match self {
             Self::Tcp => 16,
             Self::Udp => 6,
         }
+    }
+}
+
+/// Writes the lengths into a packet's IP header, before `payload` bytes, and IPv4's checksum.
+fn complete_ip(ip: &mut [u8], payload: usize) {
+    if ip[0] >> 4 == 4 {
+        let total = (ip.len() + payload) as u16;
+        ip[2..4].copy_from_slice(&total.to_be_bytes());
+        ip[10..12].fill(0);
+        let sum = !checksum::fold(checksum::sum(ip));
+        ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    } else {
+        ip[4..6].copy_from_slice(&(payload as u16).to_be_bytes());
+    }
+}
+
+/// Completes the IP header of a frame whose transport's header begins at `transport_at`, and puts the sum of the
+/// pseudo header into the checksum there; gives the header that leaves the rest to the other end.
+pub(crate) fn leave_checksum(
+    frame: &mut [u8],
+    transport_at: usize,
+    transport: Transport,
+) -> NetHeader {
+    let (before, behind) = frame.split_at_mut(transport_at);
+    let ip = &mut before[ETHERNET_HEADER..];
+    complete_ip(ip, behind.len());
+    let addresses = if ip[0] >> 4 == 4 {
+        12..IPV4_HEADER
+    } else {
+        8..IPV6_HEADER
+    };
+    let pseudo =
+        checksum::sum(&ip[addresses]) + u64::from(transport.protocol()) + behind.len() as u64;
+    let at = usize::from(transport.checksum());
+    behind[at..at + 2].copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
+    NetHeader {
+        flags: FLAG_NEEDS_CSUM,
+        csum_start: transport_at as u16,
+        csum_offset: transport.checksum(),
+        ..NetHeader::default()
     }
 }
 
@@ -128,12 +168,9 @@ impl OutFrame {
             let mut frame = [header, part].concat();
             let ip = &mut frame[ETHERNET_HEADER..][..IPV4_HEADER];
             let flags = if number == last { 0 } else { MORE_FRAGMENTS };
-            ip[2..4].copy_from_slice(&((IPV4_HEADER + part.len()) as u16).to_be_bytes());
             ip[4..6].copy_from_slice(&identification.to_be_bytes());
             ip[6..8].copy_from_slice(&(flags | unit).to_be_bytes());
-            ip[10..12].fill(0);
-            let sum = !checksum::fold(checksum::sum(ip));
-            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+            complete_ip(ip, part.len());
             frame
         };
         parts.map(fragment).collect()
@@ -142,29 +179,7 @@ impl OutFrame {
     /// Completes lengths and checksums. TCP's or UDP's is left to a guest that accepts that: the frame was on no
     /// wire.
     pub(crate) fn finish(&mut self, accepted: RxOffload) {
-        let (ip, transport) =
-            self.bytes[ETHERNET_HEADER..].split_at_mut(self.transport_at - ETHERNET_HEADER);
-        let len = transport.len() as u64;
-        let addresses = if ip.len() == IPV4_HEADER {
-            let total = (ip.len() + transport.len()) as u16;
-            ip[2..4].copy_from_slice(&total.to_be_bytes());
-            let sum = !checksum::fold(checksum::sum(ip));
-            ip[10..12].copy_from_slice(&sum.to_be_bytes());
-            12..IPV4_HEADER
-        } else {
-            ip[4..6].copy_from_slice(&(transport.len() as u16).to_be_bytes());
-            8..IPV6_HEADER
-        };
-        let pseudo = checksum::sum(&ip[addresses]) + u64::from(self.transport.protocol()) + len;
-        let checksum_at = self.transport.checksum();
-        let field = &mut transport[checksum_at..checksum_at + 2];
-        field.copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
-        self.header = NetHeader {
-            flags: FLAG_NEEDS_CSUM,
-            csum_start: self.transport_at as u16,
-            csum_offset: checksum_at as u16,
-            ..NetHeader::default()
-        };
+        self.header = leave_checksum(&mut self.bytes, self.transport_at, self.transport);
         if let Some((headers, size)) = self.cut {
             let is_v4 = self.transport_at == ETHERNET_HEADER + IPV4_HEADER;
             self.header.gso_type = if is_v4 { GSO_TCPV4 } else { GSO_TCPV6 };

@@ -31,11 +31,12 @@ use tare_devices::net::{
     FLAG_DATA_VALID, GSO_NONE, Link, LinkError, LinkFeatures, LinkOffload, NetHeader, RxFrame,
     RxOffload, checksum,
 };
-use tare_forward::{Beside, ForwardCounters, FrameOwner, Settings, Slot, Stream, Table, Watched};
+use tare_forward::{
+    Beside, Cut, ForwardCounters, FrameOwner, Settings, Slot, Stream, Table, Watched,
+};
 use tare_tcp::time::{Duration, Instant};
 
 use super::StreamLink;
-use super::cut::Cut;
 use super::dropped::FilterCounters;
 use super::ports::{DatagramPorts, PortSocket};
 use crate::complaint::complain;

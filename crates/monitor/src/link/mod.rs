@@ -3,7 +3,6 @@
 
 mod all_addresses;
 mod announce;
-mod cut;
 mod dropped;
 mod forward;
 mod ports;

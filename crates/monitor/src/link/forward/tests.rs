@@ -8,13 +8,13 @@ use std::time::Duration;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::Ipv4PacketInfo;
 use tare_devices::CounterSource as _;
+use tare_devices::net::{FLAG_NEEDS_CSUM, GSO_TCPV4};
 use tare_forward::{Ends, Limits};
 use tare_frames::Rules;
 use tare_tcp::segment::{Segment, flags};
 use tare_tcp::{Config, Connection, FourTuple, Identity, Pool, Secret};
 use tare_vmtest::IO_TIMEOUT;
 
-use super::super::cut::tests::long;
 use super::*;
 
 const GUEST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 15];
@@ -97,6 +97,33 @@ fn give_with(link: &mut ForwardLink, frame: &[u8], header: &NetHeader) {
     link.flush().unwrap();
 }
 
+/// A frame of the guest with a TCP segment.
+fn frame_to(host: [u8; 4], segment: &[u8]) -> Vec<u8> {
+    let mut frame = [GATEWAY_MAC, GUEST_MAC].concat();
+    frame.extend([8, 0, 0x45, 0]);
+    frame.extend((20 + segment.len() as u16).to_be_bytes());
+    frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+    frame.extend(GUEST);
+    frame.extend(host);
+    frame.extend(segment);
+    frame
+}
+
+/// A frame to a host that passt reaches, with `payload` bytes that the guest leaves to its device to cut and to sum.
+fn long(options: usize, payload: usize, size: u16) -> (Vec<u8>, NetHeader) {
+    let mut segment = vec![0; 20 + options * 4 + payload];
+    segment[12] = ((5 + options) << 4) as u8;
+    let header = NetHeader {
+        flags: FLAG_NEEDS_CSUM,
+        gso_type: GSO_TCPV4,
+        gso_size: size,
+        csum_start: 34,
+        csum_offset: 16,
+        ..NetHeader::default()
+    };
+    (frame_to([192, 0, 2, 1], &segment), header)
+}
+
 /// The guest's TCP for the connection that a SYN opens.
 struct Guest {
     tcp: Connection,
@@ -130,17 +157,10 @@ impl Guest {
 
     fn answer(&mut self, link: &mut ForwardLink) {
         while let Some(out) = self.tcp.poll(now()) {
-            let mut frame = [GATEWAY_MAC, GUEST_MAC].concat();
-            frame.extend([8, 0, 0x45, 0]);
-            frame.extend((20 + out.wire_len() as u16).to_be_bytes());
-            frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
-            frame.extend(GUEST);
-            frame.extend(self.host);
-            let begin = frame.len();
-            frame.resize(begin + out.wire_len(), 0);
+            let mut segment = vec![0; out.wire_len()];
             let (local, remote) = (self.tuple.local.port(), self.tuple.remote.port());
-            out.write(local, remote, &mut frame[begin..]);
-            give(link, &frame);
+            out.write(local, remote, &mut segment);
+            give(link, &frame_to(self.host, &segment));
         }
     }
 }
@@ -434,21 +454,21 @@ fn passt_gets_whole_segments_with_checksums() {
         assert_eq!(checksum::fold(pseudo + checksum::sum(tcp)), 0xffff);
         frame.len()
     };
-    let (frame, header) = long(true, 0, &[7; 4000], 1460);
+    let (frame, header) = long(0, 4000, 1460);
     give_with(&mut link, &frame, &header);
     assert_eq!([next(), next(), next()], [1514, 1514, 54 + 1080]);
     // Shorter than passt's longest frame, and cut all the same.
-    let (frame, header) = long(true, 3, &[7; 1000], 536);
+    let (frame, header) = long(3, 1000, 536);
     give_with(&mut link, &frame, &header);
     assert_eq!([next(), next()], [66 + 536, 66 + 464]);
     // Longer than passt's frames, once as it is and once cut.
-    let (frame, header) = long(true, 0, &[7; 4000], 1461);
+    let (frame, header) = long(0, 4000, 1461);
     give_with(&mut link, &frame, &header);
     give(&mut link, &frame);
     let counters = link.table.counters().snapshot();
     assert_eq!(counters["forward_passt_dropped"], 2);
     // A whole segment whose checksum the guest left to its device.
-    let (mut frame, header) = long(true, 0, &[7; 100], 1460);
+    let (mut frame, header) = long(0, 100, 1460);
     let pseudo = checksum::sum(&frame[26..34]) + 6 + 120;
     frame[50..52].copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
     let header = NetHeader {

@@ -3,17 +3,13 @@
 
 use tare_devices::net::{GSO_TCPV4, GSO_TCPV6, NetHeader, checksum};
 
-const ETHERNET_HEADER: usize = 14;
-const ETHERTYPE_IPV4: [u8; 2] = [0x08, 0x00];
-const ETHERTYPE_IPV6: [u8; 2] = [0x86, 0xdd];
-const IPV4_HEADER: usize = 20;
-const IPV6_HEADER: usize = 40;
+use crate::frame::{ETHERNET_HEADER, ETHERTYPE_IPV4, Frame, IPV6_HEADER};
+use crate::output::{Transport, leave_checksum};
+
 const TCP_HEADER: usize = 20;
-const PROTOCOL_TCP: u8 = 6;
-/// Of a TCP header: where its number, flags and checksum are.
+/// Of a TCP header: where its number and its flags are.
 const SEQ: usize = 4;
 const FLAGS: usize = 13;
-const CHECKSUM: u16 = 16;
 /// The last segment alone has these, and the first one this (Linux, `tcp_gso_segment` in
 /// net/ipv4/tcp_offload.c).
 const FIN_AND_PSH: u8 = 0x01 | 0x08;
@@ -23,7 +19,7 @@ const SMALLEST: u16 = 48;
 
 /// Such a segment in its frame.
 #[derive(Debug)]
-pub(super) struct Cut<'a> {
+pub struct Cut<'a> {
     headers: &'a [u8],
     payload: &'a [u8],
     size: usize,
@@ -33,35 +29,27 @@ pub(super) struct Cut<'a> {
 
 impl<'a> Cut<'a> {
     /// The segment in `frame`; `None` if `header` is not right for it.
-    pub(super) fn of(frame: &'a [u8], header: &NetHeader) -> Option<Self> {
-        let tcp_at = usize::from(header.csum_start);
-        let ip = frame.get(ETHERNET_HEADER..)?;
-        let number = |at: usize| {
-            Some(usize::from(u16::from_be_bytes([
-                *ip.get(at)?,
-                *ip.get(at + 1)?,
-            ])))
+    pub fn of(frame: &'a [u8], header: &NetHeader) -> Option<Self> {
+        let Ok(Frame::Tcp(_, segment)) = Frame::parse(frame) else {
+            return None;
         };
-        let is_v4 = match (frame.get(12..14)?.try_into().ok()?, header.gso_type) {
-            (ETHERTYPE_IPV4, GSO_TCPV4) => true,
-            (ETHERTYPE_IPV6, GSO_TCPV6) => false,
-            _ => return None,
-        };
-        let (ip_header, packet, protocol) = if is_v4 {
-            let length = usize::from(ip.first()? & 0x0f) * 4;
-            (length.max(IPV4_HEADER), number(2)?, *ip.get(9)?)
+        let is_v4 = frame[12..ETHERNET_HEADER] == ETHERTYPE_IPV4;
+        let (ip_header, kind) = if is_v4 {
+            let length = usize::from(frame[ETHERNET_HEADER] & 0x0f) * 4;
+            (length, GSO_TCPV4)
         } else {
-            (IPV6_HEADER, IPV6_HEADER + number(4)?, *ip.get(6)?)
+            (IPV6_HEADER, GSO_TCPV6)
         };
-        let tcp_header = usize::from(frame.get(tcp_at + 12)? >> 4) * 4;
-        let payload_at = tcp_at + tcp_header;
-        let is_right = protocol == PROTOCOL_TCP
-            && tcp_at == ETHERNET_HEADER + ip_header
-            && header.csum_offset == CHECKSUM
+        let tcp_at = ETHERNET_HEADER + ip_header;
+        let tcp_header = usize::from(segment.get(12)? >> 4) * 4;
+        let is_right = header.gso_type == kind
+            && usize::from(header.csum_start) == tcp_at
+            && header.csum_offset == Transport::Tcp.checksum()
+            && header.gso_size >= SMALLEST
             && tcp_header >= TCP_HEADER
-            && packet == ip.len()
-            && header.gso_size >= SMALLEST;
-        let (headers, payload) = frame.split_at_checked(payload_at)?;
+            // Without padding.
+            && tcp_at + segment.len() == frame.len();
+        let (headers, payload) = frame.split_at_checked(tcp_at + tcp_header)?;
         (is_right && !payload.is_empty()).then_some(Self {
             headers,
             payload,
@@ -72,7 +60,7 @@ impl<'a> Cut<'a> {
     }
 
     /// Segments that it is cut into.
-    pub(super) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.payload.len().div_ceil(self.size)
     }
 
@@ -83,17 +71,22 @@ impl<'a> Cut<'a> {
     }
 
     /// Bytes of the frame of a segment, by its number.
-    pub(super) fn frame_len(&self, number: usize) -> usize {
+    pub fn frame_len(&self, number: usize) -> usize {
         self.headers.len() + self.part(number).len()
     }
 
     /// Writes the frame of a segment to `frame`, of just its bytes.
-    pub(super) fn write(&self, number: usize, frame: &mut [u8]) {
-        let part = self.part(number);
+    pub fn write(&self, number: usize, frame: &mut [u8]) {
         let (headers, payload) = frame.split_at_mut(self.headers.len());
         headers.copy_from_slice(self.headers);
-        payload.copy_from_slice(part);
-        let (before, tcp) = headers.split_at_mut(self.tcp_at);
+        payload.copy_from_slice(self.part(number));
+        if self.is_v4 {
+            let at = ETHERNET_HEADER + 4;
+            let first = u16::from_be_bytes([headers[at], headers[at + 1]]);
+            let identification = first.wrapping_add(number as u16);
+            headers[at..at + 2].copy_from_slice(&identification.to_be_bytes());
+        }
+        let tcp = &mut headers[self.tcp_at..];
         let seq = u32::from_be_bytes([tcp[SEQ], tcp[SEQ + 1], tcp[SEQ + 2], tcp[SEQ + 3]]);
         let seq = seq.wrapping_add((number * self.size) as u32);
         tcp[SEQ..SEQ + 4].copy_from_slice(&seq.to_be_bytes());
@@ -103,47 +96,21 @@ impl<'a> Cut<'a> {
         if number > 0 {
             tcp[FLAGS] &= !CWR;
         }
-        let tcp_len = tcp.len() + part.len();
-        let ip = &mut before[ETHERNET_HEADER..];
-        let addresses = if self.is_v4 {
-            let total = (ip.len() + tcp_len) as u16;
-            let identification = u16::from_be_bytes([ip[4], ip[5]]).wrapping_add(number as u16);
-            ip[2..4].copy_from_slice(&total.to_be_bytes());
-            ip[4..6].copy_from_slice(&identification.to_be_bytes());
-            ip[10..12].fill(0);
-            let sum = !checksum::fold(checksum::sum(ip));
-            ip[10..12].copy_from_slice(&sum.to_be_bytes());
-            12..IPV4_HEADER
-        } else {
-            ip[4..6].copy_from_slice(&(tcp_len as u16).to_be_bytes());
-            8..IPV6_HEADER
-        };
-        let pseudo = checksum::sum(&ip[addresses]) + u64::from(PROTOCOL_TCP) + tcp_len as u64;
-        let at = usize::from(CHECKSUM);
-        tcp[at..at + 2].copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
-        let unfinished = NetHeader {
-            csum_start: self.tcp_at as u16,
-            csum_offset: CHECKSUM,
-            ..NetHeader::default()
-        };
+        let header = leave_checksum(frame, self.tcp_at, Transport::Tcp);
         // The field is there: a whole header was looked at.
-        let _ = checksum::complete(&unfinished, frame);
+        let _ = checksum::complete(&header, frame);
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::frame::{ETHERTYPE_IPV6, IPV4_HEADER, PROTOCOL_TCP};
 
     /// A frame with `payload` in one segment to 192.0.2.1, and what the guest says of it.
-    pub(in crate::link) fn long(
-        is_v4: bool,
-        options: usize,
-        payload: &[u8],
-        size: u16,
-    ) -> (Vec<u8>, NetHeader) {
+    fn long(is_v4: bool, options: usize, payload: &[u8], size: u16) -> (Vec<u8>, NetHeader) {
         let mut frame = vec![2; 12];
         let tcp_len = TCP_HEADER + options * 4 + payload.len();
         if is_v4 {
@@ -169,7 +136,7 @@ pub(super) mod tests {
             gso_type: if is_v4 { GSO_TCPV4 } else { GSO_TCPV6 },
             gso_size: size,
             csum_start,
-            csum_offset: CHECKSUM,
+            csum_offset: Transport::Tcp.checksum(),
             ..NetHeader::default()
         };
         (frame, header)
@@ -248,7 +215,7 @@ pub(super) mod tests {
                 gso_type: if is_v4 { GSO_TCPV4 } else { GSO_TCPV6 },
                 gso_size,
                 csum_start,
-                csum_offset: CHECKSUM,
+                csum_offset: Transport::Tcp.checksum(),
                 ..NetHeader::default()
             };
             if let Some(cut) = Cut::of(&frame, &header) {
