@@ -1,5 +1,7 @@
 //! Reading and writing (`read(2)`, `readv(2)`, `pread(2)`, `sendfile(2)` and their kin).
 
+use alloc::vec::Vec;
+
 use linux_raw_sys::general::{
     IN_ACCESS, IN_MODIFY, O_APPEND, POLLHUP, POLLIN, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_NOWAIT,
     RWF_SYNC, SEEK_CUR, SEEK_SET,
@@ -335,8 +337,7 @@ pub(super) fn write_parts(
         // The end of a step is not that of what is written: a segment that is not full waits.
         let socket = open.file.as_kind::<Socket>();
         let socket = socket.filter(|_| done + part < length);
-        let had_more = socket.is_some_and(|socket| socket.set_more(true));
-        let result = with_buffer(context, part, |context, buffer| {
+        let step = |context: &mut Context<'_>, buffer: &mut Vec<u8>| {
             let mut got = gather(context, parts, done, &mut buffer[..part])?;
             // Linux copies before it sends, and to a pipe by pages.
             if got < part && open.file.as_kind::<Pipe>().is_some() {
@@ -347,10 +348,8 @@ pub(super) fn write_parts(
             }
             let begun = Begun::with(done as u64);
             write_all(context, open, &buffer[..got], may_wait, begun)
-        });
-        if let Some(socket) = socket {
-            socket.set_more(had_more);
-        }
+        };
+        let result = Socket::with_more(socket, || with_buffer(context, part, step));
         match result {
             Ok(count) => done += count as usize,
             Err(errno) if done == 0 => return Err(errno),

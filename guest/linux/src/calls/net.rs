@@ -350,13 +350,7 @@ fn send(
     let before = context.thread.pending.bits();
     let has_more = flags & n::MSG_MORE != 0;
     let socket = open.file.as_kind::<Socket>().filter(|_| has_more);
-    if let Some(socket) = socket {
-        socket.set_more(true);
-    }
-    let sent = write_parts(context, open, parts, may_wait);
-    if let Some(socket) = socket {
-        socket.set_more(false);
-    }
+    let sent = Socket::with_more(socket, || write_parts(context, open, parts, may_wait));
     if sent == Err(Errno::EPIPE) && flags & n::MSG_NOSIGNAL != 0 {
         // Only this one: another may have waited before.
         if before & Mask::of(c::SIGPIPE).0 == 0 {

@@ -335,9 +335,14 @@ impl Socket {
         *self.linger.lock()
     }
 
-    /// Says whether more follows what is sent from now on; gives what was said before.
-    pub(crate) fn set_more(&self, on: bool) -> bool {
-        self.has_more.swap(on, Ordering::Relaxed)
+    /// Runs `act`: more follows what it sends, if there is a socket.
+    pub(crate) fn with_more<R>(socket: Option<&Self>, act: impl FnOnce() -> R) -> R {
+        let had_more = socket.map(|socket| socket.has_more.swap(true, Ordering::Relaxed));
+        let result = act();
+        if let (Some(socket), Some(had_more)) = (socket, had_more) {
+            socket.has_more.store(had_more, Ordering::Relaxed);
+        }
+        result
     }
 
     pub(crate) fn corked(&self) -> bool {
