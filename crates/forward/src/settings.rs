@@ -13,8 +13,8 @@ const HEADERS_V4: u16 = 40;
 /// Bytes of IPv6's and TCP's header.
 const HEADERS_V6: u16 = 60;
 
-/// Most bytes of several segments in one frame, for a guest that takes them so: its buffers for as many
-/// frames of the MTU hold several.
+/// Most payload of a frame with several segments, for a guest that accepts such frames. The library OS's 64 buffers of
+/// one Ethernet frame each hold six.
 const TOGETHER: u16 = 16 << 10;
 
 /// Addresses of one version of IP.

@@ -36,7 +36,7 @@ pub(crate) enum Engine {
     Qemu {
         /// The program.
         program: PathBuf,
-        /// `tare-monitor`, which serves published ports beside it; `None` if it is not at its place.
+        /// `tare-monitor`, which serves the guest's network; `None` if it is not at its place.
         monitor: Option<PathBuf>,
         /// How QEMU executes the guest.
         accelerator: Accelerator,

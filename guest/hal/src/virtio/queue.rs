@@ -333,9 +333,9 @@ impl Queue {
         }
     }
 
-    /// The device sees what was written before what is read next, and so do completions that were
-    /// taken: one that this side does not see behind it comes with an interrupt, if interrupts are
-    /// on (virtio 1.2, 2.7.7.2).
+    /// Orders what was written before it and what is read behind it, as the device sees both. A
+    /// completion that a look behind it does not show comes with an interrupt, if interrupts are on
+    /// (virtio 1.2, 2.7.7.2).
     #[inline]
     pub fn barrier(&self) {
         self.barrier.pass();

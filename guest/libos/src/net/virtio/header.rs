@@ -7,6 +7,9 @@ pub(super) const LEN: usize = 12;
 /// Bytes of a legacy device's header.
 pub(super) const LEGACY_LEN: usize = 10;
 
+const FLAG_NEEDS_CSUM: u8 = 1;
+const FLAG_DATA_VALID: u8 = 2;
+
 /// How many buffers a received frame is in, where buffers are merged.
 pub(super) fn buffers(header: &[u8]) -> u16 {
     match header.get(10..12) {
@@ -14,9 +17,6 @@ pub(super) fn buffers(header: &[u8]) -> u16 {
         _ => 1,
     }
 }
-
-const FLAG_NEEDS_CSUM: u8 = 1;
-const FLAG_DATA_VALID: u8 = 2;
 
 /// What a received frame's header says of its checksums. A frame whose
 /// checksum was left unfinished never was on a wire.
