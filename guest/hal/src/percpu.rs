@@ -76,6 +76,8 @@ pub(crate) struct Cpu {
     pub(crate) armed_ns: AtomicU64,
     /// Set while this CPU prints a panic or fault.
     pub(crate) dying: Cell<bool>,
+    /// The destination that the memory-mapped APIC has for interrupt commands, if one was written.
+    pub(crate) command_destination: Cell<Option<u32>>,
 }
 
 // SAFETY: 1. Only its own CPU reaches an area's cells, by `current`. 2. Other CPUs get at most the
@@ -108,6 +110,7 @@ impl Cpu {
             interrupt_depth: Cell::new(0),
             armed_ns: AtomicU64::new(NOTHING),
             dying: Cell::new(false),
+            command_destination: Cell::new(None),
         }
     }
 }
