@@ -414,7 +414,7 @@ fn what_the_library_os_lacks_for_a_program_is_named() {
     assert!(!text.contains("execve"), "its own start: {ended:#?}");
     for line in [
         "Sockets: AF_NETLINK protocol 9 (1)\n",
-        "Options: SO_KEEPALIVE (1)\n",
+        "Options: SO_BROADCAST (1)\n",
         "Requests: TIOCOUTQ (1)\n",
         "Flags: O_PATH (1)\n",
         "Kernel files: /proc/self/smaps (1)\n",

@@ -10,6 +10,8 @@ mod isolated;
 mod memory;
 #[path = "programs/offers.rs"]
 mod offers;
+#[path = "programs/peers.rs"]
+mod peers;
 #[path = "programs/roots.rs"]
 mod roots;
 #[path = "programs/signals.rs"]

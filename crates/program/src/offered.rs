@@ -68,8 +68,13 @@ offered! {
     SO_PEERCRED = (n::SOL_SOCKET, n::SO_PEERCRED);
     // So here in any case.
     SO_REUSEADDR = (n::SOL_SOCKET, n::SO_REUSEADDR);
+    SO_KEEPALIVE = (n::SOL_SOCKET, n::SO_KEEPALIVE);
     TCP_NODELAY = (TCP, n::TCP_NODELAY);
     TCP_CORK = (TCP, n::TCP_CORK);
+    TCP_KEEPIDLE = (TCP, n::TCP_KEEPIDLE);
+    TCP_KEEPINTVL = (TCP, n::TCP_KEEPINTVL);
+    TCP_KEEPCNT = (TCP, n::TCP_KEEPCNT);
+    TCP_USER_TIMEOUT = (TCP, n::TCP_USER_TIMEOUT);
     IPV6_V6ONLY = (IPV6, n::IPV6_V6ONLY);
 }
 
@@ -302,7 +307,7 @@ mod tests {
             assert_eq!(SocketOption::of(option.value()), Some(*option));
         }
         assert_eq!(SocketOption::of((6, 1)), Some(SocketOption::TCP_NODELAY));
-        assert_eq!(SocketOption::of((1, 9)), None, "SO_KEEPALIVE");
+        assert_eq!(SocketOption::of((1, 6)), None, "SO_BROADCAST");
         assert_eq!(SocketType::of((17, 3)), None, "AF_PACKET");
         assert_eq!(Ioctl::of(0x5421), Some(Ioctl::FIONBIO));
         assert_eq!(Prctl::of(22), None, "PR_SET_SECCOMP");

@@ -5,8 +5,8 @@ mod script;
 use script::{ACK, FIN, RST, SYN, Script, modern};
 use tare_tcp::options::{Options, Timestamps};
 use tare_tcp::segment::Segment;
-use tare_tcp::time::{Duration, Instant};
-use tare_tcp::{IoError, KeepAlive, Loss, Pool, Seq, State};
+use tare_tcp::time::Instant;
+use tare_tcp::{IoError, Loss, Pool, Seq, State};
 
 fn with_timestamps() -> Options {
     Options {
@@ -587,42 +587,6 @@ fn rfc1191_no_report_makes_segments_tiny() {
     let iss = script.segment(ACK, 1, 0, b"").ack;
     script.tcp.on_packet_too_big(iss + 1, 28, script.now);
     assert_eq!(script.data()[0], (1, 512));
-}
-
-#[test]
-fn rfc9293_keepalive_gives_a_dead_peer_up() {
-    let mut script = Script::open(modern());
-    let keep = KeepAlive {
-        idle: Duration::from_secs(60),
-        interval: Duration::from_secs(10),
-        probes: 3,
-    };
-    script.tcp.set_keep_alive(Some(keep), script.now);
-    assert_eq!(script.wait_for_deadline(), 60_000);
-    script.expect(ACK, 0, 1, 0);
-    script.inject(ACK, 1, 1, b"");
-    script.nothing();
-    let mut probes = 0;
-    while script.tcp.state() == State::Established {
-        script.wait_for_deadline();
-        probes += usize::from(script.sent().is_some_and(|sent| sent.flags == ACK));
-        assert!(probes <= 3);
-    }
-    assert_eq!((probes, script.tcp.loss()), (3, Some(Loss::TimedOut)));
-}
-
-#[test]
-fn rfc9293_a_peer_that_acknowledges_nothing_is_given_up_after_a_minute() {
-    let mut script = Script::open(modern());
-    script.send(100);
-    let start = script.now;
-    while script.tcp.state() == State::Established {
-        script.data();
-        script.wait_for_deadline();
-        script.data();
-    }
-    assert_eq!(script.now.since(start), Duration::from_secs(60));
-    assert_eq!(script.tcp.loss(), Some(Loss::TimedOut));
 }
 
 #[test]

@@ -321,7 +321,7 @@ mod tests {
             OptionUse::of(1, 2, 9),
             OptionUse::of(6, 1, 9),
             OptionUse::of(6, 23, 2),
-            OptionUse::of(1, 9, 3),
+            OptionUse::of(1, 6, 3),
         ];
         features.ioctls = vec![IoctlUse::of(0x5421, 1), IoctlUse::of(0x5412, 4)];
         features.prctls = vec![
@@ -351,13 +351,13 @@ mod tests {
                 "AF_PACKET SOCK_RAW"
             ]
         );
-        assert_eq!(named(&lacks.options), ["SO_KEEPALIVE", "TCP_FASTOPEN"]);
+        assert_eq!(named(&lacks.options), ["SO_BROADCAST", "TCP_FASTOPEN"]);
         assert_eq!(named(&lacks.requests), ["PR_SET_SECCOMP", "TIOCSTI"]);
         assert_eq!(named(&lacks.kernel_files), ["/dev/kvm", "/proc/self/smaps"]);
         let text = lacks.text("./server", 1);
         for line in [
             "Sockets: AF_INET SOCK_SEQPACKET (1), AF_NETLINK protocol 9 (1), AF_PACKET\n  SOCK_RAW (1)\n",
-            "Options: SO_KEEPALIVE (3), TCP_FASTOPEN (2)\n",
+            "Options: SO_BROADCAST (3), TCP_FASTOPEN (2)\n",
             "Requests: PR_SET_SECCOMP (5), TIOCSTI (4)\n",
             "Kernel files: /dev/kvm (6), /proc/self/smaps (6)\n",
             "Options are taken, and have no effect.\n",

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -665,6 +666,16 @@ static void here(void)
     T(setsockopt(client, SOL_SOCKET, SO_KEEPALIVE, &on, 4));
     T(getsockopt(client, SOL_SOCKET, SO_KEEPALIVE, &read_back, &word));
     T(read_back);
+    static const int probes[] = {TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT, TCP_USER_TIMEOUT};
+    static const int values[] = {0, -1, 1, 99, 127, 128, 32767, 32768};
+    for (int i = 0; i < 4; i++) {
+        T(getsockopt(client, IPPROTO_TCP, probes[i], &read_back, &word));
+        T(read_back);
+        for (int j = 0; j < 8; j++)
+            T(setsockopt(client, IPPROTO_TCP, probes[i], &values[j], 4));
+        T(getsockopt(client, IPPROTO_TCP, probes[i], &read_back, &word));
+        T(read_back);
+    }
     close(client);
     close(listener);
     struct sockaddr_in to = {.sin_family = AF_INET};

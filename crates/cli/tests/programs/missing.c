@@ -17,7 +17,7 @@ int main(int count, char **words)
     wait(0);
     int on = 1, tcp = socket(AF_INET, SOCK_STREAM, 0);
     setsockopt(tcp, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    setsockopt(tcp, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(tcp, SOL_SOCKET, SO_BROADCAST, &on, sizeof on);
     socket(AF_NETLINK, SOCK_RAW, 9);
     ioctl(tcp, TIOCOUTQ, &on);
     open("/proc/meminfo", O_RDONLY);

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -631,6 +632,8 @@ static void lingers(void)
     T(getsockopt(listener, SOL_SOCKET, SO_LINGER, &back, &four));
     T(four);
     T(setsockopt(listener, SOL_SOCKET, SO_KEEPALIVE, &on, 4));
+    on = 33;
+    T(setsockopt(listener, IPPROTO_TCP, TCP_KEEPIDLE, &on, 4));
     struct linger *all[] = {&none, &reset, &wait};
     for (int i = 0; i < 3; i++)
         for (int is_client = 0; is_client < 2; is_client++) {
@@ -643,6 +646,8 @@ static void lingers(void)
             T(back.l_onoff * 100 + back.l_linger);
             on = 0;
             T(getsockopt(server, SOL_SOCKET, SO_KEEPALIVE, &on, &four));
+            T(on);
+            T(getsockopt(server, IPPROTO_TCP, TCP_KEEPIDLE, &on, &four));
             T(on);
             if (is_client)
                 T(setsockopt(client, SOL_SOCKET, SO_LINGER, all[i], 8));

@@ -40,6 +40,11 @@ pub struct KeepAlive {
     pub probes: u32,
 }
 
+fn to_stack(time: Duration) -> tare_tcp::time::Duration {
+    let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 2);
+    tare_tcp::time::Duration::from_micros(micros)
+}
+
 /// The limit of calls that must not wait.
 const NOT_AT_ALL: Option<Duration> = Some(Duration::ZERO);
 
@@ -333,17 +338,19 @@ impl TcpStream {
 
     /// Probes a peer that is silent, and gives it up when it does not answer;
     /// `None`, as at first, never does.
-    pub(crate) fn set_keepalive(&self, probes: Option<KeepAlive>) -> io::Result<()> {
-        let micros = |time: Duration| {
-            let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX / 2);
-            tare_tcp::time::Duration::from_micros(micros)
-        };
+    pub fn set_keepalive(&self, probes: Option<KeepAlive>) -> io::Result<()> {
         let probes = probes.map(|keep| tare_tcp::KeepAlive {
-            idle: micros(keep.idle),
-            interval: micros(keep.interval),
+            idle: to_stack(keep.idle),
+            interval: to_stack(keep.interval),
             probes: keep.probes,
         });
         lock().set_keep_alive(self.socket.id, probes, now())
+    }
+
+    /// Gives a peer up that acknowledges nothing for this long; `None` is the limit of all connections again.
+    pub fn set_user_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        let limit = limit.map(to_stack);
+        lock().set_user_timeout(self.socket.id, limit, now())
     }
 
     fn wait<R>(

@@ -11,6 +11,7 @@ use super::time::micros;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::Way;
+use crate::files::keep_alive::Number;
 use crate::files::socket::{Linger, Socket};
 use crate::process::PID;
 
@@ -24,10 +25,9 @@ const UDP_SEGMENT: u32 = 103;
 const UDP_GRO: u32 = 104;
 
 /// Options of any socket that are read back as 0 or 1 (`sk_setsockopt` in Linux's net/core/sock.c).
-const SWITCHES: [u32; 6] = [
+const SWITCHES: [u32; 5] = [
     n::SO_REUSEADDR,
     n::SO_REUSEPORT,
-    n::SO_KEEPALIVE,
     n::SO_BROADCAST,
     n::SO_DONTROUTE,
     n::SO_OOBINLINE,
@@ -107,6 +107,25 @@ pub(super) fn setsockopt(context: &Context<'_>, a: Arguments) -> Result {
                 socket.set_only_v6(is_on)?;
             }
         }
+        Some(SocketOption::SO_KEEPALIVE) => {
+            if let Some(socket) = socket {
+                let mut settings = socket.keep_alive();
+                settings.is_on = is_on;
+                socket.set_keep_alive(settings);
+            }
+        }
+        Some(
+            option @ (SocketOption::TCP_KEEPIDLE
+            | SocketOption::TCP_KEEPINTVL
+            | SocketOption::TCP_KEEPCNT
+            | SocketOption::TCP_USER_TIMEOUT),
+        ) => {
+            let mut settings = socket.map(Socket::keep_alive).unwrap_or_default();
+            settings.set(number_of(option), value)?;
+            if let Some(socket) = socket {
+                socket.set_keep_alive(settings);
+            }
+        }
         // Read only, or so here in any case.
         Some(
             SocketOption::SO_ERROR
@@ -164,6 +183,16 @@ pub(super) fn getsockopt(context: &Context<'_>, a: Arguments) -> Result {
         Some(SocketOption::TCP_NODELAY) => socket.is_some_and(Socket::no_delay).into(),
         Some(SocketOption::TCP_CORK) => socket.is_some_and(Socket::corked).into(),
         Some(SocketOption::IPV6_V6ONLY) => socket.is_some_and(Socket::only_v6).into(),
+        Some(SocketOption::SO_KEEPALIVE) => socket.is_some_and(|it| it.keep_alive().is_on).into(),
+        Some(
+            option @ (SocketOption::TCP_KEEPIDLE
+            | SocketOption::TCP_KEEPINTVL
+            | SocketOption::TCP_KEEPCNT
+            | SocketOption::TCP_USER_TIMEOUT),
+        ) => {
+            let settings = socket.map(Socket::keep_alive).unwrap_or_default();
+            settings.get(number_of(option))
+        }
         Some(SocketOption::SO_REUSEADDR) | None => {
             let hint = socket.and_then(|socket| socket.hint(key));
             hint.unwrap_or(0)
@@ -177,6 +206,16 @@ fn way(option: SocketOption) -> Way {
     match option {
         SocketOption::SO_RCVTIMEO => Way::Read,
         _ => Way::Write,
+    }
+}
+
+/// The number that an option sets.
+fn number_of(option: SocketOption) -> Number {
+    match option {
+        SocketOption::TCP_KEEPIDLE => Number::Idle,
+        SocketOption::TCP_KEEPINTVL => Number::Interval,
+        SocketOption::TCP_USER_TIMEOUT => Number::GivenUp,
+        _ => Number::Probes,
     }
 }
 
@@ -200,7 +239,7 @@ mod tests {
             assert_eq!(expect_harmless(key), Err(Errno::ENOPROTOOPT), "{key:?}");
             assert_eq!(SocketOption::of(key), None);
         }
-        for key in [(1, 9), (1, 15), (6, 1), (6, 4), (0, 1), (17, 1)] {
+        for key in [(1, 6), (1, 15), (6, 1), (6, 4), (0, 1), (17, 1)] {
             assert_eq!(expect_harmless(key), Ok(()), "{key:?}");
         }
     }

@@ -12,6 +12,7 @@ pub(crate) mod epoll;
 mod file;
 pub(crate) mod held;
 pub(crate) mod inotify;
+pub(crate) mod keep_alive;
 pub(crate) mod lock;
 pub(crate) mod netlink;
 mod node;

@@ -21,7 +21,7 @@ use tare_libos::thread::Thread as Waiter;
 use super::bound::{BOUND, Bound, expect_here};
 use super::endpoint::{Address, Half, Received, SocketKind};
 use super::watch::Item;
-use super::{Endpoint, File, Status, Watchers};
+use super::{Endpoint, File, Status, Watchers, keep_alive};
 use crate::errno::{Errno, Result};
 
 /// What a socket is by now.
@@ -67,6 +67,7 @@ pub(crate) struct Socket {
     no_delay: AtomicBool,
     corked: AtomicBool,
     linger: SpinLock<Linger>,
+    keep_alive: SpinLock<keep_alive::Settings>,
     /// Halves of a datagram socket that were shut down.
     shut: AtomicU32,
     /// Options without effect, and their values, as they are read back.
@@ -77,6 +78,12 @@ pub(crate) struct Socket {
     is_opening: AtomicBool,
     /// Why the connection failed has been reported (`SO_ERROR`).
     is_reported: AtomicBool,
+}
+
+/// Tells the stack what a peer's silence means.
+fn silence(stream: &TcpStream, settings: &keep_alive::Settings) {
+    stream.set_keepalive(settings.probes()).ok();
+    stream.set_user_timeout(settings.limit()).ok();
 }
 
 impl Linger {
@@ -105,6 +112,7 @@ impl Socket {
             no_delay: AtomicBool::new(false),
             corked: AtomicBool::new(false),
             linger: SpinLock::default(),
+            keep_alive: SpinLock::default(),
             shut: AtomicU32::new(0),
             hints: SpinLock::default(),
             has_more: AtomicBool::new(false),
@@ -234,6 +242,9 @@ impl Socket {
                 stream.set_nodelay(self.no_delay()).ok();
                 stream.set_corked(self.corked()).ok();
                 stream.set_reset_on_close(self.linger().resets());
+                if self.keep_alive() != keep_alive::Settings::default() {
+                    silence(&stream, &self.keep_alive());
+                }
                 *self.state.lock() = State::Connected(Arc::new(stream));
                 self.is_opening.store(true, Ordering::Relaxed);
                 self.wakes.0.wake();
@@ -329,6 +340,17 @@ impl Socket {
         if let State::Connected(stream) = self.state() {
             stream.set_reset_on_close(linger.resets());
         }
+    }
+
+    pub(crate) fn set_keep_alive(&self, settings: keep_alive::Settings) {
+        *self.keep_alive.lock() = settings;
+        if let State::Connected(stream) = self.state() {
+            silence(&stream, &settings);
+        }
+    }
+
+    pub(crate) fn keep_alive(&self) -> keep_alive::Settings {
+        *self.keep_alive.lock()
     }
 
     pub(crate) fn linger(&self) -> Linger {
@@ -448,6 +470,9 @@ impl Endpoint for Socket {
             socket.set_no_delay(true);
         }
         socket.take_linger(self.linger());
+        if self.keep_alive() != keep_alive::Settings::default() {
+            socket.set_keep_alive(self.keep_alive());
+        }
         let hints = self.hints.lock().clone();
         *socket.hints.lock() = hints;
         Ok((Arc::new(socket), self.shown(peer)))

@@ -409,6 +409,20 @@ impl<L: Link, W: Wake> Stack<L, W> {
         Ok(())
     }
 
+    /// Gives a peer up that acknowledges nothing for this long; `None` after the time that holds for all.
+    pub fn set_user_timeout(
+        &mut self,
+        id: ConnectionId,
+        limit: Option<tare_tcp::time::Duration>,
+        now: Instant,
+    ) -> Result<()> {
+        let connection = self.tcp.connection(id)?;
+        connection.tcp.set_user_timeout(limit, to_tcp(now));
+        self.drive_connection(id, now);
+        self.finish(now);
+        Ok(())
+    }
+
     /// The addresses of a connection.
     pub fn flow(&mut self, id: ConnectionId) -> Result<Flow> {
         Ok(self.tcp.connection(id)?.flow)

@@ -199,6 +199,8 @@ pub struct Connection {
     keep_alive: Option<KeepAlive>,
     keep_alive_due: Instant,
     keep_alive_probes: u32,
+    /// The configuration's limit, where the user has set another.
+    first_user_timeout: Option<Duration>,
     last_heard: Instant,
     time_wait_end: Instant,
     reset: Option<(Seq, Seq, u8)>,
@@ -448,6 +450,16 @@ impl Connection {
         });
         self.keep_alive_probes = 0;
         self.keep_alive_due = keep_alive.map_or(Instant::NEVER, |keep| now + keep.idle);
+    }
+
+    /// A peer that acknowledges nothing for this long is given up, also one that answers neither probes of
+    /// a closed window nor those of keepalive (RFC 5482; Linux: `TCP_USER_TIMEOUT`); `None` is the
+    /// configuration's limit again.
+    pub fn set_user_timeout(&mut self, limit: Option<Duration>, now: Instant) {
+        let first = self.first_user_timeout.unwrap_or(self.config.user_timeout);
+        self.config.user_timeout = limit.unwrap_or(first);
+        self.first_user_timeout = limit.map(|_| first);
+        self.arm(now);
     }
 
     /// A router cannot forward a segment that began at `seq` (RFC 1191; RFC

@@ -138,6 +138,7 @@ impl Connection {
             keep_alive: None,
             keep_alive_due: Instant::NEVER,
             keep_alive_probes: 0,
+            first_user_timeout: None,
             last_heard: now,
             time_wait_end: Instant::NEVER,
             reset: None,

@@ -98,9 +98,12 @@ impl Connection {
     }
 
     /// How long a peer with a closed window may leave probes unanswered: at least
-    /// one is sent within the timeout.
+    /// one is sent within the timeout, unless the user has set it.
     fn persist_limit(&self) -> Duration {
-        self.config.user_timeout + rtt::MAX
+        match self.first_user_timeout {
+            Some(_) => self.config.user_timeout,
+            None => self.config.user_timeout + rtt::MAX,
+        }
     }
 
     pub(super) fn run_timers(&mut self, now: Instant) {
@@ -193,12 +196,17 @@ impl Connection {
             return;
         };
         let silent = now.since(self.last_heard);
-        if silent < keep.idle || !self.board.is_empty() {
+        if silent < keep.idle || !self.board.is_empty() || self.is_opening() {
             // Something was heard, or retransmission finds out by itself.
             self.keep_alive_due = (self.last_heard + keep.idle).max(now + keep.interval);
             return;
         }
-        if self.keep_alive_probes >= keep.probes {
+        // As Linux, which counts probes only where no time is set (`tcp_keepalive_timer`).
+        let gives_up = match self.first_user_timeout {
+            Some(_) => self.keep_alive_probes > 0 && silent >= self.config.user_timeout,
+            None => self.keep_alive_probes >= keep.probes,
+        };
+        if gives_up {
             self.abort_with(Loss::TimedOut);
             return;
         }
