@@ -118,6 +118,21 @@ fn what_a_program_writes_is_there_for_the_host_and_its_next_run() {
 }
 
 #[test]
+fn a_program_and_a_script_on_a_disk_are_executed() {
+    if !can_run() {
+        return;
+    }
+    let place = TestDir::new();
+    let Some(program) = c(&place, "store.c", &["-static"]) else {
+        return;
+    };
+    let disk = formatted(&place, 16);
+    let became = run(&place, &program, &disk, &["--", "become"]);
+    became.expect(0, "became /data/copy");
+    assert_sound(&disk);
+}
+
+#[test]
 fn a_machine_that_is_stopped_or_killed_keeps_what_it_wrote() {
     if !can_run() {
         return;

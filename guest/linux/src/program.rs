@@ -8,9 +8,9 @@ use tare_libos::{random, thread};
 use tare_program::Start;
 use tare_program::elf::{ElfError, Layout};
 
-use crate::errno::Result;
+use crate::errno::{Errno, Result};
 use crate::files::Bytes;
-use crate::files::tree::{Content, Last, NodeKind, Tree};
+use crate::files::tree::{Content, Last, Node, NodeKind, Tree};
 use crate::load::{self, AuxFacts, Executable};
 use crate::process::Process;
 use crate::vdso::Functions;
@@ -26,58 +26,81 @@ pub(crate) struct Found {
 
 /// Why a file cannot run.
 pub(crate) enum NotFound {
-    /// There is none, or it is not a file in memory.
+    /// There is none, or it is not a file.
     Program,
     /// It names a loader that is not there.
     Loader(String),
     Elf(ElfError),
-}
-
-impl From<ElfError> for NotFound {
-    fn from(error: ElfError) -> Self {
-        Self::Elf(error)
-    }
+    /// It is on a disk that cannot be read, or there is no memory for it.
+    Read(Errno),
 }
 
 /// The program at a path.
 pub(crate) fn find(tree: &Tree, path: &str) -> core::result::Result<Found, NotFound> {
-    let program = executable(tree, path)?.ok_or(NotFound::Program)?;
+    let found = tree.find(path, Last::Follow);
+    let node = found.map_err(|_| NotFound::Program)?;
+    find_in(tree, &node)
+}
+
+/// The program that a file is.
+pub(crate) fn find_in(tree: &Tree, node: &Node) -> core::result::Result<Found, NotFound> {
+    let program = executable(node)?.ok_or(NotFound::Program)?;
     let loader = match &program.layout.interpreter {
         None => None,
         Some(loader) => {
-            let missing = || NotFound::Loader(loader.clone());
-            Some(executable(tree, loader)?.ok_or_else(missing)?)
+            let node = tree.find(loader, Last::Follow).ok();
+            let found = node.map(|node| executable(&node)).transpose()?.flatten();
+            Some(found.ok_or_else(|| NotFound::Loader(loader.clone()))?)
         }
     };
     Ok(Found { program, loader })
 }
 
-/// A file that can be mapped; none if there is none.
-fn executable(tree: &Tree, path: &str) -> core::result::Result<Option<Executable>, ElfError> {
-    let Some(file) = file(tree, path) else {
-        return Ok(None);
+/// A file as it can be mapped; none of what is not a file.
+fn executable(node: &Node) -> core::result::Result<Option<Executable>, NotFound> {
+    let file = match &node.kind {
+        NodeKind::File(Content::Memory(file)) => file.clone(),
+        NodeKind::File(Content::Stored(_)) => copy(node).map_err(NotFound::Read)?,
+        _ => return Ok(None),
     };
     let layout = match file.archive() {
-        Some(bytes) => Layout::parse(bytes)?,
-        None => Layout::parse(&first_bytes(&file, MOST_MADE))?,
+        Some(bytes) => Layout::parse(bytes),
+        None => {
+            let whole = first_bytes(node, MOST_MADE).map_err(NotFound::Read)?;
+            Layout::parse(&whole)
+        }
     };
+    let layout = layout.map_err(NotFound::Elf)?;
     Ok(Some(Executable { file, layout }))
 }
 
-/// The content of a file in memory.
-pub(crate) fn file(tree: &Tree, path: &str) -> Option<Bytes> {
-    match &tree.find(path, Last::Follow).ok()?.kind {
-        NodeKind::File(Content::Memory(file)) => Some(file.clone()),
-        _ => None,
+/// A file of a disk, whose pages cannot be mapped, in memory. What is written to the disk later does not change
+/// the program that runs.
+fn copy(node: &Node) -> Result<Bytes> {
+    let whole = first_bytes(node, MOST_MADE)?;
+    if whole.len() as u64 != node.len()? {
+        return Err(Errno::ENOMEM);
     }
+    let copy = Bytes::new(&[]);
+    copy.append(&whole)?;
+    Ok(copy)
 }
 
 /// What a file begins with, `most` bytes of it.
-pub(crate) fn first_bytes(file: &Bytes, most: u64) -> Vec<u8> {
-    let mut bytes = alloc::vec![0; file.len().min(most) as usize];
-    let count = file.read(0, &mut bytes);
-    bytes.truncate(count);
-    bytes
+pub(crate) fn first_bytes(node: &Node, most: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let length = node.len()?.min(most) as usize;
+    bytes.try_reserve_exact(length).map_err(|_| Errno::ENOMEM)?;
+    bytes.resize(length, 0);
+    let mut done = 0;
+    while done < length {
+        match node.read(done as u64, &mut bytes[done..])? {
+            0 => break,
+            count => done += count,
+        }
+    }
+    bytes.truncate(done);
+    Ok(bytes)
 }
 
 /// Maps a program into a process without one; gives the registers that it begins with.

@@ -140,6 +140,10 @@ fn start(mount: Option<MountDisk>) -> Result<u8, RunError> {
             path: path.clone(),
             source,
         },
+        NotFound::Read(Errno(errno)) => RunError::Load {
+            path: path.clone(),
+            errno,
+        },
     })?;
     provide(&tree, &start);
     let process = Arc::new(Process::new(tree, standard_files(), &start));

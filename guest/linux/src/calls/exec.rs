@@ -3,6 +3,7 @@
 //! one in their place work.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -20,7 +21,8 @@ use super::threads::refuse_fork;
 use crate::context::Context;
 use crate::errno::{Errno, Result};
 use crate::files::MOST;
-use crate::files::tree::Last;
+use crate::files::regular::node_of;
+use crate::files::tree::{Last, Node};
 use crate::process::Shown;
 use crate::program::{self, Found, NotFound};
 use crate::space::FIRST_STACK_BYTES;
@@ -44,7 +46,12 @@ pub(super) fn execve(
         return Err(Errno::ENOENT);
     }
     let path = absolute(context, AT_FDCWD as u64, called.clone())?;
-    exec(context, (path, called), arguments, environment)
+    let file = Executed {
+        path,
+        called,
+        node: None,
+    };
+    exec(context, file, arguments, environment)
 }
 
 pub(super) fn execveat(context: &mut Context<'_>, a: Arguments) -> Result {
@@ -54,10 +61,13 @@ pub(super) fn execveat(context: &mut Context<'_>, a: Arguments) -> Result {
         return Err(Errno::EINVAL);
     }
     let is_descriptor = flags & c::AT_EMPTY_PATH != 0 && context.process.array::<1>(name)? == [0];
-    let path = if is_descriptor {
-        opened(context, directory)?.file.name()
+    let (path, node) = if is_descriptor {
+        let open = opened(context, directory)?;
+        // Where nothing leads to it any more too, as to a file of `memfd_create(2)`.
+        let node = node_of(&*open.file).cloned().ok_or(Errno::EACCES)?;
+        (open.file.name(), Some(node))
     } else {
-        path(context, directory, name)?
+        (path(context, directory, name)?, None)
     };
     if flags & c::AT_SYMLINK_NOFOLLOW != 0 && !is_descriptor {
         let node = context.process.tree.find(&path, Last::Keep)?;
@@ -65,13 +75,27 @@ pub(super) fn execveat(context: &mut Context<'_>, a: Arguments) -> Result {
             return Err(Errno::ELOOP);
         }
     }
-    exec(context, (path.clone(), path), arguments, environment)
+    let file = Executed {
+        called: path.clone(),
+        path,
+        node,
+    };
+    exec(context, file, arguments, environment)
 }
 
-/// Runs the program at a path; what it was called is the name in a script's arguments.
+/// A file to be executed.
+struct Executed {
+    path: String,
+    /// The name in a script's arguments.
+    called: String,
+    /// The file itself, where a descriptor named it.
+    node: Option<Arc<Node>>,
+}
+
+/// Runs the program that a file is, or the script that it has.
 fn exec(
     context: &mut Context<'_>,
-    (path, called): (String, String),
+    Executed { path, called, node }: Executed,
     arguments: u64,
     environment: u64,
 ) -> Result {
@@ -87,9 +111,11 @@ fn exec(
     if start.arguments.is_empty() {
         start.arguments.push(String::new());
     }
-    let found = find(context, &mut start, &called)?;
-    // Where links lead: programs look for their files beside `/proc/self/exe`.
-    start.path = process.tree.walk(&start.path, Last::Follow)?.path;
+    let (found, is_named) = find(context, &mut start, &called, node)?;
+    if !is_named {
+        // Where links lead: programs look for their files beside `/proc/self/exe`.
+        start.path = process.tree.walk(&start.path, Last::Follow)?.path;
+    }
     if process.threads.lock().len() > 1 {
         return refuse_fork(context, "execve with several threads");
     }
@@ -97,26 +123,35 @@ fn exec(
 }
 
 /// The program at the start's path, or the interpreter of the script there, whose arguments come
-/// before.
-fn find(context: &Context<'_>, start: &mut Start, called: &str) -> Result<Found> {
+/// before; and whether it is the file that a descriptor named, `named`.
+fn find(
+    context: &Context<'_>,
+    start: &mut Start,
+    called: &str,
+    mut named: Option<Arc<Node>>,
+) -> Result<(Found, bool)> {
     let tree = &context.process.tree;
     let mut called = String::from(called);
     for _ in 0..=script::MOST_SCRIPTS {
-        let node = tree.find(&start.path, Last::Follow)?;
+        let is_named = named.is_some();
+        let node = match named.take() {
+            Some(node) => node,
+            None => tree.find(&start.path, Last::Follow)?,
+        };
         let status = node.status()?;
         if node.mode_kind() != c::S_IFREG || status.mode & 0o111 == 0 {
             return Err(Errno::EACCES);
         }
-        // A file of a disk is not executed: as where one is mounted with `noexec`.
-        let file = program::file(tree, &start.path).ok_or(Errno::EACCES)?;
-        let first = program::first_bytes(&file, script::FIRST_LINE as u64);
+        let first = program::first_bytes(&node, script::FIRST_LINE as u64)?;
         let interpreter = script::interpreter(&first).map_err(|_| Errno::ENOEXEC)?;
         let Some(Interpreter { path, argument }) = interpreter else {
-            return program::find(tree, &start.path).map_err(|error| match error {
+            let found = program::find_in(tree, &node).map_err(|error| match error {
                 NotFound::Program => Errno::EACCES,
                 NotFound::Loader(_) => Errno::ENOENT,
                 NotFound::Elf(_) => Errno::ENOEXEC,
-            });
+                NotFound::Read(errno) => errno,
+            })?;
+            return Ok((found, is_named));
         };
         let script = core::mem::replace(&mut called, text(path));
         start.path = absolute(context, AT_FDCWD as u64, called.clone())?;
